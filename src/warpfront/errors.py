@@ -1,0 +1,126 @@
+"""The errors that stop a run: one class per cause, one exit code per class.
+
+A message says what is wrong and where; `hint` says what to do next. Problems of one cell are not errors but
+values (`model.Failed`, `model.Blocked`), so that the other cells go on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+class WarpfrontError(Exception):
+    """Base of all expected failures. `exit_code` is unique per class (checked by a test)."""
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Problem:
+    """One thing wrong in a file: where (`path:line`, 1-based; 0 = the whole file), what, and what to do."""
+
+    path: str
+    line: int
+    message: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        where = f"{self.path}:{self.line}" if self.line else self.path
+        return f"{where}: {self.message}"
+
+
+class MatrixError(WarpfrontError):
+    """matrix.yaml (or the compat table) is not usable; carries every problem of the file at once."""
+
+    exit_code = 2
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        lines = [f"{problem}" + (f"\n    hint: {problem.hint}" if problem.hint else "") for problem in problems]
+        super().__init__("\n".join(lines))
+        self.problems = problems
+
+
+class NothingSelectedError(WarpfrontError):
+    """The selection options match no cell."""
+
+    exit_code = 3
+
+
+class LockError(WarpfrontError):
+    """A lock is stale, unreadable, or cannot be made."""
+
+    exit_code = 4
+
+
+class RenderError(WarpfrontError):
+    """A template cannot be rendered, or rendered to something else than the template's instructions."""
+
+    exit_code = 5
+
+
+class BuildFailedError(WarpfrontError):
+    """At least one selected cell failed to build (the others were still tried)."""
+
+    exit_code = 6
+
+
+class NotVerifiedError(WarpfrontError):
+    """At least one check of a selected cell failed, broke off, or left no report."""
+
+    exit_code = 7
+
+
+class PublishRefusedError(WarpfrontError):
+    """Something unproven was asked to become public."""
+
+    exit_code = 8
+
+
+class BlockedError(WarpfrontError):
+    """A selected cell cannot be made from here: an index, base or registry is out of reach."""
+
+    exit_code = 9
+
+
+class EngineError(WarpfrontError):
+    """No usable container engine, or it went away."""
+
+    exit_code = 10
+
+
+class UnavailableError(WarpfrontError):
+    """Verification found no such device on this machine. Never a pass."""
+
+    exit_code = 11
+
+
+class WheelError(WarpfrontError):
+    """A wheel could not be fetched intact: truncated, wrong hash, out of reach."""
+
+    exit_code = 12
+
+
+class StoreError(WarpfrontError):
+    """A file or folder of ours cannot be read or written: permissions, disk full, held by another run."""
+
+    exit_code = 13
+
+
+class CommandFailedError(WarpfrontError):
+    """A program we started failed or is missing."""
+
+    exit_code = 14
+
+
+class Terminated(KeyboardInterrupt):  # noqa: N818 - it must unwind like Ctrl-C, not be handled like an error
+    """SIGTERM, raised as an exception so that every `finally` and context manager runs."""
+
+
+INTERRUPTED_EXIT_CODE = 130
+BUG_EXIT_CODE = 70

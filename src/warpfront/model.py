@@ -1,0 +1,339 @@
+"""The nouns of warpfront: frozen values that the steps hand to each other. No I/O.
+
+    matrix.yaml -> Cell -> LockInputs -> WheelLock -> RenderedImage -> BuiltImage -> Verification
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Literal
+
+StepName = Literal["plan", "lock", "render", "build", "verify", "publish", "report"]
+
+
+class Outcome(StrEnum):
+    """What a check, a session or a verification came to. Only `PASSED` is a pass."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    UNAVAILABLE = "unavailable"
+    ERROR = "error"
+
+
+class BaseSource(StrEnum):
+    """Where the bytes of a base image came from; written into the image's labels."""
+
+    REGISTRY = "registry"
+    BOOTSTRAP = "bootstrap"
+    PARENT = "parent"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bootstrap:
+    """How a base is made with mmdebstrap where no registry can be reached."""
+
+    suite: str
+    include: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Base:
+    """An image that cells start from.
+
+    `reference` is fully qualified, with tag (`docker.io/library/python:3.11-slim-bookworm`); `digest` is
+    `sha256:` + 64 hex; `python` is the X.Y of the interpreter that the base carries at `interpreter`.
+    """
+
+    name: str
+    reference: str
+    digest: str
+    python: str
+    interpreter: str
+    bootstrap: Bootstrap | None = None
+
+    @property
+    def pinned(self) -> str:
+        """`registry/repository:tag@sha256:...`: what a Dockerfile or BuildKit is given."""
+        return f"{self.reference}@{self.digest}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toolkit:
+    """CUDA 13.0, ROCm 6.4, SynapseAI 1.22.1. Versions are strings, never numbers."""
+
+    name: Literal["cuda", "rocm", "synapseai"]
+    version: str
+
+    def __str__(self) -> str:
+        return f"{self.name}{self.version}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WheelIndex:
+    """The package index a cell's torch stack comes from: `name` (`pypi`, `cpu`, `cu130`, `rocm6.4`) and PEP 503 URL."""
+
+    name: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pin:
+    """One distribution of the torch stack at its full version (`torch`, `2.13.0+cpu`).
+
+    `str()` is the requirement: `==` when there is a local label, `===` when there is none, because
+    `torch==2.15.0` would also accept `2.15.0+cpu` (PEP 440).
+    """
+
+    name: str
+    version: str
+
+    def __str__(self) -> str:
+        return f"{self.name}{'==' if '+' in self.version else '==='}{self.version}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compiler:
+    """What a `devel` image adds: wheels (requirement strings), Debian packages, environment, and its own base if any."""
+
+    requirements: tuple[str, ...] = ()
+    apt: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One row of the expanded matrix: one image. `id` names its lock, folder, log, tag part and CI row.
+
+    `id` has no dots (PEP 751 file names forbid them), is unique, and is never parsed back. `line` is where in
+    matrix.yaml the row stands. `parent` is the id of the cell whose image this one is built on.
+    `torch` is the bare version asked for; `stack` the exact pins (empty when torch arrives with the base).
+    """
+
+    id: str
+    line: int
+    vendor: str
+    toolkit: Toolkit | None
+    targets: tuple[str, ...]
+    python: str
+    torch: str
+    image: str
+    base: Base
+    index: WheelIndex | None
+    stack: tuple[Pin, ...]
+    requirements: tuple[str, ...]
+    requirements_file: str | None
+    compiler: Compiler | None
+    template: str
+    parent: str | None
+    tag: str
+    title: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def repository(self) -> str:
+        """The local name of the image, without tag. `localhost/` keeps a missing image from becoming a
+        look-up in somebody's registry."""
+        return f"localhost/warpfront/{self.image}"
+
+    @property
+    def local_reference(self) -> str:
+        return f"{self.repository}:{self.tag}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Project:
+    """What matrix.yaml says of the images as a whole; ends in OCI labels."""
+
+    name: str
+    source: str
+    licenses: str
+    repository: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """What `--target --vendor --image --only` ask for. Empty = everything.
+
+    `target` also accepts a vendor's name, meaning all of its targets (`--target cpu`).
+    """
+
+    target: str = ""
+    vendor: str = ""
+    image: str = ""
+    only: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockInputs:
+    """Everything a lock depends on, as values. `digest` is what makes a lock stale when it changes.
+
+    `stack_requirements` may come from `index` only; `requirements` from PyPI. `parent` are the exact pins
+    (`name==version`) of the parent's lock, which a child may extend and never change. `glibc` is the platform's
+    newest manylinux level, e.g. `2_36`.
+    """
+
+    cell_id: str
+    python: str
+    machine: str
+    glibc: str
+    index: WheelIndex | None
+    stack_requirements: tuple[str, ...]
+    requirements: tuple[str, ...]
+    parent: tuple[str, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """sha256 over the canonical JSON of the inputs, without the cell's name."""
+        return digest_of(
+            {
+                "python": self.python,
+                "machine": self.machine,
+                "glibc": self.glibc,
+                "index": [self.index.name, self.index.url] if self.index else None,
+                "stack": sorted(self.stack_requirements),
+                "requirements": sorted(self.requirements),
+                "parent": sorted(self.parent),
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class LockedWheel:
+    """One wheel, named by index, file name and hash: the same wherever the lock was made. `sha256` is bare hex."""
+
+    name: str
+    version: str
+    filename: str
+    sha256: str
+    size_bytes: int
+    index: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WheelLock:
+    """Every wheel of a cell, its parents' included. `inputs_digest` is `LockInputs.digest` at the time of locking."""
+
+    cell_id: str
+    python: str
+    inputs_digest: str
+    wheels: tuple[LockedWheel, ...]
+
+    @property
+    def digest(self) -> str:
+        """sha256 over (file name, hash) of every wheel: equal for equal contents, whatever cell they serve."""
+        return digest_of([[wheel.filename, wheel.sha256] for wheel in sorted(self.wheels)])
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(wheel.size_bytes for wheel in self.wheels)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenderedImage:
+    """The build context of one cell: file name -> text, `Dockerfile` among them. Same cell and lock, same bytes.
+
+    `wheels` are those this image itself installs (the parent's are already there).
+    """
+
+    cell_id: str
+    files: Mapping[str, str]
+    wheels: tuple[LockedWheel, ...]
+
+    @property
+    def digest(self) -> str:
+        return digest_of([dict(sorted(self.files.items())), [[w.filename, w.sha256] for w in sorted(self.wheels)]])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedBase:
+    """A base as it will be used: `identity` is the registry digest or the bootstrapped image's id."""
+
+    name: str
+    source: BaseSource
+    reference: str
+    identity: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltImage:
+    """An image in the engine. `content_hash` is what a verification is about."""
+
+    cell_id: str
+    reference: str
+    image_id: str
+    content_hash: str
+    size_bytes: int
+    base: ResolvedBase
+    reused: bool
+    seconds: float
+    log: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blocked:
+    """A cell that cannot be made from here: what is out of reach, and why."""
+
+    cell_id: str
+    step: StepName
+    reason: str
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """A cell whose step went wrong; the others go on. `exit_code` is the error's own."""
+
+    cell_id: str
+    step: StepName
+    reason: str
+    hint: str = ""
+    log: str | None = None
+    exit_code: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckResult:
+    """One check of a session. `details` are small JSON values: what was measured, what was expected."""
+
+    session: str
+    name: str
+    outcome: Outcome
+    reason: str
+    seconds: float
+    details: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """What the checks found, for one cell on one target.
+
+    `where` is `image` (inside the built image) or `here` (the current Python). `content_hash` and `image_id`
+    are empty for `here`. `environment` is what the checks saw: torch, python, devices.
+    """
+
+    cell_id: str
+    target: str
+    where: Literal["image", "here"]
+    image_id: str
+    content_hash: str
+    sessions: tuple[str, ...]
+    checks: tuple[CheckResult, ...]
+    seconds: float
+    environment: Mapping[str, object] = field(default_factory=dict)
+
+
+def digest_of(value: object) -> str:
+    """sha256 hex of the canonical JSON of `value`; equal values give equal digests on every machine."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def frozen(mapping: Mapping[str, str]) -> Mapping[str, str]:
+    """A read-only copy, so that a frozen value stays frozen."""
+    return MappingProxyType(dict(mapping))

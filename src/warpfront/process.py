@@ -1,0 +1,166 @@
+"""The only door to other programs: a command is a value, running it is a function that can be replaced."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from warpfront.errors import CommandFailedError, Terminated
+
+TAIL_LINES = 20
+_SECRET_WORDS = ("token", "password", "secret", "credential")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A program to run: argv, never a shell string. `environment` is added to the inherited one."""
+
+    argv: tuple[str, ...]
+    cwd: Path | None = None
+    environment: Mapping[str, str] | None = None
+    stdin: str | None = None
+    timeout_seconds: float | None = None
+
+    def __str__(self) -> str:
+        """As one could type it, with the values of arguments that look secret masked."""
+        return shlex.join(_masked(argument) for argument in self.argv)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completed:
+    """What a command came to. `stdout` and `stderr` are decoded with replacement characters."""
+
+    command: Command
+    returncode: int
+    stdout: str
+    stderr: str
+
+    def check(self, *, hint: str = "") -> Completed:
+        """Itself if the command succeeded, else `CommandFailedError` with the last lines it printed."""
+        if self.returncode == 0:
+            return self
+        tail = "\n".join((self.stderr.strip() or self.stdout.strip()).splitlines()[-TAIL_LINES:])
+        raise CommandFailedError(f"{self.command} exited with {self.returncode}\n{tail}", hint=hint)
+
+
+Run = Callable[[Command], Completed]
+Line = Callable[[str], None]
+
+
+def run(command: Command) -> Completed:
+    """Run to its end and capture what it prints.
+
+    Raises `CommandFailedError` when the program is missing or outlives its time; a non-zero exit is a result.
+    """
+    with _started(command, merge=False) as child:
+        try:
+            out, err = child.communicate(command.stdin, timeout=command.timeout_seconds)
+        except subprocess.TimeoutExpired:
+            _stop(child)
+            raise CommandFailedError(f"{command} was stopped after {command.timeout_seconds:g} s") from None
+        except BaseException:
+            _stop(child)
+            raise
+    return Completed(command=command, returncode=child.returncode, stdout=out, stderr=err)
+
+
+def stream(command: Command, on_line: Line) -> Completed:
+    """Run and hand over each line of stdout and stderr as it comes; on Ctrl-C stop the whole process group."""
+    tail: deque[str] = deque(maxlen=TAIL_LINES)
+    with _started(command, merge=True) as child:
+        watchdog = _watchdog(child, command.timeout_seconds)
+        try:
+            assert child.stdout is not None
+            for line in child.stdout:
+                tail.append(line.rstrip("\n"))
+                on_line(line.rstrip("\n"))
+            child.wait()
+        except BaseException:
+            _stop(child)
+            raise
+        finally:
+            if watchdog is not None:
+                watchdog.cancel()
+    return Completed(command=command, returncode=child.returncode, stdout="\n".join(tail), stderr="")
+
+
+def environment() -> dict[str, str]:
+    """A copy of this process's environment, for the edge rooms to read from."""
+    return dict(os.environ)
+
+
+@contextlib.contextmanager
+def terminable() -> Iterator[None]:
+    """Within it, SIGTERM and SIGHUP raise `Terminated`, so that everything that cleans up on Ctrl-C cleans up on
+    them too. Does nothing outside the main thread, where Python delivers no signals."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+    before = [signal.signal(number, _raise_terminated) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+
+
+def _raise_terminated(number: int, _frame: FrameType | None) -> None:
+    raise Terminated(signal.Signals(number).name)
+
+
+def _started(command: Command, *, merge: bool) -> subprocess.Popen[str]:
+    inherited = dict(os.environ)
+    inherited.update(command.environment or {})
+    try:
+        return subprocess.Popen(
+            command.argv,
+            cwd=command.cwd,
+            env=inherited,
+            stdin=subprocess.PIPE if command.stdin is not None else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT if merge else subprocess.PIPE,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+    except FileNotFoundError:
+        raise CommandFailedError(f"{command.argv[0]}: not found", hint=f"install {command.argv[0]}") from None
+    except OSError as error:
+        raise CommandFailedError(f"{command.argv[0]}: {error.strerror}") from error
+
+
+def _stop(child: subprocess.Popen[str]) -> None:
+    """Ask the child's whole group to stop, then make it: INT, TERM, KILL."""
+    for number, patience_seconds in ((signal.SIGINT, 10.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0)):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, number)
+        try:
+            child.wait(patience_seconds)
+        except subprocess.TimeoutExpired:
+            continue
+        return
+
+
+def _watchdog(child: subprocess.Popen[str], seconds: float | None) -> threading.Timer | None:
+    if seconds is None:
+        return None
+    timer = threading.Timer(seconds, _stop, (child,))
+    timer.daemon = True
+    timer.start()
+    return timer
+
+
+def _masked(argument: str) -> str:
+    name, equals, _ = argument.partition("=")
+    secret = equals and any(word in name.lower() for word in _SECRET_WORDS) and not name.startswith("id")
+    return f"{name}=***" if secret else argument
