@@ -47,7 +47,8 @@ class Base:
     """An image that cells start from.
 
     `reference` is fully qualified, with tag (`docker.io/library/python:3.11-slim-bookworm`); `digest` is
-    `sha256:` + 64 hex; `python` is the X.Y of the interpreter that the base carries at `interpreter`.
+    `sha256:` + 64 hex; `python` is the X.Y of the interpreter that the base carries at `interpreter`; `glibc`
+    is its C library (`2.36`), which decides the manylinux levels that may be locked.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Base:
     digest: str
     python: str
     interpreter: str
+    glibc: str
     bootstrap: Bootstrap | None = None
 
     @property
@@ -174,8 +176,8 @@ class LockInputs:
     """Everything a lock depends on, as values. `digest` is what makes a lock stale when it changes.
 
     `stack_requirements` may come from `index` only; `requirements` from PyPI. `parent` are the exact pins
-    (`name==version`) of the parent's lock, which a child may extend and never change. `glibc` is the platform's
-    newest manylinux level, e.g. `2_36`.
+    (`name==version`) of the parent's lock, which a child may extend and never change. `machine` is `x86_64`;
+    `glibc` is the base's C library, e.g. `2.36`.
     """
 
     cell_id: str
@@ -273,6 +275,33 @@ class BuiltImage:
     reused: bool
     seconds: float
     log: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostDevices:
+    """What a machine and its engine offer to containers: facts, no judgement.
+
+    `cdi` are the CDI device names the engine knows (`nvidia.com/gpu=0`); `nodes` maps device nodes to their
+    numeric group ids (`/dev/kfd` -> 992); `runtimes` are the engine's OCI runtimes; `gpus` says whether the
+    engine can serve `--gpus` requests.
+    """
+
+    cdi: tuple[str, ...] = ()
+    nodes: Mapping[str, int] = field(default_factory=dict)
+    runtimes: tuple[str, ...] = ()
+    gpus: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceAccess:
+    """How a container is given its accelerator: exactly what is passed to the engine, and nothing more."""
+
+    cdi: tuple[str, ...] = ()
+    gpus: bool = False
+    nodes: tuple[str, ...] = ()
+    groups: tuple[int, ...] = ()
+    runtime: str | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
