@@ -1,6 +1,6 @@
 """The nouns of warpfront: frozen values that the steps hand to each other. No I/O.
 
-    matrix.yaml -> Cell -> LockInputs -> WheelLock -> RenderedImage -> BuiltImage -> Verification
+matrix.yaml -> Cell -> LockInputs -> WheelLock -> RenderedImage -> BuiltImage -> Verification
 """
 
 from __future__ import annotations
@@ -207,7 +207,11 @@ class LockInputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class LockedWheel:
-    """One wheel, named by index, file name and hash: the same wherever the lock was made. `sha256` is bare hex."""
+    """One wheel, named by index, file name and hash: the same wherever the lock was made. `sha256` is bare hex.
+
+    `sdist` and `sdist_sha256` name the source archive of a wheel that its index does not offer and that we build
+    once (AMD's `rocm`); empty for all others.
+    """
 
     name: str
     version: str
@@ -215,6 +219,8 @@ class LockedWheel:
     sha256: str
     size_bytes: int
     index: str
+    sdist: str = ""
+    sdist_sha256: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,7 +255,12 @@ class RenderedImage:
 
     @property
     def digest(self) -> str:
-        return digest_of([dict(sorted(self.files.items())), [[w.filename, w.sha256] for w in sorted(self.wheels)]])
+        return digest_of(
+            [
+                dict(sorted(self.files.items())),
+                [[w.filename, w.sha256] for w in sorted(self.wheels)],
+            ]
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,13 +22,15 @@ _SECRET_WORDS = ("token", "password", "secret", "credential")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """A program to run: argv, never a shell string. `environment` is added to the inherited one."""
+    """A program to run: argv, never a shell string. `environment` is added to the inherited one,
+    after the names in `unset` were taken out of it."""
 
     argv: tuple[str, ...]
     cwd: Path | None = None
     environment: Mapping[str, str] | None = None
     stdin: str | None = None
     timeout_seconds: float | None = None
+    unset: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """As one could type it, with the values of arguments that look secret masked."""
@@ -66,7 +68,9 @@ def run(command: Command) -> Completed:
             out, err = child.communicate(command.stdin, timeout=command.timeout_seconds)
         except subprocess.TimeoutExpired:
             _stop(child)
-            raise CommandFailedError(f"{command} was stopped after {command.timeout_seconds:g} s") from None
+            raise CommandFailedError(
+                f"{command} was stopped after {command.timeout_seconds:g} s"
+            ) from None
         except BaseException:
             _stop(child)
             raise
@@ -90,7 +94,9 @@ def stream(command: Command, on_line: Line) -> Completed:
         finally:
             if watchdog is not None:
                 watchdog.cancel()
-    return Completed(command=command, returncode=child.returncode, stdout="\n".join(tail), stderr="")
+    return Completed(
+        command=command, returncode=child.returncode, stdout="\n".join(tail), stderr=""
+    )
 
 
 def environment() -> dict[str, str]:
@@ -119,7 +125,7 @@ def _raise_terminated(number: int, _frame: FrameType | None) -> None:
 
 
 def _started(command: Command, *, merge: bool) -> subprocess.Popen[str]:
-    inherited = dict(os.environ)
+    inherited = {name: value for name, value in os.environ.items() if name not in command.unset}
     inherited.update(command.environment or {})
     try:
         return subprocess.Popen(
@@ -134,14 +140,20 @@ def _started(command: Command, *, merge: bool) -> subprocess.Popen[str]:
             start_new_session=True,
         )
     except FileNotFoundError:
-        raise CommandFailedError(f"{command.argv[0]}: not found", hint=f"install {command.argv[0]}") from None
+        raise CommandFailedError(
+            f"{command.argv[0]}: not found", hint=f"install {command.argv[0]}"
+        ) from None
     except OSError as error:
         raise CommandFailedError(f"{command.argv[0]}: {error.strerror}") from error
 
 
 def _stop(child: subprocess.Popen[str]) -> None:
     """Ask the child's whole group to stop, then make it: INT, TERM, KILL."""
-    for number, patience_seconds in ((signal.SIGINT, 10.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0)):
+    for number, patience_seconds in (
+        (signal.SIGINT, 10.0),
+        (signal.SIGTERM, 5.0),
+        (signal.SIGKILL, 5.0),
+    ):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, number)
         try:
@@ -162,5 +174,7 @@ def _watchdog(child: subprocess.Popen[str], seconds: float | None) -> threading.
 
 def _masked(argument: str) -> str:
     name, equals, _ = argument.partition("=")
-    secret = equals and any(word in name.lower() for word in _SECRET_WORDS) and not name.startswith("id")
+    secret = (
+        equals and any(word in name.lower() for word in _SECRET_WORDS) and not name.startswith("id")
+    )
     return f"{name}=***" if secret else argument
