@@ -1,7 +1,7 @@
 """The errors that stop a run: one class per cause, one exit code per class.
 
-A message says what is wrong and where; `hint` says what to do next. Problems of one cell are not errors but
-values (`model.Failed`, `model.Blocked`), so that the other cells go on.
+A message says what is wrong and where; `hint` says what to do next. Problems of one cell are not
+errors but values (`model.Failed`, `model.Blocked`), so that the other cells go on.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ class WarpfrontError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Problem:
-    """One thing wrong in a file: where (`path:line`, 1-based; 0 = the whole file), what, and what to do."""
+    """One thing wrong in a file: where (`path:line`, 1-based; 0 = the whole file), what, and what
+    to do.
+    """
 
     path: str
     line: int
@@ -36,12 +38,15 @@ class Problem:
 
 
 class MatrixError(WarpfrontError):
-    """matrix.yaml (or the compat table) is not usable; carries every problem of the file at once."""
+    """matrix.yaml (or the compat table) is not usable; carries all problems of the file at once."""
 
     exit_code = 2
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
-        lines = [f"{problem}" + (f"\n    hint: {problem.hint}" if problem.hint else "") for problem in problems]
+        lines = [
+            f"{problem}" + (f"\n    hint: {problem.hint}" if problem.hint else "")
+            for problem in problems
+        ]
         super().__init__("\n".join(lines))
         self.problems = problems
 
@@ -59,7 +64,9 @@ class LockError(WarpfrontError):
 
 
 class RenderError(WarpfrontError):
-    """A template cannot be rendered, or rendered to something else than the template's instructions."""
+    """A template cannot be rendered, or rendered to something else than the template's
+    instructions.
+    """
 
     exit_code = 5
 
@@ -107,7 +114,9 @@ class WheelError(WarpfrontError):
 
 
 class StoreError(WarpfrontError):
-    """A file or folder of ours cannot be read or written: permissions, disk full, held by another run."""
+    """A file or folder of ours cannot be read or written: permissions, disk full, held by another
+    run.
+    """
 
     exit_code = 13
 
@@ -118,8 +127,8 @@ class CommandFailedError(WarpfrontError):
     exit_code = 14
 
 
-class Terminated(KeyboardInterrupt):  # noqa: N818 - it must unwind like Ctrl-C, not be handled like an error
-    """SIGTERM, raised as an exception so that every `finally` and context manager runs."""
+class Terminated(KeyboardInterrupt):
+    """SIGTERM as an exception that unwinds like Ctrl-C, so that every `finally` runs."""
 
 
 INTERRUPTED_EXIT_CODE = 130

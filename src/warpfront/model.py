@@ -46,9 +46,10 @@ class Bootstrap:
 class Base:
     """An image that cells start from.
 
-    `reference` is fully qualified, with tag (`docker.io/library/python:3.11-slim-bookworm`); `digest` is
-    `sha256:` + 64 hex; `python` is the X.Y of the interpreter that the base carries at `interpreter`; `glibc`
-    is its C library (`2.36`), which decides the manylinux levels that may be locked.
+    `reference` is fully qualified, with tag (`docker.io/library/python:3.11-slim-bookworm`);
+    `digest` is `sha256:` + 64 hex; `python` is the X.Y of the interpreter that the base carries at
+    `interpreter`; `glibc` is its C library (`2.36`), which decides the manylinux levels that may be
+    locked.
     """
 
     name: str
@@ -78,7 +79,9 @@ class Toolkit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WheelIndex:
-    """The package index a cell's torch stack comes from: `name` (`pypi`, `cpu`, `cu130`, `rocm6.4`) and PEP 503 URL."""
+    """The package index a cell's torch stack comes from: `name` (`pypi`, `cpu`, `cu130`, `rocm6.4`)
+    and PEP 503 URL.
+    """
 
     name: str
     url: str
@@ -101,7 +104,9 @@ class Pin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compiler:
-    """What a `devel` image adds: wheels (requirement strings), Debian packages, environment, and its own base if any."""
+    """What a `devel` image adds: wheels (requirement strings), Debian packages, environment, and
+    its own base if any.
+    """
 
     requirements: tuple[str, ...] = ()
     apt: tuple[str, ...] = ()
@@ -110,11 +115,13 @@ class Compiler:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """One row of the expanded matrix: one image. `id` names its lock, folder, log, tag part and CI row.
+    """One row of the expanded matrix: one image. `id` names its lock, folder, log, tag part and CI
+    row.
 
-    `id` has no dots (PEP 751 file names forbid them), is unique, and is never parsed back. `line` is where in
-    matrix.yaml the row stands. `parent` is the id of the cell whose image this one is built on.
-    `torch` is the bare version asked for; `stack` the exact pins (empty when torch arrives with the base).
+    `id` has no dots (PEP 751 file names forbid them), is unique, and is never parsed back. `line`
+    is where in matrix.yaml the row stands. `parent` is the id of the cell whose image this one is
+    built on. `torch` is the bare version asked for; `stack` the exact pins (empty when torch
+    arrives with the base).
     """
 
     id: str
@@ -139,8 +146,9 @@ class Cell:
 
     @property
     def repository(self) -> str:
-        """The local name of the image, without tag. `localhost/` keeps a missing image from becoming a
-        look-up in somebody's registry."""
+        """The local name of the image, without tag. `localhost/` keeps a missing image from
+        becoming a look-up in somebody's registry.
+        """
         return f"localhost/warpfront/{self.image}"
 
     @property
@@ -175,9 +183,9 @@ class Selection:
 class LockInputs:
     """Everything a lock depends on, as values. `digest` is what makes a lock stale when it changes.
 
-    `stack_requirements` may come from `index` only; `requirements` from PyPI. `parent` are the exact pins
-    (`name==version`) of the parent's lock, which a child may extend and never change. `machine` is `x86_64`;
-    `glibc` is the base's C library, e.g. `2.36`.
+    `stack_requirements` may come from `index` only; `requirements` from PyPI. `parent` are the
+    exact pins (`name==version`) of the parent's lock, which a child may extend and never change.
+    `machine` is `x86_64`; `glibc` is the base's C library, e.g. `2.36`.
     """
 
     cell_id: str
@@ -207,10 +215,11 @@ class LockInputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class LockedWheel:
-    """One wheel, named by index, file name and hash: the same wherever the lock was made. `sha256` is bare hex.
+    """One wheel, named by index, file name and hash: the same wherever the lock was made. `sha256`
+    is bare hex.
 
-    `sdist` and `sdist_sha256` name the source archive of a wheel that its index does not offer and that we build
-    once (AMD's `rocm`); empty for all others.
+    `sdist` and `sdist_sha256` name the source archive of a wheel that its index does not offer and
+    that we build once (AMD's `rocm`); empty for all others.
     """
 
     name: str
@@ -225,7 +234,9 @@ class LockedWheel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WheelLock:
-    """Every wheel of a cell, its parents' included. `inputs_digest` is `LockInputs.digest` at the time of locking."""
+    """Every wheel of a cell, its parents' included. `inputs_digest` is `LockInputs.digest` at the
+    time of locking.
+    """
 
     cell_id: str
     python: str
@@ -234,7 +245,9 @@ class WheelLock:
 
     @property
     def digest(self) -> str:
-        """sha256 over (file name, hash) of every wheel: equal for equal contents, whatever cell they serve."""
+        """sha256 over (file name, hash) of every wheel: equal for equal contents, whatever cell
+        they serve.
+        """
         return digest_of([[wheel.filename, wheel.sha256] for wheel in sorted(self.wheels)])
 
     @property
@@ -244,7 +257,8 @@ class WheelLock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenderedImage:
-    """The build context of one cell: file name -> text, `Dockerfile` among them. Same cell and lock, same bytes.
+    """The build context of one cell: file name -> text, `Dockerfile` among them. Same cell and
+    lock, same bytes.
 
     `wheels` are those this image itself installs (the parent's are already there).
     """
@@ -265,7 +279,7 @@ class RenderedImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedBase:
-    """A base as it will be used: `identity` is the registry digest or the bootstrapped image's id."""
+    """A base as it will be used: `identity` is the registry digest or the imported image's id."""
 
     name: str
     source: BaseSource
@@ -292,9 +306,9 @@ class BuiltImage:
 class HostDevices:
     """What a machine and its engine offer to containers: facts, no judgement.
 
-    `cdi` are the CDI device names the engine knows (`nvidia.com/gpu=0`); `nodes` maps device nodes to their
-    numeric group ids (`/dev/kfd` -> 992); `runtimes` are the engine's OCI runtimes; `gpus` says whether the
-    engine can serve `--gpus` requests.
+    `cdi` are the CDI device names the engine knows (`nvidia.com/gpu=0`); `nodes` maps device nodes
+    to their numeric group ids (`/dev/kfd` -> 992); `runtimes` are the engine's OCI runtimes; `gpus`
+    says whether the engine can serve `--gpus` requests.
     """
 
     cdi: tuple[str, ...] = ()
@@ -305,7 +319,9 @@ class HostDevices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceAccess:
-    """How a container is given its accelerator: exactly what is passed to the engine, and nothing more."""
+    """How a container is given its accelerator: exactly what is passed to the engine, and nothing
+    more.
+    """
 
     cdi: tuple[str, ...] = ()
     gpus: bool = False
@@ -339,7 +355,9 @@ class Failed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """One check of a session. `details` are small JSON values: what was measured, what was expected."""
+    """One check of a session. `details` are small JSON values: what was measured, what was
+    expected.
+    """
 
     session: str
     name: str
@@ -353,8 +371,8 @@ class CheckResult:
 class Verification:
     """What the checks found, for one cell on one target.
 
-    `where` is `image` (inside the built image) or `here` (the current Python). `content_hash` and `image_id`
-    are empty for `here`. `environment` is what the checks saw: torch, python, devices.
+    `where` is `image` (inside the built image) or `here` (the current Python). `content_hash` and
+    `image_id` are empty for `here`. `environment` is what the checks saw: torch, python, devices.
     """
 
     cell_id: str
@@ -369,7 +387,9 @@ class Verification:
 
 
 def digest_of(value: object) -> str:
-    """sha256 hex of the canonical JSON of `value`; equal values give equal digests on every machine."""
+    """sha256 hex of the canonical JSON of `value`; equal values give equal digests on every
+    machine.
+    """
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -1,4 +1,6 @@
-"""The only door to other programs: a command is a value, running it is a function that can be replaced."""
+"""The only door to other programs: a command is a value, running it is a function that can be
+replaced.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ class Completed:
     stderr: str
 
     def check(self, *, hint: str = "") -> Completed:
-        """Itself if the command succeeded, else `CommandFailedError` with the last lines it printed."""
+        """Itself if the command succeeded, else `CommandFailedError` with the last lines it
+        printed.
+        """
         if self.returncode == 0:
             return self
         tail = "\n".join((self.stderr.strip() or self.stdout.strip()).splitlines()[-TAIL_LINES:])
@@ -61,7 +65,8 @@ Line = Callable[[str], None]
 def run(command: Command) -> Completed:
     """Run to its end and capture what it prints.
 
-    Raises `CommandFailedError` when the program is missing or outlives its time; a non-zero exit is a result.
+    Raises `CommandFailedError` when the program is missing or outlives its time; a non-zero exit is
+    a result.
     """
     with _started(command, merge=False) as child:
         try:
@@ -78,7 +83,9 @@ def run(command: Command) -> Completed:
 
 
 def stream(command: Command, on_line: Line) -> Completed:
-    """Run and hand over each line of stdout and stderr as it comes; on Ctrl-C stop the whole process group."""
+    """Run and hand over each line of stdout and stderr as it comes; on Ctrl-C stop the whole
+    process group.
+    """
     tail: deque[str] = deque(maxlen=TAIL_LINES)
     with _started(command, merge=True) as child:
         watchdog = _watchdog(child, command.timeout_seconds)
@@ -106,8 +113,9 @@ def environment() -> dict[str, str]:
 
 @contextlib.contextmanager
 def terminable() -> Iterator[None]:
-    """Within it, SIGTERM and SIGHUP raise `Terminated`, so that everything that cleans up on Ctrl-C cleans up on
-    them too. Does nothing outside the main thread, where Python delivers no signals."""
+    """Within it, SIGTERM and SIGHUP raise `Terminated`, so that everything that cleans up on Ctrl-C
+    cleans up on them too. Does nothing outside the main thread, where Python delivers no signals.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return

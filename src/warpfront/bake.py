@@ -1,0 +1,67 @@
+"""The bake file: every cell to build as one flat target, chained by named contexts. Values in, JSON
+values out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+_INTERPOLATION = re.compile(r"([$%])\{")
+
+WHEELS_CONTEXT = "wheels"
+TOOLS_CONTEXT = "tools"
+CA_SECRET = "ca"  # noqa: S105 - the name of a BuildKit secret, not its value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BakeTarget:
+    """One image to build. `contexts` are BuildKit's named contexts: name -> folder, `target:...` or
+    `docker-image://...`. `proxies` are the predefined proxy arguments, which BuildKit keeps out of
+    the image.
+    """
+
+    name: str
+    context: str
+    contexts: Mapping[str, str]
+    tag: str
+    labels: Mapping[str, str]
+    output: str
+    secrets: tuple[str, ...] = ()
+    proxies: Mapping[str, str] = field(default_factory=dict)
+
+
+def bake_file(targets: Iterable[BakeTarget]) -> dict[str, object]:
+    """The file's JSON value. Nothing in it is left for bake to interpolate."""
+    by_name = {target.name: _definition(target) for target in targets}
+    return {"group": {"default": {"targets": list(by_name)}}, "target": by_name}
+
+
+def _definition(target: BakeTarget) -> dict[str, object]:
+    definition: dict[str, object] = {
+        "context": target.context,
+        "dockerfile": "Dockerfile",
+        "contexts": dict(target.contexts),
+        "tags": [target.tag],
+        "labels": dict(sorted(target.labels.items())),
+        "output": [target.output],
+    }
+    if target.secrets:
+        definition["secret"] = list(target.secrets)
+    if target.proxies:
+        definition["args"] = dict(target.proxies)
+    escaped = _escaped(definition)
+    assert isinstance(escaped, dict)
+    return escaped
+
+
+def _escaped(value: object) -> object:
+    """Bake reads `${...}` and `%{...}` in JSON strings as expressions; doubled signs are text."""
+    if isinstance(value, str):
+        return _INTERPOLATION.sub(r"\1\1{", value)
+    if isinstance(value, dict):
+        return {key: _escaped(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_escaped(item) for item in value]
+    return value

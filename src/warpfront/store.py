@@ -1,0 +1,204 @@
+"""Results at rest: `build/<cell id>/<step>.json`, rendered contexts, committed locks. Files are
+written aside and moved into place, so a reader never sees half of one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from warpfront.errors import StoreError
+
+SCHEMA = 1
+T = TypeVar("T")
+
+
+class Store:
+    """The build folder of one project."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def cell_folder(self, cell_id: str) -> Path:
+        return self.folder / cell_id
+
+    def context_folder(self, cell_id: str) -> Path:
+        return self.folder / cell_id / "context"
+
+    def log_path(self, cell_id: str) -> Path:
+        return self.folder / cell_id / "build.log"
+
+    def save(self, cell_id: str, name: str, value: object) -> Path:
+        """Write one step's value. `name` is the step, or the step and what it is about
+        (`verify-sm_90`).
+        """
+        document = {
+            "schema": SCHEMA,
+            "step": name,
+            "kind": type(value).__name__,
+            "value": as_json(value),
+        }
+        path = self.cell_folder(cell_id) / f"{name}.json"
+        write_text(path, json.dumps(document, indent=2, sort_keys=True) + "\n")
+        return path
+
+    def load(self, cell_id: str, name: str, kinds: tuple[type[T], ...]) -> T | None:
+        """The value that a step left, or None if it left none. Raises `StoreError` for a file that
+        is not ours.
+        """
+        path = self.cell_folder(cell_id) / f"{name}.json"
+        text = read_text(path, missing_ok=True)
+        if text is None:
+            return None
+        return _read_document(path, text, {kind.__name__: kind for kind in kinds})
+
+    def drop(self, cell_id: str, name: str) -> None:
+        """Forget a step's value: what it was about has changed."""
+        with _translated(self.folder):
+            (self.cell_folder(cell_id) / f"{name}.json").unlink(missing_ok=True)
+
+    def names(self, cell_id: str, prefix: str) -> tuple[str, ...]:
+        folder = self.cell_folder(cell_id)
+        if not folder.is_dir():
+            return ()
+        return tuple(sorted(path.stem for path in folder.glob(f"{prefix}*.json")))
+
+    def write_context(self, cell_id: str, files: Mapping[str, str]) -> Path:
+        """Replace the rendered context of a cell as a whole."""
+        folder = self.context_folder(cell_id)
+        with _translated(self.folder):
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            aside = Path(tempfile.mkdtemp(prefix=".context-", dir=folder.parent))
+            try:
+                for name, text in files.items():
+                    path = aside / name
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.write_text(text, encoding="utf-8")
+                shutil.rmtree(folder, ignore_errors=True)
+                aside.rename(folder)
+            finally:
+                shutil.rmtree(aside, ignore_errors=True)
+        return folder
+
+    @contextlib.contextmanager
+    def exclusive(self, on_wait: Callable[[str], None]) -> Iterator[None]:
+        """One run at a time on this folder; a second one says that it waits. The lock dies with its
+        holder.
+        """
+        with _translated(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(
+                self.folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644
+            )
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                on_wait(f"waiting for another run on {self.folder} (process {_holder(descriptor)})")
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+            yield
+        finally:
+            os.close(descriptor)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write aside, then move: the file is whole or absent, also after Ctrl-C or a full disk."""
+    with _translated(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, aside = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as stream:
+                stream.write(text)
+            Path(aside).chmod(0o644)
+            Path(aside).replace(path)
+        finally:
+            Path(aside).unlink(missing_ok=True)
+
+
+def read_text(path: Path, *, missing_ok: bool = False) -> str | None:
+    """A file's text; None if it is missing and may be. Raises `StoreError` when it cannot be read
+    as UTF-8.
+    """
+    try:
+        with _translated(path):
+            return path.read_bytes().decode("utf-8")
+    except FileNotFoundError:
+        if missing_ok:
+            return None
+        raise StoreError(f"{path}: no such file") from None
+    except UnicodeDecodeError as error:
+        raise StoreError(f"{path}: not UTF-8 text (byte {error.start})") from None
+
+
+def read_tree(folder: Path) -> Mapping[str, str]:
+    """Every regular file below `folder`, as relative POSIX path -> text, hidden ones and links left
+    out.
+    """
+    files = {}
+    for path in sorted(folder.rglob("*")):
+        hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+        if path.is_file() and not path.is_symlink() and not hidden:
+            files[path.relative_to(folder).as_posix()] = read_text(path) or ""
+    return files
+
+
+def as_json(value: object) -> Any:
+    """A word of the model as plain JSON values."""
+    return _adapter(type(value)).dump_python(value, mode="json")
+
+
+_adapters: dict[Any, TypeAdapter[Any]] = {}
+
+
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    """pydantic's reader and writer of one type; making one takes milliseconds, so each is kept."""
+    if kind not in _adapters:
+        _adapters[kind] = TypeAdapter(kind)
+    return _adapters[kind]
+
+
+def _read_document(path: Path, text: str, kinds: Mapping[str, type[T]]) -> T:
+    try:
+        document = json.loads(text)
+        if document["schema"] != SCHEMA:
+            raise StoreError(
+                f"{path}: schema {document['schema']}, expected {SCHEMA}", hint="run the step again"
+            )
+        kind = kinds[document["kind"]]
+        value: T = _adapter(kind).validate_python(document["value"])
+    except (json.JSONDecodeError, KeyError, TypeError, ValidationError) as error:
+        raise StoreError(
+            f"{path}: not a result of this version ({error})", hint="run the step again"
+        ) from None
+    return value
+
+
+def _holder(descriptor: int) -> str:
+    return os.pread(descriptor, 32, 0).decode(errors="replace") or "unknown"
+
+
+@contextlib.contextmanager
+def _translated(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        hint = {
+            errno.ENOSPC: "free some space, or `invoke clean`",
+            errno.EACCES: "make the folder writable for this user",
+            errno.EROFS: "the file system is read-only; choose another folder",
+        }.get(error.errno or 0, "")
+        raise StoreError(f"{error.filename or path}: {error.strerror}", hint=hint) from error
