@@ -58,6 +58,8 @@ class Completed:
         raise CommandFailedError(f"{self.command} exited with {self.returncode}\n{tail}", hint=hint)
 
 
+_running: set[subprocess.Popen[str]] = set()
+
 Run = Callable[[Command], Completed]
 Line = Callable[[str], None]
 
@@ -68,7 +70,7 @@ def run(command: Command) -> Completed:
     Raises `CommandFailedError` when the program is missing or outlives its time; a non-zero exit is
     a result.
     """
-    with _started(command, merge=False) as child:
+    with _child(command, merge=False) as child:
         try:
             out, err = child.communicate(command.stdin, timeout=command.timeout_seconds)
         except subprocess.TimeoutExpired:
@@ -87,7 +89,7 @@ def stream(command: Command, on_line: Line) -> Completed:
     process group.
     """
     tail: deque[str] = deque(maxlen=TAIL_LINES)
-    with _started(command, merge=True) as child:
+    with _child(command, merge=True) as child:
         watchdog = _watchdog(child, command.timeout_seconds)
         try:
             assert child.stdout is not None
@@ -104,6 +106,12 @@ def stream(command: Command, on_line: Line) -> Completed:
     return Completed(
         command=command, returncode=child.returncode, stdout="\n".join(tail), stderr=""
     )
+
+
+def stop_all() -> None:
+    """Stop every program that is still running, whichever thread started it."""
+    for child in tuple(_running):
+        _stop(child)
 
 
 def environment() -> dict[str, str]:
@@ -130,6 +138,16 @@ def terminable() -> Iterator[None]:
 
 def _raise_terminated(number: int, _frame: FrameType | None) -> None:
     raise Terminated(signal.Signals(number).name)
+
+
+@contextlib.contextmanager
+def _child(command: Command, *, merge: bool) -> Iterator[subprocess.Popen[str]]:
+    with _started(command, merge=merge) as child:
+        _running.add(child)
+        try:
+            yield child
+        finally:
+            _running.discard(child)
 
 
 def _started(command: Command, *, merge: bool) -> subprocess.Popen[str]:
