@@ -1,0 +1,268 @@
+"""Locks: what a cell's wheels depend on, and the PEP 751 file that pins them. Pure.
+
+A lock names wheels by index, file name, hash and size, never by a machine's path or mirror, so it
+is the same file wherever it was made. `path` of every wheel is its bare file name: a folder that
+holds the lock and the wheels can be installed from as it stands
+(https://packaging.python.org/specifications/pylock-toml/).
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import PurePath
+from typing import Any
+
+import tomli_w
+from packaging.pylock import (
+    Package,
+    PackageSdist,
+    PackageWheel,
+    Pylock,
+    PylockUnsupportedVersionError,
+    PylockValidationError,
+    is_valid_pylock_path,
+)
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name, parse_wheel_filename
+from packaging.version import Version
+
+from warpfront.errors import LockError
+from warpfront.model import Cell, LockedWheel, LockInputs, WheelLock
+
+SCHEMA = 1
+MACHINE = "x86_64"
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_COMMENT = re.compile(r"(^|\s)#.*$")
+
+
+def lock_inputs(cell: Cell, requirements_text: str | None, parent: WheelLock | None) -> LockInputs:
+    """What `cell`'s lock depends on.
+
+    The stack's pins may come from the cell's index only; the compiler's wheels, the cell's
+    requirements and the lines of its requirements file (`requirements_text`) come from PyPI.
+    `parent` is the lock of the cell whose image this one is built on.
+    """
+    lines = read_requirements(requirements_text or "", path=cell.requirements_file or cell.id)
+    compiler = cell.compiler.requirements if cell.compiler else ()
+    return LockInputs(
+        cell_id=cell.id,
+        python=cell.python,
+        machine=MACHINE,
+        glibc=cell.base.glibc,
+        index=cell.index,
+        stack_requirements=tuple(sorted(str(pin) for pin in cell.stack)),
+        requirements=tuple(sorted({*compiler, *cell.requirements, *lines})),
+        parent=_pins(parent) if parent else (),
+    )
+
+
+def read_requirements(text: str, *, path: str) -> tuple[str, ...]:
+    """The requirements of a requirements file, without comments and blank lines.
+
+    Options (`-r`, `-c`, `--index-url`, `--hash` ...) and direct URLs are refused: a lock has one
+    list of requirements and the matrix's indexes.
+    """
+    return tuple(
+        _read_requirement(line, where=f"{path}:{number}") for number, line in _logical_lines(text)
+    )
+
+
+def dump_lock(lock: WheelLock) -> str:
+    """`lock` as the text of `pylock.<cell>.toml`: sorted, and the same bytes on every machine."""
+    document = Pylock(
+        lock_version=Version("1.0"),
+        requires_python=SpecifierSet(f"=={lock.python}.*"),
+        created_by="warpfront",
+        packages=[_package(wheel) for wheel in sorted(lock.wheels)],
+        tool={"warpfront": {"schema": SCHEMA, "cell": lock.cell_id, "inputs": lock.inputs_digest}},
+    )
+    try:
+        document.validate()
+    except PylockValidationError as error:
+        raise LockError(f"{lock.cell_id}: the lock would not be valid: {error}") from error
+    return tomli_w.dumps(document.to_dict())
+
+
+def read_lock(text: str, *, path: str) -> WheelLock:
+    """The lock in `text`; `path` is for messages and must be a name that PEP 751 allows.
+
+    Refused: another schema, a wheel without size or sha256, a wheel named by URL or by folder,
+    more than one wheel of a package.
+    """
+    if not is_valid_pylock_path(PurePath(path)):  # type: ignore[arg-type]  # only `.name` is read
+        raise LockError(f"{path}: not a name for a lock", hint="use pylock.<cell>.toml, no dots")
+    try:
+        document = Pylock.from_dict(tomllib.loads(text))
+    except (
+        tomllib.TOMLDecodeError,
+        PylockValidationError,
+        PylockUnsupportedVersionError,
+    ) as error:
+        raise LockError(f"{path}: {error}", hint=_RELOCK) from error
+    own = _own_table(document, path)
+    return WheelLock(
+        cell_id=_text(own, "cell", path),
+        python=_read_python(document, path),
+        inputs_digest=_text(own, "inputs", path),
+        wheels=tuple(sorted(_read_wheel(package, path) for package in document.packages)),
+    )
+
+
+def staleness(lock: WheelLock, inputs: LockInputs) -> str:
+    """Why `lock` no longer answers `inputs`, in words; empty when it does."""
+    if lock.inputs_digest == inputs.digest:
+        return ""
+    if lock.python != inputs.python:
+        return f"it was made for Python {lock.python}, the matrix says {inputs.python}"
+    locked = {wheel.name: wheel.version for wheel in lock.wheels}
+    for text in (*inputs.stack_requirements, *inputs.parent):
+        wanted = Requirement(text)
+        version = locked.get(canonicalize_name(wanted.name))
+        if version is None:
+            return f"it has no {wanted.name}, the matrix asks for {text}"
+        if not wanted.specifier.contains(version, prereleases=True):
+            return f"it has {wanted.name} {version}, the matrix asks for {text}"
+    for text in inputs.requirements:
+        if _applies(text) and canonicalize_name(Requirement(text).name) not in locked:
+            return f"it has no {Requirement(text).name}, which is now required"
+    return f"its inputs changed ({lock.inputs_digest[:12]} -> {inputs.digest[:12]})"
+
+
+def difference(lock: WheelLock, parent: WheelLock) -> tuple[LockedWheel, ...]:
+    """The wheels that `lock` adds to its parent's. A child never changes what its parent has."""
+    own = {wheel.name: wheel for wheel in lock.wheels}
+    for theirs in parent.wheels:
+        ours = own.get(theirs.name)
+        if ours is None or (ours.filename, ours.sha256) != (theirs.filename, theirs.sha256):
+            found = f"{ours.filename} ({ours.sha256[:12]})" if ours else "nothing"
+            raise LockError(
+                f"{lock.cell_id}: {theirs.name} is {theirs.filename} ({theirs.sha256[:12]}) in its "
+                f"parent {parent.cell_id}, and {found} here",
+                hint=f"lock {parent.cell_id} first, then {lock.cell_id}",
+            )
+    inherited = {wheel.name for wheel in parent.wheels}
+    return tuple(wheel for wheel in sorted(lock.wheels) if wheel.name not in inherited)
+
+
+_RELOCK = "make it again: invoke lock --only <cell>"
+
+
+def _pins(lock: WheelLock) -> tuple[str, ...]:
+    return tuple(f"{wheel.name}=={wheel.version}" for wheel in sorted(lock.wheels))
+
+
+def _applies(requirement: str) -> bool:
+    """Without a marker; one with a marker may rightly be absent from a lock."""
+    return Requirement(requirement).marker is None
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """(number, text) of each requirement's first line: continuations joined, comments dropped."""
+    held, start = "", 0
+    for number, line in enumerate(text.splitlines(), start=1):
+        start = start if held else number
+        held += _COMMENT.sub("", line)
+        if held.endswith("\\"):
+            held = held[:-1] + " "
+            continue
+        if held.strip():
+            yield start, held.strip()
+        held = ""
+    if held.strip():
+        yield start, held.strip()
+
+
+def _read_requirement(line: str, *, where: str) -> str:
+    option = next((word for word in line.split() if word.startswith("-")), None)
+    if option is not None:
+        raise LockError(
+            f"{where}: {option.partition('=')[0]} is an option, not a requirement",
+            hint="write requirements only: indexes come from matrix.yaml and pip's configuration, "
+            "hashes from the lock",
+        )
+    try:
+        requirement = Requirement(line)
+    except InvalidRequirement as error:
+        raise LockError(f"{where}: not a requirement: {str(error).splitlines()[0]}") from error
+    if requirement.url:
+        raise LockError(
+            f"{where}: {requirement.name} is a direct URL",
+            hint="a lock names wheels by index and file name: publish it on an index",
+        )
+    return str(requirement)
+
+
+def _package(wheel: LockedWheel) -> Package:
+    sdist = (
+        PackageSdist(path=wheel.sdist, hashes={"sha256": wheel.sdist_sha256})
+        if wheel.sdist
+        else None
+    )
+    return Package(
+        name=canonicalize_name(wheel.name),
+        version=Version(wheel.version),
+        index=wheel.index,
+        sdist=sdist,
+        wheels=[
+            PackageWheel(
+                path=wheel.filename, size=wheel.size_bytes, hashes={"sha256": wheel.sha256}
+            )
+        ],
+    )
+
+
+def _own_table(document: Pylock, path: str) -> Mapping[str, Any]:
+    own = (document.tool or {}).get("warpfront")
+    if not isinstance(own, Mapping):
+        raise LockError(f"{path}: no [tool.warpfront]: not a lock of ours", hint=_RELOCK)
+    if own.get("schema") != SCHEMA:
+        raise LockError(
+            f"{path}: schema {own.get('schema')!r}, this warpfront reads {SCHEMA}", hint=_RELOCK
+        )
+    return own
+
+
+def _text(table: Mapping[str, Any], key: str, path: str) -> str:
+    value = table.get(key)
+    if not isinstance(value, str) or not value:
+        raise LockError(f"{path}: [tool.warpfront] has no {key}", hint=_RELOCK)
+    return value
+
+
+def _read_python(document: Pylock, path: str) -> str:
+    found = re.fullmatch(r"==(\d+\.\d+)\.\*", str(document.requires_python or ""))
+    if found is None:
+        raise LockError(f"{path}: requires-python must be ==X.Y.*", hint=_RELOCK)
+    return found[1]
+
+
+def _read_wheel(package: Package, path: str) -> LockedWheel:
+    where = f"{path}: {package.name}"
+    if package.wheels is None or len(package.wheels) != 1:
+        raise LockError(f"{where}: not exactly one wheel", hint=_RELOCK)
+    wheel = package.wheels[0]
+    if wheel.url or not wheel.path or "/" in wheel.path or "\\" in wheel.path:
+        raise LockError(f"{where}: its wheel is not named by its bare file name", hint=_RELOCK)
+    if wheel.size is None or not package.index:
+        raise LockError(f"{where}: no size or no index", hint=_RELOCK)
+    sdist = package.sdist
+    return LockedWheel(
+        name=package.name,
+        version=str(parse_wheel_filename(wheel.path)[1]),
+        filename=wheel.path,
+        sha256=_read_sha256(wheel.hashes, where),
+        size_bytes=wheel.size,
+        index=package.index,
+        sdist=sdist.filename if sdist else "",
+        sdist_sha256=_read_sha256(sdist.hashes, where) if sdist else "",
+    )
+
+
+def _read_sha256(hashes: Mapping[str, str], where: str) -> str:
+    sha256 = hashes.get("sha256", "")
+    if not _SHA256.fullmatch(sha256):
+        raise LockError(f"{where}: no sha256", hint=_RELOCK)
+    return sha256
