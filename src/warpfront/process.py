@@ -114,6 +114,31 @@ def stop_all() -> None:
         _stop(child)
 
 
+def start_daemon(command: Command, log: Path) -> None:
+    """Start a program that outlives us, in a session of its own, its output appended to `log`.
+
+    Returns at once; whether it came up is for the caller to find out. `setsid --fork` hands it to
+    init, so that it never becomes a zombie of ours.
+    """
+    inherited = {name: value for name, value in os.environ.items() if name not in command.unset}
+    inherited.update(command.environment or {})
+    with log.open("ab") as output:
+        try:
+            started = subprocess.run(
+                ("setsid", "--fork", *command.argv),
+                cwd=command.cwd,
+                env=inherited,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                check=False,
+            )
+        except FileNotFoundError:
+            raise CommandFailedError("setsid: not found", hint="install util-linux") from None
+    if started.returncode:
+        raise CommandFailedError(f"{command} could not be started, see {log}")
+
+
 def environment() -> dict[str, str]:
     """A copy of this process's environment, for the edge rooms to read from."""
     return dict(os.environ)

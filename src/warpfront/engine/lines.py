@@ -1,0 +1,48 @@
+"""Lines from a container's bytes, whatever the bytes are."""
+
+from __future__ import annotations
+
+import codecs
+
+LONGEST_LINE = 16_384
+
+
+class LineSplitter:
+    """Feeds on chunks cut anywhere, gives whole lines, in memory bounded by the longest line.
+
+    Bytes that are not UTF-8 become U+FFFD; a line beyond `LONGEST_LINE` characters is cut, and says
+    how much is missing; `\\r` progress bars stay within their line.
+    """
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._parts: list[str] = []
+        self._kept = 0
+        self._cut = 0
+
+    def feed(self, chunk: bytes, *, final: bool = False) -> list[str]:
+        """The lines that `chunk` completes; with `final` also the unfinished last one."""
+        *ends, rest = self._decoder.decode(chunk, final=final).split("\n")
+        lines = []
+        for end in ends:
+            self._add(end)
+            lines.append(self._line())
+        self._add(rest)
+        if final and (self._kept or self._cut):
+            lines.append(self._line())
+        return lines
+
+    def _add(self, text: str) -> None:
+        room = LONGEST_LINE - self._kept
+        kept = text[:room]
+        if kept:
+            self._parts.append(kept)
+        self._kept += len(kept)
+        self._cut += len(text) - len(kept)
+
+    def _line(self) -> str:
+        line = "".join(self._parts).removesuffix("\r")
+        if self._cut:
+            line += f"... ({self._cut} more characters)"
+        self._parts, self._kept, self._cut = [], 0, 0
+        return line

@@ -1,0 +1,66 @@
+"""Which process was it, and does it still live: a pid alone may have been given to another one."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+_STATE_FIELD, _START_FIELD = 0, 19  # of /proc/<pid>/stat behind the name; proc(5) counts from 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """A process, told apart from every other one: `started` in clock ticks since `boot`.
+
+    `namespace` is the pid namespace that `pid` counts in; `host` the machine's name.
+    """
+
+    pid: str
+    started: str
+    boot: str
+    namespace: str
+    host: str
+
+    def is_gone(self) -> bool:
+        """True only where that can be known: this boot and namespace, or an earlier boot of this host."""
+        here = identity(os.getpid())
+        assert here is not None
+        if self.boot != here.boot:
+            return self.host == here.host
+        if self.namespace != here.namespace:
+            return False
+        found = identity(int(self.pid)) if self.pid.isdigit() else None
+        return found is None or found.started != self.started
+
+    def as_mapping(self) -> dict[str, str]:
+        return asdict(self)
+
+
+def identity(pid: int) -> Identity | None:
+    """The living process `pid` of this machine; None if there is none, or only its zombie."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        namespace = str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        return None
+    values = fields.rpartition(")")[2].split()
+    if values[_STATE_FIELD] in "ZX":
+        return None
+    return Identity(
+        pid=str(pid),
+        started=values[_START_FIELD],
+        boot=Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip(),
+        namespace=namespace,
+        host=socket.gethostname(),
+    )
+
+
+def read_identity(mapping: Mapping[str, str]) -> Identity | None:
+    """What `as_mapping` gave, or None if a part is missing."""
+    names = ("pid", "started", "boot", "namespace", "host")
+    if not all(mapping.get(name) for name in names):
+        return None
+    return Identity(**{name: mapping[name] for name in names})
