@@ -49,7 +49,7 @@ class Store:
             "value": as_json(value),
         }
         path = self.cell_folder(cell_id) / f"{name}.json"
-        write_text(path, json.dumps(document, indent=2, sort_keys=True) + "\n")
+        write_json(path, document)
         return path
 
     def load(self, cell_id: str, name: str, kinds: tuple[type[T], ...]) -> T | None:
@@ -125,6 +125,27 @@ def write_text(path: Path, text: str) -> None:
             Path(aside).replace(path)
         finally:
             Path(aside).unlink(missing_ok=True)
+
+
+def write_json(path: Path, value: object) -> None:
+    """Plain JSON values, in a form that diffs well."""
+    write_text(path, json.dumps(value, indent=2, sort_keys=True) + "\n")
+
+
+def place_program(program: Path, folder: Path) -> Path:
+    """A folder holding just this executable, made once and moved into place whole."""
+    target = folder / program.name
+    if not target.exists():
+        with _translated(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            handle, aside = tempfile.mkstemp(prefix=".", dir=folder)
+            os.close(handle)
+            try:
+                shutil.copy2(program, aside)
+                Path(aside).replace(target)
+            finally:
+                Path(aside).unlink(missing_ok=True)
+    return folder
 
 
 def read_text(path: Path, *, missing_ok: bool = False) -> str | None:

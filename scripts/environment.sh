@@ -1,0 +1,60 @@
+# Sourced by quickstart and test: a virtual environment of this checkout, made once per state of pyproject.toml.
+# Sets PYTHON (the environment's). Package indexes, proxies and certificates are pip's own configuration.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+ENVIRONMENT="${WARPFRONT_VENV:-.venv}"
+PYTHON="$ENVIRONMENT/bin/python"
+
+find_python() {
+  local candidate
+  for candidate in python3.13 python3.12 python3.11 python3.14 python3; do
+    if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+      command -v "$candidate"
+      return
+    fi
+  done
+  echo "warpfront needs Python 3.11 or newer; this machine has none (Debian 12, 13, Ubuntu 24.04: apt-get install python3)" >&2
+  exit 1
+}
+
+make_environment() {
+  local python=$1
+  if "$python" -m venv "$ENVIRONMENT" >/dev/null 2>&1; then return; fi
+  rm -rf "$ENVIRONMENT"
+  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null && confirm "install Debian's python3-venv with apt-get?"; then
+    apt-get update -qq && apt-get install --yes -qq python3-venv >/dev/null
+    "$python" -m venv "$ENVIRONMENT"
+  else
+    echo "this Python has no venv module; on Debian and Ubuntu: apt-get install python3-venv" >&2
+    exit 1
+  fi
+}
+
+# install_package EXTRA...: this checkout, editable, and what EXTRA names for pip.
+install_package() {
+  local stamp wanted
+  stamp="$ENVIRONMENT/.installed-$1"
+  wanted="$(sha256sum pyproject.toml | cut -d' ' -f1)"
+  if [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then return; fi
+  local python
+  python="$(find_python)"
+  [ -x "$PYTHON" ] || make_environment "$python"
+  echo "== installing warpfront into $ENVIRONMENT"
+  # Dependency groups need pip 25.1.
+  "$PYTHON" -m pip install --quiet --upgrade 'pip>=25.1'
+  "$PYTHON" -m pip install --quiet --editable . "${@:2}"
+  echo "$wanted" >"$stamp"
+}
+
+confirm() {
+  [ "${YES:-}" = 1 ] && return
+  local answer
+  read -r -p "$1 [y/N] " answer
+  [ "$answer" = y ]
+}
+
+start_engine() {
+  if "$PYTHON" -m warpfront doctor --json >/dev/null 2>&1; then return; fi
+  echo "== no usable container engine: starting warpfront's own"
+  "$PYTHON" -m warpfront engine --start
+}

@@ -1,0 +1,243 @@
+"""The path, in order: plan, lock, render, build, verify, report. The only room that joins pure and edge.
+
+1. `plan`    what would happen to each selected cell, and why; changes nothing
+2. `lock`    every wheel of every selected cell, pinned by hash, in images/locks/
+3. `render`  the build context of every selected cell, in build/<cell>/context/
+4. `build`   the images, parents first, reusing those whose content exists
+5. `verify`  the checks, run inside each image
+6. `report`  what all of that left behind
+
+Each step takes a workspace, a selection and somebody to tell, and returns values: one outcome per cell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from warpfront.engine import Engine, connect
+from warpfront.errors import EngineError
+from warpfront.matrix import select
+from warpfront.model import (
+    Blocked,
+    BuiltImage,
+    Cell,
+    Failed,
+    RenderedImage,
+    ResolvedBase,
+    Selection,
+    Verification,
+    WheelLock,
+)
+from warpfront.pipeline.building import (
+    Built,
+    Prepared,
+    build_cells,
+    find_bases,
+    images_by_content,
+    prepare_cells,
+    render_cells,
+)
+from warpfront.pipeline.locking import Locked, lock_cells, read_locks
+from warpfront.pipeline.verifying import Verified, verify_cells
+from warpfront.pipeline.workspace import Watch, Workspace, open_workspace
+from warpfront.plan import LockState, PlannedCell, plan_cell, with_parents
+from warpfront.process import environment, run
+from warpfront.provenance import read_provenance
+from warpfront.report.rows import CellFacts, ReportRow, report_rows
+from warpfront.resolver import read_site, why_unresolvable
+from warpfront.wheelhouse import Wheelhouse
+
+STEPS = ("plan", "lock", "render", "build", "verify", "report")
+
+__all__ = [
+    "STEPS",
+    "Workspace",
+    "build",
+    "lock",
+    "open_workspace",
+    "plan",
+    "render",
+    "report",
+    "verify",
+]
+
+
+def plan(workspace: Workspace, selection: Selection, watch: Watch) -> tuple[PlannedCell, ...]:
+    """What `build` would do with each selected cell and its parents. Changes nothing anywhere."""
+    cells = _chain(workspace, selection)
+    engine = _engine_if_any(watch)
+    states = read_locks(workspace, cells)
+    blocked = _unlockable(cells, states)
+    locked = [cell for cell in cells if cell.id not in blocked and not states[cell.id].reason]
+    prepared: Mapping[str, Prepared | Blocked | Failed] = {}
+    if engine is not None:
+        bases = find_bases(workspace, locked, engine)
+        for cell in locked:
+            base = bases.get(cell.base.name)
+            if isinstance(base, Blocked):
+                blocked[cell.id] = base
+        usable = [cell for cell in locked if isinstance(bases.get(cell.base.name), ResolvedBase)]
+        prepared = prepare_cells(
+            workspace,
+            usable,
+            _usable_locks(states),
+            {name: base for name, base in bases.items() if isinstance(base, ResolvedBase)},
+            images_by_content(engine),
+        )
+    house = Wheelhouse(workspace.cache / "wheelhouse")
+    return tuple(
+        _planned(cell, states[cell.id], blocked, prepared, house, known=engine is not None)
+        for cell in cells
+    )
+
+
+def lock(
+    workspace: Workspace,
+    selection: Selection,
+    watch: Watch,
+    *,
+    locked: bool = False,
+    refresh: bool = False,
+) -> Mapping[str, Locked]:
+    """Fresh locks for the selected cells and their parents; writes images/locks/."""
+    site = read_site(run)
+    cells = _chain(workspace, selection)
+    return lock_cells(workspace, cells, site=site, watch=watch, locked=locked, refresh=refresh)
+
+
+def render(
+    workspace: Workspace, selection: Selection, watch: Watch, *, locked: bool = False
+) -> Mapping[str, RenderedImage | Blocked | Failed]:
+    """The build contexts of the selected cells and their parents; writes build/<cell>/context/."""
+    locks, bad = _split_locks(lock(workspace, selection, watch, locked=locked))
+    cells = [cell for cell in _chain(workspace, selection) if cell.id in locks]
+    rendered = render_cells(workspace, cells, locks)
+    for cell_id, image in rendered.items():
+        if isinstance(image, RenderedImage):
+            workspace.store.write_context(cell_id, image.files)
+        workspace.store.save(cell_id, "render", image)
+    return {**bad, **rendered}
+
+
+def build(
+    workspace: Workspace, selection: Selection, watch: Watch, *, locked: bool = False
+) -> Mapping[str, Built]:
+    """Images for the selected cells and their parents, built or reused."""
+    with workspace.store.exclusive(watch.say):
+        locks, bad = _split_locks(lock(workspace, selection, watch, locked=locked))
+        for cell_id, result in bad.items():
+            workspace.store.save(cell_id, "build", result)
+        cells = [cell for cell in _chain(workspace, selection) if cell.id in locks]
+        if not cells:
+            return bad
+        engine = connect(environment())
+        built = build_cells(
+            workspace,
+            cells,
+            locks,
+            engine=engine,
+            site=read_site(run),
+            watch=watch,
+            provenance=read_provenance(workspace.root, run),
+        )
+    return {**bad, **built}
+
+
+def verify(workspace: Workspace, selection: Selection, watch: Watch) -> tuple[Verified, ...]:
+    """The checks, inside each selected cell's image, on each of its targets (or the selected one)."""
+    cells = select(workspace.matrix.cells, selection)
+    states = read_locks(workspace, with_parents(cells, workspace.matrix.cells))
+    return verify_cells(
+        workspace,
+        cells,
+        _usable_locks(states),
+        target=selection.target,
+        engine=connect(environment()),
+        site=read_site(run),
+        watch=watch,
+    )
+
+
+def report(workspace: Workspace, selection: Selection) -> tuple[ReportRow, ...]:
+    """What every step left for the selected cells; reads files only."""
+    cells = select(workspace.matrix.cells, selection)
+    states = read_locks(workspace, with_parents(cells, workspace.matrix.cells))
+    return report_rows(_facts(workspace, cell, states[cell.id]) for cell in cells)
+
+
+def _chain(workspace: Workspace, selection: Selection) -> tuple[Cell, ...]:
+    cells = workspace.matrix.cells
+    return with_parents(select(cells, selection), cells)
+
+
+def _engine_if_any(watch: Watch) -> Engine | None:
+    try:
+        return connect(environment())
+    except EngineError as error:
+        watch.say(f"planning without an engine: {error.message}")
+        return None
+
+
+def _unlockable(cells: Iterable[Cell], states: Mapping[str, LockState]) -> dict[str, Blocked]:
+    """The cells that have no fresh lock and cannot get one from here."""
+    site = read_site(run)
+    blocked: dict[str, Blocked] = {}
+    for cell in cells:
+        reason = ""
+        if cell.parent in blocked:
+            reason = f"its parent {cell.parent} is blocked: {blocked[cell.parent].reason}"
+        elif states[cell.id].reason and cell.index is not None:
+            reason = why_unresolvable(cell.index, cell.stack, site)
+        if reason:
+            blocked[cell.id] = Blocked(cell_id=cell.id, step="lock", reason=reason)
+    return blocked
+
+
+def _planned(
+    cell: Cell,
+    state: LockState,
+    blocked: Mapping[str, Blocked],
+    prepared: Mapping[str, Prepared | Blocked | Failed],
+    house: Wheelhouse,
+    *,
+    known: bool,
+) -> PlannedCell:
+    item = prepared.get(cell.id)
+    wheels = item.rendered.wheels if isinstance(item, Prepared) else None
+    return plan_cell(
+        cell,
+        state=state,
+        blocked=blocked.get(cell.id),
+        built=isinstance(item, Prepared) and item.image is not None,
+        known=known,
+        added_bytes=None if wheels is None else sum(wheel.size_bytes for wheel in wheels),
+        missing_bytes=None
+        if wheels is None
+        else sum(wheel.size_bytes for wheel in house.missing(wheels)),
+    )
+
+
+def _usable_locks(states: Mapping[str, LockState]) -> dict[str, WheelLock]:
+    return {
+        cell_id: state.lock
+        for cell_id, state in states.items()
+        if state.lock is not None and not state.reason
+    }
+
+
+def _split_locks(
+    results: Mapping[str, Locked],
+) -> tuple[dict[str, WheelLock], dict[str, Blocked | Failed]]:
+    locks = {key: value for key, value in results.items() if isinstance(value, WheelLock)}
+    bad = {key: value for key, value in results.items() if not isinstance(value, WheelLock)}
+    return locks, bad
+
+
+def _facts(workspace: Workspace, cell: Cell, state: LockState) -> CellFacts:
+    verifications = {
+        target: verification
+        for target in cell.targets
+        if (verification := workspace.store.load(cell.id, f"verify-{target}", (Verification,)))
+    }
+    built = workspace.store.load(cell.id, "build", (BuiltImage, Blocked, Failed))
+    return CellFacts(cell=cell, lock=state.reason, build=built, verifications=verifications)

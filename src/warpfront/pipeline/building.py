@@ -1,0 +1,399 @@
+"""render and build: from locks to images in the engine, reusing every image that already has the
+content.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+
+from warpfront.bake import CA_SECRET, TOOLS_CONTEXT, WHEELS_CONTEXT, BakeTarget, bake_file
+from warpfront.engine import Engine, StoredImage
+from warpfront.engine.bases import find_base, resolve_base
+from warpfront.engine.buildx import Baked, BakeRequest, Step, bake
+from warpfront.errors import BuildFailedError, EngineError
+from warpfront.labels import CONTENT_HASH, Provenance, image_labels
+from warpfront.model import (
+    BaseSource,
+    Blocked,
+    BuiltImage,
+    Cell,
+    Failed,
+    RenderedImage,
+    ResolvedBase,
+    WheelLock,
+)
+from warpfront.pipeline.workspace import Watch, Workspace, attempt
+from warpfront.plan import content_hash, leaves
+from warpfront.registry import registry_reachable
+from warpfront.render import render
+from warpfront.resolver import Site, uv_binary, uv_version
+from warpfront.store import place_program, write_json
+from warpfront.wheelhouse import Wheelhouse
+
+Built = BuiltImage | Blocked | Failed
+# A local image is never compressed: nobody transfers it, and gzip would take longer than the build.
+_OUTPUT = "type=image,compression=uncompressed,unpack=true"
+_OUTPUT_CLASSIC_STORE = "type=docker"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A cell ready to build: what it is made of, its content hash, and the image that already has
+    it.
+    """
+
+    cell: Cell
+    lock: WheelLock
+    rendered: RenderedImage
+    base: ResolvedBase
+    content_hash: str
+    image: StoredImage | None
+
+
+def render_cells(
+    workspace: Workspace, cells: Iterable[Cell], locks: Mapping[str, WheelLock]
+) -> Mapping[str, RenderedImage | Blocked | Failed]:
+    """The build context of each cell, in memory. Pure but for the errors, which become values."""
+    by_id = {cell.id: cell for cell in workspace.matrix.cells}
+
+    def one(cell: Cell) -> RenderedImage:
+        parent = by_id[cell.parent] if cell.parent else None
+        parent_lock = locks[cell.parent] if cell.parent else None
+        return render(
+            cell, locks[cell.id], workspace.templates, parent=parent, parent_lock=parent_lock
+        )
+
+    return {cell.id: attempt(cell.id, "render", lambda cell=cell: one(cell)) for cell in cells}
+
+
+def prepare_cells(
+    workspace: Workspace,
+    cells: Iterable[Cell],
+    locks: Mapping[str, WheelLock],
+    bases: Mapping[str, ResolvedBase],
+    images: Mapping[str, StoredImage],
+) -> Mapping[str, Prepared | Blocked | Failed]:
+    """Content hashes along the chain. `bases` by base name, `images` by content hash."""
+    cells = tuple(cells)
+    rendered = render_cells(workspace, cells, locks)
+    builder = f"uv {uv_version()}"
+    results: dict[str, Prepared | Blocked | Failed] = {}
+    for cell in cells:
+        image, parent = rendered[cell.id], results[cell.parent] if cell.parent else None
+        if not isinstance(image, RenderedImage):
+            results[cell.id] = image
+        elif isinstance(parent, Blocked | Failed):
+            results[cell.id] = dataclasses.replace(parent, cell_id=cell.id)
+        else:
+            identity = parent.content_hash if parent else bases[cell.base.name].identity
+            digest = content_hash(image, base_identity=identity, builder=builder)
+            results[cell.id] = Prepared(
+                cell=cell,
+                lock=locks[cell.id],
+                rendered=image,
+                base=parent.base if parent else bases[cell.base.name],
+                content_hash=digest,
+                image=images.get(digest),
+            )
+    return results
+
+
+def images_by_content(engine: Engine) -> Mapping[str, StoredImage]:
+    """Every image of ours in the engine, by its content hash: one call to the engine."""
+    return {image.labels[CONTENT_HASH]: image for image in engine.images(CONTENT_HASH)}
+
+
+def find_bases(
+    workspace: Workspace, cells: Iterable[Cell], engine: Engine
+) -> Mapping[str, ResolvedBase | Blocked | None]:
+    """Each base as it would be used, without pulling or making one; None = it would be
+    bootstrapped.
+    """
+    return {
+        cell.base.name: _found(cell, workspace, engine)
+        for cell in {cell.base.name: cell for cell in cells if cell.parent is None}.values()
+    }
+
+
+def _found(cell: Cell, workspace: Workspace, engine: Engine) -> ResolvedBase | Blocked | None:
+    result = attempt(
+        cell.id,
+        "build",
+        lambda: find_base(
+            cell.base, engine, registry_reachable=registry_reachable, cache=workspace.cache
+        ),
+    )
+    assert not isinstance(result, Failed)
+    return result
+
+
+def build_cells(
+    workspace: Workspace,
+    cells: Iterable[Cell],
+    locks: Mapping[str, WheelLock],
+    *,
+    engine: Engine,
+    site: Site,
+    watch: Watch,
+    provenance: Provenance,
+) -> Mapping[str, Built]:
+    """Build or reuse every cell (parents first, each with a lock); cell id -> what became of it."""
+    cells = tuple(cells)
+    bases = _resolve_bases(workspace, cells, engine, watch)
+    usable, results = _with_usable_base(cells, bases)
+    resolved = {name: base for name, base in bases.items() if isinstance(base, ResolvedBase)}
+    prepared = prepare_cells(workspace, usable, locks, resolved, images_by_content(engine))
+    to_build = []
+    for cell_id, item in prepared.items():
+        if not isinstance(item, Prepared):
+            results[cell_id] = item
+        elif item.image is not None:
+            results[cell_id] = _reused(item, engine, item.image)
+        else:
+            to_build.append(item)
+    if to_build:
+        results |= _Building(workspace, engine, site, watch, provenance).build(to_build)
+    for cell_id, result in results.items():
+        workspace.store.save(cell_id, "build", result)
+    return results
+
+
+def _resolve_bases(
+    workspace: Workspace, cells: Iterable[Cell], engine: Engine, watch: Watch
+) -> Mapping[str, ResolvedBase | Blocked | Failed]:
+    first = {cell.base.name: cell for cell in cells if cell.parent is None}
+    return {
+        name: attempt(
+            cell.id,
+            "build",
+            lambda cell=cell: resolve_base(
+                cell.base,
+                engine,
+                registry_reachable=registry_reachable,
+                cache=workspace.cache,
+                on_line=watch.say,
+            ),
+        )
+        for name, cell in first.items()
+    }
+
+
+def _with_usable_base(
+    cells: Iterable[Cell], bases: Mapping[str, ResolvedBase | Blocked | Failed]
+) -> tuple[tuple[Cell, ...], dict[str, Built]]:
+    results: dict[str, Built] = {}
+    usable = []
+    for cell in cells:
+        base = results.get(cell.parent) if cell.parent else bases[cell.base.name]
+        if isinstance(base, Blocked | Failed):
+            results[cell.id] = dataclasses.replace(base, cell_id=cell.id)
+        else:
+            usable.append(cell)
+    return tuple(usable), results
+
+
+def _reused(item: Prepared, engine: Engine, image: StoredImage) -> BuiltImage:
+    """An existing image under the cell's own reference, which may have moved on in between."""
+    if item.cell.local_reference not in image.references:
+        engine.tag(image.id, item.cell.local_reference)
+    return BuiltImage(
+        cell_id=item.cell.id,
+        reference=item.cell.local_reference,
+        image_id=image.id,
+        content_hash=item.content_hash,
+        size_bytes=image.size_bytes,
+        base=item.base,
+        reused=True,
+        seconds=0.0,
+        log=None,
+    )
+
+
+class _Building:
+    """One bake: what it needs on disk, how it runs, and what it left."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        engine: Engine,
+        site: Site,
+        watch: Watch,
+        provenance: Provenance,
+    ) -> None:
+        self._workspace = workspace
+        self._engine = engine
+        self._site = site
+        self._watch = watch
+        self._provenance = provenance
+        self._wheelhouse = Wheelhouse(workspace.cache / "wheelhouse")
+        self._started = monotonic()
+        self._finished: dict[str, float] = {}
+
+    def build(self, items: list[Prepared]) -> dict[str, Built]:
+        failed = self._fetch(items)
+        ready = [item for item in items if item.cell.id not in failed]
+        if not ready:
+            return failed
+        by_id = {item.cell.id: item for item in ready}
+        targets = [self._target(item, by_id) for item in ready]
+        folder = self._workspace.store.folder / ".bake"
+        file = folder / "bake.json"
+        write_json(file, bake_file(targets))
+        for item in ready:
+            self._workspace.store.log_path(item.cell.id).unlink(missing_ok=True)
+        answers = bake(self._request(file, ready), self._on_step)
+        return {**failed, **{item.cell.id: self._result(item, answers) for item in ready}}
+
+    def _fetch(self, items: list[Prepared]) -> dict[str, Built]:
+        """Every wheel of every item; those whose wheels cannot be had, and their children, are left
+        out.
+        """
+        failed: dict[str, Built] = {}
+        for item in items:
+            parent = failed.get(item.cell.parent or "")
+            if isinstance(parent, Blocked | Failed):
+                failed[item.cell.id] = dataclasses.replace(parent, cell_id=item.cell.id)
+                continue
+            result = attempt(
+                item.cell.id,
+                "build",
+                lambda item=item: self._wheelhouse.fetch(
+                    item.rendered.wheels, self._site, on_progress=self._watch.advance
+                ),
+            )
+            if isinstance(result, Blocked | Failed):
+                failed[item.cell.id] = result
+        return failed
+
+    def _target(self, item: Prepared, building: Mapping[str, Prepared]) -> BakeTarget:
+        cell = item.cell
+        self._workspace.store.write_context(cell.id, item.rendered.files)
+        self._workspace.store.save(cell.id, "render", item.rendered)
+        needs_network = bool(cell.compiler and cell.compiler.apt)
+        return BakeTarget(
+            name=cell.id,
+            context=str(self._workspace.store.context_folder(cell.id)),
+            contexts=self._contexts(item, building),
+            tag=cell.local_reference,
+            labels=image_labels(
+                cell,
+                project=self._workspace.matrix.project,
+                lock=item.lock,
+                base=item.base,
+                content_hash=item.content_hash,
+                provenance=self._provenance,
+            ),
+            output=_OUTPUT if self._engine.features().containerd_store else _OUTPUT_CLASSIC_STORE,
+            secrets=self._secrets() if needs_network else (),
+            proxies=self._site.proxies if needs_network else {},
+        )
+
+    def _contexts(self, item: Prepared, building: Mapping[str, Prepared]) -> dict[str, str]:
+        cell = item.cell
+        contexts = {}
+        if cell.parent is None:
+            if item.base.source is BaseSource.BOOTSTRAP:
+                contexts[_familiar(cell.base.pinned)] = f"docker-image://{item.base.reference}"
+        else:
+            reference = _parent_reference(self._workspace, cell)
+            contexts[reference] = (
+                f"target:{cell.parent}"
+                if cell.parent in building
+                else f"docker-image://{reference}"
+            )
+        if item.rendered.wheels:
+            contexts[WHEELS_CONTEXT] = str(self._wheels_view(item))
+            contexts[TOOLS_CONTEXT] = str(self._tools())
+        return contexts
+
+    def _wheels_view(self, item: Prepared) -> Path:
+        key = item.rendered.digest[:24]
+        return self._wheelhouse.view(item.rendered.wheels, self._workspace.cache / "views" / key)
+
+    def _tools(self) -> Path:
+        """A folder with the one program that a build needs from outside."""
+        folder = self._workspace.cache / "tools" / f"uv-{uv_version()}"
+        return place_program(uv_binary(), folder)
+
+    def _secrets(self) -> tuple[str, ...]:
+        certificate = self._site.certificate
+        return (f"id={CA_SECRET},src={certificate}",) if certificate else ()
+
+    def _request(self, file: Path, items: list[Prepared]) -> BakeRequest:
+        store = self._workspace.store
+        certificate = self._site.certificate
+        return BakeRequest(
+            buildx=self._engine.buildx,
+            environment=self._engine.build_environment,
+            file=file,
+            targets=tuple(item.cell.id for item in items),
+            leaves=tuple(cell.id for cell in leaves(item.cell for item in items)),
+            readable=(
+                store.folder.resolve(),
+                self._workspace.cache.resolve(),
+                *([Path(certificate)] if certificate else []),
+            ),
+            logs={item.cell.id: store.log_path(item.cell.id) for item in items},
+        )
+
+    def _on_step(self, step: Step) -> None:
+        if step.target:
+            self._finished[step.target] = monotonic()
+            self._watch.step(step.target, step.name if step.state == "running" else "")
+
+    def _result(self, item: Prepared, answers: Mapping[str, Baked]) -> Built:
+        cell, baked = item.cell, answers[item.cell.id]
+        if baked.engine_gone:
+            raise EngineError(
+                f"the engine went away while building {cell.id}",
+                hint="`invoke doctor` says what is left; finished cells are reused by the next build",
+            )
+        log = str(self._workspace.store.log_path(cell.id))
+        if baked.error:
+            hint = "free some space, or `invoke clean`" if baked.disk_full else f"see {log}"
+            return Failed(
+                cell_id=cell.id,
+                step="build",
+                reason="the disk is full" if baked.disk_full else baked.error,
+                hint=hint,
+                log=log,
+                exit_code=BuildFailedError.exit_code,
+            )
+        return self._built(item, log)
+
+    def _built(self, item: Prepared, log: str) -> Built:
+        cell = item.cell
+        image = self._engine.image(cell.local_reference)
+        if image is None or image.labels.get(CONTENT_HASH) != item.content_hash:
+            return Failed(
+                cell_id=cell.id,
+                step="build",
+                reason=f"{cell.local_reference} is not the image that was just built",
+                hint="another build moved the tag; build again",
+                log=log,
+                exit_code=BuildFailedError.exit_code,
+            )
+        return BuiltImage(
+            cell_id=cell.id,
+            reference=cell.local_reference,
+            image_id=image.id,
+            content_hash=item.content_hash,
+            size_bytes=image.size_bytes,
+            base=item.base,
+            reused=False,
+            seconds=round(self._finished.get(cell.id, monotonic()) - self._started, 2),
+            log=log,
+        )
+
+
+def _parent_reference(workspace: Workspace, cell: Cell) -> str:
+    return next(c.local_reference for c in workspace.matrix.cells if c.id == cell.parent)
+
+
+def _familiar(reference: str) -> str:
+    """The form under which BuildKit looks a `FROM` up among the named contexts: as Docker shows it."""
+    return reference.removeprefix("docker.io/").removeprefix("library/")

@@ -1,0 +1,220 @@
+"""verify: start each built image as its users would, run the checks inside it, believe only what
+they wrote.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from time import monotonic
+
+from warpfront import sessions
+from warpfront.engine import Engine, Mount, RunRequest, RunResult
+from warpfront.errors import NotVerifiedError
+from warpfront.labels import CONTENT_HASH
+from warpfront.model import (
+    Blocked,
+    BuiltImage,
+    Cell,
+    DeviceAccess,
+    Failed,
+    HostDevices,
+    Verification,
+    WheelLock,
+)
+from warpfront.pipeline.workspace import Watch, Workspace
+from warpfront.process import run
+from warpfront.report.junit import junit_xml
+from warpfront.resolver import Site, install_toolbox
+from warpfront.store import read_text, write_json, write_text
+from warpfront.vendors import VENDORS
+from warpfront.verdict import read_verification
+
+Verified = Verification | Blocked | Failed
+IMAGE_SESSIONS = ("load", "numerics")
+_INSIDE = "/warpfront"
+_RESULTS = "/results"
+MEMORY_BYTES = 8 * 2**30
+SHARED_MEMORY_BYTES = 2**30
+PROCESSES = 1024
+TIMEOUT_SECONDS = 1200.0
+
+
+def verify_cells(
+    workspace: Workspace,
+    cells: Iterable[Cell],
+    locks: Mapping[str, WheelLock],
+    *,
+    target: str,
+    engine: Engine,
+    site: Site,
+    watch: Watch,
+) -> tuple[Verified, ...]:
+    """Check each cell's image on each of its targets, or on `target` only where a cell serves it."""
+    engine.reap()
+    host = engine.host_devices()
+    results: list[Verified] = []
+    for cell in cells:
+        built = _built_image(workspace, cell, engine)
+        if isinstance(built, Failed):
+            results.append(built)
+            continue
+        toolbox = _toolbox(workspace, cell, site)
+        for one in [target] if target in cell.targets else cell.targets:
+            watch.step(cell.id, f"verifying on {one}")
+            verifying = _Verifying(workspace, cell, locks[cell.id], built, one, toolbox)
+            results.append(verifying.run(engine, host, watch))
+            watch.step(cell.id, "")
+    return tuple(results)
+
+
+def _built_image(workspace: Workspace, cell: Cell, engine: Engine) -> BuiltImage | Failed:
+    """The image that `build` left, if the engine still holds that very content."""
+    hint = f"invoke build --only {cell.id}"
+    built = workspace.store.load(cell.id, "build", (BuiltImage, Blocked, Failed))
+    if not isinstance(built, BuiltImage):
+        reason = "not built" if built is None else f"not built: {built.reason}"
+        return _not_verified(cell, reason, hint)
+    image = engine.image(built.image_id)
+    if image is None:
+        return _not_verified(cell, f"the engine holds no image {built.image_id}", hint)
+    if image.labels.get(CONTENT_HASH) != built.content_hash:
+        return _not_verified(
+            cell, f"{built.image_id} has another content hash than was built", hint
+        )
+    return built
+
+
+def _not_verified(cell: Cell, reason: str, hint: str) -> Failed:
+    return Failed(
+        cell_id=cell.id,
+        step="verify",
+        reason=reason,
+        hint=hint,
+        exit_code=NotVerifiedError.exit_code,
+    )
+
+
+def _toolbox(workspace: Workspace, cell: Cell, site: Site) -> Path:
+    """nox and what it needs, for the image's Python, in a folder of ours that is mounted read-only."""
+    folder = workspace.cache / "toolbox" / f"py{cell.python}"
+    return install_toolbox(folder, python=cell.python, site=site, run=run)
+
+
+class _Verifying:
+    """One cell on one target."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        cell: Cell,
+        lock: WheelLock,
+        built: BuiltImage,
+        target: str,
+        toolbox: Path,
+    ) -> None:
+        self._workspace = workspace
+        self._cell = cell
+        self._lock = lock
+        self._built = built
+        self._target = target
+        self._toolbox = toolbox
+        self._folder = workspace.store.cell_folder(cell.id) / f"verify-{target}"
+
+    def run(self, engine: Engine, host: HostDevices, watch: Watch) -> Verified:
+        name = f"verify-{self._target}"
+        self._workspace.store.drop(self._cell.id, name)
+        self._prepare_folder()
+        access = VENDORS[self._cell.vendor].device_access(host)
+        started = monotonic()
+        log: list[str] = []
+        result = engine.run(self._request(access or DeviceAccess()), on_line=log.append)
+        write_text(self._folder / "output.log", "\n".join(log) + "\n")
+        verification = self._read_results(result, monotonic() - started)
+        self._workspace.store.save(self._cell.id, name, verification)
+        write_text(self._folder / "junit.xml", junit_xml((verification,)))
+        watch.say(f"{self._cell.id} on {self._target}: log in {self._folder / 'output.log'}")
+        return verification
+
+    def _prepare_folder(self) -> None:
+        results = self._folder / "results"
+        results.mkdir(parents=True, exist_ok=True)
+        for old in results.iterdir():
+            old.unlink()
+        write_json(self._folder / "claims.json", self.claims())
+
+    def claims(self) -> dict[str, object]:
+        """What matrix and lock say is in the image; the checks inside hold it against what they
+        find.
+        """
+        cell, vendor = self._cell, VENDORS[self._cell.vendor]
+        toolkit = cell.toolkit
+        return {
+            "schema": 1,
+            "cell": cell.id,
+            "target": self._target,
+            "vendor": cell.vendor,
+            "device": vendor.device,
+            "python": cell.python,
+            "toolkit": {"name": toolkit.name, "version": toolkit.version} if toolkit else None,
+            "versions": {wheel.name: wheel.version for wheel in self._lock.wheels},
+            "stack": [pin.name for pin in cell.stack],
+            "archs": list(vendor.accepted_archs(self._target)),
+            "image": True,
+        }
+
+    def _request(self, access: DeviceAccess) -> RunRequest:
+        package = Path(sessions.__file__).parent
+        noxfile = self._workspace.root / "noxfile.py"
+        return RunRequest(
+            image=self._built.image_id,
+            argv=(
+                "python3",
+                f"{_INSIDE}/src/warpfront/checks/enter.py",
+                *IMAGE_SESSIONS,
+            ),
+            mounts=(
+                Mount(source=package, target=f"{_INSIDE}/src/warpfront"),
+                Mount(source=noxfile, target=f"{_INSIDE}/noxfile.py"),
+                Mount(source=self._toolbox, target=f"{_INSIDE}/toolbox"),
+                Mount(source=self._folder / "claims.json", target=f"{_INSIDE}/claims.json"),
+                Mount(source=self._folder / "results", target=_RESULTS, read_only=False),
+            ),
+            environment={"HOME": "/tmp", "PYTHONDONTWRITEBYTECODE": "1"},  # noqa: S108 - in the image
+            user=f"{os.getuid()}:{os.getgid()}",
+            devices=access,
+            memory_bytes=MEMORY_BYTES,
+            shm_bytes=SHARED_MEMORY_BYTES,
+            pids=PROCESSES,
+            timeout_seconds=TIMEOUT_SECONDS,
+            labels={"dev.warpfront.cell": self._cell.id},
+        )
+
+    def _read_results(self, result: RunResult, seconds: float) -> Verification:
+        files = {
+            session: read_text(self._folder / "results" / f"{session}.json", missing_ok=True)
+            for session in IMAGE_SESSIONS
+        }
+        return read_verification(
+            cell_id=self._cell.id,
+            target=self._target,
+            where="image",
+            image_id=self._built.image_id,
+            content_hash=self._built.content_hash,
+            files={name: json.loads(text) if text else None for name, text in files.items()},
+            ended=_ending(result),
+            seconds=round(seconds, 2),
+        )
+
+
+def _ending(result: RunResult) -> str:
+    """How the container ended, if not by itself; goes into the reason of every check that left no
+    result.
+    """
+    if result.oom_killed:
+        return f"the container ran out of its {MEMORY_BYTES // 2**30} GiB of memory"
+    if result.timed_out:
+        return f"the container was stopped after {TIMEOUT_SECONDS:g} s"
+    return "" if result.exit_code in {0, 1} else f"the container exited with {result.exit_code}"

@@ -1,0 +1,103 @@
+"""A project folder, opened: its matrix, templates, requirement files and locks, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from warpfront import compat
+from warpfront.errors import (
+    BlockedError,
+    CommandFailedError,
+    LockError,
+    RenderError,
+    StoreError,
+    WheelError,
+)
+from warpfront.matrix import Matrix, read_matrix
+from warpfront.model import Blocked, Failed, StepName
+from warpfront.process import environment
+from warpfront.render import Templates
+from warpfront.store import Store, read_text, read_tree
+
+MATRIX_FILE = "matrix.yaml"
+IMAGES_FOLDER = "images"
+LOCKS_FOLDER = "locks"
+BUILD_FOLDER = "build"
+
+T = TypeVar("T")
+
+
+class Watch(Protocol):
+    """Who is told what happens while it happens."""
+
+    def say(self, text: str) -> None:
+        """One line for people."""
+
+    def advance(self, what: str, done_bytes: int, total_bytes: int) -> None:
+        """A transfer moved on; `done_bytes == total_bytes` ends it."""
+
+    def step(self, cell_id: str, text: str) -> None:
+        """A cell is now doing `text`; "" = it is done."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workspace:
+    """One project, read and checked. `requirements` maps a path below `root` to that file's text."""
+
+    root: Path
+    cache: Path
+    matrix: Matrix
+    templates: Templates
+    requirements: Mapping[str, str]
+    store: Store
+
+    def lock_path(self, cell_id: str) -> Path:
+        return self.root / IMAGES_FOLDER / LOCKS_FOLDER / f"pylock.{cell_id}.toml"
+
+
+def open_workspace(root: Path, *, build: Path | None = None) -> Workspace:
+    """Read everything that decides what exists. Raises `MatrixError` or `StoreError`; writes
+    nothing.
+    """
+    path = root / MATRIX_FILE
+    text = read_text(path, missing_ok=True)
+    if text is None:
+        raise StoreError(
+            f"{path}: no such file",
+            hint="run in a project's folder, or make one with `warpfront init`",
+        )
+    matrix = read_matrix(text, path=MATRIX_FILE, compat=compat.packaged())
+    wanted = {cell.requirements_file for cell in matrix.cells if cell.requirements_file}
+    return Workspace(
+        root=root,
+        cache=cache_folder(),
+        matrix=matrix,
+        templates=Templates(read_tree(root / IMAGES_FOLDER)),
+        requirements={name: read_text(root / name) or "" for name in sorted(wanted)},
+        store=Store(build or root / BUILD_FOLDER),
+    )
+
+
+def cache_folder() -> Path:
+    """Where downloads, toolboxes and the embedded engine are kept, by the XDG base directory rules."""
+    configured = environment().get("XDG_CACHE_HOME", "")
+    return (Path(configured) if configured else Path.home() / ".cache") / "warpfront"
+
+
+def attempt(cell_id: str, step: StepName, act: Callable[[], T]) -> T | Blocked | Failed:
+    """Run one cell's step. What is wrong with this cell only becomes a value, so the others go on."""
+    try:
+        return act()
+    except BlockedError as error:
+        return Blocked(cell_id=cell_id, step=step, reason=error.message, hint=error.hint)
+    except (LockError, RenderError, WheelError, CommandFailedError) as error:
+        return Failed(
+            cell_id=cell_id,
+            step=step,
+            reason=error.message,
+            hint=error.hint,
+            exit_code=error.exit_code,
+        )

@@ -1,0 +1,95 @@
+"""The report as values: one row per cell and target, made from what the steps left. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from warpfront.model import Blocked, BuiltImage, Cell, Failed, Outcome, Verification
+from warpfront.verdict import outcome_of
+
+NOT_RUN = "-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportRow:
+    """One cell on one target. `lock` is `fresh` or why not; `build` is `built`, `reused`, `failed`,
+    `blocked` or `-`; `verify` is an outcome or `-`. Sizes are bytes; `-` never means a pass.
+    """
+
+    cell_id: str
+    target: str
+    lock: str
+    build: str
+    verify: str
+    size_bytes: int | None
+    build_seconds: float | None
+    verify_seconds: float | None
+    checks_passed: int
+    checks: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellFacts:
+    """What is known of one cell: its lock's state ("" = fresh), its build, its verifications by
+    target.
+    """
+
+    cell: Cell
+    lock: str
+    build: BuiltImage | Blocked | Failed | None
+    verifications: Mapping[str, Verification]
+
+
+def report_rows(facts: Iterable[CellFacts]) -> tuple[ReportRow, ...]:
+    """A row for every cell and every target it serves."""
+    return tuple(_row(fact, target) for fact in facts for target in fact.cell.targets)
+
+
+def _row(fact: CellFacts, target: str) -> ReportRow:
+    build = fact.build if isinstance(fact.build, BuiltImage) else None
+    verification = _current(fact, target, build)
+    checks = verification.checks if verification else ()
+    return ReportRow(
+        cell_id=fact.cell.id,
+        target=target,
+        lock=fact.lock or "fresh",
+        build=_build_word(fact.build),
+        verify=outcome_of(verification).value if verification else NOT_RUN,
+        size_bytes=build.size_bytes if build else None,
+        build_seconds=build.seconds if build else None,
+        verify_seconds=verification.seconds if verification else None,
+        checks_passed=sum(check.outcome is Outcome.PASSED for check in checks),
+        checks=len(checks),
+        reason=_reason(fact.build, verification),
+    )
+
+
+def _current(fact: CellFacts, target: str, build: BuiltImage | None) -> Verification | None:
+    """The verification of this very content: one of an older image says nothing about this one."""
+    verification = fact.verifications.get(target)
+    if verification is None or build is None:
+        return None
+    return verification if verification.content_hash == build.content_hash else None
+
+
+def _build_word(build: BuiltImage | Blocked | Failed | None) -> str:
+    match build:
+        case BuiltImage():
+            return "reused" if build.reused else "built"
+        case Blocked():
+            return "blocked"
+        case Failed():
+            return "failed"
+        case None:
+            return NOT_RUN
+
+
+def _reason(build: BuiltImage | Blocked | Failed | None, verification: Verification | None) -> str:
+    if isinstance(build, Blocked | Failed):
+        return build.reason
+    if verification is None:
+        return ""
+    bad = [check for check in verification.checks if check.outcome is not Outcome.PASSED]
+    return f"{bad[0].session}/{bad[0].name}: {bad[0].reason}" if bad else ""

@@ -1,0 +1,116 @@
+"""The report and the plan as people read them: rich tables for the terminal, Markdown for
+summaries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich.table import Table
+from rich.text import Text
+
+from warpfront.plan import Action, PlannedCell
+from warpfront.report.rows import ReportRow
+
+_COLOURS = {
+    "passed": "green",
+    "built": "green",
+    "reused": "green",
+    "reuse": "green",
+    "build": "cyan",
+    "fresh": "green",
+    "failed": "red",
+    "error": "red",
+    "blocked": "yellow",
+    "unavailable": "yellow",
+    "skipped": "yellow",
+}
+_UNIT = 1000.0
+
+
+def plan_table(planned: Iterable[PlannedCell]) -> Table:
+    """What `invoke build` would do."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("cell", overflow="fold")
+    table.add_column("action")
+    table.add_column("download", justify="right")
+    table.add_column("adds about", justify="right")
+    table.add_column("why", overflow="fold")
+    for cell in planned:
+        why = cell.reason if not cell.hint else f"{cell.reason} ({cell.hint})"
+        downloading = cell.action is Action.BUILD
+        table.add_row(
+            cell.cell_id,
+            _coloured(cell.action.value),
+            readable_size(cell.download_bytes) if downloading else "",
+            readable_size(cell.estimated_bytes) if downloading else "",
+            Text(why),
+        )
+    return table
+
+
+def report_table(rows: Iterable[ReportRow]) -> Table:
+    """Every cell and target with what each step came to."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("cell", "target", "lock", "build"):
+        table.add_column(name, overflow="fold")
+    table.add_column("size", justify="right")
+    table.add_column("verify")
+    table.add_column("checks", justify="right")
+    table.add_column("why not", overflow="fold")
+    for row in rows:
+        table.add_row(
+            row.cell_id,
+            row.target,
+            _coloured(row.lock),
+            Text.assemble(_coloured(row.build), _seconds(row.build_seconds)),
+            readable_size(row.size_bytes),
+            Text.assemble(_coloured(row.verify), _seconds(row.verify_seconds)),
+            f"{row.checks_passed}/{row.checks}" if row.checks else "",
+            Text(row.reason),
+        )
+    return table
+
+
+def report_markdown(rows: Iterable[ReportRow]) -> str:
+    """The same as a Markdown table, for step summaries and release notes."""
+    lines = [
+        "| cell | target | lock | build | size | verify | checks | why not |",
+        "|---|---|---|---|---:|---|---:|---|",
+    ]
+    for row in rows:
+        cells = (
+            row.cell_id,
+            row.target,
+            row.lock,
+            f"{row.build}{_seconds(row.build_seconds)}",
+            readable_size(row.size_bytes),
+            f"{row.verify}{_seconds(row.verify_seconds)}",
+            f"{row.checks_passed}/{row.checks}" if row.checks else "",
+            row.reason,
+        )
+        lines.append("| " + " | ".join(_escaped(cell) for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def readable_size(size_bytes: int | None) -> str:
+    """Decimal units, as registries and `docker images` show them; "?" when not known."""
+    if size_bytes is None:
+        return "?"
+    value, units = float(size_bytes), iter(("B", "kB", "MB", "GB", "TB"))
+    unit = next(units)
+    while value >= _UNIT and unit != "TB":
+        value, unit = value / _UNIT, next(units)
+    return f"{value:.0f} {unit}" if unit in {"B", "kB", "MB"} else f"{value:.1f} {unit}"
+
+
+def _seconds(seconds: float | None) -> str:
+    return f" {seconds:.0f} s" if seconds else ""
+
+
+def _coloured(word: str) -> Text:
+    return Text(word, style=_COLOURS.get(word, ""))
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")

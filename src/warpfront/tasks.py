@@ -1,0 +1,331 @@
+"""The door for builders: one invoke task per step. Parses options, calls the pipeline, prints, and sets
+the exit code. A project's own `tasks.py` imports `namespace` from here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import json
+import shutil
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from invoke.collection import Collection
+from invoke.exceptions import Exit
+from invoke.tasks import task
+from rich.console import Console
+
+from warpfront import pipeline
+from warpfront.display import Display
+from warpfront.doctor import examine
+from warpfront.engine import connect, embedded
+from warpfront.errors import (
+    BUG_EXIT_CODE,
+    INTERRUPTED_EXIT_CODE,
+    EngineError,
+    WarpfrontError,
+)
+from warpfront.labels import CELL
+from warpfront.model import Blocked, Failed, Outcome, Selection, Verification
+from warpfront.pipeline.workspace import Workspace, cache_folder, open_workspace
+from warpfront.plan import Action
+from warpfront.process import environment, terminable
+from warpfront.report.text import plan_table, report_markdown, report_table
+from warpfront.store import as_json
+from warpfront.verdict import failure_of
+
+SELECTION_HELP = {
+    "target": "only cells that serve this target (sm_90, gfx942, gaudi3), or this vendor's (cpu)",
+    "vendor": "only cells of this vendor: nvidia, amd, cpu, gaudi",
+    "image": "only cells of this image: torch, devel, ...",
+    "only": "only cells whose id matches this glob; `invoke plan` lists the ids",
+    "json": "print the result as JSON on stdout",
+    "dry_run": "say what would be done, and do nothing",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What the common options asked for, and who is told about it."""
+
+    selection: Selection
+    json: bool
+    dry_run: bool
+    display: Display
+
+    def workspace(self) -> Workspace:
+        workspace = open_workspace(Path.cwd())
+        for warning in workspace.matrix.warnings:
+            self.display.say(f"warning: {warning}")
+        return workspace
+
+
+@contextlib.contextmanager
+def _errors_as_exit_codes() -> Iterator[None]:
+    """Print an error as what, where and what next, without a traceback, and exit with its own code."""
+    try:
+        yield
+    except WarpfrontError as error:
+        hint = f"\nhint: {error.hint}" if error.hint else ""
+        raise Exit(f"error: {error.message}{hint}", code=error.exit_code) from None
+    except KeyboardInterrupt:
+        raise Exit("interrupted", code=INTERRUPTED_EXIT_CODE) from None
+    except Exit:
+        raise
+    except Exception:  # noqa: BLE001 - a bug: the one place that shows a traceback
+        raise Exit(f"this is a bug in warpfront\n{traceback.format_exc()}", code=BUG_EXIT_CODE) from None
+
+
+def command(body: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a task of a function that takes a `Request` and own keyword options.
+
+    Adds the options that every step has, turns SIGTERM into an exception, and is the one place where
+    errors are printed and become exit codes.
+    """
+    own = tuple(inspect.signature(body).parameters.values())[1:]
+    common = tuple(
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
+        for name, default in (
+            ("target", ""),
+            ("vendor", ""),
+            ("image", ""),
+            ("only", ""),
+            ("json", False),
+            ("dry_run", False),
+        )
+    )
+
+    @functools.wraps(body)
+    def invoked(_context: object, **options: Any) -> None:
+        asked = {parameter.name: options.pop(parameter.name) for parameter in common}
+        as_json_too, dry_run = asked.pop("json"), asked.pop("dry_run")
+        with _errors_as_exit_codes(), terminable(), Display() as display:
+            request = Request(
+                selection=Selection(**asked), json=as_json_too, dry_run=dry_run, display=display
+            )
+            body(request, **options)
+
+    first = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    keywords = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*common, *own)]
+    invoked.__signature__ = inspect.Signature([first, *keywords])  # type: ignore[attr-defined]
+    help_text = {p.name.replace("_", "-"): SELECTION_HELP[p.name] for p in common}
+    own_help = {name.replace("_", "-"): text for name, text in OPTION_HELP.items()}
+    names = {parameter.name.replace("_", "-") for parameter in own}
+    return task(help=help_text | {k: v for k, v in own_help.items() if k in names})(invoked)
+
+
+OPTION_HELP = {
+    "locked": "refuse to make or change locks: what is committed must fit (for CI)",
+    "refresh": "make locks anew even where they are fresh",
+    "markdown": "print a Markdown table on stdout",
+    "start": "start the embedded engine (needs root)",
+    "stop": "stop the embedded engine and remove its bridge and mounts",
+    "status": "say what runs (the default)",
+    "everything": "also remove this project's images and the shared cache of wheels and tools",
+}
+
+
+@command
+def plan(request: Request) -> None:
+    """What `build` would do with each cell, and why. Changes nothing."""
+    planned = pipeline.plan(request.workspace(), request.selection, request.display)
+    if request.json:
+        _print_json(planned)
+    else:
+        _stdout().print(plan_table(planned))
+        counts = {action: sum(cell.action is action for cell in planned) for action in Action}
+        _stdout().print(", ".join(f"{count} to {action}" for action, count in counts.items()))
+
+
+@command
+def lock(request: Request, *, locked: bool = False, refresh: bool = False) -> None:
+    """Pin every wheel of every cell by hash, in images/locks/."""
+    workspace = request.workspace()
+    if request.dry_run:
+        _print_plan(workspace, request)
+        return
+    results = pipeline.lock(
+        workspace, request.selection, request.display, locked=locked, refresh=refresh
+    )
+    _finish(request, results)
+
+
+@command
+def render(request: Request, *, locked: bool = False) -> None:
+    """Write each cell's build context to build/<cell>/context/."""
+    workspace = request.workspace()
+    if request.dry_run:
+        _print_plan(workspace, request)
+        return
+    results = pipeline.render(workspace, request.selection, request.display, locked=locked)
+    _finish(request, results)
+
+
+@command
+def build(request: Request, *, locked: bool = False) -> None:
+    """Build the images of the selected cells, reusing every one whose content exists."""
+    workspace = request.workspace()
+    if request.dry_run:
+        _print_plan(workspace, request)
+        return
+    results = pipeline.build(workspace, request.selection, request.display, locked=locked)
+    _finish(request, results)
+
+
+@command
+def verify(request: Request) -> None:
+    """Run the checks inside each selected cell's image (as `nox -s verify` does)."""
+    workspace = request.workspace()
+    if request.dry_run:
+        _print_report(workspace, request)
+        return
+    results = pipeline.verify(workspace, request.selection, request.display)
+    if request.json:
+        _print_json(results)
+    else:
+        _print_report(workspace, request)
+    _raise_failure(results)
+
+
+@command
+def report(request: Request, *, markdown: bool = False) -> None:
+    """Every cell with what each step came to, from what the steps left behind."""
+    rows = pipeline.report(request.workspace(), request.selection)
+    if request.json:
+        _print_json(rows)
+    elif markdown:
+        _stdout().print(report_markdown(rows), end="", markup=False, soft_wrap=True)
+    else:
+        _stdout().print(report_table(rows))
+
+
+@command
+def doctor(request: Request) -> None:
+    """What this machine has: engine, buildx, disk, indexes, devices; and what to do about the rest."""
+    findings = examine(request.workspace(), request.display)
+    if request.json:
+        _print_json(findings)
+    else:
+        for finding in findings:
+            _stdout().print(f"{finding}", markup=False, soft_wrap=True)
+    broken = [finding for finding in findings if finding.outcome is Outcome.FAILED]
+    if broken:
+        raise EngineError(f"{len(broken)} findings stand in the way of a build")
+
+
+@command
+def engine(
+    request: Request, *, start: bool = False, stop: bool = False, status: bool = False
+) -> None:
+    """The embedded engine: a private dockerd for machines that have none."""
+    _ = status
+    cache = cache_folder()
+    if start and not request.dry_run:
+        embedded.start(cache, on_line=request.display.say)
+    elif stop and not request.dry_run:
+        embedded.stop(cache, on_line=request.display.say)
+    state = embedded.status(cache)
+    if request.json:
+        _print_json(state)
+    else:
+        _stdout().print(str(state), markup=False, soft_wrap=True)
+
+
+@command
+def clean(request: Request, *, everything: bool = False) -> None:
+    """Remove build results and images of the selected cells; wheels and locks stay."""
+    workspace = request.workspace()
+    cells = pipeline.selected(workspace, request.selection)
+    for text in _cleaned(workspace, [cell.id for cell in cells], request, everything=everything):
+        request.display.say(f"{'would remove' if request.dry_run else 'removed'} {text}")
+
+
+def _cleaned(
+    workspace: Workspace, cell_ids: list[str], request: Request, *, everything: bool
+) -> Iterable[str]:
+    for cell_id in cell_ids:
+        folder = workspace.store.cell_folder(cell_id)
+        if folder.exists():
+            if not request.dry_run:
+                shutil.rmtree(folder)
+            yield str(folder)
+    host = connect(environment())
+    for image in host.images(CELL):
+        if image.labels[CELL] in cell_ids:
+            for reference in image.references:
+                if not request.dry_run:
+                    host.remove(reference)
+                yield reference
+    if everything:
+        for name in ("views", "tools", "toolbox", "wheelhouse"):
+            if (folder := workspace.cache / name).exists():
+                if not request.dry_run:
+                    shutil.rmtree(folder)
+                yield str(folder)
+
+
+def _finish(request: Request, results: Mapping[str, object]) -> None:
+    """Print one line per cell (or JSON), then fail if any cell did."""
+    if request.json:
+        _print_json(results)
+    else:
+        for cell_id, result in results.items():
+            _stdout().print(f"{cell_id}: {_said(result)}", markup=False, soft_wrap=True)
+    _raise_failure(results.values())
+
+
+def _said(result: object) -> str:
+    match result:
+        case Blocked(reason=reason, hint=hint):
+            return f"blocked: {reason}" + (f"\n    hint: {hint}" if hint else "")
+        case Failed(reason=reason, hint=hint):
+            return f"failed: {reason}" + (f"\n    hint: {hint}" if hint else "")
+        case _:
+            return pipeline.describe(result)
+
+
+def _raise_failure(results: Iterable[object]) -> None:
+    relevant = [r for r in results if isinstance(r, Blocked | Failed | Verification)]
+    failure = failure_of(relevant)
+    if failure is not None:
+        raise failure
+
+
+def _print_plan(workspace: Workspace, request: Request) -> None:
+    planned = pipeline.plan(workspace, request.selection, request.display)
+    if request.json:
+        _print_json(planned)
+    else:
+        _stdout().print(plan_table(planned))
+
+
+def _print_report(workspace: Workspace, request: Request) -> None:
+    rows = pipeline.report(workspace, request.selection)
+    if request.json:
+        _print_json(rows)
+    else:
+        _stdout().print(report_table(rows))
+
+
+def _print_json(value: object) -> None:
+    print(json.dumps(_plain(value), indent=2, sort_keys=True))  # noqa: T201 - the door's own output
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return as_json(value)
+
+
+def _stdout() -> Console:
+    return Console(highlight=False)
+
+
+namespace = Collection(plan, lock, render, build, verify, report, doctor, engine, clean)

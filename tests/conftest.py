@@ -1,0 +1,47 @@
+"""Rules of the suite: no child process unless a test is marked for it; goldens are reviewed as diffs."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+GOLDEN = Path(__file__).parent / "golden"
+_MAY_START_PROCESSES = {"process", "network", "docker", "gpu"}
+
+Golden = Callable[[str, str], None]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden", action="store_true", help="rewrite tests/golden; review the diff"
+    )
+
+
+@pytest.fixture(autouse=True)
+def no_processes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The suite cannot build, download or delete by accident."""
+    if _MAY_START_PROCESSES & {mark.name for mark in request.node.iter_markers()}:
+        return
+
+    def refuse(*arguments: object, **_: object) -> None:
+        raise AssertionError(f"a test without the marker `process` started {arguments}")
+
+    monkeypatch.setattr(subprocess.Popen, "__init__", refuse)
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Golden:
+    """Compare a text with tests/golden/<path>, or rewrite it with --update-golden."""
+
+    def compare(path: str, text: str) -> None:
+        file = GOLDEN / path
+        if request.config.getoption("--update-golden"):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+        assert file.exists(), f"no golden {path}: run pytest --update-golden, review the new file"
+        assert text == file.read_text(encoding="utf-8")
+
+    return compare
