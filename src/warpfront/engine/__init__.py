@@ -1,4 +1,4 @@
-"""The container engine, as far as warpfront uses one. What it is made of stays in `engine.docker`."""
+"""The container engine, as far as warpfront uses one. `engine.docker` knows what it is made of."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RUN_LABEL = "dev.warpfront.run"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Features:
-    """What the engine said it can do. `free_bytes` is the room below `root`, None for a remote engine.
+    """What the engine said it can do. `free_bytes` is the room below `root`, None if remote.
 
     `named_contexts`: BuildKit's `--build-context`, which the chained build needs.
     """
@@ -35,7 +35,7 @@ class Features:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredImage:
-    """An image in the engine. `references` are its tags; `size_bytes` what the engine says it takes."""
+    """An image in the engine. `references` are its tags; `size_bytes` their room in the engine."""
 
     id: str
     references: tuple[str, ...]
@@ -85,8 +85,8 @@ class RunResult:
 
 
 class Engine(Protocol):
-    """The verbs that warpfront needs of an engine. Every one raises `EngineError` when the engine is
-    out of reach or refuses."""
+    """The verbs that warpfront needs of an engine. Every one raises `EngineError` when the engine
+    is out of reach or refuses."""
 
     @property
     def name(self) -> str:

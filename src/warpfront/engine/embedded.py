@@ -2,8 +2,8 @@
 containerd, from unpacked distribution packages.
 
 It runs in the host's network namespace, because registries, proxies and indexes on loopback must be
-reachable from builds, but shares nothing with another dockerd there: not docker0 (moby's PR 26989 has
-`--bridge none` delete it), not its iptables chains. Builds reach the network through one nftables
+reachable from builds, but shares nothing with another dockerd there: not docker0 (moby's PR 26989
+has `--bridge none` delete it), not its iptables chains. Builds reach the network through one nftables
 table of our own, which disappears as a whole.
 """
 
@@ -40,7 +40,7 @@ _SUBNETS = ("172.31.254.0/24", "10.213.77.0/24", "192.168.213.0/24", "10.77.213.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where an engine lives. Everything is derived from `state`, so engines of two states never meet.
+    """Where an engine lives. Derived from `state`, so engines of two states never meet.
 
     The socket lies below /run: it must fit in 107 bytes, and must not survive a reboot.
     """
@@ -169,8 +169,8 @@ def _require_root() -> None:
         install = ""
     raise EngineError(
         "the embedded engine needs root",
-        hint=f"run it with sudo, or have Docker: {install}https://docs.docker.com/engine/install/ ; "
-        "without root: https://docs.docker.com/engine/security/rootless/",
+        hint=f"run it with sudo, or have Docker: {install}"
+        "https://docs.docker.com/engine/install/ ; without root: https://docs.docker.com/engine/security/rootless/",
     )
 
 
@@ -189,7 +189,9 @@ def _begin(place: Place, tree: Tree) -> None:
         place.log.write_bytes(b"")
         argv = (str(tree.program("dockerd")), "--config-file", str(config))
         process.start_daemon(
-            Command(argv=argv, environment=tree.environment, unset=("DOCKER_HOST", "NOTIFY_SOCKET")),
+            Command(
+                argv=argv, environment=tree.environment, unset=("DOCKER_HOST", "NOTIFY_SOCKET")
+            ),
             place.log,
         )
         daemon = _await_daemon(place)
@@ -351,7 +353,9 @@ def _remove_network(place: Place, tree: Tree) -> None:
 
 
 def _tables(tree: Tree) -> tuple[str, ...]:
-    return tuple(line.split()[-1] for line in _nft(tree, "list", "tables").stdout.splitlines() if line)
+    return tuple(
+        line.split()[-1] for line in _nft(tree, "list", "tables").stdout.splitlines() if line
+    )
 
 
 def _other_tables(tree: Tree) -> bool:
@@ -381,7 +385,10 @@ def _read_record(place: Place) -> Record | None:
         return Record(**json.loads(place.record.read_text(encoding="utf-8")))
     except FileNotFoundError:
         return None
-    except (ValueError, TypeError):  # half a file of a killed run: clean up as after a killed daemon
+    except (
+        ValueError,
+        TypeError,
+    ):  # half a file of a killed run: clean up as after a killed daemon
         return Record(process={}, subnet="", forwarding=False)
     except OSError as error:
         raise EngineError(f"{place.record}: {error.strerror}") from error

@@ -1,5 +1,5 @@
-"""Distribution packages unpacked into our own cache: nothing is installed, nothing of apt's own state
-is touched. apt fetches and verifies them, with its own state, from the machine's own mirror.
+"""Distribution packages unpacked into our own cache: nothing is installed, apt's own state is not
+touched. apt fetches and verifies them, with its own state, from the machine's own mirror.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def unpacked(name: PackageSet, cache: Path) -> Tree | None:
 def unpack(name: PackageSet, cache: Path, on_line: Line) -> Tree:
     """Fetch, verify and unpack a set of packages below `cache`, unless that was done before.
 
-    One process at a time; a broken-off run leaves what it fetched, and the next one goes on with it.
+    One process at a time; what a broken-off run fetched, the next one goes on with.
     """
     distribution = this_distribution()
     root = _root(name, distribution, cache)
@@ -144,7 +144,7 @@ def unpack(name: PackageSet, cache: Path, on_line: Line) -> Tree:
 
 @contextlib.contextmanager
 def locked(path: Path, on_line: Line) -> Iterator[None]:
-    """Hold a lock file; says that it waits. The lock dies with its holder, and no child inherits it."""
+    """Hold a lock file; says that it waits. It dies with its holder, and no child inherits it."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -236,18 +236,22 @@ def _fill(root: Path, distribution: Distribution, suites: tuple[Suite, ...], on_
     shutil.rmtree(work, ignore_errors=True)
 
 
-def _fetch(work: Path, distribution: Distribution, suites: tuple[Suite, ...], on_line: Line) -> None:
+def _fetch(
+    work: Path, distribution: Distribution, suites: tuple[Suite, ...], on_line: Line
+) -> None:
     mirror = machine_mirror(distribution.codename, distribution.mirror)
     names = [f"{package}/{suite.suite}" for suite in suites for package in suite.packages]
     (work / "sources.list").write_text(sources(distribution, suites, mirror), encoding="utf-8")
     (work / "status").touch()
-    on_line(f"fetching {len(names)} packages from {mirror} (unpacked into the cache, not installed)")
+    on_line(
+        f"fetching {len(names)} packages from {mirror} (unpacked into the cache, not installed)"
+    )
     for step in (("update",), ("download", *names)):
         done = process.stream(_apt(work, step), on_line)
         if done.returncode:
             raise EngineError(
                 f"apt-get {step[0]} from {mirror} failed with {done.returncode}\n{done.stdout}",
-                hint=f"check the machine's apt sources, or have Docker there: {distribution.install}",
+                hint=f"check the machine's apt sources, or have Docker: {distribution.install}",
             )
 
 
