@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by quickstart and test: a virtual environment of this checkout, made once per state of pyproject.toml.
 # Sets PYTHON (the environment's). Package indexes, proxies and certificates are pip's own configuration.
 set -euo pipefail
@@ -7,7 +8,7 @@ PYTHON="$ENVIRONMENT/bin/python"
 
 find_python() {
   local candidate
-  for candidate in python3.13 python3.12 python3.11 python3.14 python3; do
+  for candidate in python3 python3.14 python3.13 python3.12 python3.11; do
     if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
       command -v "$candidate"
       return

@@ -22,7 +22,7 @@ from rich.console import Console
 
 from warpfront import pipeline
 from warpfront.display import Display
-from warpfront.doctor import examine
+from warpfront.pipeline.doctor import examine
 from warpfront.engine import connect, embedded
 from warpfront.errors import (
     BUG_EXIT_CODE,
@@ -32,7 +32,7 @@ from warpfront.errors import (
 )
 from warpfront.labels import CELL
 from warpfront.model import Blocked, Failed, Outcome, Selection, Verification
-from warpfront.pipeline.workspace import Workspace, cache_folder, open_workspace
+from warpfront.pipeline.workspace import Workspace, open_workspace
 from warpfront.plan import Action
 from warpfront.process import environment, terminable
 from warpfront.report.text import plan_table, report_markdown, report_table
@@ -224,12 +224,12 @@ def engine(
 ) -> None:
     """The embedded engine: a private dockerd for machines that have none."""
     _ = status
-    cache = cache_folder()
+    folders = embedded.folders(environment())
     if start and not request.dry_run:
-        embedded.start(cache, on_line=request.display.say)
+        embedded.start(*folders, on_line=request.display.say)
     elif stop and not request.dry_run:
-        embedded.stop(cache, on_line=request.display.say)
-    state = embedded.status(cache)
+        embedded.stop(*folders, on_line=request.display.say)
+    state = embedded.status(*folders)
     if request.json:
         _print_json(state)
     else:

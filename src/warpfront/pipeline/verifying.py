@@ -11,7 +11,7 @@ from pathlib import Path
 from time import monotonic
 
 from warpfront import sessions
-from warpfront.engine import Engine, Mount, RunRequest, RunResult
+from warpfront.engine import Bind, Engine, RunRequest, RunResult
 from warpfront.errors import NotVerifiedError
 from warpfront.labels import CONTENT_HASH
 from warpfront.model import (
@@ -37,9 +37,7 @@ IMAGE_SESSIONS = ("load", "numerics")
 _INSIDE = "/warpfront"
 _RESULTS = "/results"
 MEMORY_BYTES = 8 * 2**30
-SHARED_MEMORY_BYTES = 2**30
-PROCESSES = 1024
-TIMEOUT_SECONDS = 1200.0
+TIME_LIMIT_SECONDS = 1200.0
 
 
 def verify_cells(
@@ -170,26 +168,23 @@ class _Verifying:
         noxfile = self._workspace.root / "noxfile.py"
         return RunRequest(
             image=self._built.image_id,
-            argv=(
+            command=(
                 "python3",
                 f"{_INSIDE}/src/warpfront/checks/enter.py",
                 *IMAGE_SESSIONS,
             ),
-            mounts=(
-                Mount(source=package, target=f"{_INSIDE}/src/warpfront"),
-                Mount(source=noxfile, target=f"{_INSIDE}/noxfile.py"),
-                Mount(source=self._toolbox, target=f"{_INSIDE}/toolbox"),
-                Mount(source=self._folder / "claims.json", target=f"{_INSIDE}/claims.json"),
-                Mount(source=self._folder / "results", target=_RESULTS, read_only=False),
+            binds=(
+                Bind(source=package, target=f"{_INSIDE}/src/warpfront"),
+                Bind(source=noxfile, target=f"{_INSIDE}/noxfile.py"),
+                Bind(source=self._toolbox, target=f"{_INSIDE}/toolbox"),
+                Bind(source=self._folder / "claims.json", target=f"{_INSIDE}/claims.json"),
+                Bind(source=self._folder / "results", target=_RESULTS, writable=True),
             ),
             environment={"HOME": "/tmp", "PYTHONDONTWRITEBYTECODE": "1"},  # noqa: S108 - in the image
             user=f"{os.getuid()}:{os.getgid()}",
             devices=access,
             memory_bytes=MEMORY_BYTES,
-            shm_bytes=SHARED_MEMORY_BYTES,
-            pids=PROCESSES,
-            timeout_seconds=TIMEOUT_SECONDS,
-            labels={"dev.warpfront.cell": self._cell.id},
+            time_limit_seconds=TIME_LIMIT_SECONDS,
         )
 
     def _read_results(self, result: RunResult, seconds: float) -> Verification:
@@ -216,5 +211,5 @@ def _ending(result: RunResult) -> str:
     if result.oom_killed:
         return f"the container ran out of its {MEMORY_BYTES // 2**30} GiB of memory"
     if result.timed_out:
-        return f"the container was stopped after {TIMEOUT_SECONDS:g} s"
+        return f"the container was stopped after {TIME_LIMIT_SECONDS:g} s"
     return "" if result.exit_code in {0, 1} else f"the container exited with {result.exit_code}"
