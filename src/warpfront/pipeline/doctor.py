@@ -1,0 +1,119 @@
+"""doctor: what this machine has for the selected work, one finding per thing, each with what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from warpfront.engine import Engine, connect
+from warpfront.errors import EngineError
+from warpfront.model import HostDevices, Outcome, WheelIndex
+from warpfront.pipeline.workspace import Watch, Workspace
+from warpfront.process import environment, run
+from warpfront.registry import registry_reachable
+from warpfront.report.text import readable_size
+from warpfront.resolver import read_site, why_unreachable
+from warpfront.vendors import VENDORS
+
+# A CUDA image and its build need about this much (docs/performance.md).
+ROOM_BYTES = 20 * 10**9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing looked at. `FAILED` stands in the way of every build; `UNAVAILABLE` of some cells only."""
+
+    subject: str
+    outcome: Outcome
+    text: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        hint = f"\n    hint: {self.hint}" if self.hint else ""
+        return f"{self.outcome:<12}{self.subject}: {self.text}{hint}"
+
+
+def examine(workspace: Workspace, watch: Watch) -> tuple[Finding, ...]:
+    """Engine, buildx, disk, registries, indexes and devices, in that order. Changes nothing."""
+    try:
+        engine = connect(environment())
+    except EngineError as error:
+        return (
+            _finding("engine", Outcome.FAILED, error.message, error.hint),
+            *_examine_network(workspace, watch),
+        )
+    return (
+        *_examine_engine(engine),
+        *_examine_network(workspace, watch),
+        *_examine_devices(workspace, engine.host_devices()),
+    )
+
+
+def _examine_engine(engine: Engine) -> Iterator[Finding]:
+    features = engine.features()
+    yield _finding(
+        "engine",
+        Outcome.PASSED,
+        f"{engine.name}, version {features.version}, {features.storage}, "
+        f"CDI {'on' if features.cdi else 'off'}",
+    )
+    yield _finding("buildx", Outcome.PASSED, " ".join(engine.buildx))
+    if not features.named_contexts:
+        yield _finding(
+            "BuildKit",
+            Outcome.FAILED,
+            "the engine's BuildKit has no named contexts",
+            "use Docker 23 or newer, or `invoke engine --start`",
+        )
+    free = features.free_bytes
+    if free is not None:
+        enough = free >= ROOM_BYTES
+        yield _finding(
+            "disk",
+            Outcome.PASSED if enough else Outcome.UNAVAILABLE,
+            f"{readable_size(free)} free below {features.root}",
+            "" if enough else f"a CUDA image needs about {readable_size(ROOM_BYTES)} while it builds",
+        )
+
+
+def _examine_network(workspace: Workspace, watch: Watch) -> Iterator[Finding]:
+    site = read_site(run)
+    bases = {cell.base.name: cell.base for cell in workspace.matrix.cells}
+    for name, base in sorted(bases.items()):
+        watch.step("doctor", f"asking the registry of {name}")
+        reason = registry_reachable(base.reference)
+        yield _reached(f"base {name}", base.reference, reason, bootstrap=base.bootstrap is not None)
+    indexes = {cell.index.name: cell.index for cell in workspace.matrix.cells if cell.index}
+    for index in sorted(indexes.values(), key=lambda one: one.name):
+        watch.step("doctor", f"asking the index {index.url}")
+        yield _reached_index(index, why_unreachable(index, site))
+    watch.step("doctor", "")
+
+
+def _reached(subject: str, what: str, reason: str | None, *, bootstrap: bool) -> Finding:
+    if not reason:
+        return _finding(subject, Outcome.PASSED, f"the registry of {what} answers")
+    hint = "it will be bootstrapped with mmdebstrap" if bootstrap else "its cells are blocked here"
+    return _finding(subject, Outcome.UNAVAILABLE, f"{what}: {reason}", hint)
+
+
+def _reached_index(index: WheelIndex, reason: str) -> Finding:
+    if not reason:
+        return _finding(f"index {index.name}", Outcome.PASSED, f"{index.url} answers")
+    hint = "cells are blocked unless they are locked already or pip's configuration has a mirror"
+    return _finding(f"index {index.name}", Outcome.UNAVAILABLE, f"{index.url}: {reason}", hint)
+
+
+def _examine_devices(workspace: Workspace, host: HostDevices) -> Iterator[Finding]:
+    for name in sorted({cell.vendor for cell in workspace.matrix.cells}):
+        access = VENDORS[name].device_access(host)
+        if access is None:
+            hint = "images build and load here; their checks on the device say unavailable"
+            yield _finding(f"devices of {name}", Outcome.UNAVAILABLE, "none on this machine", hint)
+        else:
+            shown = ", ".join((*access.cdi, *access.nodes)) or "needs none"
+            yield _finding(f"devices of {name}", Outcome.PASSED, shown)
+
+
+def _finding(subject: str, outcome: Outcome, text: str, hint: str = "") -> Finding:
+    return Finding(subject=subject, outcome=outcome, text=text, hint=hint)
