@@ -1,4 +1,6 @@
-"""The tasks of this project: warpfront's own, over this repository's matrix.yaml. See `invoke --list`."""
+"""The tasks of this project: warpfront's own, over this repository's matrix.yaml. See `invoke
+--list`.
+"""
 
 from warpfront.tasks import namespace
 

@@ -1,4 +1,6 @@
-"""Rules of the suite: no child process unless a test is marked for it; goldens are reviewed as diffs."""
+"""Rules of the suite: no child process unless a test is marked for it; goldens are reviewed as
+diffs.
+"""
 
 from __future__ import annotations
 

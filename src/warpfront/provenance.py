@@ -1,4 +1,6 @@
-"""When and from which commit something is built: the one place that asks the clock and git for it."""
+"""When and from which commit something is built: the one place that asks the clock and git for
+it.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,9 @@ from warpfront.process import Command, Run, environment
 
 
 def read_provenance(root: Path, run: Run) -> Provenance:
-    """Now (or `SOURCE_DATE_EPOCH`, https://reproducible-builds.org/specs/source-date-epoch/) and the commit
-    checked out at `root`; the revision is "" where there is no repository."""
+    """Now (or `SOURCE_DATE_EPOCH`, https://reproducible-builds.org/specs/source-date-epoch/) and
+    the commit checked out at `root`; the revision is "" where there is no repository.
+    """
     epoch = environment().get("SOURCE_DATE_EPOCH", "")
     moment = datetime.fromtimestamp(int(epoch), UTC) if epoch.isdigit() else datetime.now(UTC)
     return Provenance(created=moment.isoformat(timespec="seconds"), revision=_revision(root, run))

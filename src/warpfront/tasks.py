@@ -1,5 +1,5 @@
-"""The door for builders: one invoke task per step. Parses options, calls the pipeline, prints, and sets
-the exit code. A project's own `tasks.py` imports `namespace` from here.
+"""The door for builders: one invoke task per step. Parses options, calls the pipeline, prints, and
+sets the exit code. A project's own `tasks.py` imports `namespace` from here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from rich.console import Console
 
 from warpfront import pipeline
 from warpfront.display import Display
-from warpfront.pipeline.doctor import examine
 from warpfront.engine import connect, embedded
 from warpfront.errors import (
     BUG_EXIT_CODE,
@@ -32,6 +31,7 @@ from warpfront.errors import (
 )
 from warpfront.labels import CELL
 from warpfront.model import Blocked, Failed, Outcome, Selection, Verification
+from warpfront.pipeline.doctor import examine
 from warpfront.pipeline.workspace import Workspace, open_workspace
 from warpfront.plan import Action
 from warpfront.process import environment, terminable
@@ -67,7 +67,9 @@ class Request:
 
 @contextlib.contextmanager
 def _errors_as_exit_codes() -> Iterator[None]:
-    """Print an error as what, where and what next, without a traceback, and exit with its own code."""
+    """Print an error as what, where and what next, without a traceback, and exit with its own
+    code.
+    """
     try:
         yield
     except WarpfrontError as error:
@@ -78,14 +80,16 @@ def _errors_as_exit_codes() -> Iterator[None]:
     except Exit:
         raise
     except Exception:  # noqa: BLE001 - a bug: the one place that shows a traceback
-        raise Exit(f"this is a bug in warpfront\n{traceback.format_exc()}", code=BUG_EXIT_CODE) from None
+        raise Exit(
+            f"this is a bug in warpfront\n{traceback.format_exc()}", code=BUG_EXIT_CODE
+        ) from None
 
 
 def command(body: Callable[..., Any]) -> Callable[..., Any]:
     """Make a task of a function that takes a `Request` and own keyword options.
 
-    Adds the options that every step has, turns SIGTERM into an exception, and is the one place where
-    errors are printed and become exit codes.
+    Adds the options that every step has, turns SIGTERM into an exception, and is the one place
+    where errors are printed and become exit codes.
     """
     own = tuple(inspect.signature(body).parameters.values())[1:]
     common = tuple(
@@ -118,6 +122,8 @@ def command(body: Callable[..., Any]) -> Callable[..., Any]:
     names = {parameter.name.replace("_", "-") for parameter in own}
     return task(help=help_text | {k: v for k, v in own_help.items() if k in names})(invoked)
 
+
+CACHE_FOLDERS = ("views", "tools", "toolbox", "wheelhouse")
 
 OPTION_HELP = {
     "locked": "refuse to make or change locks: what is committed must fit (for CI)",
@@ -206,7 +212,9 @@ def report(request: Request, *, markdown: bool = False) -> None:
 
 @command
 def doctor(request: Request) -> None:
-    """What this machine has: engine, buildx, disk, indexes, devices; and what to do about the rest."""
+    """What this machine has: engine, buildx, disk, indexes, devices; and what to do about the
+    rest.
+    """
     findings = examine(request.workspace(), request.display)
     if request.json:
         _print_json(findings)
@@ -240,33 +248,24 @@ def engine(
 def clean(request: Request, *, everything: bool = False) -> None:
     """Remove build results and images of the selected cells; wheels and locks stay."""
     workspace = request.workspace()
-    cells = pipeline.selected(workspace, request.selection)
-    for text in _cleaned(workspace, [cell.id for cell in cells], request, everything=everything):
-        request.display.say(f"{'would remove' if request.dry_run else 'removed'} {text}")
-
-
-def _cleaned(
-    workspace: Workspace, cell_ids: list[str], request: Request, *, everything: bool
-) -> Iterable[str]:
-    for cell_id in cell_ids:
-        folder = workspace.store.cell_folder(cell_id)
+    cell_ids = {cell.id for cell in pipeline.selected(workspace, request.selection)}
+    folders = [workspace.store.cell_folder(cell_id) for cell_id in sorted(cell_ids)]
+    if everything:
+        folders += [workspace.cache / name for name in CACHE_FOLDERS]
+    for folder in folders:
         if folder.exists():
-            if not request.dry_run:
-                shutil.rmtree(folder)
-            yield str(folder)
+            _remove(request, str(folder), functools.partial(shutil.rmtree, folder))
     host = connect(environment())
     for image in host.images(CELL):
         if image.labels[CELL] in cell_ids:
             for reference in image.references:
-                if not request.dry_run:
-                    host.remove(reference)
-                yield reference
-    if everything:
-        for name in ("views", "tools", "toolbox", "wheelhouse"):
-            if (folder := workspace.cache / name).exists():
-                if not request.dry_run:
-                    shutil.rmtree(folder)
-                yield str(folder)
+                _remove(request, reference, functools.partial(host.remove, reference))
+
+
+def _remove(request: Request, what: str, remove: Callable[[], None]) -> None:
+    if not request.dry_run:
+        remove()
+    request.display.say(f"{'would remove' if request.dry_run else 'removed'} {what}")
 
 
 def _finish(request: Request, results: Mapping[str, object]) -> None:
@@ -313,7 +312,7 @@ def _print_report(workspace: Workspace, request: Request) -> None:
 
 
 def _print_json(value: object) -> None:
-    print(json.dumps(_plain(value), indent=2, sort_keys=True))  # noqa: T201 - the door's own output
+    print(json.dumps(_plain(value), indent=2, sort_keys=True))
 
 
 def _plain(value: object) -> object:

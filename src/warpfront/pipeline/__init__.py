@@ -1,13 +1,14 @@
-"""The path, in order: plan, lock, render, build, verify, report. The only room that joins pure and edge.
+"""The path, in order: plan, lock, render, build, verify, report. The only room that joins pure and
+edge.
 
-1. `plan`    what would happen to each selected cell, and why; changes nothing
-2. `lock`    every wheel of every selected cell, pinned by hash, in images/locks/
-3. `render`  the build context of every selected cell, in build/<cell>/context/
-4. `build`   the images, parents first, reusing those whose content exists
-5. `verify`  the checks, run inside each image
-6. `report`  what all of that left behind
+1. `plan` what would happen to each selected cell, and why; changes nothing 2. `lock` every wheel of
+every selected cell, pinned by hash, in images/locks/ 3. `render` the build context of every
+selected cell, in build/<cell>/context/ 4. `build` the images, parents first, reusing those whose
+content exists 5. `verify` the checks, run inside each image 6. `report` what all of that left
+behind
 
-Each step takes a workspace, a selection and somebody to tell, and returns values: one outcome per cell.
+Each step takes a workspace, a selection and somebody to tell, and returns values: one outcome per
+cell.
 """
 
 from __future__ import annotations
@@ -28,22 +29,22 @@ from warpfront.model import (
     Verification,
     WheelLock,
 )
-from warpfront.pipeline.building import (
-    Built,
+from warpfront.pipeline.building import Built, build_cells
+from warpfront.pipeline.locking import Locked, lock_cells, read_locks
+from warpfront.pipeline.preparing import (
     Prepared,
-    build_cells,
     find_bases,
     images_by_content,
     prepare_cells,
     render_cells,
 )
-from warpfront.pipeline.locking import Locked, lock_cells, read_locks
 from warpfront.pipeline.verifying import Verified, verify_cells
 from warpfront.pipeline.workspace import Watch, Workspace, open_workspace
 from warpfront.plan import LockState, PlannedCell, plan_cell, with_parents
 from warpfront.process import environment, run
 from warpfront.provenance import read_provenance
 from warpfront.report.rows import CellFacts, ReportRow, report_rows
+from warpfront.report.text import readable_size
 from warpfront.resolver import read_site, why_unresolvable
 from warpfront.wheelhouse import Wheelhouse
 
@@ -53,11 +54,13 @@ __all__ = [
     "STEPS",
     "Workspace",
     "build",
+    "describe",
     "lock",
     "open_workspace",
     "plan",
     "render",
     "report",
+    "selected",
     "verify",
 ]
 
@@ -144,7 +147,9 @@ def build(
 
 
 def verify(workspace: Workspace, selection: Selection, watch: Watch) -> tuple[Verified, ...]:
-    """The checks, inside each selected cell's image, on each of its targets (or the selected one)."""
+    """The checks, inside each selected cell's image, on each of its targets (or the selected
+    one).
+    """
     cells = select(workspace.matrix.cells, selection)
     states = read_locks(workspace, with_parents(cells, workspace.matrix.cells))
     return verify_cells(
@@ -163,6 +168,27 @@ def report(workspace: Workspace, selection: Selection) -> tuple[ReportRow, ...]:
     cells = select(workspace.matrix.cells, selection)
     states = read_locks(workspace, with_parents(cells, workspace.matrix.cells))
     return report_rows(_facts(workspace, cell, states[cell.id]) for cell in cells)
+
+
+def selected(workspace: Workspace, selection: Selection) -> tuple[Cell, ...]:
+    """The cells that the options name, without their parents."""
+    return select(workspace.matrix.cells, selection)
+
+
+def describe(result: object) -> str:
+    """One line for people about what a step made of one cell."""
+    match result:
+        case WheelLock():
+            return f"locked, {len(result.wheels)} wheels, {readable_size(result.size_bytes)}"
+        case RenderedImage():
+            return f"rendered {', '.join(sorted(result.files))}"
+        case BuiltImage(reused=True):
+            return f"reused {result.reference} ({readable_size(result.size_bytes)})"
+        case BuiltImage():
+            size = readable_size(result.size_bytes)
+            return f"built {result.reference} ({size}) in {result.seconds:.0f} s"
+        case _:
+            return str(result)
 
 
 def _chain(workspace: Workspace, selection: Selection) -> tuple[Cell, ...]:

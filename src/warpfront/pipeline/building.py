@@ -1,18 +1,15 @@
-"""render and build: from locks to images in the engine, reusing every image that already has the
-content.
-"""
+"""build: images in the engine, reusing every one that already has the content."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
 from warpfront.bake import CA_SECRET, TOOLS_CONTEXT, WHEELS_CONTEXT, BakeTarget, bake_file
 from warpfront.engine import Engine, StoredImage
-from warpfront.engine.bases import find_base, resolve_base
+from warpfront.engine.bases import resolve_base
 from warpfront.engine.buildx import Baked, BakeRequest, Step, bake
 from warpfront.errors import BuildFailedError, EngineError
 from warpfront.labels import CONTENT_HASH, Provenance, image_labels
@@ -22,14 +19,13 @@ from warpfront.model import (
     BuiltImage,
     Cell,
     Failed,
-    RenderedImage,
     ResolvedBase,
     WheelLock,
 )
+from warpfront.pipeline.preparing import Prepared, images_by_content, prepare_cells
 from warpfront.pipeline.workspace import Watch, Workspace, attempt
-from warpfront.plan import content_hash, leaves
+from warpfront.plan import leaves
 from warpfront.registry import registry_reachable
-from warpfront.render import render
 from warpfront.resolver import Site, uv_binary, uv_version
 from warpfront.store import place_program, write_json
 from warpfront.wheelhouse import Wheelhouse
@@ -38,97 +34,6 @@ Built = BuiltImage | Blocked | Failed
 # A local image is never compressed: nobody transfers it, and gzip would take longer than the build.
 _OUTPUT = "type=image,compression=uncompressed,unpack=true"
 _OUTPUT_CLASSIC_STORE = "type=docker"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
-    """A cell ready to build: what it is made of, its content hash, and the image that already has
-    it.
-    """
-
-    cell: Cell
-    lock: WheelLock
-    rendered: RenderedImage
-    base: ResolvedBase
-    content_hash: str
-    image: StoredImage | None
-
-
-def render_cells(
-    workspace: Workspace, cells: Iterable[Cell], locks: Mapping[str, WheelLock]
-) -> Mapping[str, RenderedImage | Blocked | Failed]:
-    """The build context of each cell, in memory. Pure but for the errors, which become values."""
-    by_id = {cell.id: cell for cell in workspace.matrix.cells}
-
-    def one(cell: Cell) -> RenderedImage:
-        parent = by_id[cell.parent] if cell.parent else None
-        parent_lock = locks[cell.parent] if cell.parent else None
-        return render(
-            cell, locks[cell.id], workspace.templates, parent=parent, parent_lock=parent_lock
-        )
-
-    return {cell.id: attempt(cell.id, "render", lambda cell=cell: one(cell)) for cell in cells}
-
-
-def prepare_cells(
-    workspace: Workspace,
-    cells: Iterable[Cell],
-    locks: Mapping[str, WheelLock],
-    bases: Mapping[str, ResolvedBase],
-    images: Mapping[str, StoredImage],
-) -> Mapping[str, Prepared | Blocked | Failed]:
-    """Content hashes along the chain. `bases` by base name, `images` by content hash."""
-    cells = tuple(cells)
-    rendered = render_cells(workspace, cells, locks)
-    builder = f"uv {uv_version()}"
-    results: dict[str, Prepared | Blocked | Failed] = {}
-    for cell in cells:
-        image, parent = rendered[cell.id], results[cell.parent] if cell.parent else None
-        if not isinstance(image, RenderedImage):
-            results[cell.id] = image
-        elif isinstance(parent, Blocked | Failed):
-            results[cell.id] = dataclasses.replace(parent, cell_id=cell.id)
-        else:
-            identity = parent.content_hash if parent else bases[cell.base.name].identity
-            digest = content_hash(image, base_identity=identity, builder=builder)
-            results[cell.id] = Prepared(
-                cell=cell,
-                lock=locks[cell.id],
-                rendered=image,
-                base=parent.base if parent else bases[cell.base.name],
-                content_hash=digest,
-                image=images.get(digest),
-            )
-    return results
-
-
-def images_by_content(engine: Engine) -> Mapping[str, StoredImage]:
-    """Every image of ours in the engine, by its content hash: one call to the engine."""
-    return {image.labels[CONTENT_HASH]: image for image in engine.images(CONTENT_HASH)}
-
-
-def find_bases(
-    workspace: Workspace, cells: Iterable[Cell], engine: Engine
-) -> Mapping[str, ResolvedBase | Blocked | None]:
-    """Each base as it would be used, without pulling or making one; None = it would be
-    bootstrapped.
-    """
-    return {
-        cell.base.name: _found(cell, workspace, engine)
-        for cell in {cell.base.name: cell for cell in cells if cell.parent is None}.values()
-    }
-
-
-def _found(cell: Cell, workspace: Workspace, engine: Engine) -> ResolvedBase | Blocked | None:
-    result = attempt(
-        cell.id,
-        "build",
-        lambda: find_base(
-            cell.base, engine, registry_reachable=registry_reachable, cache=workspace.cache
-        ),
-    )
-    assert not isinstance(result, Failed)
-    return result
 
 
 def build_cells(
@@ -350,7 +255,7 @@ class _Building:
         if baked.engine_gone:
             raise EngineError(
                 f"the engine went away while building {cell.id}",
-                hint="`invoke doctor` says what is left; finished cells are reused by the next build",
+                hint="see `invoke doctor`; the next build reuses what was finished",
             )
         log = str(self._workspace.store.log_path(cell.id))
         if baked.error:
@@ -395,5 +300,7 @@ def _parent_reference(workspace: Workspace, cell: Cell) -> str:
 
 
 def _familiar(reference: str) -> str:
-    """The form under which BuildKit looks a `FROM` up among the named contexts: as Docker shows it."""
+    """The form under which BuildKit looks a `FROM` up among the named contexts: as Docker shows
+    it.
+    """
     return reference.removeprefix("docker.io/").removeprefix("library/")

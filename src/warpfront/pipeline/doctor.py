@@ -1,4 +1,6 @@
-"""doctor: what this machine has for the selected work, one finding per thing, each with what to do about it."""
+"""doctor: what this machine has for the selected work, one finding per thing, each with what to do
+about it.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ ROOM_BYTES = 20 * 10**9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing looked at. `FAILED` stands in the way of every build; `UNAVAILABLE` of some cells only."""
+    """One thing looked at. `FAILED` stands in the way of every build; `UNAVAILABLE` of some cells
+    only.
+    """
 
     subject: str
     outcome: Outcome
@@ -72,7 +76,9 @@ def _examine_engine(engine: Engine) -> Iterator[Finding]:
             "disk",
             Outcome.PASSED if enough else Outcome.UNAVAILABLE,
             f"{readable_size(free)} free below {features.root}",
-            "" if enough else f"a CUDA image needs about {readable_size(ROOM_BYTES)} while it builds",
+            ""
+            if enough
+            else f"a CUDA image needs about {readable_size(ROOM_BYTES)} while it builds",
         )
 
 

@@ -50,7 +50,9 @@ def verify_cells(
     site: Site,
     watch: Watch,
 ) -> tuple[Verified, ...]:
-    """Check each cell's image on each of its targets, or on `target` only where a cell serves it."""
+    """Check each cell's image on each of its targets, or on `target` only where a cell serves
+    it.
+    """
     engine.reap()
     host = engine.host_devices()
     results: list[Verified] = []
@@ -96,7 +98,9 @@ def _not_verified(cell: Cell, reason: str, hint: str) -> Failed:
 
 
 def _toolbox(workspace: Workspace, cell: Cell, site: Site) -> Path:
-    """nox and what it needs, for the image's Python, in a folder of ours that is mounted read-only."""
+    """nox and what it needs, for the image's Python, in a folder of ours that is mounted
+    read-only.
+    """
     folder = workspace.cache / "toolbox" / f"py{cell.python}"
     return install_toolbox(folder, python=cell.python, site=site, run=run)
 
@@ -104,7 +108,7 @@ def _toolbox(workspace: Workspace, cell: Cell, site: Site) -> Path:
 class _Verifying:
     """One cell on one target."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - private, built in one place
         self,
         workspace: Workspace,
         cell: Cell,

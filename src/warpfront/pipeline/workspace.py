@@ -45,7 +45,9 @@ class Watch(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workspace:
-    """One project, read and checked. `requirements` maps a path below `root` to that file's text."""
+    """One project, read and checked. `requirements` maps a path below `root` to that file's
+    text.
+    """
 
     root: Path
     cache: Path
@@ -82,13 +84,17 @@ def open_workspace(root: Path, *, build: Path | None = None) -> Workspace:
 
 
 def cache_folder() -> Path:
-    """Where downloads, toolboxes and the embedded engine are kept, by the XDG base directory rules."""
+    """Where downloads, toolboxes and the embedded engine are kept, by the XDG base directory
+    rules.
+    """
     configured = environment().get("XDG_CACHE_HOME", "")
     return (Path(configured) if configured else Path.home() / ".cache") / "warpfront"
 
 
 def attempt(cell_id: str, step: StepName, act: Callable[[], T]) -> T | Blocked | Failed:
-    """Run one cell's step. What is wrong with this cell only becomes a value, so the others go on."""
+    """Run one cell's step. What is wrong with this cell only becomes a value, so the others go
+    on.
+    """
     try:
         return act()
     except BlockedError as error:
