@@ -7,12 +7,18 @@ decimal integers. Whatever YAML would turn into something else than it looks lik
 
 from __future__ import annotations
 
+import dataclasses
+import difflib
 import re
+import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import TypeVar
 
 import yaml
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
 
 from warpfront.errors import MatrixError, Problem
 
@@ -28,6 +34,7 @@ _INTEGER = re.compile(r"(0|[1-9][0-9]{0,8})\Z")
 _LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 Where = tuple[str | int, ...]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +61,9 @@ class Document:
         while where and where not in self.lines:
             where = where[:-1]
         return self.lines.get(where, 1)
+
+    def problem(self, where: Where, message: str, hint: str = "") -> Problem:
+        return Problem(path=self.path, line=self.line(where), message=message, hint=hint)
 
 
 def read_document(text: str, *, path: str) -> Document:
@@ -190,3 +200,77 @@ def _read_scalar(node: yaml.ScalarNode) -> str | int | bool | Unquoted:
     if kind == "int" and _INTEGER.match(text):
         return int(text)
     return Unquoted(text=text, kind=kind)
+
+
+STRICT = ConfigDict(extra="forbid")
+"""For every dataclass that is read from a file: keys it does not name are refused."""
+
+
+def read_checked(text: str, *, path: str, into: type[T]) -> tuple[Document, T]:
+    """`text` as an `into`, with the document that knows the lines. Raises `MatrixError` with
+    every problem of the file, in the order of its lines."""
+    document = read_document(text, path=path)
+    try:
+        value = TypeAdapter(into).validate_python(document.value)
+    except ValidationError as error:
+        found = [_translated(document, detail, into) for detail in error.errors()]
+        raise MatrixError(_ordered((*document.problems, *found))) from None
+    if document.problems:
+        raise MatrixError(_ordered(document.problems))
+    return document, value
+
+
+def _ordered(problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
+    return tuple(sorted(set(problems)))
+
+
+def _translated(document: Document, detail: ErrorDetails, into: type) -> Problem:
+    """pydantic's finding in the file's own words."""
+    where, kind, given = detail["loc"], detail["type"], detail.get("input")
+    key = str(where[-1]) if where else ""
+    if kind == "unexpected_keyword_argument":
+        known = _fields_at(into, where[:-1])
+        near = difflib.get_close_matches(key, known, n=1)
+        hint = f"did you mean `{near[0]}`?" if near else f"known here: {', '.join(sorted(known))}"
+        return document.problem(where, f"unknown key `{key}`", hint)
+    if kind in {"missing", "missing_argument", "missing_keyword_only_argument"}:
+        return document.problem(where, f"`{key}` is missing{_inside(where[:-1])}")
+    if isinstance(given, Unquoted):
+        return document.problem(where, *_unquoted(given))
+    if isinstance(given, (bool, int)) and kind == "string_type":
+        text = str(given).lower()
+        return document.problem(where, f"`{text}` is a number or a boolean to YAML", _quote(text))
+    if kind == "dataclass_type":
+        return document.problem(where, f"a mapping (`name: value`) is expected{_inside(where)}")
+    message = str(detail["msg"]).removeprefix("Value error, ")
+    hint = str(detail.get("ctx", {}).get("hint", ""))
+    return document.problem(where, f"{message}{_inside(where)}", hint)
+
+
+def _unquoted(given: Unquoted) -> tuple[str, str]:
+    if given.kind == "null":
+        return "the value is empty", "give it a value, or remove the line"
+    return f"`{given.text}` is a {given.kind} to YAML, not a string", _quote(given.text)
+
+
+def _quote(text: str) -> str:
+    return f'quote versions and strings: "{text}"'
+
+
+def _inside(where: Where) -> str:
+    names = [str(part) for part in where if isinstance(part, str)]
+    return f" in {'.'.join(names)}" if names else ""
+
+
+def _fields_at(into: object, where: Where) -> list[str]:
+    """The keys that the dataclass at `where` below `into` takes."""
+    if dataclasses.is_dataclass(into) and isinstance(into, type):
+        if not where:
+            return [field.name.rstrip("_") for field in dataclasses.fields(into)]
+        hints = typing.get_type_hints(into, include_extras=False)
+        return _fields_at(hints.get(str(where[0]), None), where[1:])
+    for inner in typing.get_args(into):
+        is_item = typing.get_origin(into) in {tuple, list, Mapping, dict}
+        if found := _fields_at(inner, where[1:] if is_item and where else where):
+            return found
+    return []
