@@ -113,12 +113,14 @@ class Transport:
         self._session.close()
 
     def open(
-        self, url: str, headers: Mapping[str, str] | None = None
+        self, url: str, headers: Mapping[str, str] | None = None, *, method: str = "GET"
     ) -> requests.Response | Refusal:
-        """The streaming answer to GET `url` (status 200 or 206), or why there is none. One try."""
+        """The streaming answer to `url` (status 200 or 206), or why there is none. One try."""
         try:
-            response = self._session.get(
+            response = self._session.request(
+                method,
                 url,
+                allow_redirects=True,
                 headers={"Accept-Encoding": "identity", **(headers or {})},
                 stream=True,
                 timeout=self._timeout,
@@ -150,6 +152,19 @@ class Transport:
             answer.close()
         kind = answer.headers.get("Content-Type", "")
         return answer.url, kind, body.decode(answer.encoding or "utf-8", errors="replace")
+
+    def size_bytes(self, url: str) -> int | Refusal:
+        """The length of what `url` would send, or why it is not known."""
+        answer = self.open(url, method="HEAD")
+        if isinstance(answer, Refusal):  # not every index answers HEAD
+            answer = self.open(url)
+        if isinstance(answer, Refusal):
+            return answer
+        answer.close()
+        length = answer.headers.get("Content-Length", "")
+        if not length.isdigit():
+            return Refusal(url=url, reason="does not say how long it is", lasting=True)
+        return int(length)
 
     def _proxies(self, url: str) -> dict[str, str]:
         named = self._site.proxies

@@ -17,6 +17,7 @@ import os
 import shutil
 import tempfile
 import threading
+import time
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
@@ -139,7 +140,7 @@ class Wheelhouse:
                 for wheel in wanted.values():
                     _place(self._present(wheel), aside / wheel.filename)
                 aside.chmod(0o755)
-                _exchange(aside, folder)
+                put_in_place(aside, folder)
             finally:
                 shutil.rmtree(aside, ignore_errors=True)
         return folder
@@ -410,11 +411,20 @@ class _Fetching:
 
 
 def save(link: Link, path: Path, transport: Transport) -> Refusal | None:
-    """The bytes of `link` as the file `path`, unverified; or why not. One try."""
+    """The bytes of `link` as the file `path`, unverified; or why not, after a few tries."""
     local = local_path(link.url)
     if local is not None:
         shutil.copyfile(local, path)
         return None
+    for pause in (*PAUSES_SECONDS, None):
+        failure = _saved_once(link, path, transport)
+        if failure is None or failure.lasting or pause is None:
+            return failure
+        time.sleep(min(max(pause, failure.after_seconds), LONGEST_PAUSE_SECONDS))
+    raise AssertionError
+
+
+def _saved_once(link: Link, path: Path, transport: Transport) -> Refusal | None:
     answer = transport.open(link.url)
     if isinstance(answer, Refusal):
         return answer
@@ -564,7 +574,7 @@ def _same(one: Path, other: Path) -> bool:
     return one.is_file() and (one.samefile(other) or one.stat().st_size == other.stat().st_size)
 
 
-def _exchange(aside: Path, folder: Path) -> None:
+def put_in_place(aside: Path, folder: Path) -> None:
     """`aside` in the place of `folder`, also while another process does the same."""
     old = aside.with_name(f"{aside.name}.old")
     while True:

@@ -1,0 +1,671 @@
+"""Resolution: from what a cell asks for to the exact wheels, by uv, from what this site can reach.
+Edge.
+
+The only place that knows uv's and pip's arguments. URLs with credentials reach uv through its
+environment, never through its arguments, and nothing of a site but the bytes' hashes ends in a
+lock.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import re
+import shutil
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+import tomli_w
+import uv
+from packaging.pylock import Package, PackageSdist, PackageWheel, Pylock, PylockValidationError
+from packaging.requirements import Requirement
+from packaging.tags import Tag, compatible_tags, cpython_tags
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+
+from warpfront import process
+from warpfront.errors import BlockedError, CommandFailedError, LockError, WheelError
+from warpfront.model import LockedWheel, LockInputs, Pin, WheelIndex, WheelLock
+from warpfront.process import Command, Completed, Line, Run
+from warpfront.sources import (
+    PYPI,
+    Link,
+    Refusal,
+    Site,
+    Transport,
+    links,
+    local_path,
+    probe,
+    without_secrets,
+)
+from warpfront.wheelhouse import Build, Wheelhouse, put_in_place, save
+
+__all__ = [
+    "Site",
+    "install_argv",
+    "install_toolbox",
+    "read_site",
+    "resolve",
+    "sdist_builder",
+    "supported_tags",
+    "uv_binary",
+    "uv_version",
+    "why_unresolvable",
+]
+
+SDISTS = frozenset({"rocm"})
+"""Distributions that their index offers as a source archive only (AMD's, from ROCm 7.14): built
+once by us.
+"""
+
+BUILD_CONSTRAINTS = ("setuptools==80.9.0", "wheel==0.45.1")
+"""What an sdist is built with: a fixed choice, or two machines would build wheels with two hashes.
+"""
+
+_STACK = "stack"
+_PROJECT = "this-cell"
+_EXPLANATION_CHARACTERS = 1500
+_KEPT_SETTINGS = frozenset(
+    {"UV_CACHE_DIR", "UV_SYSTEM_CERTS", "UV_NATIVE_TLS", "UV_PYTHON_DOWNLOADS"}
+)
+_PLATFORM_MINORS = (40, 39, 38, 37, 36, 35, 34, 33, 32, 31, 28, 17)
+_NETWORK_WORDS = re.compile(
+    r"failed to fetch|error sending request|http status|error decoding response|timed out|"
+    r"request failed after|network|error reading a body|failed to read metadata",
+    re.IGNORECASE,
+)
+
+
+def uv_binary() -> Path:
+    """The uv that came with this installation."""
+    return Path(uv.find_uv_bin())
+
+
+def uv_version() -> str:
+    return importlib.metadata.version("uv")
+
+
+def install_argv(lock: str, *, wheels: str, python: str) -> tuple[str, ...]:
+    """Installs the lock `<wheels>/<lock>` from the wheels beside it into the environment of
+    `python`.
+
+    Every file is checked against its sha256 in the lock; no network, no index, no cache, no
+    settings. The form, with uv in the image: `uv pip install --no-config --offline --no-index
+    --no-deps --no-cache --link-mode copy --compile-bytecode --python /opt/venv/bin/python -r
+    /wheels/pylock.<cell>.toml`.
+    """
+    return (
+        *("uv", "pip", "install", "--no-config", "--offline", "--no-index", "--no-deps"),
+        *("--no-cache", "--link-mode", "copy", "--compile-bytecode"),
+        *("--python", python, "-r", f"{wheels}/{lock}"),
+    )
+
+
+def read_site(run: Run) -> Site:
+    """What pip, asked with `pip config list`, and the environment say of indexes, certificate and
+    proxies.
+    """
+    argv = (sys.executable, "-m", "pip", "--disable-pip-version-check", "config", "list")
+    completed = run(Command(argv=argv)).check(hint="is pip installed here?")
+    values = read_pip_configuration(completed.stdout)
+    environment = process.environment()
+    credentials: dict[str, tuple[str, str]] = {}
+
+    def urls(key: str) -> tuple[str, ...]:
+        return tuple(_without_credentials(url, credentials) for url in values.get(key, "").split())
+
+    return Site(
+        index_url=(urls("index-url") or (PYPI,))[0],
+        extra_index_urls=urls("extra-index-url"),
+        find_links=urls("find-links"),
+        no_index=values.get("no-index", "").lower() in {"1", "true", "yes", "on"},
+        certificate=values.get("cert") or _first(environment, _CERTIFICATES) or None,
+        trusted_hosts=tuple(values.get("trusted-host", "").split()),
+        proxies=_proxies(environment, values.get("proxy", "")),
+        credentials=credentials,
+    )
+
+
+def read_pip_configuration(text: str) -> Mapping[str, str]:
+    """The output of `pip config list` as option -> value; the environment over `install` over
+    `global`.
+    """
+    sections: dict[str, dict[str, str]] = {"global": {}, "install": {}, ":env:": {}}
+    for line in text.splitlines():
+        name, equals, value = line.partition("=")
+        section, _, option = name.rpartition(".")
+        if equals and section in sections:
+            sections[section][option] = str(ast.literal_eval(value))
+    return {**sections["global"], **sections["install"], **sections[":env:"]}
+
+
+def why_unresolvable(index: WheelIndex, stack: Iterable[Pin], site: Site) -> str:
+    """Why the stack cannot be had from here, with the URL; "" when its index answers or the site
+    has it.
+    """
+    pins = tuple(stack)
+    if not pins:
+        return ""
+    reason = _why_not(site, index.url, pins[0].name)
+    if not reason:
+        return ""
+    with Transport(site, connect_seconds=5.0, stall_seconds=10.0) as transport:
+        lacking = [str(pin) for pin in pins if not _site_offers(pin, site, transport)]
+    return f"{index.url}: {reason}; nothing else here has {', '.join(lacking)}" if lacking else ""
+
+
+def resolve(
+    inputs: LockInputs,
+    site: Site,
+    *,
+    run: Run,
+    on_line: Line,
+    wheelhouse: Wheelhouse | None = None,
+) -> WheelLock:
+    """The lock that answers `inputs`: one wheel per distribution, the best for the base's Python
+    and glibc.
+
+    Raises `LockError` when the requirements contradict each other, `BlockedError` when the index or
+    PyPI is out of reach and nothing else here has what is asked for.
+    """
+    reach = _reach(inputs, site, on_line)
+    resolution = _resolution(inputs, site, reach, run)
+    tags = supported_tags(inputs.python, inputs.machine, inputs.glibc)
+    with Transport(site) as transport:
+        locking = _Locking(
+            inputs=inputs,
+            site=site,
+            tags=tags,
+            transport=transport,
+            wheelhouse=wheelhouse or Wheelhouse(),
+            build=sdist_builder(site, run),
+        )
+        with ThreadPoolExecutor(8) as pool:
+            wheels = tuple(sorted(pool.map(locking.wheel, resolution.packages)))
+    _check_stack(inputs, wheels)
+    on_line(f"{inputs.cell_id}: {len(wheels)} wheels, {sum(w.size_bytes for w in wheels):,} bytes")
+    return WheelLock(
+        cell_id=inputs.cell_id, python=inputs.python, inputs_digest=inputs.digest, wheels=wheels
+    )
+
+
+def supported_tags(python: str, machine: str, glibc: str) -> tuple[Tag, ...]:
+    """What may be installed, best first: CPython `python` (X.Y) on `machine` with C library `glibc`
+    (2.NN).
+    """
+    major, minor = (int(part) for part in python.split("."))
+    platforms: list[str] = []
+    for level in range(int(glibc.split(".")[1]), 4, -1):
+        platforms.append(f"manylinux_2_{level}_{machine}")
+        if level in _LEGACY_LEVELS:
+            platforms.append(f"{_LEGACY_LEVELS[level]}_{machine}")
+    platforms.append(f"linux_{machine}")  # what ROCm wheels up to 6.2 called themselves
+    name = f"cp{major}{minor}"
+    return (
+        *cpython_tags((major, minor), abis=[name], platforms=platforms),
+        *compatible_tags((major, minor), interpreter=name, platforms=platforms),
+    )
+
+
+def sdist_builder(site: Site, run: Run) -> Build:
+    """Builds a wheel from an sdist in isolation, with fixed build tools and timestamps."""
+
+    def build(sdist: Path, folder: Path) -> Path:
+        folder.mkdir(parents=True, exist_ok=True)
+        constraints = folder / "build-constraints.txt"
+        constraints.write_text("\n".join(BUILD_CONSTRAINTS) + "\n", "utf-8")
+        command = _uv_command(
+            (
+                *("build", "--wheel", "--no-config", "--index-strategy", "unsafe-best-match"),
+                *("--python", sys.executable, "--build-constraints", str(constraints)),
+                *("--out-dir", str(folder), str(sdist)),
+            ),
+            site=site,
+            indexes=_Reach(site=_answering(site), stack=None),
+            extra={"SOURCE_DATE_EPOCH": "315532800"},
+        )
+        run(command).check(hint=f"{sdist.name} must build with {', '.join(BUILD_CONSTRAINTS)}")
+        built = sorted(folder.glob("*.whl"))
+        if len(built) != 1:
+            raise CommandFailedError(f"{sdist.name}: built {len(built)} wheels, not one")
+        return built[0]
+
+    return build
+
+
+def install_toolbox(folder: Path, *, python: str, site: Site, run: Run) -> Path:
+    """nox, at this installation's version, with what it needs for Python `python` (X.Y), below
+    `folder`.
+
+    Made once per version, aside, and moved into place.
+    """
+    wanted = f"nox=={importlib.metadata.version('nox')}"
+    mark = folder / ".made-of"
+    if mark.is_file() and mark.read_text("utf-8") == wanted:
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        command = _uv_command(
+            (
+                *(
+                    "pip",
+                    "install",
+                    "--no-config",
+                    "--target",
+                    str(aside),
+                    "--python-version",
+                    python,
+                ),
+                *("--python", sys.executable, "--python-platform", "x86_64-manylinux_2_28"),
+                *("--only-binary", ":all:", "--index-strategy", "unsafe-best-match", wanted),
+            ),
+            site=site,
+            indexes=_Reach(site=_answering(site), stack=None),
+        )
+        run(command).check(hint="the checks need nox inside the image's Python")
+        (aside / ".made-of").write_text(wanted, "utf-8")
+        aside.chmod(0o755)
+        put_in_place(aside, folder)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return folder
+
+
+_CERTIFICATES = ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "CURL_CA_BUNDLE")
+_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+_LEGACY_LEVELS = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reach:
+    """The indexes to use, best first (mirrors, then PyPI), the cell's own if it answers, and why
+    others do not.
+    """
+
+    site: tuple[str, ...]
+    stack: str | None
+    silent: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Contradiction:
+    """uv found no solution; its explanation."""
+
+    explanation: str
+
+
+def _reach(inputs: LockInputs, site: Site, on_line: Line) -> _Reach:
+    """Ask every index first, briefly: uv would give up at the first that does not answer."""
+    names = [Requirement(text).name for text in (*inputs.requirements, *inputs.stack_requirements)]
+    silent: dict[str, str] = {}
+    for url in site.indexes:
+        if names and (reason := _why_not(site, url, names[0])) and not _says_no_such(reason):
+            silent[url] = reason
+    stack = inputs.index.url if inputs.index and inputs.stack_requirements else None
+    if stack is not None and inputs.stack_requirements:
+        reason = _why_not(site, stack, Requirement(inputs.stack_requirements[0]).name)
+        if reason:
+            silent[stack] = reason
+    for url, reason in silent.items():
+        on_line(f"{inputs.cell_id}: {url}: {reason}; going on without it")
+    return _Reach(
+        site=tuple(url for url in site.indexes if url not in silent),
+        stack=None if stack in silent else stack,
+        silent=silent,
+    )
+
+
+def _why_not(site: Site, url: str, name: str) -> str:
+    return "pip's no-index is set" if site.no_index else probe(site, url, name)
+
+
+def _says_no_such(reason: str) -> bool:
+    """A mirror that lacks one distribution still serves others."""
+    return reason.startswith(("HTTP 404", "no such folder")) or "names no files" in reason
+
+
+def _answering(site: Site) -> tuple[str, ...]:
+    """The site's indexes without those that do not answer."""
+    reasons = {url: _why_not(site, url, "pip") for url in site.indexes}
+    return tuple(url for url, why in reasons.items() if not why or _says_no_such(why))
+
+
+def _resolution(inputs: LockInputs, site: Site, reach: _Reach, run: Run) -> Pylock:
+    everything = (*inputs.stack_requirements, *inputs.requirements, *inputs.parent)
+    found = _compiled(inputs, everything, site, reach, run)
+    if isinstance(found, Pylock):
+        return found
+    silent = reach.silent or {}
+    stack_is_silent = inputs.index is not None and inputs.index.url in silent
+    pypi_is_silent = site.index_url in silent
+    if stack_is_silent and not pypi_is_silent:
+        alone = _compiled(inputs, inputs.stack_requirements, site, reach, run)
+        stack_is_silent = isinstance(alone, _Contradiction)
+    if stack_is_silent or pypi_is_silent:
+        raise BlockedError(
+            f"{inputs.cell_id}: out of reach: "
+            + "; ".join(f"{url} ({reason})" for url, reason in silent.items()),
+            hint=f"nothing else here has it: {found.explanation}",
+        )
+    raise LockError(
+        f"{inputs.cell_id}: its requirements cannot be met together\n{found.explanation}",
+        hint="the stack's versions are fixed by matrix.yaml: change the requirement, or the row",
+    )
+
+
+def _compiled(
+    inputs: LockInputs, requirements: tuple[str, ...], site: Site, reach: _Reach, run: Run
+) -> Pylock | _Contradiction:
+    """uv's resolution. Wheels only, and a second time with the sdists we allow if that is what was
+    missing.
+    """
+    found = _compiled_once(inputs, requirements, site, reach, run)
+    if isinstance(found, _Contradiction) and any(
+        re.search(rf"\b{name}\b", found.explanation) for name in SDISTS
+    ):
+        return _compiled_once(inputs, requirements, site, reach, run, sdists=SDISTS)
+    return found
+
+
+def _compiled_once(
+    inputs: LockInputs,
+    requirements: tuple[str, ...],
+    site: Site,
+    reach: _Reach,
+    run: Run,
+    *,
+    sdists: frozenset[str] = frozenset(),
+) -> Pylock | _Contradiction:
+    with tempfile.TemporaryDirectory(prefix="warpfront-") as name:
+        folder = Path(name)
+        (folder / "pyproject.toml").write_text(
+            _project(inputs, requirements, pinned_to_stack=reach.stack is not None), "utf-8"
+        )
+        constraints = folder / "build-constraints.txt"
+        constraints.write_text("\n".join(BUILD_CONSTRAINTS) + "\n", "utf-8")
+        command = _uv_command(
+            (
+                *("pip", "compile", "pyproject.toml", "--no-config", "--format", "pylock.toml"),
+                *("--quiet", "--output-file", "pylock.toml", "--python", sys.executable),
+                *("--python-version", inputs.python, "--python-platform", _platform(inputs)),
+                *(
+                    "--only-binary",
+                    ":all:",
+                    *(word for one in sdists for word in ("--no-binary", one)),
+                ),
+                *("--build-constraints", str(constraints), "--index-strategy", "unsafe-best-match"),
+            ),
+            site=site,
+            indexes=reach,
+            cwd=folder,
+        )
+        completed = run(command)
+        if completed.returncode != 0:
+            return _read_failure(inputs, completed)
+        return _read_pylock((folder / "pylock.toml").read_text("utf-8"), inputs.cell_id)
+
+
+def _project(inputs: LockInputs, requirements: tuple[str, ...], *, pinned_to_stack: bool) -> str:
+    """A project that asks for `requirements`; the stack's may come from the cell's index only."""
+    stack = {canonicalize_name(Requirement(text).name) for text in inputs.stack_requirements}
+    document: dict[str, object] = {
+        "project": {
+            "name": _PROJECT,
+            "version": "0",
+            "requires-python": f"=={inputs.python}.*",
+            "dependencies": list(requirements),
+        }
+    }
+    if pinned_to_stack:
+        document["tool"] = {"uv": {"sources": {name: {"index": _STACK} for name in sorted(stack)}}}
+    return tomli_w.dumps(document)
+
+
+def _uv_command(
+    arguments: tuple[str, ...],
+    *,
+    site: Site,
+    indexes: _Reach,
+    cwd: Path | None = None,
+    extra: Mapping[str, str] | None = None,
+) -> Command:
+    """uv with this site's sources. Indexes come first to last; the cell's own is the last, so that
+    what PyPI has too comes from PyPI.
+    """
+    ours = [site.with_credentials(url) for url in indexes.site if url != indexes.stack]
+    if indexes.stack is not None:
+        ours.append(f"{_STACK}={site.with_credentials(indexes.stack)}")
+    environment = {
+        **site.proxies,
+        **({"SSL_CERT_FILE": site.certificate} if site.certificate else {}),
+        "UV_HTTP_TIMEOUT": "30",
+        "UV_FIND_LINKS": ",".join(site.with_credentials(url) for url in site.find_links),
+        **(extra or {}),
+    }
+    if ours:
+        environment |= {"UV_INDEX": " ".join(ours[:-1]), "UV_DEFAULT_INDEX": ours[-1]}
+    hosts = tuple(word for host in site.trusted_hosts for word in ("--allow-insecure-host", host))
+    settings = [name for name in process.environment() if name.startswith("UV_")]
+    return Command(
+        argv=(str(uv_binary()), *arguments, *hosts, *(() if ours else ("--no-index",))),
+        cwd=cwd,
+        environment={name: value for name, value in environment.items() if value},
+        timeout_seconds=1800,
+        unset=tuple(name for name in settings if name not in _KEPT_SETTINGS),
+    )
+
+
+def _platform(inputs: LockInputs) -> str:
+    """uv's name for the newest manylinux level that the base's C library can load."""
+    minor = int(inputs.glibc.split(".")[1])
+    level = next((one for one in _PLATFORM_MINORS if one <= minor), None)
+    if level is None:
+        raise LockError(f"{inputs.cell_id}: glibc {inputs.glibc} is older than any manylinux level")
+    return f"{inputs.machine}-manylinux_2_{level}"
+
+
+def _read_failure(inputs: LockInputs, completed: Completed) -> _Contradiction:
+    """uv's refusal: a contradiction is a value, anything else an error of its own kind."""
+    text = without_secrets(completed.stderr or completed.stdout).replace(_PROJECT, inputs.cell_id)
+    if "No solution found" in text:
+        return _Contradiction(explanation=_explanation(text))
+    if _NETWORK_WORDS.search(text):
+        raise BlockedError(
+            f"{inputs.cell_id}: an index stopped answering while resolving\n{_explanation(text)}",
+            hint="try again; uv names the URL and the reason above",
+        )
+    raise LockError(f"{inputs.cell_id}: uv could not resolve it\n{_explanation(text)}")
+
+
+def _explanation(text: str) -> str:
+    """The reasons uv gives, without its headings and hints about its own options."""
+    lines = [
+        re.sub(r"^\s*(error:|cause:|\u00d7|[\u2500-\u25ff]+)\s*", "", line)
+        for line in text.splitlines()
+    ]
+    kept = [line.strip() for line in lines if line.strip() and "No solution found" not in line]
+    return "\n".join(f"    {line}" for line in kept)[:_EXPLANATION_CHARACTERS]
+
+
+def _read_pylock(text: str, cell_id: str) -> Pylock:
+    try:
+        return Pylock.from_dict(tomllib.loads(text))
+    except (tomllib.TOMLDecodeError, PylockValidationError) as error:
+        raise LockError(f"{cell_id}: uv wrote a lock that is not valid: {error}") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Locking:
+    """Makes locked wheels of what uv resolved: the one best file, its size, its hash, its public
+    index.
+    """
+
+    inputs: LockInputs
+    site: Site
+    tags: tuple[Tag, ...]
+    transport: Transport
+    wheelhouse: Wheelhouse
+    build: Build
+
+    def wheel(self, package: Package) -> LockedWheel:
+        best = self._best(package)
+        if best is None:
+            return self._built(package)
+        url = best.url or str(best.path)
+        sha256, size = best.hashes.get("sha256", ""), best.size
+        if not sha256:
+            kept, sha256 = self._kept(package.name, Link(url=url, filename=best.filename))
+            size = kept.stat().st_size
+        return LockedWheel(
+            name=package.name,
+            version=str(parse_wheel_filename(best.filename)[1]),
+            filename=best.filename,
+            sha256=sha256,
+            size_bytes=self._size(url) if size is None else size,
+            index=self._index(package, url),
+        )
+
+    def _best(self, package: Package) -> PackageWheel | None:
+        ranks = {tag: rank for rank, tag in enumerate(self.tags)}
+        fitting = []
+        for wheel in package.wheels or ():
+            try:
+                _, _, build, tags = parse_wheel_filename(wheel.filename)
+            except InvalidWheelFilename:
+                continue
+            rank = min((ranks[tag] for tag in tags if tag in ranks), default=None)
+            if rank is not None:
+                fitting.append((-rank, build, wheel.filename, wheel))
+        return max(fitting, key=lambda one: one[:3])[3] if fitting else None
+
+    def _built(self, package: Package) -> LockedWheel:
+        """The wheel of a distribution that has only an sdist, built here and kept in the
+        wheelhouse.
+        """
+        sdist = package.sdist
+        if sdist is None or package.name not in SDISTS:
+            raise LockError(
+                f"{self.inputs.cell_id}: {package.name} {package.version} has no wheel for Python "
+                f"{self.inputs.python}, {self.inputs.machine}, glibc {self.inputs.glibc}",
+                hint="ask for a version that has one",
+            )
+        url = sdist.url or str(sdist.path)
+        with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
+            kept, sha256 = self._kept(package.name, Link(url=url, filename=sdist.filename))
+            self._check_sdist(sdist, sha256)
+            built = self.build(kept, Path(folder))
+            wheel, wheel_sha256 = self.wheelhouse.keep(built)
+        return LockedWheel(
+            name=package.name,
+            version=str(parse_wheel_filename(wheel.name)[1]),
+            filename=wheel.name,
+            sha256=wheel_sha256,
+            size_bytes=wheel.stat().st_size,
+            index=self._index(package, url),
+            sdist=sdist.filename,
+            sdist_sha256=sha256,
+        )
+
+    def _check_sdist(self, sdist: PackageSdist, sha256: str) -> None:
+        said = sdist.hashes.get("sha256", sha256)
+        if said != sha256:
+            raise WheelError(f"{sdist.filename}: its index says sha256 {said}, it has {sha256}")
+
+    def _kept(self, name: str, link: Link) -> tuple[Path, str]:
+        """A file in the wheelhouse, with its sha256: for indexes that give no hashes."""
+        with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
+            path = Path(folder) / link.filename
+            failure = save(link, path, self.transport)
+            if failure is not None:
+                raise BlockedError(f"{self.inputs.cell_id}: {name}: {_bare(failure)}")
+            return self.wheelhouse.keep(path)
+
+    def _size(self, url: str) -> int:
+        local = local_path(url)
+        if local is not None:
+            return local.stat().st_size
+        size = self.transport.size_bytes(url)
+        if isinstance(size, Refusal):
+            raise BlockedError(f"{self.inputs.cell_id}: {_bare(size)}")
+        return size
+
+    def _index(self, package: Package, url: str) -> str:
+        """The public index to name: the cell's for its stack and for what only it can have; PyPI
+        for the rest.
+        """
+        index = self.inputs.index
+        if index is None:
+            return PYPI
+        stack = {canonicalize_name(Requirement(one).name) for one in self.inputs.stack_requirements}
+        local_label = package.version is not None and package.version.local is not None
+        same_host = urlsplit(url).netloc == urlsplit(index.url).netloc != ""
+        return index.url if package.name in stack or local_label or same_host else PYPI
+
+
+def _check_stack(inputs: LockInputs, wheels: tuple[LockedWheel, ...]) -> None:
+    """The stack is what was asked for, and a cell whose torch is in its base gets no second one."""
+    versions = {wheel.name: wheel.version for wheel in wheels}
+    for text in inputs.stack_requirements:
+        wanted = Requirement(text)
+        found = versions.get(canonicalize_name(wanted.name), "nothing")
+        if found == "nothing" or not wanted.specifier.contains(found, prereleases=True):
+            raise LockError(f"{inputs.cell_id}: {text} asked for, {found} resolved")
+    if inputs.index is None and "torch" in versions:
+        raise LockError(
+            f"{inputs.cell_id}: its requirements bring torch {versions['torch']}, and the base has "
+            "its own",
+            hint="drop the requirement that needs torch, or install it without dependencies",
+        )
+
+
+def _site_offers(pin: Pin, site: Site, transport: Transport) -> bool:
+    sources = [(source, True) for source in site.find_links]
+    sources += [(source, False) for source in site.indexes]
+    return any(
+        _has_version(links(source, pin.name, transport, flat=flat), pin) for source, flat in sources
+    )
+
+
+def _has_version(offered: tuple[Link, ...] | Refusal, pin: Pin) -> bool:
+    if isinstance(offered, Refusal):
+        return False
+    for link in offered:
+        try:
+            name, version, _, _ = parse_wheel_filename(link.filename)
+        except InvalidWheelFilename:
+            continue
+        if name == canonicalize_name(pin.name) and str(version) == pin.version:
+            return True
+    return False
+
+
+def _bare(failure: Refusal) -> str:
+    return without_secrets(str(failure))
+
+
+def _without_credentials(url: str, credentials: dict[str, tuple[str, str]]) -> str:
+    """`url` bare; its user and password, if any, go into `credentials`."""
+    parts = urlsplit(url)
+    if parts.username is None:
+        return url
+    host = parts.netloc.rpartition("@")[2]
+    credentials[host] = (unquote(parts.username), unquote(parts.password or ""))
+    return urlunsplit(parts._replace(netloc=host))
+
+
+def _proxies(environment: Mapping[str, str], configured: str) -> Mapping[str, str]:
+    """The proxy variables in force; pip's own `proxy` option wins over the environment."""
+    found = {name: _first(environment, (name, name.lower())) for name in _PROXIES}
+    if configured:
+        found |= {"HTTP_PROXY": configured, "HTTPS_PROXY": configured}
+    return {name: value for name, value in found.items() if value}
+
+
+def _first(environment: Mapping[str, str], names: Iterable[str]) -> str:
+    return next((environment[name] for name in names if environment.get(name)), "")
