@@ -1,0 +1,61 @@
+"""`python -m warpfront.checks SESSION --claims FILE --results FOLDER`: one session, in this Python.
+
+Exits 0 only if everything planned was checked and passed, 1 if not, 2 if it could not begin.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from warpfront.checks.claims import Claims, ClaimsError, read_claims
+from warpfront.checks.results import Recorder
+
+SESSIONS = ("load", "numerics", "selftest")
+
+
+def main(arguments: list[str]) -> int:
+    """Run one session and say by the exit code whether it passed; the results file has the rest."""
+    options = _parser().parse_args(arguments)
+    try:
+        claims = read_claims(options.claims)
+    except ClaimsError as error:
+        sys.stderr.write(f"error: {error}\n  hint: the claims file is written by `nox -s verify` on the host\n")
+        return 2
+    options.results.mkdir(parents=True, exist_ok=True)
+    recorder = Recorder(session=options.session, target=claims.target, folder=options.results)
+    record(options.session, claims, recorder, tuple(range(options.seeds)))
+    return 0 if recorder.finish() else 1
+
+
+def record(session: str, claims: Claims, recorder: Recorder, seeds: tuple[int, ...]) -> None:
+    """Run a session's checks. torch is imported by the session itself, so that its failure is a result."""
+    # Imports are here because importing the session is importing torch, which `load` has to time and judge.
+    if session == "load":
+        from warpfront.checks.load import record_load  # noqa: PLC0415
+
+        record_load(claims, recorder)
+    elif session == "numerics":
+        recorder.plan(["device"])
+        from warpfront.checks.numerics import record_numerics  # noqa: PLC0415
+
+        record_numerics(claims, recorder, seeds=seeds)
+    else:
+        recorder.plan(["device"])
+        from warpfront.checks.faults import record_selftest  # noqa: PLC0415
+
+        record_selftest(claims, recorder, seeds=seeds)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m warpfront.checks", description=__doc__)
+    parser.add_argument("session", choices=SESSIONS)
+    parser.add_argument("--claims", type=Path, required=True, help="what the image is said to hold (JSON)")
+    parser.add_argument("--results", type=Path, required=True, help="folder for SESSION.json")
+    parser.add_argument("--seeds", type=int, default=1, help="how many sets of random inputs (numerics)")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

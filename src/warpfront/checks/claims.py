@@ -1,0 +1,177 @@
+"""What the image is said to hold: the claims file, written on the host, read inside."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+SCHEMA = 1
+DEVICES = ("cpu", "cuda", "hpu")
+
+_TARGETS = (  # pattern of the target, vendor, torch device type
+    (re.compile(r"sm_\d{2,3}[af]?"), "nvidia", "cuda"),
+    (re.compile(r"gfx[0-9a-f]{3,5}"), "amd", "cuda"),
+    (re.compile(r"gaudi\d?"), "gaudi", "hpu"),
+    (re.compile(r"cpu|x86-64"), "cpu", "cpu"),
+)
+
+
+class ClaimsError(Exception):
+    """The claims file cannot be used; the message names the file and the field."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claims:
+    """What is claimed of one cell on one target. An empty field is not claimed, so not checked.
+
+    `device` is torch's device type: NVIDIA and AMD are both `cuda`. `toolkit` is (name, version), or None for a
+    CPU build. `versions` are all locked distributions, `stack` the names of the protected ones, `archs` the
+    entries of torch's arch list that would serve the target. `image` is False for the current Python.
+    """
+
+    cell: str
+    target: str
+    vendor: str
+    device: str
+    python: str = ""
+    machine: str = ""
+    toolkit: tuple[str, str] | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+    stack: tuple[str, ...] = ()
+    archs: tuple[str, ...] = ()
+    image: bool = True
+
+    def document(self) -> dict[str, object]:
+        """The claims as JSON values; `read_claims` reads them back to an equal value."""
+        toolkit = self.toolkit
+        return {
+            "schema": SCHEMA,
+            "cell": self.cell,
+            "target": self.target,
+            "vendor": self.vendor,
+            "device": self.device,
+            "python": self.python,
+            "machine": self.machine,
+            "toolkit": {"name": toolkit[0], "version": toolkit[1]} if toolkit else None,
+            "versions": dict(self.versions),
+            "stack": list(self.stack),
+            "archs": list(self.archs),
+            "image": self.image,
+        }
+
+
+def read_claims(path: Path) -> Claims:
+    """The claims in a file. Raises `ClaimsError` naming the file and what is wrong with it."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ClaimsError(f"{path}: {error.strerror}") from error
+    except ValueError as error:
+        raise ClaimsError(f"{path}: not JSON: {error}") from error
+    try:
+        return claims_from(document)
+    except ClaimsError as error:
+        raise ClaimsError(f"{path}: {error}") from None
+
+
+def claims_from(document: object) -> Claims:
+    """The claims in a parsed document. Unknown fields are refused: a claim nobody checks is a false promise."""
+    fields = _mapping(document, "the file")
+    if fields.get("schema") != SCHEMA:
+        raise ClaimsError(f"schema is {fields.get('schema')!r}, this reader knows {SCHEMA}")
+    unknown = sorted(set(fields) - {"schema", *Claims.__dataclass_fields__})
+    if unknown:
+        raise ClaimsError(f"unknown field {unknown[0]!r}")
+    device = _text(fields, "device")
+    if device not in DEVICES:
+        raise ClaimsError(f"device is {device!r}, not one of {', '.join(DEVICES)}")
+    image = fields.get("image")
+    if not isinstance(image, bool):
+        raise ClaimsError("image must be true or false")
+    return Claims(
+        cell=_text(fields, "cell"),
+        target=_text(fields, "target"),
+        vendor=_text(fields, "vendor"),
+        device=device,
+        python=_text(fields, "python", required=image),
+        machine=_text(fields, "machine", required=False),
+        toolkit=_toolkit(fields.get("toolkit")),
+        versions=_versions(fields.get("versions", {})),
+        stack=_texts(fields, "stack"),
+        archs=_texts(fields, "archs"),
+        image=image,
+    )
+
+
+def claims_for_target(target: str) -> Claims:
+    """What can be claimed of the current Python for a target, with no lock at hand.
+
+    Raises `ClaimsError` for a target of no known form.
+    """
+    for pattern, vendor, device in _TARGETS:
+        if pattern.fullmatch(target):
+            return Claims(
+                cell="here",
+                target=target,
+                vendor=vendor,
+                device=device,
+                archs=serving_archs(target),
+                image=False,
+            )
+    raise ClaimsError(f"target {target!r} is not of the form sm_90, gfx942, gaudi2 or cpu")
+
+
+def serving_archs(target: str) -> tuple[str, ...]:
+    """Entries of torch's arch list that serve a target by themselves.
+
+    Machine code runs on the same major version from its minor version up; PTX (`compute_XX`) on everything
+    from its version up. Sources: CUDA C++ programming guide, "Binary Compatibility", "PTX Compatibility".
+    gfx code runs on exactly its own name.
+    """
+    if target.startswith("gfx"):
+        return (target,)
+    if not target.startswith("sm_"):
+        return ()
+    number = int(re.sub(r"\D", "", target))
+    binaries = [f"sm_{n}" for n in range(number - number % 10, number + 1)]
+    if not target[-1].isdigit():
+        binaries.append(target)
+    return (*reversed(binaries), *(f"compute_{n}" for n in range(50, number + 1)))
+
+
+def _mapping(value: object, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+        raise ClaimsError(f"{where} must be an object")
+    return value
+
+
+def _text(fields: Mapping[str, Any], name: str, *, required: bool = True) -> str:
+    value = fields.get(name, "")
+    if not isinstance(value, str) or (required and not value):
+        raise ClaimsError(f"{name} must be a{' non-empty' if required else ''} string")
+    return value
+
+
+def _texts(fields: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    value = fields.get(name, [])
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise ClaimsError(f"{name} must be a list of strings")
+    return tuple(value)
+
+
+def _toolkit(value: object) -> tuple[str, str] | None:
+    if value is None:
+        return None
+    fields = _mapping(value, "toolkit")
+    return (_text(fields, "name"), _text(fields, "version"))
+
+
+def _versions(value: object) -> dict[str, str]:
+    fields = _mapping(value, "versions")
+    if not all(isinstance(version, str) for version in fields.values()):
+        raise ClaimsError("versions must map names to strings")
+    return fields

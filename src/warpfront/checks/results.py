@@ -1,0 +1,150 @@
+"""What a session found: one JSON file, which says first what is planned and then what came of it.
+
+A process that dies leaves a file whose plan is longer than its list of checks; the host reads that as an error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+SCHEMA = 1
+PASSED = "passed"
+FAILED = "failed"
+SKIPPED = "skipped"
+UNAVAILABLE = "unavailable"
+ERROR = "error"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """What one check came to: an outcome, a reason in words, and small JSON values."""
+
+    outcome: str
+    reason: str = ""
+    details: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """A name and a function that finds out. What it raises becomes an `error`; the other checks go on."""
+
+    name: str
+    find: Callable[[], Finding]
+
+
+def passed(reason: str = "", **details: object) -> Finding:
+    return Finding(outcome=PASSED, reason=reason, details=details)
+
+
+def failed(reason: str, **details: object) -> Finding:
+    return Finding(outcome=FAILED, reason=reason, details=details)
+
+
+def unavailable(reason: str, **details: object) -> Finding:
+    return Finding(outcome=UNAVAILABLE, reason=reason, details=details)
+
+
+class Recorder:
+    """Runs checks and keeps the results file true after every one of them."""
+
+    def __init__(self, *, session: str, target: str, folder: Path) -> None:
+        self.path = folder / f"{session}.json"
+        self.environment: dict[str, object] = {}
+        self._session = session
+        self._target = target
+        self._planned: list[str] = []
+        self._unclaimed: list[dict[str, str]] = []
+        self._checks: list[dict[str, object]] = []
+        self._started = time.monotonic()
+
+    @property
+    def outcomes(self) -> tuple[str, ...]:
+        return tuple(str(check["outcome"]) for check in self._checks)
+
+    @property
+    def planned(self) -> tuple[str, ...]:
+        return tuple(self._planned)
+
+    def plan(self, names: Sequence[str]) -> None:
+        """Promise checks by name, on disk, before any of them runs."""
+        self._planned.extend(name for name in names if name not in self._planned)
+        self._write(finished=False)
+
+    def note_unclaimed(self, name: str, reason: str) -> None:
+        """Say that something is not checked because nothing is claimed: neither skipped nor passed."""
+        self._unclaimed.append({"name": name, "reason": reason})
+
+    def run(self, checks: Sequence[Check]) -> None:
+        self.plan([check.name for check in checks])
+        for check in checks:
+            self._run(check)
+
+    def finish(self) -> bool:
+        """Write the last state; True if every planned check was made and passed."""
+        self._write(finished=True)
+        complete = len(self._checks) == len(self._planned) > 0
+        return complete and set(self.outcomes) == {PASSED}
+
+    def _run(self, check: Check) -> None:
+        before = time.monotonic()
+        try:
+            finding = check.find()
+        except Exception as error:  # noqa: BLE001 - a check that raises is a result; the rest go on
+            finding = finding_from(error)
+        seconds = time.monotonic() - before
+        self._checks.append(
+            {
+                "name": check.name,
+                "outcome": finding.outcome,
+                "reason": finding.reason,
+                "seconds": round(seconds, 4),
+                "details": dict(finding.details),
+            }
+        )
+        self._write(finished=False)
+        line = f"{self._session}: {check.name}: {finding.outcome} ({seconds:.2f} s)"
+        sys.stdout.write(line + (f": {finding.reason}\n" if finding.reason else "\n"))
+        sys.stdout.flush()
+
+    def _write(self, *, finished: bool) -> None:
+        write_json(
+            self.path,
+            {
+                "schema": SCHEMA,
+                "session": self._session,
+                "target": self._target,
+                "environment": self.environment,
+                "planned": self._planned,
+                "unclaimed": self._unclaimed,
+                "checks": self._checks,
+                "finished": finished,
+                "seconds": round(time.monotonic() - self._started, 4),
+            },
+        )
+
+
+def finding_from(error: Exception) -> Finding:
+    """An exception as a result: its type, message and the line that raised it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "unknown"
+    message = str(error).strip()[:2000]
+    return Finding(
+        outcome=ERROR,
+        reason=f"{type(error).__name__} at {where}: {message}",
+        details={"exception": type(error).__name__, "message": message, "line": where},
+    )
+
+
+def write_json(path: Path, value: object) -> None:
+    """Write aside, then move: a reader sees the old file or the new one, never half of one."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    text = json.dumps(value, indent=1, sort_keys=True, default=str, allow_nan=False)
+    aside.write_text(text + "\n", encoding="utf-8")
+    aside.replace(path)
