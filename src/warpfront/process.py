@@ -19,6 +19,9 @@ from types import FrameType
 from warpfront.errors import CommandFailedError, Terminated
 
 TAIL_LINES = 20
+# How long a child may take to obey each of INT, TERM and KILL.
+PATIENCE_SECONDS = (10.0, 5.0, 5.0)
+_STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 _SECRET_WORDS = ("token", "password", "secret", "credential")
 
 
@@ -200,11 +203,7 @@ def _started(command: Command, *, merge: bool) -> subprocess.Popen[str]:
 
 def _stop(child: subprocess.Popen[str]) -> None:
     """Ask the child's whole group to stop, then make it: INT, TERM, KILL."""
-    for number, patience_seconds in (
-        (signal.SIGINT, 10.0),
-        (signal.SIGTERM, 5.0),
-        (signal.SIGKILL, 5.0),
-    ):
+    for number, patience_seconds in zip(_STOPS, PATIENCE_SECONDS, strict=True):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, number)
         try:

@@ -1,0 +1,138 @@
+"""Values to start a test from; each test names only what it is about."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from warpfront.model import (
+    Base,
+    BaseSource,
+    BuiltImage,
+    Cell,
+    CheckResult,
+    LockedWheel,
+    Outcome,
+    Pin,
+    Project,
+    ResolvedBase,
+    Verification,
+    WheelIndex,
+    WheelLock,
+)
+
+A_PROJECT = Project(
+    name="demo",
+    source="https://example.test/demo",
+    licenses="Apache-2.0",
+    repository="example.test/demo",
+)
+
+A_BASE = Base(
+    name="debian-12",
+    reference="docker.io/library/python:3.11-slim-bookworm",
+    digest="sha256:" + "ab" * 32,
+    python="3.11",
+    interpreter="python3.11",
+    glibc="2.36",
+)
+
+A_RESOLVED_BASE = ResolvedBase(
+    name="debian-12",
+    source=BaseSource.REGISTRY,
+    reference=A_BASE.pinned,
+    identity=A_BASE.digest,
+)
+
+_A_CELL = Cell(
+    id="cpu-x86_64-py311-torch2130-torch",
+    line=1,
+    vendor="cpu",
+    toolkit=None,
+    targets=("x86-64",),
+    python="3.11",
+    torch="2.13.0",
+    image="torch",
+    base=A_BASE,
+    index=WheelIndex(name="cpu", url="https://download.pytorch.org/whl/cpu"),
+    stack=(Pin(name="torch", version="2.13.0+cpu"),),
+    requirements=("pip",),
+    requirements_file=None,
+    compiler=None,
+    template="torch",
+    parent=None,
+    tag="2.13.0-cpu-py3.11",
+    title="PyTorch for CPUs",
+)
+
+
+def a_cell(**changes: Any) -> Cell:
+    return dataclasses.replace(_A_CELL, **changes)
+
+
+def a_child(parent: Cell, image: str = "serve", **changes: Any) -> Cell:
+    """A cell built on `parent`'s image."""
+    facts: dict[str, Any] = {
+        "id": parent.id.removesuffix(parent.image) + image,
+        "image": image,
+        "template": image,
+        "parent": parent.id,
+    }
+    return dataclasses.replace(parent, **(facts | changes))
+
+
+def a_wheel(name: str = "torch", version: str = "2.13.0+cpu", **changes: Any) -> LockedWheel:
+    wheel = LockedWheel(
+        name=name,
+        version=version,
+        filename=f"{name}-{version}-py3-none-any.whl",
+        sha256=(name.encode().hex() * 64)[:64],
+        size_bytes=1000,
+        index="https://pypi.org/simple",
+    )
+    return dataclasses.replace(wheel, **changes)
+
+
+def a_lock(cell: Cell | None = None, *wheels: LockedWheel) -> WheelLock:
+    return WheelLock(
+        cell_id=(cell or _A_CELL).id,
+        python="3.11",
+        inputs_digest="0" * 64,
+        wheels=wheels or (a_wheel(), a_wheel("pip", "26.2.1")),
+    )
+
+
+def a_built_image(cell: Cell | None = None, **changes: Any) -> BuiltImage:
+    built = BuiltImage(
+        cell_id=(cell or _A_CELL).id,
+        reference=(cell or _A_CELL).local_reference,
+        image_id="sha256:" + "cd" * 32,
+        content_hash="ef" * 32,
+        size_bytes=1_000_000,
+        base=A_RESOLVED_BASE,
+        reused=False,
+        seconds=12.0,
+        log="build.log",
+    )
+    return dataclasses.replace(built, **changes)
+
+
+def a_check(outcome: Outcome = Outcome.PASSED, **changes: Any) -> CheckResult:
+    check = CheckResult(
+        session="load", name="torch imports", outcome=outcome, reason="", seconds=0.1
+    )
+    return dataclasses.replace(check, **changes)
+
+
+def a_verification(*checks: CheckResult, **changes: Any) -> Verification:
+    verification = Verification(
+        cell_id=_A_CELL.id,
+        target="x86-64",
+        where="image",
+        image_id="sha256:" + "cd" * 32,
+        content_hash="ef" * 32,
+        sessions=("load", "numerics"),
+        checks=checks or (a_check(),),
+        seconds=3.0,
+    )
+    return dataclasses.replace(verification, **changes)
