@@ -32,12 +32,12 @@ from warpfront.errors import (
 from warpfront.labels import CELL
 from warpfront.model import Blocked, Failed, Outcome, Selection, Verification
 from warpfront.pipeline.doctor import examine
+from warpfront.pipeline.failures import failure_of
 from warpfront.pipeline.workspace import Workspace, open_workspace
 from warpfront.plan import Action
 from warpfront.process import environment, terminable
 from warpfront.report.text import plan_table, report_markdown, report_table
 from warpfront.store import as_json
-from warpfront.verdict import failure_of
 
 SELECTION_HELP = {
     "target": "only cells that serve this target (sm_90, gfx942, gaudi3), or this vendor's (cpu)",
@@ -289,8 +289,8 @@ def _said(result: object) -> str:
 
 
 def _raise_failure(results: Iterable[object]) -> None:
-    relevant = [r for r in results if isinstance(r, Blocked | Failed | Verification)]
-    failure = failure_of(relevant)
+    """Raise the worst of what is not a success; what steps return otherwise is one."""
+    failure = failure_of(r for r in results if isinstance(r, Blocked | Failed | Verification))
     if failure is not None:
         raise failure
 

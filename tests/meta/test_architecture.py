@@ -16,6 +16,7 @@ WORDS = {"errors", "model"}
 PURE = {
     "bake",
     "compat",
+    "document",
     "labels",
     "lock",
     "matrix",
@@ -26,7 +27,6 @@ PURE = {
     "verdict",
 }
 EDGE = {
-    "document",
     "engine",
     "process",
     "provenance",
@@ -47,7 +47,7 @@ MAY_IMPORT = {
     "words": WORDS,
     "pure": WORDS | PURE,
     "edge": WORDS | EDGE,
-    "path": WORDS | PURE | EDGE | {"sessions"},
+    "path": WORDS | PURE | EDGE | PATH,
     "doors": WORDS | PURE | EDGE | PATH | DOORS,
     "inside": INSIDE,
 }

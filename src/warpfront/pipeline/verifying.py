@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from time import monotonic
 
-from warpfront import sessions
 from warpfront.engine import Bind, Engine, RunRequest, RunResult
 from warpfront.errors import NotVerifiedError
 from warpfront.labels import CONTENT_HASH
@@ -168,7 +167,7 @@ class _Verifying:
         }
 
     def _request(self, access: DeviceAccess) -> RunRequest:
-        package = Path(sessions.__file__).parent
+        package = Path(__file__).parents[1]
         noxfile = self._workspace.root / "noxfile.py"
         return RunRequest(
             image=self._built.image_id,
@@ -192,8 +191,9 @@ class _Verifying:
         )
 
     def _read_results(self, result: RunResult, seconds: float) -> Verification:
+        results = self._folder / "results"
         files = {
-            session: read_text(self._folder / "results" / f"{session}.json", missing_ok=True)
+            session: read_text(results / f"{session}.json", missing_ok=True)
             for session in IMAGE_SESSIONS
         }
         return read_verification(
@@ -202,10 +202,19 @@ class _Verifying:
             where="image",
             image_id=self._built.image_id,
             content_hash=self._built.content_hash,
-            files={name: json.loads(text) if text else None for name, text in files.items()},
+            files={name: _parsed(text) for name, text in files.items()},
+            nox_report=_parsed(read_text(results / "nox.json", missing_ok=True)),
             ended=_ending(result),
             seconds=round(seconds, 2),
         )
+
+
+def _parsed(text: str | None) -> object | None:
+    """A JSON value; what is not JSON is handed on as text, which the verdict refuses as such."""
+    try:
+        return None if text is None else json.loads(text)
+    except ValueError:
+        return text
 
 
 def _ending(result: RunResult) -> str:
