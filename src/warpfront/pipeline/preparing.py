@@ -1,6 +1,4 @@
 """render, and what build and plan need: contexts, bases, content hashes, existing images."""
-images.
-"""
 
 from __future__ import annotations
 
