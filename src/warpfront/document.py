@@ -179,7 +179,8 @@ class _Reader:
         if node.tag == f"{_TAG}merge":
             self._problem(node, "merge keys (<<) are not read", "use defaults:, or repeat the line")
             return None
-        key = _read_scalar(node)
+        # YAML 1.1 calls `on` a boolean; as a key it can only be the word (YAML 1.2 agrees).
+        key = node.value if node.tag == f"{_TAG}bool" else _read_scalar(node)
         if isinstance(key, str):
             return key
         self._problem(node, f"key `{node.value}` is not read as a string", "quote it")

@@ -49,7 +49,7 @@ class Base:
     `reference` is fully qualified, with tag (`docker.io/library/python:3.11-slim-bookworm`);
     `digest` is `sha256:` + 64 hex; `python` is the X.Y of the interpreter that the base carries at
     `interpreter`; `glibc` is its C library (`2.36`), which decides the manylinux levels that may be
-    locked.
+    locked. `unpinned` says why there is no `digest` yet; such a base must not be built on.
     """
 
     name: str
@@ -59,11 +59,12 @@ class Base:
     interpreter: str
     glibc: str
     bootstrap: Bootstrap | None = None
+    unpinned: str = ""
 
     @property
     def pinned(self) -> str:
         """`registry/repository:tag@sha256:...`: what a Dockerfile or BuildKit is given."""
-        return f"{self.reference}@{self.digest}"
+        return f"{self.reference}@{self.digest}" if self.digest else self.reference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,349 @@
+"""From points to cells: each combination judged by the compat table, each image named."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from warpfront.compat import Compat, Contradicted, Unknown, Wanted
+from warpfront.document import Document, Where
+from warpfront.errors import Problem
+from warpfront.matrix.expansion import CELL_LIMIT, Point
+from warpfront.matrix.language import UNPINNED, BaseText, ImageText, MatrixText
+from warpfront.matrix.naming import cell_id, cell_tag, is_id, is_tag
+from warpfront.matrix.words import nearest
+from warpfront.model import Base, Bootstrap, Cell, Compiler, Pin, Toolkit, WheelIndex, frozen
+from warpfront.vendors import VENDORS, Vendor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Foundation:
+    """What the images of one point have in common."""
+
+    toolkit: Toolkit | None
+    base: Base
+    index: WheelIndex | None
+    stack: tuple[Pin, ...]
+    compiler: Compiler | None
+
+
+@dataclass(kw_only=True)
+class CellMaker:
+    """Makes the cells of a matrix, collecting problems and warnings on the way.
+
+    Points that differ in nothing the table cares about are judged once, so the work is linear in
+    cells with a small factor.
+    """
+
+    text: MatrixText
+    document: Document
+    compat: Compat
+    problems: list[Problem] = field(default_factory=list)
+    warnings: list[Problem] = field(default_factory=list)
+    cells: list[Cell] = field(default_factory=list)
+    _foundations: dict[tuple[object, ...], _Foundation | None] = field(default_factory=dict)
+    _ids: dict[str, int] = field(default_factory=dict)
+    _tags: dict[tuple[str, str], int] = field(default_factory=dict)
+    _told: set[tuple[object, ...]] = field(default_factory=set)
+
+    def make(self, points: list[Point]) -> None:
+        """Every cell of `points`, parents before children within a point."""
+        count = sum(len(point.images) for point in points)
+        if count > CELL_LIMIT:
+            message = f"{count} cells are more than {CELL_LIMIT}"
+            self._problem(("rows",), message, "split the matrix")
+            return
+        for point in points:
+            foundation = self._foundation(point)
+            if foundation is not None and self._images_known(point):
+                self._add_cells(point, foundation)
+
+    @cached_property
+    def _image_order(self) -> tuple[str, ...]:
+        """All images, parents first, otherwise as matrix.yaml has them; also checks `on:`."""
+        images = self.text.images
+        ordered: list[str] = []
+        for name, image in images.items():
+            chain = [name]
+            parent = image.on
+            while parent is not None and parent not in chain and parent in images:
+                chain.append(parent)
+                parent = images[parent].on
+            ordered += [link for link in reversed(chain) if link not in ordered]
+        return tuple(ordered)
+
+    def check_images(self) -> None:
+        """`on:` names an image and no circle; each unpinned base says why."""
+        for name, image in self.text.images.items():
+            where = ("images", name, "on")
+            parent = image.on
+            if parent is not None and parent not in self.text.images:
+                self._problem(
+                    where, f"image `{parent}` is not in images:", self._near_image(parent)
+                )
+            elif self._is_own_ancestor(name):
+                self._problem(where, f"image `{name}` is built on itself through `on:`")
+        for name, base in self.text.bases.items():
+            self._check_base(name, base)
+
+    def _is_own_ancestor(self, name: str) -> bool:
+        parent = self.text.images[name].on
+        for _ in self.text.images:
+            if parent is None or parent not in self.text.images:
+                return False
+            if parent == name:
+                return True
+            parent = self.text.images[parent].on
+        return False
+
+    def _check_base(self, name: str, base: BaseText) -> None:
+        where = ("bases", name, "digest")
+        if base.digest != UNPINNED:
+            return
+        if base.reason is None:
+            self._problem(where, f"base `{name}` is unpinned without a `reason`", "say why")
+            return
+        message = f"base `{name}` is unpinned and cannot be built on: {base.reason}"
+        self._warn(where, message, "replace `unpinned` with the digest of the image")
+
+    def _images_known(self, point: Point) -> bool:
+        good = True
+        for name in point.images:
+            image = self.text.images.get(name)
+            if image is None:
+                message, hint = f"image `{name}` is not in images:", self._near_image(name)
+            elif image.on is not None and image.on not in point.images:
+                message = f"image `{name}` is built on `{image.on}`, which this row does not make"
+                hint = f"add {image.on} to its images:, or leave {name} out"
+            else:
+                continue
+            self._tell(point, message, hint)
+            good = False
+        return good
+
+    def _near_image(self, name: str) -> str:
+        return nearest(name, self.text.images)
+
+    def _foundation(self, point: Point) -> _Foundation | None:
+        key = (
+            *(point.line, point.vendor, point.toolkit, point.targets, point.python),
+            *(point.torch, point.index, point.base, point.companions),
+        )
+        if key not in self._foundations:
+            self._foundations[key] = self._found(point)
+        return self._foundations[key]
+
+    def _found(self, point: Point) -> _Foundation | None:
+        vendor = VENDORS.get(point.vendor)
+        base = self.text.bases.get(point.base)
+        if vendor is None:
+            message = f"vendor `{point.vendor}` is not known"
+            self._tell(point, message, nearest(point.vendor, VENDORS))
+        if base is None:
+            message = f"base `{point.base}` is not in bases:"
+            self._tell(point, message, nearest(point.base, self.text.bases))
+        if vendor is None or base is None or not self._axes_fit(point, vendor, base):
+            return None
+        index = self._index(point, vendor)
+        if index is None and vendor.torch_from == "index":
+            return None
+        wanted = _wanted(point, index, base)
+        if not self._judged(point, wanted):
+            return None
+        toolkit = Toolkit(name=vendor.toolkit, version=point.toolkit) if vendor.toolkit else None
+        return _Foundation(
+            toolkit=toolkit,
+            base=_base(point.base, base),
+            index=index,
+            stack=self.compat.stack(wanted),
+            compiler=vendor.compiler(toolkit, point.targets, point.python),
+        )
+
+    def _axes_fit(self, point: Point, vendor: Vendor, base: BaseText) -> bool:
+        before = len(self.problems)
+        for target in point.targets:
+            if not vendor.accepts_target(target):
+                hint = nearest(target, vendor.known_targets)
+                message = f"`{target}` is no target of {vendor.name}"
+                self._tell(point, message, f"{hint}; its targets look like {vendor.target_form}")
+        if len(set(point.targets)) != len(point.targets):
+            self._tell(point, f"a target is listed twice: {', '.join(point.targets)}")
+        if vendor.toolkit and not point.toolkit:
+            self._tell(point, f"{vendor.name} needs a `toolkit` (the {vendor.toolkit} version)")
+        if point.toolkit and not vendor.toolkit:
+            self._tell(point, f"{vendor.name} has no toolkit", "remove `toolkit`")
+        if point.python != base.python:
+            message = f"base `{point.base}` has python {base.python}, not {point.python}"
+            fits = [name for name, other in self.text.bases.items() if other.python == point.python]
+            self._tell(point, message, f"bases with it: {', '.join(fits) or 'none'}")
+        if point.index and vendor.torch_from == "base":
+            self._tell(point, f"torch of {vendor.name} comes with its base", "remove `index`")
+        if point.companions and vendor.torch_from == "base":
+            self._tell(point, f"torch of {vendor.name} comes with its base", "remove `companions`")
+        return len(self.problems) == before
+
+    def _index(self, point: Point, vendor: Vendor) -> WheelIndex | None:
+        if vendor.torch_from == "base":
+            return None
+        if point.index:
+            index = self.compat.index(point.index)
+            if index is None:
+                message = f"index `{point.index}` is not in the compat table"
+                self._tell(point, message, nearest(point.index, self.compat.table.indexes))
+            return index
+        index = self.compat.index_for(point.vendor, point.toolkit, point.torch)
+        if index is None:
+            found = self.compat.contradiction_of_no_index(point.vendor, point.toolkit, point.torch)
+            self._tell(point, found.reason, f"what fits: {found.fits}")
+        return index
+
+    def _judged(self, point: Point, wanted: Wanted) -> bool:
+        judgement = self.compat.judge(wanted)
+        if isinstance(judgement, Contradicted):
+            self._tell(point, judgement.reason, f"what fits: {judgement.fits}")
+            return False
+        if isinstance(judgement, Unknown):
+            for reason in judgement.reasons:
+                if self.text.strict:
+                    self._tell(point, reason, "`strict: true` makes this an error")
+                elif self._new(point.line, reason):
+                    hint = "if you know better, add it to the compat table with its source"
+                    self._warn_at(point.line, reason, hint)
+        return not self.text.strict or not isinstance(judgement, Unknown)
+
+    def _add_cells(self, point: Point, foundation: _Foundation) -> None:
+        vendor = VENDORS[point.vendor]
+        toolkit = str(foundation.toolkit or "")
+        tag = cell_tag(
+            vendor=point.vendor,
+            toolkit=toolkit,
+            targets=point.targets if point.tag_targets else (),
+            python=point.python,
+            torch=point.torch,
+        )
+        ids = {
+            name: cell_id(
+                vendor=point.vendor,
+                toolkit=toolkit,
+                targets=point.targets,
+                python=point.python,
+                torch=point.torch,
+                image=name,
+            )
+            for name in point.images
+        }
+        for name in self._image_order:
+            if name not in ids:
+                continue
+            image = self.text.images[name]
+            if image.compiler and foundation.compiler is None:
+                message = f"image `{name}`: {vendor.no_compiler(foundation.toolkit)}"
+                self._tell(point, message, f"leave {name} out of this row's images:")
+            elif self._is_free(point, name, ids[name], tag):
+                self.cells.append(
+                    _cell(point, foundation, name=name, image=image, ids=ids, tag=tag)
+                )
+
+    def _is_free(self, point: Point, image: str, identity: str, tag: str) -> bool:
+        if not is_id(identity) or not is_tag(tag):
+            self._tell(point, f"`{identity}` with tag `{tag}` is too long for a name")
+            return False
+        if identity in self._ids:
+            first = self._ids[identity]
+            message = f"a second cell with the id `{identity}` (the first is of line {first})"
+            self._tell(point, message, "cells must differ in an axis that the id shows")
+            return False
+        self._ids[identity] = point.line
+        if (image, tag) in self._tags:
+            message = f"a second cell of image `{image}` with the tag `{tag}`"
+            where = f" (the first is of line {self._tags[image, tag]})"
+            self._tell(point, message + where, "`tag_targets: true` puts targets into the tag")
+            return False
+        self._tags[image, tag] = point.line
+        return True
+
+    def _new(self, *key: object) -> bool:
+        """Whether this has not been said yet: one row can hold a thousand points."""
+        if key in self._told:
+            return False
+        self._told.add(key)
+        return True
+
+    def _tell(self, point: Point, message: str, hint: str = "") -> None:
+        path = self.document.path
+        self.problems.append(Problem(path=path, line=point.line, message=message, hint=hint))
+
+    def _problem(self, where: Where, message: str, hint: str = "") -> None:
+        self.problems.append(self.document.problem(where, message, hint))
+
+    def _warn(self, where: Where, message: str, hint: str) -> None:
+        self._warn_at(self.document.line(where), message, hint)
+
+    def _warn_at(self, line: int, message: str, hint: str) -> None:
+        path = self.document.path
+        self.warnings.append(Problem(path=path, line=line, message=message, hint=hint))
+
+
+def _wanted(point: Point, index: WheelIndex | None, base: BaseText) -> Wanted:
+    return Wanted(
+        vendor=point.vendor,
+        toolkit=point.toolkit,
+        targets=point.targets,
+        python=point.python,
+        torch=point.torch,
+        index=index.name if index else "",
+        companions=point.companions,
+        glibc=base.glibc,
+    )
+
+
+def _base(name: str, text: BaseText) -> Base:
+    bootstrap = text.bootstrap
+    return Base(
+        name=name,
+        reference=text.reference,
+        digest="" if text.digest == UNPINNED else text.digest,
+        python=text.python,
+        interpreter=text.interpreter,
+        glibc=text.glibc,
+        bootstrap=Bootstrap(suite=bootstrap.suite, include=bootstrap.include)
+        if bootstrap
+        else None,
+        unpinned=(text.reason or "") if text.digest == UNPINNED else "",
+    )
+
+
+def _cell(
+    point: Point,
+    foundation: _Foundation,
+    *,
+    name: str,
+    image: ImageText,
+    ids: Mapping[str, str],
+    tag: str,
+) -> Cell:
+    brings_torch = VENDORS[point.vendor].torch_from == "index"
+    environment = {**image.environment, **point.environment}
+    return Cell(
+        id=ids[name],
+        line=point.line,
+        vendor=point.vendor,
+        toolkit=foundation.toolkit,
+        targets=point.targets,
+        python=point.python,
+        torch=point.torch,
+        image=name,
+        base=foundation.base,
+        index=foundation.index,
+        stack=foundation.stack,
+        # A base that brings torch brings what goes with it; nothing of it is replaced.
+        requirements=image.packages if brings_torch or image.on is not None else (),
+        requirements_file=image.requirements,
+        compiler=foundation.compiler if image.compiler else None,
+        template=image.template,
+        parent=ids[image.on] if image.on is not None else None,
+        tag=tag,
+        title=image.title,
+        environment=frozen(environment),
+    )

@@ -1,0 +1,234 @@
+"""From rows to points: every combination that the matrix names, before images are put on it.
+
+The order is rows, then `exclude`, then `include`'s patches, then `include`'s rows: what is
+included last is there whatever was excluded.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from warpfront.document import Document, Where
+from warpfront.errors import Problem
+from warpfront.matrix.language import Axes, AxisLists, Filter, MatrixText, RowText
+
+CELL_LIMIT = 20_000
+_REQUIRED = ("vendor", "targets", "python", "torch", "base", "images")
+_AXIS_NAMES = tuple(axis.name for axis in dataclasses.fields(Axes))
+_LIST_NAMES = tuple(axis.name for axis in dataclasses.fields(AxisLists))
+_FILTER_NAMES = tuple(key.name for key in dataclasses.fields(Filter))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One combination of axis values and the images made of it. "" = not given."""
+
+    line: int
+    vendor: str
+    toolkit: str = ""
+    targets: tuple[str, ...]
+    python: str
+    torch: str
+    index: str = ""
+    base: str
+    images: tuple[str, ...]
+    companions: tuple[str, ...] = ()
+    environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    tag_targets: bool = False
+
+
+def expand_points(text: MatrixText, document: Document) -> tuple[list[Point], list[Problem]]:
+    """Every point of the matrix, in the order of its rows, and what is wrong with the rows."""
+    defaults = _given(text.defaults)
+    problems: list[Problem] = []
+    points: list[Point] = []
+    for place, row in enumerate(text.rows):
+        points += _expand_row(row, ("rows", place), defaults, document, problems)
+    for place, exclude in enumerate(text.exclude):
+        points = _excluded(points, exclude, ("exclude", place), document, problems)
+    for place, include in enumerate(text.include):
+        where: Where = ("include", place)
+        if include.row is not None and include.where is None and include.set is None:
+            points += _expand_row(include.row, (*where, "row"), defaults, document, problems)
+        elif include.row is None and include.where is not None and include.set is not None:
+            points = _patched(points, (include.where, include.set), where, document, problems)
+        else:
+            message = "an include is either `row:`, or `where:` with `set:`"
+            problems.append(document.problem(where, message, "see docs/matrix.md"))
+    return points, problems
+
+
+def _given(axes: Axes) -> dict[str, Any]:
+    found = {name: getattr(axes, name) for name in _AXIS_NAMES}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _expand_row(
+    row: RowText,
+    where: Where,
+    defaults: Mapping[str, Any],
+    document: Document,
+    problems: list[Problem],
+) -> list[Point]:
+    own = _given(row)
+    products, zips = _lists(row.product), _lists(row.zip)
+    found = list(_clashes(own, products, zips, where, document))
+    fixed = {**defaults, **own, "environment": _environment(defaults, own)}
+    for name in _REQUIRED:
+        if name not in fixed and name not in products and name not in zips:
+            message = f"the row has no `{name}`"
+            found.append(document.problem(where, message, "give it in the row or in defaults:"))
+    if found:
+        problems += found
+        return []
+    line = document.line(where)
+    return [Point(line=line, **{**fixed, **varied}) for varied in _combinations(products, zips)]
+
+
+def _lists(lists: AxisLists | None) -> dict[str, tuple[Any, ...]]:
+    found = {name: getattr(lists, name, None) for name in _LIST_NAMES}
+    return {name: values for name, values in found.items() if values is not None}
+
+
+def _clashes(
+    own: Mapping[str, Any],
+    products: Mapping[str, tuple[Any, ...]],
+    zips: Mapping[str, tuple[Any, ...]],
+    where: Where,
+    document: Document,
+) -> Iterator[Problem]:
+    for name in _LIST_NAMES:
+        places = [
+            word
+            for word, given in (("the row", own), ("product:", products), ("zip:", zips))
+            if name in given
+        ]
+        if len(places) > 1:
+            message = f"`{name}` is given twice: in {' and in '.join(places)}"
+            yield document.problem(where, message, "keep one of them")
+    lengths = {name: len(values) for name, values in zips.items()}
+    if len(set(lengths.values())) > 1:
+        shown = ", ".join(f"{name} has {length}" for name, length in lengths.items())
+        hint = "the lists of zip: are walked together"
+        yield document.problem((*where, "zip"), f"lists of different length: {shown}", hint)
+    count = next(iter(lengths.values()), 1)
+    for values in products.values():
+        count *= len(values)
+    if count > CELL_LIMIT:
+        message = f"{count} combinations in one row are more than {CELL_LIMIT}"
+        yield document.problem(where, message, "split the row")
+
+
+def _environment(*layers: Mapping[str, Any]) -> dict[str, str]:
+    merged: dict[str, str] = {}
+    for layer in layers:
+        merged.update(layer.get("environment", {}))
+    return merged
+
+
+def _combinations(
+    products: Mapping[str, tuple[Any, ...]], zips: Mapping[str, tuple[Any, ...]]
+) -> Iterator[dict[str, Any]]:
+    walked = [dict(zip(zips, values, strict=True)) for values in zip(*zips.values(), strict=True)]
+    for values in itertools.product(*products.values()):
+        crossed = dict(zip(products, values, strict=True))
+        for together in walked or [{}]:
+            yield {**crossed, **together}
+
+
+def _excluded(
+    points: list[Point],
+    exclude: Filter,
+    where: Where,
+    document: Document,
+    problems: list[Problem],
+) -> list[Point]:
+    wanted = _filter(exclude)
+    kept: list[Point] = []
+    matched = False
+    for point in points:
+        if not _matches(point, wanted):
+            kept.append(point)
+            continue
+        matched = True
+        if exclude.image is not None:
+            left = tuple(image for image in point.images if image != exclude.image)
+            if left:
+                kept.append(dataclasses.replace(point, images=left))
+    if not matched:
+        problems.append(_matches_nothing("exclude", wanted, points, where, document))
+    return kept
+
+
+def _patched(
+    points: list[Point],
+    patch: tuple[Filter, Axes],
+    where: Where,
+    document: Document,
+    problems: list[Problem],
+) -> list[Point]:
+    chosen, change = patch
+    wanted, given = _filter(chosen), _given(change)
+    if chosen.image is not None:
+        message = "`image` is not an axis: a patch is for all images of a row"
+        problems.append(document.problem((*where, "where", "image"), message))
+        return points
+    patched = []
+    matched = False
+    for point in points:
+        if not _matches(point, wanted):
+            patched.append(point)
+            continue
+        matched = True
+        environment = _environment({"environment": point.environment}, given)
+        patched.append(dataclasses.replace(point, **{**given, "environment": environment}))
+    if not matched:
+        problems.append(_matches_nothing("include", wanted, points, where, document))
+    return patched
+
+
+def _filter(chosen: Filter) -> dict[str, Any]:
+    found = {name: getattr(chosen, name) for name in _FILTER_NAMES}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _matches(point: Point, wanted: Mapping[str, Any]) -> bool:
+    return all(_matches_key(point, name, value) for name, value in wanted.items())
+
+
+def _matches_key(point: Point, name: str, value: Any) -> bool:
+    if name == "image":
+        return value in point.images
+    if name == "targets":
+        return set(value) <= set(point.targets)
+    return bool(getattr(point, name) == value)
+
+
+def _matches_nothing(
+    what: str,
+    wanted: Mapping[str, Any],
+    points: list[Point],
+    where: Where,
+    document: Document,
+) -> Problem:
+    """Names the first key that no point has, which is most often the mistake."""
+    shown = ", ".join(f"{name}: {_shown(value)}" for name, value in wanted.items()) or "nothing"
+    hint = "no cell has these values together"
+    for name, value in wanted.items():
+        if not any(_matches_key(point, name, value) for point in points):
+            have = sorted({_shown(_of(point, name)) for point in points})
+            hint = f"no cell has {name} {_shown(value)}; there are {'; '.join(have[:8])}"
+            break
+    return document.problem(where, f"this {what} matches no cell ({shown})", hint)
+
+
+def _of(point: Point, name: str) -> Any:
+    return point.images if name == "image" else getattr(point, name)
+
+
+def _shown(value: Any) -> str:
+    return ", ".join(value) if isinstance(value, tuple) else str(value)

@@ -1,0 +1,235 @@
+"""The language of matrix.yaml: one frozen dataclass per construct, one anchored pattern per field.
+
+Every text ends up in a file name, a tag, a Dockerfile or an argv, so each field allows the
+characters it needs and nothing that could end a line, a quote or a word there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, StrictBool
+from pydantic_core import PydanticCustomError
+
+from warpfront.document import STRICT
+
+UNPINNED = "unpinned"
+_SHOWN = 60
+_REQUIREMENT = (
+    r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?(?:\[[A-Za-z0-9._,-]+\])?"
+    r"(?: ?(?:===|==|~=|!=|<=|>=|<|>) ?[A-Za-z0-9.*+!_-]+"
+    r"(?: ?, ?(?:===|==|~=|!=|<=|>=|<|>) ?[A-Za-z0-9.*+!_-]+)*)?"
+)
+_FOLDER = r"[a-z0-9][a-z0-9_-]{0,62}"
+
+
+def _checker(pattern: str, what: str, longest: int) -> Callable[[str], str]:
+    compiled = re.compile(rf"(?:{pattern})\Z")
+
+    def check(text: str) -> str:
+        if len(text) <= longest and compiled.match(text):
+            return text
+        shown = repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
+        hint = f"at most {longest} characters" if len(text) > longest else ""
+        facts = {"shown": shown, "what": what, "hint": hint}
+        raise PydanticCustomError("form", "{shown} is not {what}", facts)
+
+    return check
+
+
+def _form(pattern: str, what: str, *, longest: int = 200) -> Any:
+    """The metadata of a text field: its check, and its pattern for editors."""
+    schema: dict[str, JsonValue] = {"pattern": f"^(?:{pattern})$", "maxLength": longest}
+    return AfterValidator(_checker(pattern, what, longest)), Field(json_schema_extra=schema)
+
+
+_name = _form(_FOLDER, "a name (lower case letters, digits, - and _)", longest=63)
+_version = _form(r"[0-9]+(?:\.[0-9]+){1,3}", 'a version ("13.0")', longest=20)
+_torch = _form(
+    r"[0-9]+\.[0-9]+\.[0-9]+(?:(?:a|b|rc)[0-9]+)?", 'a full torch version ("2.14.1")', longest=20
+)
+_python = _form(r"3\.[0-9]{1,2}", 'a Python version ("3.11")', longest=4)
+_target = _form(r"[a-z0-9]+(?:[_-][a-z0-9]+)*", "a target (sm_90, gfx942)", longest=32)
+_index = _form(r"[a-z0-9]+(?:[.-][a-z0-9]+)*", "an index name (cu130, rocm6.4, pypi)", longest=32)
+_words = _form(r"[A-Za-z0-9](?:[A-Za-z0-9 ._:/@+=,;~()-]*[A-Za-z0-9.)])?", "plain words")
+_https = _form(
+    r"https://[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?(?::[0-9]{1,5})?(?:/[A-Za-z0-9._~-]+)*/?",
+    "an https:// address",
+)
+_license = _form(r"[A-Za-z0-9.+-]+(?: (?:AND|OR|WITH) [A-Za-z0-9.+-]+)*", "an SPDX expression")
+_repository = _form(
+    r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?(?::[0-9]{1,5})?(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)+",
+    "a registry and path (ghcr.io/owner)",
+)
+_reference = _form(
+    r"(?:[a-z0-9-]+(?:\.[a-z0-9-]+)+|localhost)(?::[0-9]{1,5})?"
+    r"(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)+:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}",
+    "a fully qualified image with tag (docker.io/library/python:3.11-slim-bookworm)",
+    longest=300,
+)
+_digest = _form(
+    rf"sha256:[0-9a-f]{{64}}|{UNPINNED}", f"a digest (sha256: and 64 hex digits), or `{UNPINNED}`"
+)
+_interpreter = _form(r"(?:/[A-Za-z0-9._/-]+/)?python3(?:\.[0-9]{1,2})?", "a Python command")
+_package = _form(r"[a-z0-9][a-z0-9+.-]+", "a Debian package name", longest=100)
+_requirement = _form(_REQUIREMENT, "a requirement (name, name>=1.2, name[extra]==1.2)")
+_path = _form(
+    r"[A-Za-z0-9_-][A-Za-z0-9._-]*(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*)*",
+    "a path inside the repository, without .. and leading dots",
+)
+_variable = _form(r"[A-Z][A-Z0-9_]*", "an environment variable's name", longest=64)
+_value = _form(r"[A-Za-z0-9 ._:/@+=,;%~()-]*", "a plain value")
+
+Name = Annotated[str, *_name]
+Version = Annotated[str, *_version]
+TorchVersion = Annotated[str, *_torch]
+Python = Annotated[str, *_python]
+Target = Annotated[str, *_target]
+IndexName = Annotated[str, *_index]
+Requirement = Annotated[str, *_requirement]
+Environment = dict[Annotated[str, *_variable], Annotated[str, *_value]]
+VendorName = Name
+Companion = Literal["torchvision", "torchaudio"]
+Filled = Field(min_length=1)
+
+
+def _one_as_list(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+Targets = Annotated[tuple[Target, ...], BeforeValidator(_one_as_list), Filled]
+Companions = Annotated[tuple[Companion, ...], BeforeValidator(_one_as_list)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectText:
+    """`project:`"""
+
+    __pydantic_config__ = STRICT
+    name: Name
+    source: Annotated[str, *_https]
+    licenses: Annotated[str, *_license]
+    repository: Annotated[str, *_repository]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BootstrapText:
+    """`bases.*.bootstrap:`"""
+
+    __pydantic_config__ = STRICT
+    suite: Name
+    include: tuple[Annotated[str, *_package], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaseText:
+    """`bases.*:`; `digest: unpinned` needs a `reason`, and blocks building."""
+
+    __pydantic_config__ = STRICT
+    reference: Annotated[str, *_reference]
+    digest: Annotated[str, *_digest]
+    python: Python
+    interpreter: Annotated[str, *_interpreter]
+    glibc: Version
+    reason: Annotated[str, *_words] | None = None
+    bootstrap: BootstrapText | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageText:
+    """`images.*:`; `on` is the image it is built on."""
+
+    __pydantic_config__ = STRICT
+    template: Name
+    title: Annotated[str, *_words]
+    on: Name | None = None
+    packages: tuple[Requirement, ...] = ()
+    requirements: Annotated[str, *_path] | None = None
+    compiler: StrictBool = False
+    environment: Environment = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axes:
+    """What `defaults:`, `rows:` and `set:` may give. None = not given here."""
+
+    __pydantic_config__ = STRICT
+    vendor: VendorName | None = None
+    toolkit: Version | None = None
+    targets: Targets | None = None
+    python: Python | None = None
+    torch: TorchVersion | None = None
+    index: IndexName | None = None
+    base: Name | None = None
+    images: Annotated[tuple[Name, ...], Filled] | None = None
+    companions: Companions | None = None
+    environment: Environment | None = None
+    tag_targets: StrictBool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AxisLists:
+    """`product:` crosses these lists, `zip:` walks them together."""
+
+    __pydantic_config__ = STRICT
+    toolkit: Annotated[tuple[Version, ...], Filled] | None = None
+    targets: Annotated[tuple[Targets, ...], Filled] | None = None
+    python: Annotated[tuple[Python, ...], Filled] | None = None
+    torch: Annotated[tuple[TorchVersion, ...], Filled] | None = None
+    index: Annotated[tuple[IndexName, ...], Filled] | None = None
+    base: Annotated[tuple[Name, ...], Filled] | None = None
+    companions: Annotated[tuple[Companions, ...], Filled] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowText(Axes):
+    """An entry of `rows:`."""
+
+    __pydantic_config__ = STRICT
+    product: AxisLists | None = None
+    zip: AxisLists | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """`where:` and the entries of `exclude:`: every key given must match. `targets` are among the
+    cell's; `image` narrows it to one image."""
+
+    __pydantic_config__ = STRICT
+    vendor: VendorName | None = None
+    toolkit: Version | None = None
+    targets: Targets | None = None
+    python: Python | None = None
+    torch: TorchVersion | None = None
+    index: IndexName | None = None
+    base: Name | None = None
+    image: Name | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncludeText:
+    """An entry of `include:`: a `row`, or a `set` of fields for the cells `where` matches."""
+
+    __pydantic_config__ = STRICT
+    row: RowText | None = None
+    where: Filter | None = None
+    set: Axes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixText:
+    """matrix.yaml, whole."""
+
+    __pydantic_config__ = STRICT
+    schema: Literal[1]
+    project: ProjectText
+    bases: Annotated[Mapping[Name, BaseText], Filled]
+    images: Annotated[Mapping[Name, ImageText], Filled]
+    rows: Annotated[tuple[RowText, ...], Filled]
+    strict: StrictBool = False
+    defaults: Axes = field(default_factory=Axes)
+    include: tuple[IncludeText, ...] = ()
+    exclude: tuple[Filter, ...] = ()

@@ -1,0 +1,54 @@
+"""The names of a cell: its id and its tag. Written here, parsed back nowhere."""
+
+from __future__ import annotations
+
+import re
+
+# https://github.com/opencontainers/distribution-spec/blob/main/spec.md#pulling-manifests
+_OCI_TAG = re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}\Z")
+_BEFORE_NUMBER = re.compile(r"(?<=[a-z])_(?=[0-9])")
+_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,199}\Z")
+
+
+def cell_id(
+    *, vendor: str, toolkit: str, targets: tuple[str, ...], python: str, torch: str, image: str
+) -> str:
+    """`nvidia-cuda130-sm80_sm90-py311-torch2141-torch`: lower case, no dots. `toolkit` is name and
+    version (`cuda13.0`), "" for none."""
+    parts = [
+        vendor,
+        _bare(toolkit),
+        _joined(targets),
+        f"py{_bare(python)}",
+        f"torch{_bare(torch)}",
+        image,
+    ]
+    return "-".join(part for part in parts if part)
+
+
+def cell_tag(
+    *, vendor: str, toolkit: str, targets: tuple[str, ...], python: str, torch: str
+) -> str:
+    """`2.14.1-cuda13.0-py3.11`; `targets`, where the row asks for them, stand after the toolkit."""
+    parts = [torch, toolkit or vendor, _joined(targets), f"py{python}"]
+    return "-".join(part for part in parts if part)
+
+
+def is_tag(text: str) -> bool:
+    """Whether a registry takes `text` as a tag."""
+    return _OCI_TAG.match(text) is not None
+
+
+def is_id(text: str) -> bool:
+    """Whether `text` can be a file name, a folder and part of a PEP 751 file name."""
+    return _ID.match(text) is not None
+
+
+def _bare(text: str) -> str:
+    """Without dots: `cuda13.0` -> `cuda130`."""
+    return text.replace(".", "")
+
+
+def _joined(targets: tuple[str, ...]) -> str:
+    """`sm80_sm90`: the underscore of `sm_80` goes, that of `x86_64` stays."""
+    return "_".join(_BEFORE_NUMBER.sub("", target) for target in targets)

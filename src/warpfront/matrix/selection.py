@@ -1,0 +1,64 @@
+"""Which cells `--target --vendor --image --only` mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+
+from warpfront.errors import NothingSelectedError
+from warpfront.matrix.words import nearest
+from warpfront.model import Cell, Selection
+
+
+def select(cells: tuple[Cell, ...], selection: Selection) -> tuple[Cell, ...]:
+    """The cells that match every option given, in their order; parents are not added.
+
+    Raises `NothingSelectedError` naming the option that matches nothing.
+    """
+    left = cells
+    for option, wanted in _given(selection):
+        chosen = tuple(cell for cell in left if _matches(cell, option, wanted))
+        if not chosen:
+            raise _nothing(cells, left, option, wanted)
+        left = chosen
+    return left
+
+
+def _given(selection: Selection) -> list[tuple[str, str]]:
+    options = {
+        "target": selection.target,
+        "vendor": selection.vendor,
+        "image": selection.image,
+        "only": selection.only,
+    }
+    return [(option, wanted) for option, wanted in options.items() if wanted]
+
+
+def _matches(cell: Cell, option: str, wanted: str) -> bool:
+    if option == "only":
+        return fnmatchcase(cell.id, wanted)
+    return wanted in _values(cell, option)
+
+
+def _values(cell: Cell, option: str) -> tuple[str, ...]:
+    """What `option` may say to mean `cell`."""
+    return {
+        "target": (*cell.targets, cell.vendor),
+        "vendor": (cell.vendor,),
+        "image": (cell.image,),
+        "only": (cell.id,),
+    }[option]
+
+
+def _nothing(
+    cells: tuple[Cell, ...], left: Iterable[Cell], option: str, wanted: str
+) -> NothingSelectedError:
+    if not cells:
+        return NothingSelectedError("the matrix has no cells", hint="add a row to matrix.yaml")
+    known = [value for cell in cells for value in _values(cell, option)]
+    if option != "only" and wanted in known:
+        among = [value for cell in left for value in _values(cell, option)]
+        message = f"no cell has --{option} {wanted} together with the other options"
+        return NothingSelectedError(message, hint=nearest(wanted, among))
+    message = f"no cell matches --{option} {wanted}"
+    return NothingSelectedError(message, hint=nearest(wanted.strip("*"), known))

@@ -1,0 +1,18 @@
+"""What a reader of a message most often needs: the name they meant."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+_SHOWN = 12
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """`did you mean ...?`, else the names there are."""
+    names = list(dict.fromkeys(known))
+    near = difflib.get_close_matches(name, names, n=1)
+    if near:
+        return f"did you mean `{near[0]}`?"
+    more = ", ..." if len(names) > _SHOWN else ""
+    return f"there are: {', '.join(names[:_SHOWN])}{more}" if names else "there is none"
