@@ -95,12 +95,13 @@ def install_argv(lock: str, *, wheels: str, python: str) -> tuple[str, ...]:
     `python`.
 
     Every file is checked against its sha256 in the lock; no network, no index, no cache, no
-    settings. The form, with uv in the image: `uv pip install --no-config --offline --no-index
+    settings. The form: `uv pip install --preview-features pylock --no-config --offline --no-index
     --no-deps --no-cache --link-mode copy --compile-bytecode --python /opt/venv/bin/python -r
     /wheels/pylock.<cell>.toml`.
     """
     return (
-        *("uv", "pip", "install", "--no-config", "--offline", "--no-index", "--no-deps"),
+        *("uv", "pip", "install", "--preview-features", "pylock", "--no-config"),
+        *("--offline", "--no-index", "--no-deps"),
         *("--no-cache", "--link-mode", "copy", "--compile-bytecode"),
         *("--python", python, "-r", f"{wheels}/{lock}"),
     )

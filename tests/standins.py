@@ -1,0 +1,397 @@
+"""Stand-ins for what cannot be had everywhere: small wheels with the real names and metadata shape
+of the vendors' (and "stand-in" in their summaries), and a package index on loopback that can be
+told to misbehave.
+
+The shapes: torch 2.8.0+rocm6.4 needs pytorch-triton-rocm, which owns `triton/`; from ROCm 7.14
+torch needs the `rocm` distribution, an sdist, whose extras bring the `rocm-sdk-*` wheels.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import io
+import tarfile
+import threading
+import time
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+from packaging.utils import canonicalize_name
+
+PLATFORM = "manylinux_2_28_x86_64"
+ROCM_ARCHS = (
+    *("gfx900", "gfx906", "gfx908", "gfx90a", "gfx942", "gfx1030"),
+    *("gfx1100", "gfx1101", "gfx1102", "gfx1200", "gfx1201"),
+)
+_LOGIN_PAGE = b"<html><form action='/login'>Sign in</form></html>"
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+def stand_in_wheel(
+    folder: Path,
+    name: str,
+    version: str,
+    *,
+    requires: Sequence[str] = (),
+    extras: Sequence[str] = (),
+    files: Mapping[str, str | bytes] | None = None,
+    tag: str = "py3-none-any",
+    build: str = "",
+) -> Path:
+    """A valid wheel in `folder`: `files` (path -> content), METADATA, WHEEL and RECORD. Same input,
+    same bytes.
+    """
+    stem = f"{name.replace('-', '_')}-{version}"
+    info = f"{stem}.dist-info"
+    metadata = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
+    metadata += [f"Summary: A stand-in for {name}, for tests only"]
+    metadata += [f"Provides-Extra: {extra}" for extra in extras]
+    metadata += [f"Requires-Dist: {requirement}" for requirement in requires]
+    wheel = ["Wheel-Version: 1.0", "Generator: stand-in", "Root-Is-Purelib: false", f"Tag: {tag}"]
+    content = dict(files or {})
+    content[f"{info}/METADATA"] = "\n".join(metadata) + "\n"
+    content[f"{info}/WHEEL"] = "\n".join(wheel) + "\n"
+    record = "".join(f"{path},{_record(data)}\n" for path, data in content.items())
+    content[f"{info}/RECORD"] = f"{record}{info}/RECORD,,\n"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{stem}{'-' + build if build else ''}-{tag}.whl"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for member, data in content.items():
+            archive.writestr(zipfile.ZipInfo(member, _EPOCH), data)
+    return path
+
+
+def rocm64_stand_ins(folder: Path, *, python: str = "3.11") -> Path:
+    """torch 2.8.0+rocm6.4, torchvision, torchaudio, pytorch-triton-rocm; returns `folder`."""
+    tag = _cpython_tag(python)
+    triton = (
+        'pytorch-triton-rocm==3.4.0; platform_system == "Linux" and platform_machine == "x86_64"'
+    )
+    torch = _torch_files("2.8.0+rocm6.4", hip="6.4.43482")
+    stand_in_wheel(folder, "torch", "2.8.0+rocm6.4", requires=[triton], files=torch, tag=tag)
+    _torch_companions(folder, "rocm6.4", torch="2.8.0", vision="0.23.0", audio="2.8.0", tag=tag)
+    stand_in_wheel(
+        folder, "pytorch-triton-rocm", "3.4.0", files=_module("triton", "3.4.0"), tag=tag
+    )
+    return folder
+
+
+def rocm714_stand_ins(folder: Path, *, python: str = "3.11") -> Path:
+    """torch 2.14.1+rocm7.14 with triton-rocm, the `rocm` sdist and the rocm-sdk wheels; returns
+    `folder`.
+    """
+    tag = _cpython_tag(python)
+    needs = ["rocm[libraries,device-gfx942]==7.14.*", "triton-rocm==3.8.0"]
+    torch = _torch_files("2.14.1+rocm7.14", hip="7.14.60850")
+    stand_in_wheel(folder, "torch", "2.14.1+rocm7.14", requires=needs, files=torch, tag=tag)
+    _torch_companions(folder, "rocm7.14", torch="2.14.1", vision="0.29.1", audio="2.11.0", tag=tag)
+    stand_in_wheel(folder, "triton-rocm", "3.8.0", files=_module("triton", "3.8.0"), tag=tag)
+    for name in ("rocm-sdk-core", "rocm-sdk-libraries-gfx94X-dcgpu", "rocm-sdk-device-gfx942"):
+        package = "_" + name.replace("-", "_").lower()
+        files = _module(package, "7.14.0")
+        stand_in_wheel(folder, name, "7.14.0", files=files, tag=f"py3-none-{PLATFORM}")
+    stand_in_rocm_sdist(folder)
+    return folder
+
+
+def stand_in_rocm_sdist(folder: Path) -> Path:
+    """`rocm-7.14.0.tar.gz`, a setuptools project whose extras bring the rocm-sdk wheels."""
+    setup = """\
+from setuptools import setup
+
+setup(
+    name="rocm",
+    version="7.14.0",
+    description="A stand-in for rocm, for tests only",
+    py_modules=["rocm_stand_in"],
+    install_requires=["rocm-sdk-core==7.14.0"],
+    extras_require={
+        "libraries": ["rocm-sdk-libraries-gfx94X-dcgpu==7.14.0"],
+        "device-gfx942": ["rocm-sdk-device-gfx942==7.14.0"],
+    },
+)
+"""
+    files = {
+        "PKG-INFO": "Metadata-Version: 2.1\nName: rocm\nVersion: 7.14.0\n",
+        "pyproject.toml": '[build-system]\nrequires = ["setuptools", "wheel"]\n'
+        'build-backend = "setuptools.build_meta"\n',
+        "setup.py": setup,
+        "rocm_stand_in.py": '__version__ = "7.14.0"\n',
+    }
+    path = folder / "rocm-7.14.0.tar.gz"
+    with tarfile.open(path, "w:gz") as archive:
+        for name, text in files.items():
+            member = tarfile.TarInfo(f"rocm-7.14.0/{name}")
+            member.size = len(text.encode())
+            archive.addfile(member, io.BytesIO(text.encode()))
+    return path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """How one kind of request goes wrong, `times` times (None = always).
+
+    `status` answers with it (and `retry_after` seconds); `hang_seconds` waits before answering;
+    `truncate_at` promises all bytes and sends so many; `corrupt` changes the last byte; `login`
+    sends a page with a form; `bytes_per_second` sends slowly.
+    """
+
+    status: int = 0
+    retry_after: int | None = None
+    hang_seconds: float = 0.0
+    truncate_at: int | None = None
+    corrupt: bool = False
+    login: bool = False
+    bytes_per_second: int | None = None
+    times: int | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Index:
+    """A running index. `url` is what a matrix would name; `requests` are (path, Range header) as
+    they came.
+    """
+
+    folder: Path
+    name: str
+    port: int = 0
+    ranges: bool = True
+    hashes: bool = True
+    json: bool = False
+    requests: list[tuple[str, str]] = field(default_factory=list)
+    faults: list[tuple[str, Fault, list[int]]] = field(default_factory=list)
+    stopping: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/whl/{self.name}"
+
+    def fail(self, part: str, fault: Fault) -> None:
+        """From now on requests whose path contains `part` go wrong."""
+        self.faults.append((part, fault, [0]))
+
+    def heal(self) -> None:
+        self.faults.clear()
+
+    def fault_for(self, path: str) -> Fault:
+        for part, fault, used in self.faults:
+            if part in path and (fault.times is None or used[0] < fault.times):
+                used[0] += 1
+                return fault
+        return Fault()
+
+    def downloads(self, filename: str) -> list[str]:
+        """The Range headers ("" = from the start) of the requests for a file."""
+        return [range_ for path, range_ in self.requests if path.endswith("/" + filename)]
+
+
+@contextlib.contextmanager
+def serve_index(folder: Path, *, name: str = "rocm6.4") -> Iterator[Index]:
+    """The wheels and sdists of `folder` as a PEP 503 index on a loopback port, for as long as the
+    block lasts.
+    """
+    index = Index(folder=folder, name=name)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(index))
+    server.daemon_threads = True
+    server.block_on_close = False
+    index.port = server.server_port
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        yield index
+    finally:
+        index.stopping.set()
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def _handler(index: Index) -> type[BaseHTTPRequestHandler]:
+    class Handler(_Handler):
+        served = index
+
+    return Handler
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    served: Index
+
+    def do_HEAD(self) -> None:
+        self._answer(with_body=False)
+
+    def do_GET(self) -> None:
+        self._answer(with_body=True)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+        """Keep quiet: `Index.requests` has it all."""
+
+    def _answer(self, *, with_body: bool) -> None:
+        path = unquote(self.path)
+        if with_body:
+            self.served.requests.append((path, self.headers.get("Range", "")))
+        fault = self.served.fault_for(path)
+        if fault.hang_seconds:
+            self.served.stopping.wait(fault.hang_seconds)
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            if fault.status:
+                self._refuse(fault)
+            elif fault.login:
+                self._send(200, _LOGIN_PAGE, fault, with_body=with_body)
+            else:
+                self._serve(path, fault, with_body=with_body)
+
+    def _refuse(self, fault: Fault) -> None:
+        self.send_response(fault.status)
+        if fault.retry_after is not None:
+            self.send_header("Retry-After", str(fault.retry_after))
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def _serve(self, path: str, fault: Fault, *, with_body: bool) -> None:
+        prefix = f"/whl/{self.served.name}/"
+        rest = path.removeprefix(prefix)
+        file = self.served.folder / rest
+        if path.startswith(prefix) and rest.endswith("/"):
+            self._page(rest.strip("/"), fault, with_body=with_body)
+        elif path.startswith(prefix) and "/" not in rest and file.is_file():
+            self._file(file.read_bytes(), fault, with_body=with_body)
+        else:
+            self._refuse(Fault(status=404))
+
+    def _page(self, name: str, fault: Fault, *, with_body: bool) -> None:
+        files = [
+            path for path in sorted(self.served.folder.iterdir()) if _distribution(path) == name
+        ]
+        if not files:
+            self._refuse(Fault(status=404))
+            return
+        lines = [self._anchor(path) for path in files]
+        page = "<!DOCTYPE html><html><body>\n" + "\n".join(lines) + "\n</body></html>\n"
+        self._send(200, page.encode(), fault, with_body=with_body)
+
+    def _anchor(self, path: Path) -> str:
+        sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+        fragment = f"#sha256={sha256}" if self.served.hashes else ""
+        return f'<a href="/whl/{self.served.name}/{quote(path.name)}{fragment}">{path.name}</a>'
+
+    def _file(self, data: bytes, fault: Fault, *, with_body: bool) -> None:
+        kind = "application/octet-stream"
+        if fault.corrupt:
+            data = data[:-1] + bytes([data[-1] ^ 1])
+        wanted = self.headers.get("Range", "")
+        if not (self.served.ranges and wanted.startswith("bytes=")):
+            self._send(200, data, fault, with_body=with_body, kind=kind)
+            return
+        first, _, last = wanted.removeprefix("bytes=").partition("-")
+        start = int(first) if first else max(len(data) - int(last), 0)
+        end = min(int(last) if first and last else len(data) - 1, len(data) - 1)
+        if start >= len(data):
+            self._refuse(Fault(status=416))
+            return
+        headers = {"Content-Range": f"bytes {start}-{end}/{len(data)}"}
+        body = data[start : end + 1]
+        self._send(206, body, fault, with_body=with_body, kind=kind, headers=headers)
+
+    def _send(
+        self,
+        status: int,
+        body: bytes,
+        fault: Fault,
+        *,
+        with_body: bool,
+        kind: str = "text/html",
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        if self.served.ranges:
+            self.send_header("Accept-Ranges", "bytes")
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        self.end_headers()
+        if not with_body:
+            return
+        self._write(body if fault.truncate_at is None else body[: fault.truncate_at], fault)
+        if fault.truncate_at is not None:
+            self.close_connection = True
+
+    def _write(self, body: bytes, fault: Fault) -> None:
+        if fault.bytes_per_second is None:
+            self.wfile.write(body)
+            return
+        step = max(fault.bytes_per_second // 20, 1)
+        for start in range(0, len(body), step):
+            if self.served.stopping.is_set():
+                return
+            self.wfile.write(body[start : start + step])
+            self.wfile.flush()
+            time.sleep(0.05)
+
+
+def _distribution(path: Path) -> str:
+    return canonicalize_name(path.name.removesuffix(".tar.gz").split("-")[0])
+
+
+def _record(data: str | bytes) -> str:
+    raw = data.encode() if isinstance(data, str) else data
+    digest = base64.urlsafe_b64encode(hashlib.sha256(raw).digest()).rstrip(b"=").decode()
+    return f"sha256={digest},{len(raw)}"
+
+
+def _cpython_tag(python: str) -> str:
+    name = f"cp{python.replace('.', '')}"
+    return f"{name}-{name}-{PLATFORM}"
+
+
+def _module(package: str, version: str) -> dict[str, str | bytes]:
+    return {f"{package}/__init__.py": f'__version__ = "{version}"\n'}
+
+
+def _torch_companions(
+    folder: Path, label: str, *, torch: str, vision: str, audio: str, tag: str
+) -> None:
+    """torchvision pins torch exactly up to 0.29.0; torchaudio 2.11.0 says nothing of it."""
+    pin = f"torch=={torch}" if vision != "0.29.1" else "torch>=2.14.0"
+    for name, version in (("torchvision", vision), ("torchaudio", audio)):
+        full = f"{version}+{label}"
+        requires = [] if version == "2.11.0" else [pin]
+        files = _module(name, full)
+        stand_in_wheel(folder, name, full, requires=requires, files=files, tag=tag)
+
+
+def _torch_files(version: str, *, hip: str) -> dict[str, str | bytes]:
+    """An importable torch that says what a ROCm build says where there is no GPU, and computes
+    nothing.
+    """
+    facts = {
+        "__version__": version,
+        "debug": False,
+        "cuda": None,
+        "hip": hip,
+        "git_version": "0" * 40,
+        "xpu": None,
+    }
+    return {
+        "torch/__init__.py": "from torch import cuda, version\n__version__ = version.__version__\n",
+        "torch/version.py": "".join(f"{name} = {value!r}\n" for name, value in facts.items()),
+        "torch/cuda/__init__.py": f"""\
+def is_available():
+    return False
+
+
+def device_count():
+    return 0
+
+
+def get_arch_list():
+    return {list(ROCM_ARCHS)!r}
+""",
+    }
