@@ -13,14 +13,13 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from warpfront.errors import StoreError
 
 SCHEMA = 1
-T = TypeVar("T")
 
 
 class Store:
@@ -52,9 +51,9 @@ class Store:
         write_json(path, document)
         return path
 
-    def load(self, cell_id: str, name: str, kinds: tuple[type[T], ...]) -> T | None:
-        """The value that a step left, or None if it left none. Raises `StoreError` for a file that
-        is not ours.
+    def load(self, cell_id: str, name: str, kinds: tuple[type, ...]) -> Any:
+        """The value that a step left, one of `kinds`, or None if it left none. Raises
+        `StoreError` for a file that is not ours.
         """
         path = self.cell_folder(cell_id) / f"{name}.json"
         text = read_text(path, missing_ok=True)
@@ -190,7 +189,7 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
     return _adapters[kind]
 
 
-def _read_document(path: Path, text: str, kinds: Mapping[str, type[T]]) -> T:
+def _read_document(path: Path, text: str, kinds: Mapping[str, type]) -> Any:
     try:
         document = json.loads(text)
         if document["schema"] != SCHEMA:
@@ -198,7 +197,7 @@ def _read_document(path: Path, text: str, kinds: Mapping[str, type[T]]) -> T:
                 f"{path}: schema {document['schema']}, expected {SCHEMA}", hint="run the step again"
             )
         kind = kinds[document["kind"]]
-        value: T = _adapter(kind).validate_python(document["value"])
+        value = _adapter(kind).validate_python(document["value"])
     except (json.JSONDecodeError, KeyError, TypeError, ValidationError) as error:
         raise StoreError(
             f"{path}: not a result of this version ({error})", hint="run the step again"

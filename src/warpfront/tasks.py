@@ -120,7 +120,9 @@ def command(body: Callable[..., Any]) -> Callable[..., Any]:
     help_text = {p.name.replace("_", "-"): SELECTION_HELP[p.name] for p in common}
     own_help = {name.replace("_", "-"): text for name, text in OPTION_HELP.items()}
     names = {parameter.name.replace("_", "-") for parameter in own}
-    return task(help=help_text | {k: v for k, v in own_help.items() if k in names})(invoked)
+    documented = {name: text for name, text in own_help.items() if name in names}
+    decorated: Callable[..., Any] = task(help=help_text | documented)(invoked)
+    return decorated
 
 
 CACHE_FOLDERS = ("views", "tools", "toolbox", "wheelhouse")

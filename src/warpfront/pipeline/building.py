@@ -75,13 +75,12 @@ def _resolve_bases(
         name: attempt(
             cell.id,
             "build",
-            lambda cell=cell: resolve_base(
-                cell.base,
-                engine,
-                registry_reachable=registry_reachable,
-                cache=workspace.cache,
-                on_line=watch.say,
-            ),
+            resolve_base,
+            cell.base,
+            engine,
+            registry_reachable=registry_reachable,
+            cache=workspace.cache,
+            on_line=watch.say,
         )
         for name, cell in first.items()
     }
@@ -166,9 +165,10 @@ class _Building:
             result = attempt(
                 item.cell.id,
                 "build",
-                lambda item=item: self._wheelhouse.fetch(
-                    item.rendered.wheels, self._site, on_progress=self._watch.advance
-                ),
+                self._wheelhouse.fetch,
+                item.rendered.wheels,
+                self._site,
+                on_progress=self._watch.advance,
             )
             if isinstance(result, Blocked | Failed):
                 failed[item.cell.id] = result

@@ -14,7 +14,8 @@ from warpfront.pipeline.workspace import Watch, Workspace
 from warpfront.process import environment, run
 from warpfront.registry import registry_reachable
 from warpfront.report.text import readable_size
-from warpfront.resolver import read_site, why_unreachable
+from warpfront.resolver import read_site
+from warpfront.sources import probe
 from warpfront.vendors import VENDORS
 
 # A CUDA image and its build need about this much (docs/performance.md).
@@ -92,7 +93,7 @@ def _examine_network(workspace: Workspace, watch: Watch) -> Iterator[Finding]:
     indexes = {cell.index.name: cell.index for cell in workspace.matrix.cells if cell.index}
     for index in sorted(indexes.values(), key=lambda one: one.name):
         watch.step("doctor", f"asking the index {index.url}")
-        yield _reached_index(index, why_unreachable(index, site))
+        yield _reached_index(index, probe(site, index.url, "torch"))
     watch.step("doctor", "")
 
 

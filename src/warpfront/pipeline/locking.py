@@ -89,7 +89,7 @@ def _inputs(workspace: Workspace, cell: Cell, parent: WheelLock | None) -> LockI
 
 
 def _make(workspace: Workspace, cell: Cell, inputs: LockInputs, resolve_once: Resolve) -> Locked:
-    result = attempt(cell.id, "lock", lambda: resolve_once(inputs))
+    result = attempt(cell.id, "lock", resolve_once, inputs)
     if isinstance(result, WheelLock):
         write_text(workspace.lock_path(cell.id), dump_lock(result))
     workspace.store.save(cell.id, "lock", result)

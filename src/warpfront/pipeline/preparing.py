@@ -44,7 +44,7 @@ def render_cells(
             cell, locks[cell.id], workspace.templates, parent=parent, parent_lock=parent_lock
         )
 
-    return {cell.id: attempt(cell.id, "render", lambda cell=cell: one(cell)) for cell in cells}
+    return {cell.id: attempt(cell.id, "render", one, cell) for cell in cells}
 
 
 def prepare_cells(
@@ -100,9 +100,11 @@ def _found(cell: Cell, workspace: Workspace, engine: Engine) -> ResolvedBase | B
     result = attempt(
         cell.id,
         "build",
-        lambda: find_base(
-            cell.base, engine, registry_reachable=registry_reachable, cache=workspace.cache
-        ),
+        find_base,
+        cell.base,
+        engine,
+        registry_reachable=registry_reachable,
+        cache=workspace.cache,
     )
     assert not isinstance(result, Failed)
     return result

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import ParamSpec, Protocol, TypeVar
 
 from warpfront import compat
 from warpfront.errors import (
@@ -28,6 +28,7 @@ LOCKS_FOLDER = "locks"
 BUILD_FOLDER = "build"
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class Watch(Protocol):
@@ -91,12 +92,14 @@ def cache_folder() -> Path:
     return (Path(configured) if configured else Path.home() / ".cache") / "warpfront"
 
 
-def attempt(cell_id: str, step: StepName, act: Callable[[], T]) -> T | Blocked | Failed:
+def attempt(
+    cell_id: str, step: StepName, act: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+) -> T | Blocked | Failed:
     """Run one cell's step. What is wrong with this cell only becomes a value, so the others go
     on.
     """
     try:
-        return act()
+        return act(*args, **kwargs)
     except BlockedError as error:
         return Blocked(cell_id=cell_id, step=step, reason=error.message, hint=error.hint)
     except (LockError, RenderError, WheelError, CommandFailedError) as error:

@@ -31,6 +31,10 @@ class Vendor(Protocol):
     @property
     def torch_from(self) -> Literal["index", "base"]: ...
 
+    # What torch calls the device: `torch.device("cuda")` on AMD too.
+    @property
+    def device(self) -> str: ...
+
     # Targets whose hardware we know; others of the right form are warned about.
     @property
     def known_targets(self) -> tuple[str, ...]: ...

@@ -34,6 +34,7 @@ class Amd:
     name = "amd"
     toolkit: Literal["rocm"] = "rocm"
     torch_from: Literal["index"] = "index"
+    device = "cuda"
     known_targets = (*sorted({*_FAMILY, "gfx908", "gfx90a"}), *_GENERIC)
     target_form = "gfx942"
     # `rocm` and what it brings carry the libraries from ROCm 7.14 on (pytorch#191688, #190276).

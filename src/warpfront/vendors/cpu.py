@@ -13,6 +13,7 @@ class Cpu:
     name = "cpu"
     toolkit = None
     torch_from: Literal["index"] = "index"
+    device = "cpu"
     known_targets = ("x86_64",)
     target_form = "x86_64"
     protected = ("torch", "torchvision", "torchaudio")

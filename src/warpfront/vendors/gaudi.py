@@ -21,6 +21,7 @@ class Gaudi:
     name = "gaudi"
     toolkit: Literal["synapseai"] = "synapseai"
     torch_from: Literal["base"] = "base"
+    device = "hpu"
     known_targets = ("gaudi2", "gaudi3")
     target_form = "gaudi3"
     protected = ("torch", "torchvision", "torchaudio", "habana-*")

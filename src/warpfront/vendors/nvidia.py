@@ -32,6 +32,7 @@ class Nvidia:
     name = "nvidia"
     toolkit: Literal["cuda"] = "cuda"
     torch_from: Literal["index"] = "index"
+    device = "cuda"
     known_targets = tuple(f"sm_{capability}" for capability in _KNOWN)
     target_form = "sm_90"
     protected = ("torch", "torchvision", "torchaudio", "triton")
