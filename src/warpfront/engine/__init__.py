@@ -129,3 +129,10 @@ class Engine(Protocol):
 
     def reap(self) -> tuple[str, ...]:
         """Remove containers whose client no longer lives. The names of those removed."""
+
+
+def connect(environment: Mapping[str, str]) -> Engine:
+    """The engine to use: see `engine.docker.connect`. Raises `EngineError` when there is none."""
+    from warpfront.engine import docker  # noqa: PLC0415 - the SDK takes a while, and plan may not need it
+
+    return docker.connect(environment)

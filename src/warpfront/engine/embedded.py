@@ -3,8 +3,8 @@ containerd, from unpacked distribution packages.
 
 It runs in the host's network namespace, because registries, proxies and indexes on loopback must be
 reachable from builds, but shares nothing with another dockerd there: not docker0 (moby's PR 26989
-has `--bridge none` delete it), not its iptables chains. Builds reach the network through one nftables
-table of our own, which disappears as a whole.
+has `--bridge none` delete it), not its iptables chains. Builds reach the network through one
+nftables table of our own, which disappears as a whole.
 """
 
 from __future__ import annotations
