@@ -28,6 +28,7 @@ ALIAS_LIMIT = 64
 NODE_LIMIT = 50_000
 
 _TAG = "tag:yaml.org,2002:"
+_SCALARS = frozenset({"str", "bool", "int", "float", "null", "timestamp", "value"})
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]")
 _INTEGER = re.compile(r"(0|[1-9][0-9]{0,8})\Z")
 # libyaml's parser where PyYAML was built with it: the same events, an order of magnitude faster.
@@ -151,7 +152,7 @@ class _Reader:
             return self._read_mapping(node, where)
         if isinstance(node, yaml.SequenceNode) and node.tag == f"{_TAG}seq":
             return [self.read(item, (*where, place)) for place, item in enumerate(node.value)]
-        if isinstance(node, yaml.ScalarNode) and node.tag.startswith(_TAG):
+        if isinstance(node, yaml.ScalarNode) and node.tag.removeprefix(_TAG) in _SCALARS:
             return _read_scalar(node)
         self._problem(node, f"tag {node.tag.replace(_TAG, '!!')} is not read", "remove the tag")
         return Unquoted(text="", kind="tag")
