@@ -12,6 +12,7 @@ import base64
 import contextlib
 import hashlib
 import io
+import json
 import tarfile
 import threading
 import time
@@ -29,6 +30,7 @@ ROCM_ARCHS = (
     *("gfx900", "gfx906", "gfx908", "gfx90a", "gfx942", "gfx1030"),
     *("gfx1100", "gfx1101", "gfx1102", "gfx1200", "gfx1201"),
 )
+_JSON = "application/vnd.pypi.simple.v1+json"
 _LOGIN_PAGE = b"<html><form action='/login'>Sign in</form></html>"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
@@ -272,9 +274,23 @@ class _Handler(BaseHTTPRequestHandler):
         if not files:
             self._refuse(Fault(status=404))
             return
+        if self.served.json:
+            entries = [self._json_entry(path) for path in files]
+            body = json.dumps({"meta": {"api-version": "1.1"}, "name": name, "files": entries})
+            self._send(200, body.encode(), fault, with_body=with_body, kind=_JSON)
+            return
         lines = [self._anchor(path) for path in files]
         page = "<!DOCTYPE html><html><body>\n" + "\n".join(lines) + "\n</body></html>\n"
         self._send(200, page.encode(), fault, with_body=with_body)
+
+    def _json_entry(self, path: Path) -> dict[str, object]:
+        data = path.read_bytes()
+        return {
+            "filename": path.name,
+            "url": f"/whl/{self.served.name}/{quote(path.name)}",
+            "hashes": {"sha256": hashlib.sha256(data).hexdigest()} if self.served.hashes else {},
+            "size": len(data),
+        }
 
     def _anchor(self, path: Path) -> str:
         sha256 = hashlib.sha256(path.read_bytes()).hexdigest()

@@ -22,11 +22,13 @@ from urllib.parse import quote, unquote, urldefrag, urljoin, urlsplit, urlunspli
 from urllib.request import url2pathname
 
 import requests
+import urllib3
 from packaging.utils import canonicalize_name
 from requests.utils import get_netrc_auth, should_bypass_proxies
 
 PYPI = "https://pypi.org/simple"
 _ACCEPT = "application/vnd.pypi.simple.v1+json, text/html;q=0.9"
+_PIECE_BYTES = 1 << 18
 _PAGE_LIMIT_BYTES = 64 * 1024 * 1024
 _RETRIED_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
 _BYPASS = threading.Lock()  # requests changes the environment for the length of that question
@@ -185,6 +187,18 @@ class Transport:
         if {parts.hostname, parts.netloc} & set(self._site.trusted_hosts):
             return False
         return self._site.certificate or True
+
+
+def received(answer: requests.Response) -> Iterator[bytes]:
+    """The body as it arrives, however small the pieces: what came before a cut is not lost.
+
+    (`iter_content` waits for whole chunks and drops an unfinished one.) Raises as requests does.
+    """
+    try:
+        while chunk := answer.raw.read1(_PIECE_BYTES, decode_content=False):
+            yield chunk
+    except urllib3.exceptions.HTTPError as error:
+        raise requests.exceptions.ChunkedEncodingError(error) from error
 
 
 def refusal(url: str, error: requests.RequestException) -> Refusal:

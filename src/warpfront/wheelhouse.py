@@ -37,6 +37,7 @@ from warpfront.sources import (
     Transport,
     links,
     local_path,
+    received,
     refusal,
     without_secrets,
 )
@@ -162,12 +163,11 @@ class Wheelhouse:
         """Names carry the hash and files are moved in whole, so the size is all there is left to
         check.
         """
-        try:
-            return self.path(wheel).stat().st_size == wheel.size_bytes
-        except FileNotFoundError:
-            return False
-        except OSError as error:
-            raise StoreError(f"{self.path(wheel)}: {error.strerror}") from error
+        with _kept_in(self.root):
+            try:
+                return self.path(wheel).stat().st_size == wheel.size_bytes
+            except FileNotFoundError:
+                return False
 
     def _present(self, wheel: LockedWheel) -> Path:
         if not self._holds(wheel):
@@ -349,7 +349,7 @@ class _Fetching:
             _emptied(part)
         self._answers.add(answer)
         try:
-            for chunk in answer.iter_content(_CHUNK_BYTES):
+            for chunk in received(answer):
                 self._take(wheel, chunk, part)
                 self._count(len(chunk))
         except requests.RequestException as error:
