@@ -21,7 +21,9 @@ def main(arguments: list[str]) -> int:
     try:
         claims = read_claims(options.claims)
     except ClaimsError as error:
-        sys.stderr.write(f"error: {error}\n  hint: the claims file is written by `nox -s verify` on the host\n")
+        sys.stderr.write(
+            f"error: {error}\n  hint: the claims file is written by `nox -s verify` on the host\n"
+        )
         return 2
     options.results.mkdir(parents=True, exist_ok=True)
     recorder = Recorder(session=options.session, target=claims.target, folder=options.results)
@@ -51,9 +53,13 @@ def record(session: str, claims: Claims, recorder: Recorder, seeds: tuple[int, .
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m warpfront.checks", description=__doc__)
     parser.add_argument("session", choices=SESSIONS)
-    parser.add_argument("--claims", type=Path, required=True, help="what the image is said to hold (JSON)")
+    parser.add_argument(
+        "--claims", type=Path, required=True, help="what the image is said to hold (JSON)"
+    )
     parser.add_argument("--results", type=Path, required=True, help="folder for SESSION.json")
-    parser.add_argument("--seeds", type=int, default=1, help="how many sets of random inputs (numerics)")
+    parser.add_argument(
+        "--seeds", type=int, default=1, help="how many sets of random inputs (numerics)"
+    )
     return parser
 
 

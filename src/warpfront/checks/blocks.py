@@ -71,7 +71,9 @@ def make_inputs(block: Block, dtype: torch.dtype, seed: int) -> Inputs:
 
 def execute(block: Block, inputs: Inputs, device: str) -> Trace:
     """Run a block forward and backward on a device. This is the seam that tests put faulty devices into."""
-    values = {name: leaf.detach().to(device).requires_grad_() for name, leaf in inputs.leaves.items()}
+    values = {
+        name: leaf.detach().to(device).requires_grad_() for name, leaf in inputs.leaves.items()
+    }
     for node in block.nodes:
         output = node.operation(*(values[name] for name in node.inputs))
         output.retain_grad()
@@ -143,7 +145,11 @@ CONVOLUTION = Block(
             ("features", "gamma", "beta"),
         ),
         Node("active", Relu(), ("normal",)),
-        Node("y", Multilinear(kind="convolution", function=_convolution_stride_2), ("active", "w2", "b2")),
+        Node(
+            "y",
+            Multilinear(kind="convolution", function=_convolution_stride_2),
+            ("active", "w2", "b2"),
+        ),
     ),
     output=(3, 40, 9, 9),
 )

@@ -23,7 +23,13 @@ VISIBILITY_VARIABLES = (
     "HABANA_VISIBLE_DEVICES",
     "HABANA_VISIBLE_MODULES",
 )
-DEVICE_NODES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd", "/dev/dri/renderD128", "/dev/accel/accel0")
+DEVICE_NODES = (
+    "/dev/nvidiactl",
+    "/dev/nvidia0",
+    "/dev/kfd",
+    "/dev/dri/renderD128",
+    "/dev/accel/accel0",
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,7 +22,9 @@ def main(sessions: list[str], *, root: Path = ROOT, results: Path = RESULTS) -> 
     if not sessions:
         sys.exit("usage: enter.py SESSION...")
     # This script's own folder is first on the path: its modules must not shadow anybody's.
-    sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != Path(__file__).parent]
+    sys.path[:] = [
+        entry for entry in sys.path if Path(entry or ".").resolve() != Path(__file__).parent
+    ]
     sys.path.append(str(root / "toolbox"))
     os.environ.setdefault("HOME", "/tmp")  # noqa: S108 - a container's tmpfs; nox asks for a home
     sys.argv = [

@@ -85,7 +85,9 @@ def cases(block: Block, dtype: torch.dtype, device: str) -> Iterator[Case]:
                 continue
             if name in BELOW_ROUNDED_SUMS and _sums_rounded(block, place, dtype, device):
                 continue
-            yield Case(name=f"{name}: {place}", block=block, dtype=dtype, run=_mutating(place, mutate))
+            yield Case(
+                name=f"{name}: {place}", block=block, dtype=dtype, run=_mutating(place, mutate)
+            )
     for place in places[1:]:
         yield Case(name=f"dropped: {place}", block=block, dtype=dtype, run=_dropping(place))
     yield Case(name="answers of the run before", block=block, dtype=dtype, run=_stale)
@@ -97,7 +99,9 @@ def cases(block: Block, dtype: torch.dtype, device: str) -> Iterator[Case]:
         yield Case(name="TF32 inside", block=block, dtype=dtype, run=_in_tf32)
 
 
-def missed_faults(block: Block, dtype: torch.dtype, device: str, seed: int) -> tuple[int, list[str]]:
+def missed_faults(
+    block: Block, dtype: torch.dtype, device: str, seed: int
+) -> tuple[int, list[str]]:
     """How many faults were seeded, and which were not caught (`a fault of the clean run` if that one fails)."""
     inputs = make_inputs(block, dtype, seed)
     baseline = make_baseline(block, inputs)
@@ -130,9 +134,14 @@ def record_selftest(claims: Claims, recorder: Recorder, *, seeds: tuple[int, ...
 def _selftest(block: Block, dtype: str, device: str, seeds: tuple[int, ...]) -> Check:
     def find() -> Finding:
         tallies = [missed_faults(block, DTYPES[dtype], device, seed) for seed in seeds]
-        count, missed = sum(tally[0] for tally in tallies), [name for tally in tallies for name in tally[1]]
+        count, missed = (
+            sum(tally[0] for tally in tallies),
+            [name for tally in tallies for name in tally[1]],
+        )
         if missed:
-            return failed(f"{len(missed)} of {count} not caught: {missed[0]}", missed=missed, seeded=count)
+            return failed(
+                f"{len(missed)} of {count} not caught: {missed[0]}", missed=missed, seeded=count
+            )
         return passed(f"{count} seeded faults caught", seeded=count)
 
     return Check(name=f"{block.name} {dtype}", find=find)
@@ -150,7 +159,9 @@ def _mutating(place: str, mutate: Mutate) -> Callable[[Block, Inputs, str], Trac
         trace = execute(block, inputs, device)
         name = place.removeprefix("grad:")
         if place.startswith("grad:"):
-            return replace(trace, gradients={**trace.gradients, name: mutate(trace.gradients[name])})
+            return replace(
+                trace, gradients={**trace.gradients, name: mutate(trace.gradients[name])}
+            )
         return replace(trace, values={**trace.values, name: mutate(trace.values[name])})
 
     return run

@@ -55,7 +55,9 @@ def judge(block: Block, inputs: Inputs, trace: Trace, baseline: Baseline, device
         if not torch.equal(trace.values[name], leaf)
     ]
     used: dict[str, float] = {}
-    for name, found, budgeted in _budgets(block, inputs, trace, Arithmetic(dtype=dtype, device=device)):
+    for name, found, budgeted in _budgets(
+        block, inputs, trace, Arithmetic(dtype=dtype, device=device)
+    ):
         used[name], fault = _element_fault(name, found, budgeted)
         faults += [fault] if fault else []
     ratios: dict[str, float] = {}
@@ -99,7 +101,11 @@ def _budgets(
         cotangent = inputs.cotangent if node.name == last else trace.gradients[node.name]
         sources = [trace.values[name].double() for name in node.inputs]
         judgement = node.operation.judge(sources, cotangent.double(), how)
-        yield f"{node.name} ({node.operation.kind})", trace.values[node.name].double(), judgement.output
+        yield (
+            f"{node.name} ({node.operation.kind})",
+            trace.values[node.name].double(),
+            judgement.output,
+        )
         for name, gradient in zip(node.inputs, judgement.gradients):
             parts.setdefault(name, []).append(gradient)
             makers.setdefault(name, []).append(_label(node))
@@ -123,13 +129,18 @@ def _element_fault(name: str, found: Tensor, budgeted: Budgeted) -> tuple[float,
     """The largest share of its bound that any element used, and the fault in words if that is over 1."""
     error = (found - budgeted.reference).abs()
     tiny = torch.finfo(torch.float64).smallest_normal
-    shares = torch.where(error == 0, torch.zeros_like(error), error / budgeted.bound.clamp(min=tiny))
+    shares = torch.where(
+        error == 0, torch.zeros_like(error), error / budgeted.bound.clamp(min=tiny)
+    )
     position = int(shares.argmax())
     share = float(shares.flatten()[position])
     if share <= 1:
         return share, ""
     index = [int(i) for i in torch.unravel_index(torch.tensor(position), found.shape)]
-    values = (t.expand_as(found).flatten()[position] for t in (found, budgeted.reference, error, budgeted.bound))
+    values = (
+        t.expand_as(found).flatten()[position]
+        for t in (found, budgeted.reference, error, budgeted.bound)
+    )
     device, reference, worst, bound = (float(value) for value in values)
     return min(share, 1e300), (
         f"{name}: worst element {index}: device {device:.8g}, reference {reference:.8g}, error {worst:.3g}"

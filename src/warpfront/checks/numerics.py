@@ -18,7 +18,11 @@ from warpfront.checks.results import Check, Finding, Recorder, failed, passed, u
 Execute = Callable[[Block, Inputs, str], Trace]
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 # What every target of a device type must compute; the rest is tested where a probe computes it.
-REQUIRED = {"cuda": ("float32", "bfloat16", "float16"), "hpu": ("float32", "bfloat16"), "cpu": ("float32",)}
+REQUIRED = {
+    "cuda": ("float32", "bfloat16", "float16"),
+    "hpu": ("float32", "bfloat16"),
+    "cpu": ("float32",),
+}
 
 
 def record_numerics(
@@ -39,7 +43,9 @@ def record_numerics(
         recorder.run([Check(name=name, find=lambda: lacking) for name in recorder.planned])
         return
     probes = {name: probe(dtype, claims.device) for name, dtype in DTYPES.items()}
-    recorder.environment["dtypes"] = {name: problem or "computed" for name, problem in probes.items()}
+    recorder.environment["dtypes"] = {
+        name: problem or "computed" for name, problem in probes.items()
+    }
     tested = [name for name, problem in probes.items() if not problem or name in required]
     checks = [
         Check(name="device", find=lambda: passed(_device_found(claims, facts), **facts.evidence())),
@@ -59,7 +65,9 @@ def missing_device(claims: Claims, facts: Facts) -> Finding | None:
         return None
     if not facts.devices:
         reason = f"no {claims.target} device: torch is a {facts.build} build and sees none"
-        return unavailable(reason + (f" ({facts.obstacle})" if facts.obstacle else ""), **facts.evidence())
+        return unavailable(
+            reason + (f" ({facts.obstacle})" if facts.obstacle else ""), **facts.evidence()
+        )
     first = facts.devices[0]
     if first.arch != claims.target.rstrip("af") and first.arch != claims.target:
         reason = f"the device here is {first.arch or 'of unknown arch'} ({first.name}), not {claims.target}"
@@ -91,8 +99,14 @@ def precision_settings() -> dict[str, object]:
     """The settings in force, for the results file."""
     matmul: Any = torch.backends.cuda.matmul
     cudnn: Any = torch.backends.cudnn
-    names = ("fp32_precision", "allow_fp16_reduced_precision_reduction", "allow_bf16_reduced_precision_reduction")
-    settings = {f"matmul.{name}": str(getattr(matmul, name)) for name in names if hasattr(matmul, name)}
+    names = (
+        "fp32_precision",
+        "allow_fp16_reduced_precision_reduction",
+        "allow_bf16_reduced_precision_reduction",
+    )
+    settings = {
+        f"matmul.{name}": str(getattr(matmul, name)) for name in names if hasattr(matmul, name)
+    }
     if hasattr(cudnn, "conv"):
         settings["cudnn.conv.fp32_precision"] = str(cudnn.conv.fp32_precision)
     else:
@@ -137,7 +151,8 @@ def judge_block(
 def _block_check(block: Block, dtype: str, how: _Run) -> Check:
     def find() -> Finding:
         verdicts = [
-            judge_block(block, DTYPES[dtype], how.device, run=how.run, seed=seed) for seed in how.seeds
+            judge_block(block, DTYPES[dtype], how.device, run=how.run, seed=seed)
+            for seed in how.seeds
         ]
         return _block_finding(block, dtype, how, verdicts)
 
@@ -146,7 +161,9 @@ def _block_check(block: Block, dtype: str, how: _Run) -> Check:
 
 def _block_finding(block: Block, dtype: str, how: _Run, verdicts: Sequence[Verdict]) -> Finding:
     faults = [
-        f"seed {seed}: {fault}" for seed, verdict in zip(how.seeds, verdicts) for fault in verdict.faults
+        f"seed {seed}: {fault}"
+        for seed, verdict in zip(how.seeds, verdicts)
+        for fault in verdict.faults
     ]
     details: dict[str, object] = {
         "device": how.device,
@@ -169,7 +186,9 @@ def _largest(tables: Sequence[Any]) -> dict[str, float]:
 
 
 def _dtypes_finding(probes: dict[str, str], required: Sequence[str]) -> Finding:
-    said = ", ".join(f"{name} {'computed' if not problem else problem}" for name, problem in probes.items())
+    said = ", ".join(
+        f"{name} {'computed' if not problem else problem}" for name, problem in probes.items()
+    )
     broken = [name for name in required if probes[name]]
     if broken:
         return failed(f"{broken[0]} is required here: {probes[broken[0]]}", probes=said)

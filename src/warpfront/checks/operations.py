@@ -26,7 +26,14 @@ from torch.nn import functional
 # c per class of operation, and r of the RMS rule. Measured, not chosen: on one H100 (torch 2.11.0+cu130, TF32
 # off, 10 seeds, float32/bfloat16/float16) single operations needed at most 1.21 and an RMS ratio of at most
 # 1.97. docs/verification.md has the table and how to repeat it.
-C = {"exact": 0.0, "linear": 4.0, "convolution": 4.0, "pointwise": 4.0, "norm": 4.0, "attention": 4.0}
+C = {
+    "exact": 0.0,
+    "linear": 4.0,
+    "convolution": 4.0,
+    "pointwise": 4.0,
+    "norm": 4.0,
+    "attention": 4.0,
+}
 R = 3.0
 R_SMALL = 8.0
 SMALL_NUMEL = 500
@@ -102,11 +109,15 @@ class Multilinear:
         c = C[self.kind]
         exact = differentiate(self, inputs, cotangent)
         magnitudes = differentiate(self, [x.abs() for x in inputs], cotangent.abs())
-        lengths = differentiate(self, [torch.ones_like(x) for x in inputs], torch.ones_like(cotangent))
+        lengths = differentiate(
+            self, [torch.ones_like(x) for x in inputs], torch.ones_like(cotangent)
+        )
         carried = [torch.zeros_like(x) for x in exact]
         if how.rounds_sums(self.kind):
             squares = differentiate(self, [x**2 for x in inputs], cotangent**2)
-            carried[1:] = [how.unit * (n * square).sqrt() for n, square in zip(lengths[1:], squares[1:])]
+            carried[1:] = [
+                how.unit * (n * square).sqrt() for n, square in zip(lengths[1:], squares[1:])
+            ]
         budgets = [
             budget(reference, magnitude, length, how=how, c=c, carried=extra)
             for reference, magnitude, length, extra in zip(exact, magnitudes, lengths, carried)
@@ -193,7 +204,12 @@ class Norm:
             ),
             gradients=(
                 budget(
-                    exact[1], dx_size, count, how=how, c=c, carried=dx_carried + unit * exact[1].abs()
+                    exact[1],
+                    dx_size,
+                    count,
+                    how=how,
+                    c=c,
+                    carried=dx_carried + unit * exact[1].abs(),
                 ),
                 self._summed(exact[2], cotangent.abs() * center, cotangent.abs() * shift, how),
                 self._summed(exact[3], cotangent.abs(), torch.zeros_like(x), how),
@@ -204,13 +220,18 @@ class Norm:
         """The budget of a parameter's gradient: a sum of `terms` over everything but the parameter's axes."""
         axes = tuple(axis for axis in range(terms.dim()) if axis not in self.along)
         length = torch.full_like(exact, terms.numel() / exact.numel())
-        magnitude, shift = terms.sum(axes).reshape(exact.shape), carried.sum(axes).reshape(exact.shape)
+        magnitude, shift = (
+            terms.sum(axes).reshape(exact.shape),
+            carried.sum(axes).reshape(exact.shape),
+        )
         if how.rounds_sums(self.kind):
             shift = shift + how.unit * (length * (terms**2).sum(axes).reshape(exact.shape)).sqrt()
         return budget(exact, magnitude, length, how=how, c=C[self.kind], carried=shift)
 
     def _spread(self, parameter: Tensor, x: Tensor) -> Tensor:
-        return parameter.reshape([x.shape[axis] if axis in self.along else 1 for axis in range(x.dim())])
+        return parameter.reshape(
+            [x.shape[axis] if axis in self.along else 1 for axis in range(x.dim())]
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

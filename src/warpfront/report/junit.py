@@ -1,0 +1,85 @@
+"""JUnit XML of verifications, for CI systems that draw test reports.
+
+JUnit knows passed, failure, error and skipped. `unavailable` becomes `<skipped type="unavailable">`, so that it
+is not drawn as a pass, and every outcome is counted in the suite's properties (`outcome.unavailable`), because
+the `skipped` attribute alone would mix the two. Nobody may decide about publishing from this file.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from xml.etree import ElementTree as ET
+
+from warpfront.model import CheckResult, Outcome, Verification
+from warpfront.verdict import count_outcomes, outcome_of
+
+# What XML 1.0 cannot hold at all, escaped or not (https://www.w3.org/TR/xml/#charsets).
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def junit_xml(verifications: Iterable[Verification]) -> str:
+    """One `<testsuite>` for each session of each verification; times are seconds."""
+    root = ET.Element("testsuites", name="warpfront verify")
+    for verification in verifications:
+        for session in verification.sessions:
+            checks = [check for check in verification.checks if check.session == session]
+            _add_suite(root, verification, session, checks)
+    ET.indent(root)
+    return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _add_suite(
+    root: ET.Element, verification: Verification, session: str, checks: list[CheckResult]
+) -> None:
+    counts = count_outcomes(checks)
+    suite = ET.SubElement(
+        root,
+        "testsuite",
+        {
+            "name": _clean(f"{verification.cell_id}.{verification.target}.{session}"),
+            "tests": str(len(checks)),
+            "failures": str(counts[Outcome.FAILED]),
+            "errors": str(counts[Outcome.ERROR]),
+            "skipped": str(counts[Outcome.SKIPPED] + counts[Outcome.UNAVAILABLE]),
+            "time": _time(sum(check.seconds for check in checks)),
+        },
+    )
+    properties = ET.SubElement(suite, "properties")
+    facts = {
+        "outcome": outcome_of(verification).value,
+        "where": verification.where,
+        "image_id": verification.image_id,
+        "content_hash": verification.content_hash,
+        **{f"outcome.{outcome}": str(count) for outcome, count in counts.items()},
+    }
+    for name, value in facts.items():
+        ET.SubElement(properties, "property", name=name, value=_clean(value))
+    for check in checks:
+        _add_case(suite, check, f"{verification.cell_id}.{verification.target}.{session}")
+
+
+def _add_case(suite: ET.Element, check: CheckResult, classname: str) -> None:
+    case = ET.SubElement(
+        suite,
+        "testcase",
+        name=_clean(check.name),
+        classname=_clean(classname),
+        time=_time(check.seconds),
+    )
+    tag = {Outcome.FAILED: "failure", Outcome.ERROR: "error"}.get(check.outcome, "skipped")
+    if check.outcome is not Outcome.PASSED:
+        problem = ET.SubElement(case, tag, type=check.outcome.value, message=_clean(check.reason))
+        problem.text = _clean(check.reason)
+    if check.details:
+        text = json.dumps(dict(check.details), sort_keys=True, default=str)
+        ET.SubElement(case, "system-out").text = _clean(text)
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.4f}"
+
+
+def _clean(text: str) -> str:
+    return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -1,0 +1,263 @@
+"""What the results allow: from the files that the sessions left to one `Verification` and one `Outcome`.
+
+The files are foreign text by the time they come back. Whatever is missing, unfinished, about something else, or
+contradicts nox is an `error`: never a pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Literal, TypeVar, cast
+
+from warpfront.model import CheckResult, Outcome, Verification
+
+RESULTS_SCHEMA = 1
+VERIFICATION_SCHEMA = 1
+_WORST_FIRST = (Outcome.ERROR, Outcome.FAILED, Outcome.UNAVAILABLE, Outcome.SKIPPED, Outcome.PASSED)
+_T = TypeVar("_T")
+
+
+class MalformedError(ValueError):
+    """A document is not what its schema says; the message names the field."""
+
+
+def worst_of(outcomes: Iterable[Outcome]) -> Outcome:
+    """error > failed > unavailable > skipped > passed. Nothing at all is an error: nothing was proven."""
+    found = frozenset(outcomes)
+    return next((outcome for outcome in _WORST_FIRST if outcome in found), Outcome.ERROR)
+
+
+def outcome_of(verification: Verification) -> Outcome:
+    """The whole verification's outcome. A planned session without any check is an error."""
+    checked = {check.session for check in verification.checks}
+    if not verification.sessions or not checked >= set(verification.sessions):
+        return Outcome.ERROR
+    return worst_of(check.outcome for check in verification.checks)
+
+
+def count_outcomes(checks: Iterable[CheckResult]) -> dict[Outcome, int]:
+    """How many checks came to each outcome, worst first, zeros included."""
+    counts = dict.fromkeys(_WORST_FIRST, 0)
+    for check in checks:
+        counts[check.outcome] += 1
+    return counts
+
+
+def read_verification(
+    *,
+    cell_id: str,
+    target: str,
+    where: Literal["image", "here"],
+    image_id: str,
+    content_hash: str,
+    files: Mapping[str, object | None],
+    seconds: float,
+    ended: str = "",
+    nox_report: object | None = None,
+) -> Verification:
+    """One verification from what is left of it.
+
+    `files` are the planned sessions, each with its parsed results file or None where there is none. `ended` says
+    how the process ended if not by itself; it becomes part of the reason of every check that is missing.
+    `nox_report` is nox's own parsed `--report`, held against the files where it is given.
+    """
+    checks: list[CheckResult] = []
+    environment: dict[str, object] = {}
+    for session, document in files.items():
+        found = read_session(document, session=session, target=target, ended=ended)
+        checks += found
+        checks += _contradictions(session, found, nox_report)
+        environment.update(_environment(session, document))
+    return Verification(
+        cell_id=cell_id,
+        target=target,
+        where=where,
+        image_id=image_id,
+        content_hash=content_hash,
+        sessions=tuple(files),
+        checks=tuple(checks),
+        seconds=seconds,
+        environment=environment,
+    )
+
+
+def read_session(
+    document: object | None, *, session: str, target: str, ended: str = ""
+) -> tuple[CheckResult, ...]:
+    """The checks of one results file, and an error for each that was planned and is not there."""
+    suffix = f": {ended}" if ended else ""
+    if document is None:
+        return (_error(session, "results", f"the session left no results file{suffix}"),)
+    try:
+        fields = _fields(document, "the results file")
+        _require_same(fields, schema=RESULTS_SCHEMA, session=session, target=target)
+        planned = [
+            _typed(name, str, "planned") for name in _typed(fields.get("planned"), list, "planned")
+        ]
+        checks = [
+            _read_check(check, session) for check in _typed(fields.get("checks"), list, "checks")
+        ]
+    except MalformedError as error:
+        return (_error(session, "results", f"the results file cannot be used: {error}"),)
+    names = [check.name for check in checks]
+    checks += [
+        _error(
+            session, name, f"planned, but there is no result: the session did not get to it{suffix}"
+        )
+        for name in planned
+        if name not in names
+    ]
+    checks += [
+        _error(session, name, f"reported {names.count(name)} times")
+        for name in dict.fromkeys(names)
+        if names.count(name) > 1
+    ]
+    checks += [
+        _error(session, name, "reported without being planned")
+        for name in names
+        if name not in planned
+    ]
+    if fields.get("finished") is not True:
+        checks.append(_error(session, "end", f"the session did not come to its end{suffix}"))
+    return tuple(checks) or (_error(session, "results", "the session planned no checks"),)
+
+
+def _contradictions(
+    session: str, checks: tuple[CheckResult, ...], nox_report: object | None
+) -> tuple[CheckResult, ...]:
+    """Where nox and the file disagree, neither is believed."""
+    if nox_report is None:
+        return ()
+    results = _nox_results(nox_report)
+    said = results.get(session)
+    if said is None:
+        return (_error(session, "nox", "nox's report does not name this session"),)
+    succeeded, all_passed = said == "success", worst_of(c.outcome for c in checks) is Outcome.PASSED
+    if succeeded == all_passed:
+        return ()
+    return (_error(session, "nox", f"nox says {said}, the results file says {_said(all_passed)}"),)
+
+
+def _said(all_passed: bool) -> str:  # noqa: FBT001 - one fact in, one phrase out
+    return "that all passed" if all_passed else "that not all passed"
+
+
+def _nox_results(report: object) -> dict[str, str]:
+    """Session name -> `success`, `failed`, ... from nox's report; an unreadable one names no session."""
+    if not isinstance(report, dict) or not isinstance(report.get("sessions"), list):
+        return {}
+    entries = [entry for entry in report["sessions"] if isinstance(entry, dict)]
+    return {str(entry.get("name")): str(entry.get("result")) for entry in entries}
+
+
+def verification_document(verification: Verification) -> dict[str, object]:
+    """The verification as JSON values; `read_verification_document` gives an equal one back."""
+    return {
+        "schema": VERIFICATION_SCHEMA,
+        "outcome": outcome_of(verification).value,
+        "cell_id": verification.cell_id,
+        "target": verification.target,
+        "where": verification.where,
+        "image_id": verification.image_id,
+        "content_hash": verification.content_hash,
+        "sessions": list(verification.sessions),
+        "checks": [
+            {
+                "session": check.session,
+                "name": check.name,
+                "outcome": check.outcome.value,
+                "reason": check.reason,
+                "seconds": check.seconds,
+                "details": dict(check.details),
+            }
+            for check in verification.checks
+        ],
+        "seconds": verification.seconds,
+        "environment": dict(verification.environment),
+    }
+
+
+def read_verification_document(document: object) -> Verification:
+    """A verification from its JSON values. Raises `MalformedError`, also where the outcome is not the checks'."""
+    fields = _fields(document, "the verification")
+    _require_same(fields, schema=VERIFICATION_SCHEMA)
+    where = _typed(fields.get("where"), str, "where")
+    if where not in {"image", "here"}:
+        raise MalformedError(f"where is {where!r}")
+    verification = Verification(
+        cell_id=_typed(fields.get("cell_id"), str, "cell_id"),
+        target=_typed(fields.get("target"), str, "target"),
+        where=cast("Literal['image', 'here']", where),
+        image_id=_typed(fields.get("image_id"), str, "image_id"),
+        content_hash=_typed(fields.get("content_hash"), str, "content_hash"),
+        sessions=tuple(
+            _typed(name, str, "sessions")
+            for name in _typed(fields.get("sessions"), list, "sessions")
+        ),
+        checks=tuple(
+            _read_check(check, None) for check in _typed(fields.get("checks"), list, "checks")
+        ),
+        seconds=_seconds(fields.get("seconds")),
+        environment=_fields(fields.get("environment"), "environment"),
+    )
+    if fields.get("outcome") != outcome_of(verification).value:
+        raise MalformedError(
+            f"outcome is {fields.get('outcome')!r}, its checks say {outcome_of(verification)}"
+        )
+    return verification
+
+
+def _read_check(value: object, session: str | None) -> CheckResult:
+    fields = _fields(value, "a check")
+    outcome = _typed(fields.get("outcome"), str, "outcome")
+    if outcome not in set(Outcome):
+        raise MalformedError(f"outcome {outcome!r} is none of {', '.join(Outcome)}")
+    return CheckResult(
+        session=session if session is not None else _typed(fields.get("session"), str, "session"),
+        name=_typed(fields.get("name"), str, "name"),
+        outcome=Outcome(outcome),
+        reason=_typed(fields.get("reason"), str, "reason"),
+        seconds=_seconds(fields.get("seconds")),
+        details=_fields(fields.get("details", {}), "details"),
+    )
+
+
+def _environment(session: str, document: object | None) -> dict[str, object]:
+    """What the session saw, and what nobody claimed, so nobody checked."""
+    if not isinstance(document, dict):
+        return {}
+    found = document.get("environment")
+    environment: dict[str, object] = dict(found) if isinstance(found, dict) else {}
+    if document.get("unclaimed"):
+        environment[f"unclaimed in {session}"] = document["unclaimed"]
+    return environment
+
+
+def _error(session: str, name: str, reason: str) -> CheckResult:
+    return CheckResult(
+        session=session, name=name, outcome=Outcome.ERROR, reason=reason, seconds=0.0
+    )
+
+
+def _require_same(fields: Mapping[str, object], **expected: object) -> None:
+    for name, value in expected.items():
+        if fields.get(name) != value:
+            raise MalformedError(f"{name} is {fields.get(name)!r}, not {value!r}")
+
+
+def _fields(value: object, what: str) -> dict[str, object]:
+    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+        raise MalformedError(f"{what} is not an object")
+    return value
+
+
+def _typed(value: object, kind: type[_T], what: str) -> _T:
+    if not isinstance(value, kind):
+        raise MalformedError(f"{what} is {type(value).__name__}, not {kind.__name__}")
+    return value
+
+
+def _seconds(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise MalformedError(f"seconds is {value!r}")
+    return float(value)
