@@ -7,12 +7,14 @@ import functools
 import math
 import os
 import shutil
+import socket
 import stat
 import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+import weakref
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from docker.context import ContextAPI
 from docker.tls import TLSConfig
 from docker.types import DeviceRequest, LogConfig, Mount
 from docker.utils import kwargs_from_env
+from docker.utils.socket import frames_iter
 
 from warpfront import process
 from warpfront.engine import (
@@ -100,6 +103,7 @@ class DockerEngine:
         again: functools.partial[docker.DockerClient],
     ) -> None:
         self._client = client
+        weakref.finalize(self, client.close)
         self._host = host
         self._build_environment = frozen(build_environment)
         self._cache = cache
@@ -243,32 +247,31 @@ class DockerEngine:
 
     def _followed(self, name: str, request: RunRequest, on_line: Line) -> RunResult:
         """Start, pass on every line, stop at the limit, and tell how it ended."""
-        expired = threading.Event()
-        watchdog = threading.Timer(request.time_limit_seconds, self._expire, (name, expired))
-        watchdog.daemon = True
-        began = time.monotonic()
-        try:
-            for line in self._lines(name, watchdog):
-                on_line(line)
-            left = began + request.time_limit_seconds - time.monotonic()
-            with self._translated():
-                patience = math.ceil(max(left, 0.0) + _END_SECONDS)
-                code = int(self._client.api.wait(name, timeout=patience)["StatusCode"])
-        finally:
-            watchdog.cancel()
-        return self._result(name, code, expired=expired.is_set(), began=began)
+        with self._translated():
+            stream = self._client.api.attach_socket(name)
+        with contextlib.closing(stream):
+            watchdog = _Watchdog(request.time_limit_seconds, stream, lambda: self._kill(name))
+            began = time.monotonic()
+            try:
+                for line in self._lines(name, stream, watchdog):
+                    on_line(line)
+                left = began + request.time_limit_seconds - time.monotonic()
+                with self._translated():
+                    patience = math.ceil(max(left, 0.0) + _END_SECONDS)
+                    code = int(self._client.api.wait(name, timeout=patience)["StatusCode"])
+            finally:
+                watchdog.stop()
+        return self._result(name, code, expired=watchdog.expired, began=began)
 
-    def _lines(self, name: str, watchdog: threading.Timer) -> Iterator[str]:
+    def _lines(self, name: str, stream: Any, watchdog: _Watchdog) -> Iterator[str]:
         """Start the container and its watchdog; every line of its output. What the caller does with
         a line happens outside: its errors are not the engine's."""
         splitter = LineSplitter()
         with self._translated():
-            chunks = self._client.api.attach(name, stdout=True, stderr=True, stream=True)
-            with contextlib.closing(chunks):
-                self._client.api.start(name)
-                watchdog.start()
-                for chunk in chunks:
-                    yield from splitter.feed(chunk)
+            self._client.api.start(name)
+            watchdog.start()
+            for _, chunk in frames_iter(stream, tty=False):  # type: ignore[no-untyped-call]
+                yield from splitter.feed(chunk)
         yield from splitter.feed(b"", final=True)
 
     def _result(self, name: str, code: int, *, expired: bool, began: float) -> RunResult:
@@ -292,9 +295,8 @@ class DockerEngine:
             self._client.ping()
             time.sleep(0.5)
 
-    def _expire(self, name: str, expired: threading.Event) -> None:
-        """Runs on the watchdog's thread, so with a connection of its own."""
-        expired.set()
+    def _kill(self, name: str) -> None:
+        """Called on the watchdog's thread, so with a connection of its own."""
         with contextlib.suppress(*_FOREIGN):  # ended by itself, or engine gone: `run` sees which
             client = self._again()
             try:
@@ -329,6 +331,37 @@ class DockerEngine:
             yield
         except _FOREIGN as error:
             raise _engine_error(self._host, error) from error
+
+
+class _Watchdog:
+    """Kills at the limit. Where even that ends nothing the engine hangs, and the stream is cut."""
+
+    def __init__(self, seconds: float, stream: Any, kill: Callable[[], None]) -> None:
+        self._kill = kill
+        self._stream = socket.socket(fileno=os.dup(stream.fileno()))
+        self._timers = [
+            threading.Timer(seconds, self._expire),
+            threading.Timer(seconds + _END_SECONDS, self._cut),
+        ]
+        self.expired = False
+
+    def start(self) -> None:
+        for timer in self._timers:
+            timer.daemon = True
+            timer.start()
+
+    def stop(self) -> None:
+        for timer in self._timers:
+            timer.cancel()
+        self._stream.close()
+
+    def _expire(self) -> None:
+        self.expired = True
+        self._kill()
+
+    def _cut(self) -> None:
+        with contextlib.suppress(OSError):
+            self._stream.shutdown(socket.SHUT_RDWR)
 
 
 def device_nodes(dev: Path) -> Mapping[str, int]:
@@ -376,6 +409,10 @@ def _connected(
         version="auto",
     )
     with _names_host(host):
+        if host.startswith("unix://"):  # the SDK hides why a socket cannot be reached, and leaks it
+            with socket.socket(socket.AF_UNIX) as trial:
+                trial.settimeout(_CONNECT_SECONDS)
+                trial.connect(host.removeprefix("unix://"))
         client = again()
         client.api.timeout = _ANSWER_SECONDS
     return DockerEngine(
