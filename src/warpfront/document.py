@@ -215,7 +215,8 @@ def read_checked(text: str, *, path: str, into: type[T]) -> tuple[Document, T]:
     try:
         value = TypeAdapter(into).validate_python(document.value)
     except ValidationError as error:
-        found = [_translated(document, detail, into) for detail in error.errors()]
+        details = [detail for detail in error.errors() if not _is_echo(detail)]
+        found = [_translated(document, detail, into) for detail in details]
         raise MatrixError(_ordered((*document.problems, *found))) from None
     if document.problems:
         raise MatrixError(_ordered(document.problems))
@@ -224,6 +225,11 @@ def read_checked(text: str, *, path: str, into: type[T]) -> tuple[Document, T]:
 
 def _ordered(problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
     return tuple(sorted(set(problems)))
+
+
+def _is_echo(detail: ErrorDetails) -> bool:
+    """Whether pydantic found a list too short only because its entries are wrong."""
+    return detail["type"] == "too_short" and bool(detail.get("input"))
 
 
 def _translated(document: Document, detail: ErrorDetails, into: type) -> Problem:
@@ -237,19 +243,20 @@ def _translated(document: Document, detail: ErrorDetails, into: type) -> Problem
         return document.problem(where, f"unknown key `{key}`", hint)
     if kind in {"missing", "missing_argument", "missing_keyword_only_argument"}:
         return document.problem(where, f"`{key}` is missing{_inside(where[:-1])}")
-    if isinstance(given, Unquoted):
+    if isinstance(given, Unquoted) or (isinstance(given, (bool, int)) and kind == "string_type"):
         return document.problem(where, *_unquoted(given))
-    if isinstance(given, (bool, int)) and kind == "string_type":
-        text = str(given).lower()
-        return document.problem(where, f"`{text}` is a number or a boolean to YAML", _quote(text))
     if kind == "dataclass_type":
         return document.problem(where, f"a mapping (`name: value`) is expected{_inside(where)}")
-    message = str(detail["msg"]).removeprefix("Value error, ")
+    if kind == "too_short":
+        return document.problem(where, f"`{key}` is empty", "give at least one value")
     hint = str(detail.get("ctx", {}).get("hint", ""))
-    return document.problem(where, f"{message}{_inside(where)}", hint)
+    return document.problem(where, f"{detail['msg']}{_inside(where)}", hint)
 
 
-def _unquoted(given: Unquoted) -> tuple[str, str]:
+def _unquoted(given: object) -> tuple[str, str]:
+    if not isinstance(given, Unquoted):
+        text = str(given).lower()
+        return f"`{text}` is a number or a boolean to YAML", _quote(text)
     if given.kind == "null":
         return "the value is empty", "give it a value, or remove the line"
     return f"`{given.text}` is a {given.kind} to YAML, not a string", _quote(given.text)

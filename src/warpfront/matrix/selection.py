@@ -56,9 +56,14 @@ def _nothing(
     if not cells:
         return NothingSelectedError("the matrix has no cells", hint="add a row to matrix.yaml")
     known = [value for cell in cells for value in _values(cell, option)]
-    if option != "only" and wanted in known:
-        among = [value for cell in left for value in _values(cell, option)]
-        message = f"no cell has --{option} {wanted} together with the other options"
-        return NothingSelectedError(message, hint=nearest(wanted, among))
     message = f"no cell matches --{option} {wanted}"
-    return NothingSelectedError(message, hint=nearest(wanted.strip("*"), known))
+    if option == "only":
+        hint = f"it is a glob on ids, which look like {known[0]}"
+        return NothingSelectedError(message, hint=hint)
+    if wanted not in known:
+        return NothingSelectedError(message, hint=nearest(wanted, known))
+    among = dict.fromkeys(value for cell in left for value in _values(cell, option))
+    return NothingSelectedError(
+        f"no cell has --{option} {wanted} together with the other options",
+        hint=f"with those there are: {', '.join(among)}",
+    )
