@@ -15,6 +15,7 @@ from rich.text import Text
 from warpfront.report.text import readable_size
 
 _PLAIN_EVERY_SECONDS = 5.0
+_PLAIN_WIDTH = 120
 
 
 class Display:
@@ -46,7 +47,7 @@ class Display:
 
     def say(self, text: str) -> None:
         with self._lock:
-            self.console.print(Text(text))
+            self.console.print(Text(text), soft_wrap=True)
 
     def advance(self, what: str, done_bytes: int, total_bytes: int) -> None:
         with self._lock:
@@ -63,8 +64,10 @@ class Display:
             if not text:
                 self._steps.pop(cell_id, None)
                 return
-            self._steps[cell_id] = (text, monotonic())
-            self._plain(cell_id, f"{cell_id}: {text}")
+            shown = " ".join(text.split())
+            self._steps[cell_id] = (shown, monotonic())
+            if self._live is None:
+                self.say(f"{cell_id}: {shown[:_PLAIN_WIDTH]}")
 
     def _plain(self, key: str, text: str) -> None:
         """Without a terminal: one line a key every few seconds."""

@@ -5,6 +5,7 @@ written aside and moved into place, so a reader never sees half of one.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
 import fcntl
 import json
@@ -12,6 +13,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -175,8 +177,14 @@ def read_tree(folder: Path) -> Mapping[str, str]:
 
 
 def as_json(value: object) -> Any:
-    """A word of the model as plain JSON values."""
-    return _adapter(type(value)).dump_python(value, mode="json")
+    """A value of the model, or any nest of them, as plain JSON values."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {one.name: as_json(getattr(value, one.name)) for one in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): as_json(item) for key, item in value.items()}
+    if isinstance(value, tuple | list | set | frozenset):
+        return [as_json(item) for item in value]
+    return str(value) if isinstance(value, StrEnum | Path) else value
 
 
 _adapters: dict[Any, TypeAdapter[Any]] = {}

@@ -125,6 +125,7 @@ def command(body: Callable[..., Any]) -> Callable[..., Any]:
     return decorated
 
 
+PIPE_WIDTH = 240
 CACHE_FOLDERS = ("views", "tools", "toolbox", "wheelhouse")
 
 OPTION_HELP = {
@@ -314,19 +315,13 @@ def _print_report(workspace: Workspace, request: Request) -> None:
 
 
 def _print_json(value: object) -> None:
-    print(json.dumps(_plain(value), indent=2, sort_keys=True))
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return as_json(value)
+    print(json.dumps(as_json(value), indent=2, sort_keys=True))
 
 
 def _stdout() -> Console:
-    return Console(highlight=False)
+    """Where results go. Not on a terminal, lines are as long as they are."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=PIPE_WIDTH)
 
 
 namespace = Collection(plan, lock, render, build, verify, report, doctor, engine, clean)

@@ -104,12 +104,14 @@ def _reused(item: Prepared, engine: Engine, image: StoredImage) -> BuiltImage:
     """An existing image under the cell's own reference, which may have moved on in between."""
     if item.cell.local_reference not in image.references:
         engine.tag(image.id, item.cell.local_reference)
+    # Listings count an image's blobs as well as its unpacked layers; asked for alone it is its layers.
+    exact = engine.image(image.id) or image
     return BuiltImage(
         cell_id=item.cell.id,
         reference=item.cell.local_reference,
         image_id=image.id,
         content_hash=item.content_hash,
-        size_bytes=image.size_bytes,
+        size_bytes=exact.size_bytes,
         base=item.base,
         reused=True,
         seconds=0.0,
@@ -246,9 +248,13 @@ class _Building:
         )
 
     def _on_step(self, step: Step) -> None:
-        if step.target:
-            self._finished[step.target] = monotonic()
-            self._watch.step(step.target, step.name if step.state == "running" else "")
+        if not step.target:
+            return
+        self._finished[step.target] = monotonic()
+        if step.state != "running":
+            self._watch.step(step.target, "")
+        elif not step.name.startswith("[internal]"):
+            self._watch.step(step.target, step.name)
 
     def _result(self, item: Prepared, answers: Mapping[str, Baked]) -> Built:
         cell, baked = item.cell, answers[item.cell.id]
