@@ -104,7 +104,7 @@ def _reused(item: Prepared, engine: Engine, image: StoredImage) -> BuiltImage:
     """An existing image under the cell's own reference, which may have moved on in between."""
     if item.cell.local_reference not in image.references:
         engine.tag(image.id, item.cell.local_reference)
-    # Listings count an image's blobs as well as its unpacked layers; asked for alone it is its layers.
+    # A listing counts blobs and unpacked layers; an image asked for alone says its layers only.
     exact = engine.image(image.id) or image
     return BuiltImage(
         cell_id=item.cell.id,
