@@ -156,15 +156,17 @@ class Fault:
 
 @dataclass(slots=True, kw_only=True)
 class Index:
-    """A running index. `url` is what a matrix would name; `requests` are (path, Range header) as
-    they came.
+    """A running index. `url` is what a matrix would name; `requests` are (path, Range header).
+
+    `hash_name` is the hash that its pages give ("" = none), `json` serves them as PEP 691 JSON,
+    `ranges` says whether Range is obeyed.
     """
 
     folder: Path
     name: str
     port: int = 0
     ranges: bool = True
-    hashes: bool = True
+    hash_name: str = "sha256"
     json: bool = False
     requests: list[tuple[str, str]] = field(default_factory=list)
     faults: list[tuple[str, Fault, list[int]]] = field(default_factory=list)
@@ -284,17 +286,18 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(200, page.encode(), fault, with_body=with_body)
 
     def _json_entry(self, path: Path) -> dict[str, object]:
-        data = path.read_bytes()
+        data, name = path.read_bytes(), self.served.hash_name
         return {
             "filename": path.name,
             "url": f"/whl/{self.served.name}/{quote(path.name)}",
-            "hashes": {"sha256": hashlib.sha256(data).hexdigest()} if self.served.hashes else {},
+            "hashes": {name: hashlib.new(name, data).hexdigest()} if name else {},
             "size": len(data),
         }
 
     def _anchor(self, path: Path) -> str:
-        sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
-        fragment = f"#sha256={sha256}" if self.served.hashes else ""
+        name = self.served.hash_name
+        digest = hashlib.new(name, path.read_bytes()).hexdigest() if name else ""
+        fragment = f"#{name}={digest}" if name else ""
         return f'<a href="/whl/{self.served.name}/{quote(path.name)}{fragment}">{path.name}</a>'
 
     def _file(self, data: bytes, fault: Fault, *, with_body: bool) -> None:

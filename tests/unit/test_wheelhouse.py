@@ -165,7 +165,7 @@ def test_a_wheel_that_is_always_cut_at_the_start_is_given_up(
 def test_another_file_under_the_same_name_is_refused(
     house: Wheelhouse, index: Index, cut: str
 ) -> None:
-    index.hashes = False
+    index.hash_name = ""
     (wheel,) = locked(index.url, index.folder, "alpha")
     path = index.folder / wheel.filename
     data = path.read_bytes()
