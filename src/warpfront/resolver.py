@@ -43,7 +43,7 @@ from warpfront.sources import (
     probe,
     without_secrets,
 )
-from warpfront.wheelhouse import Build, Wheelhouse, put_in_place, save
+from warpfront.wheelhouse import Build, Wheelhouse, put_in_place, save, storing
 
 __all__ = [
     "Site",
@@ -249,32 +249,26 @@ def install_toolbox(folder: Path, *, python: str, site: Site, run: Run) -> Path:
     mark = folder / ".made-of"
     if mark.is_file() and mark.read_text("utf-8") == wanted:
         return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    try:
-        command = _uv_command(
-            (
-                *(
-                    "pip",
-                    "install",
-                    "--no-config",
-                    "--target",
-                    str(aside),
-                    "--python-version",
-                    python,
+    with storing(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        try:
+            command = _uv_command(
+                (
+                    *("pip", "install", "--no-config", "--target", str(aside), wanted),
+                    *("--python", sys.executable, "--python-version", python),
+                    *("--python-platform", "x86_64-manylinux_2_28", "--only-binary", ":all:"),
+                    *("--index-strategy", "unsafe-best-match"),
                 ),
-                *("--python", sys.executable, "--python-platform", "x86_64-manylinux_2_28"),
-                *("--only-binary", ":all:", "--index-strategy", "unsafe-best-match", wanted),
-            ),
-            site=site,
-            indexes=_Reach(site=_answering(site), stack=None),
-        )
-        run(command).check(hint="the checks need nox inside the image's Python")
-        (aside / ".made-of").write_text(wanted, "utf-8")
-        aside.chmod(0o755)
-        put_in_place(aside, folder)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
+                site=site,
+                indexes=_Reach(site=_answering(site), stack=None),
+            )
+            run(command).check(hint="the checks need nox inside the image's Python")
+            (aside / ".made-of").write_text(wanted, "utf-8")
+            aside.chmod(0o755)
+            put_in_place(aside, folder)
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
     return folder
 
 

@@ -117,7 +117,7 @@ class Wheelhouse:
 
     def keep(self, source: Path, *, filename: str = "") -> tuple[Path, str]:
         """Take a file in under its own hash; its path here and its sha256."""
-        with _kept_in(self.root):
+        with storing(self.root):
             sha256 = sha256_of(source)
             target = self._folder(sha256) / (filename or source.name)
             if not target.exists():
@@ -134,7 +134,7 @@ class Wheelhouse:
         wanted = {wheel.filename: wheel for wheel in wheels}
         if self._shows(folder, wanted):
             return folder
-        with _kept_in(folder):
+        with storing(folder):
             folder.parent.mkdir(parents=True, exist_ok=True)
             aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
             try:
@@ -163,7 +163,7 @@ class Wheelhouse:
         """Names carry the hash and files are moved in whole, so the size is all there is left to
         check.
         """
-        with _kept_in(self.root):
+        with storing(self.root):
             try:
                 return self.path(wheel).stat().st_size == wheel.size_bytes
             except FileNotFoundError:
@@ -220,7 +220,7 @@ class _Fetching:
 
     def fetch(self, wheel: LockedWheel) -> None:
         """Bring `wheel` from the first source that has it."""
-        with _kept_in(self._wheelhouse.root):
+        with storing(self._wheelhouse.root):
             target = self._wheelhouse.path(wheel)
             target.parent.mkdir(parents=True, exist_ok=True)
             aside = target.with_name(f"{target.name}.part")
@@ -591,8 +591,8 @@ def put_in_place(aside: Path, folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def _kept_in(folder: Path) -> Iterator[None]:
-    """Translate what the filesystem refuses."""
+def storing(folder: Path) -> Iterator[None]:
+    """Translate what the filesystem refuses below `folder` into `StoreError`."""
     try:
         yield
     except OSError as error:

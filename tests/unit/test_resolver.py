@@ -20,12 +20,13 @@ from standins import (
 )
 
 from warpfront import process, resolver
-from warpfront.errors import BlockedError, LockError, WarpfrontError, WheelError
+from warpfront.errors import BlockedError, LockError, StoreError, WarpfrontError, WheelError
 from warpfront.lock import dump_lock, read_lock
 from warpfront.model import LockInputs, Pin, WheelIndex, WheelLock
 from warpfront.process import Command, Completed
 from warpfront.resolver import (
     install_argv,
+    install_toolbox,
     read_pip_configuration,
     read_site,
     resolve,
@@ -496,3 +497,24 @@ def test_pypi_itself_resolves_a_cuda_stack(house: Wheelhouse) -> None:
     assert {wheel.index for wheel in lock.wheels} == {PYPI}
     assert lock.size_bytes > 2_500_000_000
     assert resolver.uv_version() >= "0.11"
+
+
+@pytest.mark.process
+@pytest.mark.network
+def test_the_toolbox_is_made_once_for_another_python(tmp_path: Path) -> None:
+    site = read_site(process.run)
+    folder = install_toolbox(tmp_path / "py3.13", python="3.13", site=site, run=process.run)
+    assert (folder / "nox" / "__init__.py").is_file()
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+    def refuse(command: Command) -> Completed:
+        raise AssertionError(f"started {command}")
+
+    assert install_toolbox(folder, python="3.13", site=site, run=refuse) == folder
+
+
+@pytest.mark.process
+def test_a_toolbox_that_cannot_be_written_is_a_store_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(StoreError, match="file"):
+        install_toolbox(tmp_path / "file" / "toolbox", python="3.11", site=Site(), run=answers(""))

@@ -296,6 +296,28 @@ def test_a_json_index_is_read_too(house: Wheelhouse, index: Index) -> None:
     assert house.fetch(wheels, only(index), on_progress=quiet).fetched == 2
 
 
+def test_a_proxy_is_used_except_where_the_site_says_not(house: Wheelhouse, index: Index) -> None:
+    (wheel,) = locked("http://index.invalid/simple", index.folder, "alpha")
+    behind = Site(
+        index_url="http://index.invalid/simple",
+        proxies={"HTTP_PROXY": f"http://127.0.0.1:{index.port}"},
+    )
+    with pytest.raises(WheelError, match="HTTP 404"):
+        house.fetch((wheel,), behind, on_progress=quiet)
+    assert index.requests == [("http://index.invalid/simple/alpha/", "")]
+    (wheel,) = locked(index.url, index.folder, "alpha")
+    proxies = {"HTTP_PROXY": "http://127.0.0.1:9", "NO_PROXY": "127.0.0.1"}
+    house.fetch((wheel,), only(index, proxies=proxies), on_progress=quiet)
+    assert house.missing((wheel,)) == ()
+
+
+def test_a_failed_handshake_is_called_one(house: Wheelhouse, index: Index) -> None:
+    url = index.url.replace("http:", "https:")
+    (wheel,) = locked(url, index.folder, "alpha")
+    with pytest.raises(WheelError, match="TLS failed"):
+        house.fetch((wheel,), Site(index_url=url), on_progress=quiet)
+
+
 def test_no_index_means_no_index(house: Wheelhouse, index: Index) -> None:
     (wheel,) = locked(index.url, index.folder, "alpha")
     with pytest.raises(WheelError):
