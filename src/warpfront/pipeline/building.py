@@ -31,8 +31,11 @@ from warpfront.store import place_program, write_json
 from warpfront.wheelhouse import Wheelhouse
 
 Built = BuiltImage | Blocked | Failed
-# A local image is never compressed: nobody transfers it, and gzip would take longer than the build.
-_OUTPUT = "type=image,compression=uncompressed,unpack=true"
+# The containerd store keeps a tar of every layer beside its unpacked form, gzipped unless told
+# otherwise. The
+# fastest zstd takes half of gzip's time, and writes less than no compression at all
+# (docs/performance.md).
+_OUTPUT = "type=image,compression=zstd,compression-level=0"
 _OUTPUT_CLASSIC_STORE = "type=docker"
 
 
