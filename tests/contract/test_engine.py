@@ -5,6 +5,7 @@ else is touched.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import io
 import json
@@ -13,6 +14,7 @@ import signal
 import subprocess
 import sys
 import tarfile
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -96,10 +98,22 @@ class Private:
 
 
 @pytest.fixture(scope="module")
-def private(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Private]:
+def private() -> Iterator[Private]:
+    with state_folder() as state:
+        found = Private(state)
+        yield from filled(found)
+
+
+@contextlib.contextmanager
+def state_folder() -> Iterator[Path]:
+    """For an engine's gigabytes: gone with the test, where pytest would keep its folders."""
     if os.geteuid():
         pytest.skip("the embedded engine needs root")
-    found = Private(tmp_path_factory.mktemp("engine"))
+    with tempfile.TemporaryDirectory(prefix="warpfront-test-") as folder:
+        yield Path(folder)
+
+
+def filled(found: Private) -> Iterator[Private]:
     try:
         tar = bases.bootstrap_rootfs(PYTHON, found.cache, print)
         found.connect().import_rootfs(tar, IMAGE, {LABEL: "image"})
@@ -118,6 +132,12 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Engine:
     fake = FakeEngine()
     fake.import_rootfs(small_tar(tmp_path / "base.tar"), IMAGE, {LABEL: "image"})
     return fake
+
+
+@pytest.fixture
+def state() -> Iterator[Path]:
+    with state_folder() as folder:
+        yield folder
 
 
 @pytest.fixture
@@ -409,10 +429,8 @@ class TestDeath:
 class TestTheEmbeddedEngine:
     """Started, stopped, killed: twice, and without a trace."""
 
-    def test_it_starts_and_stops_twice_and_leaves_nothing(self, tmp_path: Path) -> None:
-        if os.geteuid():
-            pytest.skip("the embedded engine needs root")
-        found = Private(tmp_path)
+    def test_it_starts_and_stops_twice_and_leaves_nothing(self, state: Path) -> None:
+        found = Private(state)
         try:
             first = found.status()
             assert first.state == "running"
@@ -435,15 +453,11 @@ class TestTheEmbeddedEngine:
         assert (after.state, after.pid == before.pid) == ("running", False)
         assert private.connect().image("localhost/x/k:1") == made
 
-    def test_two_starts_at_once_start_one(self, tmp_path: Path) -> None:
-        if os.geteuid():
-            pytest.skip("the embedded engine needs root")
+    def test_two_starts_at_once_start_one(self, state: Path) -> None:
         cache, _ = embedded.folders(process.environment())
         found: list[embedded.Status] = []
         threads = [
-            threading.Thread(
-                target=lambda: found.append(embedded.start(cache, tmp_path / "e", print))
-            )
+            threading.Thread(target=lambda: found.append(embedded.start(cache, state, print)))
             for _ in range(3)
         ]
         try:
@@ -454,8 +468,8 @@ class TestTheEmbeddedEngine:
             assert len({status.pid for status in found}) == 1
             assert len(found) == 3
         finally:
-            embedded.stop(cache, tmp_path / "e", print)
-        assert traces(embedded.Place(state=tmp_path / "e")) == []
+            embedded.stop(cache, state, print)
+        assert traces(embedded.Place(state=state)) == []
 
     def test_a_build_reaches_the_network_unless_it_is_told_not_to(
         self, private: Private, tmp_path: Path
@@ -485,9 +499,8 @@ class TestTheEmbeddedEngine:
 
 def traces(place: embedded.Place) -> list[str]:
     """What an engine may leave on its machine: nothing of this."""
-    found = [
-        line for line in Path("/proc/self/mountinfo").read_text().splitlines() if place.key in line
-    ]
+    mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+    found = [line for line in mounts if place.key in line or str(place.state) in line]
     found += [str(path) for path in Path("/sys/class/net").glob(f"*{place.key}*")]
     found += [str(path) for path in Path("/run/warpfront").glob(place.key)]
     for entry in Path("/proc").glob("[0-9]*/cmdline"):

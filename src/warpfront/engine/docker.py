@@ -316,7 +316,15 @@ class DockerEngine:
     def _tries_named_context(self) -> bool:
         """Whether BuildKit takes a named context: older ones refuse, and do not say so before."""
         with tempfile.TemporaryDirectory() as folder:
-            argv = (*self.buildx, "build", "--quiet", "--build-context", f"probe={folder}", "-")
+            argv = (
+                *self.buildx,
+                "build",
+                "--quiet",
+                "--output=type=cacheonly",
+                "--build-context",
+                f"probe={folder}",
+                "-",
+            )
             command = Command(
                 argv=argv,
                 environment=self._build_environment,

@@ -304,11 +304,12 @@ def _left_over_processes(place: Place) -> tuple[int, ...]:
 
 
 def _unmount(place: Place) -> None:
-    """Lazily unmount what lies below our folders, deepest first (/proc/self/mountinfo, proc(5))."""
+    """Lazily unmount what lies below our folders, deepest first (/proc/self/mountinfo, proc(5)).
+    dockerd binds its data folder onto itself and leaves that behind even on a clean end."""
     roots = (f"{place.runtime}/", f"{place.state.absolute()}/data/")
     lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     points = [line.split()[4].encode().decode("unicode_escape") for line in lines]
-    for point in sorted((p for p in points if p.startswith(roots)), key=len, reverse=True):
+    for point in sorted((p for p in points if f"{p}/".startswith(roots)), key=len, reverse=True):
         process.run(Command(argv=("umount", "--lazy", point)))
 
 
