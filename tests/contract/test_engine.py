@@ -28,6 +28,7 @@ from fakes import FakeEngine
 
 from warpfront import process
 from warpfront.engine import RUN_LABEL, Bind, Engine, RunRequest, bases, connect, embedded
+from warpfront.engine.docker import DockerEngine
 from warpfront.errors import EngineError
 from warpfront.model import Bootstrap, DeviceAccess
 
@@ -329,6 +330,26 @@ class TestTheRealEngine:
             assert self.run(private, asked) == (0, ["one fake device", "node", "yes"])
         finally:
             file.unlink()
+
+    def test_a_bootstrapped_base_names_public_mirrors_and_carries_no_lists(
+        self, private: Private
+    ) -> None:
+        emptied = "/var/lib/apt/lists /var/cache/apt /var/log /tmp"
+        count = f"find {emptied} -name partial -prune -o -type f -print | wc -l"
+        sources = "cat /etc/apt/sources.list; ls /etc/apt/sources.list.d"
+        asked = request("sh", "-c", f"{sources}; {count}")
+        _, lines = self.run(private, asked)
+        public = bases.apt_sources(
+            "bookworm", "http://deb.debian.org/debian", "http://deb.debian.org/debian-security"
+        )
+        assert lines == [*public.splitlines(), "0"]
+        _, lines = self.run(private, request("python3.11", "-c", "import ssl, sqlite3; print(1)"))
+        assert lines == ["1"]
+
+    def test_named_contexts_are_found_by_building_with_one(self, private: Private) -> None:
+        engine = private.connect()
+        assert isinstance(engine, DockerEngine)
+        assert engine._tries_named_context()
 
     def test_gpus_without_a_toolkit_is_an_engine_error(self, private: Private) -> None:
         if private.connect().host_devices().gpus:

@@ -33,7 +33,16 @@ _ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "LANG": "C.UTF-8",
 }
-_EMPTIED = ("/var/log", "/var/cache/debconf", "/var/cache/ldconfig", "/tmp")  # noqa: S108 - inside
+# The lists and sources are those of this machine's mirror; what is left is what one may publish.
+_EMPTIED = (
+    "/etc/apt/sources.list.d",
+    "/tmp",  # noqa: S108 - inside the root file system
+    "/var/cache/apt",
+    "/var/cache/debconf",
+    "/var/cache/ldconfig",
+    "/var/lib/apt/lists",
+    "/var/log",
+)
 
 
 def find_base(
@@ -142,9 +151,10 @@ def _mmdebstrap(bootstrap: Bootstrap, tree: Tree, tar: Path) -> Command:
     local.write_text(apt_sources(suite, mirror, security), encoding="ascii")
     own_keyring = tree.root / _KEYRING
     keyring = own_keyring if own_keyring.exists() else Path("/") / _KEYRING
+    folders = " ".join(f'"$1{folder}"' for folder in _EMPTIED)
     hooks = (
         f"--customize-hook=upload {public} /etc/apt/sources.list",
-        *(f'--customize-hook=find "$1{folder}" -type f -delete' for folder in _EMPTIED),
+        f"--customize-hook=find {folders} -type f -delete",
     )
     argv = (
         str(tree.program("perl")),
