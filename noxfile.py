@@ -1,6 +1,7 @@
 """The door for checks: `nox -s verify`, and what a developer runs before a commit.
 
-`nox -s verify -- --target cpu` verifies images from the inside; `nox -s verify -- --here` the current Python.
+`nox -s verify -- --target cpu` verifies images from the inside; `nox -s verify -- --here` the
+current Python.
 """
 
 from __future__ import annotations

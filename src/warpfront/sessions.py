@@ -1,8 +1,8 @@
 """The door for checks: nox sessions.
 
-`load` and `numerics` run inside images (and as `verify -- --here` in the current Python); `verify` runs on the
-host. This file is read inside images and on GPU machines without our dependencies, by Python 3.10 too, so at its
-top it imports the standard library, nox and `warpfront.checks` only.
+`load` and `numerics` run inside images (and as `verify -- --here` in the current Python); `verify`
+runs on the host. This file is read inside images and on GPU machines without our dependencies, by
+Python 3.10 too, so at its top it imports the standard library, nox and `warpfront.checks` only.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def selftest(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none")
 def verify(session: nox.Session) -> None:
-    """Verify images from the inside, or with --here the current Python. `nox -s verify -- --help`."""
+    """Verify images, or with --here the current Python; options: `nox -s verify -- --help`."""
     options = _read_options(session, _verify_parser())
     if not options.here:
         _verify_images(session, options)
@@ -66,7 +66,7 @@ def verify(session: nox.Session) -> None:
 
 
 def _verify_images(session: nox.Session, options: argparse.Namespace) -> None:
-    """Hand over to the task, which has the exit codes: there is one way to verify images, not two."""
+    """Hand over to the task: there is one way to verify images, not two."""
     chosen = {name: getattr(options, name) for name in ("target", "vendor", "image", "only")}
     argv = [f"--{name}={value}" for name, value in chosen.items() if value]
     session.run(
@@ -109,7 +109,7 @@ def _verify_here(session: nox.Session, options: argparse.Namespace) -> None:
 def _conclude(
     folder: Path, target: str, endings: dict[str, str], seconds: float
 ) -> tuple[str, str]:
-    """Write verify.json and junit.xml from what the sessions left; the outcome and a table of it."""
+    """Write verify.json and junit.xml from what the sessions left; the outcome and a table."""
     # Imported here: these need Python 3.11, and inside images nothing but the checks is wanted.
     from warpfront.report.junit import junit_xml  # noqa: PLC0415
     from warpfront.verdict import (  # noqa: PLC0415
@@ -150,7 +150,7 @@ def _table(verification: Verification, outcome: str) -> str:
 
 
 def _read_results(path: Path) -> object | None:
-    """What is in a results file: None if there is none, text that is no object if it is not JSON."""
+    """What is in a results file; None if there is none, a string if it is not JSON."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -171,8 +171,8 @@ def _check_inside(session: nox.Session, name: str) -> None:
 def _run_checks(session: nox.Session, name: str, claims: Path, results: Path, seeds: int) -> str:
     """One session of checks in a child of this Python: nothing if all passed, else how it ended.
 
-    The child starts in the results folder, which holds nothing importable, and finds only `warpfront` by
-    PYTHONPATH: everything else it imports is the image's own.
+    The child starts in the results folder, which holds nothing importable, and finds only
+    `warpfront` by PYTHONPATH: everything else it imports is the image's own.
     """
     argv = ["--claims", str(claims), "--results", str(results), "--seeds", str(seeds)]
     with session.chdir(results):
@@ -212,7 +212,9 @@ def _run(session: nox.Session, *argv: str, silent: bool = False) -> str:
 
 
 def _python_path() -> str:
-    """The folder that holds only `warpfront`, before what is already there; nothing new if we are installed."""
+    """The folder that holds only `warpfront`, before what is already there; nothing new if we are
+    installed.
+    """
     already = os.environ.get("PYTHONPATH", "")
     if SOURCE.name in {"site-packages", "dist-packages"}:
         return already

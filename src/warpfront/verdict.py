@@ -1,7 +1,8 @@
-"""What the results allow: from the files that the sessions left to one `Verification` and one `Outcome`.
+"""What the results allow: from the files that the sessions left to one `Verification` and one
+`Outcome`.
 
-The files are foreign text by the time they come back. Whatever is missing, unfinished, about something else, or
-contradicts nox is an `error`: never a pass.
+The files are foreign text by the time they come back. Whatever is missing, unfinished, about
+something else, or contradicts nox is an `error`: never a pass.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ class MalformedError(ValueError):
 
 
 def worst_of(outcomes: Iterable[Outcome]) -> Outcome:
-    """error > failed > unavailable > skipped > passed. Nothing at all is an error: nothing was proven."""
+    """error > failed > unavailable > skipped > passed. Nothing at all is an error: nothing was
+    proven.
+    """
     found = frozenset(outcomes)
     return next((outcome for outcome in _WORST_FIRST if outcome in found), Outcome.ERROR)
 
@@ -57,9 +60,10 @@ def read_verification(
 ) -> Verification:
     """One verification from what is left of it.
 
-    `files` are the planned sessions, each with its parsed results file or None where there is none. `ended` says
-    how the process ended if not by itself; it becomes part of the reason of every check that is missing.
-    `nox_report` is nox's own parsed `--report`, held against the files where it is given.
+    `files` are the planned sessions, each with its parsed results file or None where there is none.
+    `ended` says how the process ended if not by itself; it becomes part of the reason of every
+    check that is missing. `nox_report` is nox's own parsed `--report`, held against the files where
+    it is given.
     """
     checks: list[CheckResult] = []
     environment: dict[str, object] = {}
@@ -143,7 +147,9 @@ def _said(all_passed: bool) -> str:  # noqa: FBT001 - one fact in, one phrase ou
 
 
 def _nox_results(report: object) -> dict[str, str]:
-    """Session name -> `success`, `failed`, ... from nox's report; an unreadable one names no session."""
+    """Session name -> `success`, `failed`, ... from nox's report; an unreadable one names no
+    session.
+    """
     if not isinstance(report, dict) or not isinstance(report.get("sessions"), list):
         return {}
     entries = [entry for entry in report["sessions"] if isinstance(entry, dict)]
@@ -178,7 +184,9 @@ def verification_document(verification: Verification) -> dict[str, object]:
 
 
 def read_verification_document(document: object) -> Verification:
-    """A verification from its JSON values. Raises `MalformedError`, also where the outcome is not the checks'."""
+    """A verification from its JSON values. Raises `MalformedError`, also where the outcome is not
+    the checks'.
+    """
     fields = _fields(document, "the verification")
     _require_same(fields, schema=VERIFICATION_SCHEMA)
     where = _typed(fields.get("where"), str, "where")

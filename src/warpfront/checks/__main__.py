@@ -32,8 +32,11 @@ def main(arguments: list[str]) -> int:
 
 
 def record(session: str, claims: Claims, recorder: Recorder, seeds: tuple[int, ...]) -> None:
-    """Run a session's checks. torch is imported by the session itself, so that its failure is a result."""
-    # Imports are here because importing the session is importing torch, which `load` has to time and judge.
+    """Run a session's checks. torch is imported by the session itself, so that its failure is a
+    result.
+    """
+    # Imports are here because importing the session is importing torch, which `load` has to time
+    # and judge.
     if session == "load":
         from warpfront.checks.load import record_load  # noqa: PLC0415
 

@@ -10,11 +10,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from warpfront.checks.operations import Attention, Gelu, Multilinear, Norm, Operation, Relu
+from warpfront.checks.operations import Attention, Gate, Multilinear, Norm, Operation
 
 
 class Node(NamedTuple):
-    """One operation: its name is the name of its output; `inputs` are names of leaves or earlier nodes."""
+    """One operation: its name is the name of its output; `inputs` are names of leaves or earlier
+    nodes.
+    """
 
     name: str
     operation: Operation
@@ -60,7 +62,9 @@ class Trace:
 
 
 def make_inputs(block: Block, dtype: torch.dtype, seed: int) -> Inputs:
-    """The same numbers on every machine: made on the CPU (generators differ between devices), then rounded."""
+    """The same numbers on every machine: made on the CPU (generators differ between devices), then
+    rounded.
+    """
     generator = torch.Generator().manual_seed(seed)
     leaves = {
         name: (torch.randn(leaf.shape, generator=generator) * leaf.scale + leaf.mean).to(dtype)
@@ -70,7 +74,9 @@ def make_inputs(block: Block, dtype: torch.dtype, seed: int) -> Inputs:
 
 
 def execute(block: Block, inputs: Inputs, device: str) -> Trace:
-    """Run a block forward and backward on a device. This is the seam that tests put faulty devices into."""
+    """Run a block forward and backward on a device. This is the seam that tests put faulty devices
+    into.
+    """
     values = {
         name: leaf.detach().to(device).requires_grad_() for name, leaf in inputs.leaves.items()
     }
@@ -105,12 +111,12 @@ def _convolution(x: Tensor, weight: Tensor) -> Tensor:
     return functional.conv2d(x, weight, padding=1)
 
 
-def _convolution_stride_2(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+def _convolution_stride_2(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return functional.conv2d(x, weight, bias, padding=1, stride=2)
 
 
-# No bias before a batch norm and none for keys: their gradients are zero but for rounding, which proves nothing.
-# 67 rows: no multiple of a warp (32), a wavefront (64) or a tile.
+# No bias before a batch norm and none for keys: their gradients are zero but for rounding, which
+# proves nothing. 67 rows: no multiple of a warp (32), a wavefront (64) or a tile.
 MLP = Block(
     name="mlp",
     leaves={
@@ -122,7 +128,7 @@ MLP = Block(
     },
     nodes=(
         Node("hidden", *_linear("x", "w1", "b1")),
-        Node("active", Gelu(), ("hidden",)),
+        Node("active", Gate(function=functional.gelu), ("hidden",)),
         Node("y", *_linear("active", "w2", "b2")),
     ),
     output=(67, 128),
@@ -141,10 +147,10 @@ CONVOLUTION = Block(
         Node("features", Multilinear(kind="convolution", function=_convolution), ("x", "w1")),
         Node(
             "normal",
-            Norm(function=_batch_norm, over=(0, 2, 3), along=(1,)),
+            Norm(kind="batch norm", function=_batch_norm, over=(0, 2, 3), along=(1,)),
             ("features", "gamma", "beta"),
         ),
-        Node("active", Relu(), ("normal",)),
+        Node("active", Gate(function=functional.silu), ("normal",)),
         Node(
             "y",
             Multilinear(kind="convolution", function=_convolution_stride_2),
@@ -168,7 +174,11 @@ ATTENTION = Block(
         "bo": Leaf((128,), 0.2),
     },
     nodes=(
-        Node("normal", Norm(function=_layer_norm, over=(2,), along=(2,)), ("x", "gamma", "beta")),
+        Node(
+            "normal",
+            Norm(kind="layer norm", function=_layer_norm, over=(2,), along=(2,)),
+            ("x", "gamma", "beta"),
+        ),
         Node("q", *_linear("normal", "wq", "bq")),
         Node("k", *_linear("normal", "wk")),
         Node("v", *_linear("normal", "wv", "bv")),

@@ -28,9 +28,10 @@ class ClaimsError(Exception):
 class Claims:
     """What is claimed of one cell on one target. An empty field is not claimed, so not checked.
 
-    `device` is torch's device type: NVIDIA and AMD are both `cuda`. `toolkit` is (name, version), or None for a
-    CPU build. `versions` are all locked distributions, `stack` the names of the protected ones, `archs` the
-    entries of torch's arch list that would serve the target. `image` is False for the current Python.
+    `device` is torch's device type: NVIDIA and AMD are both `cuda`. `toolkit` is (name, version),
+    or None for a CPU build. `versions` are all locked distributions, `stack` the names of the
+    protected ones, `archs` the entries of torch's arch list that would serve the target. `image` is
+    False for the current Python.
     """
 
     cell: str
@@ -79,7 +80,9 @@ def read_claims(path: Path) -> Claims:
 
 
 def claims_from(document: object) -> Claims:
-    """The claims in a parsed document. Unknown fields are refused: a claim nobody checks is a false promise."""
+    """The claims in a parsed document. Unknown fields are refused: a claim nobody checks is a false
+    promise.
+    """
     fields = _mapping(document, "the file")
     if fields.get("schema") != SCHEMA:
         raise ClaimsError(f"schema is {fields.get('schema')!r}, this reader knows {SCHEMA}")
@@ -128,9 +131,9 @@ def claims_for_target(target: str) -> Claims:
 def serving_archs(target: str) -> tuple[str, ...]:
     """Entries of torch's arch list that serve a target by themselves.
 
-    Machine code runs on the same major version from its minor version up; PTX (`compute_XX`) on everything
-    from its version up. Sources: CUDA C++ programming guide, "Binary Compatibility", "PTX Compatibility".
-    gfx code runs on exactly its own name.
+    Machine code runs on the same major version from its minor version up; PTX (`compute_XX`) on
+    everything from its version up. Sources: CUDA C++ programming guide, "Binary Compatibility",
+    "PTX Compatibility". gfx code runs on exactly its own name.
     """
     if target.startswith("gfx"):
         return (target,)

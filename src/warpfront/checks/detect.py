@@ -12,7 +12,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-# Which of these is set decides what torch sees; ROCR_ is applied first, HIP_ indexes into what is left.
+# Which of these is set decides what torch sees; ROCR_ is applied first, HIP_ indexes into what is
+# left.
 VISIBILITY_VARIABLES = (
     "CUDA_VISIBLE_DEVICES",
     "NVIDIA_VISIBLE_DEVICES",
@@ -34,7 +35,9 @@ DEVICE_NODES = (
 
 @dataclass(frozen=True, kw_only=True)
 class Device:
-    """One device as torch reports it. `arch` is `sm_90`, `gfx942`, or empty where torch does not say."""
+    """One device as torch reports it. `arch` is `sm_90`, `gfx942`, or empty where torch does not
+    say.
+    """
 
     index: int
     name: str
@@ -45,7 +48,8 @@ class Device:
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """`build` is what torch was compiled for (`cuda`, `rocm`, `hpu`, `cpu`); `devices` is what is there now.
+    """`build` is what torch was compiled for (`cuda`, `rocm`, `hpu`, `cpu`); `devices` is what is
+    there now.
 
     `obstacle` is torch's own words for why a build for a device sees none.
     """
@@ -79,7 +83,9 @@ def read_facts(torch: Any) -> Facts:
 
 
 def build_of(torch: Any) -> str:
-    """What torch was compiled for. A ROCm build also answers to `torch.cuda`, so `hip` is asked first."""
+    """What torch was compiled for. A ROCm build also answers to `torch.cuda`, so `hip` is asked
+    first.
+    """
     if getattr(torch.version, "hip", None):
         return "rocm"
     if getattr(torch.version, "cuda", None):
@@ -92,7 +98,8 @@ def build_of(torch: Any) -> str:
 def read_arch_list(torch: Any) -> tuple[str, ...]:
     """The architectures torch was compiled for, read without a device.
 
-    `torch.cuda.get_arch_list()` answers nothing where no device is; the build's own flags are always there.
+    `torch.cuda.get_arch_list()` answers nothing where no device is; the build's own flags are
+    always there.
     """
     listed = tuple(torch.cuda.get_arch_list())
     flags = getattr(torch._C, "_cuda_getArchFlags", None)  # noqa: SLF001 - no public reader works GPU-less

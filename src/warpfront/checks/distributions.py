@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
-import subprocess  # noqa: S404 - the image's own pip can only be asked as a program
+import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -38,7 +38,9 @@ PIP_SECONDS = 120.0
 
 @dataclass(frozen=True, kw_only=True)
 class Conflicts:
-    """What does not fit together, what could not be read, and how many distributions were looked at."""
+    """What does not fit together, what could not be read, and how many distributions were looked
+    at.
+    """
 
     conflicts: tuple[str, ...]
     unread: tuple[str, ...]
@@ -84,9 +86,11 @@ def same_version(left: str, right: str) -> bool:
 
 
 def duplicates(installed: Installed, names: Iterable[str]) -> list[str]:
-    """Distributions of these names whose metadata is there more than once, and a triton with two owners."""
+    """Distributions of these names whose metadata is there more than once, and a triton with two
+    owners.
+    """
     found = [
-        f"{name} is installed {len(installed.versions[name])} times: {', '.join(installed.versions[name])}"
+        f"{name} is installed more than once: {', '.join(installed.versions[name])}"
         for name in sorted({normalized(name) for name in names})
         if len(installed.versions.get(name, ())) > 1
     ]
@@ -95,7 +99,9 @@ def duplicates(installed: Installed, names: Iterable[str]) -> list[str]:
 
 
 def foreign_toolkit(installed: Installed, toolkit: str, version: str) -> list[str]:
-    """Distributions of another vendor's toolkit than the claimed one (`cuda`, `rocm`, `synapseai`, `cpu`)."""
+    """Distributions of another vendor's toolkit than the claimed one (`cuda`, `rocm`, `synapseai`,
+    `cpu`).
+    """
     names = installed.versions
     nvidia = [name for name in names if name.startswith(_NVIDIA_PREFIXES)]
     rocm = [name for name in names if name == "rocm" or name.startswith(_ROCM_PREFIXES)]

@@ -1,7 +1,7 @@
 """Started by the image's Python: runs nox from the toolbox in this one process, and nowhere else.
 
-The toolbox is appended to this process's path only. Sessions start child processes, which do not inherit
-`sys.path`, so they see exactly the image's own packages. Usage: enter.py SESSION...
+The toolbox is appended to this process's path only. Sessions start child processes, which do not
+inherit `sys.path`, so they see exactly the image's own packages. Usage: enter.py SESSION...
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ RESULTS = Path("/results")
 def main(sessions: list[str], *, root: Path = ROOT, results: Path = RESULTS) -> None:
     """Run sessions of `root/noxfile.py` with nox from `root/toolbox`; nox exits with its own code.
 
-    Folders: `root` holds src/, noxfile.py, toolbox/ and claims.json (read-only); `results` is writable.
+    Folders: `root` holds src/, noxfile.py, toolbox/ and claims.json (read-only); `results` is
+    writable.
     """
     if not sessions:
         sys.exit("usage: enter.py SESSION...")

@@ -1,8 +1,9 @@
-"""Compares what a device computed with what it should have: every value and every gradient of a block.
+"""Compares what a device computed with what it should have: every value and every gradient of a
+block.
 
-Each operation is judged from the device's own numbers that went into it, so an error is found where it is made
-and not excused by errors made before it. The block as a whole is then judged against a float64 run from the
-leaves, by root mean square against what the CPU manages in the same dtype.
+Each operation is judged from the device's own numbers that went into it, so an error is found where
+it is made and not excused by errors made before it. The block as a whole is then judged against a
+float64 run from the leaves, by root mean square against what the CPU manages in the same dtype.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 
 from warpfront.checks.blocks import Block, Inputs, Node, Trace, execute
-from warpfront.checks.operations import R, R_SMALL, SMALL_NUMEL, Arithmetic, Budgeted, rounding_unit
+from warpfront.checks.operations import R_SMALL, SMALL_NUMEL, Arithmetic, Budgeted, R, rounding_unit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +45,9 @@ def make_baseline(block: Block, inputs: Inputs) -> Baseline:
 
 
 def judge(block: Block, inputs: Inputs, trace: Trace, baseline: Baseline, device: str) -> Verdict:
-    """Judge one run of a block on a device. Structure first: values of the wrong shape are not compared."""
+    """Judge one run of a block on a device. Structure first: values of the wrong shape are not
+    compared.
+    """
     dtype = inputs.cotangent.dtype
     faults = list(_structure_faults(block, trace, baseline, device, dtype))
     if faults:
@@ -87,13 +90,15 @@ def _structure_faults(
                 yield f"{label}: on {trace.devices.get(f'{kind}{name}')}, expected on {device}"
             elif not torch.equal(value.isfinite(), reference.isfinite()):
                 bad = int((value.isfinite() != reference.isfinite()).sum())
-                yield f"{label}: {bad} of {value.numel()} elements are NaN or infinite where they should not be"
+                yield f"{label}: {bad} of {value.numel()} elements are wrongly finite or not"
 
 
 def _budgets(
     block: Block, inputs: Inputs, trace: Trace, how: Arithmetic
 ) -> Iterator[tuple[str, Tensor, Budgeted]]:
-    """Every node's output and every gradient, each with its budget. A value used n times gets n gradients added."""
+    """Every node's output and every gradient, each with its budget. A value used n times gets n
+    gradients added.
+    """
     last = block.nodes[-1].name
     parts: dict[str, list[Budgeted]] = {}
     makers: dict[str, list[str]] = {}
@@ -106,7 +111,7 @@ def _budgets(
             trace.values[node.name].double(),
             judgement.output,
         )
-        for name, gradient in zip(node.inputs, judgement.gradients):
+        for name, gradient in zip(node.inputs, judgement.gradients, strict=True):
             parts.setdefault(name, []).append(gradient)
             makers.setdefault(name, []).append(_label(node))
     for name, found in trace.gradients.items():
@@ -126,7 +131,9 @@ def _added(parts: list[Budgeted], how: Arithmetic) -> Budgeted:
 
 
 def _element_fault(name: str, found: Tensor, budgeted: Budgeted) -> tuple[float, str]:
-    """The largest share of its bound that any element used, and the fault in words if that is over 1."""
+    """The largest share of its bound that any element used, and the fault in words if that is over
+    1.
+    """
     error = (found - budgeted.reference).abs()
     tiny = torch.finfo(torch.float64).smallest_normal
     shares = torch.where(
@@ -143,8 +150,9 @@ def _element_fault(name: str, found: Tensor, budgeted: Budgeted) -> tuple[float,
     )
     device, reference, worst, bound = (float(value) for value in values)
     return min(share, 1e300), (
-        f"{name}: worst element {index}: device {device:.8g}, reference {reference:.8g}, error {worst:.3g}"
-        f" over the bound {bound:.3g}; {int((shares > 1).sum())} of {found.numel()} elements are over theirs"
+        f"{name}: worst element {index}: device {device:.8g}, reference {reference:.8g},"
+        f" error {worst:.3g} over the bound {bound:.3g};"
+        f" {int((shares > 1).sum())} of {found.numel()} elements are over theirs"
     )
 
 
@@ -166,14 +174,17 @@ def _ends(
 def _rms_fault(
     name: str, found: Tensor, exact: Tensor, same_dtype: Tensor, dtype: torch.dtype
 ) -> tuple[float, str]:
-    """The device's root mean square error over the CPU's in the same dtype (or one rounding, if larger)."""
+    """The device's root mean square error over the CPU's in the same dtype (or one rounding, if
+    larger).
+    """
     allowed = max(_rms(same_dtype - exact), rounding_unit(dtype) * _rms(exact))
-    error, limit = _rms(found - exact), R if exact.numel() >= SMALL_NUMEL else R_SMALL
+    error, limit = _rms(found - exact), R[dtype] if exact.numel() >= SMALL_NUMEL else R_SMALL
     ratio = error / allowed if allowed else (0.0 if error == 0 else 1e300)
     if ratio <= limit:
         return ratio, ""
     return min(ratio, 1e300), (
-        f"{name}: RMS error {error:.3g} is {ratio:.3g} times what the CPU's {dtype} gives ({limit:g} allowed)"
+        f"{name}: RMS error {error:.3g} is {ratio:.3g} times what the CPU's {dtype} gives"
+        f" ({limit:g} allowed)"
     )
 
 

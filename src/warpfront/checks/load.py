@@ -1,4 +1,6 @@
-"""The `load` session: the image's Python holds exactly what is claimed, and torch and its companions load."""
+"""The `load` session: the image's Python holds exactly what is claimed, and torch and its
+companions load.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +97,9 @@ def match_python(claims: Claims) -> Finding:
 
 
 def match_machine(claims: Claims) -> Finding:
-    """Interpreter and torch's extension are ELF files for the machine that runs them, and for the claimed one."""
+    """Interpreter and torch's extension are ELF files for the machine that runs them, and for the
+    claimed one.
+    """
     machine = platform.machine()
     torch: Any = importlib.import_module("torch")
     found = {
@@ -112,7 +116,9 @@ def match_machine(claims: Claims) -> Finding:
 
 
 def read_elf_machine(path: Path) -> str:
-    """The machine an ELF file is for (`x86_64`), from bytes 18 and 19 of its header; else what it is instead."""
+    """The machine an ELF file is for (`x86_64`), from bytes 18 and 19 of its header; else what it
+    is instead.
+    """
     with path.open("rb") as file:
         header = file.read(20)
     if header[:4] != b"\x7fELF" or len(header) < 20:
@@ -122,7 +128,9 @@ def read_elf_machine(path: Path) -> str:
 
 
 def match_build(claims: Claims) -> Finding:
-    """torch's own words against the toolkit. PyPI wheels carry no label in their metadata, so it is not used."""
+    """torch's own words against the toolkit. PyPI wheels carry no label in their metadata, so it is
+    not used.
+    """
     torch: Any = importlib.import_module("torch")
     said = {name: getattr(torch.version, name, None) for name in ("cuda", "hip", "rocm")}
     details = {"torch": torch.__version__, **said}
@@ -167,7 +175,7 @@ def _toolkit_fault(claims: Claims, said: dict[str, str | None]) -> str:
 
 
 def _toolkit_of(claims: Claims) -> str:
-    """The toolkit a vendor's torch is built with, where no version is claimed (the current Python)."""
+    """The toolkit that a vendor's torch is built with, where no version is claimed."""
     return {"nvidia": "cuda", "amd": "rocm"}.get(claims.vendor, "")
 
 
@@ -214,20 +222,16 @@ def cover_target(claims: Claims) -> Finding:
 
 
 def check_dependencies(claims: Claims, installed: Installed) -> Finding:
-    """`pip check` of the image's Python; our own reading where it has no pip, or where only torch is ours."""
-    if claims.image:
-        complaints = pip_conflicts()
-        if complaints is not None:
-            details = {"by": "pip check", "complaints": list(complaints)}
-            return (
-                failed(_several(list(complaints)), **details)
-                if complaints
-                else passed("pip check", **details)
-            )
+    """`pip check` of the image's Python; our own reading where it has no pip, or only torch is ours."""
+    complaints = pip_conflicts() if claims.image else None
+    if complaints:
+        return failed(_several(list(complaints)), by="pip check", complaints=list(complaints))
+    if complaints is not None:
+        return passed("pip check", by="pip check")
     roots = installed.versions if claims.image else ("torch", *IMPORT_NAMES)
     found = closure_conflicts(installed, roots)
     scope = "all distributions" if claims.image else "torch, its companions and what they require"
-    details = {
+    details: dict[str, object] = {
         "by": "own reading",
         "scope": scope,
         "checked": len(found.checked),

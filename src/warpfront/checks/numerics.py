@@ -1,4 +1,6 @@
-"""The `numerics` session: blocks forward and backward on the claimed device, judged against float64."""
+"""The `numerics` session: blocks forward and backward on the claimed device, judged against
+float64.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +32,8 @@ def record_numerics(
 ) -> None:
     """Judge every block in every dtype that the device must compute, or does.
 
-    `run` is the device: tests put faulty ones in. A missing device makes every check `unavailable`; nothing is
-    ever computed elsewhere instead.
+    `run` is the device: tests put faulty ones in. A missing device makes every check `unavailable`;
+    nothing is ever computed elsewhere instead.
     """
     required = REQUIRED[claims.device]
     recorder.plan(["device", "dtypes", *(f"{b.name} {d}" for d in required for b in BLOCKS)])
@@ -70,7 +72,8 @@ def missing_device(claims: Claims, facts: Facts) -> Finding | None:
         )
     first = facts.devices[0]
     if first.arch != claims.target.rstrip("af") and first.arch != claims.target:
-        reason = f"the device here is {first.arch or 'of unknown arch'} ({first.name}), not {claims.target}"
+        arch = first.arch or "of unknown arch"
+        reason = f"the device here is {arch} ({first.name}), not {claims.target}"
         return unavailable(reason, **facts.evidence())
     return None
 
@@ -78,14 +81,15 @@ def missing_device(claims: Claims, facts: Facts) -> Finding | None:
 def require_full_precision() -> None:
     """No TF32, no reductions in low precision: verification judges the dtype it names.
 
-    `torch.backends.cudnn` convolutions use TF32 by default, and the reduced reductions default to on.
+    `torch.backends.cudnn` convolutions use TF32 by default, and the reduced reductions default to
+    on.
     """
     backends: Any = torch.backends
     if hasattr(backends.cuda.matmul, "fp32_precision"):
         for backend in (backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn):
             backend.fp32_precision = "ieee"
         for name in ("matmul", "conv", "rnn"):
-            part = getattr(backends.mkldnn, name, None)
+            part: Any = getattr(backends.mkldnn, name, None)
             if hasattr(part, "fp32_precision"):
                 part.fp32_precision = "ieee"
     else:
@@ -115,7 +119,8 @@ def precision_settings() -> dict[str, object]:
 
 
 def probe(dtype: torch.dtype, device: str) -> str:
-    """Empty if the device computes a small product in this dtype, forward and backward, else what it said.
+    """Empty if the device computes a small product in this dtype, forward and backward, else what
+    it said.
 
     Small integers are exact in every dtype, so the answer must be exact.
     """
@@ -162,7 +167,7 @@ def _block_check(block: Block, dtype: str, how: _Run) -> Check:
 def _block_finding(block: Block, dtype: str, how: _Run, verdicts: Sequence[Verdict]) -> Finding:
     faults = [
         f"seed {seed}: {fault}"
-        for seed, verdict in zip(how.seeds, verdicts)
+        for seed, verdict in zip(how.seeds, verdicts, strict=True)
         for fault in verdict.faults
     ]
     details: dict[str, object] = {
@@ -186,9 +191,7 @@ def _largest(tables: Sequence[Any]) -> dict[str, float]:
 
 
 def _dtypes_finding(probes: dict[str, str], required: Sequence[str]) -> Finding:
-    said = ", ".join(
-        f"{name} {'computed' if not problem else problem}" for name, problem in probes.items()
-    )
+    said = ", ".join(f"{name} {problem or 'computed'}" for name, problem in probes.items())
     broken = [name for name in required if probes[name]]
     if broken:
         return failed(f"{broken[0]} is required here: {probes[broken[0]]}", probes=said)

@@ -1,14 +1,18 @@
-"""The operations blocks are made of, each with its error budget: how far a correct device may be off, and why.
+"""The operations blocks are made of, each with its error budget: how far a correct device may be
+off, and why.
 
-The rule for an element is `|device - reference| <= c * (u_acc*sqrt(K)*M + u_out*|reference| + carried + floor)`.
+The rule for an element is `|device - reference| <= c * (u_acc*sqrt(K)*M + u_out*|reference| +
+carried + floor)`.
 
-* reference: the same inputs (the device's own, low-precision numbers) cast to float64 and computed on the CPU.
+* reference: the same inputs (the device's own, low-precision numbers) cast to float64 and computed
+  on the CPU.
 * u = eps/2. u_acc is float32's: all supported devices accumulate float16 and bfloat16 in float32.
-* M, the magnitude: the same operation on absolute values. K: how many terms were added, which is the same
-  operation on ones. Error analysis: N. Higham, "Accuracy and Stability of Numerical Algorithms", chapters 3-4;
-  sqrt(K) in place of K is the statistical form, measured to be generous (docs/verification.md).
-* carried: what rounding an intermediate to the output's dtype inside a fused kernel does to the result
-  (softmax weights in attention, statistics in normalisation).
+* M, the magnitude: the same operation on absolute values. K: how many terms were added, which is
+  the same operation on ones. Error analysis: N. Higham, "Accuracy and Stability of Numerical
+  Algorithms", chapters 3-4; sqrt(K) in place of K is the statistical form, measured to be generous
+  (docs/verification.md).
+* carried: what rounding an intermediate to the output's dtype inside a fused kernel does to the
+  result (softmax weights in attention, statistics in normalisation).
 * floor: half the smallest subnormal of the output's dtype.
 """
 
@@ -23,29 +27,36 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-# c per class of operation, and r of the RMS rule. Measured, not chosen: on one H100 (torch 2.11.0+cu130, TF32
-# off, 10 seeds, float32/bfloat16/float16) single operations needed at most 1.21 and an RMS ratio of at most
-# 1.97. docs/verification.md has the table and how to repeat it.
+# c per class of operation. Measured, not chosen: docs/verification.md has the figures and how to
+# repeat them.
 C = {
-    "exact": 0.0,
     "linear": 4.0,
     "convolution": 4.0,
     "pointwise": 4.0,
-    "norm": 4.0,
+    "batch norm": 4.0,
+    "layer norm": 4.0,
     "attention": 4.0,
 }
-R = 3.0
+# r of the root mean square rule. In float32 the order of summation decides: cuDNN's weight
+# gradients were up to 4.4 times as far off as the CPU's, both within their bounds.
+R = {torch.float32: 8.0, torch.bfloat16: 3.0, torch.float16: 3.0}
 R_SMALL = 8.0
 SMALL_NUMEL = 500
 
 U_ACC = torch.finfo(torch.float32).eps / 2
 
-# Where the gradients of a kind are summed in the tensors' own dtype, not in float32: observed with torch
-# 2.13.0+cpu (a sum of 134 bfloat16 numbers gave 0 where 0.12 was right). Only ever on the CPU.
+# Where the gradients of a kind are not summed in float32. EVERY: every addition rounds to the
+# tensors' dtype; seen with torch 2.13.0+cpu, where a sum of 134 bfloat16 numbers gave 0 for 0.12.
+# PARTIAL: partial sums do; seen with torch 2.11.0+cu130 on an H200 in the native kernel for
+# contiguous tensors, whatever dtype the parameters have (for channels_last, and through cuDNN, the
+# sums are float32's).
+EVERY, PARTIAL = "every", "partial"
 SUMS_ROUNDED = {
-    ("cpu", "convolution", torch.float16),
-    ("cpu", "norm", torch.float16),
-    ("cpu", "norm", torch.bfloat16),
+    ("cpu", "convolution", torch.float16): EVERY,
+    ("cpu", "layer norm", torch.float16): EVERY,
+    ("cpu", "layer norm", torch.bfloat16): EVERY,
+    ("cuda", "batch norm", torch.float16): PARTIAL,
+    ("cuda", "batch norm", torch.bfloat16): PARTIAL,
 }
 
 
@@ -60,9 +71,15 @@ class Arithmetic:
     def unit(self) -> float:
         return rounding_unit(self.dtype)
 
-    def rounds_sums(self, kind: str) -> bool:
-        """Whether gradients of this kind are known to be summed in `dtype` there."""
-        return (self.device, kind, self.dtype) in SUMS_ROUNDED
+    def sum_rounding(self, kind: str, length: Tensor, squares: Tensor) -> Tensor:
+        """What rounded sums of `length` terms, whose squares add up to `squares`, are off by:
+        partial sums walk at random, so they are about as large as the root of that.
+        """
+        rounded = SUMS_ROUNDED.get((self.device, kind, self.dtype))
+        if rounded is None:
+            return torch.zeros_like(squares)
+        steps = length if rounded == EVERY else torch.ones_like(length)
+        return self.unit * (steps * squares).sqrt()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +101,8 @@ class Judgement:
 class Operation(Protocol):
     """Computes on any device and dtype; `judge` works in float64 on the CPU."""
 
-    kind: str
+    @property
+    def kind(self) -> str: ...
 
     def __call__(self, *inputs: Tensor) -> Tensor: ...
 
@@ -95,8 +113,8 @@ class Operation(Protocol):
 class Multilinear:
     """Sums of products, linear in each input: linear layers and convolutions.
 
-    Their gradients are sums of products as well, so M and K of every gradient come from differentiating the
-    operation on absolute values and on ones.
+    Their gradients are sums of products as well, so M and K of every gradient come from
+    differentiating the operation on absolute values and on ones.
     """
 
     kind: str
@@ -112,136 +130,185 @@ class Multilinear:
         lengths = differentiate(
             self, [torch.ones_like(x) for x in inputs], torch.ones_like(cotangent)
         )
-        carried = [torch.zeros_like(x) for x in exact]
-        if how.rounds_sums(self.kind):
-            squares = differentiate(self, [x**2 for x in inputs], cotangent**2)
-            carried[1:] = [
-                how.unit * (n * square).sqrt() for n, square in zip(lengths[1:], squares[1:])
-            ]
+        squares = differentiate(self, [x**2 for x in inputs], cotangent**2)
+        carried = [
+            how.sum_rounding(self.kind, length, square)
+            for length, square in zip(lengths, squares, strict=True)
+        ]
+        # The bias may be added to a product that was already rounded.
+        unbiased = (
+            self.function(*inputs[:2]).abs() if len(inputs) > 2 else torch.zeros_like(exact[0])
+        )
+        carried[0] = how.unit * unbiased
         budgets = [
             budget(reference, magnitude, length, how=how, c=c, carried=extra)
-            for reference, magnitude, length, extra in zip(exact, magnitudes, lengths, carried)
+            for reference, magnitude, length, extra in zip(
+                exact, magnitudes, lengths, carried, strict=True
+            )
         ]
         return Judgement(output=budgets[0], gradients=tuple(budgets[1:]))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Relu:
-    """Exact in every dtype, backward included: it only selects."""
+class Gate:
+    """x times a smooth step from 0 to 1: GELU (erf form), SiLU.
 
-    kind: str = "exact"
-
-    def __call__(self, *inputs: Tensor) -> Tensor:
-        return functional.relu(inputs[0])
-
-    def judge(self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic) -> Judgement:  # noqa: ARG002
-        budgets = [
-            Budgeted(reference=exact, bound=torch.zeros_like(exact))
-            for exact in differentiate(self, inputs, cotangent)
-        ]
-        return Judgement(output=budgets[0], gradients=tuple(budgets[1:]))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Gelu:
-    """x * Phi(x), the erf form. 1 + erf cancels for negative x, so the error scales with |x|, not with |y|.
-
-    Derivative: Phi(x) + x*phi(x), of magnitude at most 1 + |x|.
+    The step may be computed as a difference (1 + erf), so the error scales with |x|, not with |y|.
+    The derivative is the step plus x times its slope, of magnitude at most 1 + |x|. Not ReLU: near
+    its kink a rounding decides about a whole gradient, and two correct devices differ by far more
+    than a rounding.
     """
 
+    function: Callable[..., Tensor]
     kind: str = "pointwise"
 
     def __call__(self, *inputs: Tensor) -> Tensor:
-        return functional.gelu(inputs[0])
+        return self.function(inputs[0])
 
     def judge(self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic) -> Judgement:
         (x,) = inputs
         output, gradient = differentiate(self, inputs, cotangent)
-        roundings, c = torch.full_like(x, 4.0), C[self.kind]  # erf, add, halve, multiply
+        c, roundings = C[self.kind], torch.full_like(x, 4.0)  # erf, add, halve, multiply
+        size = cotangent.abs() * (1 + x.abs())
         return Judgement(
             output=budget(output, x.abs(), roundings, how=how, c=c),
-            gradients=(budget(gradient, cotangent.abs() * (1 + x.abs()), roundings, how=how, c=c),),
+            gradients=(budget(gradient, size, roundings, how=how, c=c),),
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Norm:
-    """Batch or layer normalisation with weight and bias, statistics over `over`, parameters along `along`.
+    """Batch or layer normalisation with weight and bias, statistics over `over`, parameters along
+    `along`.
 
-    Kernels may keep mean and reciprocal deviation in the tensor's own dtype; that rounding moves whole groups
-    together, so it is carried as `u_out * (|normalised| + |mean|*rstd)`, linearly.
+    Kernels may keep mean and reciprocal deviation in the tensor's own dtype. That rounding moves
+    all numbers of one statistic together (added with their signs), and those of different
+    statistics independently (root of the sum of squares).
     """
 
+    kind: str
     function: Callable[..., Tensor]
     over: tuple[int, ...]
     along: tuple[int, ...]
     eps: float = 1e-5
-    kind: str = "norm"
 
     def __call__(self, *inputs: Tensor) -> Tensor:
         return self.function(*inputs)
 
     def judge(self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic) -> Judgement:
-        x, weight, bias = inputs
-        unit, c = how.unit, C[self.kind]
+        parts = _NormParts.of(self, inputs, cotangent)
         exact = differentiate(self, inputs, cotangent)
-        mean = x.mean(self.over, keepdim=True)
-        rstd = (x.var(self.over, keepdim=True, unbiased=False) + self.eps).rsqrt()
-        w, b = (self._spread(p, x) for p in (weight, bias))
-        count = torch.full_like(x, x.numel() / mean.numel())
-        hat = ((x - mean) * rstd).abs()
-        # The mean of K numbers is off by u_acc*sqrt(K)*mean|x|, which every normalised value inherits.
-        center = hat + x.abs().mean(self.over, keepdim=True) * rstd
-        shift = unit * (hat + mean.abs() * rstd)
-        g = (cotangent * w).abs()
-        g_mean, g_hat_mean = (t.mean(self.over, keepdim=True) for t in (g, g * hat))
-        projected = (cotangent * w * (x - mean) * rstd).mean(self.over, keepdim=True).abs()
-        dx_size = rstd * (g + g_mean + center * g_hat_mean)
-        dx_carried = rstd * (shift * projected + hat * (g * shift).mean(self.over, keepdim=True))
-        return Judgement(
-            output=budget(
-                exact[0], center * w.abs() + b.abs(), count, how=how, c=c, carried=shift * w.abs()
+        c, count = C[self.kind], parts.count
+        shift = how.unit * (parts.hat.abs() + parts.lean)
+        weight, bias = (self.spread(parameter, parts.hat).abs() for parameter in inputs[1:])
+        gradients = (
+            budget(
+                exact[1],
+                parts.dx_size,
+                count,
+                how=how,
+                c=c,
+                carried=self._dx_carried(parts, exact[1], how),
             ),
-            gradients=(
-                budget(
-                    exact[1],
-                    dx_size,
-                    count,
-                    how=how,
-                    c=c,
-                    carried=dx_carried + unit * exact[1].abs(),
-                ),
-                self._summed(exact[2], cotangent.abs() * center, cotangent.abs() * shift, how),
-                self._summed(exact[3], cotangent.abs(), torch.zeros_like(x), how),
-            ),
+            self._summed(exact[2], parts.cotangent, parts.hat, parts, how),
+            self._summed(exact[3], parts.cotangent, torch.ones_like(parts.hat), parts, how),
         )
+        size = parts.center * weight + bias
+        output = budget(exact[0], size, count, how=how, c=c, carried=shift * weight)
+        return Judgement(output=output, gradients=gradients)
 
-    def _summed(self, exact: Tensor, terms: Tensor, carried: Tensor, how: Arithmetic) -> Budgeted:
-        """The budget of a parameter's gradient: a sum of `terms` over everything but the parameter's axes."""
-        axes = tuple(axis for axis in range(terms.dim()) if axis not in self.along)
-        length = torch.full_like(exact, terms.numel() / exact.numel())
-        magnitude, shift = (
-            terms.sum(axes).reshape(exact.shape),
-            carried.sum(axes).reshape(exact.shape),
+    def spread(self, parameter: Tensor, like: Tensor) -> Tensor:
+        """A parameter in the shape that multiplies an input."""
+        sizes = [like.shape[axis] if axis in self.along else 1 for axis in range(like.dim())]
+        return parameter.reshape(sizes)
+
+    def _dx_carried(self, parts: _NormParts, dx: Tensor, how: Arithmetic) -> Tensor:
+        """dx = rstd*(g - mean(g) - hat*mean(g*hat)): rounded statistics, and where sums are
+        rounded, the means.
+        """
+        g_mean, projected = (
+            t.mean(self.over, keepdim=True).abs() for t in (parts.g, parts.g * parts.hat)
         )
-        if how.rounds_sums(self.kind):
-            shift = shift + how.unit * (length * (terms**2).sum(axes).reshape(exact.shape)).sqrt()
-        return budget(exact, magnitude, length, how=how, c=C[self.kind], carried=shift)
+        hat = parts.hat.abs()
+        statistics = (hat + parts.lean) * projected + hat * (projected + parts.lean * g_mean)
+        squares = torch.stack([parts.g**2, (parts.g * parts.hat) ** 2]).sum(
+            [axis + 1 for axis in self.over], keepdim=True
+        )
+        sums = how.sum_rounding(self.kind, parts.count[None], squares) / parts.count
+        return parts.rstd * (how.unit * statistics + sums[0] + hat * sums[1]) + how.unit * dx.abs()
 
-    def _spread(self, parameter: Tensor, x: Tensor) -> Tensor:
-        return parameter.reshape(
-            [x.shape[axis] if axis in self.along else 1 for axis in range(x.dim())]
+    def _summed(
+        self, exact: Tensor, g: Tensor, factor: Tensor, parts: _NormParts, how: Arithmetic
+    ) -> Budgeted:
+        """The budget of a parameter's gradient: the sum of g*factor over everything but the
+        parameter's axes.
+        """
+        axes = tuple(axis for axis in range(g.dim()) if axis not in self.along)
+        together = tuple(axis for axis in axes if axis in self.over)
+        terms = g * factor
+        length = torch.full_like(exact, g.numel() / exact.numel())
+        squares = (terms**2).sum(axes).reshape(exact.shape)
+        moved = torch.stack([terms, g * parts.lean])
+        for axis in together:
+            moved = moved.sum(axis + 1, keepdim=True)
+        statistics = how.unit * (moved**2).sum(0).sum(axes).reshape(exact.shape).sqrt()
+        size = (
+            (g.abs() * (parts.center if factor is parts.hat else factor))
+            .sum(axes)
+            .reshape(exact.shape)
+        )
+        carried = how.sum_rounding(self.kind, length, squares)
+        if factor is parts.hat:
+            carried = carried + statistics
+        return budget(exact, size, length, how=how, c=C[self.kind], carried=carried)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _NormParts:
+    """Normalisation taken apart, float64. `lean` is |mean|*rstd; `center` the magnitude behind
+    `hat`, which inherits what the mean is off by; `dx_size` the magnitude of the input's gradient.
+    """
+
+    hat: Tensor
+    rstd: Tensor
+    lean: Tensor
+    center: Tensor
+    g: Tensor
+    cotangent: Tensor
+    dx_size: Tensor
+    count: Tensor
+
+    @classmethod
+    def of(cls, norm: Norm, inputs: Sequence[Tensor], cotangent: Tensor) -> _NormParts:
+        x = inputs[0]
+        mean = x.mean(norm.over, keepdim=True)
+        rstd = (x.var(norm.over, keepdim=True, unbiased=False) + norm.eps).rsqrt()
+        hat = (x - mean) * rstd
+        center = hat.abs() + x.abs().mean(norm.over, keepdim=True) * rstd
+        g = cotangent * norm.spread(inputs[1], x)
+        g_mean = g.abs().mean(norm.over, keepdim=True)
+        g_hat_mean = (g * hat).abs().mean(norm.over, keepdim=True)
+        return cls(
+            hat=hat,
+            rstd=rstd,
+            lean=mean.abs() * rstd,
+            center=center,
+            g=g,
+            cotangent=cotangent,
+            dx_size=rstd * (g.abs() + g_mean + center * g_hat_mean),
+            count=torch.full_like(x, x.numel() / mean.numel()),
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Attention:
-    """Scaled dot-product attention over (batch, length, heads*width) inputs; split into heads inside.
+    """Scaled dot-product attention over (batch, length, heads*width) inputs; split into heads
+    inside.
 
-    Fused kernels round the softmax weights P and the score gradients dS to the inputs' dtype before the next
-    product, and read the output back, rounded, for the row sums of the backward pass. The roundings of single
-    entries are independent, so they are carried as root sums of squares; backward formulas: T. Dao et al.,
-    "FlashAttention", algorithm 4.
+    Fused kernels round the softmax weights P and the score gradients dS to the inputs' dtype before
+    the next product, and read the output back, rounded, for the row sums of the backward pass. The
+    roundings of single entries are independent, so they are carried as root sums of squares;
+    backward formulas: T. Dao et al., "FlashAttention", algorithm 4.
     """
 
     heads: int
@@ -256,7 +323,8 @@ class Attention:
         q, k, v, g, y = (self._split(x) for x in (*inputs, cotangent, exact[0]))
         unit, scale, width, length = how.unit, q.shape[-1] ** -0.5, q.shape[-1], k.shape[-2]
         p = torch.softmax(q @ k.mT * scale, dim=-1)
-        # Scores in float32: what they are off by changes P by P times that, and the row's sum likewise.
+        # Scores in float32: what they are off by changes P by P times that, and the row's sum
+        # likewise.
         scores = U_ACC * (math.sqrt(width) * (q.abs() @ k.abs().mT) * scale + math.sqrt(length))
         p_off = p * (scores + (p * scores).sum(-1, keepdim=True))
         row = (g * y).sum(-1, keepdim=True)
@@ -287,7 +355,7 @@ class Attention:
                 c=C[self.kind],
                 carried=self._join(extra),
             )
-            for reference, size, extra in zip(exact, sizes, carried)
+            for reference, size, extra in zip(exact, sizes, carried, strict=True)
         ]
         return Judgement(output=budgets[0], gradients=tuple(budgets[1:]))
 
@@ -329,7 +397,7 @@ def rounding_unit(dtype: torch.dtype) -> float:
 
 
 def floor_of(dtype: torch.dtype) -> float:
-    """Half the smallest subnormal: the absolute error of rounding a number too small to be normal."""
+    """Half the smallest subnormal: the error of rounding a number too small to be normal."""
     info = torch.finfo(dtype)
     return float(info.smallest_normal) * float(info.eps) / 2
 

@@ -1,4 +1,5 @@
-"""Reads what installed distributions require of each other, without `packaging`, which an image need not have.
+"""Reads what installed distributions require of each other, without `packaging`, which an image
+need not have.
 
 Honest in what it cannot read: a requirement that is not understood is listed, never taken as met.
 Grammar: PEP 508 (the part that wheels' `Requires-Dist` uses), versions and specifiers: PEP 440.
@@ -37,7 +38,7 @@ class UnreadableError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Requirement:
-    """One `Requires-Dist` line. `name` is normalised; `specifiers` are (operator, version) pairs."""
+    """One `Requires-Dist` line: `name` normalised, `specifiers` as (operator, version)."""
 
     name: str
     extras: tuple[str, ...]
@@ -139,7 +140,8 @@ def _compares(version: str, operator: str, wanted: str) -> bool:
         "!=": left != right,
         "<=": left <= right,
         ">=": left >= right,
-        # PEP 440: `<` and `>` do not reach a pre-release, respectively a post-release, of the named version.
+        # PEP 440: `<` and `>` do not reach a pre-release, respectively a post-release, of the named
+        # version.
         "<": left < right and not (_is_pre(left) and not _is_pre(right) and left[:2] == right[:2]),
         ">": left > right
         and not (_is_post(left) and not _is_post(right) and left[:2] == right[:2]),

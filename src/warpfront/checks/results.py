@@ -1,6 +1,7 @@
 """What a session found: one JSON file, which says first what is planned and then what came of it.
 
-A process that dies leaves a file whose plan is longer than its list of checks; the host reads that as an error.
+A process that dies leaves a file whose plan is longer than its list of checks; the host reads that
+as an error.
 """
 
 from __future__ import annotations
@@ -33,21 +34,23 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """A name and a function that finds out. What it raises becomes an `error`; the other checks go on."""
+    """A name and a function that finds out. What it raises becomes an `error`; the other checks go
+    on.
+    """
 
     name: str
     find: Callable[[], Finding]
 
 
-def passed(reason: str = "", **details: object) -> Finding:
+def passed(reason: str = "", /, **details: object) -> Finding:
     return Finding(outcome=PASSED, reason=reason, details=details)
 
 
-def failed(reason: str, **details: object) -> Finding:
+def failed(reason: str, /, **details: object) -> Finding:
     return Finding(outcome=FAILED, reason=reason, details=details)
 
 
-def unavailable(reason: str, **details: object) -> Finding:
+def unavailable(reason: str, /, **details: object) -> Finding:
     return Finding(outcome=UNAVAILABLE, reason=reason, details=details)
 
 
@@ -78,7 +81,7 @@ class Recorder:
         self._write(finished=False)
 
     def note_unclaimed(self, name: str, reason: str) -> None:
-        """Say that something is not checked because nothing is claimed: neither skipped nor passed."""
+        """Say that nothing is claimed here, so nothing is checked: neither skipped nor passed."""
         self._unclaimed.append({"name": name, "reason": reason})
 
     def run(self, checks: Sequence[Check]) -> None:

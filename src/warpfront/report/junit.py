@@ -1,8 +1,9 @@
 """JUnit XML of verifications, for CI systems that draw test reports.
 
-JUnit knows passed, failure, error and skipped. `unavailable` becomes `<skipped type="unavailable">`, so that it
-is not drawn as a pass, and every outcome is counted in the suite's properties (`outcome.unavailable`), because
-the `skipped` attribute alone would mix the two. Nobody may decide about publishing from this file.
+JUnit knows passed, failure, error and skipped. `unavailable` becomes `<skipped
+type="unavailable">`, so that it is not drawn as a pass, and every outcome is counted in the suite's
+properties (`outcome.unavailable`), because the `skipped` attribute alone would mix the two. Nobody
+may decide about publishing from this file.
 """
 
 from __future__ import annotations
