@@ -5,24 +5,13 @@ out.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
-from warpfront.model import Cell, Project, ResolvedBase, WheelLock
+from warpfront.model import Cell, Project, Provenance, ResolvedBase, WheelLock
 
 CELL = "dev.warpfront.cell"
 CONTENT_HASH = "dev.warpfront.content-hash"
 BASE_SOURCE = "dev.warpfront.base-source"
 _OCI = "org.opencontainers.image"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Provenance:
-    """What the clock and the repository say of a build. `created` is RFC 3339; `revision` a commit,
-    or "".
-    """
-
-    created: str
-    revision: str
 
 
 def image_labels(

@@ -31,6 +31,7 @@ from packaging.version import Version
 
 from warpfront.errors import LockError
 from warpfront.model import Cell, LockedWheel, LockInputs, WheelLock
+from warpfront.vendors import VENDORS
 
 SCHEMA = 1
 MACHINE = "x86_64"
@@ -56,6 +57,7 @@ def lock_inputs(cell: Cell, requirements_text: str | None, parent: WheelLock | N
         stack_requirements=tuple(sorted(str(pin) for pin in cell.stack)),
         requirements=tuple(sorted({*compiler, *cell.requirements, *lines})),
         parent=_pins(parent) if parent else (),
+        protected=VENDORS[cell.vendor].protected,
     )
 
 

@@ -186,7 +186,8 @@ class LockInputs:
 
     `stack_requirements` may come from `index` only; `requirements` from PyPI. `parent` are the
     exact pins (`name==version`) of the parent's lock, which a child may extend and never change.
-    `machine` is `x86_64`; `glibc` is the base's C library, e.g. `2.36`.
+    `machine` is `x86_64`; `glibc` is the base's C library, e.g. `2.36`. `protected` are fnmatch
+    patterns of distributions that only `index` has in earnest; they follow from the vendor.
     """
 
     cell_id: str
@@ -197,6 +198,7 @@ class LockInputs:
     stack_requirements: tuple[str, ...]
     requirements: tuple[str, ...]
     parent: tuple[str, ...] = ()
+    protected: tuple[str, ...] = ()
 
     @property
     def digest(self) -> str:
@@ -286,6 +288,16 @@ class ResolvedBase:
     source: BaseSource
     reference: str
     identity: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """What the clock and the repository say of a build. `created` is RFC 3339; `revision` a commit,
+    or "".
+    """
+
+    created: str
+    revision: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

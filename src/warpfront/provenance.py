@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from warpfront.errors import CommandFailedError
-from warpfront.labels import Provenance
+from warpfront.model import Provenance
 from warpfront.process import Command, Run, environment
 
 

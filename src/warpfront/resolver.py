@@ -18,6 +18,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 from urllib.parse import unquote, urlsplit, urlunsplit
 
@@ -274,9 +275,6 @@ def install_toolbox(folder: Path, *, python: str, site: Site, run: Run) -> Path:
 
 _CERTIFICATES = ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "CURL_CA_BUNDLE")
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
-_NEVER_ON_PYPI = re.compile(r"(pytorch-triton|triton-(rocm|xpu)|rocm|amd-torch)(-|$)")
-# Companions of torch that only its vendors' indexes have in earnest (PyPI has placeholders of
-# some), so their index is known also when a mirror served them: pytorch#191688, uv#18844, TheRock.
 _LEGACY_LEVELS = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
 
 
@@ -603,7 +601,8 @@ class _Locking:
         stack = {canonicalize_name(Requirement(one).name) for one in self.inputs.stack_requirements}
         local_label = package.version is not None and package.version.local is not None
         same_host = urlsplit(url).netloc == urlsplit(index.url).netloc != ""
-        own = package.name in stack or _NEVER_ON_PYPI.match(package.name) is not None
+        protected = any(fnmatch(package.name, pattern) for pattern in self.inputs.protected)
+        own = package.name in stack or protected
         return index.url if own or local_label or same_host else PYPI
 
 

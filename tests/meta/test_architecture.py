@@ -48,7 +48,7 @@ MAY_IMPORT = {
     "pure": WORDS | PURE,
     "edge": WORDS | EDGE,
     "path": WORDS | PURE | EDGE | PATH,
-    "doors": WORDS | PURE | EDGE | PATH | DOORS,
+    "doors": WORDS | PURE | EDGE | PATH | DOORS | INSIDE,
     "inside": INSIDE,
 }
 KINDS = {"words": WORDS, "pure": PURE, "edge": EDGE, "path": PATH, "doors": DOORS, "inside": INSIDE}

@@ -8,7 +8,8 @@ from typing import Any
 from builders import A_PROJECT, A_RESOLVED_BASE, a_cell, a_lock
 
 from warpfront.bake import BakeTarget, bake_file
-from warpfront.labels import CONTENT_HASH, Provenance, image_labels
+from warpfront.labels import CONTENT_HASH, image_labels
+from warpfront.model import Provenance
 
 
 def a_target(**changes: Any) -> BakeTarget:

@@ -95,7 +95,7 @@ def test_images_are_chained_and_parents_come_first() -> None:
     assert cells["devel"].parent == cells["app"].parent == cells["torch"].id
     assert cells["app"].requirements_file == "images/app/requirements.txt"
     assert cells["devel"].compiler is not None
-    assert "nvidia-cuda-nvcc==13.0.*" in cells["devel"].compiler.requirements
+    assert "cuda-toolkit[nvcc]==13.0.*" in cells["devel"].compiler.requirements
     assert cells["torch"].compiler is None
 
 

@@ -36,6 +36,7 @@ from warpfront.resolver import (
     why_unresolvable,
 )
 from warpfront.sources import PYPI, Site
+from warpfront.vendors import VENDORS
 from warpfront.wheelhouse import Wheelhouse
 
 ROCM_STACK = ("torch==2.8.0+rocm6.4", "torchvision==0.23.0+rocm6.4", "torchaudio==2.8.0+rocm6.4")
@@ -81,6 +82,7 @@ def inputs_for(index: Index | None, **changes: object) -> LockInputs:
         index=WheelIndex(name=index.name, url=index.url) if index else None,
         stack_requirements=ROCM_STACK if index else (),
         requirements=("numpy",),
+        protected=VENDORS["amd"].protected,
     )
     return dataclasses.replace(inputs, **changes)  # type: ignore[arg-type]
 

@@ -89,11 +89,8 @@ def test_the_cuda_compiler_is_of_the_toolkit_s_own_minor() -> None:
     compiler = NVIDIA.compiler(Toolkit(name="cuda", version="13.0"), ("sm_120", "sm_80"), "3.11")
     assert compiler is not None
     assert compiler.requirements == (
-        "nvidia-cuda-nvcc==13.0.*",
-        "nvidia-nvvm==13.0.*",
-        "nvidia-cuda-crt==13.0.*",
-        "nvidia-cuda-cccl==13.0.*",
-        "nvidia-cuda-runtime==13.0.*",
+        "cuda-toolkit[nvcc]==13.0.*",
+        "nvidia-cuda-cccl==13.*",
     )
     assert compiler.apt == ("g++",)
     assert dict(compiler.environment) == {

@@ -87,7 +87,7 @@ def plan(workspace: Workspace, selection: Selection, watch: Watch) -> tuple[Plan
             {name: base for name, base in bases.items() if isinstance(base, ResolvedBase)},
             images_by_content(engine),
         )
-    house = Wheelhouse(workspace.cache / "wheelhouse")
+    house = workspace.wheelhouse
     return tuple(
         _planned(cell, states[cell.id], blocked, prepared, house, known=engine is not None)
         for cell in cells
@@ -167,7 +167,8 @@ def report(workspace: Workspace, selection: Selection) -> tuple[ReportRow, ...]:
     """What every step left for the selected cells; reads files only."""
     cells = select(workspace.matrix.cells, selection)
     states = read_locks(workspace, with_parents(cells, workspace.matrix.cells))
-    return report_rows(_facts(workspace, cell, states[cell.id]) for cell in cells)
+    facts = (_facts(workspace, cell, states[cell.id]) for cell in cells)
+    return report_rows(facts, target=selection.target)
 
 
 def selected(workspace: Workspace, selection: Selection) -> tuple[Cell, ...]:
@@ -211,7 +212,7 @@ def _unlockable(cells: Iterable[Cell], states: Mapping[str, LockState]) -> dict[
     for cell in cells:
         reason = ""
         if cell.parent in blocked:
-            reason = f"its parent {cell.parent} is blocked: {blocked[cell.parent].reason}"
+            reason = f"its parent {cell.parent} is blocked"
         elif states[cell.id].reason and cell.index is not None:
             reason = why_unresolvable(cell.index, cell.stack, site)
         if reason:

@@ -12,23 +12,24 @@ from warpfront.engine import Engine, StoredImage
 from warpfront.engine.bases import resolve_base
 from warpfront.engine.buildx import Baked, BakeRequest, Step, bake
 from warpfront.errors import BuildFailedError, EngineError
-from warpfront.labels import CONTENT_HASH, Provenance, image_labels
+from warpfront.labels import CONTENT_HASH, image_labels
 from warpfront.model import (
     BaseSource,
     Blocked,
     BuiltImage,
     Cell,
     Failed,
+    Provenance,
     ResolvedBase,
     WheelLock,
 )
 from warpfront.pipeline.preparing import Prepared, images_by_content, prepare_cells
 from warpfront.pipeline.workspace import Watch, Workspace, attempt
 from warpfront.plan import leaves
+from warpfront.process import run
 from warpfront.registry import registry_reachable
-from warpfront.resolver import Site, uv_binary, uv_version
+from warpfront.resolver import Site, sdist_builder, uv_binary, uv_version
 from warpfront.store import place_program, write_json
-from warpfront.wheelhouse import Wheelhouse
 
 Built = BuiltImage | Blocked | Failed
 # The containerd store keeps a tar of every layer beside its unpacked form, gzipped unless told
@@ -138,7 +139,7 @@ class _Building:
         self._site = site
         self._watch = watch
         self._provenance = provenance
-        self._wheelhouse = Wheelhouse(workspace.cache / "wheelhouse")
+        self._wheelhouse = workspace.wheelhouse
         self._started = monotonic()
         self._finished: dict[str, float] = {}
 
@@ -174,6 +175,7 @@ class _Building:
                 item.rendered.wheels,
                 self._site,
                 on_progress=self._watch.advance,
+                build=sdist_builder(self._site, run),
             )
             if isinstance(result, Blocked | Failed):
                 failed[item.cell.id] = result

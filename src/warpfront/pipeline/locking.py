@@ -36,7 +36,9 @@ def lock_cells(
     def resolve_once(inputs: LockInputs) -> WheelLock:
         if inputs.digest not in known:
             watch.step(inputs.cell_id, "resolving")
-            known[inputs.digest] = resolve(inputs, site, run=run, on_line=watch.say)
+            known[inputs.digest] = resolve(
+                inputs, site, run=run, on_line=watch.say, wheelhouse=workspace.wheelhouse
+            )
             watch.step(inputs.cell_id, "")
         return dataclasses.replace(known[inputs.digest], cell_id=inputs.cell_id)
 
@@ -107,5 +109,6 @@ def _refused(cell: Cell, state: LockState) -> Failed:
 
 
 def _without_parent(cell: Cell, parent: Blocked | Failed) -> Blocked | Failed:
-    reason = f"its parent {parent.cell_id}: {parent.reason}"
-    return dataclasses.replace(parent, cell_id=cell.id, reason=reason)
+    word = "is blocked" if isinstance(parent, Blocked) else "has no lock"
+    reason = f"its parent {cell.parent} {word}"
+    return dataclasses.replace(parent, cell_id=cell.id, reason=reason, hint="")

@@ -21,6 +21,7 @@ from warpfront.model import Blocked, Failed, StepName
 from warpfront.process import environment
 from warpfront.render import Templates
 from warpfront.store import Store, read_text, read_tree
+from warpfront.wheelhouse import Wheelhouse
 
 MATRIX_FILE = "matrix.yaml"
 IMAGES_FOLDER = "images"
@@ -56,6 +57,10 @@ class Workspace:
     templates: Templates
     requirements: Mapping[str, str]
     store: Store
+
+    @property
+    def wheelhouse(self) -> Wheelhouse:
+        return Wheelhouse(self.cache / "wheelhouse")
 
     def lock_path(self, cell_id: str) -> Path:
         return self.root / IMAGES_FOLDER / LOCKS_FOLDER / f"pylock.{cell_id}.toml"
@@ -101,12 +106,13 @@ def attempt(
     try:
         return act(*args, **kwargs)
     except BlockedError as error:
-        return Blocked(cell_id=cell_id, step=step, reason=error.message, hint=error.hint)
+        reason = error.message.removeprefix(f"{cell_id}: ")
+        return Blocked(cell_id=cell_id, step=step, reason=reason, hint=error.hint)
     except (LockError, RenderError, WheelError, CommandFailedError) as error:
         return Failed(
             cell_id=cell_id,
             step=step,
-            reason=error.message,
+            reason=error.message.removeprefix(f"{cell_id}: "),
             hint=error.hint,
             exit_code=error.exit_code,
         )

@@ -42,9 +42,13 @@ class CellFacts:
     verifications: Mapping[str, Verification]
 
 
-def report_rows(facts: Iterable[CellFacts]) -> tuple[ReportRow, ...]:
-    """A row for every cell and every target it serves."""
-    return tuple(_row(fact, target) for fact in facts for target in fact.cell.targets)
+def report_rows(facts: Iterable[CellFacts], *, target: str = "") -> tuple[ReportRow, ...]:
+    """A row for every cell and every target it serves, or `target` only where a cell serves it."""
+    return tuple(
+        _row(fact, one)
+        for fact in facts
+        for one in ((target,) if target in fact.cell.targets else fact.cell.targets)
+    )
 
 
 def _row(fact: CellFacts, target: str) -> ReportRow:

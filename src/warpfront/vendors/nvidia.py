@@ -14,15 +14,6 @@ _KNOWN = (50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90, 100, 101, 103,
 # Integrated GPUs: a cubin runs there, or from there elsewhere, on its own capability only
 # (CUDA C++ Programming Guide, "Binary Compatibility": not supported for Tegra).
 _INTEGRATED = frozenset({53, 62, 72, 87, 101, 110})
-# The compiler as wheels, of the toolkit's own major.minor. `nvidia-cuda-nvcc` alone needs the
-# others without saying which version: https://pypi.org/project/nvidia-cuda-nvcc/
-_WHEELS = (
-    "nvidia-cuda-nvcc",
-    "nvidia-nvvm",
-    "nvidia-cuda-crt",
-    "nvidia-cuda-cccl",
-    "nvidia-cuda-runtime",
-)
 _FIRST_MAJOR_WITH_NVCC_WHEEL = 13
 
 
@@ -72,7 +63,13 @@ class Nvidia:
             return None
         home = f"/opt/venv/lib/python{python}/site-packages/nvidia/cu{_major(toolkit)}"
         return Compiler(
-            requirements=tuple(f"{name}=={toolkit.version}.*" for name in _WHEELS),
+            # `cuda-toolkit` says which nvcc, nvvm, crt and runtime belong together; headers of CCCL
+            # may be newer than the toolkit, and torch 2.15 brings such:
+            # https://pypi.org/project/cuda-toolkit/
+            requirements=(
+                f"cuda-toolkit[nvcc]=={toolkit.version}.*",
+                f"nvidia-cuda-cccl=={_major(toolkit)}.*",
+            ),
             apt=("g++",),
             environment=frozen({"CUDA_HOME": home, "TORCH_CUDA_ARCH_LIST": _arch_list(targets)}),
         )
