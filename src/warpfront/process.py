@@ -91,6 +91,7 @@ def stream(command: Command, on_line: Line) -> Completed:
     """Run and hand over each line of stdout and stderr as it comes; on Ctrl-C stop the whole
     process group.
     """
+    assert command.stdin is None, "only `run` feeds a command"
     tail: deque[str] = deque(maxlen=TAIL_LINES)
     with _child(command, merge=True) as child:
         watchdog = _watchdog(child, command.timeout_seconds)

@@ -35,7 +35,9 @@ class Features:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredImage:
-    """An image in the engine. `references` are its tags; `size_bytes` their room in the engine."""
+    """An image in the engine. `references` are its tags. `size_bytes` is the sum of its unpacked
+    layers where one image was asked for; listings give the engine's own count.
+    """
 
     id: str
     references: tuple[str, ...]

@@ -55,6 +55,11 @@ def find_base(
     """The base as it would be used, without pulling or making anything; None = by a bootstrap that
     was not made yet. Raises `BlockedError` as `resolve_base` does.
     """
+    if base.unpinned:
+        raise BlockedError(
+            f"base {base.name}: {base.reference} has no digest: {base.unpinned}",
+            hint="pin it in matrix.yaml: `docker buildx imagetools inspect` prints the digest",
+        )
     from_registry = ResolvedBase(
         name=base.name,
         source=BaseSource.REGISTRY,

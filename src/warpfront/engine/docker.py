@@ -150,9 +150,11 @@ class DockerEngine:
         with self._translated():
             try:
                 row = self._client.api.inspect_image(reference)  # type: ignore[no-untyped-call]
+                layers = self._client.api.history(row["Id"])
             except docker.errors.ImageNotFound:
                 return None
-        return _inspected_image(row)
+        # The containerd store's own `Size` counts packed blobs; layers are what a container sees.
+        return _inspected_image({**row, "Size": sum(layer["Size"] for layer in layers)})
 
     def tag(self, image_id: str, reference: str) -> None:
         repository, _, name = reference.rpartition(":")
