@@ -18,7 +18,7 @@ _REQUIREMENT = re.compile(
     r"\s*(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[(?P<extras>[^\]]*)\])?\s*"
     r"\(?(?P<specifiers>[^;()@]*)\)?\s*(?:;(?P<marker>.*))?$"
 )
-_SPECIFIER = re.compile(r"(===|==|!=|<=|>=|~=|<|>)\s*([^\s]+)$")
+_SPECIFIER = re.compile(r"(===|==|!=|<=|>=|~=|<|>)\s*([^\s<>=~]+)$")
 _VERSION = re.compile(
     r"v?(?:(?P<epoch>\d+)!)?(?P<release>\d+(?:\.\d+)*)"
     r"(?:[-_.]?(?P<pre>a|b|c|rc|alpha|beta|pre|preview)[-_.]?(?P<pre_n>\d*))?"
