@@ -150,7 +150,7 @@ class DockerEngine:
         with self._translated():
             try:
                 row = self._client.api.inspect_image(reference)  # type: ignore[no-untyped-call]
-                layers = self._client.api.history(row["Id"])
+                layers = self._client.api.history(row["Id"])  # type: ignore[no-untyped-call]
             except docker.errors.ImageNotFound:
                 return None
         # The containerd store's own `Size` counts packed blobs; layers are what a container sees.
