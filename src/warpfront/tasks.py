@@ -37,6 +37,7 @@ from warpfront.pipeline.workspace import Workspace, open_workspace
 from warpfront.plan import Action
 from warpfront.process import environment, terminable
 from warpfront.report.text import plan_table, report_markdown, report_table
+from warpfront.scaffold import make_project
 from warpfront.store import as_json
 
 SELECTION_HELP = {
@@ -248,6 +249,14 @@ def engine(
 
 
 @command
+def init(request: Request) -> None:
+    """Make a new project in this folder: matrix.yaml, templates, tasks.py, noxfile.py."""
+    for path in make_project(Path.cwd(), dry_run=request.dry_run):
+        request.display.say(f"{'would write' if request.dry_run else 'wrote'} {path}")
+    request.display.say("next: edit matrix.yaml, then `invoke plan`")
+
+
+@command
 def clean(request: Request, *, everything: bool = False) -> None:
     """Remove build results and images of the selected cells; wheels and locks stay."""
     workspace = request.workspace()
@@ -324,4 +333,4 @@ def _stdout() -> Console:
     return console if console.is_terminal else Console(highlight=False, width=PIPE_WIDTH)
 
 
-namespace = Collection(plan, lock, render, build, verify, report, doctor, engine, clean)
+namespace = Collection(plan, lock, render, build, verify, report, doctor, engine, init, clean)

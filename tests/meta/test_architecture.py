@@ -32,6 +32,7 @@ EDGE = {
     "provenance",
     "registry",
     "resolver",
+    "scaffold",
     "sources",
     "store",
     "wheelhouse",
