@@ -31,7 +31,11 @@ def make_project(folder: Path, *, dry_run: bool = False) -> tuple[Path, ...]:
 
 
 def _project_files() -> dict[str, str]:
-    files = {path.name: read_text(path) or "" for path in sorted((_DATA / "project").iterdir())}
+    # `.txt`, because they are not modules of this package.
+    files = {
+        path.name.removesuffix(".txt"): read_text(path) or ""
+        for path in sorted((_DATA / "project").iterdir())
+    }
     images = next(folder for folder in _IMAGES if folder.is_dir())
     for name in _TEMPLATES:
         for path in sorted((images / name).glob("*.j2")):
