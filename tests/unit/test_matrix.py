@@ -85,6 +85,47 @@ def test_a_row_makes_a_cell_with_everything_that_later_steps_need() -> None:
     assert cell.base.pinned.endswith(f"bookworm@{DIGEST}")
 
 
+def test_an_index_can_have_another_address_and_only_that_one_has() -> None:
+    rows = CPU + (
+        "  - {vendor: amd, toolkit: '6.4', targets: [gfx942], torch: '2.9.1'}\n"
+        "  - {vendor: amd, toolkit: '6.3', targets: [gfx942], torch: '2.9.1'}\n"
+    )
+    text = (
+        "indexes: {rocm6.4: 'http://127.0.0.1:8080/whl/rocm6.4', cpu: 'https://a.example/cpu/'}\n"
+    )
+    cells = read(f"{HEAD}{text}rows:\n{rows}").cells
+    indexes = {cell.index.name: cell.index.url for cell in cells if cell.index}
+    assert indexes == {
+        "cpu": "https://a.example/cpu/",
+        "rocm6.4": "http://127.0.0.1:8080/whl/rocm6.4",
+        "rocm6.3": "https://download.pytorch.org/whl/rocm6.3",
+    }
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://me:secret@a.example/cpu",
+        "http://a.example/cpu",
+        "http://127.0.0.1.a.example/cpu",
+        "file:///wheels",
+        "https://a.example/cpu?x=1",
+        "https://a.example/cpu#egg",
+        "https://a.example/$HOME",
+        "https://a.example/cpu ",
+    ],
+)
+def test_the_address_of_an_index_is_plain_and_safe(url: str) -> None:
+    (problem,) = refused(f"{HEAD}indexes: {{cpu: {json.dumps(url)}}}\nrows:\n{CPU}")
+    assert "is not an https:// address without user and password" in problem
+
+
+def test_an_address_for_an_index_nobody_knows_is_refused_with_the_nearest() -> None:
+    (problem,) = refused(f"{HEAD}indexes: {{rocm64: 'https://a.example/x'}}\nrows:\n{CPU}")
+    assert problem.startswith(f"{FIRST_ROW - 1}: index `rocm64` is not in the compat table")
+    assert "rocm6.4" in problem
+
+
 def test_images_are_chained_and_parents_come_first() -> None:
     row = (
         "  - {vendor: nvidia, toolkit: '13.0', targets: [sm_90], torch: '2.14.1',"
@@ -568,7 +609,9 @@ def test_the_documented_rows_make_what_the_page_says(place: int, cells: int) -> 
 def test_the_documented_matrices_are_read() -> None:
     (whole,) = documented("whole")
     (filtered,) = documented("whole-with")
+    (indexes,) = documented("indexes")
     assert len(read(whole).cells) == 1
+    assert len(read(indexes + whole).cells) == 1
     assert len(read(whole[: whole.index("rows:")] + filtered).cells) == 6
 
 

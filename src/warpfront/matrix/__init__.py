@@ -33,6 +33,7 @@ def read_matrix(text: str, *, path: str, compat: Compat) -> Matrix:
     points, problems = expand_points(written, document)
     maker = CellMaker(text=written, document=document, compat=compat)
     maker.check_images()
+    maker.check_indexes()
     maker.make(points)
     found = sorted({*problems, *maker.problems})
     if found:

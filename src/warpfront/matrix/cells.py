@@ -87,6 +87,14 @@ class CellMaker:
         for name, base in self.text.bases.items():
             self._check_base(name, base)
 
+    def check_indexes(self) -> None:
+        """`indexes:` gives other addresses to indexes of the compat table, and names no others."""
+        known = self.compat.table.indexes
+        for name in self.text.indexes:
+            if name not in known:
+                message = f"index `{name}` is not in the compat table"
+                self._problem(("indexes", name), message, nearest(name, known))
+
     def _is_own_ancestor(self, name: str) -> bool:
         parent = self.text.images[name].on
         for _ in self.text.images:
@@ -184,8 +192,13 @@ class CellMaker:
         return len(self.problems) == before
 
     def _index(self, point: Point, vendor: Vendor) -> WheelIndex | None:
-        if vendor.torch_from == "base":
+        """The row's index, at the address that `indexes:` gives it, if any."""
+        index = None if vendor.torch_from == "base" else self._known_index(point)
+        if index is None:
             return None
+        return WheelIndex(name=index.name, url=self.text.indexes.get(index.name, index.url))
+
+    def _known_index(self, point: Point) -> WheelIndex | None:
         if point.index:
             index = self.compat.index(point.index)
             if index is None:

@@ -59,6 +59,11 @@ _https = _form(
     r"https://[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?(?::[0-9]{1,5})?(?:/[A-Za-z0-9._~-]+)*/?",
     "an https:// address",
 )
+_index_url = _form(
+    r"(?:https://[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|http://(?:127\.0\.0\.1|localhost))"
+    r"(?::[0-9]{1,5})?(?:/[A-Za-z0-9._~-]+)*/?",
+    "an https:// address without user and password (or http:// on loopback)",
+)
 _license = _form(r"[A-Za-z0-9.+-]+(?: (?:AND|OR|WITH) [A-Za-z0-9.+-]+)*", "an SPDX expression")
 _repository = _form(
     r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?(?::[0-9]{1,5})?(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)+",
@@ -89,6 +94,7 @@ TorchVersion = Annotated[str, *_torch]
 Python = Annotated[str, *_python]
 Target = Annotated[str, *_target]
 IndexName = Annotated[str, *_index]
+IndexUrl = Annotated[str, *_index_url]
 Requirement = Annotated[str, *_requirement]
 Environment = dict[Annotated[str, *_variable], Annotated[str, *_value]]
 VendorName = Name
@@ -230,6 +236,7 @@ class MatrixText:
     images: Annotated[Mapping[Name, ImageText], Filled]
     rows: Annotated[tuple[RowText, ...], Filled]
     strict: StrictBool = False
+    indexes: Mapping[IndexName, IndexUrl] = field(default_factory=dict)
     defaults: Axes = field(default_factory=Axes)
     include: tuple[IncludeText, ...] = ()
     exclude: tuple[Filter, ...] = ()
