@@ -1,0 +1,9 @@
+# amd-rocm714-gfx90a_gfx942_gfx950_gfx1100-py313-torch2141-serve: HTTP service skeleton for PyTorch models
+FROM localhost/warpfront/torch:2.14.1-rocm7.14-py3.13
+COPY requirements.txt /opt/warpfront/requirements/serve.txt
+RUN --network=none \
+    --mount=type=bind,from=wheels,target=/wheels \
+    --mount=type=bind,from=tools,target=/tools \
+    /tools/uv pip install --no-config --offline --no-index --find-links /wheels --no-deps --require-hashes \
+      --no-cache --compile-bytecode --python /opt/venv/bin/python \
+      --requirement /opt/warpfront/requirements/serve.txt

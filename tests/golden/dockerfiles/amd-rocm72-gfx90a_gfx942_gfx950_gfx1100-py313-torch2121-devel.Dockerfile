@@ -1,0 +1,21 @@
+# amd-rocm72-gfx90a_gfx942_gfx950_gfx1100-py313-torch2121-devel: PyTorch with the compiler for its extensions
+FROM localhost/warpfront/torch:2.12.1-rocm7.2-py3.13
+# hadolint ignore=DL3008
+RUN --mount=type=secret,id=ca,target=/run/secrets/ca \
+    --mount=type=tmpfs,target=/var/lib/apt/lists \
+    if [ -s /run/secrets/ca ]; then set -- -o Acquire::https::CAInfo=/run/secrets/ca; fi && \
+    apt-get "$@" update && \
+    apt-get "$@" install --yes --no-install-recommends \
+      g++ \
+      hipcc \
+    && apt-get clean
+COPY requirements.txt /opt/warpfront/requirements/devel.txt
+RUN --network=none \
+    --mount=type=bind,from=wheels,target=/wheels \
+    --mount=type=bind,from=tools,target=/tools \
+    /tools/uv pip install --no-config --offline --no-index --find-links /wheels --no-deps --require-hashes \
+      --no-cache --compile-bytecode --python /opt/venv/bin/python \
+      --requirement /opt/warpfront/requirements/devel.txt
+ENV HIP_PLATFORM="amd"
+ENV PYTORCH_ROCM_ARCH="gfx90a;gfx942;gfx950;gfx1100"
+ENV ROCM_PATH="/usr"

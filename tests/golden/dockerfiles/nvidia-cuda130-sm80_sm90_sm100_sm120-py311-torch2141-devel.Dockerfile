@@ -1,0 +1,19 @@
+# nvidia-cuda130-sm80_sm90_sm100_sm120-py311-torch2141-devel: PyTorch with the compiler for its extensions
+FROM localhost/warpfront/torch:2.14.1-cuda13.0-py3.11
+# hadolint ignore=DL3008
+RUN --mount=type=secret,id=ca,target=/run/secrets/ca \
+    --mount=type=tmpfs,target=/var/lib/apt/lists \
+    if [ -s /run/secrets/ca ]; then set -- -o Acquire::https::CAInfo=/run/secrets/ca; fi && \
+    apt-get "$@" update && \
+    apt-get "$@" install --yes --no-install-recommends \
+      g++ \
+    && apt-get clean
+COPY requirements.txt /opt/warpfront/requirements/devel.txt
+RUN --network=none \
+    --mount=type=bind,from=wheels,target=/wheels \
+    --mount=type=bind,from=tools,target=/tools \
+    /tools/uv pip install --no-config --offline --no-index --find-links /wheels --no-deps --require-hashes \
+      --no-cache --compile-bytecode --python /opt/venv/bin/python \
+      --requirement /opt/warpfront/requirements/devel.txt
+ENV CUDA_HOME="/opt/venv/lib/python3.11/site-packages/nvidia/cu13"
+ENV TORCH_CUDA_ARCH_LIST="8.0;9.0;10.0;12.0+PTX"

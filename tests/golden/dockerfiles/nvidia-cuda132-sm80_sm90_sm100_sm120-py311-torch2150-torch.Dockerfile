@@ -1,0 +1,12 @@
+# nvidia-cuda132-sm80_sm90_sm100_sm120-py311-torch2150-torch: PyTorch runtime
+FROM docker.io/library/python:3.11-slim-bookworm@sha256:2e32f7d302adc1c37428355c1e646897c0c53f4fd60b6a551245fb90ee129f91
+COPY requirements.txt /opt/warpfront/requirements/torch.txt
+RUN --network=none \
+    --mount=type=bind,from=wheels,target=/wheels \
+    --mount=type=bind,from=tools,target=/tools \
+    /tools/uv venv --no-config --offline --python python3.11 /opt/venv && \
+    /tools/uv pip install --no-config --offline --no-index --find-links /wheels --no-deps --require-hashes \
+      --no-cache --compile-bytecode --python /opt/venv/bin/python \
+      --requirement /opt/warpfront/requirements/torch.txt
+ENV PATH="/opt/venv/bin:$PATH"
+CMD ["python3"]
