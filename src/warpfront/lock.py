@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import PurePath
 from typing import Any
 
@@ -61,6 +62,7 @@ def lock_inputs(cell: Cell, requirements_text: str | None, parent: WheelLock | N
     )
 
 
+@lru_cache(maxsize=256)  # thousands of cells share a handful of files
 def read_requirements(text: str, *, path: str) -> tuple[str, ...]:
     """The requirements of a requirements file, without comments and blank lines.
 
@@ -146,7 +148,7 @@ def difference(lock: WheelLock, parent: WheelLock) -> tuple[LockedWheel, ...]:
                 hint=f"lock {parent.cell_id} first, then {lock.cell_id}",
             )
     inherited = {wheel.name for wheel in parent.wheels}
-    return tuple(wheel for wheel in sorted(lock.wheels) if wheel.name not in inherited)
+    return tuple(sorted(wheel for wheel in lock.wheels if wheel.name not in inherited))
 
 
 _RELOCK = "make it again: invoke lock --only <cell>"
