@@ -222,7 +222,7 @@ def cover_target(claims: Claims) -> Finding:
 
 
 def check_dependencies(claims: Claims, installed: Installed) -> Finding:
-    """`pip check` of the image's Python; our own reading if it has no pip, or only torch is ours."""
+    """`pip check` of the image's Python; our own reading without pip, or if only torch is ours."""
     complaints = pip_conflicts() if claims.image else None
     if complaints:
         return failed(_several(list(complaints)), by="pip check", complaints=list(complaints))
