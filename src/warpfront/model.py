@@ -105,12 +105,13 @@ class Pin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compiler:
-    """What a `devel` image adds: wheels (requirement strings), Debian packages, environment, and
-    its own base if any.
+    """What a `devel` image adds: wheels (requirement strings), Debian packages, environment, and the
+    folder of its programs where that is not on PATH anyway.
     """
 
     requirements: tuple[str, ...] = ()
     apt: tuple[str, ...] = ()
+    programs: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -113,6 +113,7 @@ def _variables(
         "python": ENVIRONMENT_PYTHON if brings_own_torch else cell.base.interpreter,
         "environment": sorted({**cell.environment, **compiler.environment}.items()),
         "apt": compiler.apt,
+        "programs": compiler.programs,
     }
 
 

@@ -71,6 +71,7 @@ class Nvidia:
                 f"nvidia-cuda-cccl=={_major(toolkit)}.*",
             ),
             apt=("g++",),
+            programs=f"{home}/bin",
             environment=frozen({"CUDA_HOME": home, "TORCH_CUDA_ARCH_LIST": _arch_list(targets)}),
         )
 
