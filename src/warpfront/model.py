@@ -105,8 +105,8 @@ class Pin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compiler:
-    """What a `devel` image adds: wheels (requirement strings), Debian packages, environment, and the
-    folder of its programs where that is not on PATH anyway.
+    """What a `devel` image adds: wheels (requirement strings), Debian packages, environment, and
+    the folder of its programs where that is not on PATH anyway.
     """
 
     requirements: tuple[str, ...] = ()
