@@ -24,6 +24,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from packaging.utils import canonicalize_name
+from stand_in_torch import torch_files, torchvision_files, triton_files
 
 PLATFORM = "manylinux_2_28_x86_64"
 ROCM_ARCHS = (
@@ -75,12 +76,11 @@ def rocm64_stand_ins(folder: Path, *, python: str = "3.11") -> Path:
     triton = (
         'pytorch-triton-rocm==3.4.0; platform_system == "Linux" and platform_machine == "x86_64"'
     )
-    torch = _torch_files("2.8.0+rocm6.4", hip="6.4.43482")
+    torch = torch_files("2.8.0+rocm6.4", hip="6.4.43482", archs=ROCM_ARCHS, python=python)
     stand_in_wheel(folder, "torch", "2.8.0+rocm6.4", requires=[triton], files=torch, tag=tag)
     _torch_companions(folder, "rocm6.4", torch="2.8.0", vision="0.23.0", audio="2.8.0", tag=tag)
-    stand_in_wheel(
-        folder, "pytorch-triton-rocm", "3.4.0", files=_module("triton", "3.4.0"), tag=tag
-    )
+    files = triton_files("3.4.0", python=python)
+    stand_in_wheel(folder, "pytorch-triton-rocm", "3.4.0", files=files, tag=tag)
     return folder
 
 
@@ -90,10 +90,11 @@ def rocm714_stand_ins(folder: Path, *, python: str = "3.11") -> Path:
     """
     tag = _cpython_tag(python)
     needs = ["rocm[libraries,device-gfx942]==7.14.*", "triton-rocm==3.8.0"]
-    torch = _torch_files("2.14.1+rocm7.14", hip="7.14.60850")
+    torch = torch_files("2.14.1+rocm7.14", hip="7.14.60850", archs=ROCM_ARCHS, python=python)
     stand_in_wheel(folder, "torch", "2.14.1+rocm7.14", requires=needs, files=torch, tag=tag)
     _torch_companions(folder, "rocm7.14", torch="2.14.1", vision="0.29.1", audio="2.11.0", tag=tag)
-    stand_in_wheel(folder, "triton-rocm", "3.8.0", files=_module("triton", "3.8.0"), tag=tag)
+    files = triton_files("3.8.0", python=python)
+    stand_in_wheel(folder, "triton-rocm", "3.8.0", files=files, tag=tag)
     for name in ("rocm-sdk-core", "rocm-sdk-libraries-gfx94X-dcgpu", "rocm-sdk-device-gfx942"):
         package = "_" + name.replace("-", "_").lower()
         files = _module(package, "7.14.0")
@@ -382,35 +383,5 @@ def _torch_companions(
     for name, version in (("torchvision", vision), ("torchaudio", audio)):
         full = f"{version}+{label}"
         requires = [] if version == "2.11.0" else [pin]
-        files = _module(name, full)
+        files = torchvision_files(full) if name == "torchvision" else _module(name, full)
         stand_in_wheel(folder, name, full, requires=requires, files=files, tag=tag)
-
-
-def _torch_files(version: str, *, hip: str) -> dict[str, str | bytes]:
-    """An importable torch that says what a ROCm build says where there is no GPU, and computes
-    nothing.
-    """
-    facts = {
-        "__version__": version,
-        "debug": False,
-        "cuda": None,
-        "hip": hip,
-        "git_version": "0" * 40,
-        "xpu": None,
-    }
-    return {
-        "torch/__init__.py": "from torch import cuda, version\n__version__ = version.__version__\n",
-        "torch/version.py": "".join(f"{name} = {value!r}\n" for name, value in facts.items()),
-        "torch/cuda/__init__.py": f"""\
-def is_available():
-    return False
-
-
-def device_count():
-    return 0
-
-
-def get_arch_list():
-    return {list(ROCM_ARCHS)!r}
-""",
-    }

@@ -249,9 +249,7 @@ class DockerEngine:
 
     def _followed(self, name: str, request: RunRequest, on_line: Line) -> RunResult:
         """Start, pass on every line, stop at the limit, and tell how it ended."""
-        with self._translated():
-            stream = self._client.api.attach_socket(name)
-        with contextlib.closing(stream):
+        with self._attached(name) as stream:
             watchdog = _Watchdog(request.time_limit_seconds, stream, lambda: self._kill(name))
             began = time.monotonic()
             try:
@@ -264,6 +262,16 @@ class DockerEngine:
             finally:
                 watchdog.stop()
         return self._result(name, code, expired=watchdog.expired, began=began)
+
+    @contextlib.contextmanager
+    def _attached(self, name: str) -> Iterator[Any]:
+        """The output of a container to come. The stream shares its socket with the SDK's response,
+        which keeps it open until both are closed."""
+        with self._translated():
+            stream = self._client.api.attach_socket(name)
+        response = getattr(stream, "_response", stream)
+        with contextlib.closing(stream), contextlib.closing(response):
+            yield stream
 
     def _lines(self, name: str, stream: Any, watchdog: _Watchdog) -> Iterator[str]:
         """Start the container and its watchdog; every line of its output. What the caller does with

@@ -1,0 +1,95 @@
+"""One engine for all, as it is found; caches of their own where a test breaks them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import docker
+import pytest
+from projects import SITE_VARIABLES, Project, copy_project, small_torch
+from standins import Index, serve_index
+
+from warpfront.engine import Engine, connect
+from warpfront.labels import CELL
+from warpfront.pipeline.workspace import cache_folder
+from warpfront.process import environment, run
+from warpfront.resolver import install_toolbox, read_site
+
+# What is fetched once per machine and says nothing of the project under test.
+SHARED = ("bases", "packages", "toolbox")
+
+NewEnvironment = Callable[[], dict[str, str]]
+
+
+@pytest.fixture(scope="session")
+def engine() -> Iterator[Engine]:
+    """The engine that commands on this machine use; `scripts/test` starts one where there is
+    none. Images of the tests go with them.
+    """
+    found = connect(environment())
+    yield found
+    for image in found.images(CELL):
+        for name in image.references:
+            if "/warpfront/test-" in name:
+                found.remove(name)
+
+
+@pytest.fixture(scope="session")
+def client(engine: Engine) -> Iterator[docker.DockerClient]:
+    """The SDK, for looking at what the program left in the engine."""
+    made = docker.DockerClient(base_url=engine.name)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="session")
+def toolbox() -> Path:
+    """nox for Python 3.11, in this user's cache: made once per machine."""
+    folder = cache_folder() / "toolbox" / "py3.11"
+    return install_toolbox(folder, python="3.11", site=read_site(run), run=run)
+
+
+@pytest.fixture(scope="session")
+def here(engine: Engine) -> dict[str, str]:
+    """This machine's own environment: its engine, its indexes, its cache."""
+    return {**os.environ, "DOCKER_HOST": engine.name}
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    """An empty cache, but for what every project of this machine shares."""
+    folder = tmp_path / "cache" / "warpfront"
+    folder.mkdir(parents=True)
+    for name in SHARED:
+        (cache_folder() / name).mkdir(parents=True, exist_ok=True)
+        (folder / name).symlink_to(cache_folder() / name)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
+    """A loopback index of the small stand-in torch. Tests that break one serve their own."""
+    with serve_index(small_torch(tmp_path_factory.mktemp("index")), name="cpu") as served:
+        yield served
+
+
+@pytest.fixture
+def alone(engine: Engine, cache: Path, index: Index) -> dict[str, str]:
+    """The environment of a machine that knows one index on loopback and nothing else."""
+    inherited = {name: text for name, text in os.environ.items() if name not in SITE_VARIABLES}
+    return {
+        **inherited,
+        "DOCKER_HOST": engine.name,
+        "XDG_CACHE_HOME": str(cache.parent),
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_INDEX_URL": index.url,
+        "UV_CACHE_DIR": str(cache.parent / "uv"),
+    }
+
+
+@pytest.fixture(scope="session")
+def own_project(tmp_path_factory: pytest.TempPathFactory, here: dict[str, str]) -> Project:
+    """This repository's own matrix, images and locks, with a build folder of its own."""
+    return Project(root=copy_project(tmp_path_factory.mktemp("own")), environment=here)

@@ -1,0 +1,203 @@
+"""A ROCm cell goes the whole path, from an index on loopback that serves stand-ins with the real
+names and metadata shape. There is no AMD device here, and none is pretended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import docker
+import pytest
+from projects import Project, unique_image, write_project
+from standins import Index, rocm64_stand_ins, rocm714_stand_ins, serve_index
+
+from warpfront import pipeline
+from warpfront.engine import Engine
+from warpfront.errors import UnavailableError
+from warpfront.labels import CONTENT_HASH
+from warpfront.lock import read_lock
+from warpfront.model import (
+    BuiltImage,
+    Outcome,
+    RenderedImage,
+    Selection,
+    Verification,
+    WheelLock,
+)
+from warpfront.pipeline.failures import failure_of
+from warpfront.pipeline.workspace import open_workspace
+from warpfront.report.rows import ReportRow
+from warpfront.verdict import outcome_of
+
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(300)]
+
+EVERYTHING = Selection()
+LOAD_CHECKS = (
+    *("torch imports", "python version", "machine type", "torch build", "versions"),
+    *("installed once", "one toolkit", "arch list", "dependencies"),
+    *("torchvision works",),
+)
+
+
+class Silent:
+    """Somebody to tell, who remembers what was said."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+    def advance(self, what: str, done_bytes: int, total_bytes: int) -> None:
+        """Transfers are of no interest here."""
+
+    def step(self, cell_id: str, text: str) -> None:
+        """Nor are steps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """One of the two ways in which ROCm's wheels hang together."""
+
+    torch: str
+    toolkit: str
+    make: Callable[[Path], Path]
+    versions: dict[str, str]
+    triton: str
+
+    @property
+    def index(self) -> str:
+        return f"rocm{self.toolkit}"
+
+    def cell_id(self, image: str) -> str:
+        toolkit = self.index.replace(".", "")
+        return f"amd-{toolkit}-gfx942-py311-torch{self.torch.replace('.', '')}-{image}"
+
+
+BEFORE_714 = Shape(
+    torch="2.8.0",
+    toolkit="6.4",
+    make=rocm64_stand_ins,
+    versions={
+        "torch": "2.8.0+rocm6.4",
+        "torchvision": "0.23.0+rocm6.4",
+        "pytorch-triton-rocm": "3.4.0",
+    },
+    triton="pytorch-triton-rocm",
+)
+FROM_714 = Shape(
+    torch="2.14.1",
+    toolkit="7.14",
+    make=rocm714_stand_ins,
+    versions={
+        "torch": "2.14.1+rocm7.14",
+        "torchvision": "0.29.1+rocm7.14",
+        "triton-rocm": "3.8.0",
+        "rocm": "7.14.0",
+        "rocm-sdk-core": "7.14.0",
+        "rocm-sdk-libraries-gfx94x-dcgpu": "7.14.0",
+        "rocm-sdk-device-gfx942": "7.14.0",
+    },
+    triton="triton-rocm",
+)
+
+
+@pytest.fixture(params=[BEFORE_714, FROM_714], ids=["2.8.0+rocm6.4", "2.14.1+rocm7.14"])
+def shape(request: pytest.FixtureRequest) -> Shape:
+    found: Shape = request.param
+    return found
+
+
+@pytest.fixture
+def rocm(shape: Shape, tmp_path: Path) -> Iterator[Index]:
+    with serve_index(shape.make(tmp_path / "wheels"), name=shape.index) as served:
+        yield served
+
+
+@pytest.fixture
+def image() -> str:
+    return unique_image()
+
+
+@pytest.fixture
+def root(shape: Shape, rocm: Index, image: str, tmp_path: Path) -> Path:
+    row: dict[str, object] = {
+        "vendor": "amd",
+        "toolkit": shape.toolkit,
+        "targets": ["gfx942"],
+        "torch": shape.torch,
+        "companions": ["torchvision"],
+    }
+    return write_project(
+        tmp_path / "project",
+        rows=[row],
+        images={image: {"template": "torch", "title": "ROCm", "packages": ["pip"]}},
+        indexes={shape.index: rocm.url},
+    )
+
+
+@pytest.mark.usefixtures("toolbox")
+def test_a_rocm_cell_is_locked_rendered_built_loaded_and_reported(
+    shape: Shape, root: Path, rocm: Index, image: str, engine: Engine
+) -> None:
+    watch, cell_id = Silent(), shape.cell_id(image)
+    workspace = open_workspace(root, build=root / "build")
+
+    lock = pipeline.lock(workspace, EVERYTHING, watch)[cell_id]
+    assert isinstance(lock, WheelLock), lock
+    locked = {wheel.name: wheel for wheel in lock.wheels}
+    assert {name: locked[name].version for name in shape.versions} == shape.versions
+    assert set(locked) == {*shape.versions, "pip"}
+    own = set(shape.versions)
+    assert {wheel.index for wheel in lock.wheels if wheel.name in own} == {rocm.url}
+    text = workspace.lock_path(cell_id).read_text(encoding="utf-8")
+    assert read_lock(text, path=workspace.lock_path(cell_id).name) == lock
+
+    rendered = pipeline.render(workspace, EVERYTHING, watch)[cell_id]
+    assert isinstance(rendered, RenderedImage), rendered
+    assert f"torch=={shape.versions['torch']}" in rendered.files["requirements.txt"]
+
+    built = pipeline.build(workspace, EVERYTHING, watch)[cell_id]
+    assert isinstance(built, BuiltImage), built
+    assert not built.reused
+    stored = engine.image(built.reference)
+    assert stored is not None
+    assert stored.labels[CONTENT_HASH] == built.content_hash
+
+    (verification,) = pipeline.verify(workspace, EVERYTHING, watch)
+    assert isinstance(verification, Verification), verification
+    outcomes = {(c.session, c.name): (c.outcome, c.reason) for c in verification.checks}
+    for name in (*LOAD_CHECKS, f"{shape.triton} works"):
+        assert outcomes["load", name][0] is Outcome.PASSED, outcomes["load", name]
+    numerics = {value for key, value in outcomes.items() if key[0] == "numerics"}
+    assert {outcome for outcome, _ in numerics} == {Outcome.UNAVAILABLE}
+    assert all(reason.startswith("no gfx942 device") for _, reason in numerics)
+    assert outcome_of(verification) is Outcome.UNAVAILABLE
+    failure = failure_of([verification])
+    assert isinstance(failure, UnavailableError)
+    assert failure.exit_code == 11
+
+    (row,) = pipeline.report(workspace, EVERYTHING)
+    assert isinstance(row, ReportRow)
+    assert (row.cell_id, row.target) == (cell_id, "gfx942")
+
+
+@pytest.mark.usefixtures("toolbox")
+def test_the_commands_say_the_same_with_their_exit_codes(
+    shape: Shape, root: Path, image: str, here: dict[str, str], client: docker.DockerClient
+) -> None:
+    project, cell_id = Project(root=root, environment=here), shape.cell_id(image)
+    project.invoke("lock").expect(0)
+    built = project.invoke("build", "--target", "gfx942", "--json").expect(0).json
+    assert built[cell_id]["reused"] is False
+    verified = project.invoke("verify", "--target", "gfx942").expect(11)
+    assert f"no such device here for {cell_id} on gfx942" in verified.said
+    (row,) = project.invoke("report", "--json").expect(0).json
+    assert row["cell_id"] == cell_id
+    assert "unavailable" in row.values()
+    again = project.invoke("build", "--locked", "--json").expect(0).json
+    assert again[cell_id]["reused"] is True
+    filters = {"ancestor": again[cell_id]["image_id"]}
+    assert client.api.containers(all=True, filters=filters) == []

@@ -1,0 +1,214 @@
+"""Whole projects in temporary folders, for tests that go the real path through child processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from standins import stand_in_wheel
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+TORCH = "2.13.0"
+BASE = "debian-12"
+# What a site says in the environment, and a test must not inherit.
+SITE_VARIABLES = (
+    *("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_CERT", "PIP_CONFIG_FILE"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How a child process ended; `stdout` and `stderr` are all it printed."""
+
+    code: int
+    stdout: str
+    stderr: str
+    seconds: float
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.stdout)
+
+    @property
+    def said(self) -> str:
+        return self.stdout + self.stderr
+
+    def expect(self, code: int) -> Ended:
+        assert self.code == code, f"exit code {self.code}, not {code}\n{self.said[-6000:]}"
+        assert "Traceback" not in self.said, self.said[-6000:]
+        return self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Project:
+    """A folder with matrix.yaml, images/, noxfile.py and tasks.py, and the environment of its
+    users.
+    """
+
+    root: Path
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def invoke(self, *arguments: str, timeout: float = 300.0, **changes: str) -> Ended:
+        return ended(self.start(*arguments, **changes), timeout)
+
+    def nox(self, *arguments: str, timeout: float = 300.0) -> Ended:
+        return ended(self._start("nox", "--session", "verify", "--", *arguments), timeout)
+
+    def start(self, *arguments: str, **changes: str) -> subprocess.Popen[str]:
+        return self._start("invoke", *arguments, **changes)
+
+    def _start(self, module: str, *arguments: str, **changes: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", module, *arguments],
+            cwd=self.root,
+            env={**self.environment, **changes},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+        )
+
+    def result(self, cell_id: str, name: str) -> Any:
+        """The value in build/<cell>/<name>.json."""
+        path = self.root / "build" / cell_id / f"{name}.json"
+        return json.loads(path.read_text(encoding="utf-8"))["value"]
+
+    def checks(self, cell_id: str, target: str) -> dict[tuple[str, str], tuple[str, str]]:
+        """(session, check) -> (outcome, reason) of a verification."""
+        checks = self.result(cell_id, f"verify-{target}")["checks"]
+        return {(c["session"], c["name"]): (c["outcome"], c["reason"]) for c in checks}
+
+
+def ended(child: subprocess.Popen[str], timeout: float = 300.0) -> Ended:
+    began = time.monotonic()
+    try:
+        out, err = child.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        child.send_signal(signal.SIGTERM)
+        out, err = child.communicate(timeout=60)
+        raise AssertionError(f"it did not end within {timeout:g} s\n{out}{err}") from None
+    seconds = time.monotonic() - began
+    return Ended(code=child.returncode, stdout=out, stderr=err, seconds=seconds)
+
+
+def unique_image() -> str:
+    """A name for an image that no other test, run or project has."""
+    return f"test-{uuid.uuid4().hex[:8]}"
+
+
+def write_project(
+    root: Path,
+    *,
+    rows: list[dict[str, object]],
+    images: Mapping[str, Mapping[str, object]],
+    indexes: Mapping[str, str],
+    templates: Mapping[str, str] | None = None,
+) -> Path:
+    """A project on this repository's own base and shared fragments. `templates` are added to those
+    of images/: name -> text of its Dockerfile.j2.
+    """
+    own = yaml.safe_load((REPOSITORY / "matrix.yaml").read_text(encoding="utf-8"))
+    matrix = {
+        "schema": 1,
+        "project": own["project"],
+        "bases": {BASE: own["bases"][BASE]},
+        "images": {name: dict(image) for name, image in images.items()},
+        "indexes": dict(indexes),
+        "defaults": {"python": "3.11", "base": BASE, "images": list(images)},
+        "rows": rows,
+    }
+    copy_project(root)
+    shutil.rmtree(root / "images" / "locks")
+    (root / "matrix.yaml").write_text(yaml.safe_dump(matrix, sort_keys=False), encoding="utf-8")
+    for name, text in (templates or {}).items():
+        (root / "images" / name).mkdir()
+        (root / "images" / name / "Dockerfile.j2").write_text(text, encoding="utf-8")
+    return root
+
+
+def copy_project(root: Path) -> Path:
+    """What this repository says of its own images, without what was built of it."""
+    root.mkdir(parents=True, exist_ok=True)
+    shutil.copytree(REPOSITORY / "images", root / "images")
+    for name in ("matrix.yaml", "noxfile.py", "tasks.py"):
+        shutil.copy(REPOSITORY / name, root / name)
+    return root
+
+
+def small_torch(folder: Path, *, padding_bytes: int = 0) -> Path:
+    """A stand-in for torch's CPU build: one small pure wheel, for tests of building alone."""
+    version = f"{TORCH}+cpu"
+    files: dict[str, str | bytes] = {"torch/__init__.py": f'__version__ = "{version}"\n'}
+    if padding_bytes:
+        files["torch/padding.bin"] = os.urandom(padding_bytes)
+    stand_in_wheel(folder, "torch", version, files=files)
+    return folder
+
+
+def small_project(
+    root: Path,
+    index_url: str,
+    *,
+    names: tuple[str, ...] = (),
+    templates: Mapping[str, str] | None = None,
+    image: Mapping[str, object] | None = None,
+) -> Path:
+    """CPU cells of a stand-in torch and nothing else, one for each of `names`, whose templates are
+    `templates`, or `torch`.
+    """
+    images = {
+        name: {"template": name if name in (templates or {}) else "torch", "title": "A test"}
+        | dict(image or {})
+        for name in names or (unique_image(),)
+    }
+    return write_project(
+        root,
+        rows=[{"vendor": "cpu", "targets": "x86_64", "torch": TORCH}],
+        images=images,
+        indexes={"cpu": index_url},
+        templates=templates,
+    )
+
+
+def cell_id(image: str) -> str:
+    """The id of a small project's cell."""
+    return f"cpu-x86_64-py311-torch{TORCH.replace('.', '')}-{image}"
+
+
+def reference(image: str) -> str:
+    return f"localhost/warpfront/{image}:{TORCH}-cpu-py3.11"
+
+
+def wait_until(holds: Callable[[], bool], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "it never became so"
+        time.sleep(0.05)
+
+
+def half_written(folder: Path) -> list[str]:
+    """What an interrupted run must not leave: results that cannot be read, files put aside."""
+    wrong = []
+    for path in sorted(folder.rglob("*")):
+        name = path.name
+        if name.startswith(".") and name not in {".lock", ".bake"}:
+            wrong.append(f"{path} was put aside and forgotten")
+        if path.is_file() and path.suffix == ".json":
+            try:
+                json.loads(path.read_text(encoding="utf-8"))
+            except ValueError as error:
+                wrong.append(f"{path}: {error}")
+    return wrong
