@@ -69,8 +69,9 @@ def _verify_images(session: nox.Session, options: argparse.Namespace) -> None:
     """Hand over to the task: there is one way to verify images, not two."""
     chosen = {name: getattr(options, name) for name in ("target", "vendor", "image", "only")}
     argv = [f"--{name}={value}" for name, value in chosen.items() if value]
+    argv += [f"--{name}" for name in ("json", "selftest") if getattr(options, name)]
     session.run(
-        *(sys.executable, "-m", "invoke", "verify", *argv, *(["--json"] if options.json else [])),
+        *(sys.executable, "-m", "warpfront", "verify", *argv),
         external=True,
         interrupt_timeout=PATIENCE_SECONDS,
         terminate_timeout=PATIENCE_SECONDS,
@@ -264,6 +265,6 @@ def _verify_parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", action="store_true", help="print the verification as JSON")
     parser.add_argument("--seeds", type=int, default=1, help="with --here: sets of random inputs")
     parser.add_argument(
-        "--selftest", action="store_true", help="with --here: also seed faults and catch them"
+        "--selftest", action="store_true", help="also seed faults into every check, and catch them"
     )
     return parser

@@ -59,9 +59,9 @@ class Request:
     dry_run: bool
     display: Display
 
-    def workspace(self) -> Workspace:
+    def workspace(self, *, warn: bool = False) -> Workspace:
         workspace = open_workspace(Path.cwd())
-        for warning in workspace.matrix.warnings:
+        for warning in workspace.matrix.warnings if warn else ():
             self.display.say(f"warning: {warning}")
         return workspace
 
@@ -133,6 +133,7 @@ OPTION_HELP = {
     "locked": "refuse to make or change locks: what is committed must fit (for CI)",
     "refresh": "make locks anew even where they are fresh",
     "markdown": "print a Markdown table on stdout",
+    "selftest": "also seed faults into every check, and demand that each is caught",
     "start": "start the embedded engine (needs root)",
     "stop": "stop the embedded engine and remove its bridge and mounts",
     "status": "say what runs (the default)",
@@ -143,7 +144,7 @@ OPTION_HELP = {
 @command
 def plan(request: Request) -> None:
     """What `build` would do with each cell, and why. Changes nothing."""
-    planned = pipeline.plan(request.workspace(), request.selection, request.display)
+    planned = pipeline.plan(request.workspace(warn=True), request.selection, request.display)
     if request.json:
         _print_json(planned)
     else:
@@ -188,13 +189,13 @@ def build(request: Request, *, locked: bool = False) -> None:
 
 
 @command
-def verify(request: Request) -> None:
+def verify(request: Request, *, selftest: bool = False) -> None:
     """Run the checks inside each selected cell's image (as `nox -s verify` does)."""
     workspace = request.workspace()
     if request.dry_run:
         _print_report(workspace, request)
         return
-    results = pipeline.verify(workspace, request.selection, request.display)
+    results = pipeline.verify(workspace, request.selection, request.display, selftest=selftest)
     if request.json:
         _print_json(results)
     else:
@@ -219,7 +220,7 @@ def doctor(request: Request) -> None:
     """What this machine has: engine, buildx, disk, indexes, devices; and what to do about the
     rest.
     """
-    findings = examine(request.workspace(), request.display)
+    findings = examine(request.workspace(warn=True), request.display)
     if request.json:
         _print_json(findings)
     else:

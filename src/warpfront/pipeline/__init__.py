@@ -38,14 +38,14 @@ from warpfront.pipeline.preparing import (
     prepare_cells,
     render_cells,
 )
-from warpfront.pipeline.verifying import Verified, verify_cells
-from warpfront.pipeline.workspace import Watch, Workspace, open_workspace
+from warpfront.pipeline.verifying import IMAGE_SESSIONS, Verified, verify_cells
+from warpfront.pipeline.workspace import Watch, Workspace, open_workspace, site_when_needed
 from warpfront.plan import LockState, PlannedCell, plan_cell, with_parents
 from warpfront.process import environment, run
 from warpfront.provenance import read_provenance
 from warpfront.report.rows import CellFacts, ReportRow, report_rows
 from warpfront.report.text import readable_size
-from warpfront.resolver import read_site, why_unresolvable
+from warpfront.resolver import why_unresolvable
 from warpfront.wheelhouse import Wheelhouse
 
 STEPS = ("plan", "lock", "render", "build", "verify", "report")
@@ -103,8 +103,8 @@ def lock(
     refresh: bool = False,
 ) -> Mapping[str, Locked]:
     """Fresh locks for the selected cells and their parents; writes images/locks/."""
-    site = read_site(run)
     cells = _chain(workspace, selection)
+    site = site_when_needed()
     return lock_cells(workspace, cells, site=site, watch=watch, locked=locked, refresh=refresh)
 
 
@@ -127,10 +127,13 @@ def build(
 ) -> Mapping[str, Built]:
     """Images for the selected cells and their parents, built or reused."""
     with workspace.store.exclusive(watch.say):
-        locks, bad = _split_locks(lock(workspace, selection, watch, locked=locked))
+        site, chain = site_when_needed(), _chain(workspace, selection)
+        locks, bad = _split_locks(
+            lock_cells(workspace, chain, site=site, watch=watch, locked=locked)
+        )
         for cell_id, result in bad.items():
             workspace.store.save(cell_id, "build", result)
-        cells = [cell for cell in _chain(workspace, selection) if cell.id in locks]
+        cells = [cell for cell in chain if cell.id in locks]
         if not cells:
             return bad
         engine = connect(environment())
@@ -139,16 +142,19 @@ def build(
             cells,
             locks,
             engine=engine,
-            site=read_site(run),
+            site=site,
             watch=watch,
             provenance=read_provenance(workspace.root, run),
         )
     return {**bad, **built}
 
 
-def verify(workspace: Workspace, selection: Selection, watch: Watch) -> tuple[Verified, ...]:
-    """The checks, inside each selected cell's image, on each of its targets (or the selected
-    one).
+def verify(
+    workspace: Workspace, selection: Selection, watch: Watch, *, selftest: bool = False
+) -> tuple[Verified, ...]:
+    """The checks, inside each selected cell's image, on each of its targets (or the selected one).
+
+    `selftest` also seeds faults into every check there, each of which has to be caught.
     """
     cells = select(workspace.matrix.cells, selection)
     states = read_locks(workspace, with_parents(cells, workspace.matrix.cells))
@@ -157,8 +163,9 @@ def verify(workspace: Workspace, selection: Selection, watch: Watch) -> tuple[Ve
         cells,
         _usable_locks(states),
         target=selection.target,
+        sessions=(*IMAGE_SESSIONS, *(("selftest",) if selftest else ())),
         engine=connect(environment()),
-        site=read_site(run),
+        site=site_when_needed()(),
         watch=watch,
     )
 
@@ -207,14 +214,14 @@ def _engine_if_any(watch: Watch) -> Engine | None:
 
 def _unlockable(cells: Iterable[Cell], states: Mapping[str, LockState]) -> dict[str, Blocked]:
     """The cells that have no fresh lock and cannot get one from here."""
-    site = read_site(run)
+    site = site_when_needed()
     blocked: dict[str, Blocked] = {}
     for cell in cells:
         reason = ""
         if cell.parent in blocked:
             reason = f"its parent {cell.parent} is blocked"
         elif states[cell.id].reason and cell.index is not None:
-            reason = why_unresolvable(cell.index, cell.stack, site)
+            reason = why_unresolvable(cell.index, cell.stack, site())
         if reason:
             blocked[cell.id] = Blocked(cell_id=cell.id, step="lock", reason=reason)
     return blocked

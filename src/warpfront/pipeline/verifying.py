@@ -45,6 +45,7 @@ def verify_cells(
     locks: Mapping[str, WheelLock],
     *,
     target: str,
+    sessions: tuple[str, ...],
     engine: Engine,
     site: Site,
     watch: Watch,
@@ -63,7 +64,7 @@ def verify_cells(
         toolbox = _toolbox(workspace, cell, site)
         for one in [target] if target in cell.targets else cell.targets:
             watch.step(cell.id, f"verifying on {one}")
-            verifying = _Verifying(workspace, cell, locks[cell.id], built, one, toolbox)
+            verifying = _Verifying(workspace, cell, locks[cell.id], built, one, toolbox, sessions)
             results.append(verifying.run(engine, host, watch))
             watch.step(cell.id, "")
     return tuple(results)
@@ -115,6 +116,7 @@ class _Verifying:
         built: BuiltImage,
         target: str,
         toolbox: Path,
+        sessions: tuple[str, ...],
     ) -> None:
         self._workspace = workspace
         self._cell = cell
@@ -122,6 +124,7 @@ class _Verifying:
         self._built = built
         self._target = target
         self._toolbox = toolbox
+        self._sessions = sessions
         self._folder = workspace.store.cell_folder(cell.id) / f"verify-{target}"
 
     def run(self, engine: Engine, host: HostDevices, watch: Watch) -> Verified:
@@ -174,7 +177,7 @@ class _Verifying:
             command=(
                 "python3",
                 f"{_INSIDE}/src/warpfront/checks/enter.py",
-                *IMAGE_SESSIONS,
+                *self._sessions,
             ),
             binds=(
                 Bind(source=package, target=f"{_INSIDE}/src/warpfront"),
@@ -194,7 +197,7 @@ class _Verifying:
         results = self._folder / "results"
         files = {
             session: read_text(results / f"{session}.json", missing_ok=True)
-            for session in IMAGE_SESSIONS
+            for session in self._sessions
         }
         return read_verification(
             cell_id=self._cell.id,
