@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import os
 import platform
 import resource
@@ -77,7 +77,7 @@ def machine() -> str:
     system = platform.freedesktop_os_release().get("PRETTY_NAME", platform.system())
     processors = len(os.sched_getaffinity(0))
     load = Path("/proc/loadavg").read_text(encoding="ascii").split()[0]
-    day = datetime.datetime.now(datetime.UTC).date()
+    day = dt.datetime.now(dt.UTC).date()
     return (
         f"{processors} cores, {memory:.0f} GiB, {system}, Python {platform.python_version()}, "
         f"load {load} at the start, {day}"

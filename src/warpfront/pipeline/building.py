@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -11,7 +12,7 @@ from warpfront.bake import CA_SECRET, TOOLS_CONTEXT, WHEELS_CONTEXT, BakeTarget,
 from warpfront.engine import Engine, StoredImage
 from warpfront.engine.bases import resolve_base
 from warpfront.engine.buildx import Baked, BakeRequest, Step, bake
-from warpfront.errors import BuildFailedError, EngineError
+from warpfront.errors import BuildFailedError, EngineError, StoreError
 from warpfront.labels import CONTENT_HASH, image_labels
 from warpfront.model import (
     BaseSource,
@@ -24,7 +25,7 @@ from warpfront.model import (
     WheelLock,
 )
 from warpfront.pipeline.preparing import Prepared, images_by_content, prepare_cells
-from warpfront.pipeline.workspace import Watch, Workspace, attempt
+from warpfront.pipeline.workspace import AskSite, Watch, Workspace, attempt
 from warpfront.plan import leaves
 from warpfront.process import run
 from warpfront.registry import registry_reachable
@@ -46,7 +47,7 @@ def build_cells(
     locks: Mapping[str, WheelLock],
     *,
     engine: Engine,
-    site: Site,
+    site: AskSite,
     watch: Watch,
     provenance: Provenance,
 ) -> Mapping[str, Built]:
@@ -61,11 +62,11 @@ def build_cells(
         if not isinstance(item, Prepared):
             results[cell_id] = item
         elif item.image is not None:
-            results[cell_id] = _reused(item, engine, item.image)
+            results[cell_id] = _reused(workspace, item, engine, item.image)
         else:
             to_build.append(item)
     if to_build:
-        results |= _Building(workspace, engine, site, watch, provenance).build(to_build)
+        results |= _Building(workspace, engine, site(), watch, provenance).build(to_build)
     for cell_id, result in results.items():
         workspace.store.save(cell_id, "build", result)
     return results
@@ -104,23 +105,33 @@ def _with_usable_base(
     return tuple(usable), results
 
 
-def _reused(item: Prepared, engine: Engine, image: StoredImage) -> BuiltImage:
+def _reused(workspace: Workspace, item: Prepared, engine: Engine, image: StoredImage) -> BuiltImage:
     """An existing image under the cell's own reference, which may have moved on in between."""
     if item.cell.local_reference not in image.references:
         engine.tag(image.id, item.cell.local_reference)
-    # A listing counts blobs and unpacked layers; an image asked for alone says its layers only.
-    exact = engine.image(image.id) or image
     return BuiltImage(
         cell_id=item.cell.id,
         reference=item.cell.local_reference,
         image_id=image.id,
         content_hash=item.content_hash,
-        size_bytes=exact.size_bytes,
+        size_bytes=_size_bytes(workspace, item.cell, engine, image),
         base=item.base,
         reused=True,
         seconds=0.0,
         log=None,
     )
+
+
+def _size_bytes(workspace: Workspace, cell: Cell, engine: Engine, image: StoredImage) -> int:
+    """What the last build measured of this very image, else what the engine says of its layers. (A
+    listing counts packed blobs too, and asking for each image takes the engine its time.)
+    """
+    # A record that cannot be read is as good as none; this build writes a new one.
+    with contextlib.suppress(StoreError):
+        before = workspace.store.load(cell.id, "build", (BuiltImage, Blocked, Failed))
+        if isinstance(before, BuiltImage) and before.image_id == image.id:
+            return before.size_bytes
+    return (engine.image(image.id) or image).size_bytes
 
 
 class _Building:

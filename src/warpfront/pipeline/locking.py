@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Mapping
 from warpfront.errors import LockError
 from warpfront.lock import dump_lock, lock_inputs, read_lock, staleness
 from warpfront.model import Blocked, Cell, Failed, LockInputs, WheelLock
-from warpfront.pipeline.workspace import Watch, Workspace, attempt
+from warpfront.pipeline.workspace import AskSite, Watch, Workspace, attempt
 from warpfront.plan import LockState
 from warpfront.process import run
-from warpfront.resolver import Site, resolve
+from warpfront.resolver import resolve
 from warpfront.store import read_text, write_text
 
 Locked = WheelLock | Blocked | Failed
@@ -22,7 +22,7 @@ def lock_cells(
     workspace: Workspace,
     cells: Iterable[Cell],
     *,
-    site: Site,
+    site: AskSite,
     watch: Watch,
     locked: bool = False,
     refresh: bool = False,
@@ -37,7 +37,7 @@ def lock_cells(
         if inputs.digest not in known:
             watch.step(inputs.cell_id, "resolving")
             known[inputs.digest] = resolve(
-                inputs, site, run=run, on_line=watch.say, wheelhouse=workspace.wheelhouse
+                inputs, site(), run=run, on_line=watch.say, wheelhouse=workspace.wheelhouse
             )
             watch.step(inputs.cell_id, "")
         return dataclasses.replace(known[inputs.digest], cell_id=inputs.cell_id)

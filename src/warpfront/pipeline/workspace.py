@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +19,9 @@ from warpfront.errors import (
 )
 from warpfront.matrix import Matrix, read_matrix
 from warpfront.model import Blocked, Failed, StepName
-from warpfront.process import environment
+from warpfront.process import environment, run
 from warpfront.render import Templates
+from warpfront.resolver import Site, read_site
 from warpfront.store import Store, read_text, read_tree
 from warpfront.wheelhouse import Wheelhouse
 
@@ -27,6 +29,11 @@ MATRIX_FILE = "matrix.yaml"
 IMAGES_FOLDER = "images"
 LOCKS_FOLDER = "locks"
 BUILD_FOLDER = "build"
+
+AskSite = Callable[[], Site]
+"""Asks pip for its configuration, once, and only when something has to come from outside: the
+answer takes longer than all the rest of a build that has nothing to do.
+"""
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -95,6 +102,11 @@ def cache_folder() -> Path:
     """
     configured = environment().get("XDG_CACHE_HOME", "")
     return (Path(configured) if configured else Path.home() / ".cache") / "warpfront"
+
+
+def site_when_needed() -> AskSite:
+    """The site, read at the first call and kept for the others."""
+    return functools.cache(functools.partial(read_site, run))
 
 
 def attempt(
