@@ -4,7 +4,7 @@ COPY requirements.txt /opt/warpfront/requirements/torch.txt
 RUN --network=none \
     --mount=type=bind,from=wheels,target=/wheels \
     --mount=type=bind,from=tools,target=/tools \
-    /tools/uv venv --no-config --offline --python python3.11 /opt/venv && \
+    /tools/uv venv --no-config --offline --no-cache --python python3.11 /opt/venv && \
     /tools/uv pip install --no-config --offline --no-index --find-links /wheels --no-deps --require-hashes \
       --no-cache --compile-bytecode --python /opt/venv/bin/python \
       --requirement /opt/warpfront/requirements/torch.txt

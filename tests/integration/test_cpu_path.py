@@ -1,0 +1,236 @@
+"""This repository's own CPU cell by the commands that users type, and faults seeded into its real
+image, each of which verification has to name.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from projects import Project, half_written
+
+from warpfront import pipeline
+from warpfront.engine import Engine, RunRequest
+from warpfront.engine.buildx import BakeRequest
+from warpfront.labels import BASE_SOURCE, CELL, CONTENT_HASH
+from warpfront.model import BuiltImage, Selection
+from warpfront.pipeline import building
+from warpfront.pipeline.workspace import open_workspace
+from warpfront.process import Command, run
+
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
+
+CELL_ID = "cpu-x86_64-py311-torch2130-torch"
+SERVE_ID = "cpu-x86_64-py311-torch2130-serve"
+THE_CELL = ("--vendor", "cpu", "--image", "torch")
+TARGET = "x86_64"
+SITE_PACKAGES = "/opt/venv/lib/python3.11/site-packages"
+AT_START = f"{SITE_PACKAGES}/fault.pth"
+OCI = "org.opencontainers.image"
+# Debian's own wheels, from which `python3 -m venv` makes pip, came with the base.
+LEFT_OVERS = """\
+ls -d /wheels /tools /warpfront /root/.cache /var/lib/apt/lists/*_* 2>/dev/null
+command -v uv nox
+find / -xdev -name '*.whl' -not -path '/usr/share/python-wheels/*' 2>/dev/null
+exit 0
+"""
+
+
+class Silent:
+    """Nobody to tell."""
+
+    def say(self, text: str) -> None:
+        """Nobody listens."""
+
+    def advance(self, what: str, done_bytes: int, total_bytes: int) -> None:
+        """Nobody watches."""
+
+    def step(self, cell_id: str, text: str) -> None:
+        """Nobody watches."""
+
+
+@pytest.fixture(scope="module")
+def built(own_project: Project) -> dict[str, Any]:
+    """`invoke build` of the cell, as JSON."""
+    answers = own_project.invoke("build", *THE_CELL, "--json", timeout=800).expect(0).json
+    assert list(answers) == [CELL_ID]
+    found: dict[str, Any] = answers[CELL_ID]
+    return found
+
+
+@pytest.fixture(scope="module")
+def verified(own_project: Project, built: dict[str, Any]) -> dict[str, Any]:
+    """`nox -s verify` of the cell: the value that it left."""
+    assert built["cell_id"] == CELL_ID
+    own_project.nox(*THE_CELL, timeout=600).expect(0)
+    found: dict[str, Any] = own_project.result(CELL_ID, f"verify-{TARGET}")
+    return found
+
+
+def inside(engine: Engine, image_id: str, script: str) -> tuple[int, list[str]]:
+    lines: list[str] = []
+    asked = RunRequest(image=image_id, command=("sh", "-c", script), time_limit_seconds=120)
+    return engine.run(asked, lines.append).exit_code, lines
+
+
+def test_the_image_is_verified_from_the_inside_and_reported(
+    own_project: Project, built: dict[str, Any], verified: dict[str, Any]
+) -> None:
+    assert verified["content_hash"] == built["content_hash"]
+    assert verified["image_id"] == built["image_id"]
+    assert {check["session"] for check in verified["checks"]} == {"load", "numerics"}
+    assert {check["outcome"] for check in verified["checks"]} == {"passed"}
+    (row,) = own_project.invoke("report", *THE_CELL, "--json").expect(0).json
+    assert (row["cell_id"], row["target"], row["verify"]) == (CELL_ID, TARGET, "passed")
+    assert row["checks_passed"] == row["checks"] == len(verified["checks"])
+    assert row["size_bytes"] == built["size_bytes"] > 100_000_000
+    assert half_written(own_project.root / "build") == []
+
+
+def test_a_second_build_reuses_and_asks_the_builder_nothing(
+    own_project: Project, built: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(request: BakeRequest, _on_step: object) -> None:
+        raise AssertionError(f"the builder was asked for {request.targets}")
+
+    monkeypatch.setattr(building, "bake", refuse)
+    workspace = open_workspace(own_project.root)
+    (again,) = pipeline.build(workspace, Selection(vendor="cpu", image="torch"), Silent()).values()
+    assert isinstance(again, BuiltImage)
+    assert again.reused
+    assert again.image_id == built["image_id"]
+    assert again.content_hash == built["content_hash"]
+
+
+def test_the_image_says_what_it_is(engine: Engine, built: dict[str, Any]) -> None:
+    image = engine.image(built["image_id"])
+    assert image is not None
+    labels = image.labels
+    assert built["reference"] in image.references
+    assert labels[CELL] == CELL_ID
+    assert labels[CONTENT_HASH] == built["content_hash"]
+    assert labels[BASE_SOURCE] in {"bootstrap", "registry"}
+    assert labels["dev.warpfront.torch"] == "2.13.0+cpu"
+    for name in ("title", "source", "licenses", "created", "version", "base.name", "base.digest"):
+        assert labels[f"{OCI}.{name}"], name
+    assert labels[f"{OCI}.base.digest"] == built["base"]["identity"]
+
+
+def test_the_image_holds_torch_and_nothing_of_its_making(
+    engine: Engine, built: dict[str, Any]
+) -> None:
+    code, lines = inside(
+        engine,
+        built["image_id"],
+        LEFT_OVERS,
+    )
+    assert (code, lines) == (0, [])
+    code, lines = inside(
+        engine, built["image_id"], "python3 -c 'import torch; print(torch.__version__)'"
+    )
+    assert (code, lines) == (0, ["2.13.0+cpu"])
+
+
+def test_the_service_image_is_built_on_the_very_image(
+    own_project: Project, engine: Engine, built: dict[str, Any]
+) -> None:
+    answers = own_project.invoke("build", "--vendor", "cpu", "--image", "serve", "--json").expect(0)
+    assert answers.json[CELL_ID]["image_id"] == built["image_id"]
+    child = answers.json[SERVE_ID]
+    image = engine.image(child["image_id"])
+    assert image is not None
+    assert image.labels[CELL] == SERVE_ID
+    script = "python3 -c 'import torch, fastapi; print(torch.__version__)'"
+    assert inside(engine, child["image_id"], script) == (0, ["2.13.0+cpu"])
+
+
+# --- faults seeded into the real image ---
+
+
+@pytest.fixture
+def faulty(
+    own_project: Project, engine: Engine, built: dict[str, Any], tmp_path: Path
+) -> Iterator[Any]:
+    """Verifies an image derived from ours by one shell command, as if it were ours: it inherits the
+    labels, and only build.json is told of it. Gives what the checks said.
+    """
+    path = own_project.root / "build" / CELL_ID / "build.json"
+    kept = path.read_text(encoding="utf-8")
+    made: list[str] = []
+
+    def verify(script: str) -> dict[tuple[str, str], tuple[str, str]]:
+        reference = f"localhost/warpfront/test-{uuid.uuid4().hex[:8]}:fault"
+        image_id = derive(engine, built["reference"], script, reference, tmp_path)
+        made.append(reference)
+        document = json.loads(kept)
+        document["value"]["image_id"] = image_id
+        path.write_text(json.dumps(document), encoding="utf-8")
+        answer = own_project.invoke("verify", *THE_CELL, timeout=400).expect(7)
+        assert f"not verified: {CELL_ID} on {TARGET}" in answer.said
+        (row,) = own_project.invoke("report", *THE_CELL, "--json").expect(0).json
+        assert row["verify"] != "passed"
+        return own_project.checks(CELL_ID, TARGET)
+
+    yield verify
+    path.write_text(kept, encoding="utf-8")
+    for reference in made:
+        engine.remove(reference)
+
+
+def derive(engine: Engine, parent: str, script: str, reference: str, folder: Path) -> str:
+    (folder / "fault.sh").write_text(script, encoding="utf-8")
+    (folder / "Dockerfile").write_text(
+        f"FROM {parent}\n"
+        "RUN --network=none --mount=type=bind,target=/fault sh -e /fault/fault.sh\n",
+        encoding="utf-8",
+    )
+    argv = (*engine.buildx, "build", "--load", "--provenance=false", f"--tag={reference}")
+    run(Command(argv=(*argv, str(folder)), environment=engine.build_environment)).check()
+    image = engine.image(reference)
+    assert image is not None
+    return image.id
+
+
+def test_changed_metadata_of_torch_is_caught(faulty: Any) -> None:
+    checks = faulty(
+        f"sed -i 's/^Version: 2.13.0/Version: 2.12.0/' {SITE_PACKAGES}/torch-*.dist-info/METADATA"
+    )
+    outcome, reason = checks["load", "versions"]
+    assert outcome == "failed"
+    assert "torch is 2.12.0+cpu, the lock has 2.13.0+cpu" in reason
+
+
+def test_an_uninstalled_wheel_is_caught(faulty: Any) -> None:
+    checks = faulty("python3 -m pip uninstall --yes --quiet networkx --root-user-action ignore")
+    outcome, reason = checks["load", "versions"]
+    assert outcome == "failed"
+    assert "networkx is not installed, the lock has" in reason
+    assert checks["load", "dependencies"][0] == "failed"
+
+
+def test_a_torch_that_raises_at_import_is_caught(faulty: Any) -> None:
+    line = "raise RuntimeError('seeded')"
+    checks = faulty(f'echo "{line}" > {SITE_PACKAGES}/torch/__init__.py')
+    outcome, reason = checks["load", "torch imports"]
+    assert outcome in {"failed", "error"}
+    assert "seeded" in reason
+    assert not [
+        key for key, (said, _) in checks.items() if key[0] == "numerics" and said == "passed"
+    ]
+
+
+def test_a_container_that_dies_at_once_is_an_error_and_no_pass(faulty: Any) -> None:
+    checks = faulty(f'echo "import os; os._exit(0)" > {AT_START}')
+    assert {outcome for outcome, _ in checks.values()} == {"error"}
+    assert {session for session, _ in checks} == {"load", "numerics"}
+
+
+def test_checks_that_leave_no_results_are_an_error_though_all_exits_are_zero(faulty: Any) -> None:
+    code = "import os, sys; 'warpfront.checks' in sys.orig_argv and os._exit(0)"
+    checks = faulty(f'echo "{code}" > {AT_START}')
+    assert {outcome for outcome, _ in checks.values()} == {"error"}
+    assert {session for session, _ in checks} == {"load", "numerics"}
