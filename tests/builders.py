@@ -125,14 +125,15 @@ def a_check(outcome: Outcome = Outcome.PASSED, **changes: Any) -> CheckResult:
 
 
 def a_verification(*checks: CheckResult, **changes: Any) -> Verification:
+    checks = checks or (a_check(),)
     verification = Verification(
         cell_id=_A_CELL.id,
         target="x86-64",
         where="image",
         image_id="sha256:" + "cd" * 32,
         content_hash="ef" * 32,
-        sessions=("load", "numerics"),
-        checks=checks or (a_check(),),
+        sessions=tuple(dict.fromkeys(check.session for check in checks)),
+        checks=checks,
         seconds=3.0,
     )
     return dataclasses.replace(verification, **changes)

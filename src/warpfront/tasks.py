@@ -17,7 +17,7 @@ from typing import Any
 
 from invoke.collection import Collection
 from invoke.exceptions import Exit
-from invoke.tasks import task
+from invoke.tasks import Task, task
 from rich.console import Console
 
 from warpfront import pipeline
@@ -86,7 +86,7 @@ def _errors_as_exit_codes() -> Iterator[None]:
         ) from None
 
 
-def command(body: Callable[..., Any]) -> Callable[..., Any]:
+def command(body: Callable[..., Any]) -> Task[Any]:
     """Make a task of a function that takes a `Request` and own keyword options.
 
     Adds the options that every step has, turns SIGTERM into an exception, and is the one place
@@ -122,7 +122,7 @@ def command(body: Callable[..., Any]) -> Callable[..., Any]:
     own_help = {name.replace("_", "-"): text for name, text in OPTION_HELP.items()}
     names = {parameter.name.replace("_", "-") for parameter in own}
     documented = {name: text for name, text in own_help.items() if name in names}
-    decorated: Callable[..., Any] = task(help=help_text | documented)(invoked)
+    decorated: Task[Any] = task(help=help_text | documented)(invoked)
     return decorated
 
 
