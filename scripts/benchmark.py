@@ -6,11 +6,15 @@ import datetime as dt
 import os
 import platform
 import resource
+import shutil
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from warpfront.engine import Engine
+from warpfront.process import environment
 
 GIB = 1 << 30
 
@@ -69,6 +73,18 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table; the first column to the left, numbers to the right."""
     rule = ("---", *("---:" for _ in head[1:]))
     return "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *rows))
+
+
+def child_environment(engine: Engine, cache: Path) -> Mapping[str, str]:
+    """What a program needs to work on this very engine, and to keep its own files below `cache`."""
+    buildx = shutil.which(engine.buildx[0])
+    search = [str(Path(buildx).parent)] if buildx else []
+    return {
+        **engine.build_environment,
+        "DOCKER_HOST": engine.name,
+        "PATH": os.pathsep.join([*search, environment()["PATH"]]),
+        "XDG_CACHE_HOME": str(cache),
+    }
 
 
 def machine() -> str:
