@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -52,6 +53,53 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """A child process in a session of its own, its output in files of `folder`."""
+
+    child: subprocess.Popen[bytes]
+    folder: Path
+    started: float = field(default_factory=time.monotonic)
+
+    @property
+    def said(self) -> str:
+        """What it has printed so far."""
+        return self._read("stdout") + self._read("stderr")
+
+    def send(self, number: signal.Signals) -> None:
+        """To the process alone, as `kill` does."""
+        self.child.send_signal(number)
+
+    def send_group(self, number: signal.Signals) -> None:
+        """To its whole process group, as a terminal does on Ctrl-C."""
+        os.killpg(self.child.pid, number)
+
+    def wait_for(self, holds: Callable[[], bool], seconds: float = 60.0) -> None:
+        """Until `holds`, while the child lives."""
+
+        def settled() -> bool:
+            return holds() or self.child.poll() is not None
+
+        wait_until(settled, seconds)
+        assert self.child.poll() is None, f"it ended too early\n{self.said}"
+
+    def wait(self, timeout: float = 300.0) -> Ended:
+        try:
+            code = self.child.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.send(signal.SIGTERM)
+            self.child.wait(60)
+            raise AssertionError(
+                f"it did not end within {timeout:g} s\n{self.said[-6000:]}"
+            ) from None
+        seconds = time.monotonic() - self.started
+        out, err = self._read("stdout"), self._read("stderr")
+        return Ended(code=code, stdout=out, stderr=err, seconds=seconds)
+
+    def _read(self, name: str) -> str:
+        return (self.folder / name).read_text(encoding="utf-8", errors="replace")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Project:
     """A folder with matrix.yaml, images/, noxfile.py and tasks.py, and the environment of its
     users.
@@ -61,25 +109,30 @@ class Project:
     environment: dict[str, str] = field(default_factory=dict)
 
     def invoke(self, *arguments: str, timeout: float = 300.0, **changes: str) -> Ended:
-        return ended(self.start(*arguments, **changes), timeout)
+        return self.start(*arguments, **changes).wait(timeout)
 
     def nox(self, *arguments: str, timeout: float = 300.0) -> Ended:
-        return ended(self._start("nox", "--session", "verify", "--", *arguments), timeout)
+        return self.start_nox(*arguments).wait(timeout)
 
-    def start(self, *arguments: str, **changes: str) -> subprocess.Popen[str]:
+    def start(self, *arguments: str, **changes: str) -> Running:
         return self._start("invoke", *arguments, **changes)
 
-    def _start(self, module: str, *arguments: str, **changes: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-m", module, *arguments],
-            cwd=self.root,
-            env={**self.environment, **changes},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-        )
+    def start_nox(self, *arguments: str) -> Running:
+        return self._start("nox", "--session", "verify", "--", *arguments)
+
+    def _start(self, module: str, *arguments: str, **changes: str) -> Running:
+        folder = Path(tempfile.mkdtemp(prefix="output-", dir=self.root))
+        with (folder / "stdout").open("wb") as out, (folder / "stderr").open("wb") as err:
+            child = subprocess.Popen(
+                [sys.executable, "-m", module, *arguments],
+                cwd=self.root,
+                env={**self.environment, "PYTHONUNBUFFERED": "1", **changes},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+            )
+        return Running(child=child, folder=folder)
 
     def result(self, cell_id: str, name: str) -> Any:
         """The value in build/<cell>/<name>.json."""
@@ -90,18 +143,6 @@ class Project:
         """(session, check) -> (outcome, reason) of a verification."""
         checks = self.result(cell_id, f"verify-{target}")["checks"]
         return {(c["session"], c["name"]): (c["outcome"], c["reason"]) for c in checks}
-
-
-def ended(child: subprocess.Popen[str], timeout: float = 300.0) -> Ended:
-    began = time.monotonic()
-    try:
-        out, err = child.communicate(timeout=timeout)
-    except subprocess.TimeoutExpired:
-        child.send_signal(signal.SIGTERM)
-        out, err = child.communicate(timeout=60)
-        raise AssertionError(f"it did not end within {timeout:g} s\n{out}{err}") from None
-    seconds = time.monotonic() - began
-    return Ended(code=child.returncode, stdout=out, stderr=err, seconds=seconds)
 
 
 def unique_image() -> str:

@@ -30,7 +30,7 @@ from warpfront.errors import (
     WarpfrontError,
 )
 from warpfront.labels import CELL
-from warpfront.model import Blocked, Failed, Outcome, Selection, Verification
+from warpfront.model import Blocked, Failed, Outcome, Selection
 from warpfront.pipeline.doctor import examine
 from warpfront.pipeline.failures import failure_of
 from warpfront.pipeline.workspace import Workspace, open_workspace
@@ -302,8 +302,8 @@ def _said(result: object) -> str:
 
 
 def _raise_failure(results: Iterable[object]) -> None:
-    """Raise the worst of what is not a success; what steps return otherwise is one."""
-    failure = failure_of(r for r in results if isinstance(r, Blocked | Failed | Verification))
+    """Raise the worst of what is not a success."""
+    failure = failure_of(results)
     if failure is not None:
         raise failure
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import docker
@@ -11,7 +12,7 @@ import pytest
 from projects import SITE_VARIABLES, Project, copy_project, small_torch
 from standins import Index, serve_index
 
-from warpfront.engine import Engine, connect
+from warpfront.engine import Engine, connect, embedded
 from warpfront.labels import CELL
 from warpfront.pipeline.workspace import cache_folder
 from warpfront.process import environment, run
@@ -19,8 +20,6 @@ from warpfront.resolver import install_toolbox, read_site
 
 # What is fetched once per machine and says nothing of the project under test.
 SHARED = ("bases", "packages", "toolbox")
-
-NewEnvironment = Callable[[], dict[str, str]]
 
 
 @pytest.fixture(scope="session")
@@ -93,3 +92,26 @@ def alone(engine: Engine, cache: Path, index: Index) -> dict[str, str]:
 def own_project(tmp_path_factory: pytest.TempPathFactory, here: dict[str, str]) -> Project:
     """This repository's own matrix, images and locks, with a build folder of its own."""
     return Project(root=copy_project(tmp_path_factory.mktemp("own")), environment=here)
+
+
+@pytest.fixture
+def state() -> Iterator[Path]:
+    """For the data of an engine of a test's own: gone with the test."""
+    if os.geteuid():
+        pytest.skip("the embedded engine needs root")
+    with tempfile.TemporaryDirectory(prefix="warpfront-test-") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def own_engine(state: Path) -> Iterator[embedded.Place]:
+    """An engine that a test may kill; no other test meets it."""
+    yield from running(state)
+
+
+def running(state: Path) -> Iterator[embedded.Place]:
+    embedded.start(cache_folder(), state, print)
+    try:
+        yield embedded.Place(state=state)
+    finally:
+        embedded.stop(cache_folder(), state, print)

@@ -50,6 +50,24 @@ def test_a_state_is_told_once(tmp_path: Path) -> None:
     assert len(read(("cell-a",), [vertex("x", started="t")] * 5, tmp_path)) == 1
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        log("[2/3] RUN x", "dd: error writing '/big': No space left on device\n"),
+        vertex("x", error="write /big: no space left on device"),
+        "ERROR: failed to copy: no space left on device",
+    ],
+    ids=["a program", "BuildKit", "buildx"],
+)
+def test_whoever_meets_a_full_disk_it_is_known(tmp_path: Path, line: str) -> None:
+    reader = ProgressReader(("cell-a",), {"cell-a": tmp_path / "log"}, ignore)
+    with reader:
+        reader.read_line(vertex("x", started="t"))
+        assert not reader.disk_full
+        reader.read_line(line)
+    assert reader.disk_full
+
+
 @pytest.mark.parametrize("line", ["plain text", "{", "[1]", "\ufffd", '{"logs": null}'])
 def test_lines_that_are_not_progress_are_kept_or_harmless(tmp_path: Path, line: str) -> None:
     assert read(("cell-a",), [line], tmp_path) == []

@@ -21,7 +21,8 @@ from warpfront.process import Command, Completed, stop_all, stream
 
 _TARGET_PREFIX = re.compile(r"\[(?P<target>[A-Za-z0-9_-]+) (?P<rest>[^\]]*)\]")
 _ENGINE_GONE = ("error reading from server: EOF", "Cannot connect to the Docker daemon")
-_DISK_FULL = ("no space left on device",)
+# As the kernel's ENOSPC is worded by Go, by C programs and by uv, in lower case.
+_DISK_FULL = "no space left on device"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,11 +73,9 @@ def bake(request: BakeRequest, on_step: OnStep) -> Mapping[str, Baked]:
     each leaf is baked by itself (`parallel` at a time; BuildKit shares their common steps), and
     then each parent of a leaf that failed, so that every target has its own answer.
     """
-    completed = _bake_once(request, request.targets, on_step)
-    if completed.returncode == 0 or _gone(completed):
-        return _answers(request, request.targets, completed)
-    if len(request.targets) == 1:
-        return _answers(request, request.targets, completed)
+    ended = _bake_once(request, request.targets, on_step)
+    if ended.completed.returncode == 0 or _gone(ended.completed) or len(request.targets) == 1:
+        return _answers(request, request.targets, ended)
     leaves = request.leaves or request.targets
     answers = _bake_each(request, leaves, on_step)
     rest = tuple(target for target in request.targets if target not in answers)
@@ -100,7 +99,15 @@ def _bake_each(request: BakeRequest, targets: tuple[str, ...], on_step: OnStep) 
     return answers
 
 
-def _bake_once(request: BakeRequest, targets: tuple[str, ...], on_step: OnStep) -> Completed:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ended:
+    """A bake that ended, and whether it, or a program inside it, met a full disk."""
+
+    completed: Completed
+    disk_full: bool
+
+
+def _bake_once(request: BakeRequest, targets: tuple[str, ...], on_step: OnStep) -> _Ended:
     command = Command(
         argv=(
             *request.buildx,
@@ -122,19 +129,19 @@ def _bake_once(request: BakeRequest, targets: tuple[str, ...], on_step: OnStep) 
     )
     _metadata_path(request, targets).unlink(missing_ok=True)
     with ProgressReader(targets, request.logs, on_step) as reader:
-        return stream(command, reader.read_line)
+        completed = stream(command, reader.read_line)
+    return _Ended(completed=completed, disk_full=reader.disk_full)
 
 
-def _answers(
-    request: BakeRequest, targets: tuple[str, ...], completed: Completed
-) -> dict[str, Baked]:
+def _answers(request: BakeRequest, targets: tuple[str, ...], ended: _Ended) -> dict[str, Baked]:
+    completed = ended.completed
     if completed.returncode == 0:
         digests = _read_digests(_metadata_path(request, targets))
         return {t: Baked(target=t, digest=digests.get(t, ""), error="") for t in targets}
     error = _read_error(completed.stdout) or f"buildx exited with {completed.returncode}"
-    full = any(word in completed.stdout for word in _DISK_FULL)
+    gone, full = _gone(completed), ended.disk_full
     return {
-        t: Baked(target=t, digest="", error=error, engine_gone=_gone(completed), disk_full=full)
+        t: Baked(target=t, digest="", error=error, engine_gone=gone, disk_full=full)
         for t in targets
     }
 
@@ -167,12 +174,13 @@ def _read_error(tail: str) -> str:
 @dataclass
 class ProgressReader:
     """Reads rawjson progress line by line: steps to `on_step`, output of each step to its target's
-    log.
+    log. `disk_full` becomes true when BuildKit or a step's program says so.
     """
 
     targets: tuple[str, ...]
     logs: Mapping[str, Path]
     on_step: OnStep
+    disk_full: bool = False
     _names: dict[str, str] = field(default_factory=dict)
     _files: dict[str, TextIO] = field(default_factory=dict)
     _told: set[tuple[str, str]] = field(default_factory=set)
@@ -223,6 +231,7 @@ class ProgressReader:
         """To the log of the step's target; what belongs to none goes to all, so no log lacks a
         reason.
         """
+        self.disk_full = self.disk_full or _DISK_FULL in text.lower()
         target = self._target(self._names.get(digest, ""))
         for file in [self._files[target]] if target in self._files else self._files.values():
             file.write(text if text.endswith("\n") else f"{text}\n")

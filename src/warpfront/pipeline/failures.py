@@ -23,8 +23,9 @@ _BY_EXIT_CODE: dict[int, type[WarpfrontError]] = {
 }
 
 
-def failure_of(results: Iterable[Blocked | Failed | Verification]) -> WarpfrontError | None:
-    """The worst of the results as an error, or None if every one is a success.
+def failure_of(results: Iterable[object]) -> WarpfrontError | None:
+    """The worst of a step's results as an error, or None if every one is a success. What is no
+    `Blocked`, `Failed` or `Verification` is one, and counts among the results.
 
     A cell that failed comes before a check that did, then a blocked cell, then a missing device.
     Anything but `passed` is a failure: a skip is not a pass.

@@ -1,0 +1,339 @@
+"""What goes wrong on real machines, seeded: each has one clear outcome and exit code, leaves
+nothing half done behind, and the next run works.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import docker
+import pytest
+from projects import (
+    Project,
+    cell_id,
+    half_written,
+    reference,
+    small_project,
+    small_torch,
+    unique_image,
+    wait_until,
+)
+from standins import Fault, Index, serve_index
+
+from warpfront.engine import Engine, embedded
+from warpfront.pipeline.workspace import cache_folder
+
+pytestmark = [
+    pytest.mark.docker,
+    pytest.mark.timeout(300),
+    # The SDK leaves a socket that could not connect to a dead daemon to the garbage collector.
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
+
+INSTALLED = (
+    'FROM {{ from_reference }}\n{% include "_shared/wheels.j2" %}\nENV PATH="/opt/venv/bin:$PATH"\n'
+)
+SLOW = INSTALLED + "RUN --network=none sleep 8\n"
+BAD = INSTALLED + "RUN --network=none echo this one is broken; exit 3\n"
+# Every Python in the image takes a minute to start, so that its verification can be interrupted.
+SLEEPY = (
+    INSTALLED
+    + "RUN --network=none echo 'import time; time.sleep(60)'"
+    + " > /opt/venv/lib/python3.11/site-packages/sleepy.pth\n"
+)
+BIG = INSTALLED + "RUN --network=none sleep 6; dd if=/dev/zero of=/big bs=1M count=4000\n"
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+Make = Callable[..., Project]
+
+
+@pytest.fixture
+def project(tmp_path: Path, index: Index, alone: dict[str, str]) -> Make:
+    """Makes a small project; `name` -> text of its template, or an image of `torch`'s."""
+
+    def make(templates: dict[str, str] | None = None, *others: str, url: str = "") -> Project:
+        names = (*(templates or {}), *others)
+        folder = tmp_path / "project"
+        root = small_project(folder, url or index.url, names=names, templates=templates)
+        site = {"PIP_INDEX_URL": url} if url else {}
+        return Project(root=root, environment={**alone, **site})
+
+    return make
+
+
+@pytest.fixture
+def own_index(tmp_path: Path) -> Iterator[Index]:
+    """An index to break."""
+    with serve_index(small_torch(tmp_path / "wheels"), name="cpu") as served:
+        yield served
+
+
+def containers_of(client: docker.DockerClient, image: str) -> list[str]:
+    rows = client.api.containers(all=True, filters={"ancestor": image})
+    return [row["Id"] for row in rows]
+
+
+# --- death and signals ---
+
+
+def test_a_daemon_killed_in_the_middle_of_a_build_is_named_and_the_next_build_works(
+    project: Make, own_engine: embedded.Place
+) -> None:
+    image = unique_image()
+    made = project({image: SLOW})
+    made.environment["DOCKER_HOST"] = own_engine.host
+    child = made.start("build")
+    child.wait_for(lambda: "RUN --network=none sleep 8" in child.said)
+    pid = embedded.status(cache_folder(), own_engine.state).pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    ended = child.wait(120).expect(10)
+    assert f"the engine went away while building {cell_id(image)}" in ended.said
+    assert "hint: " in ended.said
+    assert half_written(made.root / "build") == []
+    made.invoke("build").expect(10)
+    embedded.start(cache_folder(), own_engine.state, print)
+    answer = made.invoke("build", "--json").expect(0).json
+    assert answer[cell_id(image)]["reused"] is False
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_an_interrupted_build_leaves_nothing_and_the_next_one_works(
+    project: Make, engine: Engine, number: signal.Signals
+) -> None:
+    image = unique_image()
+    made = project({image: SLOW})
+    child = made.start("build")
+    child.wait_for(lambda: "RUN --network=none sleep 8" in child.said)
+    child.send(number)
+    ended = child.wait(60).expect(130)
+    assert "interrupted" in ended.said
+    assert half_written(made.root / "build") == []
+    assert engine.image(reference(image)) is None
+    assert made.invoke("build", "--json").expect(0).json[cell_id(image)]["reused"] is False
+
+
+@pytest.mark.usefixtures("toolbox")
+@pytest.mark.parametrize(
+    ("how", "number"),
+    [("invoke", signal.SIGINT), ("invoke", signal.SIGTERM), ("nox", signal.SIGINT)],
+)
+def test_an_interrupted_verification_leaves_no_container(
+    project: Make, client: docker.DockerClient, how: str, number: signal.Signals
+) -> None:
+    image = unique_image()
+    made = project({image: SLEEPY})
+    built = made.invoke("build", "--json").expect(0).json[cell_id(image)]
+    child = made.start("verify") if how == "invoke" else made.start_nox()
+    child.wait_for(lambda: bool(containers_of(client, built["image_id"])))
+    child.send(number) if how == "invoke" else child.send_group(number)
+    child.wait(60).expect(130)
+    assert containers_of(client, built["image_id"]) == []
+    assert half_written(made.root / "build") == []
+    (row,) = made.invoke("report", "--json").expect(0).json
+    assert (row["build"], row["verify"]) == ("built", "-")
+
+
+# --- at once ---
+
+
+def test_two_builds_at_once_on_one_folder_both_succeed_and_one_says_that_it_waits(
+    project: Make,
+) -> None:
+    image = unique_image()
+    made = project({image: SLOW})
+    children = [made.start("build", "--json") for _ in range(2)]
+    answers = [child.wait(120).expect(0) for child in children]
+    assert sum("waiting for another run on" in answer.stderr for answer in answers) == 1
+    assert sorted(answer.json[cell_id(image)]["reused"] for answer in answers) == [False, True]
+    assert half_written(made.root / "build") == []
+
+
+def test_a_leaf_that_fails_does_not_stop_its_siblings(project: Make, engine: Engine) -> None:
+    bad, good = unique_image(), unique_image()
+    made = project({bad: BAD}, good)
+    ended = made.invoke("build", "--json").expect(6)
+    assert ended.json[cell_id(good)]["image_id"].startswith("sha256:")
+    assert "exit code: 3" in ended.json[cell_id(bad)]["reason"]
+    assert f"1 of 2 failed: {cell_id(bad)}" in ended.stderr
+    log = Path(ended.json[cell_id(bad)]["log"])
+    assert "this one is broken" in (made.root / log).read_text(encoding="utf-8")
+    assert engine.image(reference(good)) is not None
+    assert engine.image(reference(bad)) is None
+
+
+# --- disks ---
+
+
+@contextlib.contextmanager
+def mounted(*arguments: str, at: Path) -> Iterator[None]:
+    if os.geteuid():
+        pytest.skip("only root can mount")
+    done = subprocess.run(
+        ["mount", *arguments, str(at)], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        pytest.skip(f"cannot mount here: {done.stderr.strip()}")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(at)], check=True)
+
+
+@contextlib.contextmanager
+def read_only(folder: Path) -> Iterator[None]:
+    with mounted("--bind", str(folder), at=folder):
+        argv = ["mount", "-o", "remount,bind,ro", str(folder)]
+        subprocess.run(argv, check=True)
+        yield
+
+
+def test_a_read_only_cache_that_has_everything_is_enough_to_build(
+    project: Make, engine: Engine, cache: Path
+) -> None:
+    image = unique_image()
+    made = project(None, image)
+    made.invoke("build").expect(0)
+    engine.remove(reference(image))
+    shutil.rmtree(made.root / "build")
+    with read_only(cache):
+        answer = made.invoke("build", "--json").expect(0).json
+    assert answer[cell_id(image)]["reused"] is False
+
+
+def test_a_read_only_cache_that_lacks_a_wheel_is_an_error_that_says_so(
+    project: Make, cache: Path
+) -> None:
+    made = project(None, unique_image())
+    made.invoke("lock").expect(0)
+    with read_only(cache):
+        ended = made.invoke("build").expect(13)
+    assert "Read-only file system" in ended.said
+    assert str(cache) in ended.said
+    assert half_written(made.root / "build") == []
+
+
+def test_a_build_folder_that_cannot_be_written_is_an_error_that_says_so(project: Make) -> None:
+    made = project(None, unique_image())
+    (made.root / "build").mkdir()
+    with mounted("-t", "tmpfs", "-o", "ro", "tmpfs", at=made.root / "build"):
+        ended = made.invoke("build").expect(13)
+    assert "Read-only file system" in ended.said
+    assert "hint: the file system is read-only" in ended.said
+
+
+@pytest.fixture
+def small_disk(state: Path, tmp_path: Path) -> Iterator[Path]:
+    """A folder on a disk of 1.5 GB."""
+    disk = tmp_path / "disk"
+    with disk.open("wb") as file:
+        file.truncate(1_500_000_000)
+    subprocess.run(["mkfs.ext4", "-q", "-m", "0", str(disk)], check=True)
+    with mounted("-o", "loop", str(disk), at=state):
+        yield state
+
+
+def test_a_full_disk_fails_its_cell_alone_and_gives_the_space_back(
+    project: Make, small_disk: Path
+) -> None:
+    big, small = unique_image(), unique_image()
+    made = project({big: BIG}, small)
+    embedded.start(cache_folder(), small_disk, print)
+    try:
+        made.environment["DOCKER_HOST"] = embedded.Place(state=small_disk).host
+        made.invoke("build", "--image", small).expect(0)
+        before = shutil.disk_usage(small_disk).free
+        ended = made.invoke("build", "--json").expect(6)
+        wait_until(lambda: shutil.disk_usage(small_disk).free > before - 100_000_000, 30.0)
+    finally:
+        embedded.stop(cache_folder(), small_disk, print)
+    assert ended.json[cell_id(big)]["reason"] == "the disk is full"
+    assert "invoke clean" in ended.json[cell_id(big)]["hint"]
+    assert ended.json[cell_id(small)]["reused"] is True
+
+
+# --- indexes and wheels ---
+
+
+@pytest.mark.parametrize("how", ["wrong hash", "truncated"])
+def test_a_wheel_that_does_not_arrive_intact_is_refused_and_the_next_build_works(
+    project: Make, own_index: Index, cache: Path, how: str
+) -> None:
+    made = project(None, unique_image(), url=own_index.url)
+    made.invoke("lock").expect(0)
+    (wheel,) = own_index.folder.glob("torch-*.whl")
+    content = wheel.read_bytes()
+    wheel.write_bytes(content[:300] if how == "truncated" else content[:-1] + b"!")
+    ended = made.invoke("build").expect(12)
+    assert wheel.name in ended.said
+    assert not list((cache / "wheelhouse").rglob("*.whl"))
+    assert half_written(made.root / "build") == []
+    wheel.write_bytes(content)
+    made.invoke("build").expect(0)
+    assert not list((cache / "wheelhouse").rglob("*.part*"))
+
+
+@pytest.mark.parametrize(
+    "fault", [Fault(hang_seconds=60.0), Fault(status=503)], ids=["slow", "refusing"]
+)
+def test_an_index_that_does_not_serve_blocks_its_cell(
+    project: Make, own_index: Index, fault: Fault
+) -> None:
+    own_index.fail("/", fault)
+    assert_blocked(project(None, unique_image(), url=own_index.url), own_index.url)
+
+
+def test_an_index_that_is_down_blocks_its_cell(project: Make, tmp_path: Path) -> None:
+    with serve_index(small_torch(tmp_path / "wheels"), name="cpu") as served:
+        pass
+    assert_blocked(project(None, unique_image(), url=served.url), served.url)
+
+
+def assert_blocked(made: Project, url: str) -> None:
+    ended = made.invoke("build", "--json", timeout=120).expect(9)
+    (cell,) = ended.json
+    assert url in ended.json[cell]["reason"]
+    assert f"1 of 1 blocked: {cell}" in ended.stderr
+    assert not list((made.root / "images").rglob("pylock.*"))
+    assert half_written(made.root / "build") == []
+
+
+# --- hostile matrix.yaml ---
+
+BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
+    f"{new}: &{new} [{','.join(f'*{old}' for _ in range(9))}]\n"
+    for old, new in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        BOMB,
+        "schema: !!python/object/apply:os.system ['touch owned']\n",
+        "[" * 5000,
+        "schema: 1\nschema: 1\n",
+        "- just\n- a list\n",
+        "",
+        "\t\x00\x01",
+        "schema: 1\nproject: {name: 'a\nRUN touch /owned'}\n",
+        "schema: " + "9" * 6000 + "\n",
+    ],
+    ids=["bomb", "tag", "deep", "twice", "list", "empty", "control", "newline", "number"],
+)
+def test_a_hostile_matrix_is_refused_in_a_moment_without_a_traceback(
+    project: Make, text: str
+) -> None:
+    made = project(None, unique_image())
+    (made.root / "matrix.yaml").write_text(text, encoding="utf-8")
+    ended = made.invoke("build", timeout=60).expect(2)
+    assert "error: matrix.yaml" in ended.said
+    assert ended.seconds < 20
+    assert not (made.root / "owned").exists()
+    assert not (made.root / "build").exists()
