@@ -5,21 +5,23 @@ values out.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 _INTERPOLATION = re.compile(r"([$%])\{")
 
 WHEELS_CONTEXT = "wheels"
 TOOLS_CONTEXT = "tools"
 CA_SECRET = "ca"  # noqa: S105 - the name of a BuildKit secret, not its value
+PROXIES_SECRET = "proxies"  # noqa: S105 - as above
+PROXIES_VARIABLE = "WARPFRONT_PROXIES"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BakeTarget:
     """One image to build. `contexts` are BuildKit's named contexts: name -> folder, `target:...` or
-    `docker-image://...`. `proxies` are the predefined proxy arguments, which BuildKit keeps out of
-    the image.
+    `docker-image://...`. `secrets` are as `--secret` takes them (`id=ca,src=ca.pem`).
     """
 
     name: str
@@ -29,13 +31,23 @@ class BakeTarget:
     labels: Mapping[str, str]
     output: str
     secrets: tuple[str, ...] = ()
-    proxies: Mapping[str, str] = field(default_factory=dict)
 
 
 def bake_file(targets: Iterable[BakeTarget]) -> dict[str, object]:
     """The file's JSON value. Nothing in it is left for bake to interpolate."""
     by_name = {target.name: _definition(target) for target in targets}
     return {"group": {"default": {"targets": list(by_name)}}, "target": by_name}
+
+
+def proxy_script(proxies: Mapping[str, str]) -> str:
+    """Proxy variables (`HTTPS_PROXY`) as shell lines to be sourced, under the lower-case names that
+    apt reads. They may hold passwords, so they travel as a secret: build arguments would stand in
+    the bake file and in BuildKit's record of the build.
+    """
+    lines = [
+        f"export {name.lower()}={shlex.quote(value)}\n" for name, value in sorted(proxies.items())
+    ]
+    return "".join(lines)
 
 
 def _definition(target: BakeTarget) -> dict[str, object]:
@@ -49,8 +61,6 @@ def _definition(target: BakeTarget) -> dict[str, object]:
     }
     if target.secrets:
         definition["secret"] = list(target.secrets)
-    if target.proxies:
-        definition["args"] = dict(target.proxies)
     escaped = _escaped(definition)
     assert isinstance(escaped, dict)
     return escaped

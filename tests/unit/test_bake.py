@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from typing import Any
 
+import pytest
 from builders import A_PROJECT, A_RESOLVED_BASE, a_cell, a_lock
 
-from warpfront.bake import BakeTarget, bake_file
+from warpfront.bake import BakeTarget, bake_file, proxy_script
 from warpfront.labels import CONTENT_HASH, image_labels
 from warpfront.model import Provenance
 
@@ -37,12 +39,20 @@ def test_bake_expressions_in_values_are_text() -> None:
     assert "x/$${y}" in text
 
 
-def test_secrets_and_proxies_are_absent_unless_asked_for() -> None:
+def test_secrets_are_absent_unless_asked_for() -> None:
     document: Any = bake_file([a_target()])
     assert not {"secret", "args", "network"} & set(document["target"]["cell-a"])
-    asked: Any = bake_file([a_target(secrets=("id=ca,src=ca.pem",), proxies={"HTTP_PROXY": "p"})])
+    asked: Any = bake_file([a_target(secrets=("id=ca,src=ca.pem",))])
     assert asked["target"]["cell-a"]["secret"] == ["id=ca,src=ca.pem"]
-    assert asked["target"]["cell-a"]["args"] == {"HTTP_PROXY": "p"}
+
+
+@pytest.mark.process
+def test_a_sourced_proxy_script_gives_the_very_values() -> None:
+    proxies = {"HTTPS_PROXY": "http://me:pa'ss$(id)@proxy.test:3128", "NO_PROXY": "a, b"}
+    script = proxy_script(proxies) + 'printf "%s|%s" "$https_proxy" "$no_proxy"'
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == f"{proxies['HTTPS_PROXY']}|{proxies['NO_PROXY']}"
+    assert proxy_script({}) == ""
 
 
 def test_labels_name_the_content_the_base_and_the_torch_that_was_locked() -> None:

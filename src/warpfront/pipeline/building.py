@@ -8,7 +8,16 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from time import monotonic
 
-from warpfront.bake import CA_SECRET, TOOLS_CONTEXT, WHEELS_CONTEXT, BakeTarget, bake_file
+from warpfront.bake import (
+    CA_SECRET,
+    PROXIES_SECRET,
+    PROXIES_VARIABLE,
+    TOOLS_CONTEXT,
+    WHEELS_CONTEXT,
+    BakeTarget,
+    bake_file,
+    proxy_script,
+)
 from warpfront.engine import Engine, StoredImage
 from warpfront.engine.bases import resolve_base
 from warpfront.engine.buildx import Baked, BakeRequest, Step, bake
@@ -212,7 +221,6 @@ class _Building:
             ),
             output=_OUTPUT if self._engine.features().containerd_store else _OUTPUT_CLASSIC_STORE,
             secrets=self._secrets() if needs_network else (),
-            proxies=self._site.proxies if needs_network else {},
         )
 
     def _contexts(self, item: Prepared, building: Mapping[str, Prepared]) -> dict[str, str]:
@@ -243,15 +251,21 @@ class _Building:
         return place_program(uv_binary(), folder)
 
     def _secrets(self) -> tuple[str, ...]:
-        certificate = self._site.certificate
-        return (f"id={CA_SECRET},src={certificate}",) if certificate else ()
+        certificate, proxies = self._site.certificate, self._site.proxies
+        return (
+            *([f"id={CA_SECRET},src={certificate}"] if certificate else []),
+            *([f"type=env,id={PROXIES_SECRET},env={PROXIES_VARIABLE}"] if proxies else []),
+        )
 
     def _request(self, file: Path, items: list[Prepared]) -> BakeRequest:
         store = self._workspace.store
         certificate = self._site.certificate
         return BakeRequest(
             buildx=self._engine.buildx,
-            environment=self._engine.build_environment,
+            environment={
+                **self._engine.build_environment,
+                PROXIES_VARIABLE: proxy_script(self._site.proxies),
+            },
             file=file,
             targets=tuple(item.cell.id for item in items),
             leaves=tuple(cell.id for cell in leaves(item.cell for item in items)),

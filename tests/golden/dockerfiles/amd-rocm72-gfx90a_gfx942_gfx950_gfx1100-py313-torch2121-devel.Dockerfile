@@ -1,8 +1,10 @@
 # amd-rocm72-gfx90a_gfx942_gfx950_gfx1100-py313-torch2121-devel: PyTorch with the compiler for its extensions
 FROM localhost/warpfront/torch:2.12.1-rocm7.2-py3.13
-# hadolint ignore=DL3008
+# hadolint ignore=DL3008,SC1091
 RUN --mount=type=secret,id=ca,target=/run/secrets/ca \
+    --mount=type=secret,id=proxies,target=/run/secrets/proxies \
     --mount=type=tmpfs,target=/var/lib/apt/lists \
+    if [ -s /run/secrets/proxies ]; then . /run/secrets/proxies; fi && \
     if [ -s /run/secrets/ca ]; then set -- -o Acquire::https::CAInfo=/run/secrets/ca; fi && \
     apt-get "$@" update && \
     apt-get "$@" install --yes --no-install-recommends \
