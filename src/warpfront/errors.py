@@ -83,12 +83,6 @@ class NotVerifiedError(WarpfrontError):
     exit_code = 7
 
 
-class PublishRefusedError(WarpfrontError):
-    """Something unproven was asked to become public."""
-
-    exit_code = 8
-
-
 class BlockedError(WarpfrontError):
     """A selected cell cannot be made from here: an index, base or registry is out of reach."""
 

@@ -48,7 +48,6 @@ from warpfront.wheelhouse import Build, Wheelhouse, put_in_place, save, storing
 
 __all__ = [
     "Site",
-    "install_argv",
     "install_toolbox",
     "read_site",
     "resolve",
@@ -89,23 +88,6 @@ def uv_binary() -> Path:
 
 def uv_version() -> str:
     return importlib.metadata.version("uv")
-
-
-def install_argv(lock: str, *, wheels: str, python: str) -> tuple[str, ...]:
-    """Installs the lock `<wheels>/<lock>` from the wheels beside it into the environment of
-    `python`.
-
-    Every file is checked against its sha256 in the lock; no network, no index, no cache, no
-    settings. The form: `uv pip install --preview-features pylock --no-config --offline --no-index
-    --no-deps --no-cache --link-mode copy --compile-bytecode --python /opt/venv/bin/python -r
-    /wheels/pylock.<cell>.toml`.
-    """
-    return (
-        *("uv", "pip", "install", "--preview-features", "pylock", "--no-config"),
-        *("--offline", "--no-index", "--no-deps"),
-        *("--no-cache", "--link-mode", "copy", "--compile-bytecode"),
-        *("--python", python, "-r", f"{wheels}/{lock}"),
-    )
 
 
 def read_site(run: Run) -> Site:

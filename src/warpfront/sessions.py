@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NoReturn
 import nox
 import nox.command
 
-from warpfront.checks.claims import ClaimsError, claims_for_target
+from warpfront.checks.claims import Claims, ClaimsError
 from warpfront.checks.results import write_json
 
 if TYPE_CHECKING:
@@ -105,6 +105,28 @@ def _verify_here(session: nox.Session, options: argparse.Namespace) -> None:
     sys.stdout.flush()
     if outcome != "passed":
         session.error(f"{target} is not verified here: {outcome}; results in {folder}")
+
+
+def claims_for_target(target: str) -> Claims:
+    """What can be claimed of the current Python for a target, with no lock at hand.
+
+    Raises `ClaimsError` for a target that no vendor has the form of; `cpu` is x86_64's other name.
+    """
+    # Imported here: it needs Python 3.11, and inside images nothing but the checks is wanted.
+    from warpfront.vendors import VENDORS  # noqa: PLC0415
+
+    for vendor in VENDORS.values():
+        if target == "cpu" == vendor.name or vendor.accepts_target(target):
+            return Claims(
+                cell="here",
+                target=target,
+                vendor=vendor.name,
+                device=vendor.device,
+                archs=vendor.accepted_archs(target),
+                image=False,
+            )
+    forms = ", ".join(vendor.target_form for vendor in VENDORS.values())
+    raise ClaimsError(f"target {target!r} is not of the form of any vendor's: {forms}")
 
 
 def _conclude(

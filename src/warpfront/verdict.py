@@ -8,7 +8,7 @@ something else, or contradicts nox is an `error`: never a pass.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Literal, TypeVar, cast
+from typing import Literal, TypeVar
 
 from warpfront.model import CheckResult, Outcome, Verification
 
@@ -157,7 +157,7 @@ def _nox_results(report: object) -> dict[str, str]:
 
 
 def verification_document(verification: Verification) -> dict[str, object]:
-    """The verification as JSON values; `read_verification_document` gives an equal one back."""
+    """The verification as JSON values, with its outcome, for those who read nothing else."""
     return {
         "schema": VERIFICATION_SCHEMA,
         "outcome": outcome_of(verification).value,
@@ -183,45 +183,13 @@ def verification_document(verification: Verification) -> dict[str, object]:
     }
 
 
-def read_verification_document(document: object) -> Verification:
-    """A verification from its JSON values. Raises `MalformedError`, also where the outcome is not
-    the checks'.
-    """
-    fields = _fields(document, "the verification")
-    _require_same(fields, schema=VERIFICATION_SCHEMA)
-    where = _typed(fields.get("where"), str, "where")
-    if where not in {"image", "here"}:
-        raise MalformedError(f"where is {where!r}")
-    verification = Verification(
-        cell_id=_typed(fields.get("cell_id"), str, "cell_id"),
-        target=_typed(fields.get("target"), str, "target"),
-        where=cast("Literal['image', 'here']", where),
-        image_id=_typed(fields.get("image_id"), str, "image_id"),
-        content_hash=_typed(fields.get("content_hash"), str, "content_hash"),
-        sessions=tuple(
-            _typed(name, str, "sessions")
-            for name in _typed(fields.get("sessions"), list, "sessions")
-        ),
-        checks=tuple(
-            _read_check(check, None) for check in _typed(fields.get("checks"), list, "checks")
-        ),
-        seconds=_seconds(fields.get("seconds")),
-        environment=_fields(fields.get("environment"), "environment"),
-    )
-    if fields.get("outcome") != outcome_of(verification).value:
-        raise MalformedError(
-            f"outcome is {fields.get('outcome')!r}, its checks say {outcome_of(verification)}"
-        )
-    return verification
-
-
-def _read_check(value: object, session: str | None) -> CheckResult:
+def _read_check(value: object, session: str) -> CheckResult:
     fields = _fields(value, "a check")
     outcome = _typed(fields.get("outcome"), str, "outcome")
     if outcome not in set(Outcome):
         raise MalformedError(f"outcome {outcome!r} is none of {', '.join(Outcome)}")
     return CheckResult(
-        session=session if session is not None else _typed(fields.get("session"), str, "session"),
+        session=session,
         name=_typed(fields.get("name"), str, "name"),
         outcome=Outcome(outcome),
         reason=_typed(fields.get("reason"), str, "reason"),

@@ -10,10 +10,11 @@ from types import SimpleNamespace
 import pytest
 
 from warpfront.checks import load
-from warpfront.checks.claims import Claims, claims_for_target
+from warpfront.checks.claims import Claims
 from warpfront.checks.detect import read_arch_list, read_facts
 from warpfront.checks.distributions import Installed
 from warpfront.checks.results import ERROR, FAILED, PASSED, Check, Finding, Recorder, failed, passed
+from warpfront.sessions import claims_for_target
 
 
 def fake_torch(

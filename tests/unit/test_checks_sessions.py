@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import warpfront
-from warpfront.checks.claims import claims_for_target
 from warpfront.checks.results import write_json
+from warpfront.sessions import claims_for_target
 
 PACKAGE = Path(warpfront.__file__).parent
 ROOT = PACKAGE.parents[1]
@@ -116,7 +116,7 @@ def nox(*arguments: str) -> subprocess.CompletedProcess[str]:
     ("arguments", "complaint"),
     [
         (["--heer"], "unrecognized arguments: --heer"),
-        (["--here", "--target", "h100"], "not of the form sm_90"),
+        (["--here", "--target", "h100"], "not of the form of any vendor"),
         (["--here", "--image", "torch"], "--vendor, --image and --only do not apply"),
     ],
 )

@@ -25,7 +25,6 @@ from warpfront.lock import dump_lock, read_lock
 from warpfront.model import LockInputs, Pin, WheelIndex, WheelLock
 from warpfront.process import Command, Completed
 from warpfront.resolver import (
-    install_argv,
     install_toolbox,
     read_pip_configuration,
     read_site,
@@ -420,8 +419,12 @@ def test_a_lock_installs_offline_from_a_view_and_wrong_bytes_do_not(
         str(tmp_path / "venv"),
     ]
     subprocess.run(create, check=True)
-    argv = install_argv("pylock.cell.toml", wheels=str(folder), python=str(python))
-    subprocess.run([str(uv_binary()), *argv[1:]], check=True, capture_output=True)
+    argv = [
+        *(str(uv_binary()), "pip", "install", "--preview-features", "pylock", "--no-config"),
+        *("--offline", "--no-index", "--no-deps", "--no-cache", "--python", str(python)),
+        *("-r", f"{folder}/pylock.cell.toml"),
+    ]
+    subprocess.run(argv, check=True, capture_output=True)
     said = subprocess.run(
         [str(python), "-c", "import torch, triton; print(torch.version.hip, triton.__version__)"],
         capture_output=True,

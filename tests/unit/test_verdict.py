@@ -10,12 +10,10 @@ from hypothesis import strategies as st
 
 from warpfront.model import CheckResult, Outcome, Verification
 from warpfront.verdict import (
-    MalformedError,
     count_outcomes,
     outcome_of,
     read_session,
     read_verification,
-    read_verification_document,
     verification_document,
     worst_of,
 )
@@ -190,15 +188,10 @@ verifications = st.builds(
 
 
 @given(verifications)
-def test_a_verification_comes_back_from_json_unchanged(verification: Verification) -> None:
-    text = json.dumps(verification_document(verification))
-    assert read_verification_document(json.loads(text)) == verification
-
-
-def test_a_document_that_claims_a_better_outcome_than_its_checks_is_refused() -> None:
-    document = verification_document(verify(load=results(check(outcome="failed"))))
-    with pytest.raises(MalformedError, match="outcome is 'passed'"):
-        read_verification_document({**document, "outcome": "passed"})
+def test_a_verification_is_json_that_says_its_outcome(verification: Verification) -> None:
+    document = json.loads(json.dumps(verification_document(verification)))
+    assert document["outcome"] == outcome_of(verification).value
+    assert len(document["checks"]) == len(verification.checks)
 
 
 @given(values)
@@ -207,5 +200,3 @@ def test_any_json_is_read_or_refused_but_never_passes(value: object) -> None:
         worst_of(c.outcome for c in read_session(value, session="load", target="cpu"))
         is Outcome.ERROR
     )
-    with pytest.raises(MalformedError):
-        read_verification_document(value)

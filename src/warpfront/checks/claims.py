@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,13 +10,6 @@ from typing import Any
 
 SCHEMA = 1
 DEVICES = ("cpu", "cuda", "hpu")
-
-_TARGETS = (  # pattern of the target, vendor, torch device type
-    (re.compile(r"sm_\d{2,3}[af]?"), "nvidia", "cuda"),
-    (re.compile(r"gfx[0-9a-f]{3,5}"), "amd", "cuda"),
-    (re.compile(r"gaudi\d?"), "gaudi", "hpu"),
-    (re.compile(r"cpu|x86-64"), "cpu", "cpu"),
-)
 
 
 class ClaimsError(Exception):
@@ -108,42 +100,6 @@ def claims_from(document: object) -> Claims:
         archs=_texts(fields, "archs"),
         image=image,
     )
-
-
-def claims_for_target(target: str) -> Claims:
-    """What can be claimed of the current Python for a target, with no lock at hand.
-
-    Raises `ClaimsError` for a target of no known form.
-    """
-    for pattern, vendor, device in _TARGETS:
-        if pattern.fullmatch(target):
-            return Claims(
-                cell="here",
-                target=target,
-                vendor=vendor,
-                device=device,
-                archs=serving_archs(target),
-                image=False,
-            )
-    raise ClaimsError(f"target {target!r} is not of the form sm_90, gfx942, gaudi2 or cpu")
-
-
-def serving_archs(target: str) -> tuple[str, ...]:
-    """Entries of torch's arch list that serve a target by themselves.
-
-    Machine code runs on the same major version from its minor version up; PTX (`compute_XX`) on
-    everything from its version up. Sources: CUDA C++ programming guide, "Binary Compatibility",
-    "PTX Compatibility". gfx code runs on exactly its own name.
-    """
-    if target.startswith("gfx"):
-        return (target,)
-    if not target.startswith("sm_"):
-        return ()
-    number = int(re.sub(r"\D", "", target))
-    binaries = [f"sm_{n}" for n in range(number - number % 10, number + 1)]
-    if not target[-1].isdigit():
-        binaries.append(target)
-    return (*reversed(binaries), *(f"compute_{n}" for n in range(50, number + 1)))
 
 
 def _mapping(value: object, where: str) -> dict[str, Any]:

@@ -142,9 +142,9 @@ def _compares(version: str, operator: str, wanted: str) -> bool:
         ">=": left >= right,
         # PEP 440: `<` and `>` do not reach a pre-release, respectively a post-release, of the named
         # version.
-        "<": left < right and not (_is_pre(left) and not _is_pre(right) and left[:2] == right[:2]),
+        "<": left < (right if _is_pre(right) else sort_key(f"{wanted}.dev0")),
         ">": left > right
-        and not (_is_post(left) and not _is_post(right) and left[:2] == right[:2]),
+        and not (_is_post(left) and not _is_post(right) and left[:3] == right[:3]),
     }
     return table[operator]
 
