@@ -1,4 +1,4 @@
-"""What is inside the stand-ins for ROCm's torch, torchvision and triton: enough that everything the
+"""What is inside the stand-ins for torch, torchvision and triton: enough that everything the
 `load` session asks is true of them, and nothing that could pass for a device or a computation.
 
 Their compiled parts are real ELF extension modules for x86_64, empty and assembled here, because
@@ -14,12 +14,21 @@ Files = Mapping[str, str | bytes]
 _X86_64 = 62
 
 
-def torch_files(version: str, *, hip: str, archs: Sequence[str], python: str = "3.11") -> Files:
-    """An importable torch that says of itself what a ROCm build says where there is no GPU."""
+def torch_files(
+    version: str,
+    *,
+    archs: Sequence[str],
+    hip: str | None = None,
+    cuda: str | None = None,
+    python: str = "3.11",
+) -> Files:
+    """An importable torch that says of itself what a ROCm or CUDA build says where there is no
+    GPU.
+    """
     facts = {
         "__version__": version,
         "debug": False,
-        "cuda": None,
+        "cuda": cuda,
         "hip": hip,
         "git_version": "0" * 40,
         "xpu": None,
@@ -184,7 +193,7 @@ def device_count():
 
 
 def init():
-    raise RuntimeError("No HIP GPUs are available")
+    raise RuntimeError("No GPUs are available")
 
 
 def get_arch_list():
