@@ -5,24 +5,27 @@ from __future__ import annotations
 import sys
 import threading
 from time import monotonic
-from typing import Self
+from typing import TYPE_CHECKING, Self, TextIO
 
-from rich.console import Console
-from rich.live import Live
-from rich.table import Table
-from rich.text import Text
+from warpfront.report.sizes import readable_size
 
-from warpfront.report.text import readable_size
+if TYPE_CHECKING:
+    from rich.live import Live
+    from rich.table import Table
 
 _PLAIN_EVERY_SECONDS = 5.0
 _PLAIN_WIDTH = 120
 
 
 class Display:
-    """A `pipeline.Watch` on stderr, so that stdout stays free for `--json`."""
+    """A `pipeline.Watch` on stderr, so that stdout stays free for `--json`.
 
-    def __init__(self, console: Console | None = None) -> None:
-        self.console = console or Console(file=sys.stderr, highlight=False)
+    rich is loaded for a terminal only: it takes a tenth of a second, of the one that a build with
+    nothing to do takes (docs/performance.md).
+    """
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stderr
         self._transfers: dict[str, tuple[int, int]] = {}
         self._steps: dict[str, tuple[str, float]] = {}
         self._said: dict[str, float] = {}
@@ -30,13 +33,8 @@ class Display:
         self._live: Live | None = None
 
     def __enter__(self) -> Self:
-        if self.console.is_terminal:
-            self._live = Live(
-                get_renderable=self._panel,
-                console=self.console,
-                refresh_per_second=4,
-                transient=True,
-            )
+        if self._stream.isatty():
+            self._live = self._made_live()
             self._live.start()
         return self
 
@@ -47,7 +45,10 @@ class Display:
 
     def say(self, text: str) -> None:
         with self._lock:
-            self.console.print(Text(text), soft_wrap=True)
+            if self._live is None:
+                print(text, file=self._stream, flush=True)
+            else:
+                self._live.console.print(text, soft_wrap=True, markup=False)
 
     def advance(self, what: str, done_bytes: int, total_bytes: int) -> None:
         with self._lock:
@@ -75,7 +76,21 @@ class Display:
             self._said[key] = monotonic()
             self.say(text)
 
+    def _made_live(self) -> Live:
+        from rich.console import Console  # noqa: PLC0415 - see the class
+        from rich.live import Live  # noqa: PLC0415 - see the class
+
+        return Live(
+            get_renderable=self._panel,
+            console=Console(file=self._stream, highlight=False),
+            refresh_per_second=4,
+            transient=True,
+        )
+
     def _panel(self) -> Table:
+        from rich.table import Table  # noqa: PLC0415 - see the class
+        from rich.text import Text  # noqa: PLC0415 - see the class
+
         table = Table.grid(padding=(0, 2))
         with self._lock:
             for cell_id, (text, since) in self._steps.items():

@@ -13,12 +13,11 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from invoke.collection import Collection
 from invoke.exceptions import Exit
 from invoke.tasks import Task, task
-from rich.console import Console
 
 from warpfront import pipeline
 from warpfront.display import Display
@@ -34,11 +33,14 @@ from warpfront.model import Blocked, Failed, Outcome, Selection
 from warpfront.pipeline.doctor import examine
 from warpfront.pipeline.failures import failure_of
 from warpfront.pipeline.workspace import Workspace, open_workspace
-from warpfront.plan import Action
+from warpfront.plan import Action, PlannedCell
 from warpfront.process import environment, terminable
-from warpfront.report.text import plan_table, report_markdown, report_table
+from warpfront.report.rows import ReportRow
 from warpfront.scaffold import make_project
 from warpfront.store import as_json
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 SELECTION_HELP = {
     "target": "only cells that serve this target (sm_90, gfx942, gaudi3), or this vendor's (cpu)",
@@ -148,9 +150,9 @@ def plan(request: Request) -> None:
     if request.json:
         _print_json(planned)
     else:
-        _stdout().print(plan_table(planned))
+        _show_plan(planned)
         counts = {action: sum(cell.action is action for cell in planned) for action in Action}
-        _stdout().print(", ".join(f"{count} to {action}" for action, count in counts.items()))
+        print(", ".join(f"{count} to {action}" for action, count in counts.items()))
 
 
 @command
@@ -210,9 +212,11 @@ def report(request: Request, *, markdown: bool = False) -> None:
     if request.json:
         _print_json(rows)
     elif markdown:
-        _stdout().print(report_markdown(rows), end="", markup=False, soft_wrap=True)
+        from warpfront.report.text import report_markdown  # noqa: PLC0415 - see _show_plan
+
+        print(report_markdown(rows), end="")
     else:
-        _stdout().print(report_table(rows))
+        _show_report(rows)
 
 
 @command
@@ -225,7 +229,7 @@ def doctor(request: Request) -> None:
         _print_json(findings)
     else:
         for finding in findings:
-            _stdout().print(f"{finding}", markup=False, soft_wrap=True)
+            print(finding)
     broken = [finding for finding in findings if finding.outcome is Outcome.FAILED]
     if broken:
         raise EngineError(f"{len(broken)} findings stand in the way of a build")
@@ -246,7 +250,7 @@ def engine(
     if request.json:
         _print_json(state)
     else:
-        _stdout().print(str(state), markup=False, soft_wrap=True)
+        print(state)
 
 
 @command
@@ -287,7 +291,7 @@ def _finish(request: Request, results: Mapping[str, object]) -> None:
         _print_json(results)
     else:
         for cell_id, result in results.items():
-            _stdout().print(f"{cell_id}: {_said(result)}", markup=False, soft_wrap=True)
+            print(f"{cell_id}: {_said(result)}")
     _raise_failure(results.values())
 
 
@@ -313,7 +317,7 @@ def _print_plan(workspace: Workspace, request: Request) -> None:
     if request.json:
         _print_json(planned)
     else:
-        _stdout().print(plan_table(planned))
+        _show_plan(planned)
 
 
 def _print_report(workspace: Workspace, request: Request) -> None:
@@ -321,17 +325,33 @@ def _print_report(workspace: Workspace, request: Request) -> None:
     if request.json:
         _print_json(rows)
     else:
-        _stdout().print(report_table(rows))
+        _show_report(rows)
 
 
 def _print_json(value: object) -> None:
     print(json.dumps(as_json(value), indent=2, sort_keys=True))
 
 
-def _stdout() -> Console:
-    """Where results go. Not on a terminal, lines are as long as they are."""
+def _show_plan(planned: Iterable[PlannedCell]) -> None:
+    """As a table. Tables bring rich, which takes longer to load than many a step to run."""
+    from warpfront.report.text import plan_table  # noqa: PLC0415 - see above
+
+    _show(plan_table(planned))
+
+
+def _show_report(rows: Iterable[ReportRow]) -> None:
+    from warpfront.report.text import report_table  # noqa: PLC0415 - see _show_plan
+
+    _show(report_table(rows))
+
+
+def _show(table: Table) -> None:
+    """To stdout. Not on a terminal, lines are as long as they are."""
+    from rich.console import Console  # noqa: PLC0415 - see _show_plan
+
     console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=PIPE_WIDTH)
+    shown_on = console if console.is_terminal else Console(highlight=False, width=PIPE_WIDTH)
+    shown_on.print(table)
 
 
 namespace = Collection(plan, lock, render, build, verify, report, doctor, engine, init, clean)

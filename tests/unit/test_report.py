@@ -13,7 +13,8 @@ from rich.console import Console
 from warpfront.model import Blocked, BuiltImage, Cell, Failed, Outcome, Verification
 from warpfront.plan import Action, PlannedCell
 from warpfront.report.rows import CellFacts, ReportRow, report_rows
-from warpfront.report.text import plan_table, readable_size, report_markdown, report_table
+from warpfront.report.sizes import readable_size
+from warpfront.report.text import plan_table, report_markdown, report_table
 
 GPU = a_cell(targets=("sm_80", "sm_90"))
 

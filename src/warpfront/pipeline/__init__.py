@@ -44,7 +44,7 @@ from warpfront.plan import LockState, PlannedCell, plan_cell, with_parents
 from warpfront.process import environment, run
 from warpfront.provenance import read_provenance
 from warpfront.report.rows import CellFacts, ReportRow, report_rows
-from warpfront.report.text import readable_size
+from warpfront.report.sizes import readable_size
 from warpfront.resolver import why_unresolvable
 from warpfront.wheelhouse import Wheelhouse
 

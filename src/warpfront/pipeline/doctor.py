@@ -13,7 +13,7 @@ from warpfront.model import HostDevices, Outcome, WheelIndex
 from warpfront.pipeline.workspace import Watch, Workspace
 from warpfront.process import environment, run
 from warpfront.registry import registry_reachable
-from warpfront.report.text import readable_size
+from warpfront.report.sizes import readable_size
 from warpfront.resolver import read_site
 from warpfront.sources import probe
 from warpfront.vendors import VENDORS

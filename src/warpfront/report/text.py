@@ -11,6 +11,7 @@ from rich.text import Text
 
 from warpfront.plan import Action, PlannedCell
 from warpfront.report.rows import ReportRow
+from warpfront.report.sizes import readable_size
 
 _COLOURS = {
     "passed": "green",
@@ -25,7 +26,6 @@ _COLOURS = {
     "unavailable": "yellow",
     "skipped": "yellow",
 }
-_UNIT = 1000.0
 
 
 def plan_table(planned: Iterable[PlannedCell]) -> Table:
@@ -91,17 +91,6 @@ def report_markdown(rows: Iterable[ReportRow]) -> str:
         )
         lines.append("| " + " | ".join(_escaped(cell) for cell in cells) + " |")
     return "\n".join(lines) + "\n"
-
-
-def readable_size(size_bytes: int | None) -> str:
-    """Decimal units, as registries and `docker images` show them; "?" when not known."""
-    if size_bytes is None:
-        return "?"
-    value, units = float(size_bytes), iter(("B", "kB", "MB", "GB", "TB"))
-    unit = next(units)
-    while value >= _UNIT and unit != "TB":
-        value, unit = value / _UNIT, next(units)
-    return f"{value:.0f} {unit}" if unit in {"B", "kB", "MB"} else f"{value:.1f} {unit}"
 
 
 def _seconds(seconds: float | None) -> str:
