@@ -13,6 +13,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -91,27 +92,30 @@ class Store:
                 shutil.rmtree(aside, ignore_errors=True)
         return folder
 
-    @contextlib.contextmanager
-    def exclusive(self, on_wait: Callable[[str], None]) -> Iterator[None]:
-        """One run at a time on this folder; a second one says that it waits. The lock dies with its
-        holder.
-        """
-        with _translated(self.folder):
-            self.folder.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(
-                self.folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644
-            )
+    def exclusive(self, on_wait: Callable[[str], None]) -> AbstractContextManager[None]:
+        """One build at a time on this folder; a second one says that it waits."""
+        return exclusive(self.folder, on_wait)
+
+
+@contextlib.contextmanager
+def exclusive(folder: Path, on_wait: Callable[[str], None]) -> Iterator[None]:
+    """One holder at a time of `folder`; the next says for whom it waits. The lock dies with its
+    holder.
+    """
+    with _translated(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
         try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                on_wait(f"waiting for another run on {self.folder} (process {_holder(descriptor)})")
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, str(os.getpid()).encode(), 0)
-            yield
-        finally:
-            os.close(descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            on_wait(f"waiting for another run on {folder} (process {_holder(descriptor)})")
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -27,7 +27,7 @@ from warpfront.pipeline.workspace import Watch, Workspace
 from warpfront.process import run
 from warpfront.report.junit import junit_xml
 from warpfront.resolver import Site, install_toolbox
-from warpfront.store import read_text, write_json, write_text
+from warpfront.store import exclusive, read_text, write_json, write_text
 from warpfront.vendors import VENDORS
 from warpfront.verdict import read_verification
 
@@ -128,6 +128,11 @@ class _Verifying:
         self._folder = workspace.store.cell_folder(cell.id) / f"verify-{target}"
 
     def run(self, engine: Engine, host: HostDevices, watch: Watch) -> Verified:
+        """Alone in its folder: two at once would read each other's results."""
+        with exclusive(self._folder, watch.say):
+            return self._run(engine, host, watch)
+
+    def _run(self, engine: Engine, host: HostDevices, watch: Watch) -> Verified:
         name = f"verify-{self._target}"
         self._workspace.store.drop(self._cell.id, name)
         self._prepare_folder()
