@@ -44,7 +44,8 @@ from warpfront.sources import (
     probe,
     without_secrets,
 )
-from warpfront.wheelhouse import Build, Wheelhouse, put_in_place, save, storing
+from warpfront.store import storing
+from warpfront.wheelhouse import Build, Wheelhouse, put_in_place, save
 
 __all__ = [
     "Site",

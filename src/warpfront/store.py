@@ -66,7 +66,7 @@ class Store:
 
     def drop(self, cell_id: str, name: str) -> None:
         """Forget a step's value: what it was about has changed."""
-        with _translated(self.folder):
+        with storing(self.folder):
             (self.cell_folder(cell_id) / f"{name}.json").unlink(missing_ok=True)
 
     def names(self, cell_id: str, prefix: str) -> tuple[str, ...]:
@@ -78,7 +78,7 @@ class Store:
     def write_context(self, cell_id: str, files: Mapping[str, str]) -> Path:
         """Replace the rendered context of a cell as a whole."""
         folder = self.context_folder(cell_id)
-        with _translated(self.folder):
+        with storing(self.folder):
             folder.parent.mkdir(parents=True, exist_ok=True)
             aside = Path(tempfile.mkdtemp(prefix=".context-", dir=folder.parent))
             try:
@@ -102,7 +102,7 @@ def exclusive(folder: Path, on_wait: Callable[[str], None]) -> Iterator[None]:
     """One holder at a time of `folder`; the next says for whom it waits. The lock dies with its
     holder.
     """
-    with _translated(folder):
+    with storing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
@@ -120,7 +120,7 @@ def exclusive(folder: Path, on_wait: Callable[[str], None]) -> Iterator[None]:
 
 def write_text(path: Path, text: str) -> None:
     """Write aside, then move: the file is whole or absent, also after Ctrl-C or a full disk."""
-    with _translated(path):
+    with storing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, aside = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
         try:
@@ -141,7 +141,7 @@ def place_program(program: Path, folder: Path) -> Path:
     """A folder holding just this executable, made once and moved into place whole."""
     target = folder / program.name
     if not target.exists():
-        with _translated(folder):
+        with storing(folder):
             folder.mkdir(parents=True, exist_ok=True)
             handle, aside = tempfile.mkstemp(prefix=".", dir=folder)
             os.close(handle)
@@ -157,15 +157,15 @@ def read_text(path: Path, *, missing_ok: bool = False) -> str | None:
     """A file's text; None if it is missing and may be. Raises `StoreError` when it cannot be read
     as UTF-8.
     """
-    try:
-        with _translated(path):
+    with storing(path):
+        try:
             return path.read_bytes().decode("utf-8")
-    except FileNotFoundError:
-        if missing_ok:
-            return None
-        raise StoreError(f"{path}: no such file") from None
-    except UnicodeDecodeError as error:
-        raise StoreError(f"{path}: not UTF-8 text (byte {error.start})") from None
+        except FileNotFoundError:
+            if missing_ok:
+                return None
+            raise
+        except UnicodeDecodeError as error:
+            raise StoreError(f"{path}: not UTF-8 text (byte {error.start})") from None
 
 
 def read_tree(folder: Path) -> Mapping[str, str]:
@@ -222,15 +222,20 @@ def _holder(descriptor: int) -> str:
 
 
 @contextlib.contextmanager
-def _translated(path: Path) -> Iterator[None]:
+def storing(path: Path) -> Iterator[None]:
+    """Translate what the file system refuses at or below `path` into `StoreError`."""
     try:
         yield
-    except FileNotFoundError:
-        raise
     except OSError as error:
-        hint = {
-            errno.ENOSPC: "free some space, or `invoke clean`",
-            errno.EACCES: "make the folder writable for this user",
-            errno.EROFS: "the file system is read-only; choose another folder",
-        }.get(error.errno or 0, "")
-        raise StoreError(f"{error.filename or path}: {error.strerror}", hint=hint) from error
+        hint = _HINTS.get(error.errno or 0, f"make {path} writable")
+        raise StoreError(
+            f"{error.filename or path}: {error.strerror or error}", hint=hint
+        ) from error
+
+
+_HINTS = {
+    errno.ENOENT: "",
+    errno.ENOSPC: "free some space, or `invoke clean`",
+    errno.EDQUOT: "free some space, or `invoke clean`",
+    errno.EROFS: "the file system is read-only; choose another folder",
+}

@@ -28,7 +28,7 @@ from pathlib import Path
 import requests
 
 from warpfront import process
-from warpfront.errors import StoreError, WheelError
+from warpfront.errors import WheelError
 from warpfront.model import LockedWheel
 from warpfront.sources import (
     Link,
@@ -41,6 +41,7 @@ from warpfront.sources import (
     refusal,
     without_secrets,
 )
+from warpfront.store import storing
 
 PARALLEL = 4
 PAUSES_SECONDS = (0.5, 1.0, 2.0, 4.0)
@@ -588,16 +589,3 @@ def put_in_place(aside: Path, folder: Path) -> None:
                 shutil.rmtree(old)
         else:
             return
-
-
-@contextlib.contextmanager
-def storing(folder: Path) -> Iterator[None]:
-    """Translate what the filesystem refuses below `folder` into `StoreError`."""
-    try:
-        yield
-    except OSError as error:
-        full = error.errno in {errno.ENOSPC, errno.EDQUOT}
-        raise StoreError(
-            f"{error.filename or folder}: {error.strerror or error}",
-            hint=f"free some space below {folder}" if full else f"make {folder} writable",
-        ) from error
