@@ -103,6 +103,14 @@ class Status:
     log: Path
     pid: int | None = None
 
+    def __str__(self) -> str:
+        if self.state != "running":
+            return f"the embedded engine is {self.state}; its log is {self.log}"
+        return (
+            f"the embedded engine runs (process {self.pid}); its log is {self.log}\n"
+            f"for the docker command: export DOCKER_HOST={self.host}"
+        )
+
 
 def folders(environment: Mapping[str, str]) -> tuple[Path, Path]:
     """(cache, state): `~/.cache/warpfront`, or below XDG_CACHE_HOME, and `engine` in it."""
