@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 from pathlib import Path
+from typing import Any
 
 import pytest
 from builders import A_BASE, a_cell, a_child, a_lock, a_wheel
@@ -103,7 +104,8 @@ HOSTILE = (
 @pytest.mark.parametrize("text", HOSTILE)
 @pytest.mark.parametrize("field", ["reference", "interpreter"])
 def test_a_hostile_word_is_refused(field: str, text: str) -> None:
-    cell = a_cell(base=dataclasses.replace(A_BASE, **{field: text}))
+    changes: dict[str, Any] = {field: text}
+    cell = a_cell(base=dataclasses.replace(A_BASE, **changes))
     with pytest.raises(RenderError, match="not fit for a Dockerfile"):
         render(cell, PARENT_LOCK, OURS)
 

@@ -31,7 +31,7 @@ def test_a_value_comes_back_as_it_was_saved(tmp_path: Path, value: object) -> No
     store = Store(tmp_path)
     store.save("cell", "step", value)
     kinds = (BuiltImage, WheelLock, Verification, Blocked, Failed)
-    assert store.load("cell", "step", kinds) == value  # type: ignore[arg-type]
+    assert store.load("cell", "step", kinds) == value
 
 
 def test_a_step_that_left_nothing_is_none(tmp_path: Path) -> None:
