@@ -223,7 +223,7 @@ def verified(
         target="",
         sessions=("load",),
         engine=engine,
-        site=Site(),
+        site=Site,
         watch=Quiet(),
     )
     return found[0]
@@ -283,6 +283,20 @@ def test_an_image_that_was_replaced_behind_our_back_is_not_verified(
     result = verified(workspace, monkeypatch, lambda _: None, engine)
     assert isinstance(result, Failed)
     assert "another content hash" in result.reason
+    assert engine.requests == []
+
+
+def test_an_image_whose_lock_no_longer_fits_is_not_verified(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cell, engine = images(workspace)["torch"], FakeEngine()
+    image = engine.build(cell.local_reference, {CONTENT_HASH: "aa"})
+    built = a_built_image(cell, image_id=image.id, content_hash="aa")
+    workspace.store.save(cell.id, "build", built)
+    monkeypatch.setattr("warpfront.pipeline.connect", lambda _environment: engine)
+    (result,) = pipeline.verify(workspace, Selection(image="torch"), Quiet())
+    assert isinstance(result, Failed)
+    assert result.reason == "its lock no longer fits the matrix"
     assert engine.requests == []
 
 

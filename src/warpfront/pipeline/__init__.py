@@ -165,7 +165,7 @@ def verify(
         target=selection.target,
         sessions=(*IMAGE_SESSIONS, *(("selftest",) if selftest else ())),
         engine=connect(environment()),
-        site=site_when_needed()(),
+        site=site_when_needed(),
         watch=watch,
     )
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
@@ -23,7 +24,7 @@ from warpfront.model import (
     Verification,
     WheelLock,
 )
-from warpfront.pipeline.workspace import Watch, Workspace
+from warpfront.pipeline.workspace import AskSite, Watch, Workspace
 from warpfront.process import run
 from warpfront.report.junit import junit_xml
 from warpfront.resolver import Site, install_toolbox
@@ -47,7 +48,7 @@ def verify_cells(
     target: str,
     sessions: tuple[str, ...],
     engine: Engine,
-    site: Site,
+    site: AskSite,
     watch: Watch,
 ) -> tuple[Verified, ...]:
     """Check each cell's image on each of its targets, or on `target` only where a cell serves
@@ -57,14 +58,26 @@ def verify_cells(
     host = engine.host_devices()
     results: list[Verified] = []
     for cell in cells:
-        built = _built_image(workspace, cell, engine)
+        built, lock = _built_image(workspace, cell, engine), locks.get(cell.id)
         if isinstance(built, Failed):
             results.append(built)
             continue
-        toolbox = _toolbox(workspace, cell, site)
+        if lock is None:
+            hint = f"invoke build --only {cell.id}"
+            results.append(_not_verified(cell, "its lock no longer fits the matrix", hint))
+            continue
+        toolbox = _toolbox(workspace, cell, site())
         for one in [target] if target in cell.targets else cell.targets:
             watch.step(cell.id, f"verifying on {one}")
-            verifying = _Verifying(workspace, cell, locks[cell.id], built, one, toolbox, sessions)
+            verifying = _Verifying(
+                workspace=workspace,
+                cell=cell,
+                lock=lock,
+                built=built,
+                target=one,
+                toolbox=toolbox,
+                sessions=sessions,
+            )
             results.append(verifying.run(engine, host, watch))
             watch.step(cell.id, "")
     return tuple(results)
@@ -105,91 +118,85 @@ def _toolbox(workspace: Workspace, cell: Cell, site: Site) -> Path:
     return install_toolbox(folder, python=cell.python, site=site, run=run)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Verifying:
     """One cell on one target."""
 
-    def __init__(  # noqa: PLR0917 - private, built in one place
-        self,
-        workspace: Workspace,
-        cell: Cell,
-        lock: WheelLock,
-        built: BuiltImage,
-        target: str,
-        toolbox: Path,
-        sessions: tuple[str, ...],
-    ) -> None:
-        self._workspace = workspace
-        self._cell = cell
-        self._lock = lock
-        self._built = built
-        self._target = target
-        self._toolbox = toolbox
-        self._sessions = sessions
-        self._folder = workspace.store.cell_folder(cell.id) / f"verify-{target}"
+    workspace: Workspace
+    cell: Cell
+    lock: WheelLock
+    built: BuiltImage
+    target: str
+    toolbox: Path
+    sessions: tuple[str, ...]
+
+    @property
+    def folder(self) -> Path:
+        return self.workspace.store.cell_folder(self.cell.id) / f"verify-{self.target}"
 
     def run(self, engine: Engine, host: HostDevices, watch: Watch) -> Verified:
         """Alone in its folder: two at once would read each other's results."""
-        with exclusive(self._folder, watch.say):
+        with exclusive(self.folder, watch.say):
             return self._run(engine, host, watch)
 
     def _run(self, engine: Engine, host: HostDevices, watch: Watch) -> Verified:
-        name = f"verify-{self._target}"
-        self._workspace.store.drop(self._cell.id, name)
+        name = f"verify-{self.target}"
+        self.workspace.store.drop(self.cell.id, name)
         self._prepare_folder()
-        access = VENDORS[self._cell.vendor].device_access(host)
+        access = VENDORS[self.cell.vendor].device_access(host)
         started = monotonic()
         log: list[str] = []
         result = engine.run(self._request(access or DeviceAccess()), on_line=log.append)
-        write_text(self._folder / "output.log", "\n".join(log) + "\n")
+        write_text(self.folder / "output.log", "\n".join(log) + "\n")
         verification = self._read_results(result, monotonic() - started)
-        self._workspace.store.save(self._cell.id, name, verification)
-        write_text(self._folder / "junit.xml", junit_xml((verification,)))
-        watch.say(f"{self._cell.id} on {self._target}: log in {self._folder / 'output.log'}")
+        self.workspace.store.save(self.cell.id, name, verification)
+        write_text(self.folder / "junit.xml", junit_xml((verification,)))
+        watch.say(f"{self.cell.id} on {self.target}: log in {self.folder / 'output.log'}")
         return verification
 
     def _prepare_folder(self) -> None:
-        results = self._folder / "results"
+        results = self.folder / "results"
         results.mkdir(parents=True, exist_ok=True)
         for old in results.iterdir():
             old.unlink()
-        write_json(self._folder / "claims.json", self.claims())
+        write_json(self.folder / "claims.json", self.claims())
 
     def claims(self) -> dict[str, object]:
         """What matrix and lock say is in the image; the checks inside hold it against what they
         find.
         """
-        cell, vendor = self._cell, VENDORS[self._cell.vendor]
+        cell, vendor = self.cell, VENDORS[self.cell.vendor]
         toolkit = cell.toolkit
         return {
             "schema": 1,
             "cell": cell.id,
-            "target": self._target,
+            "target": self.target,
             "vendor": cell.vendor,
             "device": vendor.device,
             "python": cell.python,
             "toolkit": {"name": toolkit.name, "version": toolkit.version} if toolkit else None,
-            "versions": {wheel.name: wheel.version for wheel in self._lock.wheels},
+            "versions": {wheel.name: wheel.version for wheel in self.lock.wheels},
             "stack": [pin.name for pin in cell.stack],
-            "archs": list(vendor.accepted_archs(self._target)),
+            "archs": list(vendor.accepted_archs(self.target)),
             "image": True,
         }
 
     def _request(self, access: DeviceAccess) -> RunRequest:
         package = Path(__file__).parents[1]
-        noxfile = self._workspace.root / "noxfile.py"
+        noxfile = self.workspace.root / "noxfile.py"
         return RunRequest(
-            image=self._built.image_id,
+            image=self.built.image_id,
             command=(
                 "python3",
                 f"{_INSIDE}/src/warpfront/checks/enter.py",
-                *self._sessions,
+                *self.sessions,
             ),
             binds=(
                 Bind(source=package, target=f"{_INSIDE}/src/warpfront"),
                 Bind(source=noxfile, target=f"{_INSIDE}/noxfile.py"),
-                Bind(source=self._toolbox, target=f"{_INSIDE}/toolbox"),
-                Bind(source=self._folder / "claims.json", target=f"{_INSIDE}/claims.json"),
-                Bind(source=self._folder / "results", target=_RESULTS, writable=True),
+                Bind(source=self.toolbox, target=f"{_INSIDE}/toolbox"),
+                Bind(source=self.folder / "claims.json", target=f"{_INSIDE}/claims.json"),
+                Bind(source=self.folder / "results", target=_RESULTS, writable=True),
             ),
             environment={"HOME": "/tmp", "PYTHONDONTWRITEBYTECODE": "1"},  # noqa: S108 - in the image
             user=f"{os.getuid()}:{os.getgid()}",
@@ -199,17 +206,17 @@ class _Verifying:
         )
 
     def _read_results(self, result: RunResult, seconds: float) -> Verification:
-        results = self._folder / "results"
+        results = self.folder / "results"
         files = {
             session: read_text(results / f"{session}.json", missing_ok=True)
-            for session in self._sessions
+            for session in self.sessions
         }
         return read_verification(
-            cell_id=self._cell.id,
-            target=self._target,
+            cell_id=self.cell.id,
+            target=self.target,
             where="image",
-            image_id=self._built.image_id,
-            content_hash=self._built.content_hash,
+            image_id=self.built.image_id,
+            content_hash=self.built.content_hash,
             files={name: _parsed(text) for name, text in files.items()},
             nox_report=_parsed(read_text(results / "nox.json", missing_ok=True)),
             ended=_ending(result),
