@@ -10,6 +10,7 @@ import inspect
 import json
 import shutil
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -151,8 +152,9 @@ def plan(request: Request) -> None:
         _print_json(planned)
     else:
         _show_plan(planned)
-        counts = {action: sum(cell.action is action for cell in planned) for action in Action}
-        print(", ".join(f"{count} to {action}" for action, count in counts.items()))
+        counts = Counter(cell.action for cell in planned)
+        to_build, to_reuse = counts[Action.BUILD], counts[Action.REUSE]
+        print(f"{to_build} to build, {to_reuse} to reuse, {counts[Action.BLOCKED]} blocked")
 
 
 @command

@@ -169,6 +169,32 @@ def test_a_content_hash_follows_the_parent_down_the_chain(
     assert not set(hashes()) & set(hashes(base=other))
 
 
+def planned(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, reason: str
+) -> dict[str, tuple[str, str]]:
+    """The plan on an engine with the base and no images; `reason` is why no index can be
+    reached.
+    """
+    lock(workspace, monkeypatch)
+    engine = FakeEngine()
+    engine.build(workspace.matrix.cells[0].base.pinned, {})
+    monkeypatch.setattr(pipeline, "connect", lambda _environment: engine)
+    monkeypatch.setattr(pipeline, "site_when_needed", lambda: Site)
+    monkeypatch.setattr(pipeline, "why_unresolvable", lambda *_: reason)
+    monkeypatch.setattr("warpfront.wheelhouse.Wheelhouse.missing", lambda _self, wheels: wheels)
+    plans = pipeline.plan(workspace, Selection(image="torch"), Quiet())
+    return {plan.cell_id: (plan.action.value, plan.reason) for plan in plans}
+
+
+def test_a_locked_cell_whose_wheels_cannot_be_had_is_blocked(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cell = images(workspace)["torch"]
+    assert planned(workspace, monkeypatch, "")[cell.id][0] == "build"
+    reason = "https://index.test: no such host"
+    assert planned(workspace, monkeypatch, reason)[cell.id] == ("blocked", reason)
+
+
 def test_images_are_found_by_content_in_one_question() -> None:
     engine = FakeEngine()
     engine.build("localhost/warpfront/torch:1", {CONTENT_HASH: "aa"})

@@ -23,10 +23,12 @@ from warpfront.model import (
     BuiltImage,
     Cell,
     Failed,
+    Pin,
     RenderedImage,
     ResolvedBase,
     Selection,
     Verification,
+    WheelIndex,
     WheelLock,
 )
 from warpfront.pipeline.building import Built, build_cells
@@ -70,7 +72,7 @@ def plan(workspace: Workspace, selection: Selection, watch: Watch) -> tuple[Plan
     cells = _chain(workspace, selection)
     engine = _engine_if_any(watch)
     states = read_locks(workspace, cells)
-    blocked = _unlockable(cells, states)
+    blocked = _unlockable(cells, states, watch)
     locked = [cell for cell in cells if cell.id not in blocked and not states[cell.id].reason]
     prepared: Mapping[str, Prepared | Blocked | Failed] = {}
     if engine is not None:
@@ -88,6 +90,7 @@ def plan(workspace: Workspace, selection: Selection, watch: Watch) -> tuple[Plan
             images_by_content(engine),
         )
     house = workspace.wheelhouse
+    blocked |= _unfetchable(prepared, house, watch)
     return tuple(
         _planned(cell, states[cell.id], blocked, prepared, house, known=engine is not None)
         for cell in cells
@@ -212,7 +215,9 @@ def _engine_if_any(watch: Watch) -> Engine | None:
         return None
 
 
-def _unlockable(cells: Iterable[Cell], states: Mapping[str, LockState]) -> dict[str, Blocked]:
+def _unlockable(
+    cells: Iterable[Cell], states: Mapping[str, LockState], watch: Watch
+) -> dict[str, Blocked]:
     """The cells that have no fresh lock and cannot get one from here."""
     site = site_when_needed()
     blocked: dict[str, Blocked] = {}
@@ -221,9 +226,33 @@ def _unlockable(cells: Iterable[Cell], states: Mapping[str, LockState]) -> dict[
         if cell.parent in blocked:
             reason = f"its parent {cell.parent} is blocked"
         elif states[cell.id].reason and cell.index is not None:
+            watch.step(cell.id, f"asking {cell.index.url}")
             reason = why_unresolvable(cell.index, cell.stack, site())
+            watch.step(cell.id, "")
         if reason:
             blocked[cell.id] = Blocked(cell_id=cell.id, step="lock", reason=reason)
+    return blocked
+
+
+def _unfetchable(
+    prepared: Mapping[str, Prepared | Blocked | Failed], house: Wheelhouse, watch: Watch
+) -> dict[str, Blocked]:
+    """The cells to build whose wheels are neither in the wheelhouse nor to be had from here."""
+    site = site_when_needed()
+    blocked: dict[str, Blocked] = {}
+    for cell_id, item in prepared.items():
+        if not isinstance(item, Prepared) or item.image is not None:
+            continue
+        missing: dict[str, list[Pin]] = {}
+        for wheel in house.missing(item.rendered.wheels):
+            pin = Pin(name=wheel.name, version=wheel.version)
+            missing.setdefault(wheel.index, []).append(pin)
+        for url, pins in missing.items():
+            watch.step(cell_id, f"asking {url}")
+            reason = why_unresolvable(WheelIndex(name=url, url=url), pins, site())
+            watch.step(cell_id, "")
+            if reason:
+                blocked[cell_id] = Blocked(cell_id=cell_id, step="build", reason=reason)
     return blocked
 
 
