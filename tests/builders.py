@@ -46,6 +46,7 @@ A_RESOLVED_BASE = ResolvedBase(
 
 _A_CELL = Cell(
     id="cpu-x86_64-py311-torch2130-torch",
+    project="warpfront",
     line=1,
     vendor="cpu",
     toolkit=None,

@@ -127,6 +127,7 @@ class Cell:
     """
 
     id: str
+    project: str
     line: int
     vendor: str
     toolkit: Toolkit | None
@@ -151,7 +152,7 @@ class Cell:
         """The local name of the image, without tag. `localhost/` keeps a missing image from
         becoming a look-up in somebody's registry.
         """
-        return f"localhost/warpfront/{self.image}"
+        return f"localhost/{self.project}/{self.image}"
 
     @property
     def local_reference(self) -> str:

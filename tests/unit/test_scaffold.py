@@ -16,6 +16,9 @@ def test_a_new_project_reads_and_has_a_cell_with_a_template(tmp_path: Path) -> N
     workspace = open_workspace(tmp_path)
     assert [cell.vendor for cell in workspace.matrix.cells] == ["cpu"]
     assert workspace.templates.dockerfile(workspace.matrix.cells[0].template).name
+    # Two projects on one machine do not fight over a name.
+    reference = workspace.matrix.cells[0].local_reference
+    assert reference == "localhost/my-images/torch:2.13.0-cpu-py3.11"
     assert (tmp_path / "tasks.py").exists()
     assert (tmp_path / "noxfile.py").exists()
 

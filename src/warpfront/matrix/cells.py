@@ -255,7 +255,15 @@ class CellMaker:
                 self._tell(point, message, f"leave {name} out of this row's images:")
             elif self._is_free(point, name, ids[name], tag):
                 self.cells.append(
-                    _cell(point, foundation, name=name, image=image, ids=ids, tag=tag)
+                    _cell(
+                        point,
+                        foundation,
+                        project=self.text.project.name,
+                        name=name,
+                        image=image,
+                        ids=ids,
+                        tag=tag,
+                    )
                 )
 
     def _is_free(self, point: Point, image: str, identity: str, tag: str) -> bool:
@@ -331,6 +339,7 @@ def _cell(
     point: Point,
     foundation: _Foundation,
     *,
+    project: str,
     name: str,
     image: ImageText,
     ids: Mapping[str, str],
@@ -340,6 +349,7 @@ def _cell(
     environment = {**image.environment, **point.environment}
     return Cell(
         id=ids[name],
+        project=project,
         line=point.line,
         vendor=point.vendor,
         toolkit=foundation.toolkit,
