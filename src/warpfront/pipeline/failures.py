@@ -45,7 +45,7 @@ def failure_of(results: Iterable[object]) -> WarpfrontError | None:
     if blocked:
         return BlockedError(
             f"{len(blocked)} of {count} blocked: {_names(one.cell_id for one in blocked)}",
-            hint="the others are done; `invoke doctor` says what this machine cannot reach",
+            hint="`invoke doctor` says what this machine cannot reach; what could be done is done",
         )
     if unavailable:
         return UnavailableError(
