@@ -304,7 +304,9 @@ class Provenance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltImage:
-    """An image in the engine. `content_hash` is what a verification is about."""
+    """An image in the engine. `content_hash` is what a verification is about. `seconds` run from
+    the start of the bake, which a chain of images shares, until this image was there.
+    """
 
     cell_id: str
     reference: str

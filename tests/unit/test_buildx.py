@@ -46,6 +46,17 @@ def test_a_single_target_owns_every_step(tmp_path: Path) -> None:
     assert read(("cell-a",), [vertex("[2/3] RUN x", cached=True)], tmp_path)[0].target == "cell-a"
 
 
+def test_the_end_of_an_export_belongs_to_the_image_it_names(tmp_path: Path) -> None:
+    steps: list[Step] = []
+    done = {"id": "unpacking to localhost/demo/torch:1", "vertex": "x", "completed": "t"}
+    other = {"id": "unpacking to localhost/demo/serve:1", "vertex": "x"}
+    references = {"localhost/demo/torch:1": "cell-a", "localhost/demo/serve:1": "cell-b"}
+    with ProgressReader(("cell-a", "cell-b"), {}, steps.append, references) as reader:
+        reader.read_line(json.dumps({"statuses": [done, other]}))
+    assert [(step.target, step.state) for step in steps] == [("cell-a", "done")]
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_state_is_told_once(tmp_path: Path) -> None:
     assert len(read(("cell-a",), [vertex("x", started="t")] * 5, tmp_path)) == 1
 

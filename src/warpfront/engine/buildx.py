@@ -19,6 +19,7 @@ from typing import Any, Self, TextIO
 
 from warpfront.process import Command, Completed, stop_all, stream
 
+_EXPORTS = ("naming", "unpacking")
 _TARGET_PREFIX = re.compile(r"\[(?P<target>[A-Za-z0-9_-]+) (?P<rest>[^\]]*)\]")
 _ENGINE_GONE = ("error reading from server: EOF", "Cannot connect to the Docker daemon")
 # As the kernel's ENOSPC is worded by Go, by C programs and by uv, in lower case.
@@ -50,7 +51,7 @@ class Baked:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BakeRequest:
     """A bake file on disk and how to run it. `logs` maps a target to the file its output is added
-    to.
+    to, `references` an image's reference to its target.
     """
 
     buildx: tuple[str, ...]
@@ -59,6 +60,7 @@ class BakeRequest:
     targets: tuple[str, ...]
     readable: tuple[Path, ...]
     logs: Mapping[str, Path]
+    references: Mapping[str, str] = field(default_factory=dict)
     leaves: tuple[str, ...] = ()
     parallel: int = 2
 
@@ -128,7 +130,7 @@ def _bake_once(request: BakeRequest, targets: tuple[str, ...], on_step: OnStep) 
         },
     )
     _metadata_path(request, targets).unlink(missing_ok=True)
-    with ProgressReader(targets, request.logs, on_step) as reader:
+    with ProgressReader(targets, request.logs, on_step, request.references) as reader:
         completed = stream(command, reader.read_line)
     return _Ended(completed=completed, disk_full=reader.disk_full)
 
@@ -180,6 +182,7 @@ class ProgressReader:
     targets: tuple[str, ...]
     logs: Mapping[str, Path]
     on_step: OnStep
+    references: Mapping[str, str] = field(default_factory=dict)
     disk_full: bool = False
     _names: dict[str, str] = field(default_factory=dict)
     _files: dict[str, TextIO] = field(default_factory=dict)
@@ -206,6 +209,8 @@ class ProgressReader:
             return
         for vertex in event.get("vertexes") or ():
             self._read_vertex(vertex)
+        for status in event.get("statuses") or ():
+            self._read_status(status)
         for log in event.get("logs") or ():
             self._write(str(log.get("vertex", "")), _decoded(str(log.get("data", ""))))
 
@@ -219,6 +224,13 @@ class ProgressReader:
             self._write(digest, f"{state}: {name}")
         if vertex.get("error"):
             self._write(digest, f"error: {vertex['error']}")
+
+    def _read_status(self, status: Mapping[str, Any]) -> None:
+        """The export of an image carries no target's name, but its statuses say the reference."""
+        doing, _, reference = str(status.get("id", "")).partition(" to ")
+        if doing in _EXPORTS and status.get("completed") and reference in self.references:
+            target = self.references[reference]
+            self.on_step(Step(target=target, name=str(status["id"]), state="done"))
 
     def _target(self, name: str) -> str:
         """buildx puts the target's name before the stage only when it bakes several."""

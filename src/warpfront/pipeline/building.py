@@ -275,6 +275,7 @@ class _Building:
                 *([Path(certificate)] if certificate else []),
             ),
             logs={item.cell.id: store.log_path(item.cell.id) for item in items},
+            references={item.cell.local_reference: item.cell.id for item in items},
         )
 
     def _on_step(self, step: Step) -> None:
