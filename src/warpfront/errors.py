@@ -121,6 +121,12 @@ class CommandFailedError(WarpfrontError):
     exit_code = 14
 
 
+class FindingsError(WarpfrontError):
+    """A scan or a preflight of somebody's source found what has to change."""
+
+    exit_code = 15
+
+
 class Terminated(KeyboardInterrupt):
     """SIGTERM as an exception that unwinds like Ctrl-C, so that every `finally` runs."""
 
