@@ -1,0 +1,229 @@
+"""SARIF 2.1.0 of findings in somebody's source, for code hosts and editors that draw them there.
+
+The form is OASIS's (https://docs.oasis-open.org/sarif/sarif/v2.1.0/), within what GitHub accepts
+(https://docs.github.com/en/code-security/code-scanning/integrating-with-code-scanning/sarif-support-for-code-scanning).
+Who finds knows rules and findings; this module knows the form only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Literal
+from urllib.parse import quote
+
+Level = Literal["error", "warning", "note"]
+
+SCHEMA_URI = "https://json.schemastore.org/sarif-2.1.0.json"
+SOURCE_ROOT = "%SRCROOT%"
+RESULT_LIMIT = 25_000
+"""GitHub refuses a file with more results in a run."""
+
+_NAME_LIMIT = 255
+_DESCRIPTION_LIMIT = 1024
+_RANKS: Mapping[Level, int] = {"error": 0, "warning": 1, "note": 2}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """What a finding is an instance of. `id` is stable (`torch-moved`); `summary` is one sentence;
+    `help` says what to do, in Markdown.
+    """
+
+    id: str
+    summary: str
+    help: str
+    level: Level = "warning"
+    help_uri: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fix:
+    """Whole lines to replace: `start` to `end` (1-based, inclusive) by `text`, which has no newline
+    at its end; "" leaves an empty line.
+    """
+
+    description: str
+    start: int
+    end: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceFinding:
+    """One thing found in one place.
+
+    `path` is relative to the source's root, with `/`; an absolute one stays absolute, and code
+    hosts cannot show it. `line` and `column` are 1-based, in code points; `line` 0 = the whole
+    file, `column` 0 = the whole line. `end_line` and `end_column` (exclusive) may be left out.
+    `source` is the text of the line: it keeps a finding the same when lines above it move.
+    """
+
+    rule_id: str
+    message: str
+    path: str
+    line: int
+    level: Level = "warning"
+    column: int = 0
+    end_line: int = 0
+    end_column: int = 0
+    source: str = ""
+    fix: Fix | None = None
+    properties: Mapping[str, object] | None = None
+
+
+def sarif_text(
+    findings: Iterable[SourceFinding],
+    *,
+    rules: Iterable[Rule],
+    tool: str,
+    version: str,
+    tool_uri: str = "",
+    unknown: Iterable[str] = (),
+) -> str:
+    """The document as UTF-8 JSON text: same findings, same text.
+
+    `unknown` are sentences about what could not be judged; they become notifications of the run,
+    because silence about a file reads as its being clean. Raises `ValueError` for a finding whose
+    rule is not among `rules`.
+    """
+    document = sarif_document(
+        findings, rules=rules, tool=tool, version=version, tool_uri=tool_uri, unknown=unknown
+    )
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def sarif_document(
+    findings: Iterable[SourceFinding],
+    *,
+    rules: Iterable[Rule],
+    tool: str,
+    version: str,
+    tool_uri: str = "",
+    unknown: Iterable[str] = (),
+) -> dict[str, object]:
+    """As `sarif_text`, as JSON values."""
+    ruled = {rule.id: rule for rule in rules}
+    indexes = {rule_id: index for index, rule_id in enumerate(ruled)}
+    ordered = sorted(findings, key=_order)
+    strangers = sorted({finding.rule_id for finding in ordered} - set(ruled))
+    if strangers:
+        raise ValueError(f"findings of unknown rules: {', '.join(strangers)}")
+    notes = list(unknown)
+    if len(ordered) > RESULT_LIMIT:
+        notes.append(f"{len(ordered)} findings; the first {RESULT_LIMIT} are in this file")
+    driver: dict[str, object] = {
+        "name": tool,
+        "semanticVersion": version,
+        "rules": [_rule(rule) for rule in ruled.values()],
+    }
+    if tool_uri:
+        driver["informationUri"] = tool_uri
+    run = {
+        "tool": {"driver": driver},
+        "columnKind": "unicodeCodePoints",
+        "originalUriBaseIds": {SOURCE_ROOT: {"description": {"text": "The source's root."}}},
+        "invocations": [
+            {
+                "executionSuccessful": True,
+                "toolExecutionNotifications": [
+                    {"level": "warning", "message": {"text": text}} for text in notes
+                ],
+            }
+        ],
+        "results": _results(ordered[:RESULT_LIMIT], indexes),
+    }
+    return {"$schema": SCHEMA_URI, "version": "2.1.0", "runs": [run]}
+
+
+def _order(finding: SourceFinding) -> tuple[int, str, int, int, str, str]:
+    return (
+        _RANKS[finding.level],
+        finding.path,
+        finding.line,
+        finding.column,
+        finding.rule_id,
+        finding.message,
+    )
+
+
+def _rule(rule: Rule) -> dict[str, object]:
+    form: dict[str, object] = {
+        "id": rule.id[:_NAME_LIMIT],
+        "name": rule.id[:_NAME_LIMIT],
+        "shortDescription": {"text": rule.summary[:_DESCRIPTION_LIMIT]},
+        "fullDescription": {"text": rule.summary[:_DESCRIPTION_LIMIT]},
+        "help": {"text": rule.help, "markdown": rule.help},
+        "defaultConfiguration": {"level": rule.level},
+    }
+    if rule.help_uri:
+        form["helpUri"] = rule.help_uri
+    return form
+
+
+def _results(
+    findings: Iterable[SourceFinding], indexes: Mapping[str, int]
+) -> list[dict[str, object]]:
+    seen: Counter[str] = Counter()
+    results = []
+    for finding in findings:
+        fingerprint = _fingerprint(finding)
+        seen[fingerprint] += 1
+        result: dict[str, object] = {
+            "ruleId": finding.rule_id[:_NAME_LIMIT],
+            "ruleIndex": indexes[finding.rule_id],
+            "level": finding.level,
+            "message": {"text": finding.message},
+            "locations": [{"physicalLocation": _location(finding)}],
+            "partialFingerprints": {
+                "primaryLocationLineHash": f"{fingerprint}:{seen[fingerprint]}"
+            },
+        }
+        if finding.fix is not None:
+            result["fixes"] = [_fix(finding.path, finding.fix)]
+        if finding.properties:
+            result["properties"] = dict(finding.properties)
+        results.append(result)
+    return results
+
+
+def _fingerprint(finding: SourceFinding) -> str:
+    """Of rule, file and the line's text, not its number: GitHub tells old from new alerts by it."""
+    said = finding.source.strip() or finding.message
+    parts = f"{finding.rule_id}\0{finding.path}\0{said}"
+    return hashlib.sha256(parts.encode()).hexdigest()[:16]
+
+
+def _location(finding: SourceFinding) -> dict[str, object]:
+    location: dict[str, object] = {"artifactLocation": _artifact(finding.path)}
+    if finding.line:
+        numbers = {
+            "startLine": finding.line,
+            "startColumn": finding.column,
+            "endLine": finding.end_line,
+            "endColumn": finding.end_column,
+        }
+        region: dict[str, object] = {name: value for name, value in numbers.items() if value}
+        if finding.source:
+            region["snippet"] = {"text": finding.source}
+        location["region"] = region
+    return location
+
+
+def _artifact(path: str) -> dict[str, object]:
+    if PurePosixPath(path).is_absolute():
+        return {"uri": f"file://{quote(path)}"}
+    return {"uri": quote(path), "uriBaseId": SOURCE_ROOT}
+
+
+def _fix(path: str, fix: Fix) -> dict[str, object]:
+    replacement: dict[str, object] = {
+        "deletedRegion": {"startLine": fix.start, "startColumn": 1, "endLine": fix.end},
+        "insertedContent": {"text": fix.text},
+    }
+    change = {"artifactLocation": _artifact(path), "replacements": [replacement]}
+    return {"description": {"text": fix.description}, "artifactChanges": [change]}
