@@ -23,6 +23,7 @@ PURE = {
     "plan",
     "render",
     "report",
+    "scan",
     "vendors",
     "verdict",
 }

@@ -1,0 +1,122 @@
+"""The values of a scan: what an engine sees, and what that means for one target."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import PurePosixPath
+from typing import Protocol
+
+
+class Severity(StrEnum):
+    """How bad a finding is. The words are SARIF's levels, so that no table has to translate."""
+
+    NONE = "none"
+    NOTE = "note"
+    WARNING = "warning"
+    ERROR = "error"
+
+    def shifted(self, levels: int) -> Severity:
+        """`levels` worse (or better, where negative). What is no finding stays none, and what is
+        one stays at least a note.
+        """
+        if self is Severity.NONE:
+            return self
+        order = tuple(Severity)
+        return order[min(max(order.index(self) + levels, 1), len(order) - 1)]
+
+
+class Gate(StrEnum):
+    """What stands between a target and the code of a sighting."""
+
+    OPEN = "open"
+    """Nothing: every target runs it."""
+    NVIDIA_ONLY = "nvidia-only"
+    """Only NVIDIA reaches it: no finding."""
+    AMD_ARM = "amd-arm"
+    """NVIDIA code in the branch that only AMD reaches: one level worse there."""
+    AVAILABILITY = "availability"
+    """It runs only where a package or device was found: a warning at most."""
+    WRAPPED = "wrapped"
+    """A header of the project gives the name another meaning on AMD: a note."""
+    TEST = "test"
+    """Test code: a note."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sighting:
+    """What an engine saw, before anybody asks for which target.
+
+    `start` and `end` are offsets into the source's text, in characters, end exclusive. `what` is
+    the code it is about, for the rule's message (`{what}`). `shift` makes this sighting worse (1)
+    or better (-1) than its rule's severity.
+    `gate_line` is the 1-based line of the condition that is the gate, 0 where there is none.
+    """
+
+    rule: str
+    start: int
+    end: int
+    what: str = ""
+    shift: int = 0
+    gate: Gate = Gate.OPEN
+    gate_line: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """One file's text. `path` is relative to the root of the tree, with `/`."""
+
+    path: PurePosixPath
+    text: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """What an engine may know beyond the file it reads.
+
+    `identifiers` maps a CUDA name to its HIP name, from torch's own hipify tables where torch is
+    there; empty otherwise. `portable_names` are macros and functions that some header of the tree
+    defines under USE_ROCM as well.
+    """
+
+    identifiers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    portable_names: frozenset[str] = frozenset()
+
+
+class Engine(Protocol):
+    """A module that reads one kind of source. It knows rules by id only: severities, messages and
+    targets are the catalogue's.
+    """
+
+    def reads(self, path: PurePosixPath) -> bool:
+        """Whether files of this name are this engine's."""
+
+    def sightings(self, source: Source, context: Context) -> Iterator[Sighting]:
+        """Everything in `source` that a rule is about, in any order, gated code included."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Finding:
+    """What one sighting means for one target. Lines and columns are 1-based, columns count
+    characters, the end is exclusive. `excerpt` is the first line of it, white space collapsed.
+    """
+
+    path: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    rule: str
+    severity: Severity
+    message: str
+    gate: Gate = Gate.OPEN
+    gate_line: int = 0
+    excerpt: str = ""
+
+    @property
+    def fingerprint(self) -> str:
+        """Stays the same when the line moves: 20 hex digits over rule, path and the line's text."""
+        facts = f"{self.rule}\0{self.path}\0{self.excerpt}"
+        return hashlib.sha256(facts.encode("utf-8", "surrogatepass")).hexdigest()[:20]
