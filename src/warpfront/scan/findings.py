@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import PurePosixPath
-from typing import Protocol
+from typing import Final, Literal, Protocol, get_args
 
 
 class Severity(StrEnum):
@@ -32,11 +32,11 @@ class Gate(StrEnum):
     """What stands between a target and the code of a sighting."""
 
     OPEN = "open"
-    """Nothing: every target runs it."""
-    NVIDIA_ONLY = "nvidia-only"
-    """Only NVIDIA reaches it: no finding."""
-    AMD_ARM = "amd-arm"
-    """NVIDIA code in the branch that only AMD reaches: one level worse there."""
+    """Nothing, or nothing that was recognised."""
+    UNREACHED = "unreached"
+    """Only other vendors' devices come here: no finding."""
+    OWN_ARM = "own-arm"
+    """NVIDIA code in the branch that only this target's vendor reaches: one level worse."""
     AVAILABILITY = "availability"
     """It runs only where a package or device was found: a warning at most."""
     WRAPPED = "wrapped"
@@ -45,14 +45,21 @@ class Gate(StrEnum):
     """Test code: a note."""
 
 
+Side = Literal["nvidia", "amd", "other"]
+SIDES: Final[tuple[Side, ...]] = get_args(Side)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sighting:
     """What an engine saw, before anybody asks for which target.
 
     `start` and `end` are offsets into the source's text, in characters, end exclusive. `what` is
     the code it is about, for the rule's message (`{what}`). `shift` makes this sighting worse (1)
-    or better (-1) than its rule's severity.
-    `gate_line` is the 1-based line of the condition that is the gate, 0 where there is none.
+    or better (-1) than its rule's severity. `sides` are those that can come to this code: without
+    "amd" it is no finding for AMD, with "amd" alone it is NVIDIA code in AMD's arm ("other" is
+    every device that is neither: CPU, Gaudi). `gate` is one that softens (availability, wrapped,
+    test) or open. `gate_line` is the 1-based line of the condition that decided either, 0 where
+    there is none.
     """
 
     rule: str
@@ -60,6 +67,7 @@ class Sighting:
     end: int
     what: str = ""
     shift: int = 0
+    sides: frozenset[Side] = frozenset(SIDES)
     gate: Gate = Gate.OPEN
     gate_line: int = 0
 
