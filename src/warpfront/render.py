@@ -12,6 +12,7 @@ import jinja2
 from warpfront.errors import RenderError
 from warpfront.lock import difference
 from warpfront.model import Cell, Compiler, LockedWheel, RenderedImage, WheelLock, frozen
+from warpfront.protection import GUARD_ENVIRONMENT, POLICY, RELAXED
 
 ENVIRONMENT_PYTHON = "/opt/venv/bin/python"
 DOCKERFILE = "Dockerfile"
@@ -75,19 +76,23 @@ def render(
     *,
     parent: Cell | None = None,
     parent_lock: WheelLock | None = None,
+    guard: Mapping[str, str] | None = None,
 ) -> RenderedImage:
-    """The build context of `cell`: a Dockerfile, and the hash-pinned requirements that this image
-    adds to its parent's. Raises `RenderError` for an unknown variable or a value that could change
-    the instructions.
+    """The build context of `cell`: a Dockerfile, the hash-pinned requirements that this image adds
+    to its parent's, and the files of `guard` (`warpfront.protection`). Raises `RenderError` for an
+    unknown variable or a value that could change the instructions.
     """
+    guard = guard or {}
     wheels = difference(lock, parent_lock) if parent_lock is not None else lock.wheels
     try:
-        dockerfile = templates.dockerfile(cell.template).render(_variables(cell, parent, wheels))
+        dockerfile = templates.dockerfile(cell.template).render(
+            _variables(cell, parent, wheels, guard)
+        )
     except jinja2.UndefinedError as error:
         raise RenderError(
             f"images/{cell.template}/{_TEMPLATE_NAME}: {error.message} (cell {cell.id})"
         ) from None
-    files = {**templates.context_files(cell.template), DOCKERFILE: _squeezed(dockerfile)}
+    files = {**templates.context_files(cell.template), **guard, DOCKERFILE: _squeezed(dockerfile)}
     if wheels:
         files[REQUIREMENTS] = requirements_text(wheels)
     return RenderedImage(cell_id=cell.id, files=frozen(files), wheels=wheels)
@@ -101,7 +106,10 @@ def requirements_text(wheels: tuple[LockedWheel, ...]) -> str:
 
 
 def _variables(
-    cell: Cell, parent: Cell | None, wheels: tuple[LockedWheel, ...]
+    cell: Cell,
+    parent: Cell | None,
+    wheels: tuple[LockedWheel, ...],
+    guard: Mapping[str, str],
 ) -> dict[str, object]:
     compiler = cell.compiler or Compiler()
     brings_own_torch = bool(cell.stack)
@@ -114,6 +122,10 @@ def _variables(
         "environment": sorted({**cell.environment, **compiler.environment}.items()),
         "apt": compiler.apt,
         "programs": compiler.programs,
+        "guarded": POLICY in guard,
+        "guard_environment": sorted(GUARD_ENVIRONMENT.items()),
+        "on_guarded": parent is not None,
+        "relaxed": RELAXED in guard,
     }
 
 

@@ -10,8 +10,10 @@ import pytest
 from builders import a_lock, a_wheel
 from conftest import Golden
 
+from warpfront.guard.policy import Policy
 from warpfront.model import Cell, WheelLock
 from warpfront.pipeline import open_workspace
+from warpfront.protection import guard_files, guard_policy
 from warpfront.render import render
 
 WORKSPACE = open_workspace(Path(__file__).parents[2])
@@ -28,6 +30,10 @@ def lock_for(cell: Cell) -> WheelLock:
     return a_lock(cell, *wheels, a_wheel("pip", "26.2.1"))
 
 
+def policy_of(cell: Cell) -> Policy:
+    return guard_policy(cell, lock_for(cell), WORKSPACE.compat)
+
+
 def dockerfile(cell: Cell) -> str:
     parent = BY_ID[cell.parent] if cell.parent else None
     rendered = render(
@@ -36,6 +42,7 @@ def dockerfile(cell: Cell) -> str:
         WORKSPACE.templates,
         parent=parent,
         parent_lock=lock_for(parent) if parent else None,
+        guard={} if parent else guard_files(policy_of(cell), WORKSPACE.guard),
     )
     return rendered.files["Dockerfile"]
 

@@ -12,6 +12,7 @@ from warpfront.labels import CONTENT_HASH
 from warpfront.model import Blocked, Cell, Failed, RenderedImage, ResolvedBase, WheelLock
 from warpfront.pipeline.workspace import Workspace, attempt
 from warpfront.plan import content_hash
+from warpfront.protection import guard_files, guard_policy, relaxed_files
 from warpfront.registry import registry_reachable
 from warpfront.render import render
 from warpfront.resolver import uv_version
@@ -40,8 +41,14 @@ def render_cells(
     def one(cell: Cell) -> RenderedImage:
         parent = by_id[cell.parent] if cell.parent else None
         parent_lock = locks[cell.parent] if cell.parent else None
+        lock = locks[cell.id]
+        guard = (
+            relaxed_files(lock, parent_lock)
+            if parent_lock
+            else guard_files(guard_policy(cell, lock, workspace.compat), workspace.guard)
+        )
         return render(
-            cell, locks[cell.id], workspace.templates, parent=parent, parent_lock=parent_lock
+            cell, lock, workspace.templates, parent=parent, parent_lock=parent_lock, guard=guard
         )
 
     return {cell.id: attempt(cell.id, "render", one, cell) for cell in cells}

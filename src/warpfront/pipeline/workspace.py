@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import ParamSpec, Protocol, TypeVar
 
 from warpfront import compat
+from warpfront.compat import Compat
 from warpfront.errors import (
     BlockedError,
     CommandFailedError,
@@ -29,6 +30,7 @@ MATRIX_FILE = "matrix.yaml"
 IMAGES_FOLDER = "images"
 LOCKS_FOLDER = "locks"
 BUILD_FOLDER = "build"
+GUARD_FOLDER = "guard"
 
 AskSite = Callable[[], Site]
 """Asks pip for its configuration, once, and only when something has to come from outside: the
@@ -54,8 +56,8 @@ class Watch(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workspace:
-    """One project, read and checked. `requirements` maps a path below `root` to that file's
-    text.
+    """One project, read and checked. `requirements` maps a path below `root` to that file's text;
+    `guard` are the files of the guard that images get, by name.
     """
 
     root: Path
@@ -63,6 +65,8 @@ class Workspace:
     matrix: Matrix
     templates: Templates
     requirements: Mapping[str, str]
+    guard: Mapping[str, str]
+    compat: Compat
     store: Store
 
     @property
@@ -84,7 +88,8 @@ def open_workspace(root: Path, *, build: Path | None = None) -> Workspace:
             f"{path}: no such file",
             hint="run in a project's folder, or make one with `warpfront init`",
         )
-    matrix = read_matrix(text, path=MATRIX_FILE, compat=compat.packaged())
+    table = compat.packaged()
+    matrix = read_matrix(text, path=MATRIX_FILE, compat=table)
     wanted = {cell.requirements_file for cell in matrix.cells if cell.requirements_file}
     return Workspace(
         root=root,
@@ -92,8 +97,17 @@ def open_workspace(root: Path, *, build: Path | None = None) -> Workspace:
         matrix=matrix,
         templates=Templates(read_tree(root / IMAGES_FOLDER)),
         requirements={name: read_text(root / name) or "" for name in sorted(wanted)},
+        guard=read_guard(),
+        compat=table,
         store=Store(build or root / BUILD_FOLDER),
     )
+
+
+def read_guard() -> Mapping[str, str]:
+    """The guard's own files, as they go into images: what is read here is what `load` runs."""
+    folder = Path(__file__).parents[1] / GUARD_FOLDER
+    files = [*folder.glob("*.py"), *folder.glob("*.json")]
+    return {path.name: read_text(path) or "" for path in sorted(files)}
 
 
 def cache_folder() -> Path:

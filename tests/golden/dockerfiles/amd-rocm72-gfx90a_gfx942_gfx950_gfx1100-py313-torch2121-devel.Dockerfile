@@ -18,6 +18,7 @@ RUN --network=none \
     /tools/uv pip install --no-config --offline --no-index --find-links /wheels --no-deps --require-hashes \
       --no-cache --compile-bytecode --python /opt/venv/bin/python \
       --requirement /opt/warpfront/requirements/devel.txt
+RUN --network=none warpfront-guard verify
 ENV HIP_PLATFORM="amd"
 ENV PYTORCH_ROCM_ARCH="gfx90a;gfx942;gfx950;gfx1100"
 ENV ROCM_PATH="/usr"

@@ -7,4 +7,14 @@ RUN --network=none \
     /tools/uv pip install --no-config --offline --no-index --find-links /wheels --no-deps --require-hashes \
       --no-cache --compile-bytecode --python python3.12 \
       --requirement /opt/warpfront/requirements/torch.txt
+COPY guard/ /opt/warpfront/lib/warpfront_guard/
+COPY policy.json /opt/warpfront/guard/
+RUN --network=none PYTHONPATH=/opt/warpfront/lib python3.12 -m warpfront_guard install --policy /opt/warpfront/guard/policy.json
+ENV PATH="/opt/warpfront/bin:$PATH"
+ENV PIP_CONSTRAINT="/opt/warpfront/guard/constraints.txt"
+ENV PYTHONNOUSERSITE="1"
+ENV UV_BUILD_CONSTRAINT="/opt/warpfront/guard/overrides.txt"
+ENV UV_CONSTRAINT="/opt/warpfront/guard/constraints.txt"
+ENV UV_SYSTEM_PYTHON="1"
+RUN --network=none warpfront-guard verify
 CMD ["python3"]

@@ -9,4 +9,14 @@ RUN --network=none \
       --no-cache --compile-bytecode --python /opt/venv/bin/python \
       --requirement /opt/warpfront/requirements/torch.txt
 ENV PATH="/opt/venv/bin:$PATH"
+COPY guard/ /opt/warpfront/lib/warpfront_guard/
+COPY policy.json /opt/warpfront/guard/
+RUN --network=none PYTHONPATH=/opt/warpfront/lib /opt/venv/bin/python -m warpfront_guard install --policy /opt/warpfront/guard/policy.json
+ENV PATH="/opt/warpfront/bin:$PATH"
+ENV PIP_CONSTRAINT="/opt/warpfront/guard/constraints.txt"
+ENV PYTHONNOUSERSITE="1"
+ENV UV_BUILD_CONSTRAINT="/opt/warpfront/guard/overrides.txt"
+ENV UV_CONSTRAINT="/opt/warpfront/guard/constraints.txt"
+ENV UV_SYSTEM_PYTHON="1"
+RUN --network=none warpfront-guard verify
 CMD ["python3"]

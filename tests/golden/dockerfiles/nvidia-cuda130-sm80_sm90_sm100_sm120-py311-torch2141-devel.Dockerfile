@@ -17,6 +17,7 @@ RUN --network=none \
     /tools/uv pip install --no-config --offline --no-index --find-links /wheels --no-deps --require-hashes \
       --no-cache --compile-bytecode --python /opt/venv/bin/python \
       --requirement /opt/warpfront/requirements/devel.txt
+RUN --network=none warpfront-guard verify
 ENV PATH="/opt/venv/lib/python3.11/site-packages/nvidia/cu13/bin:$PATH"
 ENV CUDA_HOME="/opt/venv/lib/python3.11/site-packages/nvidia/cu13"
 ENV TORCH_CUDA_ARCH_LIST="8.0;9.0;10.0;12.0+PTX"

@@ -1,0 +1,121 @@
+"""`warpfront-guard`: install, adopt, verify, relax, explain."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from .channels import environment_channels
+from .names import default_policy
+from .places import HOME, Places, places_of_this_python
+from .policy import GuardError, Policy, read_policy
+from .relaxing import read_reasons, relax
+from .sealing import seal
+from .verification import verify
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit codes: 0 all is well, 1 findings, 2 the command cannot be done."""
+    options = _parser().parse_args(arguments)
+    places = places_of_this_python(options.home)
+    try:
+        return int(options.act(options, places))
+    except GuardError as error:
+        sys.stderr.write(f"warpfront-guard: {error}\n")
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="warpfront-guard", description=__doc__)
+    parser.add_argument("--home", type=Path, default=HOME, help=argparse.SUPPRESS)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    command = commands.add_parser("install", help="put the guard around this image's stack")
+    command.add_argument("--policy", type=Path, required=True, help="what to protect")
+    command.set_defaults(act=_install)
+    command = commands.add_parser("adopt", help="protect the torch that this Python already has")
+    command.set_defaults(act=_adopt)
+    command = commands.add_parser("verify", help="is the stack the one that was sealed?")
+    command.add_argument("--quick", action="store_true", help="sizes instead of hashes")
+    command.add_argument("--json", action="store_true", help="findings as JSON")
+    command.set_defaults(act=_verify)
+    command = commands.add_parser("relax", help="let a package change, or go without its demands")
+    command.add_argument(
+        "name", nargs="?", help="a protected package, or one that asks for another"
+    )
+    command.add_argument("--reason", default="", help="why; kept, and shown by verify")
+    command.add_argument("--from", type=Path, dest="file", help="a JSON file, name -> reason")
+    command.set_defaults(act=_relax)
+    command = commands.add_parser("explain", help="what is protected here, and what was relaxed")
+    command.set_defaults(act=_explain)
+    return parser
+
+
+def _install(options: argparse.Namespace, places: Places) -> int:
+    _say_sealed(seal(read_policy(options.policy), places, python=sys.executable))
+    return 0
+
+
+def _adopt(options: argparse.Namespace, places: Places) -> int:
+    del options
+    _say_sealed(seal(default_policy(places.site_packages), places, python=sys.executable))
+    print("the image still has to set: " + " ".join(_environment_words(places)))
+    return 0
+
+
+def _verify(options: argparse.Namespace, places: Places) -> int:
+    findings = verify(places, _given_environment(), quick=options.quick)
+    if options.json:
+        print(json.dumps([vars(finding) for finding in findings], indent=1))
+        return int(bool(findings))
+    for finding in findings:
+        print(finding)
+    policy = read_policy(places.policy) if places.policy.is_file() else Policy(cell="", title="")
+    for name, reason in policy.relaxed.items():
+        print(f"relaxed: {name}: {reason}")
+    print(f"{len(findings)} findings" if findings else f"{policy.holds()}: as it was sealed")
+    return int(bool(findings))
+
+
+def _relax(options: argparse.Namespace, places: Places) -> int:
+    if bool(options.name) == bool(options.file):
+        raise GuardError("give a NAME with its --reason, or --from FILE")
+    wanted = read_reasons(options.file) if options.file else {options.name: options.reason}
+    for name, reason in wanted.items():
+        for line in relax(name, reason, places):
+            print(line)
+    return 0
+
+
+def _explain(options: argparse.Namespace, places: Places) -> int:
+    del options
+    policy = read_policy(places.policy)
+    print(f"{policy.title or policy.cell}: {policy.holds()}")
+    for name, version in policy.pinned().items():
+        print(f"  {name} stays {version}")
+    print(f"  {len(policy.forbidden())} names must not come: " + " ".join(policy.forbidden()))
+    for name, reason in policy.relaxed.items():
+        print(f"  {name} is relaxed: {reason}")
+    return 0
+
+
+def _given_environment() -> dict[str, str]:
+    """The environment this process was started with: the .pth has put channels back since."""
+    started = sys.modules.get("warpfront_guard.startup")
+    return {**os.environ, **getattr(started, "given", {})}
+
+
+def _environment_words(places: Places) -> list[str]:
+    return [f"{name}={value}" for name, value in environment_channels(places).items()]
+
+
+def _say_sealed(policy: Policy) -> None:
+    protected = ", ".join(f"{name} {version}" for name, version in sorted(policy.pinned().items()))
+    print(f"sealed: {protected}; {len(policy.forbidden())} names must not come")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

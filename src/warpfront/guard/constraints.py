@@ -1,0 +1,58 @@
+"""What pip and uv are told: exact versions of what is protected, impossible ones of what must not
+come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .policy import Policy
+
+
+def requirement(name: str, version: str) -> str:
+    """The one version of a distribution. `===` where there is no local label: `torch==2.15.0` would
+    also accept `2.15.0+cpu` (PEP 440, version matching).
+    """
+    return f"{name}{'==' if '+' in version else '==='}{version}"
+
+
+def sentinel(name: str, why: str) -> str:
+    """A version that no index has; the reason stands in its label, where pip and uv print it."""
+    return f"{name}==0+{why}"
+
+
+def pins(policy: Policy) -> list[str]:
+    return [requirement(name, version) for name, version in policy.pinned().items()]
+
+
+def constraint_lines(policy: Policy) -> list[str]:
+    """All constraints, without hashes: with one, pip demands hashes of everything."""
+    return pins(policy) + [sentinel(name, why) for name, why in policy.forbidden().items()]
+
+
+def constraints_text(policy: Policy) -> str:
+    return _file(policy, "Constraints of this image", constraint_lines(policy))
+
+
+def overrides_text(policy: Policy) -> str:
+    """The exact versions alone, for `uv pip install --override` beside a package that asks for
+    others.
+    """
+    return _file(policy, "Overrides that keep this image's torch", pins(policy))
+
+
+def uv_settings(policy: Policy) -> Mapping[str, list[str]]:
+    """uv's settings. An isolated build against another torch gives an extension for another ABI, so
+    builds are constrained too.
+    """
+    return {
+        "constraint-dependencies": constraint_lines(policy),
+        "build-constraint-dependencies": pins(policy),
+    }
+
+
+def _file(policy: Policy, what: str, lines: list[str]) -> str:
+    head = (
+        f"# {what}, {policy.cell or policy.title}. Written by warpfront-guard; see its `explain`.\n"
+    )
+    return head + "".join(f"{line}\n" for line in lines)

@@ -1,0 +1,103 @@
+"""Which names must not come into an image, and which make up a torch stack: read from names.json,
+the one list that host and images share.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from .policy import GuardError, Policy, Shim
+
+_NAMES: Mapping[str, Any] = json.loads(
+    Path(__file__).with_name("names.json").read_text(encoding="utf-8")
+)
+_CUDA_SUFFIX = re.compile(r"(?P<stem>nvidia-[a-z0-9-]+)-cu[0-9]+\Z")
+_TOOLKIT_OF = {"cuda": "CUDA", "rocm": "ROCm", "cpu": "CPU", "synapseai": "SynapseAI"}
+
+
+def stack_patterns(toolkit: str) -> tuple[str, ...]:
+    """fnmatch patterns of the distributions that make up a torch stack for `cuda`, `rocm`, `cpu` or
+    `synapseai`.
+    """
+    return (*_NAMES["stack"], *(_NAMES["cuda_stack"] if toolkit == "cuda" else ()))
+
+
+def sentinels(toolkit: str, protected: Iterable[str]) -> dict[str, str]:
+    """Names that must never arrive -> why, as a local version label can say it.
+
+    CUDA's own libraries belong to a CUDA image only; there, another release's name of a protected
+    library owns the same folder (`nvidia-cudnn-cu12` and `-cu13` both own `nvidia/cudnn/`). Other
+    tritons own `triton/` too.
+    """
+    held = set(protected)
+    image = _TOOLKIT_OF[toolkit].lower()
+    found = dict.fromkeys(_NAMES["other_torches"], f"{image}.image.has.its.torch.already")
+    for vendor, names in _NAMES["triton"].items():
+        if vendor != "cuda" or toolkit == "rocm":
+            found |= dict.fromkeys(names, f"{image}.image.has.another.triton")
+    if toolkit == "cuda":
+        found |= _same_folder(held)
+    else:
+        found |= dict.fromkeys(_cuda_names(), f"{image}.image.has.no.cuda")
+    return {name: why for name, why in sorted(found.items()) if name not in held}
+
+
+def triton_shims(protected: Mapping[str, str]) -> tuple[Shim, ...]:
+    """The shim for `triton` where the stack's own has another name; packages ask for that one."""
+    real = [name for name in _NAMES["triton"]["rocm"] if name in protected]
+    if not real or "triton" in protected:
+        return ()
+    name, version = real[0], protected[real[0]]
+    public = version.partition("+")[0]
+    operator = "==" if "+" in version else "==="
+    return (
+        Shim(
+            name="triton",
+            version=f"{public}+{name.replace('-', '.')}",
+            requires=f"{name}{operator}{version}",
+        ),
+    )
+
+
+def default_policy(site_packages: Path) -> Policy:
+    """What `adopt` protects when nobody wrote a policy: the stack that is there, whatever it is."""
+    toolkit = read_toolkit(site_packages / "torch" / "version.py")
+    return Policy(
+        cell="",
+        title=f"adopted from {site_packages}",
+        adopt=stack_patterns(toolkit),
+        sentinels=sentinels(toolkit, ()),
+    )
+
+
+def read_toolkit(version_file: Path) -> str:
+    """The toolkit that a torch was built with, from its `version.py`, without importing it."""
+    try:
+        text = version_file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise GuardError(f"{version_file}: {error.strerror}: no torch to adopt here") from error
+    for name, toolkit in (("hip", "rocm"), ("cuda", "cuda")):
+        if re.search(rf"^{name}\b[^=\n]*= *['\"]", text, flags=re.MULTILINE):
+            return toolkit
+    return "synapseai" if (version_file.parents[1] / "habana_frameworks").is_dir() else "cpu"
+
+
+def _cuda_names() -> list[str]:
+    nvidia = _NAMES["nvidia"]
+    return [
+        *(f"{stem}{suffix}" for stem in nvidia["stems"] for suffix in nvidia["suffixes"]),
+        *nvidia["others"],
+    ]
+
+
+def _same_folder(held: set[str]) -> dict[str, str]:
+    matches = (match for name in held if (match := _CUDA_SUFFIX.match(name)))
+    return {
+        f"{match['stem']}{suffix}": f"same.folder.as.{match[0].replace('-', '.')}"
+        for match in matches
+        for suffix in _NAMES["nvidia"]["suffixes"]
+    }

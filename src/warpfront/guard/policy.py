@@ -1,0 +1,168 @@
+"""What a guard protects: the policy file, written by `render` or by `adopt`."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+SCHEMA = 1
+_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?\Z")
+_VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+!_-]*\Z")
+
+
+class GuardError(Exception):
+    """The guard cannot do what was asked; the message says what, where and what next."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shim:
+    """A distribution without files of its own that answers for another one's name: `triton` on
+    ROCm, which `requires` the real one (`pytorch-triton-rocm==3.4.0`).
+    """
+
+    name: str
+    version: str
+    requires: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """What is protected, by normalized names of distributions.
+
+    `protected` are in the image, at these versions. `companions` are not in the image, and only
+    this version fits its torch. `sentinels` must never arrive: name -> why, in words that a local
+    version label can hold. `adopt` are fnmatch patterns: what the image has of them is protected as
+    found. `relaxed` maps a name to the reason somebody gave. `index` is where the torch stack came
+    from, "" when it came with the base.
+    """
+
+    cell: str
+    title: str
+    index: str = ""
+    protected: Mapping[str, str] = field(default_factory=dict)
+    companions: Mapping[str, str] = field(default_factory=dict)
+    sentinels: Mapping[str, str] = field(default_factory=dict)
+    adopt: tuple[str, ...] = ()
+    shims: tuple[Shim, ...] = ()
+    relaxed: Mapping[str, str] = field(default_factory=dict)
+
+    def document(self) -> dict[str, object]:
+        """The policy as JSON values; `policy_from` reads them back to an equal value."""
+        return {
+            "schema": SCHEMA,
+            "cell": self.cell,
+            "title": self.title,
+            "index": self.index,
+            "protected": dict(self.protected),
+            "companions": dict(self.companions),
+            "sentinels": dict(self.sentinels),
+            "adopt": list(self.adopt),
+            "shims": [vars(shim) for shim in self.shims],
+            "relaxed": dict(self.relaxed),
+        }
+
+    def pinned(self) -> dict[str, str]:
+        """Every name with the one version it may have, shims included, relaxed ones left out."""
+        pins = {**self.companions, **self.protected}
+        pins |= {shim.name: shim.version for shim in self.shims}
+        return {name: pins[name] for name in sorted(pins) if name not in self.relaxed}
+
+    def forbidden(self) -> dict[str, str]:
+        """The sentinels that still hold."""
+        return {
+            name: self.sentinels[name]
+            for name in sorted(self.sentinels)
+            if name not in self.relaxed
+        }
+
+    def holds(self) -> str:
+        """The torch of the image, for a sentence."""
+        version = self.protected.get("torch")
+        return f"torch {version}" if version else "the torch of its base"
+
+    def relax(self, name: str, reason: str) -> Policy:
+        return replace(self, relaxed={**self.relaxed, name: reason})
+
+
+def normalized(name: str) -> str:
+    """A distribution's name as PEP 503 compares it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def read_policy(path: Path) -> Policy:
+    """The policy in a file. Raises `GuardError` naming the file and what is wrong with it."""
+    try:
+        return policy_from(json.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise GuardError(f"{path}: {error.strerror}") from error
+    except ValueError as error:
+        raise GuardError(f"{path}: not JSON: {error}") from error
+    except GuardError as error:
+        raise GuardError(f"{path}: {error}") from None
+
+
+def policy_from(document: object) -> Policy:
+    """The policy in a parsed document. Unknown fields are refused: a rule that nobody reads is none
+    at all.
+    """
+    if not isinstance(document, dict):
+        raise GuardError("the policy must be an object")
+    if document.get("schema") != SCHEMA:
+        raise GuardError(f"schema is {document.get('schema')!r}, this reader knows {SCHEMA}")
+    unknown = sorted(set(document) - {"schema", *Policy.__dataclass_fields__})
+    if unknown:
+        raise GuardError(f"unknown field {unknown[0]!r}")
+    adopt = document.get("adopt", [])
+    if not isinstance(adopt, list) or not all(isinstance(pattern, str) for pattern in adopt):
+        raise GuardError("adopt must be a list of patterns")
+    return Policy(
+        cell=_text(document, "cell"),
+        title=_text(document, "title"),
+        index=_text(document, "index"),
+        protected=_versions(document, "protected"),
+        companions=_versions(document, "companions"),
+        sentinels=_versions(document, "sentinels"),
+        adopt=tuple(adopt),
+        shims=tuple(_shim(item) for item in document.get("shims", [])),
+        relaxed=_texts(document, "relaxed"),
+    )
+
+
+def _text(fields: Mapping[str, Any], name: str) -> str:
+    value = fields.get(name, "")
+    if not isinstance(value, str):
+        raise GuardError(f"{name} must be text")
+    return value
+
+
+def _texts(fields: Mapping[str, Any], name: str) -> dict[str, str]:
+    value = fields.get(name, {})
+    if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
+        raise GuardError(f"{name} must map names to text")
+    for key in value:
+        if not _NAME.match(key):
+            raise GuardError(f"{name}: {key!r} is no normalized distribution name")
+    return value
+
+
+def _versions(fields: Mapping[str, Any], name: str) -> dict[str, str]:
+    """Names to versions or labels; both end up in files that pip and uv parse line by line."""
+    value = _texts(fields, name)
+    for key, text in value.items():
+        if not _VERSION.match(text):
+            raise GuardError(f"{name}: {key}: {text!r} is no version")
+    return value
+
+
+def _shim(value: object) -> Shim:
+    if not isinstance(value, dict) or set(value) != {"name", "version", "requires"}:
+        raise GuardError("a shim has name, version and requires")
+    name, version = _versions({"shims": {value["name"]: value["version"]}}, "shims").popitem()
+    requires = value["requires"]
+    if not isinstance(requires, str) or "\n" in requires or not requires:
+        raise GuardError(f"shims: {name}: requires must be one requirement")
+    return Shim(name=name, version=version, requires=requires)

@@ -1,0 +1,129 @@
+"""What a user reads when the guard made pip or uv refuse: who wanted what, what the image holds,
+and the command that does what was probably meant.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from .constraints import requirement
+from .policy import GuardError, Policy, normalized, read_policy
+
+# "needs-torch 1.0 depends on torch>=2.9" (pip), "needs-torch==1.0 depends on torch>=2.9" (uv).
+_NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
+_WANTED = (
+    rf"(?P<wanted>{_NAME})(?P<extras>\[[^\]]*\])? ?(?P<how>[<>=!~][^\s,;]*(?:, ?[<>=!~][^\s,;]*)*)?"
+)
+_BY_PACKAGE = re.compile(
+    rf"(?P<who>{_NAME})(?:\[[^\]]*\])?(?:(?:==| )(?P<version>[0-9][^\s,]*)|[<>]=?[^\s,]*)?"
+    rf" depends? on {_WANTED}"
+)
+_BY_USER = re.compile(rf"(?:The user requested|you require) (?!\(constraint\)){_WANTED}")
+_NOT_FOUND = re.compile(
+    rf"satisfies the requirement {_WANTED} \(from (?:(?!versions)(?P<who>{_NAME}))?"
+)
+_SHOWN = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demand:
+    """Who asked for what: `who` is a package with its version, "" for the user; `name` is
+    normalized; `text` is the requirement as asked.
+    """
+
+    who: str
+    name: str
+    text: str
+
+
+def read_demands(text: str, policy: Policy) -> list[Demand]:
+    """The demands on guarded names in what pip or uv said, in order, once each. Both wrap lines."""
+    text = " ".join(text.split())
+    guarded = {**policy.pinned(), **policy.forbidden()}
+    ours = {requirement(name, version) for name, version in policy.pinned().items()}
+    found: dict[Demand, None] = {}
+    for pattern in (_BY_PACKAGE, _BY_USER, _NOT_FOUND):
+        for match in pattern.finditer(text):
+            name = normalized(match["wanted"])
+            wanted = f"{match['wanted']}{match['extras'] or ''}{(match['how'] or '').rstrip('.')}"
+            if name in guarded and wanted not in ours and not wanted.startswith(f"{name}==0+"):
+                found[Demand(who=_who(match), name=name, text=wanted)] = None
+    return list(found)
+
+
+def _who(match: re.Match[str]) -> str:
+    groups = match.groupdict()
+    return " ".join(part for part in (groups.get("who"), groups.get("version")) if part)
+
+
+def explanation(text: str, policy: Policy) -> str:
+    """Lines for the user, "" where `text` has nothing to do with the guard."""
+    demands = read_demands(text, policy)
+    lines = [line for demand in demands[:_SHOWN] for line in _explained(demand, policy)]
+    return "".join(f"warpfront guard: {line}\n" for line in dict.fromkeys(lines))
+
+
+def _explained(demand: Demand, policy: Policy) -> Iterator[str]:
+    who = demand.who or "the command"
+    if demand.name in policy.forbidden():
+        why = policy.sentinels[demand.name].replace(".", " ")
+        yield f"{who} wants {demand.text}, which must not come into this image: {why}."
+    elif demand.name in policy.companions:
+        fitting = requirement(demand.name, policy.companions[demand.name])
+        yield f"{who} wants {demand.text}; with this image's {policy.holds()} goes {fitting} alone."
+        if policy.index:
+            yield f"  to have it: pip install --index-url {policy.index} '{fitting}'"
+            return
+    else:
+        held = policy.pinned()[demand.name]
+        yield f"{who} wants {demand.text}; this image holds {demand.name} {held}, which stays."
+    yield from _ways_out(demand)
+
+
+def _ways_out(demand: Demand) -> Iterator[str]:
+    if demand.who:
+        package = demand.who.split()[0]
+        yield f"  to keep the image's: take a version of {package} that accepts it"
+        relax = f"warpfront-guard relax {package} --reason TEXT"
+        yield f"  to have {package} beside it all the same: {relax}"
+    else:
+        yield f"  to keep the image's: leave {demand.text} out, or name no version of it"
+        yield f"  to give up its protection: warpfront-guard relax {demand.name} --reason TEXT"
+
+
+class _Listener(logging.Handler):
+    """Keeps what pip says about conflicts; pip writes it for people, so it has no other form."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self.said: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno >= logging.ERROR or "conflict is caused by" in str(record.msg):
+            self.said.append(record.getMessage())
+
+
+def listen_to_pip(folder: Path) -> None:
+    """At the end of this pip, explain what it refused because of the guard. The handler sits above
+    pip's own loggers, which it makes and sets up itself.
+    """
+    listener = _Listener()
+    logging.getLogger("pip._internal").addHandler(listener)
+    atexit.register(_explain_at_exit, listener, folder)
+
+
+def _explain_at_exit(listener: _Listener, folder: Path) -> None:
+    if not listener.said:
+        return
+    try:
+        policy = read_policy(folder / "policy.json")
+    except GuardError as error:
+        sys.stderr.write(f"warpfront guard: {error}\n")
+        return
+    sys.stderr.write(explanation("\n".join(listener.said), policy))

@@ -1,0 +1,53 @@
+"""Run at every start of the interpreter, through the .pth: as little as can be.
+
+Puts the channels back where an environment was cleared, and watches the imports of the protected
+packages.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+_HOME = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # noqa: PTH100, PTH120 - pathlib would double the cost of every start
+_CONSTRAINTS = _HOME + "/guard/constraints.txt"
+_BUILD_CONSTRAINTS = _HOME + "/guard/overrides.txt"
+# What stands in these when a process starts is what pip, or a uv that it starts, will obey.
+_CHANNELS = (
+    ("PIP_CONSTRAINT", _CONSTRAINTS),
+    ("UV_CONSTRAINT", _CONSTRAINTS),
+    ("UV_BUILD_CONSTRAINT", _BUILD_CONSTRAINTS),
+)
+WATCHED = frozenset(
+    ("torch", "torchvision", "torchaudio", "triton", "habana_frameworks", "pip._internal")
+)
+# The variables as this process got them, for `verify`: they are put back before it can look.
+given = {name: os.environ.get(name, "") for name, _ in _CHANNELS}
+
+
+def restore_channels() -> None:
+    """Add our files to the variables that name constraints, whatever else they name."""
+    for name, path in _CHANNELS:
+        others = os.environ.get(name, "").split()
+        if path not in others and os.path.exists(path):  # noqa: PTH110 - as above
+            os.environ[name] = " ".join((*others, path))
+
+
+class Watcher:
+    """First in `sys.meta_path`: looks at a watched package before it is imported, finds nothing
+    itself.
+    """
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        del path, target
+        if name in WATCHED:
+            from . import watch  # noqa: PLC0415 - not at every start of Python
+
+            watch.look_at(name, home=_HOME)
+
+
+def start() -> None:
+    restore_channels()
+    if not any(isinstance(finder, Watcher) for finder in sys.meta_path):
+        sys.meta_path.insert(0, Watcher())

@@ -1,0 +1,125 @@
+"""`verify`: everything that can be wrong with a guarded stack, by full hashes."""
+
+from __future__ import annotations
+
+import site
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.metadata import Distribution
+from pathlib import Path
+
+from .channels import channel_findings
+from .finding import Finding
+from .manifest import (
+    Manifest,
+    differences,
+    installed,
+    read_manifest,
+    recorded_paths,
+    size_differences,
+    strays,
+)
+from .places import Places
+from .policy import GuardError, Policy, read_policy
+from .watch import sealed_names
+
+
+def verify(places: Places, environment: Mapping[str, str], *, quick: bool = False) -> list[Finding]:
+    """All findings; none means that the stack is the one that was sealed. `environment` is what the
+    process was started with. `quick` compares sizes instead of hashes, and looks for no strays.
+    """
+    try:
+        policy, manifest = read_policy(places.policy), read_manifest(places.manifest)
+    except GuardError as error:
+        return [Finding(part="guard", subject=str(places.folder), text=str(error))]
+    names = sealed_names(policy, manifest)
+    there = installed(manifest.location)
+    changed = size_differences(manifest, names) if quick else differences(manifest, names)
+    findings = [
+        *(
+            Finding(part="channel", subject=subject, text=text)
+            for subject, text in channel_findings(policy, places, environment)
+        ),
+        *_distribution_findings(policy, manifest, there),
+        *(Finding(part="file", subject=path, text=text) for path, text in changed),
+        *_shadow_findings(policy, manifest),
+    ]
+    if not quick:
+        findings += _stray_findings(names, manifest, there)
+    return findings
+
+
+def _distribution_findings(
+    policy: Policy, manifest: Manifest, there: Mapping[str, list[Distribution]]
+) -> Iterator[Finding]:
+    for name in sealed_names(policy, manifest):
+        found = [distribution.version for distribution in there.get(name, [])]
+        sealed = manifest.versions[name]
+        if found != [sealed]:
+            what = ", ".join(found) if found else "not installed"
+            yield Finding(part="distribution", subject=name, text=f"{what}; sealed was {sealed}")
+    for name, why in policy.forbidden().items():
+        for distribution in there.get(name, []):
+            text = f"{distribution.version} is installed, and must not be ({why})"
+            yield Finding(part="forbidden", subject=name, text=text)
+    for name, version in policy.pinned().items():
+        if name not in manifest.versions:
+            for distribution in there.get(name, []):
+                if distribution.version != version:
+                    text = (
+                        f"{distribution.version} is installed; with {policy.holds()} goes {version}"
+                    )
+                    yield Finding(part="distribution", subject=name, text=text)
+
+
+def _stray_findings(
+    names: Iterable[str], manifest: Manifest, there: Mapping[str, list[Distribution]]
+) -> Iterator[Finding]:
+    """Files that were added, and sealed files that another distribution counts as its own: to
+    uninstall that one would delete them.
+    """
+    owners = _other_owners(manifest, there)
+    for path in strays(manifest, names):
+        owner = owners.get(path)
+        yield Finding(
+            part="stray", subject=path, text=f"added by {owner}" if owner else "added by nobody"
+        )
+    sealed = {path for name in names for path in manifest.files[name]}
+    taken: dict[str, list[str]] = {}
+    for path in sorted(sealed & set(owners)):
+        taken.setdefault(owners[path], []).append(path)
+    for owner, paths in sorted(taken.items()):
+        text = f"owns {len(paths)} of the sealed files too, {paths[0]} among them"
+        yield Finding(part="owner", subject=owner, text=text)
+
+
+def _other_owners(manifest: Manifest, there: Mapping[str, list[Distribution]]) -> dict[str, str]:
+    """Path -> the unprotected distribution (`name version`) whose RECORD lists it."""
+    owners = {}
+    for name, distributions in there.items():
+        for distribution in distributions:
+            if manifest.versions.get(name) == distribution.version or distribution.files is None:
+                continue
+            for path in recorded_paths(distribution, manifest.location):
+                owners[path] = f"{name} {distribution.version}"
+    return owners
+
+
+def _shadow_findings(policy: Policy, manifest: Manifest) -> Iterator[Finding]:
+    """The same packages elsewhere on the path, or in the user's folder, which a cleared environment
+    would put there.
+    """
+    location = manifest.location.resolve()
+    places = [Path(entry or ".").resolve() for entry in sys.path]
+    user = Path(site.getusersitepackages()).resolve()
+    for place in dict.fromkeys((*places, user)):
+        if place == location or not place.is_dir():
+            continue
+        for package, name in sorted(manifest.packages().items()):
+            if name not in policy.relaxed and _holds(place, package):
+                where = "is a user's folder" if place == user else "is on the path too"
+                yield Finding(part="shadow", subject=str(place / package), text=f"{place} {where}")
+
+
+def _holds(place: Path, package: str) -> bool:
+    return (place / package / "__init__.py").is_file() or (place / f"{package}.py").is_file()
