@@ -22,7 +22,7 @@ _START_UP = "import warpfront_guard.startup; warpfront_guard.startup.start()"
 
 def environment_channels(places: Places) -> dict[str, str]:
     """The environment that an image sets. `PYTHONNOUSERSITE` keeps a torch in somebody's home from
-    hiding the image's; `UV_SYSTEM_PYTHON` lets `uv pip` find the image's Python without an option.
+    hiding the image's.
 
     Not `PIP_BUILD_CONSTRAINT`: with it pip 25.3 and newer refuse `--no-build-isolation`, which is
     how an extension is built against the image's torch.
@@ -32,7 +32,6 @@ def environment_channels(places: Places) -> dict[str, str]:
         "PYTHONNOUSERSITE": "1",
         "UV_BUILD_CONSTRAINT": str(places.overrides),
         "UV_CONSTRAINT": str(places.constraints),
-        "UV_SYSTEM_PYTHON": "1",
     }
 
 
