@@ -1,0 +1,1 @@
+"""The scanner's engine for C, C++, CUDA and HIP."""

@@ -1,0 +1,185 @@
+"""C, C++, CUDA and HIP text to what a rule can search without being fooled.
+
+`blank` gives code of the same length with comments, the insides of literals and preprocessor lines
+as spaces, so that an offset found in it is an offset of the file; `tokens` gives the tokens of a
+piece of text. Each takes one pass of expressions whose alternatives are possessive or atomic: a
+character is looked at a bounded number of times, whatever the text.
+
+Trigraphs, and identifiers that a backslash splits over two lines, are not put together: compilers
+warn about the first, and nobody writes the second.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["name", "number", "string", "character", "operator"]
+Span = tuple[int, int]
+
+# A backslash takes the next character with it, a line end too; what is never closed runs to the
+# end of the line or, for a block comment and a raw string, of the file.
+_ESCAPED = r"\\(?:\r?\n|[^\r\n])?+"
+_LINE_COMMENT = rf"//(?:[^\n\\]++|{_ESCAPED})*+"
+_BLOCK_COMMENT = r"/\*(?>[\s\S]*?\*/|[\s\S]*)"
+_STRING = rf'"(?:[^"\\\n]++|{_ESCAPED})*+"?+'
+_CHARACTER = rf"'(?:[^'\\\n]++|{_ESCAPED})*+'?+"
+_RAW = r'R"(?P<fence>[^()\\\s"]{0,16})\((?>[\s\S]*?\)(?P=fence)"|[\s\S]*)'
+_DIRECTIVE = (
+    rf"(?:\#|%:)(?:[^\n\\/\"']++|{_ESCAPED}|{_BLOCK_COMMENT}|{_LINE_COMMENT}|{_STRING}|'|/)*+"
+)
+
+_HIDING = re.compile(rf"{_LINE_COMMENT}|{_BLOCK_COMMENT}|[\"'#]|%:")
+_OPENED = {"#": _DIRECTIVE, "%:": _DIRECTIVE, '"': _STRING, "'": _CHARACTER, "R": _RAW}
+_CLOSED = {opening: re.compile(pattern) for opening, pattern in _OPENED.items()}
+_RAW_PREFIX = re.compile(r"(?:u8|[uUL])?R\Z")
+_WORD_BEFORE = re.compile(r"[\w']*\Z")
+_DIRECTIVE_NAME = re.compile(r"(?:\#|%:)\s*+(\w*+)")
+_NOT_NEWLINE = re.compile(r"[^\r\n]")
+_SPLICE = re.compile(r"\\\r?\n")
+_COMMENT_OR_STRING = re.compile(rf"{_LINE_COMMENT}|{_BLOCK_COMMENT}|{_STRING}")
+_LITERAL = re.compile(rf"{_STRING}|(?<![0-9A-Fa-f]){_CHARACTER}")
+
+_TOKEN = re.compile(
+    rf"(?P<string>(?:u8|[uUL])?+(?:{_RAW}|{_STRING}))|"
+    rf"(?P<character>(?:u8|[uUL])?+{_CHARACTER})|(?P<name>[A-Za-z_$][\w$]*+)|"
+    r"(?P<number>\.?+\d(?:[eEpP][+-]|'(?=\w)|[\w.])*+)|"
+    r"(?P<operator><<<|>>>|<<=|>>=|\.\.\.|->\*?+|::|\#\#|<<|>>|<=|>=|==|!=|&&|\|\||"
+    r"\+\+|--|[-+*/%&|^]=|<:|:>|<%|%>|%:|[^\s\w])"
+)
+_SAME = {"<:": "[", ":>": "]", "<%": "{", "%>": "}", "%:": "#"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Directive:
+    """One preprocessor line, continuation lines joined and comments gone: `name` without the #,
+    `body` after it; `start` and `end` are offsets into the file.
+    """
+
+    name: str
+    body: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blanked:
+    """`code` is as long as the text, with its line ends; bodies of macros stay in it. `strings`
+    are the offsets of string literals, quotes included.
+    """
+
+    code: str
+    directives: tuple[Directive, ...]
+    strings: tuple[Span, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    """A digraph has the text of what it means; `offset` is into the text that was asked about."""
+
+    kind: Kind
+    text: str
+    offset: int
+
+
+def blank(text: str) -> Blanked:
+    """The code of a file, its directives in order, and where its strings are."""
+    parts: list[str] = []
+    directives: list[Directive] = []
+    strings: list[Span] = []
+    done = 0
+    line_is_empty = True
+    while (found := _HIDING.search(text, done)) is not None:
+        start, end = found.span()
+        before = text[done:start]
+        line_is_empty = not before.rpartition("\n")[2].strip() and (line_is_empty or "\n" in before)
+        opening = found[0]
+        if opening in ("#", "%:") and line_is_empty:
+            directives.append(read_directive(text, start))
+            end = directives[-1].end
+            hidden = blank_directive(text, directives[-1])
+        elif opening == '"':
+            end = string_end(text, start)
+            strings.append((start, end))
+            hidden = quoted(text[start:end])
+        elif opening == "'":
+            end = character_end(text, start)
+            hidden = quoted(text[start:end])
+        else:
+            hidden = opening if len(opening) <= 2 and opening[0] != "/" else spaces(opening)
+        line_is_empty = line_is_empty and opening.startswith("/")
+        parts += (before, hidden)
+        done = end
+    parts.append(text[done:])
+    return Blanked(code="".join(parts), directives=tuple(directives), strings=tuple(strings))
+
+
+def tokens(text: str) -> Iterator[Token]:
+    """The tokens of `text`, which is blanked code or a directive's body."""
+    for found in _TOKEN.finditer(text):
+        kind: Kind = found.lastgroup  # type: ignore[assignment]  # the groups are the kinds
+        yield Token(kind=kind, text=_SAME.get(found[0], found[0]), offset=found.start())
+
+
+def spaces(text: str) -> str:
+    """As many spaces as `text` has characters; line ends stay."""
+    if "\n" not in text and "\r" not in text:
+        return " " * len(text)
+    return _NOT_NEWLINE.sub(" ", text)
+
+
+def quoted(literal: str) -> str:
+    """The literal with spaces between its first and its last character."""
+    return literal[:1] + spaces(literal[1:-1]) + literal[-1:] if len(literal) > 1 else literal
+
+
+def string_end(text: str, start: int) -> int:
+    """Where the string that opens at `start` ends; a raw one knows no escapes."""
+    if text[start - 1 : start] == "R":
+        prefix = _WORD_BEFORE.search(text, max(0, start - 20), start)
+        raw = _CLOSED["R"].match(text, start - 1)
+        if raw is not None and prefix is not None and _RAW_PREFIX.fullmatch(prefix[0]):
+            return raw.end()
+    found = _CLOSED['"'].match(text, start)
+    assert found is not None, "the expression begins with the quote that was found"
+    return found.end()
+
+
+def character_end(text: str, start: int) -> int:
+    """Where the character that opens at `start` ends; the quote in 1'000 opens none."""
+    before = _WORD_BEFORE.search(text, max(0, start - 20), start)
+    if before is not None and before[0][:1].isdigit():
+        return start + 1
+    found = _CLOSED["'"].match(text, start)
+    assert found is not None, "the expression begins with the quote that was found"
+    return found.end()
+
+
+def read_directive(text: str, start: int) -> Directive:
+    """The preprocessor line whose # stands at `start`."""
+    found = _CLOSED["#"].match(text, start)
+    assert found is not None, "the expression begins with the # that was found"
+    line = _SPLICE.sub(" ", without_comments(found[0]))
+    name = _DIRECTIVE_NAME.match(line)
+    assert name is not None, "every part of the name may be empty"
+    return Directive(name=name[1], body=line[name.end() :].strip(), start=start, end=found.end())
+
+
+def blank_directive(text: str, directive: Directive) -> str:
+    """A macro's body is code that some line will become; other directives hold none."""
+    line = text[directive.start : directive.end]
+    if directive.name != "define":
+        return spaces(line)
+    code = _LITERAL.sub(lambda found: quoted(found[0]), without_comments(line))
+    return _SPLICE.sub(lambda found: " " + found[0][1:], code)
+
+
+def without_comments(text: str) -> str:
+    """`text` with its comments as spaces; strings are left alone."""
+    if "/" not in text:
+        return text
+    return _COMMENT_OR_STRING.sub(
+        lambda found: found[0] if found[0][0] == '"' else spaces(found[0]), text
+    )
