@@ -50,12 +50,12 @@ MAY_IMPORT = {
     "words": WORDS,
     "pure": WORDS | PURE,
     "edge": WORDS | EDGE,
-    "path": WORDS | PURE | EDGE | PATH,
+    "path": WORDS | PURE | EDGE | PATH | INSIDE,
     "doors": WORDS | PURE | EDGE | PATH | DOORS | INSIDE,
     "inside": INSIDE,
 }
 # A guard's policy is one type on both sides: written in `protection`, read in the image.
-ALSO = {"protection": {"guard"}}
+ALSO = {"pipeline": {"guard"}, "protection": {"guard"}}
 KINDS = {"words": WORDS, "pure": PURE, "edge": EDGE, "path": PATH, "doors": DOORS, "inside": INSIDE}
 
 

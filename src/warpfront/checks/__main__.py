@@ -1,6 +1,7 @@
 """`python -m warpfront.checks SESSION --claims FILE --results FOLDER`: one session, in this Python.
 
 Exits 0 only if everything planned was checked and passed, 1 if not, 2 if it could not begin.
+`python -m warpfront.checks detect` says what this machine and this torch are, without claims.
 """
 
 from __future__ import annotations
@@ -17,6 +18,11 @@ SESSIONS = ("load", "numerics", "selftest")
 
 def main(arguments: list[str]) -> int:
     """Run one session and say by the exit code whether it passed; the results file has the rest."""
+    if arguments[:1] == ["detect"]:
+        # Needs no claims: it says what is here, and judges nothing.
+        from warpfront.checks.detection import main as detect  # noqa: PLC0415
+
+        return detect(arguments[1:])
     options = _parser().parse_args(arguments)
     try:
         claims = read_claims(options.claims)

@@ -1,4 +1,8 @@
-"""What torch was built for and what devices it sees: two separate facts, and no judgement."""
+"""What torch was built for and what devices it sees: two separate facts, and no judgement.
+
+What the machine has without torch is `hardware`'s to say, whether a claimed device is here
+`presence`'s.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from warpfront.checks.hardware.gaudi import gaudi_arch
+from warpfront.checks.hardware.values import device_table, gfx_family
 
 # Which of these is set decides what torch sees; ROCR_ is applied first, HIP_ indexes into what is
 # left.
@@ -36,7 +43,8 @@ DEVICE_NODES = (
 @dataclass(frozen=True, kw_only=True)
 class Device:
     """One device as torch reports it. `arch` is `sm_90`, `gfx942`, or empty where torch does not
-    say.
+    say. `multiprocessors` of RDNA are pairs of compute units. `wave` is how many threads run in
+    step, 0 where neither torch nor the architecture says.
     """
 
     index: int
@@ -44,14 +52,18 @@ class Device:
     arch: str
     memory_bytes: int
     multiprocessors: int
+    wave: int = 0
+    cores: int = 0
+    capability: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """`build` is what torch was compiled for (`cuda`, `rocm`, `hpu`, `cpu`); `devices` is what is
-    there now.
+    """`build` is what torch was compiled for (`cuda`, `rocm`, `xpu`, `hpu`, `cpu`); `devices` is
+    what is there now.
 
-    `obstacle` is torch's own words for why a build for a device sees none.
+    `obstacle` is torch's own words for why a build for a device sees none. `accelerator` is what
+    torch itself calls its current accelerator, a cross-check (torch 2.7 and newer).
     """
 
     build: str
@@ -59,6 +71,7 @@ class Facts:
     obstacle: str
     visibility: Mapping[str, str]
     nodes: tuple[str, ...]
+    accelerator: str = ""
 
     def evidence(self) -> dict[str, object]:
         return asdict(self)
@@ -79,17 +92,20 @@ def read_facts(torch: Any) -> Facts:
         obstacle=obstacle,
         visibility={name: os.environ[name] for name in VISIBILITY_VARIABLES if name in os.environ},
         nodes=tuple(node for node in DEVICE_NODES if Path(node).exists()),
+        accelerator=_current_accelerator(torch),
     )
 
 
 def build_of(torch: Any) -> str:
     """What torch was compiled for. A ROCm build also answers to `torch.cuda`, so `hip` is asked
-    first.
+    first; `torch.hip` exists in no build, and device names are no evidence: some are empty.
     """
     if getattr(torch.version, "hip", None):
         return "rocm"
     if getattr(torch.version, "cuda", None):
         return "cuda"
+    if getattr(torch.version, "xpu", None):
+        return "xpu"
     if importlib.util.find_spec("habana_frameworks") is not None:
         return "hpu"
     return "cpu"
@@ -144,13 +160,39 @@ def _cuda_device(torch: Any, index: int) -> Device:
         arch = str(getattr(properties, "gcnArchName", "")).split(":")[0]
     else:
         arch = f"sm_{properties.major}{properties.minor}"
+    wave, lanes = _lanes(arch)
     return Device(
         index=index,
         name=properties.name,
         arch=arch,
         memory_bytes=int(properties.total_memory),
         multiprocessors=int(properties.multi_processor_count),
+        wave=int(getattr(properties, "warp_size", wave)),
+        cores=int(properties.multi_processor_count) * lanes,
+        capability=f"{properties.major}.{properties.minor}",
     )
+
+
+def _lanes(arch: str) -> tuple[int, int]:
+    """(threads in step, fp32 lanes of what torch counts as a multiprocessor); 0 where unknown."""
+    table, family = device_table(), gfx_family(arch)
+    if not family:
+        nvidia = table["nvidia"]
+        return (nvidia["wave"], nvidia["lanes"].get(arch, 0)) if arch[:3] == "sm_" else (0, 0)
+    amd = table["amd"]
+    units = amd["units_per_multiprocessor"].get(family, 1)
+    return amd["wave"].get(family, 0), amd["lanes"].get(family, 0) * units
+
+
+def _current_accelerator(torch: Any) -> str:
+    current = getattr(getattr(torch, "accelerator", None), "current_accelerator", None)
+    if current is None:
+        return ""
+    try:
+        found = current(check_available=True)
+    except TypeError:  # 2.6 has no such argument
+        found = current()
+    return str(found) if found is not None else ""
 
 
 def _hpu_devices(torch: Any) -> tuple[tuple[Device, ...], str]:
@@ -165,15 +207,9 @@ def _hpu_devices(torch: Any) -> tuple[tuple[Device, ...], str]:
         Device(
             index=index,
             name=torch.hpu.get_device_name(index),
-            arch=_gaudi_arch(torch.hpu.get_device_name(index)),
+            arch=gaudi_arch(torch.hpu.get_device_name(index)),
             memory_bytes=0,
             multiprocessors=0,
         )
         for index in range(torch.hpu.device_count())
     ), ""
-
-
-def _gaudi_arch(name: str) -> str:
-    """`gaudi2` and `gaudi3` are named in the device's name; anything else stays unknown."""
-    lowered = name.lower()
-    return next((arch for arch in ("gaudi3", "gaudi2") if arch in lowered), "")

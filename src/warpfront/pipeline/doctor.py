@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from warpfront.checks.hardware import Accelerator, Hardware, Machine, read_hardware
 from warpfront.engine import Engine, connect
 from warpfront.errors import EngineError
 from warpfront.model import HostDevices, Outcome, WheelIndex
@@ -46,11 +47,13 @@ def examine(workspace: Workspace, watch: Watch) -> tuple[Finding, ...]:
         return (
             _finding("engine", Outcome.FAILED, error.message, error.hint),
             *_examine_network(workspace, watch),
+            *examine_hardware(read_hardware(Machine())),
         )
     return (
         *_examine_engine(engine),
         *_examine_network(workspace, watch),
         *_examine_devices(workspace, engine.host_devices()),
+        *examine_hardware(read_hardware(Machine())),
     )
 
 
@@ -120,6 +123,28 @@ def _examine_devices(workspace: Workspace, host: HostDevices) -> Iterator[Findin
         else:
             shown = ", ".join((*access.cdi, *access.nodes)) or "needs none"
             yield _finding(f"devices of {name}", Outcome.PASSED, shown)
+
+
+def examine_hardware(hardware: Hardware) -> Iterator[Finding]:
+    """This machine's accelerators by their drivers' own words, whatever the engine may pass on."""
+    kinds: dict[tuple[str, str, str], list[Accelerator]] = {}
+    for one in hardware.accelerators:
+        kinds.setdefault((one.vendor, one.arch, one.name), []).append(one)
+    for (vendor, arch, name), devices in kinds.items():
+        shown = " ".join((name or "unnamed", f"({arch or 'unknown arch'})"))
+        memory = devices[0].memory_bytes
+        size = f", {readable_size(memory)} each" if memory else ""
+        driver = ", ".join(f"{key} {value}" for key, value in hardware.drivers.items())
+        usable = all(device.usable for device in devices)
+        yield _finding(
+            f"hardware of {vendor}",
+            Outcome.PASSED if usable else Outcome.UNAVAILABLE,
+            f"{len(devices)} x {shown}{size}, driver {driver or 'unknown'}",
+            "" if usable else "its device nodes may not be opened here",
+        )
+    for problem in hardware.problems:
+        hint = "`python -m warpfront.checks detect` shows every source that was asked"
+        yield _finding("hardware", Outcome.UNAVAILABLE, problem, hint)
 
 
 def _finding(subject: str, outcome: Outcome, text: str, hint: str = "") -> Finding:
