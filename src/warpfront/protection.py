@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from warpfront.guard.channels import environment_channels
 from warpfront.guard.names import sentinels, stack_patterns, triton_shims
 from warpfront.guard.places import Places
 from warpfront.guard.policy import Policy
-from warpfront.model import Cell, WheelLock, digest_of
+from warpfront.model import Cell, WheelLock
 from warpfront.vendors import VENDORS
 
 POLICY = "policy.json"
@@ -53,6 +54,19 @@ def guard_policy(cell: Cell, lock: WheelLock, compat: Compat) -> Policy:
     )
 
 
+def claimed_policy(
+    cell: Cell, cells: Mapping[str, Cell], locks: Mapping[str, WheelLock], compat: Compat
+) -> Policy:
+    """The policy that the image of `cell` has in the end: that of the image at the bottom of its
+    chain, with everything that was relaxed since. `cells` and `locks` by cell id.
+    """
+    bottom = cell
+    while bottom.parent:
+        bottom = cells[bottom.parent]
+    policy = guard_policy(bottom, locks[bottom.id], compat)
+    return replace(policy, relaxed=relaxed_reasons(locks[cell.id]))
+
+
 def relaxed_reasons(lock: WheelLock) -> dict[str, str]:
     """Package -> the reason for which its demands on the stack may go unmet."""
     return {relaxed.package: relaxed.reason for relaxed in lock.relaxed}
@@ -74,11 +88,6 @@ def relaxed_files(lock: WheelLock, parent_lock: WheelLock) -> dict[str, str]:
     before = relaxed_reasons(parent_lock)
     more = {name: why for name, why in relaxed_reasons(lock).items() if name not in before}
     return {RELAXED: json.dumps(more, indent=1, sort_keys=True) + "\n"} if more else {}
-
-
-def policy_digest(policy: Policy) -> str:
-    """What a label says of the policy that an image was built with."""
-    return digest_of(policy.document())
 
 
 def _absent_companions(cell: Cell, protected: Mapping[str, str], compat: Compat) -> dict[str, str]:

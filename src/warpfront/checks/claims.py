@@ -22,8 +22,8 @@ class Claims:
 
     `device` is torch's device type: NVIDIA and AMD are both `cuda`. `toolkit` is (name, version),
     or None for a CPU build. `versions` are all locked distributions, `stack` the names of the
-    protected ones, `archs` the entries of torch's arch list that would serve the target. `image` is
-    False for the current Python.
+    protected ones, `archs` the entries of torch's arch list that would serve the target. `guard` is
+    the document of the policy that the image's guard has. `image` is False for the current Python.
     """
 
     cell: str
@@ -36,6 +36,7 @@ class Claims:
     versions: Mapping[str, str] = field(default_factory=dict)
     stack: tuple[str, ...] = ()
     archs: tuple[str, ...] = ()
+    guard: Mapping[str, object] | None = None
     image: bool = True
 
     def document(self) -> dict[str, object]:
@@ -53,6 +54,7 @@ class Claims:
             "versions": dict(self.versions),
             "stack": list(self.stack),
             "archs": list(self.archs),
+            "guard": dict(self.guard) if self.guard is not None else None,
             "image": self.image,
         }
 
@@ -98,6 +100,7 @@ def claims_from(document: object) -> Claims:
         versions=_versions(fields.get("versions", {})),
         stack=_texts(fields, "stack"),
         archs=_texts(fields, "archs"),
+        guard=None if fields.get("guard") is None else _mapping(fields["guard"], "guard"),
         image=image,
     )
 

@@ -94,8 +94,15 @@ def duplicates(installed: Installed, names: Iterable[str]) -> list[str]:
         for name in sorted({normalized(name) for name in names})
         if len(installed.versions.get(name, ())) > 1
     ]
-    owners = [name for name in TRITON_NAMES if name in installed.versions]
+    there = [name for name in TRITON_NAMES if name in installed.versions]
+    owners = [name for name in there if not _stands_for(name, there, installed)]
     return found + ([f"{' and '.join(owners)} both own triton/"] if len(owners) > 1 else [])
+
+
+def _stands_for(name: str, others: Iterable[str], installed: Installed) -> bool:
+    """Whether `name` is a guard's shim: it owns nothing, and requires the one that does."""
+    lines = installed.requirements.get(name, ())
+    return any(line.startswith(f"{other}=") for line in lines for other in others)
 
 
 def foreign_toolkit(installed: Installed, toolkit: str, version: str) -> list[str]:

@@ -9,7 +9,7 @@ import importlib.metadata
 import platform
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,12 @@ from warpfront.checks.distributions import (
     read_installed,
     version_differences,
 )
+from warpfront.checks.facts import stack_facts
+from warpfront.checks.guarded import check_guard
 from warpfront.checks.requirements import normalized
 from warpfront.checks.results import Check, Finding, Recorder, failed, passed
+from warpfront.guard.places import places_of_this_python
+from warpfront.guard.policy import read_policy
 
 _ELF_MACHINES = {0x3E: "x86_64", 0xB7: "aarch64"}
 _SHOWN = 3
@@ -46,7 +50,16 @@ def record_load(claims: Claims, recorder: Recorder) -> None:
         Check(name=f"{name} works", find=lambda name=name: use_companion(name))  # type: ignore[misc]
         for name in _companions(claims, installed)
     ]
+    checks.append(Check(name="facts", find=lambda: record_facts(installed, recorder.environment)))
     recorder.run(checks)
+
+
+def record_facts(installed: Installed, environment: dict[str, object]) -> Finding:
+    """What this Python holds, for whoever compares labels and tags with it."""
+    path = places_of_this_python().policy
+    facts = stack_facts(installed, read_policy(path) if path.is_file() else None)
+    environment["facts"] = facts
+    return passed(f"torch {facts['torch']} {facts['toolkit']}".rstrip())
 
 
 def _claimed_checks(
@@ -54,6 +67,7 @@ def _claimed_checks(
 ) -> list[tuple[str, str, Callable[[], Finding]]]:
     """(name, why it is not claimed or nothing, check)."""
     no_lock = "" if claims.versions else "no lock: versions are not known"
+    no_guard = "" if claims.guard is not None else "no guard is claimed"
     python = "" if claims.python else "no Python version is claimed"
     archs = "" if claims.archs else "the target needs no device code"
     return [
@@ -65,6 +79,7 @@ def _claimed_checks(
         ("one toolkit", "", lambda: find_foreign_toolkit(claims, installed)),
         ("arch list", archs, lambda: cover_target(claims)),
         ("dependencies", "", lambda: check_dependencies(claims, installed)),
+        ("guard", no_guard, lambda: check_guard(claims.guard)),
     ]
 
 
@@ -224,24 +239,38 @@ def cover_target(claims: Claims) -> Finding:
 def check_dependencies(claims: Claims, installed: Installed) -> Finding:
     """`pip check` of the image's Python; our own reading without pip, or if only torch is ours."""
     complaints = pip_conflicts() if claims.image else None
-    if complaints:
-        return failed(_several(list(complaints)), by="pip check", complaints=list(complaints))
     if complaints is not None:
-        return passed("pip check", by="pip check")
+        relaxed, wrong = split_relaxed(complaints, claims)
+        details: dict[str, object] = {"by": "pip check", "relaxed": relaxed, "complaints": wrong}
+        return failed(_several(wrong), **details) if wrong else passed("pip check", **details)
     roots = installed.versions if claims.image else ("torch", *IMPORT_NAMES)
     found = closure_conflicts(installed, roots)
     scope = "all distributions" if claims.image else "torch, its companions and what they require"
-    details: dict[str, object] = {
+    relaxed, wrong = split_relaxed(found.conflicts, claims)
+    details = {
         "by": "own reading",
+        "relaxed": relaxed,
         "scope": scope,
         "checked": len(found.checked),
         "unread": list(found.unread),
     }
-    if found.conflicts:
-        return failed(_several(list(found.conflicts)), conflicts=list(found.conflicts), **details)
+    if wrong:
+        return failed(_several(wrong), conflicts=wrong, **details)
     if found.unread:
         return failed(f"cannot be judged: {_several(list(found.unread))}", **details)
     return passed(f"{len(found.checked)} distributions ({scope}), own reading", **details)
+
+
+def split_relaxed(complaints: Iterable[str], claims: Claims) -> tuple[list[str], list[str]]:
+    """(complaints of packages whose demands may go unmet, the others). Each begins with the name of
+    the package that complains.
+    """
+    relaxed = (claims.guard or {}).get("relaxed", {})
+    names = set(relaxed) if isinstance(relaxed, Mapping) else set()
+    split: tuple[list[str], list[str]] = ([], [])
+    for line in complaints:
+        split[normalized(line.split()[0]) not in names].append(line)
+    return split
 
 
 def use_companion(name: str) -> Finding:

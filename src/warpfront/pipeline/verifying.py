@@ -4,6 +4,7 @@ they wrote.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from collections.abc import Iterable, Mapping
@@ -11,21 +12,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
-from warpfront.engine import Bind, Engine, RunRequest, RunResult
+from warpfront.engine import Bind, Engine, RunRequest, RunResult, StoredImage
 from warpfront.errors import NotVerifiedError
-from warpfront.labels import CONTENT_HASH
+from warpfront.guard.policy import Policy
+from warpfront.labels import CONTENT_HASH, label_disagreements
 from warpfront.model import (
     Blocked,
     BuiltImage,
     Cell,
+    CheckResult,
     DeviceAccess,
     Failed,
     HostDevices,
+    Outcome,
     Verification,
     WheelLock,
 )
 from warpfront.pipeline.workspace import AskSite, Watch, Workspace
 from warpfront.process import run
+from warpfront.protection import claimed_policy
 from warpfront.report.junit import junit_xml
 from warpfront.resolver import Site, install_toolbox
 from warpfront.store import exclusive, read_text, write_json, write_text
@@ -57,6 +62,7 @@ def verify_cells(
     engine.reap()
     host = engine.host_devices()
     results: list[Verified] = []
+    by_id = {cell.id: cell for cell in workspace.matrix.cells}
     for cell in cells:
         built, lock = _built_image(workspace, cell, engine), locks.get(cell.id)
         if isinstance(built, Failed):
@@ -73,6 +79,7 @@ def verify_cells(
                 workspace=workspace,
                 cell=cell,
                 lock=lock,
+                policy=claimed_policy(cell, by_id, locks, workspace.compat),
                 built=built,
                 target=one,
                 toolbox=toolbox,
@@ -125,6 +132,7 @@ class _Verifying:
     workspace: Workspace
     cell: Cell
     lock: WheelLock
+    policy: Policy
     built: BuiltImage
     target: str
     toolbox: Path
@@ -149,6 +157,9 @@ class _Verifying:
         result = engine.run(self._request(access or DeviceAccess()), on_line=log.append)
         write_text(self.folder / "output.log", "\n".join(log) + "\n")
         verification = self._read_results(result, monotonic() - started)
+        if "load" in self.sessions:
+            image = engine.image(self.built.image_id)
+            verification = with_labels_judged(verification, self.cell, image)
         self.workspace.store.save(self.cell.id, name, verification)
         write_text(self.folder / "junit.xml", junit_xml((verification,)))
         watch.say(f"{self.cell.id} on {self.target}: log in {self.folder / 'output.log'}")
@@ -178,6 +189,7 @@ class _Verifying:
             "versions": {wheel.name: wheel.version for wheel in self.lock.wheels},
             "stack": [pin.name for pin in cell.stack],
             "archs": list(vendor.accepted_archs(self.target)),
+            "guard": self.policy.document(),
             "image": True,
         }
 
@@ -222,6 +234,32 @@ class _Verifying:
             ended=_ending(result),
             seconds=round(seconds, 2),
         )
+
+
+def with_labels_judged(
+    verification: Verification, cell: Cell, image: StoredImage | None
+) -> Verification:
+    """With one check more: the image's labels and tag against the facts found inside it. Labels are
+    the engine's to tell, so the check is made out here.
+    """
+    labels = image.labels if image is not None else {}
+    facts = verification.environment.get("facts")
+    outcome, reason = Outcome.ERROR, "the load session left no facts to compare with"
+    if isinstance(facts, Mapping):
+        wrong = label_disagreements(cell, labels, facts)
+        if image is None or cell.local_reference not in image.references:
+            wrong = (*wrong, f"{cell.local_reference} is the name of another image")
+        outcome = Outcome.FAILED if wrong else Outcome.PASSED
+        reason = "; ".join(wrong) or f"{cell.tag} is what the image holds"
+    check = CheckResult(
+        session="load",
+        name="labels and tag",
+        outcome=outcome,
+        reason=reason,
+        seconds=0.0,
+        details={"labels": dict(labels), "facts": facts},
+    )
+    return dataclasses.replace(verification, checks=(*verification.checks, check))
 
 
 def _parsed(text: str | None) -> object | None:
