@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from .constraints import requirement
+from .constraints import constraint_lines, requirement
 from .policy import GuardError, Policy, normalized, read_policy
 
 # "needs-torch 1.0 depends on torch>=2.9" (pip), "needs-torch==1.0 depends on torch>=2.9" (uv).
@@ -43,16 +43,22 @@ class Demand:
 
 
 def read_demands(text: str, policy: Policy) -> list[Demand]:
-    """The demands on guarded names in what pip or uv said, in order, once each. Both wrap lines."""
+    """The demands on guarded names in what pip or uv said, in order, once each. Both wrap lines.
+
+    uv shows a demand as it is after our constraint has narrowed it. For what is not in the image
+    that is the demand; for what is, it holds, and only stands in the same sentence.
+    """
     text = " ".join(text.split())
     guarded = {**policy.pinned(), **policy.forbidden()}
-    ours = {requirement(name, version) for name, version in policy.pinned().items()}
+    ours = set(constraint_lines(policy))
     found: dict[Demand, None] = {}
     for pattern in (_BY_PACKAGE, _BY_USER, _NOT_FOUND):
         for match in pattern.finditer(text):
             name = normalized(match["wanted"])
             wanted = f"{match['wanted']}{match['extras'] or ''}{(match['how'] or '').rstrip('.')}"
-            if name in guarded and wanted not in ours and not wanted.startswith(f"{name}==0+"):
+            if wanted in ours:
+                wanted = "" if name in policy.protected else match["wanted"]
+            if name in guarded and wanted:
                 found[Demand(who=_who(match), name=name, text=wanted)] = None
     return list(found)
 
