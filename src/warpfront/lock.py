@@ -31,7 +31,7 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
 from warpfront.errors import LockError
-from warpfront.model import Cell, LockedWheel, LockInputs, WheelLock
+from warpfront.model import Cell, LockedWheel, LockInputs, Relaxed, WheelLock
 from warpfront.vendors import VENDORS
 
 SCHEMA = 1
@@ -49,6 +49,8 @@ def lock_inputs(cell: Cell, requirements_text: str | None, parent: WheelLock | N
     """
     lines = read_requirements(requirements_text or "", path=cell.requirements_file or cell.id)
     compiler = cell.compiler.requirements if cell.compiler else ()
+    vendor = VENDORS[cell.vendor]
+    inherited = {one.package: one.reason for one in parent.relaxed} if parent else {}
     return LockInputs(
         cell_id=cell.id,
         python=cell.python,
@@ -58,7 +60,10 @@ def lock_inputs(cell: Cell, requirements_text: str | None, parent: WheelLock | N
         stack_requirements=tuple(sorted(str(pin) for pin in cell.stack)),
         requirements=tuple(sorted({*compiler, *cell.requirements, *lines})),
         parent=_pins(parent) if parent else (),
-        protected=VENDORS[cell.vendor].protected,
+        relax=tuple(sorted({**inherited, **cell.relax}.items())),
+        toolkit=vendor.toolkit or "cpu",
+        protected=vendor.protected,
+        libraries=vendor.libraries,
     )
 
 
@@ -81,7 +86,7 @@ def dump_lock(lock: WheelLock) -> str:
         requires_python=SpecifierSet(f"=={lock.python}.*"),
         created_by="warpfront",
         packages=[_package(wheel) for wheel in sorted(lock.wheels)],
-        tool={"warpfront": {"schema": SCHEMA, "cell": lock.cell_id, "inputs": lock.inputs_digest}},
+        tool={"warpfront": _own_document(lock)},
     )
     try:
         document.validate()
@@ -112,6 +117,7 @@ def read_lock(text: str, *, path: str) -> WheelLock:
         python=_read_python(document, path),
         inputs_digest=_text(own, "inputs", path),
         wheels=tuple(sorted(_read_wheel(package, path) for package in document.packages)),
+        relaxed=tuple(_read_relaxed(own, path)),
     )
 
 
@@ -121,18 +127,11 @@ def staleness(lock: WheelLock, inputs: LockInputs) -> str:
         return ""
     if lock.python != inputs.python:
         return f"it was made for Python {lock.python}, the matrix says {inputs.python}"
-    locked = {wheel.name: wheel.version for wheel in lock.wheels}
-    for text in (*inputs.stack_requirements, *inputs.parent):
-        wanted = Requirement(text)
-        version = locked.get(canonicalize_name(wanted.name))
-        if version is None:
-            return f"it has no {wanted.name}, the matrix asks for {text}"
-        if not wanted.specifier.contains(version, prereleases=True):
-            return f"it has {wanted.name} {version}, the matrix asks for {text}"
-    for text in inputs.requirements:
-        if _applies(text) and canonicalize_name(Requirement(text).name) not in locked:
-            return f"it has no {Requirement(text).name}, which is now required"
-    return f"its inputs changed ({lock.inputs_digest[:12]} -> {inputs.digest[:12]})"
+    return (
+        _pinned_otherwise(lock, inputs)
+        or _relaxed_otherwise(lock, inputs)
+        or f"its inputs changed ({lock.inputs_digest[:12]} -> {inputs.digest[:12]})"
+    )
 
 
 def difference(lock: WheelLock, parent: WheelLock) -> tuple[LockedWheel, ...]:
@@ -149,6 +148,31 @@ def difference(lock: WheelLock, parent: WheelLock) -> tuple[LockedWheel, ...]:
             )
     inherited = {wheel.name for wheel in parent.wheels}
     return tuple(sorted(wheel for wheel in lock.wheels if wheel.name not in inherited))
+
+
+def _pinned_otherwise(lock: WheelLock, inputs: LockInputs) -> str:
+    locked = {wheel.name: wheel.version for wheel in lock.wheels}
+    for text in (*inputs.stack_requirements, *inputs.parent):
+        wanted = Requirement(text)
+        version = locked.get(canonicalize_name(wanted.name))
+        if version is None:
+            return f"it has no {wanted.name}, the matrix asks for {text}"
+        if not wanted.specifier.contains(version, prereleases=True):
+            return f"it has {wanted.name} {version}, the matrix asks for {text}"
+    for text in inputs.requirements:
+        if _applies(text) and canonicalize_name(Requirement(text).name) not in locked:
+            return f"it has no {Requirement(text).name}, which is now required"
+    return ""
+
+
+def _relaxed_otherwise(lock: WheelLock, inputs: LockInputs) -> str:
+    reasons = dict(inputs.relax)
+    for one in lock.relaxed:
+        if one.package not in reasons:
+            return f"it relaxes {one.package}, the matrix no longer does"
+        if one.reason != reasons[one.package]:
+            return f"it relaxes {one.package} for another reason than the matrix gives"
+    return ""
 
 
 _RELOCK = "make it again: invoke lock --only <cell>"
@@ -218,6 +242,21 @@ def _package(wheel: LockedWheel) -> Package:
     )
 
 
+def _own_document(lock: WheelLock) -> dict[str, Any]:
+    """`[tool.warpfront]`: what PEP 751 has no field for."""
+    document: dict[str, Any] = {
+        "schema": SCHEMA,
+        "cell": lock.cell_id,
+        "inputs": lock.inputs_digest,
+    }
+    if lock.relaxed:
+        document["relaxed"] = {
+            one.package: {"version": one.version, "reason": one.reason, "unmet": list(one.unmet)}
+            for one in sorted(lock.relaxed)
+        }
+    return document
+
+
 def _own_table(document: Pylock, path: str) -> Mapping[str, Any]:
     own = (document.tool or {}).get("warpfront")
     if not isinstance(own, Mapping):
@@ -234,6 +273,22 @@ def _text(table: Mapping[str, Any], key: str, path: str) -> str:
     if not isinstance(value, str) or not value:
         raise LockError(f"{path}: [tool.warpfront] has no {key}", hint=_RELOCK)
     return value
+
+
+def _read_relaxed(own: Mapping[str, Any], path: str) -> Iterator[Relaxed]:
+    tables = own.get("relaxed", {})
+    if not isinstance(tables, Mapping):
+        raise LockError(f"{path}: [tool.warpfront] relaxed is no table", hint=_RELOCK)
+    for package, table in sorted(tables.items()):
+        unmet = table.get("unmet") if isinstance(table, Mapping) else None
+        if not isinstance(unmet, list) or not all(isinstance(one, str) for one in unmet):
+            raise LockError(f"{path}: relaxed.{package} does not say what is unmet", hint=_RELOCK)
+        yield Relaxed(
+            package=package,
+            version=_text(table, "version", path),
+            reason=_text(table, "reason", path),
+            unmet=tuple(unmet),
+        )
 
 
 def _read_python(document: Pylock, path: str) -> str:

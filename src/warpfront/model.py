@@ -123,7 +123,8 @@ class Cell:
     `id` has no dots (PEP 751 file names forbid them), is unique, and is never parsed back. `line`
     is where in matrix.yaml the row stands. `parent` is the id of the cell whose image this one is
     built on. `torch` is the bare version asked for; `stack` the exact pins (empty when torch
-    arrives with the base).
+    arrives with the base). `relax` maps a package, whose demands on the torch stack may go unmet,
+    to the reason somebody gave.
     """
 
     id: str
@@ -146,6 +147,7 @@ class Cell:
     tag: str
     title: str
     environment: Mapping[str, str] = field(default_factory=dict)
+    relax: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def repository(self) -> str:
@@ -188,8 +190,12 @@ class LockInputs:
 
     `stack_requirements` may come from `index` only; `requirements` from PyPI. `parent` are the
     exact pins (`name==version`) of the parent's lock, which a child may extend and never change.
-    `machine` is `x86_64`; `glibc` is the base's C library, e.g. `2.36`. `protected` are fnmatch
-    patterns of distributions that only `index` has in earnest; they follow from the vendor.
+    `machine` is `x86_64`; `glibc` is the base's C library, e.g. `2.36`. `relax` are (package,
+    reason) of this image and of those it is built on.
+
+    What follows from the vendor: `toolkit` (`cuda`, `rocm`, `synapseai`, `cpu`); and, as fnmatch
+    patterns of normalized names, `protected`, which only `index` has in earnest, and `libraries`,
+    which torch loads and whose versions go with it.
     """
 
     cell_id: str
@@ -200,11 +206,16 @@ class LockInputs:
     stack_requirements: tuple[str, ...]
     requirements: tuple[str, ...]
     parent: tuple[str, ...] = ()
+    relax: tuple[tuple[str, str], ...] = ()
+    toolkit: str = "cpu"
     protected: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
 
     @property
     def digest(self) -> str:
-        """sha256 over the canonical JSON of the inputs, without the cell's name."""
+        """sha256 over the canonical JSON of the inputs, without the cell's name and what follows
+        from the vendor.
+        """
         return digest_of(
             {
                 "python": self.python,
@@ -214,8 +225,51 @@ class LockInputs:
                 "stack": sorted(self.stack_requirements),
                 "requirements": sorted(self.requirements),
                 "parent": sorted(self.parent),
+                **({"relax": sorted(self.relax)} if self.relax else {}),
             }
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distribution:
+    """A resolved distribution and what its metadata demands (`Requires-Dist`, as it stands
+    there).
+    """
+
+    name: str
+    version: str
+    requires: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class UnmetDemand:
+    """A demand on the torch stack that does not hold in a cell.
+
+    `chain` are the packages that asked, from the image's own requirement to the one that demands
+    (`vllm 0.11.0`, `xformers 0.0.32`); empty when the image's own requirement demands it. `asker`
+    is the name of the last. `wanted` is the demand, `instead` what is true of the cell (`holds
+    torch 2.13.0+cpu`).
+    """
+
+    asker: str
+    wanted: str
+    instead: str
+    chain: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{' -> '.join((*self.chain, self.wanted))}, but this cell {self.instead}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Relaxed:
+    """A package of a lock whose demands on the torch stack go unmet by the matrix's leave. `unmet`
+    are those demands (`torch==2.8.0`), `reason` what the matrix says of it.
+    """
+
+    package: str
+    version: str
+    reason: str
+    unmet: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -240,13 +294,15 @@ class LockedWheel:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WheelLock:
     """Every wheel of a cell, its parents' included. `inputs_digest` is `LockInputs.digest` at the
-    time of locking.
+    time of locking. `relaxed` are the packages whose demands on the torch stack go unmet, those of
+    the parents included.
     """
 
     cell_id: str
     python: str
     inputs_digest: str
     wheels: tuple[LockedWheel, ...]
+    relaxed: tuple[Relaxed, ...] = ()
 
     @property
     def digest(self) -> str:

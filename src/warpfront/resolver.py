@@ -9,13 +9,14 @@ lock.
 from __future__ import annotations
 
 import ast
+import dataclasses
 import importlib.metadata
 import re
 import shutil
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -31,7 +32,7 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 
 from warpfront import process
 from warpfront.errors import BlockedError, CommandFailedError, LockError, WheelError
-from warpfront.model import LockedWheel, LockInputs, Pin, WheelIndex, WheelLock
+from warpfront.model import Distribution, LockedWheel, LockInputs, Pin, WheelIndex
 from warpfront.process import Command, Completed, Line, Run
 from warpfront.sources import (
     PYPI,
@@ -45,13 +46,24 @@ from warpfront.sources import (
     without_secrets,
 )
 from warpfront.store import storing
-from warpfront.wheelhouse import Build, Wheelhouse, put_in_place, save
+from warpfront.wheelhouse import (
+    Build,
+    Wheelhouse,
+    put_in_place,
+    read_requires,
+    requires_of,
+    save,
+)
 
 __all__ = [
+    "NO_TERMS",
+    "Contradiction",
+    "Resolution",
+    "Resolver",
     "Site",
+    "Terms",
     "install_toolbox",
     "read_site",
-    "resolve",
     "sdist_builder",
     "supported_tags",
     "uv_binary",
@@ -144,39 +156,156 @@ def why_unresolvable(index: WheelIndex, stack: Iterable[Pin], site: Site) -> str
     return f"{index.url}: {reason}; nothing else here has {', '.join(lacking)}" if lacking else ""
 
 
-def resolve(
-    inputs: LockInputs,
-    site: Site,
-    *,
-    run: Run,
-    on_line: Line,
-    wheelhouse: Wheelhouse | None = None,
-) -> WheelLock:
-    """The lock that answers `inputs`: one wheel per distribution, the best for the base's Python
-    and glibc.
-
-    Raises `LockError` when the requirements contradict each other, `BlockedError` when the index or
-    PyPI is out of reach and nothing else here has what is asked for.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What a resolution has to accept beyond the requirements: `overrides` replace every demand on
+    their names, `excludes` are names left out wherever they are demanded, `constraints` hold for
+    what is demanded anyway.
     """
-    reach = _reach(inputs, site, on_line)
-    resolution = _resolution(inputs, site, reach, run)
-    tags = supported_tags(inputs.python, inputs.machine, inputs.glibc)
-    with Transport(site) as transport:
-        locking = _Locking(
+
+    overrides: tuple[str, ...] = ()
+    excludes: tuple[str, ...] = ()
+    constraints: tuple[str, ...] = ()
+
+
+NO_TERMS = Terms()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contradiction:
+    """uv found no solution; its explanation."""
+
+    explanation: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolution:
+    """What uv found: the distributions, by normalized name, each with its version."""
+
+    pylock: Pylock
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        return {package.name: str(package.version) for package in self.pylock.packages}
+
+    def without(self, names: Collection[str]) -> Resolution:
+        kept = [package for package in self.pylock.packages if package.name not in names]
+        return Resolution(pylock=dataclasses.replace(self.pylock, packages=kept))
+
+
+class Resolver:
+    """Resolves one cell's requirements by uv, from what this site can reach."""
+
+    def __init__(
+        self,
+        inputs: LockInputs,
+        site: Site,
+        *,
+        run: Run,
+        on_line: Line,
+        wheelhouse: Wheelhouse | None = None,
+    ) -> None:
+        self._inputs = inputs
+        self._site = site
+        self._run = run
+        self._on_line = on_line
+        self._wheelhouse = wheelhouse or Wheelhouse()
+        self._reach = _reach(inputs, site, on_line)
+
+    def resolution(
+        self, requirements: tuple[str, ...], terms: Terms = NO_TERMS
+    ) -> Resolution | Contradiction:
+        """The distributions that meet `requirements` on `terms`.
+
+        Raises `BlockedError` when the index or PyPI is out of reach and nothing else here has what
+        is asked for.
+        """
+        inputs, reach = self._inputs, self._reach
+        found = self._compiled(requirements, terms)
+        if isinstance(found, Resolution):
+            return found
+        silent = reach.silent or {}
+        stack_is_silent = inputs.index is not None and inputs.index.url in silent
+        pypi_is_silent = self._site.index_url in silent
+        if stack_is_silent and not pypi_is_silent:
+            alone = self._compiled(inputs.stack_requirements, NO_TERMS)
+            stack_is_silent = isinstance(alone, Contradiction)
+        if stack_is_silent or pypi_is_silent:
+            raise BlockedError(
+                f"{inputs.cell_id}: out of reach: "
+                + "; ".join(f"{url} ({reason})" for url, reason in silent.items()),
+                hint=f"nothing else here has it: {found.explanation}",
+            )
+        return found
+
+    def distributions(
+        self, resolution: Resolution, *, without: Collection[str] = ()
+    ) -> tuple[Distribution, ...]:
+        """What was found, with its metadata; not asked for the names in `without`."""
+        asked = [one for one in resolution.pylock.packages if one.name not in without]
+        with Transport(self._site) as transport, ThreadPoolExecutor(8) as pool:
+            return tuple(pool.map(self._locking(transport).distribution, asked))
+
+    def wheels(self, resolution: Resolution) -> tuple[LockedWheel, ...]:
+        """One wheel per distribution, the best for the base's Python and C library."""
+        with Transport(self._site) as transport, ThreadPoolExecutor(8) as pool:
+            found = pool.map(self._locking(transport).wheel, resolution.pylock.packages)
+            wheels = tuple(sorted(found))
+        _check_stack(self._inputs, wheels)
+        size_bytes = sum(wheel.size_bytes for wheel in wheels)
+        self._on_line(f"{self._inputs.cell_id}: {len(wheels)} wheels, {size_bytes:,} bytes")
+        return wheels
+
+    def _compiled(self, requirements: tuple[str, ...], terms: Terms) -> Resolution | Contradiction:
+        """uv's resolution. Wheels only, and a second time with the sdists we allow if that is what
+        was missing.
+        """
+        found = self._compiled_once(requirements, terms)
+        if isinstance(found, Contradiction) and any(
+            re.search(rf"\b{name}\b", found.explanation) for name in SDISTS
+        ):
+            return self._compiled_once(requirements, terms, sdists=SDISTS)
+        return found
+
+    def _compiled_once(
+        self, requirements: tuple[str, ...], terms: Terms, *, sdists: frozenset[str] = frozenset()
+    ) -> Resolution | Contradiction:
+        inputs = self._inputs
+        with tempfile.TemporaryDirectory(prefix="warpfront-") as name:
+            folder = Path(name)
+            pinned = self._reach.stack is not None
+            project = _project(inputs, requirements, pinned_to_stack=pinned)
+            (folder / "pyproject.toml").write_text(project, "utf-8")
+            arguments = (
+                *("pip", "compile", "pyproject.toml", "--no-config", "--format", "pylock.toml"),
+                *("--quiet", "--output-file", "pylock.toml", "--python", sys.executable),
+                *("--python-version", inputs.python, "--python-platform", _platform(inputs)),
+                *("--only-binary", ":all:"),
+                *(word for one in sorted(sdists) for word in ("--no-binary", one)),
+                *_written(folder, "build-constraints", BUILD_CONSTRAINTS),
+                *_written(folder, "overrides", terms.overrides),
+                *_written(folder, "excludes", terms.excludes),
+                *_written(folder, "constraints", terms.constraints),
+                *("--index-strategy", "unsafe-best-match"),
+            )
+            completed = self._run(
+                _uv_command(arguments, site=self._site, indexes=self._reach, cwd=folder)
+            )
+            if completed.returncode != 0:
+                return _read_failure(inputs, completed)
+            text = (folder / "pylock.toml").read_text("utf-8")
+            return Resolution(pylock=_read_pylock(text, inputs.cell_id))
+
+    def _locking(self, transport: Transport) -> _Locking:
+        inputs = self._inputs
+        return _Locking(
             inputs=inputs,
-            site=site,
-            tags=tags,
+            site=self._site,
+            tags=supported_tags(inputs.python, inputs.machine, inputs.glibc),
             transport=transport,
-            wheelhouse=wheelhouse or Wheelhouse(),
-            build=sdist_builder(site, run),
+            wheelhouse=self._wheelhouse,
+            build=sdist_builder(self._site, self._run),
         )
-        with ThreadPoolExecutor(8) as pool:
-            wheels = tuple(sorted(pool.map(locking.wheel, resolution.packages)))
-    _check_stack(inputs, wheels)
-    on_line(f"{inputs.cell_id}: {len(wheels)} wheels, {sum(w.size_bytes for w in wheels):,} bytes")
-    return WheelLock(
-        cell_id=inputs.cell_id, python=inputs.python, inputs_digest=inputs.digest, wheels=wheels
-    )
 
 
 def supported_tags(python: str, machine: str, glibc: str) -> tuple[Tag, ...]:
@@ -272,13 +401,6 @@ class _Reach:
     silent: Mapping[str, str] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Contradiction:
-    """uv found no solution; its explanation."""
-
-    explanation: str
-
-
 def _reach(inputs: LockInputs, site: Site, on_line: Line) -> _Reach:
     """Ask every index first, briefly: uv would give up at the first that does not answer."""
     names = [Requirement(text).name for text in (*inputs.requirements, *inputs.stack_requirements)]
@@ -315,79 +437,12 @@ def _answering(site: Site) -> tuple[str, ...]:
     return tuple(url for url, why in reasons.items() if not why or _says_no_such(why))
 
 
-def _resolution(inputs: LockInputs, site: Site, reach: _Reach, run: Run) -> Pylock:
-    everything = (*inputs.stack_requirements, *inputs.requirements, *inputs.parent)
-    found = _compiled(inputs, everything, site, reach, run)
-    if isinstance(found, Pylock):
-        return found
-    silent = reach.silent or {}
-    stack_is_silent = inputs.index is not None and inputs.index.url in silent
-    pypi_is_silent = site.index_url in silent
-    if stack_is_silent and not pypi_is_silent:
-        alone = _compiled(inputs, inputs.stack_requirements, site, reach, run)
-        stack_is_silent = isinstance(alone, _Contradiction)
-    if stack_is_silent or pypi_is_silent:
-        raise BlockedError(
-            f"{inputs.cell_id}: out of reach: "
-            + "; ".join(f"{url} ({reason})" for url, reason in silent.items()),
-            hint=f"nothing else here has it: {found.explanation}",
-        )
-    raise LockError(
-        f"{inputs.cell_id}: its requirements cannot be met together\n{found.explanation}",
-        hint="the stack's versions are fixed by matrix.yaml: change the requirement, or the row",
-    )
-
-
-def _compiled(
-    inputs: LockInputs, requirements: tuple[str, ...], site: Site, reach: _Reach, run: Run
-) -> Pylock | _Contradiction:
-    """uv's resolution. Wheels only, and a second time with the sdists we allow if that is what was
-    missing.
-    """
-    found = _compiled_once(inputs, requirements, site, reach, run)
-    if isinstance(found, _Contradiction) and any(
-        re.search(rf"\b{name}\b", found.explanation) for name in SDISTS
-    ):
-        return _compiled_once(inputs, requirements, site, reach, run, sdists=SDISTS)
-    return found
-
-
-def _compiled_once(
-    inputs: LockInputs,
-    requirements: tuple[str, ...],
-    site: Site,
-    reach: _Reach,
-    run: Run,
-    *,
-    sdists: frozenset[str] = frozenset(),
-) -> Pylock | _Contradiction:
-    with tempfile.TemporaryDirectory(prefix="warpfront-") as name:
-        folder = Path(name)
-        (folder / "pyproject.toml").write_text(
-            _project(inputs, requirements, pinned_to_stack=reach.stack is not None), "utf-8"
-        )
-        constraints = folder / "build-constraints.txt"
-        constraints.write_text("\n".join(BUILD_CONSTRAINTS) + "\n", "utf-8")
-        command = _uv_command(
-            (
-                *("pip", "compile", "pyproject.toml", "--no-config", "--format", "pylock.toml"),
-                *("--quiet", "--output-file", "pylock.toml", "--python", sys.executable),
-                *("--python-version", inputs.python, "--python-platform", _platform(inputs)),
-                *(
-                    "--only-binary",
-                    ":all:",
-                    *(word for one in sdists for word in ("--no-binary", one)),
-                ),
-                *("--build-constraints", str(constraints), "--index-strategy", "unsafe-best-match"),
-            ),
-            site=site,
-            indexes=reach,
-            cwd=folder,
-        )
-        completed = run(command)
-        if completed.returncode != 0:
-            return _read_failure(inputs, completed)
-        return _read_pylock((folder / "pylock.toml").read_text("utf-8"), inputs.cell_id)
+def _written(folder: Path, option: str, lines: tuple[str, ...]) -> tuple[str, ...]:
+    """The option with a file of `lines`; nothing where there are none."""
+    if not lines:
+        return ()
+    (folder / f"{option}.txt").write_text("\n".join(lines) + "\n", "utf-8")
+    return (f"--{option}", f"{option}.txt")
 
 
 def _project(inputs: LockInputs, requirements: tuple[str, ...], *, pinned_to_stack: bool) -> str:
@@ -449,11 +504,11 @@ def _platform(inputs: LockInputs) -> str:
     return f"{inputs.machine}-manylinux_2_{level}"
 
 
-def _read_failure(inputs: LockInputs, completed: Completed) -> _Contradiction:
+def _read_failure(inputs: LockInputs, completed: Completed) -> Contradiction:
     """uv's refusal: a contradiction is a value, anything else an error of its own kind."""
     text = without_secrets(completed.stderr or completed.stdout).replace(_PROJECT, inputs.cell_id)
     if "No solution found" in text:
-        return _Contradiction(explanation=_explanation(text))
+        return Contradiction(explanation=_explanation(text))
     if _NETWORK_WORDS.search(text):
         raise BlockedError(
             f"{inputs.cell_id}: an index stopped answering while resolving\n{_explanation(text)}",
@@ -509,6 +564,30 @@ class _Locking:
             size_bytes=self._size(url) if size is None else size,
             index=self._index(package, url),
         )
+
+    def distribution(self, package: Package) -> Distribution:
+        """What the best file's metadata demands: from the file beside it where the index has one
+        (PEP 658), else from the wheel itself.
+        """
+        best = self._best(package)
+        version = str(package.version)
+        if best is None:
+            built = self._built(package)
+            requires = read_requires(self.wheelhouse.path(built))
+        else:
+            requires = self._requires(package.name, best)
+        return Distribution(name=package.name, version=version, requires=requires)
+
+    def _requires(self, name: str, wheel: PackageWheel) -> tuple[str, ...]:
+        url = wheel.url or str(wheel.path)
+        local = local_path(url)
+        if local is not None:
+            return read_requires(local)
+        beside = self.transport.read(f"{url}.metadata")
+        if not isinstance(beside, Refusal):
+            return requires_of(beside[2])
+        kept, _ = self._kept(name, Link(url=url, filename=wheel.filename))
+        return read_requires(kept)
 
     def _best(self, package: Package) -> PackageWheel | None:
         ranks = {tag: rank for rank, tag in enumerate(self.tags)}

@@ -26,6 +26,7 @@ from io import FileIO
 from pathlib import Path
 
 import requests
+from packaging.metadata import parse_email
 
 from warpfront import process
 from warpfront.errors import WheelError
@@ -185,6 +186,25 @@ def default_root() -> Path:
     """`~/.cache/warpfront/wheelhouse`, or below `XDG_CACHE_HOME`."""
     cache = process.environment().get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(cache) / "warpfront" / "wheelhouse"
+
+
+def read_requires(wheel: Path) -> tuple[str, ...]:
+    """`Requires-Dist` of a wheel's own metadata, as it stands there."""
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            inside = next(
+                name
+                for name in archive.namelist()
+                if name.count("/") == 1 and name.endswith(".dist-info/METADATA")
+            )
+            return requires_of(archive.read(inside).decode("utf-8", errors="replace"))
+    except (OSError, zipfile.BadZipFile, StopIteration) as error:
+        raise WheelError(f"{wheel}: not a readable wheel: {error}") from error
+
+
+def requires_of(metadata: str) -> tuple[str, ...]:
+    """`Requires-Dist` of the text of a METADATA file."""
+    return tuple(parse_email(metadata)[0].get("requires_dist", ()))
 
 
 def sha256_of(path: Path) -> str:

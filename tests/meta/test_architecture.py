@@ -16,6 +16,7 @@ WORDS = {"errors", "model"}
 PURE = {
     "bake",
     "compat",
+    "demands",
     "document",
     "labels",
     "lock",
@@ -55,7 +56,7 @@ MAY_IMPORT = {
     "inside": INSIDE,
 }
 # A guard's policy is one type on both sides: written in `protection`, read in the image.
-ALSO = {"pipeline": {"guard"}, "protection": {"guard"}}
+ALSO = {"demands": {"guard"}, "pipeline": {"guard"}, "protection": {"guard"}}
 KINDS = {"words": WORDS, "pure": PURE, "edge": EDGE, "path": PATH, "doors": DOORS, "inside": INSIDE}
 
 

@@ -23,12 +23,12 @@ from warpfront import process, resolver
 from warpfront.errors import BlockedError, LockError, StoreError, WarpfrontError, WheelError
 from warpfront.lock import dump_lock, read_lock
 from warpfront.model import LockInputs, Pin, WheelIndex, WheelLock
+from warpfront.pipeline.resolving import resolve
 from warpfront.process import Command, Completed
 from warpfront.resolver import (
     install_toolbox,
     read_pip_configuration,
     read_site,
-    resolve,
     sdist_builder,
     supported_tags,
     uv_binary,
@@ -227,7 +227,7 @@ def test_a_requirement_that_would_move_torch_is_a_lock_error(
     inputs = inputs_for(rocm, requirements=(requirement,))
     with pytest.raises(LockError, match="rocm64-torch") as caught:
         resolved(inputs, Site(index_url=pypi.url), house)
-    assert "torch==2.8.0+rocm6.4" in caught.value.message
+    assert "but this cell holds torch 2.8.0+rocm6.4" in caught.value.message
     assert "this-cell" not in caught.value.message
 
 
@@ -493,6 +493,9 @@ def test_pypi_itself_resolves_a_cuda_stack(house: Wheelhouse) -> None:
         index=WheelIndex(name="pypi", url=PYPI),
         stack_requirements=("torch===2.14.1", "torchvision===0.29.1", "torchaudio===2.11.0"),
         requirements=(),
+        toolkit="cuda",
+        protected=VENDORS["nvidia"].protected,
+        libraries=VENDORS["nvidia"].libraries,
     )
     lock = resolved(inputs, read_site(process.run), house)
     locked = {wheel.name: wheel for wheel in lock.wheels}

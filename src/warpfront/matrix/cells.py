@@ -369,4 +369,5 @@ def _cell(
         tag=tag,
         title=image.title,
         environment=frozen(environment),
+        relax=frozen(image.relax),
     )

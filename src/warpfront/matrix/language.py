@@ -81,6 +81,9 @@ _digest = _form(
 _interpreter = _form(r"(?:/[A-Za-z0-9._/-]+/)?python3(?:\.[0-9]{1,2})?", "a Python command")
 _package = _form(r"[a-z0-9][a-z0-9+.-]+", "a Debian package name", longest=100)
 _requirement = _form(_REQUIREMENT, "a requirement (name, name>=1.2, name[extra]==1.2)")
+_distribution = _form(
+    r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?", "a package's name (lower case, - for _ and .)", longest=100
+)
 _path = _form(
     r"[A-Za-z0-9_-][A-Za-z0-9._-]*(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*)*",
     "a path inside the repository, without .. and leading dots",
@@ -96,6 +99,8 @@ Target = Annotated[str, *_target]
 IndexName = Annotated[str, *_index]
 IndexUrl = Annotated[str, *_index_url]
 Requirement = Annotated[str, *_requirement]
+PackageName = Annotated[str, *_distribution]
+Reason = Annotated[str, *_words]
 Environment = dict[Annotated[str, *_variable], Annotated[str, *_value]]
 VendorName = Name
 Companion = Literal["torchvision", "torchaudio"]
@@ -146,7 +151,8 @@ class BaseText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageText:
-    """`images.*:`; `on` is the image it is built on."""
+    """`images.*:`; `on` is the image it is built on. `relax` maps a package, whose demands on the
+    torch stack may go unmet, to the reason."""
 
     __pydantic_config__ = STRICT
     template: Name
@@ -155,6 +161,7 @@ class ImageText:
     packages: tuple[Requirement, ...] = ()
     requirements: Annotated[str, *_path] | None = None
     compiler: StrictBool = False
+    relax: Mapping[PackageName, Reason] = field(default_factory=dict)
     environment: Environment = field(default_factory=dict)
 
 

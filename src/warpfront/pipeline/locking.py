@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Mapping
 from warpfront.errors import LockError
 from warpfront.lock import dump_lock, lock_inputs, read_lock, staleness
 from warpfront.model import Blocked, Cell, Failed, LockInputs, WheelLock
+from warpfront.pipeline.resolving import resolve
 from warpfront.pipeline.workspace import AskSite, Watch, Workspace, attempt
 from warpfront.plan import LockState
 from warpfront.process import run
-from warpfront.resolver import resolve
 from warpfront.store import read_text, write_text
 
 Locked = WheelLock | Blocked | Failed

@@ -48,6 +48,11 @@ class Vendor(Protocol):
     @property
     def protected(self) -> tuple[str, ...]: ...
 
+    # Libraries that torch loads, as fnmatch patterns: where torch brings them, their versions go
+    # with it.
+    @property
+    def libraries(self) -> tuple[str, ...]: ...
+
     def accepts_target(self, target: str) -> bool:
         """Whether `target` has this vendor's form (known hardware or not)."""
 

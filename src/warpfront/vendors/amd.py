@@ -50,6 +50,7 @@ class Amd:
         "rocm-sdk-*",
         "amd-torch-device-*",
     )
+    libraries = ()
 
     def accepts_target(self, target: str) -> bool:
         return _TARGET.match(target) is not None

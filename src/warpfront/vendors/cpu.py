@@ -17,6 +17,7 @@ class Cpu:
     known_targets = ("x86_64",)
     target_form = "x86_64"
     protected = ("torch", "torchvision", "torchaudio")
+    libraries = ()
 
     def accepts_target(self, target: str) -> bool:
         return target in self.known_targets

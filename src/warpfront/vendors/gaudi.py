@@ -25,6 +25,7 @@ class Gaudi:
     known_targets = ("gaudi2", "gaudi3")
     target_form = "gaudi3"
     protected = ("torch", "torchvision", "torchaudio", "habana-*")
+    libraries = ()
 
     def accepts_target(self, target: str) -> bool:
         return target in self.known_targets

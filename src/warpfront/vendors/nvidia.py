@@ -27,6 +27,7 @@ class Nvidia:
     known_targets = tuple(f"sm_{capability}" for capability in _KNOWN)
     target_form = "sm_90"
     protected = ("torch", "torchvision", "torchaudio", "triton")
+    libraries = ("cuda-*", "nvidia-*")
 
     def accepts_target(self, target: str) -> bool:
         return _TARGET.match(target) is not None
