@@ -127,6 +127,14 @@ class FindingsError(WarpfrontError):
     exit_code = 15
 
 
+class InputError(WarpfrontError):
+    """A file of somebody's project is not what it should be: missing, not text, not TOML, no
+    requirements.
+    """
+
+    exit_code = 16
+
+
 class Terminated(KeyboardInterrupt):
     """SIGTERM as an exception that unwinds like Ctrl-C, so that every `finally` runs."""
 

@@ -20,25 +20,28 @@ from invoke.collection import Collection
 from invoke.exceptions import Exit
 from invoke.tasks import Task, task
 
-from warpfront import pipeline
+from warpfront import __version__, pipeline
 from warpfront.display import Display
 from warpfront.engine import connect, embedded
 from warpfront.errors import (
     BUG_EXIT_CODE,
     INTERRUPTED_EXIT_CODE,
     EngineError,
+    FindingsError,
     WarpfrontError,
 )
 from warpfront.labels import CELL
 from warpfront.model import Blocked, Failed, Outcome, Selection
 from warpfront.pipeline.doctor import examine
 from warpfront.pipeline.failures import failure_of
+from warpfront.pipeline.preflight import preflight as examine_project
 from warpfront.pipeline.workspace import Workspace, open_workspace
 from warpfront.plan import Action, PlannedCell
+from warpfront.preflight.report import preflight_sarif, preflight_text
 from warpfront.process import environment, terminable
 from warpfront.report.rows import ReportRow
 from warpfront.scaffold import make_project
-from warpfront.store import as_json
+from warpfront.store import as_json, write_text
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -119,13 +122,19 @@ def command(body: Callable[..., Any]) -> Task[Any]:
             body(request, **options)
 
     first = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    keywords = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*common, *own)]
+    lists = [parameter.name for parameter in own if parameter.default == ()]
+    keywords = [
+        p.replace(
+            kind=inspect.Parameter.KEYWORD_ONLY, default=None if p.name in lists else p.default
+        )
+        for p in (*common, *own)
+    ]
     invoked.__signature__ = inspect.Signature([first, *keywords])  # type: ignore[attr-defined]
     help_text = {p.name.replace("_", "-"): SELECTION_HELP[p.name] for p in common}
     own_help = {name.replace("_", "-"): text for name, text in OPTION_HELP.items()}
     names = {parameter.name.replace("_", "-") for parameter in own}
     documented = {name: text for name, text in own_help.items() if name in names}
-    decorated: Task[Any] = task(help=help_text | documented)(invoked)
+    decorated: Task[Any] = task(help=help_text | documented, iterable=lists)(invoked)
     return decorated
 
 
@@ -140,6 +149,10 @@ OPTION_HELP = {
     "start": "start the embedded engine (needs root)",
     "stop": "stop the embedded engine and remove its bridge and mounts",
     "status": "say what runs (the default)",
+    "requirements": "a requirements file, pyproject.toml, ...; may be given several times",
+    "repo": "the folder of the project that is asked about (this one if not given)",
+    "sarif": "also write the findings to this file, as SARIF 2.1.0",
+    "offline": "judge the lines alone: resolve nothing",
     "everything": "also remove this project's images and the shared cache of wheels and tools",
 }
 
@@ -235,6 +248,36 @@ def doctor(request: Request) -> None:
     broken = [finding for finding in findings if finding.outcome is Outcome.FAILED]
     if broken:
         raise EngineError(f"{len(broken)} findings stand in the way of a build")
+
+
+@command
+def preflight(
+    request: Request,
+    *,
+    requirements: tuple[str, ...] = (),
+    repo: str = ".",
+    sarif: str = "",
+    offline: bool = False,
+) -> None:
+    """What in a user's project would replace the torch of which cells, and what to write instead.
+    Builds nothing.
+    """
+    found = examine_project(
+        request.workspace(),
+        request.selection,
+        request.display,
+        repo=Path(repo),
+        files=tuple(requirements),
+        offline=offline,
+    )
+    if sarif and not request.dry_run:
+        write_text(Path(sarif), preflight_sarif(found, version=__version__))
+    if request.json:
+        _print_json(found)
+    else:
+        print(preflight_text(found), end="")
+    if found.count:
+        raise FindingsError(f"{found.count} findings would change the torch of an image")
 
 
 @command
@@ -356,4 +399,6 @@ def _show(table: Table) -> None:
     shown_on.print(table)
 
 
-namespace = Collection(plan, lock, render, build, verify, report, doctor, engine, init, clean)
+namespace = Collection(
+    plan, lock, render, build, verify, report, doctor, preflight, engine, init, clean
+)

@@ -22,6 +22,7 @@ PURE = {
     "lock",
     "matrix",
     "plan",
+    "preflight",
     "protection",
     "render",
     "report",

@@ -1,0 +1,101 @@
+"""Where in a TOML text a value stands: `tomllib` reads values and forgets their lines."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from warpfront.errors import InputError
+
+_TOKEN = re.compile(
+    r'"""(?:\\.|[^\\])*?"""|\'\'\'.*?\'\'\'|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*',
+    re.DOTALL,
+)
+_HEADER = re.compile(r"^[ \t]*\[\[?[ \t]*([^\]\n]+?)[ \t]*\]\]?[ \t]*(?:#.*)?$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A value's line (1-based), that line's text, and the value as written."""
+
+    line: int
+    end_line: int
+    source: str
+    literal: str
+
+
+class TomlText:
+    """A TOML document that knows where its strings are. Raises `InputError` for broken TOML."""
+
+    def __init__(self, text: str, *, path: str) -> None:
+        self.path = path
+        text = text.removeprefix("\ufeff").replace("\r\n", "\n")
+        try:
+            self.values: Mapping[str, Any] = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise InputError(f"{path}: broken TOML: {error}") from error
+        except RecursionError as error:
+            raise InputError(f"{path}: nested too deeply to be read") from error
+        self._text = text
+        self._lines = text.split("\n")
+        self._headers = [(found.start(), _bare(found[1])) for found in _HEADER.finditer(text)]
+        self._strings = [
+            (found.start(), found.end(), _value(found[0]))
+            for found in _TOKEN.finditer(text)
+            if not found[0].startswith("#")
+        ]
+        self._used: set[int] = set()
+
+    def string(self, value: str, *, table: str) -> Place:
+        """The next string `value` at or below `[table]`; the whole file where it cannot be told."""
+        begin = self._begin(table)
+        for start, end, said in self._strings:
+            if start >= begin and start not in self._used and said == value:
+                self._used.add(start)
+                return self._place(start, end)
+        return Place(line=1, end_line=1, source=self._lines[0], literal="")
+
+    def key(self, name: str, *, table: str) -> Place:
+        """The line on which `name` gets its value in `[table]`, or its own `[table.name]`."""
+        begin = self._begin(table)
+        quoted = re.escape(name)
+        pattern = (
+            rf"^[ \t]*[\"']?{quoted}[\"']?[ \t]*[.=][^\n]*|^\[+{re.escape(table)}\.{quoted}\]+"
+        )
+        found = re.compile(pattern, re.MULTILINE).search(self._text, begin)
+        if found is None:
+            return Place(line=1, end_line=1, source=self._lines[0], literal="")
+        return self._place(found.start(), found.end())
+
+    def _begin(self, table: str) -> int:
+        """Where `[table]` or the nearest table above it begins."""
+        wanted = _bare(table)
+        while wanted:
+            for start, name in self._headers:
+                if name == wanted:
+                    return start
+            wanted = wanted.rpartition(".")[0]
+        return 0
+
+    def _place(self, start: int, end: int) -> Place:
+        line = self._text.count("\n", 0, start) + 1
+        return Place(
+            line=line,
+            end_line=self._text.count("\n", 0, end) + 1,
+            source=self._lines[line - 1],
+            literal=self._text[start:end],
+        )
+
+
+def _bare(header: str) -> str:
+    return re.sub(r"[\"'\s]", "", header)
+
+
+def _value(literal: str) -> str:
+    try:
+        return str(tomllib.loads(f"x = {literal}")["x"])
+    except tomllib.TOMLDecodeError:
+        return literal
