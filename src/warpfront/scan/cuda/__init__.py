@@ -22,7 +22,7 @@ from warpfront.scan.cuda.lanes import MASK_NAMES, lane_sightings, mask_sightings
 from warpfront.scan.cuda.lexer import Span
 from warpfront.scan.cuda.names import Row, rows_including, rows_naming
 from warpfront.scan.cuda.preprocessor import Reach
-from warpfront.scan.cuda.view import NAME, View, path_of, sighting, view_of
+from warpfront.scan.cuda.view import NAME, View, is_definition, path_of, sighting, view_of
 from warpfront.scan.findings import Context, Sighting, Source
 
 SUFFIXES = frozenset(
@@ -89,7 +89,9 @@ def _by_rows(
         if (row.once and key in seen) or not _fits(view, row, span):
             continue
         seen.add(key)
-        yield sighting(view, row.rule, span, shift=row.shift)
+        if is_definition(view, span):
+            continue
+        yield sighting(view, row.rule, span, shift=row.shift, names={name})
         if row.rule in _API_RULES:
             yield from leftovers(view, name, span)
 

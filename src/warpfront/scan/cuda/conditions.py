@@ -20,9 +20,11 @@ from warpfront.scan.findings import SIDES, Side
 # An open value is None; NONZERO is defined and true, but no number is known.
 NONZERO: Final = "nonzero"
 Value = int | None | Literal["nonzero"]
-Known = Literal["set", "unset"] | int | None
+Known = Literal["set", "unset", "open"] | int | None
+"""What is known of a macro: "open" is defined with a value that is not known, None is nothing."""
 
 _MAX_DEPTH = 64
+_MAX_BODY = 2000
 _INTEGER = re.compile(
     r"(?:0[xX](?P<hex>[0-9A-Fa-f]{1,16})|0[bB](?P<bits>[01]{1,64})|(?P<octal>0[0-7]{0,22})|"
     r"(?P<decimal>[1-9]\d{0,19}))[uUlLzZ]*"
@@ -80,17 +82,23 @@ class Macros:
         """A `#define` that `sides` reach. The others are taken not to have the macro, unless the
         table or an earlier line says otherwise.
         """
-        number = integer(body)
-        value: Known = "set" if number is None else number
         for side in SIDES:
             if side in sides:
-                self.defined[side][name] = value
+                self.defined[side][name] = _known(body, side, self)
             elif self.known(name, side) is None:
                 self.defined[side].setdefault(name, "unset")
 
     def undefine(self, name: str, sides: frozenset[Side]) -> None:
         for side in sides:
             self.defined[side][name] = "unset"
+
+
+def _known(body: str, side: Side, macros: Macros) -> Known:
+    """What a `#define` with this body makes of its macro."""
+    value = _Evaluation(tuple(tokens(body[:_MAX_BODY])), side, macros).value() if body else NONZERO
+    if value is None:
+        return "open"
+    return "set" if value == NONZERO else value
 
 
 def integer(literal: str) -> int | None:
@@ -228,6 +236,8 @@ class _Evaluation:
         known = self.macros.known(name, self.side)
         if known == "set":
             return NONZERO
+        if known == "open":
+            return None
         return 0 if known == "unset" else known
 
     def defined(self) -> Value:

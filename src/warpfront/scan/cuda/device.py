@@ -54,9 +54,8 @@ _SIZES = {
     "int4": 16, "uint4": 16, "double2": 16,
 }  # fmt: skip
 _LDS_BYTES = 65536
-_LARGE = re.compile(r"\b(\d{2,3}\s*\*\s*1024|\d{5,6}|\d{2,3}\s*<<\s*10)\b")
+_FUNCTION_LENGTH = 20000
 _STD_EXTREME = re.compile(r"\bstd\s*::\s*(max|min|clamp|swap|abs)\s*[(<]")
-_CHECKED_ACCESS = re.compile(r"\b\w+\s*\.\s*at\s*\(")
 _VECTOR_OPERATOR = re.compile(
     r"\boperator\s*([-+*/]=?|==|!=)\s*\([^()]{0,120}\b(?:float|double|int|uint|short|ushort|char|"
     r"uchar|long|ulong|longlong|ulonglong)[1-4]\b[^()]{0,120}\)"
@@ -66,7 +65,7 @@ _DEPENDENT_CALL = re.compile(
     r"(?P<before>[;{}]\s*)(?P<what>(?P<type>\w+)\s*::\s*[A-Z]\w*\s*\()(?=[^;{}]{0,200}?\)\s*\.)"
 )
 _LIBCUXX = re.compile(
-    r"(?<![\w:])(?:::\s*)?cuda\s*::\s*(?=(?:std|barrier|pipeline\w*|atomic\w*|memcpy_async|ptx|semaphore|"
+    r"(?<![\w:])(?:::\s*)?cuda\s*::\s*(?:(?:std|barrier|pipeline\w*|atomic\w*|memcpy_async|ptx|semaphore|"
     r"latch|counting_semaphore|binary_semaphore|thread_scope\w*|aligned_size_t|annotated_ptr|"
     r"access_property|ceil_div|proclaim_return_type|device|make_pipeline|maximum|minimum)\b)"
 )
@@ -123,7 +122,7 @@ def memory_sightings(view: View, name: str, span: Span) -> Iterator[Sighting]:
         if "MaxDynamicSharedMemorySize" in text or "MAX_DYNAMIC_SHARED" in text:
             yield sighting(view, "CU129", whole, shift=1 if _over_lds(view, given[-1]) else 0)
     elif name in ("atomicAdd", "atomicAdd_system", "atomicAdd_block") and _points_to_half(
-        view, view.code[slice(*given[0])]
+        view, view.code[slice(*given[0])], span[0]
     ):
         yield sighting(view, "CU126", whole)
 
@@ -133,13 +132,18 @@ def _over_lds(view: View, argument: Span) -> bool:
     return size is not None and size > _LDS_BYTES
 
 
-def _points_to_half(view: View, pointer: str) -> bool:
+def _points_to_half(view: View, pointer: str, offset: int) -> bool:
+    """Whether the address that is added to is one of half-precision numbers: by a cast, or by the
+    last declaration of its name before `offset`.
+    """
     if _NARROW_POINTER.search(pointer):
         return True
     name = re.match(r"\s*&?\s*(\w+)", pointer)
     if name is None:
         return False
-    return any(found[1] == name[1] for found in _NARROW_POINTER.finditer(view.code))
+    declared = re.compile(rf"[\w:>]+\s*(?:const\s*)?\*+\s*(?:__restrict__\s*|const\s*)?{name[1]}\b")
+    found = declared.findall(view.code, max(0, offset - _FUNCTION_LENGTH), offset)
+    return bool(found) and _NARROW_POINTER.match(found[-1]) is not None
 
 
 def device_sightings(view: View) -> Iterator[Sighting]:
@@ -164,7 +168,8 @@ _PATTERNS = (
 
 def _patterns(view: View, pattern: re.Pattern[str], rule: str) -> Iterator[Sighting]:
     for found in pattern.finditer(view.code):
-        yield sighting(view, rule, found.span())
+        words = frozenset(re.findall(r"\w+", found[0]))
+        yield sighting(view, rule, found.span(), names=words)
 
 
 def _vector_operators(view: View) -> Iterator[Sighting]:
@@ -227,7 +232,7 @@ def _launch_bounds(view: View) -> Iterator[Sighting]:
         whole = (found.start(), given[-1][1] + 1)
         if number_of(view, view.code[slice(*given[0])]) == 32:
             yield sighting(view, "CU115", whole)
-        if len(given) > 1:
+        if len(given) > 1 and number_of(view, view.code[slice(*given[1])]) not in (0, 1):
             yield sighting(view, "CU150", whole)
 
 

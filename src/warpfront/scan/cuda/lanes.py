@@ -11,12 +11,13 @@ from warpfront.scan.cuda.view import (
     NEAR,
     View,
     call_arguments,
+    is_definition,
     macro_bodies,
     number_of,
     sighting,
     statement_before,
 )
-from warpfront.scan.findings import SIDES, Gate, Sighting
+from warpfront.scan.findings import SIDES, Sighting
 
 _SYNC = re.compile(r"__(?:shfl(?:_(?:up|down|xor))?|ballot|any|all|match_any|match_all)_sync\Z")
 _BALLOTS = {"__ballot", "__ballot_sync", "__match_any_sync", "__match_all_sync"}
@@ -98,6 +99,8 @@ _WARP_SIZE_CONSTANT = re.compile(
 
 def mask_sightings(view: View, name: str, span: Span) -> Iterator[Sighting]:
     """What the use of one warp function says: CU108 to CU112, CU115."""
+    if is_definition(view, span):
+        return
     if _SYNC.match(name):
         yield from _narrow_masks(view, name, span)
     if name in _BALLOTS or name == "__activemask":
@@ -108,16 +111,6 @@ def mask_sightings(view: View, name: str, span: Span) -> Iterator[Sighting]:
         yield from _shuffle_constants(view, name, span)
 
 
-def _wrapped(view: View, found: Sighting, names: set[str]) -> Sighting:
-    """`found`, behind the project's own meaning of one of `names` on AMD."""
-    if not names & view.portable or "nvidia" not in found.sides:
-        return found
-    return Sighting(
-        rule=found.rule, start=found.start, end=found.end, what=found.what, shift=found.shift,
-        sides=found.sides, gate=Gate.WRAPPED, gate_line=found.gate_line,
-    )  # fmt: skip
-
-
 def _narrow_masks(view: View, name: str, span: Span) -> Iterator[Sighting]:
     given = call_arguments(view.code, span[1])
     if not given:
@@ -126,8 +119,9 @@ def _narrow_masks(view: View, name: str, span: Span) -> Iterator[Sighting]:
     shift = mask_width_doubt(view, mask)
     if shift is None:
         return
-    found = sighting(view, "CU108", (span[0], given[0][1]), what=f"{name}({mask}", shift=shift)
-    yield _wrapped(view, found, {name, mask})
+    whole = (span[0], given[0][1])
+    what = f"{name}({mask}, ...)"
+    yield sighting(view, "CU108", whole, what=what, shift=shift, names={name, mask})
 
 
 def mask_width_doubt(view: View, mask: str) -> int | None:
@@ -161,8 +155,8 @@ def _narrow_ballots(view: View, name: str, span: Span) -> Iterator[Sighting]:
     ):
         return
     start = span[0] - len(before) + assigned.start(1)
-    found = sighting(view, rule, (start, span[1]), what=f"{variable} = {name}()")
-    yield _wrapped(view, found, {name})
+    what = f"{variable} = {name}()"
+    yield sighting(view, rule, (start, span[1]), what=what, names={name})
 
 
 def _closed_between(text: str) -> bool:
@@ -180,7 +174,7 @@ def _narrow_bits(view: View, span: Span) -> Iterator[Sighting]:
     whole = (span[0], given[-1][1] + 1)
     words = set(re.findall(r"\w+", argument))
     if words & (_BALLOTS | {"__activemask", "__vballot"}):
-        yield _wrapped(view, sighting(view, "CU111", whole), words)
+        yield sighting(view, "CU111", whole, names=words)
     elif any(_from_ballot(view, word) for word in words):
         yield sighting(view, "CU111", whole)
     elif _MASK_NAME.search(argument) and view.is_device_code:
@@ -276,12 +270,10 @@ def _warp_constants(view: View) -> Iterator[Sighting]:
 def _warp_constant(view: View, name: str, value: int | None, span: Span) -> Iterator[Sighting]:
     region = view.region(span[0])
     if value == 32:
-        found = sighting(view, "CU114", span, what=f"{name} = 32")
-        tested = region.reach == {"amd"} and any(map(_ARCH_MACRO.search, region.macros))
-        if not tested:
-            yield _wrapped(view, found, {name})
+        if region.reach != {"amd"} or not any(map(_ARCH_MACRO.search, region.tested)):
+            yield sighting(view, "CU114", span, what=f"{name} = 32", names={name})
     elif (
-        value == 64 and region.reach == {"amd"} and not any(map(_ARCH_MACRO.search, region.macros))
+        value == 64 and region.reach == {"amd"} and not any(map(_ARCH_MACRO.search, region.tested))
     ):
         yield sighting(view, "CU117", span, what=f"{name} = 64", sides=SIDES)
 

@@ -20,11 +20,14 @@ _MAX_NESTING = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
-    """One arm of a chain: its directive, who gets its lines, the macros its condition names."""
+    """One arm of a chain: its directive, who gets its lines, the macros its condition names, and
+    those that it and the arms before it name.
+    """
 
     directive: Directive
     reach: Reach
     macros: frozenset[str]
+    tested: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +52,9 @@ class Region:
     arms: tuple[Arm, ...]
 
     @property
-    def macros(self) -> frozenset[str]:
-        return frozenset().union(*(arm.macros for arm in self.arms))
+    def tested(self) -> frozenset[str]:
+        """The macros that decide whether these lines are compiled."""
+        return frozenset().union(*(arm.tested for arm in self.arms))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +173,8 @@ def _next_arm(directives: Sequence[Directive], at: int, frame: _Frame, macros: M
         if frame.taken[side] is not True:
             frame.taken[side] = True if holds else frame.taken[side] if holds is False else None
     macros.assumed = {}
-    arm = Arm(directive=directive, reach=frozenset(reach), macros=named(condition))
+    tested = named(condition).union(*(arm.macros for arm in frame.arms))
+    arm = Arm(directive=directive, reach=frozenset(reach), macros=named(condition), tested=tested)
     frame.arms.append(arm)
     arms = (*frame.outside.arms, arm) if len(frame.outside.arms) < _MAX_NESTING else ()
     return Region(start=directive.end, reach=arm.reach, arms=arms)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePosixPath
@@ -12,7 +13,7 @@ from pathlib import PurePosixPath
 from warpfront.scan.cuda.conditions import integer, macro_table
 from warpfront.scan.cuda.lexer import Directive, Span, blank
 from warpfront.scan.cuda.preprocessor import Reaches, Region, read_reaches
-from warpfront.scan.findings import SIDES, Context, Side, Sighting, Source
+from warpfront.scan.findings import SIDES, Context, Gate, Side, Sighting, Source
 
 NAME = re.compile(r"[A-Za-z_]\w*+")
 _BRACES = re.compile(r"[{}]")
@@ -167,11 +168,15 @@ def sighting(
     what: str = "",
     shift: int = 0,
     sides: Iterable[Side] | None = None,
+    names: AbstractSet[str] = frozenset(),
 ) -> Sighting:
-    """What was seen at `span`, with who gets there; `what` is the code there unless given."""
+    """What was seen at `span`, with who gets there; `what` is the code there unless given. Where
+    the project gives one of `names` another meaning on AMD, that is its gate.
+    """
     region = view.region(span[0])
     deciding = next((arm for arm in reversed(region.arms) if len(arm.reach) < len(SIDES)), None)
     line = 0 if deciding is None else view.line(deciding.directive.start)
+    wrapped = "nvidia" in region.reach and bool(names & view.portable)
     return Sighting(
         rule=rule,
         start=span[0],
@@ -179,6 +184,7 @@ def sighting(
         what=what or " ".join(view.source_text(*span).split()),
         shift=shift,
         sides=region.reach if sides is None else frozenset(sides),
+        gate=Gate.WRAPPED if wrapped else Gate.OPEN,
         gate_line=line,
     )
 
@@ -217,6 +223,22 @@ def call_arguments(code: str, name_end: int) -> tuple[Span, ...]:
     while opening < len(code) and code[opening] in " \t\r\n":
         opening += 1
     return arguments(code, opening) if code[opening : opening + 1] == "(" else ()
+
+
+def is_definition(view: View, span: Span) -> bool:
+    """Whether the name at `span` is the one that a macro or a function there defines."""
+    before = view.code[max(0, span[0] - 40) : span[0]]
+    if _DEFINE_BEFORE.search(before):
+        return True
+    typed = _TYPE_BEFORE.search(before)
+    if typed is None or typed[1] in ("return", "else", "do", "case", "co_return"):
+        return False
+    return bool(_PARAMETERS.match(view.code, span[1]))
+
+
+_DEFINE_BEFORE = re.compile(r"(?:\#|%:)\s*define\s+\Z")
+_TYPE_BEFORE = re.compile(r"\b([A-Za-z_]\w*)\s*[*&]?\s+[*&]?\Z")
+_PARAMETERS = re.compile(r"\s*\([^;{}]{0,400}?\)\s*(?:const\s*|noexcept\s*)*\{")
 
 
 def statement_before(code: str, offset: int) -> str:
@@ -273,9 +295,17 @@ def portable_names(view: View) -> frozenset[str]:
         if view.region(start).reach == {"amd"}
         and (name := _FUNCTION_NAME.search(view.code, max(0, start - NEAR), start))
     }
-    return frozenset(macros | functions)
+    aliases = {
+        found[found.lastindex or 0]
+        for found in _ALIAS.finditer(view.code)
+        if view.region(found.start()).reach == {"amd"}
+    }
+    return frozenset(macros | functions | aliases)
 
 
+_ALIAS = re.compile(
+    r"\bnamespace\s+(\w+)\s*[={]|\busing\s+(\w+)\s*=|\btypedef\s[^;{}]{1,120}?\b(\w+)\s*;"
+)
 _FUNCTION_NAME = re.compile(r"(\w+)\s*\([^;{}]*\)[^;{}()]*\Z")
 
 
