@@ -1,0 +1,231 @@
+"""Runs cases: each in a container of its own, without network, on a fresh copy of the image."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import uuid
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import docker
+from adversary.cases import Case, Part
+from adversary.judge import Verdict, judged, problem
+from adversary.packages import offer
+from adversary.stacks import IMAGE_PYTHON, PORT, SITE_PACKAGES, Stack
+from docker.errors import ContainerError
+from docker.types import Mount
+
+from warpfront.process import Command, run
+
+HERE = Path(__file__).parent
+PROGRAM = "/opt/warpfront/bin/warpfront-guard"
+OLDEST_PIP = "23.0.1"
+NAMES = "localhost/warpfront/adversary"
+_SYSTEM_PYTHON = (
+    "for p in /usr/bin/python3 /usr/local/bin/python3; do "
+    '[ -x $p ] && exec $p -I -S /adversary/inside.py "$1"; done'
+)
+_TIME_LIMIT_SECONDS = 400
+_START = ("timeout", str(_TIME_LIMIT_SECONDS), "sh", "-c", _SYSTEM_PYTHON, "sh")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One case on one image with one tool. `problem` is "" where it came out as expected."""
+
+    case: str
+    tool: str
+    image: str
+    verdict: Verdict
+    problem: str
+    seconds: float
+    measured: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tools:
+    """pip as Python 3.11 ships it, today's pip, today's uv, setuptools: wheels from outside, not
+    part of any image. `versions` maps a tool to its version.
+    """
+
+    folder: Path
+    versions: Mapping[str, str]
+
+
+def fetch_tools(folder: Path) -> Tools:
+    """Download the tools' wheels where `folder` lacks them, from wherever pip gets its own."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if not any(folder.glob("uv-*.whl")):
+        for wanted in (f"pip=={OLDEST_PIP}", "pip", "uv", "setuptools", "wheel"):
+            argv = (sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", wanted)
+            run(Command(argv=(*argv, "--dest", str(folder)))).check()
+    if not (folder / "bin" / "uv").exists():
+        with zipfile.ZipFile(_newest(folder, "uv")) as wheel:
+            member = next(name for name in wheel.namelist() if name.endswith("/scripts/uv"))
+            (folder / "bin").mkdir(exist_ok=True)
+            (folder / "bin" / "uv").write_bytes(wheel.read(member))
+        (folder / "bin" / "uv").chmod(0o755)
+    versions = {"pip-old": OLDEST_PIP}
+    versions |= {name: _newest(folder, name).name.split("-")[1] for name in ("pip", "uv")}
+    return Tools(folder=folder, versions=versions)
+
+
+def _newest(folder: Path, name: str) -> Path:
+    return max(folder.glob(f"{name}-*.whl"), key=lambda path: _key(path.name))
+
+
+def _key(name: str) -> list[int]:
+    return [int(part) for part in name.split("-")[1].split(".") if part.isdigit()]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arena:
+    """A stack with what is offered against it, and the image that each tool is tried on."""
+
+    client: docker.DockerClient
+    stack: Stack
+    tools: Tools
+    offered: Path
+    images: Mapping[str, str]
+
+    def run(self, case: Case, tool: str, part: Part | None = None) -> Result:
+        """Raises nothing: a container that went wrong is a `broken` verdict."""
+        measured = self._measured(self._job(case, tool, part), self.images[tool])
+        verdict = judged(measured, self.stack)
+        return Result(
+            case=case.id,
+            tool=tool,
+            image=self.stack.kind,
+            verdict=verdict,
+            problem=problem(case, tool, self.stack, verdict),
+            seconds=float(measured.get("seconds", 0)),
+            measured=measured,
+        )
+
+    def run_all(self, wanted: Iterable[tuple[Case, str]], workers: int = 2) -> list[Result]:
+        """Every pair of case and tool, `workers` at a time, in the order given."""
+        with ThreadPoolExecutor(workers) as pool:
+            return list(pool.map(lambda pair: self.run(*pair), wanted))
+
+    def _job(self, case: Case, tool: str, part: Part | None) -> dict[str, Any]:
+        environment = {name: self.stack.fill(text) for name, text in case.environment.items()}
+        return {
+            "port": PORT,
+            "site": SITE_PACKAGES,
+            "verify": PROGRAM,
+            "remove": [part.remove] if part and part.remove else [],
+            "ablated": part is not None,
+            "setup": self.stack.fill(case.setup) or "true",
+            "command": self.stack.fill(case.commands[tool]),
+            "probe": self.stack.fill(case.probe),
+            "user": case.user,
+            "unset": [*case.unset, *(part.unset if part else ())],
+            "environment": environment,
+            "full": case.full,
+            "free": [*self.stack.free, *case.free],
+        }
+
+    def _measured(self, job: dict[str, Any], image: str) -> dict[str, Any]:
+        mounts = [
+            Mount(f"/adversary/{name}", str(path), type="bind", read_only=True)
+            for name, path in (
+                ("index", self.offered / "index"),
+                ("projects", self.offered / "projects"),
+                ("inside.py", HERE / "inside.py"),
+                ("probe.py", HERE / "probe.py"),
+            )
+        ]
+        uv = str(self.tools.folder / "bin" / "uv")
+        mounts.append(Mount("/usr/local/bin/uv", uv, type="bind", read_only=True))
+        try:
+            said = self.client.containers.run(
+                image,
+                [*_START, json.dumps(job)],
+                network_mode="none",
+                mounts=mounts,
+                environment=_environment(job["port"]),
+                remove=True,
+                entrypoint=[],
+            )
+        except ContainerError as error:
+            stderr = error.stderr or b""
+            return {"error": f"the container ended with {error.exit_status}: {stderr[-2000:]!r}"}
+        line = said.decode().strip().splitlines()[-1]
+        found: dict[str, Any] = json.loads(line.removeprefix("@result "))
+        return found
+
+
+def _environment(port: int) -> dict[str, str]:
+    """The index on loopback, in the place of PyPI, and what an image without a guard would need
+    too; none of the guard's channels.
+    """
+    return {
+        "PIP_INDEX_URL": f"http://127.0.0.1:{port}/pypi/",
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        "PIP_ROOT_USER_ACTION": "ignore",
+        "UV_INDEX_URL": f"http://127.0.0.1:{port}/pypi/",
+        "UV_PYTHON": IMAGE_PYTHON,
+        "UV_PYTHON_DOWNLOADS": "never",
+        "UV_LINK_MODE": "copy",
+    }
+
+
+@contextmanager
+def arena(client: docker.DockerClient, stack: Stack, tools: Tools) -> Iterator[Arena]:
+    """Make what is offered, and an image for each tool; both are gone afterwards. The image gets a
+    name of its own first: somebody may build it anew meanwhile.
+    """
+    name = f"{NAMES}-{stack.kind}"
+    base = f"{name}:{uuid.uuid4().hex[:8]}"
+    client.images.get(stack.reference).tag(base)
+    made = {base}
+    with tempfile.TemporaryDirectory(prefix="adversary-") as folder:
+        try:
+            images = {"uv": base}
+            for tool in ("pip-old", "pip"):
+                images[tool] = with_pip(client, base, tools, tools.versions[tool])
+                made.add(images[tool])
+            offered = offer(Path(folder), stack)
+            add_tools(offered / "index", tools)
+            yield Arena(client=client, stack=stack, tools=tools, offered=offered, images=images)
+        finally:
+            for image in sorted(made):
+                client.images.remove(image)
+
+
+def add_tools(index: Path, tools: Tools) -> None:
+    """pip, uv, setuptools and wheel are on the index too, as builds and upgrades need them."""
+    for path in sorted(tools.folder.glob("*.whl")):
+        page = index / "pypi" / path.name.split("-")[0]
+        page.mkdir(exist_ok=True)
+        (index / "files" / path.name).write_bytes(path.read_bytes())
+        with (page / "index.html").open("a") as file:
+            file.write(f'<a href="/files/{path.name}">{path.name}</a>\n')
+
+
+def with_pip(client: docker.DockerClient, base: str, tools: Tools, version: str) -> str:
+    """The image with this pip in its environment: itself where that is what it has."""
+    has = client.containers.run(base, ["pip", "--version"], network_mode="none", remove=True)
+    if has.decode().split()[1] == version:
+        return base
+    mount = Mount("/tools", str(tools.folder), type="bind", read_only=True)
+    wheel = f"/tools/pip-{version}-py3-none-any.whl"
+    command = ["python3", "-m", "pip", "install", "--quiet", "--no-index", wheel]
+    container = client.containers.run(
+        base, command, mounts=[mount], detach=True, network_mode="none"
+    )
+    try:
+        ended = container.wait(timeout=120)
+        assert ended["StatusCode"] == 0, container.logs().decode()
+        name, _, tag = base.rpartition(":")
+        container.commit(name, tag=f"{tag}-pip-{version}")
+    finally:
+        container.remove(force=True)
+    return f"{base}-pip-{version}"
