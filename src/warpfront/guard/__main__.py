@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .channels import environment_channels
+from .measuring import installed
 from .names import default_policy
-from .places import HOME, Places, places_of_this_python
+from .places import ETC, HOME, Places, places_of_this_python
 from .policy import GuardError, Policy, read_policy
 from .relaxing import read_reasons, relax
 from .sealing import seal
@@ -21,7 +22,7 @@ from .verification import verify
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit codes: 0 all is well, 1 findings, 2 the command cannot be done."""
     options = _parser().parse_args(arguments)
-    places = places_of_this_python(options.home)
+    places = places_of_this_python(options.home, options.etc)
     try:
         return int(options.act(options, places))
     except GuardError as error:
@@ -32,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="warpfront-guard", description=__doc__)
     parser.add_argument("--home", type=Path, default=HOME, help=argparse.SUPPRESS)
+    parser.add_argument("--etc", type=Path, default=ETC, help=argparse.SUPPRESS)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     command = commands.add_parser("install", help="put the guard around this image's stack")
     command.add_argument("--policy", type=Path, required=True, help="what to protect")
@@ -61,7 +63,8 @@ def _install(options: argparse.Namespace, places: Places) -> int:
 
 def _adopt(options: argparse.Namespace, places: Places) -> int:
     del options
-    _say_sealed(seal(default_policy(places.site_packages), places, python=sys.executable))
+    policy = default_policy(places.site_packages, installed(places.site_packages))
+    _say_sealed(seal(policy, places, python=sys.executable))
     print("the image still has to set: " + " ".join(_environment_words(places)))
     return 0
 
@@ -73,7 +76,9 @@ def _verify(options: argparse.Namespace, places: Places) -> int:
         return int(bool(findings))
     for finding in findings:
         print(finding)
-    policy = read_policy(places.policy) if places.policy.is_file() else Policy(cell="", title="")
+    if any(finding.part == "guard" for finding in findings):
+        return 1
+    policy = read_policy(places.policy)
     for name, reason in policy.relaxed.items():
         print(f"relaxed: {name}: {reason}")
     print(f"{len(findings)} findings" if findings else f"{policy.holds()}: as it was sealed")
@@ -84,9 +89,8 @@ def _relax(options: argparse.Namespace, places: Places) -> int:
     if bool(options.name) == bool(options.file):
         raise GuardError("give a NAME with its --reason, or --from FILE")
     wanted = read_reasons(options.file) if options.file else {options.name: options.reason}
-    for name, reason in wanted.items():
-        for line in relax(name, reason, places):
-            print(line)
+    for line in relax(wanted, places):
+        print(line)
     return 0
 
 
@@ -109,7 +113,12 @@ def _given_environment() -> dict[str, str]:
 
 
 def _environment_words(places: Places) -> list[str]:
-    return [f"{name}={value}" for name, value in environment_channels(places).items()]
+    """What the base has set already stays: NGC's PIP_CONSTRAINT names a file of its own."""
+    return [
+        f'{name}="{value}"'
+        for name, ours in environment_channels(places).items()
+        for value in [" ".join(dict.fromkeys([*_given_environment().get(name, "").split(), ours]))]
+    ]
 
 
 def _say_sealed(policy: Policy) -> None:

@@ -5,19 +5,29 @@ What beats which: docs/guard.md.
 
 from __future__ import annotations
 
-import configparser
 import json
 from collections.abc import Mapping
 from pathlib import Path
 
 from .constraints import constraints_text, overrides_text, uv_settings
+from .pip_configuration import unguarded_sections, with_constraint
 from .places import Places
 from .policy import GuardError, Policy
 
 _UV_BEGIN = "# warpfront-guard: begin"
 _UV_END = "# warpfront-guard: end"
-# One line: `site` runs those that begin with `import`, each by itself.
-_START_UP = "import warpfront_guard.startup; warpfront_guard.startup.start()"
+# One line: `site` runs each line that begins with `import` by itself. Whoever takes away the
+# guard's files and leaves this one hears of it, and still has a Python that starts.
+_START_UP = "\n".join(  # noqa: FLY002 - a program, line by line
+    (
+        "try:",
+        "    import warpfront_guard.startup",
+        "    warpfront_guard.startup.start()",
+        "except Exception as error:",
+        "    print(f'warpfront guard: torch is not watched: {error}', file=sys.stderr)",
+    )
+)
+_START_UP_LINE = f"import sys; exec({_START_UP!r})"
 
 
 def environment_channels(places: Places) -> dict[str, str]:
@@ -35,19 +45,22 @@ def environment_channels(places: Places) -> dict[str, str]:
     }
 
 
-def write_channels(policy: Policy, places: Places) -> None:
-    """Write every channel that is a file. What a base has configured stays."""
-    places.folder.mkdir(parents=True, exist_ok=True)
-    places.constraints.write_text(constraints_text(policy), encoding="utf-8")
-    places.overrides.write_text(overrides_text(policy), encoding="utf-8")
-    _write_pip_configuration(places)
-    _write_uv_configuration(policy, places)
-    places.pth.write_text(pth_text(places), encoding="utf-8")
+def channel_files(policy: Policy, places: Places) -> dict[Path, str]:
+    """Path -> text of every channel that is a file. What a base has configured stays. Raises
+    `GuardError` where ours does not go with it.
+    """
+    return {
+        places.constraints: constraints_text(policy),
+        places.overrides: overrides_text(policy),
+        places.pip_configuration: _pip_configuration(places),
+        places.uv_configuration: _uv_configuration(policy, places.uv_configuration),
+        places.pth: pth_text(places),
+    }
 
 
 def pth_text(places: Places) -> str:
     """Every start of this interpreter puts the channels back and watches its imports."""
-    return f"{places.library}\n{_START_UP}\n"
+    return f"{places.library}\n{_START_UP_LINE}\n"
 
 
 def channel_findings(
@@ -65,10 +78,7 @@ def channel_findings(
         )
         if (problem := _difference(path, text))
     ]
-    if str(places.constraints) not in _pip_constraints(places.pip_configuration):
-        found.append(
-            (str(places.pip_configuration), f"[global] constraint lacks {places.constraints}")
-        )
+    found += [(str(places.pip_configuration), problem) for problem in _pip_problems(places)]
     if _uv_block(policy) not in _text_of(places.uv_configuration):
         found.append((str(places.uv_configuration), "it lacks the constraints of this image"))
     for name, value in environment_channels(places).items():
@@ -90,46 +100,32 @@ def _text_of(path: Path) -> str:
         return ""
 
 
-def _pip_constraints(path: Path) -> list[str]:
-    """What `[global] constraint` of a pip.conf lists."""
-    parser = configparser.RawConfigParser()
+def _theirs(path: Path) -> str:
+    """What a base has in this file, to be kept; "" if there is none. Raises `GuardError` if it
+    cannot be read, and so not kept either.
+    """
     try:
-        parser.read_string(_text_of(path))
-    except configparser.Error:
-        return []
-    return parser.get("global", "constraint", fallback="").split()
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise GuardError(f"{path}: {error}") from error
 
 
-def _write_pip_configuration(places: Places) -> None:
-    """Add our file to `[global] constraint`, as lines, so that comments and settings stay."""
-    path, ours = places.pip_configuration, str(places.constraints)
-    if ours in _pip_constraints(path):
-        return
-    lines = _text_of(path).splitlines()
-    section = next((i for i, line in enumerate(lines) if line.strip() == "[global]"), None)
-    if section is None:
-        lines = ["[global]", f"constraint = {ours}", *([""] if lines else []), *lines]
-    else:
-        theirs = _pip_constraints(path)
-        lines = _without_constraint(lines, section)
-        lines[section + 1 : section + 1] = [
-            "constraint =",
-            *(f"    {one}" for one in [*theirs, ours]),
-        ]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+def _pip_problems(places: Places) -> list[str]:
+    try:
+        sections = unguarded_sections(_text_of(places.pip_configuration), str(places.constraints))
+    except GuardError as error:
+        return [str(error)]
+    return [f"[{section}] constraint lacks {places.constraints}" for section in sections]
 
 
-def _without_constraint(lines: list[str], section: int) -> list[str]:
-    """`lines` without the setting `constraint` of the section that starts at `section`."""
-    kept, dropping, inside = [], False, False
-    for number, line in enumerate(lines):
-        if line.startswith("["):
-            inside, dropping = number == section, False
-        elif inside and line[:1].strip():
-            dropping = line.split("=")[0].split(":")[0].strip() == "constraint"
-        if not dropping:
-            kept.append(line)
-    return kept
+def _pip_configuration(places: Places) -> str:
+    path = places.pip_configuration
+    try:
+        return with_constraint(_theirs(path), str(places.constraints))
+    except GuardError as error:
+        raise GuardError(f"{path}: {error}") from None
 
 
 def _uv_block(policy: Policy) -> str:
@@ -139,18 +135,16 @@ def _uv_block(policy: Policy) -> str:
     return f"{_UV_BEGIN}\n{settings}{_UV_END}\n"
 
 
-def _write_uv_configuration(policy: Policy, places: Places) -> None:
+def _uv_configuration(policy: Policy, path: Path) -> str:
     """Ours first: keys of TOML's root table come before all tables."""
-    path = places.uv_configuration
-    theirs = _without_block(_text_of(path))
+    theirs = _without_block(_theirs(path))
     for key in uv_settings(policy):
-        if any(line.split("=")[0].strip() == key for line in theirs.splitlines()):
+        if any(line.split("=")[0].strip(" \t\"'") == key for line in theirs.splitlines()):
             raise GuardError(
                 f"{path} already sets {key}, which TOML allows once: take it out of the base, and"
-                f" keep its lines in a file of constraints beside {places.constraints}"
+                " keep its lines in a file of constraints that UV_CONSTRAINT names"
             )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(_uv_block(policy) + theirs, encoding="utf-8")
+    return _uv_block(policy) + theirs
 
 
 def _without_block(text: str) -> str:

@@ -48,7 +48,8 @@ def sentinels(toolkit: str, protected: Iterable[str]) -> dict[str, str]:
 
 def triton_shims(protected: Mapping[str, str]) -> tuple[Shim, ...]:
     """The shim for `triton` where the stack's own has another name; packages ask for that one."""
-    real = [name for name in _NAMES["triton"]["rocm"] if name in protected]
+    others = (names for vendor, names in _NAMES["triton"].items() if vendor != "cuda")
+    real = [name for names in others for name in names if name in protected]
     if not real or "triton" in protected:
         return ()
     name, version = real[0], protected[real[0]]
@@ -63,14 +64,16 @@ def triton_shims(protected: Mapping[str, str]) -> tuple[Shim, ...]:
     )
 
 
-def default_policy(site_packages: Path) -> Policy:
-    """What `adopt` protects when nobody wrote a policy: the stack that is there, whatever it is."""
+def default_policy(site_packages: Path, there: Iterable[str]) -> Policy:
+    """What `adopt` protects when nobody wrote a policy: the stack that is there, whatever it is.
+    `there` are the names of what is installed.
+    """
     toolkit = read_toolkit(site_packages / "torch" / "version.py")
     return Policy(
         cell="",
         title=f"adopted from {site_packages}",
         adopt=stack_patterns(toolkit),
-        sentinels=sentinels(toolkit, ()),
+        sentinels=sentinels(toolkit, there),
     )
 
 

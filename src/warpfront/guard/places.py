@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import sys
+import site
 import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 
 HOME = Path("/opt/warpfront")
+ETC = Path("/etc")
 PTH_NAME = "00_warpfront_guard.pth"
 
 
@@ -19,7 +20,7 @@ class Places:
     """
 
     home: Path = HOME
-    etc: Path = Path("/etc")
+    etc: Path = ETC
     site_packages: Path
 
     @property
@@ -64,14 +65,12 @@ class Places:
         return self.site_packages / PTH_NAME
 
 
-def places_of_this_python(home: Path | None = None) -> Places:
-    """The places for the interpreter that runs this. Where torch already is decides between its two
-    folders for packages, which are one in a virtual environment.
+def places_of_this_python(home: Path | None = None, etc: Path | None = None) -> Places:
+    """The places for the interpreter that runs this. Where torch already is decides between its
+    folders for packages (Debian has several); a torch on PYTHONPATH or in somebody's home is not
+    the image's, and no .pth beside it would be read.
     """
-    paths = sysconfig.get_paths()
-    candidates = [Path(entry) for entry in sys.path if (Path(entry) / "torch").is_dir()]
-    usual = [Path(paths["platlib"]), Path(paths["purelib"])]
-    found = next(
-        (path for path in candidates if path.name in {"site-packages", "dist-packages"}), usual[0]
-    )
-    return Places(home=home or HOME, site_packages=found)
+    usual = Path(sysconfig.get_paths()["platlib"])
+    folders = [Path(folder) for folder in site.getsitepackages()]
+    found = next((folder for folder in folders if (folder / "torch").is_dir()), usual)
+    return Places(home=home or HOME, etc=etc or ETC, site_packages=found)

@@ -12,6 +12,10 @@ from typing import Any
 SCHEMA = 1
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?\Z")
 _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+!_-]*\Z")
+# What a shim requires: one exact version of one distribution.
+_EXACT = re.compile(r"[a-z0-9-]+={2,3}[A-Za-z0-9.+!_-]+\Z")
+# A URL that can stand between spaces or quotes of a command.
+_INDEX = re.compile(r"[^\s'\"`$\\]*\Z")
 
 
 class GuardError(Exception):
@@ -116,9 +120,11 @@ def policy_from(document: object) -> Policy:
     unknown = sorted(set(document) - {"schema", *Policy.__dataclass_fields__})
     if unknown:
         raise GuardError(f"unknown field {unknown[0]!r}")
-    adopt = document.get("adopt", [])
-    if not isinstance(adopt, list) or not all(isinstance(pattern, str) for pattern in adopt):
+    adopt, shims = _list(document, "adopt"), _list(document, "shims")
+    if not all(isinstance(pattern, str) for pattern in adopt):
         raise GuardError("adopt must be a list of patterns")
+    if not _INDEX.match(_text(document, "index")):
+        raise GuardError("index must be a URL")
     return Policy(
         cell=_text(document, "cell"),
         title=_text(document, "title"),
@@ -127,24 +133,36 @@ def policy_from(document: object) -> Policy:
         companions=_versions(document, "companions"),
         sentinels=_versions(document, "sentinels"),
         adopt=tuple(adopt),
-        shims=tuple(_shim(item) for item in document.get("shims", [])),
+        shims=tuple(_shim(item) for item in shims),
         relaxed=_texts(document, "relaxed"),
     )
 
 
 def _text(fields: Mapping[str, Any], name: str) -> str:
     value = fields.get(name, "")
-    if not isinstance(value, str):
-        raise GuardError(f"{name} must be text")
+    if not _is_line(value):
+        raise GuardError(f"{name} must be one line of text")
+    return str(value)
+
+
+def _is_line(value: object) -> bool:
+    """Text without a line break of any kind: it ends up in files that are read line by line."""
+    return isinstance(value, str) and len(f"{value}.".splitlines()) == 1
+
+
+def _list(fields: Mapping[str, Any], name: str) -> list[Any]:
+    value = fields.get(name, [])
+    if not isinstance(value, list):
+        raise GuardError(f"{name} must be a list")
     return value
 
 
 def _texts(fields: Mapping[str, Any], name: str) -> dict[str, str]:
     value = fields.get(name, {})
-    if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
-        raise GuardError(f"{name} must map names to text")
+    if not isinstance(value, dict) or not all(_is_line(text) for text in value.values()):
+        raise GuardError(f"{name} must map names to lines of text")
     for key in value:
-        if not _NAME.match(key):
+        if not isinstance(key, str) or not _NAME.match(key):
             raise GuardError(f"{name}: {key!r} is no normalized distribution name")
     return value
 
@@ -163,6 +181,6 @@ def _shim(value: object) -> Shim:
         raise GuardError("a shim has name, version and requires")
     name, version = _versions({"shims": {value["name"]: value["version"]}}, "shims").popitem()
     requires = value["requires"]
-    if not isinstance(requires, str) or "\n" in requires or not requires:
-        raise GuardError(f"shims: {name}: requires must be one requirement")
+    if not isinstance(requires, str) or not _EXACT.match(requires):
+        raise GuardError(f"shims: {name}: requires must be one exact version")
     return Shim(name=name, version=version, requires=requires)

@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
-from .channels import write_channels
+from .channels import channel_files
 from .places import Places
-from .policy import GuardError, Policy, normalized, read_policy
-from .sealing import write_policy
+from .policy import GuardError, Policy, normalized, policy_from, read_policy
+from .sealing import policy_text
+from .writing import write_files
 
 
-def relax(name: str, reason: str, places: Places) -> list[str]:
-    """Record that `name` may change, or that its demands on the stack may go unmet; returns what to
-    tell. Raises `GuardError` without a reason, or without the right to write.
+def relax(reasons: Mapping[str, str], places: Places) -> list[str]:
+    """Record for each name why it may change, or why its demands on the stack may go unmet; returns
+    what to tell. Raises `GuardError`, and has written nothing, without a reason or the right to
+    write.
     """
-    name, reason = normalized(name), " ".join(reason.split())
-    if not reason:
-        raise GuardError("a reason is needed: warpfront-guard relax NAME --reason TEXT")
-    policy = read_policy(places.policy)
-    guarded = name in policy.pinned() or name in policy.forbidden()
-    relaxed = policy.relax(name, reason)
-    try:
-        write_channels(relaxed, places)
-        write_policy(relaxed, places)
-    except PermissionError as error:
-        raise GuardError(f"{error.filename}: {error.strerror}: run this as root") from error
-    return _no_longer_guarded(name, relaxed) if guarded else _beside(name, policy, places)
+    before = read_policy(places.policy)
+    policy, told = before, []
+    for name, reason in reasons.items():
+        name, reason = normalized(name.strip()), " ".join(reason.split())  # noqa: PLW2901 - the same, cleaned
+        if not reason:
+            raise GuardError(
+                f"{name}: a reason is needed: warpfront-guard relax {name} --reason TEXT"
+            )
+        policy = policy_from(policy.relax(name, reason).document())
+        guarded = name in before.pinned() or name in before.forbidden()
+        told += _no_longer_guarded(name, policy) if guarded else _beside(name, policy, places)
+    write_files({places.policy: policy_text(policy), **channel_files(policy, places)})
+    return told
 
 
 def read_reasons(path: Path) -> dict[str, str]:

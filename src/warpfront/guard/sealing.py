@@ -6,18 +6,20 @@ import compileall
 import json
 import py_compile
 import shutil
-import stat
 from collections.abc import Mapping
 from dataclasses import replace
-from fnmatch import fnmatch
+from fnmatch import fnmatchcase
 from importlib.metadata import Distribution
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
-from .channels import write_channels
-from .manifest import installed, measure, write_manifest
+from .channels import channel_files
+from .manifest import Manifest, manifest_text
+from .measuring import installed, is_sealed, measure, measured_text, versions_of
+from .names import triton_shims
 from .places import Places
 from .policy import GuardError, Policy
-from .shims import write_shims
+from .shims import INSTALLER, shim_files
+from .writing import write_files
 
 _PROGRAM = """\
 #!{python}
@@ -32,72 +34,110 @@ sys.exit(main(sys.argv[1:]))
 
 def seal(policy: Policy, places: Places, *, python: str) -> Policy:
     """Write constraints, channels, shims, programs and manifest; returns the policy with what was
-    adopted. `python` is the interpreter of the programs. Raises `GuardError` if the stack is not
-    what the policy says, before anything is written.
+    adopted. `python` is the interpreter of the programs. Raises `GuardError`, and has written
+    nothing, if the stack is not what the policy says or one of the files may not be written.
     """
     there = installed(places.site_packages)
     policy = _adopted(policy, there, places)
     _compare(policy, there, places)
-    try:
-        write_shims(policy.shims, places.site_packages)
-        write_policy(policy, places)
-        names = (*policy.protected, *(shim.name for shim in policy.shims))
-        write_manifest(measure(places.site_packages, names), places.manifest)
-        write_channels(policy, places)
-        _write_programs(places, python)
-    except PermissionError as error:
-        raise GuardError(f"{error.filename}: {error.strerror}: run this as root") from error
+    shims = {path: text for shim in policy.shims for path, text in shim_files(shim).items()}
+    programs = _programs(places, python)
+    write_files(
+        {
+            **{places.site_packages / path: text for path, text in shims.items()},
+            places.manifest: manifest_text(_sealed(policy, places)),
+            places.policy: policy_text(policy),
+            **programs,
+            **channel_files(policy, places),
+        },
+        programs=programs,
+    )
     _compile(places.library)
     return policy
 
 
-def write_policy(policy: Policy, places: Places) -> None:
-    places.folder.mkdir(parents=True, exist_ok=True)
-    aside = places.policy.with_suffix(".new")
-    aside.write_text(json.dumps(policy.document(), indent=1, sort_keys=True) + "\n")
-    aside.replace(places.policy)
+def policy_text(policy: Policy) -> str:
+    return json.dumps(policy.document(), indent=1, sort_keys=True) + "\n"
 
 
 def _adopted(policy: Policy, there: Mapping[str, list[Distribution]], places: Places) -> Policy:
-    """With what the image holds of the patterns to adopt, at the versions found."""
+    """With what the image holds of the patterns to adopt, at the versions found, and a shim where
+    its triton has another name.
+    """
+    if not policy.adopt:
+        return policy
     found = {
         name: distributions[0].version
         for name, distributions in there.items()
-        if any(fnmatch(name, pattern) for pattern in policy.adopt)
+        if any(fnmatchcase(name, pattern) for pattern in policy.adopt)
+        and not _is_shim(distributions[0])
     }
-    if policy.adopt and "torch" not in found:
+    if "torch" not in found:
         raise GuardError(f"{places.site_packages} holds no torch: nothing to adopt")
-    sentinels = {name: why for name, why in policy.sentinels.items() if name not in found}
-    return replace(policy, protected={**found, **policy.protected}, sentinels=sentinels)
+    return replace(
+        policy,
+        protected={**found, **policy.protected},
+        sentinels={name: why for name, why in policy.sentinels.items() if name not in found},
+        shims=policy.shims or triton_shims(found),
+    )
 
 
 def _compare(policy: Policy, there: Mapping[str, list[Distribution]], places: Places) -> None:
     for name, version in policy.protected.items():
-        found = [distribution.version for distribution in there.get(name, [])]
+        found = versions_of(there, name)
         if found != [version]:
             what = " and ".join(found) or "missing"
             raise GuardError(f"{places.site_packages}: {name} is {what}, to be sealed is {version}")
     for name in policy.sentinels:
         if name in there:
             raise GuardError(f"{places.site_packages}: {name} is there and must not be")
+    for shim in policy.shims:
+        if versions_of(there, shim.name) not in ([], [shim.version]):
+            raise GuardError(
+                f"{places.site_packages}: {shim.name} is there, in the place of {shim.requires}"
+            )
 
 
-def _write_programs(places: Places, python: str) -> None:
+def _is_shim(distribution: Distribution) -> bool:
+    return (distribution.read_text("INSTALLER") or "").strip() == INSTALLER
+
+
+def _sealed(policy: Policy, places: Places) -> Manifest:
+    """The manifest of the protected distributions and of the shims, which are yet to be written."""
+    manifest = measure(places.site_packages, policy.protected)
+    shims = {
+        shim.name: {
+            path: measured_text(text)
+            for path, text in shim_files(shim).items()
+            if is_sealed(PurePosixPath(path))
+        }
+        for shim in policy.shims
+    }
+    versions = {shim.name: shim.version for shim in policy.shims}
+    return Manifest(
+        location=manifest.location,
+        versions={**manifest.versions, **versions},
+        files={**manifest.files, **shims},
+    )
+
+
+def _programs(places: Places, python: str) -> dict[Path, str]:
     """`warpfront-guard`, and a launcher for uv where the image has uv: it says more when uv
     refuses. Without uv there is none, so that `command -v uv` stays true to the image.
     """
-    programs = {"warpfront-guard": "__main__"}
+    modules = {"warpfront-guard": "__main__"}
     if shutil.which("uv") is not None:
-        programs["uv"] = "launcher"
-    places.programs.mkdir(parents=True, exist_ok=True)
-    for name, module in programs.items():
-        path = places.programs / name
-        path.write_text(_PROGRAM.format(python=python, library=places.library, module=module))
-        path.chmod(path.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
+        modules["uv"] = "launcher"
+    return {
+        places.programs / name: _PROGRAM.format(
+            python=python, library=places.library, module=module
+        )
+        for name, module in modules.items()
+    }
 
 
 def _compile(library: Path) -> None:
     """Byte code that holds whatever the files' times are: the guard runs at every start."""
     compileall.compile_dir(
-        library, quiet=1, invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH
+        library, quiet=2, invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH
     )

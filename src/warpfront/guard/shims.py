@@ -8,28 +8,24 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterable
-from pathlib import Path
 
 from .policy import Shim
 
+INSTALLER = "warpfront-guard"
 _WHEEL = (
     "Wheel-Version: 1.0\nGenerator: warpfront-guard\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 )
 
 
-def write_shims(shims: Iterable[Shim], site_packages: Path) -> None:
-    """What installing a wheel of each shim would leave, WHEEL and RECORD too: without them uv calls
-    it broken.
+def shim_files(shim: Shim) -> dict[str, str]:
+    """Path below site-packages -> text: what installing a wheel of the shim would leave, WHEEL and
+    RECORD too, for without them uv calls it broken.
     """
-    for shim in shims:
-        folder = f"{shim.name.replace('-', '_')}-{shim.version}.dist-info"
-        files = {"METADATA": _metadata(shim), "WHEEL": _WHEEL, "INSTALLER": "warpfront-guard\n"}
-        (site_packages / folder).mkdir(exist_ok=True)
-        for name, text in files.items():
-            (site_packages / folder / name).write_text(text, encoding="utf-8")
-        record = "".join(f"{folder}/{name},{_hash(text)}\n" for name, text in files.items())
-        (site_packages / folder / "RECORD").write_text(f"{record}{folder}/RECORD,,\n")
+    folder = f"{shim.name.replace('-', '_')}-{shim.version}.dist-info"
+    files = {"METADATA": _metadata(shim), "WHEEL": _WHEEL, "INSTALLER": f"{INSTALLER}\n"}
+    record = "".join(f"{folder}/{name},{_hash(text)}\n" for name, text in files.items())
+    files["RECORD"] = f"{record}{folder}/RECORD,,\n"
+    return {f"{folder}/{name}": text for name, text in files.items()}
 
 
 def _metadata(shim: Shim) -> str:

@@ -1,10 +1,9 @@
-"""Run at every start of the interpreter, through the .pth: as little as can be.
+"""Run at every start of the interpreter, through the .pth: as little as can be, so it imports
+`os` and `sys` only, which every Python has loaded by then.
 
 Puts the channels back where an environment was cleared, and watches the imports of the protected
 packages.
 """
-
-from __future__ import annotations
 
 import os
 import sys
@@ -34,20 +33,29 @@ def restore_channels() -> None:
 
 
 class Watcher:
-    """First in `sys.meta_path`: looks at a watched package before it is imported, finds nothing
-    itself.
+    """First in `sys.meta_path`: looks at a watched package before it is imported, and finds only
+    those that must not be, to refuse them.
     """
 
     @staticmethod
-    def find_spec(name: str, path: object = None, target: object = None) -> None:
+    def find_spec(name: str, path: object = None, target: object = None) -> object:
+        """None for everything that may be imported. Raises `ImportError` where the guard itself is
+        damaged.
+        """
         del path, target
-        if name in WATCHED:
+        if name not in WATCHED:
+            return None
+        try:
             from . import watch  # noqa: PLC0415 - not at every start of Python
-
-            watch.look_at(name, home=_HOME)
+        except ImportError as error:
+            if name == "pip._internal":
+                return None
+            text = f"warpfront guard: {name}: the guard in {_HOME} was changed: {error}"
+            raise ImportError(text, name=name) from error
+        return watch.look_at(name, home=_HOME)
 
 
 def start() -> None:
     restore_channels()
     if not any(isinstance(finder, Watcher) for finder in sys.meta_path):
-        sys.meta_path.insert(0, Watcher())
+        sys.meta_path.insert(0, Watcher())  # type: ignore[arg-type]

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import site
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import Distribution
-from pathlib import Path
 
 from .channels import channel_findings
 from .finding import Finding
-from .manifest import (
-    Manifest,
+from .manifest import Manifest, read_manifest, size_differences
+from .measuring import (
     differences,
     installed,
-    read_manifest,
     recorded_paths,
-    size_differences,
+    shared_packages,
     strays,
+    versions_of,
 )
 from .places import Places
 from .policy import GuardError, Policy, read_policy
@@ -53,7 +53,7 @@ def _distribution_findings(
     policy: Policy, manifest: Manifest, there: Mapping[str, list[Distribution]]
 ) -> Iterator[Finding]:
     for name in sealed_names(policy, manifest):
-        found = [distribution.version for distribution in there.get(name, [])]
+        found = versions_of(there, name)
         sealed = manifest.versions[name]
         if found != [sealed]:
             what = ", ".join(found) if found else "not installed"
@@ -78,9 +78,11 @@ def _stray_findings(
     """Files that were added, and sealed files that another distribution counts as its own: to
     uninstall that one would delete them.
     """
-    owners = _other_owners(manifest, there)
+    owners, shared = _other_owners(manifest, there), shared_packages(manifest)
     for path in strays(manifest, names):
         owner = owners.get(path)
+        if owner and path.partition("/")[0] in shared:
+            continue
         yield Finding(
             part="stray", subject=path, text=f"added by {owner}" if owner else "added by nobody"
         )
@@ -95,13 +97,16 @@ def _stray_findings(
 
 def _other_owners(manifest: Manifest, there: Mapping[str, list[Distribution]]) -> dict[str, str]:
     """Path -> the unprotected distribution (`name version`) whose RECORD lists it."""
-    owners = {}
+    owners: dict[str, str] = {}
     for name, distributions in there.items():
         for distribution in distributions:
-            if manifest.versions.get(name) == distribution.version or distribution.files is None:
+            if manifest.versions.get(name) == distribution.version:
                 continue
-            for path in recorded_paths(distribution, manifest.location):
-                owners[path] = f"{name} {distribution.version}"
+            try:
+                paths = recorded_paths(distribution, manifest.location)
+            except GuardError:  # it owns nothing that could be told; its files are strays then
+                continue
+            owners |= dict.fromkeys(paths, f"{name} {distribution.version}")
     return owners
 
 
@@ -109,17 +114,17 @@ def _shadow_findings(policy: Policy, manifest: Manifest) -> Iterator[Finding]:
     """The same packages elsewhere on the path, or in the user's folder, which a cleared environment
     would put there.
     """
-    location = manifest.location.resolve()
-    places = [Path(entry or ".").resolve() for entry in sys.path]
-    user = Path(site.getusersitepackages()).resolve()
-    for place in dict.fromkeys((*places, user)):
-        if place == location or not place.is_dir():
+    location = os.path.realpath(manifest.location)
+    user = os.path.realpath(site.getusersitepackages())
+    for place in dict.fromkeys((*(os.path.realpath(entry or ".") for entry in sys.path), user)):
+        if place == location:
             continue
         for package, name in sorted(manifest.packages().items()):
             if name not in policy.relaxed and _holds(place, package):
                 where = "is a user's folder" if place == user else "is on the path too"
-                yield Finding(part="shadow", subject=str(place / package), text=f"{place} {where}")
+                yield Finding(part="shadow", subject=f"{place}/{package}", text=f"{place} {where}")
 
 
-def _holds(place: Path, package: str) -> bool:
-    return (place / package / "__init__.py").is_file() or (place / f"{package}.py").is_file()
+def _holds(place: str, package: str) -> bool:
+    """False for what this user may not look into: a home that is another's is nobody's shadow."""
+    return any(os.path.isfile(f"{place}/{package}{end}") for end in ("/__init__.py", ".py"))  # noqa: PTH113 - Path.is_file raises for what may not be looked into

@@ -2,41 +2,71 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
-from importlib.machinery import PathFinder
-from importlib.metadata import PackageNotFoundError, version
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
+from types import ModuleType
+from typing import Any, NoReturn
 
 from .manifest import Manifest, read_manifest, size_differences
 from .policy import GuardError, Policy, normalized, read_policy
 
 _SHOWN = 3
+# Distributions whose files this process has looked at: torchvision's import need not do torch's
+# again. What is imported is looked at each time.
+_seen: set[str] = set()
 
 
-def look_at(name: str, *, home: str) -> None:
-    """Refuse to import a protected package that is not what was sealed. For pip, listen to what it
-    says.
+class Refusal:
+    """The loader of a package that must not be imported. A refusal by the finder would also hit
+    whoever asks only whether torch is there (`importlib.util.find_spec`).
+    """
 
-    Raises `ImportError` that names what changed, and which path won.
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        self._refuse(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Reached by `importlib.reload`."""
+        self._refuse(module.__name__)
+
+    def _refuse(self, name: str) -> NoReturn:
+        """On stderr too: many programs take a failing `import torch` for "no torch here"."""
+        print(f"warpfront guard: {name} is not imported: it was changed", file=sys.stderr)
+        raise ImportError(self._text, name=name)
+
+
+def look_at(name: str, *, home: str) -> ModuleSpec | None:
+    """For a protected package that is not what was sealed, a spec whose import raises `ImportError`
+    that names what changed, and which path won; else None. For pip, listen to what it says.
     """
     folder = Path(home) / "guard"
     if name == "pip._internal":
         from .refusal import listen_to_pip  # noqa: PLC0415 - logging is pip's to load, not torch's
 
         listen_to_pip(folder)
-        return
+        return None
     try:
         policy, manifest = read_policy(folder / "policy.json"), read_manifest(folder / "stack.json")
     except GuardError as error:
-        raise ImportError(_refusal(name, [str(error)], "")) from None
-    problems = list(import_problems(name, policy, manifest))
+        return _refusing(name, PathFinder.find_spec(name), _refusal(name, [str(error)], ""))
+    spec = PathFinder.find_spec(name)
+    problems = list(import_problems(name, spec, policy, manifest))
     if problems:
-        raise ImportError(_refusal(name, problems, policy.holds()))
+        return _refusing(name, spec, _refusal(name, problems, policy.holds()))
+    return None
 
 
-def import_problems(name: str, policy: Policy, manifest: Manifest) -> Iterator[str]:
-    """What is wrong with the package `name` and with everything sealed beside it, worst first."""
+def import_problems(
+    name: str, spec: ModuleSpec | None, policy: Policy, manifest: Manifest
+) -> Iterator[str]:
+    """What is wrong with the package `name`, which would come from `spec`, and with everything
+    sealed beside it, worst first.
+    """
     packages = manifest.packages()
     if packages.get(name) in policy.relaxed:
         return
@@ -44,20 +74,17 @@ def import_problems(name: str, policy: Policy, manifest: Manifest) -> Iterator[s
         yield from _stranger_problems(name, policy)
         return
     expected = manifest.location / name / "__init__.py"
-    spec = PathFinder.find_spec(name)
     if spec is None:
         yield f"{name} was removed from {manifest.location}"
         return
-    if spec.origin is None or Path(spec.origin).resolve() != expected.resolve():
+    if spec.origin is None or not _same_file(spec.origin, str(expected)):
         won = spec.origin or next(iter(spec.submodule_search_locations or ()), "nowhere")
-        yield f"{name} would come from {won}, the image's is {expected.parent}"
         if _in_isolated_build(won):
-            yield "this is an isolated build with a torch of its own: use --no-build-isolation"
+            yield from _isolated_build_problems(name, won, manifest.versions[packages[name]])
+            return
+        yield f"{name} would come from {won}, the image's is {expected.parent}"
     yield from _version_problems(policy, manifest)
-    changed = list(size_differences(manifest, sealed_names(policy, manifest)))
-    yield from (f"{path}: {what}" for path, what in changed[:_SHOWN])
-    if len(changed) > _SHOWN:
-        yield f"and {len(changed) - _SHOWN} more files"
+    yield from _size_problems(packages[name], policy, manifest)
 
 
 def sealed_names(policy: Policy, manifest: Manifest) -> list[str]:
@@ -65,11 +92,27 @@ def sealed_names(policy: Policy, manifest: Manifest) -> list[str]:
     return [name for name in manifest.files if name not in policy.relaxed]
 
 
+def _size_problems(distribution: str, policy: Policy, manifest: Manifest) -> Iterator[str]:
+    names = {*sealed_names(policy, manifest)} - _seen | {distribution}
+    changed = list(size_differences(manifest, sorted(names)))
+    if not changed:
+        _seen.update(names)
+    yield from (f"{path}: {what}" for path, what in changed[:_SHOWN])
+    if len(changed) > _SHOWN:
+        yield f"and {len(changed) - _SHOWN} more files"
+
+
+def _same_file(one: str, other: str) -> bool:
+    return one == other or os.path.realpath(one) == os.path.realpath(other)
+
+
 def _stranger_problems(name: str, policy: Policy) -> Iterator[str]:
     """A watched package that the image did not have: it has to be the one that fits its torch."""
     wanted = policy.companions.get(name)
     if wanted is None or name in policy.relaxed:
         return
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - slow to load
+
     try:
         found = version(name)
     except PackageNotFoundError:
@@ -81,14 +124,14 @@ def _stranger_problems(name: str, policy: Policy) -> Iterator[str]:
 def _version_problems(policy: Policy, manifest: Manifest) -> Iterator[str]:
     """Metadata beside the sealed one: an install that went over it, or half of one."""
     sealed = {
-        path.split("/", 1)[0]
+        path.partition("/")[0]
         for name in sealed_names(policy, manifest)
         for path in manifest.files[name]
         if path.endswith(".dist-info/METADATA")
     }
-    names = {normalized(folder.split("-")[0]) for folder in sealed}
+    names = {normalized(folder.partition("-")[0]) for folder in sealed}
     try:
-        there = sorted(entry.name for entry in manifest.location.iterdir())
+        there = sorted(os.listdir(manifest.location))  # noqa: PTH208 - names are all it takes
     except OSError as error:
         yield f"{manifest.location}: {error.strerror}"
         return
@@ -100,7 +143,30 @@ def _version_problems(policy: Policy, manifest: Manifest) -> Iterator[str]:
 
 
 def _in_isolated_build(path: str) -> bool:
-    return "pip-build-env" in path or any("pip-build-env" in entry for entry in sys.path)
+    return "pip-build-env" in path
+
+
+def _isolated_build_problems(name: str, won: str, version: str) -> Iterator[str]:
+    """pip builds in a folder with a torch of its own, which newer pips take without our
+    constraints. The same one is as good as the image's.
+    """
+    beside = Path(won).parents[1].glob(f"{name}-*.dist-info")
+    found = [folder.name.removesuffix(".dist-info").partition("-")[2] for folder in beside]
+    if found != [version]:
+        what = " and ".join(found) or "of unknown version"
+        yield (
+            f"this isolated build has {name} {what}, the image's is {version}:"
+            " build with --no-build-isolation"
+        )
+
+
+def _refusing(name: str, real: ModuleSpec | None, text: str) -> ModuleSpec:
+    """Looks like `real` to whoever only asks."""
+    loader: Any = Refusal(text)  # not a subclass of importlib.abc.Loader, which is slow to load
+    spec = ModuleSpec(name, loader, origin=real.origin if real else None, is_package=True)
+    if real is not None and real.submodule_search_locations:
+        spec.submodule_search_locations = list(real.submodule_search_locations)
+    return spec
 
 
 def _refusal(name: str, problems: list[str], holds: str) -> str:
