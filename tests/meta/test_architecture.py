@@ -32,6 +32,7 @@ PURE = {
 }
 EDGE = {
     "engine",
+    "hipify",
     "process",
     "provenance",
     "registry",
@@ -39,6 +40,7 @@ EDGE = {
     "scaffold",
     "sources",
     "store",
+    "trees",
     "wheelhouse",
 }
 PATH = {"pipeline"}

@@ -15,7 +15,7 @@ from warpfront.scan.targets import CLASSES, ScanTarget
 
 ENGINES = ("python", "cuda", "structured", "scanner")
 _FIELDS = {"title", "engines", "phase", "severity", "message", "why", "fix", "sources"}
-_OPTIONAL = {"structural"}
+_OPTIONAL = {"structural", "of_amd"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,8 +25,9 @@ class Rule:
     `severities` maps a target or a class of targets (`gfx942`, `wave64`, `wave32`, `gfx12`,
     `rocm`, `hpu`, `cpu`) to a severity. `message` says what is wrong in one line, with `{what}` for
     the code it is about. `phase` (0 to 8) is the step of a port that deals with it. `structural`
-    rules are about files that no condition guards: gates do not touch them. `sources` say where
-    the claim comes from.
+    rules are about files that no condition guards: gates do not touch them. `of_amd` rules are
+    about code that is written for AMD: in AMD's own arm it is no worse than elsewhere. `sources`
+    say where the claim comes from.
     """
 
     id: str
@@ -39,6 +40,7 @@ class Rule:
     fix: str
     sources: tuple[str, ...]
     structural: bool = False
+    of_amd: bool = False
 
     def severity_for(self, target: ScanTarget) -> Severity:
         """The severity of the narrowest class of `target` that this rule names; none if none."""
@@ -89,6 +91,7 @@ def _read_rule(rule_id: str, record: Mapping[str, Any], name: str) -> Rule:
         fix=record["fix"].strip(),
         sources=tuple(record["sources"]),
         structural=record.get("structural", False),
+        of_amd=record.get("of_amd", False),
     )
 
 

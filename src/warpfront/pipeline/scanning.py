@@ -1,0 +1,218 @@
+"""A scan of one source tree: files listed, read and judged, over processes where it pays."""
+
+from __future__ import annotations
+
+import functools
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from types import FrameType
+
+from warpfront.hipify import read_identifiers
+from warpfront.scan import cuda
+from warpfront.scan.cuda.view import portable_names, view_of
+from warpfront.scan.engines import Scope, is_read, scan_source
+from warpfront.scan.findings import Context, Finding, Source
+from warpfront.scan.judge import Judged
+from warpfront.scan.rules import catalogue
+from warpfront.scan.targets import ScanTarget
+from warpfront.trees import Tree, TreeFile, Unread, list_tree, read_text
+
+SECONDS_PER_FILE = 20.0
+_CHUNK_BYTES = 512 * 1024
+_ALONE_BYTES = 1024 * 1024
+"""Below this a scan takes less time than starting processes for it."""
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scan:
+    """What a scan of a tree came to. `findings` are in the order of path and line; `unread` are the
+    files and folders that nobody looked into.
+    """
+
+    target: str
+    findings: tuple[Finding, ...]
+    unread: tuple[Unread, ...]
+    files: int
+    lines: int
+    suppressed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _FileResult:
+    path: str
+    lines: int
+    judged: Judged | None
+    unread: Unread | None
+
+
+class _TookTooLongError(Exception):
+    """The time of one file is over."""
+
+
+def scan_tree(
+    root: Path,
+    target: ScanTarget,
+    *,
+    exclude: Iterable[str] = (),
+    vendored: bool = False,
+    processes: int | None = None,
+    progress: Progress = lambda _done, _total: None,
+) -> Scan:
+    """Every finding for `target` in the tree below `root`. Same tree, same result, however many
+    processes. Raises `StoreError` if there is no such folder.
+    """
+    tree = list_tree(root, exclude=exclude, vendored=vendored)
+    files = [file for file in tree.files if is_read(PurePosixPath(file.path))]
+    scope = Scope(target=target, rules=catalogue(), context=_context(tree, files))
+    results = sorted(_results(root, files, scope, processes, progress), key=lambda r: r.path)
+    judged = [result.judged for result in results if result.judged is not None]
+    unread = [result.unread for result in results if result.unread is not None]
+    return Scan(
+        target=target.name,
+        findings=tuple(finding for one in judged for finding in one.findings),
+        unread=tuple(sorted((*tree.unread, *unread))),
+        files=len(judged),
+        lines=sum(result.lines for result in results),
+        suppressed=sum(one.suppressed for one in judged),
+    )
+
+
+def _context(tree: Tree, files: Iterable[TreeFile]) -> Context:
+    """torch's tables are worth reading only where there is CUDA to look up in them."""
+    headers = [file for file in files if cuda.reads(PurePosixPath(file.path))]
+    if not headers:
+        return Context()
+    portable: set[str] = set()
+    for file in headers:
+        text = read_text(tree.root, file)
+        if isinstance(text, str):
+            source = Source(path=PurePosixPath(file.path), text=text)
+            portable |= portable_names(view_of(source, Context()))
+    return Context(identifiers=read_identifiers(), portable_names=frozenset(portable))
+
+
+def _results(
+    root: Path,
+    files: Sequence[TreeFile],
+    scope: Scope,
+    processes: int | None,
+    progress: Progress,
+) -> Iterator[_FileResult]:
+    wanted = processes or os.cpu_count() or 1
+    done = 0
+    if wanted == 1 or sum(file.size_bytes for file in files) < _ALONE_BYTES:
+        for file in files:
+            yield _scan_file(root, file, scope)
+            done += 1
+            progress(done, len(files))
+        return
+    for results in _over_processes(root, files, scope, wanted):
+        yield from results
+        done += len(results)
+        progress(done, len(files))
+
+
+def _over_processes(
+    root: Path, files: Sequence[TreeFile], scope: Scope, processes: int
+) -> Iterator[list[_FileResult]]:
+    """Chunk by chunk, as they are done. A file that ends its process costs that file only."""
+    left: list[TreeFile] = []
+    with _pool(processes, scope) as pool:
+        chunks = {pool.submit(_scan_chunk, root, chunk): chunk for chunk in _chunks(files)}
+        for future in as_completed(chunks):
+            results = _result_of(future)
+            if results is None:
+                left += chunks[future]
+            else:
+                yield results
+    for file in sorted(left):
+        with _pool(1, scope) as pool:
+            results = _result_of(pool.submit(_scan_chunk, root, [file]))
+        reason = "its scan ended the process that did it"
+        yield results or [_unread_result(Unread(path=file.path, reason=reason))]
+
+
+def _pool(processes: int, scope: Scope) -> ProcessPoolExecutor:
+    """Spawned, not forked: the display has threads, and a fork copies only one of them."""
+    plain = (scope.target, scope.context)
+    return ProcessPoolExecutor(
+        max_workers=processes,
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=_begin_worker,
+        initargs=plain,
+    )
+
+
+_worker_scope: list[Scope] = []
+
+
+def _begin_worker(target: ScanTarget, context: Context) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _worker_scope[:] = [Scope(target=target, rules=catalogue(), context=context)]
+
+
+def _result_of(future: Future[list[_FileResult]]) -> list[_FileResult] | None:
+    try:
+        return future.result()
+    except BrokenProcessPool:
+        return None
+
+
+def _chunks(files: Sequence[TreeFile]) -> Iterator[list[TreeFile]]:
+    """Large files first, so that the last one to finish is a short one."""
+    chunk: list[TreeFile] = []
+    size = 0
+    for file in sorted(files, key=lambda file: (-file.size_bytes, file.path)):
+        chunk.append(file)
+        size += file.size_bytes
+        if size >= _CHUNK_BYTES:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def _scan_chunk(root: Path, files: Iterable[TreeFile]) -> list[_FileResult]:
+    return [_scan_file(root, file, _worker_scope[0]) for file in files]
+
+
+def _scan_file(root: Path, file: TreeFile, scope: Scope) -> _FileResult:
+    text = read_text(root, file)
+    if isinstance(text, Unread):
+        return _unread_result(text)
+    source = Source(path=PurePosixPath(file.path), text=text)
+    try:
+        judged = _within(SECONDS_PER_FILE, functools.partial(scan_source, source, scope))
+    except _TookTooLongError:
+        reason = f"its scan took longer than {SECONDS_PER_FILE:.0f} s"
+        return _unread_result(Unread(path=file.path, reason=reason))
+    return _FileResult(path=file.path, lines=text.count("\n") + 1, judged=judged, unread=None)
+
+
+def _unread_result(unread: Unread) -> _FileResult:
+    return _FileResult(path=unread.path, lines=0, judged=None, unread=unread)
+
+
+def _within(seconds: float, act: Callable[[], Judged]) -> Judged:
+    """What `act` gives, or `_TookTooLongError`. Python looks for signals inside long matches too,
+    so that no expression can hold a scan up.
+    """
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        raise _TookTooLongError
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        return act()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,55 @@
+"""Which engine reads which file, and one call that scans one file for one target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from warpfront.scan import cuda, notebooks, python, structured
+from warpfront.scan.findings import Context, Sighting, Source
+from warpfront.scan.judge import Judged, judge
+from warpfront.scan.rules import Rule
+from warpfront.scan.targets import ScanTarget
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """What one scan is about: the target, the rules, and what engines may know."""
+
+    target: ScanTarget
+    rules: Mapping[str, Rule]
+    context: Context
+
+
+def is_read(path: PurePosixPath) -> bool:
+    """Whether any engine reads files of this name."""
+    return any(engine.reads(path) for engine in (python, cuda, structured, notebooks))
+
+
+def scan_source(source: Source, scope: Scope) -> Judged:
+    """One file's findings. A file nested too deeply to be understood is a finding, no crash."""
+    try:
+        source, seen = _seen(source, scope.context)
+    except RecursionError:
+        seen = (Sighting(rule="SC003", start=0, end=0, what="nested too deeply"),)
+    return judge(source, seen, scope.target, scope.rules)
+
+
+def _seen(source: Source, context: Context) -> tuple[Source, tuple[Sighting, ...]]:
+    if notebooks.reads(source.path):
+        try:
+            source = notebooks.as_python(source)
+        except ValueError as error:
+            return source, (Sighting(rule="SC003", start=0, end=0, what=str(error)),)
+        return source, tuple(python.sightings(source, context))
+    return source, tuple(_sightings(source, context))
+
+
+def _sightings(source: Source, context: Context) -> Iterator[Sighting]:
+    if python.reads(source.path):
+        yield from python.sightings(source, context, cuda.sightings)
+    if cuda.reads(source.path):
+        yield from cuda.sightings(source, context)
+    if structured.reads(source.path):
+        yield from structured.sightings(source, context)

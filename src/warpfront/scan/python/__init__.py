@@ -1,0 +1,150 @@
+"""The engine for Python source, by `ast`, and for the code cells of notebooks.
+
+Each rule's detector is a function of one node; what stands around the node (`gates`) is asked only
+about what a detector saw. CUDA inside string literals is handed to the CUDA engine.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import PurePosixPath
+from typing import Any
+
+from warpfront.scan.findings import Context, Gate, Sighting, Source
+from warpfront.scan.python import building, compiling, devices, gaudi, kernels, names, settings
+from warpfront.scan.python.gates import Gates
+from warpfront.scan.python.module import Module, Seen
+
+Detector = Callable[[Module, Any], Iterator[Seen]]
+CudaReader = Callable[[Source, Context], Iterator[Sighting]]
+
+_DETECTORS: Mapping[type[ast.AST], tuple[Detector, ...]] = {
+    ast.Import: (names.imports,),
+    ast.ImportFrom: (names.imports_from,),
+    ast.Attribute: (
+        names.attributes,
+        names.rocm_version,
+        devices.cuda_version_parsed,
+        devices.home_as_switch,
+    ),
+    ast.Name: (devices.home_as_switch,),
+    ast.Constant: (
+        compiling.compile_modes,
+        settings.strings,
+        building.flags,
+        devices.patched_packages,
+        gaudi.device_strings,
+        gaudi.hpu_without_bridge,
+    ),
+    ast.Assign: (
+        compiling.inductor_assignments,
+        compiling.tf32_assignments,
+        compiling.attention_assignments,
+        settings.environment_assignments,
+        kernels.warps_assigned,
+        devices.warp_sizes,
+    ),
+    ast.Dict: (compiling.inductor_options, settings.environment_tables),
+    ast.With: (compiling.capture_bodies,),
+    ast.Try: (devices.nvml_as_a_test, devices.mock_fallbacks),
+    ast.Compare: (devices.comparisons,),
+    ast.BoolOp: (devices.arch_alternatives,),
+    ast.BinOp: (devices.core_arithmetic, kernels.warp_products),
+    ast.keyword: (building.linked_libraries,),
+    ast.Call: (
+        names.device_names,
+        compiling.rng_beside_capture,
+        compiling.matmul_precision,
+        compiling.attention_choices,
+        settings.environment_calls,
+        devices.name_prefixes,
+        devices.capability_queries,
+        devices.arch_lists,
+        devices.rocm_folder,
+        devices.libraries,
+        devices.library_choices,
+        devices.saved_tensors,
+        devices.device_random,
+        devices.copied_over,
+        devices.nccl,
+        kernels.launches,
+        kernels.inline_compilers,
+        gaudi.device_calls,
+        gaudi.nccl,
+        gaudi.double_precision,
+    ),
+}
+# Rules about how the vendors are told apart: the gate that they are part of does not excuse them.
+_ABOUT_GATES = frozenset({"PY018", "PY023", "PY048", "PY052", "PY053", "PY059", "PY015"})
+
+
+def reads(path: PurePosixPath) -> bool:
+    return path.suffix in {".py", ".pyi", ".pyw"}
+
+
+def sightings(
+    source: Source, context: Context, read_cuda: CudaReader | None = None
+) -> Iterator[Sighting]:
+    """Everything in a module that a rule is about. `read_cuda` reads CUDA inside strings.
+
+    What does not parse is one sighting of SC003.
+    """
+    try:
+        module = Module(source.path, source.text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        yield _unreadable(source, error)
+        return
+    gates = Gates(module)
+    for node in module.nodes:
+        for detect in _DETECTORS.get(type(node), ()):
+            for seen in detect(module, node):
+                yield _sighting(module, gates, seen)
+    if read_cuda is not None:
+        yield from _inside_strings(module, gates, read_cuda, context)
+
+
+def _unreadable(source: Source, error: Exception | MemoryError) -> Sighting:
+    line = error.lineno or 1 if isinstance(error, SyntaxError) else 1
+    reason = error.msg if isinstance(error, SyntaxError) else type(error).__name__
+    starts = [0]
+    for text in source.text.splitlines(keepends=True)[:line]:
+        starts.append(starts[-1] + len(text))
+    start = starts[min(line, len(starts)) - 1]
+    return Sighting(rule="SC003", start=start, end=start, what=f"{reason} (line {line})")
+
+
+def _sighting(module: Module, gates: Gates, seen: Seen) -> Sighting:
+    start, end = module.span(seen.node)
+    standing = gates.standing(seen.node)
+    made = Sighting(
+        rule=seen.rule,
+        start=start,
+        end=end,
+        what=seen.what,
+        shift=seen.shift,
+        sides=standing.sides,
+        gate=standing.gate,
+        gate_line=standing.line,
+    )
+    if seen.rule in _ABOUT_GATES and standing.gate is Gate.AVAILABILITY:
+        return dataclasses.replace(made, gate=Gate.OPEN)
+    return made
+
+
+def _inside_strings(
+    module: Module, gates: Gates, read_cuda: CudaReader, context: Context
+) -> Iterator[Sighting]:
+    for start, end, node in kernels.cuda_texts(module):
+        standing = gates.standing(node)
+        inner = Source(path=module.path, text=module.text[start:end])
+        for sighting in read_cuda(inner, context):
+            yield dataclasses.replace(
+                sighting,
+                start=sighting.start + start,
+                end=sighting.end + start,
+                sides=sighting.sides & standing.sides,
+                gate=sighting.gate if sighting.gate is not Gate.OPEN else standing.gate,
+                gate_line=sighting.gate_line or standing.line,
+            )

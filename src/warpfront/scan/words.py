@@ -1,0 +1,60 @@
+"""What rules look for inside one string, whichever file it stands in: allocator settings, compiler
+and linker flags, package indexes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+ALLOCATOR = re.compile(
+    r"max_split_size_mb\s*:|expandable_segments\s*:\s*True|backend\s*:\s*cudaMallocAsync",
+    re.IGNORECASE,
+)
+_SETTING = re.compile(r"(?:\w+\s*=\s*)?['\"]?\w+\s*:[\w:,.\[\]>\s{}-]*['\"]?")
+_COMPILER = re.compile(
+    r"""(?x)(?<![\w-])(?:
+        (?P<nvcc>--use_fast_math|-use_fast_math|--expt-(?:relaxed-constexpr|extended-lambda)
+            |-?-lineinfo|-?-generate-line-info|--ptxas-options\S*|-Xptxas\S*|-?-maxrregcount\S*
+            |-?-extended-lambda|-rdc=true|--relocatable-device-code=true|-Xcudafe\S*
+            |--threads(?=[=\s\d]|\Z)|-Xfatbin\S*|-diag-suppress\S*|--diag_suppress\S*)
+        |(?P<arch>-gencode\S*|--generate-code\S*|-arch[=\s]*(?:sm|compute)_\S*
+            |arch=compute_\S*|code=sm_\S*|--gpu-architecture\S*)
+        |(?P<link>-lcuda|-lcudart(?:_static)?|-lcublas(?:Lt)?|-lcudnn|-lnccl|-lnvToolsExt|-lnvrtc
+            |-lcusparse|-lcusolver|-lcufft|-lcurand|-lcupti|-lnvidia-ml)(?![\w-])
+    )"""
+)
+_RULES = {"nvcc": "BL201", "arch": "BL202", "link": "BL207"}
+GFX = re.compile(r"(?<![\w-])gfx(?:9[0-9a-f]{2}|1[0-2][0-9a-f]{2})(?![\w])")
+CUDA_INDEX = re.compile(
+    r"https?://[^\s\"'<>]*?/whl/(?:nightly/|test/)?cu\d{2,3}\b|https?://pypi\.nvidia\.com\b"
+    r"|https?://pypi\.ngc\.nvidia\.com\b"
+)
+NVIDIA_IMAGE = re.compile(
+    r"(?:docker\.io/)?nvidia/(?:cuda|cudagl|opengl|pytorch|tensorrt|k8s)\S*|nvcr\.io/\S+"
+    r"|(?:docker\.io/)?pytorch/(?:pytorch|manylinux)\S*(?:cuda|cu\d)\S*|\S*/cuda:\S+",
+    re.IGNORECASE,
+)
+
+
+def allocator_rules(text: str) -> Iterator[tuple[str, str, int]]:
+    """(rule, what, shift) for a string that is an allocator setting as a whole; a sentence that
+    mentions one is none.
+    """
+    if _SETTING.fullmatch(text.strip()) is None:
+        return
+    expandable = re.search(r"expandable_segments\s*:\s*True", text, re.IGNORECASE)
+    if "max_split_size_mb" in text:
+        yield "PY010", text.strip()[:80], 1 if expandable else 0
+    elif expandable:
+        yield "PY011", "expandable_segments:True", 0
+    if re.search(r"backend\s*:\s*cudaMallocAsync", text):
+        yield "PY013", "backend:cudaMallocAsync", 0
+
+
+def compiler_flags(text: str) -> Iterator[tuple[str, int, int, str]]:
+    """(rule, start, end, flag) for every flag that only NVIDIA's compiler or libraries know."""
+    for match in _COMPILER.finditer(text):
+        kind = match.lastgroup
+        if kind is not None:
+            yield _RULES[kind], match.start(), match.end(), match[0].strip()

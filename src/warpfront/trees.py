@@ -1,0 +1,209 @@
+"""Source trees as they are found: what of them can be read as text, and what cannot, and why. Edge.
+
+Nothing here follows a link, opens what is not a regular file, or reads a file beyond a limit.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import stat
+import tokenize
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
+
+from warpfront.errors import StoreError
+
+SIZE_LIMIT_BYTES = 2 * 1024 * 1024
+NOTEBOOK_LIMIT_BYTES = 32 * 1024 * 1024
+LINE_LIMIT = 20_000
+DEPTH_LIMIT = 64
+FILE_LIMIT = 200_000
+
+_NOT_SOURCE = frozenset(
+    {
+        ".git",
+        ".hg",
+        ".svn",
+        ".tox",
+        ".nox",
+        ".venv",
+        "venv",
+        "node_modules",
+        "__pycache__",
+        ".mypy_cache",
+        ".ruff_cache",
+        ".pytest_cache",
+        ".eggs",
+        "site-packages",
+    }
+)
+_VENDORED = frozenset(
+    {"third_party", "thirdparty", "third-party", "3rdparty", "vendor", "vendored", "_vendor"}
+    | {"external", "externals", "extern", "submodules"}
+)
+_SUBMODULE = re.compile(r"^\s*path\s*=\s*(.+?)\s*$", re.MULTILINE)
+_BINARY_PROBE = 8192
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class TreeFile:
+    """A regular file of the tree: path relative to the root, with `/`, and size."""
+
+    path: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Unread:
+    """What was not read, and why; a folder ends with `/`."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tree:
+    """The files of a tree in the order of their paths."""
+
+    root: Path
+    files: tuple[TreeFile, ...]
+    unread: tuple[Unread, ...]
+
+
+def list_tree(root: Path, *, exclude: Iterable[str] = (), vendored: bool = False) -> Tree:
+    """Every regular file below `root`. `exclude` are globs over relative paths; `vendored` also
+    walks submodules and folders of third parties. Raises `StoreError` if `root` is no folder.
+    """
+    if not root.is_dir():
+        raise StoreError(f"{root} is no folder", hint="name the root of a source tree with --repo")
+    walk = _Walk(root, tuple(exclude), vendored=vendored)
+    files, unread = [], []
+    for item in walk.items():
+        if isinstance(item, TreeFile):
+            files.append(item)
+        else:
+            unread.append(item)
+        if len(files) >= FILE_LIMIT:
+            unread.append(Unread(path="./", reason=f"more than {FILE_LIMIT} files: the rest"))
+            break
+    return Tree(root=root, files=tuple(sorted(files)), unread=tuple(sorted(unread)))
+
+
+class _Walk:
+    def __init__(self, root: Path, exclude: tuple[str, ...], *, vendored: bool) -> None:
+        self._root = root
+        self._exclude = exclude
+        self._vendored = vendored
+        self._submodules = _submodules(root)
+
+    def items(self) -> Iterator[TreeFile | Unread]:
+        pending = [(self._root, "", 0)]
+        while pending:
+            folder, prefix, depth = pending.pop()
+            try:
+                entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+            except OSError as error:
+                yield Unread(path=f"{prefix or '.'}/", reason=str(error.strerror))
+                continue
+            for entry in entries:
+                path = f"{prefix}{entry.name}"
+                if self._is_excluded(path):
+                    continue
+                if not entry.is_dir(follow_symlinks=False):
+                    yield from _regular(entry, path)
+                    continue
+                reason = self._why_not(entry, path, depth)
+                if reason:
+                    yield Unread(path=f"{path}/", reason=reason)
+                elif entry.name not in _NOT_SOURCE:
+                    pending.append((Path(entry.path), f"{path}/", depth + 1))
+
+    def _is_excluded(self, path: str) -> bool:
+        return any(
+            fnmatchcase(path, glob) or fnmatchcase(path, f"{glob.rstrip('/')}/*") or path == glob
+            for glob in self._exclude
+        )
+
+    def _why_not(self, entry: os.DirEntry[str], path: str, depth: int) -> str:
+        if depth >= DEPTH_LIMIT:
+            return f"deeper than {DEPTH_LIMIT} folders"
+        if self._vendored:
+            return ""
+        if path in self._submodules or Path(entry.path, ".git").is_file():
+            return "submodule"
+        return "third party" if entry.name.lower() in _VENDORED else ""
+
+
+def _submodules(root: Path) -> frozenset[str]:
+    text = read_text(root, TreeFile(path=".gitmodules", size_bytes=0))
+    return frozenset(_SUBMODULE.findall(text)) if isinstance(text, str) else frozenset()
+
+
+def _regular(entry: os.DirEntry[str], path: str) -> Iterator[TreeFile | Unread]:
+    """A regular file. Links are no part of the tree: their files are elsewhere, or here already."""
+    try:
+        status = entry.stat(follow_symlinks=False)
+    except OSError as error:
+        yield Unread(path=path, reason=str(error.strerror))
+        return
+    if stat.S_ISREG(status.st_mode):
+        yield TreeFile(path=path, size_bytes=status.st_size)
+    elif not stat.S_ISLNK(status.st_mode):
+        yield Unread(path=path, reason="not a regular file")
+
+
+def read_text(root: Path, file: TreeFile) -> str | Unread:
+    """The text of a file of the tree, or why there is none: too large, binary, minified, refused.
+
+    UTF-8 with or without a mark, what a Python file's coding line names, else Latin-1: the rules
+    look for ASCII words.
+    """
+    limit = NOTEBOOK_LIMIT_BYTES if file.path.endswith(".ipynb") else SIZE_LIMIT_BYTES
+    try:
+        content = _read_regular(root / file.path, limit)
+    except OSError as error:
+        return Unread(path=file.path, reason=str(error.strerror))
+    if content is None:
+        return Unread(path=file.path, reason="not a regular file")
+    if len(content) > limit:
+        return Unread(path=file.path, reason=f"larger than {limit // 1024 // 1024} MiB")
+    if b"\0" in content[:_BINARY_PROBE] and not content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return Unread(path=file.path, reason="binary")
+    text = _decoded(content, PurePosixPath(file.path).suffix)
+    if not file.path.endswith(".ipynb") and any(
+        len(line) > LINE_LIMIT for line in text.splitlines()
+    ):
+        return Unread(path=file.path, reason=f"a line of more than {LINE_LIMIT} characters")
+    return text
+
+
+def _read_regular(path: Path, limit: int) -> bytes | None:
+    """At most `limit` + 1 bytes; None for what is no regular file. Never waits for a FIFO."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with os.fdopen(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            return None
+        return file.read(limit + 1)
+
+
+def _decoded(content: bytes, suffix: str) -> str:
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return content.decode("utf-16", "replace")
+    encoding = "utf-8-sig"
+    if suffix == ".py" and b"coding" in content[:400]:
+        encoding = _declared(content)
+    try:
+        return content.decode(encoding)
+    except UnicodeDecodeError:
+        return content.decode("latin-1")
+
+
+def _declared(content: bytes) -> str:
+    try:
+        return tokenize.detect_encoding(io.BytesIO(content).readline)[0]
+    except SyntaxError:
+        return "latin-1"
