@@ -206,7 +206,9 @@ RESULTS = {
     "schema": 1,
     "session": "load",
     "target": "x86_64",
-    "environment": {},
+    "environment": {
+        "facts": {"torch": "2.13.0+cpu", "toolkit": "", "python": "3.11", "archs": [], "relaxed": []}
+    },
     "planned": ["torch imports"],
     "unclaimed": [],
     "finished": True,
@@ -222,6 +224,16 @@ RESULTS = {
 }
 
 
+LABELS = {
+    "org.opencontainers.image.version": "2.13.0-cpu-py3.11",
+    "dev.warpfront.torch": "2.13.0+cpu",
+    "dev.warpfront.toolkit": "",
+    "dev.warpfront.python": "3.11",
+    "dev.warpfront.targets": "x86_64",
+    "dev.warpfront.relaxed": "",
+}
+
+
 def verified(
     workspace: Workspace,
     monkeypatch: pytest.MonkeyPatch,
@@ -232,7 +244,7 @@ def verified(
     cell = images(workspace)["torch"]
     locks, _ = lock(workspace, monkeypatch)
     if not workspace.store.cell_folder(cell.id).joinpath("build.json").exists():
-        image = engine.build(cell.local_reference, {CONTENT_HASH: "aa"})
+        image = engine.build(cell.local_reference, {**LABELS, CONTENT_HASH: "aa"})
         built = a_built_image(cell, image_id=image.id, content_hash="aa")
         workspace.store.save(cell.id, "build", built)
 

@@ -17,6 +17,6 @@ ENV PIP_CONSTRAINT="/opt/warpfront/guard/constraints.txt"
 ENV PYTHONNOUSERSITE="1"
 ENV UV_BUILD_CONSTRAINT="/opt/warpfront/guard/overrides.txt"
 ENV UV_CONSTRAINT="/opt/warpfront/guard/constraints.txt"
-ENV UV_SYSTEM_PYTHON="1"
+ENV UV_PYTHON="/opt/venv/bin/python"
 RUN --network=none warpfront-guard verify
 CMD ["python3"]
