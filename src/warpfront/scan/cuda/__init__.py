@@ -1,4 +1,4 @@
-"""The scanner's engine for C, C++, CUDA and HIP: `reads` and `sightings`.
+"""The scanner's engine for C, C++, CUDA and HIP: `reads`, `sightings`, `portable_names_of`.
 
 A file is blanked once (`lexer`), its `#if` arms are judged once (`preprocessor`), and then one pass
 over its identifiers asks `names.toml` and the rules that begin with a name (`lanes`, `device`);
@@ -22,7 +22,15 @@ from warpfront.scan.cuda.lanes import MASK_NAMES, lane_sightings, mask_sightings
 from warpfront.scan.cuda.lexer import Span
 from warpfront.scan.cuda.names import Row, rows_including, rows_naming
 from warpfront.scan.cuda.preprocessor import Reach
-from warpfront.scan.cuda.view import NAME, View, is_definition, path_of, sighting, view_of
+from warpfront.scan.cuda.view import (
+    NAME,
+    View,
+    is_definition,
+    path_of,
+    portable_names,
+    sighting,
+    view_of,
+)
 from warpfront.scan.findings import Context, Sighting, Source
 
 SUFFIXES = frozenset(
@@ -45,6 +53,11 @@ def sightings(source: Source, context: Context) -> Iterator[Sighting]:
     yield from _named(view)
     yield from lane_sightings(view)
     yield from device_sightings(view)
+
+
+def portable_names_of(source: Source) -> frozenset[str]:
+    """The names that a header gives AMD a meaning for: `Context.portable_names` is made of them."""
+    return portable_names(view_of(source, Context()))
 
 
 def _included(view: View) -> Iterator[Sighting]:

@@ -96,7 +96,7 @@ def asm_sightings(view: View, span: Span) -> Iterator[Sighting]:
         yield sighting(view, "CU121", whole, what=_short(template))
     elif _PTX.search(template):
         yield sighting(view, "CU107", whole, what=_short(template))
-    elif view.is_device_code and view.source.path.suffix in (".cu", ".cuh"):
+    elif "%" in template and view.in_device_code(span[0]):
         yield sighting(view, "CU107", whole, what=_short(template), shift=-1)
 
 

@@ -150,6 +150,8 @@ def _narrow_ballots(view: View, name: str, span: Span) -> Iterator[Sighting]:
     if assigned is None or _closed_between(before[assigned.end(1) :]):
         return
     variable = assigned[1]
+    if declared is None and re.search(r"[\w>*&]\s+\Z", before[: assigned.start(1)]):
+        return  # declared here, as something else
     if declared is None and not re.search(
         rf"\b{_NARROW_TYPE}\s+(?:\w+\s*(?:=[^,;()]*)?,\s*)*{variable}\s*[;,=)\[]", view.code
     ):
