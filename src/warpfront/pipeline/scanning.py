@@ -87,16 +87,27 @@ def scan_tree(
 
 def _context(tree: Tree, files: Iterable[TreeFile]) -> Context:
     """torch's tables are worth reading only where there is CUDA to look up in them."""
+    own = _own_packages(tree)
     headers = [file for file in files if cuda.reads(PurePosixPath(file.path))]
     if not headers:
-        return Context()
+        return Context(own_packages=own)
     portable: set[str] = set()
     for file in headers:
         text = read_text(tree.root, file)
         if isinstance(text, str):
             source = Source(path=PurePosixPath(file.path), text=text)
             portable |= portable_names(view_of(source, Context()))
-    return Context(identifiers=read_identifiers(), portable_names=frozenset(portable))
+    return Context(
+        identifiers=read_identifiers(), portable_names=frozenset(portable), own_packages=own
+    )
+
+
+def _own_packages(tree: Tree) -> frozenset[str]:
+    """Folders with an `__init__.py` whose parent has none: what the tree installs or runs."""
+    packages = {
+        PurePosixPath(file.path).parent for file in tree.files if file.path.endswith("/__init__.py")
+    }
+    return frozenset(folder.name for folder in packages if folder.parent not in packages)
 
 
 def _results(

@@ -43,6 +43,8 @@ class Gate(StrEnum):
     """A header of the project gives the name another meaning on AMD: a note."""
     TEST = "test"
     """Test code: a note."""
+    AUTOMATION = "automation"
+    """What the project's own CI runs on its own machines: a note."""
 
 
 Side = Literal["nvidia", "amd", "other"]
@@ -86,11 +88,13 @@ class Context:
 
     `identifiers` maps a CUDA name to its HIP name, from torch's own hipify tables where torch is
     there; empty otherwise. `portable_names` are macros and functions that some header of the tree
-    defines under USE_ROCM as well.
+    defines under USE_ROCM as well. `own_packages` are the Python packages that the tree itself is
+    the source of.
     """
 
     identifiers: Mapping[str, str] = field(default_factory=dict, repr=False)
     portable_names: frozenset[str] = frozenset()
+    own_packages: frozenset[str] = frozenset()
 
 
 class Engine(Protocol):

@@ -15,6 +15,10 @@ _SUPPRESSION = re.compile(
     r"(?:\#|//|/\*|--|;|<!--|\brem\b)[^\S\n]*"
     r"(?P<all>warpfront:[^\S\n]*ignore\[(?P<rules>[A-Z0-9, ]{1,200})\])(?P<reason>[^\n]*)"
 )
+_AUTOMATION = re.compile(
+    r"\.(?:github|ci|circleci|buildkite|jenkins|azure-pipelines|gitlab)(?:/|[\w-]*\.ya?ml\Z)"
+    r"|(?:azure-pipelines|appveyor|\.travis|\.gitlab-ci)[\w-]*\.ya?ml\Z|(?:ci|buildkite)/"
+)
 _EXCERPT = 200
 _SOFTENED = {
     Gate.AVAILABILITY: Severity.WARNING,
@@ -91,6 +95,8 @@ def _finding(
     source: Source, sighting: Sighting, target: ScanTarget, rule: Rule, lines: _Lines
 ) -> Finding | None:
     severity, gate = _weighed(sighting, target, rule)
+    if _AUTOMATION.match(str(source.path)) and severity is not Severity.NONE:
+        severity, gate = Severity.NOTE, Gate.AUTOMATION
     if severity is Severity.NONE:
         return None
     line, column = lines.place(sighting.start)

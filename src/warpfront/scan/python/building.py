@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from warpfront.scan.python.module import Module, Seen, text_of
 from warpfront.scan.words import CUDA_INDEX, GFX, compiler_flags
 
-_BUILDS = frozenset({"setuptools", "distutils", "skbuild"})
 _LIBRARIES = frozenset(
     {
         "cuda",
@@ -33,15 +32,6 @@ _ASKING = re.compile(
 )
 
 
-def builds(module: Module) -> bool:
-    """Whether the module is one that builds extensions."""
-    return (
-        not module.modules.isdisjoint(_BUILDS)
-        or "cpp_extension" in module.text
-        or module.path.name == "setup.py"
-    )
-
-
 def flags(module: Module, node: ast.Constant) -> Iterator[Seen]:
     """Flags and architectures in string constants."""
     text = node.value
@@ -49,7 +39,7 @@ def flags(module: Module, node: ast.Constant) -> Iterator[Seen]:
         return
     if "/whl/cu" in text and CUDA_INDEX.search(text):
         yield Seen(rule="DP314", node=node, what=text[:80])
-    if not builds(module) or " is " in text:
+    if not module.builds_extensions or " is " in text:
         return
     for rule, _, _, flag in compiler_flags(text):
         yield Seen(rule=rule, node=node, what=flag)
@@ -76,7 +66,7 @@ def linked_libraries(module: Module, node: ast.keyword) -> Iterator[Seen]:
     """`libraries=["cuda", "cublas"]`."""
     if node.arg != "libraries" or not isinstance(node.value, ast.List | ast.Tuple):
         return
-    if builds(module):
+    if module.builds_extensions:
         for element in node.value.elts:
             if text_of(element) in _LIBRARIES:
                 yield Seen(rule="BL207", node=element, what=f"-l{text_of(element)}")

@@ -23,6 +23,7 @@ _ROCM_PLACE = re.compile(r"/opt/rocm(?:/.*)?\Z")
 _WARP_NAME = re.compile(
     r"_*(?:WARP_?SIZE|THREADS_PER_WARP|WARP_THREADS|NUM_LANES)_*\Z", re.IGNORECASE
 )
+_DEPTH = 8
 _LAUNCHES = re.compile(r"triton|cuda|kernel|warp|launch|RawKernel|load_inline", re.IGNORECASE)
 
 
@@ -62,11 +63,13 @@ def _tail(node: ast.AST) -> str:
     return node.attr if isinstance(node, ast.Attribute) else ""
 
 
-def _is_device_name(module: Module, node: ast.AST) -> bool:
+def _is_device_name(module: Module, node: ast.AST, depth: int = 0) -> bool:
+    if depth > _DEPTH:
+        return False
     inner = module.value_of(node)
     function = inner.func if isinstance(inner, ast.Call) else None
     if isinstance(function, ast.Attribute) and function.attr in _SAME_TEXT:
-        return _is_device_name(module, function.value)
+        return _is_device_name(module, function.value, depth + 1)
     if _calls(module, inner, _NAME_SOURCES):
         return True
     if isinstance(inner, ast.Attribute) and inner.attr == "name":
@@ -92,16 +95,18 @@ def name_prefixes(module: Module, node: ast.Call) -> Iterator[Seen]:
         yield from _device_names(module, node, [function.value, *node.args])
 
 
-def _is_capability(module: Module, node: ast.AST) -> bool:
+def _is_capability(module: Module, node: ast.AST, depth: int = 0) -> bool:
+    if depth > _DEPTH:
+        return False
     inner = module.value_of(node)
     if _calls(module, inner, ("get_device_capability",)):
         return True
     if isinstance(inner, ast.BinOp):
-        return _is_capability(module, inner.left) or _is_capability(module, inner.right)
+        return any(_is_capability(module, side, depth + 1) for side in (inner.left, inner.right))
     if isinstance(inner, ast.Attribute) and inner.attr in {"major", "minor"}:
         return _calls(module, inner.value, ("get_device_properties",))
     if isinstance(inner, ast.Tuple):
-        return any(_is_capability(module, element) for element in inner.elts)
+        return any(_is_capability(module, element, depth + 1) for element in inner.elts)
     return False
 
 
@@ -260,7 +265,8 @@ def home_as_switch(module: Module, node: ast.Name | ast.Attribute) -> Iterator[S
         return
     text = module.source_of(test)
     if last == "CUDA_HOME" and not re.search(r"hip|rocm", text, re.IGNORECASE):
-        yield Seen(rule="PY047", node=node, what="CUDA_HOME")
+        knows_hip = re.search(r"version\.hip|HIP_HOME|ROCM_HOME|IS_HIP", module.text) is not None
+        yield Seen(rule="PY047", node=node, what="CUDA_HOME", shift=-1 if knows_hip else 0)
     elif last == "ROCM_HOME" and "version.hip" not in text and "CUDA_HOME" not in text:
         yield Seen(rule="PY048", node=node, what="ROCM_HOME")
 

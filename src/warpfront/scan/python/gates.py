@@ -34,6 +34,8 @@ _AVAILABILITY = re.compile(
     re.IGNORECASE,
 )
 _TEST_FILE = re.compile(r"(?:test_.*|.*_test|tests?)\.py\Z")
+_CALLERS_DEPTH = 3
+_MAX_CALLERS = 8
 _EXITS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _BLOCKS = ("body", "orelse", "finalbody", "handlers")
 _SKIP = re.compile(r"(?:.*\.)?skip_?if\Z", re.IGNORECASE)
@@ -59,9 +61,9 @@ class Gates:
         self._conditions = Conditions(module)
         self._is_test = is_test(module.path)
 
-    def standing(self, node: ast.AST) -> Standing:
+    def standing(self, node: ast.AST, depth: int = 0) -> Standing:
         """What stands between the sides and `node`."""
-        sides, line = set(SIDES), 0
+        sides, line = self._called_sides(node, depth)
         gate, gate_line = self._file_gate(), 0
         for truths, where in self._demands(node):
             lost = {side for side in sides if truths[side] is False}
@@ -72,6 +74,22 @@ class Gates:
         if soft and gate is Gate.OPEN:
             gate, gate_line = Gate.AVAILABILITY, soft
         return Standing(sides=frozenset(sides), gate=gate, line=line or gate_line)
+
+    def _called_sides(self, node: ast.AST, depth: int) -> tuple[set[Side], int]:
+        """The sides that come to the calls of the function around `node`, where all its calls are
+        in this module: it is private, or the module is a setup.py.
+        """
+        scope = self._module.scope(node)
+        if not isinstance(scope, FUNCTIONS) or depth > _CALLERS_DEPTH:
+            return set(SIDES), 0
+        private = scope.name.startswith("_") and not scope.name.startswith("__")
+        calls = self._module.called.get(scope.name, ())
+        if not calls or not (private or self._module.path.name == "setup.py"):
+            return set(SIDES), 0
+        callers = [self.standing(call, depth + 1) for call in calls[:_MAX_CALLERS]]
+        if len(calls) > _MAX_CALLERS:
+            return set(SIDES), 0
+        return set().union(*(caller.sides for caller in callers)), callers[0].line
 
     def _file_gate(self) -> Gate:
         if self._is_test:

@@ -33,6 +33,7 @@ class Module:
         self.path = path
         self.text = text
         self.tree = ast.parse(text)
+        self._dotted: dict[ast.AST, str] = {}
         self.parents: dict[ast.AST, ast.AST] = {}
         self.nodes = self._ordered_nodes()
         self.imported = self._imported_names()
@@ -80,6 +81,12 @@ class Module:
 
     def dotted(self, node: ast.AST) -> str:
         """`torch.cuda.is_available` for that expression, imports followed; "" for others."""
+        known = self._dotted.get(node)
+        if known is None:
+            known = self._dotted[node] = self._spelled(node)
+        return known
+
+    def _spelled(self, node: ast.AST) -> str:
         parts: list[str] = []
         while isinstance(node, ast.Attribute):
             parts.append(node.attr)
@@ -166,6 +173,28 @@ class Module:
         if isinstance(node, ast.Name):
             return self.assigned.get(node.id) or node
         return node
+
+    @cached_property
+    def called(self) -> dict[str, tuple[ast.Call, ...]]:
+        """Name to the calls of it in this module."""
+        found: dict[str, tuple[ast.Call, ...]] = {}
+        for node in self.nodes:
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                found[node.func.id] = (*found.get(node.func.id, ()), node)
+        return found
+
+    @cached_property
+    def launches_triton(self) -> bool:
+        return "triton" in self.text
+
+    @cached_property
+    def builds_extensions(self) -> bool:
+        """Whether the module is one that builds extensions."""
+        return (
+            not self.modules.isdisjoint({"setuptools", "distutils", "skbuild"})
+            or "cpp_extension" in self.text
+            or self.path.name == "setup.py"
+        )
 
     @cached_property
     def modules(self) -> frozenset[str]:

@@ -68,7 +68,7 @@ def _is_command(module: Module, node: ast.Constant) -> bool:
 
 
 def _is_build_file(module: Module) -> bool:
-    return not module.modules.isdisjoint({"setuptools"}) or module.path.name == "setup.py"
+    return module.builds_extensions
 
 
 def _last(node: ast.AST) -> str:

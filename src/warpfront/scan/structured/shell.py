@@ -87,7 +87,6 @@ _WITH_VALUE = frozenset(
 _WHOLE = frozenset({"-r", "--requirement", "-e", "--editable"})
 _WHOLE_ARGUMENT = re.compile(
     r"(?:-r|--requirement=|--editable=|-e)[^\s-]|\.{1,2}/?(?:\[[\w,-]+\])?\Z|\.{1,2}/\S+\Z"
-    r"|\$\{?\w+\}?(?:/\S*)?\Z"
 )
 _HOLDING = ("--no-deps", "-c", "--constraint", "--no-install-project")
 
@@ -276,7 +275,11 @@ def variable_sightings(
     """What rules say of `NAME=value`, in ENV, export, compose's environment and CI's env."""
     if _NVIDIA_VARIABLE.match(name):
         yield _see("CT403", word, command, what=name)
-    elif name == "TORCH_CUDA_ARCH_LIST" and "PYTORCH_ROCM_ARCH" not in whole:
+    elif (
+        name == "TORCH_CUDA_ARCH_LIST"
+        and value not in {"", "0"}
+        and "PYTORCH_ROCM_ARCH" not in whole
+    ):
         yield _see("BL208", word, command, what=name)
     elif name in _PATHS and "/cuda" in value:
         yield _see("CT406", word, command, what=f"{name}={value}"[:80])
@@ -285,7 +288,7 @@ def variable_sightings(
     if ALLOCATOR.search(value):
         for rule, what, shift in allocator_rules(value):
             yield _see(rule, word, command, what=what, shift=shift)
-    if CUDA_INDEX.search(value):
+    if "\n" not in value and CUDA_INDEX.search(value):
         yield _see("DP314", word, command, what=value[:80])
 
 
@@ -342,6 +345,9 @@ def _installs(command: Command) -> Iterator[Sighting]:
         return
     verb = texts.index("install") if "install" in texts else texts.index("sync")
     arguments = command.words[verb + 1 :]
+    indexed = any(
+        word.text.startswith(("-i", "--index-url", "--default-index")) for word in arguments
+    )
     held = any(word.text.startswith(_HOLDING) for word in arguments)
     whole = command.name == "uv" and "sync" in texts
     for before, word in zip(("", *texts[verb + 1 :]), arguments, strict=False):
@@ -351,7 +357,8 @@ def _installs(command: Command) -> Iterator[Sighting]:
             whole = True
         elif not word.text.startswith("-"):
             for required in read_requirement(word.text):
-                yield _see(required.rule, word, command, shift=required.shift)
+                if not (indexed and required.rule == "DP302"):
+                    yield _see(required.rule, word, command, shift=required.shift)
     if whole and not held:
         first, last = command.words[0], command.words[-1]
         stretch = Word(text=" ".join(texts)[:80], start=first.start, end=last.end)
