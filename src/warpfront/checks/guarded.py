@@ -12,6 +12,7 @@ from pathlib import Path
 
 import warpfront.guard
 from warpfront.checks.results import Finding, failed, passed
+from warpfront.guard.imports import read_start
 from warpfront.guard.places import Places, places_of_this_python
 from warpfront.guard.policy import GuardError, Policy, policy_from, read_policy
 from warpfront.guard.verification import verify
@@ -31,7 +32,7 @@ def check_guard(claimed: object, places: Places | None = None) -> Finding:
     except GuardError as error:
         return failed(f"no guard to speak of: {error}")
     wrong += _foreign_files(places)
-    wrong += [str(finding) for finding in verify(places, _given_environment())]
+    wrong += [str(finding) for finding in verify(places, _given_environment(), start=read_start())]
     details = {"protected": found.pinned(), "relaxed": dict(found.relaxed), "findings": wrong}
     if wrong:
         more = f" (and {len(wrong) - _SHOWN} more)" if len(wrong) > _SHOWN else ""

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .channels import environment_channels
+from .imports import read_start
 from .measuring import installed
 from .names import default_policy
 from .places import ETC, HOME, Places, places_of_this_python
@@ -70,7 +71,7 @@ def _adopt(options: argparse.Namespace, places: Places) -> int:
 
 
 def _verify(options: argparse.Namespace, places: Places) -> int:
-    findings = verify(places, _given_environment(), quick=options.quick)
+    findings = verify(places, _given_environment(), start=read_start(), quick=options.quick)
     if options.json:
         print(json.dumps([vars(finding) for finding in findings], indent=1))
         return int(bool(findings))

@@ -13,6 +13,7 @@ from .constraints import constraints_text, overrides_text, uv_settings
 from .pip_configuration import unguarded_sections, with_constraint
 from .places import Places
 from .policy import GuardError, Policy
+from .sitecustomize_file import block, with_block
 
 _UV_BEGIN = "# warpfront-guard: begin"
 _UV_END = "# warpfront-guard: end"
@@ -49,13 +50,16 @@ def channel_files(policy: Policy, places: Places) -> dict[Path, str]:
     """Path -> text of every channel that is a file. What a base has configured stays. Raises
     `GuardError` where ours does not go with it.
     """
-    return {
+    files = {
         places.constraints: constraints_text(policy),
         places.overrides: overrides_text(policy),
         places.pip_configuration: _pip_configuration(places),
         places.uv_configuration: _uv_configuration(policy, places.uv_configuration),
         places.pth: pth_text(places),
     }
+    if places.sitecustomize:
+        files[places.sitecustomize] = with_block(_theirs(places.sitecustomize), places)
+    return files
 
 
 def pth_text(places: Places) -> str:
@@ -81,6 +85,8 @@ def channel_findings(
     found += [(str(places.pip_configuration), problem) for problem in _pip_problems(places)]
     if _uv_block(policy) not in _text_of(places.uv_configuration):
         found.append((str(places.uv_configuration), "it lacks the constraints of this image"))
+    if places.sitecustomize and block(places) not in _text_of(places.sitecustomize):
+        found.append((str(places.sitecustomize), "it does not start the watch"))
     for name, value in environment_channels(places).items():
         if value not in environment.get(name, "").split():
             found.append((name, f"not set to {value} in this environment"))

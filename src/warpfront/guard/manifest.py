@@ -17,6 +17,7 @@ SCHEMA = 1
 # What a start of Python looks at. Headers and CMake files are three of four files of torch, and no
 # install replaces those alone; `verify` looks at all.
 _START_UP_SUFFIXES = (".py", ".so", ".pth", "METADATA", "WHEEL")
+_VERSIONED_LIBRARY = ".so."  # libcudnn.so.9
 _INIT = "/__init__.py"
 
 # Size in bytes, sha256 in hex. A plain pair as JSON gives it: an object for each of 12,000 files
@@ -84,7 +85,7 @@ def size_differences(manifest: Manifest, names: Iterable[str]) -> Iterator[tuple
     location = str(manifest.location)
     for name in names:
         for path, (sealed, _) in manifest.files.get(name, {}).items():
-            if not path.endswith(_START_UP_SUFFIXES):
+            if not path.endswith(_START_UP_SUFFIXES) and _VERSIONED_LIBRARY not in path:
                 continue
             try:
                 size = os.stat(f"{location}/{path}").st_size  # noqa: PTH116 - thousands of files at every start: Path costs three times as much

@@ -14,7 +14,9 @@ PTH_NAME = "00_warpfront_guard.pth"
 
 @dataclass(frozen=True, kw_only=True)
 class Places:
-    """The files of one guard. `site_packages` is the folder of the interpreter that is protected.
+    """The files of one guard. `site_packages` is the folder of the interpreter that is protected;
+    `standard_library` that of the one which environments are made from, None where it is left
+    alone.
 
     The manifest is outside of it: an install that overwrites torch rewrites RECORD too.
     """
@@ -22,6 +24,7 @@ class Places:
     home: Path = HOME
     etc: Path = ETC
     site_packages: Path
+    standard_library: Path | None = None
 
     @property
     def library(self) -> Path:
@@ -43,6 +46,14 @@ class Places:
     @property
     def manifest(self) -> Path:
         return self.folder / "stack.json"
+
+    @property
+    def bytecode(self) -> Path:
+        return self.folder / "bytecode.json"
+
+    @property
+    def sitecustomize(self) -> Path | None:
+        return self.standard_library / "sitecustomize.py" if self.standard_library else None
 
     @property
     def constraints(self) -> Path:
@@ -73,4 +84,9 @@ def places_of_this_python(home: Path | None = None, etc: Path | None = None) -> 
     usual = Path(sysconfig.get_paths()["platlib"])
     folders = [Path(folder) for folder in site.getsitepackages()]
     found = next((folder for folder in folders if (folder / "torch").is_dir()), usual)
-    return Places(home=home or HOME, etc=etc or ETC, site_packages=found)
+    return Places(
+        home=home or HOME,
+        etc=etc or ETC,
+        site_packages=found,
+        standard_library=None if etc else Path(sysconfig.get_paths()["stdlib"]),
+    )

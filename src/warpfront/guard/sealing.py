@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from importlib.metadata import Distribution
 from pathlib import Path, PurePosixPath
 
+from .bytecode import bytecode_text
 from .channels import channel_files
 from .manifest import Manifest, manifest_text
 from .measuring import installed, is_sealed, measure, measured_text, versions_of
@@ -42,10 +43,12 @@ def seal(policy: Policy, places: Places, *, python: str) -> Policy:
     _compare(policy, there, places)
     shims = {path: text for shim in policy.shims for path, text in shim_files(shim).items()}
     programs = _programs(places, python)
+    manifest = _sealed(policy, places)
     write_files(
         {
             **{places.site_packages / path: text for path, text in shims.items()},
-            places.manifest: manifest_text(_sealed(policy, places)),
+            places.manifest: manifest_text(manifest),
+            places.bytecode: bytecode_text(places.site_packages, manifest),
             places.policy: policy_text(policy),
             **programs,
             **channel_files(policy, places),

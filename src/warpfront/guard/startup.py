@@ -56,6 +56,10 @@ class Watcher:
 
 
 def start() -> None:
+    """Twice in the image's own Python: by the .pth, and by `sitecustomize` after all of those, so
+    that the watch stands before whatever they put there.
+    """
     restore_channels()
-    if not any(isinstance(finder, Watcher) for finder in sys.meta_path):
-        sys.meta_path.insert(0, Watcher())  # type: ignore[arg-type]
+    finders: list[object] = [*sys.meta_path]
+    others = [finder for finder in finders if not isinstance(finder, Watcher)]
+    sys.meta_path[:] = [Watcher(), *others]  # type: ignore[list-item]

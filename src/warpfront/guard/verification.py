@@ -8,8 +8,10 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import Distribution
 
+from .bytecode import bytecode_findings
 from .channels import channel_findings
 from .finding import Finding
+from .imports import Start, import_findings
 from .manifest import Manifest, read_manifest, size_differences
 from .measuring import (
     differences,
@@ -24,9 +26,16 @@ from .policy import GuardError, Policy, read_policy
 from .watch import sealed_names
 
 
-def verify(places: Places, environment: Mapping[str, str], *, quick: bool = False) -> list[Finding]:
+def verify(
+    places: Places,
+    environment: Mapping[str, str],
+    *,
+    start: Start | None = None,
+    quick: bool = False,
+) -> list[Finding]:
     """All findings; none means that the stack is the one that was sealed. `environment` is what the
-    process was started with. `quick` compares sizes instead of hashes, and looks for no strays.
+    process was started with, `start` (`read_start()`) the state of a new interpreter, looked at if
+    given. `quick` compares sizes instead of hashes, and looks for no strays.
     """
     try:
         policy, manifest = read_policy(places.policy), read_manifest(places.manifest)
@@ -44,8 +53,17 @@ def verify(places: Places, environment: Mapping[str, str], *, quick: bool = Fals
         *(Finding(part="file", subject=path, text=text) for path, text in changed),
         *_shadow_findings(policy, manifest),
     ]
+    if start is not None:
+        findings += [
+            Finding(part="import", subject=subject, text=text)
+            for subject, text in import_findings(start, manifest.packages())
+        ]
     if not quick:
         findings += _stray_findings(names, manifest, there)
+        findings += [
+            Finding(part="file", subject=path, text=text)
+            for path, text in bytecode_findings(manifest, places.bytecode)
+        ]
     return findings
 
 

@@ -55,10 +55,44 @@ def look_at(name: str, *, home: str) -> ModuleSpec | None:
     except GuardError as error:
         return _refusing(name, PathFinder.find_spec(name), _refusal(name, [str(error)], ""))
     spec = PathFinder.find_spec(name)
+    if _is_elsewhere(manifest):
+        _tell_of_another(name, spec, policy, manifest)
+        return None
     problems = list(import_problems(name, spec, policy, manifest))
     if problems:
         return _refusing(name, spec, _refusal(name, problems, policy.holds()))
     return None
+
+
+def _is_elsewhere(manifest: Manifest) -> bool:
+    """Whether this is an environment that does not see the image's packages: somebody's own."""
+    location = os.path.realpath(manifest.location)
+    return all(os.path.realpath(entry) != location for entry in sys.path)
+
+
+def _tell_of_another(
+    name: str, spec: ModuleSpec | None, policy: Policy, manifest: Manifest
+) -> None:
+    """A torch of somebody's own environment is theirs to have, and not the image's: said, not
+    refused.
+    """
+    sealed = manifest.versions.get(manifest.packages().get(name, ""))
+    if spec is None or not spec.origin or sealed is None or name in policy.relaxed:
+        return
+    found = _version_beside(name, spec.origin)
+    if found != sealed:
+        print(
+            f"warpfront guard: {name} {found} of {sys.prefix} is not this image's {name} {sealed}"
+            f" in {manifest.location}, which this environment does not see",
+            file=sys.stderr,
+        )
+
+
+def _version_beside(name: str, origin: str) -> str:
+    """The version that the metadata beside a package says, without importing it."""
+    beside = Path(origin).parents[1].glob(f"{name}-*.dist-info")
+    found = [folder.name.removesuffix(".dist-info").partition("-")[2] for folder in beside]
+    return " and ".join(sorted(found)) or "of unknown version"
 
 
 def import_problems(
@@ -150,12 +184,10 @@ def _isolated_build_problems(name: str, won: str, version: str) -> Iterator[str]
     """pip builds in a folder with a torch of its own, which newer pips take without our
     constraints. The same one is as good as the image's.
     """
-    beside = Path(won).parents[1].glob(f"{name}-*.dist-info")
-    found = [folder.name.removesuffix(".dist-info").partition("-")[2] for folder in beside]
-    if found != [version]:
-        what = " and ".join(found) or "of unknown version"
+    found = _version_beside(name, won)
+    if found != version:
         yield (
-            f"this isolated build has {name} {what}, the image's is {version}:"
+            f"this isolated build has {name} {found}, the image's is {version}:"
             " build with --no-build-isolation"
         )
 

@@ -1,0 +1,39 @@
+"""The `sitecustomize.py` of the interpreter that environments are made from.
+
+A virtual environment reads no .pth of the image's. It does import `sitecustomize` from the standard
+library's folder, and does so after every .pth, so the watch is put in front of whatever those put
+there.
+"""
+
+from __future__ import annotations
+
+from .places import Places
+
+_BEGIN = "# warpfront-guard: begin"
+_END = "# warpfront-guard: end"
+_BLOCK = """\
+{begin}
+import sys
+
+sys.path.append({library!r})
+try:
+    import warpfront_guard.startup
+
+    warpfront_guard.startup.start()
+except Exception as error:
+    print(f"warpfront guard: torch is not watched: {{error}}", file=sys.stderr)
+finally:
+    sys.path.remove({library!r})
+{end}
+"""
+
+
+def block(places: Places) -> str:
+    return _BLOCK.format(begin=_BEGIN, end=_END, library=str(places.library))
+
+
+def with_block(theirs: str, places: Places) -> str:
+    """What a base has there stays, before ours."""
+    before, found, rest = theirs.partition(f"{_BEGIN}\n")
+    kept = before + rest.partition(f"{_END}\n")[2] if found else theirs
+    return kept + ("\n" if kept and not kept.endswith("\n") else "") + block(places)
