@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +31,13 @@ def sentinels(toolkit: str, protected: Iterable[str]) -> dict[str, str]:
 
     CUDA's own libraries belong to a CUDA image only; there, another release's name of a protected
     library owns the same folder (`nvidia-cudnn-cu12` and `-cu13` both own `nvidia/cudnn/`). Other
-    tritons own `triton/` too.
+    tritons own `triton/` too; `triton` itself is not forbidden where a shim answers for it.
     """
     held = set(protected)
     image = _TOOLKIT_OF[toolkit].lower()
     found = dict.fromkeys(_NAMES["other_torches"], f"{image}.image.has.its.torch.already")
     for vendor, names in _NAMES["triton"].items():
-        if vendor != "cuda" or toolkit == "rocm":
+        if vendor != "cuda" or (toolkit == "rocm" and not _other_tritons(held)):
             found |= dict.fromkeys(names, f"{image}.image.has.another.triton")
     if toolkit == "cuda":
         found |= _same_folder(held)
@@ -48,8 +48,7 @@ def sentinels(toolkit: str, protected: Iterable[str]) -> dict[str, str]:
 
 def triton_shims(protected: Mapping[str, str]) -> tuple[Shim, ...]:
     """The shim for `triton` where the stack's own has another name; packages ask for that one."""
-    others = (names for vendor, names in _NAMES["triton"].items() if vendor != "cuda")
-    real = [name for names in others for name in names if name in protected]
+    real = _other_tritons(protected)
     if not real or "triton" in protected:
         return ()
     name, version = real[0], protected[real[0]]
@@ -62,6 +61,12 @@ def triton_shims(protected: Mapping[str, str]) -> tuple[Shim, ...]:
             requires=f"{name}{operator}{version}",
         ),
     )
+
+
+def _other_tritons(held: Collection[str]) -> list[str]:
+    """What of `held` is a triton under another name than `triton`."""
+    others = (names for vendor, names in _NAMES["triton"].items() if vendor != "cuda")
+    return [name for names in others for name in names if name in held]
 
 
 def default_policy(site_packages: Path, there: Iterable[str]) -> Policy:

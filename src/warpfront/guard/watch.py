@@ -55,7 +55,7 @@ def look_at(name: str, *, home: str) -> ModuleSpec | None:
     except GuardError as error:
         return _refusing(name, PathFinder.find_spec(name), _refusal(name, [str(error)], ""))
     spec = PathFinder.find_spec(name)
-    if _is_elsewhere(manifest):
+    if _is_elsewhere(manifest) and not (spec and _in_isolated_build(spec.origin or "")):
         _tell_of_another(name, spec, policy, manifest)
         return None
     problems = list(import_problems(name, spec, policy, manifest))

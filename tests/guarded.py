@@ -1,0 +1,193 @@
+"""Stacks for the guard's tests: small stand-ins of torch's distributions, unpacked as an installer
+leaves them, with a guard around them below one folder.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from standins import stand_in_wheel
+
+import warpfront.guard
+from warpfront.guard.channels import environment_channels
+from warpfront.guard.finding import Finding
+from warpfront.guard.places import Places
+from warpfront.guard.policy import Policy, Shim
+from warpfront.guard.sealing import seal
+from warpfront.guard.verification import verify
+
+GUARD = Path(warpfront.guard.__file__).parent
+TORCH_VERSION_PY = "__version__ = '2.13.0+cpu'\ncuda = None\nhip = None\n"
+TORCH: Mapping[str, str | bytes] = {
+    "torch/__init__.py": "from torch.version import __version__\n",
+    "torch/version.py": TORCH_VERSION_PY,
+    "torch/nn/__init__.py": "",
+    "torch/include/ATen.h": "#pragma once\n",
+    "torch/lib/libtorch.so": b"\x7fELF stand-in",
+}
+VISION: Mapping[str, str | bytes] = {"torchvision/__init__.py": "import torch\n"}
+TRITON: Mapping[str, str | bytes] = {"triton/__init__.py": "__version__ = '3.4.0'\n"}
+A_SHIM = Shim(
+    name="triton",
+    version="3.4.0+pytorch.triton.rocm",
+    requires="pytorch-triton-rocm===3.4.0",
+)
+
+
+def cpu_policy(**changes: Any) -> Policy:
+    """torch 2.13.0+cpu with torchvision; torchaudio goes with it and is not there."""
+    facts: dict[str, Any] = {
+        "cell": "cpu-torch",
+        "title": "PyTorch for CPUs",
+        "index": "https://download.pytorch.org/whl/cpu",
+        "protected": {"torch": "2.13.0+cpu", "torchvision": "0.28.0+cpu"},
+        "companions": {"torchaudio": "2.11.0+cpu"},
+        "sentinels": {"nvidia-cublas-cu12": "cpu.image.has.no.cuda"},
+    }
+    return Policy(**{**facts, **changes})
+
+
+def rocm_policy(**changes: Any) -> Policy:
+    """torch 2.8.0+rocm6.4 with its triton and the shim; torchvision goes with it and is absent."""
+    facts: dict[str, Any] = {
+        "cell": "rocm-torch",
+        "title": "PyTorch for ROCm",
+        "protected": {"torch": "2.8.0+rocm6.4", "pytorch-triton-rocm": "3.4.0"},
+        "companions": {"torchaudio": "2.8.0+rocm6.4", "torchvision": "0.23.0+rocm6.4"},
+        "sentinels": {
+            "nvidia-cublas-cu12": "rocm.image.has.no.cuda",
+            "pytorch-triton": "rocm.image.has.another.triton",
+        },
+        "shims": (A_SHIM,),
+    }
+    return Policy(**{**facts, **changes})
+
+
+def install(
+    site_packages: Path,
+    name: str,
+    version: str,
+    files: Mapping[str, str | bytes] | None = None,
+    requires: Sequence[str] = (),
+) -> Path:
+    """What an installer leaves of a stand-in wheel; returns its dist-info."""
+    wheels = site_packages.parent / "wheels"
+    wheel = stand_in_wheel(wheels, name, version, files=files, requires=requires)
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site_packages)
+    info = site_packages / f"{name.replace('-', '_')}-{version}.dist-info"
+    (info / "INSTALLER").write_text("stand-in\n")
+    return info
+
+
+def install_cpu_stack(site_packages: Path) -> None:
+    install(site_packages, "torch", "2.13.0+cpu", TORCH)
+    install(site_packages, "torchvision", "0.28.0+cpu", VISION, requires=["torch"])
+    install(site_packages, "six", "1.17.0", {"six.py": ""})
+
+
+def install_rocm_stack(site_packages: Path) -> None:
+    install(site_packages, "torch", "2.8.0+rocm6.4", TORCH, requires=["pytorch-triton-rocm==3.4.0"])
+    install(site_packages, "pytorch-triton-rocm", "3.4.0", TRITON)
+
+
+def places_below(folder: Path, site_packages: Path | None = None) -> Places:
+    """All of a guard's places inside one folder."""
+    packages = site_packages or folder / "site-packages"
+    packages.mkdir(parents=True, exist_ok=True)
+    (folder / "etc").mkdir(exist_ok=True)
+    return Places(home=folder / "home", etc=folder / "etc", site_packages=packages)
+
+
+def sealed_cpu(folder: Path, policy: Policy | None = None) -> Places:
+    places = places_below(folder)
+    install_cpu_stack(places.site_packages)
+    seal(policy or cpu_policy(), places, python=sys.executable)
+    return places
+
+
+def sealed_rocm(folder: Path) -> Places:
+    places = places_below(folder)
+    install_rocm_stack(places.site_packages)
+    seal(rocm_policy(), places, python=sys.executable)
+    return places
+
+
+def findings(places: Places, **options: Any) -> list[str]:
+    """What `verify` finds where the environment is as an image sets it."""
+    return [str(finding) for finding in verified(places, **options)]
+
+
+def verified(places: Places, **options: Any) -> list[Finding]:
+    return verify(places, environment_channels(places), **options)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GuardedPython:
+    """A virtual environment with a sealed stack, as an image has it: real files, real processes."""
+
+    folder: Path
+    places: Places
+
+    @property
+    def python(self) -> Path:
+        return self.folder / "venv" / "bin" / "python"
+
+    def run(
+        self,
+        *arguments: str,
+        python: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> subprocess.CompletedProcess[str]:
+        """A start of this Python in the environment that the image sets, with `environment` added;
+        "" takes a variable out.
+        """
+        given = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.folder / "user"),
+            **environment_channels(self.places),
+            **(environment or {}),
+        }
+        return subprocess.run(
+            [str(python or self.python), *arguments],
+            env={name: value for name, value in given.items() if value},
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def guard(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """`warpfront-guard`, as the image's program."""
+        program = self.places.programs / "warpfront-guard"
+        hidden = ("--home", str(self.places.home), "--etc", str(self.places.etc))
+        return self.run(str(program), *hidden, *arguments)
+
+
+def a_guarded_python(folder: Path, policy: Policy | None = None) -> GuardedPython:
+    """Needs the marker `process`."""
+    guarded = an_unguarded_python(folder)
+    seal(policy or cpu_policy(), guarded.places, python=str(guarded.python))
+    return guarded
+
+
+def an_unguarded_python(folder: Path) -> GuardedPython:
+    """The stack and the guard's files, before `install` or `adopt` has run."""
+    venv = folder / "venv"
+    subprocess.run(
+        [sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True, capture_output=True
+    )
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    places = places_below(folder, venv / "lib" / version / "site-packages")
+    install_cpu_stack(places.site_packages)
+    sources = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(GUARD, places.library / "warpfront_guard", ignore=sources)
+    return GuardedPython(folder=folder, places=places)
