@@ -144,7 +144,12 @@ CACHE_FOLDERS = ("views", "tools", "toolbox", "wheelhouse")
 OPTION_HELP = {
     "locked": "refuse to make or change locks: what is committed must fit (for CI)",
     "refresh": "make locks anew even where they are fresh",
-    "markdown": "print a Markdown table on stdout",
+    "markdown": "as a Markdown table: report prints it, scan writes it to this file",
+    "annotations": "also print the findings as GitHub annotations",
+    "baseline": "a file of accepted findings; .warpfront-baseline.json of the tree is used anyway",
+    "write_baseline": "accept what is found: write the baseline",
+    "exclude": "globs of paths to leave out, comma-separated",
+    "vendored": "also scan submodules and folders of third parties",
     "selftest": "also seed faults into every check, and demand that each is caught",
     "start": "start the embedded engine (needs root)",
     "stop": "stop the embedded engine and remove its bridge and mounts",
@@ -153,7 +158,8 @@ OPTION_HELP = {
     "repo": "the folder of the project that is asked about (this one if not given)",
     "sarif": "also write the findings to this file, as SARIF 2.1.0",
     "offline": "judge the lines alone: resolve nothing",
-    "everything": "also remove this project's images and the shared cache of wheels and tools",
+    "everything": "scan: list notes and every place; clean: also remove this project's images and "
+    "the shared cache of wheels and tools",
 }
 
 
@@ -281,6 +287,56 @@ def preflight(
 
 
 @command
+def scan(
+    request: Request,
+    *,
+    repo: str = ".",
+    sarif: str = "",
+    markdown: str = "",
+    annotations: bool = False,
+    baseline: str = "",
+    write_baseline: bool = False,
+    exclude: str = "",
+    vendored: bool = False,
+    everything: bool = False,
+) -> None:
+    """What in a source tree will break on another vendor's devices (--target gfx942, gfx1100,
+    gaudi3, cpu), with what to do. Needs no matrix and changes nothing.
+    """
+    from warpfront.pipeline import scanning  # noqa: PLC0415 - rules are read for a scan only
+    from warpfront.report import findings as forms  # noqa: PLC0415 - see above
+    from warpfront.scan.rules import catalogue  # noqa: PLC0415 - see above
+    from warpfront.scan.targets import read_target  # noqa: PLC0415 - see above
+
+    asked = scanning.ScanRequest(
+        repo=Path(repo),
+        target=read_target(request.selection.target or "gfx942"),
+        exclude=tuple(glob for glob in exclude.split(",") if glob),
+        vendored=vendored,
+        baseline=baseline,
+        write_baseline=write_baseline and not request.dry_run,
+    )
+    found, new = scanning.scan(asked, request.display)
+    rules = catalogue()
+    unread = [f"{item.path}: {item.reason}" for item in found.unread]
+    if sarif and not request.dry_run:
+        text = forms.findings_sarif(new, rules, unread=unread, version=__version__)
+        write_text(Path(sarif), text)
+    if markdown and not request.dry_run:
+        write_text(Path(markdown), forms.findings_markdown(new, rules, target=found.target))
+    if request.json:
+        _print_json({"unread": unread, "findings": forms.findings_json(new, rules)})
+    else:
+        print(forms.findings_text(new, rules, everything=everything), end="")
+        print(forms.scan_summary(found, new), end="")
+    if annotations:
+        print(forms.annotation_lines(new, rules), end="")
+    errors = [finding for finding in new if finding.severity == "error"]
+    if errors:
+        raise FindingsError(f"{forms.counted(new)} for {found.target}")
+
+
+@command
 def engine(
     request: Request, *, start: bool = False, stop: bool = False, status: bool = False
 ) -> None:
@@ -400,5 +456,5 @@ def _show(table: Table) -> None:
 
 
 namespace = Collection(
-    plan, lock, render, build, verify, report, doctor, preflight, engine, init, clean
+    plan, lock, render, build, verify, report, doctor, preflight, scan, engine, init, clean
 )

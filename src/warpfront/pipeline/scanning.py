@@ -14,19 +14,26 @@ from pathlib import Path, PurePosixPath
 from types import FrameType
 
 from warpfront.hipify import read_identifiers
+from warpfront.pipeline.workspace import Watch
 from warpfront.scan import cuda
+from warpfront.scan.baseline import baseline_text, beyond, read_baseline
 from warpfront.scan.cuda.view import portable_names, view_of
 from warpfront.scan.engines import Scope, is_read, scan_source
 from warpfront.scan.findings import Context, Finding, Source
 from warpfront.scan.judge import Judged
 from warpfront.scan.rules import catalogue
 from warpfront.scan.targets import ScanTarget
+from warpfront.store import read_text as read_file
+from warpfront.store import write_text
 from warpfront.trees import Tree, TreeFile, Unread, list_tree, read_text
 
 SECONDS_PER_FILE = 20.0
 _CHUNK_BYTES = 512 * 1024
 _ALONE_BYTES = 1024 * 1024
 """Below this a scan takes less time than starting processes for it."""
+
+BASELINE = ".warpfront-baseline.json"
+_WORTH_SAYING = 500
 
 Progress = Callable[[int, int], None]
 
@@ -227,3 +234,47 @@ def _within(seconds: float, act: Callable[[], Judged]) -> Judged:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanRequest:
+    """What somebody wants scanned: the tree at `repo` for `target`, accepted findings left out."""
+
+    repo: Path
+    target: ScanTarget
+    exclude: tuple[str, ...] = ()
+    vendored: bool = False
+    baseline: str = ""
+    write_baseline: bool = False
+
+
+def scan(request: ScanRequest, watch: Watch) -> tuple[Scan, tuple[Finding, ...]]:
+    """The scan, and those of its findings that no baseline covers. With `write_baseline` the file
+    is written first, and nothing is left to say.
+    """
+    found = scan_tree(
+        request.repo,
+        request.target,
+        exclude=request.exclude,
+        vendored=request.vendored,
+        progress=_said_in_tenths(watch),
+    )
+    path = Path(request.baseline) if request.baseline else request.repo / BASELINE
+    if request.write_baseline:
+        write_text(path, baseline_text(found.findings))
+        watch.say(f"wrote {path}: {len(found.findings)} findings are accepted")
+    text = read_file(path, missing_ok=not request.baseline)
+    accepted = read_baseline(text, str(path)) if text is not None else {}
+    return found, beyond(found.findings, accepted)
+
+
+def _said_in_tenths(watch: Watch) -> Progress:
+    said = [0]
+
+    def progress(done: int, total: int) -> None:
+        tenth = 10 * done // max(total, 1)
+        if total >= _WORTH_SAYING and tenth > said[0]:
+            said[0] = tenth
+            watch.step("scan", f"{done} of {total} files" if done < total else "")
+
+    return progress

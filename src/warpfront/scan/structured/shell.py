@@ -88,6 +88,7 @@ _WHOLE = frozenset({"-r", "--requirement", "-e", "--editable"})
 _WHOLE_ARGUMENT = re.compile(
     r"(?:-r|--requirement=|--editable=|-e)[^\s-]|\.{1,2}/?(?:\[[\w,-]+\])?\Z|\.{1,2}/\S+\Z"
 )
+_INDEXES = ("-i", "--index-url", "--default-index")
 _HOLDING = ("--no-deps", "-c", "--constraint", "--no-install-project")
 
 
@@ -339,31 +340,37 @@ def _packages(command: Command) -> Iterator[Sighting]:
 def _installs(command: Command) -> Iterator[Sighting]:
     """`pip install`, `uv pip install`, `uv sync`: what is named, and what may come along."""
     texts = command.texts
-    if "install" not in texts and not (command.name == "uv" and "sync" in texts):
+    syncs = command.name == "uv" and "sync" in texts
+    if not syncs and "install" not in texts:
         return
     if not any(re.fullmatch(r"(?:.*/)?(?:pip[\d.]*|uv)", text) for text in texts):
         return
-    verb = texts.index("install") if "install" in texts else texts.index("sync")
+    verb = texts.index("sync" if syncs and "install" not in texts else "install")
     arguments = command.words[verb + 1 :]
-    indexed = any(
-        word.text.startswith(("-i", "--index-url", "--default-index")) for word in arguments
+    befores = ("", *texts[verb + 1 :])
+    yield from _named_packages(command, befores, arguments)
+    whole = syncs or any(
+        before in _WHOLE or (before not in _WITH_VALUE and _WHOLE_ARGUMENT.match(word.text))
+        for before, word in zip(befores, arguments, strict=False)
     )
-    held = any(word.text.startswith(_HOLDING) for word in arguments)
-    whole = command.name == "uv" and "sync" in texts
-    for before, word in zip(("", *texts[verb + 1 :]), arguments, strict=False):
-        if before in _WITH_VALUE:
-            whole = whole or before in _WHOLE
-        elif _WHOLE_ARGUMENT.match(word.text):
-            whole = True
-        elif not word.text.startswith("-"):
-            for required in read_requirement(word.text):
-                if not (indexed and required.rule == "DP302"):
-                    yield _see(required.rule, word, command, shift=required.shift)
-    if whole and not held:
+    if whole and not any(word.text.startswith(_HOLDING) for word in arguments):
         first, last = command.words[0], command.words[-1]
         stretch = Word(text=" ".join(texts)[:80], start=first.start, end=last.end)
         yield _see("DP318", stretch, command)
         yield _see("HP609", stretch, command)
+
+
+def _named_packages(
+    command: Command, befores: tuple[str, ...], arguments: tuple[Word, ...]
+) -> Iterator[Sighting]:
+    """Requirements on the command line. With an index of its own, torch comes from there."""
+    indexed = any(word.text.startswith(_INDEXES) for word in arguments)
+    for before, word in zip(befores, arguments, strict=False):
+        if before in _WITH_VALUE or word.text.startswith("-"):
+            continue
+        for required in read_requirement(word.text):
+            if not (indexed and required.rule == "DP302"):
+                yield _see(required.rule, word, command, shift=required.shift)
 
 
 def _copies(command: Command) -> Iterator[Sighting]:
