@@ -108,3 +108,16 @@ def refusal_texts(tool: str, stack: Stack) -> list[str]:
     if tool == "uv":
         return [GUARD_SAYS, stack.pin, "==0+"]
     return [GUARD_SAYS]
+
+
+def is_worse(verdict: Verdict, than: Verdict) -> bool:
+    """Whether less is left of the guard's protection: nothing refused, later or by fewer noticed,
+    or a package refused that could be had.
+    """
+    return _rank(verdict) < _rank(than)
+
+
+def _rank(verdict: Verdict) -> tuple[int, int]:
+    if verdict.outcome == "detected":
+        return (1, 2 * ("import" in verdict.by) + ("verify" in verdict.by))
+    return ({"intact": 3, "refused": 2, "silent": 0, "broken": -1}[verdict.outcome], 0)

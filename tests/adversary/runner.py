@@ -120,7 +120,7 @@ class Arena:
             "port": PORT,
             "site": SITE_PACKAGES,
             "verify": PROGRAM,
-            "remove": [part.remove] if part and part.remove else [],
+            "remove": [self.stack.fill(part.remove)] if part and part.remove else [],
             "ablated": part is not None,
             "setup": self.stack.fill(case.setup) or "true",
             "command": self.stack.fill(case.commands[tool]),

@@ -115,7 +115,7 @@ CUDA = Stack(
 )
 ROCM = Stack(
     kind="rocm",
-    reference="localhost/warpfront/test-guard-rocm:2.8.0-rocm6.4-py3.11",
+    reference="localhost/warpfront/adversary-rocm:2.8.0-rocm6.4-py3.11",
     torch="2.8.0+rocm6.4",
     older="2.7.1",
     newer="2.15.0",

@@ -1,0 +1,110 @@
+"""Run the adversarial suite in real images; write docs/results/guard-suite.json and the table in
+docs/guard.md. Exits with 1 if anything came out other than tests/adversary/cases.toml expects.
+
+The CPU image and a ROCm image of stand-ins take minutes each; the CUDA image has to be built first,
+and takes longer. What is not run keeps its place in the results. `--parts` also takes the guard
+apart, one part at a time, and shows what each alone holds.
+
+usage: scripts/guard-table [--image cpu|cuda|rocm ...] [--case ID[/TOOL] ...] [--parts] [--no-suite]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import docker
+from adversary.cases import Case, read_cases, read_parts
+from adversary.images import build
+from adversary.runner import Arena, Result, arena, fetch_tools
+from adversary.stacks import STACKS
+from adversary.suite import document, entry, held_by, pairs, part_entry
+from adversary.table import BEGIN, END, suite_table, with_table
+
+from warpfront.engine import connect
+from warpfront.pipeline.workspace import cache_folder
+from warpfront.process import environment
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "docs" / "results" / "guard-suite.json"
+PAGE = ROOT / "docs" / "guard.md"
+
+
+def main() -> int:
+    options = _options()
+    cases = read_cases()
+    host = connect(environment()).name
+    client = docker.DockerClient(base_url=host, timeout=600)
+    tools = fetch_tools(cache_folder() / "adversary")
+    wrong = []
+    for kind in options.image:
+        stack = STACKS[kind]
+        with tempfile.TemporaryDirectory() as folder:
+            build(stack, Path(folder), host)
+        with arena(client, stack, tools) as ring:
+            wrong += _run(ring, cases, options)
+    for text in wrong:
+        print(text)
+    print(f"{len(wrong)} came out wrong")
+    return int(bool(wrong))
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--image", action="append", choices=sorted(STACKS))
+    parser.add_argument("--case", action="append", default=[], metavar="ID[/TOOL]")
+    parser.add_argument("--parts", action="store_true", help="take the guard apart, too")
+    parser.add_argument("--no-suite", action="store_true", help="the parts alone")
+    options = parser.parse_args()
+    options.image = options.image or ["cpu", "rocm"]
+    return options
+
+
+def _run(ring: Arena, cases: tuple[Case, ...], options: argparse.Namespace) -> list[str]:
+    """Run what was asked for on one image, write it down, and say what is wrong."""
+    started, kind = time.monotonic(), ring.stack.kind
+    chosen = [] if options.no_suite else pairs(cases, kind, options.case)
+    results = ring.run_all(chosen)
+    wrong = [f"{one.case} {one.tool} {one.image}: {one.problem}" for one in results if one.problem]
+    print(f"{kind}: {len(results)} runs in {time.monotonic() - started:.0f} s, {len(wrong)} wrong")
+    parts = []
+    for part in read_parts() if options.parts else ():
+        if part.image == kind:
+            held = held_by(part, ring, cases)
+            parts.append(part_entry(part, held))
+            wrong += [f"part {part.id} does not hold {one}" for one in held if one["worse"] == "no"]
+    _write(ring, cases, results, parts)
+    return wrong
+
+
+def _write(
+    ring: Arena, cases: tuple[Case, ...], results: list[Result], parts: list[dict[str, object]]
+) -> None:
+    before = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    known = {case.id for case in cases}
+    before["results"] = [one for one in before.get("results", []) if one["case"] in known]
+    stack = ring.stack
+    about = {
+        "reference": stack.reference,
+        "id": ring.client.images.get(ring.images["uv"]).id,
+        "torch": stack.torch,
+        "real": stack.real,
+    }
+    found = document(
+        before,
+        tools=ring.tools.versions,
+        images={stack.kind: about},
+        results=[entry(one) for one in results],
+        parts=parts,
+    )
+    RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    page = PAGE.read_text(encoding="utf-8") if PAGE.exists() else f"# The guard\n\n{BEGIN}\n{END}\n"
+    PAGE.write_text(with_table(page, suite_table(found, cases)), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,227 @@
+"""The adversarial suite's own judgement: it sees what was changed, and nothing else."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from adversary.cases import read_cases, read_parts
+from adversary.inside import changes, fingerprint, recorded
+from adversary.judge import Verdict, is_worse, judged, problem
+from adversary.packages import offer
+from adversary.stacks import CPU, SITE_PACKAGES, STACKS, Stack
+from adversary.suite import document, pairs
+from adversary.table import BEGIN, END, counted, suite_table, with_table
+from standins import stand_in_wheel
+
+CASES = read_cases()
+
+
+def measurement(**changed: Any) -> Mapping[str, Any]:
+    """One of a stack that is as it was."""
+    whole: dict[str, Any] = {
+        "exit_code": 0,
+        "said": "",
+        "changed": {},
+        "changed_counts": {},
+        "arrived": [],
+        "probe": {"ok": True, "file": f"{SITE_PACKAGES}/torch/__init__.py", "version": "2.13.0"},
+        "known": [],
+        "built": None,
+        "verify": {"state": "clean", "findings": []},
+    }
+    return whole | changed
+
+
+REFUSED = {"ok": False, "error": "ImportError: warpfront guard: torch: changed"}
+FINDINGS = {"state": "findings", "findings": ["file: torch/version.py: other content"]}
+ELSEWHERE = {"ok": True, "file": "/somewhere/torch/__init__.py", "version": "2.13.0+cpu"}
+OTHER = {"ok": True, "file": f"{SITE_PACKAGES}/torch/__init__.py", "version": "2.15.0"}
+GONE = {"ok": False, "error": "ModuleNotFoundError: No module named 'torch'"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "outcome"),
+    [
+        ({}, "intact"),
+        ({"exit_code": 1}, "refused"),
+        ({"changed_counts": {"new": 1}}, "silent"),
+        ({"changed_counts": {"gone": 9}, "exit_code": 1}, "silent"),
+        ({"probe": ELSEWHERE}, "silent"),
+        ({"probe": OTHER}, "silent"),
+        ({"probe": GONE}, "silent"),
+        ({"built": "2.15.0"}, "silent"),
+        ({"built": "2.13.0+cpu"}, "intact"),
+        ({"changed_counts": {"new": 1}, "verify": {"state": "gone", "findings": []}}, "silent"),
+        ({"changed_counts": {"new": 1}, "verify": FINDINGS}, "detected"),
+        ({"changed_counts": {"new": 1}, "probe": REFUSED}, "detected"),
+        ({"verify": FINDINGS}, "detected"),
+        ({"verify": FINDINGS, "known": FINDINGS["findings"]}, "intact"),
+    ],
+)
+def test_a_stack_that_was_changed_is_never_intact(changed: dict[str, Any], outcome: str) -> None:
+    assert judged(measurement(**changed), CPU).outcome == outcome
+
+
+def test_a_container_that_went_wrong_is_no_verdict_on_the_guard() -> None:
+    assert judged({"error": "no such image"}, CPU).outcome == "broken"
+
+
+def test_a_refusal_without_its_words_is_a_problem() -> None:
+    case = next(case for case in CASES if case.id == "floor")
+    silent = Verdict(outcome="refused", said="ERROR: something else")
+    assert "says none of" in problem(case, "pip", CPU, silent)
+    assert not problem(case, "pip", CPU, Verdict(outcome="refused", said="warpfront guard: no"))
+
+
+def test_a_refusal_where_the_install_should_work_is_a_problem() -> None:
+    case = next(case for case in CASES if case.id == "plain")
+    refused = Verdict(outcome="refused", said="warpfront guard: no")
+    assert "expected intact" in problem(case, "uv", CPU, refused)
+
+
+def test_less_protection_is_worse() -> None:
+    intact, refused = Verdict(outcome="intact"), Verdict(outcome="refused")
+    both = Verdict(outcome="detected", by=("import", "verify"))
+    late = Verdict(outcome="detected", by=("verify",))
+    silent = Verdict(outcome="silent")
+    order = [intact, refused, both, late, silent]
+    for better, worse in itertools.pairwise(order):
+        assert is_worse(worse, better)
+        assert not is_worse(better, worse)
+    assert not is_worse(both, both)
+
+
+def test_there_are_enough_cases_and_every_image_and_tool_has_some() -> None:
+    assert len(CASES) >= 45
+    for image in STACKS:
+        assert {tool for _, tool in pairs(CASES, image)} == {"pip-old", "pip", "uv"}
+
+
+@pytest.mark.parametrize("stack", STACKS.values(), ids=lambda stack: stack.kind)
+def test_every_word_of_a_case_can_be_filled_in(stack: Stack) -> None:
+    for case in CASES:
+        texts = (*case.commands.values(), case.setup, case.probe, *sum(case.says.values(), ()))
+        for text in texts:
+            stack.fill(text)
+    for part in read_parts():
+        stack.fill(part.remove)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('expect = "fine"', "no outcome"),
+        ('expect = "intact"\nmore = 1', "unknown field more"),
+        ('expect = "intact"\non = { gaudi = "refused" }', "neither image, tool"),
+    ],
+)
+def test_a_case_that_makes_no_sense_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "cases.toml"
+    path.write_text(f'[[case]]\nid = "a"\ntitle = "a"\nhow = "a"\ninstall = "a"\n{text}\n')
+    with pytest.raises(ValueError, match=said):
+        read_cases(path)
+
+
+def unpacked(tmp_path: Path) -> Path:
+    """site-packages with a small torch in it, as its wheel has it."""
+    import zipfile
+
+    files: dict[str, str | bytes] = {"torch/__init__.py": "a = 1\n", "torch/_C.so": b"\x7fELF"}
+    wheel = stand_in_wheel(tmp_path, "torch", "1.0", files=files)
+    site = tmp_path / "site"
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+    return site
+
+
+def test_the_fingerprint_sees_every_kind_of_change_by_itself(tmp_path: Path) -> None:
+    site = unpacked(tmp_path)
+    place = str(site)
+    hashes, before = recorded(place, ()), fingerprint(place, ())
+    assert changes(place, before, hashes, ()) == {}
+    (site / "torch" / "__init__.py").write_text("a = 2\n")
+    (site / "torch" / "_C.so").unlink()
+    (site / "torch" / "more.py").write_text("")
+    (site / "nvidia").mkdir()
+    (site / "nvidia" / "lib.so").write_bytes(b"")
+    assert changes(place, before, hashes, ()) == {
+        "torch/__init__.py": "other content",
+        "torch/_C.so": "gone",
+        "torch/more.py": "new",
+        "nvidia/lib.so": "new",
+    }
+    assert "nvidia/lib.so" not in changes(place, before, hashes, ("nvidia",))
+
+
+def test_a_file_that_was_written_again_with_its_own_bytes_is_no_change(tmp_path: Path) -> None:
+    site = unpacked(tmp_path)
+    hashes, before = recorded(str(site), ()), fingerprint(str(site), ())
+    (site / "torch" / "__init__.py").write_text("a = 1\n")
+    assert changes(str(site), before, hashes, ()) == {}
+
+
+def test_byte_code_of_another_source_is_a_change_and_of_its_own_is_none(tmp_path: Path) -> None:
+    import py_compile
+
+    site = unpacked(tmp_path)
+    hashes, before = recorded(str(site), ()), fingerprint(str(site), ())
+    tag = sys.implementation.cache_tag
+    source, cached = site / "torch/__init__.py", site / f"torch/__pycache__/__init__.{tag}.pyc"
+    py_compile.compile(str(source), cfile=str(cached))
+    assert changes(str(site), before, hashes, ()) == {}
+    other = tmp_path / "other.py"
+    other.write_text("a = 9\n")
+    py_compile.compile(str(other), cfile=str(cached))
+    assert list(changes(str(site), before, hashes, ())) == [f"torch/__pycache__/{cached.name}"]
+
+
+@pytest.mark.parametrize("stack", STACKS.values(), ids=lambda stack: stack.kind)
+def test_what_is_offered_is_on_the_index(stack: Stack, tmp_path: Path) -> None:
+    folder = offer(tmp_path, stack)
+    page = (folder / "index" / "pypi" / "torch" / "index.html").read_text()
+    assert all(f"torch-{version}-" in page for version in (stack.older, stack.public, stack.newer))
+    assert f"torch-{stack.torch}-" not in page or "+" not in stack.torch
+    for link in page.split('href="')[1:]:
+        assert (folder / "index" / link.split('"')[0].lstrip("/").replace("%2B", "+")).is_file()
+
+
+def result(case: str, image: str, tool: str, outcome: str, *by: str) -> dict[str, Any]:
+    return {"case": case, "image": image, "tool": tool, "outcome": outcome, "by": list(by)}
+
+
+def test_new_results_replace_old_ones_of_the_same_run_alone() -> None:
+    old = {"results": [result("floor", "cpu", "pip", "silent"), result("floor", "cuda", "uv", "x")]}
+    new = [result("floor", "cpu", "pip", "refused")]
+    found = document(old, tools={}, images={}, results=new, parts=[])
+    outcomes = [(one["image"], one["outcome"]) for one in found["results"]]  # type: ignore[attr-defined]
+    assert outcomes == [("cpu", "refused"), ("cuda", "x")]
+
+
+def test_the_table_says_one_word_where_all_tools_agree_and_each_ones_where_not() -> None:
+    results = [result("floor", "cpu", tool, "refused") for tool in ("pip-old", "pip", "uv")]
+    results += [
+        result("plain", "cpu", "pip", "intact"),
+        result("plain", "cpu", "uv", "detected", "import", "verify"),
+    ]
+    about = {"cpu": {"torch": "2.13.0+cpu", "real": True}}
+    tools = {"pip-old": "23.0.1", "pip": "26.3", "uv": "0.13.9"}
+    page = {"tools": tools, "images": about, "results": results, "parts": []}
+    table = suite_table(page, [case for case in CASES if case.id in ("plain", "floor")])
+    assert "| torch>= above the image's | refused | - | - |" in table
+    assert "pip 26.3: intact; uv: detected by import and verify" in table
+    assert "| cpu: torch 2.13.0+cpu | 5 | 1 | 3 | 1 | 0 | 0 |" in table
+    assert counted([result("floor", "cpu", "pip", "broken")])["silent"] == 1
+
+
+def test_a_page_keeps_its_prose_around_the_table() -> None:
+    page = f"# Guard\n\nWhat it is.\n\n{BEGIN}\nold\n{END}\n\nMore.\n"
+    assert (
+        with_table(page, "new\n") == f"# Guard\n\nWhat it is.\n\n{BEGIN}\n\nnew\n\n{END}\n\nMore.\n"
+    )
+    with pytest.raises(ValueError, match="lacks"):
+        with_table("# Guard\n", "new")
