@@ -10,7 +10,7 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from typing import Final, Literal
 
@@ -111,7 +111,13 @@ def integer(literal: str) -> int | None:
 
 def truth(condition: str, side: Side, macros: Macros) -> bool | None:
     """Whether the condition of an `#if` holds on a side; None where that is open."""
-    return as_truth(_Evaluation(tuple(tokens(condition)), side, macros).value())
+    return as_truth(_Evaluation(_tokens_of(condition), side, macros).value())
+
+
+@lru_cache(maxsize=4096)
+def _tokens_of(condition: str) -> tuple[Token, ...]:
+    """Each condition is asked once a side, and many a condition is in many files."""
+    return tuple(tokens(condition))
 
 
 def as_truth(value: Value) -> bool | None:
@@ -120,7 +126,7 @@ def as_truth(value: Value) -> bool | None:
 
 def named(condition: str) -> frozenset[str]:
     """The macros that a condition names."""
-    return frozenset(token.text for token in tokens(condition) if token.kind == "name") - {
+    return frozenset(token.text for token in _tokens_of(condition) if token.kind == "name") - {
         "defined",
         "__has_include",
         "and",

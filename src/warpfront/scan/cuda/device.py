@@ -136,14 +136,23 @@ def _points_to_half(view: View, pointer: str, offset: int) -> bool:
     """Whether the address that is added to is one of half-precision numbers: by a cast, or by the
     last declaration of its name before `offset`.
     """
+    if not view.names & _HALF_NAMES:
+        return False
     if _NARROW_POINTER.search(pointer):
         return True
     name = re.match(r"\s*&?\s*(\w+)", pointer)
     if name is None:
         return False
-    declared = re.compile(rf"[\w:>]+\s*(?:const\s*)?\*+\s*(?:__restrict__\s*|const\s*)?{name[1]}\b")
+    declared = re.compile(
+        rf"(?<![\w:>])[\w:>]++\s*+(?:const\s*)?\*+\s*(?:__restrict__\s*|const\s*)?{name[1]}\b"
+    )
     found = declared.findall(view.code, max(0, offset - _FUNCTION_LENGTH), offset)
     return bool(found) and _NARROW_POINTER.match(found[-1]) is not None
+
+
+_HALF_NAMES = frozenset(
+    {"half", "half2", "__half", "__half2", "__nv_bfloat16", "__nv_bfloat162", "Half", "BFloat16"}
+)
 
 
 def device_sightings(view: View) -> Iterator[Sighting]:

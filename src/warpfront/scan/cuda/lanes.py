@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from warpfront.scan.cuda.lexer import Span
 from warpfront.scan.cuda.preprocessor import Reach
 from warpfront.scan.cuda.view import (
+    NARROW_TYPE,
     NEAR,
     View,
     call_arguments,
@@ -38,9 +39,8 @@ _WIDE_MASK = re.compile(
     r".*(?:uint64_t|unsigned long long|ull|ULL|UINT64_MAX|[fF]{16}|__activemask|__ballot|lanemask)",
     re.DOTALL,
 )
-_NARROW_TYPE = r"(?:unsigned(?:\s+int)?|(?:std\s*::\s*)?u?int32_t|uint|int)"
 _ASSIGNED_NARROW = re.compile(
-    rf"(?:^|[^\w>])(?:const\s+|constexpr\s+|volatile\s+)*{_NARROW_TYPE}(?:\s+const)?\s+(\w+)\s*"
+    rf"(?:^|[^\w>])(?:const\s+|constexpr\s+|volatile\s+)*{NARROW_TYPE}(?:\s+const)?\s+(\w+)\s*"
     r"(?:=|\(|\{)[^=;]{0,80}\Z"
 )
 _ASSIGNED = re.compile(r"(?:^|[^\w.>\]])(\w+)\s*[|&^]?=[^=;]{0,80}\Z")
@@ -133,11 +133,9 @@ def mask_width_doubt(view: View, mask: str) -> int | None:
         return 0
     if not re.fullmatch(r"\w+", mask):
         return -1
-    if re.search(rf"\b(?:uint64_t|unsigned\s+long\s+long|lane_mask_t)\s+{mask}\b", view.code):
+    if mask in view.wide_variables:
         return None
-    if re.search(rf"\b{_NARROW_TYPE}\s+(?:const\s+)?{mask}\b", view.code):
-        return 0
-    return -1
+    return 0 if mask in view.narrow_variables else -1
 
 
 def _narrow_ballots(view: View, name: str, span: Span) -> Iterator[Sighting]:
@@ -152,9 +150,7 @@ def _narrow_ballots(view: View, name: str, span: Span) -> Iterator[Sighting]:
     variable = assigned[1]
     if declared is None and re.search(r"[\w>*&]\s+\Z", before[: assigned.start(1)]):
         return  # declared here, as something else
-    if declared is None and not re.search(
-        rf"\b{_NARROW_TYPE}\s+(?:\w+\s*(?:=[^,;()]*)?,\s*)*{variable}\s*[;,=)\[]", view.code
-    ):
+    if declared is None and variable not in view.narrow_variables:
         return
     start = span[0] - len(before) + assigned.start(1)
     what = f"{variable} = {name}()"
@@ -177,19 +173,10 @@ def _narrow_bits(view: View, span: Span) -> Iterator[Sighting]:
     words = set(re.findall(r"\w+", argument))
     if words & (_BALLOTS | {"__activemask", "__vballot"}):
         yield sighting(view, "CU111", whole, names=words)
-    elif any(_from_ballot(view, word) for word in words):
+    elif words & view.ballot_variables:
         yield sighting(view, "CU111", whole)
     elif _MASK_NAME.search(argument) and view.is_device_code:
         yield sighting(view, "CU111", whole, shift=-1)
-
-
-def _from_ballot(view: View, variable: str) -> bool:
-    return bool(
-        {"__ballot_sync", "__ballot", "__activemask", "__match_any_sync"} & view.names
-        and re.search(
-            rf"\b{variable}\s*[&|^]?=[^=;]{{0,60}}__(?:ballot|activemask|match_any)", view.code
-        )
-    )
 
 
 def _shuffle_constants(view: View, name: str, span: Span) -> Iterator[Sighting]:

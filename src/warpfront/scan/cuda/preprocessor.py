@@ -128,9 +128,10 @@ def _opened(directives: Sequence[Directive], at: int, here: Region) -> _Frame:
     there; an include guard's macro is unset for everybody, whatever its name sounds like.
     """
     assumed = {}
-    chain = frozenset().union(*(named(condition_of(arm)) for arm in _chain(directives, at)))
-    if "__CUDACC__" in chain and chain & {"__HIPCC__", "__HIP__", "__HIP_PLATFORM_AMD__"}:
-        assumed["__CUDACC__"] = "tells"
+    if "__CUDACC__" in directives[at].body:
+        chain = frozenset().union(*(named(condition_of(arm)) for arm in _chain(directives, at)))
+        if chain & {"__HIPCC__", "__HIP__", "__HIP_PLATFORM_AMD__"}:
+            assumed["__CUDACC__"] = "tells"
     if is_guard(directives, at):
         assumed[directives[at].body] = "guard"
     return _Frame(outside=here, taken=dict.fromkeys(SIDES, False), assumed=assumed)

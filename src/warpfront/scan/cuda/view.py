@@ -22,6 +22,14 @@ _FUNCTION = re.compile(r"__(?:global|device)__")
 _HIP_INCLUDE = re.compile(r"[<\"]hip/hip_")
 _OPENING = {")": "(", "]": "[", "}": "{"}
 
+NARROW_TYPE = r"(?:unsigned(?:\s+int)?|(?:std\s*::\s*)?u?int32_t|uint|int)"
+_NAMES = r"\s+(?:const\s+)?((?:\w+\s*(?:=[^,;(){}]{0,40})?,\s*){0,8}\w+)\s*[;,=)\[]"
+_NARROW_DECLARED = re.compile(rf"\b{NARROW_TYPE}{_NAMES}")
+_WIDE_DECLARED = re.compile(rf"\b(?:u?int64_t|(?:un)?signed\s+long\s+long|lane_mask_t){_NAMES}")
+_BALLOT_ASSIGNED = re.compile(
+    r"\b(\w+)\s*[&|^]?=[^=;]{0,60}?__(?:ballot|activemask|match_any)\w*\s*\("
+)
+
 # What is further from a name than this belongs to something else.
 NEAR = 400
 _MAX_ARGUMENTS = 4000
@@ -119,6 +127,21 @@ class View:
                 end = self.blocks.get(opening, len(self.code))
                 yield opening, end
 
+    @cached_property
+    def narrow_variables(self) -> frozenset[str]:
+        """Variables and parameters that some line of the file declares with 32 bits."""
+        return frozenset(_declared(_NARROW_DECLARED, self.code))
+
+    @cached_property
+    def wide_variables(self) -> frozenset[str]:
+        """Those that some line declares with 64 bits."""
+        return frozenset(_declared(_WIDE_DECLARED, self.code))
+
+    @cached_property
+    def ballot_variables(self) -> frozenset[str]:
+        """Variables that a ballot or an active mask is assigned to."""
+        return frozenset(found[1] for found in _BALLOT_ASSIGNED.finditer(self.code))
+
     def in_device_code(self, offset: int) -> bool:
         return inside(self.device_bodies, offset)
 
@@ -130,6 +153,12 @@ def inside(spans: tuple[Span, ...], offset: int) -> bool:
     """Whether `offset` lies in one of `spans`, which are in order and apart."""
     at = bisect_right(spans, (offset, len(spans) and spans[-1][1])) - 1
     return at >= 0 and spans[at][0] <= offset < spans[at][1]
+
+
+def _declared(pattern: re.Pattern[str], code: str) -> Iterator[str]:
+    for found in pattern.finditer(code):
+        for declarator in found[1].split(","):
+            yield declarator.partition("=")[0].strip()
 
 
 def _body_after(code: str, start: int) -> int:
