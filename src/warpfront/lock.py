@@ -8,10 +8,10 @@ holds the lock and the wheels can be installed from as it stands
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 from pathlib import PurePath
 from typing import Any
 
@@ -25,29 +25,36 @@ from packaging.pylock import (
     PylockValidationError,
     is_valid_pylock_path,
 )
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
 from warpfront.errors import LockError
-from warpfront.model import Cell, LockedWheel, LockInputs, Relaxed, WheelLock
+from warpfront.model import Cell, LockedWheel, LockInputs, Relaxed, Source, WheelBuild, WheelLock
+from warpfront.requirements import read_requirements
 from warpfront.vendors import VENDORS
 
 SCHEMA = 1
 MACHINE = "x86_64"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_COMMENT = re.compile(r"(^|\s)#.*$")
 
 
-def lock_inputs(cell: Cell, requirements_text: str | None, parent: WheelLock | None) -> LockInputs:
+def lock_inputs(
+    cell: Cell,
+    requirements_text: str | None,
+    parent: WheelLock | None,
+    *,
+    folders: Mapping[str, str] | None = None,
+) -> LockInputs:
     """What `cell`'s lock depends on.
 
     The stack's pins may come from the cell's index only; the compiler's wheels, the cell's
     requirements and the lines of its requirements file (`requirements_text`) come from PyPI.
-    `parent` is the lock of the cell whose image this one is built on.
+    `parent` is the lock of the cell whose image this one is built on; `folders` the sha256 of each
+    folder of sources that the file names.
     """
-    lines = read_requirements(requirements_text or "", path=cell.requirements_file or cell.id)
+    asked = read_requirements(requirements_text or "", path=cell.requirements_file or cell.id)
     compiler = cell.compiler.requirements if cell.compiler else ()
     vendor = VENDORS[cell.vendor]
     inherited = {one.package: one.reason for one in parent.relaxed} if parent else {}
@@ -58,24 +65,14 @@ def lock_inputs(cell: Cell, requirements_text: str | None, parent: WheelLock | N
         glibc=cell.base.glibc,
         index=cell.index,
         stack_requirements=tuple(sorted(str(pin) for pin in cell.stack)),
-        requirements=tuple(sorted({*compiler, *cell.requirements, *lines})),
+        requirements=tuple(sorted({*compiler, *cell.requirements, *asked.requirements})),
         parent=_pins(parent) if parent else (),
         relax=tuple(sorted({**inherited, **cell.relax}.items())),
+        sources=tuple(_pinned(one, folders or {}) for one in asked.sources),
+        builds=cell.builds,
         toolkit=vendor.toolkit or "cpu",
         protected=vendor.protected,
         libraries=vendor.libraries,
-    )
-
-
-@lru_cache(maxsize=256)  # thousands of cells share a handful of files
-def read_requirements(text: str, *, path: str) -> tuple[str, ...]:
-    """The requirements of a requirements file, without comments and blank lines.
-
-    Options (`-r`, `-c`, `--index-url`, `--hash` ...) and direct URLs are refused: a lock has one
-    list of requirements and the matrix's indexes.
-    """
-    return tuple(
-        _read_requirement(line, where=f"{path}:{number}") for number, line in _logical_lines(text)
     )
 
 
@@ -118,6 +115,7 @@ def read_lock(text: str, *, path: str) -> WheelLock:
         inputs_digest=_text(own, "inputs", path),
         wheels=tuple(sorted(_read_wheel(package, path) for package in document.packages)),
         relaxed=tuple(_read_relaxed(own, path)),
+        builds=tuple(_read_builds(own, path)),
     )
 
 
@@ -129,6 +127,7 @@ def staleness(lock: WheelLock, inputs: LockInputs) -> str:
         return f"it was made for Python {lock.python}, the matrix says {inputs.python}"
     return (
         _pinned_otherwise(lock, inputs)
+        or _sources_otherwise(lock, inputs)
         or _relaxed_otherwise(lock, inputs)
         or f"its inputs changed ({lock.inputs_digest[:12]} -> {inputs.digest[:12]})"
     )
@@ -175,6 +174,23 @@ def _relaxed_otherwise(lock: WheelLock, inputs: LockInputs) -> str:
     return ""
 
 
+def _sources_otherwise(lock: WheelLock, inputs: LockInputs) -> str:
+    locked = {wheel.source: wheel for wheel in lock.wheels if wheel.source}
+    for source in inputs.sources:
+        wheel = locked.get(str(source))
+        if wheel is None:
+            return f"it has nothing from {source}, which is now required"
+        if source.kind == "folder" and wheel.sdist_sha256 != source.pin:
+            return f"{source} has changed since"
+    return ""
+
+
+def _pinned(source: Source, folders: Mapping[str, str]) -> Source:
+    if source.kind != "folder":
+        return source
+    return dataclasses.replace(source, pin=folders.get(source.location, ""))
+
+
 _RELOCK = "make it again: invoke lock --only <cell>"
 
 
@@ -187,42 +203,6 @@ def _applies(requirement: str) -> bool:
     return Requirement(requirement).marker is None
 
 
-def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """(number, text) of each requirement's first line: continuations joined, comments dropped."""
-    held, start = "", 0
-    for number, line in enumerate(text.splitlines(), start=1):
-        start = start if held else number
-        held += _COMMENT.sub("", line)
-        if held.endswith("\\"):
-            held = held[:-1] + " "
-            continue
-        if held.strip():
-            yield start, held.strip()
-        held = ""
-    if held.strip():
-        yield start, held.strip()
-
-
-def _read_requirement(line: str, *, where: str) -> str:
-    option = next((word for word in line.split() if word.startswith("-")), None)
-    if option is not None:
-        raise LockError(
-            f"{where}: {option.partition('=')[0]} is an option, not a requirement",
-            hint="write requirements only: indexes come from matrix.yaml and pip's configuration, "
-            "hashes from the lock",
-        )
-    try:
-        requirement = Requirement(line)
-    except InvalidRequirement as error:
-        raise LockError(f"{where}: not a requirement: {str(error).splitlines()[0]}") from error
-    if requirement.url:
-        raise LockError(
-            f"{where}: {requirement.name} is a direct URL",
-            hint="a lock names wheels by index and file name: publish it on an index",
-        )
-    return str(requirement)
-
-
 def _package(wheel: LockedWheel) -> Package:
     sdist = (
         PackageSdist(path=wheel.sdist, hashes={"sha256": wheel.sdist_sha256})
@@ -232,13 +212,14 @@ def _package(wheel: LockedWheel) -> Package:
     return Package(
         name=canonicalize_name(wheel.name),
         version=Version(wheel.version),
-        index=wheel.index,
+        index=wheel.index or None,
         sdist=sdist,
         wheels=[
             PackageWheel(
                 path=wheel.filename, size=wheel.size_bytes, hashes={"sha256": wheel.sha256}
             )
         ],
+        tool={"warpfront": {"source": wheel.source}} if wheel.source else None,
     )
 
 
@@ -254,7 +235,19 @@ def _own_document(lock: WheelLock) -> dict[str, Any]:
             one.package: {"version": one.version, "reason": one.reason, "unmet": list(one.unmet)}
             for one in sorted(lock.relaxed)
         }
+    if lock.builds:
+        document["builds"] = {one.package: _build_document(one) for one in sorted(lock.builds)}
     return document
+
+
+def _build_document(build: WheelBuild) -> dict[str, Any]:
+    every = {
+        "tools": list(build.tools),
+        "apt": list(build.apt),
+        "environment": dict(build.environment),
+        "extensions": list(build.extensions),
+    }
+    return {key: value for key, value in every.items() if value}
 
 
 def _own_table(document: Pylock, path: str) -> Mapping[str, Any]:
@@ -291,6 +284,27 @@ def _read_relaxed(own: Mapping[str, Any], path: str) -> Iterator[Relaxed]:
         )
 
 
+def _read_builds(own: Mapping[str, Any], path: str) -> Iterator[WheelBuild]:
+    tables = own.get("builds", {})
+    if not isinstance(tables, Mapping):
+        raise LockError(f"{path}: [tool.warpfront] builds is no table", hint=_RELOCK)
+    for package, table in sorted(tables.items()):
+        yield WheelBuild(
+            package=package,
+            tools=_texts(table, "tools", path),
+            apt=_texts(table, "apt", path),
+            environment=tuple(sorted(dict(table.get("environment", {})).items())),
+            extensions=_texts(table, "extensions", path),
+        )
+
+
+def _texts(table: Mapping[str, Any], key: str, path: str) -> tuple[str, ...]:
+    values = table.get(key, [])
+    if not isinstance(values, list) or not all(isinstance(one, str) for one in values):
+        raise LockError(f"{path}: [tool.warpfront] {key} is no list of texts", hint=_RELOCK)
+    return tuple(values)
+
+
 def _read_python(document: Pylock, path: str) -> str:
     found = re.fullmatch(r"==(\d+\.\d+)\.\*", str(document.requires_python or ""))
     if found is None:
@@ -305,7 +319,8 @@ def _read_wheel(package: Package, path: str) -> LockedWheel:
     wheel = package.wheels[0]
     if wheel.url or not wheel.path or "/" in wheel.path or "\\" in wheel.path:
         raise LockError(f"{where}: its wheel is not named by its bare file name", hint=_RELOCK)
-    if wheel.size is None or not package.index:
+    source = _read_source(package)
+    if wheel.size is None or bool(package.index) == bool(source):
         raise LockError(f"{where}: no size or no index", hint=_RELOCK)
     sdist = package.sdist
     return LockedWheel(
@@ -314,10 +329,17 @@ def _read_wheel(package: Package, path: str) -> LockedWheel:
         filename=wheel.path,
         sha256=_read_sha256(wheel.hashes, where),
         size_bytes=wheel.size,
-        index=package.index,
+        index=package.index or "",
         sdist=sdist.filename if sdist else "",
         sdist_sha256=_read_sha256(sdist.hashes, where) if sdist else "",
+        source=source,
     )
+
+
+def _read_source(package: Package) -> str:
+    own = (package.tool or {}).get("warpfront")
+    source = own.get("source") if isinstance(own, Mapping) else None
+    return source if isinstance(source, str) else ""
 
 
 def _read_sha256(hashes: Mapping[str, str], where: str) -> str:

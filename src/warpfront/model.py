@@ -5,6 +5,7 @@ matrix.yaml -> Cell -> LockInputs -> WheelLock -> RenderedImage -> BuiltImage ->
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping
@@ -116,6 +117,42 @@ class Compiler:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """How a package is built against a cell's own torch, in a container of the image it is for:
+    `tools` are requirements of its build, `apt` Debian packages, `extensions` the modules that have
+    to import afterwards.
+    """
+
+    package: str
+    tools: tuple[str, ...]
+    apt: tuple[str, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
+    extensions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A requirement that is no distribution of an index. `location` is a folder below the project,
+    a git repository's address or a wheel's; `pin` says which of it: the sha256 of the folder's
+    files or of the wheel, or a commit. `name` is "" where only building tells it.
+    """
+
+    kind: Literal["folder", "git", "wheel"]
+    location: str
+    name: str = ""
+    extras: tuple[str, ...] = ()
+    subdirectory: str = ""
+    pin: str = ""
+
+    def __str__(self) -> str:
+        """Where it is, as a lock names it."""
+        if self.kind == "git":
+            below = f"#subdirectory={self.subdirectory}" if self.subdirectory else ""
+            return f"git+{self.location}@{self.pin}{below}"
+        return self.location if self.kind == "wheel" else f"./{self.location}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
     """One row of the expanded matrix: one image. `id` names its lock, folder, log, tag part and CI
     row.
@@ -124,7 +161,7 @@ class Cell:
     is where in matrix.yaml the row stands. `parent` is the id of the cell whose image this one is
     built on. `torch` is the bare version asked for; `stack` the exact pins (empty when torch
     arrives with the base). `relax` maps a package, whose demands on the torch stack may go unmet,
-    to the reason somebody gave.
+    to the reason somebody gave; `builds` are the packages that are built for it.
     """
 
     id: str
@@ -148,6 +185,7 @@ class Cell:
     title: str
     environment: Mapping[str, str] = field(default_factory=dict)
     relax: Mapping[str, str] = field(default_factory=dict)
+    builds: tuple[Recipe, ...] = ()
 
     @property
     def repository(self) -> str:
@@ -191,7 +229,8 @@ class LockInputs:
     `stack_requirements` may come from `index` only; `requirements` from PyPI. `parent` are the
     exact pins (`name==version`) of the parent's lock, which a child may extend and never change.
     `machine` is `x86_64`; `glibc` is the base's C library, e.g. `2.36`. `relax` are (package,
-    reason) of this image and of those it is built on.
+    reason) of this image and of those it is built on. `sources` are its requirements that no index
+    has, `builds` how some packages are built.
 
     What follows from the vendor: `toolkit` (`cuda`, `rocm`, `synapseai`, `cpu`); and, as fnmatch
     patterns of normalized names, `protected`, which only `index` has in earnest, and `libraries`,
@@ -207,6 +246,8 @@ class LockInputs:
     requirements: tuple[str, ...]
     parent: tuple[str, ...] = ()
     relax: tuple[tuple[str, str], ...] = ()
+    sources: tuple[Source, ...] = ()
+    builds: tuple[Recipe, ...] = ()
     toolkit: str = "cpu"
     protected: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
@@ -226,6 +267,8 @@ class LockInputs:
                 "requirements": sorted(self.requirements),
                 "parent": sorted(self.parent),
                 **({"relax": sorted(self.relax)} if self.relax else {}),
+                **({"sources": _texts(self.sources)} if self.sources else {}),
+                **({"builds": _texts(self.builds)} if self.builds else {}),
             }
         )
 
@@ -278,7 +321,8 @@ class LockedWheel:
     is bare hex.
 
     `sdist` and `sdist_sha256` name the source archive of a wheel that its index does not offer and
-    that we build once (AMD's `rocm`); empty for all others.
+    that we build once (AMD's `rocm`); empty for all others. `source` is where that archive, or a
+    wheel by its address, comes from if from no index (`index` is then "").
     """
 
     name: str
@@ -289,13 +333,27 @@ class LockedWheel:
     index: str
     sdist: str = ""
     sdist_sha256: str = ""
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class WheelBuild:
+    """How a wheel of a lock was built in a container: with exactly these `tools`. The rest is its
+    recipe's.
+    """
+
+    package: str
+    tools: tuple[str, ...]
+    apt: tuple[str, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
+    extensions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WheelLock:
     """Every wheel of a cell, its parents' included. `inputs_digest` is `LockInputs.digest` at the
-    time of locking. `relaxed` are the packages whose demands on the torch stack go unmet, those of
-    the parents included.
+    time of locking. `relaxed` are the packages whose demands on the torch stack go unmet, `builds`
+    those that were built against it; those of the parents included.
     """
 
     cell_id: str
@@ -303,6 +361,7 @@ class WheelLock:
     inputs_digest: str
     wheels: tuple[LockedWheel, ...]
     relaxed: tuple[Relaxed, ...] = ()
+    builds: tuple[WheelBuild, ...] = ()
 
     @property
     def digest(self) -> str:
@@ -465,6 +524,11 @@ def digest_of(value: object) -> str:
     """
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _texts(values: tuple[Recipe, ...] | tuple[Source, ...]) -> list[str]:
+    """Values as texts that sort."""
+    return sorted(json.dumps(dataclasses.asdict(one), sort_keys=True) for one in values)
 
 
 def frozen(mapping: Mapping[str, str]) -> Mapping[str, str]:

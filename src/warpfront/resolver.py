@@ -31,8 +31,9 @@ from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
 from warpfront import process
+from warpfront.archives import unpack
 from warpfront.errors import BlockedError, CommandFailedError, LockError, WheelError
-from warpfront.model import Distribution, LockedWheel, LockInputs, Pin, WheelIndex
+from warpfront.model import Distribution, LockedWheel, LockInputs, Pin, Source, WheelIndex
 from warpfront.process import Command, Completed, Line, Run
 from warpfront.sources import (
     PYPI,
@@ -60,14 +61,19 @@ __all__ = [
     "Contradiction",
     "Resolution",
     "Resolver",
+    "Sdist",
     "Site",
     "Terms",
     "install_toolbox",
+    "install_tools",
+    "installed_in",
+    "pure_builder",
     "read_site",
     "sdist_builder",
     "supported_tags",
     "uv_binary",
     "uv_version",
+    "wheel_of",
     "why_unresolvable",
 ]
 
@@ -80,6 +86,10 @@ BUILD_CONSTRAINTS = ("setuptools==80.9.0", "wheel==0.45.1")
 """What an sdist is built with: a fixed choice, or two machines would build wheels with two hashes.
 """
 
+# A build that asks for torch gets none in isolation: it would be another than the cell's.
+_NO_TORCH = tuple(
+    f"{name}==0+name.the.package.under.builds" for name in ("torch", "torchvision", "torchaudio")
+)
 _STACK = "stack"
 _PROJECT = "this-cell"
 _EXPLANATION_CHARACTERS = 1500
@@ -160,12 +170,14 @@ def why_unresolvable(index: WheelIndex, stack: Iterable[Pin], site: Site) -> str
 class Terms:
     """What a resolution has to accept beyond the requirements: `overrides` replace every demand on
     their names, `excludes` are names left out wherever they are demanded, `constraints` hold for
-    what is demanded anyway.
+    what is demanded anyway. `unread` are source archives that are taken without asking what they
+    demand, which only building them would tell.
     """
 
     overrides: tuple[str, ...] = ()
     excludes: tuple[str, ...] = ()
     constraints: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
 
 
 NO_TERMS = Terms()
@@ -193,6 +205,36 @@ class Resolution:
         return Resolution(pylock=dataclasses.replace(self.pylock, packages=kept))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sdist:
+    """A source archive in the wheelhouse. `index` is the public one to name, `source` where it
+    comes from if from none.
+    """
+
+    path: Path
+    sha256: str
+    index: str = ""
+    source: str = ""
+
+
+def wheel_of(
+    path: Path, sha256: str, *, source: str = "", index: str = "", sdist: Sdist | None = None
+) -> LockedWheel:
+    """The lock's entry for a wheel in the wheelhouse."""
+    name, version, _, _ = parse_wheel_filename(path.name)
+    return LockedWheel(
+        name=name,
+        version=str(version),
+        filename=path.name,
+        sha256=sha256,
+        size_bytes=path.stat().st_size,
+        index=sdist.index if sdist else index,
+        sdist=sdist.path.name if sdist else "",
+        sdist_sha256=sdist.sha256 if sdist else "",
+        source=sdist.source if sdist else source,
+    )
+
+
 class Resolver:
     """Resolves one cell's requirements by uv, from what this site can reach."""
 
@@ -211,6 +253,38 @@ class Resolver:
         self._on_line = on_line
         self._wheelhouse = wheelhouse or Wheelhouse()
         self._reach = _reach(inputs, site, on_line)
+        self._given: dict[str, LockedWheel] = {}
+
+    def give(self, wheel: LockedWheel, extras: tuple[str, ...] = ()) -> str:
+        """Take this wheel, which the wheelhouse has, wherever its name is demanded; the requirement
+        that asks for it.
+        """
+        self._given[canonicalize_name(wheel.name)] = wheel
+        asked = f"[{','.join(extras)}]" if extras else ""
+        return f"{wheel.name}{asked} @ {self._wheelhouse.path(wheel).as_uri()}"
+
+    def given_for(self, requirement: str) -> str:
+        """The requirement, asking for the wheel that was given under its name if one was."""
+        wheel = self._given.get(canonicalize_name(Requirement(requirement).name))
+        return requirement if wheel is None else self.give(wheel)
+
+    def sdist(self, resolution: Resolution, name: str) -> Sdist:
+        """The source archive of a distribution, verified, in the wheelhouse."""
+        package = next(one for one in resolution.pylock.packages if one.name == name)
+        if package.sdist is None:
+            raise LockError(f"{self._inputs.cell_id}: {name} {package.version} has no sources")
+        with Transport(self._site) as transport:
+            return self._locking(transport).sdist(package, package.sdist)
+
+    def wheel_at(self, source: Source) -> LockedWheel:
+        """The wheel at a source's address, verified, in the wheelhouse."""
+        filename = unquote(source.location.rpartition("/")[2])
+        with Transport(self._site) as transport:
+            link = Link(url=source.location, filename=filename)
+            kept, sha256 = self._locking(transport).kept(source.name, link)
+        if sha256 != source.pin:
+            raise WheelError(f"{source}: its line says sha256 {source.pin}, it has {sha256}")
+        return wheel_of(kept, sha256, source=str(source))
 
     def resolution(
         self, requirements: tuple[str, ...], terms: Terms = NO_TERMS
@@ -277,11 +351,16 @@ class Resolver:
             project = _project(inputs, requirements, pinned_to_stack=pinned)
             (folder / "pyproject.toml").write_text(project, "utf-8")
             arguments = (
-                *("pip", "compile", "pyproject.toml", "--no-config", "--format", "pylock.toml"),
+                *("pip", "compile", "pyproject.toml", "--format", "pylock.toml"),
+                *_settings(folder, terms.unread),
                 *("--quiet", "--output-file", "pylock.toml", "--python", sys.executable),
                 *("--python-version", inputs.python, "--python-platform", _platform(inputs)),
                 *("--only-binary", ":all:"),
-                *(word for one in sorted(sdists) for word in ("--no-binary", one)),
+                *(
+                    word
+                    for one in sorted({*sdists, *terms.unread})
+                    for word in ("--no-binary", one)
+                ),
                 *_written(folder, "build-constraints", BUILD_CONSTRAINTS),
                 *_written(folder, "overrides", terms.overrides),
                 *_written(folder, "excludes", terms.excludes),
@@ -305,6 +384,7 @@ class Resolver:
             transport=transport,
             wheelhouse=self._wheelhouse,
             build=sdist_builder(self._site, self._run),
+            given=self._given,
         )
 
 
@@ -326,17 +406,19 @@ def supported_tags(python: str, machine: str, glibc: str) -> tuple[Tag, ...]:
     )
 
 
-def sdist_builder(site: Site, run: Run) -> Build:
-    """Builds a wheel from an sdist in isolation, with fixed build tools and timestamps."""
+def sdist_builder(site: Site, run: Run, *, constraints: tuple[str, ...] = ()) -> Build:
+    """Builds a wheel from an sdist or an unpacked one in isolation, with fixed build tools and
+    timestamps, and whatever `constraints` allow.
+    """
 
     def build(sdist: Path, folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
-        constraints = folder / "build-constraints.txt"
-        constraints.write_text("\n".join(BUILD_CONSTRAINTS) + "\n", "utf-8")
+        fixed = folder / "build-constraints.txt"
+        fixed.write_text("\n".join((*BUILD_CONSTRAINTS, *constraints)) + "\n", "utf-8")
         command = _uv_command(
             (
                 *("build", "--wheel", "--no-config", "--index-strategy", "unsafe-best-match"),
-                *("--python", sys.executable, "--build-constraints", str(constraints)),
+                *("--python", sys.executable, "--build-constraints", str(fixed)),
                 *("--out-dir", str(folder), str(sdist)),
             ),
             site=site,
@@ -352,6 +434,26 @@ def sdist_builder(site: Site, run: Run) -> Build:
     return build
 
 
+def pure_builder(site: Site, run: Run) -> Build:
+    """Builds a wheel of Python code alone from sources in isolation. Raises `LockError` for one
+    that needs torch to build, or holds compiled code: those need the cell's own container.
+    """
+    build = sdist_builder(site, run, constraints=_NO_TORCH)
+
+    def pure(sdist: Path, folder: Path) -> Path:
+        with tempfile.TemporaryDirectory(prefix="warpfront-") as name:
+            wheel = build(unpack(sdist, Path(name)), folder)
+        if not wheel.name.endswith("-none-any.whl"):
+            raise LockError(
+                f"{wheel.name}: holds compiled code, for the machine that built it",
+                hint="name it under `builds:` of its image in matrix.yaml: it is then built in the "
+                "image's own container",
+            )
+        return wheel
+
+    return pure
+
+
 def install_toolbox(folder: Path, *, python: str, site: Site, run: Run) -> Path:
     """nox, at this installation's version, with what it needs for Python `python` (X.Y), below
     `folder`.
@@ -359,30 +461,49 @@ def install_toolbox(folder: Path, *, python: str, site: Site, run: Run) -> Path:
     Made once per version, aside, and moved into place.
     """
     wanted = f"nox=={importlib.metadata.version('nox')}"
-    mark = folder / ".made-of"
-    if mark.is_file() and mark.read_text("utf-8") == wanted:
+    hint = "the checks need nox inside the image's Python"
+    return install_tools(folder, (wanted,), python=python, site=site, run=run, hint=hint)
+
+
+def install_tools(
+    folder: Path, wanted: tuple[str, ...], *, python: str, site: Site, run: Run, hint: str
+) -> Path:
+    """Requirements that programs in an image need and the image does not hold, below `folder`, for
+    Python `python` (X.Y). Made once, aside, and moved into place. torch is never among them.
+    """
+    text, mark = " ".join(wanted), folder / ".made-of"
+    if mark.is_file() and mark.read_text("utf-8") == text:
         return folder
     with storing(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
         aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
         try:
-            command = _uv_command(
-                (
-                    *("pip", "install", "--no-config", "--target", str(aside), wanted),
-                    *("--python", sys.executable, "--python-version", python),
-                    *("--python-platform", "x86_64-manylinux_2_28", "--only-binary", ":all:"),
-                    *("--index-strategy", "unsafe-best-match"),
-                ),
-                site=site,
-                indexes=_Reach(site=_answering(site), stack=None),
-            )
-            run(command).check(hint="the checks need nox inside the image's Python")
-            (aside / ".made-of").write_text(wanted, "utf-8")
+            with tempfile.TemporaryDirectory(prefix="warpfront-") as name:
+                command = _uv_command(
+                    (
+                        *("pip", "install", "--no-config", "--target", str(aside), *wanted),
+                        *("--python", sys.executable, "--python-version", python),
+                        *("--python-platform", "x86_64-manylinux_2_28"),
+                        *("--only-binary", ":all:", "--index-strategy", "unsafe-best-match"),
+                        *_written(Path(name), "constraints", _NO_TORCH),
+                    ),
+                    site=site,
+                    indexes=_Reach(site=_answering(site), stack=None),
+                    cwd=Path(name),
+                )
+                run(command).check(hint=hint)
+            (aside / ".made-of").write_text(text, "utf-8")
             aside.chmod(0o755)
             put_in_place(aside, folder)
         finally:
             shutil.rmtree(aside, ignore_errors=True)
     return folder
+
+
+def installed_in(folder: Path) -> tuple[str, ...]:
+    """The distributions in a folder of tools, as exact pins."""
+    found = importlib.metadata.distributions(path=[str(folder)])
+    return tuple(sorted(f"{canonicalize_name(one.name)}=={one.version}" for one in found))
 
 
 _CERTIFICATES = ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "CURL_CA_BUNDLE")
@@ -435,6 +556,15 @@ def _answering(site: Site) -> tuple[str, ...]:
     """The site's indexes without those that do not answer."""
     reasons = {url: _why_not(site, url, "pip") for url in site.indexes}
     return tuple(url for url, why in reasons.items() if not why or _says_no_such(why))
+
+
+def _settings(folder: Path, unread: tuple[str, ...]) -> tuple[str, ...]:
+    """No settings of this machine's; where sources are taken unread, the one that says so."""
+    if not unread:
+        return ("--no-config",)
+    entries = [{"name": name, "requires-dist": []} for name in unread]
+    (folder / "uv.toml").write_text(tomli_w.dumps({"dependency-metadata": entries}), "utf-8")
+    return ("--config-file", "uv.toml")
 
 
 def _written(folder: Path, option: str, lines: tuple[str, ...]) -> tuple[str, ...]:
@@ -546,15 +676,18 @@ class _Locking:
     transport: Transport
     wheelhouse: Wheelhouse
     build: Build
+    given: Mapping[str, LockedWheel]
 
     def wheel(self, package: Package) -> LockedWheel:
+        if package.name in self.given:
+            return self.given[package.name]
         best = self._best(package)
         if best is None:
             return self._built(package)
         url = best.url or str(best.path)
         sha256, size = best.hashes.get("sha256", ""), best.size
         if not sha256:
-            kept, sha256 = self._kept(package.name, Link(url=url, filename=best.filename))
+            kept, sha256 = self.kept(package.name, Link(url=url, filename=best.filename))
             size = kept.stat().st_size
         return LockedWheel(
             name=package.name,
@@ -569,13 +702,12 @@ class _Locking:
         """What the best file's metadata demands: from the file beside it where the index has one
         (PEP 658), else from the wheel itself.
         """
-        best = self._best(package)
-        version = str(package.version)
-        if best is None:
-            built = self._built(package)
-            requires = read_requires(self.wheelhouse.path(built))
-        else:
+        given, best = self.given.get(package.name), self._best(package)
+        if given is None and best is not None:
             requires = self._requires(package.name, best)
+        else:
+            requires = read_requires(self.wheelhouse.path(given or self._built(package)))
+        version = given.version if given else str(package.version)
         return Distribution(name=package.name, version=version, requires=requires)
 
     def _requires(self, name: str, wheel: PackageWheel) -> tuple[str, ...]:
@@ -586,7 +718,7 @@ class _Locking:
         beside = self.transport.read(f"{url}.metadata")
         if not isinstance(beside, Refusal):
             return requires_of(beside[2])
-        kept, _ = self._kept(name, Link(url=url, filename=wheel.filename))
+        kept, _ = self.kept(name, Link(url=url, filename=wheel.filename))
         return read_requires(kept)
 
     def _best(self, package: Package) -> PackageWheel | None:
@@ -615,7 +747,7 @@ class _Locking:
             )
         url = sdist.url or str(sdist.path)
         with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
-            kept, sha256 = self._kept(package.name, Link(url=url, filename=sdist.filename))
+            kept, sha256 = self.kept(package.name, Link(url=url, filename=sdist.filename))
             self._check_sdist(sdist, sha256)
             built = self.build(kept, Path(folder))
             wheel, wheel_sha256 = self.wheelhouse.keep(built)
@@ -630,12 +762,18 @@ class _Locking:
             sdist_sha256=sha256,
         )
 
+    def sdist(self, package: Package, sdist: PackageSdist) -> Sdist:
+        url = sdist.url or str(sdist.path)
+        kept, sha256 = self.kept(package.name, Link(url=url, filename=sdist.filename))
+        self._check_sdist(sdist, sha256)
+        return Sdist(path=kept, sha256=sha256, index=self._index(package, url))
+
     def _check_sdist(self, sdist: PackageSdist, sha256: str) -> None:
         said = sdist.hashes.get("sha256", sha256)
         if said != sha256:
             raise WheelError(f"{sdist.filename}: its index says sha256 {said}, it has {sha256}")
 
-    def _kept(self, name: str, link: Link) -> tuple[Path, str]:
+    def kept(self, name: str, link: Link) -> tuple[Path, str]:
         """A file in the wheelhouse, with its sha256: for indexes that give no hashes."""
         with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
             path = Path(folder) / link.filename

@@ -80,6 +80,10 @@ class Wheelhouse:
         """Where the wheel's bytes are, or will be."""
         return self._folder(wheel.sha256) / wheel.filename
 
+    def archive(self, wheel: LockedWheel) -> Path:
+        """Where the sources of a wheel that is built are, or will be."""
+        return self._folder(wheel.sdist_sha256) / wheel.sdist
+
     def missing(self, wheels: Iterable[LockedWheel]) -> tuple[LockedWheel, ...]:
         """Those of `wheels` whose bytes are not here."""
         return tuple(wheel for wheel in wheels if not self._holds(wheel))
@@ -266,7 +270,7 @@ class _Fetching:
         linked to them: then True.
         """
         refused: list[str] = []
-        for source, link in self._offers(wheel.name, wheel.filename, wheel.index, refused):
+        for source, link in self._all_offers(wheel, refused):
             if link.sha256 not in {"", wheel.sha256}:
                 refused.append(f"{source}: offers other bytes (sha256 {link.sha256[:12]}...)")
                 continue
@@ -281,13 +285,19 @@ class _Fetching:
         self._fill_by_building(wheel, part)
         return False
 
+    def _all_offers(self, wheel: LockedWheel, refused: list[str]) -> Iterator[tuple[str, Link]]:
+        """Its own address first, where it has one."""
+        if wheel.source and not wheel.sdist:
+            yield wheel.source, Link(url=wheel.source, filename=wheel.filename)
+        yield from self._offers(wheel.name, wheel.filename, wheel.index, refused)
+
     def _offers(
         self, name: str, filename: str, index: str, refused: list[str]
     ) -> Iterator[tuple[str, Link]]:
         """(source, link) for each source that offers the file, nearest first; why others do not."""
         flat = [(source, True) for source in self._site.find_links]
         indexes = [(source, False) for source in self._site.indexes]
-        if not self._site.no_index and index not in self._site.indexes:
+        if index and not self._site.no_index and index not in self._site.indexes:
             indexes.append((index, False))
         for source, is_flat in flat + indexes:
             offered = self._asked(source, name, is_flat=is_flat)
@@ -400,6 +410,9 @@ class _Fetching:
 
     def _fetched_sdist(self, wheel: LockedWheel, folder: Path) -> Path:
         refused: list[str] = []
+        kept = self._wheelhouse.archive(wheel)
+        if kept.is_file():
+            return kept
         for _, link in self._offers(wheel.name, wheel.sdist, wheel.index, refused):
             path = folder / wheel.sdist
             failure = save(link, path, self._transport)

@@ -26,11 +26,13 @@ PURE = {
     "protection",
     "render",
     "report",
+    "requirements",
     "scan",
     "vendors",
     "verdict",
 }
 EDGE = {
+    "archives",
     "engine",
     "hipify",
     "process",

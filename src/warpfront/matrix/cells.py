@@ -10,10 +10,20 @@ from warpfront.compat import Compat, Contradicted, Unknown, Wanted
 from warpfront.document import Document, Where
 from warpfront.errors import Problem
 from warpfront.matrix.expansion import CELL_LIMIT, Point
-from warpfront.matrix.language import UNPINNED, BaseText, ImageText, MatrixText
+from warpfront.matrix.language import UNPINNED, BaseText, BuildText, ImageText, MatrixText
 from warpfront.matrix.naming import cell_id, cell_tag, is_id, is_tag
 from warpfront.matrix.words import nearest
-from warpfront.model import Base, Bootstrap, Cell, Compiler, Pin, Toolkit, WheelIndex, frozen
+from warpfront.model import (
+    Base,
+    Bootstrap,
+    Cell,
+    Compiler,
+    Pin,
+    Recipe,
+    Toolkit,
+    WheelIndex,
+    frozen,
+)
 from warpfront.vendors import VENDORS, Vendor
 
 
@@ -84,6 +94,10 @@ class CellMaker:
                 )
             elif self._is_own_ancestor(name):
                 self._problem(where, f"image `{name}` is built on itself through `on:`")
+            if image.builds and parent is None:
+                message = f"image `{name}` builds packages, and is built on no image to do so in"
+                hint = "`builds:` needs an `on:` image that holds torch"
+                self._problem(("images", name, "builds"), message, hint)
         for name, base in self.text.bases.items():
             self._check_base(name, base)
 
@@ -370,4 +384,15 @@ def _cell(
         title=image.title,
         environment=frozen(environment),
         relax=frozen(image.relax),
+        builds=tuple(_recipe(package, build) for package, build in sorted(image.builds.items())),
+    )
+
+
+def _recipe(package: str, text: BuildText) -> Recipe:
+    return Recipe(
+        package=package,
+        tools=tuple(sorted(text.tools)),
+        apt=tuple(sorted(text.apt)),
+        environment=tuple(sorted(text.environment.items())),
+        extensions=tuple(sorted(text.extensions)),
     )

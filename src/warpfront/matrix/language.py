@@ -88,6 +88,7 @@ _path = _form(
     r"[A-Za-z0-9_-][A-Za-z0-9._-]*(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*)*",
     "a path inside the repository, without .. and leading dots",
 )
+_module = _form(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*", "a module's name")
 _variable = _form(r"[A-Z][A-Z0-9_]*", "an environment variable's name", longest=64)
 _value = _form(r"[A-Za-z0-9 ._:/@+=,;%~()-]*", "a plain value")
 
@@ -150,9 +151,20 @@ class BaseText:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BuildText:
+    """`images.*.builds.*:`, how a package is built against the image's own torch."""
+
+    __pydantic_config__ = STRICT
+    tools: Annotated[tuple[Requirement, ...], Filled]
+    apt: tuple[Annotated[str, *_package], ...] = ()
+    environment: Environment = field(default_factory=dict)
+    extensions: tuple[Annotated[str, *_module], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ImageText:
     """`images.*:`; `on` is the image it is built on. `relax` maps a package, whose demands on the
-    torch stack may go unmet, to the reason."""
+    torch stack may go unmet, to the reason; `builds` how packages are built in its parent."""
 
     __pydantic_config__ = STRICT
     template: Name
@@ -162,6 +174,7 @@ class ImageText:
     requirements: Annotated[str, *_path] | None = None
     compiler: StrictBool = False
     relax: Mapping[PackageName, Reason] = field(default_factory=dict)
+    builds: Mapping[PackageName, BuildText] = field(default_factory=dict)
     environment: Environment = field(default_factory=dict)
 
 

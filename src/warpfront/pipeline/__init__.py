@@ -244,7 +244,7 @@ def _unfetchable(
         if not isinstance(item, Prepared) or item.image is not None:
             continue
         missing: dict[str, list[Pin]] = {}
-        for wheel in house.missing(item.rendered.wheels):
+        for wheel in house.missing(one for one in item.rendered.wheels if one.index):
             pin = Pin(name=wheel.name, version=wheel.version)
             missing.setdefault(wheel.index, []).append(pin)
         for url, pins in missing.items():

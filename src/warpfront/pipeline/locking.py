@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
+from typing import TypedDict
 
+from warpfront.archives import folder_sha256
 from warpfront.errors import LockError
 from warpfront.lock import dump_lock, lock_inputs, read_lock, staleness
 from warpfront.model import Blocked, Cell, Failed, LockInputs, WheelLock
+from warpfront.pipeline.builders import builder_of
+from warpfront.pipeline.crafting import Crafter, Crafting
 from warpfront.pipeline.resolving import resolve
 from warpfront.pipeline.workspace import AskSite, Watch, Workspace, attempt
 from warpfront.plan import LockState
 from warpfront.process import run
+from warpfront.requirements import read_requirements
 from warpfront.store import read_text, write_text
 
 Locked = WheelLock | Blocked | Failed
@@ -36,8 +41,9 @@ def lock_cells(
     def resolve_once(inputs: LockInputs) -> WheelLock:
         if inputs.digest not in known:
             watch.step(inputs.cell_id, "resolving")
+            more = _crafts(workspace, inputs, results, site=site, watch=watch)
             known[inputs.digest] = resolve(
-                inputs, site(), run=run, on_line=watch.say, wheelhouse=workspace.wheelhouse
+                inputs, site(), run=run, on_line=watch.say, wheelhouse=workspace.wheelhouse, **more
             )
             watch.step(inputs.cell_id, "")
         return dataclasses.replace(known[inputs.digest], cell_id=inputs.cell_id)
@@ -51,7 +57,9 @@ def lock_cells(
         inputs = _inputs(workspace, cell, parent)
         state = read_state(workspace, cell, inputs)
         if state.lock is not None and not state.reason and not refresh:
-            results[cell.id] = state.lock
+            results[cell.id] = _restored(
+                workspace, inputs, state.lock, locks=results, site=site, watch=watch
+            )
         elif locked:
             results[cell.id] = _refused(cell, state)
         else:
@@ -87,7 +95,88 @@ def read_state(workspace: Workspace, cell: Cell, inputs: LockInputs) -> LockStat
 
 def _inputs(workspace: Workspace, cell: Cell, parent: WheelLock | None) -> LockInputs:
     text = workspace.requirements[cell.requirements_file] if cell.requirements_file else None
-    return lock_inputs(cell, text, parent)
+    asked = read_requirements(text or "", path=cell.requirements_file or cell.id)
+    folders = {
+        source.location: folder_sha256(workspace.root / source.location)
+        for source in asked.sources
+        if source.kind == "folder"
+    }
+    return lock_inputs(cell, text, parent, folders=folders)
+
+
+class _More(TypedDict, total=False):
+    """What `resolve` is given beside, where a cell needs it."""
+
+    parent: WheelLock
+    crafting: Crafting
+
+
+def _restored(
+    workspace: Workspace,
+    inputs: LockInputs,
+    lock: WheelLock,
+    *,
+    locks: Mapping[str, Locked],
+    site: AskSite,
+    watch: Watch,
+) -> Locked:
+    """The lock, after what no index has was built again where this machine lacks it."""
+    built = {one.package: one for one in lock.builds}
+    local = [one for one in lock.wheels if one.sdist and (one.source or one.name in built)]
+    missing = workspace.wheelhouse.missing(local)
+    if not missing:
+        return lock
+    crafter = _crafter(workspace, inputs, locks, site=site, watch=watch)
+
+    def restore() -> WheelLock:
+        sources = {str(source): source for source in inputs.sources}
+        for wheel in missing:
+            crafter.restore(wheel, sources.get(wheel.source), built.get(wheel.name))
+        return lock
+
+    return attempt(inputs.cell_id, "lock", restore)
+
+
+def _crafts(
+    workspace: Workspace,
+    inputs: LockInputs,
+    locks: Mapping[str, Locked],
+    *,
+    site: AskSite,
+    watch: Watch,
+) -> _More:
+    """What is built for a cell, and what was built for its parent."""
+    cell = next(one for one in workspace.matrix.cells if one.id == inputs.cell_id)
+    more = _More()
+    parent = locks.get(cell.parent or "")
+    if isinstance(parent, WheelLock) and (
+        parent.builds or any(wheel.source for wheel in parent.wheels)
+    ):
+        more["parent"] = parent
+    if inputs.sources or inputs.builds:
+        more["crafting"] = _crafter(workspace, inputs, locks, site=site, watch=watch)
+    return more
+
+
+def _crafter(
+    workspace: Workspace,
+    inputs: LockInputs,
+    locks: Mapping[str, Locked],
+    *,
+    site: AskSite,
+    watch: Watch,
+) -> Crafter:
+    cell = next(one for one in workspace.matrix.cells if one.id == inputs.cell_id)
+    usable = {key: lock for key, lock in locks.items() if isinstance(lock, WheelLock)}
+    return Crafter(
+        inputs=inputs,
+        root=workspace.root,
+        cache=workspace.cache,
+        wheelhouse=workspace.wheelhouse,
+        site=site(),
+        builder=builder_of(workspace, cell, usable, site=site, watch=watch),
+        on_line=watch.say,
+    )
 
 
 def _make(workspace: Workspace, cell: Cell, inputs: LockInputs, resolve_once: Resolve) -> Locked:

@@ -8,6 +8,7 @@ that was found says whose demands do not hold there.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -24,7 +25,16 @@ from warpfront.demands import (
     unmet_demands,
 )
 from warpfront.errors import LockError
-from warpfront.model import Distribution, LockInputs, Relaxed, UnmetDemand, WheelLock
+from warpfront.model import (
+    Distribution,
+    LockedWheel,
+    LockInputs,
+    Relaxed,
+    UnmetDemand,
+    WheelBuild,
+    WheelLock,
+)
+from warpfront.pipeline.crafting import Crafting
 from warpfront.process import Line, Run
 from warpfront.resolver import NO_TERMS, Contradiction, Resolution, Resolver, Site, Terms
 from warpfront.wheelhouse import Wheelhouse
@@ -44,16 +54,38 @@ def resolve(
     run: Run,
     on_line: Line,
     wheelhouse: Wheelhouse | None = None,
+    parent: WheelLock | None = None,
+    crafting: Crafting | None = None,
 ) -> WheelLock:
     """The lock that answers `inputs`: one wheel per distribution, the best for the base's Python
-    and glibc.
+    and glibc. `parent` is the lock whose pins `inputs` hold; `crafting` builds what no index has as
+    a wheel.
 
     Raises `LockError` when the requirements contradict each other or the torch stack, naming who
     asked for what; `BlockedError` when the index or PyPI is out of reach and nothing else here has
     what is asked for.
     """
     resolver = Resolver(inputs, site, run=run, on_line=on_line, wheelhouse=wheelhouse)
-    return _Resolving(inputs=inputs, resolver=resolver, on_line=on_line).lock()
+    for wheel in _built_wheels(parent):
+        resolver.give(wheel)
+    resolving = _Resolving(
+        inputs=inputs,
+        resolver=resolver,
+        on_line=on_line,
+        given=(),
+        builds=parent.builds if parent else (),
+    )
+    if crafting is not None:
+        resolving = resolving.with_sources(crafting).with_builds(crafting)
+    return resolving.lock()
+
+
+def _built_wheels(lock: WheelLock | None) -> tuple[LockedWheel, ...]:
+    """Those of a lock that no index has."""
+    if lock is None:
+        return ()
+    built = {one.package for one in lock.builds}
+    return tuple(wheel for wheel in lock.wheels if wheel.source or wheel.name in built)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +104,49 @@ class _Resolving:
     inputs: LockInputs
     resolver: Resolver
     on_line: Line
+    given: tuple[str, ...]
+    builds: tuple[WheelBuild, ...]
+
+    def with_sources(self, crafting: Crafting) -> _Resolving:
+        """With the wheels of its folders, commits and addresses."""
+        given, builds = list(self.given), list(self.builds)
+        for source in self.inputs.sources:
+            if source.kind == "wheel":
+                wheel, build = self.resolver.wheel_at(source), None
+            else:
+                wheel, build = crafting.from_source(source)
+            if source.name and source.name != wheel.name:
+                raise LockError(f"{self.inputs.cell_id}: {source} is {wheel.name}")
+            given.append(self.resolver.give(wheel, source.extras))
+            builds += [build] if build else []
+        return dataclasses.replace(self, given=tuple(given), builds=tuple(builds))
+
+    def with_builds(self, crafting: Crafting) -> _Resolving:
+        """With the wheels built of an index's source archives, at the versions that the rest
+        allows.
+        """
+        built = {one.package for one in self.builds}
+        recipes = {one.package: one for one in self.inputs.builds if one.package not in built}
+        if not recipes:
+            return self
+        stack = self._stack()
+        terms = Terms(overrides=stack.pins, excludes=stack.excluded, unread=tuple(recipes))
+        found = self.resolver.resolution((*self._everything, *stack.pins), terms)
+        if isinstance(found, Contradiction):
+            raise self._contradiction(found)
+        absent = sorted(set(recipes) - set(found.versions))
+        if absent:
+            raise LockError(
+                f"{self.inputs.cell_id}: `builds` names {', '.join(absent)}, which nothing here "
+                "asks for",
+                hint="remove the entry, or correct its name",
+            )
+        given, builds = list(self.given), list(self.builds)
+        for name, recipe in recipes.items():
+            wheel, build = crafting.from_sdist(self.resolver.sdist(found, name), recipe)
+            given.append(self.resolver.give(wheel))
+            builds.append(build)
+        return dataclasses.replace(self, given=tuple(given), builds=tuple(builds))
 
     def lock(self) -> WheelLock:
         if self.inputs.relax:
@@ -95,7 +170,8 @@ class _Resolving:
     @property
     def _everything(self) -> tuple[str, ...]:
         inputs = self.inputs
-        return (*inputs.stack_requirements, *inputs.requirements, *inputs.parent)
+        parent = (self.resolver.given_for(text) for text in inputs.parent)
+        return (*inputs.stack_requirements, *inputs.requirements, *self.given, *parent)
 
     def _stack(self) -> Stack:
         """The stack as it is when nothing else asks: its parent's, or what its own pins bring."""
@@ -122,7 +198,7 @@ class _Resolving:
         distributions = self.resolver.distributions(found, without=stack.held)
         demands = unmet_demands(
             distributions,
-            (*self.inputs.requirements, *self.inputs.parent),
+            (*self.inputs.requirements, *self.given, *self.inputs.parent),
             stack,
             python=self.inputs.python,
             machine=self.inputs.machine,
@@ -181,6 +257,7 @@ class _Resolving:
             inputs_digest=inputs.digest,
             wheels=self.resolver.wheels(found),
             relaxed=relaxed,
+            builds=tuple(sorted(self.builds)),
         )
 
     def _lock_or_refusal(self, found: Contradiction, stack: Stack) -> WheelLock:
@@ -224,7 +301,8 @@ class _Resolving:
         opened = tuple(_opened(text, roots) for text in inputs.requirements)
         if opened == inputs.requirements:
             return ""
-        everything = (*inputs.stack_requirements, *opened, *inputs.parent)
+        parent = (self.resolver.given_for(text) for text in inputs.parent)
+        everything = (*inputs.stack_requirements, *opened, *self.given, *parent)
         terms = Terms(constraints=stack.constraints)
         found = self.resolver.resolution(everything, terms)
         if isinstance(found, Contradiction) or not roots <= set(found.versions):

@@ -1,0 +1,175 @@
+"""What the requirements file of an image asks for: distributions of an index, and sources. Pure.
+
+A source is a folder of the project, a commit of a git repository, or one wheel by its address. Each
+is pinned by what it is (a hash, a commit), never by where it happens to be.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import PurePosixPath
+from urllib.parse import parse_qs, urldefrag, urlsplit
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+
+from warpfront.errors import LockError
+from warpfront.model import Source
+
+_COMMENT = re.compile(r"(^|\s)#.*$")
+_EDITABLE = re.compile(r"(?:-e|--editable)(?:\s+|=)")
+_PATH = re.compile(r"(?P<path>\.{1,2}(?:/[^\[\];\s]*)?)(?:\[(?P<extras>[^\]]*)\])?\Z")
+_COMMIT = re.compile(r"[0-9a-f]{40}\Z")
+_SHA256 = re.compile(r"[0-9a-f]{64}\Z")
+_URL = re.compile(r"[a-z+]+:(//|/)?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """The lines of a requirements file, in its order: `requirements` of an index, and `sources`."""
+
+    requirements: tuple[str, ...] = ()
+    sources: tuple[Source, ...] = ()
+
+
+@lru_cache(maxsize=256)  # thousands of cells share a handful of files
+def read_requirements(text: str, *, path: str) -> Asked:
+    """What a requirements file asks for; `path` is the file's own, below the project.
+
+    `-e` means the same as the path after it: an image has no live source tree. All other options
+    (`-r`, `-c`, `--index-url`, `--hash` ...) are refused: a lock has one list of requirements and
+    the matrix's indexes.
+    """
+    requirements: list[str] = []
+    sources: list[Source] = []
+    for number, line in _logical_lines(text):
+        where = f"{path}:{number}"
+        read = _read_line(_EDITABLE.sub("", line, count=1).strip(), path=path, where=where)
+        if isinstance(read, Source):
+            sources.append(read)
+        else:
+            requirements.append(read)
+    return Asked(requirements=tuple(requirements), sources=tuple(sources))
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """(number, text) of each requirement's first line: continuations joined, comments dropped."""
+    held, start = "", 0
+    for number, line in enumerate(text.splitlines(), start=1):
+        start = start if held else number
+        held += _COMMENT.sub("", line)
+        if held.endswith("\\"):
+            held = held[:-1] + " "
+            continue
+        if held.strip():
+            yield start, held.strip()
+        held = ""
+    if held.strip():
+        yield start, held.strip()
+
+
+def _read_line(line: str, *, path: str, where: str) -> str | Source:
+    option = next((word for word in line.split() if word.startswith("-")), None)
+    if option is not None:
+        raise LockError(
+            f"{where}: {option.partition('=')[0]} is an option, not a requirement",
+            hint="write requirements only: indexes come from matrix.yaml and pip's configuration, "
+            "hashes from the lock",
+        )
+    folder = _PATH.match(line)
+    if folder is not None:
+        return _read_folder(folder["path"], folder["extras"] or "", path=path, where=where)
+    if _URL.match(line):
+        return _read_address(line, name="", extras=(), where=where)
+    try:
+        requirement = Requirement(line)
+    except InvalidRequirement as error:
+        raise LockError(f"{where}: not a requirement: {str(error).splitlines()[0]}") from error
+    if not requirement.url:
+        return str(requirement)
+    if requirement.marker is not None:
+        raise LockError(
+            f"{where}: a source with a marker", hint="an image has one platform: drop the marker"
+        )
+    extras = tuple(sorted(requirement.extras))
+    name = canonicalize_name(requirement.name)
+    return _read_address(requirement.url, name=name, extras=extras, where=where)
+
+
+def _read_folder(text: str, extras: str, *, path: str, where: str) -> Source:
+    """A path of a requirements file is relative to that file, and stays within the project."""
+    below = posixpath.normpath(posixpath.join(posixpath.dirname(path), text))
+    if below.startswith(".."):
+        raise LockError(
+            f"{where}: {text} is outside the project",
+            hint="name a folder of the project, or a commit: git+https://...@<commit>",
+        )
+    named = tuple(sorted(one.strip() for one in extras.split(",") if one.strip()))
+    return Source(kind="folder", location=below, extras=named)
+
+
+def _read_address(url: str, *, name: str, extras: tuple[str, ...], where: str) -> Source:
+    if "@" in urlsplit(url).netloc:
+        raise LockError(
+            f"{where}: an address with a user name or password",
+            hint="git takes them from its credential helper, pip from netrc",
+        )
+    bare, fragment = urldefrag(url)
+    facts = {key: values[-1] for key, values in parse_qs(fragment).items()}
+    name = name or canonicalize_name(facts.get("egg", ""))
+    if bare.startswith("git+"):
+        return _read_git(bare, facts, name=name, extras=extras, where=where)
+    if bare.startswith(("https://", "http://", "file://")) and bare.endswith(".whl"):
+        return _read_wheel_address(bare, facts, extras=extras, where=where)
+    raise LockError(
+        f"{where}: {without_query(url)} is neither a wheel nor a git repository",
+        hint="write a path (./package), git+https://...@<commit>, or https://....whl#sha256=...",
+    )
+
+
+def _read_git(
+    url: str, facts: dict[str, str], *, name: str, extras: tuple[str, ...], where: str
+) -> Source:
+    location, at, commit = url.removeprefix("git+").rpartition("@")
+    if not at or not _COMMIT.match(commit):
+        raise LockError(
+            f"{where}: {url} names no commit",
+            hint="branches and tags move: write @ and the 40 digits of the commit",
+        )
+    if not location.startswith(("https://", "file:///")):
+        raise LockError(f"{where}: {url}: only git+https:// is fetched", hint="use its address")
+    subdirectory = facts.get("subdirectory", "")
+    if subdirectory and (".." in PurePosixPath(subdirectory).parts or subdirectory.startswith("/")):
+        raise LockError(f"{where}: subdirectory {subdirectory} is outside its repository")
+    return Source(
+        kind="git",
+        location=location,
+        name=name,
+        extras=extras,
+        subdirectory=subdirectory,
+        pin=commit,
+    )
+
+
+def _read_wheel_address(
+    url: str, facts: dict[str, str], *, extras: tuple[str, ...], where: str
+) -> Source:
+    sha256 = facts.get("sha256", "")
+    if not _SHA256.match(sha256):
+        raise LockError(
+            f"{where}: {url} has no hash", hint="add #sha256= and the 64 digits of the wheel's hash"
+        )
+    try:
+        name, *_ = parse_wheel_filename(url.rpartition("/")[2].replace("%2B", "+"))
+    except InvalidWheelFilename as error:
+        raise LockError(f"{where}: {error}") from error
+    return Source(kind="wheel", location=url, name=name, extras=extras, pin=sha256)
+
+
+def without_query(url: str) -> str:
+    """`url` without what may hold a token."""
+    return url.partition("?")[0].partition("#")[0]
