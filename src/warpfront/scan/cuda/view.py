@@ -6,12 +6,12 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePosixPath
 
 from warpfront.scan.cuda.conditions import integer, macro_table
-from warpfront.scan.cuda.lexer import Directive, Span, blank
+from warpfront.scan.cuda.lexer import Blanked, Directive, Span, blank
 from warpfront.scan.cuda.preprocessor import Reaches, Region, read_reaches
 from warpfront.scan.findings import SIDES, Context, Gate, Side, Sighting, Source
 
@@ -41,9 +41,22 @@ class View:
 
     source: Source
     context: Context
-    code: str = field(repr=False)
-    directives: tuple[Directive, ...] = field(repr=False)
-    reaches: Reaches = field(repr=False)
+
+    @cached_property
+    def _blanked(self) -> Blanked:
+        return blank(self.source.text)
+
+    @property
+    def code(self) -> str:
+        return self._blanked.code
+
+    @property
+    def directives(self) -> tuple[Directive, ...]:
+        return self._blanked.directives
+
+    @cached_property
+    def reaches(self) -> Reaches:
+        return read_reaches(self.directives, macro_table())
 
     def region(self, offset: int) -> Region:
         return self.reaches.at(offset)
@@ -178,15 +191,8 @@ def _body_after(code: str, start: int) -> int:
 
 
 def view_of(source: Source, context: Context) -> View:
-    """The file, read once."""
-    blanked = blank(source.text)
-    return View(
-        source=source,
-        context=context,
-        code=blanked.code,
-        directives=blanked.directives,
-        reaches=read_reaches(blanked.directives, macro_table()),
-    )
+    """The file, which is read when it is first asked about."""
+    return View(source=source, context=context)
 
 
 def sighting(
@@ -313,6 +319,8 @@ def portable_names(view: View) -> frozenset[str]:
     """Macros and device functions that the file defines for AMD alone: NVIDIA's names among them
     mean something else there, and other files that include this one are portable in them.
     """
+    if not _OF_AMD.search(view.source.text):
+        return frozenset()
     macros = {
         name
         for name, defined in view.macros.items()
@@ -332,6 +340,7 @@ def portable_names(view: View) -> frozenset[str]:
     return frozenset(macros | functions | aliases)
 
 
+_OF_AMD = re.compile(r"HIP|ROCM|AMD|HCC")
 _ALIAS = re.compile(
     r"\bnamespace\s+(\w+)\s*[={]|\busing\s+(\w+)\s*=|\btypedef\s[^;{}]{1,120}?\b(\w+)\s*;"
 )
