@@ -88,6 +88,7 @@ _WHOLE = frozenset({"-r", "--requirement", "-e", "--editable"})
 _WHOLE_ARGUMENT = re.compile(
     r"(?:-r|--requirement=|--editable=|-e)[^\s-]|\.{1,2}/?(?:\[[\w,-]+\])?\Z|\.{1,2}/\S+\Z"
 )
+_INSTALLER = re.compile(r"pip[\d.]*|uv|python[\d.]*")
 _INDEXES = ("-i", "--index-url", "--default-index")
 _HOLDING = ("--no-deps", "-c", "--constraint", "--no-install-project")
 
@@ -343,7 +344,7 @@ def _installs(command: Command) -> Iterator[Sighting]:
     syncs = command.name == "uv" and "sync" in texts
     if not syncs and "install" not in texts:
         return
-    if not any(re.fullmatch(r"(?:.*/)?(?:pip[\d.]*|uv)", text) for text in texts):
+    if _INSTALLER.fullmatch(command.name) is None:
         return
     verb = texts.index("sync" if syncs and "install" not in texts else "install")
     arguments = command.words[verb + 1 :]
