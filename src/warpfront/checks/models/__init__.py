@@ -1,0 +1,1 @@
+"""Whole models on a device, judged layer by layer and from end to end."""

@@ -1,0 +1,67 @@
+"""The same model, wrapped: checkpointed, exported, compiled. Judged from end to end only."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+Run = Callable[..., tuple[Tensor, Tensor]]
+
+
+def agree_on_precision() -> None:
+    """Give the old switch for TF32 convolutions the new ones' value: `torch.export` reads the old
+    one, and torch refuses to answer while they differ.
+    """
+    conv: Any = getattr(torch.backends.cudnn, "conv", None)
+    if hasattr(conv, "fp32_precision"):
+        wanted = (conv.fp32_precision, torch.backends.cudnn.rnn.fp32_precision)
+        torch.backends.cudnn.allow_tf32 = False
+        conv.fp32_precision, torch.backends.cudnn.rnn.fp32_precision = wanted
+
+
+def run_checkpointed(model: nn.Module) -> Run:
+    """The forward pass is made again during the backward pass, from the inputs alone."""
+
+    def run(*inputs: Tensor) -> tuple[Tensor, Tensor]:
+        logits = checkpoint(model.predict, *inputs[:-1], use_reentrant=False)
+        return logits, model.loss(logits, inputs[-1])
+
+    return run
+
+
+def export(model: nn.Module, inputs: tuple[Tensor, ...]) -> nn.Module:
+    """The graph that `torch.export` finds, as a module with the model's parameter names."""
+    exported: Any = torch.export.export(model, inputs, strict=False)
+    module: nn.Module = exported.module()
+    return module
+
+
+def run_compiled(model: nn.Module) -> Run:
+    """`torch.compile` in its default mode: the others may use graph capture, which is no question
+    of numerics.
+    """
+    torch.compiler.reset()
+    compiled: Run = torch.compile(model, fullgraph=True, dynamic=False)
+    return compiled
+
+
+def missing_compiler(device: str) -> str:
+    """Why `torch.compile` cannot work here, or nothing. Inductor writes C++ for the CPU and Triton
+    for GPUs, and Triton builds its launcher with a C compiler.
+    """
+    if device == "hpu":
+        return "hpu has a compiler of its own, which is not used here"
+    names = ("CXX", "g++", "c++", "clang++") if device == "cpu" else ("CC", "gcc", "cc", "clang")
+    found = os.environ.get(names[0]) or next(filter(shutil.which, names[1:]), "")
+    if not found:
+        return f"no {'C++' if device == 'cpu' else 'C'} compiler in this image"
+    if device != "cpu" and importlib.util.find_spec("triton") is None:
+        return "triton is not installed"
+    return ""
