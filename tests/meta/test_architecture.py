@@ -35,6 +35,7 @@ EDGE = {
     "archives",
     "engine",
     "hipify",
+    "metadata",
     "process",
     "provenance",
     "registry",

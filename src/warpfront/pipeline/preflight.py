@@ -14,7 +14,8 @@ from pathlib import Path
 from warpfront import compat
 from warpfront.errors import BlockedError, InputError, LockError, WheelError
 from warpfront.matrix import select
-from warpfront.model import Selection
+from warpfront.metadata import read_remote_requires
+from warpfront.model import Distribution, Selection
 from warpfront.pipeline.locking import read_locks
 from warpfront.pipeline.workspace import Watch, Workspace
 from warpfront.plan import with_parents
@@ -35,7 +36,8 @@ from warpfront.preflight.requirements_txt import read_requirements
 from warpfront.preflight.setup_files import read_environment_yml, read_setup_cfg, read_setup_py
 from warpfront.preflight.stacks import CellStack, stacks_of
 from warpfront.process import run
-from warpfront.resolver import Contradiction, Resolver, Site, Terms, read_site
+from warpfront.resolver import Contradiction, Resolution, Resolver, Site, Terms, read_site
+from warpfront.sources import Transport
 
 SIZE_LIMIT_BYTES = 4 * 2**20
 _FOUND_BY_ITSELF = (
@@ -45,6 +47,10 @@ _FOUND_BY_ITSELF = (
 _PROJECT_FILES = ("pyproject.toml", "setup.cfg", "setup.py")
 # How many packages without wheels may be left out, one after the other, before giving up.
 _ROUNDS = 12
+
+
+Known = dict[tuple[str, str], Distribution]
+"""(name, version) -> its metadata: stacks share most of what they bring."""
 
 
 def preflight(
@@ -62,8 +68,22 @@ def preflight(
     Raises `InputError` for a file that is missing or cannot be read. An index out of reach is no
     error: what could not be judged is `unknown`.
     """
-    stacks = read_stacks(workspace, selection)
-    read = read_files(repo, files)
+    return examine(
+        read_files(repo, files), read_stacks(workspace, selection), watch, offline=offline
+    )
+
+
+def examine(
+    read: tuple[FileAsks, ...],
+    stacks: tuple[CellStack, ...],
+    watch: Watch,
+    *,
+    offline: bool = False,
+    known: Known | None = None,
+) -> Preflight:
+    """What in the files that were read does not hold on which of `stacks`. `known` keeps metadata
+    for whoever examines many projects.
+    """
     gathering, unknown = Gathering(), [text for file in read for text in file.unknown]
     asked = tuple(one for file in read for one in file.asked)
     for stack in stacks:
@@ -74,7 +94,7 @@ def preflight(
     if offline:
         unknown.append("offline: what the packages themselves demand was not followed")
     else:
-        unknown += _follow(asked, stacks, gathering, watch)
+        unknown += _follow(asked, stacks, gathering, watch, {} if known is None else known)
     return Preflight(
         files=tuple(file.path for file in read),
         stacks={stack.title: stack.cell_ids for stack in stacks},
@@ -199,13 +219,21 @@ def _read_text(path: Path, shown: str) -> str:
 
 
 def _follow(
-    asked: tuple[Asked, ...], stacks: tuple[CellStack, ...], gathering: Gathering, watch: Watch
+    asked: tuple[Asked, ...],
+    stacks: tuple[CellStack, ...],
+    gathering: Gathering,
+    watch: Watch,
+    known: Known,
 ) -> list[str]:
     """Add what the packages behind the lines demand; what could not be followed comes back."""
     site = read_site(run)
+
+    def follow(stack: CellStack) -> Followed:
+        following = _Following(asked=asked, stack=stack, site=site, watch=watch, known=known)
+        return following.followed()
+
     with ThreadPoolExecutor(3) as pool:
-        futures = [(stack, pool.submit(_followed, asked, stack, site, watch)) for stack in stacks]
-        results = [(stack, future.result()) for stack, future in futures]
+        results = list(zip(stacks, pool.map(follow, stacks), strict=True))
     said: dict[str, list[str]] = {}
     for stack, followed in results:
         for text in followed.unknown:
@@ -213,56 +241,80 @@ def _follow(
         for one, demand in followed.demands:
             breach = Breach(rule=rules.MOVED_BY_DEPENDENCY, why=chain_of(demand))
             gathering.add(one, breach, stack.title, stack.cell_ids)
-    every = len(stacks)
     return [
-        text if len(titles) == every else f"{text} [{'; '.join(titles)}]"
+        text if len(titles) == len(stacks) else f"{text} [{'; '.join(titles)}]"
         for text, titles in said.items()
     ]
 
 
-def _followed(asked: tuple[Asked, ...], stack: CellStack, site: Site, watch: Watch) -> Followed:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Following:
     """One stack: everything else at its newest, and whose demands the stack does not meet."""
-    lines = wanted_lines(asked, stack)
-    watch.step(stack.title, "following what the packages demand")
-    try:
-        return _resolved(lines, asked, stack, site, watch)
-    except (BlockedError, LockError, WheelError) as error:
-        return Followed(unknown=(f"not followed: {error.message.splitlines()[0]}",))
-    finally:
-        watch.step(stack.title, "")
 
+    asked: tuple[Asked, ...]
+    stack: CellStack
+    site: Site
+    watch: Watch
+    known: Known
 
-def _resolved(
-    lines: tuple[str, ...],
-    asked: tuple[Asked, ...],
-    stack: CellStack,
-    site: Site,
-    watch: Watch,
-) -> Followed:
-    inputs = replace(
-        stack.inputs,
-        cell_id=stack.title,
-        requirements=lines,
-        stack_requirements=(),
-        index=None,
-    )
-    resolver = Resolver(inputs, site, run=run, on_line=watch.say)
-    without: tuple[str, ...] = ()
-    unknown = list(unfollowed(asked, stack))
-    for _ in range(_ROUNDS):
-        excludes = (*stack.stack.held, *stack.stack.excluded, *without)
-        found = resolver.resolution(lines, Terms(excludes=tuple(sorted(excludes))))
-        if not isinstance(found, Contradiction):
-            distributions = resolver.distributions(found)
-            return Followed(
-                demands=tuple(unmet(asked, lines, distributions, stack)), unknown=tuple(unknown)
-            )
-        more = askers_without_wheels(found.explanation, (*without, *excludes))
-        if not more:
-            return Followed(unknown=(*unknown, f"not followed: {_said(found)}"))
-        without += more
-        unknown += [f"{name} has no wheel here; what it demands is not known" for name in more]
-    return Followed(unknown=(*unknown, "not followed: too many packages without wheels"))
+    def followed(self) -> Followed:
+        lines = wanted_lines(self.asked, self.stack)
+        unknown = tuple(unfollowed(self.asked, self.stack))
+        if not lines:
+            return Followed(unknown=unknown)
+        self.watch.step(self.stack.title, "following what the packages demand")
+        try:
+            found = self._resolved(lines)
+        except (BlockedError, LockError, WheelError) as error:
+            found = Followed(unknown=(f"not followed: {error.message.splitlines()[0]}",))
+        finally:
+            self.watch.step(self.stack.title, "")
+        return replace(found, unknown=(*unknown, *found.unknown))
+
+    def _resolved(self, lines: tuple[str, ...]) -> Followed:
+        inputs = replace(
+            self.stack.inputs,
+            cell_id=self.stack.title,
+            requirements=lines,
+            stack_requirements=(),
+            index=None,
+        )
+        resolver = Resolver(inputs, self.site, run=run, on_line=self.watch.say)
+        left_out: tuple[str, ...] = ()
+        own = (*self.stack.stack.held, *self.stack.stack.excluded)
+        for _ in range(_ROUNDS):
+            excludes = tuple(sorted({*own, *left_out}))
+            found = resolver.resolution(lines, Terms(excludes=excludes))
+            unknown = [f"{name} has no wheel; what it demands is not known" for name in left_out]
+            if isinstance(found, Resolution):
+                distributions = self._distributions(resolver, found)
+                demands = tuple(unmet(self.asked, lines, distributions, self.stack))
+                return Followed(demands=demands, unknown=tuple(unknown))
+            more = askers_without_wheels(found.explanation, excludes)
+            if not more:
+                return Followed(unknown=(*unknown, f"not followed: {_said(found)}"))
+            left_out += more
+        return Followed(unknown=("not followed: too many packages without wheels",))
+
+    def _distributions(self, resolver: Resolver, found: Resolution) -> tuple[Distribution, ...]:
+        """With what the wheels demand, read without fetching them where that can be."""
+        wanted = [one for one in found.versions.items() if one not in self.known]
+        urls = {str(one.name): one.wheels[0].url for one in found.pylock.packages if one.wheels}
+        with Transport(self.site) as transport, ThreadPoolExecutor(8) as pool:
+
+            def read(one: tuple[str, str]) -> tuple[str, ...] | None:
+                url = urls.get(one[0])
+                return read_remote_requires(url, transport) if url else None
+
+            for (name, version), requires in zip(wanted, pool.map(read, wanted), strict=True):
+                if requires is not None:
+                    self.known[name, version] = Distribution(
+                        name=name, version=version, requires=requires
+                    )
+        kept = {one[0]: self.known[one] for one in found.versions.items() if one in self.known}
+        new = resolver.distributions(found, without=tuple(kept))
+        self.known.update({(one.name, one.version): one for one in new})
+        return (*kept.values(), *new)
 
 
 def _said(found: Contradiction) -> str:
@@ -298,9 +350,9 @@ def _written(asked: Asked, text: str | None) -> str | None:
     """The whole line with `text` in the place of what stands there now."""
     if not text or text == asked.text:
         return text if text == "" else None
-    if asked.literal.strip("\"'") == asked.literal:
+    quote = asked.literal[:1]
+    if quote not in {'"', "'"} or not asked.literal.endswith(quote):
         return text
-    quote = asked.literal[0]
     if asked.end_line != asked.line or asked.literal not in asked.source:
         return text
     inner = text.replace('"', "'") if quote == '"' else text.replace("'", '"')

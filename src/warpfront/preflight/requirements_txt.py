@@ -88,11 +88,15 @@ def _read_option(line: _Line, *, path: str) -> Asked | Include | str:
     if name in _INDEX_OPTIONS | _LINK_OPTIONS:
         return _asked(line, value.strip("\"'"), path=path, kind=Kind.INDEX)
     if name in _EDITABLE:
-        return _read_line(value.strip("\"'"), line, path=path, kind=Kind.REQUIREMENT)
+        bare = value.strip("\"'")
+        read = _read_line if _URL.match(bare) else _read_path
+        return read(bare, line, path=path)
     return ""
 
 
-def _read_line(text: str, line: _Line, *, path: str, kind: Kind) -> Asked | Include | str:
+def _read_line(
+    text: str, line: _Line, *, path: str, kind: Kind = Kind.REQUIREMENT
+) -> Asked | Include | str:
     text = _PER_LINE_OPTION.sub("", text).strip()
     if _PATH.match(text) or (_is_folder(text) and not _URL.match(text)):
         return _read_path(text, line, path=path)

@@ -1,0 +1,486 @@
+#!/usr/bin/env python3
+"""What the requirements of well-known projects do to an image's torch: with plain tools, and with
+the guard's constraints.
+
+Fetches the files that tests/corpus/projects.toml names (https, by commit, checked by sha256), or
+takes them from --folder (<owner>/<repository>/<path>). For each project and each torch it asks uv
+for a dry run in a folder that holds stand-ins: metadata only, with the versions and the
+Requires-Dist of the image's torch stack. Nothing is installed, built or run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import hashlib
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import tomllib
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from warpfront.guard.constraints import constraint_lines
+from warpfront.guard.names import triton_shims
+from warpfront.guard.policy import Policy
+from warpfront.model import Selection
+from warpfront.pipeline.preflight import Known, examine, read_files, read_stacks
+from warpfront.pipeline.workspace import open_workspace
+from warpfront.preflight.asked import FileAsks
+from warpfront.preflight.findings import Preflight
+from warpfront.preflight.following import askers_without_wheels, wanted_lines
+from warpfront.preflight.stacks import CellStack
+from warpfront.process import run
+from warpfront.resolver import Contradiction, Resolver, read_site, uv_binary, uv_version
+
+ROOT = Path(__file__).parents[1]
+TORCHES = ("2.13.0+cpu", "2.14.1", "2.9.1+rocm6.4")
+SECONDS = 120
+CHANGED = re.compile(r"^ ([-+]) ([A-Za-z0-9._-]+)==(\S+)$", re.MULTILINE)
+TRITONS = frozenset({"triton", "pytorch-triton-rocm", "triton-rocm"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Project:
+    """One entry of projects.toml; `files` are (path, sha256), the first the one installed from."""
+
+    name: str
+    repository: str
+    commit: str
+    files: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """One dry run: `outcome` is intact, overwritten or failed; `changed` the stack's distributions
+    with their new versions; `without` what was left out because it has no wheel.
+    """
+
+    outcome: str
+    changed: Mapping[str, str] = field(default_factory=dict)
+    without: tuple[str, ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One project on one torch. `guarded` is intact, refused, overwritten or unresolved."""
+
+    project: str
+    torch: str
+    plain: Tried
+    guarded: str
+    guarded_run: Tried
+    preflight: tuple[str, ...]
+    unknown: tuple[str, ...]
+
+
+class Silence:
+    """Nobody is told."""
+
+    def say(self, text: str) -> None:
+        del text
+
+    def advance(self, what: str, done_bytes: int, total_bytes: int) -> None:
+        del what, done_bytes, total_bytes
+
+    def step(self, cell_id: str, text: str) -> None:
+        del cell_id, text
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--folder", type=Path, help="where the files are, or are fetched to")
+    parser.add_argument("--offline", action="store_true", help="fetch no file that is not there")
+    parser.add_argument("--only", default="", help="only projects whose name holds this")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "results")
+    parser.add_argument("--results", type=Path, help="draw the table of these results; try nothing")
+    options = parser.parse_args()
+    if options.results:
+        document = json.loads(options.results.read_text("utf-8"))
+    else:
+        folder = options.folder or Path(tempfile.mkdtemp(prefix="warpfront-corpus-"))
+        projects = [one for one in read_projects() if options.only in one.name]
+        for project in projects:
+            fetch(project, folder, offline=options.offline)
+        document = results(projects, folder, functools.partial(save, folder=options.out))
+    save(document, folder=options.out)
+    print(json.dumps(document["figures"], indent=1))
+    return 0
+
+
+def save(document: dict[str, Any], *, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(document, indent=1, sort_keys=True) + "\n"
+    (folder / "guard-corpus.json").write_text(text, "utf-8")
+    (folder / "guard-corpus.md").write_text(table(document), "utf-8")
+
+
+def read_projects() -> tuple[Project, ...]:
+    text = (ROOT / "tests" / "corpus" / "projects.toml").read_text("utf-8")
+    return tuple(
+        Project(
+            name=one["name"],
+            repository=one["repository"],
+            commit=one["commit"],
+            files=tuple((file["path"], file["sha256"]) for file in one["files"]),
+        )
+        for one in tomllib.loads(text)["project"]
+    )
+
+
+def results(
+    projects: Iterable[Project], folder: Path, save: Callable[[dict[str, Any]], None]
+) -> dict[str, Any]:
+    """Every project on every torch, three projects at a time; `save` gets what there is so far."""
+    stacks = chosen_stacks()
+    rows: list[Row] = []
+    known: Known = {}
+    with tempfile.TemporaryDirectory(prefix="warpfront-") as name, ThreadPoolExecutor(3) as pool:
+        environments = {
+            (stack.torch, guarded): stand_ins(stack, Path(name), guarded=guarded)
+            for stack in stacks
+            for guarded in (False, True)
+        }
+
+        def attempt(project: Project) -> list[Row]:
+            found = [tried_both(project, folder, environments, stack) for stack in stacks]
+            return with_preflight(project, folder, stacks, found, known)
+
+        for new in pool.map(attempt, projects):
+            rows += new
+            said = [f"{row.plain.outcome}/{row.guarded}/{len(row.preflight)}" for row in new]
+            print(f"{new[0].project}: {', '.join(said)}", file=sys.stderr, flush=True)
+            save(document_of(rows))
+    return document_of(rows)
+
+
+def document_of(rows: list[Row]) -> dict[str, Any]:
+    return {
+        "schema": 1,
+        "torches": list(TORCHES),
+        "uv": uv_version(),
+        "figures": figures(rows),
+        "rows": [asdict(row) for row in rows],
+    }
+
+
+def chosen_stacks() -> tuple[CellStack, ...]:
+    every = read_stacks(open_workspace(ROOT), Selection())
+    return tuple(next(one for one in every if one.torch == torch) for torch in TORCHES)
+
+
+def fetch(project: Project, folder: Path, *, offline: bool) -> None:
+    """Every file of a project, as its commit has it."""
+    for path, sha256 in project.files:
+        target = folder / project.repository / path
+        if not target.is_file():
+            if offline:
+                raise SystemExit(f"{target}: not there")
+            url = f"https://raw.githubusercontent.com/{project.repository}/{project.commit}/{path}"
+            with urllib.request.urlopen(url, timeout=60) as response:
+                data = response.read()
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(data)
+        found = hashlib.sha256(target.read_bytes()).hexdigest()
+        if found != sha256:
+            raise SystemExit(f"{target}: sha256 {found}, projects.toml says {sha256}")
+
+
+def stand_ins(stack: CellStack, above: Path, *, guarded: bool) -> Path:
+    """A folder that a tool takes for the image's site-packages: the dist-info of each distribution
+    of the stack, with its Requires-Dist, and of the guard's shims. No code.
+    """
+    folder = above / f"{stack.torch}-{'guarded' if guarded else 'plain'}"
+    demands = requires_dist(stack)
+    for name, version in stack.stack.held.items():
+        put_stand_in(folder, name, version, demands.get(name, ()))
+    for shim in triton_shims(stack.stack.held) if guarded else ():
+        put_stand_in(folder, shim.name, shim.version, (shim.requires,))
+    return folder
+
+
+def put_stand_in(folder: Path, name: str, version: str, requires: Iterable[str]) -> None:
+    info = folder / f"{name.replace('-', '_')}-{version}.dist-info"
+    info.mkdir(parents=True)
+    lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
+    lines += [f"Requires-Dist: {one}" for one in requires]
+    (info / "METADATA").write_text("\n".join(lines) + "\n", "utf-8")
+    (info / "WHEEL").write_text(
+        "Wheel-Version: 1.0\nGenerator: stand-in\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    )
+    (info / "RECORD").write_text("")
+    (info / "INSTALLER").write_text("stand-in\n")
+
+
+def requires_dist(stack: CellStack) -> dict[str, tuple[str, ...]]:
+    """What the stack's distributions demand, as PyPI's builds of the same versions say.
+
+    A CPU or ROCm build differs from PyPI's in the names of the vendor's libraries and of triton:
+    these demands are dropped, and the stack's own triton takes their place.
+    """
+    public = {name: version.partition("+")[0] for name, version in stack.stack.held.items()}
+    wanted = tuple(
+        f"{name}=={version}" for name, version in public.items() if name not in TRITONS - {"triton"}
+    )
+    inputs = replace(stack.inputs, requirements=wanted, stack_requirements=(), index=None)
+    resolver = Resolver(inputs, read_site(run), run=run, on_line=lambda _line: None)
+    found = resolver.resolution(wanted)
+    if isinstance(found, Contradiction):
+        raise SystemExit(f"{stack.title}: {found.explanation}")
+    demands = {one.name: one.requires for one in resolver.distributions(found)}
+    if "nvidia" not in stack.title:
+        foreign = {*stack.stack.foreign, "triton"}
+        own = [f"{name}=={version}" for name, version in public.items() if name in TRITONS]
+        kept = [one for one in demands["torch"] if name_of(one) not in foreign]
+        demands["torch"] = (*(one for one in kept if not name_of(one).startswith("nvidia")), *own)
+    return demands
+
+
+def name_of(requirement: str) -> str:
+    return canonicalize_name(Requirement(requirement).name)
+
+
+def policy_of(stack: CellStack) -> Policy:
+    """The guard's policy for this stack, in the shape that `render` gives it."""
+    label = Version(stack.torch).local
+    return Policy(
+        cell=stack.cell_ids[0],
+        title=stack.title,
+        protected=dict(stack.stack.held),
+        companions={
+            name: f"{version}+{label}" if label else version
+            for name, version in stack.paired.items()
+        },
+        sentinels=dict(stack.stack.foreign),
+        shims=triton_shims(stack.stack.held),
+    )
+
+
+def tried_both(
+    project: Project,
+    folder: Path,
+    environments: Mapping[tuple[str, bool], Path],
+    stack: CellStack,
+) -> tuple[Tried, Tried]:
+    read = read_project(project, folder)
+    plain = tried(read, stack, environments[stack.torch, False], ())
+    constraints = constraint_lines(policy_of(stack))
+    guarded = tried(read, stack, environments[stack.torch, True], constraints, plain.without)
+    return plain, guarded
+
+
+def read_project(project: Project, folder: Path) -> tuple[FileAsks, ...]:
+    root = folder / project.repository
+    return read_files(root, (str(root / project.files[0][0]),))
+
+
+def lines_of(read: tuple[FileAsks, ...], stack: CellStack) -> tuple[str, ...]:
+    """What pip or uv are asked for: every line that is always installed and comes from an index."""
+    everything = replace(stack, stack=replace(stack.stack, held={}, answered={}, foreign={}))
+    return wanted_lines((one for file in read for one in file.asked), everything)
+
+
+def tried(
+    read: tuple[FileAsks, ...],
+    stack: CellStack,
+    environment: Path,
+    constraints: Iterable[str],
+    without: tuple[str, ...] = (),
+) -> Tried:
+    """uv's dry run; again without the packages that have no wheel, as often as that is why."""
+    lines, text = lines_of(read, stack), ""
+    for _ in range(10):
+        code, text = dry_run(lines, stack, environment, tuple(constraints), without)
+        if code == 0:
+            return judged(text, stack, without)
+        more = askers_without_wheels(text, without)
+        if not more or set(more) & {*stack.stack.held, *TRITONS}:
+            break
+        without += more
+    return Tried(outcome="failed", without=without, reason=reason_of(text))
+
+
+def dry_run(
+    lines: tuple[str, ...],
+    stack: CellStack,
+    environment: Path,
+    constraints: tuple[str, ...],
+    without: tuple[str, ...],
+) -> tuple[int, str]:
+    with tempfile.TemporaryDirectory(prefix="warpfront-") as name:
+        for file, content in (("r", lines), ("c", constraints), ("x", without)):
+            (Path(name) / f"{file}.txt").write_text("".join(f"{one}\n" for one in content))
+        argv = [
+            *(str(uv_binary()), "pip", "install", "--dry-run", "--no-config", "--no-build"),
+            *("--target", str(environment), "--python-version", stack.python),
+            *("--python-platform", "x86_64-manylinux_2_36", "-r", "r.txt", "-c", "c.txt"),
+            *(("--excludes", "x.txt") if without else ()),
+        ]
+        try:
+            done = subprocess.run(
+                argv, cwd=name, capture_output=True, text=True, timeout=SECONDS, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return 124, f"no answer in {SECONDS} s"
+    return done.returncode, done.stdout + done.stderr
+
+
+def judged(text: str, stack: CellStack, without: tuple[str, ...]) -> Tried:
+    held = stack.stack.held
+    installed: dict[str, str] = {
+        canonicalize_name(name): version
+        for sign, name, version in CHANGED.findall(text)
+        if sign == "+"
+    }
+    changed = {name: version for name, version in installed.items() if name in held}
+    if "rocm" in stack.title and "triton" in installed:
+        changed["triton"] = installed["triton"]
+    outcome = "overwritten" if changed else "intact"
+    return Tried(outcome=outcome, changed=changed, without=without)
+
+
+def reason_of(text: str) -> str:
+    said = " ".join(re.sub(r"[^\x20-\x7e]", " ", text).split())
+    return (
+        said.partition("No solution found when resolving dependencies:")[2].strip()[:400]
+        or said[:400]
+    )
+
+
+def with_preflight(
+    project: Project,
+    folder: Path,
+    stacks: tuple[CellStack, ...],
+    found: Iterable[tuple[Tried, Tried]],
+    known: Known,
+) -> list[Row]:
+    preflight = examine(read_project(project, folder), stacks, Silence(), known=known)
+    return [
+        Row(
+            project=project.name,
+            torch=stack.torch,
+            plain=plain,
+            guarded=guarded_outcome(plain, guarded),
+            guarded_run=guarded,
+            preflight=said_of(preflight, stack),
+            unknown=tuple(
+                text for text in preflight.unknown if "[" not in text or stack.title in text
+            ),
+        )
+        for stack, (plain, guarded) in zip(stacks, found, strict=True)
+    ]
+
+
+def guarded_outcome(plain: Tried, guarded: Tried) -> str:
+    if guarded.outcome != "failed":
+        return guarded.outcome
+    return "unresolved" if plain.outcome == "failed" else "refused"
+
+
+def said_of(preflight: Preflight, stack: CellStack) -> tuple[str, ...]:
+    return tuple(
+        f"{one.level} {one.rule}{f' [{one.group}]' if one.group else ''}: {one.text}: "
+        f"{one.why[stack.title]}"
+        for one in preflight.findings
+        if stack.title in one.why
+    )
+
+
+def foretold(row: Mapping[str, Any]) -> bool:
+    """Whether preflight said that something always installed changes the stack."""
+    kinds = ("torch-moved:", "torch-moved-by-dependency:", "triton-replaced:", "foreign-library:")
+    return any(said.split(" ", 1)[1].startswith(kinds) for said in row["preflight"])
+
+
+def figures(rows: Iterable[Row]) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for torch in TORCHES:
+        mine = [asdict(row) for row in rows if row.torch == torch]
+        plain = Counter(row["plain"]["outcome"] for row in mine)
+        guarded = Counter(row["guarded"] for row in mine)
+        found[torch] = {
+            "files": len(mine),
+            "plain intact": plain["intact"],
+            "plain overwritten": plain["overwritten"],
+            "plain unresolved": plain["failed"],
+            "guarded intact": guarded["intact"],
+            "guarded refused": guarded["refused"],
+            "guarded overwritten": guarded["overwritten"],
+            "guarded unresolved": guarded["unresolved"],
+            "false refusals": sum(is_false_refusal(row) for row in mine),
+            "overwritten, foretold": sum(
+                row["plain"]["outcome"] == "overwritten" and foretold(row) for row in mine
+            ),
+            "intact, yet foretold": sum(
+                row["plain"]["outcome"] == "intact" and foretold(row) for row in mine
+            ),
+        }
+    return found
+
+
+def is_false_refusal(row: Mapping[str, Any]) -> bool:
+    return bool(row["guarded"] == "refused" and row["plain"]["outcome"] == "intact")
+
+
+def table(document: Mapping[str, Any]) -> str:
+    """Markdown: the figures, then one line for each project."""
+    torches = document["torches"]
+    lines = ["<!-- Generated by scripts/corpus.py. -->", ""]
+    names = list(next(iter(document["figures"].values())))
+    lines += [f"| | {' | '.join(torches)} |", f"|---|{'---:|' * len(torches)}"]
+    for name in names:
+        counts = " | ".join(str(document["figures"][torch][name]) for torch in torches)
+        lines.append(f"| {name} | {counts} |")
+    lines += [
+        "",
+        "Each cell: what plain uv does, what the guarded image does, what preflight says.",
+        "",
+    ]
+    lines += [f"| project | {' | '.join(torches)} |", f"|---|{'---|' * len(torches)}"]
+    by_project: dict[str, dict[str, Any]] = {}
+    for row in document["rows"]:
+        by_project.setdefault(row["project"], {})[row["torch"]] = row
+    for project, rows in by_project.items():
+        lines.append(f"| {project} | {' | '.join(cell(rows[torch]) for torch in torches)} |")
+    lines += ["", *refusal_lines(document)]
+    return "\n".join(lines) + "\n"
+
+
+def cell(row: Mapping[str, Any]) -> str:
+    plain = row["plain"]
+    did = "unresolved" if plain["outcome"] == "failed" else plain["outcome"]
+    changed = ", ".join(f"{name} {version}" for name, version in sorted(plain["changed"].items()))
+    torch = f" ({changed})" if 0 < len(plain["changed"]) < 4 else ""
+    torch = torch or (
+        f" (torch {plain['changed']['torch']} ...)" if "torch" in plain["changed"] else ""
+    )
+    said = "foretold" if foretold(row) else "unknown" if row["unknown"] else "quiet"
+    return f"{did}{torch}; {row['guarded']}; {said}"
+
+
+def refusal_lines(document: Mapping[str, Any]) -> list[str]:
+    """The installs that the guard refuses although plain uv leaves torch alone, with the reason."""
+    found = [row for row in document["rows"] if is_false_refusal(row)]
+    if not found:
+        return ["No install was refused where torch would have stayed."]
+    lines = ["Refused although torch would have stayed:", ""]
+    return lines + [
+        f"* {row['project']} on {row['torch']}: {row['guarded_run']['reason'][:240]}"
+        for row in found
+    ]
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
