@@ -85,7 +85,7 @@ _DECIDED = frozenset({"PY038", "PY055"})
 _WORTH_PARSING = re.compile(
     r"(?i)torch|cuda|nvidia|nvml|nvtx|rocm|\bhip|gfx|triton|jax|flax|flash|xformers|bitsandbytes"
     r"|apex|tensorrt|cutlass|\bhpu\b|nccl|_alloc_conf|site-packages|gemm|cupy|rapids|cudf|dali"
-    r"|\bnsys\b|\bncu\b|warp_size|inductor|nvcc|fast_math|gencode|ptxas|--expt-"
+    r"|\bnsys\b|\bncu\b|warp_size|inductor|nvcc|__global__|__device__|fast_math|gencode|ptxas|--expt-"
 )
 _ABOUT_GATES = frozenset({"PY018", "PY023", "PY048", "PY052", "PY053", "PY059", "PY015"})
 

@@ -36,6 +36,12 @@ _FACTS: Final[Mapping[str, Truths]] = {
     "torch.backends.cuda.is_built": _GPU,
     "typing.TYPE_CHECKING": {"nvidia": False, "amd": False, "other": False},
 }
+# Which attributes every build has, and which none has.
+_ATTRIBUTES: Final[Mapping[str, Truths]] = {
+    "torch.version.hip": {"nvidia": True, "amd": True, "other": True},
+    "torch.version.cuda": {"nvidia": True, "amd": True, "other": True},
+    "torch.hip": {"nvidia": False, "amd": False, "other": False},
+}
 _AMD_WORDS = r"(?:rocm|hip|amd|amdgpu|hcu|mi300x?|mi350x?|gfx\d\w*|cdna\d?|rdna\d?|navi\d*)"
 _EXACT_AMD = re.compile(
     r"_*(?:is|on|running_on|torch_is|is_torch|use_torch)?_*"
@@ -145,9 +151,8 @@ class Conditions:
             return _FACTS[dotted]
         name = _last_name(node)
         known = self._defined(name, depth) if isinstance(node, ast.Name) else UNKNOWN
-        if known != UNKNOWN:
-            return known
-        return _by_convention(name)
+        said = _by_convention(name)
+        return {side: said[side] if known[side] is None else known[side] for side in SIDES}
 
     def _defined(self, name: str, depth: int) -> Truths:
         if name in self._names:
@@ -167,6 +172,9 @@ class Conditions:
             dotted = f"{self._module.dotted(call.args[0])}.{text_of(call.args[1])}"
         if dotted in _FACTS:
             return _FACTS[dotted]
+        if dotted == "hasattr" and len(call.args) == 2:
+            asked = f"{self._module.dotted(call.args[0])}.{text_of(call.args[1])}"
+            return _ATTRIBUTES.get(asked, UNKNOWN)
         if dotted.endswith(("hasattr", "find_spec", "exists", "isdir", "isfile")):
             return UNKNOWN
         name = _last_name(call.func)
