@@ -442,7 +442,7 @@ def pure_builder(site: Site, run: Run) -> Build:
 
     def pure(sdist: Path, folder: Path) -> Path:
         with tempfile.TemporaryDirectory(prefix="warpfront-") as name:
-            wheel = build(unpack(sdist, Path(name)), folder)
+            wheel = build(unpack(sdist, Path(name) / sdist.stem), folder)
         if not wheel.name.endswith("-none-any.whl"):
             raise LockError(
                 f"{wheel.name}: holds compiled code, for the machine that built it",
