@@ -88,5 +88,5 @@ def places_of_this_python(home: Path | None = None, etc: Path | None = None) -> 
         home=home or HOME,
         etc=etc or ETC,
         site_packages=found,
-        standard_library=None if etc else Path(sysconfig.get_paths()["stdlib"]),
+        standard_library=Path(sysconfig.get_paths()["stdlib"]) if etc in (None, ETC) else None,
     )
