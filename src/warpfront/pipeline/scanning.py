@@ -18,7 +18,7 @@ from warpfront.pipeline.workspace import Watch
 from warpfront.scan import cuda
 from warpfront.scan.baseline import baseline_text, beyond, read_baseline
 from warpfront.scan.cuda.view import portable_names, view_of
-from warpfront.scan.engines import Scope, is_read, scan_source
+from warpfront.scan.engines import BINARIES, Scope, is_read, scan_source
 from warpfront.scan.findings import Context, Finding, Source
 from warpfront.scan.judge import Judged
 from warpfront.scan.rules import catalogue
@@ -205,7 +205,9 @@ def _scan_chunk(root: Path, files: Iterable[TreeFile]) -> list[_FileResult]:
 def _scan_file(root: Path, file: TreeFile, scope: Scope) -> _FileResult:
     text = read_text(root, file)
     if isinstance(text, Unread):
-        return _unread_result(text)
+        if PurePosixPath(file.path).suffix not in BINARIES:
+            return _unread_result(text)
+        text = ""
     source = Source(path=PurePosixPath(file.path), text=text)
     try:
         judged = _within(SECONDS_PER_FILE, functools.partial(scan_source, source, scope))

@@ -12,6 +12,8 @@ from warpfront.scan.judge import Judged, judge
 from warpfront.scan.rules import Rule
 from warpfront.scan.targets import ScanTarget
 
+BINARIES = frozenset({".cubin", ".fatbin", ".ptx"})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
@@ -23,8 +25,10 @@ class Scope:
 
 
 def is_read(path: PurePosixPath) -> bool:
-    """Whether any engine reads files of this name."""
-    return any(engine.reads(path) for engine in (python, cuda, structured, notebooks))
+    """Whether any engine reads files of this name, or the name alone says enough."""
+    return path.suffix in BINARIES or any(
+        engine.reads(path) for engine in (python, cuda, structured, notebooks)
+    )
 
 
 def scan_source(source: Source, scope: Scope) -> Judged:
@@ -47,6 +51,8 @@ def _seen(source: Source, context: Context) -> tuple[Source, tuple[Sighting, ...
 
 
 def _sightings(source: Source, context: Context) -> Iterator[Sighting]:
+    if source.path.suffix in BINARIES:
+        yield Sighting(rule="BL209", start=0, end=0, what=source.path.name)
     if python.reads(source.path):
         yield from python.sightings(source, context, cuda.sightings)
     if cuda.reads(source.path):
