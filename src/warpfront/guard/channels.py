@@ -25,7 +25,8 @@ _START_UP = "\n".join(  # noqa: FLY002 - a program, line by line
         "    import warpfront_guard.startup",
         "    warpfront_guard.startup.start()",
         "except Exception as error:",
-        "    print(f'warpfront guard: torch is not watched: {error}', file=sys.stderr)",
+        "    text = f'warpfront guard: torch is not watched: {error}'",
+        "    sys.stderr and print(text, file=sys.stderr)",
     )
 )
 _START_UP_LINE = f"import sys; exec({_START_UP!r})"

@@ -155,13 +155,13 @@ class _Listener(logging.Handler):
             self.said.append(record.getMessage())
 
 
-def listen_to_pip(folder: Path) -> None:
+def listen_to_pip(folder: str | Path) -> None:
     """At the end of this pip, explain what it refused because of the guard. The handler sits above
     pip's own loggers, which it makes and sets up itself.
     """
     listener = _Listener()
     logging.getLogger("pip._internal").addHandler(listener)
-    atexit.register(_explain_at_exit, listener, folder)
+    atexit.register(_explain_at_exit, listener, Path(folder))
 
 
 def _explain_at_exit(listener: _Listener, folder: Path) -> None:

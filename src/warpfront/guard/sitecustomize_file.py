@@ -21,7 +21,8 @@ try:
 
     warpfront_guard.startup.start()
 except Exception as error:
-    print(f"warpfront guard: torch is not watched: {{error}}", file=sys.stderr)
+    if sys.stderr is not None:
+        print(f"warpfront guard: torch is not watched: {{error}}", file=sys.stderr)
 finally:
     sys.path.remove({library!r})
 {end}

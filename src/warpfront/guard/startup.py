@@ -8,6 +8,10 @@ packages.
 import os
 import sys
 
+TYPE_CHECKING = False  # as `typing` has it, which is slow to load
+if TYPE_CHECKING:
+    from typing import Any
+
 _HOME = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # noqa: PTH100, PTH120 - pathlib would double the cost of every start
 _CONSTRAINTS = _HOME + "/guard/constraints.txt"
 _BUILD_CONSTRAINTS = _HOME + "/guard/overrides.txt"
@@ -32,27 +36,81 @@ def restore_channels() -> None:
             os.environ[name] = " ".join((*others, path))
 
 
-class Watcher:
-    """First in `sys.meta_path`: looks at a watched package before it is imported, and finds only
-    those that must not be, to refuse them.
+class WatchedLoader:
+    """The loader of a watched package, which looks at it when it is about to run.
+
+    Not when it is found: a thread that imports `torch.nn` meanwhile waits for `torch` then, and
+    Python ends the two with a deadlock of its locks for modules. And who only asks whether torch is
+    there (`importlib.util.find_spec`) is answered at no cost.
     """
 
-    @staticmethod
-    def find_spec(name: str, path: object = None, target: object = None) -> object:
-        """None for everything that may be imported. Raises `ImportError` where the guard itself is
+    def __init__(self, real: "Any") -> None:
+        self._real = real
+
+    def __getattr__(self, name: str) -> "Any":
+        return getattr(self._real, name)
+
+    def create_module(self, spec: "Any") -> "Any":
+        return self._real.create_module(spec)
+
+    def exec_module(self, module: "Any") -> None:
+        """Raises `ImportError` if the package is not what was sealed. What runs after that finds no
+        trace of this loader.
+        """
+        spec = module.__spec__
+        spec.loader = module.__loader__ = self._real
+        _watch(spec.name).look_at(spec.name, spec, home=_HOME)
+        self._real.exec_module(module)
+
+
+class Watcher:
+    """First in `sys.meta_path`: answers for the watched packages what the finders behind it say,
+    with a loader that looks first.
+    """
+
+    def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> "Any":
+        """None for everything that is not watched. Raises `ImportError` where the guard itself is
         damaged.
         """
-        del path, target
         if name not in WATCHED:
             return None
-        try:
-            from . import watch  # noqa: PLC0415 - not at every start of Python
-        except ImportError as error:
-            if name == "pip._internal":
-                return None
-            text = f"warpfront guard: {name}: the guard in {_HOME} was changed: {error}"
-            raise ImportError(text, name=name) from error
-        return watch.look_at(name, home=_HOME)
+        if name == "pip._internal":
+            _listen_to_pip()
+            return None
+        spec = self._found(name, path, target)
+        if spec is None or not hasattr(spec.loader, "exec_module"):
+            return _watch(name).instead_of(name, spec, home=_HOME)
+        spec.loader = WatchedLoader(spec.loader)
+        return spec
+
+    @staticmethod
+    def _found(name: str, path: "Any", target: "Any") -> "Any":
+        for finder in sys.meta_path:
+            if not isinstance(finder, Watcher) and hasattr(finder, "find_spec"):
+                spec = finder.find_spec(name, path, target)
+                if spec is not None:
+                    return spec
+        return None
+
+
+def _watch(name: str) -> "Any":
+    """The module `watch`, which no start of Python needs."""
+    try:
+        from . import watch  # noqa: PLC0415
+    except ImportError as error:
+        text = f"warpfront guard: {name}: the guard in {_HOME} was changed: {error}"
+        raise ImportError(text, name=name) from error
+    return watch
+
+
+def _listen_to_pip() -> None:
+    try:
+        from . import refusal  # noqa: PLC0415
+    except ImportError as error:  # a pip without our explanation is a pip all the same
+        if sys.stderr is not None:
+            print(f"warpfront guard: refusals of pip are not explained: {error}", file=sys.stderr)
+        return
+    refusal.listen_to_pip(_HOME + "/guard")
 
 
 def start() -> None:

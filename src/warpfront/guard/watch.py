@@ -1,11 +1,11 @@
-"""What happens when a protected package, or pip, is imported in an image."""
+"""What happens when a protected package is imported in an image."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Iterator
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
@@ -17,51 +17,71 @@ _SHOWN = 3
 # Distributions whose files this process has looked at: torchvision's import need not do torch's
 # again. What is imported is looked at each time.
 _seen: set[str] = set()
+# The packages of the manifest, once it was read: libraries ask for an absent triton repeatedly.
+_sealed_packages: set[str] = set()
 
 
 class Refusal:
-    """The loader of a package that must not be imported. A refusal by the finder would also hit
-    whoever asks only whether torch is there (`importlib.util.find_spec`).
+    """The loader of a package that is not there and should be. A refusal by the finder would also
+    hit whoever asks only whether torch is there (`importlib.util.find_spec`).
     """
 
     def __init__(self, text: str) -> None:
         self._text = text
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        self._refuse(spec.name)
+        _refuse(spec.name, self._text)
 
     def exec_module(self, module: ModuleType) -> None:
         """Reached by `importlib.reload`."""
-        self._refuse(module.__name__)
-
-    def _refuse(self, name: str) -> NoReturn:
-        """On stderr too: many programs take a failing `import torch` for "no torch here"."""
-        print(f"warpfront guard: {name} is not imported: it was changed", file=sys.stderr)
-        raise ImportError(self._text, name=name)
+        _refuse(module.__name__, self._text)
 
 
-def look_at(name: str, *, home: str) -> ModuleSpec | None:
-    """For a protected package that is not what was sealed, a spec whose import raises `ImportError`
-    that names what changed, and which path won; else None. For pip, listen to what it says.
+def look_at(name: str, spec: ModuleSpec | None, *, home: str) -> None:
+    """Raises `ImportError` that names what changed, and which path won, if the protected package
+    that would come from `spec` is not what was sealed.
     """
-    folder = Path(home) / "guard"
-    if name == "pip._internal":
-        from .refusal import listen_to_pip  # noqa: PLC0415 - logging is pip's to load, not torch's
+    if text := _refusal_of(name, spec, Path(home) / "guard"):
+        _refuse(name, text)
 
-        listen_to_pip(folder)
+
+def instead_of(name: str, spec: ModuleSpec | None, *, home: str) -> ModuleSpec | None:
+    """For a package of which there is nothing to run, a spec whose import is refused, if it should
+    be there; else None.
+    """
+    text = _refusal_of(name, spec, Path(home) / "guard")
+    if not text:
         return None
+    loader: Any = Refusal(text)  # not a subclass of importlib.abc.Loader, which is slow to load
+    return ModuleSpec(name, loader, origin=spec.origin if spec else None, is_package=True)
+
+
+def _refuse(name: str, text: str) -> NoReturn:
+    """On stderr too: many programs take a failing `import torch` for "no torch here"."""
+    _say(f"{name} is not imported: it was changed")
+    raise ImportError(text, name=name)
+
+
+def _refusal_of(name: str, spec: ModuleSpec | None, folder: Path) -> str:
+    """Why `name` must not be imported, "" if it may be."""
+    if spec is None and _sealed_packages and name not in _sealed_packages:
+        return ""
     try:
         policy, manifest = read_policy(folder / "policy.json"), read_manifest(folder / "stack.json")
     except GuardError as error:
-        return _refusing(name, PathFinder.find_spec(name), _refusal(name, [str(error)], ""))
-    spec = PathFinder.find_spec(name)
+        return _refusal(name, [str(error)], "")
+    _sealed_packages.update(manifest.packages())
     if _is_elsewhere(manifest) and not (spec and _in_isolated_build(spec.origin or "")):
         _tell_of_another(name, spec, policy, manifest)
-        return None
+        return ""
     problems = list(import_problems(name, spec, policy, manifest))
-    if problems:
-        return _refusing(name, spec, _refusal(name, problems, policy.holds()))
-    return None
+    return _refusal(name, problems, policy.holds()) if problems else ""
+
+
+def _say(text: str) -> None:
+    """On stderr or nowhere: `print` would take stdout in the place of a stderr that is None."""
+    if sys.stderr is not None:
+        print(f"warpfront guard: {text}", file=sys.stderr)
 
 
 def _is_elsewhere(manifest: Manifest) -> bool:
@@ -81,10 +101,9 @@ def _tell_of_another(
         return
     found = _version_beside(name, spec.origin)
     if found != sealed:
-        print(
-            f"warpfront guard: {name} {found} of {sys.prefix} is not this image's {name} {sealed}"
-            f" in {manifest.location}, which this environment does not see",
-            file=sys.stderr,
+        _say(
+            f"{name} {found} of {sys.prefix} is not this image's {name} {sealed}"
+            f" in {manifest.location}, which this environment does not see"
         )
 
 
@@ -190,15 +209,6 @@ def _isolated_build_problems(name: str, won: str, version: str) -> Iterator[str]
             f"this isolated build has {name} {found}, the image's is {version}:"
             " build with --no-build-isolation"
         )
-
-
-def _refusing(name: str, real: ModuleSpec | None, text: str) -> ModuleSpec:
-    """Looks like `real` to whoever only asks."""
-    loader: Any = Refusal(text)  # not a subclass of importlib.abc.Loader, which is slow to load
-    spec = ModuleSpec(name, loader, origin=real.origin if real else None, is_package=True)
-    if real is not None and real.submodule_search_locations:
-        spec.submodule_search_locations = list(real.submodule_search_locations)
-    return spec
 
 
 def _refusal(name: str, problems: list[str], holds: str) -> str:
