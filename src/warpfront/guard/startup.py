@@ -48,6 +48,8 @@ class WatchedLoader:
         self._real = real
 
     def __getattr__(self, name: str) -> "Any":
+        if name == "_real":  # asked of one that is being copied
+            raise AttributeError(name)
         return getattr(self._real, name)
 
     def create_module(self, spec: "Any") -> "Any":
