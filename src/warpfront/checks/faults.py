@@ -1,71 +1,24 @@
-"""Seeded faults: devices that compute wrong on purpose, to prove that the numerics session is not
-vacuous.
-
-`python -m warpfront.checks selftest` runs them on the claimed device: every one must be caught, and
-the clean run must pass.
+"""Seeded faults in networks: devices that compute wrong on purpose, to prove that the numerics
+session is not vacuous. Every one must be caught, and the clean run must pass.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from warpfront.checks.blocks import BLOCKS, Block, Inputs, Node, Trace, execute, make_inputs
-from warpfront.checks.claims import Claims
-from warpfront.checks.detect import environment_of, read_facts
+from warpfront.checks.blocks import Block, Inputs, Node, Trace, execute, make_inputs
 from warpfront.checks.judge import judge, make_baseline
-from warpfront.checks.numerics import DTYPES, missing_device, probe, require_full_precision
+from warpfront.checks.mutations import ON_TENSORS, Ledger, Mutate, Seeded, tf32
 from warpfront.checks.operations import EVERY, PARTIAL, SUMS_ROUNDED, Operation
-from warpfront.checks.results import Check, Finding, Recorder, failed, passed
 
-Mutate = Callable[[Tensor], Tensor]
-
-
-def _wave64(tensor: Tensor) -> Tensor:
-    """Lanes 32 to 63 of every 64 repeat the first 32: what a kernel written for warps of 32 does on
-    64.
-    """
-    flat = tensor.flatten().clone()
-    lanes = torch.arange(flat.numel())
-    return flat[torch.where(lanes % 64 >= 32, lanes - 32, lanes)].reshape(tensor.shape)
-
-
-def _one_element(tensor: Tensor) -> Tensor:
-    """One element off by a fifth of the tensor's root mean square."""
-    wrong = tensor.clone().flatten()
-    wrong[wrong.numel() // 2] += 0.2 * tensor.double().square().mean().sqrt().to(tensor.dtype)
-    return wrong.reshape(tensor.shape)
-
-
-def _one_row_negated(tensor: Tensor) -> Tensor:
-    """The row with the largest numbers changes its sign."""
-    wrong = tensor.clone()
-    row = int(tensor.double().abs().reshape(len(tensor), -1).sum(1).argmax())
-    wrong[row] = -wrong[row]
-    return wrong
-
-
-def _not_a_number(tensor: Tensor) -> Tensor:
-    wrong = tensor.clone().flatten()
-    wrong[0] = float("nan")
-    return wrong.reshape(tensor.shape)
-
-
-ON_TENSORS: Mapping[str, Mutate] = {
-    "3 percent too large": lambda tensor: tensor * 1.03,
-    "0.1 percent too large": lambda tensor: tensor * 1.001,
-    "all zeros": torch.zeros_like,
-    "one wrong element": _one_element,
-    "one row negated": _one_row_negated,
-    "upper half of every wavefront stale": _wave64,
-    "a NaN": _not_a_number,
-    "wider dtype than asked": lambda tensor: tensor.double(),
-}
 # 0.1 % is below what bfloat16 (0.4 %) and, after a few roundings, float16 can tell from right.
+TOO_FINE = "16 bits, after a few roundings, cannot tell it from right"
+SUMS_ROUND = "sums round here (SUMS_ROUNDED): a correct device is further off"
 FLOAT32_ONLY = frozenset({"0.1 percent too large"})
 # Where sums round (operations.SUMS_ROUNDED) the error of a correct device is larger than these
 # faults.
@@ -87,83 +40,58 @@ class Case:
     run: Callable[[Block, Inputs, str], Trace]
 
 
-def cases(block: Block, dtype: torch.dtype, device: str) -> Iterator[Case]:
+def cases(
+    block: Block, dtype: torch.dtype, device: str, ledger: Ledger | None = None
+) -> Iterator[Case]:
     """Every fault that must be caught: on the output, on each gradient in turn, and in the whole
-    device.
+    device. What is not demanded goes into the ledger.
     """
+    ledger = ledger or Ledger()
     places = [block.nodes[-1].name, *(f"grad:{name}" for name in block.leaves)]
     for place in places:
         for name, mutate in ON_TENSORS.items():
             if name in FLOAT32_ONLY and dtype != torch.float32:
+                ledger.excuse(name, TOO_FINE)
                 continue
             if name in _drowned(block, place, dtype, device):
+                ledger.excuse(name, SUMS_ROUND)
                 continue
             yield Case(
                 name=f"{name}: {place}", block=block, dtype=dtype, run=_mutating(place, mutate)
             )
     for place in places[1:]:
-        yield Case(name=f"dropped: {place}", block=block, dtype=dtype, run=_dropping(place))
+        yield Case(
+            name=f"dropped gradient: {place}", block=block, dtype=dtype, run=_dropping(place)
+        )
     yield Case(name="answers of the run before", block=block, dtype=dtype, run=_stale)
     if device != "cpu":
         yield Case(name="computed on the CPU instead", block=block, dtype=dtype, run=_on_the_cpu)
     if dtype == torch.float32:
-        yield Case(name="bfloat16 inside", block=block, dtype=dtype, run=_in_bfloat16)
+        yield Case(name="low precision inside", block=block, dtype=dtype, run=_in_bfloat16)
     if dtype == torch.float32 and device == "cuda":
         yield Case(name="TF32 inside", block=block, dtype=dtype, run=_in_tf32)
 
 
-def missed_faults(
-    block: Block, dtype: torch.dtype, device: str, seed: int
-) -> tuple[int, list[str]]:
-    """How many faults were seeded, and which were not caught (`a fault of the clean run` if that
-    one fails).
-    """
+def seed_block_faults(
+    block: Block, dtype: torch.dtype, device: str, seed: int, ledger: Ledger
+) -> None:
+    """Every fault on one block. A clean run that is refused is missed, too: as `clean`."""
     inputs = make_inputs(block, dtype, seed)
     baseline = make_baseline(block, inputs)
     clean = judge(block, inputs, execute(block, inputs, device), baseline, device)
-    missed = [f"the clean run is refused: {fault}" for fault in clean.faults]
-    seeded = list(cases(block, dtype, device))
-    missed += [
-        f"seed {seed}: {case.name}"
-        for case in seeded
-        if not judge(block, inputs, case.run(block, inputs, device), baseline, device).faults
-    ]
-    return len(seeded), missed
-
-
-def record_selftest(claims: Claims, recorder: Recorder, *, seeds: tuple[int, ...] = (0,)) -> None:
-    """The `selftest` session: one check per block and dtype, passed when every seeded fault was
-    caught.
-    """
-    recorder.plan(["device"])
-    require_full_precision()
-    facts = read_facts(torch)
-    recorder.environment.update(environment_of(torch))
-    lacking = missing_device(claims, facts)
-    if lacking is not None:
-        recorder.run([Check(name="device", find=lambda: lacking)])
-        return
-    checks = [Check(name="device", find=lambda: passed(claims.device))]
-    for name, dtype in DTYPES.items():
-        if not probe(dtype, claims.device):
-            checks += [_selftest(block, name, claims.device, seeds) for block in BLOCKS]
-    recorder.run(checks)
-
-
-def _selftest(block: Block, dtype: str, device: str, seeds: tuple[int, ...]) -> Check:
-    def find() -> Finding:
-        tallies = [missed_faults(block, DTYPES[dtype], device, seed) for seed in seeds]
-        count, missed = (
-            sum(tally[0] for tally in tallies),
-            [name for tally in tallies for name in tally[1]],
+    ledger.missed += [f"clean: {block.name} {dtype}: {fault}" for fault in clean.faults]
+    for case in cases(block, dtype, device, ledger):
+        found = judge(block, inputs, case.run(block, inputs, device), baseline, device)
+        mutation, _, place = case.name.partition(": ")
+        seeded = Seeded(
+            mutation=mutation,
+            suite="numerics",
+            check=block.name,
+            dtype=str(dtype).removeprefix("torch."),
+            device=device,
+            place=place or "all",
         )
-        if missed:
-            return failed(
-                f"{len(missed)} of {count} not caught: {missed[0]}", missed=missed, seeded=count
-            )
-        return passed(f"{count} seeded faults caught", seeded=count)
-
-    return Check(name=f"{block.name} {dtype}", find=find)
+        ledger.enter(seeded, caught=bool(found.faults))
 
 
 def _drowned(block: Block, place: str, dtype: torch.dtype, device: str) -> frozenset[str]:
@@ -217,15 +145,8 @@ def _in_bfloat16(block: Block, inputs: Inputs, device: str) -> Trace:
 
 def _in_tf32(block: Block, inputs: Inputs, device: str) -> Trace:
     """The hardware's own shortcut: products of 10-bit mantissas."""
-    backends: Any = torch.backends
-    parts = [backends.cuda.matmul, backends.cudnn.conv]
-    for part in parts:
-        part.fp32_precision = "tf32"
-    try:
+    with tf32():
         return execute(block, inputs, device)
-    finally:
-        for part in parts:
-            part.fp32_precision = "ieee"
 
 
 @dataclass(frozen=True, kw_only=True)

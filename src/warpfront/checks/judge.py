@@ -9,13 +9,15 @@ float64 run from the leaves, by root mean square against what the CPU manages in
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from warpfront.checks.blocks import Block, Inputs, Node, Trace, execute
+from warpfront.checks.effort import STRICT
 from warpfront.checks.operations import R_SMALL, SMALL_NUMEL, Arithmetic, Budgeted, R, rounding_unit
+from warpfront.checks.profiles import Tally, opinions, tally, total
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +35,7 @@ class Verdict:
     faults: tuple[str, ...]
     budget_used: Mapping[str, float]
     rms_ratio: Mapping[str, float]
+    tallies: Mapping[str, Tally] = field(default_factory=dict)
 
 
 def make_baseline(block: Block, inputs: Inputs) -> Baseline:
@@ -44,7 +47,15 @@ def make_baseline(block: Block, inputs: Inputs) -> Baseline:
     return Baseline(exact=execute(block, exact, "cpu"), same_dtype=execute(block, inputs, "cpu"))
 
 
-def judge(block: Block, inputs: Inputs, trace: Trace, baseline: Baseline, device: str) -> Verdict:
+def judge(
+    block: Block,
+    inputs: Inputs,
+    trace: Trace,
+    baseline: Baseline,
+    device: str,
+    *,
+    profile: str = STRICT,
+) -> Verdict:
     """Judge one run of a block on a device. Structure first: values of the wrong shape are not
     compared.
     """
@@ -58,16 +69,26 @@ def judge(block: Block, inputs: Inputs, trace: Trace, baseline: Baseline, device
         if not torch.equal(trace.values[name], leaf)
     ]
     used: dict[str, float] = {}
+    tallies: list[dict[str, Tally]] = []
     for name, found, budgeted in _budgets(
         block, inputs, trace, Arithmetic(dtype=dtype, device=device)
     ):
-        used[name], fault = _element_fault(name, found, budgeted)
-        faults += [fault] if fault else []
+        used[name], fault = element_fault(name, found, budgeted)
+        said = opinions(found, budgeted.reference, dtype, strict=not fault)
+        tallies.append(tally(said))
+        faults += _faults_by(profile, name, fault, said)
     ratios: dict[str, float] = {}
     for name, found, exact, same in _ends(block, trace, baseline):
-        ratios[name], fault = _rms_fault(name, found.double(), exact, same.double(), dtype)
-        faults += [fault] if fault else []
-    return Verdict(faults=tuple(faults), budget_used=used, rms_ratio=ratios)
+        ratios[name], fault = rms_fault(name, found.double(), exact, same.double(), dtype)
+        faults += [fault] if fault and profile == STRICT else []
+    return Verdict(faults=tuple(faults), budget_used=used, rms_ratio=ratios, tallies=total(tallies))
+
+
+def _faults_by(profile: str, name: str, fault: str, said: Mapping[str, bool | None]) -> list[str]:
+    """Our own fault in words, or that the profile which decides refuses the tensor."""
+    if profile == STRICT:
+        return [fault] if fault else []
+    return [f"{name}: further off than {profile} allows"] if said[profile] is False else []
 
 
 def _structure_faults(
@@ -130,7 +151,7 @@ def _added(parts: list[Budgeted], how: Arithmetic) -> Budgeted:
     )
 
 
-def _element_fault(name: str, found: Tensor, budgeted: Budgeted) -> tuple[float, str]:
+def element_fault(name: str, found: Tensor, budgeted: Budgeted) -> tuple[float, str]:
     """The largest share of its bound that any element used, and the fault in words if that is over
     1.
     """
@@ -171,14 +192,17 @@ def _ends(
         )
 
 
-def _rms_fault(
+def rms_fault(
     name: str, found: Tensor, exact: Tensor, same_dtype: Tensor, dtype: torch.dtype
 ) -> tuple[float, str]:
     """The device's root mean square error over the CPU's in the same dtype (or one rounding, if
     larger).
     """
     allowed = max(_rms(same_dtype - exact), rounding_unit(dtype) * _rms(exact))
-    error, limit = _rms(found - exact), R[dtype] if exact.numel() >= SMALL_NUMEL else R_SMALL
+    error, limit = (
+        _rms(found - exact),
+        R.get(dtype, R_SMALL) if exact.numel() >= SMALL_NUMEL else R_SMALL,
+    )
     ratio = error / allowed if allowed else (0.0 if error == 0 else 1e300)
     if ratio <= limit:
         return ratio, ""

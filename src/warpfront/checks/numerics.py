@@ -14,7 +14,9 @@ import torch
 from warpfront.checks.blocks import BLOCKS, Block, Inputs, Trace, execute, make_inputs
 from warpfront.checks.claims import Claims
 from warpfront.checks.detect import Facts, environment_of, read_facts
+from warpfront.checks.effort import STRICT, Effort
 from warpfront.checks.judge import Verdict, judge, make_baseline
+from warpfront.checks.profiles import document, total
 from warpfront.checks.results import Check, Finding, Recorder, failed, passed, unavailable
 
 Execute = Callable[[Block, Inputs, str], Trace]
@@ -28,13 +30,14 @@ REQUIRED = {
 
 
 def record_numerics(
-    claims: Claims, recorder: Recorder, *, run: Execute = execute, seeds: Sequence[int] = (0,)
+    claims: Claims, recorder: Recorder, *, run: Execute = execute, effort: Effort | None = None
 ) -> None:
     """Judge every block in every dtype that the device must compute, or does.
 
     `run` is the device: tests put faulty ones in. A missing device makes every check `unavailable`;
     nothing is ever computed elsewhere instead.
     """
+    effort = effort or Effort()
     required = REQUIRED[claims.device]
     recorder.plan(["device", "dtypes", *(f"{b.name} {d}" for d in required for b in BLOCKS)])
     require_full_precision()
@@ -55,7 +58,7 @@ def record_numerics(
     ]
     for name in tested:
         checks += [
-            _block_check(block, name, _Run(device=claims.device, run=run, seeds=tuple(seeds)))
+            _block_check(block, name, _Run(device=claims.device, run=run, effort=effort))
             for block in BLOCKS
         ]
     recorder.run(checks)
@@ -141,23 +144,36 @@ def probe(dtype: torch.dtype, device: str) -> str:
 class _Run:
     device: str
     run: Execute
-    seeds: tuple[int, ...]
+    effort: Effort
 
 
 def judge_block(
-    block: Block, dtype: torch.dtype, device: str, *, run: Execute = execute, seed: int = 0
+    block: Block,
+    dtype: torch.dtype,
+    device: str,
+    *,
+    run: Execute = execute,
+    seed: int = 0,
+    profile: str = STRICT,
 ) -> Verdict:
     """Run one block once on a device and judge everything it computed."""
     inputs = make_inputs(block, dtype, seed)
     trace = run(block, inputs, device)
-    return judge(block, inputs, trace, make_baseline(block, inputs), device)
+    return judge(block, inputs, trace, make_baseline(block, inputs), device, profile=profile)
 
 
 def _block_check(block: Block, dtype: str, how: _Run) -> Check:
     def find() -> Finding:
         verdicts = [
-            judge_block(block, DTYPES[dtype], how.device, run=how.run, seed=seed)
-            for seed in how.seeds
+            judge_block(
+                block,
+                DTYPES[dtype],
+                how.device,
+                run=how.run,
+                seed=seed,
+                profile=how.effort.profile,
+            )
+            for seed in how.effort.seeds
         ]
         return _block_finding(block, dtype, how, verdicts)
 
@@ -167,15 +183,16 @@ def _block_check(block: Block, dtype: str, how: _Run) -> Check:
 def _block_finding(block: Block, dtype: str, how: _Run, verdicts: Sequence[Verdict]) -> Finding:
     faults = [
         f"seed {seed}: {fault}"
-        for seed, verdict in zip(how.seeds, verdicts, strict=True)
+        for seed, verdict in zip(how.effort.seeds, verdicts, strict=True)
         for fault in verdict.faults
     ]
     details: dict[str, object] = {
         "device": how.device,
         "dtype": dtype,
-        "seeds": list(how.seeds),
+        "seeds": list(how.effort.seeds),
         "budget_used": _largest([verdict.budget_used for verdict in verdicts]),
         "rms_ratio": _largest([verdict.rms_ratio for verdict in verdicts]),
+        "profiles": document(total(verdict.tallies for verdict in verdicts)),
         "faults": faults,
     }
     if faults:

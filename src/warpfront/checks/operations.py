@@ -37,6 +37,7 @@ C = {
     "layer norm": 4.0,
     "attention": 4.0,
 }
+C_OTHER = 4.0
 # r of the root mean square rule. In float32 the order of summation decides: cuDNN's weight
 # gradients were up to 4.4 times as far off as the CPU's, both within their bounds.
 R = {torch.float32: 8.0, torch.bfloat16: 3.0, torch.float16: 3.0}
@@ -51,8 +52,22 @@ U_ACC = torch.finfo(torch.float32).eps / 2
 # contiguous tensors, whatever dtype the parameters have (for channels_last, and through cuDNN, the
 # sums are float32's).
 EVERY, PARTIAL = "every", "partial"
+ANY = "any device"
+HALF = (torch.float16, torch.bfloat16)
 SUMS_ROUNDED = {
     ("cpu", "convolution", torch.float16): EVERY,
+    ("cpu", "transposed convolution", torch.float16): EVERY,
+    ("cpu", "transposed convolution output", torch.float16): EVERY,
+    **{("cpu", kind, dtype): EVERY for kind in ("pooling", "product") for dtype in HALF},
+    # A broadcast product's gradient is a sum of products that were rounded one by one; numbers
+    # that several places of a tensor add to arrive one after the other, rounded each time.
+    # The same for instance norm, which repeats its parameters for each instance.
+    **{
+        (ANY, kind, dtype): PARTIAL
+        for kind in ("broadcast product", "instance norm")
+        for dtype in HALF
+    },
+    **{(ANY, kind, dtype): EVERY for kind in ("scatter", "scatter output") for dtype in HALF},
     ("cpu", "layer norm", torch.float16): EVERY,
     ("cpu", "layer norm", torch.bfloat16): EVERY,
     ("cuda", "batch norm", torch.float16): PARTIAL,
@@ -71,11 +86,18 @@ class Arithmetic:
     def unit(self) -> float:
         return rounding_unit(self.dtype)
 
+    @property
+    def u_acc(self) -> float:
+        """The rounding of a sum's steps: float32's, and float64's own."""
+        return min(float(U_ACC), self.unit)
+
     def sum_rounding(self, kind: str, length: Tensor, squares: Tensor) -> Tensor:
         """What rounded sums of `length` terms, whose squares add up to `squares`, are off by:
         partial sums walk at random, so they are about as large as the root of that.
         """
-        rounded = SUMS_ROUNDED.get((self.device, kind, self.dtype))
+        rounded = SUMS_ROUNDED.get(
+            (self.device, kind, self.dtype), SUMS_ROUNDED.get((ANY, kind, self.dtype))
+        )
         if rounded is None:
             return torch.zeros_like(squares)
         steps = length if rounded == EVERY else torch.ones_like(length)
@@ -114,22 +136,27 @@ class Multilinear:
     """Sums of products, linear in each input: linear layers and convolutions.
 
     Their gradients are sums of products as well, so M and K of every gradient come from
-    differentiating the operation on absolute values and on ones.
+    differentiating the operation on absolute values and on ones. `length` is K of the output where
+    ones do not count it: means.
     """
 
     kind: str
     function: Callable[..., Tensor]
+    length: float = 0.0
 
     def __call__(self, *inputs: Tensor) -> Tensor:
         return self.function(*inputs)
 
     def judge(self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic) -> Judgement:
-        c = C[self.kind]
+        c = C.get(self.kind, C_OTHER)
         exact = differentiate(self, inputs, cotangent)
         magnitudes = differentiate(self, [x.abs() for x in inputs], cotangent.abs())
-        lengths = differentiate(
-            self, [torch.ones_like(x) for x in inputs], torch.ones_like(cotangent)
-        )
+        lengths = [
+            length.clamp(min=self.length or 1.0)
+            for length in differentiate(
+                self, [torch.ones_like(x) for x in inputs], torch.ones_like(cotangent)
+            )
+        ]
         squares = differentiate(self, [x**2 for x in inputs], cotangent**2)
         carried = [
             how.sum_rounding(self.kind, length, square)
@@ -139,7 +166,8 @@ class Multilinear:
         unbiased = (
             self.function(*inputs[:2]).abs() if len(inputs) > 2 else torch.zeros_like(exact[0])
         )
-        carried[0] = how.unit * unbiased
+        together = how.sum_rounding(f"{self.kind} output", lengths[0], squares[0])
+        carried[0] = how.unit * unbiased + together
         budgets = [
             budget(reference, magnitude, length, how=how, c=c, carried=extra)
             for reference, magnitude, length, extra in zip(
@@ -168,7 +196,10 @@ class Gate:
     def judge(self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic) -> Judgement:
         (x,) = inputs
         output, gradient = differentiate(self, inputs, cotangent)
-        c, roundings = C[self.kind], torch.full_like(x, 4.0)  # erf, add, halve, multiply
+        c, roundings = (
+            C.get(self.kind, C_OTHER),
+            torch.full_like(x, 4.0),
+        )  # erf, add, halve, multiply
         size = cotangent.abs() * (1 + x.abs())
         return Judgement(
             output=budget(output, x.abs(), roundings, how=how, c=c),
@@ -178,8 +209,8 @@ class Gate:
 
 @dataclass(frozen=True, kw_only=True)
 class Norm:
-    """Batch or layer normalisation with weight and bias, statistics over `over`, parameters along
-    `along`.
+    """Normalisation with weight and perhaps bias, statistics over `over`, parameters along
+    `along`; by the root mean square alone if not `centred`.
 
     Kernels may keep mean and reciprocal deviation in the tensor's own dtype. That rounding moves
     all numbers of one statistic together (added with their signs), and those of different
@@ -191,6 +222,7 @@ class Norm:
     over: tuple[int, ...]
     along: tuple[int, ...]
     eps: float = 1e-5
+    centred: bool = True
 
     def __call__(self, *inputs: Tensor) -> Tensor:
         return self.function(*inputs)
@@ -198,9 +230,12 @@ class Norm:
     def judge(self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic) -> Judgement:
         parts = _NormParts.of(self, inputs, cotangent)
         exact = differentiate(self, inputs, cotangent)
-        c, count = C[self.kind], parts.count
+        c, count = C.get(self.kind, C_OTHER), parts.count
         shift = how.unit * (parts.hat.abs() + parts.lean)
-        weight, bias = (self.spread(parameter, parts.hat).abs() for parameter in inputs[1:])
+        weight, bias = (
+            self.spread(parameter, parts.hat).abs()
+            for parameter in (inputs[1], inputs[2] if len(inputs) > 2 else inputs[1] * 0)
+        )
         gradients = (
             budget(
                 exact[1],
@@ -210,8 +245,12 @@ class Norm:
                 c=c,
                 carried=self._dx_carried(parts, exact[1], how),
             ),
-            self._summed(exact[2], parts.cotangent, parts.hat, parts, how),
-            self._summed(exact[3], parts.cotangent, torch.ones_like(parts.hat), parts, how),
+            *(
+                self._summed(found, parts.cotangent, factor, parts, how)
+                for found, factor in zip(
+                    exact[2:], (parts.hat, torch.ones_like(parts.hat)), strict=False
+                )
+            ),
         )
         size = parts.center * weight + bias
         output = budget(exact[0], size, count, how=how, c=c, carried=shift * weight)
@@ -260,7 +299,7 @@ class Norm:
         carried = how.sum_rounding(self.kind, length, squares)
         if factor is parts.hat:
             carried = carried + statistics
-        return budget(exact, size, length, how=how, c=C[self.kind], carried=carried)
+        return budget(exact, size, length, how=how, c=C.get(self.kind, C_OTHER), carried=carried)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -281,8 +320,8 @@ class _NormParts:
     @classmethod
     def of(cls, norm: Norm, inputs: Sequence[Tensor], cotangent: Tensor) -> _NormParts:
         x = inputs[0]
-        mean = x.mean(norm.over, keepdim=True)
-        rstd = (x.var(norm.over, keepdim=True, unbiased=False) + norm.eps).rsqrt()
+        mean = x.mean(norm.over, keepdim=True) * (1 if norm.centred else 0)
+        rstd = (((x - mean) ** 2).mean(norm.over, keepdim=True) + norm.eps).rsqrt()
         hat = (x - mean) * rstd
         center = hat.abs() + x.abs().mean(norm.over, keepdim=True) * rstd
         g = cotangent * norm.spread(inputs[1], x)
@@ -321,17 +360,18 @@ class Attention:
     def judge(self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic) -> Judgement:
         exact = differentiate(self, inputs, cotangent)
         q, k, v, g, y = (self._split(x) for x in (*inputs, cotangent, exact[0]))
-        unit, scale, width, length = how.unit, q.shape[-1] ** -0.5, q.shape[-1], k.shape[-2]
+        unit, u_acc = how.unit, how.u_acc
+        scale, width, length = q.shape[-1] ** -0.5, q.shape[-1], k.shape[-2]
         p = torch.softmax(q @ k.mT * scale, dim=-1)
         # Scores in float32: what they are off by changes P by P times that, and the row's sum
         # likewise.
-        scores = U_ACC * (math.sqrt(width) * (q.abs() @ k.abs().mT) * scale + math.sqrt(length))
+        scores = u_acc * (math.sqrt(width) * (q.abs() @ k.abs().mT) * scale + math.sqrt(length))
         p_off = p * (scores + (p * scores).sum(-1, keepdim=True))
         row = (g * y).sum(-1, keepdim=True)
         row_size = (g * y).abs().sum(-1, keepdim=True)
-        row_off = unit * _root_sum(g * y, -1) + U_ACC * math.sqrt(width) * row_size
+        row_off = unit * _root_sum(g * y, -1) + u_acc * math.sqrt(width) * row_size
         slope = g @ v.mT - row
-        slope_off = U_ACC * math.sqrt(width) * (g.abs() @ v.abs().mT) + row_off
+        slope_off = u_acc * math.sqrt(width) * (g.abs() @ v.abs().mT) + row_off
         ds = p * slope
         ds_off = p * slope_off + p_off * slope.abs()
         carried = (
@@ -352,7 +392,7 @@ class Attention:
                 self._join(size),
                 torch.full_like(reference, length),
                 how=how,
-                c=C[self.kind],
+                c=C.get(self.kind, C_OTHER),
                 carried=self._join(extra),
             )
             for reference, size, extra in zip(exact, sizes, carried, strict=True)
@@ -385,7 +425,7 @@ def budget(
     carried: Tensor | None = None,
 ) -> Budgeted:
     """The module's rule for every element of `reference`, stored in `dtype` on the device."""
-    bound = U_ACC * length.sqrt() * magnitude + how.unit * reference.abs() + floor_of(how.dtype)
+    bound = how.u_acc * length.sqrt() * magnitude + how.unit * reference.abs() + floor_of(how.dtype)
     if carried is not None:
         bound = bound + carried
     return Budgeted(reference=reference, bound=c * bound)

@@ -1,0 +1,39 @@
+"""How much of the numerics is done, by whose tolerances, and from which random inputs.
+
+Needs no torch: the command line reads it before torch is imported.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+STRICT = "strict"
+PROFILES = Path(__file__).with_name("profiles.json")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effort:
+    """`quick` keeps every operation and drops sizes, dtypes and repetitions; `profile` decides."""
+
+    quick: bool = False
+    profile: str = STRICT
+    seeds: tuple[int, ...] = (0,)
+
+
+@cache
+def tolerances() -> Mapping[str, Mapping[str, tuple[float, float]]]:
+    """Relative and absolute tolerance of each profile but strict, by the dtype's name."""
+    document = json.loads(PROFILES.read_text(encoding="utf-8"))
+    return {
+        name: {dtype: (pair[0], pair[1]) for dtype, pair in entry["tolerances"].items()}
+        for name, entry in document["profiles"].items()
+    }
+
+
+def profile_names() -> tuple[str, ...]:
+    """Ours first, which is the default."""
+    return (STRICT, *tolerances())

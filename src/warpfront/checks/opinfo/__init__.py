@@ -1,0 +1,3 @@
+"""PyTorch's own operator database (OpInfo) as an outside suite: inputs that its maintainers chose,
+judged by our rules.
+"""

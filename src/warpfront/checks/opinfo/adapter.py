@@ -1,0 +1,128 @@
+"""The only module that touches `torch.testing._internal`: private, so any version may move it.
+
+What is used: `op_db`, and of an entry `name`, `variant_test_name`, `supported_dtypes`,
+`supported_backward_dtypes`, `sample_inputs`, the entry as a function; of a sample `input`, `args`,
+`kwargs`, `output_process_fn_grad`. `DatabaseMoved` names what a torch lacks of these.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import types
+import unittest
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from itertools import islice
+from typing import Any
+
+import torch
+
+DATABASE = "torch.testing._internal.common_methods_invocations"
+ENTRY_NAMES = (
+    "name",
+    "variant_test_name",
+    "supported_dtypes",
+    "supported_backward_dtypes",
+    "sample_inputs",
+)
+SAMPLE_NAMES = ("input", "args", "kwargs", "output_process_fn_grad")
+
+
+class DatabaseMoved(Exception):  # noqa: N818 - it says what happened
+    """This torch keeps its operator database elsewhere, or in another form."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """One call: what is passed, and what torch's tests do to the result before they compare it
+    (signs of eigenvectors and the like).
+    """
+
+    input: Any
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    settle: Callable[[Any], Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One operator, or one variant of it, of the database."""
+
+    name: str
+    raw: Any
+
+    def dtypes(self, device: str) -> frozenset[torch.dtype]:
+        return frozenset(self.raw.supported_dtypes(device))
+
+    def backward_dtypes(self, device: str) -> frozenset[torch.dtype]:
+        return frozenset(self.raw.supported_backward_dtypes(device))
+
+    def samples(
+        self, device: str, dtype: torch.dtype, *, limit: int, seed: int, backward: bool
+    ) -> Iterator[Sample]:
+        """Up to `limit` calls, the same for the same seed (torch draws them from its global
+        generator), spread over the first `4 * limit`, for the first few are often the smallest.
+        """
+        torch.manual_seed(seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            raw = list(
+                islice(self.raw.sample_inputs(device, dtype, requires_grad=backward), 4 * limit)
+            )
+        step = max(1, -(-len(raw) // limit))
+        for one in raw[::step]:
+            missing = [name for name in SAMPLE_NAMES if not hasattr(one, name)]
+            if missing:
+                raise DatabaseMoved(_moved(f"a sample without {missing[0]}"))
+            yield Sample(
+                input=one.input,
+                args=tuple(one.args),
+                kwargs=dict(one.kwargs),
+                settle=one.output_process_fn_grad,
+            )
+
+    def __call__(self, sample: Sample) -> Any:
+        return sample.settle(self.raw(sample.input, *sample.args, **sample.kwargs))
+
+
+def load_database() -> tuple[Entry, ...]:
+    """Every entry, named with its variant. Raises `DatabaseMoved`.
+
+    Settings of precision must be made before: importing torch's test package freezes them.
+    """
+    if "expecttest" not in sys.modules and find_spec("expecttest") is None:
+        sys.modules["expecttest"] = _stand_in()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            module = importlib.import_module(DATABASE)
+    except ImportError as error:
+        raise DatabaseMoved(_moved(f"no {DATABASE}: {error}")) from error
+    database = getattr(module, "op_db", None)
+    if not isinstance(database, list) or not database:
+        raise DatabaseMoved(_moved(f"{DATABASE} without op_db"))
+    missing = [name for name in ENTRY_NAMES if not hasattr(database[0], name)]
+    if missing:
+        raise DatabaseMoved(_moved(f"an entry without {missing[0]}"))
+    return tuple(_named(raw) for raw in database)
+
+
+def _named(raw: Any) -> Entry:
+    variant = raw.variant_test_name
+    return Entry(name=f"{raw.name}.{variant}" if variant else raw.name, raw=raw)
+
+
+def _stand_in() -> types.ModuleType:
+    """A stand-in for expecttest: torch's test package takes a base class from it, of which the
+    database makes no use.
+    """
+    module = types.ModuleType("expecttest")
+    module.TestCase = unittest.TestCase  # type: ignore[attr-defined]
+    return module
+
+
+def _moved(what: str) -> str:
+    return f"torch {torch.__version__} has {what}; checks/opinfo/adapter.py says what it needs"
