@@ -22,7 +22,7 @@ import tomllib
 import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -105,6 +105,7 @@ def main() -> int:
     parser.add_argument("--offline", action="store_true", help="fetch no file that is not there")
     parser.add_argument("--only", default="", help="only projects whose name holds this")
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "results")
+    parser.add_argument("--resume", action="store_true", help="keep the rows that are in --out")
     parser.add_argument("--results", type=Path, help="draw the table of these results; try nothing")
     options = parser.parse_args()
     if options.results:
@@ -114,10 +115,21 @@ def main() -> int:
         projects = [one for one in read_projects() if options.only in one.name]
         for project in projects:
             fetch(project, folder, offline=options.offline)
-        document = results(projects, folder, functools.partial(save, folder=options.out))
+        kept = read_rows(options.out) if options.resume else ()
+        missing = [one for one in projects if one.name not in {row.project for row in kept}]
+        document = results(missing, folder, kept, functools.partial(save, folder=options.out))
     save(document, folder=options.out)
     print(json.dumps(document["figures"], indent=1))
     return 0
+
+
+def read_rows(folder: Path) -> tuple[Row, ...]:
+    """The rows of an earlier run."""
+    document = json.loads((folder / "guard-corpus.json").read_text("utf-8"))
+    return tuple(
+        Row(**{**one, "plain": Tried(**one["plain"]), "guarded_run": Tried(**one["guarded_run"])})
+        for one in document["rows"]
+    )
 
 
 def save(document: dict[str, Any], *, folder: Path) -> None:
@@ -141,13 +153,16 @@ def read_projects() -> tuple[Project, ...]:
 
 
 def results(
-    projects: Iterable[Project], folder: Path, save: Callable[[dict[str, Any]], None]
+    projects: Iterable[Project],
+    folder: Path,
+    kept: Iterable[Row],
+    save: Callable[[dict[str, Any]], None],
 ) -> dict[str, Any]:
-    """Every project on every torch, three projects at a time; `save` gets what there is so far."""
+    """Every project on every torch, four projects at a time; `save` gets what there is so far."""
     stacks = chosen_stacks()
-    rows: list[Row] = []
+    rows = list(kept)
     known: Known = {}
-    with tempfile.TemporaryDirectory(prefix="warpfront-") as name, ThreadPoolExecutor(3) as pool:
+    with tempfile.TemporaryDirectory(prefix="warpfront-") as name, ThreadPoolExecutor(4) as pool:
         environments = {
             (stack.torch, guarded): stand_ins(stack, Path(name), guarded=guarded)
             for stack in stacks
@@ -158,8 +173,9 @@ def results(
             found = [tried_both(project, folder, environments, stack) for stack in stacks]
             return with_preflight(project, folder, stacks, found, known)
 
-        for new in pool.map(attempt, projects):
-            rows += new
+        for future in as_completed([pool.submit(attempt, one) for one in projects]):
+            new = future.result()
+            rows = sorted((*rows, *new), key=lambda row: (row.project, row.torch))
             said = [f"{row.plain.outcome}/{row.guarded}/{len(row.preflight)}" for row in new]
             print(f"{new[0].project}: {', '.join(said)}", file=sys.stderr, flush=True)
             save(document_of(rows))
@@ -239,7 +255,8 @@ def requires_dist(stack: CellStack) -> dict[str, tuple[str, ...]]:
     found = resolver.resolution(wanted)
     if isinstance(found, Contradiction):
         raise SystemExit(f"{stack.title}: {found.explanation}")
-    demands = {one.name: one.requires for one in resolver.distributions(found)}
+    others = set(found.versions) - set(public)
+    demands = {one.name: one.requires for one in resolver.distributions(found, without=others)}
     if "nvidia" not in stack.title:
         foreign = {*stack.stack.foreign, "triton"}
         own = [f"{name}=={version}" for name, version in public.items() if name in TRITONS]
@@ -276,6 +293,8 @@ def tried_both(
 ) -> tuple[Tried, Tried]:
     read = read_project(project, folder)
     plain = tried(read, stack, environments[stack.torch, False], ())
+    if plain.outcome == "failed":
+        return plain, plain
     constraints = constraint_lines(policy_of(stack))
     guarded = tried(read, stack, environments[stack.torch, True], constraints, plain.without)
     return plain, guarded

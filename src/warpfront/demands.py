@@ -104,7 +104,7 @@ def unmet_demands(
     chain that leads to it from `requirements`, the image's own.
     """
     walk = _Walk(
-        {one.name: one for one in distributions}, stack, _marker_environment(python, machine)
+        {one.name: one for one in distributions}, stack, marker_environment(python, machine)
     )
     return tuple(dict.fromkeys(walk.from_requirements(requirements)))
 
@@ -216,7 +216,7 @@ def _read_demand(text: str) -> Requirement | None:
         return None
 
 
-def _marker_environment(python: str, machine: str) -> Mapping[str, str]:
+def marker_environment(python: str, machine: str) -> Mapping[str, str]:
     """What markers are evaluated against: CPython `python` (X.Y) on Linux."""
     return {
         "implementation_name": "cpython",

@@ -12,7 +12,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
-from warpfront.demands import _marker_environment as marker_environment
+from warpfront.demands import marker_environment
 from warpfront.preflight import rules
 from warpfront.preflight.asked import Asked, Kind
 from warpfront.preflight.findings import Breach
