@@ -19,12 +19,13 @@ import nox
 import nox.command
 
 from warpfront.checks.claims import Claims, ClaimsError
+from warpfront.checks.effort import STRICT, profile_names
 from warpfront.checks.results import write_json
 
 if TYPE_CHECKING:
     from warpfront.model import Verification
 
-HERE_SESSIONS = ("load", "numerics")
+HERE_SESSIONS = ("load", "numerics", "operators", "opinfo")
 HERE_FOLDER = Path("build") / "here"
 SOURCE = Path(__file__).resolve().parents[1]
 # Long enough to remove containers on Ctrl-C; nox would terminate after 0.3 s.
@@ -48,8 +49,20 @@ def numerics(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="none", default=False)
+def operators(session: nox.Session) -> None:
+    """Inside an image: every operation by name, forward and backward, with its edges."""
+    _check_inside(session, "operators")
+
+
+@nox.session(venv_backend="none", default=False)
+def opinfo(session: nox.Session) -> None:
+    """Inside an image: PyTorch's own operator database."""
+    _check_inside(session, "opinfo")
+
+
+@nox.session(venv_backend="none", default=False)
 def selftest(session: nox.Session) -> None:
-    """Seeded faults: every one must be caught by the checks of `numerics`."""
+    """Seeded faults: every one must be caught by the checks of the numerics."""
     _check_inside(session, "selftest")
 
 
@@ -67,6 +80,8 @@ def verify(session: nox.Session) -> None:
 
 def _verify_images(session: nox.Session, options: argparse.Namespace) -> None:
     """Hand over to the task: there is one way to verify images, not two."""
+    if options.quick or options.profile != STRICT or options.seeds != 1:
+        session.error("--quick, --profile and --seeds go with --here: images are checked in full")
     chosen = {name: getattr(options, name) for name in ("target", "vendor", "image", "only")}
     argv = [f"--{name}={value}" for name, value in chosen.items() if value]
     argv += [f"--{name}" for name in ("json", "selftest") if getattr(options, name)]
@@ -97,7 +112,7 @@ def _verify_here(session: nox.Session, options: argparse.Namespace) -> None:
     write_json(folder / "claims.json", claims.document())
     started = time.monotonic()
     endings = {
-        name: _run_checks(session, name, folder / "claims.json", folder, options.seeds)
+        name: _run_checks(session, name, folder / "claims.json", folder, _effort(options))
         for name in names
     }
     outcome, text = _conclude(folder, target, endings, time.monotonic() - started)
@@ -186,18 +201,27 @@ def _read_results(path: Path) -> object | None:
 
 def _check_inside(session: nox.Session, name: str) -> None:
     options = _read_options(session, _inside_parser(name))
-    ending = _run_checks(session, name, options.claims.resolve(), options.results.resolve(), 1)
+    claims, results = options.claims.resolve(), options.results.resolve()
+    ending = _run_checks(session, name, claims, results, _effort(options))
     if ending:
         session.error(f"{name}: {ending}; what it found is in {options.results / name}.json")
 
 
-def _run_checks(session: nox.Session, name: str, claims: Path, results: Path, seeds: int) -> str:
+def _effort(options: argparse.Namespace) -> tuple[str, ...]:
+    """The options of the checks themselves, handed on as they are."""
+    quick = ("--quick",) if options.quick else ()
+    return ("--seeds", str(options.seeds), "--profile", options.profile, *quick)
+
+
+def _run_checks(
+    session: nox.Session, name: str, claims: Path, results: Path, effort: tuple[str, ...]
+) -> str:
     """One session of checks in a child of this Python: nothing if all passed, else how it ended.
 
     The child starts in the results folder, which holds nothing importable, and finds only
     `warpfront` by PYTHONPATH: everything else it imports is the image's own.
     """
-    argv = ["--claims", str(claims), "--results", str(results), "--seeds", str(seeds)]
+    argv = ["--claims", str(claims), "--results", str(results), *effort]
     with session.chdir(results):
         try:
             _run(session, "-m", "warpfront.checks", name, *argv)
@@ -270,7 +294,19 @@ def _inside_parser(name: str) -> argparse.ArgumentParser:
     )
     parser.add_argument("--claims", type=Path, required=True)
     parser.add_argument("--results", type=Path, required=True)
+    _add_effort(parser)
     return parser
+
+
+def _add_effort(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--seeds", type=int, default=1, help="sets of random inputs")
+    parser.add_argument("--quick", action="store_true", help="every operation, fewer cases of each")
+    parser.add_argument(
+        "--profile",
+        choices=profile_names(),
+        default=STRICT,
+        help="whose tolerances decide; every result says what each would have said",
+    )
 
 
 def _verify_parser() -> argparse.ArgumentParser:
@@ -285,7 +321,7 @@ def _verify_parser() -> argparse.ArgumentParser:
         "--here", action="store_true", help="check the current Python, without Docker"
     )
     parser.add_argument("--json", action="store_true", help="print the verification as JSON")
-    parser.add_argument("--seeds", type=int, default=1, help="with --here: sets of random inputs")
+    _add_effort(parser)
     parser.add_argument(
         "--selftest", action="store_true", help="also seed faults into every check, and catch them"
     )

@@ -28,6 +28,7 @@ from warpfront.checks.blocks import (  # noqa: E402
 from warpfront.checks.claims import Claims  # noqa: E402
 from warpfront.checks.detect import Device, Facts  # noqa: E402
 from warpfront.checks.judge import judge, make_baseline  # noqa: E402
+from warpfront.checks.mutations import Ledger  # noqa: E402
 from warpfront.checks.numerics import (  # noqa: E402
     DTYPES,
     judge_block,
@@ -52,9 +53,10 @@ def test_a_correct_device_passes_with_ten_seeds(block: Block, dtype: Any) -> Non
 @EVERY_BLOCK
 @EVERY_DTYPE
 def test_every_seeded_fault_is_caught(block: Block, dtype: Any) -> None:
-    seeded, missed = faults.missed_faults(block, dtype, "cpu", 0)
-    assert missed == []
-    assert seeded > 30
+    ledger = Ledger()
+    faults.seed_block_faults(block, dtype, "cpu", 0, ledger)
+    assert ledger.missed == []
+    assert ledger.seeded > 30
 
 
 def test_faults_are_seeded_on_the_output_and_on_each_gradient() -> None:

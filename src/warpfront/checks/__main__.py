@@ -1,7 +1,8 @@
 """`python -m warpfront.checks SESSION --claims FILE --results FOLDER`: one session, in this Python.
 
 Exits 0 only if everything planned was checked and passed, 1 if not, 2 if it could not begin.
-`python -m warpfront.checks detect` says what this machine and this torch are, without claims.
+`python -m warpfront.checks detect` says what this machine and this torch are, without claims;
+`python -m warpfront.checks golden make FILE | check [FILE...]` makes and checks golden vectors.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ import sys
 from pathlib import Path
 
 from warpfront.checks.claims import Claims, ClaimsError, read_claims
+from warpfront.checks.effort import STRICT, Effort, profile_names
 from warpfront.checks.results import Recorder
 
-SESSIONS = ("load", "numerics", "selftest")
+SESSIONS = ("load", "numerics", "operators", "opinfo", "models", "golden", "devices", "selftest")
 
 
 def main(arguments: list[str]) -> int:
@@ -23,6 +25,11 @@ def main(arguments: list[str]) -> int:
         from warpfront.checks.detection import main as detect  # noqa: PLC0415
 
         return detect(arguments[1:])
+    if arguments[:1] == ["golden"] and {"make", "check"} & set(arguments):
+        # Without claims: the golden suite made or checked on what is here.
+        from warpfront.checks.golden.session import main as golden  # noqa: PLC0415
+
+        return golden(arguments[1:])
     options = _parser().parse_args(arguments)
     try:
         claims = read_claims(options.claims)
@@ -33,11 +40,12 @@ def main(arguments: list[str]) -> int:
         return 2
     options.results.mkdir(parents=True, exist_ok=True)
     recorder = Recorder(session=options.session, target=claims.target, folder=options.results)
-    record(options.session, claims, recorder, tuple(range(options.seeds)))
+    effort = Effort(quick=options.quick, profile=options.profile, seeds=tuple(range(options.seeds)))
+    record(options.session, claims, recorder, effort)
     return 0 if recorder.finish() else 1
 
 
-def record(session: str, claims: Claims, recorder: Recorder, seeds: tuple[int, ...]) -> None:
+def record(session: str, claims: Claims, recorder: Recorder, effort: Effort) -> None:
     """Run a session's checks. torch is imported by the session itself, so that its failure is a
     result.
     """
@@ -51,12 +59,37 @@ def record(session: str, claims: Claims, recorder: Recorder, seeds: tuple[int, .
         recorder.plan(["device"])
         from warpfront.checks.numerics import record_numerics  # noqa: PLC0415
 
-        record_numerics(claims, recorder, seeds=seeds)
+        record_numerics(claims, recorder, effort=effort)
+    elif session == "operators":
+        recorder.plan(["device"])
+        from warpfront.checks.operators.session import record_operators  # noqa: PLC0415
+
+        record_operators(claims, recorder, effort=effort)
+    elif session == "opinfo":
+        recorder.plan(["device"])
+        from warpfront.checks.opinfo.session import record_opinfo  # noqa: PLC0415
+
+        record_opinfo(claims, recorder, effort=effort)
+    elif session == "models":
+        recorder.plan(["torch imports"])
+        from warpfront.checks.models.session import record_models  # noqa: PLC0415
+
+        record_models(claims, recorder, seeds=effort.seeds, quick=effort.quick)
+    elif session == "golden":
+        recorder.plan(["torch imports"])
+        from warpfront.checks.golden.session import record_golden  # noqa: PLC0415
+
+        record_golden(claims, recorder)
+    elif session == "devices":
+        recorder.plan(["torch imports"])
+        from warpfront.checks.devices.session import record_devices  # noqa: PLC0415
+
+        record_devices(claims, recorder)
     else:
         recorder.plan(["device"])
-        from warpfront.checks.faults import record_selftest  # noqa: PLC0415
+        from warpfront.checks.selftest import record_selftest  # noqa: PLC0415
 
-        record_selftest(claims, recorder, seeds=seeds)
+        record_selftest(claims, recorder, effort=effort)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -66,8 +99,13 @@ def _parser() -> argparse.ArgumentParser:
         "--claims", type=Path, required=True, help="what the image is said to hold (JSON)"
     )
     parser.add_argument("--results", type=Path, required=True, help="folder for SESSION.json")
+    parser.add_argument("--seeds", type=int, default=1, help="how many sets of random inputs")
+    parser.add_argument("--quick", action="store_true", help="every operation, fewer cases of each")
     parser.add_argument(
-        "--seeds", type=int, default=1, help="how many sets of random inputs (numerics)"
+        "--profile",
+        choices=profile_names(),
+        default=STRICT,
+        help="whose tolerances decide (every result says what each would have said)",
     )
     return parser
 
