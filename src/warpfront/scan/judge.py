@@ -55,8 +55,8 @@ def judge(
     lines = _Lines(source.text)
     suppressions = tuple(read_suppressions(source.text, lines))
     found = {
-        (finding.rule, finding.line, finding.column, finding.message): finding
-        for sighting in sightings
+        (finding.rule, finding.line, finding.column): finding
+        for sighting in sorted(sightings, key=_worst_last)
         if (finding := _finding(source, sighting, target, rules[sighting.rule], lines)) is not None
     }
     kept: list[Finding] = []
@@ -72,6 +72,10 @@ def judge(
         own = _finding(source, sighting, target, rules[sighting.rule], lines)
         kept += [own] if own is not None else []
     return Judged(findings=tuple(sorted(kept)), suppressed=suppressed)
+
+
+def _worst_last(sighting: Sighting) -> tuple[int, int, str]:
+    return sighting.start, sighting.shift, sighting.what
 
 
 class _Lines:
@@ -101,8 +105,8 @@ def _finding(
         return None
     line, column = lines.place(sighting.start)
     end_line, end_column = lines.place(max(sighting.end, sighting.start))
-    excerpt = lines.text(line)
-    what = " ".join((sighting.what or excerpt).split())[:_EXCERPT]
+    what = " ".join((sighting.what or lines.text(line)).split())[:_EXCERPT]
+    excerpt = lines.text(line) if sighting.end > sighting.start else what
     return Finding(
         path=str(source.path),
         line=line,

@@ -125,7 +125,7 @@ def _unreadable(source: Source, error: Exception | MemoryError) -> Sighting:
     for text in source.text.splitlines(keepends=True)[:line]:
         starts.append(starts[-1] + len(text))
     start = starts[min(line, len(starts)) - 1]
-    return Sighting(rule="SC003", start=start, end=start, what=f"{reason} (line {line})")
+    return Sighting(rule="SC003", start=start, end=start, what=reason)
 
 
 def _is_own(seen: Seen, context: Context) -> bool:

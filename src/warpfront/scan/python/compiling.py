@@ -18,6 +18,7 @@ _SETTINGS = {
 }
 _CAPTURES = frozenset({"torch.cuda.graph", "torch.cuda.graphs.graph"})
 _RNG = frozenset({"get_rng_state", "set_rng_state", "get_rng_state_all", "set_rng_state_all"})
+_FLASH_3 = re.compile(r"flash[-_]?att(?:entio)?n[-_]?3", re.IGNORECASE)
 _SYNCHRONISING = frozenset({"item", "cpu", "tolist", "nonzero", "numpy", "synchronize"})
 
 
@@ -171,8 +172,9 @@ def attention_choices(module: Module, node: ast.Call) -> Iterator[Seen]:
     if value is not None and text in {"flash_attention_2", "flash_attention_3"}:
         yield Seen(rule="PY027", node=value, what=f'"{text}"')
     if _last(node.func) == "get_kernel" and node.args:
-        name = text_of(module.value_of(node.args[0])) or ""
-        if "flash-attn3" in name or "flash_attn3" in name:
+        texts = (text_of(inner) or "" for inner in ast.walk(module.value_of(node.args[0])))
+        name = next((text for text in texts if _FLASH_3.search(text)), "")
+        if name:
             yield Seen(rule="PY026", node=node, what=f'get_kernel("{name}")')
 
 

@@ -140,7 +140,19 @@ def capability_queries(module: Module, node: ast.Call) -> Iterator[Seen]:
     if re.fullmatch(r"_*has_(?:device_)?(?:cuda_)?capability", name) and any(
         _is_number(argument) for argument in node.args
     ):
-        yield Seen(rule="PY019", node=node, what=_one_line(module, node))
+        yield from _asked_of_a_function(module, node, name)
+
+
+def _asked_of_a_function(module: Module, node: ast.Call, name: str) -> Iterator[Seen]:
+    """A function of the project may ask for the vendor itself: seen here, or imported."""
+    if isinstance(node.func, ast.Name):
+        own = "".join(module.source_of(value) for value in module.returned.get(node.func.id, ()))
+        if "version.hip" in own or "is_rocm" in own:
+            return
+        imported = node.func.id in module.imported
+        yield Seen(rule="PY019", node=node, what=_one_line(module, node), shift=-int(imported))
+        return
+    yield Seen(rule="PY019", node=node, what=f"{name}: {_one_line(module, node)}")
 
 
 def cuda_version_parsed(module: Module, node: ast.Attribute) -> Iterator[Seen]:

@@ -36,6 +36,8 @@ _AVAILABILITY = re.compile(
 _TEST_FILE = re.compile(r"(?:test_.*|.*_test|tests?)\.py\Z")
 _CALLERS_DEPTH = 3
 _MAX_CALLERS = 8
+_TOOLKITS = frozenset({"CUDA_HOME", "CUDA_PATH"})
+_OTHERS = frozenset({"hpu", "gaudi", "xpu", "npu", "mlu", "mps", "tpu", "musa", "sdaa"})
 _EXITS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _BLOCKS = ("body", "orelse", "finalbody", "handlers")
 _SKIP = re.compile(r"(?:.*\.)?skip_?if\Z", re.IGNORECASE)
@@ -79,6 +81,8 @@ class Gates:
         """The sides that come to the calls of the function around `node`, where all its calls are
         in this module: it is private, or the module is a setup.py.
         """
+        if not _OTHERS.isdisjoint(part.lower() for part in self._module.path.parts[:-1]):
+            return {"other"}, 0
         scope = self._module.scope(node)
         if not isinstance(scope, FUNCTIONS) or depth > _CALLERS_DEPTH:
             return set(SIDES), 0
@@ -160,6 +164,8 @@ class Gates:
         for parent, child in self._module.ancestors(node):
             if isinstance(parent, FUNCTIONS):
                 continue
+            if _is_else_of_missing_toolkit(parent, child, self._module):
+                return parent.lineno  # type: ignore[attr-defined,no-any-return]
             if isinstance(parent, ast.Try) and child in (*parent.body, *parent.orelse):
                 if any(_forgives(handler, self._module) for handler in parent.handlers):
                     return parent.lineno
@@ -243,7 +249,19 @@ def _asks_availability(test: ast.expr, module: Module) -> bool:
         test = test.left
     name = test.func if isinstance(test, ast.Call) else test
     last = module.dotted(name).split(".")[-1]
+    if last in _TOOLKITS:
+        return True
     return bool(last) and _AVAILABILITY.fullmatch(last) is not None
+
+
+def _is_else_of_missing_toolkit(parent: ast.AST, child: ast.AST, module: Module) -> bool:
+    """`if CUDA_HOME is None: ... else: <here>`."""
+    if not isinstance(parent, ast.If) or child not in parent.orelse:
+        return False
+    test = parent.test
+    if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.Is):
+        return False
+    return module.dotted(test.left).split(".")[-1] in _TOOLKITS
 
 
 def _suppresses(statement: ast.With, module: Module) -> bool:

@@ -9,6 +9,9 @@ from functools import cached_property
 from pathlib import PurePosixPath
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_VALUES = frozenset(
+    {"ctx", "op", "ops", "id", "attr", "kind", "lineno", "name", "arg", "type_params"}
+)
 _SCOPES = (*FUNCTIONS, ast.Lambda, ast.Module)
 
 
@@ -45,10 +48,11 @@ class Module:
         while pending:
             node = pending.pop()
             nodes.append(node)
-            children = list(ast.iter_child_nodes(node))
+            children = _children(node)
             for child in children:
                 self.parents[child] = node
-            pending.extend(reversed(children))
+            children.reverse()
+            pending += children
         return nodes
 
     def _imported_names(self) -> dict[str, str]:
@@ -206,6 +210,22 @@ class Module:
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 names.add(node.module.split(".")[0])
         return frozenset(names)
+
+
+def _children(node: ast.AST) -> list[ast.AST]:
+    """The children in source order, without operators and contexts: those are values of their
+    parent, shared between nodes.
+    """
+    children: list[ast.AST] = []
+    for name in node._fields:
+        if name in _VALUES:
+            continue
+        value = getattr(node, name, None)
+        if isinstance(value, list):
+            children += [child for child in value if isinstance(child, ast.AST)]
+        elif isinstance(value, ast.AST):
+            children.append(value)
+    return children
 
 
 def _bindings(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
