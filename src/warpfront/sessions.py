@@ -25,7 +25,7 @@ from warpfront.checks.results import write_json
 if TYPE_CHECKING:
     from warpfront.model import Verification
 
-HERE_SESSIONS = ("load", "numerics", "operators", "opinfo")
+HERE_SESSIONS = ("load", "numerics", "operators", "opinfo", "models", "golden", "devices")
 HERE_FOLDER = Path("build") / "here"
 SOURCE = Path(__file__).resolve().parents[1]
 # Long enough to remove containers on Ctrl-C; nox would terminate after 0.3 s.
@@ -58,6 +58,30 @@ def operators(session: nox.Session) -> None:
 def opinfo(session: nox.Session) -> None:
     """Inside an image: PyTorch's own operator database."""
     _check_inside(session, "opinfo")
+
+
+@nox.session(venv_backend="none", default=False)
+def models(session: nox.Session) -> None:
+    """Inside an image: model families, layer by layer, trained, checkpointed, exported."""
+    _check_inside(session, "models")
+
+
+@nox.session(venv_backend="none", default=False)
+def golden(session: nox.Session) -> None:
+    """Golden vectors: `-- make FILE` and `-- check [FILE...]` here; inside an image, our files."""
+    if not {"make", "check"} & set(session.posargs):
+        _check_inside(session, "golden")
+        return
+    try:
+        _run(session, "-m", "warpfront.checks", "golden", *session.posargs)
+    except nox.command.CommandFailed as error:
+        session.error(f"golden: {error.reason}")
+
+
+@nox.session(venv_backend="none", default=False)
+def devices(session: nox.Session) -> None:
+    """Inside an image: every visible device, and what passes between them."""
+    _check_inside(session, "devices")
 
 
 @nox.session(venv_backend="none", default=False)

@@ -87,9 +87,13 @@ def record(session: str, claims: Claims, recorder: Recorder, effort: Effort) -> 
         record_devices(claims, recorder)
     else:
         recorder.plan(["device"])
+        from warpfront.checks.devices.session import record_device_faults  # noqa: PLC0415
+        from warpfront.checks.models.faults import record_model_faults  # noqa: PLC0415
         from warpfront.checks.selftest import record_selftest  # noqa: PLC0415
 
         record_selftest(claims, recorder, effort=effort)
+        record_model_faults(claims, recorder, quick=effort.quick)
+        record_device_faults(claims, recorder)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -138,9 +138,12 @@ def finding_from(error: Exception) -> Finding:
     frames = traceback.extract_tb(error.__traceback__)
     where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "unknown"
     message = str(error).strip()[:2000]
+    # torch.OutOfMemoryError for devices; the CPU's allocator raises a plain RuntimeError.
+    full = type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in message
+    what = f"{'out of memory: ' if full else ''}{type(error).__name__}"
     return Finding(
         outcome=ERROR,
-        reason=f"{type(error).__name__} at {where}: {message}",
+        reason=f"{what} at {where}: {message}",
         details={"exception": type(error).__name__, "message": message, "line": where},
     )
 

@@ -1,0 +1,1 @@
+"""Every visible device, and what devices say to each other."""

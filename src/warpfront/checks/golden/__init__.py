@@ -1,0 +1,1 @@
+"""Golden vectors: what one device computed, checked on another."""
