@@ -46,8 +46,13 @@ from warpfront.resolver import Contradiction, Resolver, read_site, uv_binary, uv
 
 ROOT = Path(__file__).parents[1]
 TORCHES = ("2.13.0+cpu", "2.14.1", "2.9.1+rocm6.4")
+PYTHON = "3.11"
 SECONDS = 120
 CHANGED = re.compile(r"^ ([-+]) ([A-Za-z0-9._-]+)==(\S+)$", re.MULTILINE)
+KINDS = (
+    *("torch-moved:", "torch-moved-by-dependency:", "triton-replaced:", "foreign-library:"),
+    "companion-build:",
+)
 TRITONS = frozenset({"triton", "pytorch-triton-rocm", "triton-rocm"})
 
 
@@ -193,8 +198,12 @@ def document_of(rows: list[Row]) -> dict[str, Any]:
 
 
 def chosen_stacks() -> tuple[CellStack, ...]:
+    """The matrix's own stacks, all on one Python, so that they differ in torch only."""
     every = read_stacks(open_workspace(ROOT), Selection())
-    return tuple(next(one for one in every if one.torch == torch) for torch in TORCHES)
+    chosen = (next(one for one in every if one.torch == torch) for torch in TORCHES)
+    return tuple(
+        replace(one, python=PYTHON, inputs=replace(one.inputs, python=PYTHON)) for one in chosen
+    )
 
 
 def fetch(project: Project, folder: Path, *, offline: bool) -> None:
@@ -371,10 +380,12 @@ def judged(text: str, stack: CellStack, without: tuple[str, ...]) -> Tried:
 
 
 def reason_of(text: str) -> str:
+    """uv's reasons, on one line."""
     said = " ".join(re.sub(r"[^\x20-\x7e]", " ", text).split())
     return (
-        said.partition("No solution found when resolving dependencies:")[2].strip()[:400]
-        or said[:400]
+        (said.partition("No solution found when resolving dependencies:")[2] or said)
+        .replace(" cause: ", " ")
+        .strip()[:400]
     )
 
 
@@ -419,8 +430,7 @@ def said_of(preflight: Preflight, stack: CellStack) -> tuple[str, ...]:
 
 def foretold(row: Mapping[str, Any]) -> bool:
     """Whether preflight said that something always installed changes the stack."""
-    kinds = ("torch-moved:", "torch-moved-by-dependency:", "triton-replaced:", "foreign-library:")
-    return any(said.split(" ", 1)[1].startswith(kinds) for said in row["preflight"])
+    return any(said.split(" ", 1)[1].startswith(KINDS) for said in row["preflight"])
 
 
 def figures(rows: Iterable[Row]) -> dict[str, dict[str, int]]:
@@ -439,6 +449,10 @@ def figures(rows: Iterable[Row]) -> dict[str, dict[str, int]]:
             "guarded overwritten": guarded["overwritten"],
             "guarded unresolved": guarded["unresolved"],
             "false refusals": sum(is_false_refusal(row) for row in mine),
+            "of these, of another build of a companion": sum(
+                is_false_refusal(row) and is_of_companion(row) for row in mine
+            ),
+            "refused, foretold": sum(row["guarded"] == "refused" and foretold(row) for row in mine),
             "overwritten, foretold": sum(
                 row["plain"]["outcome"] == "overwritten" and foretold(row) for row in mine
             ),
@@ -451,6 +465,14 @@ def figures(rows: Iterable[Row]) -> dict[str, dict[str, int]]:
 
 def is_false_refusal(row: Mapping[str, Any]) -> bool:
     return bool(row["guarded"] == "refused" and row["plain"]["outcome"] == "intact")
+
+
+def is_of_companion(row: Mapping[str, Any]) -> bool:
+    """Refused because the build of torchvision or torchaudio that fits is on the image's own index,
+    which the run had not.
+    """
+    reason = row["guarded_run"]["reason"]
+    return re.search(r"no version of torch(vision|audio)==\S+\+", reason) is not None
 
 
 def table(document: Mapping[str, Any]) -> str:

@@ -164,8 +164,13 @@ def test_triton_on_rocm_is_replaced_and_on_cuda_it_is_the_images_own() -> None:
 
 def test_a_companion_of_another_torch_moves_torch() -> None:
     assert ruled("torchvision==0.19.0", CPU) == rules.MOVED
-    assert ruled("torchvision==0.28.0", CPU) == ""
-    assert ruled("torchvision", CPU) == ""  # what the newest demands is for the resolution to say
+    assert ruled("torchvision==0.28.0", CUDA) == ""
+
+
+def test_a_companion_that_a_labelled_image_lacks_would_come_as_another_build() -> None:
+    assert ruled("torchvision", CPU) == rules.COMPANION
+    assert ruled("torchaudio==2.11.0", CPU) == rules.COMPANION
+    assert ruled("torchaudio", CUDA) == ""
 
 
 @pytest.mark.parametrize(
@@ -501,6 +506,8 @@ def test_packages_without_wheels_are_told_from_uvs_words() -> None:
     text = "Because fairscale==0.4.4 has no usable wheels and you require fairscale, ..."
     assert askers_without_wheels(text, ()) == ("fairscale",)
     assert askers_without_wheels(text, ("fairscale",)) == ()
+    marked = "Because evdev{'linux' in sys_platform}>=1.3.0 has no usable wheels and"
+    assert askers_without_wheels(marked, ()) == ("evdev",)
 
 
 def test_offline_is_said_and_is_no_pass() -> None:

@@ -19,7 +19,7 @@ from warpfront.preflight.stacks import CellStack
 
 # uv's words: "X==1.2 has no usable wheels", "all of: X<2 have no wheels with a matching ... tag".
 _NO_WHEELS = re.compile(
-    r"([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)(?:\[[^\]]*\])?(?:[=<>!~][^\s]*)? "
+    r"([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)(?:\[[^\]]*\])?(?:\{[^}]*\})?(?:[=<>!~][^\s]*)? "
     r"(?:has|have) no (?:usable )?(?:wheels|source distribution)"
 )
 

@@ -99,8 +99,10 @@ def _of_answered(requirement: Requirement, name: str, shim: str) -> Breach:
 def _of_companion(requirement: Requirement, name: str, stack: CellStack) -> Breach | None:
     """torchvision or torchaudio, which the image lacks: every other version pins another torch."""
     paired = stack.paired.get(name)
-    if paired is None or requirement.specifier.contains(paired, prereleases=True):
+    if paired is None:
         return None
+    if requirement.specifier.contains(paired, prereleases=True):
+        return _of_absent(name, paired, stack)
     if Version(stack.torch) >= _FLOATS_FROM[name]:
         return None
     why = (
@@ -108,6 +110,14 @@ def _of_companion(requirement: Requirement, name: str, stack: CellStack) -> Brea
         f"`{requirement.specifier}` accepts none but those that pin another torch"
     )
     return Breach(rule=rules.MOVED, why=why)
+
+
+def _of_absent(name: str, paired: str, stack: CellStack) -> Breach | None:
+    """PyPI's build of a companion is CUDA's: right where torch is PyPI's own, without a label."""
+    if Version(stack.torch).local is None:
+        return None
+    why = f"the image lacks {name}, and PyPI's {paired} is another build than this torch's"
+    return Breach(rule=rules.COMPANION, why=why)
 
 
 def _of_build(requirement: Requirement) -> Breach | None:

@@ -9,6 +9,7 @@ _URI = "https://github.com/warpfront/warpfront/blob/main/docs/preflight.md"
 MOVED = "torch-moved"
 MOVED_BY_DEPENDENCY = "torch-moved-by-dependency"
 FOREIGN = "foreign-library"
+COMPANION = "companion-build"
 TRITON = "triton-replaced"
 INDEX = "torch-index"
 OTHER_ABI = "built-for-another-torch"
@@ -45,6 +46,12 @@ _RULES: tuple[tuple[str, Level, str, str], ...] = (
             "Torch brings the libraries that it loads. Drop the line, or move it into an extra "
             "that only the other vendor's images install."
         ),
+    ),
+    (
+        COMPANION,
+        "warning",
+        "A companion of torch that the image lacks would come as another build than its torch.",
+        "Add it to `companions:` of the matrix's row. A guarded image refuses the other build.",
     ),
     (
         TRITON,
