@@ -5,7 +5,8 @@ The CPU image and a ROCm image of stand-ins take minutes each; the CUDA image ha
 and takes longer. What is not run keeps its place in the results. `--parts` also takes the guard
 apart, one part at a time, and shows what each alone holds.
 
-usage: scripts/guard-table [--image cpu|cuda|rocm ...] [--case ID[/TOOL] ...] [--parts] [--no-suite]
+usage: scripts/guard-table [--image cpu|cuda|rocm ...] [--case ID[/TOOL] ...] [--tool TOOL ...]
+                           [--parts] [--no-suite] [--reference IMAGE]
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ import json
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import docker
-from adversary.cases import Case, read_cases, read_parts
+from adversary.cases import TOOLS, Case, read_cases, read_parts
 from adversary.images import build
 from adversary.runner import Arena, Result, arena, fetch_tools
 from adversary.stacks import STACKS
@@ -43,8 +45,11 @@ def main() -> int:
     wrong = []
     for kind in options.image:
         stack = STACKS[kind]
-        with tempfile.TemporaryDirectory() as folder:
-            build(stack, Path(folder), host)
+        if options.reference:
+            stack = replace(stack, reference=options.reference)
+        else:
+            with tempfile.TemporaryDirectory() as folder:
+                build(stack, Path(folder), host)
         with arena(client, stack, tools) as ring:
             wrong += _run(ring, cases, options)
     for text in wrong:
@@ -57,6 +62,8 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--image", action="append", choices=sorted(STACKS))
     parser.add_argument("--case", action="append", default=[], metavar="ID[/TOOL]")
+    parser.add_argument("--tool", action="append", choices=TOOLS)
+    parser.add_argument("--reference", help="attack this image of the kind, and build none")
     parser.add_argument("--parts", action="store_true", help="take the guard apart, too")
     parser.add_argument("--no-suite", action="store_true", help="the parts alone")
     options = parser.parse_args()
@@ -68,7 +75,8 @@ def _run(ring: Arena, cases: tuple[Case, ...], options: argparse.Namespace) -> l
     """Run what was asked for on one image, write it down, and say what is wrong."""
     started, kind = time.monotonic(), ring.stack.kind
     chosen = [] if options.no_suite else pairs(cases, kind, options.case)
-    results = ring.run_all(chosen)
+    chosen = [(case, tool) for case, tool in chosen if tool in (options.tool or TOOLS)]
+    results = ring.run_all(chosen, _tell)
     wrong = [f"{one.case} {one.tool} {one.image}: {one.problem}" for one in results if one.problem]
     print(f"{kind}: {len(results)} runs in {time.monotonic() - started:.0f} s, {len(wrong)} wrong")
     parts = []
@@ -79,6 +87,11 @@ def _run(ring: Arena, cases: tuple[Case, ...], options: argparse.Namespace) -> l
             wrong += [f"part {part.id} does not hold {one}" for one in held if one["worse"] == "no"]
     _write(ring, cases, results, parts)
     return wrong
+
+
+def _tell(result: Result) -> None:
+    mark = "WRONG" if result.problem else "ok"
+    print(f"{mark:5} {result.image} {result.tool} {result.case}: {result.verdict}", flush=True)
 
 
 def _write(

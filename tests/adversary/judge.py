@@ -14,8 +14,9 @@ GUARD_SAYS = "warpfront guard: "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """`outcome` is `intact`, `refused`, `detected`, or what must not be: `silent` (the stack was
-    changed or hidden and nobody says so) and `broken` (the run itself went wrong).
+    """`outcome` is `intact`, `refused`, `detected`, `relaxed` (changed, on the record), or what must
+    not be: `silent` (the stack was changed or hidden and nobody says so) and `broken` (the run
+    itself went wrong).
 
     `by` is who detects: `import`, `verify`. `happened` says what became of the stack, "" = nothing.
     """
@@ -38,6 +39,8 @@ def judged(measured: Mapping[str, Any], stack: Stack) -> Verdict:
     by, said = detection(measured)
     if by:
         return Verdict(outcome="detected", by=by, happened=happened, said=said)
+    if happened and "torch" in measured["relaxed"]:
+        return Verdict(outcome="relaxed", happened=happened, said=str(measured["said"]))
     if happened:
         return Verdict(outcome="silent", happened=happened, said=str(measured["said"]))
     outcome = "refused" if measured["exit_code"] else "intact"
@@ -90,7 +93,7 @@ def problem(case: Case, tool: str, stack: Stack, verdict: Verdict) -> str:
     expected = case.expected(stack.kind, tool)
     if verdict.outcome != expected:
         return f"expected {expected}, it is {verdict}\n{verdict.said[-1500:]}"
-    if verdict.outcome == "intact":
+    if verdict.outcome in ("intact", "relaxed"):
         return ""
     texts = [stack.fill(text) for text in case.texts(stack.kind, tool)]
     if not texts:
@@ -120,4 +123,7 @@ def is_worse(verdict: Verdict, than: Verdict) -> bool:
 def _rank(verdict: Verdict) -> tuple[int, int]:
     if verdict.outcome == "detected":
         return (1, 2 * ("import" in verdict.by) + ("verify" in verdict.by))
-    return ({"intact": 3, "refused": 2, "silent": 0, "broken": -1}[verdict.outcome], 0)
+    return (
+        {"intact": 3, "refused": 2, "relaxed": 1, "silent": 0, "broken": -1}[verdict.outcome],
+        0,
+    )

@@ -7,7 +7,7 @@ import sys
 import tempfile
 import uuid
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -47,6 +47,9 @@ class Result:
     problem: str
     seconds: float
     measured: Mapping[str, Any]
+
+
+Tell = Callable[[Result], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,10 +112,19 @@ class Arena:
             measured=measured,
         )
 
-    def run_all(self, wanted: Iterable[tuple[Case, str]], workers: int = 2) -> list[Result]:
+    def run_all(
+        self, wanted: Iterable[tuple[Case, str]], tell: Tell | None = None, workers: int = 2
+    ) -> list[Result]:
         """Every pair of case and tool, `workers` at a time, in the order given."""
+
+        def one(pair: tuple[Case, str]) -> Result:
+            result = self.run(*pair)
+            if tell is not None:
+                tell(result)
+            return result
+
         with ThreadPoolExecutor(workers) as pool:
-            return list(pool.map(lambda pair: self.run(*pair), wanted))
+            return list(pool.map(one, wanted))
 
     def _job(self, case: Case, tool: str, part: Part | None) -> dict[str, Any]:
         environment = {name: self.stack.fill(text) for name, text in case.environment.items()}

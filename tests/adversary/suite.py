@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from adversary.cases import Case, Part
@@ -10,7 +10,6 @@ from adversary.judge import Verdict, is_worse
 from adversary.runner import Arena, Result
 
 SCHEMA = 1
-Tell = Callable[[str], None]
 
 
 def pairs(cases: Iterable[Case], image: str, only: Sequence[str] = ()) -> list[tuple[Case, str]]:

@@ -1,7 +1,7 @@
 """The adversarial suite in real images: every case with pip as Python 3.11 ships it, with today's
 pip and today's uv, on the guarded CPU image and on a ROCm image of stand-ins.
 
-The CUDA image takes minutes to build and gigabytes: it is run by `scripts/guard-table --image cuda`,
+The CUDA image takes minutes to build and gigabytes: `scripts/guard-table --image cuda` runs it,
 or here with WARPFRONT_GUARD_IMAGES=cuda. The table in docs/guard.md comes from that command.
 """
 
@@ -37,7 +37,7 @@ NO_GUARD = Part(
     id="everything",
     title="the whole guard",
     remove="rm -r /opt/warpfront /etc/pip.conf /etc/uv @site/00_warpfront_guard.pth && "
-    "for f in /etc/python3*/sitecustomize.py; do : > $f; done",
+    "for f in /usr/lib/python3*/sitecustomize.py; do : > $f; done",
     unset=(
         *("PIP_CONSTRAINT", "UV_CONSTRAINT", "UV_BUILD_CONSTRAINT", "PYTHONNOUSERSITE"),
         "PIP_BUILD_CONSTRAINT",

@@ -31,6 +31,7 @@ def measurement(**changed: Any) -> Mapping[str, Any]:
         "arrived": [],
         "probe": {"ok": True, "file": f"{SITE_PACKAGES}/torch/__init__.py", "version": "2.13.0"},
         "known": [],
+        "relaxed": [],
         "built": None,
         "verify": {"state": "clean", "findings": []},
     }
@@ -59,6 +60,8 @@ GONE = {"ok": False, "error": "ModuleNotFoundError: No module named 'torch'"}
         ({"changed_counts": {"new": 1}, "verify": {"state": "gone", "findings": []}}, "silent"),
         ({"changed_counts": {"new": 1}, "verify": FINDINGS}, "detected"),
         ({"changed_counts": {"new": 1}, "probe": REFUSED}, "detected"),
+        ({"changed_counts": {"new": 1}, "relaxed": ["torch"]}, "relaxed"),
+        ({"changed_counts": {"new": 1}, "relaxed": ["vllm"]}, "silent"),
         ({"verify": FINDINGS}, "detected"),
         ({"verify": FINDINGS, "known": FINDINGS["findings"]}, "intact"),
     ],
@@ -214,7 +217,7 @@ def test_the_table_says_one_word_where_all_tools_agree_and_each_ones_where_not()
     table = suite_table(page, [case for case in CASES if case.id in ("plain", "floor")])
     assert "| torch>= above the image's | refused | - | - |" in table
     assert "pip 26.3: intact; uv: detected by import and verify" in table
-    assert "| cpu: torch 2.13.0+cpu | 5 | 1 | 3 | 1 | 0 | 0 |" in table
+    assert "| cpu: torch 2.13.0+cpu | 5 | 1 | 3 | 1 | 0 | 0 | 0 |" in table
     assert counted([result("floor", "cpu", "pip", "broken")])["silent"] == 1
 
 
