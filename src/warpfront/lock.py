@@ -206,7 +206,7 @@ def _applies(requirement: str) -> bool:
 def _package(wheel: LockedWheel) -> Package:
     sdist = (
         PackageSdist(path=wheel.sdist, hashes={"sha256": wheel.sdist_sha256})
-        if wheel.sdist
+        if wheel.sdist and not wheel.source
         else None
     )
     return Package(
@@ -219,8 +219,18 @@ def _package(wheel: LockedWheel) -> Package:
                 path=wheel.filename, size=wheel.size_bytes, hashes={"sha256": wheel.sha256}
             )
         ],
-        tool={"warpfront": {"source": wheel.source}} if wheel.source else None,
+        tool={"warpfront": _source_document(wheel)} if wheel.source else None,
     )
+
+
+def _source_document(wheel: LockedWheel) -> dict[str, str]:
+    """Where a wheel comes from that no index has. Our archives of sources are no sdists in the
+    sense of PEP 751, which have a version before they are built.
+    """
+    document = {"source": wheel.source}
+    if wheel.sdist:
+        document |= {"archive": wheel.sdist, "sha256": wheel.sdist_sha256}
+    return document
 
 
 def _own_document(lock: WheelLock) -> dict[str, Any]:
@@ -319,7 +329,8 @@ def _read_wheel(package: Package, path: str) -> LockedWheel:
     wheel = package.wheels[0]
     if wheel.url or not wheel.path or "/" in wheel.path or "\\" in wheel.path:
         raise LockError(f"{where}: its wheel is not named by its bare file name", hint=_RELOCK)
-    source = _read_source(package)
+    own = _read_source(package, where)
+    source = own.get("source", "")
     if wheel.size is None or bool(package.index) == bool(source):
         raise LockError(f"{where}: no size or no index", hint=_RELOCK)
     sdist = package.sdist
@@ -330,16 +341,22 @@ def _read_wheel(package: Package, path: str) -> LockedWheel:
         sha256=_read_sha256(wheel.hashes, where),
         size_bytes=wheel.size,
         index=package.index or "",
-        sdist=sdist.filename if sdist else "",
-        sdist_sha256=_read_sha256(sdist.hashes, where) if sdist else "",
+        sdist=sdist.filename if sdist else own.get("archive", ""),
+        sdist_sha256=_read_sha256(sdist.hashes if sdist else own, where)
+        if sdist or "archive" in own
+        else "",
         source=source,
     )
 
 
-def _read_source(package: Package) -> str:
-    own = (package.tool or {}).get("warpfront")
-    source = own.get("source") if isinstance(own, Mapping) else None
-    return source if isinstance(source, str) else ""
+def _read_source(package: Package, where: str) -> Mapping[str, str]:
+    own = (package.tool or {}).get("warpfront", {})
+    if not isinstance(own, Mapping) or not all(isinstance(one, str) for one in own.values()):
+        raise LockError(f"{where}: [tool.warpfront] holds more than texts", hint=_RELOCK)
+    archive = own.get("archive", "")
+    if "/" in archive or "\\" in archive:
+        raise LockError(f"{where}: its archive is not named by a bare file name", hint=_RELOCK)
+    return own
 
 
 def _read_sha256(hashes: Mapping[str, str], where: str) -> str:

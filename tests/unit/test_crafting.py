@@ -218,6 +218,7 @@ def test_a_folder_that_is_built_against_torch_goes_to_the_container(bench: Bench
     (flash,) = [wheel for wheel in lock.wheels if wheel.name == "flash"]
     assert (flash.source, flash.index, flash.sdist) == ("./ext", "", "ext.tar")
     assert flash.sdist_sha256 == source.pin
+    assert read_lock(dump_lock(lock), path="pylock.cell.toml") == lock
     assert len(bench.engine.requests) == 1
 
 
