@@ -8,7 +8,9 @@ from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
 import pytest
+from invoke.exceptions import Exit
 
+from warpfront import tasks
 from warpfront.errors import MatrixError, NothingSelectedError
 from warpfront.pipeline import scanning
 from warpfront.pipeline.scanning import Scan, ScanRequest, scan, scan_tree
@@ -295,3 +297,68 @@ def test_sarif_names_rules_places_and_what_was_not_read() -> None:
     assert (region["startLine"], region["startColumn"], region["endColumn"]) == (1, 1, 14)
     (note,) = run["invocations"][0]["toolExecutionNotifications"]
     assert note["message"]["text"] == "x.py: binary"
+
+
+def run_scan(repo: Path, **options: object) -> int:
+    """The exit code of `invoke scan`."""
+    given: dict[str, object] = {
+        "target": "gfx942",
+        "vendor": "",
+        "image": "",
+        "only": "",
+        "json": False,
+        "dry_run": False,
+        "repo": str(repo),
+    }
+    try:
+        tasks.scan.body(None, **(given | DEFAULTS | options))
+    except Exit as ended:
+        return int(ended.code)
+    return 0
+
+
+DEFAULTS: dict[str, object] = {
+    "sarif": "",
+    "markdown": "",
+    "annotations": False,
+    "baseline": "",
+    "write_baseline": False,
+    "exclude": "",
+    "vendored": False,
+    "everything": False,
+}
+
+
+def test_errors_end_with_15_warnings_with_0_and_no_such_target_with_3(tmp_path: Path) -> None:
+    a_tree(tmp_path, a__py="import pynvml\n")
+    assert run_scan(tmp_path) == 15
+    assert run_scan(tmp_path, target="sm_90") == 3
+    assert run_scan(tmp_path, exclude="a.py") == 0
+    a_tree(tmp_path, a__py="import bitsandbytes\n")
+    assert run_scan(tmp_path) == 0
+    assert run_scan(tmp_path / "missing") == 13
+
+
+def test_files_asked_for_are_written_and_a_dry_run_writes_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    a_tree(tree, a__py="import pynvml\n")
+    names = {"sarif": str(tmp_path / "s.sarif"), "markdown": str(tmp_path / "s.md")}
+    assert run_scan(tree, **names, write_baseline=True, dry_run=True) == 15
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["a.py", "tree"]
+    assert run_scan(tree, **names, annotations=True) == 15
+    assert "::error file=a.py,line=1" in capsys.readouterr().out
+    assert "PY014" in (tmp_path / "s.md").read_text()
+    assert json.loads((tmp_path / "s.sarif").read_text())["version"] == "2.1.0"
+
+
+def test_json_holds_every_finding_with_its_fix(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a_tree(tmp_path, a__py="import pynvml\n", b__ipynb="{]")
+    assert run_scan(tmp_path, json=True) == 15
+    said = json.loads(capsys.readouterr().out)
+    assert [finding["rule"] for finding in said["findings"]] == ["PY014", "SC003"]
+    assert said["findings"][0]["fix"] == catalogue()["PY014"].fix
