@@ -14,7 +14,7 @@ GUARD_SAYS = "warpfront guard: "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """`outcome` is `intact`, `refused`, `detected`, `relaxed` (changed, on the record), or what must
+    """`outcome` is `intact`, `refused`, `detected`, `relaxed` (changed, on record), or what must
     not be: `silent` (the stack was changed or hidden and nobody says so) and `broken` (the run
     itself went wrong).
 

@@ -45,7 +45,7 @@ def _head(document: Mapping[str, Any]) -> list[str]:
     lines = [
         f"{pips}, uv {tools['uv']}. `scripts/guard-table` writes this.",
         "",
-        "| image | runs | intact | refused | named by import | by verify alone | relaxed | silent |",
+        "| image | runs | intact | refused | by import | by verify alone | relaxed | silent |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for image in _IMAGES:
