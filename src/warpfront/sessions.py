@@ -90,6 +90,17 @@ def selftest(session: nox.Session) -> None:
     _check_inside(session, "selftest")
 
 
+@nox.session(venv_backend="none", default=False)
+def static(session: nox.Session) -> None:
+    """What in a source tree will break on a target: `-- --repo PATH --target gfx942`; no image."""
+    session.run(
+        *(sys.executable, "-m", "warpfront", "scan", *session.posargs),
+        external=True,
+        interrupt_timeout=PATIENCE_SECONDS,
+        terminate_timeout=PATIENCE_SECONDS,
+    )
+
+
 @nox.session(venv_backend="none")
 def verify(session: nox.Session) -> None:
     """Verify images, or with --here the current Python; options: `nox -s verify -- --help`."""
