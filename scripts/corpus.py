@@ -14,7 +14,9 @@ import argparse
 import functools
 import hashlib
 import json
+import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -53,6 +55,13 @@ KINDS = (
     *("torch-moved:", "torch-moved-by-dependency:", "triton-replaced:", "foreign-library:"),
     "companion-build:",
 )
+PIP_SECONDS = 200
+PIP_FILE = "guard-corpus-pip.json"
+PIP = (
+    *(sys.executable, "-m", "pip", "--python", "e/bin/python", "install", "--dry-run", "--quiet"),
+    *("--use-feature=fast-deps", "--only-binary", ":all:", "--report", "report.json"),
+    *("-r", "r.txt"),
+)
 TRITONS = frozenset({"triton", "pytorch-triton-rocm", "triton-rocm"})
 
 
@@ -80,7 +89,9 @@ class Tried:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One project on one torch. `guarded` is intact, refused, overwritten or unresolved."""
+    """One project on one torch. `plain` is uv's dry run, `pip` pip's. `guarded` is intact, refused,
+    overwritten or unresolved.
+    """
 
     project: str
     torch: str
@@ -89,6 +100,7 @@ class Row:
     guarded_run: Tried
     preflight: tuple[str, ...]
     unknown: tuple[str, ...]
+    pip: Tried | None = None
 
 
 class Silence:
@@ -110,35 +122,54 @@ def main() -> int:
     parser.add_argument("--offline", action="store_true", help="fetch no file that is not there")
     parser.add_argument("--only", default="", help="only projects whose name holds this")
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "results")
+    parser.add_argument("--pip", action="store_true", help="only try plain pip")
     parser.add_argument("--resume", action="store_true", help="keep the rows that are in --out")
     parser.add_argument("--results", type=Path, help="draw the table of these results; try nothing")
     options = parser.parse_args()
     if options.results:
         document = json.loads(options.results.read_text("utf-8"))
-    else:
-        folder = options.folder or Path(tempfile.mkdtemp(prefix="warpfront-corpus-"))
-        projects = [one for one in read_projects() if options.only in one.name]
-        for project in projects:
-            fetch(project, folder, offline=options.offline)
+        save(list(rows_of(document)), folder=options.out)
+        return 0
+    folder = options.folder or Path(tempfile.mkdtemp(prefix="warpfront-corpus-"))
+    projects = [one for one in read_projects() if options.only in one.name]
+    for project in projects:
+        fetch(project, folder, offline=options.offline)
+    pip_pass(projects, folder, options.out)
+    if not options.pip:
         kept = read_rows(options.out) if options.resume else ()
         missing = [one for one in projects if one.name not in {row.project for row in kept}]
-        document = results(missing, folder, kept, functools.partial(save, folder=options.out))
-    save(document, folder=options.out)
-    print(json.dumps(document["figures"], indent=1))
+        results(missing, folder, kept, functools.partial(save, folder=options.out))
     return 0
 
 
 def read_rows(folder: Path) -> tuple[Row, ...]:
     """The rows of an earlier run."""
-    document = json.loads((folder / "guard-corpus.json").read_text("utf-8"))
-    return tuple(
-        Row(**{**one, "plain": Tried(**one["plain"]), "guarded_run": Tried(**one["guarded_run"])})
+    return tuple(rows_of(json.loads((folder / "guard-corpus.json").read_text("utf-8"))))
+
+
+def tried_of(form: Mapping[str, Any]) -> Tried:
+    return Tried(**{**form, "reason": reason_of(form["reason"])})
+
+
+def rows_of(document: Mapping[str, Any]) -> Iterable[Row]:
+    return (
+        Row(
+            **{
+                **one,
+                "plain": tried_of(one["plain"]),
+                "guarded_run": tried_of(one["guarded_run"]),
+                "pip": tried_of(one["pip"]) if one.get("pip") else None,
+            }
+        )
         for one in document["rows"]
     )
 
 
-def save(document: dict[str, Any], *, folder: Path) -> None:
+def save(rows: list[Row], *, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
+    tried = folder / PIP_FILE
+    pip = json.loads(tried.read_text("utf-8")) if tried.is_file() else {}
+    document = document_of(rows, pip)
     text = json.dumps(document, indent=1, sort_keys=True) + "\n"
     (folder / "guard-corpus.json").write_text(text, "utf-8")
     (folder / "guard-corpus.md").write_text(table(document), "utf-8")
@@ -161,8 +192,8 @@ def results(
     projects: Iterable[Project],
     folder: Path,
     kept: Iterable[Row],
-    save: Callable[[dict[str, Any]], None],
-) -> dict[str, Any]:
+    save: Callable[[list[Row]], None],
+) -> None:
     """Every project on every torch, four projects at a time; `save` gets what there is so far."""
     stacks = chosen_stacks()
     rows = list(kept)
@@ -183,11 +214,17 @@ def results(
             rows = sorted((*rows, *new), key=lambda row: (row.project, row.torch))
             said = [f"{row.plain.outcome}/{row.guarded}/{len(row.preflight)}" for row in new]
             print(f"{new[0].project}: {', '.join(said)}", file=sys.stderr, flush=True)
-            save(document_of(rows))
-    return document_of(rows)
+            save(rows)
 
 
-def document_of(rows: list[Row]) -> dict[str, Any]:
+def document_of(rows: list[Row], pip: Mapping[str, Any]) -> dict[str, Any]:
+    """`pip` maps `project torch` to pip's dry run."""
+    rows = [
+        replace(row, pip=tried_of(pip[key]))
+        if (key := f"{row.project} {row.torch}") in pip
+        else row
+        for row in rows
+    ]
     return {
         "schema": 1,
         "torches": list(TORCHES),
@@ -366,12 +403,17 @@ def dry_run(
 
 
 def judged(text: str, stack: CellStack, without: tuple[str, ...]) -> Tried:
-    held = stack.stack.held
     installed: dict[str, str] = {
         canonicalize_name(name): version
         for sign, name, version in CHANGED.findall(text)
         if sign == "+"
     }
+    return judged_by(installed, stack, without)
+
+
+def judged_by(installed: Mapping[str, str], stack: CellStack, without: tuple[str, ...]) -> Tried:
+    """Overwritten where something of the stack would be installed, or PyPI's triton over ROCm's."""
+    held = stack.stack.held
     changed = {name: version for name, version in installed.items() if name in held}
     if "rocm" in stack.title and "triton" in installed:
         changed["triton"] = installed["triton"]
@@ -379,14 +421,103 @@ def judged(text: str, stack: CellStack, without: tuple[str, ...]) -> Tried:
     return Tried(outcome=outcome, changed=changed, without=without)
 
 
+def tried_by_pip(project: Project, folder: Path, stack: CellStack, environment: Path) -> Tried:
+    """pip's dry run, in a new environment with the stand-ins of the stack. A package without wheels
+    gets a stand-in of its own, at a version that was asked for, and is named in `without`.
+    """
+    lines = lines_of(read_project(project, folder), stack)
+    without: tuple[str, ...] = ()
+    said = ""
+    with tempfile.TemporaryDirectory(prefix="warpfront-") as name:
+        place = Path(name)
+        run_quietly((str(uv_binary()), "venv", "-q", "--python", PYTHON, "e"), place)
+        packages = place / "e" / "lib" / f"python{PYTHON}" / "site-packages"
+        shutil.copytree(environment, packages, dirs_exist_ok=True)
+        (place / "r.txt").write_text("".join(f"{line}\n" for line in lines))
+        for _ in range(10):
+            code, said = run_quietly(PIP, place, unset_prefix="PIP_")
+            if code == 0:
+                report = json.loads((place / "report.json").read_text("utf-8"))
+                found: dict[str, str] = {
+                    canonicalize_name(one["metadata"]["name"]): one["metadata"]["version"]
+                    for one in report["install"]
+                }
+                return judged_by(found, stack, without)
+            lacking = re.search(r"No matching distribution found for ([^\s;(]+)", said)
+            if lacking is None or not put_asked(packages, lacking[1], stack):
+                break
+            without += (lacking[1],)
+    return Tried(outcome="failed", without=without, reason=reason_of(said))
+
+
+def put_asked(packages: Path, text: str, stack: CellStack) -> bool:
+    """A stand-in for what was asked for in vain; False where that would be of the stack itself, or
+    was done before.
+    """
+    wanted = Requirement(text)
+    versions = [one.version.removesuffix(".*") for one in wanted.specifier if one.operator != "!="]
+    name = canonicalize_name(wanted.name)
+    version = next((one for one in versions if wanted.specifier.contains(one)), "1")
+    folder = packages / f"{name.replace('-', '_')}-{version}.dist-info"
+    if name in stack.stack.held or folder.exists():
+        return False
+    put_stand_in(packages, name, version, ())
+    return True
+
+
+def run_quietly(argv: tuple[str, ...], folder: Path, *, unset_prefix: str = "") -> tuple[int, str]:
+    certificate = os.environ.get("PIP_CERT") or os.environ.get("SSL_CERT_FILE", "")
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if not unset_prefix or not name.startswith(unset_prefix)
+    }
+    environment = inherited | {"PIP_CONFIG_FILE": os.devnull}
+    if certificate:
+        environment["PIP_CERT"] = certificate
+    try:
+        done = subprocess.run(
+            argv,
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=PIP_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return 124, f"no answer in {PIP_SECONDS} s"
+    return done.returncode, done.stderr
+
+
+def pip_pass(projects: Iterable[Project], folder: Path, out: Path) -> None:
+    """Fill `pip.json`: what plain pip would do, six runs at a time."""
+    path = out / PIP_FILE
+    out.mkdir(parents=True, exist_ok=True)
+    done: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+    with tempfile.TemporaryDirectory(prefix="warpfront-") as name, ThreadPoolExecutor(6) as pool:
+        stacks = chosen_stacks()
+        environments = {one.torch: stand_ins(one, Path(name), guarded=False) for one in stacks}
+        futures = {
+            pool.submit(tried_by_pip, project, folder, stack, environments[stack.torch]): (
+                f"{project.name} {stack.torch}"
+            )
+            for project in projects
+            for stack in stacks
+            if f"{project.name} {stack.torch}" not in done
+        }
+        for future in as_completed(futures):
+            done[futures[future]] = asdict(future.result())
+            print(futures[future], done[futures[future]]["outcome"], file=sys.stderr, flush=True)
+            path.write_text(json.dumps(done, indent=1, sort_keys=True) + "\n", "utf-8")
+
+
 def reason_of(text: str) -> str:
-    """uv's reasons, on one line."""
+    """The reasons that uv or pip give, on one line, without this machine's paths."""
     said = " ".join(re.sub(r"[^\x20-\x7e]", " ", text).split())
-    return (
-        (said.partition("No solution found when resolving dependencies:")[2] or said)
-        .replace(" cause: ", " ")
-        .strip()[:400]
-    )
+    for mark in ("No solution found when resolving dependencies", " cause: ", "ERROR: "):
+        said = said.rpartition(mark)[2].lstrip(": ") if mark in said else said
+    return re.sub(r"(?<![\w:/])(/[\w.-]+)+", "...", said).strip()[:400]
 
 
 def with_preflight(
@@ -437,34 +568,47 @@ def figures(rows: Iterable[Row]) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = {}
     for torch in TORCHES:
         mine = [asdict(row) for row in rows if row.torch == torch]
+        pip = Counter(row["pip"]["outcome"] if row["pip"] else "not tried" for row in mine)
         plain = Counter(row["plain"]["outcome"] for row in mine)
         guarded = Counter(row["guarded"] for row in mine)
         found[torch] = {
             "files": len(mine),
-            "plain intact": plain["intact"],
-            "plain overwritten": plain["overwritten"],
-            "plain unresolved": plain["failed"],
-            "guarded intact": guarded["intact"],
-            "guarded refused": guarded["refused"],
-            "guarded overwritten": guarded["overwritten"],
-            "guarded unresolved": guarded["unresolved"],
-            "false refusals": sum(is_false_refusal(row) for row in mine),
-            "of these, of another build of a companion": sum(
+            "pip: intact": pip["intact"],
+            "pip: overwritten": pip["overwritten"],
+            "pip: unresolved": pip["failed"] + pip["not tried"],
+            "uv: intact": plain["intact"],
+            "uv: overwritten": plain["overwritten"],
+            "uv: unresolved": plain["failed"],
+            "pip or uv: overwritten": sum(is_overwritten(row) for row in mine),
+            "guarded: intact": guarded["intact"],
+            "guarded: refused": guarded["refused"],
+            "guarded: overwritten": guarded["overwritten"],
+            "guarded: unresolved": guarded["unresolved"],
+            "refused, torch would have stayed": sum(is_false_refusal(row) for row in mine),
+            "... for another build of a companion": sum(
                 is_false_refusal(row) and is_of_companion(row) for row in mine
             ),
-            "refused, foretold": sum(row["guarded"] == "refused" and foretold(row) for row in mine),
-            "overwritten, foretold": sum(
-                row["plain"]["outcome"] == "overwritten" and foretold(row) for row in mine
+            "overwritten, and preflight says so": sum(
+                is_overwritten(row) and foretold(row) for row in mine
             ),
-            "intact, yet foretold": sum(
-                row["plain"]["outcome"] == "intact" and foretold(row) for row in mine
+            "refused, and preflight says so": sum(
+                row["guarded"] == "refused" and foretold(row) for row in mine
+            ),
+            "intact with both, yet preflight finds": sum(
+                not is_overwritten(row) and row["guarded"] == "intact" and foretold(row)
+                for row in mine
             ),
         }
     return found
 
 
+def is_overwritten(row: Mapping[str, Any]) -> bool:
+    """Whether pip or uv, without the guard, would replace something of the stack."""
+    return any(one and one["outcome"] == "overwritten" for one in (row["plain"], row["pip"]))
+
+
 def is_false_refusal(row: Mapping[str, Any]) -> bool:
-    return bool(row["guarded"] == "refused" and row["plain"]["outcome"] == "intact")
+    return bool(row["guarded"] == "refused" and not is_overwritten(row))
 
 
 def is_of_companion(row: Mapping[str, Any]) -> bool:
@@ -486,7 +630,7 @@ def table(document: Mapping[str, Any]) -> str:
         lines.append(f"| {name} | {counts} |")
     lines += [
         "",
-        "Each cell: what plain uv does, what the guarded image does, what preflight says.",
+        "In each cell: what plain pip does; plain uv; the guarded image; what preflight says.",
         "",
     ]
     lines += [f"| project | {' | '.join(torches)} |", f"|---|{'---|' * len(torches)}"]
@@ -500,19 +644,24 @@ def table(document: Mapping[str, Any]) -> str:
 
 
 def cell(row: Mapping[str, Any]) -> str:
-    plain = row["plain"]
-    did = "unresolved" if plain["outcome"] == "failed" else plain["outcome"]
-    changed = ", ".join(f"{name} {version}" for name, version in sorted(plain["changed"].items()))
-    torch = f" ({changed})" if 0 < len(plain["changed"]) < 4 else ""
-    torch = torch or (
-        f" (torch {plain['changed']['torch']} ...)" if "torch" in plain["changed"] else ""
-    )
-    said = "foretold" if foretold(row) else "unknown" if row["unknown"] else "quiet"
-    return f"{did}{torch}; {row['guarded']}; {said}"
+    said = "found" if foretold(row) else "unknown" if row["unknown"] else "quiet"
+    pip = did(row["pip"]) if row["pip"] else "not tried"
+    return f"{pip}; {did(row['plain'])}; {row['guarded']}; {said}"
+
+
+def did(tried: Mapping[str, Any]) -> str:
+    """The outcome, with the torch (or else the first distribution) that would have come."""
+    if tried["outcome"] == "failed":
+        return "unresolved"
+    changed = dict(tried["changed"])
+    if not changed:
+        return str(tried["outcome"])
+    name = "torch" if "torch" in changed else min(changed)
+    return f"**{name} {changed[name]}**"
 
 
 def refusal_lines(document: Mapping[str, Any]) -> list[str]:
-    """The installs that the guard refuses although plain uv leaves torch alone, with the reason."""
+    """The installs that the guard refuses although plain pip and uv leave torch alone, and why."""
     found = [row for row in document["rows"] if is_false_refusal(row)]
     if not found:
         return ["No install was refused where torch would have stayed."]
