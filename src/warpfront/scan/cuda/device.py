@@ -62,7 +62,7 @@ _VECTOR_OPERATOR = re.compile(
 )
 _TEMPLATE_TYPES = re.compile(r"\b(?:typename|class)\s+(?:\.\.\.\s*)?([A-Z]\w*)\b\s*[,>=]")
 _DEPENDENT_CALL = re.compile(
-    r"(?P<before>[;{}]\s*)(?P<what>(?P<type>\w+)\s*::\s*[A-Z]\w*\s*\()(?=[^;{}]{0,200}?\)\s*\.)"
+    r"(?P<before>[;{}=]\s*)(?P<what>(?P<type>\w+)\s*::\s*[A-Z]\w*\s*\()(?=[^;{}]{0,200}?\)\s*\.)"
 )
 _LIBCUXX = re.compile(
     r"(?<![\w:])(?:::\s*)?cuda\s*::\s*(?:(?:std|barrier|pipeline\w*|atomic\w*|memcpy_async|ptx|semaphore|"
@@ -119,7 +119,8 @@ def memory_sightings(view: View, name: str, span: Span) -> Iterator[Sighting]:
     whole = (span[0], given[-1][1] + 1)
     if name in ("cudaFuncSetAttribute", "cuFuncSetAttribute"):
         text = view.code[slice(*whole)]
-        if "MaxDynamicSharedMemorySize" in text or "MAX_DYNAMIC_SHARED" in text:
+        asked = "MaxDynamicSharedMemorySize" in text or "MAX_DYNAMIC_SHARED" in text
+        if asked and view.region(span[0]).reach != {"amd"}:  # in its own arm AMD was thought of
             yield sighting(view, "CU129", whole, shift=1 if _over_lds(view, given[-1]) else 0)
     elif name in ("atomicAdd", "atomicAdd_system", "atomicAdd_block") and _points_to_half(
         view, view.code[slice(*given[0])], span[0]

@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""How much of what a ROCm port changed the scanner had pointed at in the tree before it.
+
+    scripts/scan-recall.py BEFORE AFTER [--target gfx942] [--misses]
+
+Both are folders with the source of one repository, before and after its port. A *change* is a run
+of lines of a C++, CUDA or Python file that the port replaced, deleted or added beside; changes in
+white space and comments alone are left out. It counts as found if a finding of the tree before lies
+on one of its lines (a note counts apart), or, for lines added, within three lines of the place.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from warpfront.pipeline.scanning import scan_tree
+from warpfront.scan.findings import Severity
+from warpfront.scan.targets import read_target
+
+SUFFIXES = {".cu", ".cuh", ".cpp", ".cc", ".h", ".hpp", ".c", ".hip", ".py"}
+NEAR = 3
+COMMENT = re.compile(r"//.*|#(?!\s*(?:if|endif|else|el|def|inc|und|pra)).*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """Lines `first` to `last` (1-based, inclusive) of the file before; `text` says what."""
+
+    path: str
+    first: int
+    last: int
+    lines: int
+    text: str
+
+
+def bare(line: str) -> str:
+    return "".join(COMMENT.sub("", line).split())
+
+
+def changes(before: Path, after: Path) -> Iterator[Change]:
+    for old in sorted(before.rglob("*")):
+        path = old.relative_to(before)
+        new = after / path
+        if old.suffix not in SUFFIXES or not old.is_file() or not new.is_file():
+            continue
+        yield from changes_of(str(path), read(old), read(new))
+
+
+def read(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8", errors="replace").splitlines()
+
+
+def changes_of(path: str, old: list[str], new: list[str]) -> Iterator[Change]:
+    left, right = [bare(line) for line in old], [bare(line) for line in new]
+    matcher = difflib.SequenceMatcher(a=left, b=right, autojunk=False)
+    for tag, first, last, start, end in matcher.get_opcodes():
+        if tag == "equal" or not any(left[first:last] + right[start:end]):
+            continue
+        text = " | ".join(line.strip() for line in (old[first:last] or new[start:end])[:3])
+        inserted = tag == "insert"
+        yield Change(
+            path=path,
+            first=first + 1 - (NEAR if inserted else 0),
+            last=last + (NEAR if inserted else 0),
+            lines=sum(bool(line) for line in left[first:last]),
+            text=text[:110],
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("before", type=Path)
+    parser.add_argument("after", type=Path)
+    parser.add_argument("--target", default="gfx942")
+    parser.add_argument("--misses", action="store_true", help="say which changes nobody pointed at")
+    options = parser.parse_args()
+    found = scan_tree(options.before, read_target(options.target))
+    loud = {
+        (one.path, one.line)
+        for one in found.findings
+        if one.severity in (Severity.WARNING, Severity.ERROR)
+    }
+    every = {(one.path, one.line) for one in found.findings}
+    touched = list(changes(options.before, options.after))
+
+    def on(change: Change, places: set[tuple[str, int]]) -> int:
+        return sum((change.path, line) in places for line in range(change.first, change.last + 1))
+
+    replaced = [change for change in touched if change.lines]
+    print(
+        f"{options.before}: {found.files} files, {found.lines} lines, {len(found.findings)} findings"
+    )
+    print(
+        f"  loud (warning, error): {len(loud)} lines, {1000 * len(loud) / found.lines:.1f} a thousand"
+    )
+    for name, places in (("loud", loud), ("any", every)):
+        hit = sum(on(change, places) > 0 for change in touched)
+        lines = sum(min(on(change, places), change.lines) for change in replaced)
+        of = sum(change.lines for change in replaced)
+        print(f"  {name}: {hit} of {len(touched)} changes, {lines} of {of} replaced lines")
+    if options.misses:
+        for change in touched:
+            if not on(change, every):
+                print(f"  - {change.path}:{change.first}-{change.last} {change.text}")
+
+
+if __name__ == "__main__":
+    main()
