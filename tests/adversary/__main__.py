@@ -33,6 +33,7 @@ from warpfront.process import environment
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "docs" / "results" / "guard-suite.json"
+_BATCH = 20
 PAGE = ROOT / "docs" / "guard.md"
 
 
@@ -76,7 +77,10 @@ def _run(ring: Arena, cases: tuple[Case, ...], options: argparse.Namespace) -> l
     started, kind = time.monotonic(), ring.stack.kind
     chosen = [] if options.no_suite else pairs(cases, kind, options.case)
     chosen = [(case, tool) for case, tool in chosen if tool in (options.tool or TOOLS)]
-    results = ring.run_all(chosen, _tell)
+    results: list[Result] = []
+    for start in range(0, len(chosen), _BATCH):  # what was run before an interruption is kept
+        results += ring.run_all(chosen[start : start + _BATCH], _tell)
+        _write(ring, cases, results, [])
     wrong = [f"{one.case} {one.tool} {one.image}: {one.problem}" for one in results if one.problem]
     print(f"{kind}: {len(results)} runs in {time.monotonic() - started:.0f} s, {len(wrong)} wrong")
     parts = []

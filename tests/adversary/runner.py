@@ -124,7 +124,11 @@ class Arena:
             return result
 
         with ThreadPoolExecutor(workers) as pool:
-            return list(pool.map(one, wanted))
+            try:
+                return list(pool.map(one, wanted))
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
 
     def _job(self, case: Case, tool: str, part: Part | None) -> dict[str, Any]:
         environment = {name: self.stack.fill(text) for name, text in case.environment.items()}
