@@ -79,6 +79,8 @@ def test_conditions_say_who_comes_to_a_line(text: str, sides: set[str]) -> None:
         ("try:\n    import pynvml\nexcept ImportError:\n    import flash_attn\n", Gate.OPEN),
         ("try:\n    import pynvml\nexcept KeyError:\n    pass\n", Gate.OPEN),
         ("try:\n    pass\nexcept ImportError:\n    import pynvml\n", Gate.OPEN),
+        ("try:\n    import amdsmi\nexcept ImportError:\n    import pynvml\n", Gate.AVAILABILITY),
+        ("try:\n    import flash_attn\nexcept ImportError:\n    import pynvml\n", Gate.OPEN),
         ("import contextlib\nwith contextlib.suppress(ImportError):\n    import pynvml\n",
          Gate.AVAILABILITY),
         ("with open('x') as file:\n    import pynvml\n", Gate.OPEN),

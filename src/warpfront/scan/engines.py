@@ -43,10 +43,10 @@ def scan_source(source: Source, scope: Scope) -> Judged:
 def _seen(source: Source, context: Context) -> tuple[Source, tuple[Sighting, ...]]:
     if notebooks.reads(source.path):
         try:
-            source = notebooks.as_python(source)
+            source, broken = notebooks.as_python(source)
         except ValueError as error:
             return source, (Sighting(rule="SC003", start=0, end=0, what=str(error)),)
-        return source, tuple(python.sightings(source, context))
+        return source, (*broken, *python.sightings(source, context))
     return source, tuple(_sightings(source, context))
 
 

@@ -109,13 +109,33 @@ def sightings(
         yield _unreadable(source, error)
         return
     gates = Gates(module)
+    said: set[object] = set()
+    for seen in _seen(module, context):
+        for sighting in _sighting(module, gates, seen):
+            once = _once(module, seen, sighting)
+            if once is None or once not in said:
+                said.add(once)
+                yield sighting
+    if read_cuda is not None:
+        yield from _inside_strings(module, gates, read_cuda, context)
+
+
+def _seen(module: Module, context: Context) -> Iterator[Seen]:
     for node in module.nodes:
         for detect in _DETECTORS.get(type(node), ()):
             for seen in detect(module, node):
                 if seen.rule not in _OF_PACKAGES or not _is_own(seen, context):
-                    yield from _sighting(module, gates, seen)
-    if read_cuda is not None:
-        yield from _inside_strings(module, gates, read_cuda, context)
+                    yield seen
+
+
+def _once(module: Module, seen: Seen, sighting: Sighting) -> object:
+    """What is said once: a package behind one gate, a dtype in one function; None for the rest."""
+    if seen.rule in _OF_PACKAGES:
+        package = seen.what.split(".", maxsplit=1)[0]
+        return seen.rule, package, sighting.gate, sighting.sides, sighting.shift
+    if seen.rule == "PY037":
+        return seen.rule, seen.what, sighting.gate, sighting.sides, module.scope(seen.node)
+    return None
 
 
 def _unreadable(source: Source, error: Exception | MemoryError) -> Sighting:

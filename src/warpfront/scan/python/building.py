@@ -41,10 +41,12 @@ def flags(module: Module, node: ast.Constant) -> Iterator[Seen]:
         yield Seen(rule="DP314", node=node, what=text[:80])
     if not module.builds_extensions or " is " in text:
         return
+    if _is_compared(module, node):
+        return
     for rule, _, _, flag in compiler_flags(text):
         yield Seen(rule=rule, node=node, what=flag)
         break
-    if GFX.search(text) and not _is_compared(module, node):
+    if GFX.search(text):
         yield Seen(rule="BL203", node=node, what=text[:60])
     asking = _ASKING.match(text)
     if asking is not None and "PYTORCH_ROCM_ARCH" not in module.text:

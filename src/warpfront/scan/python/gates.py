@@ -36,6 +36,10 @@ _AVAILABILITY = re.compile(
 _TEST_FILE = re.compile(r"(?:test_.*|.*_test|tests?)\.py\Z")
 _CALLERS_DEPTH = 3
 _MAX_CALLERS = 8
+_NVIDIA_FOLDERS = frozenset(
+    {"cuda", "nvidia", "tensorrt", "cutedsl", "cute", "hopper", "blackwell"}
+)
+_NVIDIA_STEM = re.compile(r"(?:^|_)(?:cuda|nvidia|sm\d{2,3}a?|hopper|blackwell)(?:_|\Z)")
 _TOOLKITS = frozenset({"CUDA_HOME", "CUDA_PATH"})
 _OTHERS = frozenset({"hpu", "gaudi", "xpu", "npu", "mlu", "mps", "tpu", "musa", "sdaa"})
 _EXITS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
@@ -162,20 +166,27 @@ class Gates:
     def _availability(self, node: ast.AST) -> int:
         """The line of the try or test that lets `node` be absent; 0 for none."""
         for parent, child in self._module.ancestors(node):
-            if isinstance(parent, FUNCTIONS):
-                continue
-            if _is_else_of_missing_toolkit(parent, child, self._module):
-                return parent.lineno  # type: ignore[attr-defined,no-any-return]
-            if isinstance(parent, ast.Try) and child in (*parent.body, *parent.orelse):
-                if any(_forgives(handler, self._module) for handler in parent.handlers):
-                    return parent.lineno
-            elif isinstance(parent, ast.If | ast.IfExp) and child is not parent.test:
-                body = parent.body if isinstance(parent.body, list) else [parent.body]
-                if child in body and _asks_availability(parent.test, self._module):
-                    return parent.lineno
-            elif isinstance(parent, ast.With) and _suppresses(parent, self._module):
-                return parent.lineno
+            if isinstance(parent, ast.Try):
+                soft = self._tries(parent, child)
+            elif isinstance(parent, ast.If | ast.IfExp):
+                soft = self._asks(parent, child)
+            else:
+                soft = isinstance(parent, ast.With) and _suppresses(parent, self._module)
+            if soft:
+                return int(getattr(parent, "lineno", 0))
         return 0
+
+    def _tries(self, statement: ast.Try, child: ast.AST) -> bool:
+        if child in statement.handlers:
+            return _is_portable(statement.body)
+        tried = child in (*statement.body, *statement.orelse)
+        return tried and any(_forgives(handler, self._module) for handler in statement.handlers)
+
+    def _asks(self, parent: ast.If | ast.IfExp, child: ast.AST) -> bool:
+        body = parent.body if isinstance(parent.body, list) else [parent.body]
+        if child in body:
+            return _asks_availability(parent.test, self._module)
+        return child is not parent.test and _misses_toolkit(parent.test, self._module)
 
 
 def is_test(path: PurePosixPath) -> bool:
@@ -188,7 +199,7 @@ def is_test(path: PurePosixPath) -> bool:
 
 def _is_nvidia_file(path: PurePosixPath) -> bool:
     parts = {part.lower() for part in path.parts[:-1]}
-    return not parts.isdisjoint({"cuda", "nvidia", "tensorrt"}) or path.stem.endswith("_cuda")
+    return not parts.isdisjoint(_NVIDIA_FOLDERS) or _NVIDIA_STEM.search(path.stem) is not None
 
 
 def _blocks(parent: ast.AST) -> Iterator[list[ast.AST]]:
@@ -254,11 +265,17 @@ def _asks_availability(test: ast.expr, module: Module) -> bool:
     return bool(last) and _AVAILABILITY.fullmatch(last) is not None
 
 
-def _is_else_of_missing_toolkit(parent: ast.AST, child: ast.AST, module: Module) -> bool:
-    """`if CUDA_HOME is None: ... else: <here>`."""
-    if not isinstance(parent, ast.If) or child not in parent.orelse:
-        return False
-    test = parent.test
+def _is_portable(body: Iterable[ast.stmt]) -> bool:
+    """Whether a try imports, but nothing of NVIDIA's: then its handlers are what comes when the
+    portable choice is not there.
+    """
+    nodes = list(_direct(body))
+    imports = any(isinstance(node, ast.Import | ast.ImportFrom) for node in nodes)
+    return imports and not any(_imports_nvidia(node) for node in nodes)
+
+
+def _misses_toolkit(test: ast.expr, module: Module) -> bool:
+    """`CUDA_HOME is None`."""
     if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.Is):
         return False
     return module.dotted(test.left).split(".")[-1] in _TOOLKITS

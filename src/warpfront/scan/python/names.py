@@ -82,9 +82,13 @@ def attributes(module: Module, node: ast.Attribute) -> Iterator[Seen]:
 
 
 def _is_compared(module: Module, node: ast.AST) -> bool:
-    """Asking which dtype a tensor has, or listing dtypes, chooses none."""
+    """Asking which dtype a tensor has, what one holds (`torch.finfo`), or listing dtypes, chooses
+    none.
+    """
     for parent, _ in module.ancestors(node):
         if isinstance(parent, ast.Compare | ast.Dict | ast.Subscript):
+            return True
+        if isinstance(parent, ast.Call) and module.dotted(parent.func).endswith("info"):
             return True
         if not isinstance(parent, ast.Tuple | ast.List | ast.Set):
             return False

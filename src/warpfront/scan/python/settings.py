@@ -136,7 +136,8 @@ def _written(
         (rule for prefix, rule in ENVIRONMENT_PREFIXES.items() if name.startswith(prefix)), None
     )
     if rule is not None:
-        yield Seen(rule=rule, node=node, what=name)
+        hides_all = rule == "PY044" and text_of(value) in {"", "-1"}
+        yield Seen(rule=rule, node=node, what=name, shift=-1 if hides_all else 0)
     if name == "TORCHINDUCTOR_CUDAGRAPHS" and text_of(value) in {"1", "true", "True"}:
         yield Seen(rule="PY003", node=node, what=f"{name}=1")
     if name.endswith("_ALLOC_CONF") and _is_after_allocation(module, node):

@@ -130,7 +130,8 @@ def _of_command(command: CMakeCommand, *, has_hip: bool) -> Iterator[tuple[str, 
 
 
 def _of_word(word: Word, command: CMakeCommand) -> Iterator[Sighting]:
-    for rule, _, _, flag in compiler_flags(word.text):
+    flags = word.text if " " not in word.text or word.text.startswith(("-", "$")) else ""
+    for rule, _, _, flag in compiler_flags(flags):
         yield _sighting(rule, command, (word.start, word.end), flag)
         break
     if command.name == "target_link_libraries" and _LIBRARY.search(word.text):
