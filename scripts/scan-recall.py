@@ -93,10 +93,12 @@ def main() -> None:
 
     replaced = [change for change in touched if change.lines]
     print(
-        f"{options.before}: {found.files} files, {found.lines} lines, {len(found.findings)} findings"
+        f"{options.before}: {found.files} files, {found.lines} lines, "
+        f"{len(found.findings)} findings"
     )
     print(
-        f"  loud (warning, error): {len(loud)} lines, {1000 * len(loud) / found.lines:.1f} a thousand"
+        f"  loud (warning, error): {len(loud)} lines, "
+        f"{1000 * len(loud) / found.lines:.1f} a thousand"
     )
     for name, places in (("loud", loud), ("any", every)):
         hit = sum(on(change, places) > 0 for change in touched)

@@ -126,7 +126,7 @@ def _narrow_masks(view: View, name: str, span: Span) -> Iterator[Sighting]:
 
 def mask_width_doubt(view: View, mask: str) -> int | None:
     """0 where a mask certainly has 32 bits, -1 where that is open, None where it has 64."""
-    bodies = macro_bodies(view, mask) or (mask,)
+    bodies = macro_bodies(view, mask, side="amd") or (mask,)
     if all(_WIDE_MASK.match(body) for body in bodies):
         return None
     if any(_NARROW_MASK.match(body.strip().strip("()").strip()) for body in bodies):
@@ -276,4 +276,5 @@ def _lane_arithmetic(view: View) -> Iterator[Sighting]:
             and _LANE_RESULT.search(statement_before(view.code, start))
             and not left.isdigit()
         ):
-            yield sighting(view, "CU114", found.span())
+            # Right as long as all of the kernel means groups of 32: open, so a warning.
+            yield sighting(view, "CU114", found.span(), shift=-1)

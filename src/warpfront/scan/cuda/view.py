@@ -310,9 +310,13 @@ def _macro_body(directive: Directive) -> str:
     return directive.body[name.end() :].strip() if name else ""
 
 
-def macro_bodies(view: View, name: str) -> tuple[str, ...]:
-    """What the file's `#define`s of a name say it stands for, on every side."""
-    return tuple(_macro_body(directive) for directive in view.macros.get(name, ()))
+def macro_bodies(view: View, name: str, side: Side | None = None) -> tuple[str, ...]:
+    """What the file's `#define`s of a name say it stands for: on every side, or on one."""
+    return tuple(
+        _macro_body(directive)
+        for directive in view.macros.get(name, ())
+        if side is None or side in view.region(directive.start).reach
+    )
 
 
 def portable_names(view: View) -> frozenset[str]:
