@@ -89,11 +89,16 @@ def record(session: str, claims: Claims, recorder: Recorder, effort: Effort) -> 
         recorder.plan(["device"])
         from warpfront.checks.devices.session import record_device_faults  # noqa: PLC0415
         from warpfront.checks.models.faults import record_model_faults  # noqa: PLC0415
-        from warpfront.checks.selftest import record_selftest  # noqa: PLC0415
+        from warpfront.checks.selftest import (  # noqa: PLC0415
+            record_opinfo_faults,
+            record_selftest,
+        )
 
         record_selftest(claims, recorder, effort=effort)
         record_model_faults(claims, recorder, quick=effort.quick)
         record_device_faults(claims, recorder)
+        # Last: torch's test package freezes the settings of precision.
+        record_opinfo_faults(claims, recorder, effort=effort)
 
 
 def _parser() -> argparse.ArgumentParser:

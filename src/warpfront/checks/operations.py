@@ -58,7 +58,13 @@ SUMS_ROUNDED = {
     ("cpu", "convolution", torch.float16): EVERY,
     ("cpu", "transposed convolution", torch.float16): EVERY,
     ("cpu", "transposed convolution output", torch.float16): EVERY,
-    **{("cpu", kind, dtype): EVERY for kind in ("pooling", "product") for dtype in HALF},
+    ("cuda", "transposed convolution output", torch.float16): PARTIAL,
+    **{("cpu", "product", dtype): EVERY for dtype in HALF},
+    **{
+        ("cuda", kind, dtype): EVERY
+        for kind in ("running sum", "running sum output")
+        for dtype in HALF
+    },
     # A broadcast product's gradient is a sum of products that were rounded one by one; numbers
     # that several places of a tensor add to arrive one after the other, rounded each time.
     # The same for instance norm, which repeats its parameters for each instance.
@@ -67,7 +73,11 @@ SUMS_ROUNDED = {
         for kind in ("broadcast product", "instance norm")
         for dtype in HALF
     },
-    **{(ANY, kind, dtype): EVERY for kind in ("scatter", "scatter output") for dtype in HALF},
+    **{
+        (ANY, kind, dtype): EVERY
+        for kind in ("scatter", "scatter output", "pooling")
+        for dtype in HALF
+    },
     ("cpu", "layer norm", torch.float16): EVERY,
     ("cpu", "layer norm", torch.bfloat16): EVERY,
     ("cuda", "batch norm", torch.float16): PARTIAL,

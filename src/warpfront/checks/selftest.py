@@ -51,9 +51,17 @@ def record_selftest(claims: Claims, recorder: Recorder, *, effort: Effort | None
         [
             *_block_checks(floating, device, effort),
             *_operator_checks(floating, device, effort),
-            *_opinfo_checks(floating, device, effort),
         ]
     )
+
+
+def record_opinfo_faults(
+    claims: Claims, recorder: Recorder, *, effort: Effort | None = None
+) -> None:
+    """The same for the operator database."""
+    if missing_device(claims, read_facts(torch)) is None:
+        floating = [n for n, dtype in DTYPES.items() if not probe(dtype, claims.device)]
+        recorder.run(list(_opinfo_checks(floating, claims.device, effort or Effort())))
 
 
 def _block_checks(floating: list[str], device: str, effort: Effort) -> Iterator[Check]:

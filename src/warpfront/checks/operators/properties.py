@@ -130,12 +130,14 @@ def check_memory(
 def _growth(work: Callable[[], object], measure: Callable[[], int]) -> int:
     for _ in range(2):
         work()
-    gc.collect()
     before = measure()
     for _ in range(ROUNDS):
         work()
-    gc.collect()
-    return measure() - before
+    growth = measure() - before
+    if growth > 0:
+        gc.collect()
+        growth = measure() - before
+    return growth
 
 
 def _resident_bytes() -> int:

@@ -84,8 +84,12 @@ class Entry:
                 settle=one.output_process_fn_grad,
             )
 
-    def __call__(self, sample: Sample) -> Any:
-        return sample.settle(self.raw(sample.input, *sample.args, **sample.kwargs))
+    def __call__(self, sample: Sample, device: str) -> Any:
+        """Call it on a device; what makes tensors from nothing, or elsewhere, is told where."""
+        kwargs = dict(sample.kwargs)
+        if "device" in kwargs or getattr(self.raw, "is_factory_function", False):
+            kwargs["device"] = device
+        return sample.settle(self.raw(sample.input, *sample.args, **kwargs))
 
 
 def load_database() -> tuple[Entry, ...]:

@@ -42,7 +42,7 @@ from warpfront.checks.results import Check, Finding, Recorder, failed, passed, u
 
 EXCLUSIONS = Path(__file__).with_name("exclusions.json")
 SAMPLES, QUICK_SAMPLES = 6, 1
-SHOWN = 40
+SHOWN = 200
 # What torch raises where an entry has no such kernel, or a sample does not fit.
 REFUSALS = (RuntimeError, NotImplementedError, TypeError, ValueError, AssertionError, IndexError)
 
@@ -254,7 +254,7 @@ class Expected:
             for x in found.all
         )
         peer = self.same_dtype() if unusual or device != "cpu" else None
-        faults = wrong_dtypes(found, self.exact, peer)
+        faults = wrong_dtypes(found, self.exact, peer, self.dtype)
         if faults:
             return SampleVerdict(faults=faults)
         baseline = None if device == "cpu" else peer
