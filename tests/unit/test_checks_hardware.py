@@ -40,6 +40,7 @@ def test_a_recording_says_where_it_is_from_and_whether_it_is_a_stand_in(name: st
         ("mi300x-x8", 8, ("amd", "gfx942", "AMD Instinct MI300X", 304, 19456, 64, 206141652992)),
         ("mi250x-x8", 8, ("amd", "gfx90a", "AMD Instinct MI250X", 110, 7040, 64, 68702699520)),
         ("gfx1100", 1, ("amd", "gfx1100", "Radeon RX 7900 XTX", 96, 6144, 32, 25753026560)),
+        ("nvidia-h200-x2", 2, ("nvidia", "sm_90", "NVIDIA H200", 132, 16896, 32, 150754820096)),
         ("h100", 1, ("nvidia", "sm_90", "NVIDIA H100 80GB HBM3", 132, 16896, 32, 85520809984)),
         ("gaudi3-x8", 8, ("gaudi", "gaudi3", "HL-325L", 64, None, None, 131072 * 2**20)),
     ],

@@ -170,6 +170,7 @@ def record(folder: Path, target: str, **options: Any) -> dict[str, Any]:
     return document
 
 
+@pytest.mark.process
 def test_the_quick_session_passes_and_says_how_close_each_layer_was(tmp_path: Path) -> None:
     document = record(tmp_path, "cpu", quick=True)
     checks = {check["name"]: check for check in document["checks"]}
@@ -177,6 +178,7 @@ def test_the_quick_session_passes_and_says_how_close_each_layer_was(tmp_path: Pa
     assert 0 < checks["gpt float32"]["details"]["layers"]["body.blocks.0.attention.attend"] < 1
 
 
+@pytest.mark.process
 def test_a_faulty_device_fails_the_session_and_the_layer_is_in_the_reason(tmp_path: Path) -> None:
     document = record(tmp_path, "cpu", quick=True, tamper=_tamper_any)
     check = next(c for c in document["checks"] if c["name"] == "mlp float32")
@@ -191,6 +193,7 @@ def _tamper_any(model: Any) -> None:
         model.body.layers[2].register_forward_hook(lambda _, __, output: output * 1.03)
 
 
+@pytest.mark.process
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
 def test_a_gpu_target_on_a_cpu_build_fails_and_nothing_is_computed(tmp_path: Path) -> None:
     document = record(tmp_path, "sm_90")

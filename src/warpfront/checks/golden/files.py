@@ -25,14 +25,14 @@ from warpfront.checks.detect import read_arch_list, read_facts
 from warpfront.checks.golden.cases import CASES, compute
 from warpfront.checks.golden.tensors import TensorsError, from_bytes, raw, to_bytes
 from warpfront.checks.hardware import Hardware
-from warpfront.checks.numerics import DTYPES, precision_settings
+from warpfront.checks.numerics import DTYPES, precision_settings, require_full_precision
 from warpfront.checks.results import write_json
 
 SCHEMA = 1
 SHIPPED = Path(__file__).with_name("files")
 _VARIABLE = re.compile(r"(HIP|ROC|HSA|MIOPEN|CUDA|CUBLAS|NVIDIA|PYTORCH|TORCH|NCCL|RCCL|HABANA)")
-# Not what it computes with, but where things are on the machine.
-_PRIVATE = re.compile(r".*(HOME|PATH|DIR|ROOT|CACHE|TOKEN|KEY|FILE|URL|HOST)")
+# Not what it computes with, but where things are on the machine, or what a container asks for.
+_PRIVATE = re.compile(r".*(HOME|PATH|DIR|ROOT|CACHE|TOKEN|KEY|FILE|URL|HOST|REQUIRE)")
 
 
 class GoldenError(Exception):
@@ -77,6 +77,7 @@ class Golden:
 
 def make_golden(path: Path, claims: Claims, hardware: Hardware, dtypes: tuple[str, ...]) -> Path:
     """Compute the suite on the claimed device and write file and manifest; returns the manifest."""
+    require_full_precision()
     tensors: dict[str, Tensor] = {}
     for number, case in enumerate(CASES):
         for dtype in dtypes:

@@ -23,6 +23,12 @@ _VARIABLE = re.compile(
 )
 _UUID = re.compile(r"(?<=GPU-)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _SERIAL = re.compile(r"(?m)^(unique_id|hive_id) \d+$")
+# Of these files only the lines that are read, and of repeated ones only the first.
+_KEPT = {
+    "/proc/cpuinfo": re.compile(r"(processor|model name|flags|Features)\s*:"),
+    "/proc/meminfo": re.compile(r"(MemTotal):"),
+    "/proc/self/status": re.compile(r"(Cpus_allowed_list):"),
+}
 
 
 class RecordingError(Exception):
@@ -127,7 +133,7 @@ class Recording:
                 programs[line]["output"] = name
                 _write(folder / "output" / name, _blanked(answer.output))
         for path, text in self._texts.items():
-            _write(folder / "files" / path.lstrip("/"), _blanked(text))
+            _write(folder / "files" / path.lstrip("/"), _blanked(_shortened(path, text)))
         variables = {k: v for k, v in self.environment.items() if _VARIABLE.match(k)}
         document = {
             "schema": SCHEMA,
@@ -138,6 +144,16 @@ class Recording:
             "programs": programs,
         }
         _write(folder / "recording.json", json.dumps(document, indent=1, sort_keys=True) + "\n")
+
+
+def _shortened(path: str, text: str) -> str:
+    kept, seen = [], set()
+    for line in text.splitlines(keepends=True) if path in _KEPT else ():
+        found = _KEPT[path].match(line)
+        if found and (found[1] == "processor" or found[1] not in seen):
+            seen.add(found[1])
+            kept.append(line)
+    return "".join(kept) if path in _KEPT else text
 
 
 def _blanked(text: str) -> str:

@@ -14,7 +14,8 @@ from warpfront.checks.models.judging import Precision
 from warpfront.checks.models.layers import Pick
 from warpfront.checks.models.watching import Pass, run_plainly
 
-# Mixed float16 scales its loss; a power of 2, so that scaling rounds nothing.
+# In float16 gradients would be too small to be normal numbers, so the loss is scaled; by a power of
+# 2, which rounds nothing.
 LOSS_SCALE = 1024.0
 # Where a model chooses by number, the closest choice is this far from a tie (in standard deviations
 # of what it chooses by): closer, and two correct devices may choose differently.
@@ -37,7 +38,7 @@ class Case:
 
     @property
     def scale(self) -> float:
-        return LOSS_SCALE if self.how.mixed and self.how.dtype == torch.float16 else 1.0
+        return LOSS_SCALE if self.how.dtype == torch.float16 else 1.0
 
     def sent(self, device: str) -> tuple[nn.Module, tuple[Tensor, ...]]:
         """A fresh copy on a device, its floating inputs with gradients."""
@@ -47,7 +48,7 @@ class Case:
         """The pass in float64, from the same rounded numbers."""
         model = copy.deepcopy(self.model).double()
         inputs = self._inputs(lambda x: x.double() if x.is_floating_point() else x.clone())
-        return run_plainly(model, model, inputs)
+        return run_plainly(model, model, inputs, self.scale)
 
     def same_dtype(self) -> Pass:
         """The pass on the CPU, as the device has to compute it."""

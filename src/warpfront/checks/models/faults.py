@@ -23,7 +23,6 @@ from warpfront.checks.models.families import FAMILIES, Family
 from warpfront.checks.models.judging import Precision, Row, first_over
 from warpfront.checks.models.session import Bench, Tamper, judge_eager
 from warpfront.checks.models.watching import layers_of
-from warpfront.checks.models.wrapped import agree_on_precision
 from warpfront.checks.presence import judge_presence
 from warpfront.checks.results import Check, Finding, Recorder, failed, passed
 
@@ -126,7 +125,6 @@ def record_model_faults(claims: Claims, recorder: Recorder, *, quick: bool = Fal
         family.name for family in FAMILIES if family.name in (SEEDED[1:2] if quick else SEEDED)
     ]
     lacking = judge_presence(claims, read_facts(torch), read_hardware(Machine()))
-    agree_on_precision()
 
     def find(name: str) -> Finding:
         if lacking is not None:

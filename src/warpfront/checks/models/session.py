@@ -24,7 +24,6 @@ from warpfront.checks.models.judging import (
 from warpfront.checks.models.training import judge_training
 from warpfront.checks.models.watching import Pass, layers_of, run_plainly, watch
 from warpfront.checks.models.wrapped import (
-    agree_on_precision,
     export,
     missing_compiler,
     run_checkpointed,
@@ -80,7 +79,6 @@ def record_models(
     planned = _planned(REQUIRED[claims.device], quick=quick)
     recorder.plan([f"{family} {mode}" for family, modes in planned.items() for mode in modes])
     require_full_precision()
-    agree_on_precision()
     facts = read_facts(torch)
     recorder.environment.update(environment_of(torch), precision=precision_settings())
     lacking = judge_presence(claims, facts, read_hardware(Machine()))
@@ -142,7 +140,10 @@ def _planned(dtypes: Iterable[str], *, quick: bool) -> dict[str, tuple[str, ...]
     names = tuple(dict.fromkeys(dtypes))
     mixed = tuple(f"mixed {name}" for name in names if name != "float32")
     modes = (*names, *mixed, "training", "checkpointed", "exported")
-    return {family.name: modes for family in families()}
+    ours = {family.name: modes for family in FAMILIES}
+    # What of a model that is not ours torch can export is not the device's business.
+    others = [family.name for family in families() if family.name not in ours]
+    return ours | dict.fromkeys(others, modes[:-1])
 
 
 def families() -> tuple[Family, ...]:

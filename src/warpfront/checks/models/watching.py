@@ -32,17 +32,13 @@ class Call:
 
 @dataclass(frozen=True, kw_only=True)
 class Pass:
-    """A whole pass. `places` are the device types that outputs and gradients were found on;
-    `scale` is what the loss was multiplied with: gradients of calls still are, those of parameters
-    are not.
-    """
+    """A whole pass. `places` are the device types that outputs and gradients were found on."""
 
     calls: tuple[Call, ...]
     logits: Tensor
     loss: float
     gradients: Mapping[str, Tensor]
     places: frozenset[str]
-    scale: float = 1.0
 
 
 def layers_of(model: nn.Module) -> dict[str, nn.Module]:
@@ -66,7 +62,7 @@ def watch(
 ) -> Pass:
     """Run `model(*inputs)`, which gives logits and loss, forward and backward, and copy everything.
 
-    `scale`, a power of 2, multiplies the loss before the backward pass, as mixed float16 needs it.
+    `scale` multiplies the loss before the backward pass, and so every gradient.
     """
     calls: list[Call] = []
     handles = [handle for name, layer in layers.items() for handle in _hooks(name, layer, calls)]
@@ -85,9 +81,8 @@ def watch(
         calls=tuple(calls),
         logits=logits.detach().cpu(),
         loss=float(loss.detach()),
-        gradients={name: _copied(gradient / scale) for name, gradient in found.items()},
+        gradients={name: _copied(gradient) for name, gradient in found.items()},
         places=frozenset(places.union(*(call.places for call in calls))),
-        scale=scale,
     )
 
 
@@ -106,7 +101,7 @@ def run_plainly(
         calls=(),
         logits=logits.detach().cpu(),
         loss=float(loss.detach()),
-        gradients={name: _copied(gradient / scale) for name, gradient in found.items()},
+        gradients={name: _copied(gradient) for name, gradient in found.items()},
         places=frozenset(t.device.type for t in (logits, loss, *found.values())),
     )
 
