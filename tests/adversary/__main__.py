@@ -83,13 +83,12 @@ def _run(ring: Arena, cases: tuple[Case, ...], options: argparse.Namespace) -> l
         _write(ring, cases, results, [])
     wrong = [f"{one.case} {one.tool} {one.image}: {one.problem}" for one in results if one.problem]
     print(f"{kind}: {len(results)} runs in {time.monotonic() - started:.0f} s, {len(wrong)} wrong")
-    parts = []
     for part in read_parts() if options.parts else ():
         if part.image == kind:
             held = held_by(part, ring, cases)
-            parts.append(part_entry(part, held))
+            _write(ring, cases, [], [part_entry(part, held)])
             wrong += [f"part {part.id} does not hold {one}" for one in held if one["worse"] == "no"]
-    _write(ring, cases, results, parts)
+            print(f"{kind} without {part.id}: {held}", flush=True)
     return wrong
 
 

@@ -167,16 +167,21 @@ def marked(text: str, mark: str) -> Any:
 
 def probe(job: Mapping[str, Any], said: str, *, touched: bool, **how: Any) -> dict[str, Any]:
     """What `import torch` comes to: as the command itself did it, else as the case or the default
-    says. Only found, not loaded, where nothing of the stack was touched.
+    says. Only found, not loaded, where nothing of the stack was touched, unless the case is `full`.
     """
     own: dict[str, Any] | None = marked(said, "@probe ")
     if own is not None:
-        return own
-    light = "" if touched or job["probe"] else " --find"
+        return {**own, "told": guard_lines(said)}
+    light = "" if touched or job["probe"] or job["full"] else " --find"
     script = job["probe"] or f"python3 {HERE / 'probe.py'}{light}"
     code, text = run(script, **how)
     answer: dict[str, Any] | None = marked(text, "@probe ")
-    return answer or {"ok": False, "error": f"exit code {code}: {text[-600:]}"}
+    answer = answer or {"ok": False, "error": f"exit code {code}: {text[-600:]}"}
+    return {**answer, "told": guard_lines(text)}
+
+
+def guard_lines(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.startswith("warpfront guard: ")]
 
 
 def verify(program: str, cwd: str, *, touched: bool) -> dict[str, Any]:

@@ -36,7 +36,7 @@ def judged(measured: Mapping[str, Any], stack: Stack) -> Verdict:
     if "error" in measured:
         return Verdict(outcome="broken", happened=str(measured["error"])[-800:])
     happened = what_happened(measured, stack)
-    by, said = detection(measured)
+    by, said = detection(measured, stack)
     if by:
         return Verdict(outcome="detected", by=by, happened=happened, said=said)
     if happened and "torch" in measured["relaxed"]:
@@ -72,8 +72,9 @@ def _elsewhere(probe: Mapping[str, Any], stack: Stack) -> bool:
     return version is not None and not str(version).startswith(stack.public)
 
 
-def detection(measured: Mapping[str, Any]) -> tuple[tuple[str, ...], str]:
-    """Who says that something is wrong, and what. What `verify` had to say before the case began
+def detection(measured: Mapping[str, Any], stack: Stack) -> tuple[tuple[str, ...], str]:
+    """Who says that something is wrong, and what: an import that is refused, or that warns of a
+    torch which is not the image's, or `verify`. What `verify` had to say before the case began
     does not count.
     """
     by, said = [], []
@@ -81,6 +82,9 @@ def detection(measured: Mapping[str, Any]) -> tuple[tuple[str, ...], str]:
     if not probe["ok"] and GUARD_SAYS in probe["error"]:
         by.append("import")
         said.append(probe["error"])
+    elif probe["ok"] and probe["told"] and _elsewhere(probe, stack):
+        by.append("import")
+        said += probe["told"]
     findings = [one for one in verify["findings"] if one not in measured["known"]]
     if verify["state"] == "findings" and findings:
         by.append("verify")

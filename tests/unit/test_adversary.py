@@ -29,7 +29,12 @@ def measurement(**changed: Any) -> Mapping[str, Any]:
         "changed": {},
         "changed_counts": {},
         "arrived": [],
-        "probe": {"ok": True, "file": f"{SITE_PACKAGES}/torch/__init__.py", "version": "2.13.0"},
+        "probe": {
+            "ok": True,
+            "file": f"{SITE_PACKAGES}/torch/__init__.py",
+            "version": "2.13.0",
+            "told": [],
+        },
         "known": [],
         "relaxed": [],
         "built": None,
@@ -38,11 +43,16 @@ def measurement(**changed: Any) -> Mapping[str, Any]:
     return whole | changed
 
 
-REFUSED = {"ok": False, "error": "ImportError: warpfront guard: torch: changed"}
+REFUSED = {"ok": False, "error": "ImportError: warpfront guard: torch: changed", "told": []}
 FINDINGS = {"state": "findings", "findings": ["file: torch/version.py: other content"]}
-ELSEWHERE = {"ok": True, "file": "/somewhere/torch/__init__.py", "version": "2.13.0+cpu"}
-OTHER = {"ok": True, "file": f"{SITE_PACKAGES}/torch/__init__.py", "version": "2.15.0"}
-GONE = {"ok": False, "error": "ModuleNotFoundError: No module named 'torch'"}
+ELSEWHERE = {
+    "ok": True,
+    "file": "/somewhere/torch/__init__.py",
+    "version": "2.13.0+cpu",
+    "told": [],
+}
+OTHER = {"ok": True, "file": f"{SITE_PACKAGES}/torch/__init__.py", "version": "2.15.0", "told": []}
+GONE = {"ok": False, "error": "ModuleNotFoundError: No module named 'torch'", "told": []}
 
 
 @pytest.mark.parametrize(
@@ -62,6 +72,8 @@ GONE = {"ok": False, "error": "ModuleNotFoundError: No module named 'torch'"}
         ({"changed_counts": {"new": 1}, "probe": REFUSED}, "detected"),
         ({"changed_counts": {"new": 1}, "relaxed": ["torch"]}, "relaxed"),
         ({"changed_counts": {"new": 1}, "relaxed": ["vllm"]}, "silent"),
+        ({"probe": {**ELSEWHERE, "told": ["warpfront guard: torch is another"]}}, "detected"),
+        ({"probe": {**OTHER, "told": []}}, "silent"),
         ({"verify": FINDINGS}, "detected"),
         ({"verify": FINDINGS, "known": FINDINGS["findings"]}, "intact"),
     ],
