@@ -46,6 +46,9 @@ from warpfront.store import as_json, write_text
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from warpfront.pipeline.scanning import Scan, ScanRequest
+    from warpfront.scan.findings import Finding
+
 SELECTION_HELP = {
     "target": "only cells that serve this target (sm_90, gfx942, gaudi3), or this vendor's (cpu)",
     "vendor": "only cells of this vendor: nvidia, amd, cpu, gaudi",
@@ -299,9 +302,13 @@ def scan(
     exclude: str = "",
     vendored: bool = False,
     everything: bool = False,
+    phases: bool = False,
+    fix: str = "",
+    apply: bool = False,
 ) -> None:
     """What in a source tree will break on another vendor's devices (--target gfx942, gfx1100,
-    gaudi3, cpu), with what to do. Needs no matrix and changes nothing.
+    gaudi3, cpu), with what to do; --phases puts it in the order of a port. --fix FILE writes a
+    patch of what is mechanical, --apply makes its changes. Needs no matrix.
     """
     from warpfront.pipeline import scanning  # noqa: PLC0415 - rules are read for a scan only
     from warpfront.report import findings as forms  # noqa: PLC0415 - see above
@@ -317,6 +324,29 @@ def scan(
         write_baseline=write_baseline and not request.dry_run,
     )
     found, new = scanning.scan(asked, request.display)
+    _say_findings(request, found, new, sarif, markdown, everything=everything)
+    if annotations:
+        print(forms.annotation_lines(new, catalogue()), end="")
+    if phases or fix or apply:
+        _say_port(request, asked, found, fix, phases=phases, apply=apply)
+    errors = [finding for finding in new if finding.severity == "error"]
+    if errors:
+        raise FindingsError(f"{forms.counted(new)} for {found.target}")
+
+
+def _say_findings(
+    request: Request,
+    found: Scan,
+    new: tuple[Finding, ...],
+    sarif: str,
+    markdown: str,
+    *,
+    everything: bool,
+) -> None:
+    """Findings on the screen or as JSON, and in the files that were asked for."""
+    from warpfront.report import findings as forms  # noqa: PLC0415 - for a scan only
+    from warpfront.scan.rules import catalogue  # noqa: PLC0415 - see above
+
     rules = catalogue()
     unread = [f"{item.path}: {item.reason}" for item in found.unread]
     if sarif and not request.dry_run:
@@ -329,11 +359,29 @@ def scan(
     else:
         print(forms.findings_text(new, rules, everything=everything), end="")
         print(forms.scan_summary(found, new), end="")
-    if annotations:
-        print(forms.annotation_lines(new, rules), end="")
-    errors = [finding for finding in new if finding.severity == "error"]
-    if errors:
-        raise FindingsError(f"{forms.counted(new)} for {found.target}")
+
+
+def _say_port(
+    request: Request, asked: ScanRequest, found: Scan, fix: str, *, phases: bool, apply: bool
+) -> None:
+    """The order of a port, and patches for what is mechanical in it."""
+    from warpfront.pipeline import porting  # noqa: PLC0415 - for a scan only
+    from warpfront.scan.phases import phases_text  # noqa: PLC0415 - see above
+
+    exclude, vendored = asked.exclude, asked.vendored
+    if phases:
+        plan = porting.phases_of(asked.repo, found.findings, exclude=exclude, vendored=vendored)
+        print(phases_text(plan), end="")
+    if not fix and not apply:
+        return
+    fixes = porting.fixes_of(asked.repo, exclude=exclude, vendored=vendored)
+    places = sum(len(one.rules) for one in fixes)
+    if fix and not request.dry_run:
+        write_text(Path(fix), "".join(one.patch for one in fixes))
+    if apply and not request.dry_run:
+        porting.write_fixes(asked.repo, fixes)
+    done = "changed" if apply and not request.dry_run else "could change"
+    request.display.say(f"--fix {done} {places} places in {len(fixes)} files")
 
 
 @command
