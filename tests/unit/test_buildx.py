@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from warpfront.engine.buildx import BakeRequest, ProgressReader, Step, bake
+from warpfront.errors import StoreError
 
 
 def vertex(name: str, **facts: object) -> str:
@@ -94,6 +96,7 @@ targets = [a for a in arguments[arguments.index("--metadata-file") + 2:] if not 
 calls = metadata.parent / "calls"
 with calls.open("a") as file:
     file.write(" ".join(targets) + "\\n")
+print("a line of a program", flush=True)
 if BROKEN & set(targets):
     print("ERROR: failed to solve: MESSAGE")
     sys.exit(1)
@@ -153,3 +156,10 @@ def test_an_engine_that_went_away_ends_the_bake(tmp_path: Path) -> None:
     answers = bake(a_request(tmp_path, {"torch"}, "error reading from server: EOF"), ignore)
     assert all(answer.engine_gone for answer in answers.values())
     assert (tmp_path / "calls").read_text() == "torch devel serve\n"
+
+
+@pytest.mark.process
+def test_a_disk_too_full_for_the_logs_is_an_error_of_its_own(tmp_path: Path) -> None:
+    request = dataclasses.replace(a_request(tmp_path, set()), logs={"torch": Path("/dev/full")})
+    with pytest.raises(StoreError, match="No space left on device"):
+        bake(request, ignore)

@@ -55,7 +55,9 @@ def policy_differences(found: Policy, claimed: Policy) -> list[str]:
             wrong.append(f"the policy protects {', '.join(found.protected) or 'nothing'}")
         lost = set(claimed.sentinels) - set(found.sentinels) - set(found.protected)
         wrong += [f"the policy lets {name} come" for name in sorted(lost)]
-        found = replace(found, protected=claimed.protected, sentinels=claimed.sentinels)
+        found = replace(
+            found, protected=claimed.protected, sentinels=claimed.sentinels, shims=claimed.shims
+        )
     ours, theirs = claimed.document(), found.document()
     return wrong + [
         f"the policy's {name} is {theirs[name]!r}, claimed is {ours[name]!r}"

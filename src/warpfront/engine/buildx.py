@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Self, TextIO
 
 from warpfront.process import Command, Completed, stop_all, stream
+from warpfront.store import storing
 
 _EXPORTS = ("naming", "unpacking")
 _TARGET_PREFIX = re.compile(r"\[(?P<target>[A-Za-z0-9_-]+) (?P<rest>[^\]]*)\]")
@@ -130,7 +131,11 @@ def _bake_once(request: BakeRequest, targets: tuple[str, ...], on_step: OnStep) 
         },
     )
     _metadata_path(request, targets).unlink(missing_ok=True)
-    with ProgressReader(targets, request.logs, on_step, request.references) as reader:
+    # A full disk is first noticed by the logs: BuildKit has its own reserve.
+    with (
+        storing(request.file.parent),
+        ProgressReader(targets, request.logs, on_step, request.references) as reader,
+    ):
         completed = stream(command, reader.read_line)
     return _Ended(completed=completed, disk_full=reader.disk_full)
 
