@@ -222,3 +222,44 @@ def test_a_session_passes_only_if_everything_planned_passed(tmp_path: Path) -> N
     recorder.run([Check(name="b", find=lambda: failed("wrong"))])
     assert not recorder.finish()
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
+def test_an_extension_that_does_not_load_beside_this_torch_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, torch: SimpleNamespace
+) -> None:
+    assert torch.version.cuda
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "sound_extension.py").write_text("")
+    (tmp_path / "other_extension.py").write_text("raise ImportError('undefined symbol: _ZN3c10')")
+    assert load.import_extension("sound_extension").outcome == PASSED
+    found = load.import_extension("other_extension")
+    assert (found.outcome, "undefined symbol" in found.reason) == (FAILED, True)
+    assert load.import_extension("absent_extension").outcome == FAILED
+
+
+def test_what_relaxed_packages_miss_is_told_apart() -> None:
+    lines = ["vllm 1.0 has requirement torch==2.9.0, but you have torch 2.13.0.", "x 1 requires y"]
+    relaxing = Claims(**{**vars(claims()), "guard": {"relaxed": {"vllm": "known"}}})
+    assert load.split_relaxed(lines, relaxing) == (lines[:1], lines[1:])
+    assert load.split_relaxed(lines, claims()) == ([], lines)
+
+
+def test_the_shim_of_a_guard_owns_nothing_but_another_triton_does() -> None:
+    versions = {"triton": ("3.4.0+x",), "pytorch-triton-rocm": ("3.4.0",)}
+    shim = {"triton": ("pytorch-triton-rocm===3.4.0",)}
+    relevant = Installed(versions=versions, requirements=shim)
+    assert load.find_duplicates(claims(), relevant).outcome == PASSED
+    assert load.find_duplicates(claims(), Installed(versions=versions)).outcome == FAILED
+
+
+def test_the_facts_are_what_is_installed_and_compiled_in(torch: SimpleNamespace) -> None:
+    assert torch.version.cuda
+    environment: dict[str, object] = {}
+    found = load.record_facts(Installed(versions={"torch": ("2.14.1",)}), environment)
+    assert found.outcome == PASSED
+    facts = environment["facts"]
+    assert isinstance(facts, dict)
+    assert facts["torch"] == "2.14.1"
+    assert facts["toolkit"] == f"cuda{torch.version.cuda}"
+    assert facts["archs"] == ["sm_80", "sm_90", "compute_120"]
+    assert facts["protected"] is None

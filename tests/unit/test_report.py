@@ -99,3 +99,10 @@ def test_sizes_are_decimal_and_unknown_ones_say_so() -> None:
         "2 kB",
         "5.9 GB",
     ]
+
+
+def test_what_a_lock_relaxes_is_in_every_form_of_the_report() -> None:
+    facts = CellFacts(cell=GPU, lock="", build=None, verifications={}, relaxed=("vllm",))
+    rows = report_rows([facts])
+    assert {row.relaxed for row in rows} == {("vllm",)}
+    assert "fresh, relaxed: vllm" in report_markdown(rows)

@@ -23,7 +23,8 @@ class Claims:
     `device` is torch's device type: NVIDIA and AMD are both `cuda`. `toolkit` is (name, version),
     or None for a CPU build. `versions` are all locked distributions, `stack` the names of the
     protected ones, `archs` the entries of torch's arch list that would serve the target. `guard` is
-    the document of the policy that the image's guard has. `image` is False for the current Python.
+    the document of the policy that the image's guard has, `extensions` the modules that were built
+    against its torch. `image` is False for the current Python.
     """
 
     cell: str
@@ -37,6 +38,7 @@ class Claims:
     stack: tuple[str, ...] = ()
     archs: tuple[str, ...] = ()
     guard: Mapping[str, object] | None = None
+    extensions: tuple[str, ...] = ()
     image: bool = True
 
     def document(self) -> dict[str, object]:
@@ -55,6 +57,7 @@ class Claims:
             "stack": list(self.stack),
             "archs": list(self.archs),
             "guard": dict(self.guard) if self.guard is not None else None,
+            "extensions": list(self.extensions),
             "image": self.image,
         }
 
@@ -101,6 +104,7 @@ def claims_from(document: object) -> Claims:
         stack=_texts(fields, "stack"),
         archs=_texts(fields, "archs"),
         guard=None if fields.get("guard") is None else _mapping(fields["guard"], "guard"),
+        extensions=_texts(fields, "extensions"),
         image=image,
     )
 

@@ -50,8 +50,24 @@ def record_load(claims: Claims, recorder: Recorder) -> None:
         Check(name=f"{name} works", find=lambda name=name: use_companion(name))  # type: ignore[misc]
         for name in _companions(claims, installed)
     ]
+    checks += [
+        Check(name=f"{name} imports", find=lambda name=name: import_extension(name))  # type: ignore[misc]
+        for name in claims.extensions
+    ]
     checks.append(Check(name="facts", find=lambda: record_facts(installed, recorder.environment)))
     recorder.run(checks)
+
+
+def import_extension(name: str) -> Finding:
+    """A module that was built against torch loads beside this torch. One built against another
+    fails here: symbols of C++ are missing, or an ABI check of its own speaks up.
+    """
+    importlib.import_module("torch")
+    try:
+        module = importlib.import_module(name)
+    except (ImportError, OSError, RuntimeError) as error:
+        return failed(f"import {name}: {type(error).__name__}: {error}")
+    return passed(file=str(getattr(module, "__file__", None)))
 
 
 def record_facts(installed: Installed, environment: dict[str, object]) -> Finding:

@@ -303,4 +303,11 @@ def _facts(workspace: Workspace, cell: Cell, state: LockState) -> CellFacts:
         if (verification := workspace.store.load(cell.id, f"verify-{target}", (Verification,)))
     }
     built = workspace.store.load(cell.id, "build", (BuiltImage, Blocked, Failed))
-    return CellFacts(cell=cell, lock=state.reason, build=built, verifications=verifications)
+    relaxed = tuple(one.package for one in state.lock.relaxed) if state.lock else ()
+    return CellFacts(
+        cell=cell,
+        lock=state.reason,
+        relaxed=relaxed,
+        build=built,
+        verifications=verifications,
+    )

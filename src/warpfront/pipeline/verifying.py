@@ -190,6 +190,7 @@ class _Verifying:
             "stack": [pin.name for pin in cell.stack],
             "archs": list(vendor.accepted_archs(self.target)),
             "guard": self.policy.document(),
+            "extensions": sorted({one for built in self.lock.builds for one in built.extensions}),
             "image": True,
         }
 

@@ -13,13 +13,15 @@ NOT_RUN = "-"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportRow:
-    """One cell on one target. `lock` is `fresh` or why not; `build` is `built`, `reused`, `failed`,
-    `blocked` or `-`; `verify` is an outcome or `-`. Sizes are bytes; `-` never means a pass.
+    """One cell on one target. `lock` is `fresh` or why not; `relaxed` are the packages whose
+    demands on the torch stack go unmet by the matrix's leave; `build` is `built`, `reused`,
+    `failed`, `blocked` or `-`; `verify` is an outcome or `-`. Sizes are bytes; `-` never means a pass.
     """
 
     cell_id: str
     target: str
     lock: str
+    relaxed: tuple[str, ...]
     build: str
     verify: str
     size_bytes: int | None
@@ -32,14 +34,15 @@ class ReportRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellFacts:
-    """What is known of one cell: its lock's state ("" = fresh), its build, its verifications by
-    target.
+    """What is known of one cell: its lock's state ("" = fresh) and what it relaxes, its build, its
+    verifications by target.
     """
 
     cell: Cell
     lock: str
     build: BuiltImage | Blocked | Failed | None
     verifications: Mapping[str, Verification]
+    relaxed: tuple[str, ...] = ()
 
 
 def report_rows(facts: Iterable[CellFacts], *, target: str = "") -> tuple[ReportRow, ...]:
@@ -59,6 +62,7 @@ def _row(fact: CellFacts, target: str) -> ReportRow:
         cell_id=fact.cell.id,
         target=target,
         lock=fact.lock or "fresh",
+        relaxed=fact.relaxed,
         build=_build_word(fact.build),
         verify=outcome_of(verification).value if verification else NOT_RUN,
         size_bytes=build.size_bytes if build else None,

@@ -62,7 +62,7 @@ def report_table(rows: Iterable[ReportRow]) -> Table:
         table.add_row(
             row.cell_id,
             row.target,
-            _coloured(row.lock),
+            _coloured(row.lock) + _relaxed(row),
             Text.assemble(_coloured(row.build), _seconds(row.build_seconds)),
             readable_size(row.size_bytes),
             Text.assemble(_coloured(row.verify), _seconds(row.verify_seconds)),
@@ -82,7 +82,7 @@ def report_markdown(rows: Iterable[ReportRow]) -> str:
         cells = (
             row.cell_id,
             row.target,
-            row.lock,
+            row.lock + _relaxed(row),
             f"{row.build}{_seconds(row.build_seconds)}",
             readable_size(row.size_bytes),
             f"{row.verify}{_seconds(row.verify_seconds)}",
@@ -103,3 +103,8 @@ def _coloured(word: str) -> Text:
 
 def _escaped(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _relaxed(row: ReportRow) -> str:
+    """What a reader of the report has to know of a lock, beside its state."""
+    return f", relaxed: {' '.join(row.relaxed)}" if row.relaxed else ""
