@@ -15,7 +15,8 @@ NOT_RUN = "-"
 class ReportRow:
     """One cell on one target. `lock` is `fresh` or why not; `relaxed` are the packages whose
     demands on the torch stack go unmet by the matrix's leave; `build` is `built`, `reused`,
-    `failed`, `blocked` or `-`; `verify` is an outcome or `-`. Sizes are bytes; `-` never means a pass.
+    `failed`, `blocked` or `-`; `verify` is an outcome or `-`. Sizes are bytes; `-` never means a
+    pass.
     """
 
     cell_id: str
