@@ -287,6 +287,14 @@ def test_the_line_to_write_in_a_pyproject_keeps_its_quotes() -> None:
     assert [one.write for one in found if one.line == 9] == ["  'torch>=2.3.1',"]
 
 
+def test_a_line_is_dropped_only_where_nothing_else_stands_on_it() -> None:
+    shared = '[project]\nname = "x"\ndependencies = ["triton", "numpy"]\n'
+    assert [one.write for one in found_in(shared, name="pyproject.toml")] == [None]
+    alone = '[project]\nname = "x"\ndependencies = [\n  "triton",  # fast\n]\n'
+    assert [one.write for one in found_in(alone, name="pyproject.toml")] == [""]
+    assert found_in("triton # fast\n")[0].write == ""
+
+
 def test_what_belongs_to_an_extra_is_a_warning() -> None:
     found = found_in(PYPROJECT, name="pyproject.toml")
     assert {one.level for one in found if one.group} == {"warning"}

@@ -348,8 +348,11 @@ def _place(asked: Asked, rule: str) -> tuple[str, int, str, str]:
 
 def _written(asked: Asked, text: str | None) -> str | None:
     """The whole line with `text` in the place of what stands there now."""
-    if not text or text == asked.text:
-        return text if text == "" else None
+    if text == "":
+        alone = asked.source.partition(" #")[0].strip().rstrip(",") == asked.literal
+        return "" if alone or asked.end_line != asked.line else None
+    if text is None or text == asked.text:
+        return None
     quote = asked.literal[:1]
     if quote not in {'"', "'"} or not asked.literal.endswith(quote):
         return text
