@@ -101,14 +101,17 @@ class Arithmetic:
         """The rounding of a sum's steps: float32's, and float64's own."""
         return min(float(U_ACC), self.unit)
 
+    def rounding_of(self, kind: str) -> str:
+        """How sums of a kind are rounded here: `EVERY`, `PARTIAL`, or not (empty)."""
+        known = SUMS_ROUNDED.get((self.device, kind, self.dtype))
+        return known or SUMS_ROUNDED.get((ANY, kind, self.dtype), "")
+
     def sum_rounding(self, kind: str, length: Tensor, squares: Tensor) -> Tensor:
         """What rounded sums of `length` terms, whose squares add up to `squares`, are off by:
         partial sums walk at random, so they are about as large as the root of that.
         """
-        rounded = SUMS_ROUNDED.get(
-            (self.device, kind, self.dtype), SUMS_ROUNDED.get((ANY, kind, self.dtype))
-        )
-        if rounded is None:
+        rounded = self.rounding_of(kind)
+        if not rounded:
             return torch.zeros_like(squares)
         steps = length if rounded == EVERY else torch.ones_like(length)
         return self.unit * (steps * squares).sqrt()
