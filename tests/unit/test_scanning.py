@@ -222,12 +222,18 @@ def test_a_suppression_needs_a_rule_a_reason_and_its_line(
 
 
 def test_a_baseline_survives_moved_lines_and_sees_one_more() -> None:
-    before = judge_text("import pynvml\nx = 1\nimport pynvml\n").findings
+    line = "os.environ['CUDA_VISIBLE_DEVICES'] = '0'\n"
+    before = judge_text(f"{line}x = 1\n{line}").findings
     accepted = read_baseline(baseline_text(before), "b.json")
-    moved = judge_text("# new\n\nimport  pynvml\nx = 2\nimport pynvml\n").findings
-    assert beyond(moved, accepted) == ()
-    third = judge_text("import pynvml\nimport pynvml\nx = 1\nimport pynvml\n").findings
+    moved = judge_text(f"# new\n\n{line.replace(' =', '  =')}x = 2\n{line}").findings
+    assert (len(moved), beyond(moved, accepted)) == (2, ())
+    third = judge_text(f"{line}{line}x = 1\n{line}").findings
     assert [finding.line for finding in beyond(third, accepted)] == [4]
+
+
+def test_a_package_behind_one_gate_is_one_finding_and_behind_none_another() -> None:
+    text = "try:\n    import pynvml\nexcept ImportError:\n    pass\nimport pynvml\nimport pynvml\n"
+    assert [finding.line for finding in judge_text(text).findings] == [2, 5]
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"schema": 2, "findings": []}', '{"schema": 1}'])

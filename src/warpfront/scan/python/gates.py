@@ -37,7 +37,7 @@ _TEST_FILE = re.compile(r"(?:test_.*|.*_test|tests?)\.py\Z")
 _CALLERS_DEPTH = 3
 _MAX_CALLERS = 8
 _NVIDIA_FOLDERS = frozenset(
-    {"cuda", "nvidia", "tensorrt", "cutedsl", "cute", "hopper", "blackwell"}
+    {"cuda", "nvidia", "tensorrt", "cutedsl", "cute", "hopper", "blackwell", "cutile"}
 )
 _NVIDIA_STEM = re.compile(r"(?:^|_)(?:cuda|nvidia|sm\d{2,3}a?|hopper|blackwell)(?:_|\Z)")
 _TOOLKITS = frozenset({"CUDA_HOME", "CUDA_PATH"})

@@ -44,7 +44,8 @@ def _imported(module: Module, node: ast.Import | ast.ImportFrom, name: str) -> I
     if known:
         rule = IMPORTS[known]
         lazy = -1 if rule in LAZILY and module.in_function(node) else 0
-        yield Seen(rule=rule, node=node, what=name, shift=lazy)
+        worse = 1 if known == "nvtx" else 0  # the package is NVIDIA's own, torch's ranges are not
+        yield Seen(rule=rule, node=node, what=name, shift=lazy + worse)
     elif name.split(".", maxsplit=1)[0] in _JAX and isinstance(node, ast.Import):
         yield from _jax(module, node, name)
 
@@ -75,7 +76,8 @@ def attributes(module: Module, node: ast.Attribute) -> Iterator[Seen]:
         return
     known = longest_known(dotted, NAMES)
     if known:
-        yield Seen(rule=NAMES[known], node=node, what=dotted)
+        one_of_many = isinstance(module.parents[node], ast.List | ast.Tuple)
+        yield Seen(rule=NAMES[known], node=node, what=dotted, shift=-1 if one_of_many else 0)
     elif dotted in _OCP and not _is_compared(module, node):
         mixed = f"{dotted.removeprefix('torch.')}uz" in module.text
         yield Seen(rule="PY037", node=node, what=dotted, shift=-1 if mixed else 0)
