@@ -19,6 +19,7 @@ from warpfront.checks.models.cases import DECIDED, UndecidedError, make_case  # 
 from warpfront.checks.models.families import FAMILIES, Family  # noqa: E402
 from warpfront.checks.models.faults import BACKWARD, FORWARD, faults_of, missed_faults  # noqa: E402
 from warpfront.checks.models.judging import Precision, first_over, judge_loss  # noqa: E402
+from warpfront.checks.models.layers import Pick  # noqa: E402
 from warpfront.checks.models.session import Bench, judge_mode, record_models  # noqa: E402
 from warpfront.checks.models.training import RATE, judge_training  # noqa: E402
 from warpfront.checks.models.watching import layers_of, watch  # noqa: E402
@@ -159,6 +160,11 @@ def test_choices_close_to_a_tie_are_avoided(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("warpfront.checks.models.cases.DECIDED", 100 * DECIDED)
     with pytest.raises(UndecidedError, match="moe: 3 sets of inputs"):
         make_case(BY_NAME["moe"], Precision(dtype=torch.float32))
+
+
+def test_equal_tokens_may_be_chosen_in_any_order() -> None:
+    scores = torch.tensor([[3.0], [1.0], [3.0], [2.0]])
+    assert Pick(2)(scores).tolist() == Pick(2)(scores.flip(0).flip(0)).tolist() == [[0, 2]]
 
 
 def record(folder: Path, target: str, **options: Any) -> dict[str, Any]:

@@ -110,10 +110,11 @@ class Mean(nn.Module):
 
 
 class Pick(nn.Module):
-    """The `number`-th choice of each expert: which tokens it takes, as int64 (experts, capacity).
+    """Which tokens each expert takes, in their order, as int64 (experts, capacity).
 
     Each expert chooses its tokens, so that shapes do not depend on numbers
-    (Zhou et al., "Mixture-of-Experts with Expert Choice Routing").
+    (Zhou et al., "Mixture-of-Experts with Expert Choice Routing"). Not in the order of their
+    scores: equal tokens have equal scores, and who comes first among them is no question.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -121,7 +122,8 @@ class Pick(nn.Module):
         self.capacity = capacity
 
     def forward(self, scores: Tensor) -> Tensor:
-        return scores.transpose(0, 1).topk(self.capacity, dim=-1).indices
+        chosen = scores.transpose(0, 1).topk(self.capacity, dim=-1).indices
+        return chosen.sort(dim=-1).values
 
 
 class Gather(nn.Module):
