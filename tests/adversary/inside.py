@@ -77,9 +77,12 @@ def fingerprint(site: str, free: Sequence[str]) -> dict[str, Key]:
         for folder, _, names in os.walk(f"{site}/{entry}"):
             for name in names:
                 path = f"{folder}/{name}"
+                relative = path.removeprefix(f"{site}/")
+                if relative.startswith(tuple(f"{one}/" for one in free)):
+                    continue
                 status = os.lstat(path)
                 key = (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
-                found[path.removeprefix(f"{site}/")] = key
+                found[relative] = key
     return found
 
 
