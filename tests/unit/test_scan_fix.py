@@ -7,6 +7,8 @@ import tomllib
 from pathlib import Path, PurePosixPath
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from warpfront.scan import cuda
 from warpfront.scan.findings import Context, Source
@@ -88,6 +90,53 @@ def test_a_real_preprocessor_gives_nvidia_the_same_tokens(name: str) -> None:
     for macros in (nvidia, (*nvidia, "-DMINE"), ()):
         assert preprocessed(fix.after, *macros) == preprocessed(fix.before, *macros)
     assert preprocessed(fix.after, "-DUSE_ROCM=1") != preprocessed(fix.before, "-DUSE_ROCM=1")
+
+
+PIECES = [
+    *FIXED.values(),
+    "#if MINE\n",
+    "#ifdef USE_ROCM\n",
+    "#ifndef USE_ROCM\n",
+    "#elif defined(MINE)\n",
+    "#else\n",
+    "#endif\n",
+    "#define MINE 1\n",
+    "/* a comment\n over lines */ int y;\n",
+    "__device__ void g() {\n  __syncwarp();\n}\n",
+]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=12))
+def test_whatever_the_file_a_fix_leaves_nvidia_its_tokens(pieces: list[str]) -> None:
+    fix = fixed("".join(pieces))
+    if fix is not None:
+        assert for_nvidia(fix.after) == for_nvidia(fix.before)
+        assert fix.after != fix.before
+
+
+def balanced(pieces: list[str]) -> str:
+    """The pieces without arms and ends that no `#if` opened, and with the ends that are missing:
+    gcc refuses the others.
+    """
+    kept: list[str] = []
+    depth = 0
+    for piece in pieces:
+        if piece.startswith("#el") or (piece == "#endif\n" and depth == 0):
+            continue
+        opens = piece.startswith("#if") and "#endif" not in piece
+        depth += opens - (piece == "#endif\n")
+        kept.append(piece)
+    return "".join(kept) + "#endif\n" * depth
+
+
+@pytest.mark.process
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.sampled_from(PIECES), max_size=12))
+def test_a_real_preprocessor_agrees_on_whatever_file(pieces: list[str]) -> None:
+    fix = fixed(balanced(pieces))
+    if fix is not None:
+        for macros in (("-D__CUDACC__=1",), ("-D__CUDACC__=1", "-DMINE=1"), ()):
+            assert preprocessed(fix.after, *macros) == preprocessed(fix.before, *macros)
 
 
 @pytest.mark.parametrize("rule", sorted(EXAMPLES))
