@@ -46,6 +46,7 @@ _VENDORED = frozenset(
     | {"external", "externals", "extern", "submodules"}
 )
 _SUBMODULE = re.compile(r"^\s*path\s*=\s*(.+?)\s*$", re.MULTILINE)
+_PLAIN_IGNORE = re.compile(r"/?[\w.-]+(?:/[\w.-]+)*/?")
 _BINARY_PROBE = 8192
 
 
@@ -99,6 +100,7 @@ class _Walk:
         self._exclude = exclude
         self._vendored = vendored
         self._submodules = _submodules(root)
+        self._ignored = _ignored_folders(root)
 
     def items(self) -> Iterator[TreeFile | Unread]:
         pending = [(self._root, "", 0)]
@@ -131,6 +133,8 @@ class _Walk:
     def _why_not(self, entry: os.DirEntry[str], path: str, depth: int) -> str:
         if depth >= DEPTH_LIMIT:
             return f"deeper than {DEPTH_LIMIT} folders"
+        if path in self._ignored or f"*/{entry.name}" in self._ignored:
+            return "ignored by git"
         if self._vendored:
             return ""
         if path in self._submodules or Path(entry.path, ".git").is_file():
@@ -141,6 +145,19 @@ class _Walk:
 def _submodules(root: Path) -> frozenset[str]:
     text = read_text(root, TreeFile(path=".gitmodules", size_bytes=0))
     return frozenset(_SUBMODULE.findall(text)) if isinstance(text, str) else frozenset()
+
+
+def _ignored_folders(root: Path) -> frozenset[str]:
+    """Folders that the root's .gitignore names without wildcards: `/build/` as `build`, `dist/`,
+    wherever it is, as `*/dist`.
+    """
+    text = read_text(root, TreeFile(path=".gitignore", size_bytes=0))
+    lines = text.splitlines() if isinstance(text, str) else []
+    names = {line.strip() for line in lines if _PLAIN_IGNORE.fullmatch(line.strip())}
+    kept = {line.strip()[1:].strip("/") for line in lines if line.startswith("!")}
+    anchored = {name.strip("/") for name in names if "/" in name.rstrip("/")}
+    anywhere = {f"*/{name.strip('/')}" for name in names if "/" not in name.rstrip("/")}
+    return frozenset(name for name in anchored | anywhere if name.removeprefix("*/") not in kept)
 
 
 def _regular(entry: os.DirEntry[str], path: str) -> Iterator[TreeFile | Unread]:

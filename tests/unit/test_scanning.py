@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
 import time
+import tomllib
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
@@ -28,6 +30,7 @@ from warpfront.scan.findings import Context, Severity, Source
 from warpfront.scan.rules import catalogue
 from warpfront.scan.targets import read_target
 
+EXAMPLES = Path(__file__).parents[1] / "scan"
 MI300X = read_target("gfx942")
 SCOPE = Scope(target=MI300X, rules=catalogue(), context=Context())
 
@@ -131,6 +134,55 @@ def test_a_hostile_file_is_dealt_with_in_bounded_time(name: str) -> None:
     began = time.monotonic()
     scan_source(Source(path=PurePosixPath(name), text=HOSTILE[name]), SCOPE)
     assert time.monotonic() - began < 10
+
+
+PIECES = [
+    "'",
+    '"',
+    "\\",
+    "\n",
+    "#",
+    "(",
+    ")",
+    "{",
+    "[",
+    "$(",
+    "`",
+    "=",
+    ":",
+    "\0",
+    "\t",
+    '"""',
+    "if ",
+]
+
+
+def mangled(text: str, chance: random.Random) -> str:
+    """`text` with pieces put in, taken out, repeated, and its end cut off."""
+    for _ in range(chance.randint(1, 4)):
+        start = chance.randrange(len(text) + 1)
+        end = min(len(text), start + chance.randint(1, 40))
+        text = chance.choice(
+            [
+                text[:start] + chance.choice(PIECES) * chance.choice([1, 1, 40]) + text[start:],
+                text[:start] + text[end:],
+                text[:start] + text[start:end] * 9 + text[end:],
+                text[:start],
+            ]
+        )
+    return text
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_mangled_examples_end_in_findings_and_not_in_an_error(seed: int) -> None:
+    chance = random.Random(seed)
+    documents = [tomllib.loads(path.read_text()) for path in EXAMPLES.glob("[ps]*.toml")]
+    for example in (one for document in documents for one in document.values()):
+        path = PurePosixPath(example.get("path", "module.py"))
+        text = mangled(example["hit"], chance)
+        judged = scan_source(Source(path=path, text=text), SCOPE)
+        lines = len(text.splitlines()) + 1
+        assert all(1 <= finding.line <= lines for finding in judged.findings), text
 
 
 def test_what_cannot_be_parsed_is_said_and_no_crash() -> None:

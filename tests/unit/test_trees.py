@@ -134,6 +134,29 @@ def test_environments_and_caches_are_no_part_of_a_tree(tmp_path: Path) -> None:
     assert paths(tmp_path) == []
 
 
+def test_folders_that_git_ignores_are_no_source(tmp_path: Path) -> None:
+    for name in (
+        "build/a.py",
+        "x/build/b.py",
+        "x/dist/c.py",
+        "logs/d.py",
+        "kept/e.py",
+        "*.py/f.py",
+    ):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x\n")
+    (tmp_path / ".gitignore").write_text("# x\n/build/\ndist\nlogs/\n*.py\nkept/\n!kept/\n")
+    tree = list_tree(tmp_path)
+    assert [file.path for file in tree.files] == [
+        "*.py/f.py",
+        ".gitignore",
+        "kept/e.py",
+        "x/build/b.py",
+    ]
+    assert {item.path for item in tree.unread} == {"build/", "x/dist/", "logs/"}
+
+
 def test_excluded_paths_are_left_out(tmp_path: Path) -> None:
     for name in ("docs/conf.py", "src/a.py", "src/gen_b.py"):
         path = tmp_path / name

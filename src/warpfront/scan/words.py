@@ -49,7 +49,13 @@ def allocator_rules(text: str) -> Iterator[tuple[str, str, int]]:
     elif expandable:
         yield "PY011", "expandable_segments:True", 0
     if re.search(r"backend\s*:\s*cudaMallocAsync", text):
+        # warpfront: ignore[PY013] the name of what is looked for
         yield "PY013", "backend:cudaMallocAsync", 0
+
+
+def index_shift(whole: str) -> int:
+    """How much better an index of CUDA wheels is in a file that names ROCm's as well."""
+    return -2 if "/whl/rocm" in whole or "/whl/nightly/rocm" in whole else 0
 
 
 def compiler_flags(text: str) -> Iterator[tuple[str, int, int, str]]:

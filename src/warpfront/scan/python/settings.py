@@ -29,7 +29,9 @@ _STARTERS = frozenset(
         "execute",
     }
 )
-_COMPILER_FLAG = re.compile(r"--gpu-architecture\b|-arch=(?:sm|compute)_|--use_fast_math\Z")
+_COMPILER_FLAG = re.compile(
+    r"--gpu-architecture(?:=(?:sm|compute)_\d|\Z)|-arch=(?:sm|compute)_(?:\d|\Z)|--use_fast_math\Z"
+)
 _NVRTC = re.compile(r"nvrtc(?:CompileProgram|CreateProgram|GetPTX)\w*")
 _HIDING = frozenset({"ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"})
 _ALLOCATES = frozenset({"cuda", "empty_cache", "memory_allocated", "set_device", "init"})

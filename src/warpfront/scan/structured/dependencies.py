@@ -9,7 +9,7 @@ from typing import Any
 
 from warpfront.scan.findings import Sighting
 from warpfront.scan.requirements import read_poetry, read_requirement
-from warpfront.scan.words import CUDA_INDEX
+from warpfront.scan.words import CUDA_INDEX, index_shift
 
 _COMMENT = re.compile(r"(?:^|\s)#.*$")
 _OPTION = re.compile(r"\s*(?:-i|--index-url|-f|--find-links|--extra-index-url)[=\s]+(\S+)")
@@ -52,7 +52,8 @@ def toml_sightings(text: str) -> Iterator[Sighting]:
     for value in _strings(document):
         if CUDA_INDEX.search(value):
             start, end = finder.place(value)
-            yield Sighting(rule="DP314", start=start, end=end, what=value[:80])
+            shift = index_shift(text)
+            yield Sighting(rule="DP314", start=start, end=end, what=value[:80], shift=shift)
 
 
 def _table(document: Mapping[str, Any], *names: str) -> Mapping[str, Any]:

@@ -11,7 +11,7 @@ import yaml
 from warpfront.scan.findings import Sighting
 from warpfront.scan.requirements import read_requirement
 from warpfront.scan.structured.shell import Word, script_sightings, variable_sightings
-from warpfront.scan.words import CUDA_INDEX, NVIDIA_IMAGE
+from warpfront.scan.words import CUDA_INDEX, NVIDIA_IMAGE, index_shift
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _SCRIPTS = frozenset(
@@ -78,7 +78,7 @@ class _Document:
         elif name.isupper():
             yield from variable_sightings(name, text, self._word(value), whole=self.text)
         elif CUDA_INDEX.search(text):
-            yield self._sighting("DP314", value, text[:80])
+            yield self._sighting("DP314", value, text[:80], index_shift(self.text))
 
     def _item(self, item: yaml.ScalarNode, path: tuple[str, ...]) -> Iterator[Sighting]:
         text = item.value
