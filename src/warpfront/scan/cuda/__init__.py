@@ -37,6 +37,9 @@ SUFFIXES = frozenset(
     ".cu .cuh .hip .c .cc .cpp .cxx .h .hh .hpp .hxx .inl".split()  # noqa: SIM905 - a list to read
 )
 _ASM = frozenset({"asm", "__asm__", "__asm"})
+Seen = set[tuple[str, str, Reach]]
+"""Rule, name and who gets there, of what a file has shown already."""
+
 # Code that a generator wrote says the same thing again and again; what comes after these is not
 # looked at closely, so that no file takes minutes.
 _MOST_LOOKED_AT = 4000
@@ -51,9 +54,10 @@ def reads(path: PurePosixPath) -> bool:
 def sightings(source: Source, context: Context) -> Iterator[Sighting]:
     """Everything in `source` that a rule is about, code of every side included."""
     view = view_of(source, context)
-    yield from _included(view)
+    seen: Seen = set()
+    yield from _included(view, seen)
     yield from guard_sightings(view)
-    yield from _named(view)
+    yield from _named(view, seen)
     yield from lane_sightings(view)
     yield from device_sightings(view)
 
@@ -63,21 +67,24 @@ def portable_names_of(source: Source) -> frozenset[str]:
     return portable_names(view_of(source, Context()))
 
 
-def _included(view: View) -> Iterator[Sighting]:
+def _included(view: View, seen: Seen) -> Iterator[Sighting]:
     for directive in view.directives:
         header = path_of(directive.body) if directive.name.startswith("include") else None
         if header is None:
             continue
         for row in rows_including(str(header)):
             span = (directive.start, directive.end)
+            key = (row.rule, "", view.region(directive.start).reach)
+            if row.once_a_file and key in seen:
+                continue
+            seen.add(key)
             yield sighting(view, row.rule, span, what=str(header), shift=row.shift)
 
 
-def _named(view: View) -> Iterator[Sighting]:
+def _named(view: View, seen: Seen) -> Iterator[Sighting]:
     interesting = {name for name in view.names if _is_asked_about(name)}
     if not interesting:
         return
-    seen: set[tuple[str, str, Reach]] = set()
     looked_at = 0
     for found in NAME.finditer(view.code):
         if found[0] in interesting:
@@ -100,12 +107,10 @@ def _at_name(view: View, name: str, span: Span) -> Iterator[Sighting]:
         yield from memory_sightings(view, name, span)
 
 
-def _by_rows(
-    view: View, name: str, span: Span, seen: set[tuple[str, str, Reach]]
-) -> Iterator[Sighting]:
+def _by_rows(view: View, name: str, span: Span, seen: Seen) -> Iterator[Sighting]:
     for row in rows_naming(name):
-        key = (row.rule, name, view.region(span[0]).reach)
-        if (row.once and key in seen) or not _fits(view, row, span):
+        key = (row.rule, "" if row.once_a_file else name, view.region(span[0]).reach)
+        if ((row.once or row.once_a_file) and key in seen) or not _fits(view, row, span):
             continue
         seen.add(key)
         if is_definition(view, span):

@@ -13,13 +13,16 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """`once`: only the first in each part of a file; `call` and `scope`: what must follow."""
+    """`once`: only the first of a name in each part of a file, `once_a_file`: of all its names and
+    headers; `call` and `scope`: what must follow a name.
+    """
 
     rule: str
     names: frozenset[str]
     families: tuple[re.Pattern[str], ...]
     headers: tuple[re.Pattern[str], ...]
     once: bool
+    once_a_file: bool
     call: bool
     scope: bool
     shift: int
@@ -45,6 +48,7 @@ def _read_row(record: Mapping[str, Any]) -> Row:
         families=tuple(re.compile(pattern) for pattern in record.get("families", ())),
         headers=tuple(re.compile(pattern) for pattern in record.get("headers", ())),
         once=record.get("once", False),
+        once_a_file=record.get("once_a_file", False),
         call=record.get("call", False),
         scope=record.get("scope", False),
         shift=record.get("shift", 0),
