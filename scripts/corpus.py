@@ -120,7 +120,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, help="where the files are, or are fetched to")
     parser.add_argument("--offline", action="store_true", help="fetch no file that is not there")
-    parser.add_argument("--only", default="", help="only projects whose name holds this")
+    parser.add_argument(
+        "--only", default="", help="only projects whose name holds one of these (a,b)"
+    )
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "results")
     parser.add_argument("--pip", action="store_true", help="only try plain pip")
     parser.add_argument("--resume", action="store_true", help="keep the rows that are in --out")
@@ -131,7 +133,8 @@ def main() -> int:
         save(list(rows_of(document)), folder=options.out)
         return 0
     folder = options.folder or Path(tempfile.mkdtemp(prefix="warpfront-corpus-"))
-    projects = [one for one in read_projects() if options.only in one.name]
+    wanted = options.only.split(",")
+    projects = [one for one in read_projects() if any(part in one.name for part in wanted)]
     for project in projects:
         fetch(project, folder, offline=options.offline)
     pip_pass(projects, folder, options.out)

@@ -110,13 +110,13 @@ def _tag_differences(
 def _target_differences(
     cell: Cell, labels: Mapping[str, str], facts: Mapping[str, object]
 ) -> Iterator[str]:
-    """Every target that matrix or label promise has code in torch's own arch list."""
+    """The label promises the matrix's targets, and each has code in torch's own arch list."""
     archs = facts.get("archs")
     listed = set(archs) if isinstance(archs, list) else set()
     promised = (labels.get(f"{_OURS}.targets") or "").split(",")
     if tuple(promised) != cell.targets:
         yield f"label {_OURS}.targets says {promised}, the matrix {list(cell.targets)}"
-    for target in dict.fromkeys((*promised, *cell.targets)):
+    for target in cell.targets:
         serving = VENDORS[cell.vendor].accepted_archs(target)
         if serving and not listed & set(serving):
             yield f"target {target} is promised, torch's arch list is {sorted(listed)}"

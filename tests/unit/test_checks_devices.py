@@ -188,7 +188,7 @@ def test_the_session_passes_on_the_cpu_and_calls_gloo_a_stand_in(tmp_path: Path)
     assert {check["outcome"] for check in checks} == {"passed"}
     names = [check["name"] for check in checks]
     assert "all_reduce (gloo on the CPU, a stand-in)" in names
-    assert names[:3] == ["all devices", "dtypes", "device cpu"]
+    assert names[:4] == ["device", "all devices", "dtypes", "device cpu"]
 
 
 @pytest.mark.process

@@ -78,16 +78,16 @@ def test_the_images_own_requirement_is_named_without_a_chain() -> None:
 
 
 def test_an_extra_counts_where_it_was_asked_for() -> None:
-    metadata = {"a": ['torch<2; extra == "gpu"']}
-    assert demanded("a", **metadata) == []
-    assert demanded("a[gpu]", **metadata) == [
+    metadata = ['torch<2; extra == "gpu"']
+    assert demanded("a", a=metadata) == []
+    assert demanded("a[gpu]", a=metadata) == [
         "a[gpu] 1.0 -> torch<2, but this cell holds torch 2.13.0+cpu"
     ]
 
 
 def test_an_extra_that_asks_for_its_own_package_with_another_extra_is_followed() -> None:
-    metadata = {"a": ['a[gpu]; extra == "all"', 'torch<2; extra == "gpu"']}
-    (found,) = demanded("a[all]", **metadata)
+    metadata = ['a[gpu]; extra == "all"', 'torch<2; extra == "gpu"']
+    (found,) = demanded("a[all]", a=metadata)
     assert found.startswith("a[all] 1.0 -> a[gpu] 1.0 -> torch<2")
 
 

@@ -57,6 +57,7 @@ TRUE: Mapping[str, tuple[Cell, dict[str, Any]]] = {
 
 def labels_of(cell: Cell) -> dict[str, str]:
     wheels = [a_wheel(pin.name, pin.version) for pin in cell.stack]
+    wheels = wheels or [a_wheel("pip", "26.2.1")]  # Gaudi's torch comes with the base
     return dict(
         image_labels(
             cell,

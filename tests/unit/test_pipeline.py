@@ -207,7 +207,13 @@ RESULTS = {
     "session": "load",
     "target": "x86_64",
     "environment": {
-        "facts": {"torch": "2.13.0+cpu", "toolkit": "", "python": "3.11", "archs": [], "relaxed": []}
+        "facts": {
+            "torch": "2.13.0+cpu",
+            "toolkit": "",
+            "python": "3.11",
+            "archs": [],
+            "relaxed": [],
+        }
     },
     "planned": ["torch imports"],
     "unclaimed": [],

@@ -386,6 +386,9 @@ DEFAULTS: dict[str, object] = {
     "exclude": "",
     "vendored": False,
     "everything": False,
+    "phases": False,
+    "fix": "",
+    "apply": False,
 }
 
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from warpfront.checks.claims import Claims, ClaimsError, read_claims
 from warpfront.checks.effort import STRICT, Effort, profile_names
 from warpfront.checks.results import Recorder
-
-SESSIONS = ("load", "numerics", "operators", "opinfo", "models", "golden", "devices", "selftest")
 
 
 def main(arguments: list[str]) -> int:
@@ -49,61 +48,83 @@ def record(session: str, claims: Claims, recorder: Recorder, effort: Effort) -> 
     """Run a session's checks. torch is imported by the session itself, so that its failure is a
     result.
     """
-    # Imports are here because importing the session is importing torch, which `load` has to time
-    # and judge.
-    if session == "load":
-        from warpfront.checks.load import record_load  # noqa: PLC0415
+    recorder.plan(["torch imports" if session == "load" else "device"])
+    _RECORDERS[session](claims, recorder, effort)
 
-        record_load(claims, recorder)
-    elif session == "numerics":
-        recorder.plan(["device"])
-        from warpfront.checks.numerics import record_numerics  # noqa: PLC0415
 
-        record_numerics(claims, recorder, effort=effort)
-    elif session == "operators":
-        recorder.plan(["device"])
-        from warpfront.checks.operators.session import record_operators  # noqa: PLC0415
+# Each imports its session only when it is run: importing it is importing torch, which `load` has to
+# time and judge.
 
-        record_operators(claims, recorder, effort=effort)
-    elif session == "opinfo":
-        recorder.plan(["device"])
-        from warpfront.checks.opinfo.session import record_opinfo  # noqa: PLC0415
 
-        record_opinfo(claims, recorder, effort=effort)
-    elif session == "models":
-        recorder.plan(["torch imports"])
-        from warpfront.checks.models.session import record_models  # noqa: PLC0415
+def _load(claims: Claims, recorder: Recorder, _: Effort) -> None:
+    from warpfront.checks.load import record_load  # noqa: PLC0415
 
-        record_models(claims, recorder, seeds=effort.seeds, quick=effort.quick)
-    elif session == "golden":
-        recorder.plan(["torch imports"])
-        from warpfront.checks.golden.session import record_golden  # noqa: PLC0415
+    record_load(claims, recorder)
 
-        record_golden(claims, recorder)
-    elif session == "devices":
-        recorder.plan(["torch imports"])
-        from warpfront.checks.devices.session import record_devices  # noqa: PLC0415
 
-        record_devices(claims, recorder)
-    else:
-        recorder.plan(["device"])
-        from warpfront.checks.devices.session import record_device_faults  # noqa: PLC0415
-        from warpfront.checks.models.faults import record_model_faults  # noqa: PLC0415
-        from warpfront.checks.selftest import (  # noqa: PLC0415
-            record_opinfo_faults,
-            record_selftest,
-        )
+def _numerics(claims: Claims, recorder: Recorder, effort: Effort) -> None:
+    from warpfront.checks.numerics import record_numerics  # noqa: PLC0415
 
-        record_selftest(claims, recorder, effort=effort)
-        record_model_faults(claims, recorder, quick=effort.quick)
-        record_device_faults(claims, recorder)
-        # Last: torch's test package freezes the settings of precision.
-        record_opinfo_faults(claims, recorder, effort=effort)
+    record_numerics(claims, recorder, effort=effort)
+
+
+def _operators(claims: Claims, recorder: Recorder, effort: Effort) -> None:
+    from warpfront.checks.operators.session import record_operators  # noqa: PLC0415
+
+    record_operators(claims, recorder, effort=effort)
+
+
+def _opinfo(claims: Claims, recorder: Recorder, effort: Effort) -> None:
+    from warpfront.checks.opinfo.session import record_opinfo  # noqa: PLC0415
+
+    record_opinfo(claims, recorder, effort=effort)
+
+
+def _models(claims: Claims, recorder: Recorder, effort: Effort) -> None:
+    from warpfront.checks.models.session import record_models  # noqa: PLC0415
+
+    record_models(claims, recorder, seeds=effort.seeds, quick=effort.quick)
+
+
+def _golden(claims: Claims, recorder: Recorder, _: Effort) -> None:
+    from warpfront.checks.golden.session import record_golden  # noqa: PLC0415
+
+    record_golden(claims, recorder)
+
+
+def _devices(claims: Claims, recorder: Recorder, effort: Effort) -> None:
+    from warpfront.checks.devices.session import record_devices  # noqa: PLC0415
+
+    record_devices(claims, recorder, quick=effort.quick)
+
+
+def _selftest(claims: Claims, recorder: Recorder, effort: Effort) -> None:
+    from warpfront.checks.devices.session import record_device_faults  # noqa: PLC0415
+    from warpfront.checks.models.faults import record_model_faults  # noqa: PLC0415
+    from warpfront.checks.selftest import record_opinfo_faults, record_selftest  # noqa: PLC0415
+
+    record_selftest(claims, recorder, effort=effort)
+    record_model_faults(claims, recorder, quick=effort.quick)
+    record_device_faults(claims, recorder)
+    # Last: torch's test package freezes the settings of precision.
+    record_opinfo_faults(claims, recorder, effort=effort)
+
+
+_RECORDERS: Mapping[str, Callable[[Claims, Recorder, Effort], None]] = {
+    "load": _load,
+    "numerics": _numerics,
+    "operators": _operators,
+    "opinfo": _opinfo,
+    "models": _models,
+    "golden": _golden,
+    "devices": _devices,
+    "selftest": _selftest,
+}
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m warpfront.checks", description=__doc__)
-    parser.add_argument("session", choices=SESSIONS)
+    parser.add_argument("session", choices=tuple(_RECORDERS))
     parser.add_argument(
         "--claims", type=Path, required=True, help="what the image is said to hold (JSON)"
     )

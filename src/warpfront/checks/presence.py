@@ -9,7 +9,7 @@ from __future__ import annotations
 from warpfront.checks.claims import Claims
 from warpfront.checks.detect import Facts
 from warpfront.checks.hardware import Hardware
-from warpfront.checks.results import Finding, failed, unavailable
+from warpfront.checks.results import Check, Finding, failed, passed, unavailable
 
 # What torch has to be built for; the CPU's claims are true of every build.
 BUILDS = {"nvidia": "cuda", "amd": "rocm", "gaudi": "hpu"}
@@ -42,6 +42,13 @@ def judge_presence(claims: Claims, facts: Facts, hardware: Hardware) -> Finding 
             f"the device here is {arch} ({first.name}), not {claims.target}", **details
         )
     return None
+
+
+def device_check(claims: Claims, facts: Facts) -> Check:
+    """The check named `device` of a session whose device is here: which one it is."""
+    first = f"{facts.devices[0].name} ({facts.devices[0].arch})" if facts.devices else ""
+    said = first if BUILDS.get(claims.vendor) else "the CPU"
+    return Check(name="device", find=lambda: passed(said, **facts.evidence()))
 
 
 def _no_device(

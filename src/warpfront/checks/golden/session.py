@@ -23,7 +23,7 @@ from warpfront.checks.numerics import (
     probe,
     require_full_precision,
 )
-from warpfront.checks.presence import judge_presence
+from warpfront.checks.presence import device_check, judge_presence
 from warpfront.checks.results import (
     PASSED,
     Check,
@@ -49,7 +49,7 @@ def record_golden(
     A missing device makes every check `unavailable`; nothing is computed elsewhere instead.
     """
     paths = shipped() if files is None else tuple(files)
-    recorder.plan([f"file {path.stem}" for path in paths] or ["golden files"])
+    recorder.plan(["device", *([f"file {path.stem}" for path in paths] or ["golden files"])])
     require_full_precision()
     facts = read_facts(torch)
     recorder.environment.update(environment_of(torch), precision=precision_settings())
@@ -57,6 +57,7 @@ def record_golden(
     if lacking is not None:
         recorder.run([Check(name=name, find=lambda: lacking) for name in recorder.planned])
         return
+    recorder.run([device_check(claims, facts)])
     if not paths:
         recorder.run([Check(name="golden files", find=lambda: failed("there are none"))])
     obstacles = {name: probe(dtype, claims.device) for name, dtype in DTYPES.items()}

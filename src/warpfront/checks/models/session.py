@@ -36,7 +36,7 @@ from warpfront.checks.numerics import (
     probe,
     require_full_precision,
 )
-from warpfront.checks.presence import judge_presence
+from warpfront.checks.presence import device_check, judge_presence
 from warpfront.checks.results import Check, Finding, Recorder, failed, passed
 
 # torch.compile takes seconds for every model on a GPU, and half a minute where it writes C++.
@@ -77,7 +77,9 @@ def record_models(
     `unavailable`; nothing is ever computed elsewhere instead.
     """
     planned = _planned(REQUIRED[claims.device], quick=quick)
-    recorder.plan([f"{family} {mode}" for family, modes in planned.items() for mode in modes])
+    recorder.plan(
+        ["device", *(f"{family} {mode}" for family, modes in planned.items() for mode in modes)]
+    )
     require_full_precision()
     facts = read_facts(torch)
     recorder.environment.update(environment_of(torch), precision=precision_settings())
@@ -90,7 +92,7 @@ def record_models(
     tested = [name for name, problem in computed.items() if not problem]
     modes = planned if quick else _planned((*REQUIRED[claims.device], *tested), quick=False)
     benches = [Bench(device=claims.device, seed=seed, tamper=tamper) for seed in seeds]
-    recorder.run(list(_checks(modes, benches)))
+    recorder.run([device_check(claims, facts), *_checks(modes, benches)])
     if not quick:
         _record_compiled(recorder, benches)
 

@@ -20,10 +20,9 @@ def agree_on_precision() -> None:
     one, and torch refuses to answer while they differ.
     """
     conv: Any = getattr(torch.backends.cudnn, "conv", None)
-    if hasattr(conv, "fp32_precision"):
-        wanted = (conv.fp32_precision, torch.backends.cudnn.rnn.fp32_precision)
+    if getattr(conv, "fp32_precision", "") == "ieee":
         torch.backends.cudnn.allow_tf32 = False
-        conv.fp32_precision, torch.backends.cudnn.rnn.fp32_precision = wanted
+        conv.fp32_precision = torch.backends.cudnn.rnn.fp32_precision = "ieee"
 
 
 def run_checkpointed(model: nn.Module) -> Run:

@@ -1,0 +1,70 @@
+"""`python -m warpfront.checks.mutation_table RESULTS... [--write PAGE]`: what the selftests caught.
+
+Reads `selftest.json` files and draws one Markdown table over all of them; with `--write`, between
+the markers of a page, which is how docs/verification.md gets its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+BEGIN, END = "<!-- mutations: begin -->", "<!-- mutations: end -->"
+COMMAND = "python -m warpfront.checks.mutation_table"
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog=COMMAND, description=__doc__)
+    parser.add_argument("results", nargs="+", type=Path, help="selftest.json files")
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="put it into this page")
+    options = parser.parse_args(arguments)
+    documents = [json.loads(path.read_text(encoding="utf-8")) for path in options.results]
+    text = draw(documents)
+    if options.write is None:
+        sys.stdout.write(text)
+        return 0
+    page = options.write.read_text(encoding="utf-8")
+    options.write.write_text(replaced(page, text), encoding="utf-8")
+    return 0
+
+
+def draw(documents: Iterable[Mapping[str, Any]]) -> str:
+    """The table, and below it every reason for which a fault was not demanded."""
+    caught: Counter[str] = Counter()
+    missed: Counter[str] = Counter()
+    excused: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
+    for check in (check for document in documents for check in document["checks"]):
+        for name, counts in check["details"].get("mutations", {}).items():
+            caught[name] += counts["caught"]
+            missed[name] += counts["missed"]
+            for reason, count in counts["not demanded"].items():
+                excused[name] += count
+                reasons[reason] += count
+    rows = [
+        f"| {name} | {caught[name]} | {missed[name]} | {excused[name]} |"
+        for name in sorted({*caught, *missed, *excused})
+    ]
+    total = f"| all | {caught.total()} | {missed.total()} | {excused.total()} |"
+    head = ["| seeded | caught | missed | not demanded |", "|---|---|---|---|"]
+    why = [f"| {reason} | {count} |" for reason, count in reasons.most_common()]
+    below = ["", "| not demanded because | times |", "|---|---|", *why]
+    return "\n".join([*head, *rows, total, *below]) + "\n"
+
+
+def replaced(page: str, table: str) -> str:
+    """A page with the table between its markers. Raises `ValueError` for a page without them."""
+    before, found, rest = page.partition(BEGIN)
+    _, closed, after = rest.partition(END)
+    if not found or not closed:
+        raise ValueError(f"the page has no {BEGIN} and {END} to write between")
+    return f"{before}{BEGIN}\n{table}{END}{after}"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
