@@ -19,13 +19,12 @@ import nox
 import nox.command
 
 from warpfront.checks.claims import Claims, ClaimsError
-from warpfront.checks.effort import STRICT, profile_names
+from warpfront.checks.effort import SESSIONS, STRICT, Effort, profile_names
 from warpfront.checks.results import write_json
 
 if TYPE_CHECKING:
     from warpfront.model import Verification
 
-HERE_SESSIONS = ("load", "numerics", "operators", "opinfo", "models", "golden", "devices")
 HERE_FOLDER = Path("build") / "here"
 SOURCE = Path(__file__).resolve().parents[1]
 # Long enough to remove containers on Ctrl-C; nox would terminate after 0.3 s.
@@ -115,11 +114,10 @@ def verify(session: nox.Session) -> None:
 
 def _verify_images(session: nox.Session, options: argparse.Namespace) -> None:
     """Hand over to the task: there is one way to verify images, not two."""
-    if options.quick or options.profile != STRICT or options.seeds != 1:
-        session.error("--quick, --profile and --seeds go with --here: images are checked in full")
     chosen = {name: getattr(options, name) for name in ("target", "vendor", "image", "only")}
     argv = [f"--{name}={value}" for name, value in chosen.items() if value]
     argv += [f"--{name}" for name in ("json", "selftest") if getattr(options, name)]
+    argv += _effort(options)
     session.run(
         *(sys.executable, "-m", "warpfront", "verify", *argv),
         external=True,
@@ -137,9 +135,9 @@ def _verify_here(session: nox.Session, options: argparse.Namespace) -> None:
         session.error(f"--target: {error}")
     folder = (HERE_FOLDER / target).resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    names = (*HERE_SESSIONS, *(["selftest"] if options.selftest else []))
+    names = (*SESSIONS, *(["selftest"] if options.selftest else []))
     for old in (
-        *(f"{name}.json" for name in (*HERE_SESSIONS, "selftest")),
+        *(f"{name}.json" for name in (*SESSIONS, "selftest")),
         "verify.json",
         "junit.xml",
     ):
@@ -243,9 +241,9 @@ def _check_inside(session: nox.Session, name: str) -> None:
 
 
 def _effort(options: argparse.Namespace) -> tuple[str, ...]:
-    """The options of the checks themselves, handed on as they are."""
-    quick = ("--quick",) if options.quick else ()
-    return ("--seeds", str(options.seeds), "--profile", options.profile, *quick)
+    """The options of the checks themselves, handed on."""
+    seeds = tuple(range(options.seeds))
+    return Effort(quick=options.quick, profile=options.profile, seeds=seeds).arguments()
 
 
 def _run_checks(
@@ -334,7 +332,7 @@ def _inside_parser(name: str) -> argparse.ArgumentParser:
 
 
 def _add_effort(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--seeds", type=int, default=1, help="sets of random inputs")
+    parser.add_argument("--seeds", type=_positive, default=1, help="sets of random inputs")
     parser.add_argument("--quick", action="store_true", help="every operation, fewer cases of each")
     parser.add_argument(
         "--profile",
@@ -342,6 +340,12 @@ def _add_effort(parser: argparse.ArgumentParser) -> None:
         default=STRICT,
         help="whose tolerances decide; every result says what each would have said",
     )
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
+    return int(text)
 
 
 def _verify_parser() -> argparse.ArgumentParser:

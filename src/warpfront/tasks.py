@@ -21,6 +21,7 @@ from invoke.exceptions import Exit
 from invoke.tasks import Task, task
 
 from warpfront import __version__, pipeline
+from warpfront.checks.effort import STRICT, Effort, profile_names
 from warpfront.display import Display
 from warpfront.engine import connect, embedded
 from warpfront.errors import (
@@ -153,6 +154,9 @@ OPTION_HELP = {
     "write_baseline": "accept what is found: write the baseline",
     "exclude": "globs of paths to leave out, comma-separated",
     "vendored": "also scan submodules and folders of third parties",
+    "quick": "every operation, fewer cases of each",
+    "profile": "whose tolerances decide; every result says what each would have said",
+    "seeds": "sets of random inputs",
     "selftest": "also seed faults into every check, and demand that each is caught",
     "start": "start the embedded engine (needs root)",
     "stop": "stop the embedded engine and remove its bridge and mounts",
@@ -215,18 +219,37 @@ def build(request: Request, *, locked: bool = False) -> None:
 
 
 @command
-def verify(request: Request, *, selftest: bool = False) -> None:
+def verify(
+    request: Request,
+    *,
+    quick: bool = False,
+    profile: str = STRICT,
+    seeds: int = 1,
+    selftest: bool = False,
+) -> None:
     """Run the checks inside each selected cell's image (as `nox -s verify` does)."""
+    effort = _effort(quick=quick, profile=profile, seeds=seeds)
     workspace = request.workspace()
     if request.dry_run:
         _print_report(workspace, request)
         return
-    results = pipeline.verify(workspace, request.selection, request.display, selftest=selftest)
+    results = pipeline.verify(
+        workspace, request.selection, request.display, effort=effort, selftest=selftest
+    )
     if request.json:
         _print_json(results)
     else:
         _print_report(workspace, request)
     _raise_failure(results)
+
+
+def _effort(*, quick: bool, profile: str, seeds: int) -> Effort:
+    """How much to check. A wrong option exits like any other that invoke refuses: with 1."""
+    if profile not in profile_names():
+        raise Exit(f"error: no profile {profile!r}\nhint: {', '.join(profile_names())}", code=1)
+    if seeds < 1:
+        raise Exit(f"error: --seeds {seeds}\nhint: at least 1", code=1)
+    return Effort(quick=quick, profile=profile, seeds=tuple(range(seeds)))
 
 
 @command

@@ -14,6 +14,7 @@ from projects import Project, unique_image, wait_until, write_project
 from stand_in_torch import torch_files, triton_files
 from standins import rocm64_stand_ins, serve_index, stand_in_wheel
 
+from warpfront.checks.effort import SESSIONS
 from warpfront.engine import connect, embedded
 from warpfront.process import environment
 
@@ -117,9 +118,8 @@ def seen(project: Project, cell: str, case: Case) -> tuple[list[str], dict[str, 
     assert {outcome for (session, _), (outcome, _) in checks.items() if session == "load"} == {
         "passed"
     }
-    assert {outcome for (session, _), (outcome, _) in checks.items() if session == "numerics"} == {
-        "unavailable"
-    }
+    computing = {key: outcome for key, (outcome, _) in checks.items() if key[0] != "load"}
+    assert computing == dict.fromkeys(((one, "device") for one in SESSIONS[1:]), "unavailable")
     found = project.result(cell, f"verify-{case.target}")["environment"]
     nodes, visibility = found["nodes"], found["visibility"]
     return nodes, visibility

@@ -188,13 +188,4 @@ def test_the_session_passes_on_the_cpu_and_calls_gloo_a_stand_in(tmp_path: Path)
     assert {check["outcome"] for check in checks} == {"passed"}
     names = [check["name"] for check in checks]
     assert "all_reduce (gloo on the CPU, a stand-in)" in names
-    assert names[:4] == ["device", "all devices", "dtypes", "device cpu"]
-
-
-@pytest.mark.process
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
-def test_a_gpu_target_on_a_cpu_build_fails(tmp_path: Path) -> None:
-    recorder = Recorder(session="devices", target="gfx942", folder=tmp_path)
-    record_devices(claims_for_target("gfx942"), recorder)
-    assert recorder.finish() is False
-    assert set(recorder.outcomes) == {"failed"}
+    assert names[:3] == ["all devices", "dtypes", "device cpu"]

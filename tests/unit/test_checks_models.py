@@ -199,14 +199,6 @@ def _tamper_any(model: Any) -> None:
         model.body.layers[2].register_forward_hook(lambda _, __, output: output * 1.03)
 
 
-@pytest.mark.process
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
-def test_a_gpu_target_on_a_cpu_build_fails_and_nothing_is_computed(tmp_path: Path) -> None:
-    document = record(tmp_path, "sm_90")
-    assert {check["outcome"] for check in document["checks"]} == {"failed"}
-    assert "would run on the CPU" in document["checks"][0]["reason"]
-
-
 def test_without_a_compiler_nothing_is_claimed_of_compiled_models(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -26,16 +26,13 @@ from warpfront.checks.blocks import (  # noqa: E402
     make_inputs,
 )
 from warpfront.checks.claims import Claims  # noqa: E402
-from warpfront.checks.detect import Device, Facts  # noqa: E402
 from warpfront.checks.judge import judge, make_baseline  # noqa: E402
 from warpfront.checks.mutations import Ledger  # noqa: E402
 from warpfront.checks.numerics import (  # noqa: E402
-    DTYPES,
     judge_block,
-    missing_device,
-    probe,
     record_numerics,
 )
+from warpfront.checks.precision import DTYPES, probe  # noqa: E402
 from warpfront.checks.results import Recorder  # noqa: E402
 from warpfront.sessions import claims_for_target  # noqa: E402
 
@@ -128,26 +125,3 @@ def test_a_device_that_breaks_down_is_an_error_and_the_rest_goes_on(tmp_path: Pa
     checks = record(tmp_path, claims_for_target("cpu"), run=run)
     assert checks["mlp float32"]["outcome"] == "error"
     assert checks["attention float32"]["outcome"] == "passed"
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
-def test_a_gpu_target_without_gpu_is_unavailable_and_nothing_is_computed(tmp_path: Path) -> None:
-    def run(block: Block, inputs: Inputs, device: str) -> Trace:
-        raise AssertionError((block, inputs, device))
-
-    checks = record(tmp_path, claims_for_target("sm_90"), run=run)
-    assert {check["outcome"] for check in checks.values()} == {"unavailable"}
-    assert len(checks) == 2 + 3 * len(BLOCKS)
-
-
-def facts(arch: str) -> Facts:
-    device = Device(index=0, name="Demo", arch=arch, memory_bytes=1, multiprocessors=1)
-    return Facts(build="cuda", devices=(device,), obstacle="", visibility={}, nodes=())
-
-
-def test_a_device_of_another_arch_is_unavailable_and_both_are_named() -> None:
-    finding = missing_device(claims_for_target("sm_100"), facts("sm_90"))
-    assert finding is not None
-    assert finding.outcome == "unavailable"
-    assert "sm_90 (Demo), not sm_100" in finding.reason
-    assert missing_device(claims_for_target("gfx90a"), facts("gfx90a")) is None

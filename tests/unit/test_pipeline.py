@@ -14,6 +14,7 @@ from builders import a_built_image, a_wheel
 from fakes import FakeEngine
 
 from warpfront import pipeline
+from warpfront.checks.effort import Effort
 from warpfront.errors import BlockedError, StoreError
 from warpfront.labels import CONTENT_HASH
 from warpfront.model import (
@@ -266,6 +267,7 @@ def verified(
         {key: value for key, value in locks.items() if isinstance(value, WheelLock)},
         target="",
         sessions=("load",),
+        effort=Effort(quick=True),
         engine=engine,
         site=Site,
         watch=Quiet(),
@@ -289,6 +291,7 @@ def test_a_container_that_reports_its_checks_is_believed(
     engine = FakeEngine()
     assert outcomes(verified(workspace, monkeypatch, leave, engine)) == {Outcome.PASSED}
     request = engine.requests[0]
+    assert request.command[2:] == ("load", "--", *Effort(quick=True).arguments())
     assert request.devices == DeviceAccess()
     assert [bind.target for bind in request.binds if bind.writable] == ["/results"]
 

@@ -12,6 +12,7 @@ import pytest
 from invoke.exceptions import Exit
 
 from warpfront import tasks
+from warpfront.checks.effort import Effort
 from warpfront.errors import LockError
 from warpfront.model import Selection
 from warpfront.scaffold import make_project
@@ -94,6 +95,32 @@ def test_every_step_takes_the_same_options_and_explains_each() -> None:
         task = getattr(tasks, name)
         assert set(tasks.SELECTION_HELP) <= {key.replace("-", "_") for key in task.help}
         assert task.__doc__
+
+
+EFFORT = {"quick": True, "profile": "torch", "seeds": 3, "selftest": False}
+
+
+def test_verify_hands_on_how_much_to_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Effort] = []
+
+    def verify(*_: object, effort: Effort, **__: object) -> tuple[()]:
+        asked.append(effort)
+        return ()
+
+    make_project(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("warpfront.pipeline.verify", verify)
+    tasks.verify.body(None, **common(json=True), **EFFORT)
+    assert asked == [Effort(quick=True, profile="torch", seeds=(0, 1, 2))]
+
+
+@pytest.mark.parametrize("wrong", [{"profile": "loose"}, {"seeds": 0}])
+def test_an_unknown_profile_and_no_seeds_are_refused(wrong: dict[str, Any], tmp_path: Path) -> None:
+    make_project(tmp_path)
+    with pytest.raises(Exit) as caught:
+        tasks.verify.body(None, **common(), **(EFFORT | wrong))
+    assert caught.value.code == 1
+    assert "hint:" in str(caught.value.message)
 
 
 def test_planning_a_new_project_as_json(

@@ -8,12 +8,15 @@ Exits 0 only if everything planned was checked and passed, 1 if not, 2 if it cou
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 from warpfront.checks.claims import Claims, ClaimsError, read_claims
 from warpfront.checks.effort import STRICT, Effort, profile_names
+from warpfront.checks.hardware import Machine, read_hardware
+from warpfront.checks.presence import find_device
 from warpfront.checks.results import Recorder
 
 
@@ -48,15 +51,22 @@ def record(session: str, claims: Claims, recorder: Recorder, effort: Effort) -> 
     """Run a session's checks. torch is imported by the session itself, so that its failure is a
     result.
     """
-    recorder.plan(["torch imports" if session == "load" else "device"])
-    _RECORDERS[session](claims, recorder, effort)
+    if session == "load":
+        recorder.plan(["torch imports"])
+        _load(claims, recorder)
+        return
+    recorder.plan(["device"])
+    recorder.environment["effort"] = effort.document()
+    torch = importlib.import_module("torch")
+    if find_device(claims, recorder, torch, read_hardware(Machine())):
+        _RECORDERS[session](claims, recorder, effort)
 
 
 # Each imports its session only when it is run: importing it is importing torch, which `load` has to
 # time and judge.
 
 
-def _load(claims: Claims, recorder: Recorder, _: Effort) -> None:
+def _load(claims: Claims, recorder: Recorder) -> None:
     from warpfront.checks.load import record_load  # noqa: PLC0415
 
     record_load(claims, recorder)
@@ -110,8 +120,7 @@ def _selftest(claims: Claims, recorder: Recorder, effort: Effort) -> None:
     record_opinfo_faults(claims, recorder, effort=effort)
 
 
-_RECORDERS: Mapping[str, Callable[[Claims, Recorder, Effort], None]] = {
-    "load": _load,
+_RECORDERS: dict[str, Callable[[Claims, Recorder, Effort], None]] = {
     "numerics": _numerics,
     "operators": _operators,
     "opinfo": _opinfo,
@@ -124,7 +133,7 @@ _RECORDERS: Mapping[str, Callable[[Claims, Recorder, Effort], None]] = {
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m warpfront.checks", description=__doc__)
-    parser.add_argument("session", choices=tuple(_RECORDERS))
+    parser.add_argument("session", choices=("load", *_RECORDERS))
     parser.add_argument(
         "--claims", type=Path, required=True, help="what the image is said to hold (JSON)"
     )

@@ -1,4 +1,4 @@
-"""How much of the numerics is done, by whose tolerances, and from which random inputs.
+"""Which sessions there are; how much of each is done, by whose tolerances, from which inputs.
 
 Needs no torch: the command line reads it before torch is imported.
 """
@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+# In the order in which they run; `selftest` is run where it is asked for.
+SESSIONS = ("load", "numerics", "operators", "opinfo", "models", "golden", "devices")
 STRICT = "strict"
 PROFILES = Path(__file__).with_name("profiles.json")
 
@@ -22,6 +24,14 @@ class Effort:
     quick: bool = False
     profile: str = STRICT
     seeds: tuple[int, ...] = (0,)
+
+    def arguments(self) -> tuple[str, ...]:
+        """As options of the checks' command line."""
+        quick = ("--quick",) if self.quick else ()
+        return ("--seeds", str(len(self.seeds)), "--profile", self.profile, *quick)
+
+    def document(self) -> dict[str, object]:
+        return {"quick": self.quick, "profile": self.profile, "seeds": len(self.seeds)}
 
 
 @cache

@@ -6,10 +6,12 @@ compute elsewhere than claimed although it need not (`failed`).
 
 from __future__ import annotations
 
+from typing import Any
+
 from warpfront.checks.claims import Claims
-from warpfront.checks.detect import Facts
+from warpfront.checks.detect import Facts, environment_of, read_facts
 from warpfront.checks.hardware import Hardware
-from warpfront.checks.results import Check, Finding, failed, passed, unavailable
+from warpfront.checks.results import Check, Finding, Recorder, failed, passed, unavailable
 
 # What torch has to be built for; the CPU's claims are true of every build.
 BUILDS = {"nvidia": "cuda", "amd": "rocm", "gaudi": "hpu"}
@@ -44,11 +46,19 @@ def judge_presence(claims: Claims, facts: Facts, hardware: Hardware) -> Finding 
     return None
 
 
-def device_check(claims: Claims, facts: Facts) -> Check:
-    """The check named `device` of a session whose device is here: which one it is."""
+def find_device(claims: Claims, recorder: Recorder, torch: Any, hardware: Hardware) -> bool:
+    """Make the first check of every session that computes, `device`: is the claimed one here?
+
+    Where it is not, this is the session's only check: nothing is planned, imported or computed.
+    """
+    facts = read_facts(torch)
+    recorder.environment.update(environment_of(torch))
+    lacking = judge_presence(claims, facts, hardware)
     first = f"{facts.devices[0].name} ({facts.devices[0].arch})" if facts.devices else ""
     said = first if BUILDS.get(claims.vendor) else "the CPU"
-    return Check(name="device", find=lambda: passed(said, **facts.evidence()))
+    found = passed(said, **facts.evidence()) if lacking is None else lacking
+    recorder.run([Check(name="device", find=lambda: found)])
+    return lacking is None
 
 
 def _no_device(

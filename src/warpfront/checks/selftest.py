@@ -12,11 +12,9 @@ import torch
 
 from warpfront.checks.blocks import BLOCKS, Block
 from warpfront.checks.claims import Claims
-from warpfront.checks.detect import environment_of, read_facts
 from warpfront.checks.effort import Effort
 from warpfront.checks.faults import seed_block_faults
 from warpfront.checks.mutations import Ledger
-from warpfront.checks.numerics import DTYPES, missing_device, probe, require_full_precision
 from warpfront.checks.operators.cases import Case, make_maker
 from warpfront.checks.operators.faulty import Subject, seed_faults, seed_property_faults
 from warpfront.checks.operators.fused import PATTERNS, pattern_cases
@@ -25,6 +23,7 @@ from warpfront.checks.operators.table import operators
 from warpfront.checks.opinfo.adapter import DatabaseMoved, load_database
 from warpfront.checks.opinfo.faulty import seed_entry_faults
 from warpfront.checks.opinfo.session import Sweep
+from warpfront.checks.precision import DTYPES, probe, require_full_precision
 from warpfront.checks.results import Check, Finding, Recorder, failed, passed, unavailable
 
 EXACT_DTYPES = ("int64", "int32", "bool")
@@ -35,18 +34,10 @@ Seed = Callable[[int, Ledger], None]
 def record_selftest(claims: Claims, recorder: Recorder, *, effort: Effort | None = None) -> None:
     """One check per suite and dtype, passed when every fault seeded there was caught."""
     effort = effort or Effort()
-    recorder.plan(["device"])
     os.environ.setdefault(*WORKSPACE)
     require_full_precision()
-    facts = read_facts(torch)
-    recorder.environment.update(environment_of(torch))
-    lacking = missing_device(claims, facts)
-    if lacking is not None:
-        recorder.run([Check(name="device", find=lambda: lacking)])
-        return
     device = claims.device
     floating = [name for name, dtype in DTYPES.items() if not probe(dtype, device)]
-    recorder.run([Check(name="device", find=lambda: passed(device))])
     recorder.run(
         [
             *_block_checks(floating, device, effort),
@@ -59,9 +50,8 @@ def record_opinfo_faults(
     claims: Claims, recorder: Recorder, *, effort: Effort | None = None
 ) -> None:
     """The same for the operator database."""
-    if missing_device(claims, read_facts(torch)) is None:
-        floating = [n for n, dtype in DTYPES.items() if not probe(dtype, claims.device)]
-        recorder.run(list(_opinfo_checks(floating, claims.device, effort or Effort())))
+    floating = [n for n, dtype in DTYPES.items() if not probe(dtype, claims.device)]
+    recorder.run(list(_opinfo_checks(floating, claims.device, effort or Effort())))
 
 
 def _block_checks(floating: list[str], device: str, effort: Effort) -> Iterator[Check]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from warpfront.checks.effort import SESSIONS, Effort
 from warpfront.engine import Engine, connect
 from warpfront.errors import EngineError
 from warpfront.matrix import select
@@ -40,7 +41,7 @@ from warpfront.pipeline.preparing import (
     prepare_cells,
     render_cells,
 )
-from warpfront.pipeline.verifying import IMAGE_SESSIONS, Verified, verify_cells
+from warpfront.pipeline.verifying import Verified, verify_cells
 from warpfront.pipeline.workspace import Watch, Workspace, open_workspace, site_when_needed
 from warpfront.plan import LockState, PlannedCell, plan_cell, with_parents
 from warpfront.process import environment, run
@@ -153,7 +154,12 @@ def build(
 
 
 def verify(
-    workspace: Workspace, selection: Selection, watch: Watch, *, selftest: bool = False
+    workspace: Workspace,
+    selection: Selection,
+    watch: Watch,
+    *,
+    effort: Effort | None = None,
+    selftest: bool = False,
 ) -> tuple[Verified, ...]:
     """The checks, inside each selected cell's image, on each of its targets (or the selected one).
 
@@ -166,7 +172,8 @@ def verify(
         cells,
         _usable_locks(states),
         target=selection.target,
-        sessions=(*IMAGE_SESSIONS, *(("selftest",) if selftest else ())),
+        sessions=(*SESSIONS, *(("selftest",) if selftest else ())),
+        effort=effort or Effort(),
         engine=connect(environment()),
         site=site_when_needed(),
         watch=watch,

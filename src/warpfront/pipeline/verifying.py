@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
+from warpfront.checks.effort import Effort
 from warpfront.engine import Bind, Engine, RunRequest, RunResult, StoredImage
 from warpfront.errors import NotVerifiedError
 from warpfront.guard.policy import Policy
@@ -38,7 +39,6 @@ from warpfront.vendors import VENDORS
 from warpfront.verdict import read_verification
 
 Verified = Verification | Blocked | Failed
-IMAGE_SESSIONS = ("load", "numerics")
 _INSIDE = "/warpfront"
 _RESULTS = "/results"
 MEMORY_BYTES = 8 * 2**30
@@ -52,6 +52,7 @@ def verify_cells(
     *,
     target: str,
     sessions: tuple[str, ...],
+    effort: Effort,
     engine: Engine,
     site: AskSite,
     watch: Watch,
@@ -84,6 +85,7 @@ def verify_cells(
                 target=one,
                 toolbox=toolbox,
                 sessions=sessions,
+                effort=effort,
             )
             results.append(verifying.run(engine, host, watch))
             watch.step(cell.id, "")
@@ -137,6 +139,7 @@ class _Verifying:
     target: str
     toolbox: Path
     sessions: tuple[str, ...]
+    effort: Effort
 
     @property
     def folder(self) -> Path:
@@ -203,6 +206,8 @@ class _Verifying:
                 "python3",
                 f"{_INSIDE}/src/warpfront/checks/enter.py",
                 *self.sessions,
+                "--",
+                *self.effort.arguments(),
             ),
             binds=(
                 Bind(source=package, target=f"{_INSIDE}/src/warpfront"),

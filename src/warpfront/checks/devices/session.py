@@ -7,14 +7,13 @@ import functools
 import torch
 
 from warpfront.checks.claims import Claims
-from warpfront.checks.detect import Facts, environment_of, read_facts
+from warpfront.checks.detect import Facts, read_facts
 from warpfront.checks.detection import disagreements
 from warpfront.checks.devices.collectives import BACKENDS, exchange
 from warpfront.checks.devices.worker import FAULTS, OPERATIONS
 from warpfront.checks.golden.cases import CASES, compute
 from warpfront.checks.hardware import Hardware, Machine, read_hardware
-from warpfront.checks.numerics import DTYPES, probe, require_full_precision
-from warpfront.checks.presence import device_check, judge_presence
+from warpfront.checks.precision import DTYPES, probe, require_full_precision
 from warpfront.checks.probes import probe_dtypes
 from warpfront.checks.results import Check, Finding, Recorder, failed, passed
 
@@ -27,17 +26,12 @@ def record_devices(claims: Claims, recorder: Recorder, *, quick: bool = False) -
     """Check every visible device, and where there are two or more what passes between them. `quick`
     leaves out the stand-in for that on the CPU.
     """
-    recorder.plan(["device", "all devices", "dtypes"])
+    recorder.plan(["all devices", "dtypes"])
     require_full_precision()
     facts, hardware = read_facts(torch), read_hardware(Machine())
-    recorder.environment.update(environment_of(torch), hardware=hardware.document())
-    lacking = judge_presence(claims, facts, hardware)
-    if lacking is not None:
-        recorder.run([Check(name=name, find=lambda: lacking) for name in recorder.planned])
-        return
+    recorder.environment["hardware"] = hardware.document()
     places = places_of(claims.device, facts)
     checks = [
-        device_check(claims, facts),
         Check(name="all devices", find=lambda: every_device(facts, hardware, places)),
         Check(name="dtypes", find=lambda: probed(claims.device)),
         *(

@@ -25,7 +25,7 @@ from warpfront.checks.detect import read_arch_list, read_facts
 from warpfront.checks.golden.cases import CASES, compute
 from warpfront.checks.golden.tensors import TensorsError, from_bytes, raw, to_bytes
 from warpfront.checks.hardware import Hardware
-from warpfront.checks.numerics import DTYPES, precision_settings, require_full_precision
+from warpfront.checks.precision import DTYPES, precision_settings, require_full_precision
 from warpfront.checks.results import write_json
 
 SCHEMA = 1

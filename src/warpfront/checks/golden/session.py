@@ -11,19 +11,19 @@ from pathlib import Path
 import torch
 
 from warpfront.checks.claims import Claims
-from warpfront.checks.detect import environment_of, read_facts
+from warpfront.checks.detect import read_facts
 from warpfront.checks.golden.cases import CASES, Compute, compute
 from warpfront.checks.golden.checking import check_case, table
 from warpfront.checks.golden.files import Golden, GoldenError, make_golden, read_golden, shipped
 from warpfront.checks.hardware import Machine, read_hardware
-from warpfront.checks.numerics import (
+from warpfront.checks.precision import (
     DTYPES,
     REQUIRED,
     precision_settings,
     probe,
     require_full_precision,
 )
-from warpfront.checks.presence import device_check, judge_presence
+from warpfront.checks.presence import judge_presence
 from warpfront.checks.results import (
     PASSED,
     Check,
@@ -44,20 +44,13 @@ def record_golden(
     files: Sequence[Path] | None = None,
     run: Compute = compute,
 ) -> None:
-    """Check golden files (those of this package) on the claimed device, one check a case and dtype.
-
-    A missing device makes every check `unavailable`; nothing is computed elsewhere instead.
+    """Check golden files (those of this package) on the claimed device, one check a case and
+    dtype.
     """
     paths = shipped() if files is None else tuple(files)
-    recorder.plan(["device", *([f"file {path.stem}" for path in paths] or ["golden files"])])
+    recorder.plan([f"file {path.stem}" for path in paths] or ["golden files"])
     require_full_precision()
-    facts = read_facts(torch)
-    recorder.environment.update(environment_of(torch), precision=precision_settings())
-    lacking = judge_presence(claims, facts, read_hardware(Machine()))
-    if lacking is not None:
-        recorder.run([Check(name=name, find=lambda: lacking) for name in recorder.planned])
-        return
-    recorder.run([device_check(claims, facts)])
+    recorder.environment["precision"] = precision_settings()
     if not paths:
         recorder.run([Check(name="golden files", find=lambda: failed("there are none"))])
     obstacles = {name: probe(dtype, claims.device) for name, dtype in DTYPES.items()}

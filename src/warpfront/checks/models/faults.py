@@ -16,14 +16,11 @@ import torch
 from torch import Tensor, nn
 
 from warpfront.checks.claims import Claims
-from warpfront.checks.detect import read_facts
-from warpfront.checks.hardware import Machine, read_hardware
 from warpfront.checks.models.cases import make_case
 from warpfront.checks.models.families import FAMILIES, Family
 from warpfront.checks.models.judging import Precision, Row, first_over
 from warpfront.checks.models.session import Bench, Tamper, judge_eager
 from warpfront.checks.models.watching import layers_of
-from warpfront.checks.presence import judge_presence
 from warpfront.checks.results import Check, Finding, Recorder, failed, passed
 
 # Every class of layer is in one of these.
@@ -124,11 +121,8 @@ def record_model_faults(claims: Claims, recorder: Recorder, *, quick: bool = Fal
     names = [
         family.name for family in FAMILIES if family.name in (SEEDED[1:2] if quick else SEEDED)
     ]
-    lacking = judge_presence(claims, read_facts(torch), read_hardware(Machine()))
 
     def find(name: str) -> Finding:
-        if lacking is not None:
-            return lacking
         family = next(family for family in FAMILIES if family.name == name)
         count, missed = missed_faults(family, claims.device)
         if missed:

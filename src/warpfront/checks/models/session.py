@@ -10,8 +10,6 @@ import torch
 from torch import nn
 
 from warpfront.checks.claims import Claims
-from warpfront.checks.detect import environment_of, read_facts
-from warpfront.checks.hardware import Machine, read_hardware
 from warpfront.checks.models.cases import Case, make_case
 from warpfront.checks.models.families import FAMILIES, Family
 from warpfront.checks.models.judging import (
@@ -29,14 +27,13 @@ from warpfront.checks.models.wrapped import (
     run_checkpointed,
     run_compiled,
 )
-from warpfront.checks.numerics import (
+from warpfront.checks.precision import (
     DTYPES,
     REQUIRED,
     precision_settings,
     probe,
     require_full_precision,
 )
-from warpfront.checks.presence import device_check, judge_presence
 from warpfront.checks.results import Check, Finding, Recorder, failed, passed
 
 # torch.compile takes seconds for every model on a GPU, and half a minute where it writes C++.
@@ -73,26 +70,17 @@ def record_models(
     quick: bool = False,
     tamper: Tamper = leave_alone,
 ) -> None:
-    """Judge every family in every mode that the device computes. A missing device makes every check
-    `unavailable`; nothing is ever computed elsewhere instead.
-    """
+    """Judge every family in every mode that the device computes."""
     planned = _planned(REQUIRED[claims.device], quick=quick)
-    recorder.plan(
-        ["device", *(f"{family} {mode}" for family, modes in planned.items() for mode in modes)]
-    )
+    recorder.plan([f"{family} {mode}" for family, modes in planned.items() for mode in modes])
     require_full_precision()
-    facts = read_facts(torch)
-    recorder.environment.update(environment_of(torch), precision=precision_settings())
-    lacking = judge_presence(claims, facts, read_hardware(Machine()))
-    if lacking is not None:
-        recorder.run([Check(name=name, find=lambda: lacking) for name in recorder.planned])
-        return
+    recorder.environment["precision"] = precision_settings()
     computed = {name: probe(dtype, claims.device) for name, dtype in DTYPES.items()}
     recorder.environment["dtypes"] = {k: problem or "computed" for k, problem in computed.items()}
     tested = [name for name, problem in computed.items() if not problem]
     modes = planned if quick else _planned((*REQUIRED[claims.device], *tested), quick=False)
     benches = [Bench(device=claims.device, seed=seed, tamper=tamper) for seed in seeds]
-    recorder.run([device_check(claims, facts), *_checks(modes, benches)])
+    recorder.run(list(_checks(modes, benches)))
     if not quick:
         _record_compiled(recorder, benches)
 

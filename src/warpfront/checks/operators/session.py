@@ -13,16 +13,8 @@ from functools import partial
 import torch
 
 from warpfront.checks.claims import Claims
-from warpfront.checks.detect import environment_of, read_facts
+from warpfront.checks.detect import build_of
 from warpfront.checks.effort import Effort
-from warpfront.checks.numerics import (
-    DTYPES,
-    REQUIRED,
-    missing_device,
-    precision_settings,
-    probe,
-    require_full_precision,
-)
 from warpfront.checks.operators.cases import Case, Execute, execute_case, make_maker
 from warpfront.checks.operators.fused import (
     PATTERNS,
@@ -39,6 +31,13 @@ from warpfront.checks.operators.properties import (
     check_repeats,
 )
 from warpfront.checks.operators.table import Operator, operators
+from warpfront.checks.precision import (
+    DTYPES,
+    REQUIRED,
+    precision_settings,
+    probe,
+    require_full_precision,
+)
 from warpfront.checks.profiles import Tally, document, total
 from warpfront.checks.results import Check, Finding, Recorder, failed, passed
 
@@ -94,23 +93,15 @@ def record_operators(
     effort = effort or Effort()
     names = [operator.name for operator in operators()]
     properties = [name for name in PROPERTIES if (claims.device, name) not in IMPOSSIBLE]
-    recorder.plan(["device", *names, *PATTERNS, *properties])
+    recorder.plan([*names, *PATTERNS, *properties])
     os.environ.setdefault(*WORKSPACE)
     require_full_precision()
-    facts = read_facts(torch)
-    recorder.environment.update(environment_of(torch), precision=precision_settings())
-    lacking = missing_device(claims, facts)
-    if lacking is not None:
-        recorder.run([Check(name=name, find=lambda: lacking) for name in recorder.planned])
-        return
+    recorder.environment["precision"] = precision_settings()
     how = _circumstances(claims, effort, run)
-    recorder.environment["effort"] = {"quick": effort.quick, "profile": effort.profile}
-    recorder.environment["dtypes"] = list(how.dtypes)
-    recorder.run([Check(name="device", find=lambda: passed(claims.device))])
     recorder.run([_operator_check(operator, how) for operator in operators()])
     recorder.run([_pattern_check(name, how) for name in PATTERNS])
     recorder.run(list(_property_checks(how)))
-    _record_compiled(recorder, how, facts.build)
+    _record_compiled(recorder, how, build_of(torch))
     recorder.environment["counts"] = how.counts.document()
 
 

@@ -14,16 +14,7 @@ from pathlib import Path
 import torch
 
 from warpfront.checks.claims import Claims
-from warpfront.checks.detect import environment_of, read_facts
 from warpfront.checks.effort import Effort
-from warpfront.checks.numerics import (
-    DTYPES,
-    REQUIRED,
-    missing_device,
-    precision_settings,
-    probe,
-    require_full_precision,
-)
 from warpfront.checks.opinfo.adapter import DatabaseMoved, Entry, Sample, load_database
 from warpfront.checks.opinfo.suite import (
     Execute,
@@ -36,6 +27,13 @@ from warpfront.checks.opinfo.suite import (
     judge_results,
     widen,
     wrong_dtypes,
+)
+from warpfront.checks.precision import (
+    DTYPES,
+    REQUIRED,
+    precision_settings,
+    probe,
+    require_full_precision,
 )
 from warpfront.checks.profiles import Tally, document, total
 from warpfront.checks.results import Check, Finding, Recorder, failed, passed, unavailable
@@ -129,17 +127,11 @@ def record_opinfo(
 ) -> None:
     """Sweep the database. `run` is the device: tests put faulty ones in."""
     effort = effort or Effort()
-    recorder.plan(["device", "database"])
+    recorder.plan(["database"])
     require_full_precision()
-    facts = read_facts(torch)
-    recorder.environment.update(environment_of(torch), precision=precision_settings())
-    lacking = missing_device(claims, facts)
-    if lacking is not None:
-        recorder.run([Check(name=name, find=lambda: lacking) for name in recorder.planned])
-        return
+    recorder.environment["precision"] = precision_settings()
     sweeps = list(_sweeps(claims, effort, run))
     recorder.plan([sweep.name for sweep in sweeps])
-    recorder.run([Check(name="device", find=lambda: passed(claims.device))])
     entries: list[Entry] = []
     recorder.run([Check(name="database", find=partial(_load, entries))])
     absent = unavailable("torch's operator database could not be read: see `database`")

@@ -1,0 +1,75 @@
+"""Which dtypes are verified where, and by which arithmetic: no TF32, no reduced reductions."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import torch
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+# What every target of a device type must compute; the rest is tested where a probe computes it.
+REQUIRED = {
+    "cuda": ("float32", "bfloat16", "float16"),
+    "hpu": ("float32", "bfloat16"),
+    "cpu": ("float32",),
+}
+
+
+def require_full_precision() -> None:
+    """No TF32, no reductions in low precision: verification judges the dtype it names.
+
+    `torch.backends.cudnn` convolutions use TF32 by default, and the reduced reductions default to
+    on.
+    """
+    backends: Any = torch.backends
+    if hasattr(backends.cuda.matmul, "fp32_precision"):
+        for backend in (backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn):
+            backend.fp32_precision = "ieee"
+        for name in ("matmul", "conv", "rnn"):
+            part: Any = getattr(backends.mkldnn, name, None)
+            if hasattr(part, "fp32_precision"):
+                part.fp32_precision = "ieee"
+    else:
+        backends.cuda.matmul.allow_tf32 = False
+        backends.cudnn.allow_tf32 = False
+    backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+    backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+
+
+def precision_settings() -> dict[str, object]:
+    """The settings in force, for the results file."""
+    matmul: Any = torch.backends.cuda.matmul
+    cudnn: Any = torch.backends.cudnn
+    names = (
+        "fp32_precision",
+        "allow_fp16_reduced_precision_reduction",
+        "allow_bf16_reduced_precision_reduction",
+    )
+    settings = {
+        f"matmul.{name}": str(getattr(matmul, name)) for name in names if hasattr(matmul, name)
+    }
+    if hasattr(cudnn, "conv"):
+        settings["cudnn.conv.fp32_precision"] = str(cudnn.conv.fp32_precision)
+    else:
+        settings["cudnn.allow_tf32"] = str(cudnn.allow_tf32)
+    return dict(settings)
+
+
+def probe(dtype: torch.dtype, device: str) -> str:
+    """Empty if the device computes a small product in this dtype, forward and backward, else what
+    it said.
+
+    Small integers are exact in every dtype, so the answer must be exact.
+    """
+    if device == "hpu":
+        importlib.import_module("habana_frameworks.torch.core")
+    try:
+        left = torch.arange(1.0, 5.0).reshape(2, 2).to(dtype).to(device).requires_grad_()
+        product = left @ left
+        product.sum().backward()
+        found = (product.tolist(), left.grad.tolist())
+    except (RuntimeError, NotImplementedError, TypeError) as error:
+        return f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
+    expected = ([[7.0, 10.0], [15.0, 22.0]], [[7.0, 11.0], [9.0, 13.0]])
+    return "" if found == expected else f"wrong product: {found}"
