@@ -87,16 +87,27 @@ def fingerprint(site: str, free: Sequence[str]) -> dict[str, Key]:
 
 
 def recorded(site: str, free: Sequence[str]) -> dict[str, str]:
-    """path -> its hash, as every RECORD says before anything was done."""
+    """path -> its hash before anything was done: as every RECORD says, and of the metadata that a
+    RECORD has no hash for (itself, for one) as it is.
+    """
     hashes = {}
     for entry in of_the_stack(site, free):
         record = Path(site, entry, "RECORD")
         if record.is_file():
+            for path in record.parent.iterdir():
+                if path.is_file():
+                    hashes[f"{entry}/{path.name}"] = hash_of(path)
             for line in record.read_text().splitlines():
-                path, _, rest = line.rpartition(",")[0].rpartition(",")
+                name, _, rest = line.rpartition(",")[0].rpartition(",")
                 if rest.startswith("sha256="):
-                    hashes[path.strip('"')] = rest.removeprefix("sha256=")
+                    hashes[name.strip('"')] = rest.removeprefix("sha256=")
     return hashes
+
+
+def hash_of(file: Path) -> str:
+    """sha256 as a RECORD spells it."""
+    digest = hashlib.sha256(file.read_bytes()).digest()
+    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
 
 def same_content(site: str, path: str, hashes: Mapping[str, str]) -> bool:
@@ -106,8 +117,7 @@ def same_content(site: str, path: str, hashes: Mapping[str, str]) -> bool:
         return same_code(file)
     if path not in hashes or not file.is_file():
         return False
-    digest = hashlib.sha256(file.read_bytes()).digest()
-    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode() == hashes[path]
+    return hash_of(file) == hashes[path]
 
 
 def same_code(compiled: Path) -> bool:
@@ -116,7 +126,8 @@ def same_code(compiled: Path) -> bool:
     if not source.is_file():
         return False
     expected = compile(source.read_bytes(), str(source), "exec", dont_inherit=True)
-    return compiled.read_bytes()[16:] == marshal.dumps(expected)
+    # Not its bytes: a set's order in them changes from one run of the compiler to the next.
+    return bool(marshal.loads(compiled.read_bytes()[16:]) == expected)
 
 
 def changes(

@@ -10,6 +10,7 @@ from adversary.cases import Case
 from adversary.stacks import SITE_PACKAGES, Stack
 
 GUARD_SAYS = "warpfront guard: "
+_FEW = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +56,8 @@ def what_happened(measured: Mapping[str, Any], stack: Stack) -> str:
     counts = measured["changed_counts"]
     if counts:
         parts.append(", ".join(f"{number} files {kind}" for kind, number in sorted(counts.items())))
+        if len(measured["changed"]) <= _FEW:
+            parts.append(", ".join(measured["changed"]))
     probe = measured["probe"]
     if probe["ok"] and _elsewhere(probe, stack):
         parts.append(f"torch comes from {probe['file']}")

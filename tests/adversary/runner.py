@@ -54,7 +54,7 @@ Tell = Callable[[Result], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
-    """pip as Python 3.11 ships it, today's pip, today's uv, setuptools: wheels from outside, not
+    """pip as Python 3.11 ships it, today's pip, today's uv, and what builds: wheels from outside, not
     part of any image. `versions` maps a tool to its version.
     """
 
@@ -65,8 +65,10 @@ class Tools:
 def fetch_tools(folder: Path) -> Tools:
     """Download the tools' wheels where `folder` lacks them, from wherever pip gets its own."""
     folder.mkdir(parents=True, exist_ok=True)
-    if not any(folder.glob("uv-*.whl")):
-        for wanted in (f"pip=={OLDEST_PIP}", "pip", "uv", "setuptools", "wheel"):
+    for wanted in ("uv", f"pip=={OLDEST_PIP}", "pip", "setuptools", "wheel", "packaging"):
+        name, _, version = wanted.partition("==")
+        found = [path for path in folder.glob(f"{name}-*.whl") if OLDEST_PIP not in path.name]
+        if not (any(folder.glob(f"{name}-{version}-*.whl")) if version else found):
             argv = (sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", wanted)
             run(Command(argv=(*argv, "--dest", str(folder)))).check()
     if not (folder / "bin" / "uv").exists():
@@ -217,7 +219,7 @@ def arena(client: docker.DockerClient, stack: Stack, tools: Tools) -> Iterator[A
 
 
 def add_tools(index: Path, tools: Tools) -> None:
-    """pip, uv, setuptools and wheel are on the index too, as builds and upgrades need them."""
+    """The tools are on the index too, as builds and upgrades need them."""
     for path in sorted(tools.folder.glob("*.whl")):
         page = index / "pypi" / path.name.split("-")[0]
         page.mkdir(exist_ok=True)
