@@ -29,6 +29,9 @@ HERE_FOLDER = Path("build") / "here"
 SOURCE = Path(__file__).resolve().parents[1]
 # Long enough to remove containers on Ctrl-C; nox would terminate after 0.3 s.
 PATIENCE_SECONDS = 60.0
+# OpenMP's threads that spin while they wait make thousands of small operations ten times slower
+# where another process has one of the cores; sleeping ones cost nothing (docs/verification.md).
+_WAITING = {"OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE")}
 _DETECT = (
     "import torch; from warpfront.checks.detect import read_facts; f = read_facts(torch);"
     "print('target=' + (f.devices[0].arch if f.devices else 'cpu'))"
@@ -94,6 +97,17 @@ def static(session: nox.Session) -> None:
     """What in a source tree will break on a target: `-- --repo PATH --target gfx942`; no image."""
     session.run(
         *(sys.executable, "-m", "warpfront", "scan", *session.posargs),
+        external=True,
+        interrupt_timeout=PATIENCE_SECONDS,
+        terminate_timeout=PATIENCE_SECONDS,
+    )
+
+
+@nox.session(venv_backend="none", default=False, name="compile")
+def compile_sources(session: nox.Session) -> None:
+    """A source tree's kernels through the vendor's compiler: `-- --repo PATH --target gfx942`."""
+    session.run(
+        *(sys.executable, "-m", "warpfront", "compile", *session.posargs),
         external=True,
         interrupt_timeout=PATIENCE_SECONDS,
         terminate_timeout=PATIENCE_SECONDS,
@@ -284,7 +298,7 @@ def _run(session: nox.Session, *argv: str, silent: bool = False) -> str:
         *argv,
         external=True,
         silent=silent,
-        env={"PYTHONPATH": _python_path()},
+        env={"PYTHONPATH": _python_path(), **_WAITING},
         interrupt_timeout=PATIENCE_SECONDS,
         terminate_timeout=PATIENCE_SECONDS,
     )
