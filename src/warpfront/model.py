@@ -37,10 +37,17 @@ class BaseSource(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bootstrap:
-    """How a base is made with mmdebstrap where no registry can be reached."""
+    """How a base is made with mmdebstrap where no registry can be reached.
+
+    `updates` says whether the suite has updates and security fixes beside it: releases do,
+    unstable has not. `release_may_be_old` takes a suite whose Release file is past the date that
+    it gives itself, which only a declared base may.
+    """
 
     suite: str
     include: tuple[str, ...]
+    updates: bool = True
+    release_may_be_old: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,13 +114,67 @@ class Pin:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compiler:
     """What a `devel` image adds: wheels (requirement strings), Debian packages, environment, and
-    the folder of its programs where that is not on PATH anyway.
+    the folder of its programs where that is not on PATH anyway. `libraries` is a folder of
+    versioned libraries (`libcudart.so.13`) that linkers have to find by their plain names, there
+    and as `lib64` beside it.
     """
 
     requirements: tuple[str, ...] = ()
     apt: tuple[str, ...] = ()
     programs: str = ""
+    libraries: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompilerCall:
+    """How a vendor's compiler makes an object of one source, without a GPU.
+
+    `argv` is the program with its options for one target; `kernel` and `plain` are what follows
+    for device code and for C++, up to the name of the source. `work` are the options that keep
+    intermediate files, up to the name of a folder; `kept` are globs of those that say where an
+    error is. `version` is the command that says what the compiler is.
+    """
+
+    argv: tuple[str, ...]
+    kernel: tuple[str, ...]
+    plain: tuple[str, ...]
+    version: tuple[str, ...]
+    torch_defines: tuple[str, ...] = ()
+    work: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    hipifies: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompilerBase:
+    """A compiler without torch: a base made by a bootstrap, and what the vendor adds to it.
+
+    It serves `targets` where no `devel` image was built. `toolkit` is the version of what the
+    suite or the vendor's wheels hold, which need not be that of any cell.
+    """
+
+    name: str
+    vendor: str
+    toolkit: Toolkit | None
+    targets: tuple[str, ...]
+    python: str
+    bootstrap: Bootstrap
+    compiler: Compiler
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceTree:
+    """A source tree that an image is for: `path` is its folder below the project's. `sources` are
+    globs of what `compile` takes (none = the kernels it finds), `include` folders of the tree for
+    `-I`, `flags` further options of the compiler.
+    """
+
+    path: str
+    sources: tuple[str, ...] = ()
+    include: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +222,8 @@ class Cell:
     is where in matrix.yaml the row stands. `parent` is the id of the cell whose image this one is
     built on. `torch` is the bare version asked for; `stack` the exact pins (empty when torch
     arrives with the base). `relax` maps a package, whose demands on the torch stack may go unmet,
-    to the reason somebody gave; `builds` are the packages that are built for it.
+    to the reason somebody gave; `builds` are the packages that are built for it. `tree` is the
+    source tree it is for.
     """
 
     id: str
@@ -186,6 +248,7 @@ class Cell:
     environment: Mapping[str, str] = field(default_factory=dict)
     relax: Mapping[str, str] = field(default_factory=dict)
     builds: tuple[Recipe, ...] = ()
+    tree: SourceTree | None = None
 
     @property
     def repository(self) -> str:

@@ -122,6 +122,7 @@ def _variables(
         "environment": sorted({**cell.environment, **compiler.environment}.items()),
         "apt": compiler.apt,
         "programs": compiler.programs,
+        "libraries": compiler.libraries,
         "guarded": POLICY in guard,
         "guard_environment": sorted(GUARD_ENVIRONMENT.items()),
         "on_guarded": parent is not None,

@@ -8,6 +8,7 @@ import contextlib
 import functools
 import inspect
 import json
+import shlex
 import shutil
 import traceback
 from collections import Counter
@@ -29,6 +30,7 @@ from warpfront.errors import (
     INTERRUPTED_EXIT_CODE,
     EngineError,
     FindingsError,
+    UnavailableError,
     WarpfrontError,
 )
 from warpfront.labels import CELL
@@ -43,6 +45,7 @@ from warpfront.process import environment, terminable
 from warpfront.report.rows import ReportRow
 from warpfront.scaffold import make_project
 from warpfront.store import as_json, write_text
+from warpfront.verdict import outcome_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -165,6 +168,11 @@ OPTION_HELP = {
     "repo": "the folder of the project that is asked about (this one if not given)",
     "sarif": "also write the findings to this file, as SARIF 2.1.0",
     "offline": "judge the lines alone: resolve nothing",
+    "sources": "globs of what is compiled, comma-separated; setup.py builds as an extension",
+    "include": "folders of the tree for -I, comma-separated (include, csrc and src if not given)",
+    "flags": "further options of the compiler, in one argument",
+    "hipify": "turn CUDA into HIP first, in a copy; says what that leaves",
+    "seconds": "how long one source may take",
     "everything": "scan: list notes and every place; clean: also remove this project's images and "
     "the shared cache of wheels and tools",
 }
@@ -341,7 +349,7 @@ def scan(
     asked = scanning.ScanRequest(
         repo=Path(repo),
         target=read_target(request.selection.target or "gfx942"),
-        exclude=tuple(glob for glob in exclude.split(",") if glob),
+        exclude=_listed(exclude),
         vendored=vendored,
         baseline=baseline,
         write_baseline=write_baseline and not request.dry_run,
@@ -382,6 +390,57 @@ def _say_findings(
     else:
         print(forms.findings_text(new, rules, everything=everything), end="")
         print(forms.scan_summary(found, new), end="")
+
+
+@command
+def compile_sources(
+    request: Request,
+    *,
+    repo: str = ".",
+    sources: str = "",
+    include: str = "",
+    flags: str = "",
+    exclude: str = "",
+    hipify: bool = False,
+    seconds: float = 300.0,
+    sarif: str = "",
+) -> None:
+    """Compile a source tree's kernels for --target with its vendor's compiler, in a `devel` image
+    or in a compiler of the matrix; no GPU, no network. --hipify turns CUDA into HIP first.
+    """
+    from warpfront.compile.job import Bounds  # noqa: PLC0415 - for a compilation only
+    from warpfront.pipeline import compiling  # noqa: PLC0415 - see above
+    from warpfront.report import compilation as forms  # noqa: PLC0415 - see above
+    from warpfront.scan.rules import catalogue  # noqa: PLC0415 - see above
+
+    asked = compiling.CompileRequest(
+        repo=Path(repo),
+        target=request.selection.target or "gfx942",
+        sources=_listed(sources),
+        include=_listed(include),
+        flags=tuple(shlex.split(flags)),
+        exclude=_listed(exclude),
+        hipify=hipify,
+        bounds=Bounds(seconds=seconds),
+    )
+    found = pipeline.compile_sources(request.workspace(), request.selection, request.display, asked)
+    if sarif and not request.dry_run:
+        text = forms.compilation_sarif([found], catalogue(), version=__version__)
+        write_text(Path(sarif), text)
+    if request.json:
+        _print_json(found)
+    else:
+        print(forms.compilation_text(found, catalogue()), end="")
+    if outcome_of(found.verification) is Outcome.UNAVAILABLE:
+        raise UnavailableError(
+            f"not all of it can be compiled for {found.verification.target} in {found.place}",
+            hint="the reasons stand above; `invoke build` makes a `devel` image that holds torch",
+        )
+    _raise_failure([found.verification])
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(part for part in text.split(",") if part)
 
 
 def _say_port(
@@ -529,3 +588,4 @@ def _show(table: Table) -> None:
 namespace = Collection(
     plan, lock, render, build, verify, report, doctor, preflight, scan, engine, init, clean
 )
+namespace.add_task(compile_sources, name="compile")

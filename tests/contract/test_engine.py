@@ -340,7 +340,9 @@ class TestTheRealEngine:
         asked = request("sh", "-c", f"{sources}; {count}")
         _, lines = self.run(private, asked)
         public = bases.apt_sources(
-            "bookworm", "http://deb.debian.org/debian", "http://deb.debian.org/debian-security"
+            Bootstrap(suite="bookworm", include=()),
+            "http://deb.debian.org/debian",
+            "http://deb.debian.org/debian-security",
         )
         assert lines == [*public.splitlines(), "0"]
         _, lines = self.run(private, request("python3.11", "-c", "import ssl, sqlite3; print(1)"))

@@ -16,6 +16,7 @@ WORDS = {"errors", "model"}
 PURE = {
     "bake",
     "compat",
+    "compile",
     "demands",
     "document",
     "labels",

@@ -100,9 +100,16 @@ def test_another_recipe_is_another_image() -> None:
 
 
 def test_sources_name_the_suite_its_updates_and_its_security_fixes() -> None:
-    lines = apt_sources("bookworm", "http://m.test/debian", "http://s.test/sec").splitlines()
+    lines = apt_sources(RECIPE, "http://m.test/debian", "http://s.test/sec").splitlines()
     assert lines[0] == "deb http://m.test/debian bookworm main"
     assert lines[1:] == [
         "deb http://m.test/debian bookworm-updates main",
         "deb http://s.test/sec bookworm-security main",
     ]
+
+
+def test_a_suite_without_updates_whose_release_may_be_old_says_so_in_its_sources() -> None:
+    sid = Bootstrap(suite="sid", include=(), updates=False, release_may_be_old=True)
+    text = apt_sources(sid, "http://m.test/debian", "http://s.test/sec")
+    assert text == "deb [check-valid-until=no] http://m.test/debian sid main\n"
+    assert recipe_digest(sid) != recipe_digest(replace(sid, release_may_be_old=False))

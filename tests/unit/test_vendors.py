@@ -92,7 +92,8 @@ def test_the_cuda_compiler_is_of_the_toolkit_s_own_minor() -> None:
         "cuda-toolkit[nvcc]==13.0.*",
         "nvidia-cuda-cccl==13.*",
     )
-    assert compiler.apt == ("g++",)
+    assert compiler.apt == ("g++", "python3-dev")
+    assert compiler.libraries.endswith("/nvidia/cu13/lib")
     assert dict(compiler.environment) == {
         "CUDA_HOME": "/opt/venv/lib/python3.11/site-packages/nvidia/cu13",
         "TORCH_CUDA_ARCH_LIST": "8.0;12.0+PTX",
@@ -110,12 +111,32 @@ def test_hipcc_comes_from_debian() -> None:
     assert compiler is not None
     assert "hipcc" in compiler.apt
     assert compiler.environment["PYTORCH_ROCM_ARCH"] == "gfx90a;gfx942"
+    # hipcc 5.7.1 finds its device libraries only where nobody gives it a ROCM_PATH.
+    assert "ROCM_PATH" not in compiler.environment
 
 
-def test_cpu_and_gaudi_add_no_compiler() -> None:
-    assert CPU.compiler(None, ("x86_64",), "3.11") is None
+def test_a_cpu_has_gpp_for_extensions_and_gaudi_s_base_has_its_own_tools() -> None:
+    compiler = CPU.compiler(None, ("x86_64",), "3.11")
+    assert compiler is not None
+    assert "g++" in compiler.apt
     toolkit = Toolkit(name="synapseai", version="1.24.1")
     assert GAUDI.compiler(toolkit, ("gaudi3",), "3.12") is None
+    assert GAUDI.compiler_call("gaudi3") is None
+
+
+def test_one_source_is_compiled_for_exactly_the_target() -> None:
+    hip, cuda, plain = (
+        vendor.compiler_call(target)
+        for vendor, target in ((AMD, "gfx942"), (NVIDIA, "sm_100"), (CPU, "x86_64"))
+    )
+    assert hip is not None
+    assert hip.argv[:2] == ("hipcc", "--offload-arch=gfx942")
+    assert hip.environment == {"PYTORCH_ROCM_ARCH": "gfx942"}
+    assert cuda is not None
+    assert cuda.argv[:2] == ("nvcc", "-arch=sm_100")
+    assert cuda.environment == {"TORCH_CUDA_ARCH_LIST": "10.0"}
+    assert plain is not None
+    assert (plain.argv[0], plain.kernel) == ("g++", ())
 
 
 def test_rocm_s_own_distributions_are_protected() -> None:

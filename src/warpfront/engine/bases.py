@@ -97,24 +97,35 @@ def resolve_base(
     if found is not None:
         return found
     assert base.bootstrap is not None
-    recipe = recipe_digest(base.bootstrap)
+    stored = bootstrapped_image(base.name, base.bootstrap, engine, cache=cache, on_line=on_line)
+    return _bootstrapped(base, base.bootstrap, stored)
+
+
+def bootstrapped_image(
+    name: str, bootstrap: Bootstrap, engine: Engine, *, cache: Path, on_line: Line
+) -> StoredImage:
+    """The image of a bootstrap, made where the engine does not have it; once per recipe."""
+    recipe = recipe_digest(bootstrap)
     with locked(cache / "bases" / f".{recipe}.lock", on_line):
-        stored = engine.image(_reference(base.name, base.bootstrap))
+        stored = engine.image(_reference(name, bootstrap))
         if stored is None:
-            tar = bootstrap_rootfs(base.bootstrap, cache, on_line)
-            on_line(f"importing base {base.name} into {engine.name}")
+            tar = bootstrap_rootfs(bootstrap, cache, on_line)
+            on_line(f"importing base {name} into {engine.name}")
             stored = engine.import_rootfs(
                 tar,
-                _reference(base.name, base.bootstrap),
+                _reference(name, bootstrap),
                 {SOURCE_LABEL: BaseSource.BOOTSTRAP.value, RECIPE_LABEL: recipe},
                 _ENVIRONMENT,
             )
-    return _bootstrapped(base, base.bootstrap, stored)
+    return stored
 
 
 def recipe_digest(bootstrap: Bootstrap) -> str:
     """sha256 hex of all that decides what a bootstrap contains, but for the packages' versions."""
-    parts = [bootstrap.suite, sorted(bootstrap.include), _LEFT_OUT, _EMPTIED, _ENVIRONMENT]
+    parts: list[object] = [bootstrap.suite, sorted(bootstrap.include)]
+    parts += [_LEFT_OUT, _EMPTIED, _ENVIRONMENT]
+    if not bootstrap.updates or bootstrap.release_may_be_old:
+        parts.append([bootstrap.updates, bootstrap.release_may_be_old])
     return digest_of(parts)
 
 
@@ -137,23 +148,26 @@ def bootstrap_rootfs(bootstrap: Bootstrap, cache: Path, on_line: Line) -> Path:
     return tar
 
 
-def apt_sources(suite: str, mirror: str, security: str) -> str:
-    """The `sources.list` of a Debian suite with its updates and security fixes."""
-    return (
-        f"deb {mirror} {suite} main\n"
-        f"deb {mirror} {suite}-updates main\n"
-        f"deb {security} {suite}-security main\n"
-    )
+def apt_sources(bootstrap: Bootstrap, mirror: str, security: str) -> str:
+    """The `sources.list` of a Debian suite, with its updates and security fixes where it has
+    them.
+    """
+    suite = bootstrap.suite
+    lines = [f"{mirror} {suite} main"]
+    if bootstrap.updates:
+        lines += [f"{mirror} {suite}-updates main", f"{security} {suite}-security main"]
+    option = "[check-valid-until=no] " if bootstrap.release_may_be_old else ""
+    return "".join(f"deb {option}{line}\n" for line in lines)
 
 
 def _mmdebstrap(bootstrap: Bootstrap, tree: Tree, tar: Path) -> Command:
     """Fetched from this machine's mirror; the image itself names the public one."""
     suite = bootstrap.suite
     public, local = tar.parent / "sources.list", tar.parent / "mirror.list"
-    public.write_text(apt_sources(suite, _PUBLIC, _PUBLIC_SECURITY), encoding="ascii")
+    public.write_text(apt_sources(bootstrap, _PUBLIC, _PUBLIC_SECURITY), encoding="ascii")
     mirror = packages.machine_mirror(suite, _PUBLIC)
     security = packages.machine_mirror(f"{suite}-security", _PUBLIC_SECURITY)
-    local.write_text(apt_sources(suite, mirror, security), encoding="ascii")
+    local.write_text(apt_sources(bootstrap, mirror, security), encoding="ascii")
     own_keyring = tree.root / _KEYRING
     keyring = own_keyring if own_keyring.exists() else Path("/") / _KEYRING
     folders = " ".join(f'"$1{folder}"' for folder in _EMPTIED)

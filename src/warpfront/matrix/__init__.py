@@ -13,18 +13,21 @@ from warpfront.matrix.cells import CellMaker
 from warpfront.matrix.expansion import expand_points
 from warpfront.matrix.language import MatrixText
 from warpfront.matrix.selection import select
-from warpfront.model import Cell, Project
+from warpfront.model import Cell, CompilerBase, Project
 
 __all__ = ["Matrix", "json_schema", "read_matrix", "select"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matrix:
-    """All cells of a project, parents before children, and what is doubtful about them."""
+    """All cells of a project, parents before children, what is doubtful about them, and its
+    compilers without torch.
+    """
 
     project: Project
     cells: tuple[Cell, ...]
     warnings: tuple[Problem, ...]
+    compilers: tuple[CompilerBase, ...] = ()
 
 
 def read_matrix(text: str, *, path: str, compat: Compat) -> Matrix:
@@ -34,6 +37,7 @@ def read_matrix(text: str, *, path: str, compat: Compat) -> Matrix:
     maker = CellMaker(text=written, document=document, compat=compat)
     maker.check_images()
     maker.check_indexes()
+    maker.make_compilers()
     maker.make(points)
     found = sorted({*problems, *maker.problems})
     if found:
@@ -47,7 +51,10 @@ def read_matrix(text: str, *, path: str, compat: Compat) -> Matrix:
         repository=written.project.repository,
     )
     return Matrix(
-        project=project, cells=tuple(maker.cells), warnings=tuple(sorted(set(maker.warnings)))
+        project=project,
+        cells=tuple(maker.cells),
+        warnings=tuple(sorted(set(maker.warnings))),
+        compilers=tuple(maker.compilers),
     )
 
 

@@ -10,7 +10,16 @@ from warpfront.compat import Compat, Contradicted, Unknown, Wanted
 from warpfront.document import Document, Where
 from warpfront.errors import Problem
 from warpfront.matrix.expansion import CELL_LIMIT, Point
-from warpfront.matrix.language import UNPINNED, BaseText, BuildText, ImageText, MatrixText
+from warpfront.matrix.language import (
+    UNPINNED,
+    BaseText,
+    BootstrapText,
+    BuildText,
+    CompilerText,
+    ImageText,
+    MatrixText,
+    SourceTreeText,
+)
 from warpfront.matrix.naming import cell_id, cell_tag, is_id, is_tag
 from warpfront.matrix.words import nearest
 from warpfront.model import (
@@ -18,8 +27,10 @@ from warpfront.model import (
     Bootstrap,
     Cell,
     Compiler,
+    CompilerBase,
     Pin,
     Recipe,
+    SourceTree,
     Toolkit,
     WheelIndex,
     frozen,
@@ -52,6 +63,7 @@ class CellMaker:
     problems: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
     cells: list[Cell] = field(default_factory=list)
+    compilers: list[CompilerBase] = field(default_factory=list)
     _foundations: dict[tuple[object, ...], _Foundation | None] = field(default_factory=dict)
     _ids: dict[str, int] = field(default_factory=dict)
     _tags: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -108,6 +120,48 @@ class CellMaker:
             if name not in known:
                 message = f"index `{name}` is not in the compat table"
                 self._problem(("indexes", name), message, nearest(name, known))
+
+    def make_compilers(self) -> None:
+        """Every entry of `compilers:`."""
+        for name, text in self.text.compilers.items():
+            where = ("compilers", name)
+            vendor = VENDORS.get(text.vendor)
+            if vendor is None:
+                message = f"vendor `{text.vendor}` is not known"
+                self._problem((*where, "vendor"), message, nearest(text.vendor, VENDORS))
+                continue
+            strangers = [target for target in text.targets if not vendor.accepts_target(target)]
+            for target in strangers:
+                hint = f"its targets look like {vendor.target_form}"
+                message = f"`{target}` is no target of {vendor.name}"
+                self._problem((*where, "targets"), message, hint)
+            self._make_compiler(name, text, vendor)
+
+    def _make_compiler(self, name: str, text: CompilerText, vendor: Vendor) -> None:
+        where = ("compilers", name)
+        if bool(vendor.toolkit) != bool(text.toolkit):
+            needs = f"needs a `toolkit` (the {vendor.toolkit} version)"
+            message = f"{vendor.name} {needs if vendor.toolkit else 'has no toolkit'}"
+            self._problem(where, message)
+            return
+        toolkit = (
+            Toolkit(name=vendor.toolkit, version=text.toolkit or "") if vendor.toolkit else None
+        )
+        compiler = vendor.compiler(toolkit, text.targets, text.python)
+        if compiler is None:
+            self._problem(where, vendor.no_compiler(toolkit))
+            return
+        self.compilers.append(
+            CompilerBase(
+                name=name,
+                vendor=vendor.name,
+                toolkit=toolkit,
+                targets=text.targets,
+                python=text.python,
+                bootstrap=_bootstrap(text.bootstrap),
+                compiler=compiler,
+            )
+        )
 
     def _is_own_ancestor(self, name: str) -> bool:
         parent = self.text.images[name].on
@@ -342,11 +396,22 @@ def _base(name: str, text: BaseText) -> Base:
         python=text.python,
         interpreter=text.interpreter,
         glibc=text.glibc,
-        bootstrap=Bootstrap(suite=bootstrap.suite, include=bootstrap.include)
-        if bootstrap
-        else None,
+        bootstrap=_bootstrap(bootstrap) if bootstrap else None,
         unpinned=(text.reason or "") if text.digest == UNPINNED else "",
     )
+
+
+def _bootstrap(text: BootstrapText) -> Bootstrap:
+    return Bootstrap(
+        suite=text.suite,
+        include=text.include,
+        updates=text.updates,
+        release_may_be_old=text.release_may_be_old,
+    )
+
+
+def _tree(text: SourceTreeText) -> SourceTree:
+    return SourceTree(path=text.path, sources=text.sources, include=text.include, flags=text.flags)
 
 
 def _cell(
@@ -385,6 +450,7 @@ def _cell(
         environment=frozen(environment),
         relax=frozen(image.relax),
         builds=tuple(_recipe(package, build) for package, build in sorted(image.builds.items())),
+        tree=_tree(image.project) if image.project else None,
     )
 
 

@@ -88,6 +88,15 @@ _path = _form(
     r"[A-Za-z0-9_-][A-Za-z0-9._-]*(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*)*",
     "a path inside the repository, without .. and leading dots",
 )
+_folder = _form(
+    r"\.|[A-Za-z0-9_-][A-Za-z0-9._-]*(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*)*",
+    "a folder inside the repository, without .. and leading dots, or . for all of it",
+)
+_glob = _form(
+    r"[A-Za-z0-9_*?-][A-Za-z0-9._*?-]*(?:/[A-Za-z0-9_*?-][A-Za-z0-9._*?-]*)*",
+    "a path or glob inside the project (csrc/*.cu)",
+)
+_flag = _form(r"-[A-Za-z0-9_+=,./:-]+", "one option of a compiler (-DFAST, -std=c++20)")
 _module = _form(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*", "a module's name")
 _variable = _form(r"[A-Z][A-Z0-9_]*", "an environment variable's name", longest=64)
 _value = _form(r"[A-Za-z0-9 ._:/@+=,;%~()-]*", "a plain value")
@@ -134,6 +143,8 @@ class BootstrapText:
     __pydantic_config__ = STRICT
     suite: Name
     include: tuple[Annotated[str, *_package], ...] = ()
+    updates: StrictBool = True
+    release_may_be_old: StrictBool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +159,30 @@ class BaseText:
     glibc: Version
     reason: Annotated[str, *_words] | None = None
     bootstrap: BootstrapText | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceTreeText:
+    """`images.*.project:`, the source tree that an image is for, and what of it `compile` takes."""
+
+    __pydantic_config__ = STRICT
+    path: Annotated[str, *_folder]
+    sources: tuple[Annotated[str, *_glob], ...] = ()
+    include: tuple[Annotated[str, *_folder], ...] = ()
+    flags: tuple[Annotated[str, *_flag], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompilerText:
+    """`compilers.*:`, a compiler without torch: what a bootstrap of Debian and the vendor's wheels
+    hold."""
+
+    __pydantic_config__ = STRICT
+    vendor: VendorName
+    targets: Targets
+    python: Python
+    bootstrap: BootstrapText
+    toolkit: Version | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +208,7 @@ class ImageText:
     packages: tuple[Requirement, ...] = ()
     requirements: Annotated[str, *_path] | None = None
     compiler: StrictBool = False
+    project: SourceTreeText | None = None
     relax: Mapping[PackageName, Reason] = field(default_factory=dict)
     builds: Mapping[PackageName, BuildText] = field(default_factory=dict)
     environment: Environment = field(default_factory=dict)
@@ -256,6 +292,7 @@ class MatrixText:
     images: Annotated[Mapping[Name, ImageText], Filled]
     rows: Annotated[tuple[RowText, ...], Filled]
     strict: StrictBool = False
+    compilers: Mapping[Name, CompilerText] = field(default_factory=dict)
     indexes: Mapping[IndexName, IndexUrl] = field(default_factory=dict)
     defaults: Axes = field(default_factory=Axes)
     include: tuple[IncludeText, ...] = ()

@@ -33,6 +33,7 @@ from warpfront.model import (
     WheelLock,
 )
 from warpfront.pipeline.building import Built, build_cells
+from warpfront.pipeline.compiling import Compilation, CompileRequest, compile_tree
 from warpfront.pipeline.locking import Locked, lock_cells, read_locks
 from warpfront.pipeline.preparing import (
     Prepared,
@@ -57,6 +58,7 @@ __all__ = [
     "STEPS",
     "Workspace",
     "build",
+    "compile_sources",
     "describe",
     "lock",
     "open_workspace",
@@ -174,6 +176,20 @@ def verify(
         target=selection.target,
         sessions=(*SESSIONS, *(("selftest",) if selftest else ())),
         effort=effort or Effort(),
+        engine=connect(environment()),
+        site=site_when_needed(),
+        watch=watch,
+    )
+
+
+def compile_sources(
+    workspace: Workspace, selection: Selection, watch: Watch, request: CompileRequest
+) -> Compilation:
+    """The sources of somebody's tree, compiled where the target's compiler is."""
+    return compile_tree(
+        workspace,
+        request,
+        selection,
         engine=connect(environment()),
         site=site_when_needed(),
         watch=watch,

@@ -65,7 +65,7 @@ def verify_cells(
     results: list[Verified] = []
     by_id = {cell.id: cell for cell in workspace.matrix.cells}
     for cell in cells:
-        built, lock = _built_image(workspace, cell, engine), locks.get(cell.id)
+        built, lock = built_image(workspace, cell, engine), locks.get(cell.id)
         if isinstance(built, Failed):
             results.append(built)
             continue
@@ -92,7 +92,7 @@ def verify_cells(
     return tuple(results)
 
 
-def _built_image(workspace: Workspace, cell: Cell, engine: Engine) -> BuiltImage | Failed:
+def built_image(workspace: Workspace, cell: Cell, engine: Engine) -> BuiltImage | Failed:
     """The image that `build` left, if the engine still holds that very content."""
     hint = f"invoke build --only {cell.id}"
     built = workspace.store.load(cell.id, "build", (BuiltImage, Blocked, Failed))

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Literal, Protocol
 
-from warpfront.model import Compiler, DeviceAccess, HostDevices, Toolkit
+from warpfront.model import Compiler, CompilerCall, DeviceAccess, HostDevices, Toolkit
 from warpfront.vendors.amd import Amd
 from warpfront.vendors.cpu import Cpu
 from warpfront.vendors.gaudi import Gaudi
@@ -74,6 +74,9 @@ class Vendor(Protocol):
 
     def no_compiler(self, toolkit: Toolkit | None) -> str:
         """Why `compiler` gives None, for a message."""
+
+    def compiler_call(self, target: str) -> CompilerCall | None:
+        """How one source is compiled for `target`; None = there is no compiler to call."""
 
     def device_access(self, host: HostDevices) -> DeviceAccess | None:
         """How a container on `host` gets the device; None = this host has no such device."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Literal
 
-from warpfront.model import Compiler, DeviceAccess, HostDevices, Toolkit, frozen
+from warpfront.model import Compiler, CompilerCall, DeviceAccess, HostDevices, Toolkit, frozen
 
 _TARGET = re.compile(r"gfx(?:[0-9]{2,3}[0-9a-f]|[0-9]{1,2}(?:-[0-9])?-generic)\Z")
 _CDI_KIND = "amd.com/gpu="
@@ -72,14 +72,31 @@ class Amd:
         """Debian's hipcc, which depends on its clang, lld, device libraries and HIP headers."""
         del toolkit, python
         return Compiler(
-            apt=("g++", "hipcc"),
+            apt=("g++", "hipcc", "hipify-perl", "python3-dev"),
+            # torch looks for hipcc below ROCM_HOME. Not ROCM_PATH: given one, Debian's clang looks
+            # for the device libraries there, and not where Debian has them.
             environment=frozen(
-                {"HIP_PLATFORM": "amd", "PYTORCH_ROCM_ARCH": ";".join(targets), "ROCM_PATH": "/usr"}
+                {"HIP_PLATFORM": "amd", "PYTORCH_ROCM_ARCH": ";".join(targets), "ROCM_HOME": "/usr"}
             ),
         )
 
     def no_compiler(self, toolkit: Toolkit | None) -> str:
         return f"there is a compiler for {toolkit}"
+
+    def compiler_call(self, target: str) -> CompilerCall | None:
+        """clang's options and messages: https://rocm.docs.amd.com/projects/HIPCC/en/latest/."""
+        return CompilerCall(
+            argv=(
+                *("hipcc", f"--offload-arch={target}", "-std=c++17", "-O2", "-fPIC"),
+                *("-fno-color-diagnostics", "-fno-caret-diagnostics"),
+            ),
+            kernel=("-x", "hip"),
+            plain=("-x", "c++"),
+            version=("hipcc", "--version"),
+            torch_defines=("-D__HIP_PLATFORM_AMD__=1", "-DUSE_ROCM=1"),
+            hipifies=True,
+            environment=frozen({"PYTORCH_ROCM_ARCH": target}),
+        )
 
     def device_access(self, host: HostDevices) -> DeviceAccess | None:
         """CDI where the engine knows devices, else /dev/kfd and each render node.

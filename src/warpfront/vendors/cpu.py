@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from warpfront.model import Compiler, DeviceAccess, HostDevices, Toolkit
+from warpfront.model import Compiler, CompilerCall, DeviceAccess, HostDevices, Toolkit
 
 
 class Cpu:
@@ -36,12 +36,23 @@ class Cpu:
     def compiler(
         self, toolkit: Toolkit | None, targets: tuple[str, ...], python: str
     ) -> Compiler | None:
+        """g++, for extensions in C++."""
         del toolkit, targets, python
-        return None
+        return Compiler(apt=("g++", "python3-dev"))
 
     def no_compiler(self, toolkit: Toolkit | None) -> str:
         del toolkit
-        return "there is no device compiler for the vendor cpu"
+        return "g++ is the compiler for the vendor cpu"
+
+    def compiler_call(self, target: str) -> CompilerCall | None:
+        """For C++ only: g++ does not know what a kernel is."""
+        del target
+        return CompilerCall(
+            argv=("g++", "-std=c++17", "-O2", "-fPIC", "-fno-diagnostics-show-caret"),
+            kernel=(),
+            plain=("-x", "c++"),
+            version=("g++", "--version"),
+        )
 
     def device_access(self, host: HostDevices) -> DeviceAccess | None:
         del host

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from warpfront.model import Compiler, DeviceAccess, HostDevices, Toolkit, frozen
+from warpfront.model import Compiler, CompilerCall, DeviceAccess, HostDevices, Toolkit, frozen
 
 _CDI_KINDS = ("habana.ai/gaudi=", "intel.com/gaudi=")
 _RUNTIME = "habana"
@@ -50,6 +50,11 @@ class Gaudi:
 
     def no_compiler(self, toolkit: Toolkit | None) -> str:
         return f"the base image of {toolkit} already holds the vendor's tools"
+
+    def compiler_call(self, target: str) -> CompilerCall | None:
+        """None: kernels of Gaudi are written in TPC-C, for the vendor's own tools."""
+        del target
+        return None
 
     def device_access(self, host: HostDevices) -> DeviceAccess | None:
         """CDI where the engine knows devices, else the vendor's OCI runtime."""

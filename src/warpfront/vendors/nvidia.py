@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from warpfront.model import Compiler, DeviceAccess, HostDevices, Toolkit, frozen
+from warpfront.model import Compiler, CompilerCall, DeviceAccess, HostDevices, Toolkit, frozen
 
 _TARGET = re.compile(r"sm_([1-9][0-9]{1,2})\Z")
 _CDI_KIND = "nvidia.com/gpu="
@@ -71,8 +71,10 @@ class Nvidia:
                 f"cuda-toolkit[nvcc]=={toolkit.version}.*",
                 f"nvidia-cuda-cccl=={_major(toolkit)}.*",
             ),
-            apt=("g++",),
+            # `python:slim` has Python's headers already; a bootstrapped base has them from here.
+            apt=("g++", "python3-dev"),
             programs=f"{home}/bin",
+            libraries=f"{home}/lib",
             environment=frozen({"CUDA_HOME": home, "TORCH_CUDA_ARCH_LIST": _arch_list(targets)}),
         )
 
@@ -82,6 +84,20 @@ class Nvidia:
         return (
             f"NVIDIA's wheels for {toolkit} hold ptxas and no nvcc; "
             f"they do from cuda{_FIRST_MAJOR_WITH_NVCC_WHEEL}.0"
+        )
+
+    def compiler_call(self, target: str) -> CompilerCall | None:
+        """https://docs.nvidia.com/cuda/cuda-compiler-driver-nvcc/. ptxas names lines of its own
+        input only; that, kept with line information, names those of the source.
+        """
+        return CompilerCall(
+            argv=("nvcc", f"-arch={target}", "-std=c++17", "-Xcompiler=-fPIC", "-lineinfo"),
+            kernel=("-x", "cu"),
+            plain=("-x", "c++"),
+            version=("nvcc", "--version"),
+            work=("--keep", "--keep-dir"),
+            kept=("*.ptx",),
+            environment=frozen({"TORCH_CUDA_ARCH_LIST": _dotted(_capability(target))}),
         )
 
     def device_access(self, host: HostDevices) -> DeviceAccess | None:
@@ -113,4 +129,8 @@ def _major(toolkit: Toolkit) -> int:
 def _arch_list(targets: tuple[str, ...]) -> str:
     """`TORCH_CUDA_ARCH_LIST`: `8.0;9.0+PTX`, with PTX of the newest for what comes after it."""
     numbers = sorted(_capability(target) for target in targets)
-    return ";".join(f"{number // 10}.{number % 10}" for number in numbers) + "+PTX"
+    return ";".join(map(_dotted, numbers)) + "+PTX"
+
+
+def _dotted(capability: int) -> str:
+    return f"{capability // 10}.{capability % 10}"

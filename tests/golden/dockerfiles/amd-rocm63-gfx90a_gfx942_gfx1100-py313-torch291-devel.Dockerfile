@@ -10,6 +10,8 @@ RUN --mount=type=secret,id=ca,target=/run/secrets/ca \
     apt-get "$@" install --yes --no-install-recommends \
       g++ \
       hipcc \
+      hipify-perl \
+      python3-dev \
     && apt-get clean
 COPY requirements.txt /opt/warpfront/requirements/devel.txt
 RUN --network=none \
@@ -21,4 +23,4 @@ RUN --network=none \
 RUN --network=none warpfront-guard verify
 ENV HIP_PLATFORM="amd"
 ENV PYTORCH_ROCM_ARCH="gfx90a;gfx942;gfx1100"
-ENV ROCM_PATH="/usr"
+ENV ROCM_HOME="/usr"

@@ -9,6 +9,7 @@ RUN --mount=type=secret,id=ca,target=/run/secrets/ca \
     apt-get "$@" update && \
     apt-get "$@" install --yes --no-install-recommends \
       g++ \
+      python3-dev \
     && apt-get clean
 COPY requirements.txt /opt/warpfront/requirements/devel.txt
 RUN --network=none \
@@ -18,6 +19,10 @@ RUN --network=none \
       --no-cache --compile-bytecode --python /opt/venv/bin/python \
       --requirement /opt/warpfront/requirements/devel.txt
 RUN --network=none warpfront-guard verify
+RUN --network=none ln -s lib /opt/venv/lib/python3.11/site-packages/nvidia/cu13/lib64 && \
+    for file in /opt/venv/lib/python3.11/site-packages/nvidia/cu13/lib/lib*.so.*; do \
+      [ -e "${file%%.so.*}.so" ] || ln -s "${file##*/}" "${file%%.so.*}.so" || exit 1; \
+    done
 ENV PATH="/opt/venv/lib/python3.11/site-packages/nvidia/cu13/bin:$PATH"
 ENV CUDA_HOME="/opt/venv/lib/python3.11/site-packages/nvidia/cu13"
 ENV TORCH_CUDA_ARCH_LIST="8.0;9.0;10.0;12.0+PTX"

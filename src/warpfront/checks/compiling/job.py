@@ -1,0 +1,97 @@
+"""The job as the host wrote it, and commands with their places filled in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unit:
+    """One source. `argv` has `{source}`, `{output}`, `{work}` and `{torch}` as words of its own;
+    it is empty where this vendor's compiler does not take such a source.
+    """
+
+    path: str
+    kind: str
+    torch: bool
+    argv: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probe:
+    """A source that every compiler of the target takes, and its command."""
+
+    name: str
+    text: str
+    argv: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What is to be compiled, for which target, within which bounds."""
+
+    target: str
+    source: Path
+    scratch: Path
+    copy: Path
+    version: tuple[str, ...]
+    probe: Probe
+    torch_defines: tuple[str, ...]
+    environment: Mapping[str, str]
+    copied: tuple[str, ...]
+    hipified: tuple[str, ...]
+    kept: tuple[str, ...]
+    seconds: float
+    memory_bytes: int
+    jobs: int
+    units: tuple[Unit, ...]
+
+    @property
+    def root(self) -> Path:
+        """Where the sources are read: the copy, once hipify changed it."""
+        return self.copy if self.hipified else self.source
+
+
+def read_job(path: Path) -> Job:
+    """Raises `ValueError` for a job that this copy of the checks does not understand."""
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    if found.get("schema") != SCHEMA:
+        raise ValueError(f"{path}: schema is {found.get('schema')!r}, not {SCHEMA}")
+    probe = found["probe"]
+    return Job(
+        target=found["target"],
+        source=Path(found["source"]),
+        scratch=Path(found["scratch"]),
+        copy=Path(found["copy"]),
+        version=tuple(found["version"]),
+        probe=Probe(name=probe["name"], text=probe["text"], argv=tuple(probe["argv"])),
+        torch_defines=tuple(found["torch_defines"]),
+        environment=found["environment"],
+        copied=tuple(found["copied"]),
+        hipified=tuple(found["hipified"]),
+        kept=tuple(found["kept"]),
+        seconds=float(found["seconds"]),
+        memory_bytes=int(found["memory_bytes"]),
+        jobs=int(found["jobs"]),
+        units=tuple(_unit(unit) for unit in found["units"]),
+    )
+
+
+def _unit(found: Mapping[str, Any]) -> Unit:
+    return Unit(
+        path=found["path"],
+        kind=found["kind"],
+        torch=found["torch"],
+        argv=tuple(found["argv"]),
+    )
+
+
+def filled(argv: Sequence[str], places: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """The command with each place (`{source}`) replaced by its words; other words stay."""
+    return tuple(word for part in argv for word in places.get(part, (part,)))

@@ -1,0 +1,92 @@
+"""One compiler at work, within bounds: its time, its memory, what it prints."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+HEAD_BYTES = 96 * 1024
+TAIL_BYTES = 16 * 1024
+"""The first messages say what is wrong; the last ones how it ended."""
+
+LARGEST_FILE_BYTES = 1 << 30
+_OUT_OF_MEMORY = ("out of memory", "std::bad_alloc", "Cannot allocate memory", "cannot allocate")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """How a program ended. `returncode` is None where it is not there, or was stopped at its time;
+    `output` is what it printed, the middle left out where that is long.
+    """
+
+    argv: tuple[str, ...]
+    returncode: int | None
+    output: str
+    seconds: float
+    missing: bool = False
+
+    @property
+    def out_of_memory(self) -> bool:
+        if self.returncode == -signal.SIGKILL:
+            return True
+        return bool(self.returncode) and any(word in self.output for word in _OUT_OF_MEMORY)
+
+
+def ran(
+    argv: Sequence[str],
+    *,
+    seconds: float,
+    memory_bytes: int,
+    cwd: Path,
+    environment: Mapping[str, str] | None = None,
+) -> Ended:
+    """Run to its end or its limit; then nothing of its process group is left."""
+    if shutil.which(argv[0]) is None:
+        return Ended(argv=tuple(argv), returncode=None, output="", seconds=0.0, missing=True)
+    limits = ("prlimit", f"--as={memory_bytes}", f"--fsize={LARGEST_FILE_BYTES}", "--core=0", "--")
+    started = time.monotonic()
+    with tempfile.TemporaryFile(dir=cwd) as output:
+        child = subprocess.Popen(
+            [*limits, *argv],
+            cwd=cwd,
+            env={**os.environ, "LC_ALL": "C", "TMPDIR": str(cwd), **(environment or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            returncode: int | None = child.wait(seconds)
+        except subprocess.TimeoutExpired:
+            returncode = None
+        finally:
+            _end_group(child)
+        text = _ends_of(output.fileno())
+    return Ended(
+        argv=tuple(argv), returncode=returncode, output=text, seconds=time.monotonic() - started
+    )
+
+
+def _end_group(child: subprocess.Popen[bytes]) -> None:
+    try:
+        os.killpg(child.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+    finally:
+        child.wait()
+
+
+def _ends_of(handle: int) -> str:
+    size = os.fstat(handle).st_size
+    head = os.pread(handle, HEAD_BYTES, 0)
+    tail = os.pread(handle, TAIL_BYTES, max(HEAD_BYTES, size - TAIL_BYTES))
+    left_out = size - len(head) - len(tail)
+    middle = f"\n[{left_out} bytes left out]\n".encode() if left_out else b""
+    return (head + middle + tail).decode("utf-8", "replace")

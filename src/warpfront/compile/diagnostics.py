@@ -1,0 +1,142 @@
+"""The messages of compilers: clang's and GCC's, nvcc's and its parts', linkers'.
+
+Recorded output of each is in tests/compile. Forms:
+https://gcc.gnu.org/onlinedocs/gcc/Diagnostic-Message-Formatting-Options.html,
+https://clang.llvm.org/docs/UsersManual.html#formatting-of-diagnostics.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+Severity = Literal["error", "warning"]
+MOST = 200
+"""Diagnostics kept of one source: one missing header can say thousands of things."""
+
+_LONGEST = 1000
+_GNU = re.compile(
+    r"(?P<path>[^:\n]{1,1000}):(?P<line>\d{1,8}):(?:(?P<column>\d{1,8}):)? "
+    r"(?P<kind>fatal error|error|warning|note): (?P<message>.*)"
+)
+_NVCC = re.compile(
+    r"(?P<path>[^\n]{1,1000}?)\((?P<line>\d{1,8})\): "
+    r"(?P<kind>catastrophic error|error|warning)(?: #\d+(?:-[A-Z])?)?: (?P<message>.*)"
+)
+_PTXAS = re.compile(
+    r"ptxas (?P<path>[^,\n]{1,1000}), line (?P<line>\d{1,8}); "
+    r"(?P<kind>error|fatal|warning)\s*: (?P<message>.*)"
+)
+_PROGRAM = re.compile(
+    r"(?:(?P<program>[\w+./-]{1,200})(?:: | ))?"
+    r"(?P<kind>fatal error|fatal|error|warning|LLVM ERROR)\s*: (?P<message>.*)"
+)
+_LD = re.compile(r"(?P<program>(?:\S*/)?ld(?:\.\w+)?): (?P<message>\S.*)")
+_INCLUDED = re.compile(
+    r"(?:In file included from|\s{8,}from) (?P<path>[^:\n]{1,1000}):(?P<line>\d{1,8})"
+)
+_INSTANTIATED = re.compile(r".{0,8000}\bat line (?P<line>\d{1,8}) of (?P<path>[^\n]{1,1000})")
+_REQUESTED = re.compile(r"in instantiation of|in call to|expanded from|required from")
+# What only repeats that something was wrong; kept where nothing else was said.
+_ECHO = re.compile(
+    r"aborted due to errors|command failed|linker command failed|ld returned|"
+    r"compilation terminated|\d+ errors? (?:generated|detected)"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A line of a file, 1-based; `line` 0 = the file as a whole."""
+
+    path: str
+    line: int
+    column: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnostic:
+    """One message. `via` are the places that lead there, the nearest first: includes and
+    instantiations. `place` is None where the compiler named none.
+    """
+
+    severity: Severity
+    message: str
+    place: Place | None
+    via: tuple[Place, ...] = ()
+
+
+def read_diagnostics(output: str) -> tuple[Diagnostic, ...]:
+    """The errors and warnings of one source, each once, errors first."""
+    found: list[Diagnostic] = []
+    chain: list[Place] = []
+    for raw in output.splitlines():
+        line = raw[:_LONGEST]
+        included = _INCLUDED.match(line)
+        if included is not None:
+            chain.append(_place(included))
+            continue
+        said = _GNU.match(line)
+        if said is not None and said["kind"] == "note":
+            found[-1:] = [_requested(one, said) for one in found[-1:]]
+            continue
+        diagnostic = _located(line, said, tuple(reversed(chain))) or _unplaced(line)
+        if diagnostic is not None:
+            found.append(diagnostic)
+        elif found and (instantiated := _INSTANTIATED.match(line)) is not None:
+            found[-1] = _also_via(found[-1], _place(instantiated))
+        if not line.startswith(" "):
+            chain.clear()
+    return _distinct(found)
+
+
+def _located(line: str, gnu: re.Match[str] | None, chain: tuple[Place, ...]) -> Diagnostic | None:
+    said = gnu or _PTXAS.match(line) or _NVCC.match(line)
+    if said is None:
+        return None
+    return Diagnostic(
+        severity=_severity(said["kind"]), message=said["message"], place=_place(said), via=chain
+    )
+
+
+def _unplaced(line: str) -> Diagnostic | None:
+    """What a program says without a place: `ld.lld: error: ...`, `ptxas error : ...`."""
+    said = _PROGRAM.fullmatch(line)
+    if said is not None:
+        return Diagnostic(severity=_severity(said["kind"]), message=said["message"], place=None)
+    linked = _LD.fullmatch(line)
+    if linked is not None and "warning" not in linked["message"]:
+        return Diagnostic(severity="error", message=linked["message"], place=None)
+    return None
+
+
+def _requested(diagnostic: Diagnostic, note: re.Match[str]) -> Diagnostic:
+    """With a place that asked for what is wrong, where the note says so."""
+    if not _REQUESTED.search(note["message"]):
+        return diagnostic
+    return _also_via(diagnostic, _place(note))
+
+
+def _also_via(diagnostic: Diagnostic, place: Place) -> Diagnostic:
+    return replace(diagnostic, via=(*diagnostic.via, place))
+
+
+def _place(said: re.Match[str]) -> Place:
+    column = said.groupdict().get("column")
+    return Place(path=said["path"].strip(), line=int(said["line"]), column=int(column or 0))
+
+
+def _severity(kind: str) -> Severity:
+    return "warning" if kind == "warning" else "error"
+
+
+def _distinct(found: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
+    """Once each: HIP compiles for host and device and says most things twice."""
+    kept: dict[tuple[object, ...], Diagnostic] = {}
+    for one in found:
+        kept.setdefault((one.severity, one.message, one.place), one)
+    telling = [one for one in kept.values() if not _ECHO.search(one.message)]
+    if not any(one.severity == "error" for one in telling):
+        telling = list(kept.values())
+    return tuple(sorted(telling, key=lambda one: one.severity != "error")[:MOST])

@@ -1,0 +1,449 @@
+"""compile: the sources of a tree, in a container with the vendor's compiler. No GPU, no network,
+the tree mounted read-only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from time import monotonic
+
+from warpfront.compile.job import SOURCE, Bounds, job_document
+from warpfront.compile.judging import HIPIFIED, SESSION, Message, judged
+from warpfront.compile.sources import HEADERS, READ, SETUP, Unit, include_folders, units_of
+from warpfront.engine import Bind, Engine, RunRequest, RunResult
+from warpfront.engine.bases import bootstrapped_image, recipe_digest
+from warpfront.errors import InputError, NothingSelectedError
+from warpfront.matrix import select
+from warpfront.model import (
+    BuiltImage,
+    Cell,
+    CheckResult,
+    CompilerBase,
+    CompilerCall,
+    Outcome,
+    Selection,
+    Verification,
+)
+from warpfront.pipeline.scanning import scan_tree
+from warpfront.pipeline.verifying import built_image
+from warpfront.pipeline.workspace import AskSite, Watch, Workspace
+from warpfront.process import run
+from warpfront.report.junit import junit_xml
+from warpfront.resolver import install_tools
+from warpfront.scan.findings import Finding, Severity
+from warpfront.scan.targets import read_target
+from warpfront.store import exclusive, read_text, write_json, write_text
+from warpfront.trees import Tree, list_tree
+from warpfront.trees import read_text as read_source
+from warpfront.vendors import VENDORS, Vendor
+from warpfront.verdict import read_verification
+
+_PACKAGE, _JOB, _RESULTS = "/warpfront/src/warpfront", "/warpfront/job.json", "/results"
+_SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+MEMORY_BYTES = 8 * 2**30
+LONGEST_SECONDS = 2 * 3600.0
+_START_SECONDS = 120.0
+# Kernels too: nvcc includes CUDA's headers by itself, hipcc does not, and hipify adds HIP's.
+_CUDA = re.compile(
+    r"\b(?:cuda|CUDA|cu[A-Z]|cu(?:blas|dnn|fft|rand|solver|sparse)|cub\b|nccl|nvtx)"
+    r"|\b__(?:global|device)__\b"
+)
+LEFT = "what hipify leaves"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompileRequest:
+    """What somebody wants compiled: files of the tree at `repo` for `target`. `sources` are globs
+    (none = the kernels there are), `include` folders of the tree, `flags` options of the compiler.
+    """
+
+    repo: Path
+    target: str
+    sources: tuple[str, ...] = ()
+    include: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    hipify: bool = False
+    bounds: Bounds = field(default_factory=Bounds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compilation:
+    """What became of a tree for one target. `place` says where it was compiled, `notes` what to
+    know of the compiler there; `left` is what hipify leaves, where that was asked for.
+    """
+
+    verification: Verification
+    messages: tuple[Message, ...]
+    left: tuple[Finding, ...]
+    place: str
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """An image with a compiler: a `devel` cell's, or a bootstrapped one without torch."""
+
+    id: str
+    name: str
+    image_id: str
+    content_hash: str
+    toolkit: str
+    cell: Cell | None = None
+    binds: tuple[Bind, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def compile_tree(
+    workspace: Workspace,
+    request: CompileRequest,
+    selection: Selection,
+    *,
+    engine: Engine,
+    site: AskSite,
+    watch: Watch,
+) -> Compilation:
+    """The sources of the tree, compiled for the target where its compiler is: in the image of a
+    `devel` cell that was built, else in one of the matrix's compilers without torch.
+
+    Raises `NothingSelectedError` where no cell and no compiler serves the target, and `InputError`
+    for a tree with nothing to compile.
+    """
+    target, vendor = read_compile_target(request.target)
+    call = vendor.compiler_call(target)
+    if call is None:
+        raise NothingSelectedError(f"{vendor.name} has no compiler that could be called here")
+    tree = list_tree(request.repo, exclude=request.exclude)
+    texts = _texts(tree)
+    units = units_of(texts, request.sources)
+    if not units:
+        raise InputError(
+            f"{request.repo}: no kernel was found",
+            hint="--sources names what else is to be compiled: 'csrc/*.cpp,setup.py'",
+        )
+    place = _place(workspace, selection, target, engine=engine, site=site, watch=watch)
+    compiling = _Compiling(
+        workspace=workspace,
+        request=dataclasses.replace(request, target=target),
+        call=call,
+        units=units,
+        tree=tree,
+        texts=texts,
+        place=place,
+    )
+    return compiling.run(engine, watch)
+
+
+def read_compile_target(name: str) -> tuple[str, Vendor]:
+    """The target and its vendor; `cpu` is the other name of x86_64."""
+    for vendor in VENDORS.values():
+        if name == vendor.name == "cpu":
+            return vendor.target_form, vendor
+        if vendor.accepts_target(name):
+            return name, vendor
+    forms = ", ".join(vendor.target_form for vendor in VENDORS.values())
+    raise NothingSelectedError(f"target {name!r} is no vendor's", hint=f"they look like {forms}")
+
+
+def _texts(tree: Tree) -> dict[str, str]:
+    """What can be read of the files that compilers and `units_of` look at."""
+    texts = {}
+    for file in tree.files:
+        path = PurePosixPath(file.path)
+        if path.suffix.lower() in READ or path.name == SETUP:
+            text = read_source(tree.root, file)
+            if isinstance(text, str):
+                texts[file.path] = text
+    return texts
+
+
+def _place(
+    workspace: Workspace,
+    selection: Selection,
+    target: str,
+    *,
+    engine: Engine,
+    site: AskSite,
+    watch: Watch,
+) -> _Place:
+    cells = [
+        cell
+        for cell in select(workspace.matrix.cells, dataclasses.replace(selection, target=""))
+        if cell.compiler is not None and target in cell.targets
+    ]
+    built = [(cell, built_image(workspace, cell, engine)) for cell in cells]
+    for cell, image in reversed(built):
+        if isinstance(image, BuiltImage):
+            return _of_cell(cell, image)
+    # Somebody who names cells wants those, and no other compiler in their place.
+    named = selection.only or selection.image
+    bases = [base for base in workspace.matrix.compilers if target in base.targets]
+    if named or not bases:
+        names = ", ".join(cell.id for cell in cells)
+        message = f"no image with a compiler for {target} is built"
+        hint = f"`invoke build --only {cells[-1].id}`, or a `compilers:` entry" if cells else ""
+        raise NothingSelectedError(
+            f"{message}{f': {names}' if names else ''}",
+            hint=hint or "matrix.yaml: a row with `devel`, or an entry of `compilers:`",
+        )
+    return _of_base(workspace, bases[0], engine=engine, site=site, watch=watch)
+
+
+def _of_cell(cell: Cell, image: BuiltImage) -> _Place:
+    return _Place(
+        id=cell.id,
+        name=image.reference,
+        image_id=image.image_id,
+        content_hash=image.content_hash,
+        toolkit=str(cell.toolkit or ""),
+        cell=cell,
+    )
+
+
+def _of_base(
+    workspace: Workspace, base: CompilerBase, *, engine: Engine, site: AskSite, watch: Watch
+) -> _Place:
+    stored = bootstrapped_image(
+        f"compiler-{base.name}", base.bootstrap, engine, cache=workspace.cache, on_line=watch.say
+    )
+    compiler, binds = base.compiler, []
+    if compiler.requirements:
+        folder = install_tools(
+            workspace.cache / "compilers" / base.name,
+            compiler.requirements,
+            python=base.python,
+            site=site(),
+            run=run,
+            hint=f"`compilers: {base.name}` needs its vendor's wheels",
+        )
+        packages = f"/opt/venv/lib/python{base.python}/site-packages"
+        binds.append(Bind(source=folder, target=packages))
+    path = f"{compiler.programs}:{_SYSTEM_PATH}" if compiler.programs else _SYSTEM_PATH
+    return _Place(
+        id=f"compiler-{base.name}",
+        name=f"compiler {base.name} (Debian {base.bootstrap.suite}, no torch)",
+        image_id=stored.id,
+        content_hash=recipe_digest(base.bootstrap),
+        toolkit=str(base.toolkit or ""),
+        binds=tuple(binds),
+        environment={**compiler.environment, "PATH": path},
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Compiling:
+    """One tree for one target in one place."""
+
+    workspace: Workspace
+    request: CompileRequest
+    call: CompilerCall
+    units: tuple[Unit, ...]
+    tree: Tree
+    texts: Mapping[str, str]
+    place: _Place
+
+    @property
+    def folder(self) -> Path:
+        store = self.workspace.store
+        return store.cell_folder(self.place.id) / f"{SESSION}-{self.request.target}"
+
+    @property
+    def hipified(self) -> tuple[str, ...]:
+        """Files that hipify reads: units and headers that name anything of CUDA's."""
+        if not self.request.hipify or not self.call.hipifies:
+            return ()
+        paths = {unit.path for unit in self.units if unit.kind != "extension"}
+        paths |= {path for path in self.texts if PurePosixPath(path).suffix.lower() in HEADERS}
+        return tuple(sorted(path for path in paths if _CUDA.search(self.texts[path])))
+
+    def run(self, engine: Engine, watch: Watch) -> Compilation:
+        with exclusive(self.folder, watch.say):
+            self._prepare_folder()
+            started = monotonic()
+            lines: list[str] = []
+            watch.step(self.place.id, f"compiling {len(self.units)} sources")
+            result = engine.run(self._request(), on_line=lines.append)
+            watch.step(self.place.id, "")
+            write_text(self.folder / "output.log", "\n".join(lines) + "\n")
+            found = self._compilation(result, monotonic() - started)
+            write_text(self.folder / "junit.xml", junit_xml((found.verification,)))
+            name = f"{SESSION}-{self.request.target}"
+            self.workspace.store.save(self.place.id, name, found.verification)
+        return found
+
+    def _prepare_folder(self) -> None:
+        shutil.rmtree(self.folder / "results", ignore_errors=True)
+        (self.folder / "results").mkdir(parents=True)
+        needs_copy = self.hipified or any(unit.kind == "extension" for unit in self.units)
+        folders = self.request.include or include_folders(file.path for file in self.tree.files)
+        document = job_document(
+            target=self.request.target,
+            call=self.call,
+            units=self.units,
+            folders=folders,
+            flags=self.request.flags,
+            copied=[file.path for file in self.tree.files] if needs_copy else (),
+            hipified=self.hipified,
+            bounds=self.request.bounds,
+        )
+        write_json(self.folder / "job.json", document)
+
+    def _request(self) -> RunRequest:
+        bounds = self.request.bounds
+        rounds = -(-(len(self.units) + len(self.hipified)) // bounds.jobs)
+        return RunRequest(
+            image=self.place.image_id,
+            command=(
+                *("python3", "-m", "warpfront.checks.compiling"),
+                *("--job", _JOB, "--results", _RESULTS),
+            ),
+            binds=(
+                Bind(source=Path(__file__).parents[1], target=_PACKAGE),
+                Bind(source=self.folder.resolve() / "job.json", target=_JOB),
+                Bind(source=self.tree.root.resolve(), target=SOURCE),
+                Bind(source=self.folder.resolve() / "results", target=_RESULTS, writable=True),
+                *self.place.binds,
+            ),
+            environment={
+                **self.place.environment,
+                "HOME": "/tmp",  # noqa: S108 - in the container
+                "PYTHONDONTWRITEBYTECODE": "1",
+                "PYTHONPATH": str(PurePosixPath(_PACKAGE).parent),
+            },
+            tmpfs={"/tmp": "mode=1777,exec"},  # noqa: S108 - in the container
+            user=f"{os.getuid()}:{os.getgid()}",
+            workdir="/tmp",  # noqa: S108 - in the container
+            memory_bytes=MEMORY_BYTES,
+            time_limit_seconds=min(LONGEST_SECONDS, _START_SECONDS + rounds * bounds.seconds),
+        )
+
+    def _compilation(self, result: RunResult, seconds: float) -> Compilation:
+        files = _files_of(self.folder / "results")
+        verification = read_verification(
+            cell_id=self.place.id,
+            target=self.request.target,
+            where="image",
+            image_id=self.place.image_id,
+            content_hash=self.place.content_hash,
+            files={SESSION: _parsed(files.get(f"{SESSION}.json"))},
+            ended=_ending(result),
+            seconds=round(seconds, 2),
+        )
+        checks, messages = self._judged(verification.checks, files)
+        left = self._left_by_hipify()
+        if self.hipified:
+            checks = (*checks, _left_check(left))
+        sessions = (SESSION, "static") if self.hipified else (SESSION,)
+        verification = dataclasses.replace(verification, checks=checks, sessions=sessions)
+        return Compilation(
+            verification=verification,
+            messages=messages,
+            left=left,
+            place=self.place.name,
+            notes=tuple(self._notes(verification)),
+        )
+
+    def _judged(
+        self, checks: Iterable[CheckResult], files: Mapping[str, str]
+    ) -> tuple[tuple[CheckResult, ...], tuple[Message, ...]]:
+        paths = {unit.path for unit in self.units}
+        results: list[CheckResult] = []
+        messages: list[Message] = []
+        for check in checks:
+            if check.name in paths:
+                better, said = judged(check, files=files, texts=self.texts)
+                results.append(better)
+                messages += said
+            else:
+                results.append(check)
+        return tuple(results), tuple(messages)
+
+    def _left_by_hipify(self) -> tuple[Finding, ...]:
+        """What the scanner finds in the files that hipify read, beyond what hipify translates."""
+        if not self.hipified:
+            return ()
+        found = scan_tree(
+            self.request.repo, read_target(self.request.target), exclude=self.request.exclude
+        )
+        read = set(self.hipified)
+        return tuple(
+            finding
+            for finding in found.findings
+            if finding.path in read and finding.severity in {Severity.ERROR, Severity.WARNING}
+        )
+
+    def _notes(self, verification: Verification) -> Iterable[str]:
+        """What to know before one believes the results: which compiler, and which torch."""
+        environment = verification.environment
+        compiler = str(environment.get("compiler", "")).splitlines()
+        yield f"compiler: {_version_line(compiler)}"
+        torch = environment.get("torch")
+        if isinstance(torch, Mapping):
+            yield f"torch: {torch.get('version')}"
+        others = {
+            str(cell.toolkit)
+            for cell in self.workspace.matrix.cells
+            if self.request.target in cell.targets and cell.toolkit is not None
+        }
+        if self.place.cell is None and others and self.place.toolkit not in others:
+            yield (
+                f"this compiler is of {self.place.toolkit}; images of the matrix for "
+                f"{self.request.target} hold {', '.join(sorted(others))}"
+            )
+
+
+def _version_line(lines: list[str]) -> str:
+    telling = [line.strip() for line in lines if re.search(r"version|release", line)]
+    return "; ".join(telling[:2]) or "it did not say what it is"
+
+
+def _left_check(left: tuple[Finding, ...]) -> CheckResult:
+    """An error of the scanner in a file that compiles after hipify is wrong on the device."""
+    errors = [finding for finding in left if finding.severity is Severity.ERROR]
+    first = f": {errors[0].path}:{errors[0].line}: {errors[0].message}" if errors else ""
+    return CheckResult(
+        session="static",
+        name=LEFT,
+        outcome=Outcome.FAILED if errors else Outcome.PASSED,
+        reason=f"{len(errors)} errors{first}" if errors else f"{len(left)} warnings",
+        seconds=0.0,
+        details={
+            "findings": [
+                {"rule": one.rule, "path": one.path, "line": one.line, "severity": one.severity}
+                for one in left
+            ]
+        },
+    )
+
+
+def _files_of(folder: Path) -> dict[str, str]:
+    """What the container left, as texts by path below its folder."""
+    paths = (*folder.glob("*.json"), *folder.glob("kept/*/*"), *folder.glob(f"{HIPIFIED}**/*"))
+    return {
+        str(path.relative_to(folder)): read_text(path) or ""
+        for path in sorted(paths)
+        if path.is_file() and not path.is_symlink()
+    }
+
+
+def _parsed(text: str | None) -> object | None:
+    """A JSON value; what is not JSON is handed on as text, which the verdict refuses as such."""
+    try:
+        return None if text is None else json.loads(text)
+    except ValueError:
+        return text
+
+
+def _ending(result: RunResult) -> str:
+    if result.oom_killed:
+        return f"the container ran out of its {MEMORY_BYTES // 2**30} GiB of memory"
+    if result.timed_out:
+        return f"the container was stopped after {result.seconds:.0f} s"
+    return "" if result.exit_code in {0, 1} else f"the container exited with {result.exit_code}"
