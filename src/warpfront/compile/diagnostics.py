@@ -16,7 +16,7 @@ Severity = Literal["error", "warning"]
 MOST = 200
 """Diagnostics kept of one source: one missing header can say thousands of things."""
 
-_LONGEST = 1000
+_LONGEST = 10_000
 _GNU = re.compile(
     r"(?P<path>[^:\n]{1,1000}):(?P<line>\d{1,8}):(?:(?P<column>\d{1,8}):)? "
     r"(?P<kind>fatal error|error|warning|note): (?P<message>.*)"
@@ -57,14 +57,15 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnostic:
-    """One message. `via` are the places that lead there, the nearest first: includes and
-    instantiations. `place` is None where the compiler named none.
+    """One message. `place` is None where the compiler named none. `via` are the places that asked
+    for what is there (instantiations), `included` those that include its file; the nearest first.
     """
 
     severity: Severity
     message: str
     place: Place | None
     via: tuple[Place, ...] = ()
+    included: tuple[Place, ...] = ()
 
 
 def read_diagnostics(output: str) -> tuple[Diagnostic, ...]:
@@ -96,7 +97,10 @@ def _located(line: str, gnu: re.Match[str] | None, chain: tuple[Place, ...]) -> 
     if said is None:
         return None
     return Diagnostic(
-        severity=_severity(said["kind"]), message=said["message"], place=_place(said), via=chain
+        severity=_severity(said["kind"]),
+        message=said["message"],
+        place=_place(said),
+        included=chain,
     )
 
 

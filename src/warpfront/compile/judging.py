@@ -92,8 +92,8 @@ def _message(
     diagnostic: Diagnostic, unit: str, files: Mapping[str, str], texts: Mapping[str, str]
 ) -> Message:
     """At the first place in the tree that leads to what is wrong; else at the unit as a whole."""
-    places = [one for one in (diagnostic.place, *diagnostic.via) if one is not None]
-    inside = [(tree_path(one.path, unit), one) for one in places]
+    places = (diagnostic.place, *diagnostic.via, *diagnostic.included)
+    inside = [(tree_path(one.path, unit), one) for one in places if one is not None]
     path, place = next(((path, one) for path, one in inside if path), (unit, None))
     text = diagnostic.message
     if diagnostic.place is not None and place is not diagnostic.place:

@@ -17,7 +17,11 @@ TAIL_BYTES = 16 * 1024
 """The first messages say what is wrong; the last ones how it ended."""
 
 LARGEST_FILE_BYTES = 1 << 30
-_OUT_OF_MEMORY = ("out of memory", "std::bad_alloc", "Cannot allocate memory", "cannot allocate")
+_OUT_OF_MEMORY = (
+    *("out of memory", "std::bad_alloc", "Cannot allocate memory", "cannot allocate"),
+    # What clang and GCC say of a part of theirs that the kernel ended.
+    *("unable to execute command: Killed", "Killed signal terminated program"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
