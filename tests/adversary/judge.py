@@ -63,7 +63,7 @@ def what_happened(measured: Mapping[str, Any], stack: Stack) -> str:
         parts.append(f"torch comes from {probe['file']}")
     if not probe["ok"] and GUARD_SAYS not in probe["error"]:
         parts.append(f"import fails: {probe['error'][-300:]}")
-    if measured["built"] not in (None, stack.torch):
+    if measured["built"] not in (None, stack.imported or stack.torch):
         parts.append(f"built against torch {measured['built']}")
     return "; ".join(parts)
 

@@ -106,7 +106,7 @@ def _pypi(folder: Path, stack: Stack) -> list[Path]:
     tritons = {n: v for n, v in _OTHER_TRITONS.items() if n != stack.triton}
     wheels += [_triton(folder, name, version) for name, version in tritons.items()]
     wheels += [_torch(folder, v, name=name, cuda="13.0") for name, v in _OTHER_TORCHES.items()]
-    wheels += _cuda_libraries(folder)
+    wheels += _cuda_libraries(folder, stack)
     return [*wheels, *_dependants(folder, stack), *_intruders(folder, stack)]
 
 
@@ -131,11 +131,12 @@ def _triton(folder: Path, name: str, version: str) -> Path:
     return stand_in_wheel(folder, name, version, files=triton_files(version), tag=_TAG)
 
 
-def _cuda_libraries(folder: Path) -> list[Path]:
+def _cuda_libraries(folder: Path, stack: Stack) -> list[Path]:
     wheels = []
     for name, (version, library) in _LIBRARIES.items():
         library_files = {library: extension_module("stand_in")}
-        wheels.append(stand_in_wheel(folder, name, version, files=library_files))
+        offered = dict.fromkeys((version, stack.libraries.get(name, version)))
+        wheels += [stand_in_wheel(folder, name, one, files=library_files) for one in offered]
     wheels.append(stand_in_wheel(folder, "cuda-toolkit", "13.9.0", requires=["nvidia-cublas"]))
     files = {"cuda/bindings/__init__.py": '__version__ = "13.9.0"\n'}
     wheels.append(stand_in_wheel(folder, "cuda-bindings", "13.9.0", files=files))

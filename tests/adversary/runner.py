@@ -54,8 +54,8 @@ Tell = Callable[[Result], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
-    """pip as Python 3.11 ships it, today's pip, today's uv, and what builds: wheels from outside, not
-    part of any image. `versions` maps a tool to its version.
+    """pip as Python 3.11 ships it, today's pip, today's uv, and what builds: wheels from outside,
+    not part of any image. `versions` maps a tool to its version.
     """
 
     folder: Path

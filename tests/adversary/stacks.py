@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 PORT = 8088
 INDEX = f"http://127.0.0.1:{PORT}"
@@ -23,6 +23,8 @@ class Stack:
     What is named in `free` may come: nothing of the image has it, and its torch has a use for it.
     `vision` and `audio` go with `torch`, `newer_vision` with `newer`. `triton` is the distribution
     that owns `triton/` ("" = none), `cuda` what PyPI's torch of that time needs.
+    `libraries` are the versions of these that the image holds; `imported` is what its torch says of
+    itself, where that is not `torch` (the label is in PyPI's wheel and not in its name).
     """
 
     kind: str
@@ -40,6 +42,8 @@ class Stack:
     cuda: tuple[str, ...]
     real: bool
     free: tuple[str, ...] = ()
+    libraries: Mapping[str, str] = field(default_factory=dict)
+    imported: str = ""
 
     @property
     def public(self) -> str:
@@ -112,6 +116,8 @@ CUDA = Stack(
     triton_version="3.8.0",
     cuda=("nvidia-cublas", "nvidia-cudnn-cu13"),
     real=True,
+    libraries={"nvidia-cublas": "13.1.1.3", "nvidia-cudnn-cu13": "9.24.0.43"},
+    imported="2.14.1+cu130",
 )
 ROCM = Stack(
     kind="rocm",

@@ -165,6 +165,22 @@ def test_files_of_others_in_a_folder_that_many_share_are_no_strays(tmp_path: Pat
     assert findings(places) == ["stray: nvidia/cublas/evil.so: added by nobody"]
 
 
+def test_a_library_beside_another_distributions_libraries_is_a_stray(tmp_path: Path) -> None:
+    """CUDA 13's libraries share `nvidia/cu13`, where others may join; cuDNN has its own folder."""
+    places = places_below(tmp_path)
+    install(places.site_packages, "torch", "2.14.1", TORCH)
+    names = {"torch": "2.14.1"}
+    for name, folder in (("cublas", "cu13"), ("cufft", "cu13"), ("cudnn-cu13", "cudnn")):
+        names[f"nvidia-{name}"] = "13.0"
+        files: dict[str, str | bytes] = {f"nvidia/{folder}/lib/lib{name}.so": b"x"}
+        install(places.site_packages, f"nvidia-{name}", "13.0", files)
+    seal(Policy(cell="cuda", title="CUDA", protected=names), places, python=sys.executable)
+    install(places.site_packages, "nvidia-npp", "13.0", {"nvidia/cu13/lib/libnpp.so": b"x"})
+    assert findings(places) == []
+    install(places.site_packages, "adds", "1.0", {"nvidia/cudnn/lib/libcudnn_added.so.9": b"x"})
+    assert findings(places) == ["stray: nvidia/cudnn/lib/libcudnn_added.so.9: added by adds 1.0"]
+
+
 def test_a_foreign_distribution_with_a_broken_record_does_not_stop_verify(places: Places) -> None:
     info = install(places.site_packages, "odd", "1.0", {})
     (info / "RECORD").write_bytes(b'"torch/version.py,\x00,\n')

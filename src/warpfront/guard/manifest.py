@@ -44,6 +44,27 @@ class Manifest:
             if path.endswith(_INIT) and path.count("/") == 1
         }
 
+    def folders(self) -> dict[str, set[str]]:
+        """Each folder that sealed files fill -> the distributions that bring them. Of a top-level
+        folder that several fill (`nvidia/`) it is the folders below.
+        """
+        tops = self._owners(1)
+        shared = {top for top, names in tops.items() if len(names) > 1}
+        below = self._owners(2)
+        return {top: names for top, names in tops.items() if top not in shared} | {
+            folder: names for folder, names in below.items() if folder.partition("/")[0] in shared
+        }
+
+    def _owners(self, depth: int) -> dict[str, set[str]]:
+        """Folder at this depth -> the distributions with files in it."""
+        owners: dict[str, set[str]] = {}
+        for name, files in self.files.items():
+            for path in files:
+                parts = path.split("/")
+                if len(parts) > depth and not parts[0].endswith(".dist-info"):
+                    owners.setdefault("/".join(parts[:depth]), set()).add(name)
+        return owners
+
     def document(self) -> dict[str, object]:
         return {
             "schema": SCHEMA,

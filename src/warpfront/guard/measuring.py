@@ -117,13 +117,13 @@ def differences(manifest: Manifest, names: Iterable[str]) -> Iterator[tuple[str,
 
 
 def strays(manifest: Manifest, names: Iterable[str]) -> Iterator[str]:
-    """Files inside the protected packages that no protected distribution brought."""
+    """Files inside the folders of the protected distributions that none of them brought."""
     wanted = set(names)
     sealed = {path for files in manifest.files.values() for path in files}
-    for package, name in sorted(manifest.packages().items()):
-        if name not in wanted:
+    for top, owners in sorted(manifest.folders().items()):
+        if not owners & wanted:
             continue
-        for folder, folders, files in os.walk(manifest.location / package):
+        for folder, folders, files in os.walk(manifest.location / top):
             folders[:] = sorted(set(folders) - {"__pycache__"})
             relative = Path(folder).relative_to(manifest.location)
             yield from (
@@ -133,15 +133,11 @@ def strays(manifest: Manifest, names: Iterable[str]) -> Iterator[str]:
             )
 
 
-def shared_packages(manifest: Manifest) -> set[str]:
-    """Top-level folders that several sealed distributions fill together (`nvidia/`), as others,
-    which nobody seals, may too.
+def shared_folders(manifest: Manifest) -> tuple[str, ...]:
+    """Folders that several sealed distributions fill together (`nvidia/cu13/`), as others, which
+    nobody seals, may too.
     """
-    owners: dict[str, set[str]] = {}
-    for name, files in manifest.files.items():
-        for top in {path.partition("/")[0] for path in files}:
-            owners.setdefault(top, set()).add(name)
-    return {top for top, names in owners.items() if len(names) > 1}
+    return tuple(f"{top}/" for top, owners in manifest.folders().items() if len(owners) > 1)
 
 
 def versions_of(distributions_: Mapping[str, list[Distribution]], name: str) -> list[str]:

@@ -17,7 +17,7 @@ from .measuring import (
     differences,
     installed,
     recorded_paths,
-    shared_packages,
+    shared_folders,
     strays,
     versions_of,
 )
@@ -96,10 +96,10 @@ def _stray_findings(
     """Files that were added, and sealed files that another distribution counts as its own: to
     uninstall that one would delete them.
     """
-    owners, shared = _other_owners(manifest, there), shared_packages(manifest)
+    owners, shared = _other_owners(manifest, there), shared_folders(manifest)
     for path in strays(manifest, names):
         owner = owners.get(path)
-        if owner and path.partition("/")[0] in shared:
+        if owner and path.startswith(shared):
             continue
         yield Finding(
             part="stray", subject=path, text=f"added by {owner}" if owner else "added by nobody"
