@@ -30,11 +30,12 @@ from warpfront.errors import (
     INTERRUPTED_EXIT_CODE,
     EngineError,
     FindingsError,
+    NothingSelectedError,
     UnavailableError,
     WarpfrontError,
 )
 from warpfront.labels import CELL
-from warpfront.model import Blocked, Failed, Outcome, Selection
+from warpfront.model import Blocked, Failed, Outcome, Selection, SourceTree
 from warpfront.pipeline.doctor import examine
 from warpfront.pipeline.failures import failure_of
 from warpfront.pipeline.preflight import preflight as examine_project
@@ -50,6 +51,7 @@ from warpfront.verdict import outcome_of
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from warpfront.pipeline.compiling import Compilation
     from warpfront.pipeline.scanning import Scan, ScanRequest
     from warpfront.scan.findings import Finding
 
@@ -324,7 +326,7 @@ def preflight(
 def scan(
     request: Request,
     *,
-    repo: str = ".",
+    repo: str = "",
     sarif: str = "",
     markdown: str = "",
     annotations: bool = False,
@@ -339,7 +341,8 @@ def scan(
 ) -> None:
     """What in a source tree will break on another vendor's devices (--target gfx942, gfx1100,
     gaudi3, cpu), with what to do; --phases puts it in the order of a port. --fix FILE writes a
-    patch of what is mechanical, --apply makes its changes. Needs no matrix.
+    patch of what is mechanical, --apply makes its changes. Needs no matrix, unless --image names
+    one with a `project:`.
     """
     from warpfront.pipeline import scanning  # noqa: PLC0415 - rules are read for a scan only
     from warpfront.report import findings as forms  # noqa: PLC0415 - see above
@@ -347,7 +350,7 @@ def scan(
     from warpfront.scan.targets import read_target  # noqa: PLC0415 - see above
 
     asked = scanning.ScanRequest(
-        repo=Path(repo),
+        repo=Path(_asked_tree(request, repo).path),
         target=read_target(request.selection.target or "gfx942"),
         exclude=_listed(exclude),
         vendored=vendored,
@@ -396,7 +399,7 @@ def _say_findings(
 def compile_sources(
     request: Request,
     *,
-    repo: str = ".",
+    repo: str = "",
     sources: str = "",
     include: str = "",
     flags: str = "",
@@ -405,26 +408,38 @@ def compile_sources(
     seconds: float = 300.0,
     sarif: str = "",
 ) -> None:
-    """Compile a source tree's kernels for --target with its vendor's compiler, in a `devel` image
-    or in a compiler of the matrix; no GPU, no network. --hipify turns CUDA into HIP first.
+    """Compile a source tree's kernels (or those of an image's `project:`) for --target with its
+    vendor's compiler, in a `devel` image or a compiler of the matrix; no GPU, no network.
     """
     from warpfront.compile.job import Bounds  # noqa: PLC0415 - for a compilation only
     from warpfront.pipeline import compiling  # noqa: PLC0415 - see above
-    from warpfront.report import compilation as forms  # noqa: PLC0415 - see above
-    from warpfront.scan.rules import catalogue  # noqa: PLC0415 - see above
 
+    tree = _asked_tree(request, repo)
     asked = compiling.CompileRequest(
-        repo=Path(repo),
+        repo=Path(tree.path),
         target=request.selection.target or "gfx942",
-        sources=_listed(sources),
-        include=_listed(include),
-        flags=tuple(shlex.split(flags)),
+        sources=_listed(sources) or tree.sources,
+        include=_listed(include) or tree.include,
+        flags=tuple(shlex.split(flags)) or tree.flags,
         exclude=_listed(exclude),
         hipify=hipify,
         bounds=Bounds(seconds=seconds),
     )
-    found = pipeline.compile_sources(request.workspace(), request.selection, request.display, asked)
-    if sarif and not request.dry_run:
+    if request.dry_run:
+        for unit in compiling.read_units(asked):
+            print(f"would compile {unit.path} for {asked.target}")
+        return
+    workspace = request.workspace()
+    found = pipeline.compile_sources(workspace, request.selection, request.display, asked)
+    _say_compilation(request, found, sarif)
+
+
+def _say_compilation(request: Request, found: Compilation, sarif: str) -> None:
+    """The compilation on the screen or as JSON, and in the file that was asked for."""
+    from warpfront.report import compilation as forms  # noqa: PLC0415 - for a compilation only
+    from warpfront.scan.rules import catalogue  # noqa: PLC0415 - see above
+
+    if sarif:
         text = forms.compilation_sarif([found], catalogue(), version=__version__)
         write_text(Path(sarif), text)
     if request.json:
@@ -437,6 +452,25 @@ def compile_sources(
             hint="the reasons stand above; `invoke build` makes a `devel` image that holds torch",
         )
     _raise_failure([found.verification])
+
+
+def _asked_tree(request: Request, repo: str) -> SourceTree:
+    """The folder that was named, else the project of the image that was, else this folder."""
+    declared = None if repo else _declared_tree(request)
+    return declared or SourceTree(path=repo or ".")
+
+
+def _declared_tree(request: Request) -> SourceTree | None:
+    """The `project:` of the images that the options name; None where they name none."""
+    from warpfront.pipeline.projects import project_trees  # noqa: PLC0415 - for a project only
+
+    if not (request.selection.image or request.selection.only):
+        return None
+    trees = project_trees(pipeline.selected(request.workspace(), request.selection))
+    if len(trees) > 1:
+        names = ", ".join(tree.path for tree in trees)
+        raise NothingSelectedError(f"these images have several projects: {names}", hint="--only")
+    return trees[0]
 
 
 def _listed(text: str) -> tuple[str, ...]:

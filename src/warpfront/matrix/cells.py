@@ -135,7 +135,8 @@ class CellMaker:
                 hint = f"its targets look like {vendor.target_form}"
                 message = f"`{target}` is no target of {vendor.name}"
                 self._problem((*where, "targets"), message, hint)
-            self._make_compiler(name, text, vendor)
+            if not strangers:
+                self._make_compiler(name, text, vendor)
 
     def _make_compiler(self, name: str, text: CompilerText, vendor: Vendor) -> None:
         where = ("compilers", name)

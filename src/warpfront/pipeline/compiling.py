@@ -5,7 +5,6 @@ the tree mounted read-only.
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import re
 import shutil
@@ -31,8 +30,8 @@ from warpfront.model import (
     Selection,
     Verification,
 )
+from warpfront.pipeline.containers import MEMORY_BYTES, built_image, ending_of, parsed_json
 from warpfront.pipeline.scanning import scan_tree
-from warpfront.pipeline.verifying import built_image
 from warpfront.pipeline.workspace import AskSite, Watch, Workspace
 from warpfront.process import run
 from warpfront.report.junit import junit_xml
@@ -47,7 +46,6 @@ from warpfront.verdict import read_verification
 
 _PACKAGE, _JOB, _RESULTS = "/warpfront/src/warpfront", "/warpfront/job.json", "/results"
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-MEMORY_BYTES = 8 * 2**30
 LONGEST_SECONDS = 2 * 3600.0
 _START_SECONDS = 120.0
 # Kernels too: nvcc includes CUDA's headers by itself, hipcc does not, and hipify adds HIP's.
@@ -117,28 +115,58 @@ def compile_tree(
     for a tree with nothing to compile.
     """
     target, vendor = read_compile_target(request.target)
-    call = vendor.compiler_call(target)
-    if call is None:
+    if vendor.compiler_call(target) is None:
         raise NothingSelectedError(f"{vendor.name} has no compiler that could be called here")
-    tree = list_tree(request.repo, exclude=request.exclude)
-    texts = _texts(tree)
-    units = units_of(texts, request.sources)
-    if not units:
+    request = dataclasses.replace(request, target=target)
+    place = _place(workspace, selection, target, engine=engine, site=site, watch=watch)
+    compiling = _compiling(workspace, request, place)
+    if compiling is None:
         raise InputError(
             f"{request.repo}: no kernel was found",
             hint="--sources names what else is to be compiled: 'csrc/*.cpp,setup.py'",
         )
-    place = _place(workspace, selection, target, engine=engine, site=site, watch=watch)
-    compiling = _Compiling(
+    return compiling.run(engine, watch)
+
+
+def compile_in_cell(
+    workspace: Workspace,
+    request: CompileRequest,
+    cell: Cell,
+    built: BuiltImage,
+    *,
+    engine: Engine,
+    watch: Watch,
+) -> Compilation | None:
+    """The sources of the tree, compiled in the image of one `devel` cell; None where the tree has
+    nothing to compile.
+    """
+    compiling = _compiling(workspace, request, _of_cell(cell, built))
+    return None if compiling is None else compiling.run(engine, watch)
+
+
+def _compiling(workspace: Workspace, request: CompileRequest, place: _Place) -> _Compiling | None:
+    _, vendor = read_compile_target(request.target)
+    call = vendor.compiler_call(request.target)
+    assert call is not None, "the caller asked"
+    tree = list_tree(request.repo, exclude=request.exclude)
+    texts = _texts(tree)
+    units = units_of(texts, request.sources)
+    if not units:
+        return None
+    return _Compiling(
         workspace=workspace,
-        request=dataclasses.replace(request, target=target),
+        request=request,
         call=call,
         units=units,
         tree=tree,
         texts=texts,
         place=place,
     )
-    return compiling.run(engine, watch)
+
+
+def read_units(request: CompileRequest) -> tuple[Unit, ...]:
+    """What would be compiled; reads the tree only."""
+    return units_of(_texts(list_tree(request.repo, exclude=request.exclude)), request.sources)
 
 
 def read_compile_target(name: str) -> tuple[str, Vendor]:
@@ -173,17 +201,15 @@ def _place(
     site: AskSite,
     watch: Watch,
 ) -> _Place:
-    cells = [
-        cell
-        for cell in select(workspace.matrix.cells, dataclasses.replace(selection, target=""))
-        if cell.compiler is not None and target in cell.targets
-    ]
+    chosen = select(workspace.matrix.cells, dataclasses.replace(selection, target=""))
+    cells = _with_compiler(chosen, target)
+    # Somebody who names cells with a compiler wants those, and no other in their place.
+    named = bool(cells and (selection.only or selection.image))
+    cells = cells or _with_compiler(workspace.matrix.cells, target)
     built = [(cell, built_image(workspace, cell, engine)) for cell in cells]
     for cell, image in reversed(built):
         if isinstance(image, BuiltImage):
             return _of_cell(cell, image)
-    # Somebody who names cells wants those, and no other compiler in their place.
-    named = selection.only or selection.image
     bases = [base for base in workspace.matrix.compilers if target in base.targets]
     if named or not bases:
         names = ", ".join(cell.id for cell in cells)
@@ -194,6 +220,10 @@ def _place(
             hint=hint or "matrix.yaml: a row with `devel`, or an entry of `compilers:`",
         )
     return _of_base(workspace, bases[0], engine=engine, site=site, watch=watch)
+
+
+def _with_compiler(cells: Iterable[Cell], target: str) -> list[Cell]:
+    return [cell for cell in cells if cell.compiler is not None and target in cell.targets]
 
 
 def _of_cell(cell: Cell, image: BuiltImage) -> _Place:
@@ -263,6 +293,13 @@ class _Compiling:
         paths |= {path for path in self.texts if PurePosixPath(path).suffix.lower() in HEADERS}
         return tuple(sorted(path for path in paths if _CUDA.search(self.texts[path])))
 
+    @property
+    def limit_seconds(self) -> float:
+        """For the container: every source, and every file of hipify's, at its own limit."""
+        bounds = self.request.bounds
+        rounds = -(-(len(self.units) + len(self.hipified)) // bounds.jobs)
+        return min(LONGEST_SECONDS, _START_SECONDS + rounds * bounds.seconds)
+
     def run(self, engine: Engine, watch: Watch) -> Compilation:
         with exclusive(self.folder, watch.say):
             self._prepare_folder()
@@ -296,8 +333,6 @@ class _Compiling:
         write_json(self.folder / "job.json", document)
 
     def _request(self) -> RunRequest:
-        bounds = self.request.bounds
-        rounds = -(-(len(self.units) + len(self.hipified)) // bounds.jobs)
         return RunRequest(
             image=self.place.image_id,
             command=(
@@ -321,7 +356,7 @@ class _Compiling:
             user=f"{os.getuid()}:{os.getgid()}",
             workdir="/tmp",  # noqa: S108 - in the container
             memory_bytes=MEMORY_BYTES,
-            time_limit_seconds=min(LONGEST_SECONDS, _START_SECONDS + rounds * bounds.seconds),
+            time_limit_seconds=self.limit_seconds,
         )
 
     def _compilation(self, result: RunResult, seconds: float) -> Compilation:
@@ -332,8 +367,8 @@ class _Compiling:
             where="image",
             image_id=self.place.image_id,
             content_hash=self.place.content_hash,
-            files={SESSION: _parsed(files.get(f"{SESSION}.json"))},
-            ended=_ending(result),
+            files={SESSION: parsed_json(files.get(f"{SESSION}.json"))},
+            ended=ending_of(result, limit_seconds=self.limit_seconds),
             seconds=round(seconds, 2),
         )
         checks, messages = self._judged(verification.checks, files)
@@ -431,19 +466,3 @@ def _files_of(folder: Path) -> dict[str, str]:
         for path in sorted(paths)
         if path.is_file() and not path.is_symlink()
     }
-
-
-def _parsed(text: str | None) -> object | None:
-    """A JSON value; what is not JSON is handed on as text, which the verdict refuses as such."""
-    try:
-        return None if text is None else json.loads(text)
-    except ValueError:
-        return text
-
-
-def _ending(result: RunResult) -> str:
-    if result.oom_killed:
-        return f"the container ran out of its {MEMORY_BYTES // 2**30} GiB of memory"
-    if result.timed_out:
-        return f"the container was stopped after {result.seconds:.0f} s"
-    return "" if result.exit_code in {0, 1} else f"the container exited with {result.exit_code}"

@@ -5,7 +5,6 @@ they wrote.
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -14,9 +13,8 @@ from time import monotonic
 
 from warpfront.checks.effort import Effort
 from warpfront.engine import Bind, Engine, RunRequest, RunResult, StoredImage
-from warpfront.errors import NotVerifiedError
 from warpfront.guard.policy import Policy
-from warpfront.labels import CONTENT_HASH, label_disagreements
+from warpfront.labels import label_disagreements
 from warpfront.model import (
     Blocked,
     BuiltImage,
@@ -29,6 +27,14 @@ from warpfront.model import (
     Verification,
     WheelLock,
 )
+from warpfront.pipeline.containers import (
+    MEMORY_BYTES,
+    built_image,
+    ending_of,
+    not_verified,
+    parsed_json,
+)
+from warpfront.pipeline.projects import with_project_checked
 from warpfront.pipeline.workspace import AskSite, Watch, Workspace
 from warpfront.process import run
 from warpfront.protection import claimed_policy
@@ -41,7 +47,6 @@ from warpfront.verdict import read_verification
 Verified = Verification | Blocked | Failed
 _INSIDE = "/warpfront"
 _RESULTS = "/results"
-MEMORY_BYTES = 8 * 2**30
 TIME_LIMIT_SECONDS = 1200.0
 
 
@@ -71,7 +76,7 @@ def verify_cells(
             continue
         if lock is None:
             hint = f"invoke build --only {cell.id}"
-            results.append(_not_verified(cell, "its lock no longer fits the matrix", hint))
+            results.append(not_verified(cell, "its lock no longer fits the matrix", hint))
             continue
         toolbox = _toolbox(workspace, cell, site())
         for one in [target] if target in cell.targets else cell.targets:
@@ -90,33 +95,6 @@ def verify_cells(
             results.append(verifying.run(engine, host, watch))
             watch.step(cell.id, "")
     return tuple(results)
-
-
-def built_image(workspace: Workspace, cell: Cell, engine: Engine) -> BuiltImage | Failed:
-    """The image that `build` left, if the engine still holds that very content."""
-    hint = f"invoke build --only {cell.id}"
-    built = workspace.store.load(cell.id, "build", (BuiltImage, Blocked, Failed))
-    if not isinstance(built, BuiltImage):
-        reason = "not built" if built is None else f"not built: {built.reason}"
-        return _not_verified(cell, reason, hint)
-    image = engine.image(built.image_id)
-    if image is None:
-        return _not_verified(cell, f"the engine holds no image {built.image_id}", hint)
-    if image.labels.get(CONTENT_HASH) != built.content_hash:
-        return _not_verified(
-            cell, f"{built.image_id} has another content hash than was built", hint
-        )
-    return built
-
-
-def _not_verified(cell: Cell, reason: str, hint: str) -> Failed:
-    return Failed(
-        cell_id=cell.id,
-        step="verify",
-        reason=reason,
-        hint=hint,
-        exit_code=NotVerifiedError.exit_code,
-    )
 
 
 def _toolbox(workspace: Workspace, cell: Cell, site: Site) -> Path:
@@ -163,6 +141,9 @@ class _Verifying:
         if "load" in self.sessions:
             image = engine.image(self.built.image_id)
             verification = with_labels_judged(verification, self.cell, image)
+        verification = with_project_checked(
+            verification, self.workspace, self.cell, self.built, engine=engine, watch=watch
+        )
         self.workspace.store.save(self.cell.id, name, verification)
         write_text(self.folder / "junit.xml", junit_xml((verification,)))
         watch.say(f"{self.cell.id} on {self.target}: log in {self.folder / 'output.log'}")
@@ -235,9 +216,9 @@ class _Verifying:
             where="image",
             image_id=self.built.image_id,
             content_hash=self.built.content_hash,
-            files={name: _parsed(text) for name, text in files.items()},
-            nox_report=_parsed(read_text(results / "nox.json", missing_ok=True)),
-            ended=_ending(result),
+            files={name: parsed_json(text) for name, text in files.items()},
+            nox_report=parsed_json(read_text(results / "nox.json", missing_ok=True)),
+            ended=ending_of(result, limit_seconds=TIME_LIMIT_SECONDS),
             seconds=round(seconds, 2),
         )
 
@@ -266,22 +247,3 @@ def with_labels_judged(
         details={"labels": dict(labels), "facts": facts},
     )
     return dataclasses.replace(verification, checks=(*verification.checks, check))
-
-
-def _parsed(text: str | None) -> object | None:
-    """A JSON value; what is not JSON is handed on as text, which the verdict refuses as such."""
-    try:
-        return None if text is None else json.loads(text)
-    except ValueError:
-        return text
-
-
-def _ending(result: RunResult) -> str:
-    """How the container ended, if not by itself; goes into the reason of every check that left no
-    result.
-    """
-    if result.oom_killed:
-        return f"the container ran out of its {MEMORY_BYTES // 2**30} GiB of memory"
-    if result.timed_out:
-        return f"the container was stopped after {TIME_LIMIT_SECONDS:g} s"
-    return "" if result.exit_code in {0, 1} else f"the container exited with {result.exit_code}"

@@ -43,3 +43,8 @@ def read_target(name: str) -> ScanTarget:
         f"no rules for target {name!r}",
         hint="scan for gfx942, gfx950, gfx90a, gfx1100 ..., gaudi3 or hpu, or cpu",
     )
+
+
+def has_rules(name: str) -> bool:
+    """Whether there is anything to find for a target: `sm_90` is what the code was written for."""
+    return name == "cpu" or bool(_GFX.match(name) or _GAUDI.match(name))
