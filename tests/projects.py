@@ -121,7 +121,9 @@ class Project:
         return self._start("nox", "--session", "verify", "--", *arguments)
 
     def _start(self, module: str, *arguments: str, **changes: str) -> Running:
-        folder = Path(tempfile.mkdtemp(prefix="output-", dir=self.root))
+        outputs = self.root / "build" / ".output"
+        outputs.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(dir=outputs))
         with (folder / "stdout").open("wb") as out, (folder / "stderr").open("wb") as err:
             child = subprocess.Popen(
                 [sys.executable, "-m", module, *arguments],
