@@ -32,7 +32,7 @@ from packaging.version import Version
 
 from warpfront.errors import LockError
 from warpfront.model import Cell, LockedWheel, LockInputs, Relaxed, Source, WheelBuild, WheelLock
-from warpfront.requirements import read_requirements
+from warpfront.requirements import Asked
 from warpfront.vendors import VENDORS
 
 SCHEMA = 1
@@ -42,7 +42,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 def lock_inputs(
     cell: Cell,
-    requirements_text: str | None,
+    asked: Asked | None,
     parent: WheelLock | None,
     *,
     folders: Mapping[str, str] | None = None,
@@ -50,11 +50,11 @@ def lock_inputs(
     """What `cell`'s lock depends on.
 
     The stack's pins may come from the cell's index only; the compiler's wheels, the cell's
-    requirements and the lines of its requirements file (`requirements_text`) come from PyPI.
+    requirements and what its requirements file asks for (`asked`) come from PyPI.
     `parent` is the lock of the cell whose image this one is built on; `folders` the sha256 of each
     folder of sources that the file names.
     """
-    asked = read_requirements(requirements_text or "", path=cell.requirements_file or cell.id)
+    asked = asked or Asked()
     compiler = cell.compiler.requirements if cell.compiler else ()
     vendor = VENDORS[cell.vendor]
     inherited = {one.package: one.reason for one in parent.relaxed} if parent else {}

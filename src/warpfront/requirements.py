@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import PurePosixPath
 from urllib.parse import parse_qs, urldefrag, urlsplit
 
@@ -21,6 +20,7 @@ from warpfront.errors import LockError
 from warpfront.model import Source
 
 _COMMENT = re.compile(r"(^|\s)#.*$")
+_INCLUDE = re.compile(r"(?:-r|--requirement)(?:\s+|=)?(?P<path>[^\s=].*)\Z")
 _EDITABLE = re.compile(r"(?:-e|--editable)(?:\s+|=)")
 _PATH = re.compile(r"(?P<path>\.{1,2}(?:/[^\[\];\s]*)?)(?:\[(?P<extras>[^\]]*)\])?\Z")
 _COMMIT = re.compile(r"[0-9a-f]{40}\Z")
@@ -36,24 +36,43 @@ class Asked:
     sources: tuple[Source, ...] = ()
 
 
-@lru_cache(maxsize=256)  # thousands of cells share a handful of files
-def read_requirements(text: str, *, path: str) -> Asked:
-    """What a requirements file asks for; `path` is the file's own, below the project.
+def read_requirements(
+    path: str, read: Callable[[str], str], *, within: tuple[str, ...] = ()
+) -> Asked:
+    """What a requirements file asks for, and those that it includes with `-r`, each in its place.
 
-    `-e` means the same as the path after it: an image has no live source tree. All other options
-    (`-r`, `-c`, `--index-url`, `--hash` ...) are refused: a lock has one list of requirements and
-    the matrix's indexes.
+    `path` is below the project; `read` gives the text of such a path; `within` are the files that
+    include this one. `-e` means the same as the path after it: an image has no live source tree.
+    All other options (`-c`, `--index-url`, `--hash` ...) are refused: a lock has one list of
+    requirements and the matrix's indexes.
     """
     requirements: list[str] = []
     sources: list[Source] = []
-    for number, line in _logical_lines(text):
+    for number, line in _logical_lines(read(path)):
         where = f"{path}:{number}"
-        read = _read_line(_EDITABLE.sub("", line, count=1).strip(), path=path, where=where)
-        if isinstance(read, Source):
-            sources.append(read)
+        include = _INCLUDE.match(line)
+        if include is not None:
+            inner = _included(include["path"].strip(), (*within, path), where=where)
+            more = read_requirements(inner, read, within=(*within, path))
+            requirements += more.requirements
+            sources += more.sources
+            continue
+        found = _read_line(_EDITABLE.sub("", line, count=1).strip(), path=path, where=where)
+        if isinstance(found, Source):
+            sources.append(found)
         else:
-            requirements.append(read)
+            requirements.append(found)
     return Asked(requirements=tuple(requirements), sources=tuple(sources))
+
+
+def _included(text: str, within: tuple[str, ...], *, where: str) -> str:
+    """The path, below the project, of a file that the last of `within` includes as `text`."""
+    below = posixpath.normpath(posixpath.join(posixpath.dirname(within[-1]), text))
+    if below.startswith(("..", "/")) or _URL.match(text):
+        raise LockError(f"{where}: {text} is outside the project", hint="keep the file in it")
+    if below in within:
+        raise LockError(f"{where}: {text} includes itself: {' -> '.join((*within, below))}")
+    return below
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:

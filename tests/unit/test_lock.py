@@ -12,6 +12,7 @@ from packaging.pylock import Pylock
 from warpfront.errors import LockError
 from warpfront.lock import difference, dump_lock, lock_inputs, read_lock, staleness
 from warpfront.model import Compiler, LockedWheel, LockInputs, Pin, WheelLock
+from warpfront.requirements import Asked
 
 NAME = "pylock.cell.toml"
 
@@ -49,7 +50,7 @@ def test_the_stack_goes_to_the_cells_index_and_the_rest_to_pypi() -> None:
         requirements_file="images/app/requirements.txt",
         compiler=Compiler(requirements=("nvidia-cuda-nvcc==13.0.88",)),
     )
-    inputs = lock_inputs(cell, "# the app\n\neinops>=0.8  # shapes\ntimm \\\n  >=1.0\n", None)
+    inputs = lock_inputs(cell, Asked(requirements=("einops>=0.8", "timm>=1.0")), None)
     assert inputs.stack_requirements == ("torch===2.14.1", "triton===3.8.0")
     assert inputs.requirements == ("einops>=0.8", "nvidia-cuda-nvcc==13.0.88", "pip", "timm>=1.0")
     assert (inputs.python, inputs.glibc, inputs.index) == (cell.python, cell.base.glibc, cell.index)
@@ -57,38 +58,6 @@ def test_the_stack_goes_to_the_cells_index_and_the_rest_to_pypi() -> None:
 
 def test_a_childs_inputs_hold_its_parents_exact_pins() -> None:
     assert lock_inputs(a_cell(), None, LOCK).parent == ("numpy==2.4.6", "torch==2.13.0+cpu")
-
-
-@pytest.mark.parametrize(
-    ("line", "named"),
-    [
-        ("-r other.txt", "-r"),
-        ("-c constraints.txt", "-c"),
-        ("--index-url https://example.test/simple", "--index-url"),
-        ("--extra-index-url=https://user:canary@example.test", "--extra-index-url"),
-        ("numpy==2.4.6 --hash=sha256:00", "--hash"),
-    ],
-)
-def test_options_in_a_requirements_file_are_refused_with_file_and_line(
-    line: str, named: str
-) -> None:
-    cell = a_cell(requirements_file="images/app/requirements.txt")
-    with pytest.raises(LockError, match=r"requirements\.txt:3: " + named) as caught:
-        lock_inputs(cell, f"# first\nnumpy\n{line}\n", None)
-    assert caught.value.hint
-    assert "canary" not in caught.value.message
-
-
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ("torch @ https://example.test/torch-2.13.0-py3-none-any.whl", "no hash"),
-        ("numpy>>1", "not a requirement"),
-    ],
-)
-def test_what_a_lock_cannot_name_is_refused(line: str, words: str) -> None:
-    with pytest.raises(LockError, match=words):
-        lock_inputs(a_cell(), line, None)
 
 
 def test_a_lock_comes_back_as_it_was_written() -> None:

@@ -16,7 +16,7 @@ from warpfront.pipeline.resolving import resolve
 from warpfront.pipeline.workspace import AskSite, Watch, Workspace, attempt
 from warpfront.plan import LockState
 from warpfront.process import run
-from warpfront.requirements import read_requirements
+from warpfront.requirements import Asked
 from warpfront.store import read_text, write_text
 
 Locked = WheelLock | Blocked | Failed
@@ -94,14 +94,14 @@ def read_state(workspace: Workspace, cell: Cell, inputs: LockInputs) -> LockStat
 
 
 def _inputs(workspace: Workspace, cell: Cell, parent: WheelLock | None) -> LockInputs:
-    text = workspace.requirements[cell.requirements_file] if cell.requirements_file else None
-    asked = read_requirements(text or "", path=cell.requirements_file or cell.id)
+    file = cell.requirements_file
+    asked = workspace.requirements[file] if file else Asked()
     folders = {
         source.location: folder_sha256(workspace.root / source.location)
         for source in asked.sources
         if source.kind == "folder"
     }
-    return lock_inputs(cell, text, parent, folders=folders)
+    return lock_inputs(cell, asked, parent, folders=folders)
 
 
 class _More(TypedDict, total=False):

@@ -22,6 +22,7 @@ from warpfront.matrix import Matrix, read_matrix
 from warpfront.model import Blocked, Failed, StepName
 from warpfront.process import environment, run
 from warpfront.render import Templates
+from warpfront.requirements import Asked, read_requirements
 from warpfront.resolver import Site, read_site
 from warpfront.store import Store, read_text, read_tree
 from warpfront.wheelhouse import Wheelhouse
@@ -56,15 +57,15 @@ class Watch(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workspace:
-    """One project, read and checked. `requirements` maps a path below `root` to that file's text;
-    `guard` are the files of the guard that images get, by name.
+    """One project, read and checked. `requirements` maps a path below `root` to what that file asks
+    for; `guard` are the files of the guard that images get, by name.
     """
 
     root: Path
     cache: Path
     matrix: Matrix
     templates: Templates
-    requirements: Mapping[str, str]
+    requirements: Mapping[str, Asked]
     guard: Mapping[str, str]
     compat: Compat
     store: Store
@@ -78,8 +79,8 @@ class Workspace:
 
 
 def open_workspace(root: Path, *, build: Path | None = None) -> Workspace:
-    """Read everything that decides what exists. Raises `MatrixError` or `StoreError`; writes
-    nothing.
+    """Read everything that decides what exists. Raises `MatrixError`, `LockError` or `StoreError`;
+    writes nothing.
     """
     path = root / MATRIX_FILE
     text = read_text(path, missing_ok=True)
@@ -96,7 +97,10 @@ def open_workspace(root: Path, *, build: Path | None = None) -> Workspace:
         cache=cache_folder(),
         matrix=matrix,
         templates=Templates(read_tree(root / IMAGES_FOLDER)),
-        requirements={name: read_text(root / name) or "" for name in sorted(wanted)},
+        requirements={
+            name: read_requirements(name, lambda path: read_text(root / path) or "")
+            for name in sorted(wanted)
+        },
         guard=read_guard(),
         compat=table,
         store=Store(build or root / BUILD_FOLDER),

@@ -55,7 +55,7 @@ def stacks_of(
 
 def _stack(cells: list[Cell], locks: Mapping[str, WheelLock], compat: Compat) -> CellStack:
     cell = next((one for one in cells if one.id in locks), cells[0])
-    inputs = lock_inputs(cell, "", None)
+    inputs = lock_inputs(cell, None, None)
     pins = {pin.name: pin.version for pin in cell.stack}
     if cell.id in locks:
         pins |= {wheel.name: wheel.version for wheel in locks[cell.id].wheels}
