@@ -63,7 +63,7 @@ def what_happened(measured: Mapping[str, Any], stack: Stack) -> str:
         parts.append(f"torch comes from {probe['file']}")
     if not probe["ok"] and GUARD_SAYS not in probe["error"]:
         parts.append(f"import fails: {probe['error'][-300:]}")
-    if measured["built"] not in (None, stack.imported or stack.torch):
+    if measured["built"] not in (None, stack.torch, stack.imported or stack.torch):
         parts.append(f"built against torch {measured['built']}")
     return "; ".join(parts)
 
@@ -115,8 +115,8 @@ def refusal_texts(tool: str, stack: Stack) -> list[str]:
     """What every refusal must show one of: the guard's own words; in a uv that the image did not
     bring, uv's with the torch that stays, or the reason in a sentinel's label.
     """
-    if tool == "uv":
-        return [GUARD_SAYS, stack.pin, "==0+"]
+    if tool == "uv":  # which writes === as ==
+        return [GUARD_SAYS, stack.pin.replace("===", "=="), "==0+"]
     return [GUARD_SAYS]
 
 

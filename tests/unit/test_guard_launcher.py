@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -13,13 +14,15 @@ from pathlib import Path
 import pytest
 from guarded import GUARD, cpu_policy
 
-from warpfront.guard.launcher import _as_dry_run, is_explained, real_uv
+from warpfront.guard.launcher import _as_dry_run, command_of, real_uv
 
 FAKE_UV = """\
 #!{python}
 import json, os, sys, time
 with open({log!r}, "a") as log:
     log.write(json.dumps(sys.argv[1:]) + "\\n")
+if "loud" in sys.argv:
+    print("resolving", file=sys.stderr, flush=True)
 if "slow" in sys.argv:
     print("started", flush=True)
     time.sleep(30)
@@ -33,33 +36,34 @@ sys.exit(int(os.environ.get("FAKE_EXIT", "0")))
 
 
 @pytest.mark.parametrize(
-    ("arguments", "explained"),
+    ("arguments", "command"),
     [
-        (["pip", "install", "torch"], True),
-        (["--quiet", "pip", "install", "-U", "torch"], True),
-        (["pip", "sync", "requirements.txt"], True),
-        (["pip", "install", "-r", "-"], False),
-        (["pip", "list"], False),
-        (["pip"], False),
-        (["sync"], False),
-        (["tool", "run", "pip", "install"], False),
-        (["--version"], False),
-        ([], False),
+        (["pip", "install", "torch"], ("pip", "install")),
+        (["--quiet", "pip", "install", "-U", "torch"], ("pip", "install")),
+        (["--config-file", "my.toml", "pip", "sync", "x.txt"], ("pip", "sync")),
+        (["--directory=pip", "add", "torch"], ("add",)),
+        (["--project", "pip", "sync"], ("sync",)),
+        (["tool", "run", "pip", "install"], ("tool", "run")),
+        (["run", "pip", "install"], ("run",)),
+        (["pip"], ("pip",)),
+        (["--version"], ()),
+        (["--project"], ()),
+        ([], ()),
     ],
 )
-def test_what_resolves_for_an_environment_is_explained(
-    arguments: list[str],
-    explained: bool,  # noqa: FBT001
+def test_the_command_is_found_behind_options(
+    arguments: list[str], command: tuple[str, ...]
 ) -> None:
-    assert is_explained(arguments) is explained
+    assert command_of(arguments) == command
 
 
 def test_the_dry_run_comes_before_what_is_installed() -> None:
-    assert _as_dry_run(["pip", "install", "-U", "--", "torch"]) == [
+    command = ("pip", "install")
+    assert _as_dry_run(["pip", "install", "-U", "--", "torch"], command) == [
         *("pip", "install", "--dry-run", "-U", "--", "torch")
     ]
     given = ["pip", "install", "--dry-run", "torch"]
-    assert _as_dry_run(given) == given
+    assert _as_dry_run(given, command) == given
 
 
 def an_executable(path: Path, text: str = "#!/bin/sh\n") -> Path:
@@ -145,8 +149,8 @@ def launched(tmp_path: Path) -> Launched:
 
 @pytest.mark.process
 def test_a_command_that_is_not_explained_becomes_uv(launched: Launched) -> None:
-    done = launched.run("sync", "--frozen", FAKE_EXIT="3")
-    assert (done.returncode, done.stdout, done.stderr) == (3, "uv did sync --frozen\n", "")
+    done = launched.run("run", "refused.py", FAKE_EXIT="3")
+    assert (done.returncode, done.stdout, done.stderr) == (3, "uv did run refused.py\n", "")
 
 
 @pytest.mark.process
@@ -165,16 +169,58 @@ def test_a_failure_that_is_not_the_guards_keeps_its_code_and_gets_no_word(
 
 
 @pytest.mark.process
-def test_a_refusal_is_explained_after_uvs_own_words(launched: Launched) -> None:
-    done = launched.run("pip", "install", "refused")
+@pytest.mark.parametrize(
+    "command", [("pip", "install"), ("--config-file", "x", "pip", "install"), ("add",), ("lock",)]
+)
+def test_a_refusal_is_explained_after_uvs_own_words(
+    launched: Launched, command: tuple[str, ...]
+) -> None:
+    done = launched.run(*command, "refused")
     assert done.returncode == 1
     own, _, ours = done.stderr.partition("warpfront guard: ")
     assert own.startswith("error: No solution found")
     assert ours.startswith("the command wants torch>=2.15; this image holds torch 2.13.0+cpu")
-    assert launched.calls() == [
-        ["pip", "install", "refused"],
-        ["pip", "install", "--dry-run", "refused"],
-    ]
+    assert launched.calls() == [[*command, "refused"]]
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("arguments", "again"),
+    [
+        (["pip", "install", "refused"], ["pip", "install", "--dry-run", "refused"]),
+        (["pip", "install", "-r", "-", "refused"], None),
+        (["add", "refused"], None),
+    ],
+)
+def test_on_a_terminal_uv_keeps_it_and_is_asked_again_where_that_does_nothing(
+    launched: Launched, arguments: list[str], again: list[str] | None
+) -> None:
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [launched.folder / "home/bin/uv", *arguments], env=launched.environment, stderr=theirs
+    ) as child:
+        assert child.wait(timeout=20) == 1
+    os.close(theirs)
+    said = os.read(ours, 1 << 16).decode()
+    os.close(ours)
+    assert said.startswith("error: No solution found")
+    assert ("warpfront guard: the command wants torch>=2.15" in said) is (again is not None)
+    assert launched.calls() == ([arguments, again] if again else [arguments])
+
+
+@pytest.mark.process
+def test_what_uv_says_arrives_while_it_works(launched: Launched) -> None:
+    with subprocess.Popen(
+        [launched.folder / "home/bin/uv", "pip", "install", "slow", "loud"],
+        env=launched.environment,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as child:
+        assert child.stderr is not None
+        assert child.stderr.readline() == "resolving\n"
+        assert child.poll() is None
+        os.killpg(child.pid, signal.SIGKILL)
 
 
 @pytest.mark.process

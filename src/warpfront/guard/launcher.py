@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -14,8 +15,20 @@ from .places import HOME
 from .policy import GuardError, read_policy
 from .refusal import explanation
 
-_EXPLAINED = ({"pip"}, {"install", "sync"})
+# What resolves for an environment and ends by itself. What runs programs (`run`, `tool run`) is
+# left alone: their stderr is theirs.
+_EXPLAINED = (
+    *(("pip", "install"), ("pip", "sync"), ("pip", "compile")),
+    *(("add",), ("sync",), ("lock",), ("tool", "install")),
+)
+_HAVE_DRY_RUN = (("pip", "install"), ("pip", "sync"), ("sync",), ("lock",))
+# Options of uv itself that take a value, which is then no command.
+_WITH_VALUE = frozenset(
+    ["--allow-insecure-host", "--cache-dir", "--color", "--config-file", "--directory", "--project"]
+)
 _DRY_RUN_SECONDS = 60.0
+_KEPT_BYTES = 1 << 18
+_COLORS = re.compile(r"\x1b\[[0-9;]*m")  # FORCE_COLOR asks for them in a pipe, too
 _NOT_FOUND = 127
 _BY_SIGNAL = 128  # and its number: what a shell says of a program that a signal ended
 
@@ -27,11 +40,13 @@ def main(arguments: Sequence[str]) -> int:
     if uv is None:
         sys.stderr.write("uv: not found: this image's launcher of uv has none to start\n")
         return _NOT_FOUND
-    if not is_explained(arguments):
+    command = command_of(arguments)
+    if command not in _EXPLAINED:
         os.execv(uv, [uv, *arguments])  # noqa: S606 - the user's own command, as given
-    code = _run(uv, arguments)
+    # On a terminal uv draws, and is left to it; into a pipe or a file it writes the same to us.
+    code, said = _run(uv, arguments, heard=not os.isatty(sys.stderr.fileno()))
     if code > 0:
-        sys.stderr.write(_explanation(uv, arguments, home))
+        sys.stderr.write(_explanation(said or _asked_again(uv, arguments, command), home))
     return code if code >= 0 else _BY_SIGNAL - code
 
 
@@ -47,13 +62,20 @@ def real_uv(path: str, home: Path = HOME) -> str | None:
     return None
 
 
-def is_explained(arguments: Sequence[str]) -> bool:
-    """`uv pip install` and `uv pip sync`, whatever options stand around; not from standard input,
-    which cannot be read twice.
+def command_of(arguments: Sequence[str]) -> tuple[str, ...]:
+    """The words that say what uv is to do, whatever options stand before them: `("add",)`,
+    `("pip", "install")`. Empty where there is none.
     """
-    words = [argument for argument in arguments if not argument.startswith("-")]
-    starts = len(words) > 1 and words[0] in _EXPLAINED[0] and words[1] in _EXPLAINED[1]
-    return starts and "-" not in arguments
+    words = iter(arguments)
+    found: list[str] = []
+    for word in words:
+        if word in _WITH_VALUE and not found:
+            next(words, None)
+        elif not word.startswith("-"):
+            found.append(word)
+        if found and (found[0] not in ("pip", "tool") or len(found) > 1):
+            break
+    return tuple(found)
 
 
 def _home() -> Path:
@@ -61,22 +83,31 @@ def _home() -> Path:
     return Path(__file__).resolve().parents[2]
 
 
-def _run(uv: str, arguments: Sequence[str]) -> int:
-    """uv's exit code; signals meant for us reach it."""
-    with subprocess.Popen([uv, *arguments]) as child:
+def _run(uv: str, arguments: Sequence[str], *, heard: bool) -> tuple[int, str]:
+    """uv's exit code and, if it is to be `heard`, the end of what it wrote to stderr, which goes on
+    to ours at once. Signals meant for us reach it.
+    """
+    stderr = subprocess.PIPE if heard else None
+    with subprocess.Popen([uv, *arguments], stderr=stderr) as child:
         signal.signal(signal.SIGTERM, lambda number, _: child.send_signal(number))
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to both
-        return child.wait()
+        said = b""
+        while child.stderr is not None and (chunk := os.read(child.stderr.fileno(), 1 << 16)):
+            sys.stderr.buffer.write(chunk)
+            sys.stderr.buffer.flush()
+            said = (said + chunk)[-_KEPT_BYTES:]
+        return child.wait(), _COLORS.sub("", said.decode(errors="replace"))
 
 
-def _explanation(uv: str, arguments: Sequence[str], home: Path) -> str:
-    """uv writes for people, on the terminal; what it said is had by asking again, without doing
-    anything.
+def _asked_again(uv: str, arguments: Sequence[str], command: tuple[str, ...]) -> str:
+    """What uv said on a terminal is had by asking again, without doing anything; "" where that is
+    not possible: it reads from standard input, or knows no dry run.
     """
+    if command not in _HAVE_DRY_RUN or "-" in arguments:
+        return ""
     try:
-        policy = read_policy(home / "guard" / "policy.json")
         again = subprocess.run(
-            [uv, *_as_dry_run(arguments)],
+            [uv, *_as_dry_run(arguments, command)],
             capture_output=True,
             text=True,
             errors="replace",
@@ -84,13 +115,20 @@ def _explanation(uv: str, arguments: Sequence[str], home: Path) -> str:
             check=False,
             env={**os.environ, "NO_COLOR": "1", "FORCE_COLOR": "0", "CLICOLOR_FORCE": "0"},
         )
-    except (GuardError, OSError, subprocess.TimeoutExpired) as error:
-        return f"warpfront guard: no explanation: {error}\n"
-    return explanation(again.stderr, policy)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return again.stderr
 
 
-def _as_dry_run(arguments: Sequence[str]) -> list[str]:
+def _as_dry_run(arguments: Sequence[str], command: tuple[str, ...]) -> list[str]:
     """Before what is installed: behind a `--` it would be a package."""
-    command = next(i for i, word in enumerate(arguments) if word in _EXPLAINED[1])
-    before, rest = arguments[: command + 1], arguments[command + 1 :]
+    end = list(arguments).index(command[-1]) + 1
+    before, rest = arguments[:end], arguments[end:]
     return [*before, *(() if "--dry-run" in rest else ("--dry-run",)), *rest]
+
+
+def _explanation(said: str, home: Path) -> str:
+    try:
+        return explanation(said, read_policy(home / "guard" / "policy.json"))
+    except GuardError as error:
+        return f"warpfront guard: no explanation: {error}\n"

@@ -22,11 +22,11 @@ _WANTED = (
     r"(?P<how>[<>=!~][^\s,;]*(?:(?:,| and) ?[<>=!~][^\s,;]*)*)?"
 )
 _BY_PACKAGE = re.compile(
-    rf"(?P<who>{_NAME}(?:\[[^\]]*\])?)(?:(?:==| )(?P<version>[0-9][^\s,]*)|[<>]=?[^\s,]*)?"
-    rf" depends? on {_WANTED}"
+    rf"(?<!your )\b(?P<who>{_NAME}(?:\[[^\]]*\])?)"
+    rf"(?:(?:==| )(?P<version>[0-9][^\s,]*)|[<>]=?[^\s,]*)? depends? on {_WANTED}"
 )
 _BY_USER = re.compile(
-    rf"(?:The user requested|you require) (?!\(constraint\)){_WANTED}"
+    rf"(?:The user requested|you require|your project depends on) (?!\(constraint\)){_WANTED}"
     r"(?P<file> ?[0-9][^\s]*(?= \(from ))?"
 )
 _NOT_FOUND = re.compile(
