@@ -40,11 +40,24 @@ from warpfront.checks.operators.rules import spacing, within  # noqa: E402
 from warpfront.checks.operators.session import record_operators  # noqa: E402
 from warpfront.checks.operators.table import REQUIRED_COUNT, Operator, operators  # noqa: E402
 from warpfront.checks.opinfo import adapter  # noqa: E402
-from warpfront.checks.opinfo.session import record_opinfo  # noqa: E402
+from warpfront.checks.opinfo.adapter import Entry, load_database  # noqa: E402
+from warpfront.checks.opinfo.session import (  # noqa: E402
+    Sweep,
+    record_opinfo,
+    sweep_entries,
+)
+from warpfront.checks.opinfo.suite import Results, execute_entry  # noqa: E402
 from warpfront.checks.results import Recorder  # noqa: E402
 
 CPU = Claims(cell="here", target="cpu", vendor="cpu", device="cpu", image=False)
 QUICK = Effort(quick=True)
+
+
+@pytest.fixture(scope="module")
+def database() -> dict[str, Entry]:
+    return {entry.name: entry for entry in load_database()}
+
+
 BY_NAME = {operator.name: operator for operator in operators()}
 
 
@@ -178,12 +191,55 @@ def test_a_missing_kernel_fails_where_the_dtype_is_required(tmp_path: Path) -> N
     assert checks["add"]["outcome"] == "error"
 
 
+# Importing the database starts a program: torch's test package looks for GPUs.
+@pytest.mark.process
 def test_the_database_is_judged_and_a_faulty_device_is_caught_there(tmp_path: Path) -> None:
     checks = record(tmp_path, "opinfo")
     assert checks["float32"]["outcome"] == "passed", checks["float32"]["reason"]
     details = checks["float32"]["details"]
     assert isinstance(details, dict)
     assert details["entries"] > 500
+
+    def larger(*arguments: Any) -> Results:
+        right = execute_entry(*arguments)
+        wrong = (x * 1.03 if x.dtype == torch.float32 else x for x in right.outputs)
+        return replace(right, outputs=tuple(wrong))
+
+    faulty = record(tmp_path, "opinfo", run=larger)["float32"]
+    assert faulty["outcome"] == "failed"
+    assert str(faulty["reason"]).startswith("abs, sample 0, seed 0: output 0: ")
+
+
+def test_the_samples_of_an_entry_are_the_same_every_time(database: dict[str, Entry]) -> None:
+    first, again = (
+        [s.input for s in database["sinc"].samples("cpu", torch.float32, limit=3, backward=False)]
+        for _ in range(2)
+    )
+    assert len(first) == 3
+    assert all(map(torch.equal, first, again))
+
+
+def test_a_gradient_that_cancels_is_judged_by_what_is_fed_in(database: dict[str, Entry]) -> None:
+    """One number to which a hundred cancel: right to one rounding of each, not of itself."""
+    seeds = tuple(range(10))
+    sweep = Sweep(dtype="float32", backward=True, device="cpu", effort=Effort(seeds=seeds))
+    assert sweep_entries([database["addbmm"]], sweep).faults == []
+
+    def larger(*arguments: Any) -> Results:
+        right = execute_entry(*arguments)
+        return replace(
+            right, gradients=tuple(None if g is None else g * 1.03 for g in right.gradients)
+        )
+
+    wrong = sweep_entries([database["addbmm"]], replace(sweep, run=larger))
+    assert len(wrong.faults) == wrong.samples
+
+
+def test_seeds_repeat_the_backward_and_not_the_forward() -> None:
+    seeds = Effort(seeds=(0, 1, 2))
+    sweep = Sweep(dtype="float32", backward=False, device="cpu", effort=seeds)
+    assert sweep.seeds == (0,)
+    assert replace(sweep, backward=True).seeds == (0, 1, 2)
 
 
 def test_a_torch_without_the_database_is_unavailable_and_says_what_is_missing(

@@ -1,13 +1,14 @@
 """The only module that touches `torch.testing._internal`: private, so any version may move it.
 
 What is used: `op_db`, and of an entry `name`, `variant_test_name`, `supported_dtypes`,
-`supported_backward_dtypes`, `sample_inputs`, the entry as a function; of a sample `input`, `args`,
-`kwargs`, `output_process_fn_grad`. `DatabaseMoved` names what a torch lacks of these.
+`supported_backward_dtypes`, `sample_inputs_func`, the entry as a function; of a sample `input`,
+`args`, `kwargs`, `output_process_fn_grad`. `DatabaseMoved` names what a torch lacks of these.
 """
 
 from __future__ import annotations
 
 import importlib
+import random
 import sys
 import types
 import unittest
@@ -18,15 +19,18 @@ from importlib.util import find_spec
 from itertools import islice
 from typing import Any
 
+import numpy as np
 import torch
 
 DATABASE = "torch.testing._internal.common_methods_invocations"
+# common_utils.SEED, from which torch draws the samples of its own tests.
+SEED = 1234
 ENTRY_NAMES = (
     "name",
     "variant_test_name",
     "supported_dtypes",
     "supported_backward_dtypes",
-    "sample_inputs",
+    "sample_inputs_func",
 )
 SAMPLE_NAMES = ("input", "args", "kwargs", "output_process_fn_grad")
 
@@ -61,17 +65,18 @@ class Entry:
         return frozenset(self.raw.supported_backward_dtypes(device))
 
     def samples(
-        self, device: str, dtype: torch.dtype, *, limit: int, seed: int, backward: bool
+        self, device: str, dtype: torch.dtype, *, limit: int, backward: bool
     ) -> Iterator[Sample]:
-        """Up to `limit` calls, the same for the same seed (torch draws them from its global
-        generator), spread over the first `4 * limit`, for the first few are often the smallest.
+        """Up to `limit` calls, spread over the first `4 * limit`, for the first few are often the
+        smallest. They are those of torch's own tests: every one is drawn from the same seed.
+
+        Not through `sample_inputs`, which searches the call stack for a test, twice: that took
+        four times as long as everything else.
         """
-        torch.manual_seed(seed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            raw = list(
-                islice(self.raw.sample_inputs(device, dtype, requires_grad=backward), 4 * limit)
-            )
+            drawn = iter(self.raw.sample_inputs_func(self.raw, device, dtype, backward))
+            raw = list(islice(_drawn_alike(drawn), 4 * limit))
         step = max(1, -(-len(raw) // limit))
         for one in raw[::step]:
             missing = [name for name in SAMPLE_NAMES if not hasattr(one, name)]
@@ -112,6 +117,18 @@ def load_database() -> tuple[Entry, ...]:
     if missing:
         raise DatabaseMoved(_moved(f"an entry without {missing[0]}"))
     return tuple(_named(raw) for raw in database)
+
+
+def _drawn_alike(samples: Iterator[Any]) -> Iterator[Any]:
+    """The samples, each drawn from one seed; the database draws from three generators."""
+    while True:
+        torch.manual_seed(SEED)
+        random.seed(SEED)
+        np.random.seed(SEED)
+        try:
+            yield next(samples)
+        except StopIteration:
+            return
 
 
 def _named(raw: Any) -> Entry:

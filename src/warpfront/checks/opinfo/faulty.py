@@ -28,7 +28,7 @@ def seed_entry_faults(entries: Sequence[Entry], sweep: Sweep, seed: int, ledger:
 
 
 def _seed_entry(entry: Entry, dtype: torch.dtype, sweep: Sweep, seed: int, ledger: Ledger) -> None:
-    samples = entry.samples("cpu", dtype, limit=1, seed=seed, backward=sweep.backward)
+    samples = entry.samples("cpu", dtype, limit=1, backward=sweep.backward)
     for sample in samples:
         expected = expect_sample(entry, sample, dtype, seed, backward=sweep.backward)
         if expected is None:

@@ -152,25 +152,27 @@ def judge_results(
     found: Results,
     exact: Results,
     same_dtype: Results | None,
-    sensitivity: Callable[[], Results | None],
+    sensitivity: Callable[[], tuple[Results, ...]],
     *,
     device: str,
     unit_dtype: torch.dtype,
 ) -> SampleVerdict:
-    """Judge one call. `sensitivity` is asked for only where an error has to be explained."""
+    """Judge one call. `sensitivity`, the exact results from inputs off by one rounding, is asked
+    for only where an error has to be explained.
+    """
     faults = list(_structure_faults(found, exact, device))
     if faults:
         return SampleVerdict(faults=tuple(faults))
     rms, element, tallies = 0.0, 0.0, []
-    moved: list[Results | None] = []
+    moved: tuple[Results, ...] | None = None
     for i, (x, reference) in enumerate(zip(found.all, exact.all, strict=True)):
         if x is None or reference is None or not x.numel():
             continue
         peer = same_dtype.all[i] if same_dtype and len(same_dtype.all) > i else None
         limits = Limits.of(x, reference, peer, unit_dtype)
         if limits.exceeded and limits.numeric:
-            moved = moved or [sensitivity()]
-            limits = limits.eased(moved[0].all[i] if moved[0] else None, reference)
+            moved = sensitivity() if moved is None else moved
+            limits = limits.eased([results.all[i] for results in moved], reference)
         rms, element = max(rms, limits.rms), max(element, limits.element)
         label = f"output {i}" if i < len(found.outputs) else f"gradient {i - len(found.outputs)}"
         faults += [f"{label}: {fault}" for fault in limits.faults()]
@@ -231,12 +233,13 @@ class Limits:
             wrong=int((~finite & ~agree).sum()),
         )
 
-    def eased(self, moved: Tensor | None, reference: Tensor) -> Limits:
-        """With what one rounding of the inputs does to the exact result."""
-        if moved is None or moved.shape != reference.shape:
-            return self
-        change = (_real(moved) - _real(reference)).abs()
-        change = torch.where(change.isfinite(), change, 0.0)
+    def eased(self, moved: Sequence[Tensor | None], reference: Tensor) -> Limits:
+        """With the most that one rounding of the inputs did to the exact result in any draw."""
+        change = torch.zeros_like(_real(reference))
+        for one in moved:
+            if one is not None and one.shape == reference.shape:
+                apart = (_real(one) - _real(reference)).abs()
+                change = torch.where(apart.isfinite(), torch.maximum(change, apart), change)
         return replace(
             self,
             scale_rms=max(self.scale_rms, _rms(change)),
@@ -269,9 +272,11 @@ class Limits:
             yield f"an element is {self.element:.3g} times off ({self.allowed_element:g} allowed)"
 
 
-def disturbed(sample: Sample, dtype: torch.dtype, seed: int) -> Sample:
-    """Every number of a float64 sample moved by up to one rounding of `dtype`. Whole numbers stay:
-    they may be classes, signs or exponents.
+def disturbed(
+    sample: Sample, cotangents: Sequence[Tensor] | None, dtype: torch.dtype, seed: int
+) -> tuple[Sample, list[Tensor] | None]:
+    """Every number of a float64 sample, and of what is fed into its backward, moved by up to one
+    rounding of `dtype`. Whole numbers stay: they may be classes, signs or exponents.
     """
     generator = torch.Generator().manual_seed(seed + 2)
 
@@ -284,7 +289,7 @@ def disturbed(sample: Sample, dtype: torch.dtype, seed: int) -> Sample:
             moved = torch.where(x == x.round(), x.detach(), moved)
         return moved.requires_grad_(x.requires_grad)
 
-    return convert_sample(sample, move)
+    return convert_sample(sample, move), None if cotangents is None else convert(cotangents, move)
 
 
 def wrong_dtypes(
