@@ -197,6 +197,7 @@ def _conclude(
     """Write verify.json and junit.xml from what the sessions left; the outcome and a table."""
     # Imported here: these need Python 3.11, and inside images nothing but the checks is wanted.
     from warpfront.report.junit import junit_xml  # noqa: PLC0415
+    from warpfront.report.profiles import profiles_text  # noqa: PLC0415
     from warpfront.verdict import (  # noqa: PLC0415
         outcome_of,
         read_verification,
@@ -221,7 +222,8 @@ def _conclude(
     )
     write_json(folder / "verify.json", verification_document(verification))
     (folder / "junit.xml").write_text(junit_xml([verification]), encoding="utf-8")
-    return outcome_of(verification).value, _table(verification, outcome_of(verification).value)
+    outcome = outcome_of(verification).value
+    return outcome, f"{_table(verification, outcome)}\n{profiles_text(verification)}"
 
 
 def _table(verification: Verification, outcome: str) -> str:

@@ -35,7 +35,7 @@ from warpfront.errors import (
     WarpfrontError,
 )
 from warpfront.labels import CELL
-from warpfront.model import Blocked, Failed, Outcome, Selection, SourceTree
+from warpfront.model import Blocked, Failed, Outcome, Selection, SourceTree, Verification
 from warpfront.pipeline.doctor import examine
 from warpfront.pipeline.failures import failure_of
 from warpfront.pipeline.preflight import preflight as examine_project
@@ -43,6 +43,7 @@ from warpfront.pipeline.workspace import Workspace, open_workspace
 from warpfront.plan import Action, PlannedCell
 from warpfront.preflight.report import preflight_sarif, preflight_text
 from warpfront.process import environment, terminable
+from warpfront.report.profiles import profiles_text
 from warpfront.report.rows import ReportRow
 from warpfront.scaffold import make_project
 from warpfront.store import as_json, write_text
@@ -250,6 +251,9 @@ def verify(
         _print_json(results)
     else:
         _print_report(workspace, request)
+        for one in results:
+            if isinstance(one, Verification) and (said := profiles_text(one)):
+                print(f"\n{one.cell_id} on {one.target}\n{said}", end="")
     _raise_failure(results)
 
 

@@ -14,6 +14,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed; runs inside the built image")
 
+from warpfront.checks.effort import Effort  # noqa: E402
 from warpfront.checks.models import session, wrapped  # noqa: E402
 from warpfront.checks.models.cases import DECIDED, UndecidedError, make_case  # noqa: E402
 from warpfront.checks.models.families import FAMILIES, Family  # noqa: E402
@@ -178,7 +179,7 @@ def record(folder: Path, target: str, **options: Any) -> dict[str, Any]:
 
 @pytest.mark.process
 def test_the_quick_session_passes_and_says_how_close_each_layer_was(tmp_path: Path) -> None:
-    document = record(tmp_path, "cpu", quick=True)
+    document = record(tmp_path, "cpu", effort=Effort(quick=True))
     checks = {check["name"]: check for check in document["checks"]}
     assert {check["outcome"] for check in checks.values()} == {"passed"}
     assert 0 < checks["gpt float32"]["details"]["layers"]["body.blocks.0.attention.attend"] < 1
@@ -186,11 +187,21 @@ def test_the_quick_session_passes_and_says_how_close_each_layer_was(tmp_path: Pa
 
 @pytest.mark.process
 def test_a_faulty_device_fails_the_session_and_the_layer_is_in_the_reason(tmp_path: Path) -> None:
-    document = record(tmp_path, "cpu", quick=True, tamper=_tamper_any)
+    document = record(tmp_path, "cpu", effort=Effort(quick=True), tamper=_tamper_any)
     check = next(c for c in document["checks"] if c["name"] == "mlp float32")
     assert check["outcome"] == "failed"
     assert check["details"]["first_over"] == "body.layers.2"
     assert "body.layers.2 (Linear): output: RMS error" in check["reason"]
+    assert check["details"]["profiles"]["strict"]["refused"] > 0
+    assert check["details"]["profiles"]["skill-5e2"]["refused"] == 0
+
+
+@pytest.mark.process
+def test_by_five_percent_a_device_that_is_three_percent_off_is_right(tmp_path: Path) -> None:
+    effort = Effort(quick=True, profile="skill-5e2")
+    document = record(tmp_path, "cpu", effort=effort, tamper=_tamper_any)
+    check = next(c for c in document["checks"] if c["name"] == "mlp float32")
+    assert check["outcome"] == "passed"
 
 
 def _tamper_any(model: Any) -> None:

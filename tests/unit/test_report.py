@@ -4,7 +4,9 @@ either.
 
 from __future__ import annotations
 
+import dataclasses
 import io
+import re
 from collections.abc import Mapping
 
 from builders import a_built_image, a_cell, a_check, a_verification
@@ -12,6 +14,7 @@ from rich.console import Console
 
 from warpfront.model import Blocked, BuiltImage, Cell, Failed, Outcome, Verification
 from warpfront.plan import Action, PlannedCell
+from warpfront.report.profiles import profiles_text
 from warpfront.report.rows import CellFacts, ReportRow, report_rows
 from warpfront.report.sizes import readable_size
 from warpfront.report.text import plan_table, report_markdown, report_table
@@ -106,3 +109,31 @@ def test_what_a_lock_relaxes_is_in_every_form_of_the_report() -> None:
     rows = report_rows([facts])
     assert {row.relaxed for row in rows} == {("vllm",)}
     assert "fresh, relaxed: vllm" in report_markdown(rows)
+
+
+def test_what_each_profile_says_is_added_up_over_all_checks() -> None:
+    said = {"strict": {"accepted": 2, "refused": 1, "silent": 0}}
+    loose = {"skill-5e2": {"accepted": 3, "refused": 0, "silent": 0}}
+    checks = tuple(
+        dataclasses.replace(a_check(Outcome.PASSED), details={"profiles": profiles})
+        for profiles in (said, {**said, **loose}, None)
+    )
+    verification = dataclasses.replace(
+        a_verification(*checks), environment={"effort": {"profile": "strict"}}
+    )
+    text = profiles_text(verification)
+    assert re.search(r"^strict +4 +2 +0  decides$", text, re.MULTILINE)
+    assert re.search(r"^skill-5e2 +3 +0 +0$", text, re.MULTILINE)
+    assert profiles_text(a_verification(a_check(Outcome.PASSED))) == ""
+
+
+def test_a_quick_pass_and_one_by_another_profile_are_shown_as_such() -> None:
+    for effort, word in (
+        ({"quick": True, "profile": "strict"}, "quick"),
+        ({"quick": False, "profile": "torch"}, "torch"),
+        ({"quick": False, "profile": "strict"}, ""),
+    ):
+        found = a_verification(target="sm_90", environment={"effort": effort})
+        row = a_row(build=a_built_image(GPU), verifications={"sm_90": found})
+        assert row.effort == word
+        assert (f", {word} |" in report_markdown([row])) == bool(word)

@@ -93,7 +93,7 @@ def _opinfo(claims: Claims, recorder: Recorder, effort: Effort) -> None:
 def _models(claims: Claims, recorder: Recorder, effort: Effort) -> None:
     from warpfront.checks.models.session import record_models  # noqa: PLC0415
 
-    record_models(claims, recorder, seeds=effort.seeds, quick=effort.quick)
+    record_models(claims, recorder, effort=effort)
 
 
 def _golden(claims: Claims, recorder: Recorder, _: Effort) -> None:

@@ -9,14 +9,15 @@ from warpfront.model import Blocked, BuiltImage, Cell, Failed, Outcome, Verifica
 from warpfront.verdict import outcome_of
 
 NOT_RUN = "-"
+STRICT = "strict"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportRow:
     """One cell on one target. `lock` is `fresh` or why not; `relaxed` are the packages whose
     demands on the torch stack go unmet by the matrix's leave; `build` is `built`, `reused`,
-    `failed`, `blocked` or `-`; `verify` is an outcome or `-`. Sizes are bytes; `-` never means a
-    pass.
+    `failed`, `blocked` or `-`; `verify` is an outcome or `-`; `effort` is empty for all checks by our
+    own bounds, else `quick`, a profile, or both. Sizes are bytes; `-` never means a pass.
     """
 
     cell_id: str
@@ -25,6 +26,7 @@ class ReportRow:
     relaxed: tuple[str, ...]
     build: str
     verify: str
+    effort: str
     size_bytes: int | None
     build_seconds: float | None
     verify_seconds: float | None
@@ -66,6 +68,7 @@ def _row(fact: CellFacts, target: str) -> ReportRow:
         relaxed=fact.relaxed,
         build=_build_word(fact.build),
         verify=outcome_of(verification).value if verification else NOT_RUN,
+        effort=_effort(verification) if verification else "",
         size_bytes=build.size_bytes if build else None,
         build_seconds=build.seconds if build else None,
         verify_seconds=verification.seconds if verification else None,
@@ -81,6 +84,14 @@ def _current(fact: CellFacts, target: str, build: BuiltImage | None) -> Verifica
     if verification is None or build is None:
         return None
     return verification if verification.content_hash == build.content_hash else None
+
+
+def _effort(verification: Verification) -> str:
+    effort = verification.environment.get("effort")
+    if not isinstance(effort, Mapping):
+        return ""
+    words = (["quick"] if effort.get("quick") else []) + [str(effort.get("profile"))]
+    return " ".join(word for word in words if word != STRICT)
 
 
 def _build_word(build: BuiltImage | Blocked | Failed | None) -> str:

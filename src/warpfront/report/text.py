@@ -65,7 +65,7 @@ def report_table(rows: Iterable[ReportRow]) -> Table:
             _coloured(row.lock) + _relaxed(row),
             Text.assemble(_coloured(row.build), _seconds(row.build_seconds)),
             readable_size(row.size_bytes),
-            Text.assemble(_coloured(row.verify), _seconds(row.verify_seconds)),
+            Text.assemble(_coloured(row.verify), _seconds(row.verify_seconds), _effort(row)),
             f"{row.checks_passed}/{row.checks}" if row.checks else "",
             Text(row.reason),
         )
@@ -85,7 +85,7 @@ def report_markdown(rows: Iterable[ReportRow]) -> str:
             row.lock + _relaxed(row),
             f"{row.build}{_seconds(row.build_seconds)}",
             readable_size(row.size_bytes),
-            f"{row.verify}{_seconds(row.verify_seconds)}",
+            f"{row.verify}{_seconds(row.verify_seconds)}{_effort(row)}",
             f"{row.checks_passed}/{row.checks}" if row.checks else "",
             row.reason,
         )
@@ -95,6 +95,10 @@ def report_markdown(rows: Iterable[ReportRow]) -> str:
 
 def _seconds(seconds: float | None) -> str:
     return f" {seconds:.0f} s" if seconds else ""
+
+
+def _effort(row: ReportRow) -> str:
+    return f", {row.effort}" if row.effort else ""
 
 
 def _coloured(word: str) -> Text:

@@ -11,6 +11,7 @@ from torch import Tensor
 from warpfront.checks.golden.cases import BY_NAME, Compute, compute
 from warpfront.checks.golden.files import Golden, GoldenError
 from warpfront.checks.operations import Budgeted
+from warpfront.checks.profiles import document, opinions, tally, total
 from warpfront.checks.results import Finding, failed, passed
 
 # Two machines' float64 references: sums of some hundred terms in another order.
@@ -27,6 +28,7 @@ class Way:
     maker: float
     here: float
     apart: float
+    said: Mapping[str, bool | None]
 
 
 def check_case(
@@ -53,6 +55,7 @@ def check_case(
         "three_ways": {
             way.tensor: {"maker": way.maker, "here": way.here, "apart": way.apart} for way in ways
         },
+        "profiles": document(total(tally(way.said) for way in ways)),
         "faults": faults,
     }
     if faults:
@@ -110,11 +113,13 @@ def _placement_faults(
 
 def _way(name: str, ours: Budgeted, theirs: Budgeted, found: Tensor, made: Tensor) -> Way:
     here, maker = found.detach().cpu().double(), made.double()
+    used = _share(here - ours.reference, ours.bound)
     return Way(
         tensor=name,
         maker=_share(maker - ours.reference, theirs.bound),
-        here=_share(here - ours.reference, ours.bound),
+        here=used,
         apart=_share(here - maker, ours.bound + theirs.bound),
+        said=opinions(here, ours.reference.expand_as(here), found.dtype, strict=used <= 1),
     )
 
 

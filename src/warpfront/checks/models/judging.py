@@ -13,13 +13,15 @@ import copy
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
 
+from warpfront.checks.effort import STRICT
 from warpfront.checks.models.watching import Call, Pass, mapped, tensors_of
 from warpfront.checks.operations import R_SMALL, SMALL_NUMEL, R, floor_of, rounding_unit
+from warpfront.checks.profiles import opinions
 
 # The worst element may be off by this many times the CPU's worst, or its own size's rounding. Like
 # R larger in float32, where the order of summation decides: the gradient of an attention's queries
@@ -35,13 +37,30 @@ LOSS_BAND = {torch.float32: 1e-5, torch.float16: 1e-3, torch.bfloat16: 5e-3}
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One tensor of one layer. `used` is the larger share of its two budgets (1 = all of it)."""
+    """One tensor of one layer. `used` is the larger share of its two budgets (1 = all of it).
+    `said` is what each profile says of it: nothing where there are no numbers to compare.
+    """
 
     layer: str
     kind: str
     tensor: str
     used: float
     fault: str = ""
+    said: Mapping[str, bool | None] = field(default_factory=dict)
+
+    def fault_by(self, profile: str) -> str:
+        """What is wrong by a profile's tolerances. What has no numbers to compare is judged by
+        ours.
+        """
+        if profile == STRICT or not self.said:
+            return self.fault
+        wrong = self.said[profile] is False
+        return f"{self.place}: further off than {profile} allows" if wrong else ""
+
+    @property
+    def place(self) -> str:
+        where = f"{self.layer} ({self.kind})" if self.kind else self.layer
+        return f"{where}: {self.tensor}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,12 +131,15 @@ def judge_loss(found: float, exact: float, how: Precision, *, step: int) -> Row:
             f"loss after step {step}: {found:.8g}, float64 has {exact:.8g}:"
             f" off by {off:.3g} of it ({band:g} allowed)"
         )
-    return Row(layer="loss", kind="", tensor=f"step {step}", used=_finite(off / band), fault=fault)
+    both = torch.tensor([found, exact], dtype=torch.float64)
+    said = opinions(both[:1], both[1:], how.dtype, strict=not fault)
+    tensor, used = f"step {step}", _finite(off / band)
+    return Row(layer="loss", kind="", tensor=tensor, used=used, fault=fault, said=said)
 
 
-def first_over(rows: list[Row]) -> Row | None:
+def first_over(rows: list[Row], profile: str = STRICT) -> Row | None:
     """The row that is over its budget first, in the order of computation."""
-    return next((row for row in rows if row.fault), None)
+    return next((row for row in rows if row.fault_by(profile)), None)
 
 
 def _judge_call(call: Call, layer: nn.Module, passed: Pass, how: Precision) -> Iterator[Row]:
@@ -222,14 +244,16 @@ def _added(gradient: Tensor | None, exact: Tensor) -> float:
 
 
 def _row(layer: str, kind: str, tensor: str, of: _Tensors, how: Precision) -> Row:
-    where = f"{layer} ({kind}): {tensor}" if kind else f"{layer}: {tensor}"
+    row = Row(layer=layer, kind=kind, tensor=tensor, used=0.0)
     complaint, used = _structure_fault(of, how), math.inf
+    said: Mapping[str, bool | None] = {}
     if not complaint and of.exact.is_floating_point():
         complaint, used = _numeric_fault(of, how)
+        said = opinions(of.found.double(), of.exact, of.found.dtype, strict=not complaint)
     elif not complaint:
         used = 0.0
-    fault = f"{where}: {complaint}" if complaint else ""
-    return Row(layer=layer, kind=kind, tensor=tensor, used=_finite(used), fault=fault)
+    fault = f"{row.place}: {complaint}" if complaint else ""
+    return replace(row, used=_finite(used), fault=fault, said=said)
 
 
 def _structure_fault(of: _Tensors, how: Precision) -> str:

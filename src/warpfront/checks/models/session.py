@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from warpfront.checks.claims import Claims
+from warpfront.checks.effort import STRICT, Effort
 from warpfront.checks.models.cases import Case, make_case
 from warpfront.checks.models.families import FAMILIES, Family
 from warpfront.checks.models.judging import (
@@ -34,6 +35,7 @@ from warpfront.checks.precision import (
     probe,
     require_full_precision,
 )
+from warpfront.checks.profiles import document, tally, total
 from warpfront.checks.results import Check, Finding, Recorder, failed, passed
 
 # torch.compile takes seconds for every model on a GPU, and half a minute where it writes C++.
@@ -66,11 +68,12 @@ def record_models(
     claims: Claims,
     recorder: Recorder,
     *,
-    seeds: Sequence[int] = (0,),
-    quick: bool = False,
+    effort: Effort | None = None,
     tamper: Tamper = leave_alone,
 ) -> None:
     """Judge every family in every mode that the device computes."""
+    effort = effort or Effort()
+    quick = effort.quick
     planned = _planned(REQUIRED[claims.device], quick=quick)
     recorder.plan([f"{family} {mode}" for family, modes in planned.items() for mode in modes])
     require_full_precision()
@@ -79,10 +82,10 @@ def record_models(
     recorder.environment["dtypes"] = {k: problem or "computed" for k, problem in computed.items()}
     tested = [name for name, problem in computed.items() if not problem]
     modes = planned if quick else _planned((*REQUIRED[claims.device], *tested), quick=False)
-    benches = [Bench(device=claims.device, seed=seed, tamper=tamper) for seed in seeds]
-    recorder.run(list(_checks(modes, benches)))
+    benches = [Bench(device=claims.device, seed=seed, tamper=tamper) for seed in effort.seeds]
+    recorder.run(list(_checks(modes, benches, effort.profile)))
     if not quick:
-        _record_compiled(recorder, benches)
+        _record_compiled(recorder, benches, effort.profile)
 
 
 def judge_eager(case: Case, bench: Bench) -> list[Row]:
@@ -146,14 +149,16 @@ def families() -> tuple[Family, ...]:
     return (*FAMILIES, *published_families())
 
 
-def _checks(planned: dict[str, tuple[str, ...]], benches: Sequence[Bench]) -> Iterable[Check]:
+def _checks(
+    planned: dict[str, tuple[str, ...]], benches: Sequence[Bench], profile: str
+) -> Iterable[Check]:
     known = {family.name: family for family in families()}
     for name, modes in planned.items():
         for mode in modes:
-            yield _check(known[name], mode, benches)
+            yield _check(known[name], mode, benches, profile)
 
 
-def _record_compiled(recorder: Recorder, benches: Sequence[Bench]) -> None:
+def _record_compiled(recorder: Recorder, benches: Sequence[Bench], profile: str) -> None:
     """Without a compiler nothing is claimed of compiled models: a runtime image has none."""
     device = benches[0].device
     obstacle = missing_compiler(device)
@@ -162,29 +167,33 @@ def _record_compiled(recorder: Recorder, benches: Sequence[Bench]) -> None:
         for name in COMPILED[device]:
             recorder.note_unclaimed(f"{name} compiled", f"torch.compile cannot work: {obstacle}")
         return
-    recorder.run([_check(known[name], "compiled", benches[:1]) for name in COMPILED[device]])
+    recorder.run(
+        [_check(known[name], "compiled", benches[:1], profile) for name in COMPILED[device]]
+    )
 
 
-def _check(family: Family, mode: str, benches: Sequence[Bench]) -> Check:
+def _check(family: Family, mode: str, benches: Sequence[Bench], profile: str) -> Check:
     def find() -> Finding:
         tables = {bench.seed: judge_mode(family, mode, bench) for bench in benches}
-        return finding_of(tables, family.name, mode, benches[0].device)
+        return finding_of(tables, f"{family.name} {mode} on {benches[0].device}", profile)
 
     return Check(name=f"{family.name} {mode}", find=find)
 
 
-def finding_of(tables: dict[int, list[Row]], family: str, mode: str, device: str) -> Finding:
+def finding_of(tables: dict[int, list[Row]], what: str, profile: str = STRICT) -> Finding:
     """The first row over its budget names the layer; details have each layer's largest share."""
     used: dict[str, float] = {}
     for row in (row for rows in tables.values() for row in rows):
         used[row.layer] = max(used.get(row.layer, 0.0), float(f"{row.used:.3g}"))
-    first = {seed: first_over(rows) for seed, rows in tables.items()}
+    rows = [row for table in tables.values() for row in table]
+    first = {seed: first_over(table, profile) for seed, table in tables.items()}
     bad = {seed: row for seed, row in first.items() if row is not None}
-    faults = [f"seed {s}: {row.fault}" for s in bad for row in tables[s] if row.fault]
+    found = [(seed, row.fault_by(profile)) for seed in bad for row in tables[seed]]
+    faults = [f"seed {seed}: {fault}" for seed, fault in found if fault]
     details: dict[str, object] = {
-        "device": device,
-        "tensors": sum(map(len, tables.values())),
+        "tensors": len(rows),
         "layers": used,
+        "profiles": document(total(tally(row.said) for row in rows)),
         "faults": faults[:_SHOWN],
         "faults_in_all": len(faults),
     }
@@ -193,7 +202,7 @@ def finding_of(tables: dict[int, list[Row]], family: str, mode: str, device: str
     seed, row = next(iter(bad.items()))
     details["first_over"] = row.layer
     more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-    return failed(f"{family} {mode} on {device}, seed {seed}: {row.fault}{more}", **details)
+    return failed(f"{what}, seed {seed}: {row.fault_by(profile)}{more}", **details)
 
 
 def _placed(found: Pass, device: str) -> list[Row]:

@@ -1,0 +1,40 @@
+"""What each profile of tolerances says of a verification's tensors, the one that decided and the
+others.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from warpfront.model import Verification
+
+ANSWERS = ("accepted", "refused", "silent")
+
+
+def profile_counts(verification: Verification) -> dict[str, Counter[str]]:
+    """Per profile how many tensors it accepted, refused, and has no tolerance for; empty where
+    nothing was compared.
+    """
+    counts: dict[str, Counter[str]] = {}
+    for check in verification.checks:
+        found = check.details.get("profiles")
+        for profile, answers in found.items() if isinstance(found, Mapping) else ():
+            counts.setdefault(profile, Counter()).update(
+                {answer: int(answers.get(answer, 0)) for answer in ANSWERS}
+            )
+    return counts
+
+
+def profiles_text(verification: Verification) -> str:
+    """A table in plain text; nothing where nothing was compared."""
+    counts = profile_counts(verification)
+    if not sum(answers.total() for answers in counts.values()):
+        return ""
+    effort = verification.environment.get("effort")
+    decided = effort.get("profile") if isinstance(effort, Mapping) else None
+    lines = [f"{'tensors by tolerance':<22}{'accepted':>9}{'refused':>9}{'silent':>9}"]
+    for profile, answers in counts.items():
+        numbers = "".join(f"{answers[answer]:>9}" for answer in ANSWERS)
+        lines.append(f"{profile:<22}{numbers}{'  decides' if profile == decided else ''}")
+    return "\n".join(lines) + "\n"
