@@ -16,8 +16,8 @@ STRICT = "strict"
 class ReportRow:
     """One cell on one target. `lock` is `fresh` or why not; `relaxed` are the packages whose
     demands on the torch stack go unmet by the matrix's leave; `build` is `built`, `reused`,
-    `failed`, `blocked` or `-`; `verify` is an outcome or `-`; `effort` is empty for all checks by our
-    own bounds, else `quick`, a profile, or both. Sizes are bytes; `-` never means a pass.
+    `failed`, `blocked` or `-`; `verify` is an outcome or `-`; `effort` is empty for all checks by
+    our own bounds, else `quick`, a profile, or both. Sizes are bytes; `-` never means a pass.
     """
 
     cell_id: str
