@@ -1,5 +1,5 @@
 """What is compiled, with which commands, and what the compilers' messages mean. The outputs in
-tests/compile are the compilers' own, of the sources that their names say.
+tests/compile/said are the compilers' own, of the sources that their names say.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from warpfront.errors import InputError
 from warpfront.model import Outcome
 from warpfront.vendors import VENDORS
 
-RECORDED = Path(__file__).parents[1] / "compile"
+RECORDED = Path(__file__).parents[1] / "compile" / "said"
 KERNEL = "__global__ void k() {}\n"
 
 
@@ -208,7 +208,13 @@ def unit(path: str, *, torch: bool = False) -> Unit:
     return Unit(path=path, kind="kernel" if kernel else "plain", torch=torch)
 
 
-def a_job(target: str, vendor: str, *units: Unit, hipified: tuple[str, ...] = ()) -> Any:
+def a_job(
+    target: str,
+    vendor: str,
+    *units: Unit,
+    hipified: tuple[str, ...] = (),
+    flags: tuple[str, ...] = ("-DFAST",),
+) -> Any:
     call = VENDORS[vendor].compiler_call(target)
     assert call is not None
     return job_document(
@@ -216,7 +222,7 @@ def a_job(target: str, vendor: str, *units: Unit, hipified: tuple[str, ...] = ()
         call=call,
         units=units,
         folders=(".", "include"),
-        flags=("-DFAST",),
+        flags=flags,
         hipified=hipified,
         bounds=Bounds(),
     )
@@ -226,12 +232,20 @@ def test_a_unit_s_command_is_the_vendor_s_for_the_target() -> None:
     (one,) = a_job("gfx942", "amd", unit("a.hip"))["units"]
     argv = one["argv"]
     assert argv[:2] == ["hipcc", "--offload-arch=gfx942"]
-    assert argv[-7:] == ["-I/source/include", "-x", "hip", "-c", "{source}", "-o", "{output}"]
-    (one,) = a_job("sm_90", "nvidia", unit("a.cpp", torch=True))["units"]
+    assert "-I/source/include" in argv
+    assert argv[-7:] == ["-std=c++17", "-x", "hip", "-c", "{source}", "-o", "{output}"]
+    (one,) = a_job("sm_90", "nvidia", unit("a.cpp"))["units"]
     argv = one["argv"]
     assert argv[argv.index("--keep-dir") + 1] == "{work}"
-    assert "{torch}" in argv
     assert argv[argv.index("-x") + 1] == "c++"
+
+
+def test_the_standard_is_torch_s_where_torch_is_needed_and_the_user_s_where_one_is_named() -> None:
+    (one,) = a_job("sm_90", "nvidia", unit("a.cu", torch=True))["units"]
+    assert "{torch}" in one["argv"]
+    assert "-std=c++17" not in one["argv"]
+    (one,) = a_job("sm_90", "nvidia", unit("a.cu"), flags=("-std=c++20",))["units"]
+    assert [word for word in one["argv"] if word.startswith("-std")] == ["-std=c++20"]
 
 
 def test_a_compiler_without_kernels_gets_no_command_for_one() -> None:

@@ -20,6 +20,10 @@ _PROBE_KERNEL = "__device__ float probe(float x) { return x + 1.0f; }\n"
 _PROBE_PLAIN = "int probe(int x) { return x + 1; }\n"
 
 
+# What hipcc, nvcc and g++ of today agree on. torch's own sources say what its headers need.
+STANDARD = "-std=c++17"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
     """How much one source may take: seconds, and bytes of address space of its compiler."""
@@ -44,7 +48,7 @@ def job_document(
     a setup.py and hipify find in the copy, `hipified` those of them that hipify reads.
 
     In a command, `{source}`, `{output}` and `{work}` stand for what only the container knows;
-    `{torch}` for the options of its torch, if it has one.
+    `{torch}` for the options of its torch, the language standard among them.
     """
     hipified = tuple(hipified)
     root = COPY if hipified else SOURCE
@@ -75,7 +79,8 @@ def job_document(
 
 def _unit(unit: Unit, call: CompilerCall, options: list[str]) -> dict[str, object]:
     language = call.kernel if unit.kind == "kernel" else call.plain
-    torch = ["{torch}"] if unit.torch else []
+    standard = any(option.startswith("-std=") for option in options)
+    torch = ["{torch}"] if unit.torch else [] if standard else [STANDARD]
     runs = unit.kind != "extension" and language
     return {
         "path": unit.path,

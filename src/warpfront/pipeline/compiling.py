@@ -436,7 +436,7 @@ class _Compiling:
 
 def _version_line(lines: list[str]) -> str:
     telling = [line.strip() for line in lines if re.search(r"version|release", line)]
-    return "; ".join(telling[:2]) or "it did not say what it is"
+    return "; ".join(telling[:2] or lines[:1]) or "it did not say what it is"
 
 
 def _left_check(left: tuple[Finding, ...]) -> CheckResult:

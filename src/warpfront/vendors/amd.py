@@ -87,7 +87,7 @@ class Amd:
         """clang's options and messages: https://rocm.docs.amd.com/projects/HIPCC/en/latest/."""
         return CompilerCall(
             argv=(
-                *("hipcc", f"--offload-arch={target}", "-std=c++17", "-O2", "-fPIC"),
+                *("hipcc", f"--offload-arch={target}", "-O2", "-fPIC"),
                 *("-fno-color-diagnostics", "-fno-caret-diagnostics"),
             ),
             kernel=("-x", "hip"),

@@ -48,7 +48,7 @@ class Cpu:
         """For C++ only: g++ does not know what a kernel is."""
         del target
         return CompilerCall(
-            argv=("g++", "-std=c++17", "-O2", "-fPIC", "-fno-diagnostics-show-caret"),
+            argv=("g++", "-O2", "-fPIC", "-fno-diagnostics-show-caret"),
             kernel=(),
             plain=("-x", "c++"),
             version=("g++", "--version"),

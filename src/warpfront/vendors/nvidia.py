@@ -91,7 +91,7 @@ class Nvidia:
         input only; that, kept with line information, names those of the source.
         """
         return CompilerCall(
-            argv=("nvcc", f"-arch={target}", "-std=c++17", "-Xcompiler=-fPIC", "-lineinfo"),
+            argv=("nvcc", f"-arch={target}", "-Xcompiler=-fPIC", "-lineinfo"),
             kernel=("-x", "cu"),
             plain=("-x", "c++"),
             version=("nvcc", "--version"),

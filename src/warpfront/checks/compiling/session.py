@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 import sys
@@ -26,12 +27,15 @@ from warpfront.checks.results import (
 COMPILER = "compiler"
 HIPIFY = "hipify"
 KEPT_LIMIT_BYTES = 4 << 20
+# The standard is the one that torch builds extensions with: nobody else says what its headers need.
 _TORCH_FACTS = """
-import json, sysconfig, torch
+import inspect, json, re, sysconfig, torch
 from torch.utils import cpp_extension
+standard = max(map(int, re.findall(r"std=c\\+\\+(\\d+)", inspect.getsource(cpp_extension))))
 paths = cpp_extension.include_paths("cuda" if torch.version.cuda or torch.version.hip else "cpu")
 print("facts=" + json.dumps({"version": torch.__version__, "hip": torch.version.hip,
-    "cuda": torch.version.cuda, "include": [*paths, sysconfig.get_paths()["include"]]}))
+    "cuda": torch.version.cuda, "standard": f"-std=c++{standard}",
+    "include": [*paths, sysconfig.get_paths()["include"]]}))
 """
 _IMPORT = """
 import sys, torch, importlib.machinery, importlib.util, pathlib
@@ -87,7 +91,8 @@ class Session:
         facts = json.loads(line.removeprefix("facts="))
         folders = facts.pop("include")
         self.facts["torch"] = facts
-        self.torch = (*self.job.torch_defines, *(f"-isystem{folder}" for folder in folders))
+        options = [word for folder in folders for word in ("-isystem", folder)]
+        self.torch = (facts["standard"], *self.job.torch_defines, *options)
 
     def _find_compiler(self) -> Finding:
         """What it calls itself, and whether it compiles a line for the target at all."""
@@ -158,7 +163,8 @@ class Session:
         if ended.returncode != 0:
             return self._judged(ended, name)
         imported = self._ran((sys.executable, "-c", _IMPORT, str(built)), name, bounded=False)
-        finding = self._judged(imported, name)
+        seconds = ended.seconds + imported.seconds
+        finding = self._judged(dataclasses.replace(imported, seconds=seconds), name)
         shutil.rmtree(self.job.scratch / name, ignore_errors=True)
         return finding
 
@@ -227,8 +233,6 @@ class Session:
 
 
 def _with_copy(job: Job, folder: Path) -> Job:
-    import dataclasses  # noqa: PLC0415 - here only
-
     return dataclasses.replace(job, source=job.root, copy=folder)
 
 

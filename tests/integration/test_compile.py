@@ -1,0 +1,154 @@
+"""Real compilers over real sources: hipcc of two suites and nvcc, without a GPU. Each has a seeded
+error too, which has to be reported at its line.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from projects import REPOSITORY, Project
+
+pytestmark = [pytest.mark.docker, pytest.mark.network, pytest.mark.timeout(900)]
+
+SOURCES = REPOSITORY / "tests" / "compile"
+# The suite, the targets that its compiler knows, and what it calls itself.
+HIP_TARGETS = [
+    *(("gfx90a", "HIP version: 5.7"), ("gfx942", "HIP version: 5.7")),
+    *(("gfx1100", "HIP version: 5.7"), ("gfx950", "HIP version: 6.4")),
+]
+
+
+def compiled(project: Project, repo: Path, *arguments: str, code: int) -> dict[str, Any]:
+    """The compilation as `invoke compile --json` prints it."""
+    ended = project.invoke(
+        *("compile", "--repo", str(repo), "--json", *arguments), timeout=800.0
+    ).expect(code)
+    found: dict[str, Any] = ended.json
+    return found
+
+
+def outcomes(found: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    checks = found["verification"]["checks"]
+    return {check["name"]: (check["outcome"], check["reason"]) for check in checks}
+
+
+def seeded(folder: Path, tmp_path: Path, file: str, old: str, new: str) -> Path:
+    """A copy of a tree with one wrong word in one file."""
+    copy = tmp_path / "seeded"
+    shutil.copytree(folder, copy)
+    text = (copy / file).read_text()
+    assert text.count(old) == 1
+    (copy / file).write_text(text.replace(old, new))
+    return copy
+
+
+@pytest.mark.parametrize(("target", "version"), HIP_TARGETS, ids=lambda text: text.split()[-1])
+def test_a_kernel_and_a_library_in_hip_compile_and_a_seeded_error_is_at_its_line(
+    own_project: Project, tmp_path: Path, target: str, version: str
+) -> None:
+    found = compiled(own_project, SOURCES / "hip", "--target", target, code=0)
+    assert {outcome for outcome, _ in outcomes(found).values()} == {"passed"}
+    assert set(outcomes(found)) == {"compiler", "axpy.hip", "src/softmax.hip", "src/sum.hip"}
+    assert version in found["notes"][0]
+
+    wrong = seeded(SOURCES / "hip", tmp_path, "src/sum.hip", "[size_t(", "[size_y(")
+    found = compiled(own_project, wrong, "--target", target, code=7)
+    assert outcomes(found)["axpy.hip"][0] == "passed"
+    outcome, reason = outcomes(found)["src/sum.hip"]
+    assert (outcome, reason) == (
+        "failed",
+        "src/sum.hip:9:21: error: use of undeclared identifier 'size_y'",
+    )
+
+
+def test_hip_s_limits_are_those_of_the_target(own_project: Project, tmp_path: Path) -> None:
+    """160 KiB of LDS on gfx950, 64 KiB on gfx942."""
+    (tmp_path / "lds.hip").write_text(
+        "#include <hip/hip_runtime.h>\n"
+        "__global__ void k(float* y) {\n"
+        "    __shared__ float all[20000];\n"
+        "    all[threadIdx.x] = y[threadIdx.x];\n"
+        "    __syncthreads();\n"
+        "    y[threadIdx.x] = all[threadIdx.x ^ 1];\n"
+        "}\n"
+    )
+    found = compiled(own_project, tmp_path, "--target", "gfx942", code=7)
+    assert outcomes(found)["lds.hip"][1].startswith("lds.hip:2:17: error: local memory (80000)")
+    assert compiled(own_project, tmp_path, "--target", "gfx950", code=0)
+
+
+def test_a_compiler_that_does_not_know_a_target_is_no_pass_and_no_failure(
+    own_project: Project, tmp_path: Path
+) -> None:
+    matrix = own_project.root / "matrix.yaml"
+    project = Project(root=tmp_path / "project", environment=own_project.environment)
+    shutil.copytree(own_project.root, project.root)
+    text = matrix.read_text()
+    old = 'targets: [gfx90a, gfx942, gfx1100]\n    python: "3.13"\n    bootstrap:'
+    assert text.count(old) == 1
+    new = old.replace("gfx1100]", "gfx1100, gfx1250]")
+    (project.root / "matrix.yaml").write_text(text.replace(old, new))
+    found = compiled(project, SOURCES / "hip", "--target", "gfx1250", code=11)
+    assert {outcome for outcome, _ in outcomes(found).values()} == {"unavailable"}
+    assert "invalid target ID 'gfx1250'" in outcomes(found)["compiler"][1]
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90", "sm_100"])
+def test_a_cuda_kernel_compiles_and_seeded_errors_are_at_their_lines(
+    own_project: Project, tmp_path: Path, target: str
+) -> None:
+    found = compiled(own_project, SOURCES / "cuda", "--target", target, code=0)
+    assert outcomes(found)["axpy.cu"][0] == "passed"
+    assert "release 13.0" in found["notes"][0]
+
+    # Of the language, and of PTX, which only ptxas reads.
+    wrong = seeded(SOURCES / "cuda", tmp_path, "axpy.cu", "a * x[i]", "b * x[i]")
+    found = compiled(own_project, wrong, "--target", target, code=7)
+    assert outcomes(found)["axpy.cu"][1] == 'axpy.cu:3: error: identifier "b" is undefined'
+    shutil.rmtree(wrong)
+    wrong = seeded(SOURCES / "cuda", tmp_path, "axpy.cu", "%%laneid;", "%%laneidx;")
+    found = compiled(own_project, wrong, "--target", target, code=7)
+    assert outcomes(found)["axpy.cu"][1].startswith("axpy.cu:8:5: error: ")
+
+
+def test_cuda_is_hipified_in_a_copy_and_what_that_leaves_is_named(
+    own_project: Project, tmp_path: Path
+) -> None:
+    repo = tmp_path / "unported"
+    shutil.copytree(SOURCES / "unported", repo)
+    before = (repo / "sum.cu").read_bytes()
+    plain = compiled(own_project, repo, "--target", "gfx942", code=7)
+    assert "'cuda_runtime.h' file not found" in outcomes(plain)["sum.cu"][1]
+
+    sarif = tmp_path / "out.sarif"
+    found = compiled(
+        own_project, repo, "--target", "gfx942", "--hipify", "--sarif", str(sarif), code=7
+    )
+    said = outcomes(found)
+    assert said["hipify"] == ("passed", "hipify-perl over 1 files")
+    # CUDA's names are HIP's now; the shuffle that hipify leaves is at its own line.
+    assert said["sum.cu"][1].startswith("sum.cu:6:18: error: use of undeclared identifier")
+    assert {one["rule"] for one in found["left"]} >= {"CU108", "CU113"}
+    assert (repo / "sum.cu").read_bytes() == before
+    results = json.loads(sarif.read_text())["runs"][0]["results"]
+    assert {one["ruleId"] for one in results} >= {"compile-gfx942", "CU108"}
+
+
+def test_an_extension_is_built_against_the_cell_s_own_torch_and_imported(
+    own_project: Project, tmp_path: Path
+) -> None:
+    own_project.invoke("build", "--image", "devel", "--vendor", "cpu", timeout=800.0).expect(0)
+    arguments = ("--target", "cpu", "--sources", "setup.py")
+    found = compiled(own_project, SOURCES / "extension", *arguments, code=0)
+    assert outcomes(found) == {"compiler": ("passed", ""), "setup.py": ("passed", "")}
+    assert found["verification"]["environment"]["torch"]["version"].startswith("2.13.0")
+    output = found["verification"]["checks"][1]["details"]["output"]
+    assert "imported twice" in output
+
+    wrong = seeded(SOURCES / "extension", tmp_path, "csrc/twice.cpp", "x + x", "x + y")
+    found = compiled(own_project, wrong, *arguments, code=7)
+    assert outcomes(found)["setup.py"][1].startswith("csrc/twice.cpp:3:51: error: 'y' was not")
