@@ -2,19 +2,31 @@
 """How much of what a ROCm port changed the scanner had pointed at in the tree before it.
 
     scripts/scan-recall.py BEFORE AFTER [--target gfx942] [--misses]
+        [--hipify-perl PROGRAM] [--torch-utils FOLDER]
 
 Both are folders with the source of one repository, before and after its port. A *change* is a run
 of lines of a C++, CUDA or Python file that the port replaced, deleted or added beside; changes in
 white space and comments alone are left out. It counts as found if a finding of the tree before lies
 on one of its lines (a note counts apart), or, for lines added, within three lines of the place.
+
+Beside it, the same count for the lines that hipify-perl warns of, and for those that
+torch.utils.hipify (FOLDER is torch/utils) rewrites or has something to say of; both read the C++
+and CUDA files that the port changed, hipify-perl one by one.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import difflib
+import importlib
+import io
 import re
-from collections.abc import Iterator
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,12 +84,62 @@ def changes_of(path: str, old: list[str], new: list[str]) -> Iterator[Change]:
         )
 
 
+Places = set[tuple[str, int]]
+HIPIFIED = {".cu", ".cuh", ".cpp", ".cc", ".h", ".hpp", ".c"}
+WARNING = re.compile(r"warning: .*?:(\d+): ")
+
+
+def warned_by_perl(program: str, before: Path, paths: Iterable[str]) -> Places:
+    """Lines that hipify-perl warns of; all other lines it translates, or says nothing of."""
+    places = set()
+    for path in paths:
+        command = ["perl", program, "-examine", str(before / path)]
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=True)
+        said = WARNING.finditer(done.stdout + done.stderr)
+        places |= {(path, int(one[1])) for one in said}
+    return places
+
+
+def rewritten_by_torch(utils: str, before: Path, paths: list[str]) -> tuple[Places, str]:
+    """Lines that torch.utils.hipify changes in a copy, and what it prints of the rest."""
+    sys.path.insert(0, utils)
+    tool = importlib.import_module("hipify.hipify_python")
+    printed, places = io.StringIO(), set()
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(printed):
+        copy = Path(folder) / "tree"
+        shutil.copytree(before, copy, symlinks=True)
+        made = tool.hipify(
+            project_directory=str(copy),
+            output_directory=str(copy),
+            includes=[f"{copy}/*"],
+            extra_files=[str(copy / path) for path in paths],
+            is_pytorch_extension=True,
+            show_detailed=True,
+        )
+        for path in paths:
+            result = made.get(str(copy / path))
+            if result is not None and result.hipified_path:
+                old, new = read(before / path), read(Path(result.hipified_path))
+                places |= {(path, line) for line in rewritten(old, new)}
+    said = [line for line in printed.getvalue().splitlines() if "unsupported" in line]
+    return places, "; ".join(said)
+
+
+def rewritten(old: list[str], new: list[str]) -> Iterator[int]:
+    matcher = difflib.SequenceMatcher(a=old, b=new, autojunk=False)
+    for tag, first, last, _start, _end in matcher.get_opcodes():
+        if tag in {"replace", "delete"}:
+            yield from range(first + 1, last + 1)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("before", type=Path)
     parser.add_argument("after", type=Path)
     parser.add_argument("--target", default="gfx942")
     parser.add_argument("--misses", action="store_true", help="say which changes nobody pointed at")
+    parser.add_argument("--hipify-perl", default="")
+    parser.add_argument("--torch-utils", default="")
     options = parser.parse_args()
     found = scan_tree(options.before, read_target(options.target))
     loud = {
@@ -88,7 +150,16 @@ def main() -> None:
     every = {(one.path, one.line) for one in found.findings}
     touched = list(changes(options.before, options.after))
 
-    def on(change: Change, places: set[tuple[str, int]]) -> int:
+    said = [("loud", loud), ("any", every)]
+    translated = sorted({one.path for one in touched if Path(one.path).suffix in HIPIFIED})
+    if options.hipify_perl:
+        warned = warned_by_perl(options.hipify_perl, options.before, translated)
+        said.append((f"hipify-perl warns of {len(warned)} lines", warned))
+    if options.torch_utils:
+        places, words = rewritten_by_torch(options.torch_utils, options.before, translated)
+        said.append((f"torch.utils.hipify rewrites {len(places)} lines ({words})", places))
+
+    def on(change: Change, places: Places) -> int:
         return sum((change.path, line) in places for line in range(change.first, change.last + 1))
 
     replaced = [change for change in touched if change.lines]
@@ -100,7 +171,7 @@ def main() -> None:
         f"  loud (warning, error): {len(loud)} lines, "
         f"{1000 * len(loud) / found.lines:.1f} a thousand"
     )
-    for name, places in (("loud", loud), ("any", every)):
+    for name, places in said:
         hit = sum(on(change, places) > 0 for change in touched)
         lines = sum(min(on(change, places), change.lines) for change in replaced)
         of = sum(change.lines for change in replaced)

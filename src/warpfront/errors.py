@@ -96,7 +96,9 @@ class EngineError(WarpfrontError):
 
 
 class UnavailableError(WarpfrontError):
-    """Verification found no such device on this machine. Never a pass."""
+    """Verification found no such device on this machine, or compile no compiler that knows the
+    target. Never a pass.
+    """
 
     exit_code = 11
 

@@ -59,10 +59,8 @@ def test_a_kernel_and_a_library_in_hip_compile_and_a_seeded_error_is_at_its_line
     found = compiled(own_project, wrong, "--target", target, code=7)
     assert outcomes(found)["axpy.hip"][0] == "passed"
     outcome, reason = outcomes(found)["src/sum.hip"]
-    assert (outcome, reason) == (
-        "failed",
-        "src/sum.hip:9:21: error: use of undeclared identifier 'size_y'",
-    )
+    assert outcome == "failed"
+    assert reason.startswith("src/sum.hip:9:21: error: use of undeclared identifier 'size_y'")
 
 
 def test_hip_s_limits_are_those_of_the_target(own_project: Project, tmp_path: Path) -> None:

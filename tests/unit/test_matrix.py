@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from warpfront.compat import Compat, packaged
 from warpfront.errors import MatrixError, NothingSelectedError
 from warpfront.matrix import Matrix, json_schema, read_matrix, select
-from warpfront.model import Cell, Selection
+from warpfront.model import Cell, Selection, SourceTree
 
 ROOT = Path(__file__).resolve().parents[2]
 DIGEST = "sha256:" + "0" * 64
@@ -608,7 +608,26 @@ def test_the_documented_matrices_are_read() -> None:
     (indexes,) = documented("indexes")
     assert len(read(whole).cells) == 1
     assert len(read(indexes + whole).cells) == 1
+    (compilers,) = documented("compilers")
+    (compiler,) = read(compilers + whole).compilers
+    assert (compiler.name, compiler.targets[0]) == ("hip-trixie", "gfx90a")
     assert len(read(whole[: whole.index("rows:")] + filtered).cells) == 6
+
+
+def test_an_image_names_the_source_tree_that_it_is_for() -> None:
+    (whole,) = documented("whole")
+    tree = "    project: {path: kernels, sources: ['csrc/*.cu', setup.py], flags: [-DFAST]}\n"
+    old = "    compiler: true\n"
+    assert old in whole
+    (cell,) = read(whole.replace(old, old + tree).replace("[torch]", "[torch, devel]")).cells[1:]
+    assert cell.tree == SourceTree(
+        path="kernels", sources=("csrc/*.cu", "setup.py"), flags=("-DFAST",)
+    )
+    for wrong in ("../other", "/etc", ".hidden"):
+        with pytest.raises(MatrixError, match="a folder inside the repository"):
+            read(whole.replace(old, old + tree.replace("kernels", wrong)))
+    with pytest.raises(MatrixError, match="one option of a compiler"):
+        read(whole.replace(old, old + tree.replace("-DFAST", "'-DA;rm'")))
 
 
 def test_the_documented_error_is_the_real_one() -> None:

@@ -15,6 +15,7 @@ from warpfront.scan.rules import Rule
 from warpfront.verdict import outcome_of
 
 _SHOWN = 8
+_HELP = "The message is the compiler's own; it says what has to change for this target."
 _ORDER = (Outcome.PASSED, Outcome.FAILED, Outcome.UNAVAILABLE, Outcome.ERROR, Outcome.SKIPPED)
 
 
@@ -78,7 +79,7 @@ def compilation_sarif(
     ]
     left = [_sarif_left(finding) for one in compilations for finding in one.left]
     compilers = {
-        name: sarif.Rule(id=name, summary=f"The compiler's {word} for {target}", help="")
+        name: sarif.Rule(id=name, summary=f"The compiler's {word} for {target}", help=_HELP)
         for one in compilations
         for target in (one.verification.target,)
         for word, name in (("error", f"compile-{target}"), ("warning", f"compile-{target}-warning"))

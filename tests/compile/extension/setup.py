@@ -7,6 +7,6 @@ from torch.utils.cpp_extension import BuildExtension, CppExtension, CUDAExtensio
 if torch.version.cuda or torch.version.hip:
     module = CUDAExtension("twice", ["csrc/twice_device.cpp", "csrc/twice.cu"])
 else:
-    module = CppExtension("twice", ["csrc/twice.cpp"])
+    module = CppExtension("twice", ["csrc/twice.cpp"], extra_compile_args=["-O0"])
 
 setup(name="twice", ext_modules=[module], cmdclass={"build_ext": BuildExtension})
