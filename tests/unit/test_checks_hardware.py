@@ -65,7 +65,7 @@ def test_each_device_of_a_machine_is_known_in_full(
     ("name", "toolkits"),
     [
         ("mi300x-x8", {"rocm": "7.2.0"}),
-        ("h100", {"cuda driver": "12.9"}),
+        ("h100", {"cuda": "13.0", "cuda driver": "13.0"}),
         ("both-vendors", {"cuda": "12.9.1", "cuda driver": "12.9", "rocm": "7.2.0"}),
     ],
 )

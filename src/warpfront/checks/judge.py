@@ -16,7 +16,15 @@ from torch import Tensor
 
 from warpfront.checks.blocks import Block, Inputs, Node, Trace, execute
 from warpfront.checks.effort import STRICT
-from warpfront.checks.operations import R_SMALL, SMALL_NUMEL, Arithmetic, Budgeted, R, rounding_unit
+from warpfront.checks.operations import (
+    FEW_NUMEL,
+    R_SMALL,
+    SMALL_NUMEL,
+    Arithmetic,
+    Budgeted,
+    R,
+    rounding_unit,
+)
 from warpfront.checks.profiles import Tally, opinions, tally, total
 
 
@@ -193,12 +201,20 @@ def _ends(
 
 
 def rms_fault(
-    name: str, found: Tensor, exact: Tensor, same_dtype: Tensor, dtype: torch.dtype
+    name: str,
+    found: Tensor,
+    exact: Tensor,
+    same_dtype: Tensor,
+    dtype: torch.dtype,
+    *,
+    walk: Tensor | None = None,
 ) -> tuple[float, str]:
-    """The device's root mean square error over the CPU's in the same dtype (or one rounding, if
-    larger).
+    """The device's root mean square error over the CPU's in the same dtype, or over one rounding
+    (for few numbers also of the sums behind them, see `Budgeted.walk`) if that is larger.
     """
     allowed = max(_rms(same_dtype - exact), rounding_unit(dtype) * _rms(exact))
+    if walk is not None and exact.numel() < FEW_NUMEL:
+        allowed = max(allowed, _rms(walk.expand_as(exact)))
     error, limit = (
         _rms(found - exact),
         R.get(dtype, R_SMALL) if exact.numel() >= SMALL_NUMEL else R_SMALL,

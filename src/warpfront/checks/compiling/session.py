@@ -82,7 +82,7 @@ class Session:
             )
 
     def _read_torch(self) -> None:
-        wanted = any(unit.torch for unit in self.job.units)
+        wanted = self.job.hipified or any(unit.torch for unit in self.job.units)
         ended = self._ran((sys.executable, "-c", _TORCH_FACTS), "torch") if wanted else None
         lines = ended.output.splitlines() if ended and ended.returncode == 0 else []
         line = next((one for one in lines if one.startswith("facts=")), "")

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from warpfront.checks.operations import (
+    C_OTHER,
     Arithmetic,
     Budgeted,
     Gate,
@@ -68,13 +69,12 @@ class Chain:
         exact = (self(*inputs).detach(), *gradients_of(self, inputs, cotangent))
         own = self._own_bounds(judgements)
         moved = self._moved(inputs, cotangent, judgements)
-        budgets = [
-            Budgeted(
-                reference=reference,
-                bound=bound + torch.stack([draw[i] - reference for draw in moved]).abs().amax(0),
-            )
-            for i, (reference, bound) in enumerate(zip(exact, own, strict=True))
-        ]
+        # What moved is rounded where it went to, not where the reference is.
+        rounded = 1 + C_OTHER * how.unit
+        budgets = []
+        for i, (reference, bound) in enumerate(zip(exact, own, strict=True)):
+            apart = torch.stack([draw[i] - reference for draw in moved]).abs().amax(0)
+            budgets.append(Budgeted(reference=reference, bound=bound + rounded * apart))
         return Judgement(output=budgets[0], gradients=tuple(budgets[1:]))
 
     def _stage_judgements(

@@ -202,5 +202,5 @@ def _judge_tensor(
     faults = [fault] if fault else []
     if same is None or dtype == torch.float64 or not bool(finite.all()):
         return share, 0.0, faults
-    ratio, fault = rms_fault(name, values, reference, same.double(), dtype)
+    ratio, fault = rms_fault(name, values, reference, same.double(), dtype, walk=budgeted.walk)
     return share, ratio, [*faults, *([fault] if fault else [])]

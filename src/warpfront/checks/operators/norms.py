@@ -94,7 +94,7 @@ def _loss(function: Callable[..., Tensor], terms: Terms, second: str, kind: str 
         rounded = (values**2).sum().sqrt() / count
         return (
             Spread(size=values.abs().mean(), length=count, carried=2 * rounded),
-            *(Spread(size=s * g / count, carried=s * g / count / 2) for s in slopes),
+            *(Spread(size=s * g / count, carried=s * g / count / 2, factor=s) for s in slopes),
         )
 
     operation = Derived(function=function, spreads=spreads, kind=kind)

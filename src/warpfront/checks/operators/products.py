@@ -200,22 +200,30 @@ def _attention(maker: Maker) -> Iterator[Case]:
 
 
 def _fft(maker: Maker) -> Iterator[Case]:
-    """A transform's error grows with the logarithm of its length; every term meets every output."""
+    """A transform's error grows with the logarithm of its length; every term meets every output.
+
+    Lengths with a prime factor above 7 go another way (Bluestein's), with more arithmetic for each
+    output: cuFFT's in float64 was off by 1.15 times the others' budget on an H100.
+    """
 
     def transform(x: Tensor) -> Tensor:
         return torch.view_as_real(torch.fft.rfft(x))
 
-    def spreads(inputs: Sequence[Tensor], y: Tensor, g: Tensor) -> Sequence[Spread]:
+    def spreads(length: float, inputs: Sequence[Tensor], y: Tensor, g: Tensor) -> Sequence[Spread]:
         del y
         root = inputs[0].square().sum(-1, keepdim=True).sqrt()
         back = g.square().sum((-2, -1)).sqrt()
         return (
-            Spread(size=root.unsqueeze(-1), length=LOOSE),
-            Spread(size=back[..., None], length=LOOSE),
+            Spread(size=root.unsqueeze(-1), length=length),
+            Spread(size=back[..., None], length=length),
         )
 
-    operation: Operation = Derived(function=transform, spreads=spreads, kind="transform")
     for size in (67, 64, 129, 1024):
+        operation: Operation = Derived(
+            function=transform,
+            spreads=partial(spreads, LOOSE if size in {64, 1024} else 4 * LOOSE),
+            kind="transform",
+        )
         yield Case(
             name=f"{size}", operation=operation, tensors=(maker.normal(3, size),), reduces=True
         )

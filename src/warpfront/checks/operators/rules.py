@@ -19,6 +19,7 @@ from warpfront.checks.operations import (
     Budgeted,
     Judgement,
     budget,
+    floor_of,
 )
 
 Sizes = Callable[..., "Tensor"]
@@ -154,13 +155,15 @@ class Moved:
 class Spread:
     """How far sums inside an operation may be off: the magnitude and number of their terms, and
     what rounding an intermediate to the tensors' dtype carries into the result (in its units);
-    `squares` of the terms where they are not alike.
+    `squares` of the terms where they are not alike. `factor` is what a rounded intermediate is
+    multiplied by: where it is subnormal, its rounding does not shrink with it.
     """
 
     size: Tensor
     length: float = 1.0
     carried: Tensor | None = None
     squares: Tensor | None = None
+    factor: Tensor | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,6 +194,8 @@ class Derived:
             carried = how.sum_rounding(self.kind, length, squares.expand_as(found))
             if spread.carried is not None:
                 carried = carried + how.unit * spread.carried.abs()
+            if spread.factor is not None:
+                carried = carried + floor_of(how.dtype) * spread.factor.abs()
             budgets.append(budget(found, size, length, how=how, c=self.c, carried=carried))
         return Judgement(output=budgets[0], gradients=tuple(budgets[1:]))
 
