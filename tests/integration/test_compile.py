@@ -5,12 +5,18 @@ error too, which has to be reported at its line.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from projects import REPOSITORY, Project
+
+from warpfront.compile.job import Bounds, job_document
+from warpfront.compile.sources import Unit
+from warpfront.engine import Bind, Engine, RunRequest
+from warpfront.model import CompilerCall
 
 pytestmark = [pytest.mark.docker, pytest.mark.network, pytest.mark.timeout(900)]
 
@@ -150,3 +156,50 @@ def test_an_extension_is_built_against_the_cell_s_own_torch_and_imported(
     wrong = seeded(SOURCES / "extension", tmp_path, "csrc/twice.cpp", "x + x", "x + y")
     found = compiled(own_project, wrong, *arguments, code=7)
     assert outcomes(found)["setup.py"][1].startswith("csrc/twice.cpp:3:51: error: 'y' was not")
+
+
+def test_torch_s_own_hipify_is_used_where_the_image_has_torch(
+    own_project: Project, engine: Engine, tmp_path: Path
+) -> None:
+    """In the CPU image, whose torch has the same tool: only the hipify step counts here. The
+    compiler is a stand-in (`true`), for no image with ROCm's torch can be built without its wheels.
+    """
+    built = own_project.invoke("build", "--image", "devel", "--vendor", "cpu", "--json")
+    image = built.expect(0).json["cpu-x86_64-py311-torch2130-devel"]["image_id"]
+    results = tmp_path / "results"
+    results.mkdir()
+    stand_in = CompilerCall(argv=("true",), kernel=("-x",), plain=("-x",), version=("true",))
+    job = job_document(
+        target="gfx942",
+        call=stand_in,
+        units=[Unit(path="sum.cu", kind="kernel", torch=False)],
+        folders=(),
+        flags=(),
+        copied=["sum.cu"],
+        hipified=["sum.cu"],
+        bounds=Bounds(),
+    )
+    (tmp_path / "job.json").write_text(json.dumps(job))
+    package = REPOSITORY / "src" / "warpfront"
+    request = RunRequest(
+        image=image,
+        command=(
+            *("python3", "-m", "warpfront.checks.compiling"),
+            *("--job", "/job.json", "--results", "/results"),
+        ),
+        binds=(
+            Bind(source=package, target="/warpfront/src/warpfront"),
+            Bind(source=SOURCES / "unported", target="/source"),
+            Bind(source=tmp_path / "job.json", target="/job.json"),
+            Bind(source=results, target="/results", writable=True),
+        ),
+        environment={"PYTHONPATH": "/warpfront/src", "HOME": "/tmp"},
+        tmpfs={"/tmp": "mode=1777,exec"},
+        user=f"{os.getuid()}:{os.getgid()}",
+        time_limit_seconds=300.0,
+    )
+    assert engine.run(request, on_line=print).exit_code == 0
+    made = (results / "hipified" / "sum.cu").read_text()
+    assert "hipError_t launch(" in made
+    # What neither tool translates.
+    assert "__shfl_down_sync(0xffffffff, total, offset)" in made

@@ -271,6 +271,15 @@ def test_lines_of_what_hipify_made_are_told_as_lines_of_the_source() -> None:
     assert better.reason == "a.cu:2:1: error: wrong (and 1 more)"
 
 
+def test_what_torch_s_hipify_renamed_is_told_by_its_source_s_name() -> None:
+    said = "/tmp/warpfront/tree/a.hip:3:1: error: wrong\n"
+    check = a_check(Outcome.FAILED, session="compile", name="a.cu", details={"output": said})
+    files = {"hipified/a.cu": "// made by hipify\nint a;\nint b;\n"}
+    texts = {"a.cu": "int a;\nint b;\n"}
+    (found,) = judged(check, files=files, texts=texts, renamed={"a.hip": "a.cu"})[1]
+    assert (found.path, found.line) == ("a.cu", 2)
+
+
 def test_a_setup_py_s_messages_are_told_by_the_path_in_the_tree() -> None:
     said = (
         "/tmp/warpfront/unit-3/tree/csrc/a.cpp:4:2: error: wrong\n"

@@ -37,23 +37,25 @@ class Message:
 
 
 def judged(
-    check: CheckResult, *, files: Mapping[str, str], texts: Mapping[str, str]
+    check: CheckResult,
+    *,
+    files: Mapping[str, str],
+    texts: Mapping[str, str],
+    renamed: Mapping[str, str] | None = None,
 ) -> tuple[CheckResult, tuple[Message, ...]]:
     """The check of one unit, which is called as the unit is, with its compiler's messages, and
     those messages.
 
     `files` are the texts that the container left, by path below its results; `texts` the sources
-    by path in the tree.
+    by path in the tree; `renamed` maps what hipify made under another name to the source of it.
     """
     output = check.details.get("output")
     if not isinstance(output, str):
         return check, ()
     kept = _strings(check.details.get("kept"))
     ptx = [files[name] for name in kept if name in files]
-    messages = tuple(
-        _message(_with_source(one, ptx), check.name, files, texts)
-        for one in read_diagnostics(output)
-    )
+    tree = _Tree(unit=check.name, files=files, texts=texts, renamed=renamed or {})
+    messages = tuple(_message(_with_source(one, ptx), tree) for one in read_diagnostics(output))
     return _with_messages(check, messages), messages
 
 
@@ -88,23 +90,46 @@ def _with_source(diagnostic: Diagnostic, ptx: Iterable[str]) -> Diagnostic:
     return diagnostic
 
 
-def _message(
-    diagnostic: Diagnostic, unit: str, files: Mapping[str, str], texts: Mapping[str, str]
-) -> Message:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tree:
+    """The tree as a unit's compiler saw it: below the mount, or as hipify's copy."""
+
+    unit: str
+    files: Mapping[str, str]
+    texts: Mapping[str, str]
+    renamed: Mapping[str, str]
+
+    def path_of(self, path: str) -> str | None:
+        """A path in the container as one of the tree; None for what lies elsewhere."""
+        inside = tree_path(path, self.unit)
+        return None if inside is None else self.renamed.get(inside, inside)
+
+    def line_of(self, place: Place | None, path: str) -> int:
+        """Both hipify tools add lines at the top of a file, and none elsewhere."""
+        if place is None:
+            return 0
+        made, written = self.files.get(f"{HIPIFIED}{path}"), self.texts.get(path)
+        if made is None or written is None:
+            return place.line
+        added = len(made.splitlines()) - len(written.splitlines())
+        return max(1, place.line - max(0, added))
+
+
+def _message(diagnostic: Diagnostic, tree: _Tree) -> Message:
     """At the first place in the tree that leads to what is wrong; else at the unit as a whole."""
     places = (diagnostic.place, *diagnostic.via, *diagnostic.included)
-    inside = [(tree_path(one.path, unit), one) for one in places if one is not None]
-    path, place = next(((path, one) for path, one in inside if path), (unit, None))
+    inside = [(tree.path_of(one.path), one) for one in places if one is not None]
+    path, place = next(((path, one) for path, one in inside if path), (tree.unit, None))
     text = diagnostic.message
     if diagnostic.place is not None and place is not diagnostic.place:
         text += f" (in {diagnostic.place.path}:{diagnostic.place.line})"
     return Message(
         path=path,
-        line=_line_of_tree(place, path, files, texts),
+        line=tree.line_of(place, path),
         column=place.column if place else 0,
         severity=diagnostic.severity,
         text=text,
-        unit=unit,
+        unit=tree.unit,
     )
 
 
@@ -122,19 +147,6 @@ def tree_path(path: str, unit: str = "") -> str | None:
         # A setup.py is run in its own folder, and names its sources from there.
         return str(PurePosixPath(unit).parent / path)
     return None
-
-
-def _line_of_tree(
-    place: Place | None, path: str, files: Mapping[str, str], texts: Mapping[str, str]
-) -> int:
-    """Both hipify tools add lines at the top of a file, and none elsewhere."""
-    if place is None:
-        return 0
-    made, written = files.get(f"{HIPIFIED}{path}"), texts.get(path)
-    if made is None or written is None:
-        return place.line
-    added = len(made.splitlines()) - len(written.splitlines())
-    return max(1, place.line - max(0, added))
 
 
 def _strings(value: object) -> tuple[str, ...]:

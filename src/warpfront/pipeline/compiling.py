@@ -386,14 +386,15 @@ class _Compiling:
         )
 
     def _judged(
-        self, checks: Iterable[CheckResult], files: Mapping[str, str]
+        self, checks: tuple[CheckResult, ...], files: Mapping[str, str]
     ) -> tuple[tuple[CheckResult, ...], tuple[Message, ...]]:
         paths = {unit.path for unit in self.units}
+        renamed = _renamed(checks)
         results: list[CheckResult] = []
         messages: list[Message] = []
         for check in checks:
             if check.name in paths:
-                better, said = judged(check, files=files, texts=self.texts)
+                better, said = judged(check, files=files, texts=self.texts, renamed=renamed)
                 results.append(better)
                 messages += said
             else:
@@ -432,6 +433,13 @@ class _Compiling:
                 f"this compiler is of {self.place.toolkit}; images of the matrix for "
                 f"{self.request.target} hold {', '.join(sorted(others))}"
             )
+
+
+def _renamed(checks: Iterable[CheckResult]) -> dict[str, str]:
+    """What hipify made under another name -> the source of it."""
+    found = [check.details.get("renamed") for check in checks if check.name == "hipify"]
+    pairs = (pair for one in found if isinstance(one, Mapping) for pair in one.items())
+    return {made: source for source, made in pairs}
 
 
 def _version_line(lines: list[str]) -> str:

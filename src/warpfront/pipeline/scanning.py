@@ -17,7 +17,6 @@ from warpfront.hipify import read_identifiers
 from warpfront.pipeline.workspace import Watch
 from warpfront.scan import cuda
 from warpfront.scan.baseline import baseline_text, beyond, read_baseline
-from warpfront.scan.cuda.view import portable_names, view_of
 from warpfront.scan.engines import BINARIES, Scope, is_read, scan_source
 from warpfront.scan.findings import Context, Finding, Source
 from warpfront.scan.judge import Judged
@@ -102,8 +101,7 @@ def _context(tree: Tree, files: Iterable[TreeFile]) -> Context:
     for file in headers:
         text = read_text(tree.root, file)
         if isinstance(text, str):
-            source = Source(path=PurePosixPath(file.path), text=text)
-            portable |= portable_names(view_of(source, Context()))
+            portable |= cuda.portable_names_of(Source(path=PurePosixPath(file.path), text=text))
     return Context(
         identifiers=read_identifiers(), portable_names=frozenset(portable), own_packages=own
     )

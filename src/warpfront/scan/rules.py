@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -106,8 +106,3 @@ def _read_severities(record: Mapping[str, str], rule_id: str, name: str) -> Mapp
 def _wrong(name: str, rule_id: str, message: str) -> ValueError:
     """The catalogue ships with the program: a wrong record is a bug, not somebody's input."""
     return ValueError(f"{name}: rule {rule_id} {message}")
-
-
-def of_phase(rules: Iterable[Rule], phase: int) -> tuple[Rule, ...]:
-    """The rules that a phase of a port (0 to 8) deals with."""
-    return tuple(rule for rule in rules if rule.phase == phase)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from warpfront.scan.findings import SIDES, Side, Sighting
 from warpfront.scan.structured.shell import Word
@@ -36,7 +36,6 @@ class CMakeCommand:
 class _Arm:
     sides: frozenset[Side] = frozenset(SIDES)
     left: frozenset[Side] = frozenset(SIDES)
-    conditions: list[str] = field(default_factory=list)
 
 
 def read_cmake(text: str) -> Iterator[CMakeCommand]:
