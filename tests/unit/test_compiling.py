@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -255,6 +256,25 @@ def test_verify_compiles_and_scans_the_project_of_an_image(workspace: Workspace)
     job = json.loads((_compile_folder(workspace, cell.id) / "job.json").read_text())
     assert job["units"][0]["argv"][0] == "g++"
     assert "-DFAST" in job["units"][0]["argv"]
+
+
+def test_a_project_of_which_nothing_could_be_scanned_is_no_pass(workspace: Workspace) -> None:
+    (workspace.root / "kernels").mkdir()
+    engine = an_engine(leave_results())
+    (cell,) = (cell for cell in workspace.matrix.cells if cell.image == "devel")
+    assert cell.tree is not None
+    cell = replace(cell, compiler=None)
+    checked = with_project_checked(
+        a_verification(target="x86_64"),
+        workspace,
+        cell,
+        a_built_image(cell),
+        engine=engine,
+        watch=Quiet(),
+    )
+    assert checked.sessions[-1] == "static"
+    assert checked.checks[-1].outcome is Outcome.ERROR
+    assert checked.checks[-1].reason == "no file of kernels was scanned"
 
 
 def _compile_folder(workspace: Workspace, cell_id: str) -> Path:

@@ -81,12 +81,17 @@ def _scanned(workspace: Workspace, tree: SourceTree, target: str, watch: Watch) 
     found, new = scan(request, watch)
     errors = [one for one in new if one.severity is Severity.ERROR]
     accepted = len(found.findings) - len(new)
-    first = f": {_said(errors[0])}" if errors else ""
+    outcome, reason = Outcome.PASSED, ""
+    if errors:
+        outcome = Outcome.FAILED
+        reason = f"{len(errors)} errors for {target}: {_said(errors[0])}"
+    elif not found.files:
+        outcome, reason = Outcome.ERROR, f"no file of {tree.path} was scanned"
     return CheckResult(
         session=STATIC,
         name="scan",
-        outcome=Outcome.FAILED if errors else Outcome.PASSED,
-        reason=f"{len(errors)} errors for {target}{first}" if errors else "",
+        outcome=outcome,
+        reason=reason,
         seconds=round(monotonic() - started, 3),
         details={
             "files": found.files,
