@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ CHECKS = Path(warpfront.checks.__file__).parent
 PAGE = Path(__file__).parents[2] / "docs" / "verification.md"
 
 
-def selftest(caught: int, missed: int, **excused: int) -> dict[str, object]:
+def selftest(caught: int, missed: int, **excused: int) -> dict[str, Any]:
     counts = {"caught": caught, "missed": missed, "not demanded": excused}
     return {"checks": [{"details": {"mutations": {"all zeros": counts}}}, {"details": {}}]}
 
@@ -25,6 +26,15 @@ def test_the_table_adds_up_every_selftest() -> None:
     assert "| all zeros | 7 | 1 | 2 |" in text
     assert "| all | 7 | 1 | 2 |" in text
     assert "| why | 2 |" in text
+
+
+def test_what_each_profile_lets_pass_is_a_table_of_its_own() -> None:
+    document: dict[str, Any] = selftest(3, 0)
+    counts = document["checks"][0]["details"]["mutations"]["all zeros"]
+    counts |= {"asked": {"strict": 3, "torch": 4}, "overlooked": {"strict": 0, "torch": 1}}
+    text = draw([document, selftest(1, 0)])
+    assert "| lets pass | strict | torch |" in text
+    assert "| all zeros | 0 of 3 (0 %) | 1 of 4 (25 %) |" in text
 
 
 def test_the_table_goes_between_the_markers_and_nowhere_else(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def seed_block_faults(
             device=device,
             place=place or "all",
         )
-        ledger.enter(seeded, caught=bool(found.faults))
+        ledger.enter(seeded, caught=bool(found.faults), said=found.tallies)
 
 
 def _drowned(block: Block, place: str, dtype: torch.dtype, device: str) -> frozenset[str]:

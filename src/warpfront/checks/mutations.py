@@ -13,10 +13,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from warpfront.checks.profiles import Tally
 
 EXEMPTIONS = Path(__file__).with_name("exemptions.json")
 UNCHANGED = "it changes nothing here (zeros, one element, integers, or below the dtype's rounding)"
@@ -184,11 +187,15 @@ def changes(tensor: Tensor, mutated: Tensor) -> bool:
 
 @dataclass(kw_only=True)
 class Ledger:
-    """What was seeded and what came of it, per mutation."""
+    """What was seeded and what came of it, per mutation. `asked` and `overlooked` are per mutation
+    and profile: how many faults it has a tolerance for, and how many of these it lets pass.
+    """
 
     caught: Counter[str] = field(default_factory=Counter)
     exempt: dict[str, Counter[str]] = field(default_factory=dict)
     missed: list[str] = field(default_factory=list)
+    asked: Counter[tuple[str, str]] = field(default_factory=Counter)
+    overlooked: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     @property
     def seeded(self) -> int:
@@ -197,10 +204,16 @@ class Ledger:
     def excuse(self, mutation: str, reason: str) -> None:
         self.exempt.setdefault(mutation, Counter())[reason] += 1
 
-    def enter(self, seed: Seeded, *, caught: bool) -> None:
-        """A fault that was looked for. One that is declared and caught all the same counts as
-        caught.
+    def enter(
+        self, seed: Seeded, *, caught: bool, said: Mapping[str, Tally] = MappingProxyType({})
+    ) -> None:
+        """A fault that was looked for, and what each profile says of the tensors. One that is
+        declared and caught all the same counts as caught.
         """
+        for profile, tally in said.items():
+            key = (seed.mutation, profile)
+            self.asked[key] += bool(tally.refused or tally.accepted)
+            self.overlooked[key] += not tally.refused and bool(tally.accepted)
         reason = "" if caught else exemption_of(seed)
         if caught:
             self.caught[seed.mutation] += 1
@@ -218,6 +231,8 @@ class Ledger:
                 "caught": self.caught[name],
                 "missed": missed[name],
                 "not demanded": dict(self.exempt.get(name, {})),
+                "asked": {p: n for (m, p), n in self.asked.items() if m == name},
+                "overlooked": {p: n for (m, p), n in self.overlooked.items() if m == name},
             }
             for name in names
         }

@@ -71,14 +71,15 @@ def seed_faults(subject: Subject, seed: int, ledger: Ledger) -> None:
         ledger.missed.append(f"clean: {subject.check} {subject.dtype}: {verdict.faults[0]}")
         return
     for name, place, outcome in _on_tensors(clean, ledger):
-        caught = judge_case(case, outcome, expected, subject.device).faults
-        ledger.enter(subject.seeded(name, place), caught=bool(caught))
+        found = judge_case(case, outcome, expected, subject.device)
+        seeded = subject.seeded(name, place)
+        ledger.enter(seeded, caught=bool(found.faults), said=found.tallies)
     for name, outcome in _on_devices(subject, case, expected, seed, ledger):
         if not _differs(clean, outcome):
             ledger.excuse(name, UNCHANGED)
             continue
-        caught = judge_case(case, outcome, expected, subject.device).faults
-        ledger.enter(subject.seeded(name), caught=bool(caught))
+        found = judge_case(case, outcome, expected, subject.device)
+        ledger.enter(subject.seeded(name), caught=bool(found.faults), said=found.tallies)
 
 
 def _on_tensors(clean: Outcome, ledger: Ledger) -> Iterator[tuple[str, str, Outcome]]:

@@ -55,7 +55,7 @@ def _seed_entry(entry: Entry, dtype: torch.dtype, sweep: Sweep, seed: int, ledge
                         ledger.excuse(name, UNCHANGED)
                         continue
                     verdict = expected.judge(_with(clean, i, mutated), sweep.device)
-                    ledger.enter(seeded, caught=bool(verdict.faults))
+                    ledger.enter(seeded, caught=bool(verdict.faults), said=verdict.tallies)
         return
 
 
