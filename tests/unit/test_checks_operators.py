@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +20,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed; runs inside
 
 from warpfront.checks.claims import Claims  # noqa: E402
 from warpfront.checks.effort import Effort, profile_names  # noqa: E402
+from warpfront.checks.judge import rms_fault  # noqa: E402
 from warpfront.checks.mutations import ON_TENSORS, Ledger, exemptions  # noqa: E402
 from warpfront.checks.operations import Arithmetic  # noqa: E402
 from warpfront.checks.operators import faulty, properties  # noqa: E402
@@ -262,3 +264,29 @@ def test_every_exemption_has_a_reason_and_a_known_mutation() -> None:
     for exemption in exemptions():
         assert exemption.mutation in known
         assert len(exemption.reason.split()) > 5
+
+
+def test_two_sums_that_the_cpu_got_right_by_luck_are_no_measure() -> None:
+    exact = torch.tensor([1000.0, -700.0], dtype=torch.float64)
+    lucky, usual, walk = exact + 6e-6, exact + 7e-5, torch.full_like(exact, 5e-5)
+    told = partial(rms_fault, "output", exact=exact, same_dtype=lucky, dtype=torch.float32)
+    assert told(found=usual, walk=walk)[1] == ""
+    assert "times what the CPU's" in told(found=exact * 1.001, walk=walk)[1]
+    found, right, cpu, once = (x.repeat(8) for x in (usual, exact, lucky, walk))
+    refused = rms_fault("output", found, right, cpu, torch.float32, walk=once)
+    assert "times what the CPU's" in refused[1]
+
+
+def test_an_intermediate_that_is_subnormal_may_be_rounded() -> None:
+    """kl_div's gradient is a share of what is fed in, in float16 below the normal numbers, times
+    what may be ten: as an H100 computes it.
+    """
+    case = next(c for c in BY_NAME["kl_div"].make_cases("float16", 0) if c.name == "3x1023")
+    x, t = (one.double() for one in case.tensors)
+    fed = torch.tensor(0.04, dtype=torch.float64)
+    share = (fed / x.numel()).half().double()
+    rounded = (share * (t.log() + 1 - x)).half().double()
+    how = Arithmetic(dtype=torch.float16, device="cuda")
+    budgeted = case.operation.judge([x, t], fed, how).gradients[1]
+    assert ((rounded - budgeted.reference).abs() <= budgeted.bound).all()
+    assert not ((rounded * 1.03 - budgeted.reference).abs() <= budgeted.bound).all()

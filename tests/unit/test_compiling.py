@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 from builders import a_built_image, a_verification
 from fakes import FakeEngine
+from invoke.exceptions import Exit
 
+from warpfront import tasks
 from warpfront.compile.job import Bounds
 from warpfront.engine.bases import recipe_digest
 from warpfront.errors import InputError, MatrixError, NothingSelectedError
@@ -325,3 +327,51 @@ def test_a_mistaken_compiler_is_refused_on_its_line(
     with pytest.raises(MatrixError, match=message) as caught:
         open_workspace(tmp_path)
     assert caught.value.problems[0].line == matrix.read_text().count("\n")
+
+
+def invoked(workspace: Workspace, monkeypatch: pytest.MonkeyPatch, **options: Any) -> Any:
+    """`invoke compile` in the project's folder, on the engine in memory; how it ended."""
+    monkeypatch.chdir(workspace.root)
+    engine = an_engine(options.pop("leave"))
+    monkeypatch.setattr("warpfront.pipeline.connect", lambda _environment: engine)
+    a_devel_image(workspace, engine)
+    facts: dict[str, Any] = {
+        **{"target": "gfx942", "vendor": "", "image": "", "only": "", "json": False},
+        **{"dry_run": False, "repo": "", "sources": "", "include": "", "flags": "", "sarif": ""},
+        **{"exclude": "", "hipify": False, "seconds": 300.0},
+    }
+    try:
+        tasks.namespace["compile"].body(None, **(facts | options))
+    except Exit as ended:
+        return ended
+    return None
+
+
+def test_the_door_ends_with_the_code_of_the_outcome(
+    workspace: Workspace, tree: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    sarif = tmp_path / "out.sarif"
+    wrong = leave_results(a_cu=("failed", "/source/a.cu:2:7: error: wrong\n"))
+    nothing = leave_results(a_cu=("unavailable", ""))
+    ended = invoked(workspace, monkeypatch, leave=wrong, repo=str(tree), sarif=str(sarif))
+    assert ended.code == 7
+    assert json.loads(sarif.read_text())["runs"][0]["results"]
+    ended = invoked(workspace, monkeypatch, leave=nothing, repo=str(tree))
+    assert ended.code == 11
+    assert "not all of it can be compiled for gfx942" in ended.message
+    assert invoked(workspace, monkeypatch, leave=leave_results(), repo=str(tree)) is None
+
+
+def test_the_door_takes_the_project_of_an_image_and_says_what_it_would_do(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (workspace.root / "kernels").mkdir()
+    (workspace.root / "kernels" / "a.cpp").write_text("int a;\n")
+    facts: dict[str, Any] = {"image": "devel", "target": "cpu", "leave": leave_results()}
+    assert invoked(workspace, monkeypatch, dry_run=True, **facts) is None
+    assert capsys.readouterr().out == "would compile a.cpp for cpu\n"
+    assert not (workspace.root / "build").joinpath("compiler-hip").exists()
+    assert invoked(workspace, monkeypatch, **facts) is None
+    assert "passed      a.cpp" in capsys.readouterr().out
+    ended = invoked(workspace, monkeypatch, leave=leave_results(), image="torch")
+    assert (ended.code, "no image of the selection has a `project:`" in ended.message) == (3, True)
