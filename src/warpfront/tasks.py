@@ -5,6 +5,7 @@ sets the exit code. A project's own `tasks.py` imports `namespace` from here.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import inspect
 import json
@@ -470,7 +471,9 @@ def _declared_tree(request: Request) -> SourceTree | None:
 
     if not (request.selection.image or request.selection.only):
         return None
-    trees = project_trees(pipeline.selected(request.workspace(), request.selection))
+    # The target is what the source is asked about, not what the image serves.
+    chosen = dataclasses.replace(request.selection, target="")
+    trees = project_trees(pipeline.selected(request.workspace(), chosen))
     if len(trees) > 1:
         names = ", ".join(tree.path for tree in trees)
         raise NothingSelectedError(f"these images have several projects: {names}", hint="--only")

@@ -336,9 +336,20 @@ def invoked(workspace: Workspace, monkeypatch: pytest.MonkeyPatch, **options: An
     monkeypatch.setattr("warpfront.pipeline.connect", lambda _environment: engine)
     a_devel_image(workspace, engine)
     facts: dict[str, Any] = {
-        **{"target": "gfx942", "vendor": "", "image": "", "only": "", "json": False},
-        **{"dry_run": False, "repo": "", "sources": "", "include": "", "flags": "", "sarif": ""},
-        **{"exclude": "", "hipify": False, "seconds": 300.0},
+        "target": "gfx942",
+        "vendor": "",
+        "image": "",
+        "only": "",
+        "json": False,
+        "dry_run": False,
+        "repo": "",
+        "sources": "",
+        "include": "",
+        "flags": "",
+        "sarif": "",
+        "exclude": "",
+        "hipify": False,
+        "seconds": 300.0,
     }
     try:
         tasks.namespace["compile"].body(None, **(facts | options))
