@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from warpfront.checks.effort import STRICT
 from warpfront.checks.profiles import Tally
 
 EXEMPTIONS = Path(__file__).with_name("exemptions.json")
@@ -210,7 +211,9 @@ class Ledger:
         """A fault that was looked for, and what each profile says of the tensors. One that is
         declared and caught all the same counts as caught.
         """
-        for profile, tally in said.items():
+        ours = said.get(STRICT, Tally())
+        # A fault in whole numbers, or in the shape, is no question of tolerance.
+        for profile, tally in said.items() if ours.refused or not caught else ():
             key = (seed.mutation, profile)
             self.asked[key] += bool(tally.refused or tally.accepted)
             self.overlooked[key] += not tally.refused and bool(tally.accepted)

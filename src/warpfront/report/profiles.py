@@ -34,7 +34,7 @@ def profiles_text(verification: Verification) -> str:
     effort = verification.environment.get("effort")
     decided = effort.get("profile") if isinstance(effort, Mapping) else None
     lines = [f"{'tensors by tolerance':<22}{'accepted':>9}{'refused':>9}{'silent':>9}"]
-    for profile, answers in counts.items():
-        numbers = "".join(f"{answers[answer]:>9}" for answer in ANSWERS)
+    for profile in sorted(counts, key=lambda one: (one != decided, one)):
+        numbers = "".join(f"{counts[profile][answer]:>9}" for answer in ANSWERS)
         lines.append(f"{profile:<22}{numbers}{'  decides' if profile == decided else ''}")
     return "\n".join(lines) + "\n"
