@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 from warpfront.checks.claims import Claims
-from warpfront.checks.effort import Effort
+from warpfront.checks.effort import STRICT, Effort
 from warpfront.checks.opinfo.adapter import DatabaseMoved, Entry, Sample, load_database
 from warpfront.checks.opinfo.suite import (
     Execute,
@@ -231,7 +231,7 @@ def _sweep_samples(entry: Entry, dtype: torch.dtype, seed: int, sweep: Sweep, sw
             swept.samples += 1
             swept.faults.append(f"{label}: {type(error).__name__}: {_first_line(error)}")
             continue
-        swept.add(label, expected.judge(found, sweep.device))
+        swept.add(label, expected.judge(found, sweep.device, sweep.effort.profile))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -244,7 +244,7 @@ class Expected:
     cotangents: list[torch.Tensor] | None
     dtype: torch.dtype
 
-    def judge(self, found: Results, device: str) -> SampleVerdict:
+    def judge(self, found: Results, device: str, profile: str = STRICT) -> SampleVerdict:
         """The CPU's own answer in the dtype is a baseline for other devices only; what dtype a
         result should have it says for every device.
         """
@@ -264,6 +264,7 @@ class Expected:
             self.sensitivity,
             device=device,
             unit_dtype=self.dtype,
+            profile=profile,
         )
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from warpfront.checks.effort import STRICT
 from warpfront.checks.operations import floor_of, rounding_unit
 from warpfront.checks.opinfo.adapter import Entry, Sample
 from warpfront.checks.profiles import Tally, opinions, tally, total
@@ -156,6 +157,7 @@ def judge_results(
     *,
     device: str,
     unit_dtype: torch.dtype,
+    profile: str = STRICT,
 ) -> SampleVerdict:
     """Judge one call. `sensitivity`, the exact results from inputs off by one rounding, is asked
     for only where an error has to be explained.
@@ -175,10 +177,13 @@ def judge_results(
             limits = limits.eased([results.all[i] for results in moved], reference)
         rms, element = max(rms, limits.rms), max(element, limits.element)
         label = f"output {i}" if i < len(found.outputs) else f"gradient {i - len(found.outputs)}"
-        faults += [f"{label}: {fault}" for fault in limits.faults()]
+        complaints = list(limits.faults())
         if limits.numeric and x.dtype == unit_dtype:
             said = opinions(_real(x), _real(reference), x.dtype, strict=not limits.exceeded)
             tallies.append(tally(said))
+            if profile != STRICT:
+                complaints = [] if said[profile] is not False else [f"further off than {profile}"]
+        faults += [f"{label}: {complaint}" for complaint in complaints]
     return SampleVerdict(faults=tuple(faults), rms=rms, element=element, tallies=total(tallies))
 
 
