@@ -48,9 +48,7 @@ def main(arguments: list[str]) -> int:
 
 
 def record(session: str, claims: Claims, recorder: Recorder, effort: Effort) -> None:
-    """Run a session's checks. torch is imported by the session itself, so that its failure is a
-    result.
-    """
+    """Run a session's checks. `load` imports torch itself, so that its failure is a result."""
     if session == "load":
         recorder.plan(["torch imports"])
         _load(claims, recorder)

@@ -16,6 +16,12 @@ REQUIRED = {
 }
 
 
+def tested_dtypes(device: str) -> tuple[str, ...]:
+    """The floating types that are judged here: those that must be computed, and those that are."""
+    required = REQUIRED[device]
+    return tuple(n for n, dtype in DTYPES.items() if n in required or not probe(dtype, device))
+
+
 def require_full_precision() -> None:
     """No TF32, no reductions in low precision: verification judges the dtype it names.
 

@@ -5,7 +5,7 @@ caught on the claimed device, while the clean run passes.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import torch
@@ -23,7 +23,7 @@ from warpfront.checks.operators.table import operators
 from warpfront.checks.opinfo.adapter import DatabaseMoved, load_database
 from warpfront.checks.opinfo.faulty import seed_entry_faults
 from warpfront.checks.opinfo.session import Sweep
-from warpfront.checks.precision import DTYPES, probe, require_full_precision
+from warpfront.checks.precision import DTYPES, require_full_precision, tested_dtypes
 from warpfront.checks.results import Check, Finding, Recorder, failed, passed, unavailable
 
 EXACT_DTYPES = ("int64", "int32", "bool")
@@ -37,7 +37,7 @@ def record_selftest(claims: Claims, recorder: Recorder, *, effort: Effort | None
     os.environ.setdefault(*WORKSPACE)
     require_full_precision()
     device = claims.device
-    floating = [name for name, dtype in DTYPES.items() if not probe(dtype, device)]
+    floating = tested_dtypes(device)
     recorder.run(
         [
             *_block_checks(floating, device, effort),
@@ -50,11 +50,11 @@ def record_opinfo_faults(
     claims: Claims, recorder: Recorder, *, effort: Effort | None = None
 ) -> None:
     """The same for the operator database."""
-    floating = [n for n, dtype in DTYPES.items() if not probe(dtype, claims.device)]
+    floating = tested_dtypes(claims.device)
     recorder.run(list(_opinfo_checks(floating, claims.device, effort or Effort())))
 
 
-def _block_checks(floating: list[str], device: str, effort: Effort) -> Iterator[Check]:
+def _block_checks(floating: Sequence[str], device: str, effort: Effort) -> Iterator[Check]:
     for name in floating:
         for block in BLOCKS:
             yield _seeded_check(f"{block.name} {name}", _in_block(block, name, device), effort)
@@ -67,7 +67,7 @@ def _in_block(block: Block, dtype: str, device: str) -> Seed:
     return seed_in
 
 
-def _operator_checks(floating: list[str], device: str, effort: Effort) -> Iterator[Check]:
+def _operator_checks(floating: Sequence[str], device: str, effort: Effort) -> Iterator[Check]:
     double = [] if device == "hpu" else ["float64"]
     for dtype in (*floating, *double, *EXACT_DTYPES):
         yield _seeded_check(f"operators {dtype}", _in_operators(dtype, device), effort)
@@ -104,7 +104,7 @@ def _in_patterns(dtype: str, device: str) -> Seed:
     return seed_in
 
 
-def _opinfo_checks(floating: list[str], device: str, effort: Effort) -> Iterator[Check]:
+def _opinfo_checks(floating: Sequence[str], device: str, effort: Effort) -> Iterator[Check]:
     """Both directions in float32, and forward in bfloat16, whose rounding is the coarsest."""
     for dtype, backward in (("float32", False), ("float32", True), ("bfloat16", False)):
         if dtype in floating:

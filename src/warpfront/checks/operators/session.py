@@ -35,8 +35,8 @@ from warpfront.checks.precision import (
     DTYPES,
     REQUIRED,
     precision_settings,
-    probe,
     require_full_precision,
+    tested_dtypes,
 )
 from warpfront.checks.profiles import Tally, document, total
 from warpfront.checks.results import Check, Finding, Recorder, failed, passed
@@ -107,12 +107,11 @@ def record_operators(
 
 def _circumstances(claims: Claims, effort: Effort, run: Execute) -> Run:
     """Half precision is probed before it is tested; integers and float64 are every device's."""
-    required = REQUIRED[claims.device]
-    computed = [n for n, d in DTYPES.items() if n in required or not probe(d, claims.device)]
     double = [] if claims.device == "hpu" else ["float64"]
-    dtypes = (*computed, *double, "int64", "int32", "bool")
+    dtypes = (*tested_dtypes(claims.device), *double, "int64", "int32", "bool")
     if effort.quick:
         dtypes = tuple(name for name in dtypes if name in QUICK_DTYPES)
+    required = REQUIRED[claims.device]
     return Run(device=claims.device, dtypes=dtypes, required=required, effort=effort, run=run)
 
 

@@ -29,11 +29,9 @@ from warpfront.checks.opinfo.suite import (
     wrong_dtypes,
 )
 from warpfront.checks.precision import (
-    DTYPES,
-    REQUIRED,
     precision_settings,
-    probe,
     require_full_precision,
+    tested_dtypes,
 )
 from warpfront.checks.profiles import Tally, document, total
 from warpfront.checks.results import Check, Finding, Recorder, failed, passed, unavailable
@@ -155,8 +153,7 @@ def record_opinfo(
 
 def _sweeps(claims: Claims, effort: Effort, run: Execute) -> list[Sweep]:
     """Float32 first; 16 bits where the device computes them; quickly: float32 forward."""
-    required = REQUIRED[claims.device]
-    dtypes = [n for n, d in DTYPES.items() if n in required or not probe(d, claims.device)]
+    dtypes = tested_dtypes(claims.device)
     return [
         Sweep(dtype=dtype, backward=backward, device=claims.device, effort=effort, run=run)
         for dtype in (dtypes[:1] if effort.quick else dtypes)
