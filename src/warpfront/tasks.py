@@ -164,6 +164,7 @@ OPTION_HELP = {
     "quick": "every operation, fewer cases of each",
     "profile": "whose tolerances decide; every result says what each would have said",
     "seeds": "sets of random inputs",
+    "before": "the tree before an edit: also say what the edit changed for NVIDIA",
     "selftest": "also seed faults into every check, and demand that each is caught",
     "start": "start the embedded engine (needs root)",
     "stop": "stop the embedded engine and remove its bridge and mounts",
@@ -339,6 +340,7 @@ def scan(
     write_baseline: bool = False,
     exclude: str = "",
     vendored: bool = False,
+    before: str = "",
     everything: bool = False,
     phases: bool = False,
     fix: str = "",
@@ -359,6 +361,7 @@ def scan(
         target=read_target(request.selection.target or "gfx942"),
         exclude=_listed(exclude),
         vendored=vendored,
+        before=Path(before) if before else None,
         baseline=baseline,
         write_baseline=write_baseline and not request.dry_run,
     )

@@ -51,6 +51,7 @@ def worst(findings: list[Finding]) -> int:
 
 def test_every_rule_has_a_hit_a_near_miss_and_a_gated_example() -> None:
     ours = {rule.id for rule in catalogue().values() if set(rule.engines) != {"cuda"}}
+    ours -= {"PY058"}  # about two trees: test_scan_isolation.py
     assert ours - EXAMPLES.keys() == set()
     assert EXAMPLES.keys() <= catalogue().keys()
     incomplete = [

@@ -196,7 +196,7 @@ def test_a_file_that_takes_too_long_is_unread_and_the_others_are_scanned(
 ) -> None:
     a_tree(tmp_path, slow__py="import pynvml\n", quick__py="import pynvml\n")
 
-    def sleepy(source: Source, scope: Scope) -> object:
+    def sleepy(source: Source, scope: Scope, _before: Source | None) -> object:
         while source.path.name == "slow.py":
             time.sleep(0.01)
         return scan_source(source, scope)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from types import FrameType
 
+from warpfront.errors import StoreError
 from warpfront.hipify import read_identifiers
 from warpfront.pipeline.workspace import Watch
 from warpfront.scan import cuda
@@ -69,15 +70,24 @@ def scan_tree(
     *,
     exclude: Iterable[str] = (),
     vendored: bool = False,
+    before: Path | None = None,
     processes: int | None = None,
     progress: Progress = lambda _done, _total: None,
 ) -> Scan:
-    """Every finding for `target` in the tree below `root`. Same tree, same result, however many
-    processes. Raises `StoreError` if there is no such folder.
+    """Every finding for `target` in the tree below `root`; with `before`, the tree that it is an
+    edit of, what the edit changed for NVIDIA too. Same tree, same result, however many processes.
+    Raises `StoreError` if there is no such folder.
     """
+    if before is not None and not before.is_dir():
+        raise StoreError(f"{before} is no folder", hint="--before names the tree before an edit")
     tree = list_tree(root, exclude=exclude, vendored=vendored)
     files = [file for file in tree.files if is_read(PurePosixPath(file.path))]
-    scope = Scope(target=target, rules=catalogue(), context=_context(tree, files))
+    scope = Scope(
+        target=target,
+        rules=catalogue(),
+        context=_context(tree, files),
+        before=str(before.absolute()) if before else "",
+    )
     results = sorted(_results(root, files, scope, processes, progress), key=lambda r: r.path)
     judged = [result.judged for result in results if result.judged is not None]
     unread = [result.unread for result in results if result.unread is not None]
@@ -158,7 +168,7 @@ def _over_processes(
 
 def _pool(processes: int, scope: Scope) -> ProcessPoolExecutor:
     """Spawned, not forked: the display has threads, and a fork copies only one of them."""
-    plain = (scope.target, scope.context)
+    plain = (scope.target, scope.context, scope.before)
     return ProcessPoolExecutor(
         max_workers=processes,
         mp_context=multiprocessing.get_context("spawn"),
@@ -170,9 +180,10 @@ def _pool(processes: int, scope: Scope) -> ProcessPoolExecutor:
 _worker_scope: list[Scope] = []
 
 
-def _begin_worker(target: ScanTarget, context: Context) -> None:
+def _begin_worker(target: ScanTarget, context: Context, before: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _worker_scope[:] = [Scope(target=target, rules=catalogue(), context=context)]
+    scope = Scope(target=target, rules=catalogue(), context=context, before=before)
+    _worker_scope[:] = [scope]
 
 
 def _result_of(future: Future[list[_FileResult]]) -> list[_FileResult] | None:
@@ -207,12 +218,21 @@ def _scan_file(root: Path, file: TreeFile, scope: Scope) -> _FileResult:
             return _unread_result(text)
         text = ""
     source = Source(path=PurePosixPath(file.path), text=text)
+    before = _before(file, scope)
     try:
-        judged = _within(SECONDS_PER_FILE, functools.partial(scan_source, source, scope))
+        judged = _within(SECONDS_PER_FILE, functools.partial(scan_source, source, scope, before))
     except _TookTooLongError:
         reason = f"its scan took longer than {SECONDS_PER_FILE:.0f} s"
         return _unread_result(Unread(path=file.path, reason=reason))
     return _FileResult(path=file.path, lines=text.count("\n") + 1, judged=judged, unread=None)
+
+
+def _before(file: TreeFile, scope: Scope) -> Source | None:
+    """The file as it was; None for a new one, and for one that cannot be read as text."""
+    if not scope.before or not (Path(scope.before) / file.path).is_file():
+        return None
+    text = read_text(Path(scope.before), file)
+    return Source(path=PurePosixPath(file.path), text=text) if isinstance(text, str) else None
 
 
 def _unread_result(unread: Unread) -> _FileResult:
@@ -244,6 +264,7 @@ class ScanRequest:
     target: ScanTarget
     exclude: tuple[str, ...] = ()
     vendored: bool = False
+    before: Path | None = None
     baseline: str = ""
     write_baseline: bool = False
 
@@ -257,6 +278,7 @@ def scan(request: ScanRequest, watch: Watch) -> tuple[Scan, tuple[Finding, ...]]
         request.target,
         exclude=request.exclude,
         vendored=request.vendored,
+        before=request.before,
         progress=_said_in_tenths(watch),
     )
     path = Path(request.baseline) if request.baseline else request.repo / BASELINE

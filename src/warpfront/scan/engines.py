@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 
 from warpfront.scan import cuda, notebooks, python, structured
 from warpfront.scan.findings import Context, Sighting, Source
+from warpfront.scan.isolation import isolation_sightings
 from warpfront.scan.judge import Judged, judge
 from warpfront.scan.rules import Rule
 from warpfront.scan.targets import ScanTarget
@@ -17,11 +18,14 @@ BINARIES = frozenset({".cubin", ".fatbin", ".ptx"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """What one scan is about: the target, the rules, and what engines may know."""
+    """What one scan is about: the target, the rules, and what engines may know. `before` is the
+    root of the tree that this one is an edit of, "" where it is none.
+    """
 
     target: ScanTarget
     rules: Mapping[str, Rule]
     context: Context
+    before: str = ""
 
 
 def is_read(path: PurePosixPath) -> bool:
@@ -31,10 +35,14 @@ def is_read(path: PurePosixPath) -> bool:
     )
 
 
-def scan_source(source: Source, scope: Scope) -> Judged:
-    """One file's findings. A file nested too deeply to be understood is a finding, no crash."""
+def scan_source(source: Source, scope: Scope, before: Source | None = None) -> Judged:
+    """One file's findings; with the file that it is an edit of, what that changed for NVIDIA too. A
+    file nested too deeply to be understood is a finding, no crash.
+    """
     try:
+        edited = isolation_sightings(before, source) if before is not None else ()
         source, seen = _seen(source, scope.context)
+        seen = (*seen, *edited)
     except RecursionError:
         seen = (Sighting(rule="SC003", start=0, end=0, what="nested too deeply"),)
     return judge(source, seen, scope.target, scope.rules)
