@@ -15,6 +15,7 @@ from fakes import FakeEngine
 
 from warpfront import pipeline
 from warpfront.checks.effort import Effort
+from warpfront.engine import RunResult
 from warpfront.errors import BlockedError, StoreError
 from warpfront.labels import CONTENT_HASH
 from warpfront.model import (
@@ -31,6 +32,7 @@ from warpfront.model import (
     WheelLock,
 )
 from warpfront.pipeline import Workspace, open_workspace
+from warpfront.pipeline.containers import ending_of
 from warpfront.pipeline.locking import lock_cells
 from warpfront.pipeline.preparing import images_by_content, prepare_cells
 from warpfront.pipeline.verifying import verify_cells
@@ -307,6 +309,25 @@ def test_a_container_that_leaves_no_usable_results_is_an_error(
             (folder / "load.json").write_text(text)
 
     assert Outcome.ERROR in outcomes(verified(workspace, monkeypatch, leave, FakeEngine()))
+
+
+@pytest.mark.parametrize(
+    ("oom_killed", "timed_out", "code", "words"),
+    [
+        (True, False, 137, "the container ran out of its 8 GiB of memory"),
+        (False, True, 137, "the container was stopped after 1200 s"),
+        (False, False, 139, "the container exited with 139"),
+        (False, False, 1, ""),
+    ],
+)
+def test_how_a_container_ended_is_said_once(
+    oom_killed: bool,  # noqa: FBT001 - a case
+    timed_out: bool,  # noqa: FBT001 - a case
+    code: int,
+    words: str,
+) -> None:
+    ended = RunResult(exit_code=code, timed_out=timed_out, oom_killed=oom_killed, seconds=1.0)
+    assert ending_of(ended, limit_seconds=1200.0) == words
 
 
 def test_results_of_an_earlier_run_are_not_read_again(
