@@ -547,11 +547,12 @@ def clean(request: Request, *, everything: bool = False) -> None:
     for folder in folders:
         if folder.exists():
             _remove(request, str(folder), functools.partial(shutil.rmtree, folder))
-    host = connect(environment())
+    host, ours = connect(environment()), f"localhost/{workspace.matrix.project.name}/"
     for image in host.images(CELL):
         if image.labels[CELL] in cell_ids:
             for reference in image.references:
-                _remove(request, reference, functools.partial(host.remove, reference))
+                if reference.startswith(ours):  # what is built on top of ours has its labels, too
+                    _remove(request, reference, functools.partial(host.remove, reference))
 
 
 def _remove(request: Request, what: str, remove: Callable[[], None]) -> None:

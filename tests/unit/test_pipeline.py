@@ -198,11 +198,22 @@ def test_a_locked_cell_whose_wheels_cannot_be_had_is_blocked(
     assert planned(workspace, monkeypatch, reason)[cell.id] == ("blocked", reason)
 
 
-def test_images_are_found_by_content_in_one_question() -> None:
+def test_images_are_found_by_content_in_one_question(workspace: Workspace) -> None:
     engine = FakeEngine()
-    engine.build("localhost/warpfront/torch:1", {CONTENT_HASH: "aa"})
+    engine.build(images(workspace)["torch"].local_reference, {CONTENT_HASH: "aa"})
     engine.build("localhost/somebody/else:1", {})
-    assert list(images_by_content(engine)) == ["aa"]
+    assert list(images_by_content(workspace, engine)) == ["aa"]
+
+
+def test_an_image_made_from_one_of_ours_is_not_taken_for_it(workspace: Workspace) -> None:
+    """It inherits every label, the content hash too."""
+    engine = FakeEngine()
+    ours = engine.build(images(workspace)["torch"].local_reference, {CONTENT_HASH: "aa"})
+    for name in ("localhost/somebody/app:1", "app:latest", f"{ours.references[0]}-app"):
+        engine.build(name.replace(":", "-x:"), {CONTENT_HASH: "aa"}, content=name)
+    assert images_by_content(workspace, engine) == {"aa": ours}
+    engine.remove(ours.references[0])
+    assert images_by_content(workspace, engine) == {}
 
 
 RESULTS = {

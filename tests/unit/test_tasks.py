@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes import FakeEngine
 from invoke.exceptions import Exit
 
 from warpfront import tasks
 from warpfront.checks.effort import Effort
 from warpfront.errors import LockError
+from warpfront.labels import CELL
 from warpfront.model import Selection
+from warpfront.pipeline import open_workspace
 from warpfront.scaffold import make_project
 from warpfront.tasks import Request, command
 
@@ -57,6 +60,20 @@ def test_a_bug_is_named_one_and_shows_its_traceback() -> None:
     assert ended.code == 70
     assert "bug in warpfront" in str(ended.message)
     assert "ZeroDivisionError: oops" in str(ended.message)
+
+
+def test_clean_removes_the_projects_images_and_leaves_what_stands_on_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_project(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    cell = open_workspace(tmp_path).matrix.cells[0]
+    engine = FakeEngine()
+    for name in (cell.local_reference, f"localhost/{cell.project}/builder:1", "my/app:1"):
+        engine.build(name, {CELL: cell.id}, content=name)
+    monkeypatch.setattr(tasks, "connect", lambda _environment: engine)
+    tasks.clean.body(None, **common(), everything=False)
+    assert [image.references for image in engine.images(CELL)] == [("my/app:1",)]
 
 
 def test_ctrl_c_is_130() -> None:

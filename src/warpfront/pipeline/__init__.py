@@ -90,7 +90,7 @@ def plan(workspace: Workspace, selection: Selection, watch: Watch) -> tuple[Plan
             usable,
             _usable_locks(states),
             {name: base for name, base in bases.items() if isinstance(base, ResolvedBase)},
-            images_by_content(engine),
+            images_by_content(workspace, engine),
         )
     house = workspace.wheelhouse
     blocked |= _unfetchable(prepared, house, watch)

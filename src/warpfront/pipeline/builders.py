@@ -18,6 +18,7 @@ from warpfront.bake import (
 from warpfront.engine import Engine, connect
 from warpfront.engine.buildx import BakeRequest, bake
 from warpfront.errors import CommandFailedError
+from warpfront.labels import CONTENT_HASH
 from warpfront.model import BuiltImage, Cell, WheelLock, digest_of
 from warpfront.pipeline.building import build_cells
 from warpfront.pipeline.crafting import Builder
@@ -101,7 +102,7 @@ def _with_packages(
         context=str(folder / "context"),
         contexts={parent.reference: f"docker-image://{parent.reference}"},
         tag=reference,
-        labels={},
+        labels={CONTENT_HASH: digest},  # not the parent's, whose labels it inherits
         output="type=docker",
         secrets=(
             *([f"id={CA_SECRET},src={site.certificate}"] if site.certificate else []),

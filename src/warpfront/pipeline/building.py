@@ -65,7 +65,9 @@ def build_cells(
     bases = _resolve_bases(workspace, cells, engine, watch)
     usable, results = _with_usable_base(cells, bases)
     resolved = {name: base for name, base in bases.items() if isinstance(base, ResolvedBase)}
-    prepared = prepare_cells(workspace, usable, locks, resolved, images_by_content(engine))
+    prepared = prepare_cells(
+        workspace, usable, locks, resolved, images_by_content(workspace, engine)
+    )
     to_build = []
     for cell_id, item in prepared.items():
         if not isinstance(item, Prepared):

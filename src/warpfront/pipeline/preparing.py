@@ -86,9 +86,17 @@ def prepare_cells(
     return results
 
 
-def images_by_content(engine: Engine) -> Mapping[str, StoredImage]:
-    """Every image of ours in the engine, by its content hash: one call to the engine."""
-    return {image.labels[CONTENT_HASH]: image for image in engine.images(CONTENT_HASH)}
+def images_by_content(workspace: Workspace, engine: Engine) -> Mapping[str, StoredImage]:
+    """Every image of the matrix in the engine, by its content hash: one call to the engine.
+
+    What somebody built `FROM` one of these has its labels, too, and goes by another name.
+    """
+    ours = {cell.repository for cell in workspace.matrix.cells}
+    return {
+        image.labels[CONTENT_HASH]: image
+        for image in engine.images(CONTENT_HASH)
+        if any(reference.rpartition(":")[0] in ours for reference in image.references)
+    }
 
 
 def find_bases(
