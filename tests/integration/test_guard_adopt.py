@@ -1,0 +1,109 @@
+"""`warpfront-guard adopt` around a real torch that came with a base: in the system's Python, among
+Debian's dist-packages, where no virtual environment and no build of ours put it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import docker
+import pytest
+from docker.types import Mount
+from standins import stand_in_wheel
+
+from warpfront.engine import Engine
+from warpfront.pipeline.workspace import read_guard
+
+pytestmark = [pytest.mark.docker, pytest.mark.network, pytest.mark.process]
+
+REPOSITORY = Path(__file__).parents[2]
+IMAGE = "localhost/warpfront/torch:2.13.0-cpu-py3.11"
+SITE = "/usr/local/lib/python3.11/dist-packages"
+# What a vendor's image looks like: torch in the system's Python, and nothing of ours.
+VENDORS_IMAGE = f"""
+set -e
+mkdir -p {SITE} && cp -r /opt/venv/lib/python3.11/site-packages/. {SITE}/
+rm -r {SITE}/00_warpfront* /opt/warpfront /etc/pip.conf /etc/uv /opt/venv
+: > /usr/lib/python3.11/sitecustomize.py
+mkdir -p /opt/warpfront/lib && cp -r /guard /opt/warpfront/lib/warpfront_guard
+PYTHONPATH=/opt/warpfront/lib python3 -m warpfront_guard adopt > /dev/null
+export PIP_CONSTRAINT=/opt/warpfront/guard/constraints.txt UV_CONSTRAINT=$PIP_CONSTRAINT
+export UV_BUILD_CONSTRAINT=/opt/warpfront/guard/overrides.txt PYTHONNOUSERSITE=1
+/opt/warpfront/bin/warpfront-guard verify
+mkdir -p /home/u && chown 1000:1000 /home/u
+bare="env -i HOME=/home/u PATH=/usr/bin"
+user() {{ setpriv --reuid 1000 --regid 1000 --clear-groups $bare "$@"; }}
+pip="python3 -m pip install --break-system-packages --no-index --find-links /wheels torch==2.12.0"
+set +e
+"""
+
+
+@pytest.fixture(scope="module")
+def offered(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The guard's files, and a stand-in of another torch."""
+    folder = tmp_path_factory.mktemp("adopt")
+    (folder / "guard").mkdir()
+    for name, text in read_guard().items():
+        (folder / "guard" / name).write_text(text, encoding="utf-8")
+    (folder / "wheels").mkdir()
+    files = {"torch/__init__.py": '__version__ = "2.12.0"\n'}
+    stand_in_wheel(folder / "wheels", "torch", "2.12.0", files=files)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def adopted(engine: Engine, client: docker.DockerClient, offered: Path) -> str:
+    """What the container of the vendor's image says to each attack, after one another."""
+    argv = (sys.executable, "-m", "warpfront", "build", "--locked", "--image", "torch")
+    environment = {**os.environ, "DOCKER_HOST": engine.name}
+    subprocess.run((*argv, "--vendor", "cpu"), cwd=REPOSITORY, env=environment, check=True)
+    shadow = "/home/u/.local/lib/python3.11/site-packages/torch"
+    attacks = (
+        "echo @root; $pip; echo code $?",
+        "echo @user; user $pip --user; echo code $?",
+        f"echo @shadow; mkdir -p {shadow}; echo > {shadow}/__init__.py",
+        "user python3 -c 'import torch'; echo code $?; rm -r /home/u/.local",
+        f"echo @edit; echo x=1 >> {SITE}/torch/version.py; python3 -c 'import torch'; echo code $?",
+    )
+    said: bytes = client.containers.run(
+        IMAGE,
+        ["bash", "-c", VENDORS_IMAGE + "\n".join(attacks)],
+        environment={"PATH": "/usr/local/bin:/usr/bin:/bin", "UV_PYTHON": ""},
+        mounts=[
+            Mount(f"/{name}", str(offered / name), type="bind", read_only=True)
+            for name in ("guard", "wheels")
+        ],
+        network_mode="none",
+        stderr=True,
+        remove=True,
+    )
+    return said.decode()
+
+
+def after(said: str, mark: str) -> str:
+    return said.partition(f"@{mark}\n")[2].partition("\n@")[0]
+
+
+def test_what_is_adopted_verifies(adopted: str) -> None:
+    assert "torch 2.13.0+cpu: as it was sealed" in adopted.partition("@root")[0]
+
+
+@pytest.mark.parametrize("who", ["root", "user"])
+def test_pip_is_refused_in_the_systems_python_without_any_variable(adopted: str, who: str) -> None:
+    said = after(adopted, who)
+    assert "warpfront guard: the command wants torch==2.12.0; this image holds torch 2.13.0" in said
+    assert "code 1" in said
+
+
+@pytest.mark.parametrize(
+    ("mark", "words"),
+    [("shadow", "torch would come from /home/u/.local/"), ("edit", "torch/version.py: 317 bytes")],
+)
+def test_the_import_names_what_changed(adopted: str, mark: str, words: str) -> None:
+    said = after(adopted, mark)
+    assert "warpfront guard: torch: the torch stack of this image (torch 2.13.0+cpu)" in said
+    assert words in said
+    assert "code 1" in said
