@@ -90,6 +90,7 @@ def test_the_tests_of_the_checks_pass_with_the_images_torch(
             command=(
                 *("python3", "-m", "pytest", "-c", "/dev/null", "--rootdir", "/tests", "-q"),
                 *("-p", "no:cacheprovider", "--import-mode=importlib", "-ra"),
+                *("-o", "markers=process: starts child processes"),
                 *(f"/tests/unit/{name}" for name in files),
             ),
             binds=(

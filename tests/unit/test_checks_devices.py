@@ -155,14 +155,11 @@ def test_a_rank_that_dies_is_an_error_and_not_a_pass(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.process
-def test_a_rank_that_hangs_is_stopped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    sleeper = tmp_path / "sleeper"
-    sleeper.write_text("#!/bin/sh\nexec sleep 60\n")
-    sleeper.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(sleeper))
-    monkeypatch.setattr(collectives, "TIME_LIMIT_SECONDS", 0.5)
+def test_a_rank_that_takes_too_long_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loading torch alone takes longer than it is given."""
+    monkeypatch.setattr(collectives, "TIME_LIMIT_SECONDS", 0.2)
     told = exchange.__wrapped__("cpu", 2)
-    assert "stopped after 0.5 s" in told.finding("broadcast", "gloo").reason
+    assert "stopped after 0.2 s" in told.finding("broadcast", "gloo").reason
 
 
 def test_one_rank_that_disagrees_fails_the_operation() -> None:
