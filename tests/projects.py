@@ -247,7 +247,7 @@ def half_written(folder: Path) -> list[str]:
     wrong = []
     for path in sorted(folder.rglob("*")):
         name = path.name
-        if name.startswith(".") and name not in {".lock", ".bake"}:
+        if name.startswith(".") and name not in {".lock", ".bake", ".output"}:
             wrong.append(f"{path} was put aside and forgotten")
         if path.is_file() and path.suffix == ".json":
             try:
