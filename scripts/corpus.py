@@ -55,7 +55,7 @@ KINDS = (
     *("torch-moved:", "torch-moved-by-dependency:", "triton-replaced:", "foreign-library:"),
     "companion-build:",
 )
-PIP_SECONDS = 200
+PIP_SECONDS = 900
 PIP_FILE = "guard-corpus-pip.json"
 PIP = (
     *(sys.executable, "-m", "pip", "--python", "e/bin/python", "install", "--dry-run", "--quiet"),
@@ -494,11 +494,11 @@ def run_quietly(argv: tuple[str, ...], folder: Path, *, unset_prefix: str = "") 
 
 
 def pip_pass(projects: Iterable[Project], folder: Path, out: Path) -> None:
-    """Fill `pip.json`: what plain pip would do, six runs at a time."""
+    """Fill `pip.json`: what plain pip would do, two runs at a time."""
     path = out / PIP_FILE
     out.mkdir(parents=True, exist_ok=True)
     done: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.is_file() else {}
-    with tempfile.TemporaryDirectory(prefix="warpfront-") as name, ThreadPoolExecutor(6) as pool:
+    with tempfile.TemporaryDirectory(prefix="warpfront-") as name, ThreadPoolExecutor(2) as pool:
         stacks = chosen_stacks()
         environments = {one.torch: stand_ins(one, Path(name), guarded=False) for one in stacks}
         futures = {
