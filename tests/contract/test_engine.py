@@ -476,6 +476,20 @@ class TestTheEmbeddedEngine:
         assert (after.state, after.pid == before.pid) == ("running", False)
         assert private.connect().image("localhost/x/k:1") == made
 
+    def test_another_subnet_than_before_is_the_bridges_own_after_a_kill(
+        self, private: Private, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        private.kill_daemon(signal.SIGKILL)
+        wait_until(lambda: private.status().state == "stale")
+        monkeypatch.setattr(embedded, "_SUBNETS", ("10.77.213.0/24", "192.168.213.0/24"))
+        private.start()
+        network = private.client.networks.get("bridge")
+        (addresses,) = network.attrs["IPAM"]["Config"]
+        routes = Path("/proc/net/route").read_text()
+        assert addresses["Subnet"] in embedded._SUBNETS
+        assert json.loads(private.place.record.read_text())["subnet"] == addresses["Subnet"]
+        assert [line for line in routes.splitlines() if line.startswith(private.place.bridge)]
+
     def test_two_starts_at_once_start_one(self, state: Path) -> None:
         cache, _ = embedded.folders(process.environment())
         found: list[embedded.Status] = []

@@ -191,6 +191,8 @@ def _begin(place: Place, tree: Tree) -> None:
         forwarding = _forward()
         record = Record(process={}, subnet=str(subnet), forwarding=forwarding)
         _write_record(place, record)
+        # dockerd would give the bridge the addresses it had in an earlier run, on another subnet.
+        (place.state / "data" / "network" / "files" / "local-kv.db").unlink(missing_ok=True)
         _make_bridge(place, tree, subnet)
         config = place.state / "daemon.json"
         config.write_text(json.dumps(_daemon_settings(place, tree), indent=2), encoding="utf-8")
