@@ -121,9 +121,10 @@ class Project:
         return self._start("nox", "--session", "verify", "--", *arguments)
 
     def _start(self, module: str, *arguments: str, **changes: str) -> Running:
-        outputs = self.root / "build" / ".output"
+        # A project of a test goes with its folder; this repository's own tree stays clean.
+        outputs = self.root / "build" / ".output" if self.root == REPOSITORY else self.root
         outputs.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(dir=outputs))
+        folder = Path(tempfile.mkdtemp(prefix="output-", dir=outputs))
         with (folder / "stdout").open("wb") as out, (folder / "stderr").open("wb") as err:
             child = subprocess.Popen(
                 [sys.executable, "-m", module, *arguments],
@@ -247,7 +248,7 @@ def half_written(folder: Path) -> list[str]:
     wrong = []
     for path in sorted(folder.rglob("*")):
         name = path.name
-        if name.startswith(".") and name not in {".lock", ".bake", ".output"}:
+        if name.startswith(".") and name not in {".lock", ".bake"}:
             wrong.append(f"{path} was put aside and forgotten")
         if path.is_file() and path.suffix == ".json":
             try:
