@@ -32,7 +32,7 @@ CASES = read_cases()
 OVERWRITTEN = (
     *("floor/pip", "floor/uv", "needs-exact/pip", "extra/uv", "editable-newer/pip", "no-deps/uv"),
     *("upgrade-torch/pip", "upgrade-torch/uv", "force-reinstall/pip", "file/uv", "url/pip"),
-    *("triple-equals/uv", "ignore-installed/pip", "other-index/pip", "cublas-cu12/pip"),
+    *("triple-equals/uv", "ignore-installed/pip", "other-index/pip", "cudnn-cu12/pip"),
 )
 UNHARMED = ("plain/pip", "plain-same/uv", "plain-compatible/pip", "needs-torch/uv")
 NO_GUARD = Part(
