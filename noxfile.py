@@ -12,11 +12,11 @@ from pathlib import Path
 import nox
 
 try:
-    from warpfront import sessions
+    from warpfront.doors import sessions
 except ModuleNotFoundError:
     # Inside images and on GPU machines warpfront is a folder, not an installed package.
     sys.path.append(str(Path(__file__).resolve().parent / "src"))
-    from warpfront import sessions
+    from warpfront.doors import sessions
 
 __all__ = ["sessions"]
 

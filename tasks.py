@@ -2,6 +2,6 @@
 --list`.
 """
 
-from warpfront.tasks import namespace
+from warpfront.doors.tasks import namespace
 
 __all__ = ["namespace"]

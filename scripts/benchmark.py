@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from warpfront.engine import Engine
-from warpfront.process import environment
+from warpfront.images.engine import Engine
+from warpfront.system.process import environment
 
 GIB = 1 << 30
 

@@ -33,18 +33,18 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from warpfront.guard.constraints import constraint_lines
-from warpfront.guard.names import triton_shims
-from warpfront.guard.policy import Policy
+from warpfront.inside.guard.constraints import constraint_lines
+from warpfront.inside.guard.names import triton_shims
+from warpfront.inside.guard.policy import Policy
 from warpfront.model import Selection
-from warpfront.pipeline.preflight import Known, examine, read_files, read_stacks
+from warpfront.pipeline.preflighting import Known, examine, read_files, read_stacks
 from warpfront.pipeline.workspace import open_workspace
-from warpfront.preflight.asked import FileAsks
-from warpfront.preflight.findings import Preflight
-from warpfront.preflight.following import askers_without_wheels, wanted_lines
-from warpfront.preflight.stacks import CellStack
-from warpfront.process import run
-from warpfront.resolver import Contradiction, Resolver, read_site, uv_binary, uv_version
+from warpfront.port.preflight.asked import FileAsks
+from warpfront.port.preflight.findings import Preflight
+from warpfront.port.preflight.following import askers_without_wheels, wanted_lines
+from warpfront.port.preflight.stacks import CellStack
+from warpfront.system.process import run
+from warpfront.wheels.resolver import Contradiction, Resolver, read_site, uv_binary, uv_version
 
 ROOT = Path(__file__).parents[1]
 TORCHES = ("2.13.0+cpu", "2.14.1", "2.9.1+rocm6.4")

@@ -19,11 +19,11 @@ from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
 from warpfront.pipeline.scanning import scan_tree
-from warpfront.scan import cuda
-from warpfront.scan.cuda.lanes import MASK_NAMES
-from warpfront.scan.cuda.names import rows
-from warpfront.scan.findings import Context, Source
-from warpfront.scan.targets import read_target
+from warpfront.port.scan import cuda
+from warpfront.port.scan.cuda.lanes import MASK_NAMES
+from warpfront.port.scan.cuda.names import rows
+from warpfront.port.scan.findings import Context, Source
+from warpfront.port.scan.targets import read_target
 
 
 def processor_seconds() -> float:

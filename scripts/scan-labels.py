@@ -14,7 +14,7 @@ import tomllib
 from pathlib import Path
 
 from warpfront.pipeline.scanning import scan_tree
-from warpfront.scan.targets import read_target
+from warpfront.port.scan.targets import read_target
 
 LABELS = Path(__file__).parents[1] / "tests" / "scan" / "labels.toml"
 LOUD = {"warning", "error"}

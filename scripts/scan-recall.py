@@ -31,8 +31,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from warpfront.pipeline.scanning import scan_tree
-from warpfront.scan.findings import Severity
-from warpfront.scan.targets import read_target
+from warpfront.port.scan.findings import Severity
+from warpfront.port.scan.targets import read_target
 
 SUFFIXES = {".cu", ".cuh", ".cpp", ".cc", ".h", ".hpp", ".c", ".hip", ".py"}
 NEAR = 3

@@ -6,8 +6,8 @@ import hashlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from warpfront.engine import Features, Line, RunRequest, RunResult, StoredImage
 from warpfront.errors import EngineError
+from warpfront.images.engine import Features, Line, RunRequest, RunResult, StoredImage
 from warpfront.model import HostDevices
 
 Program = Callable[[RunRequest, Line], int]

@@ -16,15 +16,15 @@ from typing import Any
 
 from standins import stand_in_wheel
 
-import warpfront.guard
-from warpfront.guard.channels import environment_channels
-from warpfront.guard.finding import Finding
-from warpfront.guard.places import Places
-from warpfront.guard.policy import Policy, Shim
-from warpfront.guard.sealing import seal
-from warpfront.guard.verification import verify
+import warpfront.inside.guard
+from warpfront.inside.guard.channels import environment_channels
+from warpfront.inside.guard.finding import Finding
+from warpfront.inside.guard.places import Places
+from warpfront.inside.guard.policy import Policy, Shim
+from warpfront.inside.guard.sealing import seal
+from warpfront.inside.guard.verification import verify
 
-GUARD = Path(warpfront.guard.__file__).parent
+GUARD = Path(warpfront.inside.guard.__file__).parent
 TORCH_VERSION_PY = "__version__ = '2.13.0+cpu'\ncuda = None\nhip = None\n"
 TORCH: Mapping[str, str | bytes] = {
     "torch/__init__.py": "from torch.version import __version__\n",

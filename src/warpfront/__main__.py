@@ -5,7 +5,7 @@ from __future__ import annotations
 from invoke.program import Program
 
 from warpfront import __version__
-from warpfront.tasks import namespace
+from warpfront.doors.tasks import namespace
 
 program = Program(name="warpfront", binary="warpfront", namespace=namespace, version=__version__)
 

@@ -27,9 +27,9 @@ from adversary.stacks import STACKS
 from adversary.suite import document, entry, held_by, pairs, part_entry
 from adversary.table import BEGIN, END, suite_table, with_table
 
-from warpfront.engine import connect
+from warpfront.images.engine import connect
 from warpfront.pipeline.workspace import cache_folder
-from warpfront.process import environment
+from warpfront.system.process import environment
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "docs" / "results" / "guard-suite.json"

@@ -22,7 +22,7 @@ from adversary.stacks import IMAGE_PYTHON, PORT, SITE_PACKAGES, Stack
 from docker.errors import ContainerError
 from docker.types import Mount
 
-from warpfront.process import Command, run
+from warpfront.system.process import Command, run
 
 HERE = Path(__file__).parent
 PROGRAM = "/opt/warpfront/bin/warpfront-guard"

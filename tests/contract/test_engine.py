@@ -26,11 +26,11 @@ import docker
 import pytest
 from fakes import FakeEngine
 
-from warpfront import process
-from warpfront.engine import RUN_LABEL, Bind, Engine, RunRequest, bases, connect, embedded
-from warpfront.engine.docker import DockerEngine
 from warpfront.errors import EngineError
+from warpfront.images.engine import RUN_LABEL, Bind, Engine, RunRequest, bases, connect, embedded
+from warpfront.images.engine.docker import DockerEngine
 from warpfront.model import Bootstrap, DeviceAccess
+from warpfront.system import process
 
 IMAGE = "localhost/warpfront/contract:image"
 LABEL = "dev.warpfront.contract"
@@ -380,8 +380,8 @@ def cdi_specification(kind: str, tool: Path) -> str:
 
 CLIENT = """
 import sys
-from warpfront import process
-from warpfront.engine import RunRequest, connect
+from warpfront.system import process
+from warpfront.images.engine import RunRequest, connect
 asked = RunRequest(image=sys.argv[1], command=("sh", "-c", "trap '' INT TERM; sleep 100"),
                    time_limit_seconds=90.0)
 with process.terminable():

@@ -12,11 +12,11 @@ import pytest
 from projects import SITE_VARIABLES, Project, copy_project, small_torch
 from standins import Index, serve_index
 
-from warpfront.engine import Engine, connect, embedded
-from warpfront.labels import CELL
+from warpfront.images.engine import Engine, connect, embedded
+from warpfront.images.labels import CELL
 from warpfront.pipeline.workspace import cache_folder
-from warpfront.process import environment, run
-from warpfront.resolver import install_toolbox, read_site
+from warpfront.system.process import environment, run
+from warpfront.wheels.resolver import install_toolbox, read_site
 
 # What is fetched once per machine and says nothing of the project under test.
 SHARED = ("bases", "packages", "toolbox")

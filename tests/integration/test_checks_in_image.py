@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from warpfront.checks.effort import SESSIONS
-from warpfront.engine import Bind, Engine, RunRequest
+from warpfront.images.engine import Bind, Engine, RunRequest
+from warpfront.inside.checks.effort import SESSIONS
 
 pytestmark = [pytest.mark.docker, pytest.mark.network]
 

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from projects import REPOSITORY, Project
 
-from warpfront.compile.job import Bounds, job_document
-from warpfront.compile.sources import Unit
-from warpfront.engine import Bind, Engine, RunRequest
+from warpfront.images.engine import Bind, Engine, RunRequest
 from warpfront.model import CompilerCall
+from warpfront.port.compile.job import Bounds, job_document
+from warpfront.port.compile.sources import Unit
 
 pytestmark = [pytest.mark.docker, pytest.mark.network, pytest.mark.timeout(900)]
 
@@ -184,7 +184,7 @@ def test_torch_s_own_hipify_is_used_where_the_image_has_torch(
     request = RunRequest(
         image=image,
         command=(
-            *("python3", "-m", "warpfront.checks.compiling"),
+            *("python3", "-m", "warpfront.inside.checks.compiling"),
             *("--job", "/job.json", "--results", "/results"),
         ),
         binds=(

@@ -14,14 +14,14 @@ import pytest
 from projects import Project, half_written
 
 from warpfront import pipeline
-from warpfront.checks.effort import SESSIONS
-from warpfront.engine import Engine, RunRequest
-from warpfront.engine.buildx import BakeRequest
-from warpfront.labels import BASE_SOURCE, CELL, CONTENT_HASH
+from warpfront.images.engine import Engine, RunRequest
+from warpfront.images.engine.buildx import BakeRequest
+from warpfront.images.labels import BASE_SOURCE, CELL, CONTENT_HASH
+from warpfront.inside.checks.effort import SESSIONS
 from warpfront.model import BuiltImage, Selection
 from warpfront.pipeline import building
 from warpfront.pipeline.workspace import open_workspace
-from warpfront.process import Command, run
+from warpfront.system.process import Command, run
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
 
@@ -232,7 +232,7 @@ def test_a_container_that_dies_at_once_is_an_error_and_no_pass(faulty: Any) -> N
 
 
 def test_checks_that_leave_no_results_are_an_error_though_all_exits_are_zero(faulty: Any) -> None:
-    code = "import os, sys; 'warpfront.checks' in sys.orig_argv and os._exit(0)"
+    code = "import os, sys; 'warpfront.inside.checks' in sys.orig_argv and os._exit(0)"
     checks = faulty(f'echo "{code}" > {AT_START}')
     assert {outcome for outcome, _ in checks.values()} == {"error"}
     assert {session for session, _ in checks} == set(SESSIONS)

@@ -14,9 +14,9 @@ from projects import Project, unique_image, wait_until, write_project
 from stand_in_torch import torch_files, triton_files
 from standins import rocm64_stand_ins, serve_index, stand_in_wheel
 
-from warpfront.checks.effort import SESSIONS
-from warpfront.engine import connect, embedded
-from warpfront.process import environment
+from warpfront.images.engine import connect, embedded
+from warpfront.inside.checks.effort import SESSIONS
+from warpfront.system.process import environment
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(300)]
 

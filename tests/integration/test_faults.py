@@ -26,7 +26,7 @@ from projects import (
 )
 from standins import Fault, Index, serve_index
 
-from warpfront.engine import Engine, embedded
+from warpfront.images.engine import Engine, embedded
 from warpfront.pipeline.workspace import cache_folder
 
 pytestmark = [

@@ -14,7 +14,7 @@ import pytest
 from docker.types import Mount
 from standins import stand_in_wheel
 
-from warpfront.engine import Engine
+from warpfront.images.engine import Engine
 from warpfront.pipeline.workspace import read_guard
 
 pytestmark = [pytest.mark.docker, pytest.mark.network, pytest.mark.process]

@@ -19,7 +19,7 @@ from adversary.runner import Arena, Tools, arena, fetch_tools
 from adversary.stacks import STACKS
 from adversary.suite import held_by, pairs
 
-from warpfront.engine import Engine
+from warpfront.images.engine import Engine
 from warpfront.pipeline.workspace import cache_folder
 
 pytestmark = [pytest.mark.docker, pytest.mark.network, pytest.mark.timeout(1800)]

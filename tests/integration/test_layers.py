@@ -14,7 +14,7 @@ import pytest
 import yaml
 from projects import Project, unique_image, write_project
 
-from warpfront.engine import Engine, RunRequest
+from warpfront.images.engine import Engine, RunRequest
 
 pytestmark = [pytest.mark.docker, pytest.mark.process, pytest.mark.network]
 

@@ -14,11 +14,10 @@ from projects import Project, unique_image, write_project
 from standins import Index, rocm64_stand_ins, rocm714_stand_ins, serve_index
 
 from warpfront import pipeline
-from warpfront.checks.effort import SESSIONS
-from warpfront.engine import Engine
 from warpfront.errors import UnavailableError
-from warpfront.labels import CONTENT_HASH
-from warpfront.lock import read_lock
+from warpfront.images.engine import Engine
+from warpfront.images.labels import CONTENT_HASH
+from warpfront.inside.checks.effort import SESSIONS
 from warpfront.model import (
     BuiltImage,
     Outcome,
@@ -27,10 +26,11 @@ from warpfront.model import (
     Verification,
     WheelLock,
 )
-from warpfront.pipeline.failures import failure_of
 from warpfront.pipeline.workspace import open_workspace
 from warpfront.report.rows import ReportRow
-from warpfront.verdict import outcome_of
+from warpfront.verify.failures import failure_of
+from warpfront.verify.verdict import outcome_of
+from warpfront.wheels.lock import read_lock
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(300)]
 

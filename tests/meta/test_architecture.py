@@ -113,7 +113,7 @@ def test_a_module_imports_only_what_its_room_may(path: Path) -> None:
 @pytest.mark.parametrize(
     ("room", "source"),
     [
-        ("render", "from warpfront.process import run"),
+        ("render", "from warpfront.system.process import run"),
         ("store", "from warpfront.matrix import select"),
         ("checks", "import warpfront.model"),
         ("model", "from warpfront import store"),

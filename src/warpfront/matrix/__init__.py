@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 from pydantic import TypeAdapter
 
-from warpfront.compat import Compat
-from warpfront.document import read_checked
 from warpfront.errors import MatrixError, Problem
 from warpfront.matrix.cells import CellMaker
+from warpfront.matrix.compat import Compat
 from warpfront.matrix.expansion import expand_points
 from warpfront.matrix.language import MatrixText
 from warpfront.matrix.selection import select
 from warpfront.model import Cell, CompilerBase, Project
+from warpfront.system.document import read_checked
 
 __all__ = ["Matrix", "json_schema", "read_matrix", "select"]
 

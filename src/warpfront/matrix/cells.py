@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from warpfront.compat import Compat, Contradicted, Unknown, Wanted
-from warpfront.document import Document, Where
 from warpfront.errors import Problem
+from warpfront.matrix.compat import Compat, Contradicted, Unknown, Wanted
 from warpfront.matrix.expansion import CELL_LIMIT, Point
 from warpfront.matrix.language import (
     UNPINNED,
@@ -21,7 +20,8 @@ from warpfront.matrix.language import (
     SourceTreeText,
 )
 from warpfront.matrix.naming import cell_id, cell_tag, is_id, is_tag
-from warpfront.matrix.words import nearest
+from warpfront.matrix.nearest import nearest
+from warpfront.matrix.vendors import VENDORS, Vendor
 from warpfront.model import (
     Base,
     Bootstrap,
@@ -35,7 +35,7 @@ from warpfront.model import (
     WheelIndex,
     frozen,
 )
-from warpfront.vendors import VENDORS, Vendor
+from warpfront.system.document import Document, Where
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from warpfront.document import Document, Where
 from warpfront.errors import Problem
 from warpfront.matrix.language import Axes, AxisLists, Filter, MatrixText, RowText
+from warpfront.system.document import Document, Where
 
 CELL_LIMIT = 20_000
 _REQUIRED = ("vendor", "targets", "python", "torch", "base", "images")

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, StrictBool
 from pydantic_core import PydanticCustomError
 
-from warpfront.document import STRICT
+from warpfront.system.document import STRICT
 
 UNPINNED = "unpinned"
 _SHOWN = 60

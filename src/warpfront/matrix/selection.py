@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
 from warpfront.errors import NothingSelectedError
-from warpfront.matrix.words import nearest
+from warpfront.matrix.nearest import nearest
 from warpfront.model import Cell, Selection
 
 

@@ -15,10 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from warpfront.checks.effort import SESSIONS, Effort
-from warpfront.engine import Engine, connect
 from warpfront.errors import EngineError
+from warpfront.images.engine import Engine, connect
+from warpfront.inside.checks.effort import SESSIONS, Effort
 from warpfront.matrix import select
+from warpfront.matrix.plan import LockState, PlannedCell, plan_cell, with_parents
 from warpfront.model import (
     Blocked,
     BuiltImage,
@@ -44,13 +45,12 @@ from warpfront.pipeline.preparing import (
 )
 from warpfront.pipeline.verifying import Verified, verify_cells
 from warpfront.pipeline.workspace import Watch, Workspace, open_workspace, site_when_needed
-from warpfront.plan import LockState, PlannedCell, plan_cell, with_parents
-from warpfront.process import environment, run
-from warpfront.provenance import read_provenance
 from warpfront.report.rows import CellFacts, ReportRow, report_rows
 from warpfront.report.sizes import readable_size
-from warpfront.resolver import why_unresolvable
-from warpfront.wheelhouse import Wheelhouse
+from warpfront.system.process import environment, run
+from warpfront.system.provenance import read_provenance
+from warpfront.wheels.resolver import why_unresolvable
+from warpfront.wheels.wheelhouse import Wheelhouse
 
 STEPS = ("plan", "lock", "render", "build", "verify", "report")
 

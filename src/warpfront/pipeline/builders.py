@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from warpfront.bake import (
+from warpfront.errors import CommandFailedError
+from warpfront.images.bake import (
     CA_SECRET,
     PROXIES_SECRET,
     PROXIES_VARIABLE,
@@ -15,20 +16,19 @@ from warpfront.bake import (
     bake_file,
     proxy_script,
 )
-from warpfront.engine import Engine, connect
-from warpfront.engine.buildx import BakeRequest, bake
-from warpfront.errors import CommandFailedError
-from warpfront.labels import CONTENT_HASH
+from warpfront.images.crafting import Builder
+from warpfront.images.engine import Engine, connect
+from warpfront.images.engine.buildx import BakeRequest, bake
+from warpfront.images.labels import CONTENT_HASH
+from warpfront.images.render import DOCKERFILE, Templates
+from warpfront.matrix.plan import with_parents
 from warpfront.model import BuiltImage, Cell, WheelLock, digest_of
 from warpfront.pipeline.building import build_cells
-from warpfront.pipeline.crafting import Builder
 from warpfront.pipeline.workspace import IMAGES_FOLDER, AskSite, Watch, Workspace
-from warpfront.plan import with_parents
-from warpfront.process import environment, run
-from warpfront.provenance import read_provenance
-from warpfront.render import DOCKERFILE, Templates
-from warpfront.resolver import Site
-from warpfront.store import read_tree, write_json, write_text
+from warpfront.system.process import environment, run
+from warpfront.system.provenance import read_provenance
+from warpfront.system.store import read_tree, write_json, write_text
+from warpfront.wheels.resolver import Site
 
 _TEMPLATE = 'FROM {{ from_reference }}\n{% include "_shared/apt.j2" %}\n'
 _NAME = "builder"

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from time import monotonic
 
-from warpfront.bake import (
+from warpfront.errors import BuildFailedError, EngineError, StoreError
+from warpfront.images.bake import (
     CA_SECRET,
     PROXIES_SECRET,
     PROXIES_VARIABLE,
@@ -18,11 +19,11 @@ from warpfront.bake import (
     bake_file,
     proxy_script,
 )
-from warpfront.engine import Engine, StoredImage
-from warpfront.engine.bases import resolve_base
-from warpfront.engine.buildx import Baked, BakeRequest, Step, bake
-from warpfront.errors import BuildFailedError, EngineError, StoreError
-from warpfront.labels import CONTENT_HASH, image_labels
+from warpfront.images.engine import Engine, StoredImage
+from warpfront.images.engine.bases import resolve_base
+from warpfront.images.engine.buildx import Baked, BakeRequest, Step, bake
+from warpfront.images.labels import CONTENT_HASH, image_labels
+from warpfront.matrix.plan import leaves
 from warpfront.model import (
     BaseSource,
     Blocked,
@@ -35,11 +36,10 @@ from warpfront.model import (
 )
 from warpfront.pipeline.preparing import Prepared, images_by_content, prepare_cells
 from warpfront.pipeline.workspace import AskSite, Watch, Workspace, attempt
-from warpfront.plan import leaves
-from warpfront.process import run
-from warpfront.registry import registry_reachable
-from warpfront.resolver import Site, sdist_builder, uv_binary, uv_version
-from warpfront.store import place_program, write_json
+from warpfront.release.registry import registry_reachable
+from warpfront.system.process import run
+from warpfront.system.store import place_program, write_json
+from warpfront.wheels.resolver import Site, sdist_builder, uv_binary, uv_version
 
 Built = BuiltImage | Blocked | Failed
 # The containerd store keeps a tar of every layer beside its unpacked form, gzipped unless told

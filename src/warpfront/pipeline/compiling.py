@@ -13,13 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from time import monotonic
 
-from warpfront.compile.job import SOURCE, Bounds, job_document
-from warpfront.compile.judging import HIPIFIED, SESSION, Message, judged
-from warpfront.compile.sources import HEADERS, READ, SETUP, Unit, include_folders, units_of
-from warpfront.engine import Bind, Engine, RunRequest, RunResult
-from warpfront.engine.bases import bootstrapped_image, recipe_digest
 from warpfront.errors import InputError, NothingSelectedError
+from warpfront.images.engine import Bind, Engine, RunRequest, RunResult
+from warpfront.images.engine.bases import bootstrapped_image, recipe_digest
 from warpfront.matrix import select
+from warpfront.matrix.vendors import VENDORS, Vendor
 from warpfront.model import (
     BuiltImage,
     Cell,
@@ -33,16 +31,18 @@ from warpfront.model import (
 from warpfront.pipeline.containers import MEMORY_BYTES, built_image, ending_of, parsed_json
 from warpfront.pipeline.scanning import scan_tree
 from warpfront.pipeline.workspace import AskSite, Watch, Workspace
-from warpfront.process import run
+from warpfront.port.compile.job import SOURCE, Bounds, job_document
+from warpfront.port.compile.judging import HIPIFIED, SESSION, Message, judged
+from warpfront.port.compile.sources import HEADERS, READ, SETUP, Unit, include_folders, units_of
+from warpfront.port.scan.findings import Finding, Severity
+from warpfront.port.scan.targets import read_target
 from warpfront.report.junit import junit_xml
-from warpfront.resolver import install_tools
-from warpfront.scan.findings import Finding, Severity
-from warpfront.scan.targets import read_target
-from warpfront.store import exclusive, read_text, write_json, write_text
-from warpfront.trees import Tree, list_tree
-from warpfront.trees import read_text as read_source
-from warpfront.vendors import VENDORS, Vendor
-from warpfront.verdict import read_verification
+from warpfront.system.process import run
+from warpfront.system.store import exclusive, read_text, write_json, write_text
+from warpfront.system.trees import Tree, list_tree
+from warpfront.system.trees import read_text as read_source
+from warpfront.verify.verdict import read_verification
+from warpfront.wheels.resolver import install_tools
 
 _PACKAGE, _JOB, _RESULTS = "/warpfront/src/warpfront", "/warpfront/job.json", "/results"
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -336,7 +336,7 @@ class _Compiling:
         return RunRequest(
             image=self.place.image_id,
             command=(
-                *("python3", "-m", "warpfront.checks.compiling"),
+                *("python3", "-m", "warpfront.inside.checks.compiling"),
                 *("--job", _JOB, "--results", _RESULTS),
             ),
             binds=(

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import json
 
-from warpfront.engine import Engine, RunResult
 from warpfront.errors import NotVerifiedError
-from warpfront.labels import CONTENT_HASH
+from warpfront.images.engine import Engine, RunResult
+from warpfront.images.labels import CONTENT_HASH
 from warpfront.model import Blocked, BuiltImage, Cell, Failed
 from warpfront.pipeline.workspace import Workspace
 

@@ -7,17 +7,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from warpfront.checks.hardware import Accelerator, Hardware, Machine, read_hardware
-from warpfront.engine import Engine, connect
 from warpfront.errors import EngineError
+from warpfront.images.engine import Engine, connect
+from warpfront.inside.checks.hardware import Accelerator, Hardware, Machine, read_hardware
+from warpfront.matrix.vendors import VENDORS
 from warpfront.model import HostDevices, Outcome, WheelIndex
 from warpfront.pipeline.workspace import Watch, Workspace
-from warpfront.process import environment, run
-from warpfront.registry import registry_reachable
+from warpfront.release.registry import registry_reachable
 from warpfront.report.sizes import readable_size
-from warpfront.resolver import read_site
-from warpfront.sources import probe
-from warpfront.vendors import VENDORS
+from warpfront.system.process import environment, run
+from warpfront.wheels.resolver import read_site
+from warpfront.wheels.sources import probe
 
 # A CUDA image and its build need about this much (docs/performance.md).
 ROOM_BYTES = 20 * 10**9
@@ -143,7 +143,7 @@ def examine_hardware(hardware: Hardware) -> Iterator[Finding]:
             "" if usable else "its device nodes may not be opened here",
         )
     for problem in hardware.problems:
-        hint = "`python -m warpfront.checks detect` shows every source that was asked"
+        hint = "`python -m warpfront.inside.checks detect` shows every source that was asked"
         yield _finding("hardware", Outcome.UNAVAILABLE, problem, hint)
 
 

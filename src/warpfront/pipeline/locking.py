@@ -6,18 +6,18 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypedDict
 
-from warpfront.archives import folder_sha256
 from warpfront.errors import LockError
-from warpfront.lock import dump_lock, lock_inputs, read_lock, staleness
+from warpfront.images.crafting import Crafter, Crafting
+from warpfront.matrix.plan import LockState
 from warpfront.model import Blocked, Cell, Failed, LockInputs, WheelLock
 from warpfront.pipeline.builders import builder_of
-from warpfront.pipeline.crafting import Crafter, Crafting
-from warpfront.pipeline.resolving import resolve
 from warpfront.pipeline.workspace import AskSite, Watch, Workspace, attempt
-from warpfront.plan import LockState
-from warpfront.process import run
-from warpfront.requirements import Asked
-from warpfront.store import read_text, write_text
+from warpfront.system.process import run
+from warpfront.system.store import read_text, write_text
+from warpfront.wheels.archives import folder_sha256
+from warpfront.wheels.lock import dump_lock, lock_inputs, read_lock, staleness
+from warpfront.wheels.requirements import Asked
+from warpfront.wheels.resolving import resolve
 
 Locked = WheelLock | Blocked | Failed
 Resolve = Callable[[LockInputs], WheelLock]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
-from warpfront.scan import cuda
-from warpfront.scan.findings import Context, Finding, Source
-from warpfront.scan.fix import Fix, fix_source
-from warpfront.scan.phases import Phase, plan_port
-from warpfront.scan.rules import catalogue
-from warpfront.store import storing, write_text
-from warpfront.trees import list_tree, read_text
+from warpfront.port.scan import cuda
+from warpfront.port.scan.findings import Context, Finding, Source
+from warpfront.port.scan.fix import Fix, fix_source
+from warpfront.port.scan.phases import Phase, plan_port
+from warpfront.port.scan.rules import catalogue
+from warpfront.system.store import storing, write_text
+from warpfront.system.trees import list_tree, read_text
 
 
 def phases_of(

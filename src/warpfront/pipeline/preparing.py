@@ -6,16 +6,16 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from warpfront.engine import Engine, StoredImage
-from warpfront.engine.bases import find_base
-from warpfront.labels import CONTENT_HASH
+from warpfront.images.engine import Engine, StoredImage
+from warpfront.images.engine.bases import find_base
+from warpfront.images.labels import CONTENT_HASH
+from warpfront.images.protection import guard_files, guard_policy, relaxed_files
+from warpfront.images.render import render
+from warpfront.matrix.plan import content_hash
 from warpfront.model import Blocked, Cell, Failed, RenderedImage, ResolvedBase, WheelLock
 from warpfront.pipeline.workspace import Workspace, attempt
-from warpfront.plan import content_hash
-from warpfront.protection import guard_files, guard_policy, relaxed_files
-from warpfront.registry import registry_reachable
-from warpfront.render import render
-from warpfront.resolver import uv_version
+from warpfront.release.registry import registry_reachable
+from warpfront.wheels.resolver import uv_version
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

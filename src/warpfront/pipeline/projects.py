@@ -6,16 +6,16 @@ import dataclasses
 from collections.abc import Iterable
 from time import monotonic
 
-from warpfront.compile.judging import SESSION as COMPILE
-from warpfront.engine import Engine
 from warpfront.errors import NothingSelectedError
+from warpfront.images.engine import Engine
+from warpfront.matrix.vendors import VENDORS
 from warpfront.model import BuiltImage, Cell, CheckResult, Outcome, SourceTree, Verification
 from warpfront.pipeline.compiling import CompileRequest, compile_in_cell
 from warpfront.pipeline.scanning import BASELINE, ScanRequest, scan
 from warpfront.pipeline.workspace import Watch, Workspace
-from warpfront.scan.findings import Finding, Severity
-from warpfront.scan.targets import has_rules, read_target
-from warpfront.vendors import VENDORS
+from warpfront.port.compile.judging import SESSION as COMPILE
+from warpfront.port.scan.findings import Finding, Severity
+from warpfront.port.scan.targets import has_rules, read_target
 
 STATIC = "static"
 _SHOWN = 20

@@ -14,18 +14,18 @@ from pathlib import Path, PurePosixPath
 from types import FrameType
 
 from warpfront.errors import StoreError
-from warpfront.hipify import read_identifiers
 from warpfront.pipeline.workspace import Watch
-from warpfront.scan import cuda
-from warpfront.scan.baseline import baseline_text, beyond, read_baseline
-from warpfront.scan.engines import BINARIES, Scope, is_read, scan_source
-from warpfront.scan.findings import Context, Finding, Source
-from warpfront.scan.judge import Judged
-from warpfront.scan.rules import catalogue
-from warpfront.scan.targets import ScanTarget
-from warpfront.store import read_text as read_file
-from warpfront.store import write_text
-from warpfront.trees import Tree, TreeFile, Unread, list_tree, read_text
+from warpfront.port.hipify_tables import read_identifiers
+from warpfront.port.scan import cuda
+from warpfront.port.scan.baseline import baseline_text, beyond, read_baseline
+from warpfront.port.scan.engines import BINARIES, Scope, is_read, scan_source
+from warpfront.port.scan.findings import Context, Finding, Source
+from warpfront.port.scan.judge import Judged
+from warpfront.port.scan.rules import catalogue
+from warpfront.port.scan.targets import ScanTarget
+from warpfront.system.store import read_text as read_file
+from warpfront.system.store import write_text
+from warpfront.system.trees import Tree, TreeFile, Unread, list_tree, read_text
 
 SECONDS_PER_FILE = 20.0
 _CHUNK_BYTES = 512 * 1024

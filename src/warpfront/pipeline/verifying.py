@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
-from warpfront.checks.effort import Effort
-from warpfront.engine import Bind, Engine, RunRequest, RunResult, StoredImage
-from warpfront.guard.policy import Policy
-from warpfront.labels import label_disagreements
+from warpfront.images.engine import Bind, Engine, RunRequest, RunResult, StoredImage
+from warpfront.images.labels import label_disagreements
+from warpfront.images.protection import claimed_policy
+from warpfront.inside.checks.effort import Effort
+from warpfront.inside.guard.policy import Policy
+from warpfront.matrix.vendors import VENDORS
 from warpfront.model import (
     Blocked,
     BuiltImage,
@@ -36,13 +38,11 @@ from warpfront.pipeline.containers import (
 )
 from warpfront.pipeline.projects import with_project_checked
 from warpfront.pipeline.workspace import AskSite, Watch, Workspace
-from warpfront.process import run
-from warpfront.protection import claimed_policy
 from warpfront.report.junit import junit_xml
-from warpfront.resolver import Site, install_toolbox
-from warpfront.store import exclusive, read_text, write_json, write_text
-from warpfront.vendors import VENDORS
-from warpfront.verdict import read_verification
+from warpfront.system.process import run
+from warpfront.system.store import exclusive, read_text, write_json, write_text
+from warpfront.verify.verdict import read_verification
+from warpfront.wheels.resolver import Site, install_toolbox
 
 Verified = Verification | Blocked | Failed
 _INSIDE = "/warpfront"
@@ -185,7 +185,7 @@ class _Verifying:
             image=self.built.image_id,
             command=(
                 "python3",
-                f"{_INSIDE}/src/warpfront/checks/enter.py",
+                f"{_INSIDE}/src/warpfront/inside/checks/enter.py",
                 *self.sessions,
                 "--",
                 *self.effort.arguments(),

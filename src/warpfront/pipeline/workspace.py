@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ParamSpec, Protocol, TypeVar
 
-from warpfront import compat
-from warpfront.compat import Compat
 from warpfront.errors import (
     BlockedError,
     CommandFailedError,
@@ -18,20 +16,21 @@ from warpfront.errors import (
     StoreError,
     WheelError,
 )
-from warpfront.matrix import Matrix, read_matrix
+from warpfront.images.render import Templates
+from warpfront.matrix import Matrix, compat, read_matrix
+from warpfront.matrix.compat import Compat
 from warpfront.model import Blocked, Failed, StepName
-from warpfront.process import environment, run
-from warpfront.render import Templates
-from warpfront.requirements import Asked, read_requirements
-from warpfront.resolver import Site, read_site
-from warpfront.store import Store, read_text, read_tree
-from warpfront.wheelhouse import Wheelhouse
+from warpfront.system.process import environment, run
+from warpfront.system.store import Store, read_text, read_tree
+from warpfront.wheels.requirements import Asked, read_requirements
+from warpfront.wheels.resolver import Site, read_site
+from warpfront.wheels.wheelhouse import Wheelhouse
 
 MATRIX_FILE = "matrix.yaml"
 IMAGES_FOLDER = "images"
 LOCKS_FOLDER = "locks"
 BUILD_FOLDER = "build"
-GUARD_FOLDER = "guard"
+GUARD_FOLDER = Path("inside") / "guard"
 
 AskSite = Callable[[], Site]
 """Asks pip for its configuration, once, and only when something has to come from outside: the

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from xml.etree import ElementTree as ET
 
 from warpfront.model import CheckResult, Outcome, Verification
-from warpfront.verdict import count_outcomes, outcome_of
+from warpfront.verify.verdict import count_outcomes, outcome_of
 
 # What XML 1.0 cannot hold at all, escaped or not (https://www.w3.org/TR/xml/#charsets).
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from warpfront.model import Blocked, BuiltImage, Cell, Failed, Outcome, Verification
-from warpfront.verdict import outcome_of
+from warpfront.verify.verdict import outcome_of
 
 NOT_RUN = "-"
 STRICT = "strict"

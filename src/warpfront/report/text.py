@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from rich.table import Table
 from rich.text import Text
 
-from warpfront.plan import Action, PlannedCell
+from warpfront.matrix.plan import Action, PlannedCell
 from warpfront.report.rows import ReportRow
 from warpfront.report.sizes import readable_size
 

@@ -1,5 +1,0 @@
-"""Inside an image: sources compiled for a target, one check each. No device is needed.
-
-`python -m warpfront.checks.compiling --job FILE --results FOLDER`; the job is written by
-`warpfront.compile.job` on the host.
-"""

@@ -1,0 +1,1 @@
+"""Doors: invoke's tasks, nox's sessions, and what people see while either runs."""

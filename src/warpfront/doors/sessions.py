@@ -1,0 +1,383 @@
+"""The door for checks: nox sessions.
+
+`load` and `numerics` run inside images (and as `verify -- --here` in the current Python); `verify`
+runs on the host. This file is read inside images and on GPU machines without our dependencies, by
+Python 3.10 too, so at its top it imports the standard library, nox and `inside.checks` only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import nox
+import nox.command
+
+from warpfront.inside.checks.claims import Claims, ClaimsError
+from warpfront.inside.checks.effort import SESSIONS, STRICT, Effort, profile_names
+from warpfront.inside.checks.results import write_json
+
+if TYPE_CHECKING:
+    from warpfront.model import Verification
+
+HERE_FOLDER = Path("build") / "here"
+SOURCE = Path(__file__).resolve().parents[2]
+# Long enough to remove containers on Ctrl-C; nox would terminate after 0.3 s.
+PATIENCE_SECONDS = 60.0
+# OpenMP's threads that spin while they wait make thousands of small operations ten times slower
+# where another process has one of the cores; sleeping ones cost nothing (docs/verification.md).
+_WAITING = {"OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE")}
+_DETECT = (
+    "import torch; from warpfront.inside.checks.detect import read_facts; f = read_facts(torch);"
+    "print('target=' + (f.devices[0].arch if f.devices else 'cpu'))"
+)
+
+
+@nox.session(venv_backend="none", default=False)
+def load(session: nox.Session) -> None:
+    """Inside an image: torch and its companions are what the claims say, and load."""
+    _check_inside(session, "load")
+
+
+@nox.session(venv_backend="none", default=False)
+def numerics(session: nox.Session) -> None:
+    """Inside an image: forward and backward on the claimed device, against float64."""
+    _check_inside(session, "numerics")
+
+
+@nox.session(venv_backend="none", default=False)
+def operators(session: nox.Session) -> None:
+    """Inside an image: every operation by name, forward and backward, with its edges."""
+    _check_inside(session, "operators")
+
+
+@nox.session(venv_backend="none", default=False)
+def opinfo(session: nox.Session) -> None:
+    """Inside an image: PyTorch's own operator database."""
+    _check_inside(session, "opinfo")
+
+
+@nox.session(venv_backend="none", default=False)
+def models(session: nox.Session) -> None:
+    """Inside an image: model families, layer by layer, trained, checkpointed, exported."""
+    _check_inside(session, "models")
+
+
+@nox.session(venv_backend="none", default=False)
+def golden(session: nox.Session) -> None:
+    """Golden vectors: `-- make FILE` and `-- check [FILE...]` here; inside an image, our files."""
+    if not {"make", "check"} & set(session.posargs):
+        _check_inside(session, "golden")
+        return
+    try:
+        _run(session, "-m", "warpfront.inside.checks", "golden", *session.posargs)
+    except nox.command.CommandFailed as error:
+        session.error(f"golden: {error.reason}")
+
+
+@nox.session(venv_backend="none", default=False)
+def devices(session: nox.Session) -> None:
+    """Inside an image: every visible device, and what passes between them."""
+    _check_inside(session, "devices")
+
+
+@nox.session(venv_backend="none", default=False)
+def selftest(session: nox.Session) -> None:
+    """Seeded faults: every one must be caught by the checks of the numerics."""
+    _check_inside(session, "selftest")
+
+
+@nox.session(venv_backend="none", default=False)
+def static(session: nox.Session) -> None:
+    """What in a source tree will break on a target: `-- --repo PATH --target gfx942`; no image."""
+    session.run(
+        *(sys.executable, "-m", "warpfront", "scan", *session.posargs),
+        external=True,
+        interrupt_timeout=PATIENCE_SECONDS,
+        terminate_timeout=PATIENCE_SECONDS,
+    )
+
+
+@nox.session(venv_backend="none", default=False, name="compile")
+def compile_sources(session: nox.Session) -> None:
+    """A source tree's kernels through the vendor's compiler: `-- --repo PATH --target gfx942`."""
+    session.run(
+        *(sys.executable, "-m", "warpfront", "compile", *session.posargs),
+        external=True,
+        interrupt_timeout=PATIENCE_SECONDS,
+        terminate_timeout=PATIENCE_SECONDS,
+    )
+
+
+@nox.session(venv_backend="none")
+def verify(session: nox.Session) -> None:
+    """Verify images, or with --here the current Python; options: `nox -s verify -- --help`."""
+    options = _read_options(session, _verify_parser())
+    if not options.here:
+        _verify_images(session, options)
+        return
+    if options.vendor or options.image or options.only:
+        session.error("--here checks the current Python: --vendor, --image and --only do not apply")
+    _verify_here(session, options)
+
+
+def _verify_images(session: nox.Session, options: argparse.Namespace) -> None:
+    """Hand over to the task: there is one way to verify images, not two."""
+    chosen = {name: getattr(options, name) for name in ("target", "vendor", "image", "only")}
+    argv = [f"--{name}={value}" for name, value in chosen.items() if value]
+    argv += [f"--{name}" for name in ("json", "selftest") if getattr(options, name)]
+    argv += _effort(options)
+    session.run(
+        *(sys.executable, "-m", "warpfront", "verify", *argv),
+        external=True,
+        interrupt_timeout=PATIENCE_SECONDS,
+        terminate_timeout=PATIENCE_SECONDS,
+    )
+
+
+def _verify_here(session: nox.Session, options: argparse.Namespace) -> None:
+    """load and numerics in the current Python, without Docker or any of our dependencies."""
+    target = options.target or _detected_target(session)
+    try:
+        claims = claims_for_target(target)
+    except ClaimsError as error:
+        session.error(f"--target: {error}")
+    folder = (HERE_FOLDER / target).resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    names = (*SESSIONS, *(["selftest"] if options.selftest else []))
+    for old in (
+        *(f"{name}.json" for name in (*SESSIONS, "selftest")),
+        "verify.json",
+        "junit.xml",
+    ):
+        (folder / old).unlink(missing_ok=True)
+    write_json(folder / "claims.json", claims.document())
+    started = time.monotonic()
+    endings = {
+        name: _run_checks(session, name, folder / "claims.json", folder, _effort(options))
+        for name in names
+    }
+    outcome, text = _conclude(folder, target, endings, time.monotonic() - started)
+    sys.stdout.write((folder / "verify.json").read_text(encoding="utf-8") if options.json else text)
+    sys.stdout.flush()
+    if outcome != "passed":
+        session.error(f"{target} is not verified here: {outcome}; results in {folder}")
+
+
+def claims_for_target(target: str) -> Claims:
+    """What can be claimed of the current Python for a target, with no lock at hand.
+
+    Raises `ClaimsError` for a target that no vendor has the form of; `cpu` is x86_64's other name.
+    """
+    # Imported here: it needs Python 3.11, and inside images nothing but the checks is wanted.
+    from warpfront.matrix.vendors import VENDORS  # noqa: PLC0415
+
+    for vendor in VENDORS.values():
+        if target == "cpu" == vendor.name or vendor.accepts_target(target):
+            return Claims(
+                cell="here",
+                target=target,
+                vendor=vendor.name,
+                device=vendor.device,
+                archs=vendor.accepted_archs(target),
+                image=False,
+            )
+    forms = ", ".join(vendor.target_form for vendor in VENDORS.values())
+    raise ClaimsError(f"target {target!r} is not of the form of any vendor's: {forms}")
+
+
+def _conclude(
+    folder: Path, target: str, endings: dict[str, str], seconds: float
+) -> tuple[str, str]:
+    """Write verify.json and junit.xml from what the sessions left; the outcome and a table."""
+    # Imported here: these need Python 3.11, and inside images nothing but the checks is wanted.
+    from warpfront.report.junit import junit_xml  # noqa: PLC0415
+    from warpfront.report.profiles import profiles_text  # noqa: PLC0415
+    from warpfront.verify.verdict import (  # noqa: PLC0415
+        outcome_of,
+        read_verification,
+        verification_document,
+    )
+
+    verification = read_verification(
+        cell_id="here",
+        target=target,
+        where="here",
+        image_id="",
+        content_hash="",
+        files={name: _read_results(folder / f"{name}.json") for name in endings},
+        ended="; ".join(f"{name}: {ending}" for name, ending in endings.items() if ending),
+        nox_report={
+            "sessions": [
+                {"name": name, "result": "failed" if ending else "success"}
+                for name, ending in endings.items()
+            ]
+        },
+        seconds=round(seconds, 3),
+    )
+    write_json(folder / "verify.json", verification_document(verification))
+    (folder / "junit.xml").write_text(junit_xml([verification]), encoding="utf-8")
+    outcome = outcome_of(verification).value
+    return outcome, f"{_table(verification, outcome)}\n{profiles_text(verification)}"
+
+
+def _table(verification: Verification, outcome: str) -> str:
+    rows = [
+        f"{check.session:<9} {check.name:<22} {check.outcome.value:<11} {check.seconds:>7.2f} s"
+        + (f"  {check.reason}" if check.reason else "")
+        for check in verification.checks
+    ]
+    head = f"\nverify --here on {verification.target}: {outcome} in {verification.seconds:.1f} s"
+    return "\n".join([head, *rows]) + "\n"
+
+
+def _read_results(path: Path) -> object | None:
+    """What is in a results file; None if there is none, a string if it is not JSON."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    try:
+        return json.loads(text)  # type: ignore[no-any-return]
+    except ValueError as error:
+        return f"not JSON: {error}"
+
+
+def _check_inside(session: nox.Session, name: str) -> None:
+    options = _read_options(session, _inside_parser(name))
+    claims, results = options.claims.resolve(), options.results.resolve()
+    ending = _run_checks(session, name, claims, results, _effort(options))
+    if ending:
+        session.error(f"{name}: {ending}; what it found is in {options.results / name}.json")
+
+
+def _effort(options: argparse.Namespace) -> tuple[str, ...]:
+    """The options of the checks themselves, handed on."""
+    seeds = tuple(range(options.seeds))
+    return Effort(quick=options.quick, profile=options.profile, seeds=seeds).arguments()
+
+
+def _run_checks(
+    session: nox.Session, name: str, claims: Path, results: Path, effort: tuple[str, ...]
+) -> str:
+    """One session of checks in a child of this Python: nothing if all passed, else how it ended.
+
+    The child starts in the results folder, which holds nothing importable, and finds only
+    `warpfront` by PYTHONPATH: everything else it imports is the image's own.
+    """
+    argv = ["--claims", str(claims), "--results", str(results), *effort]
+    with session.chdir(results):
+        try:
+            _run(session, "-m", "warpfront.inside.checks", name, *argv)
+        except nox.command.CommandFailed as error:
+            return f"{error.reason}"
+    return ""
+
+
+def _detected_target(session: nox.Session) -> str:
+    """The arch of the first device that torch sees here, or `cpu`."""
+    try:
+        lines = _run(session, "-c", _DETECT, silent=True).splitlines()
+    except nox.command.CommandFailed:
+        lines = []
+    target = next(
+        (line.removeprefix("target=") for line in reversed(lines) if line.startswith("target=")), ""
+    )
+    if not target:
+        session.error("no target could be detected in this Python; name one with --target")
+    return target
+
+
+def _run(session: nox.Session, *argv: str, silent: bool = False) -> str:
+    """Run a child of this Python; what it printed, where silent. Raises nox's `CommandFailed`."""
+    printed = session.run(
+        sys.executable,
+        *argv,
+        external=True,
+        silent=silent,
+        env={"PYTHONPATH": _python_path(), **_WAITING},
+        interrupt_timeout=PATIENCE_SECONDS,
+        terminate_timeout=PATIENCE_SECONDS,
+    )
+    return str(printed)
+
+
+def _python_path() -> str:
+    """The folder that holds only `warpfront`, before what is already there; nothing new if we are
+    installed.
+    """
+    already = os.environ.get("PYTHONPATH", "")
+    if SOURCE.name in {"site-packages", "dist-packages"}:
+        return already
+    return os.pathsep.join(part for part in (str(SOURCE), already) if part)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Errors as exceptions: nox reports them, instead of argparse ending the process."""
+
+    def error(self, message: str) -> NoReturn:
+        raise _OptionError(f"{message}\n{self.format_usage().strip()}")
+
+
+class _OptionError(Exception):
+    pass
+
+
+def _read_options(session: nox.Session, parser: argparse.ArgumentParser) -> argparse.Namespace:
+    try:
+        return parser.parse_args(session.posargs)
+    except _OptionError as error:
+        session.error(str(error))
+
+
+def _inside_parser(name: str) -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog=f"nox -s {name} --",
+        add_help=False,
+        description="Runs inside images. On the host: nox -s verify",
+    )
+    parser.add_argument("--claims", type=Path, required=True)
+    parser.add_argument("--results", type=Path, required=True)
+    _add_effort(parser)
+    return parser
+
+
+def _add_effort(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--seeds", type=_positive, default=1, help="sets of random inputs")
+    parser.add_argument("--quick", action="store_true", help="every operation, fewer cases of each")
+    parser.add_argument(
+        "--profile",
+        choices=profile_names(),
+        default=STRICT,
+        help="whose tolerances decide; every result says what each would have said",
+    )
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
+    return int(text)
+
+
+def _verify_parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="nox -s verify --")
+    parser.add_argument(
+        "--target", default="", help="sm_90, gfx942, gaudi3 or cpu; with --here: default detected"
+    )
+    parser.add_argument("--vendor", default="", help="only cells of this vendor")
+    parser.add_argument("--image", default="", help="only cells of this image")
+    parser.add_argument("--only", default="", metavar="GLOB", help="only cells whose id matches")
+    parser.add_argument(
+        "--here", action="store_true", help="check the current Python, without Docker"
+    )
+    parser.add_argument("--json", action="store_true", help="print the verification as JSON")
+    _add_effort(parser)
+    parser.add_argument(
+        "--selftest", action="store_true", help="also seed faults into every check, and catch them"
+    )
+    return parser

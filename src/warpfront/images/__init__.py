@@ -1,0 +1,1 @@
+"""Images: how wheels become one. Rendered, guarded, baked, labelled, run in an engine."""

@@ -1,0 +1,239 @@
+"""Wheels that no index has, built once into the wheelhouse.
+
+Python code alone is built in isolation, here. What is built against torch is built in a container
+of the image that its own will stand on: with that image's torch and no other, with the build tools
+that matrix.yaml names, without isolation and without network.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from packaging.utils import canonicalize_name
+
+from warpfront.errors import CommandFailedError, LockError
+from warpfront.images.engine import Bind, Engine, RunRequest
+from warpfront.images.render import ENVIRONMENT_PYTHON
+from warpfront.model import LockedWheel, LockInputs, Recipe, Source, WheelBuild, digest_of
+from warpfront.system.process import Line, run
+from warpfront.system.store import place_program, read_text, write_json
+from warpfront.wheels.archives import archive_commit, archive_folder, unpack
+from warpfront.wheels.resolver import (
+    Sdist,
+    Site,
+    install_tools,
+    installed_in,
+    pure_builder,
+    uv_binary,
+    uv_version,
+    wheel_of,
+)
+from warpfront.wheels.wheelhouse import Build, Wheelhouse
+
+BUILD_LIMIT_SECONDS = 4 * 3600.0
+_SOURCE, _TOOLS, _UV, _OUT = "/build/source", "/build/tools", "/build/uv", "/build/out"
+_TAIL_LINES = 25
+
+Builder = Callable[[tuple[str, ...]], tuple[Engine, str]]
+"""An engine and the image in it to build in, with these Debian packages; made when first asked."""
+
+
+class Crafting(Protocol):
+    """Makes wheels for one cell."""
+
+    def from_source(self, source: Source) -> tuple[LockedWheel, WheelBuild | None]:
+        """The wheel of a folder or a commit, and how it was built if in a container."""
+
+    def from_sdist(self, sdist: Sdist, recipe: Recipe) -> tuple[LockedWheel, WheelBuild]:
+        """The wheel of an index's source archive, built in a container."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crafter:
+    """`Crafting` for `inputs`. `root` is the project's folder, `cache` holds tools and what was
+    built before.
+    """
+
+    inputs: LockInputs
+    root: Path
+    cache: Path
+    wheelhouse: Wheelhouse
+    site: Site
+    builder: Builder
+    on_line: Line
+
+    def from_source(self, source: Source) -> tuple[LockedWheel, WheelBuild | None]:
+        sdist = self.archived(source)
+        name = self._name(source)
+        recipe = next((one for one in self.inputs.builds if one.package == name), None)
+        if recipe is not None:
+            return self.from_sdist(sdist, recipe)
+        return self._pure(sdist), None
+
+    def from_sdist(self, sdist: Sdist, recipe: Recipe) -> tuple[LockedWheel, WheelBuild]:
+        key = ["container", sdist.sha256, *self._where, recipe.package]
+        key += [list(recipe.tools), list(recipe.apt), list(recipe.environment)]
+        record = self.cache / "crafted" / f"{digest_of(key)}.json"
+        tools = self._tools(recipe.tools)
+        known = self._known(record, sdist)
+        if known is None:
+            build = self.container_build(recipe, tools)
+            known = self._kept(record, sdist, build)
+        return known, WheelBuild(
+            package=known.name,
+            tools=installed_in(tools),
+            apt=recipe.apt,
+            environment=recipe.environment,
+            extensions=recipe.extensions,
+        )
+
+    def container_build(self, recipe: Recipe | WheelBuild, tools: Path) -> Build:
+        """Builds sources in the cell's own container with a folder of tools."""
+
+        def build(sdist: Path, folder: Path) -> Path:
+            self.on_line(f"{self.inputs.cell_id}: building {recipe.package} in its container")
+            engine, image = self.builder(recipe.apt)
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(prefix="warpfront-") as name:
+                source = unpack(sdist, Path(name))
+                request = self._request(image, recipe, tools=tools, source=source, out=folder)
+                lines: list[str] = []
+                result = engine.run(request, on_line=lines.append)
+            built = sorted(folder.glob("*.whl"))
+            if result.exit_code != 0 or len(built) != 1:
+                raise CommandFailedError(
+                    f"{self.inputs.cell_id}: {recipe.package} does not build in its container\n"
+                    + "\n".join(f"    {line}" for line in lines[-_TAIL_LINES:]),
+                    hint=f"`builds: {recipe.package}:` in matrix.yaml gives its tools, Debian "
+                    "packages and environment",
+                )
+            return built[0]
+
+        return build
+
+    def restore(self, wheel: LockedWheel, source: Source | None, build: WheelBuild | None) -> None:
+        """Build a wheel again as its lock says it was built. Raises `WheelError` when other bytes
+        come out.
+        """
+        if source is not None:
+            self.archived(source)
+        make = (
+            self.container_build(build, self._tools(build.tools))
+            if build is not None
+            else pure_builder(self.site, run)
+        )
+        self.wheelhouse.fetch((wheel,), self.site, on_progress=lambda *_: None, build=make)
+
+    def archived(self, source: Source) -> Sdist:
+        """The sources as an archive in the wheelhouse. A folder that changed since the lock's
+        inputs were read is refused.
+        """
+        name = Path(source.location).name.removesuffix(".git") or self.root.name
+        with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
+            target = Path(folder) / f"{name}.tar"
+            if source.kind == "folder":
+                archive_folder(self.root / source.location, target)
+            else:
+                archive_commit(
+                    source.location, source.pin, target, subdirectory=source.subdirectory, run=run
+                )
+            kept, sha256 = self.wheelhouse.keep(target)
+        if source.kind == "folder" and sha256 != source.pin:
+            raise LockError(f"{source} changed while it was read", hint="lock again")
+        return Sdist(path=kept, sha256=sha256, source=str(source))
+
+    def _name(self, source: Source) -> str:
+        """What a source says it is: its line, else its pyproject.toml, else its folder's name."""
+        folder = self.root / source.location
+        said = source.name
+        if not said and source.kind == "folder":
+            said = _project_name(read_text(folder / "pyproject.toml", missing_ok=True) or "")
+        return canonicalize_name(said or folder.resolve().name.removesuffix(".git"))
+
+    @property
+    def _where(self) -> list[object]:
+        """What a wheel is built for, beside its sources: Python and the torch of its container."""
+        inputs = self.inputs
+        return [inputs.python, inputs.glibc, list(inputs.stack_requirements), list(inputs.parent)]
+
+    def _pure(self, sdist: Sdist) -> LockedWheel:
+        record = self.cache / "crafted" / f"{digest_of(['pure', sdist.sha256])}.json"
+        known = self._known(record, sdist)
+        return known or self._kept(record, sdist, pure_builder(self.site, run))
+
+    def _known(self, record: Path, sdist: Sdist) -> LockedWheel | None:
+        """The wheel that was built of the same before, if the wheelhouse still has it."""
+        text = read_text(record, missing_ok=True)
+        if text is None:
+            return None
+        facts = json.loads(text)
+        path = self.wheelhouse.root / facts["path"]
+        if not path.is_file():
+            return None
+        return wheel_of(path, facts["sha256"], sdist=sdist)
+
+    def _kept(self, record: Path, sdist: Sdist, build: Build) -> LockedWheel:
+        with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
+            kept, sha256 = self.wheelhouse.keep(build(sdist.path, Path(folder) / "built"))
+        path = kept.relative_to(self.wheelhouse.root)
+        write_json(record, {"path": str(path), "sha256": sha256})
+        return wheel_of(kept, sha256, sdist=sdist)
+
+    def _tools(self, wanted: tuple[str, ...]) -> Path:
+        folder = self.cache / "build-tools" / digest_of([self.inputs.python, *wanted])[:24]
+        return install_tools(
+            folder,
+            wanted,
+            python=self.inputs.python,
+            site=self.site,
+            run=run,
+            hint="`tools:` names what the build needs; torch is the container's own",
+        )
+
+    def _request(
+        self, image: str, recipe: Recipe | WheelBuild, *, tools: Path, source: Path, out: Path
+    ) -> RunRequest:
+        uv = place_program(uv_binary(), self.cache / "tools" / f"uv-{uv_version()}")
+        path = f"{_TOOLS}/bin:/opt/venv/bin:/usr/local/bin:/usr/bin:/bin"
+        return RunRequest(
+            image=image,
+            command=(
+                *(f"{_UV}/uv", "build", "--wheel", "--no-build-isolation", "--offline"),
+                *("--no-config", "--python", ENVIRONMENT_PYTHON, "--out-dir", _OUT, _SOURCE),
+            ),
+            environment={
+                "HOME": "/tmp",  # noqa: S108 - in the container
+                "PATH": path,
+                "PYTHONHASHSEED": "0",
+                "PYTHONPATH": _TOOLS,
+                "SOURCE_DATE_EPOCH": "315532800",
+                "UV_CACHE_DIR": "/tmp/uv",  # noqa: S108 - in the container
+                **dict(recipe.environment),
+            },
+            binds=(
+                Bind(source=uv, target=_UV),
+                Bind(source=tools, target=_TOOLS),
+                Bind(source=source, target=_SOURCE, writable=True),
+                Bind(source=out, target=_OUT, writable=True),
+            ),
+            tmpfs={"/tmp": "mode=1777,exec"},  # noqa: S108 - in the container
+            user=f"{os.getuid()}:{os.getgid()}",
+            workdir=_SOURCE,
+            time_limit_seconds=BUILD_LIMIT_SECONDS,
+        )
+
+
+def _project_name(text: str) -> str:
+    """`project.name` of a pyproject.toml; "" where it does not say."""
+    try:
+        name = tomllib.loads(text).get("project", {}).get("name", "")
+    except tomllib.TOMLDecodeError:  # the build says it with its line
+        return ""
+    return name if isinstance(name, str) else ""

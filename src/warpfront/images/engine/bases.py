@@ -1,0 +1,203 @@
+"""Where the bytes of a base come from: the engine, its registry, or a bootstrap with mmdebstrap."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from warpfront.errors import BlockedError, EngineError
+from warpfront.images.engine import Engine, Line, StoredImage, packages
+from warpfront.images.engine.packages import Tree, locked
+from warpfront.model import Base, BaseSource, Bootstrap, ResolvedBase, digest_of
+from warpfront.system import process
+from warpfront.system.process import Command
+
+RegistryReachable = Callable[[str], str | None]
+
+SOURCE_LABEL = "dev.warpfront.base-source"
+RECIPE_LABEL = "dev.warpfront.base-recipe"
+_PUBLIC = "http://deb.debian.org/debian"
+_PUBLIC_SECURITY = "http://deb.debian.org/debian-security"
+_KEYRING = "usr/share/keyrings/debian-archive-keyring.gpg"
+# What a container never reads. Licences stay, as they must.
+_LEFT_OUT = (
+    "path-exclude=/usr/share/man/*",
+    "path-exclude=/usr/share/locale/*",
+    "path-exclude=/usr/share/info/*",
+    "path-exclude=/usr/share/lintian/*",
+    "path-exclude=/usr/share/doc/*",
+    "path-include=/usr/share/doc/*/copyright",
+)
+_ENVIRONMENT = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "LANG": "C.UTF-8",
+}
+# The lists and sources are those of this machine's mirror; what is left is what one may publish.
+_EMPTIED = (
+    "/etc/apt/sources.list.d",
+    "/tmp",  # noqa: S108 - inside the root file system
+    "/var/cache/apt",
+    "/var/cache/debconf",
+    "/var/cache/ldconfig",
+    "/var/lib/apt/lists",
+    "/var/log",
+)
+
+
+def find_base(
+    base: Base,
+    engine: Engine,
+    *,
+    registry_reachable: RegistryReachable,
+    cache: Path,  # noqa: ARG001 - one signature with resolve_base
+) -> ResolvedBase | None:
+    """The base as it would be used, without pulling or making anything; None = by a bootstrap that
+    was not made yet. Raises `BlockedError` as `resolve_base` does.
+    """
+    if base.unpinned:
+        raise BlockedError(
+            f"base {base.name}: {base.reference} has no digest: {base.unpinned}",
+            hint="pin it in matrix.yaml: `docker buildx imagetools inspect` prints the digest",
+        )
+    from_registry = ResolvedBase(
+        name=base.name,
+        source=BaseSource.REGISTRY,
+        reference=base.pinned,
+        identity=base.digest,
+    )
+    if engine.image(base.pinned) is not None:
+        return from_registry
+    reason = registry_reachable(base.reference)
+    if reason is None:
+        return from_registry
+    if base.bootstrap is None:
+        raise BlockedError(
+            f"base {base.name}: {base.reference} cannot be pulled: {reason}",
+            hint="reach the registry, load the image, or declare a `bootstrap` for the base",
+        )
+    stored = engine.image(_reference(base.name, base.bootstrap))
+    return None if stored is None else _bootstrapped(base, base.bootstrap, stored)
+
+
+def resolve_base(
+    base: Base,
+    engine: Engine,
+    *,
+    registry_reachable: RegistryReachable,
+    cache: Path,
+    on_line: Line,
+) -> ResolvedBase:
+    """The base, made if need be. In the engine by digest, or its registry answers: BuildKit takes
+    it by digest. Else its bootstrap, once per recipe.
+
+    Raises `BlockedError`, naming the registry and the reason, where neither is possible.
+    """
+    found = find_base(base, engine, registry_reachable=registry_reachable, cache=cache)
+    if found is not None:
+        return found
+    assert base.bootstrap is not None
+    stored = bootstrapped_image(base.name, base.bootstrap, engine, cache=cache, on_line=on_line)
+    return _bootstrapped(base, base.bootstrap, stored)
+
+
+def bootstrapped_image(
+    name: str, bootstrap: Bootstrap, engine: Engine, *, cache: Path, on_line: Line
+) -> StoredImage:
+    """The image of a bootstrap, made where the engine does not have it; once per recipe."""
+    recipe = recipe_digest(bootstrap)
+    with locked(cache / "bases" / f".{recipe}.lock", on_line):
+        stored = engine.image(_reference(name, bootstrap))
+        if stored is None:
+            tar = bootstrap_rootfs(bootstrap, cache, on_line)
+            on_line(f"importing base {name} into {engine.name}")
+            stored = engine.import_rootfs(
+                tar,
+                _reference(name, bootstrap),
+                {SOURCE_LABEL: BaseSource.BOOTSTRAP.value, RECIPE_LABEL: recipe},
+                _ENVIRONMENT,
+            )
+    return stored
+
+
+def recipe_digest(bootstrap: Bootstrap) -> str:
+    """sha256 hex of all that decides what a bootstrap contains, but for the packages' versions."""
+    parts: list[object] = [bootstrap.suite, sorted(bootstrap.include)]
+    parts += [_LEFT_OUT, _EMPTIED, _ENVIRONMENT]
+    if not bootstrap.updates or bootstrap.release_may_be_old:
+        parts.append([bootstrap.updates, bootstrap.release_may_be_old])
+    return digest_of(parts)
+
+
+def bootstrap_rootfs(bootstrap: Bootstrap, cache: Path, on_line: Line) -> Path:
+    """A tar of a Debian root file system in the cache; whole or absent, made once per recipe."""
+    tar = cache / "bases" / f"{recipe_digest(bootstrap)}.tar"
+    if tar.is_file():
+        return tar
+    tree = packages.unpack("bootstrap", cache, on_line)
+    on_line(f"bootstrapping Debian {bootstrap.suite} (half a minute)")
+    with tempfile.TemporaryDirectory(prefix=".aside-", dir=tar.parent) as folder:
+        aside = Path(folder) / "rootfs.tar"
+        done = process.stream(_mmdebstrap(bootstrap, tree, aside), on_line)
+        if done.returncode:
+            raise EngineError(
+                f"mmdebstrap of {bootstrap.suite} failed with {done.returncode}\n{done.stdout}",
+                hint="check the machine's apt mirror; without root, uidmap must be installed",
+            )
+        aside.replace(tar)
+    return tar
+
+
+def apt_sources(bootstrap: Bootstrap, mirror: str, security: str) -> str:
+    """The `sources.list` of a Debian suite, with its updates and security fixes where it has
+    them.
+    """
+    suite = bootstrap.suite
+    lines = [f"{mirror} {suite} main"]
+    if bootstrap.updates:
+        lines += [f"{mirror} {suite}-updates main", f"{security} {suite}-security main"]
+    option = "[check-valid-until=no] " if bootstrap.release_may_be_old else ""
+    return "".join(f"deb {option}{line}\n" for line in lines)
+
+
+def _mmdebstrap(bootstrap: Bootstrap, tree: Tree, tar: Path) -> Command:
+    """Fetched from this machine's mirror; the image itself names the public one."""
+    suite = bootstrap.suite
+    public, local = tar.parent / "sources.list", tar.parent / "mirror.list"
+    public.write_text(apt_sources(bootstrap, _PUBLIC, _PUBLIC_SECURITY), encoding="ascii")
+    mirror = packages.machine_mirror(suite, _PUBLIC)
+    security = packages.machine_mirror(f"{suite}-security", _PUBLIC_SECURITY)
+    local.write_text(apt_sources(bootstrap, mirror, security), encoding="ascii")
+    own_keyring = tree.root / _KEYRING
+    keyring = own_keyring if own_keyring.exists() else Path("/") / _KEYRING
+    folders = " ".join(f'"$1{folder}"' for folder in _EMPTIED)
+    hooks = (
+        f"--customize-hook=upload {public} /etc/apt/sources.list",
+        f"--customize-hook=find {folders} -type f -delete",
+    )
+    argv = (
+        str(tree.program("perl")),
+        str(tree.program("mmdebstrap")),
+        "--variant=minbase",
+        f"--keyring={keyring}",
+        *(f"--dpkgopt={option}" for option in _LEFT_OUT),
+        *([f"--include={','.join(bootstrap.include)}"] if bootstrap.include else []),
+        *hooks,
+        suite,
+        str(tar),
+        str(local),
+    )
+    return Command(argv=argv, environment={**tree.environment, "LC_ALL": "C"})
+
+
+def _reference(name: str, bootstrap: Bootstrap) -> str:
+    return f"localhost/warpfront/base:{name}-{recipe_digest(bootstrap)[:12]}"
+
+
+def _bootstrapped(base: Base, bootstrap: Bootstrap, stored: StoredImage) -> ResolvedBase:
+    return ResolvedBase(
+        name=base.name,
+        source=BaseSource.BOOTSTRAP,
+        reference=_reference(base.name, bootstrap),
+        identity=stored.id,
+    )

@@ -1,0 +1,271 @@
+"""BuildKit through `docker buildx bake`: one bake for everything, single bakes when something
+fails.
+
+buildx speaks `--progress=rawjson`: JSON lines of vertexes, statuses and logs, then plain text when
+it fails. Lines that are not JSON are kept as text.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self, TextIO
+
+from warpfront.system.process import Command, Completed, stop_all, stream
+from warpfront.system.store import storing
+
+_EXPORTS = ("naming", "unpacking")
+_TARGET_PREFIX = re.compile(r"\[(?P<target>[A-Za-z0-9_-]+) (?P<rest>[^\]]*)\]")
+_ENGINE_GONE = ("error reading from server: EOF", "Cannot connect to the Docker daemon")
+# As the kernel's ENOSPC is worded by Go, by C programs and by uv, in lower case.
+_DISK_FULL = "no space left on device"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One thing BuildKit did: `[torch 2/3] RUN ...`. `target` is "" when it serves no single
+    target.
+    """
+
+    target: str
+    name: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baked:
+    """What became of one target. `error` is "" for a built one; `digest` is then the image's."""
+
+    target: str
+    digest: str
+    error: str
+    engine_gone: bool = False
+    disk_full: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BakeRequest:
+    """A bake file on disk and how to run it. `logs` maps a target to the file its output is added
+    to, `references` an image's reference to its target.
+    """
+
+    buildx: tuple[str, ...]
+    environment: Mapping[str, str]
+    file: Path
+    targets: tuple[str, ...]
+    readable: tuple[Path, ...]
+    logs: Mapping[str, Path]
+    references: Mapping[str, str] = field(default_factory=dict)
+    leaves: tuple[str, ...] = ()
+    parallel: int = 2
+
+
+OnStep = Callable[[Step], None]
+
+
+def bake(request: BakeRequest, on_step: OnStep) -> Mapping[str, Baked]:
+    """Build all targets; target -> what became of it.
+
+    bake stops everything at the first failure and says nothing of the others, so after a failure
+    each leaf is baked by itself (`parallel` at a time; BuildKit shares their common steps), and
+    then each parent of a leaf that failed, so that every target has its own answer.
+    """
+    ended = _bake_once(request, request.targets, on_step)
+    if ended.completed.returncode == 0 or _gone(ended.completed) or len(request.targets) == 1:
+        return _answers(request, request.targets, ended)
+    leaves = request.leaves or request.targets
+    answers = _bake_each(request, leaves, on_step)
+    rest = tuple(target for target in request.targets if target not in answers)
+    return {**answers, **_bake_each(request, rest, on_step)}
+
+
+def _bake_each(request: BakeRequest, targets: tuple[str, ...], on_step: OnStep) -> dict[str, Baked]:
+    def one(target: str) -> Mapping[str, Baked]:
+        return _answers(request, (target,), _bake_once(request, (target,), on_step))
+
+    answers: dict[str, Baked] = {}
+    with ThreadPoolExecutor(max_workers=request.parallel) as pool:
+        try:
+            for answer in pool.map(one, targets):
+                answers.update(answer)
+        except BaseException:
+            # Ctrl-C reaches the main thread only; the pool would wait for bakes nobody wants.
+            pool.shutdown(wait=False, cancel_futures=True)
+            stop_all()
+            raise
+    return answers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ended:
+    """A bake that ended, and whether it, or a program inside it, met a full disk."""
+
+    completed: Completed
+    disk_full: bool
+
+
+def _bake_once(request: BakeRequest, targets: tuple[str, ...], on_step: OnStep) -> _Ended:
+    command = Command(
+        argv=(
+            *request.buildx,
+            "bake",
+            "--file",
+            str(request.file),
+            "--progress=rawjson",
+            "--metadata-file",
+            str(_metadata_path(request, targets)),
+            *(f"--allow=fs.read={path}" for path in request.readable),
+            *targets,
+        ),
+        environment={
+            **request.environment,
+            # Build arguments and local paths would otherwise stand in the metadata file.
+            "BUILDX_METADATA_PROVENANCE": "disabled",
+            "BUILDX_NO_DEFAULT_ATTESTATIONS": "1",
+        },
+    )
+    _metadata_path(request, targets).unlink(missing_ok=True)
+    # A full disk is first noticed by the logs: BuildKit has its own reserve.
+    with (
+        storing(request.file.parent),
+        ProgressReader(targets, request.logs, on_step, request.references) as reader,
+    ):
+        completed = stream(command, reader.read_line)
+    return _Ended(completed=completed, disk_full=reader.disk_full)
+
+
+def _answers(request: BakeRequest, targets: tuple[str, ...], ended: _Ended) -> dict[str, Baked]:
+    completed = ended.completed
+    if completed.returncode == 0:
+        digests = _read_digests(_metadata_path(request, targets))
+        return {t: Baked(target=t, digest=digests.get(t, ""), error="") for t in targets}
+    error = _read_error(completed.stdout) or f"buildx exited with {completed.returncode}"
+    gone, full = _gone(completed), ended.disk_full
+    return {
+        t: Baked(target=t, digest="", error=error, engine_gone=gone, disk_full=full)
+        for t in targets
+    }
+
+
+def _gone(completed: Completed) -> bool:
+    return completed.returncode != 0 and any(words in completed.stdout for words in _ENGINE_GONE)
+
+
+def _metadata_path(request: BakeRequest, targets: tuple[str, ...]) -> Path:
+    name = targets[0] if len(targets) == 1 else "all"
+    return request.file.with_name(f"{request.file.stem}-{name}-metadata.json")
+
+
+def _read_digests(path: Path) -> Mapping[str, str]:
+    """Target -> image digest. The containerd store names the manifest, overlay2 the config."""
+    document = json.loads(path.read_text(encoding="utf-8"))
+    return {
+        target: str(facts.get("containerimage.digest") or facts.get("containerimage.config.digest"))
+        for target, facts in document.items()
+        if isinstance(facts, dict)
+    }
+
+
+def _read_error(tail: str) -> str:
+    """The last `ERROR:` line of buildx's closing words, without the word."""
+    lines = [line for line in tail.splitlines() if line.startswith("ERROR: ")]
+    return lines[-1].removeprefix("ERROR: ") if lines else ""
+
+
+@dataclass
+class ProgressReader:
+    """Reads rawjson progress line by line: steps to `on_step`, output of each step to its target's
+    log. `disk_full` becomes true when BuildKit or a step's program says so.
+    """
+
+    targets: tuple[str, ...]
+    logs: Mapping[str, Path]
+    on_step: OnStep
+    references: Mapping[str, str] = field(default_factory=dict)
+    disk_full: bool = False
+    _names: dict[str, str] = field(default_factory=dict)
+    _files: dict[str, TextIO] = field(default_factory=dict)
+    _told: set[tuple[str, str]] = field(default_factory=set)
+
+    def __enter__(self) -> Self:
+        for target in self.targets:
+            if target in self.logs:
+                self.logs[target].parent.mkdir(parents=True, exist_ok=True)
+                self._files[target] = self.logs[target].open("a", encoding="utf-8")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in self._files.values():
+            file.close()
+
+    def read_line(self, line: str) -> None:
+        try:
+            event = json.loads(line)
+        except ValueError:
+            event = None
+        if not isinstance(event, dict):
+            self._write("", line)
+            return
+        for vertex in event.get("vertexes") or ():
+            self._read_vertex(vertex)
+        for status in event.get("statuses") or ():
+            self._read_status(status)
+        for log in event.get("logs") or ():
+            self._write(str(log.get("vertex", "")), _decoded(str(log.get("data", ""))))
+
+    def _read_vertex(self, vertex: Mapping[str, Any]) -> None:
+        digest, name = str(vertex.get("digest", "")), str(vertex.get("name", ""))
+        self._names[digest] = name
+        state = _state(vertex)
+        if state and (digest, state) not in self._told:
+            self._told.add((digest, state))
+            self.on_step(Step(target=self._target(name), name=name, state=state))
+            self._write(digest, f"{state}: {name}")
+        if vertex.get("error"):
+            self._write(digest, f"error: {vertex['error']}")
+
+    def _read_status(self, status: Mapping[str, Any]) -> None:
+        """The export of an image carries no target's name, but its statuses say the reference."""
+        doing, _, reference = str(status.get("id", "")).partition(" to ")
+        if doing in _EXPORTS and status.get("completed") and reference in self.references:
+            target = self.references[reference]
+            self.on_step(Step(target=target, name=str(status["id"]), state="done"))
+
+    def _target(self, name: str) -> str:
+        """buildx puts the target's name before the stage only when it bakes several."""
+        if len(self.targets) == 1:
+            return self.targets[0]
+        match = _TARGET_PREFIX.match(name)
+        return match["target"] if match and match["target"] in self.targets else ""
+
+    def _write(self, digest: str, text: str) -> None:
+        """To the log of the step's target; what belongs to none goes to all, so no log lacks a
+        reason.
+        """
+        self.disk_full = self.disk_full or _DISK_FULL in text.lower()
+        target = self._target(self._names.get(digest, ""))
+        for file in [self._files[target]] if target in self._files else self._files.values():
+            file.write(text if text.endswith("\n") else f"{text}\n")
+
+
+def _state(vertex: Mapping[str, Any]) -> str:
+    if vertex.get("error"):
+        return "failed"
+    if vertex.get("cached"):
+        return "cached"
+    if vertex.get("completed"):
+        return "done"
+    return "running" if vertex.get("started") else ""
+
+
+def _decoded(data: str) -> str:
+    try:
+        return base64.b64decode(data, validate=True).decode("utf-8", errors="replace")
+    except (binascii.Error, ValueError):
+        return data

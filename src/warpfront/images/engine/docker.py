@@ -1,0 +1,605 @@
+"""The engine over the docker SDK. Its exceptions, requests' and urllib3's end here."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import os
+import shutil
+import socket
+import stat
+import tempfile
+import threading
+import time
+import uuid
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import docker
+import docker.errors
+import requests
+import urllib3
+from docker.context import ContextAPI
+from docker.tls import TLSConfig
+from docker.types import DeviceRequest, LogConfig, Mount
+from docker.utils import kwargs_from_env
+from docker.utils.socket import frames_iter
+
+from warpfront.errors import CommandFailedError, EngineError
+from warpfront.images.engine import (
+    DEAD_MAN_SECONDS,
+    RUN_LABEL,
+    Bind,
+    Features,
+    Line,
+    RunRequest,
+    RunResult,
+    StoredImage,
+    embedded,
+    liveness,
+    packages,
+)
+from warpfront.images.engine.lines import LineSplitter
+from warpfront.model import DeviceAccess, HostDevices, frozen
+from warpfront.system import process
+from warpfront.system.process import Command
+
+_DEFAULT_HOST = "unix:///var/run/docker.sock"
+_CONNECT_SECONDS = 10
+_ANSWER_SECONDS = 600  # an import of gigabytes is silent for minutes
+_END_SECONDS = 30.0
+_KILLED = (137, 143)
+_NODES = ("kfd", "dri/renderD*", "nvidia*", "nvidia-caps/*", "accel/accel*", "hl*")
+_FOREIGN = (
+    docker.errors.DockerException,
+    requests.RequestException,
+    urllib3.exceptions.HTTPError,
+    OSError,
+)
+_NAMED_CONTEXT_PROBE = "FROM scratch\nCOPY --from=probe / /\n"
+
+
+def connect(environment: Mapping[str, str]) -> DockerEngine:
+    """The engine that the user's own docker command would use, else the embedded one if it runs.
+
+    DOCKER_HOST, the current docker context, /var/run/docker.sock, our own socket: the first that is
+    there. What was named and does not answer is an `EngineError`, never passed over.
+    """
+    cache, state = embedded.folders(environment)
+    own = embedded.Place(state=state)
+    if environment.get("DOCKER_HOST"):
+        return _from_environment(environment, cache)
+    chosen = _from_context(cache)
+    if chosen is not None:
+        return chosen
+    if Path(_DEFAULT_HOST.removeprefix("unix://")).exists():
+        try:
+            return _connected(_DEFAULT_HOST, cache=cache)
+        except EngineError:
+            if not own.socket.exists():
+                raise
+    if own.socket.exists():
+        return _connected(own.host, cache=cache)
+    raise EngineError(
+        f"no container engine: DOCKER_HOST is not set, no docker context is chosen, and neither "
+        f"{_DEFAULT_HOST} nor {own.host} exists",
+        hint="invoke engine --start",
+    )
+
+
+class DockerEngine:
+    """A Docker daemon, local or remote, behind `engine.Engine`. Made by `connect`."""
+
+    def __init__(
+        self,
+        client: docker.DockerClient,
+        host: str,
+        *,
+        build_environment: Mapping[str, str],
+        cache: Path,
+        again: functools.partial[docker.DockerClient],
+    ) -> None:
+        self._client = client
+        weakref.finalize(self, client.close)
+        self._host = host
+        self._build_environment = frozen(build_environment)
+        self._cache = cache
+        self._again = again
+        self._buildx: tuple[str, ...] | None = None
+
+    @property
+    def name(self) -> str:
+        return self._host
+
+    @property
+    def build_environment(self) -> Mapping[str, str]:
+        return self._build_environment
+
+    @property
+    def buildx(self) -> tuple[str, ...]:
+        if self._buildx is None:
+            self._buildx = _find_buildx(self._build_environment, self._cache)
+        return self._buildx
+
+    def features(self) -> Features:
+        with self._translated():
+            info = self._client.info()
+        local = self._host.startswith("unix://")
+        root = str(info.get("DockerRootDir", ""))
+        return Features(
+            version=str(info.get("ServerVersion", "")),
+            machine=str(info.get("Architecture", "")),
+            local=local,
+            containerd_store=_containerd_store(info),
+            storage=str(info.get("Driver", "")),
+            cdi=bool(info.get("CDISpecDirs")),
+            named_contexts=_containerd_store(info) or self._tries_named_context(),
+            root=root,
+            free_bytes=_free_bytes(root) if local else None,
+        )
+
+    def images(self, label: str) -> tuple[StoredImage, ...]:
+        with self._translated():
+            rows = self._client.api.images(filters={"label": label})
+        return tuple(_listed_image(row) for row in rows)
+
+    def image(self, reference: str) -> StoredImage | None:
+        with self._translated():
+            try:
+                row = self._client.api.inspect_image(reference)  # type: ignore[no-untyped-call]
+                layers = self._client.api.history(row["Id"])  # type: ignore[no-untyped-call]
+            except docker.errors.ImageNotFound:
+                return None
+        # The containerd store's own `Size` counts packed blobs; layers are what a container sees.
+        return _inspected_image({**row, "Size": sum(layer["Size"] for layer in layers)})
+
+    def tag(self, image_id: str, reference: str) -> None:
+        repository, _, name = reference.rpartition(":")
+        with self._translated():
+            self._client.api.tag(image_id, repository, name)
+
+    def remove(self, reference: str) -> None:
+        with self._translated(), contextlib.suppress(docker.errors.ImageNotFound):
+            self._client.api.remove_image(reference)
+
+    def import_rootfs(
+        self,
+        tar: Path,
+        reference: str,
+        labels: Mapping[str, str],
+        environment: Mapping[str, str] | None = None,
+    ) -> StoredImage:
+        changes = [f"LABEL {_quoted(key)}={_quoted(value)}" for key, value in labels.items()]
+        changes += [f"ENV {key}={_quoted(value)}" for key, value in (environment or {}).items()]
+        repository, _, name = reference.rpartition(":")
+        parameters = {"fromSrc": "-", "repo": repository, "tag": name, "changes": changes}
+        api = self._client.api
+        with self._translated(), tar.open("rb") as body:
+            headers = {"Content-Type": "application/x-tar"}
+            answer = api.post(
+                f"{api.base_url}/v{api.api_version}/images/create",
+                data=body,
+                params=parameters,
+                headers=headers,
+                timeout=_ANSWER_SECONDS,
+            )
+            answer.raise_for_status()
+        if '"error"' in answer.text:  # the status is 200 even when the import broke off
+            raise EngineError(
+                f"{tar}: the engine could not import it: {answer.text[-500:].strip()}"
+            )
+        found = self.image(reference)
+        if found is None:
+            raise EngineError(f"{reference}: imported, and yet the engine does not have it")
+        return found
+
+    def host_devices(self) -> HostDevices:
+        with self._translated():
+            info = self._client.info()
+        local = self._host.startswith("unix://")
+        runtimes = tuple(sorted(info.get("Runtimes") or {}))
+        hook = local and shutil.which("nvidia-container-runtime-hook") is not None
+        return HostDevices(
+            cdi=tuple(sorted(_cdi_names(info))),
+            nodes=device_nodes(Path("/dev")) if local else {},
+            runtimes=runtimes,
+            gpus=hook or "nvidia" in runtimes,
+        )
+
+    def run(self, request: RunRequest, on_line: Line) -> RunResult:
+        run_id = uuid.uuid4().hex[:12]
+        name = f"warpfront-run-{run_id}"
+        try:
+            self._create(request, name, run_id)
+            return self._followed(name, request, on_line)
+        finally:
+            self._discard(name)
+
+    def reap(self) -> tuple[str, ...]:
+        removed = []
+        with self._translated():
+            for row in self._client.api.containers(all=True, filters={"label": RUN_LABEL}):
+                labels = {
+                    key.removeprefix(f"{RUN_LABEL}."): value for key, value in row["Labels"].items()
+                }
+                client = liveness.read_identity(labels)
+                if client is not None and client.is_gone():
+                    self._discard(row["Id"])
+                    removed.append(row["Names"][0].removeprefix("/"))
+        return tuple(removed)
+
+    def _create(self, request: RunRequest, name: str, run_id: str) -> None:
+        api = self._client.api
+        inside = f"{request.time_limit_seconds + DEAD_MAN_SECONDS:g}"
+        with self._translated():
+            api.create_container(
+                request.image,
+                ["timeout", "--signal=KILL", inside, *request.command],
+                name=name,
+                entrypoint=[],
+                user=request.user or None,
+                working_dir=request.workdir or None,
+                environment={**request.environment, **request.devices.environment},
+                labels=_run_labels(run_id),
+                host_config=api.create_host_config(**_host_settings(request)),
+            )
+
+    def _followed(self, name: str, request: RunRequest, on_line: Line) -> RunResult:
+        """Start, pass on every line, stop at the limit, and tell how it ended."""
+        with self._attached(name) as stream:
+            watchdog = _Watchdog(request.time_limit_seconds, stream, lambda: self._kill(name))
+            began = time.monotonic()
+            try:
+                for line in self._lines(name, stream, watchdog):
+                    on_line(line)
+                left = began + request.time_limit_seconds - time.monotonic()
+                with self._translated():
+                    patience = math.ceil(max(left, 0.0) + _END_SECONDS)
+                    code = int(self._client.api.wait(name, timeout=patience)["StatusCode"])
+            finally:
+                watchdog.stop()
+        return self._result(name, code, expired=watchdog.expired, began=began)
+
+    @contextlib.contextmanager
+    def _attached(self, name: str) -> Iterator[Any]:
+        """The output of a container to come. The stream shares its socket with the SDK's response,
+        which keeps it open until both are closed."""
+        with self._translated():
+            stream = self._client.api.attach_socket(name)
+        response = getattr(stream, "_response", stream)
+        with contextlib.closing(stream), contextlib.closing(response):
+            yield stream
+
+    def _lines(self, name: str, stream: Any, watchdog: _Watchdog) -> Iterator[str]:
+        """Start the container and its watchdog; every line of its output. What the caller does with
+        a line happens outside: its errors are not the engine's."""
+        splitter = LineSplitter()
+        with self._translated():
+            self._client.api.start(name)
+            watchdog.start()
+            for _, chunk in frames_iter(stream, tty=False):  # type: ignore[no-untyped-call]
+                yield from splitter.feed(chunk)
+        yield from splitter.feed(b"", final=True)
+
+    def _result(self, name: str, code: int, *, expired: bool, began: float) -> RunResult:
+        seconds = time.monotonic() - began
+        with self._translated():
+            state = self._client.api.inspect_container(name)["State"]
+            oom_killed = bool(state["OOMKilled"])
+            if code in _KILLED and not expired and not oom_killed:
+                self._require_alive()
+        return RunResult(
+            exit_code=code,
+            timed_out=expired,
+            oom_killed=oom_killed and not expired,
+            seconds=seconds,
+        )
+
+    def _require_alive(self) -> None:
+        """A daemon that is told to end kills its containers first and answers a little longer:
+        their 137 must not pass for their own failure."""
+        for _ in range(6):
+            self._client.ping()
+            time.sleep(0.5)
+
+    def _kill(self, name: str) -> None:
+        """Called on the watchdog's thread, so with a connection of its own."""
+        with contextlib.suppress(*_FOREIGN):  # ended by itself, or engine gone: `run` sees which
+            client = self._again()
+            try:
+                client.api.kill(name)
+            finally:
+                client.close()
+
+    def _discard(self, name: str) -> None:
+        """Remove a container, running or not. That it is gone already is what was wanted."""
+        with self._translated(), contextlib.suppress(docker.errors.NotFound):
+            try:
+                self._client.api.remove_container(name, force=True, v=True)
+            except docker.errors.APIError as error:
+                if error.status_code != 409:  # 409: its removal is already under way
+                    raise
+
+    def _tries_named_context(self) -> bool:
+        """Whether BuildKit takes a named context: older ones refuse, and do not say so before."""
+        with tempfile.TemporaryDirectory() as folder:
+            argv = (
+                *self.buildx,
+                "build",
+                "--quiet",
+                "--output=type=cacheonly",
+                "--build-context",
+                f"probe={folder}",
+                "-",
+            )
+            command = Command(
+                argv=argv,
+                environment=self._build_environment,
+                stdin=_NAMED_CONTEXT_PROBE,
+                timeout_seconds=60.0,
+            )
+            return process.run(command).returncode == 0
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except _FOREIGN as error:
+            raise _engine_error(self._host, error) from error
+
+
+class _Watchdog:
+    """Kills at the limit. Where even that ends nothing the engine hangs, and the stream is cut."""
+
+    def __init__(self, seconds: float, stream: Any, kill: Callable[[], None]) -> None:
+        self._kill = kill
+        self._stream = socket.socket(fileno=os.dup(stream.fileno()))
+        self._timers = [
+            threading.Timer(seconds, self._expire),
+            threading.Timer(seconds + _END_SECONDS, self._cut),
+        ]
+        self.expired = False
+
+    def start(self) -> None:
+        for timer in self._timers:
+            timer.daemon = True
+            timer.start()
+
+    def stop(self) -> None:
+        for timer in self._timers:
+            timer.cancel()
+        self._stream.close()
+
+    def _expire(self) -> None:
+        self.expired = True
+        self._kill()
+
+    def _cut(self) -> None:
+        with contextlib.suppress(OSError):
+            self._stream.shutdown(socket.SHUT_RDWR)
+
+
+def device_nodes(dev: Path) -> Mapping[str, int]:
+    """Accelerator device nodes below `dev` -> their numeric group ids."""
+    nodes = {}
+    for pattern in _NODES:
+        for path in sorted(dev.glob(pattern)):
+            found = path.stat()
+            if stat.S_ISCHR(found.st_mode):
+                nodes[str(path)] = found.st_gid
+    return nodes
+
+
+def _from_environment(environment: Mapping[str, str], cache: Path) -> DockerEngine:
+    names = ("DOCKER_HOST", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH", "DOCKER_CONFIG")
+    given = {name: environment[name] for name in names if environment.get(name)}
+    with _names_host(given["DOCKER_HOST"]):
+        options = kwargs_from_env(environment=given)
+    return _connected(given["DOCKER_HOST"], cache=cache, tls=options.get("tls"), build=given)
+
+
+def _from_context(cache: Path) -> DockerEngine | None:
+    """The engine of the chosen docker context; None for the default one."""
+    with _names_host("docker context"):
+        context = ContextAPI.get_current_context()
+    if context.Name == "default":
+        return None
+    build = {"DOCKER_CONTEXT": str(context.Name)}
+    return _connected(str(context.Host), cache=cache, tls=context.TLSConfig, build=build)
+
+
+def _connected(
+    host: str,
+    *,
+    cache: Path,
+    tls: TLSConfig | bool | None = None,
+    build: Mapping[str, str] | None = None,
+) -> DockerEngine:
+    again = functools.partial(
+        docker.DockerClient,
+        base_url=host,
+        tls=tls or False,
+        timeout=_CONNECT_SECONDS,
+        use_ssh_client=host.startswith("ssh://"),
+        version="auto",
+    )
+    with _names_host(host):
+        if host.startswith("unix://"):  # the SDK hides why a socket cannot be reached, and leaks it
+            with socket.socket(socket.AF_UNIX) as trial:
+                trial.settimeout(_CONNECT_SECONDS)
+                trial.connect(host.removeprefix("unix://"))
+        client = again()
+        client.api.timeout = _ANSWER_SECONDS
+    return DockerEngine(
+        client, host, build_environment=build or {"DOCKER_HOST": host}, cache=cache, again=again
+    )
+
+
+@contextlib.contextmanager
+def _names_host(host: str) -> Iterator[None]:
+    try:
+        yield
+    except _FOREIGN as error:
+        raise _engine_error(host, error) from error
+
+
+def _engine_error(host: str, error: Exception) -> EngineError:
+    """What went wrong, in words of the user's: the cause is read from types and errno."""
+    causes = tuple(_causes(error))
+    if any(isinstance(cause, PermissionError) for cause in causes):
+        hint = "use sudo, or join the group that owns the socket (`usermod -aG docker $USER`)"
+        return EngineError(f"{host}: permission denied", hint=hint)
+    if any(isinstance(cause, (FileNotFoundError, ConnectionRefusedError)) for cause in causes):
+        return EngineError(
+            f"{host}: the engine went away, or never was there: {_words(causes)}",
+            hint="`systemctl start docker`, or `invoke engine --start` for the embedded one",
+        )
+    if any(isinstance(cause, docker.errors.APIError) for cause in causes):
+        return EngineError(f"{host}: {_api_words(error)}", hint=_api_hint(error))
+    timeouts = (TimeoutError, requests.Timeout, urllib3.exceptions.TimeoutError)
+    if any(isinstance(cause, timeouts) for cause in causes):
+        return EngineError(f"{host}: the engine does not answer", hint="see its log")
+    return EngineError(
+        f"{host}: the engine went away: {_words(causes)}", hint="see its log; it may be restarting"
+    )
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error and everything it was made from: chained, or held as an argument by urllib3."""
+    seen: set[int] = set()
+    waiting: list[BaseException] = [error]
+    while waiting:
+        cause = waiting.pop(0)
+        if id(cause) in seen:
+            continue
+        seen.add(id(cause))
+        yield cause
+        held = (cause.__cause__, cause.__context__, getattr(cause, "reason", None), *cause.args)
+        waiting.extend(item for item in held if isinstance(item, BaseException))
+
+
+def _words(causes: tuple[BaseException, ...]) -> str:
+    for cause in causes:
+        if isinstance(cause, OSError) and cause.strerror:
+            return cause.strerror
+    return str(causes[0])
+
+
+def _api_words(error: Exception) -> str:
+    explanation = getattr(error, "explanation", None)
+    return str(explanation or error).strip()
+
+
+def _api_hint(error: Exception) -> str:
+    words = _api_words(error)
+    if "CDI device" in words:
+        return (
+            "`docker info` lists the CDI devices; the vendor's toolkit writes their specification"
+        )
+    if "could not select device driver" in words:
+        return "install the NVIDIA container toolkit, or its CDI specification"
+    if "no space left" in words.lower():
+        return "free some space: `docker system df`, `invoke clean`"
+    if "No such image" in words:
+        return "invoke build"
+    return ""
+
+
+def _containerd_store(info: Mapping[str, Any]) -> bool:
+    rows = info.get("DriverStatus") or []
+    return any("io.containerd.snapshotter" in str(value) for _, value in rows)
+
+
+def _cdi_names(info: Mapping[str, Any]) -> Iterator[str]:
+    for device in info.get("DiscoveredDevices") or []:
+        if device.get("Source") == "cdi":
+            yield str(device["ID"])
+
+
+def _free_bytes(root: str) -> int | None:
+    try:
+        return shutil.disk_usage(root).free
+    except OSError:  # not ours to look into, or another machine's path
+        return None
+
+
+def _listed_image(row: Mapping[str, Any]) -> StoredImage:
+    return StoredImage(
+        id=str(row["Id"]),
+        references=tuple(tag for tag in row.get("RepoTags") or () if tag != "<none>:<none>"),
+        labels=frozen(row.get("Labels") or {}),
+        size_bytes=int(row["Size"]),
+    )
+
+
+def _inspected_image(row: Mapping[str, Any]) -> StoredImage:
+    labels = (row.get("Config") or {}).get("Labels") or {}
+    return _listed_image({**row, "Labels": labels})
+
+
+def _quoted(text: str) -> str:
+    """A value in the Dockerfile syntax that the import takes its labels and environment in."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("$", "\\$")
+    return f'"{escaped}"'
+
+
+def _run_labels(run_id: str) -> dict[str, str]:
+    client = liveness.identity(os.getpid())
+    assert client is not None
+    named = {f"{RUN_LABEL}.{key}": value for key, value in client.as_mapping().items()}
+    return {RUN_LABEL: run_id, **named}
+
+
+def _host_settings(request: RunRequest) -> dict[str, Any]:
+    devices = request.devices
+    return {
+        "network_mode": "none",
+        "read_only": True,
+        "cap_drop": ["ALL"],
+        "security_opt": ["no-new-privileges"],
+        "init": True,
+        "ipc_mode": "private",
+        "mem_limit": request.memory_bytes,
+        "memswap_limit": request.memory_bytes,
+        "pids_limit": request.pids,
+        "shm_size": request.shm_bytes,
+        "tmpfs": dict(request.tmpfs),
+        "mounts": [_mount(bind) for bind in request.binds],
+        "log_config": LogConfig(type=LogConfig.types.NONE),  # we read the stream; nothing on disk
+        "device_requests": _device_requests(devices),
+        "devices": [f"{node}:{node}:rwm" for node in devices.nodes],
+        "group_add": [str(group) for group in devices.groups],
+        "runtime": devices.runtime,
+    }
+
+
+def _mount(bind: Bind) -> Mount:
+    return Mount(bind.target, str(bind.source), type="bind", read_only=not bind.writable)
+
+
+def _device_requests(devices: DeviceAccess) -> list[DeviceRequest]:
+    requests_ = []
+    if devices.cdi:
+        requests_.append(DeviceRequest(driver="cdi", device_ids=list(devices.cdi)))
+    if devices.gpus:
+        requests_.append(DeviceRequest(count=-1, capabilities=[["gpu"]]))
+    return requests_
+
+
+def _find_buildx(environment: Mapping[str, str], cache: Path) -> tuple[str, ...]:
+    """`docker buildx` where that answers, else a docker-buildx on its own: the user's or ours."""
+    own = packages.unpacked("engine", cache)
+    for argv in (("docker", "buildx"), ("docker-buildx",), (str(own.buildx),) if own else ()):
+        if not argv or shutil.which(argv[0]) is None:
+            continue
+        command = Command(argv=(*argv, "version"), environment=environment, timeout_seconds=20.0)
+        with contextlib.suppress(CommandFailedError):
+            if process.run(command).returncode == 0:
+                return argv
+    raise EngineError(
+        "docker buildx is missing",
+        hint="install docker-buildx (or docker-buildx-plugin), or `invoke engine --start`",
+    )

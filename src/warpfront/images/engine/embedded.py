@@ -1,0 +1,418 @@
+"""The engine for a machine without one: a private dockerd with its own socket, data, bridge and
+containerd, from unpacked distribution packages.
+
+It runs in the host's network namespace, because registries, proxies and indexes on loopback must be
+reachable from builds, but shares nothing with another dockerd there: not docker0 (moby's PR 26989
+has `--bridge none` delete it), not its iptables chains. Builds reach the network through one
+nftables table of our own, which disappears as a whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import ipaddress
+import json
+import os
+import shutil
+import signal
+import socket
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+from warpfront.errors import CommandFailedError, EngineError
+from warpfront.images.engine import liveness, packages
+from warpfront.images.engine.packages import Tree, locked
+from warpfront.system import process
+from warpfront.system.process import Command, Line
+
+_START_SECONDS = 60.0
+_STOP_SECONDS = 60.0
+_RUNTIME = Path("/run/warpfront")
+_FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
+_LOG_LINES = 15
+# Tried in turn: rarely used corners of the private ranges, none of them Docker's own defaults.
+_SUBNETS = ("172.31.254.0/24", "10.213.77.0/24", "192.168.213.0/24", "10.77.213.0/24")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where an engine lives. Derived from `state`, so engines of two states never meet.
+
+    The socket lies below /run: it must fit in 107 bytes, and must not survive a reboot.
+    """
+
+    state: Path
+
+    @property
+    def key(self) -> str:
+        return hashlib.sha256(str(self.state.absolute()).encode()).hexdigest()[:8]
+
+    @property
+    def runtime(self) -> Path:
+        return _RUNTIME / self.key
+
+    @property
+    def socket(self) -> Path:
+        return self.runtime / "docker.sock"
+
+    @property
+    def host(self) -> str:
+        return f"unix://{self.socket}"
+
+    @property
+    def bridge(self) -> str:
+        return f"warp-{self.key}"
+
+    @property
+    def table(self) -> str:
+        return f"warpfront_{self.key}"
+
+    @property
+    def log(self) -> Path:
+        return self.state / "dockerd.log"
+
+    @property
+    def cdi(self) -> Path:
+        """CDI specifications put here are seen by this engine only."""
+        return self.state / "cdi"
+
+    @property
+    def record(self) -> Path:
+        return self.state / "engine.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """What a running engine left about itself. `forwarding` tells whether we switched it on."""
+
+    process: Mapping[str, str]
+    subnet: str
+    forwarding: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """`stale`: the daemon is gone, and what it held (mounts, bridge, socket) is still there."""
+
+    state: Literal["running", "stopped", "stale"]
+    host: str
+    log: Path
+    pid: int | None = None
+
+    def __str__(self) -> str:
+        if self.state != "running":
+            return f"the embedded engine is {self.state}; its log is {self.log}"
+        return (
+            f"the embedded engine runs (process {self.pid}); its log is {self.log}\n"
+            f"for the docker command: export DOCKER_HOST={self.host}"
+        )
+
+
+def folders(environment: Mapping[str, str]) -> tuple[Path, Path]:
+    """(cache, state): `~/.cache/warpfront`, or below XDG_CACHE_HOME, and `engine` in it."""
+    home = environment.get("XDG_CACHE_HOME") or f"{environment.get('HOME') or Path.home()}/.cache"
+    cache = Path(home) / "warpfront"
+    return cache, cache / "engine"
+
+
+def status(cache: Path, state: Path) -> Status:  # noqa: ARG001 - one signature with start and stop
+    """Whether the engine of `state` runs. Needs no rights and changes nothing."""
+    place = Place(state=state)
+    record = _read_record(place)
+    found = Status(state="stopped", host=place.host, log=place.log)
+    if record is None:
+        return found
+    daemon = liveness.read_identity(record.process)
+    if daemon is None or daemon.is_gone():
+        return Status(state="stale", host=place.host, log=place.log)
+    return Status(state="running", host=place.host, log=place.log, pid=int(daemon.pid))
+
+
+def start(cache: Path, state: Path, on_line: Line) -> Status:
+    """Start the engine unless it runs, and wait until it answers. Two at once start one.
+
+    Raises `EngineError` without root, for an unknown distribution, or with the end of the daemon's
+    log when it does not come up.
+    """
+    _require_root()
+    place = Place(state=state)
+    with locked(state / ".lock", on_line):
+        before = status(cache, state)
+        if before.state == "running" and _answers(place):
+            return before
+        tree = packages.unpack("engine", cache, on_line)
+        _end(place, tree, on_line)
+        on_line(f"starting dockerd, data in {state}, log in {place.log}")
+        try:
+            _begin(place, tree)
+        except BaseException:
+            _end(place, tree, on_line)
+            raise
+    return status(cache, state)
+
+
+def stop(cache: Path, state: Path, on_line: Line) -> Status:
+    """Stop the engine with its containers and take back bridge, rules and mounts; images stay."""
+    place = Place(state=state)
+    if status(cache, state).state == "stopped":
+        return status(cache, state)
+    _require_root()
+    with locked(state / ".lock", on_line):
+        tree = packages.unpack("engine", cache, on_line)
+        on_line("stopping dockerd")
+        _end(place, tree, on_line)
+    return status(cache, state)
+
+
+def _require_root() -> None:
+    if os.geteuid() == 0:
+        return
+    try:
+        install = f"`{packages.this_distribution().install}`, or "
+    except EngineError:
+        install = ""
+    raise EngineError(
+        "the embedded engine needs root",
+        hint=f"run it with sudo, or have Docker: {install}"
+        "https://docs.docker.com/engine/install/ ; without root: https://docs.docker.com/engine/security/rootless/",
+    )
+
+
+def _begin(place: Place, tree: Tree) -> None:
+    try:
+        for folder in (place.runtime, place.cdi, place.state / "data"):
+            folder.mkdir(parents=True, exist_ok=True)
+        place.runtime.chmod(0o700)
+        subnet = _free_subnet(tree)
+        forwarding = _forward()
+        record = Record(process={}, subnet=str(subnet), forwarding=forwarding)
+        _write_record(place, record)
+        # dockerd would give the bridge the addresses it had in an earlier run, on another subnet.
+        (place.state / "data" / "network" / "files" / "local-kv.db").unlink(missing_ok=True)
+        _make_bridge(place, tree, subnet)
+        config = place.state / "daemon.json"
+        config.write_text(json.dumps(_daemon_settings(place, tree), indent=2), encoding="utf-8")
+        place.log.write_bytes(b"")
+        argv = (str(tree.program("dockerd")), "--config-file", str(config))
+        process.start_daemon(
+            Command(
+                argv=argv, environment=tree.environment, unset=("DOCKER_HOST", "NOTIFY_SOCKET")
+            ),
+            place.log,
+        )
+        daemon = _await_daemon(place)
+        _write_record(place, Record(process=daemon, subnet=str(subnet), forwarding=forwarding))
+    except OSError as error:
+        raise EngineError(f"{error.filename or place.state}: {error.strerror}") from error
+    except CommandFailedError as error:
+        raise EngineError(error.message, hint=error.hint or f"see {place.log}") from error
+
+
+def _daemon_settings(place: Place, tree: Tree) -> dict[str, object]:
+    """dockerd's own configuration file (docs.docker.com/reference/cli/dockerd)."""
+    return {
+        "hosts": [place.host],
+        "data-root": str(place.state / "data"),
+        "exec-root": str(place.runtime / "exec"),
+        "pidfile": str(place.runtime / "docker.pid"),
+        "bridge": place.bridge,
+        "iptables": False,
+        "ip6tables": False,
+        "ip-masq": False,
+        "ip-forward": False,
+        "userland-proxy": False,
+        "features": {"cdi": True, "containerd-snapshotter": True},
+        "cdi-spec-dirs": [str(place.cdi), "/etc/cdi", "/var/run/cdi"],
+        "init-path": str(tree.program("tini-static")),
+    }
+
+
+def _await_daemon(place: Place) -> dict[str, str]:
+    """The identity of the daemon once it answers."""
+    deadline = time.monotonic() + _START_SECONDS
+    seen = False
+    while time.monotonic() < deadline:
+        daemon = _daemon(place)
+        if daemon is not None and _answers(place):
+            return daemon.as_mapping()
+        if seen and daemon is None:
+            break
+        seen = seen or daemon is not None
+        time.sleep(0.1)
+    raise EngineError(
+        f"dockerd did not come up\n{_log_tail(place)}", hint=f"the whole log is in {place.log}"
+    )
+
+
+def _daemon(place: Place) -> liveness.Identity | None:
+    """The living dockerd that wrote the pid file, told from a stranger by its command line."""
+    with contextlib.suppress(OSError, ValueError):
+        pid = int((place.runtime / "docker.pid").read_text(encoding="ascii"))
+        if str(place.state / "daemon.json").encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
+            return liveness.identity(pid)
+    return None
+
+
+def _answers(place: Place) -> bool:
+    """Whether someone answers `GET /_ping` on the socket."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(5.0)
+        client.connect(str(place.socket))
+        client.sendall(b"GET /_ping HTTP/1.0\r\nHost: docker\r\n\r\n")
+        return b" 200 " in client.recv(64)
+    return False
+
+
+def _end(place: Place, tree: Tree, on_line: Line) -> None:
+    """Whatever is left of an engine, running, killed or half started, is taken back."""
+    record = _read_record(place)
+    daemon = _daemon(place)
+    if daemon is not None:
+        _end_process(int(daemon.pid), lambda: _daemon(place) is None, on_line)
+    for pid in _left_over_processes(place):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    _unmount(place)
+    _remove_network(place, tree)
+    if record is not None and record.forwarding and not _other_tables(tree):
+        _FORWARDING.write_text("0", encoding="ascii")
+    shutil.rmtree(place.runtime, ignore_errors=True)
+    place.record.unlink(missing_ok=True)
+
+
+def _end_process(pid: int, is_gone: Callable[[], bool], on_line: Line) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+        deadline = time.monotonic() + _STOP_SECONDS
+        while time.monotonic() < deadline:
+            if is_gone():
+                return
+            time.sleep(0.1)
+        on_line(f"dockerd (process {pid}) did not end within {_STOP_SECONDS:g} s")
+    raise EngineError(f"dockerd (process {pid}) cannot be ended", hint="see its log")
+
+
+def _left_over_processes(place: Place) -> tuple[int, ...]:
+    """containerd and the shims of a killed daemon, known by our own exec-root in their arguments,
+    and their children: the first processes of the containers."""
+    mark = f"{place.runtime}/exec/".encode()
+    parents = {}
+    ours = set()
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, ValueError):
+            pid = int(entry.name)
+            program, _, arguments = (entry / "cmdline").read_bytes().partition(b"\0")
+            parents[pid] = int((entry / "stat").read_bytes().rpartition(b")")[2].split()[1])
+            if b"containerd" in program and mark in arguments:
+                ours.add(pid)
+    return tuple(sorted(ours | {pid for pid, parent in parents.items() if parent in ours}))
+
+
+def _unmount(place: Place) -> None:
+    """Lazily unmount what lies below our folders, deepest first (/proc/self/mountinfo, proc(5)).
+    dockerd binds its data folder onto itself and leaves that behind even on a clean end."""
+    roots = (f"{place.runtime}/", f"{place.state.absolute()}/data/")
+    lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    points = [line.split()[4].encode().decode("unicode_escape") for line in lines]
+    for point in sorted((p for p in points if f"{p}/".startswith(roots)), key=len, reverse=True):
+        process.run(Command(argv=("umount", "--lazy", point)))
+
+
+def _free_subnet(tree: Tree) -> ipaddress.IPv4Network:
+    """The first of our subnets that overlaps no address or route of this host."""
+    listed = _ip(tree, "-json", "-4", "route", "show", "table", "all").check().stdout
+    taken = [_network(route["dst"]) for route in json.loads(listed or "[]")]
+    for subnet in map(ipaddress.IPv4Network, _SUBNETS):
+        if not any(network is not None and network.overlaps(subnet) for network in taken):
+            return subnet
+    raise EngineError(f"no free subnet for the engine's bridge among {', '.join(_SUBNETS)}")
+
+
+def _network(destination: str) -> ipaddress.IPv4Network | None:
+    """A route's network; None for the default route, which overlaps everything."""
+    if destination == "default":
+        return None
+    return ipaddress.IPv4Network(destination, strict=False)
+
+
+def _make_bridge(place: Place, tree: Tree, subnet: ipaddress.IPv4Network) -> None:
+    address = f"{next(subnet.hosts())}/{subnet.prefixlen}"
+    _ip(tree, "link", "add", "name", place.bridge, "type", "bridge").check()
+    _ip(tree, "address", "add", address, "dev", place.bridge).check()
+    _ip(tree, "link", "set", place.bridge, "up").check()
+    rules = (
+        f"table ip {place.table} {{\n"
+        "  chain postrouting {\n"
+        "    type nat hook postrouting priority srcnat; policy accept;\n"
+        f'    ip saddr {subnet} oifname != "{place.bridge}" masquerade\n'
+        "  }\n"
+        "}\n"
+    )
+    _nft(tree, "-f", "-", stdin=rules).check()
+
+
+def _remove_network(place: Place, tree: Tree) -> None:
+    if place.table in _tables(tree):
+        _nft(tree, "delete", "table", "ip", place.table).check()
+    if Path(f"/sys/class/net/{place.bridge}").exists():
+        _ip(tree, "link", "delete", place.bridge).check()
+
+
+def _tables(tree: Tree) -> tuple[str, ...]:
+    return tuple(
+        line.split()[-1] for line in _nft(tree, "list", "tables").stdout.splitlines() if line
+    )
+
+
+def _other_tables(tree: Tree) -> bool:
+    return any(name.startswith("warpfront_") for name in _tables(tree))
+
+
+def _forward() -> bool:
+    """Switch IPv4 forwarding on; True if it was off."""
+    if _FORWARDING.read_text(encoding="ascii").strip() == "1":
+        return False
+    _FORWARDING.write_text("1", encoding="ascii")
+    return True
+
+
+def _ip(tree: Tree, *arguments: str) -> process.Completed:
+    argv = (str(tree.program("ip")), *arguments)
+    return process.run(Command(argv=argv, environment=tree.environment))
+
+
+def _nft(tree: Tree, *arguments: str, stdin: str | None = None) -> process.Completed:
+    argv = (str(tree.program("nft")), *arguments)
+    return process.run(Command(argv=argv, environment=tree.environment, stdin=stdin))
+
+
+def _read_record(place: Place) -> Record | None:
+    try:
+        return Record(**json.loads(place.record.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+    except (
+        ValueError,
+        TypeError,
+    ):  # half a file of a killed run: clean up as after a killed daemon
+        return Record(process={}, subnet="", forwarding=False)
+    except OSError as error:
+        raise EngineError(f"{place.record}: {error.strerror}") from error
+
+
+def _write_record(place: Place, record: Record) -> None:
+    aside = place.record.with_suffix(".aside")
+    aside.write_text(json.dumps(asdict(record)), encoding="utf-8")
+    aside.replace(place.record)
+
+
+def _log_tail(place: Place) -> str:
+    with contextlib.suppress(OSError):
+        text = place.log.read_text(encoding="utf-8", errors="replace")
+        return "\n".join(text.splitlines()[-_LOG_LINES:])
+    return "(no log)"

@@ -1,0 +1,277 @@
+"""Distribution packages unpacked into our own cache: nothing is installed, apt's own state is not
+touched. apt fetches and verifies them, with its own state, from the machine's own mirror.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import platform
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache as cached
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from warpfront.errors import EngineError
+from warpfront.model import digest_of
+from warpfront.system import process
+from warpfront.system.process import Command, Line
+
+PackageSet = Literal["engine", "bootstrap"]
+_BUILDX = "usr/libexec/docker/cli-plugins/docker-buildx"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suite:
+    """Packages taken from one suite. `release_may_be_old`: its Valid-Until date is not enforced."""
+
+    suite: str
+    packages: tuple[str, ...]
+    release_may_be_old: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distribution:
+    """What one distribution gets. `install` is what its administrator would type instead."""
+
+    key: str
+    mirror: str
+    keyring: str
+    components: str
+    codename: str
+    install: str
+    perl: str
+    engine: tuple[Suite, ...]
+    bootstrap: tuple[Suite, ...]
+
+    def suites(self, name: PackageSet) -> tuple[Suite, ...]:
+        return self.engine if name == "engine" else self.bootstrap
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tree:
+    """An unpacked set of packages: a root folder laid out like `/`."""
+
+    root: Path
+    perl: str
+
+    def program(self, name: str) -> Path:
+        """A program of the tree. Raises `EngineError` if the packages do not carry it."""
+        for folder in ("usr/sbin", "usr/bin", "sbin", "bin"):
+            path = self.root / folder / name
+            if path.is_file():
+                return path
+        raise EngineError(f"{self.root}: no program {name} in the unpacked packages")
+
+    @property
+    def buildx(self) -> Path:
+        return self.root / _BUILDX
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """What the tree's programs need to find each other, their libraries and Perl modules."""
+        triplet = f"{platform.machine()}-linux-gnu"
+        libraries = [str(self.root / "usr/lib" / triplet), str(self.root / "lib" / triplet)]
+        programs = [str(self.root / folder) for folder in ("usr/sbin", "usr/bin", "sbin", "bin")]
+        perl = [
+            str(self.root / "usr/share/perl" / self.perl),
+            str(self.root / "usr/lib" / triplet / "perl" / self.perl),
+            str(self.root / "usr/share/perl5"),
+        ]
+        inherited = process.environment().get("PATH", os.defpath).split(":")
+        search = dict.fromkeys((*programs, *inherited, "/usr/sbin", "/usr/bin", "/sbin", "/bin"))
+        return {
+            "PATH": ":".join(search),
+            "LD_LIBRARY_PATH": ":".join(libraries),
+            "PERL5LIB": ":".join(perl),
+        }
+
+
+def read_distribution(os_release: str) -> Distribution:
+    """The row of `data/engine.yaml` for the text of an `/etc/os-release`.
+
+    Raises `EngineError`, naming the distributions there are, for one that has no row.
+    """
+    fields = dict(line.split("=", 1) for line in os_release.splitlines() if "=" in line)
+    key = f"{fields.get('ID', '').strip(chr(34))}-{fields.get('VERSION_ID', '').strip(chr(34))}"
+    rows = _rows()
+    if key not in rows:
+        raise EngineError(
+            f"no embedded engine for this distribution ({key})",
+            hint=f"install Docker Engine with buildx; the embedded one knows {', '.join(rows)}",
+        )
+    return rows[key]
+
+
+def this_distribution() -> Distribution:
+    try:
+        return read_distribution(Path("/etc/os-release").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise EngineError("/etc/os-release: no such file", hint="install Docker Engine") from None
+
+
+def unpacked(name: PackageSet, cache: Path) -> Tree | None:
+    """The set as an earlier `unpack` left it, or None."""
+    try:
+        distribution = this_distribution()
+    except EngineError:
+        return None
+    root = _root(name, distribution, cache)
+    return Tree(root=root, perl=distribution.perl) if root.is_dir() else None
+
+
+def unpack(name: PackageSet, cache: Path, on_line: Line) -> Tree:
+    """Fetch, verify and unpack a set of packages below `cache`, unless that was done before.
+
+    One process at a time; what a broken-off run fetched, the next one goes on with.
+    """
+    distribution = this_distribution()
+    root = _root(name, distribution, cache)
+    tree = Tree(root=root, perl=distribution.perl)
+    if root.is_dir():
+        return tree
+    with locked(cache / "packages" / f".{name}.lock", on_line):
+        if not root.is_dir():
+            _fill(root, distribution, distribution.suites(name), on_line)
+    return tree
+
+
+@contextlib.contextmanager
+def locked(path: Path, on_line: Line) -> Iterator[None]:
+    """Hold a lock file; says that it waits. It dies with its holder, and no child inherits it."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise EngineError(f"{error.filename or path}: {error.strerror}") from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            on_line(f"waiting for another process that holds {path}")
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def machine_mirror(codename: str, public: str) -> str:
+    """Where this machine's own apt takes a suite from; `public` if it does not take it at all.
+
+    Read from `apt-get update --print-uris`, which needs no network and no rights.
+    """
+    listed = process.run(Command(argv=("apt-get", "update", "--print-uris"))).stdout
+    return read_mirror(listed, codename) or public
+
+
+def read_mirror(print_uris: str, codename: str) -> str | None:
+    """The mirror of `codename` in the output of `apt-get update --print-uris`."""
+    for line in print_uris.splitlines():
+        address = line.split(" ", 1)[0].strip("'")
+        mirror, found, _ = address.partition(f"/dists/{codename}/")
+        if found:
+            return mirror
+    return None
+
+
+def sources(distribution: Distribution, suites: tuple[Suite, ...], mirror: str) -> str:
+    """The text of the `sources.list` that a set is fetched through."""
+    lines = []
+    for suite in suites:
+        options = f"signed-by={distribution.keyring}"
+        if suite.release_may_be_old:
+            options += " check-valid-until=no"
+        lines.append(f"deb [{options}] {mirror} {suite.suite} {distribution.components}\n")
+    return "".join(lines)
+
+
+@cached
+def _rows() -> Mapping[str, Distribution]:
+    text = (resources.files("warpfront") / "data" / "engine.yaml").read_text(encoding="utf-8")
+    document = yaml.safe_load(text)
+    return {key: _row(key, row) for key, row in document["distributions"].items()}
+
+
+def _row(key: str, row: dict[str, Any]) -> Distribution:
+    sets = {name: tuple(map(_suite, row.pop(name))) for name in ("engine", "bootstrap")}
+    return Distribution(key=key, engine=sets["engine"], bootstrap=sets["bootstrap"], **row)
+
+
+def _suite(entry: dict[str, Any]) -> Suite:
+    return Suite(
+        suite=entry["suite"],
+        packages=tuple(entry["packages"]),
+        release_may_be_old=entry.get("release_may_be_old", False),
+    )
+
+
+def _root(name: PackageSet, distribution: Distribution, cache: Path) -> Path:
+    """Named after its content's recipe, so that a changed recipe never meets an old tree."""
+    recipe = [distribution.key, [[s.suite, *s.packages] for s in distribution.suites(name)]]
+    return cache / "packages" / f"{name}-{digest_of(recipe)[:12]}"
+
+
+def _fill(root: Path, distribution: Distribution, suites: tuple[Suite, ...], on_line: Line) -> None:
+    work = root.parent / f".{root.name}.fetched"
+    aside = root.parent / f".{root.name}.aside"
+    try:
+        for folder in ("lists/partial", "archives/partial", "debs"):
+            (work / folder).mkdir(parents=True, exist_ok=True)
+        _fetch(work, distribution, suites, on_line)
+        shutil.rmtree(aside, ignore_errors=True)
+        aside.mkdir()
+        for package in sorted((work / "debs").glob("*.deb")):
+            process.run(Command(argv=("dpkg-deb", "-x", str(package), str(aside)))).check()
+        aside.rename(root)
+    except OSError as error:
+        raise EngineError(f"{error.filename or root}: {error.strerror}") from error
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    shutil.rmtree(work, ignore_errors=True)
+
+
+def _fetch(
+    work: Path, distribution: Distribution, suites: tuple[Suite, ...], on_line: Line
+) -> None:
+    mirror = machine_mirror(distribution.codename, distribution.mirror)
+    names = [f"{package}/{suite.suite}" for suite in suites for package in suite.packages]
+    (work / "sources.list").write_text(sources(distribution, suites, mirror), encoding="utf-8")
+    (work / "status").touch()
+    on_line(
+        f"fetching {len(names)} packages from {mirror} (unpacked into the cache, not installed)"
+    )
+    for step in (("update",), ("download", *names)):
+        done = process.stream(_apt(work, step), on_line)
+        if done.returncode:
+            raise EngineError(
+                f"apt-get {step[0]} from {mirror} failed with {done.returncode}\n{done.stdout}",
+                hint=f"check the machine's apt sources, or have Docker: {distribution.install}",
+            )
+
+
+def _apt(work: Path, arguments: tuple[str, ...]) -> Command:
+    """apt-get with a state of its own; only its proxies and credentials are the machine's."""
+    settings = {
+        "Dir::State": f"{work}",
+        "Dir::State::lists": f"{work}/lists",
+        "Dir::State::status": f"{work}/status",
+        "Dir::Cache": f"{work}",
+        "Dir::Cache::archives": f"{work}/archives",
+        "Dir::Etc::sourcelist": f"{work}/sources.list",
+        "Dir::Etc::sourceparts": "/dev/null",
+        "Dir::Etc::preferences": "/dev/null",
+        "Dir::Etc::preferencesparts": "/dev/null",
+        "APT::Sandbox::User": "root",  # the folders are ours; `_apt` may not enter them
+        "Acquire::Languages": "none",
+        "Acquire::Retries": "3",
+        "Acquire::AllowInsecureRepositories": "false",
+    }
+    options = tuple(part for name, value in settings.items() for part in ("-o", f"{name}={value}"))
+    argv = ("apt-get", "-q", *options, *arguments)
+    return Command(argv=argv, cwd=work / "debs", environment={"LC_ALL": "C"})

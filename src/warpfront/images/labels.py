@@ -1,0 +1,134 @@
+"""The labels of an image: the OCI standard ones, and ours under `dev.warpfront.`. Values in, values
+out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from packaging.version import InvalidVersion, Version
+
+from warpfront.matrix.vendors import VENDORS
+from warpfront.model import Cell, Project, Provenance, ResolvedBase, WheelLock
+
+CELL = "dev.warpfront.cell"
+CONTENT_HASH = "dev.warpfront.content-hash"
+BASE_SOURCE = "dev.warpfront.base-source"
+RELAXED = "dev.warpfront.relaxed"
+_OCI = "org.opencontainers.image"
+_OURS = "dev.warpfront"
+
+
+def image_labels(
+    cell: Cell,
+    *,
+    project: Project,
+    lock: WheelLock,
+    base: ResolvedBase,
+    content_hash: str,
+    provenance: Provenance,
+) -> Mapping[str, str]:
+    """Label name -> value. The base named is the one at the bottom of the chain, with where it came
+    from.
+    """
+    torch = {wheel.name: wheel.version for wheel in lock.wheels}.get("torch", cell.torch)
+    return {
+        f"{_OCI}.title": f"{project.name} {cell.image}",
+        f"{_OCI}.description": cell.title,
+        f"{_OCI}.source": project.source,
+        f"{_OCI}.licenses": project.licenses,
+        f"{_OCI}.revision": provenance.revision,
+        f"{_OCI}.created": provenance.created,
+        f"{_OCI}.version": cell.tag,
+        f"{_OCI}.base.name": cell.base.reference,
+        f"{_OCI}.base.digest": base.identity,
+        CELL: cell.id,
+        CONTENT_HASH: content_hash,
+        BASE_SOURCE: base.source.value,
+        f"{_OURS}.vendor": cell.vendor,
+        f"{_OURS}.targets": ",".join(cell.targets),
+        f"{_OURS}.toolkit": str(cell.toolkit or ""),
+        f"{_OURS}.torch": torch,
+        f"{_OURS}.python": cell.python,
+        f"{_OURS}.lock": lock.digest,
+        RELAXED: ",".join(sorted(relaxed.package for relaxed in lock.relaxed)),
+    }
+
+
+def label_disagreements(
+    cell: Cell, labels: Mapping[str, str], facts: Mapping[str, object]
+) -> tuple[str, ...]:
+    """What the labels of a built image, its tag or the matrix claim, and the image itself denies.
+
+    `facts` are what the `load` session found inside (`warpfront.inside.checks.facts`).
+    """
+    return (
+        *_label_differences(cell, labels, facts),
+        *_tag_differences(cell, labels, facts),
+        *_target_differences(cell, labels, facts),
+    )
+
+
+def _label_differences(
+    cell: Cell, labels: Mapping[str, str], facts: Mapping[str, object]
+) -> Iterator[str]:
+    vendor = VENDORS[cell.vendor]
+    from_base = vendor.torch_from == "base"
+    truths = {"torch": facts.get("torch"), "python": facts.get("python")}
+    if not from_base:  # a vendor's fork of torch does not know the toolkit of its base
+        truths["toolkit"] = facts.get("toolkit")
+    relaxed = facts.get("relaxed")
+    if isinstance(relaxed, list):
+        truths["relaxed"] = ",".join(relaxed)
+    for name, truth in truths.items():
+        label = labels.get(f"{_OURS}.{name}")
+        same = label == truth or (name == "torch" and from_base and _same_release(label, truth))
+        if not same:
+            yield f"label {_OURS}.{name} says {label!r}, the image holds {truth!r}"
+
+
+def _tag_differences(
+    cell: Cell, labels: Mapping[str, str], facts: Mapping[str, object]
+) -> Iterator[str]:
+    """The tag is written from torch's public version, toolkit and Python, so it has to hold theirs;
+    it is not taken apart for that.
+    """
+    version = labels.get(f"{_OCI}.version")
+    if version != cell.tag:
+        yield f"label {_OCI}.version says {version!r}, its tag is {cell.tag!r}"
+    torch, toolkit = str(facts.get("torch", "")), str(facts.get("toolkit", ""))
+    words = {"torch": torch.partition("+")[0], "python": f"py{facts.get('python', '')}"}
+    if VENDORS[cell.vendor].torch_from == "base":
+        words["torch"] = _release(torch)
+    else:
+        words["toolkit"] = toolkit or cell.vendor
+    for name, word in words.items():
+        if word not in cell.tag.split("-"):
+            yield f"tag {cell.tag} does not name the {name} of the image, {word}"
+
+
+def _target_differences(
+    cell: Cell, labels: Mapping[str, str], facts: Mapping[str, object]
+) -> Iterator[str]:
+    """The label promises the matrix's targets, and each has code in torch's own arch list."""
+    archs = facts.get("archs")
+    listed = set(archs) if isinstance(archs, list) else set()
+    promised = (labels.get(f"{_OURS}.targets") or "").split(",")
+    if tuple(promised) != cell.targets:
+        yield f"label {_OURS}.targets says {promised}, the matrix {list(cell.targets)}"
+    for target in cell.targets:
+        serving = VENDORS[cell.vendor].accepted_archs(target)
+        if serving and not listed & set(serving):
+            yield f"target {target} is promised, torch's arch list is {sorted(listed)}"
+
+
+def _same_release(label: str | None, truth: object) -> bool:
+    return bool(label) and _release(str(label)) == _release(str(truth))
+
+
+def _release(version: str) -> str:
+    """`2.9.0a0+git123` -> `2.9.0`: a fork counts its builds in what follows."""
+    try:
+        return ".".join(str(part) for part in Version(version).release)
+    except InvalidVersion:
+        return version

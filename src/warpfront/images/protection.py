@@ -1,0 +1,105 @@
+"""What the guard of an image protects, as its policy, and the files that put it there. Pure.
+
+The policy is one type on both sides: written here, read in the image (`inside.guard.policy`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from warpfront.inside.guard.channels import environment_channels
+from warpfront.inside.guard.names import sentinels, stack_patterns, triton_shims
+from warpfront.inside.guard.places import Places
+from warpfront.inside.guard.policy import Policy
+from warpfront.matrix.compat import COMPANIONS, Compat
+from warpfront.matrix.vendors import VENDORS
+from warpfront.model import Cell, WheelLock
+
+POLICY = "policy.json"
+RELAXED = "relaxed.json"
+# What an image sets so that pip and uv read the constraints; the paths are those inside images.
+GUARD_ENVIRONMENT: Mapping[str, str] = environment_channels(Places(site_packages=Path()))
+_SOURCES = "guard"
+
+
+def guard_policy(cell: Cell, lock: WheelLock, compat: Compat) -> Policy:
+    """What the image of `cell` protects: the locked stack with the libraries it loads, or, where
+    torch comes with the base, what the guard finds there.
+    """
+    vendor = VENDORS[cell.vendor]
+    toolkit = vendor.toolkit or "cpu"
+    if vendor.torch_from == "base":
+        patterns = stack_patterns(toolkit)
+        found = sentinels(toolkit, ())
+        return Policy(cell=cell.id, title=cell.title, adopt=patterns, sentinels=found)
+    patterns = (*vendor.protected, *vendor.libraries)
+    protected = {
+        wheel.name: wheel.version
+        for wheel in lock.wheels
+        if any(fnmatchcase(wheel.name, pattern) for pattern in patterns)
+    }
+    return Policy(
+        cell=cell.id,
+        title=cell.title,
+        index=cell.index.url if cell.index else "",
+        protected=protected,
+        companions=_absent_companions(cell, protected, compat),
+        sentinels=sentinels(toolkit, protected),
+        shims=triton_shims(protected),
+        relaxed=relaxed_reasons(lock),
+    )
+
+
+def claimed_policy(
+    cell: Cell, cells: Mapping[str, Cell], locks: Mapping[str, WheelLock], compat: Compat
+) -> Policy:
+    """The policy that the image of `cell` has in the end: that of the image at the bottom of its
+    chain, with everything that was relaxed since. `cells` and `locks` by cell id.
+    """
+    bottom = cell
+    while bottom.parent:
+        bottom = cells[bottom.parent]
+    policy = guard_policy(bottom, locks[bottom.id], compat)
+    return replace(policy, relaxed=relaxed_reasons(locks[cell.id]))
+
+
+def relaxed_reasons(lock: WheelLock) -> dict[str, str]:
+    """Package -> the reason for which its demands on the stack may go unmet."""
+    return {relaxed.package: relaxed.reason for relaxed in lock.relaxed}
+
+
+def guard_files(policy: Policy, sources: Mapping[str, str]) -> dict[str, str]:
+    """Path in the build context -> text, for an image that gets a guard. `sources` are the guard's
+    own files by name.
+    """
+    document = json.dumps(policy.document(), indent=1, sort_keys=True)
+    return {
+        POLICY: document + "\n",
+        **{f"{_SOURCES}/{name}": text for name, text in sorted(sources.items())},
+    }
+
+
+def relaxed_files(lock: WheelLock, parent_lock: WheelLock) -> dict[str, str]:
+    """The same for an image on top of a guarded one: what it relaxes beyond its parent."""
+    before = relaxed_reasons(parent_lock)
+    more = {name: why for name, why in relaxed_reasons(lock).items() if name not in before}
+    return {RELAXED: json.dumps(more, indent=1, sort_keys=True) + "\n"} if more else {}
+
+
+def _absent_companions(cell: Cell, protected: Mapping[str, str], compat: Compat) -> dict[str, str]:
+    """The companions that the image lacks, at the one version that fits its torch: pip would take
+    the build for another toolkit, which has the same public version.
+    """
+    release = compat.release(cell.torch)
+    if release is None:
+        return {}
+    _, _, label = protected.get("torch", "").partition("+")
+    return {
+        name: release.companion(name).version + (f"+{label}" if label else "")
+        for name in COMPANIONS
+        if name not in protected
+    }

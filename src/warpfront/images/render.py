@@ -1,0 +1,157 @@
+"""From a cell and its lock to the build context of its image: text in, text out, the same bytes
+every time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import jinja2
+
+from warpfront.errors import RenderError
+from warpfront.images.protection import GUARD_ENVIRONMENT, POLICY, RELAXED
+from warpfront.model import Cell, Compiler, LockedWheel, RenderedImage, WheelLock, frozen
+from warpfront.wheels.lock import difference
+
+ENVIRONMENT_PYTHON = "/opt/venv/bin/python"
+DOCKERFILE = "Dockerfile"
+REQUIREMENTS = "requirements.txt"
+_TEMPLATE_NAME = "Dockerfile.j2"
+# What may stand in a Dockerfile through a variable: one word, nothing that ends a line or a quote,
+# and nothing
+# that Docker or a shell would expand. `{{ value | words }}`, for quoted text and comments, also
+# takes these.
+_WORD = re.compile(r"[A-Za-z0-9._:/@+=,%~\-]*\Z")
+_WORDS = re.compile(r"[A-Za-z0-9 ._:/@+=,;%~()\-]*\Z")
+
+
+class _Words(str):
+    """Text that a template declared to stand where several words are harmless."""
+
+    __slots__ = ()
+
+
+class Templates:
+    """The templates of a project: relative path below `images/` -> text, compiled once."""
+
+    def __init__(self, sources: Mapping[str, str]) -> None:
+        self._sources = frozen(sources)
+        self._environment = jinja2.Environment(
+            loader=jinja2.DictLoader(dict(sources)),
+            undefined=jinja2.StrictUndefined,
+            finalize=_safe,
+            keep_trailing_newline=True,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            autoescape=False,  # noqa: S701 - Dockerfiles are no HTML; `finalize` refuses what could break out
+        )
+        self._environment.filters["words"] = _words
+
+    def dockerfile(self, folder: str) -> jinja2.Template:
+        try:
+            return self._environment.get_template(f"{folder}/{_TEMPLATE_NAME}")
+        except jinja2.TemplateNotFound as error:
+            raise RenderError(
+                f"images/{error.name}: no such template",
+                hint="create it, or correct `template:` in matrix.yaml",
+            ) from None
+        except jinja2.TemplateSyntaxError as error:
+            raise RenderError(f"images/{error.name}:{error.lineno}: {error.message}") from None
+
+    def context_files(self, folder: str) -> Mapping[str, str]:
+        """Files beside the template that go into the build context as they are."""
+        prefix = f"{folder}/"
+        return {
+            name.removeprefix(prefix): text
+            for name, text in self._sources.items()
+            if name.startswith(prefix) and not name.endswith((".j2", f"/{REQUIREMENTS}"))
+        }
+
+
+def render(
+    cell: Cell,
+    lock: WheelLock,
+    templates: Templates,
+    *,
+    parent: Cell | None = None,
+    parent_lock: WheelLock | None = None,
+    guard: Mapping[str, str] | None = None,
+) -> RenderedImage:
+    """The build context of `cell`: a Dockerfile, the hash-pinned requirements that this image adds
+    to its parent's, and the files of `guard` (`images.protection`). Raises `RenderError` for an
+    unknown variable or a value that could change the instructions.
+    """
+    guard = guard or {}
+    wheels = difference(lock, parent_lock) if parent_lock is not None else lock.wheels
+    try:
+        dockerfile = templates.dockerfile(cell.template).render(
+            _variables(cell, parent, wheels, guard)
+        )
+    except jinja2.UndefinedError as error:
+        raise RenderError(
+            f"images/{cell.template}/{_TEMPLATE_NAME}: {error.message} (cell {cell.id})"
+        ) from None
+    files = {**templates.context_files(cell.template), **guard, DOCKERFILE: _squeezed(dockerfile)}
+    if wheels:
+        files[REQUIREMENTS] = requirements_text(wheels)
+    return RenderedImage(cell_id=cell.id, files=frozen(files), wheels=wheels)
+
+
+def requirements_text(wheels: tuple[LockedWheel, ...]) -> str:
+    """Hash-pinned requirements, one wheel a line, as `pip` and `uv` read them."""
+    return "".join(
+        f"{wheel.name}=={wheel.version} --hash=sha256:{wheel.sha256}\n" for wheel in sorted(wheels)
+    )
+
+
+def _variables(
+    cell: Cell,
+    parent: Cell | None,
+    wheels: tuple[LockedWheel, ...],
+    guard: Mapping[str, str],
+) -> dict[str, object]:
+    compiler = cell.compiler or Compiler()
+    brings_own_torch = bool(cell.stack)
+    return {
+        "cell": cell,
+        "from_reference": parent.local_reference if parent is not None else cell.base.pinned,
+        "wheels": wheels,
+        "creates_environment": parent is None and brings_own_torch,
+        "python": ENVIRONMENT_PYTHON if brings_own_torch else cell.base.interpreter,
+        "environment": sorted({**cell.environment, **compiler.environment}.items()),
+        "apt": compiler.apt,
+        "programs": compiler.programs,
+        "libraries": compiler.libraries,
+        "guarded": POLICY in guard,
+        "guard_environment": sorted(GUARD_ENVIRONMENT.items()),
+        "on_guarded": parent is not None,
+        "relaxed": RELAXED in guard,
+    }
+
+
+def _safe(value: object) -> object:
+    if isinstance(value, _Words):
+        return value
+    return _checked(str(value), _WORD)
+
+
+def _words(value: object) -> _Words:
+    return _Words(_checked(str(value), _WORDS))
+
+
+def _checked(text: str, allowed: re.Pattern[str]) -> str:
+    if not allowed.match(text):
+        raise RenderError(
+            f"a value is not fit for a Dockerfile: {text!r}",
+            hint="quotes, line breaks, $, # and \\ could change the instructions; see matrix.yaml",
+        )
+    return text
+
+
+_BLANK_LINES = re.compile(r"\n{3,}")
+
+
+def _squeezed(text: str) -> str:
+    """Without the runs of blank lines that includes leave behind."""
+    return _BLANK_LINES.sub("\n\n", text).strip("\n") + "\n"

@@ -1,0 +1,46 @@
+"""Started by the image's Python: runs nox from the toolbox in this one process, and nowhere else.
+
+The toolbox is appended to this process's path only. Sessions start child processes, which do not
+inherit `sys.path`, so they see exactly the image's own packages.
+Usage: enter.py SESSION... [-- OPTIONS]; the options say how much of the checks to do (`Effort`).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[4]
+RESULTS = Path("/results")
+
+
+def main(arguments: list[str], *, root: Path = ROOT, results: Path = RESULTS) -> None:
+    """Run sessions of `root/noxfile.py` with nox from `root/toolbox`; nox exits with its own code.
+
+    Folders: `root` holds src/, noxfile.py, toolbox/ and claims.json (read-only); `results` is
+    writable.
+    """
+    divided = arguments.index("--") if "--" in arguments else len(arguments)
+    sessions, options = arguments[:divided], arguments[divided + 1 :]
+    if not sessions:
+        sys.exit("usage: enter.py SESSION... [-- OPTIONS]")
+    # This script's own folder is first on the path: its modules must not shadow anybody's.
+    sys.path[:] = [
+        entry for entry in sys.path if Path(entry or ".").resolve() != Path(__file__).parent
+    ]
+    sys.path.append(str(root / "toolbox"))
+    os.environ.setdefault("HOME", "/tmp")  # noqa: S108 - a container's tmpfs; nox asks for a home
+    sys.argv = [
+        "nox",
+        *("--noxfile", str(root / "noxfile.py"), "--envdir", "/tmp/nox", "--no-venv"),  # noqa: S108 - as above
+        *("--report", str(results / "nox.json"), "--sessions", *sessions),
+        *("--", "--claims", str(root / "claims.json"), "--results", str(results), *options),
+    ]
+    from nox.__main__ import main as run_nox  # noqa: PLC0415 - importable only now
+
+    run_nox()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,121 @@
+"""The golden suite: single operations on small tensors, forward and backward.
+
+Single operations, because two devices can only be held against each other where both were given
+the same numbers: then the difference of two correct answers is at most the sum of their budgets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from warpfront.inside.checks.operations import (
+    Arithmetic,
+    Attention,
+    Budgeted,
+    Gate,
+    Multilinear,
+    Norm,
+    Operation,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GoldenCase:
+    """An operation, and for each input its shape, deviation and mean."""
+
+    name: str
+    operation: Operation
+    inputs: tuple[tuple[tuple[int, ...], float, float], ...]
+
+    def make(self, dtype: torch.dtype, seed: int) -> tuple[tuple[Tensor, ...], Tensor]:
+        """Inputs and the gradient for the output, rounded to the dtype, on the CPU."""
+        generator = torch.Generator().manual_seed(seed)
+        made = tuple(
+            (torch.randn(shape, generator=generator) * scale + mean).to(dtype)
+            for shape, scale, mean in self.inputs
+        )
+        output = self.operation(*(x.double() for x in made))
+        return made, torch.randn(output.shape, generator=generator).to(dtype)
+
+    def expect(
+        self, inputs: tuple[Tensor, ...], cotangent: Tensor, device: str
+    ) -> dict[str, Budgeted]:
+        """float64 and the budget of a device type, for `out` and `grad/N`."""
+        how = Arithmetic(dtype=cotangent.dtype, device=device)
+        judgement = self.operation.judge([x.double() for x in inputs], cotangent.double(), how)
+        gradients = {f"grad/{n}": budget for n, budget in enumerate(judgement.gradients)}
+        return {"out": judgement.output, **gradients}
+
+
+Compute = Callable[[Operation, tuple[Tensor, ...], Tensor, str], Mapping[str, Tensor]]
+
+
+def compute(
+    operation: Operation, inputs: tuple[Tensor, ...], cotangent: Tensor, device: str
+) -> Mapping[str, Tensor]:
+    """`out` and `grad/N` as a device computes them, left where they are. Tests put faulty ones
+    here.
+    """
+    leaves = [x.to(device).detach().requires_grad_() for x in inputs]
+    output = operation(*leaves)
+    gradients = torch.autograd.grad(output, leaves, cotangent.to(device))
+    return {"out": output.detach(), **{f"grad/{n}": g for n, g in enumerate(gradients)}}
+
+
+def _convolution(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    y: Tensor = functional.conv2d(x, weight, bias, padding=1, stride=2)
+    return y
+
+
+def _batch_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    y: Tensor = functional.batch_norm(x, None, None, weight, bias, training=True)
+    return y
+
+
+def _layer_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    y: Tensor = functional.layer_norm(x, x.shape[-1:], weight, bias)
+    return y
+
+
+_linear: Any = Multilinear(kind="linear", function=functional.linear)
+CASES = (
+    GoldenCase(
+        name="linear",
+        operation=_linear,
+        inputs=(((17, 33), 1.0, 0.0), ((9, 33), 33**-0.5, 0.0), ((9,), 0.5, 0.0)),
+    ),
+    GoldenCase(
+        name="linear of 513 terms",
+        operation=_linear,
+        inputs=(((2, 513), 1.0, 0.0), ((3, 513), 513**-0.5, 0.0)),
+    ),
+    GoldenCase(
+        name="convolution",
+        operation=Multilinear(kind="convolution", function=_convolution),
+        inputs=(((2, 3, 7, 7), 1.0, 0.0), ((5, 3, 3, 3), 27**-0.5, 0.0), ((5,), 0.5, 0.0)),
+    ),
+    GoldenCase(name="gelu", operation=Gate(function=functional.gelu), inputs=(((129,), 2.0, 0.0),)),
+    GoldenCase(name="silu", operation=Gate(function=functional.silu), inputs=(((127,), 2.0, 0.0),)),
+    GoldenCase(
+        name="layer norm",
+        operation=Norm(kind="layer norm", function=_layer_norm, over=(1,), along=(1,)),
+        inputs=(((7, 65), 1.0, 0.5), ((65,), 0.2, 1.0), ((65,), 0.5, 0.0)),
+    ),
+    GoldenCase(
+        name="batch norm",
+        operation=Norm(kind="batch norm", function=_batch_norm, over=(0, 2, 3), along=(1,)),
+        inputs=(((3, 5, 5, 5), 1.0, 0.5), ((5,), 0.2, 1.0), ((5,), 0.5, 0.0)),
+    ),
+    GoldenCase(
+        name="attention",
+        operation=Attention(heads=2),
+        inputs=tuple(((1, 33, 32), 1.0, 0.0) for _ in range(3)),
+    ),
+)
+BY_NAME = {case.name: case for case in CASES}

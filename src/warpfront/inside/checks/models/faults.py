@@ -1,0 +1,187 @@
+"""Seeded faults in models: one layer at a time computes wrong, and that very layer must be named.
+
+Part of the `selftest` session. Faults take turns over the layers, so that every layer gets one
+forward and one backward, and every kind of fault gets layers.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from warpfront.inside.checks.claims import Claims
+from warpfront.inside.checks.models.cases import make_case
+from warpfront.inside.checks.models.families import FAMILIES, Family
+from warpfront.inside.checks.models.judging import Precision, Row, first_over
+from warpfront.inside.checks.models.session import Bench, Tamper, judge_eager
+from warpfront.inside.checks.models.watching import layers_of
+from warpfront.inside.checks.results import Check, Finding, Recorder, failed, passed
+
+# Every class of layer is in one of these.
+SEEDED = ("resnet", "gpt", "moe", "t5", "whisper")
+
+Mutate = Callable[[Tensor], Tensor]
+
+
+def _one_element(tensor: Tensor) -> Tensor:
+    """One element off by a fifth of the root mean square."""
+    wrong = tensor.clone().flatten()
+    wrong[wrong.numel() // 2] += 0.2 * tensor.detach().double().square().mean().sqrt()
+    return wrong.reshape(tensor.shape)
+
+
+def _upper_half(tensor: Tensor) -> Tensor:
+    """Lanes 32 to 63 of every 64 repeat the first 32; a tensor too small for that repeats its
+    first half.
+    """
+    flat = tensor.flatten()
+    lanes = torch.arange(flat.numel(), device=flat.device)
+    half = 32 if flat.numel() > 32 else (flat.numel() + 1) // 2
+    stale = lanes % (2 * half) >= half
+    return flat[torch.where(stale, lanes - half, lanes)].reshape(tensor.shape)
+
+
+def _not_a_number(tensor: Tensor) -> Tensor:
+    wrong = tensor.clone().flatten()
+    wrong[0] = float("nan")
+    return wrong.reshape(tensor.shape)
+
+
+FORWARD: dict[str, Mutate] = {
+    "3 percent too large": lambda x: x * 1.03,
+    "one wrong element": _one_element,
+    "all zeros": lambda x: x * 0,
+    "upper half of every wavefront stale": _upper_half,
+    "rounded to bfloat16": lambda x: x + (x.detach().bfloat16().to(x.dtype) - x.detach()),
+    "a NaN": _not_a_number,
+}
+BACKWARD: dict[str, Mutate] = {
+    "3 percent too large": lambda g: g * 1.03,
+    "one wrong element": _one_element,
+    "all zeros": torch.zeros_like,
+    "rounded to bfloat16": lambda g: g.bfloat16().to(g.dtype),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """A layer, what is done to its output or to the gradients it makes, and by which means."""
+
+    layer: str
+    name: str
+    tamper: Tamper
+
+
+def faults_of(family: Family) -> Iterator[Fault]:
+    """One forward and one backward fault for every layer without children. A loss is one number: it
+    has no lanes, and is larger or not.
+    """
+    layers = layers_of(family.build())
+    forward, backward = itertools.cycle(FORWARD.items()), itertools.cycle(BACKWARD.items())
+    for name, layer in layers.items():
+        if list(layer.children()):
+            continue
+        if type(layer).__name__ == "Pick":
+            yield Fault(layer=name, name="forward: one choice too far", tamper=_shifting(name))
+            continue
+        kind, mutate = next(forward)
+        if type(layer).__name__ == "Loss":
+            kind, mutate = "3 percent too large", FORWARD["3 percent too large"]
+        yield Fault(layer=name, name=f"forward: {kind}", tamper=_mutating_output(name, mutate))
+        kind, mutate = next(backward)
+        yield Fault(layer=name, name=f"backward: {kind}", tamper=_mutating_gradient(name, mutate))
+
+
+def judge_fault(family: Family, fault: Fault, device: str) -> list[Row]:
+    case = make_case(family, Precision(dtype=torch.float32))
+    return judge_eager(case, Bench(device=device, tamper=fault.tamper))
+
+
+def missed_faults(family: Family, device: str) -> tuple[int, list[str]]:
+    """How many faults were seeded, and which were not caught, or named another layer first."""
+    missed, count = [], 0
+    for fault in faults_of(family):
+        count += 1
+        first = first_over(judge_fault(family, fault, device))
+        if first is None:
+            missed.append(f"{fault.layer}: {fault.name}: not caught")
+        elif first.layer != fault.layer:
+            missed.append(f"{fault.layer}: {fault.name}: {first.layer} was named")
+    return count, missed
+
+
+def record_model_faults(claims: Claims, recorder: Recorder, *, quick: bool = False) -> None:
+    """One check per family, passed when every fault was caught and named where it was seeded."""
+    names = [
+        family.name for family in FAMILIES if family.name in (SEEDED[1:2] if quick else SEEDED)
+    ]
+
+    def find(name: str) -> Finding:
+        family = next(family for family in FAMILIES if family.name == name)
+        count, missed = missed_faults(family, claims.device)
+        if missed:
+            reason = f"{len(missed)} of {count} not caught or misnamed: {missed[0]}"
+            return failed(reason, missed=missed, seeded=count)
+        return passed(f"{count} seeded faults caught and named by layer", seeded=count)
+
+    recorder.run(
+        [Check(name=f"model {name}", find=functools.partial(find, name)) for name in names]
+    )
+
+
+def _mutating_output(name: str, mutate: Mutate) -> Tamper:
+    def tamper(model: nn.Module) -> None:
+        layer = model.get_submodule(name)
+        layer.register_forward_hook(lambda _, __, output: mutate(output))
+
+    return tamper
+
+
+def _shifting(name: str) -> Tamper:
+    def tamper(model: nn.Module) -> None:
+        layer = model.get_submodule(name)
+        layer.register_forward_hook(lambda _, __, output: output.roll(1, 0))
+
+    return tamper
+
+
+def _mutating_gradient(name: str, mutate: Mutate) -> Tamper:
+    """The layer's own gradients: of a parameter, and where it has none, of the first input that has
+    one.
+    """
+
+    def tamper(model: nn.Module) -> None:
+        layer = model.get_submodule(name)
+        parameters = list(layer.parameters(recurse=False))
+        if parameters:
+            parameters[0].register_hook(mutate)
+            return
+        forward: Any = layer.forward
+
+        def wrong(*arguments: Any) -> Any:
+            place = next(n for n, x in enumerate(arguments) if x.requires_grad)
+            changed = _Wrong.apply(arguments[place], mutate)
+            return forward(*arguments[:place], changed, *arguments[place + 1 :])
+
+        layer.forward = wrong
+
+    return tamper
+
+
+class _Wrong(torch.autograd.Function):
+    """Identity, whose gradient is changed."""
+
+    @staticmethod
+    def forward(context: Any, x: Tensor, mutate: Mutate) -> Tensor:
+        context.mutate = mutate
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return context.mutate(gradients[0]), None

@@ -1,0 +1,228 @@
+"""The `models` session: model families on the claimed device, forward, backward and trained."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from warpfront.inside.checks.claims import Claims
+from warpfront.inside.checks.effort import STRICT, Effort
+from warpfront.inside.checks.models.cases import Case, make_case
+from warpfront.inside.checks.models.families import FAMILIES, Family
+from warpfront.inside.checks.models.judging import (
+    Precision,
+    Row,
+    first_over,
+    judge_layers,
+    judge_whole,
+)
+from warpfront.inside.checks.models.training import judge_training
+from warpfront.inside.checks.models.watching import Pass, layers_of, run_plainly, watch
+from warpfront.inside.checks.models.wrapped import (
+    export,
+    missing_compiler,
+    run_checkpointed,
+    run_compiled,
+)
+from warpfront.inside.checks.precision import (
+    DTYPES,
+    REQUIRED,
+    precision_settings,
+    probe,
+    require_full_precision,
+)
+from warpfront.inside.checks.profiles import document, tally, total
+from warpfront.inside.checks.results import Check, Finding, Recorder, failed, passed
+
+# torch.compile takes seconds for every model on a GPU, and half a minute where it writes C++.
+COMPILED = {"cpu": ("gpt",), "cuda": ("mlp", "resnet", "gpt", "moe"), "hpu": ("gpt",)}
+QUICK = {
+    "mlp": ("float32",),
+    "resnet": ("float32",),
+    "gpt": ("float32", "mixed bfloat16", "training"),
+}
+_SHOWN = 12
+
+# What a test may do to the model that is on the device, to make it compute wrong.
+Tamper = Callable[[nn.Module], None]
+
+
+def leave_alone(_: nn.Module) -> None:
+    """The device as it is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench:
+    """Where models run, and what is done to them there: tests put faults in."""
+
+    device: str
+    seed: int = 0
+    tamper: Tamper = leave_alone
+
+
+def record_models(
+    claims: Claims,
+    recorder: Recorder,
+    *,
+    effort: Effort | None = None,
+    tamper: Tamper = leave_alone,
+) -> None:
+    """Judge every family in every mode that the device computes."""
+    effort = effort or Effort()
+    quick = effort.quick
+    planned = _planned(REQUIRED[claims.device], quick=quick)
+    recorder.plan([f"{family} {mode}" for family, modes in planned.items() for mode in modes])
+    require_full_precision()
+    recorder.environment["precision"] = precision_settings()
+    computed = {name: probe(dtype, claims.device) for name, dtype in DTYPES.items()}
+    recorder.environment["dtypes"] = {k: problem or "computed" for k, problem in computed.items()}
+    tested = [name for name, problem in computed.items() if not problem]
+    modes = planned if quick else _planned((*REQUIRED[claims.device], *tested), quick=False)
+    benches = [Bench(device=claims.device, seed=seed, tamper=tamper) for seed in effort.seeds]
+    recorder.run(list(_checks(modes, benches, effort.profile)))
+    if not quick:
+        _record_compiled(recorder, benches, effort.profile)
+
+
+def judge_eager(case: Case, bench: Bench) -> list[Row]:
+    """Every layer from its own inputs, then logits, loss and gradients from end to end."""
+    model, inputs = case.sent(bench.device)
+    bench.tamper(model)
+    layers = layers_of(model)
+    with case.how.autocast(bench.device):
+        found = watch(model, inputs, layers, case.scale)
+    rows = _placed(found, bench.device) + _unchanged(model, case.model)
+    rows += judge_layers(found.calls, layers_of(case.model), found, case.how)
+    return rows + judge_whole(found, case.exact(), case.same_dtype(), case.how)
+
+
+def judge_wrapped(case: Case, bench: Bench, mode: str) -> list[Row]:
+    """A checkpointed, exported or compiled model, from end to end."""
+    model, inputs = case.sent(bench.device)
+    bench.tamper(model)
+    if mode == "checkpointed":
+        found = run_plainly(run_checkpointed(model), model, inputs)
+    elif mode == "exported":
+        module = export(model, inputs)
+        found = run_plainly(module, module, inputs)
+    else:
+        found = run_plainly(run_compiled(model), model, inputs)
+    rows = _placed(found, bench.device)
+    return rows + judge_whole(found, case.exact(), case.same_dtype(), case.how)
+
+
+def judge_mode(family: Family, mode: str, bench: Bench) -> list[Row]:
+    """One family in one mode: a dtype's name, `mixed` and one, `training`, or a wrapper's name."""
+    kind, _, dtype = mode.rpartition(" ")
+    if mode in DTYPES or kind == "mixed":
+        how = Precision(dtype=DTYPES[dtype], mixed=kind == "mixed")
+        return judge_eager(make_case(family, how, bench.seed), bench)
+    case = make_case(family, Precision(dtype=torch.float32), bench.seed)
+    if mode == "training":
+        return judge_training(case, bench.device, bench.tamper)
+    return judge_wrapped(case, bench, mode)
+
+
+def _planned(dtypes: Iterable[str], *, quick: bool) -> dict[str, tuple[str, ...]]:
+    if quick:
+        return QUICK
+    names = tuple(dict.fromkeys(dtypes))
+    mixed = tuple(f"mixed {name}" for name in names if name != "float32")
+    modes = (*names, *mixed, "training", "checkpointed", "exported")
+    ours = {family.name: modes for family in FAMILIES}
+    # What of a model that is not ours torch can export is not the device's business.
+    others = [family.name for family in families() if family.name not in ours]
+    return ours | dict.fromkeys(others, modes[:-1])
+
+
+def families() -> tuple[Family, ...]:
+    """Ours, and where the image has `transformers` also its own models, from configurations."""
+    if importlib.util.find_spec("transformers") is None:
+        return FAMILIES
+    # Imports transformers, which takes seconds.
+    from warpfront.inside.checks.models.published import published_families  # noqa: PLC0415
+
+    return (*FAMILIES, *published_families())
+
+
+def _checks(
+    planned: dict[str, tuple[str, ...]], benches: Sequence[Bench], profile: str
+) -> Iterable[Check]:
+    known = {family.name: family for family in families()}
+    for name, modes in planned.items():
+        for mode in modes:
+            yield _check(known[name], mode, benches, profile)
+
+
+def _record_compiled(recorder: Recorder, benches: Sequence[Bench], profile: str) -> None:
+    """Without a compiler nothing is claimed of compiled models: a runtime image has none."""
+    device = benches[0].device
+    obstacle = missing_compiler(device)
+    known = {family.name: family for family in FAMILIES}
+    if obstacle:
+        for name in COMPILED[device]:
+            recorder.note_unclaimed(f"{name} compiled", f"torch.compile cannot work: {obstacle}")
+        return
+    recorder.run(
+        [_check(known[name], "compiled", benches[:1], profile) for name in COMPILED[device]]
+    )
+
+
+def _check(family: Family, mode: str, benches: Sequence[Bench], profile: str) -> Check:
+    def find() -> Finding:
+        tables = {bench.seed: judge_mode(family, mode, bench) for bench in benches}
+        return finding_of(tables, f"{family.name} {mode} on {benches[0].device}", profile)
+
+    return Check(name=f"{family.name} {mode}", find=find)
+
+
+def finding_of(tables: dict[int, list[Row]], what: str, profile: str = STRICT) -> Finding:
+    """The first row over its budget names the layer; details have each layer's largest share."""
+    used: dict[str, float] = {}
+    for row in (row for rows in tables.values() for row in rows):
+        used[row.layer] = max(used.get(row.layer, 0.0), float(f"{row.used:.3g}"))
+    rows = [row for table in tables.values() for row in table]
+    first = {seed: first_over(table, profile) for seed, table in tables.items()}
+    bad = {seed: row for seed, row in first.items() if row is not None}
+    found = [(seed, row.fault_by(profile)) for seed in bad for row in tables[seed]]
+    faults = [f"seed {seed}: {fault}" for seed, fault in found if fault]
+    details: dict[str, object] = {
+        "tensors": len(rows),
+        "layers": used,
+        "profiles": document(total(tally(row.said) for row in rows)),
+        "faults": faults[:_SHOWN],
+        "faults_in_all": len(faults),
+    }
+    if not bad:
+        return passed(f"largest share of a budget {max(used.values()):.2f}", **details)
+    seed, row = next(iter(bad.items()))
+    details["first_over"] = row.layer
+    more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+    return failed(f"{what}, seed {seed}: {row.fault_by(profile)}{more}", **details)
+
+
+def _placed(found: Pass, device: str) -> list[Row]:
+    """Everything was computed on the device."""
+    elsewhere = sorted(found.places - {device})
+    fault = f"computed on {', '.join(elsewhere)}, not on {device}" if elsewhere else ""
+    return [Row(layer="device", kind="", tensor="all", used=1e300 if fault else 0.0, fault=fault)]
+
+
+def _unchanged(model: nn.Module, sent: nn.Module) -> list[Row]:
+    """The device's copy of the parameters is what was sent."""
+    found = dict(model.named_parameters())
+    return [
+        Row(
+            layer="device",
+            kind="",
+            tensor=name,
+            used=1e300,
+            fault=f"{name}: the device's copy differs from what was sent",
+        )
+        for name, parameter in sent.named_parameters()
+        if not torch.equal(found[name].detach().cpu(), parameter.detach())
+    ]

@@ -1,0 +1,241 @@
+"""Wrong on purpose: what faulty devices do to a tensor, and the books of what was caught.
+
+A fault that cannot be told from right is declared in `exemptions.json` with its reason, and
+counted; everything else that is seeded has to be caught.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from warpfront.inside.checks.effort import STRICT
+from warpfront.inside.checks.profiles import Tally
+
+EXEMPTIONS = Path(__file__).with_name("exemptions.json")
+UNCHANGED = "it changes nothing here (zeros, one element, integers, or below the dtype's rounding)"
+Mutate = Callable[[Tensor], Tensor]
+
+
+def _scaled(factor: float) -> Mutate:
+    return lambda tensor: (tensor * factor).to(tensor.dtype)
+
+
+def _wave64(tensor: Tensor) -> Tensor:
+    """Lanes 32 to 63 of every 64 repeat the first 32: what a kernel written for warps of 32 does on
+    64.
+    """
+    flat = tensor.flatten().clone()
+    lanes = torch.arange(flat.numel())
+    return flat[torch.where(lanes % 64 >= 32, lanes - 32, lanes)].reshape(tensor.shape)
+
+
+def _one_element(tensor: Tensor) -> Tensor:
+    """One element off by a fifth of the root mean square; the last bit of a whole number."""
+    wrong = tensor.clone().flatten()
+    if not wrong.numel():
+        return tensor
+    middle = wrong.numel() // 2
+    if tensor.dtype == torch.bool:
+        wrong[middle] = ~wrong[middle]
+    elif tensor.is_floating_point() or tensor.is_complex():
+        finite = torch.where(tensor.isfinite(), tensor, torch.zeros_like(tensor))
+        size = finite.abs().double().square().mean().sqrt()
+        wrong[middle] += (0.2 * size).to(tensor.dtype)
+    else:
+        wrong.view(torch.uint8)[middle * wrong.element_size()] ^= 1
+    return wrong.reshape(tensor.shape)
+
+
+def _one_row_negated(tensor: Tensor) -> Tensor:
+    """The row with the largest numbers changes its sign; a truth value is denied."""
+    if not tensor.numel():
+        return tensor
+    if tensor.dtype == torch.bool:
+        return ~tensor
+    signed = tensor if tensor.is_floating_point() or tensor.is_complex() else tensor.long()
+    if not tensor.dim():
+        return (-signed).to(tensor.dtype)
+    wrong = signed.clone()
+    row = int(signed.abs().double().reshape(len(tensor), -1).sum(1).argmax())
+    wrong[row] = -wrong[row]
+    return wrong.to(tensor.dtype)
+
+
+def _not_a_number(tensor: Tensor) -> Tensor:
+    if not tensor.numel() or not tensor.is_floating_point():
+        return tensor
+    wrong = tensor.clone().flatten()
+    wrong[0] = float("nan")
+    return wrong.reshape(tensor.shape)
+
+
+def _wider(tensor: Tensor) -> Tensor:
+    return tensor.double() if tensor.is_floating_point() else tensor.to(torch.complex64)
+
+
+def _row_missing(tensor: Tensor) -> Tensor:
+    return tensor[:-1] if tensor.dim() and len(tensor) else tensor
+
+
+ON_TENSORS: Mapping[str, Mutate] = {
+    "3 percent too large": _scaled(1.03),
+    "0.1 percent too large": _scaled(1.001),
+    "all zeros": torch.zeros_like,
+    "one wrong element": _one_element,
+    "one row negated": _one_row_negated,
+    "upper half of every wavefront stale": _wave64,
+    "a NaN": _not_a_number,
+    "wider dtype than asked": _wider,
+    "one row missing": _row_missing,
+}
+
+
+@contextmanager
+def tf32() -> Iterator[None]:
+    """The hardware's own shortcut: products of 10-bit mantissas."""
+    backends: Any = torch.backends
+    parts = [backends.cuda.matmul, backends.cudnn.conv]
+    for part in parts:
+        part.fp32_precision = "tf32"
+    try:
+        yield
+    finally:
+        for part in parts:
+            part.fp32_precision = "ieee"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exemption:
+    """Where a mutation is not demanded to be caught. An empty field means all."""
+
+    mutation: str
+    reason: str
+    suites: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = ()
+    checks: tuple[str, ...] = ()
+    places: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+
+    def covers(self, seed: Seeded) -> bool:
+        wanted = (
+            (self.suites, seed.suite),
+            (self.dtypes, seed.dtype),
+            (self.checks, seed.check),
+            (self.places, seed.place.partition(" ")[0]),
+            (self.devices, seed.device),
+        )
+        return self.mutation == seed.mutation and all(not e or f in e for e, f in wanted)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seeded:
+    """One fault: which, into what check of which suite, in which tensor of its results."""
+
+    mutation: str
+    suite: str
+    check: str
+    dtype: str
+    device: str
+    place: str = "all"
+
+    def __str__(self) -> str:
+        return f"{self.mutation}: {self.check} {self.dtype}, {self.place}"
+
+
+@cache
+def exemptions() -> tuple[Exemption, ...]:
+    rows = json.loads(EXEMPTIONS.read_text(encoding="utf-8"))["exemptions"]
+    return tuple(
+        Exemption(
+            mutation=row["mutation"],
+            reason=row["reason"],
+            **{
+                name: tuple(row.get(name, ()))
+                for name in ("suites", "dtypes", "checks", "places", "devices")
+            },
+        )
+        for row in rows
+    )
+
+
+def exemption_of(seed: Seeded) -> str:
+    """Why this fault need not be caught, or nothing."""
+    return next((one.reason for one in exemptions() if one.covers(seed)), "")
+
+
+def _undefined(tensor: Tensor) -> Tensor:
+    return tensor.ne(tensor)
+
+
+def changes(tensor: Tensor, mutated: Tensor) -> bool:
+    """Whether a mutation made any difference."""
+    if tensor.dtype != mutated.dtype or tensor.shape != mutated.shape:
+        return True
+    same = (tensor == mutated) | (_undefined(tensor) & _undefined(mutated))
+    return not bool(same.all())
+
+
+@dataclass(kw_only=True)
+class Ledger:
+    """What was seeded and what came of it, per mutation. `asked` and `overlooked` are per mutation
+    and profile: how many faults it has a tolerance for, and how many of these it lets pass.
+    """
+
+    caught: Counter[str] = field(default_factory=Counter)
+    exempt: dict[str, Counter[str]] = field(default_factory=dict)
+    missed: list[str] = field(default_factory=list)
+    asked: Counter[tuple[str, str]] = field(default_factory=Counter)
+    overlooked: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    @property
+    def seeded(self) -> int:
+        return sum(self.caught.values()) + len(self.missed)
+
+    def excuse(self, mutation: str, reason: str) -> None:
+        self.exempt.setdefault(mutation, Counter())[reason] += 1
+
+    def enter(
+        self, seed: Seeded, *, caught: bool, said: Mapping[str, Tally] = MappingProxyType({})
+    ) -> None:
+        """A fault that was looked for, and what each profile says of the tensors. One that is
+        declared and caught all the same counts as caught.
+        """
+        ours = said.get(STRICT, Tally())
+        # A fault in whole numbers, or in the shape, is no question of tolerance.
+        for profile, tally in said.items() if ours.refused or not caught else ():
+            key = (seed.mutation, profile)
+            self.asked[key] += bool(tally.refused or tally.accepted)
+            self.overlooked[key] += not tally.refused and bool(tally.accepted)
+        reason = "" if caught else exemption_of(seed)
+        if caught:
+            self.caught[seed.mutation] += 1
+        elif reason:
+            self.excuse(seed.mutation, reason)
+        else:
+            self.missed.append(str(seed))
+
+    def document(self) -> dict[str, dict[str, object]]:
+        """Per mutation: caught, missed, and not demanded for which reason how often."""
+        missed = Counter(text.partition(": ")[0] for text in self.missed)
+        names = sorted({*self.caught, *self.exempt, *missed})
+        return {
+            name: {
+                "caught": self.caught[name],
+                "missed": missed[name],
+                "not demanded": dict(self.exempt.get(name, {})),
+                "asked": {p: n for (m, p), n in self.asked.items() if m == name},
+                "overlooked": {p: n for (m, p), n in self.overlooked.items() if m == name},
+            }
+            for name in names
+        }

@@ -1,0 +1,228 @@
+"""Operations that move numbers: shapes, layouts, joins, indices, order, dropout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from warpfront.inside.checks.operations import Multilinear
+from warpfront.inside.checks.operators.cases import Case, Cases, Family, Maker
+from warpfront.inside.checks.operators.rules import Elementwise, Moved
+
+DRAWS = 100_000
+SIGMAS = 6.0
+
+
+def _moved(
+    function: Callable[..., Tensor], *shapes: tuple[int, ...], inputs: int = 1, strides: bool = True
+) -> Cases:
+    """Cases of an exact operation; strides are compared unless its result is always dense."""
+    operation = Moved(function=function)
+
+    def cases(maker: Maker) -> Iterator[Case]:
+        for shape in shapes:
+            yield Case(
+                name="x".join(str(size) for size in shape) or "0-dim",
+                operation=operation,
+                tensors=tuple(maker.normal(*shape) for _ in range(inputs)),
+                backward=maker.floating,
+                strides=strides,
+            )
+
+    return cases
+
+
+def _transposed(x: Tensor) -> Tensor:
+    return x.transpose(0, -1)
+
+
+def _reshaped(x: Tensor) -> Tensor:
+    return x.transpose(0, 1).reshape(-1)
+
+
+def _viewed(x: Tensor) -> Tensor:
+    return x.view(-1, 2, x.shape[-1] // 2)
+
+
+def _squeezed(x: Tensor) -> Tensor:
+    return x.squeeze(1)
+
+
+def _unsqueezed(x: Tensor) -> Tensor:
+    return x.unsqueeze(-1)
+
+
+def _contiguous(x: Tensor) -> Tensor:
+    return x.mT.contiguous()
+
+
+def _channels_last(x: Tensor) -> Tensor:
+    return x.to(memory_format=torch.channels_last)
+
+
+def _permuted(x: Tensor) -> Tensor:
+    return x.permute(2, 0, 1)
+
+
+def _concatenated(a: Tensor, b: Tensor) -> Tensor:
+    return torch.cat([a, b, a], dim=-1)
+
+
+def _stacked(a: Tensor, b: Tensor) -> Tensor:
+    return torch.stack([a, b], dim=1)
+
+
+def _sliced(x: Tensor) -> Tensor:
+    return x[1:-1, 3::2]
+
+
+def _broadcast(x: Tensor) -> Tensor:
+    return x.expand(7, -1, 65)
+
+
+def _gather(maker: Maker) -> Iterator[Case]:
+    for size in (67, *maker.edges):
+        index = maker.indices(size, 5, 33)
+
+        def gather(x: Tensor, index: Tensor = index) -> Tensor:
+            return torch.gather(x, 1, index.to(x.device))
+
+        yield Case(
+            name=f"5x{size}",
+            operation=Moved(function=gather, kind="scatter"),
+            tensors=(maker.normal(5, size),),
+            backward=maker.floating,
+        )
+
+
+def _embedding(maker: Maker) -> Iterator[Case]:
+    """Rows looked up many times: the gradient of each is a sum of scattered rows."""
+    for width in (65, *maker.edges):
+        index = maker.indices(9, 2, 17)
+
+        def look_up(weight: Tensor, index: Tensor = index) -> Tensor:
+            return functional.embedding(index.to(weight.device), weight)
+
+        yield Case(
+            name=f"width {width}",
+            operation=Moved(function=look_up, kind="scatter"),
+            tensors=(maker.normal(9, width),),
+        )
+
+
+def _scattered(method: str) -> Cases:
+    """Rows or elements added at repeated places, by whatever atomic additions the device has."""
+
+    def cases(maker: Maker) -> Iterator[Case]:
+        for width in (65, *maker.edges):
+            index = maker.indices(9, 33)
+
+            def add(x: Tensor, rows: Tensor, index: Tensor = index) -> Tensor:
+                places = index.to(x.device)
+                if method == "scatter_add":
+                    places = places[:, None].expand_as(rows)
+                return getattr(torch, method)(x, 0, places, rows)
+
+            yield Case(
+                name=f"width {width}",
+                operation=Multilinear(kind="scatter", function=add),
+                tensors=(maker.normal(9, width), maker.normal(33, width)),
+                backward=maker.floating,
+            )
+
+    return cases
+
+
+def _ordered(order: Callable[[Tensor], tuple[Tensor, Tensor]]) -> Cases:
+    """Values, and what the indices point to: both must be the right numbers in the right order."""
+
+    def both(x: Tensor) -> Tensor:
+        values, index = order(x)
+        return torch.stack([values, x.gather(-1, index)])
+
+    def cases(maker: Maker) -> Iterator[Case]:
+        for size in (67, 32, 33, 64, 65, 129, 250):
+            yield Case(
+                name=f"5x{size}",
+                operation=Moved(function=both),
+                tensors=(maker.distinct(5, size),),
+                backward=maker.floating,
+            )
+
+    return cases
+
+
+def _sort(x: Tensor) -> tuple[Tensor, Tensor]:
+    values, index = torch.sort(x, dim=-1)
+    return values, index
+
+
+def _topk(x: Tensor) -> tuple[Tensor, Tensor]:
+    values, index = torch.topk(x, 9, dim=-1)
+    return values, index
+
+
+def _dropout(maker: Maker) -> Iterator[Case]:
+    """Nothing dropped at p = 0; at p = 1/2 the survivors are doubled and about half survive.
+
+    Which ones is the device's own random stream: never compared.
+    """
+    yield from _moved(_kept, (67, 65), strides=False)(maker)
+    yield Case(
+        name="survivors are doubled",
+        operation=Moved(function=_survivors),
+        tensors=(maker.positive(67, 65),),
+        backward=False,
+    )
+    share = Elementwise(
+        function=_share, ulps_half=0.0, absolute=SIGMAS * 0.5 * DRAWS**-0.5, kind="random"
+    )
+    if maker.dtype == torch.float32:
+        ones = (torch.full((DRAWS,), 1.0, dtype=maker.dtype),)
+        yield Case(name="half survive", operation=share, tensors=ones, backward=False)
+
+
+def _kept(x: Tensor) -> Tensor:
+    return functional.dropout(x, p=0.0, training=True)
+
+
+def _survivors(x: Tensor) -> Tensor:
+    left = functional.dropout(x, p=0.5, training=True)
+    return torch.where(left == 0, 2 * x, left)
+
+
+def _share(x: Tensor) -> Tensor:
+    """The surviving share; the reference, in float64, is the probability itself."""
+    if x.dtype == torch.float64:
+        return torch.tensor(0.5, dtype=torch.float64)
+    return (functional.dropout(x, p=0.5, training=True) != 0).to(x.dtype).mean()
+
+
+MOVES = Family(
+    name="moves",
+    cases={
+        "transpose": _moved(_transposed, (67, 129), (5, 33, 65), (0, 3)),
+        "permute": _moved(_permuted, (5, 33, 65)),
+        "reshape": _moved(_reshaped, (67, 129), (33, 5, 7), (0, 3)),
+        "view": _moved(_viewed, (67, 128), (3, 64)),
+        "squeeze": _moved(_squeezed, (67, 1, 65), (33, 1)),
+        "unsqueeze": _moved(_unsqueezed, (67, 65), (1025,), ()),
+        "copy": _moved(torch.clone, (67, 129), (1025,), (), (0, 3)),
+        "contiguous": _moved(_contiguous, (67, 129), (5, 33, 65)),
+        "layout_transform": _moved(_channels_last, (2, 5, 7, 9), (1, 3, 32, 32)),
+        "concat": _moved(_concatenated, (67, 65), (5, 33), (3, 0), inputs=2),
+        "stack": _moved(_stacked, (67, 65), (33,), inputs=2),
+        "slice": _moved(_sliced, (67, 129), (33, 65)),
+        "broadcast": _moved(_broadcast, (67, 1), (33, 65)),
+        "gather": _gather,
+        "embedding": _embedding,
+        "index_add": _scattered("index_add"),
+        "scatter_add": _scattered("scatter_add"),
+        "sort": _ordered(_sort),
+        "topk": _ordered(_topk),
+        "dropout": _dropout,
+    },
+)

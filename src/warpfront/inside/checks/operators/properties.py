@@ -1,0 +1,190 @@
+"""What is true of correct operations besides their values: derivatives that fit, the same answer
+every time, and memory given back.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.autograd.gradcheck import GradcheckError
+
+from warpfront.inside.checks.operators.cases import Case, Execute, Outcome, execute_case
+from warpfront.inside.checks.operators.rules import gradients_of
+from warpfront.inside.checks.operators.table import Operator
+
+REPEATS = 3
+ROUNDS = 12
+LEAK_BYTES = 16 * 2**20
+STATM = Path("/proc/self/statm")
+PAGE_BYTES = 4096
+SLIGHT = 1e-6
+Function = Callable[..., Tensor]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PropertyReport:
+    """Faults by operation, what was tried, and what torch itself says cannot be had."""
+
+    faults: tuple[str, ...]
+    tried: int
+    exempt: tuple[str, ...] = ()
+    spread: float = 0.0
+    grown_bytes: int = 0
+
+
+def _as_it_is(function: Function) -> Function:
+    return function
+
+
+def check_gradients(
+    chosen: Sequence[Operator],
+    device: str,
+    *,
+    alter: Callable[[Function], Function] = _as_it_is,
+    largest: int = 1_000_000,
+) -> PropertyReport:
+    """torch's gradcheck in float64 on the device: each backward fits its own forward. Operations
+    whose smallest case has more than `largest` numbers are left out.
+    """
+    faults, tried = [], 0
+    for operator in chosen:
+        case = _smallest(operator)
+        if case is None or _size(case) > largest:
+            continue
+        tried += 1
+        inputs = [
+            x.to(device).clone(memory_format=torch.contiguous_format).requires_grad_()
+            for x in case.inputs(list(case.tensors))
+        ]
+        try:
+            torch.autograd.gradcheck(
+                alter(case.operation), inputs, fast_mode=True, atol=1e-7, nondet_tol=1e-10
+            )
+        except GradcheckError as error:
+            faults.append(f"{operator.name}: {str(error).strip().splitlines()[0]}")
+    return PropertyReport(faults=tuple(faults), tried=tried)
+
+
+def check_repeats(
+    chosen: Sequence[Operator], device: str, *, run: Execute = execute_case, dtype: str = "float32"
+) -> PropertyReport:
+    """Three runs must agree bit for bit under torch's deterministic algorithms.
+
+    Where torch has none for an operation it says so; then the spread of plain runs is reported.
+    """
+    faults, exempt, tried, spread = [], [], 0, 0.0
+    for operator, case, cotangent in _plain_cases(chosen, dtype):
+        tried += 1
+        torch.use_deterministic_algorithms(True)  # noqa: FBT003 - torch's own signature
+        try:
+            runs = [run(case, cotangent, device) for _ in range(REPEATS)]
+        except RuntimeError as error:
+            if "determinis" not in str(error):
+                raise
+            exempt.append(operator.name)
+            runs = []
+        finally:
+            torch.use_deterministic_algorithms(False)  # noqa: FBT003 - as above
+        if runs and not all(_same(runs[0], other) for other in runs[1:]):
+            faults.append(f"{operator.name}: {REPEATS} runs on the same inputs differ")
+        if not runs:
+            plain = [run(case, cotangent, device) for _ in range(REPEATS)]
+            spread = max(spread, *(_spread(plain[0], other) for other in plain[1:]))
+    return PropertyReport(faults=tuple(faults), tried=tried, exempt=tuple(exempt), spread=spread)
+
+
+def check_memory(
+    chosen: Sequence[Operator], device: str, *, run: Execute = execute_case
+) -> PropertyReport:
+    """Memory in use after many runs against after a few: per operation on a device that counts its
+    bytes, for all together on the CPU, whose pages are the process's.
+    """
+    cases = list(_plain_cases(chosen, "float32"))
+    faults: list[str] = []
+    grown = 0
+    if device == "cuda":
+        for operator, case, cotangent in cases:
+            work = partial(run, case, cotangent, device)
+            growth = _growth(work, torch.cuda.memory_allocated)
+            grown += growth
+            if growth > 0:
+                faults.append(f"{operator.name}: {growth} bytes more in use after {ROUNDS} runs")
+    else:
+
+        def everything() -> None:
+            for _, case, cotangent in cases:
+                run(case, cotangent, device)
+
+        grown = _growth(everything, _resident_bytes)
+        if grown > LEAK_BYTES:
+            faults.append(f"all operations: {grown} bytes more in use after {ROUNDS} rounds")
+    return PropertyReport(faults=tuple(faults), tried=len(cases), grown_bytes=grown)
+
+
+def _growth(work: Callable[[], object], measure: Callable[[], int]) -> int:
+    for _ in range(2):
+        work()
+    before = measure()
+    for _ in range(ROUNDS):
+        work()
+    growth = measure() - before
+    if growth > 0:
+        gc.collect()
+        growth = measure() - before
+    return growth
+
+
+def _resident_bytes() -> int:
+    return int(STATM.read_text(encoding="ascii").split()[1]) * PAGE_BYTES
+
+
+def _plain_cases(
+    chosen: Sequence[Operator], dtype: str
+) -> Iterator[tuple[Operator, Case, Tensor | None]]:
+    """The first case of each operation, with a gradient to feed in. Random operations are none."""
+    for operator in chosen:
+        case = next(iter(operator.make_cases(dtype, 0, quick=True)))
+        output = case.operation(*case.inputs(list(case.tensors)))
+        differentiable = case.backward and output.is_floating_point()
+        yield operator, case, torch.ones_like(output) if differentiable else None
+
+
+def _smallest(operator: Operator) -> Case | None:
+    """The float64 case with the fewest numbers whose gradient is more than zeros."""
+    cases = [case for case in operator.make_cases("float64", 0, quick=True) if case.backward]
+    return next((case for case in sorted(cases, key=_size) if _slopes(case)), None)
+
+
+def _size(case: Case) -> int:
+    return sum(x.numel() for x in case.tensors)
+
+
+def _slopes(case: Case) -> bool:
+    inputs = case.inputs(list(case.tensors))
+    output = case.operation(*inputs)
+    if not output.is_floating_point() or not output.numel():
+        return False
+    cotangent = torch.linspace(1.0, 2.0, output.numel(), dtype=output.dtype).square()
+    found = gradients_of(case.operation, inputs, cotangent.reshape(output.shape))
+    return any(bool((gradient.abs() > SLIGHT).any()) for gradient in found)
+
+
+def _same(one: Outcome, other: Outcome) -> bool:
+    pairs = zip((one.output, *one.gradients), (other.output, *other.gradients), strict=True)
+    return all(a is None or b is None or torch.equal(a, b) for a, b in pairs)
+
+
+def _spread(one: Outcome, other: Outcome) -> float:
+    """The largest difference of two runs, relative to the root mean square."""
+    worst = 0.0
+    for a, b in zip((one.output, *one.gradients), (other.output, *other.gradients), strict=True):
+        if a is not None and b is not None and a.numel():
+            size = float(a.double().square().mean().sqrt()) or 1.0
+            worst = max(worst, float((a.double() - b.double()).abs().max()) / size)
+    return worst

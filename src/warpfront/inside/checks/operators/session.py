@@ -1,0 +1,261 @@
+"""The `operators` session: every operation of the table, forward and backward, in every dtype that
+the device computes; fused patterns, eager and compiled; derivatives, repeats and memory.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+
+import torch
+
+from warpfront.inside.checks.claims import Claims
+from warpfront.inside.checks.detect import build_of
+from warpfront.inside.checks.effort import Effort
+from warpfront.inside.checks.operators.cases import Case, Execute, execute_case, make_maker
+from warpfront.inside.checks.operators.fused import (
+    PATTERNS,
+    compile_modes,
+    execute_compiled,
+    missing_compiler,
+    pattern_cases,
+)
+from warpfront.inside.checks.operators.judging import CaseVerdict, expect, judge_case, lacks_kernel
+from warpfront.inside.checks.operators.properties import (
+    PropertyReport,
+    check_gradients,
+    check_memory,
+    check_repeats,
+)
+from warpfront.inside.checks.operators.table import Operator, operators
+from warpfront.inside.checks.precision import (
+    DTYPES,
+    REQUIRED,
+    precision_settings,
+    require_full_precision,
+    tested_dtypes,
+)
+from warpfront.inside.checks.profiles import Tally, document, total
+from warpfront.inside.checks.results import Check, Finding, Recorder, failed, passed
+
+PROPERTIES = ("derivatives", "repeats", "memory")
+QUICK_DTYPES = ("float32", "bfloat16", "int64")
+# cuBLAS has deterministic algorithms only with one of two workspace sizes, set before its start.
+WORKSPACE = ("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+SHOWN = 20
+# gradcheck needs float64.
+IMPOSSIBLE = frozenset({("hpu", "derivatives")})
+
+Cases = Callable[[str, int], Iterable[Case]]
+
+
+@dataclass(kw_only=True)
+class Counts:
+    """What was done, for the results file; grows as the checks run."""
+
+    cases: Counter[str] = field(default_factory=Counter)
+    tallies: list[dict[str, Tally]] = field(default_factory=list)
+
+    def document(self) -> dict[str, object]:
+        return {
+            "operators": len(operators()),
+            "of the 65": sum(o.number > 0 for o in operators()),
+            "patterns": len(PATTERNS),
+            "cases": sum(self.cases.values()),
+            "cases per dtype": dict(self.cases),
+            "profiles": document(total(self.tallies)),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One session's circumstances: the device, what it must compute, and how thoroughly to look."""
+
+    device: str
+    dtypes: tuple[str, ...]
+    required: tuple[str, ...]
+    effort: Effort
+    run: Execute
+    counts: Counts = field(default_factory=Counts)
+
+
+def record_operators(
+    claims: Claims,
+    recorder: Recorder,
+    *,
+    effort: Effort | None = None,
+    run: Execute = execute_case,
+) -> None:
+    """Judge every operation. `run` is the device: tests put faulty ones in."""
+    effort = effort or Effort()
+    names = [operator.name for operator in operators()]
+    properties = [name for name in PROPERTIES if (claims.device, name) not in IMPOSSIBLE]
+    recorder.plan([*names, *PATTERNS, *properties])
+    os.environ.setdefault(*WORKSPACE)
+    require_full_precision()
+    recorder.environment["precision"] = precision_settings()
+    how = _circumstances(claims, effort, run)
+    recorder.run([_operator_check(operator, how) for operator in operators()])
+    recorder.run([_pattern_check(name, how) for name in PATTERNS])
+    recorder.run(list(_property_checks(how)))
+    _record_compiled(recorder, how, build_of(torch))
+    recorder.environment["counts"] = how.counts.document()
+
+
+def _circumstances(claims: Claims, effort: Effort, run: Execute) -> Run:
+    """Half precision is probed before it is tested; integers and float64 are every device's."""
+    double = [] if claims.device == "hpu" else ["float64"]
+    dtypes = (*tested_dtypes(claims.device), *double, "int64", "int32", "bool")
+    if effort.quick:
+        dtypes = tuple(name for name in dtypes if name in QUICK_DTYPES)
+    required = REQUIRED[claims.device]
+    return Run(device=claims.device, dtypes=dtypes, required=required, effort=effort, run=run)
+
+
+@dataclass(kw_only=True)
+class Tried:
+    """What the cases of one check came to in one dtype."""
+
+    cases: int = 0
+    budget_used: float = 0.0
+    rms_ratio: float = 0.0
+    lacking: str = ""
+    faults: list[str] = field(default_factory=list)
+    tallies: list[dict[str, Tally]] = field(default_factory=list)
+
+    def add(self, label: str, verdict: CaseVerdict) -> None:
+        self.cases += 1
+        self.budget_used = max(self.budget_used, verdict.budget_used)
+        self.rms_ratio = max(self.rms_ratio, verdict.rms_ratio)
+        self.faults += [f"{label}: {fault}" for fault in verdict.faults]
+        self.tallies.append(dict(verdict.tallies))
+
+    def document(self) -> dict[str, object]:
+        said: dict[str, object] = {
+            "cases": self.cases,
+            "budget_used": float(f"{self.budget_used:.4g}"),
+            "rms_ratio": float(f"{self.rms_ratio:.4g}"),
+        }
+        return {**said, "not implemented": self.lacking} if self.lacking else said
+
+
+def try_cases(cases: Cases, dtype: str, how: Run) -> Tried:
+    """Run and judge cases of one dtype. A kernel that torch does not have is a fault only where
+    the device must compute the dtype, or where the CPU has it.
+    """
+    tried = Tried()
+    for seed in how.effort.seeds:
+        for case in cases(dtype, seed):
+            label = f"{dtype}, {case.name}, seed {seed}"
+            try:
+                verdict = _judged(case, dtype, seed, how)
+            except (RuntimeError, NotImplementedError) as error:
+                if not lacks_kernel(error) or dtype in how.required:
+                    raise
+                tried.lacking = str(error).splitlines()[0]
+                continue
+            tried.add(label, verdict)
+    how.counts.cases[dtype] += tried.cases
+    how.counts.tallies += tried.tallies
+    return tried
+
+
+def _judged(case: Case, dtype: str, seed: int, how: Run) -> CaseVerdict:
+    expected = expect(case, getattr(torch, dtype), how.device, seed)
+    outcome = how.run(case, expected.cotangent, how.device)
+    return judge_case(case, outcome, expected, how.device, how.effort.profile)
+
+
+def _operator_check(operator: Operator, how: Run) -> Check:
+    cases = partial(operator.make_cases, quick=how.effort.quick)
+    dtypes = [name for name in how.dtypes if name in operator.dtypes]
+    return Check(name=operator.name, find=lambda: _cases_finding(cases, dtypes, how))
+
+
+def _pattern_check(name: str, how: Run) -> Check:
+    def cases(dtype: str, seed: int) -> Iterator[Case]:
+        maker = make_maker(getattr(torch, dtype), seed, quick=how.effort.quick)
+        return pattern_cases(name, maker)
+
+    dtypes = [name for name in how.dtypes if name in DTYPES]
+    return Check(name=name, find=lambda: _cases_finding(cases, dtypes, how))
+
+
+def _cases_finding(cases: Cases, dtypes: Iterable[str], how: Run) -> Finding:
+    tried = {dtype: try_cases(cases, dtype, how) for dtype in dtypes}
+    faults = [fault for one in tried.values() for fault in one.faults]
+    tallies = total(tally for one in tried.values() for tally in one.tallies)
+    details: dict[str, object] = {
+        "dtypes": {dtype: one.document() for dtype, one in tried.items()},
+        "profiles": document(tallies),
+    }
+    if not any(one.cases for one in tried.values()):
+        return failed("no case of it could be computed", **details)
+    if faults:
+        more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+        return failed(f"{faults[0]}{more}", faults=faults[:SHOWN], **details)
+    return passed(**details)
+
+
+def _property_checks(how: Run) -> Iterator[Check]:
+    chosen = operators()
+    if (how.device, "derivatives") not in IMPOSSIBLE:
+        find = partial(check_gradients, chosen, how.device)
+        yield _property_check("derivatives", find)
+    steady = [operator for operator in chosen if operator.name != "dropout"]
+    yield _property_check("repeats", partial(check_repeats, steady, how.device, run=how.run))
+    yield _property_check("memory", partial(check_memory, chosen, how.device, run=how.run))
+
+
+def _property_check(name: str, report: Callable[[], PropertyReport]) -> Check:
+    def find() -> Finding:
+        found = report()
+        details: dict[str, object] = {
+            "tried": found.tried,
+            "no deterministic algorithm": list(found.exempt),
+            "spread": found.spread,
+            "grown_bytes": found.grown_bytes,
+        }
+        if found.faults:
+            return failed(found.faults[0], faults=list(found.faults), **details)
+        return passed(f"{found.tried} operations", **details)
+
+    return Check(name=name, find=find)
+
+
+def _record_compiled(recorder: Recorder, how: Run, build: str) -> None:
+    """The patterns through torch.compile, where an image has what that needs."""
+    names = {
+        f"{name}, compiled ({mode})": (name, mode)
+        for name in PATTERNS
+        for mode in compile_modes(build)
+    }
+    reason = "a quick run does not compile" if how.effort.quick else missing_compiler(how.device)
+    if reason:
+        for name in names:
+            recorder.note_unclaimed(name, reason)
+        return
+    recorder.run(
+        [_compiled_check(label, name, mode, how, build) for label, (name, mode) in names.items()]
+    )
+
+
+def _compiled_check(label: str, name: str, mode: str, how: Run, build: str) -> Check:
+    """The first case only, in float32, and on accelerators in bfloat16 too: compiling is slow."""
+
+    def cases(dtype: str, seed: int) -> Iterator[Case]:
+        return pattern_cases(name, make_maker(getattr(torch, dtype), seed, quick=True))
+
+    compiled = Run(
+        device=how.device,
+        dtypes=how.dtypes,
+        required=how.required,
+        effort=Effort(profile=how.effort.profile, seeds=how.effort.seeds[:1]),
+        run=partial(execute_compiled, mode=mode, build=build),
+        counts=how.counts,
+    )
+    dtypes = ("float32",) if how.device == "cpu" else ("float32", "bfloat16")
+    return Check(name=label, find=lambda: _cases_finding(cases, dtypes, compiled))

@@ -1,0 +1,351 @@
+"""Judges one entry of the database on a device: structure, then the error of each result.
+
+No bound is derived for some 600 operators. A result may be off by R times the largest of: one
+rounding of the reference, what the CPU is off by in the same dtype (where the device is another),
+and what the operator makes of one rounding of its inputs, which is how ill-conditioned it is there.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from warpfront.inside.checks.effort import STRICT
+from warpfront.inside.checks.operations import floor_of, rounding_unit
+from warpfront.inside.checks.opinfo.adapter import Entry, Sample
+from warpfront.inside.checks.profiles import Tally, opinions, tally, total
+
+# Root mean square and worst element, over what is allowed; docs/verification.md has the figures.
+R_RMS = {torch.float32: 32.0}
+R_RMS_HALF = 6.0
+R_ELEMENT = {torch.float32: 256.0}
+R_ELEMENT_HALF = 8.0
+Mutate = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Results:
+    """Floating and other results of one call, flattened, on the CPU; None for an unused input's
+    gradient.
+    """
+
+    outputs: tuple[Tensor, ...]
+    gradients: tuple[Tensor | None, ...] = ()
+    places: tuple[str, ...] = ()
+
+    @property
+    def all(self) -> tuple[Tensor | None, ...]:
+        return (*self.outputs, *self.gradients)
+
+
+Execute = Callable[[Entry, Sample, "Sequence[Tensor] | None", str], Results]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleVerdict:
+    """Faults, the two ratios (1 = all that is allowed, before R), and the profiles' opinions."""
+
+    faults: tuple[str, ...] = ()
+    rms: float = 0.0
+    element: float = 0.0
+    tallies: Mapping[str, Tally] = field(default_factory=dict)
+
+
+def convert(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """A nest of lists, tuples and dicts with every tensor changed."""
+    if isinstance(value, Tensor):
+        return change(value)
+    if isinstance(value, (list, tuple)):
+        items = [convert(item, change) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    if isinstance(value, dict):
+        return {key: convert(item, change) for key, item in value.items()}
+    return value
+
+
+def convert_sample(sample: Sample, change: Callable[[Tensor], Tensor]) -> Sample:
+    return Sample(
+        input=convert(sample.input, change),
+        args=convert(sample.args, change),
+        kwargs=convert(dict(sample.kwargs), change),
+        settle=sample.settle,
+    )
+
+
+def tensors_in(value: Any) -> Iterator[Tensor]:
+    """The tensors of a nest, in order."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from tensors_in(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from tensors_in(item)
+
+
+def widen(x: Tensor) -> Tensor:
+    """The same numbers in float64, or complex128; what is to be differentiated stays so."""
+    if not _differentiable(x):
+        return x
+    wide = torch.complex128 if x.is_complex() else torch.float64
+    return x.detach().cpu().to(wide).requires_grad_(x.requires_grad)
+
+
+def execute_entry(
+    entry: Entry, sample: Sample, cotangents: Sequence[Tensor] | None, device: str
+) -> Results:
+    """Call an entry on a device; with gradients if there is a cotangent for each output that
+    has one.
+    """
+    backward = cotangents is not None
+
+    def send(x: Tensor) -> Tensor:
+        sent = x.detach().to(device)
+        return sent.requires_grad_(backward and x.requires_grad)
+
+    moved = convert_sample(sample, send)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        outputs = [_dense(x) for x in tensors_in(entry(moved, device))]
+        gradients: tuple[Tensor | None, ...] = ()
+        if cotangents is not None:
+            gradients = _gradients(moved, outputs, [c.to(device) for c in cotangents])
+    return Results(
+        outputs=tuple(x.detach().cpu() for x in outputs),
+        gradients=tuple(None if g is None else g.cpu() for g in gradients),
+        places=tuple(x.device.type for x in outputs),
+    )
+
+
+def _gradients(
+    sample: Sample, outputs: Sequence[Tensor], cotangents: Sequence[Tensor]
+) -> tuple[Tensor | None, ...]:
+    leaves = [
+        x for x in tensors_in([sample.input, sample.args, dict(sample.kwargs)]) if x.requires_grad
+    ]
+    ends = [x for x in outputs if x.requires_grad]
+    if not leaves or not ends:
+        return ()
+    return tuple(
+        g if g is None else _dense(g)
+        for g in torch.autograd.grad(ends, leaves, cotangents, allow_unused=True)
+    )
+
+
+def cotangents_for(results: Sequence[Tensor], dtype: torch.dtype, seed: int) -> list[Tensor]:
+    """Random numbers of each differentiable output's shape, in its dtype."""
+    generator = torch.Generator().manual_seed(seed + 1)
+    found = []
+    for x in results:
+        if _differentiable(x):
+            drawn = torch.randn(x.shape, generator=generator, dtype=torch.float64).to(dtype)
+            found.append(drawn.to(x.dtype))
+    return found
+
+
+def judge_results(
+    found: Results,
+    exact: Results,
+    same_dtype: Results | None,
+    sensitivity: Callable[[], tuple[Results, ...]],
+    *,
+    device: str,
+    unit_dtype: torch.dtype,
+    profile: str = STRICT,
+) -> SampleVerdict:
+    """Judge one call. `sensitivity`, the exact results from inputs off by one rounding, is asked
+    for only where an error has to be explained.
+    """
+    faults = list(_structure_faults(found, exact, device))
+    if faults:
+        return SampleVerdict(faults=tuple(faults))
+    rms, element, tallies = 0.0, 0.0, []
+    moved: tuple[Results, ...] | None = None
+    for i, (x, reference) in enumerate(zip(found.all, exact.all, strict=True)):
+        if x is None or reference is None or not x.numel():
+            continue
+        peer = same_dtype.all[i] if same_dtype and len(same_dtype.all) > i else None
+        limits = Limits.of(x, reference, peer, unit_dtype)
+        if limits.exceeded and limits.numeric:
+            moved = sensitivity() if moved is None else moved
+            limits = limits.eased([results.all[i] for results in moved], reference)
+        rms, element = max(rms, limits.rms), max(element, limits.element)
+        label = f"output {i}" if i < len(found.outputs) else f"gradient {i - len(found.outputs)}"
+        complaints = list(limits.faults())
+        if limits.numeric and x.dtype == unit_dtype:
+            said = opinions(_real(x), _real(reference), x.dtype, strict=not limits.exceeded)
+            tallies.append(tally(said))
+            if profile != STRICT:
+                complaints = [] if said[profile] is not False else [f"further off than {profile}"]
+        faults += [f"{label}: {complaint}" for complaint in complaints]
+    return SampleVerdict(faults=tuple(faults), rms=rms, element=element, tallies=total(tallies))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """One tensor against its reference. `rms` and `element` are in units of what is allowed."""
+
+    numeric: bool
+    error: Tensor
+    scale_rms: float
+    scale_element: Tensor
+    allowed_rms: float = R_RMS_HALF
+    allowed_element: float = R_ELEMENT_HALF
+    wrong: int = 0
+
+    @classmethod
+    def of(
+        cls, found: Tensor, reference: Tensor, peer: Tensor | None, unit_dtype: torch.dtype
+    ) -> Limits:
+        if not (found.is_floating_point() or found.is_complex()):
+            expected = reference.to(found.dtype) if reference.dtype != found.dtype else reference
+            wrong = int((found != expected).sum())
+            if wrong and peer is not None and torch.equal(found, peer):
+                wrong = 0
+            nothing = torch.zeros(1).double()
+            return cls(
+                numeric=False, error=nothing, scale_rms=1.0, scale_element=nothing + 1, wrong=wrong
+            )
+        values, exact = _real(found), _real(reference)
+        narrow = (
+            torch.view_as_real(found.resolve_conj()).dtype if found.is_complex() else found.dtype
+        )
+        rounded = exact.to(narrow).double()
+        finite = values.isfinite() & rounded.isfinite()
+        agree = (values.isnan() & rounded.isnan()) | (values == rounded)
+        error = torch.where(finite, values - exact, 0.0).abs()
+        exact = torch.where(finite, exact, 0.0)
+        coarser = max(narrow, unit_dtype, key=rounding_unit)
+        unit = rounding_unit(coarser)
+        size = _rms(exact)
+        base = unit * size + floor_of(narrow)
+        if peer is not None and peer.shape == found.shape:
+            off = torch.where(finite, _real(peer) - exact, 0.0)
+            base = max(base, _rms(torch.where(off.isfinite(), off, 0.0)))
+        return cls(
+            numeric=True,
+            error=error,
+            scale_rms=base,
+            scale_element=unit * exact.abs() + base,
+            allowed_rms=R_RMS.get(coarser, R_RMS_HALF),
+            allowed_element=R_ELEMENT.get(coarser, R_ELEMENT_HALF),
+            wrong=int((~finite & ~agree).sum()),
+        )
+
+    def eased(self, moved: Sequence[Tensor | None], reference: Tensor) -> Limits:
+        """With the most that one rounding of the inputs did to the exact result in any draw."""
+        change = torch.zeros_like(_real(reference))
+        for one in moved:
+            if one is not None and one.shape == reference.shape:
+                apart = (_real(one) - _real(reference)).abs()
+                change = torch.where(apart.isfinite(), torch.maximum(change, apart), change)
+        return replace(
+            self,
+            scale_rms=max(self.scale_rms, _rms(change)),
+            scale_element=self.scale_element + _rms(change) + change,
+        )
+
+    @property
+    def rms(self) -> float:
+        return _rms(self.error) / self.scale_rms if self.scale_rms else 0.0
+
+    @property
+    def element(self) -> float:
+        tiny = torch.finfo(torch.float64).smallest_normal
+        return float((self.error / self.scale_element.clamp(min=tiny)).max())
+
+    @property
+    def exceeded(self) -> bool:
+        return (
+            bool(self.wrong) or self.rms > self.allowed_rms or self.element > self.allowed_element
+        )
+
+    def faults(self) -> Iterator[str]:
+        if self.wrong and self.numeric:
+            yield f"{self.wrong} elements are wrongly finite, infinite or NaN"
+        elif self.wrong:
+            yield f"{self.wrong} elements differ from the exact ones"
+        elif self.rms > self.allowed_rms:
+            yield f"RMS error {self.rms:.3g} times one rounding's ({self.allowed_rms:g} allowed)"
+        elif self.element > self.allowed_element:
+            yield f"an element is {self.element:.3g} times off ({self.allowed_element:g} allowed)"
+
+
+def disturbed(
+    sample: Sample, cotangents: Sequence[Tensor] | None, dtype: torch.dtype, seed: int
+) -> tuple[Sample, list[Tensor] | None]:
+    """Every number of a float64 sample, and of what is fed into its backward, moved by up to one
+    rounding of `dtype`. Whole numbers stay: they may be classes, signs or exponents.
+    """
+    generator = torch.Generator().manual_seed(seed + 2)
+
+    def move(x: Tensor) -> Tensor:
+        if not _differentiable(x) or x.layout != torch.strided:
+            return x
+        drawn = torch.rand(x.shape, generator=generator, dtype=torch.float64) * 2 - 1
+        moved = x.detach() * (1 + rounding_unit(dtype) * drawn)
+        if not x.is_complex():
+            moved = torch.where(x == x.round(), x.detach(), moved)
+        return moved.requires_grad_(x.requires_grad)
+
+    return convert_sample(sample, move), None if cotangents is None else convert(cotangents, move)
+
+
+def wrong_dtypes(
+    found: Results, exact: Results, peer: Results | None, dtype: torch.dtype
+) -> tuple[str, ...]:
+    """Results of another kind than the reference's (whole, real, complex), or of another dtype
+    than the CPU gives; than the tested one, where the CPU has no such kernel.
+    """
+    if len(found.all) != len(exact.all):
+        return (f"{len(found.all)} results, expected {len(exact.all)}",)
+    peers = peer.all if peer and len(peer.all) == len(found.all) else (None,) * len(found.all)
+    faults = []
+    for i, (x, reference, same) in enumerate(zip(found.all, exact.all, peers, strict=True)):
+        if x is None or reference is None:
+            continue
+        kinds = {(y.is_floating_point(), y.is_complex()) for y in (x, reference)}
+        wanted = dtype if same is None else same.dtype
+        real = x.is_floating_point() and (peer is not None or x.dtype.itemsize > dtype.itemsize)
+        if len(kinds) > 1 or ((real or same is not None) and x.dtype != wanted):
+            faults.append(f"result {i}: {x.dtype}, expected {wanted}")
+    return tuple(faults)
+
+
+def _structure_faults(found: Results, exact: Results, device: str) -> Iterator[str]:
+    if len(found.all) != len(exact.all):
+        yield f"{len(found.all)} results, expected {len(exact.all)}"
+        return
+    for i, (x, reference) in enumerate(zip(found.all, exact.all, strict=True)):
+        if (x is None) != (reference is None):
+            yield f"result {i}: {'missing' if x is None else 'not expected'}"
+        elif x is not None and reference is not None and x.shape != reference.shape:
+            yield f"result {i}: shape {tuple(x.shape)}, expected {tuple(reference.shape)}"
+    wrong = [place for place in found.places if place != device]
+    if wrong:
+        yield f"on {wrong[0]}, expected on {device}"
+
+
+def _differentiable(x: Tensor) -> bool:
+    return bool(x.is_floating_point() or x.is_complex())
+
+
+def _dense(x: Tensor) -> Tensor:
+    return x if x.layout == torch.strided else x.to_dense()
+
+
+def _real(x: Tensor) -> Tensor:
+    """Float64 values; complex numbers as pairs."""
+    if x.is_complex():
+        return torch.view_as_real(x.resolve_conj().to(torch.complex128))
+    return x.double()
+
+
+def _rms(x: Tensor) -> float:
+    return float(x.square().mean().sqrt()) if x.numel() else 0.0

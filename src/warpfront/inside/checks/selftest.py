@@ -1,0 +1,145 @@
+"""The `selftest` session: seeded faults in every check of the numerics, each of which has to be
+caught on the claimed device, while the clean run passes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+import torch
+
+from warpfront.inside.checks.blocks import BLOCKS, Block
+from warpfront.inside.checks.claims import Claims
+from warpfront.inside.checks.effort import Effort
+from warpfront.inside.checks.faults import seed_block_faults
+from warpfront.inside.checks.mutations import Ledger
+from warpfront.inside.checks.operators.cases import Case, make_maker
+from warpfront.inside.checks.operators.faulty import Subject, seed_faults, seed_property_faults
+from warpfront.inside.checks.operators.fused import PATTERNS, pattern_cases
+from warpfront.inside.checks.operators.session import WORKSPACE
+from warpfront.inside.checks.operators.table import operators
+from warpfront.inside.checks.opinfo.adapter import DatabaseMoved, load_database
+from warpfront.inside.checks.opinfo.faulty import seed_entry_faults
+from warpfront.inside.checks.opinfo.session import Sweep
+from warpfront.inside.checks.precision import DTYPES, require_full_precision, tested_dtypes
+from warpfront.inside.checks.results import Check, Finding, Recorder, failed, passed, unavailable
+
+EXACT_DTYPES = ("int64", "int32", "bool")
+SHOWN = 200
+Seed = Callable[[int, Ledger], None]
+
+
+def record_selftest(claims: Claims, recorder: Recorder, *, effort: Effort | None = None) -> None:
+    """One check per suite and dtype, passed when every fault seeded there was caught."""
+    effort = effort or Effort()
+    os.environ.setdefault(*WORKSPACE)
+    require_full_precision()
+    device = claims.device
+    floating = tested_dtypes(device)
+    recorder.run(
+        [
+            *_block_checks(floating, device, effort),
+            *_operator_checks(floating, device, effort),
+        ]
+    )
+
+
+def record_opinfo_faults(
+    claims: Claims, recorder: Recorder, *, effort: Effort | None = None
+) -> None:
+    """The same for the operator database."""
+    floating = tested_dtypes(claims.device)
+    recorder.run(list(_opinfo_checks(floating, claims.device, effort or Effort())))
+
+
+def _block_checks(floating: Sequence[str], device: str, effort: Effort) -> Iterator[Check]:
+    for name in floating:
+        for block in BLOCKS:
+            yield _seeded_check(f"{block.name} {name}", _in_block(block, name, device), effort)
+
+
+def _in_block(block: Block, dtype: str, device: str) -> Seed:
+    def seed_in(seed: int, ledger: Ledger) -> None:
+        seed_block_faults(block, DTYPES[dtype], device, seed, ledger)
+
+    return seed_in
+
+
+def _operator_checks(floating: Sequence[str], device: str, effort: Effort) -> Iterator[Check]:
+    double = [] if device == "hpu" else ["float64"]
+    for dtype in (*floating, *double, *EXACT_DTYPES):
+        yield _seeded_check(f"operators {dtype}", _in_operators(dtype, device), effort)
+    for dtype in floating:
+        yield _seeded_check(f"patterns {dtype}", _in_patterns(dtype, device), effort)
+
+    def seed_in(_seed: int, ledger: Ledger) -> None:
+        seed_property_faults(operators(), device, ledger)
+
+    yield _seeded_check("properties", seed_in, Effort())
+
+
+def _in_operators(dtype: str, device: str) -> Seed:
+    def seed_in(seed: int, ledger: Ledger) -> None:
+        for operator in operators():
+            if dtype in operator.dtypes:
+                cases = partial(operator.make_cases, dtype, quick=True)
+                subject = Subject(check=operator.name, dtype=dtype, device=device, cases=cases)
+                seed_faults(subject, seed, ledger)
+
+    return seed_in
+
+
+def _in_patterns(dtype: str, device: str) -> Seed:
+    def seed_in(seed: int, ledger: Ledger) -> None:
+        for name in PATTERNS:
+
+            def cases(seed: int, name: str = name) -> Iterator[Case]:
+                return pattern_cases(name, make_maker(getattr(torch, dtype), seed, quick=True))
+
+            subject = Subject(check=name, dtype=dtype, device=device, cases=cases)
+            seed_faults(subject, seed, ledger)
+
+    return seed_in
+
+
+def _opinfo_checks(floating: Sequence[str], device: str, effort: Effort) -> Iterator[Check]:
+    """Both directions in float32, and forward in bfloat16, whose rounding is the coarsest."""
+    for dtype, backward in (("float32", False), ("float32", True), ("bfloat16", False)):
+        if dtype in floating:
+            sweep = Sweep(dtype=dtype, backward=backward, device=device, effort=effort)
+            yield Check(
+                name=f"opinfo {sweep.name}", find=partial(_opinfo_finding, sweep, effort.seeds[:1])
+            )
+
+
+def _opinfo_finding(sweep: Sweep, seeds: tuple[int, ...]) -> Finding:
+    try:
+        entries = load_database()
+    except DatabaseMoved as error:
+        return unavailable(str(error))
+    ledger = Ledger()
+    for seed in seeds:
+        seed_entry_faults(entries, sweep, seed, ledger)
+    return _finding(ledger)
+
+
+def _seeded_check(name: str, seed_in: Seed, effort: Effort) -> Check:
+    def find() -> Finding:
+        ledger = Ledger()
+        for seed in effort.seeds:
+            seed_in(seed, ledger)
+        return _finding(ledger)
+
+    return Check(name=name, find=find)
+
+
+def _finding(ledger: Ledger) -> Finding:
+    details: dict[str, object] = {"seeded": ledger.seeded, "mutations": ledger.document()}
+    if ledger.missed:
+        reason = f"{len(ledger.missed)} of {ledger.seeded} not caught: {ledger.missed[0]}"
+        return failed(reason, missed=ledger.missed[:SHOWN], **details)
+    if not ledger.seeded:
+        return failed("no fault could be seeded", **details)
+    return passed(f"{ledger.seeded} seeded faults caught", **details)

@@ -1,0 +1,115 @@
+"""AMD: ROCm wheels, gfx targets, CDI or /dev/kfd with the render nodes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Literal
+
+from warpfront.model import Compiler, CompilerCall, DeviceAccess, HostDevices, Toolkit, frozen
+
+_TARGET = re.compile(r"gfx(?:[0-9]{2,3}[0-9a-f]|[0-9]{1,2}(?:-[0-9])?-generic)\Z")
+_CDI_KIND = "amd.com/gpu="
+_KFD = "/dev/kfd"
+_RENDER_NODE = re.compile(r"/dev/dri/renderD[0-9]+\Z")
+# Code objects of a generic target run on every member of its family:
+# https://llvm.org/docs/AMDGPUUsage.html#generic-processors
+_GENERIC: Mapping[str, tuple[str, ...]] = {
+    "gfx9-generic": ("gfx900", "gfx902", "gfx904", "gfx906", "gfx909", "gfx90c"),
+    "gfx9-4-generic": ("gfx940", "gfx941", "gfx942", "gfx950"),
+    "gfx10-1-generic": ("gfx1010", "gfx1011", "gfx1012", "gfx1013"),
+    "gfx10-3-generic": tuple(f"gfx103{minor}" for minor in range(7)),
+    "gfx11-generic": (
+        *("gfx1100", "gfx1101", "gfx1102", "gfx1103"),
+        *("gfx1150", "gfx1151", "gfx1152", "gfx1153"),
+    ),
+    "gfx12-generic": ("gfx1200", "gfx1201"),
+}
+_FAMILY = {member: family for family, members in _GENERIC.items() for member in members}
+
+
+class Amd:
+    """`warpfront.matrix.vendors.Vendor` for AMD."""
+
+    name = "amd"
+    toolkit: Literal["rocm"] = "rocm"
+    torch_from: Literal["index"] = "index"
+    device = "cuda"
+    known_targets = (*sorted({*_FAMILY, "gfx908", "gfx90a"}), *_GENERIC)
+    target_form = "gfx942"
+    # `rocm` and what it brings carry the libraries from ROCm 7.14 on (pytorch#191688, #190276).
+    # PyPI holds placeholders under these names.
+    protected = (
+        "torch",
+        "torchvision",
+        "torchaudio",
+        "triton",
+        "triton-rocm",
+        "pytorch-triton-rocm",
+        "rocm",
+        "rocm-sdk-*",
+        "amd-torch-device-*",
+    )
+    libraries = ()
+
+    def accepts_target(self, target: str) -> bool:
+        return _TARGET.match(target) is not None
+
+    def accepted_archs(self, target: str) -> tuple[str, ...]:
+        """The target itself, then its generic family: there is no other forward compatibility."""
+        family = _FAMILY.get(target)
+        return (target, family) if family else (target,)
+
+    def shipped_archs(self, entries: tuple[str, ...]) -> frozenset[str]:
+        return frozenset(entries)
+
+    def label(self, index: str) -> str:
+        return index
+
+    def compiler(
+        self, toolkit: Toolkit | None, targets: tuple[str, ...], python: str
+    ) -> Compiler | None:
+        """Debian's hipcc, which depends on its clang, lld, device libraries and HIP headers."""
+        del toolkit, python
+        return Compiler(
+            apt=("g++", "hipcc", "hipify-perl", "python3-dev"),
+            # torch looks for hipcc below ROCM_HOME. Not ROCM_PATH: given one, Debian's clang looks
+            # for the device libraries there, and not where Debian has them.
+            environment=frozen(
+                {"HIP_PLATFORM": "amd", "PYTORCH_ROCM_ARCH": ";".join(targets), "ROCM_HOME": "/usr"}
+            ),
+        )
+
+    def no_compiler(self, toolkit: Toolkit | None) -> str:
+        return f"there is a compiler for {toolkit}"
+
+    def compiler_call(self, target: str) -> CompilerCall | None:
+        """clang's options and messages: https://rocm.docs.amd.com/projects/HIPCC/en/latest/."""
+        return CompilerCall(
+            argv=(
+                *("hipcc", f"--offload-arch={target}", "-O2", "-fPIC"),
+                *("-fno-color-diagnostics", "-fno-caret-diagnostics"),
+            ),
+            kernel=("-x", "hip"),
+            plain=("-x", "c++"),
+            version=("hipcc", "--version"),
+            torch_defines=("-D__HIP_PLATFORM_AMD__=1", "-DUSE_ROCM=1"),
+            hipifies=True,
+            environment=frozen({"PYTORCH_ROCM_ARCH": target}),
+        )
+
+    def device_access(self, host: HostDevices) -> DeviceAccess | None:
+        """CDI where the engine knows devices, else /dev/kfd and each render node.
+
+        Groups are the numeric ids of the nodes' owners: the names `video` and `render` have other
+        numbers in the image, or none.
+        """
+        devices = tuple(sorted(name for name in host.cdi if name.startswith(_CDI_KIND)))
+        if devices:
+            everything = f"{_CDI_KIND}all"
+            return DeviceAccess(cdi=(everything,) if everything in devices else devices)
+        render = tuple(sorted(node for node in host.nodes if _RENDER_NODE.match(node)))
+        if _KFD not in host.nodes or not render:
+            return None
+        nodes = (_KFD, *render)
+        return DeviceAccess(nodes=nodes, groups=tuple(sorted({host.nodes[node] for node in nodes})))

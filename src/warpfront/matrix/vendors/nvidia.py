@@ -1,0 +1,136 @@
+"""NVIDIA: CUDA wheels, sm targets, CDI or `--gpus`."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from warpfront.model import Compiler, CompilerCall, DeviceAccess, HostDevices, Toolkit, frozen
+
+_TARGET = re.compile(r"sm_([1-9][0-9]{1,2})\Z")
+_CDI_KIND = "nvidia.com/gpu="
+# Compute capabilities as major * 10 + minor: https://developer.nvidia.com/cuda-gpus
+_KNOWN = (50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90, 100, 101, 103, 110, 120, 121)
+# Integrated GPUs: a cubin runs there, or from there elsewhere, on its own capability only
+# (CUDA C++ Programming Guide, "Binary Compatibility": not supported for Tegra).
+_INTEGRATED = frozenset({53, 62, 72, 87, 101, 110})
+_FIRST_MAJOR_WITH_NVCC_WHEEL = 13
+
+
+class Nvidia:
+    """`warpfront.matrix.vendors.Vendor` for NVIDIA."""
+
+    name = "nvidia"
+    toolkit: Literal["cuda"] = "cuda"
+    torch_from: Literal["index"] = "index"
+    device = "cuda"
+    known_targets = tuple(f"sm_{capability}" for capability in _KNOWN)
+    target_form = "sm_90"
+    protected = ("torch", "torchvision", "torchaudio", "triton")
+    libraries = ("cuda-*", "nvidia-*")
+
+    def accepts_target(self, target: str) -> bool:
+        return _TARGET.match(target) is not None
+
+    def accepted_archs(self, target: str) -> tuple[str, ...]:
+        """Cubins of the same major and a minor not above (sm_89 runs sm_86 and sm_80), then PTX of
+        any capability not above, which the driver compiles forward.
+
+        https://docs.nvidia.com/cuda/cuda-c-programming-guide/#binary-compatibility
+        """
+        capability = _capability(target)
+        below = sorted(known for known in {*_KNOWN, capability} if known <= capability)[::-1]
+        cubins = [f"sm_{known}" for known in below if _runs_cubin(known, on=capability)]
+        own_features = [f"sm_{capability}a"]
+        return (*cubins[:1], *own_features, *cubins[1:], *(f"compute_{known}" for known in below))
+
+    def shipped_archs(self, entries: tuple[str, ...]) -> frozenset[str]:
+        archs = set()
+        for entry in entries:
+            number = entry.removesuffix("+PTX").replace(".", "")
+            archs.add(f"sm_{number}")
+            if entry.endswith("+PTX"):
+                archs.add(f"compute_{number}")
+        return frozenset(archs)
+
+    def label(self, index: str) -> str:
+        """PyPI strips the label (test-infra release/pypi/prep_binary_for_pypi.py)."""
+        return "" if index == "pypi" else index
+
+    def compiler(
+        self, toolkit: Toolkit | None, targets: tuple[str, ...], python: str
+    ) -> Compiler | None:
+        if toolkit is None or _major(toolkit) < _FIRST_MAJOR_WITH_NVCC_WHEEL:
+            return None
+        home = f"/opt/venv/lib/python{python}/site-packages/nvidia/cu{_major(toolkit)}"
+        return Compiler(
+            # `cuda-toolkit` says which nvcc, nvvm, crt and runtime belong together; headers of CCCL
+            # may be newer than the toolkit, and torch 2.15 brings such:
+            # https://pypi.org/project/cuda-toolkit/
+            requirements=(
+                f"cuda-toolkit[nvcc]=={toolkit.version}.*",
+                f"nvidia-cuda-cccl=={_major(toolkit)}.*",
+            ),
+            # `python:slim` has Python's headers already; a bootstrapped base has them from here.
+            apt=("g++", "python3-dev"),
+            programs=f"{home}/bin",
+            libraries=f"{home}/lib",
+            environment=frozen({"CUDA_HOME": home, "TORCH_CUDA_ARCH_LIST": _arch_list(targets)}),
+        )
+
+    def no_compiler(self, toolkit: Toolkit | None) -> str:
+        """The nvidia-cuda-nvcc-cu12 wheels (12.6.85, 12.8.93, 12.9.86 listed) hold ptxas, not
+        nvcc."""
+        return (
+            f"NVIDIA's wheels for {toolkit} hold ptxas and no nvcc; "
+            f"they do from cuda{_FIRST_MAJOR_WITH_NVCC_WHEEL}.0"
+        )
+
+    def compiler_call(self, target: str) -> CompilerCall | None:
+        """https://docs.nvidia.com/cuda/cuda-compiler-driver-nvcc/. ptxas names lines of its own
+        input only; that, kept with line information, names those of the source.
+        """
+        return CompilerCall(
+            argv=("nvcc", f"-arch={target}", "-Xcompiler=-fPIC", "-lineinfo"),
+            kernel=("-x", "cu"),
+            plain=("-x", "c++"),
+            version=("nvcc", "--version"),
+            work=("--keep", "--keep-dir"),
+            kept=("*.ptx",),
+            environment=frozen({"TORCH_CUDA_ARCH_LIST": _dotted(_capability(target))}),
+        )
+
+    def device_access(self, host: HostDevices) -> DeviceAccess | None:
+        """CDI where the engine knows devices: `all` if offered, else every one; else `--gpus`."""
+        devices = tuple(sorted(name for name in host.cdi if name.startswith(_CDI_KIND)))
+        if devices:
+            everything = f"{_CDI_KIND}all"
+            return DeviceAccess(cdi=(everything,) if everything in devices else devices)
+        return DeviceAccess(gpus=True) if host.gpus else None
+
+
+def _capability(target: str) -> int:
+    found = _TARGET.match(target)
+    if found is None:
+        raise ValueError(f"not an NVIDIA target: {target!r}")
+    return int(found.group(1))
+
+
+def _runs_cubin(cubin: int, *, on: int) -> bool:
+    if _INTEGRATED & {cubin, on}:
+        return cubin == on
+    return cubin // 10 == on // 10 and cubin <= on
+
+
+def _major(toolkit: Toolkit) -> int:
+    return int(toolkit.version.partition(".")[0])
+
+
+def _arch_list(targets: tuple[str, ...]) -> str:
+    """`TORCH_CUDA_ARCH_LIST`: `8.0;9.0+PTX`, with PTX of the newest for what comes after it."""
+    numbers = sorted(_capability(target) for target in targets)
+    return ";".join(map(_dotted, numbers)) + "+PTX"
+
+
+def _dotted(capability: int) -> str:
+    return f"{capability // 10}.{capability % 10}"

@@ -1,0 +1,93 @@
+"""A preflight as text for people and as SARIF."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from warpfront.port.preflight import rules
+from warpfront.port.preflight.findings import Finding, Preflight
+from warpfront.report.sarif import Fix, SourceFinding, sarif_text
+
+_SOURCE_CHARACTERS = 120
+
+
+def preflight_text(preflight: Preflight) -> str:
+    """Each finding with its place, its line, the cells, why, and the line to write instead."""
+    lines: list[str] = []
+    for finding in preflight.findings:
+        lines += [*_finding_lines(finding, preflight), ""]
+    lines += [f"unknown: {text}" for text in preflight.unknown]
+    lines += ["", _summary(preflight)] if preflight.unknown else [_summary(preflight)]
+    return "\n".join(lines) + "\n"
+
+
+def _finding_lines(finding: Finding, preflight: Preflight) -> Iterator[str]:
+    group = f" (only with `{finding.group}`)" if finding.group else ""
+    source = finding.source.strip()[:_SOURCE_CHARACTERS]
+    yield f"{finding.path}:{finding.line}: {finding.level}: {finding.rule}{group}"
+    yield f"    {source}"
+    by_reason: dict[str, list[str]] = {}
+    for title, why in finding.why.items():
+        by_reason.setdefault(why, []).append(title)
+    for why, titles in by_reason.items():
+        yield f"    {why}"
+        yield f"        on {_titles(titles, preflight)}"
+    if finding.write is not None:
+        yield (
+            f"    write: {finding.write.strip()}" if finding.write.strip() else "    drop this line"
+        )
+
+
+def _titles(titles: list[str], preflight: Preflight) -> str:
+    cells = sum(len(preflight.stacks[title]) for title in titles)
+    every = sum(len(ids) for ids in preflight.stacks.values())
+    if len(titles) == len(preflight.stacks):
+        return f"all {every} cells"
+    return f"{cells} of {every} cells: {'; '.join(titles)}"
+
+
+def _summary(preflight: Preflight) -> str:
+    counts = dict.fromkeys(("error", "warning", "note"), 0)
+    for finding in preflight.findings:
+        counts[finding.level] += 1
+    said = ", ".join(f"{number} {level}s" for level, number in counts.items() if number)
+    cells = sum(len(cells) for cells in preflight.stacks.values())
+    unknown = f", {len(preflight.unknown)} unknown" if preflight.unknown else ""
+    return (
+        f"{len(preflight.files)} files, {preflight.lines} lines, {cells} cells with "
+        f"{len(preflight.stacks)} torch stacks: {said or 'nothing found'}{unknown}"
+    )
+
+
+def preflight_sarif(preflight: Preflight, *, version: str) -> str:
+    """SARIF 2.1.0. A line to write instead is a fix of that line."""
+    return sarif_text(
+        (_source_finding(finding) for finding in preflight.findings),
+        rules=rules.RULES,
+        tool="warpfront preflight",
+        version=version,
+        tool_uri="https://github.com/warpfront/warpfront",
+        unknown=preflight.unknown,
+    )
+
+
+def _source_finding(finding: Finding) -> SourceFinding:
+    fix = None
+    if finding.write is not None and finding.end_line:
+        what = f"write `{finding.write.strip()}`" if finding.write.strip() else "drop this line"
+        fix = Fix(description=what, start=finding.line, end=finding.end_line, text=finding.write)
+    return SourceFinding(
+        rule_id=finding.rule,
+        level=finding.level,
+        message=f"{finding.text}: {_reasons(finding.why.items())}",
+        path=finding.path,
+        line=finding.line,
+        end_line=finding.end_line,
+        source=finding.source,
+        fix=fix,
+        properties={"cells": list(finding.cells), "group": finding.group},
+    )
+
+
+def _reasons(why: Iterable[tuple[str, str]]) -> str:
+    return "; ".join(f"{title}: {reason}" for title, reason in why)

@@ -1,0 +1,89 @@
+"""The torch stacks of a matrix: cells whose images hold the same torch are judged once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from warpfront.matrix.compat import COMPANIONS, Compat
+from warpfront.model import Cell, LockInputs, WheelLock
+from warpfront.wheels.demands import Stack, stack_of
+from warpfront.wheels.lock import lock_inputs
+
+_FORKED = "a0"
+"""A vendor's fork in a base calls itself a pre-release of the version (`2.10.0a0+git...`), so that
+`==2.10.0` and `>=2.10` do not accept it (huggingface/optimum-habana#2366).
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellStack:
+    """What the images of some cells have in common: the torch stack, the Python, the index.
+
+    `index` is the name of the index that torch comes from (`cpu`, `rocm6.4`, `pypi`), "" where it
+    comes with the base. `paired` are the companions of this torch that the images lack, by bare
+    version. `inputs` are those of one of the cells, with nothing of its own asked for.
+    """
+
+    title: str
+    cell_ids: tuple[str, ...]
+    python: str
+    index: str
+    stack: Stack
+    paired: Mapping[str, str]
+    inputs: LockInputs
+
+    @property
+    def torch(self) -> str:
+        """The full version (`2.9.1+rocm6.4`)."""
+        return self.stack.held["torch"]
+
+
+def stacks_of(
+    cells: Iterable[Cell], locks: Mapping[str, WheelLock], compat: Compat
+) -> tuple[CellStack, ...]:
+    """One stack for all cells with the same vendor, toolkit, Python and torch, in matrix order.
+
+    Where no cell has a lock, the libraries that torch brings are not known and not judged.
+    """
+    groups: dict[tuple[object, ...], list[Cell]] = {}
+    for cell in cells:
+        key = (cell.vendor, cell.toolkit, cell.python, cell.torch, cell.index, cell.stack)
+        groups.setdefault(key, []).append(cell)
+    return tuple(_stack(group, locks, compat) for group in groups.values())
+
+
+def _stack(cells: list[Cell], locks: Mapping[str, WheelLock], compat: Compat) -> CellStack:
+    cell = next((one for one in cells if one.id in locks), cells[0])
+    inputs = lock_inputs(cell, None, None)
+    pins = {pin.name: pin.version for pin in cell.stack}
+    if cell.id in locks:
+        pins |= {wheel.name: wheel.version for wheel in locks[cell.id].wheels}
+    stack = stack_of(inputs, pins)
+    if not cell.stack:
+        held = {"torch": f"{cell.torch}{_FORKED}"}
+        foreign = {n: why for n, why in stack.foreign.items() if n not in inputs.protected}
+        stack = Stack(held=held, answered={}, foreign=foreign)
+    title = " ".join(
+        (
+            cell.vendor,
+            *((str(cell.toolkit),) if cell.toolkit else ()),
+            f"torch {stack.held['torch']}",
+            f"Python {cell.python}",
+        )
+    )
+    release = compat.release(cell.torch)
+    paired = {
+        name: release.companion(name).version
+        for name in COMPANIONS
+        if release is not None and name not in stack.held
+    }
+    return CellStack(
+        title=title,
+        cell_ids=tuple(one.id for one in cells),
+        python=cell.python,
+        index=cell.index.name if cell.index else "",
+        stack=stack,
+        paired=paired,
+        inputs=inputs,
+    )

@@ -1,0 +1,292 @@
+"""Rules about device code and its memory: PTX, half types, shared memory, launches, operators."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from warpfront.port.scan.cuda.lexer import Span
+from warpfront.port.scan.cuda.view import (
+    NEAR,
+    View,
+    call_arguments,
+    inside,
+    number_of,
+    sighting,
+    statement_before,
+)
+from warpfront.port.scan.findings import Sighting
+
+_ASM_OPENING = re.compile(r"\s*(?:\b(?:volatile|__volatile__|__volatile|goto|inline)\b\s*)*\(")
+_STRING = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
+_GCN = re.compile(r"\s*(?:s_|v_|ds_|global_|buffer_|flat_|scratch_|image_|;)\w*")
+_PTX = re.compile(
+    r"\b[a-z][a-z0-9]*(?:\.[a-z0-9:_]+)+|%%?(?:laneid|warpid|lanemask_\w+|smid|clock|globaltimer|tid|"
+    r"ctaid)\b|\.reg\b"
+)
+_TENSOR_CORE = re.compile(
+    r"\b(?:mma\.|wmma\.|wgmma\.|ldmatrix|stmatrix|cp\.async|tcgen05\.|mbarrier\.|"
+    r"fence\.proxy|cp\.reduce|setmaxnreg|griddepcontrol|elect\.sync|barrier\.cluster|mapa\.)"
+)
+MEMORY_NAMES = frozenset(
+    {"atomicAdd", "atomicAdd_system", "atomicAdd_block", "cudaFuncSetAttribute"}
+    | {"cuFuncSetAttribute"}
+)
+_HALF_TYPE = r"(?:const\s+)?(?:__)?(?:half2|nv_bfloat162)"
+_HALF_DECLARED = re.compile(
+    rf"\b{_HALF_TYPE}\s*(?:const\s*)?(?:&|\(\s*&\s*)?\s*(\w+)\s*(?:\)\s*)?(?=[\[;=,){{(:])"
+)
+_MEMBER = re.compile(r"\b(\w+)\s*((?:\[[^\[\]]{0,60}\]\s*){0,4})\.\s*([xy])\b(?!\s*\()")
+_NARROW_POINTER = re.compile(
+    r"\b(?:__half2?|half2?|__nv_bfloat16(?:2)?|nv_bfloat16(?:2)?|at\s*::\s*(?:Half|BFloat16))"
+    r"\s*(?:const\s*)?\*+\s*(?:__restrict__\s*)?(\w*)"
+)
+_SHARED = re.compile(
+    r"\b__shared__\s+(?:alignas\s*\(\s*\w+\s*\)\s*|__align__\s*\(\s*\w+\s*\)\s*|volatile\s+)*"
+    r"([\w:]+(?:\s+(?:int|long|char|short))*)\s+(\w+)\s*((?:\[[^\[\]]{1,80}\]\s*){1,4});"
+)
+_SIZES = {
+    "char": 1, "int8_t": 1, "uint8_t": 1, "bool": 1, "unsigned char": 1, "half": 2, "__half": 2,
+    "short": 2, "__nv_bfloat16": 2, "int16_t": 2, "uint16_t": 2, "float": 4, "int": 4,
+    "unsigned": 4, "unsigned int": 4, "int32_t": 4, "uint32_t": 4, "half2": 4, "__half2": 4,
+    "double": 8, "int64_t": 8, "uint64_t": 8, "float2": 8, "long long": 8, "float4": 16,
+    "int4": 16, "uint4": 16, "double2": 16,
+}  # fmt: skip
+_LDS_BYTES = 65536
+_FUNCTION_LENGTH = 20000
+_STD_EXTREME = re.compile(r"\bstd\s*::\s*(max|min|clamp|swap|abs)\s*[(<]")
+_VECTOR_OPERATOR = re.compile(
+    r"\boperator\s*([-+*/]=?|==|!=)\s*\([^()]{0,120}\b(?:float|double|int|uint|short|ushort|char|"
+    r"uchar|long|ulong|longlong|ulonglong)[1-4]\b[^()]{0,120}\)"
+)
+_COMPLEX = re.compile(r"\b(?:float2|double2)\b")
+_TEMPLATE_TYPES = re.compile(r"\b(?:typename|class)\s+(?:\.\.\.\s*)?([A-Z]\w*)\b\s*[,>=]")
+_DEPENDENT_CALL = re.compile(
+    r"(?P<before>[;{}=]\s*)(?P<what>(?P<type>\w+)\s*::\s*[A-Z]\w*\s*\()(?=[^;{}]{0,200}?\)\s*\.)"
+)
+_LIBCUXX = re.compile(
+    r"(?<![\w:])(?:::\s*)?cuda\s*::\s*(?:(?:std|barrier|pipeline\w*|atomic\w*|memcpy_async|ptx|semaphore|"
+    r"latch|counting_semaphore|binary_semaphore|thread_scope\w*|aligned_size_t|annotated_ptr|"
+    r"access_property|ceil_div|proclaim_return_type|device|make_pipeline|maximum|minimum)\b)"
+)
+_THRUST_CUDA = re.compile(r"\bthrust\s*::\s*(?:cuda|system\s*::\s*cuda|cuda_cub)\s*::")
+_TEXTURE_REFERENCE = re.compile(r"(?<![\w:])texture\s*<")
+_CLUSTER_SCOPE = re.compile(
+    r"\b(?:cooperative_groups|cg)\s*::\s*(memcpy_async|wait|wait_prior|reduce|\w+clusive_scan|"
+    r"cluster_group|this_cluster|invoke_one)\b"
+)
+_TILE_OF_32 = re.compile(r"\b(?:tiled_partition|thread_block_tile)\s*<\s*32\s*[,>]")
+_LAUNCH_BOUNDS = re.compile(r"\b__launch_bounds__\s*\(")
+
+
+def asm_sightings(view: View, span: Span) -> Iterator[Sighting]:
+    """PTX (CU107) or a tensor-core instruction (CU121) in the `asm` whose name lies at `span`.
+    An empty text orders memory on any compiler; GCN's own instructions are ported code.
+    """
+    opening = _ASM_OPENING.match(view.code, span[1])
+    given = call_arguments(view.code, opening.end() - 1) if opening else ()
+    if opening is None or not given:
+        return
+    whole = (span[0], given[-1][1] + 1)
+    end = _template_end(view, opening.end(), whole[1])
+    template = " ".join(_STRING.findall(view.source_text(opening.end(), end)))
+    if not template.strip() or _GCN.match(template):
+        return
+    if _TENSOR_CORE.search(template):
+        yield sighting(view, "CU121", whole, what=_short(template))
+    elif _PTX.search(template):
+        yield sighting(view, "CU107", whole, what=_short(template))
+    elif "%" in template and view.in_device_code(span[0]):
+        yield sighting(view, "CU107", whole, what=_short(template), shift=-1)
+
+
+def _template_end(view: View, start: int, end: int) -> int:
+    """Where the instruction text ends and the operands begin: the first colon of the code."""
+    colon = view.code.find(":", start, end)
+    return colon if colon >= 0 else end
+
+
+def _short(template: str) -> str:
+    text = " ".join(template.replace("\\n", " ").replace("\\t", " ").split())
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def memory_sightings(view: View, name: str, span: Span) -> Iterator[Sighting]:
+    """What the use of one name says about memory: CU126, CU129."""
+    given = call_arguments(view.code, span[1])
+    if not given:
+        return
+    whole = (span[0], given[-1][1] + 1)
+    if name in ("cudaFuncSetAttribute", "cuFuncSetAttribute"):
+        text = view.code[slice(*whole)]
+        asked = "MaxDynamicSharedMemorySize" in text or "MAX_DYNAMIC_SHARED" in text
+        if asked and view.region(span[0]).reach != {"amd"}:  # in its own arm AMD was thought of
+            yield sighting(view, "CU129", whole, shift=1 if _over_lds(view, given[-1]) else 0)
+    elif name in ("atomicAdd", "atomicAdd_system", "atomicAdd_block") and _points_to_half(
+        view, view.code[slice(*given[0])], span[0]
+    ):
+        yield sighting(view, "CU126", whole)
+
+
+def _over_lds(view: View, argument: Span) -> bool:
+    size = number_of(view, view.code[slice(*argument)])
+    return size is not None and size > _LDS_BYTES
+
+
+def _points_to_half(view: View, pointer: str, offset: int) -> bool:
+    """Whether the address that is added to is one of half-precision numbers: by a cast, or by the
+    last declaration of its name before `offset`.
+    """
+    if not view.names & _HALF_NAMES:
+        return False
+    if _NARROW_POINTER.search(pointer):
+        return True
+    name = re.match(r"\s*&?\s*(\w+)", pointer)
+    if name is None:
+        return False
+    declared = re.compile(
+        rf"(?<![\w:>])[\w:>]++\s*+(?:const\s*)?\*+\s*(?:__restrict__\s*|const\s*)?{name[1]}\b"
+    )
+    found = declared.findall(view.code, max(0, offset - _FUNCTION_LENGTH), offset)
+    return bool(found) and _NARROW_POINTER.match(found[-1]) is not None
+
+
+_HALF_NAMES = frozenset(
+    {"half", "half2", "__half", "__half2", "__nv_bfloat16", "__nv_bfloat162", "Half", "BFloat16"}
+)
+
+
+def device_sightings(view: View) -> Iterator[Sighting]:
+    """What the text of the file says that no single name does."""
+    for name, searching in _SEARCHES:
+        if name in view.names:
+            yield from searching(view)
+    for name, pattern, rule in _PATTERNS:
+        if name in view.names:
+            yield from _patterns(view, pattern, rule)
+
+
+_PATTERNS = (
+    ("cuda", _LIBCUXX, "CU122"),
+    ("thrust", _THRUST_CUDA, "CU106"),
+    ("texture", _TEXTURE_REFERENCE, "CU135"),
+    ("cg", _CLUSTER_SCOPE, "CU119"),
+    ("cooperative_groups", _CLUSTER_SCOPE, "CU119"),
+    ("tiled_partition", _TILE_OF_32, "CU120"),
+)
+
+
+def _patterns(view: View, pattern: re.Pattern[str], rule: str) -> Iterator[Sighting]:
+    for found in pattern.finditer(view.code):
+        words = frozenset(re.findall(r"\w+", found[0]))
+        yield sighting(view, rule, found.span(), names=words)
+
+
+def _vector_operators(view: View) -> Iterator[Sighting]:
+    """HIP's complex numbers are float2 and double2, with operators of their own; for the others it
+    has templates, which lose against these.
+    """
+    if view.is_device_code:
+        for found in _VECTOR_OPERATOR.finditer(view.code):
+            shift = 0 if _COMPLEX.search(found[0]) else -1
+            yield sighting(view, "CU140", found.span(), shift=shift)
+
+
+def _half_members(view: View) -> Iterator[Sighting]:
+    declared = {found[1] for found in _HALF_DECLARED.finditer(view.code)}
+    if not declared:
+        return
+    for found in _MEMBER.finditer(view.code):
+        if found[1] in declared and view.code[found.start() - 1 : found.start()] not in (".", ">"):
+            yield sighting(view, "CU127", found.span())
+
+
+def _shared_memory(view: View) -> Iterator[Sighting]:
+    total: dict[Span, int] = {}
+    for found in _SHARED.finditer(view.code):
+        size = _SIZES.get(" ".join(found[1].split()))
+        for extent in re.findall(r"\[([^\[\]]+)\]", found[3]):
+            number = number_of(view, extent)
+            size = None if size is None or number is None else size * number
+        body = next((body for body in view.device_bodies if inside((body,), found.start())), (0, 0))
+        total[body] = total.get(body, 0) + (size or 0)
+        if size and total[body] > _LDS_BYTES:
+            yield sighting(view, "CU130", found.span(), what=f"{total[body]} bytes of __shared__")
+
+
+def _launches_from_kernels(view: View) -> Iterator[Sighting]:
+    at = view.code.find("<<<")
+    while at >= 0:
+        if inside(view.kernel_bodies, at):
+            yield sighting(view, "CU134", (at, at + 3))
+        at = view.code.find("<<<", at + 3)
+
+
+def _std_in_device_code(view: View) -> Iterator[Sighting]:
+    for found in _STD_EXTREME.finditer(view.code):
+        constant = "constexpr" in statement_before(view.code, found.start())
+        cuda = view.is_device_code or view.source.path.suffix in (".cu", ".cuh")
+        if view.in_device_code(found.start()) or (constant and cuda):
+            yield sighting(view, "CU136", (found.start(), found.end() - 1))
+
+
+def _missing_typenames(view: View) -> Iterator[Sighting]:
+    if not view.is_device_code:
+        return
+    types = {found[1] for found in _TEMPLATE_TYPES.finditer(view.code)}
+    for found in _DEPENDENT_CALL.finditer(view.code):
+        if found["type"] in types and view.in_device_code(found.start("what")):
+            yield sighting(view, "CU139", (found.start("what"), found.end("what") - 1))
+
+
+def _launch_bounds(view: View) -> Iterator[Sighting]:
+    for found in _LAUNCH_BOUNDS.finditer(view.code):
+        given = call_arguments(view.code, found.end() - 1)
+        if not given:
+            continue
+        whole = (found.start(), given[-1][1] + 1)
+        if number_of(view, view.code[slice(*given[0])]) == 32:
+            yield sighting(view, "CU115", whole)
+        if len(given) > 1 and number_of(view, view.code[slice(*given[1])]) not in (0, 1):
+            yield sighting(view, "CU150", whole)
+
+
+_SEARCHES: Final[tuple[tuple[str, Callable[[View], Iterator[Sighting]]], ...]] = (
+    ("half2", _half_members),
+    ("__half2", _half_members),
+    ("__nv_bfloat162", _half_members),
+    ("__shared__", _shared_memory),
+    ("__global__", _launches_from_kernels),
+    ("operator", _vector_operators),
+    ("std", _std_in_device_code),
+    ("typename", _missing_typenames),
+    ("__launch_bounds__", _launch_bounds),
+)
+
+
+def leftovers(view: View, name: str, span: Span) -> Iterator[Sighting]:
+    """CUDA's names in a file that says it is HIP (CU138), and those that hipify's tables lack
+    (CU147) where the tables are there.
+    """
+    if view.is_hip and "amd" in view.region(span[0]).reach:
+        yield sighting(view, "CU138", span)
+    known = view.context.identifiers
+    if known and name not in known and _API.match(name) and _is_foreign(view, name, span):
+        yield sighting(view, "CU147", span)
+
+
+_API = re.compile(
+    r"(?:cuda(?:Malloc|Memcpy|Memset|Free|Stream|Event|Device|Func|Graph|Launch|Host|Pointer|Mem|Get|"
+    r"Set|Occupancy|Array|External|Import|Ipc|Ctx|User|Library|Kernel)|"
+    r"cu(?:Ctx|Device|Event|Func|Graph|Launch|Link|Mem|Module|Pointer|Stream|Tensor|Library|Kernel)|"
+    r"cublas|cusparse|cufft|curand|cusolver|nccl)[A-Z]\w*\Z"
+)
+
+
+def _is_foreign(view: View, name: str, span: Span) -> bool:
+    """Whether a name is called, and not one that this file defines."""
+    if not re.match(r"\s*\(", view.code[span[1] : span[1] + 10]) or name in view.macros:
+        return False
+    definition = rf"\b{name}\s*\([^;{{}}]{{0,{NEAR}}}\)\s*(?:const\s*|noexcept\s*)*\{{"
+    return re.search(definition, view.code) is None

@@ -1,0 +1,48 @@
+"""Rules about conditions that leave AMD without code: CU123 and CU124."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from warpfront.port.scan.cuda.preprocessor import Arm, Chain
+from warpfront.port.scan.cuda.view import View, sighting
+from warpfront.port.scan.findings import Sighting
+
+_VERSIONS = {
+    "CUDA_VERSION",
+    "CUDART_VERSION",
+    "__NVCC__",
+    "__CUDACC__",
+    "__CUDACC_VER_MAJOR__",
+    "__CUDACC_VER_MINOR__",
+}
+
+
+def guard_sightings(view: View) -> Iterator[Sighting]:
+    """Arms that hang on a macro of NVIDIA's compiler, in chains that AMD comes to and that have
+    no arm for it.
+    """
+    for chain in view.reaches.chains:
+        if "amd" not in chain.reach or _has_arm_for_amd(chain):
+            continue
+        for arm in chain.arms:
+            if "amd" in arm.reach:
+                continue
+            if "__CUDA_ARCH__" in arm.macros:
+                yield _at(view, "CU123", arm, chain)
+            elif arm.macros & _VERSIONS:
+                yield _at(view, "CU124", arm, chain)
+
+
+def _has_arm_for_amd(chain: Chain) -> bool:
+    """Whether somebody thought of AMD: an arm that it alone gets, or a macro of HIP's."""
+    return any(arm.reach == {"amd"} for arm in chain.arms) or any(
+        "HIP" in name or "ROCM" in name or "AMD" in name for name in chain.macros
+    )
+
+
+def _at(view: View, rule: str, arm: Arm, chain: Chain) -> Sighting:
+    directive = arm.directive
+    what = f"#{directive.name} {directive.body}"
+    span = (directive.start, directive.end)
+    return sighting(view, rule, span, what=what, sides=chain.reach)

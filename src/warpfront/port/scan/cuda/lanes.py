@@ -1,0 +1,280 @@
+"""Rules about lanes: masks, ballots, shuffles, and the number 32."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from warpfront.port.scan.cuda.lexer import Span
+from warpfront.port.scan.cuda.preprocessor import Reach
+from warpfront.port.scan.cuda.view import (
+    NARROW_TYPE,
+    NEAR,
+    View,
+    call_arguments,
+    is_definition,
+    macro_bodies,
+    number_of,
+    sighting,
+    statement_before,
+)
+from warpfront.port.scan.findings import SIDES, Sighting
+
+_SYNC = re.compile(r"__(?:shfl(?:_(?:up|down|xor))?|ballot|any|all|match_any|match_all)_sync\Z")
+_BALLOTS = {"__ballot", "__ballot_sync", "__match_any_sync", "__match_all_sync"}
+_BIT_OPERATIONS = {"__popc", "__ffs", "__clz", "__brev"}
+_SHUFFLE_NAMES = {"__shfl", "__shfl_up", "__shfl_down", "__shfl_xor"}
+MASK_NAMES = frozenset(
+    {f"{name}_sync" for name in (*_SHUFFLE_NAMES, "__any", "__all")}
+    | _SHUFFLE_NAMES
+    | _BALLOTS
+    | _BIT_OPERATIONS
+    | {"__activemask"}
+)
+_NARROW_MASK = re.compile(
+    r"(?:\(\s*(?:unsigned(?:\s+int)?|int|u?int32_t)\s*\)\s*)?"
+    r"(?:0[xX][0-9a-fA-F]{1,8}[uUlL]{0,1}|-\s*1|~\s*0[uU]?|UINT_MAX|UINT32_MAX|\d{1,9}[uU]?)\Z"
+)
+_WIDE_MASK = re.compile(
+    r".*(?:uint64_t|unsigned long long|ull|ULL|UINT64_MAX|[fF]{16}|__activemask|__ballot|lanemask)",
+    re.DOTALL,
+)
+_ASSIGNED_NARROW = re.compile(
+    rf"(?:^|[^\w>])(?:const\s+|constexpr\s+|volatile\s+)*{NARROW_TYPE}(?:\s+const)?\s+(\w+)\s*"
+    r"(?:=|\(|\{)[^=;]{0,80}\Z"
+)
+_ASSIGNED = re.compile(r"(?:^|[^\w.>\]])(\w+)\s*[|&^]?=[^=;]{0,80}\Z")
+_MASK_NAME = re.compile(r"(?:mask|ballot|active|lanes?|vote)", re.IGNORECASE)
+_SHIFTED_BY_LANE = re.compile(
+    r"\b(?:1[uU]?|0[xX]1[uU]?)\s*<<\s*\(?\s*(?:\w*lane\w*|threadIdx\.x)", re.IGNORECASE
+)
+_HALVING_FROM_16 = re.compile(
+    r"\bfor\s*\([^;(){}]{0,60}=\s*(?:16|32\s*/\s*2|32\s*>>\s*1)\s*;[^;{}]{0,60};"
+    r"[^;{}]{0,40}(?:>>=\s*1|/=\s*2|=\s*\w+\s*(?:>>\s*1|/\s*2))"
+)
+_DOUBLING_TO_32 = re.compile(
+    r"\bfor\s*\([^;(){}]{0,60}=\s*1\s*;\s*\w+\s*(?:<\s*(?:=\s*16|32)|<\s*32)\s*;"
+    r"[^;{}]{0,40}(?:<<=\s*1|\*=\s*2)"
+)
+_SHUFFLES = re.compile(r"shfl|shuffle", re.IGNORECASE)
+
+_WARP_NAME = re.compile(
+    r"(?:warp_*(?:size|sz|threads?|width|lanes?|length)|threads?_*(?:per|in)_*(?:a_*)?warp|"
+    r"lanes?_*(?:per|in)_*warp|wave_*size|wavefront_*size)",
+    re.IGNORECASE,
+)
+_CONSTANT = re.compile(
+    r"\b(?:constexpr|const|static|enum)\b[^;{}()=]{0,80}?\b(\w+)\s*(?:=|\{)\s*"
+    r"(32|0[xX]20|64|0[xX]40)\s*[uU]?\s*[;,}]"
+)
+_ENUM = re.compile(r"\benum\b[^;{}]{0,80}\{[^}]{0,400}\}")
+_ENUMERATOR = re.compile(r"\b(\w+)\s*=\s*(32|0[xX]20|64|0[xX]40)\b")
+_LANE_ARITHMETIC = re.compile(
+    r"(?P<left>\bthreadIdx\s*\.\s*[xyz]|\b\w+)\s*\)?\s*"
+    r"(?P<op>&\s*(?:31|0[xX]1[fF]|\(\s*32\s*-\s*1\s*\))|>>\s*(?:5|0x5)|/\s*32|%\s*32)"
+    r"[uU]?\b(?!\s*\*)(?![.\w])"
+)
+_THREAD_NAME = re.compile(
+    r"(?:threadIdx\s*\.\s*[xyz]|(?:th(?:rea)?d?_?(?:i?d|idx|index|rank)|tid(?:x)?|t_?idx)_?\w?|"
+    r"lane\w*|linear_?tid|thread_?rank|threadID\w*)\Z",
+    re.IGNORECASE,
+)
+_LANE_RESULT = re.compile(r"\b(?:\w*(?:lane|warp)\w*)\s*(?:=|\()[^=;]{0,80}\Z", re.IGNORECASE)
+_LAST_LANE = re.compile(
+    r"\b\w*lane\w*\s*[!=]=\s*(?:31|32\s*-\s*1)\b|\b(?:31|32\s*-\s*1)\s*[!=]=\s*\w*lane",
+    re.IGNORECASE,
+)
+_NARROW_LAUNCH = re.compile(
+    r"\b\w*(?:launch|kernel|fwd|bwd|_cuda)\w*\s*<\s*32\s*,[^;{}()]{0,200}>\s*(?:\(|<<<)"
+)
+_NARROW_BLOCK = re.compile(r"<<<[^;<>]{0,200}?,\s*32\s*[,>]")
+_NARROW_DIM = re.compile(r"\bdim3\s+\w*(?:thread|block)\w*\s*[({]\s*32\s*[,)}]\s*(?:1\s*[,)}])?")
+_ARCH_MACRO = re.compile(r"gfx|GFX|WAVEFRONT|WAVE_?SIZE|CDNA|RDNA", re.IGNORECASE)
+_WARP_SIZE_CONSTANT = re.compile(
+    r"\[[^\[\];]{0,40}\bwarpSize\b[^\[\];]{0,20}\]|"
+    r"\bconstexpr\b[^;{}]{0,80}=[^;{}]{0,40}\bwarpSize\b|"
+    r"\bstatic_assert\s*\([^;]{0,60}\bwarpSize\b|<\s*(?:\w+\s*,\s*){0,3}warpSize\s*[,>]"
+)
+
+
+def mask_sightings(view: View, name: str, span: Span) -> Iterator[Sighting]:
+    """What the use of one warp function says: CU108 to CU112, CU115."""
+    if is_definition(view, span):
+        return
+    if _SYNC.match(name):
+        yield from _narrow_masks(view, name, span)
+    if name in _BALLOTS or name == "__activemask":
+        yield from _narrow_ballots(view, name, span)
+    if name in _BIT_OPERATIONS:
+        yield from _narrow_bits(view, span)
+    if name.startswith("__shfl"):
+        yield from _shuffle_constants(view, name, span)
+
+
+def _narrow_masks(view: View, name: str, span: Span) -> Iterator[Sighting]:
+    given = call_arguments(view.code, span[1])
+    if not given:
+        return
+    mask = view.code[slice(*given[0])].strip()
+    shift = mask_width_doubt(view, mask)
+    if shift is None:
+        return
+    whole = (span[0], given[0][1])
+    what = f"{name}({mask}, ...)"
+    yield sighting(view, "CU108", whole, what=what, shift=shift, names={name, mask})
+
+
+def mask_width_doubt(view: View, mask: str) -> int | None:
+    """0 where a mask certainly has 32 bits, -1 where that is open, None where it has 64."""
+    bodies = macro_bodies(view, mask, side="amd") or (mask,)
+    if all(_WIDE_MASK.match(body) for body in bodies):
+        return None
+    if any(_NARROW_MASK.match(body.strip().strip("()").strip()) for body in bodies):
+        return 0
+    if not re.fullmatch(r"\w+", mask):
+        return -1
+    if mask in view.wide_variables:
+        return None
+    return 0 if mask in view.narrow_variables else -1
+
+
+def _narrow_ballots(view: View, name: str, span: Span) -> Iterator[Sighting]:
+    rule = "CU110" if name == "__activemask" else "CU109"
+    if not re.match(r"\s*\(", view.code[span[1] : span[1] + 20]):
+        return
+    before = statement_before(view.code, span[0])
+    declared = _ASSIGNED_NARROW.search(before)
+    assigned = declared or _ASSIGNED.search(before)
+    if assigned is None or _closed_between(before[assigned.end(1) :]):
+        return
+    variable = assigned[1]
+    if declared is None and re.search(r"[\w>*&]\s+\Z", before[: assigned.start(1)]):
+        return  # declared here, as something else
+    if declared is None and variable not in view.narrow_variables:
+        return
+    start = span[0] - len(before) + assigned.start(1)
+    what = f"{variable} = {name}()"
+    yield sighting(view, rule, (start, span[1]), what=what, names={name})
+
+
+def _closed_between(text: str) -> bool:
+    """Whether the ballot is an argument of another call: what that returns may be narrow."""
+    return bool(re.search(r"\b(?!\s)(?:__\w+|popc\w*|ffs\w*|clz\w*)\s*\(\s*\Z", text)) or bool(
+        re.search(r"[!=<>]=|[<>]", text)
+    )
+
+
+def _narrow_bits(view: View, span: Span) -> Iterator[Sighting]:
+    given = call_arguments(view.code, span[1])
+    if not given:
+        return
+    argument = view.code[slice(*given[0])]
+    whole = (span[0], given[-1][1] + 1)
+    words = set(re.findall(r"\w+", argument))
+    if words & (_BALLOTS | {"__activemask", "__vballot"}):
+        yield sighting(view, "CU111", whole, names=words)
+    elif words & view.ballot_variables:
+        yield sighting(view, "CU111", whole)
+    elif _MASK_NAME.search(argument) and view.is_device_code:
+        yield sighting(view, "CU111", whole, shift=-1)
+
+
+def _shuffle_constants(view: View, name: str, span: Span) -> Iterator[Sighting]:
+    given = call_arguments(view.code, span[1])
+    lane_at = 2 if name.endswith("_sync") else 1
+    if len(given) <= lane_at:
+        return
+    numbers = [number_of(view, view.code[slice(*argument)]) for argument in given[lane_at:]]
+    whole = (span[0], given[-1][1] + 1)
+    if numbers[0] == 31 and name in ("__shfl_sync", "__shfl"):
+        yield sighting(view, "CU112", whole)
+    elif len(numbers) > 1 and numbers[1] == 32:
+        yield sighting(view, "CU112", whole, shift=-1)
+    if numbers[0] == 16 and "up" not in name and not _has_step_32(view, span):
+        yield sighting(view, "CU113", whole, shift=-1)
+
+
+def _has_step_32(view: View, span: Span) -> bool:
+    """Whether the steps of an unrolled reduction near by include the one that wave64 needs."""
+    near = view.code[max(0, span[0] - NEAR) : span[1] + NEAR]
+    return bool(re.search(r"shfl\w*\s*\([^;]{0,80},\s*32\s*[,)]", near))
+
+
+def lane_sightings(view: View) -> Iterator[Sighting]:
+    """What the file's arithmetic says of its idea of a warp: CU111, CU113 to CU117."""
+    lowered = view.names_joined
+    if "lane" in lowered or "shfl" in lowered or "shuffle" in lowered:
+        yield from _patterns(view, _SHIFTED_BY_LANE, "CU111")
+        yield from _patterns(view, _LAST_LANE, "CU114")
+        yield from _halvings(view)
+    if "warp" in lowered or "wave" in lowered:
+        yield from _warp_constants(view)
+    if "warpSize" in view.names:
+        for found in _WARP_SIZE_CONSTANT.finditer(view.code):
+            yield sighting(view, "CU116", found.span(), sides=_amd_too(view, found.start()))
+    if "threadIdx" in view.names or view.is_device_code:
+        yield from _lane_arithmetic(view)
+    if view.is_device_code or "<<<" in view.code:
+        for pattern in (_NARROW_LAUNCH, _NARROW_BLOCK, _NARROW_DIM):
+            yield from _patterns(view, pattern, "CU115")
+
+
+def _patterns(view: View, pattern: re.Pattern[str], rule: str) -> Iterator[Sighting]:
+    for found in pattern.finditer(view.code):
+        yield sighting(view, rule, found.span())
+
+
+def _amd_too(view: View, offset: int) -> Reach:
+    """The sides of a rule about HIP code: being in AMD's arm makes it no worse."""
+    reach = view.region(offset).reach
+    return frozenset(SIDES) if reach == {"amd"} else reach
+
+
+def _halvings(view: View) -> Iterator[Sighting]:
+    for found in _HALVING_FROM_16.finditer(view.code):
+        body = view.code[found.end() : found.end() + NEAR]
+        if _SHUFFLES.search(body):
+            yield sighting(view, "CU113", found.span())
+    for found in _DOUBLING_TO_32.finditer(view.code):
+        body = view.code[found.end() : found.end() + NEAR]
+        if _SHUFFLES.search(body):
+            yield sighting(view, "CU113", found.span(), shift=-1)
+
+
+def _warp_constants(view: View) -> Iterator[Sighting]:
+    for name, defined in view.macros.items():
+        if _WARP_NAME.search(name):
+            for directive, body in zip(defined, macro_bodies(view, name), strict=True):
+                value = number_of(view, body)
+                yield from _warp_constant(view, name, value, (directive.start, directive.end))
+    for found in _CONSTANT.finditer(view.code):
+        if _WARP_NAME.search(found[1]):
+            yield from _warp_constant(view, found[1], int(found[2], 0), found.span(1))
+    for block in _ENUM.finditer(view.code):
+        for found in _ENUMERATOR.finditer(view.code, block.start(), block.end()):
+            if _WARP_NAME.search(found[1]):
+                yield from _warp_constant(view, found[1], int(found[2], 0), found.span(1))
+
+
+def _warp_constant(view: View, name: str, value: int | None, span: Span) -> Iterator[Sighting]:
+    region = view.region(span[0])
+    if value == 32:
+        if region.reach != {"amd"} or not any(map(_ARCH_MACRO.search, region.tested)):
+            yield sighting(view, "CU114", span, what=f"{name} = 32", names={name})
+    elif (
+        value == 64 and region.reach == {"amd"} and not any(map(_ARCH_MACRO.search, region.tested))
+    ):
+        yield sighting(view, "CU117", span, what=f"{name} = 64", sides=SIDES)
+
+
+def _lane_arithmetic(view: View) -> Iterator[Sighting]:
+    for found in _LANE_ARITHMETIC.finditer(view.code):
+        left = found["left"]
+        start = found.start()
+        if _THREAD_NAME.fullmatch(left) or (
+            view.in_device_code(start)
+            and _LANE_RESULT.search(statement_before(view.code, start))
+            and not left.isdigit()
+        ):
+            # Right as long as all of the kernel means groups of 32: open, so a warning.
+            yield sighting(view, "CU114", found.span(), shift=-1)

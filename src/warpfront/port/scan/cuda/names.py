@@ -1,0 +1,66 @@
+"""Rules that a name or a header decides: the rows of `names.toml`, ready to be asked."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """`once`: only the first of a name in each part of a file, `once_a_file`: of all its names and
+    headers; `call` and `scope`: what must follow a name.
+    """
+
+    rule: str
+    names: frozenset[str]
+    families: tuple[re.Pattern[str], ...]
+    headers: tuple[re.Pattern[str], ...]
+    once: bool
+    once_a_file: bool
+    call: bool
+    scope: bool
+    shift: int
+
+    def names_it(self, name: str) -> bool:
+        return name in self.names or any(family.match(name) for family in self.families)
+
+    def includes_it(self, header: str) -> bool:
+        return any(pattern.match(header) for pattern in self.headers)
+
+
+@cache
+def rows() -> tuple[Row, ...]:
+    """The rows of `names.toml`, in its order."""
+    text = resources.files("warpfront.port.scan.cuda").joinpath("names.toml").read_text("utf-8")
+    return tuple(_read_row(record) for record in tomllib.loads(text)["row"])
+
+
+def _read_row(record: Mapping[str, Any]) -> Row:
+    return Row(
+        rule=record["rule"],
+        names=frozenset(record.get("names", ())),
+        families=tuple(re.compile(pattern) for pattern in record.get("families", ())),
+        headers=tuple(re.compile(pattern) for pattern in record.get("headers", ())),
+        once=record.get("once", False),
+        once_a_file=record.get("once_a_file", False),
+        call=record.get("call", False),
+        scope=record.get("scope", False),
+        shift=record.get("shift", 0),
+    )
+
+
+@cache
+def rows_naming(name: str) -> tuple[Row, ...]:
+    """The rows that are about an identifier; a repository has thousands of them, not millions."""
+    return tuple(row for row in rows() if row.names_it(name))
+
+
+def rows_including(header: str) -> tuple[Row, ...]:
+    """The rows that are about `header`, the path as an #include writes it."""
+    return tuple(row for row in rows() if row.includes_it(header))

@@ -1,0 +1,360 @@
+"""One source file as the rules see it: code, regions, macros, declared types, device code."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import PurePosixPath
+
+from warpfront.port.scan.cuda.conditions import integer, macro_table
+from warpfront.port.scan.cuda.lexer import Blanked, Directive, Span, blank
+from warpfront.port.scan.cuda.preprocessor import Reaches, Region, read_reaches
+from warpfront.port.scan.findings import SIDES, Context, Gate, Side, Sighting, Source
+
+NAME = re.compile(r"[A-Za-z_]\w*+")
+_BRACES = re.compile(r"[{}]")
+_BRACKETS = re.compile(r"[()\[\]{},;]")
+_FUNCTION = re.compile(r"__(?:global|device)__")
+_HIP_INCLUDE = re.compile(r"[<\"]hip/hip_")
+_OPENING = {")": "(", "]": "[", "}": "{"}
+
+NARROW_TYPE = r"(?:unsigned(?:\s+int)?|(?:std\s*::\s*)?u?int32_t|uint|int)"
+_NAMES = r"\s+(?:const\s+)?((?:\w+\s*(?:=[^,;(){}]{0,40})?,\s*){0,8}\w+)\s*[;,=)\[]"
+_NARROW_DECLARED = re.compile(rf"\b{NARROW_TYPE}{_NAMES}")
+_WIDE_DECLARED = re.compile(rf"\b(?:u?int64_t|(?:un)?signed\s+long\s+long|lane_mask_t){_NAMES}")
+_BALLOT_ASSIGNED = re.compile(
+    r"\b(\w+)\s*[&|^]?=[^=;]{0,60}?__(?:ballot|activemask|match_any)\w*\s*\("
+)
+
+# What is further from a name than this belongs to something else.
+NEAR = 400
+_MAX_ARGUMENTS = 4000
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """All that the rules ask of one file. Properties are worked out when first asked for."""
+
+    source: Source
+    context: Context
+
+    @cached_property
+    def _blanked(self) -> Blanked:
+        return blank(self.source.text)
+
+    @property
+    def code(self) -> str:
+        return self._blanked.code
+
+    @property
+    def directives(self) -> tuple[Directive, ...]:
+        return self._blanked.directives
+
+    @cached_property
+    def reaches(self) -> Reaches:
+        return read_reaches(self.directives, macro_table())
+
+    def region(self, offset: int) -> Region:
+        return self.reaches.at(offset)
+
+    @cached_property
+    def _lines(self) -> tuple[int, ...]:
+        return tuple(found.start() for found in re.finditer("\n", self.code))
+
+    def line(self, offset: int) -> int:
+        """The 1-based line of an offset."""
+        return bisect_right(self._lines, offset - 1) + 1
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Every identifier of the code."""
+        return frozenset(NAME.findall(self.code))
+
+    @cached_property
+    def names_joined(self) -> str:
+        """The identifiers as one text, in small letters: a cheap answer to "anything like it?"."""
+        return " ".join(sorted(self.names)).lower()
+
+    @cached_property
+    def macros(self) -> Mapping[str, tuple[Directive, ...]]:
+        """The `#define`s of the file by the name they define."""
+        found: dict[str, list[Directive]] = {}
+        for directive in self.directives:
+            name = NAME.match(directive.body) if directive.name == "define" else None
+            if name is not None:
+                found.setdefault(name[0], []).append(directive)
+        return {name: tuple(defined) for name, defined in found.items()}
+
+    @cached_property
+    def portable(self) -> frozenset[str]:
+        """Names that AMD gets another meaning for, from this file or from the tree's headers."""
+        return self.context.portable_names | portable_names(self)
+
+    @cached_property
+    def is_hip(self) -> bool:
+        """Whether the file says that it was ported: its suffix, or HIP's header for everybody."""
+        return self.source.path.suffix == ".hip" or any(
+            directive.name == "include"
+            and _HIP_INCLUDE.match(directive.body)
+            and len(self.region(directive.start).reach) == len(SIDES)
+            for directive in self.directives
+        )
+
+    @cached_property
+    def is_device_code(self) -> bool:
+        return bool({"__global__", "__device__"} & self.names)
+
+    @cached_property
+    def blocks(self) -> Mapping[int, int]:
+        """Offset of each `{` and of the `}` that closes it; an unclosed one ends with the file."""
+        open_at: list[int] = []
+        closed: dict[int, int] = {}
+        for brace in _BRACES.finditer(self.code):
+            if brace[0] == "{":
+                open_at.append(brace.start())
+            elif open_at:
+                closed[open_at.pop()] = brace.start()
+        closed.update(dict.fromkeys(open_at, len(self.code)))
+        return closed
+
+    @cached_property
+    def device_bodies(self) -> tuple[Span, ...]:
+        """The bodies of `__global__` and `__device__` functions, in order."""
+        return tuple(self._bodies(_FUNCTION))
+
+    @cached_property
+    def kernel_bodies(self) -> tuple[Span, ...]:
+        return tuple(self._bodies(re.compile("__global__")))
+
+    def _bodies(self, specifier: re.Pattern[str]) -> Iterator[Span]:
+        end = -1
+        for found in specifier.finditer(self.code):
+            if found.start() < end:
+                continue
+            opening = _body_after(self.code, found.end())
+            if opening >= 0:
+                end = self.blocks.get(opening, len(self.code))
+                yield opening, end
+
+    @cached_property
+    def narrow_variables(self) -> frozenset[str]:
+        """Variables and parameters that some line of the file declares with 32 bits."""
+        return frozenset(_declared(_NARROW_DECLARED, self.code))
+
+    @cached_property
+    def wide_variables(self) -> frozenset[str]:
+        """Those that some line declares with 64 bits."""
+        return frozenset(_declared(_WIDE_DECLARED, self.code))
+
+    @cached_property
+    def ballot_variables(self) -> frozenset[str]:
+        """Variables that a ballot or an active mask is assigned to."""
+        return frozenset(found[1] for found in _BALLOT_ASSIGNED.finditer(self.code))
+
+    def in_device_code(self, offset: int) -> bool:
+        return inside(self.device_bodies, offset)
+
+    def source_text(self, start: int, end: int) -> str:
+        return self.source.text[start:end]
+
+
+def inside(spans: tuple[Span, ...], offset: int) -> bool:
+    """Whether `offset` lies in one of `spans`, which are in order and apart."""
+    at = bisect_right(spans, (offset, len(spans) and spans[-1][1])) - 1
+    return at >= 0 and spans[at][0] <= offset < spans[at][1]
+
+
+def _declared(pattern: re.Pattern[str], code: str) -> Iterator[str]:
+    for found in pattern.finditer(code):
+        for declarator in found[1].split(","):
+            yield declarator.partition("=")[0].strip()
+
+
+def _body_after(code: str, start: int) -> int:
+    """The `{` of the function whose specifier ends at `start`; -1 for a declaration."""
+    depth = 0
+    for found in _BRACKETS.finditer(code, start, start + _MAX_ARGUMENTS):
+        mark = found[0]
+        if mark in "([":
+            depth += 1
+        elif mark in ")]":
+            depth -= 1
+        elif mark == "{" and depth <= 0:
+            return found.start()
+        elif mark in ";}" and depth <= 0:
+            return -1
+    return -1
+
+
+def view_of(source: Source, context: Context) -> View:
+    """The file, which is read when it is first asked about."""
+    return View(source=source, context=context)
+
+
+def sighting(
+    view: View,
+    rule: str,
+    span: Span,
+    *,
+    what: str = "",
+    shift: int = 0,
+    sides: Iterable[Side] | None = None,
+    names: AbstractSet[str] = frozenset(),
+) -> Sighting:
+    """What was seen at `span`, with who gets there; `what` is the code there unless given. Where
+    the project gives one of `names` another meaning on AMD, that is its gate.
+    """
+    region = view.region(span[0])
+    deciding = next((arm for arm in reversed(region.arms) if len(arm.reach) < len(SIDES)), None)
+    line = 0 if deciding is None else view.line(deciding.directive.start)
+    wrapped = "nvidia" in region.reach and bool(names & view.portable)
+    return Sighting(
+        rule=rule,
+        start=span[0],
+        end=span[1],
+        what=what or " ".join(view.source_text(*span).split()),
+        shift=shift,
+        sides=region.reach if sides is None else frozenset(sides),
+        gate=Gate.WRAPPED if wrapped else Gate.OPEN,
+        gate_line=line,
+    )
+
+
+def arguments(code: str, opening: int) -> tuple[Span, ...]:
+    """The spans of the arguments in the brackets that open at `opening`; none if they never
+    close. Template arguments are not told from comparisons: `f(a<b, c>(d))` has two.
+    """
+    spans: list[Span] = []
+    stack: list[str] = []
+    start = opening + 1
+    for found in _BRACKETS.finditer(code, opening, opening + _MAX_ARGUMENTS):
+        mark = found[0]
+        if mark in "([{":
+            stack.append(mark)
+        elif mark in _OPENING:
+            if not stack or stack.pop() != _OPENING[mark]:
+                return ()
+            if not stack:
+                return (
+                    (*spans, (start, found.start()))
+                    if code[start : found.start()].strip()
+                    else tuple(spans)
+                )
+        elif mark == "," and len(stack) == 1:
+            spans.append((start, found.start()))
+            start = found.end()
+        elif mark == ";" and len(stack) == 1:
+            return ()
+    return ()
+
+
+def call_arguments(code: str, name_end: int) -> tuple[Span, ...]:
+    """The arguments of the call whose name ends at `name_end`; none where it is no call."""
+    opening = name_end
+    while opening < len(code) and code[opening] in " \t\r\n":
+        opening += 1
+    return arguments(code, opening) if code[opening : opening + 1] == "(" else ()
+
+
+def is_definition(view: View, span: Span) -> bool:
+    """Whether the name at `span` is the one that a macro or a function there defines."""
+    before = view.code[max(0, span[0] - 40) : span[0]]
+    if _DEFINE_BEFORE.search(before):
+        return True
+    typed = _TYPE_BEFORE.search(before)
+    if typed is None or typed[1] in ("return", "else", "do", "case", "co_return"):
+        return False
+    return bool(_PARAMETERS.match(view.code, span[1]))
+
+
+_DEFINE_BEFORE = re.compile(r"(?:\#|%:)\s*define\s+\Z")
+_TYPE_BEFORE = re.compile(r"\b([A-Za-z_]\w*)\s*[*&]?\s+[*&]?\Z")
+_PARAMETERS = re.compile(r"\s*\([^;{}]{0,400}?\)\s*(?:const\s*|noexcept\s*)*\{")
+
+
+def statement_before(code: str, offset: int) -> str:
+    """The beginning of the statement that `offset` lies in, up to it."""
+    near = code[max(0, offset - NEAR) : offset]
+    return near[max(near.rfind(mark) for mark in ";{}") + 1 :]
+
+
+def number_of(view: View, text: str, depth: int = 4) -> int | None:
+    """The value of an integer literal, of a macro of the file that stands for one, or of a
+    product or quotient of two.
+    """
+    text = text.strip().strip("()").strip()
+    if depth == 0:
+        return None
+    if len(view.macros.get(text, ())) == 1:
+        return number_of(view, _macro_body(view.macros[text][0]), depth - 1)
+    for operator in ("*", "/"):
+        left, found, right = text.partition(operator)
+        if found and operator not in right:
+            numbers = number_of(view, left, depth - 1), number_of(view, right, depth - 1)
+            return _combined(operator, *numbers)
+    return integer(text)
+
+
+def _combined(operator: str, left: int | None, right: int | None) -> int | None:
+    if left is None or right is None or (operator == "/" and right == 0):
+        return None
+    return left * right if operator == "*" else left // right
+
+
+def _macro_body(directive: Directive) -> str:
+    name = NAME.match(directive.body)
+    return directive.body[name.end() :].strip() if name else ""
+
+
+def macro_bodies(view: View, name: str, side: Side | None = None) -> tuple[str, ...]:
+    """What the file's `#define`s of a name say it stands for: on every side, or on one."""
+    return tuple(
+        _macro_body(directive)
+        for directive in view.macros.get(name, ())
+        if side is None or side in view.region(directive.start).reach
+    )
+
+
+def portable_names(view: View) -> frozenset[str]:
+    """Macros and device functions that the file defines for AMD alone: NVIDIA's names among them
+    mean something else there, and other files that include this one are portable in them.
+    """
+    if not _OF_AMD.search(view.source.text):
+        return frozenset()
+    macros = {
+        name
+        for name, defined in view.macros.items()
+        if any(view.region(directive.start).reach == {"amd"} for directive in defined)
+    }
+    functions = {
+        name[1]
+        for start, _end in view.device_bodies
+        if view.region(start).reach == {"amd"}
+        and (name := _FUNCTION_NAME.search(view.code, max(0, start - NEAR), start))
+    }
+    aliases = {
+        found[found.lastindex or 0]
+        for found in _ALIAS.finditer(view.code)
+        if view.region(found.start()).reach == {"amd"}
+    }
+    return frozenset(macros | functions | aliases)
+
+
+_OF_AMD = re.compile(r"HIP|ROCM|AMD|HCC")
+_ALIAS = re.compile(
+    r"\bnamespace\s+(\w+)\s*[={]|\busing\s+(\w+)\s*=|\btypedef\s[^;{}]{1,120}?\b(\w+)\s*;"
+)
+_FUNCTION_NAME = re.compile(r"(\w+)\s*\([^;{}]*\)[^;{}()]*\Z")
+
+
+def path_of(text: str) -> PurePosixPath | None:
+    """The path in an `#include`; None for a macro."""
+    found = _INCLUDED.match(text)
+    return PurePosixPath(found[1]) if found else None
+
+
+_INCLUDED = re.compile(r"[<\"]([^>\"]+)[>\"]")

@@ -1,0 +1,69 @@
+"""Which engine reads which file, and one call that scans one file for one target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from warpfront.port.scan import cuda, notebooks, python, structured
+from warpfront.port.scan.findings import Context, Sighting, Source
+from warpfront.port.scan.isolation import isolation_sightings
+from warpfront.port.scan.judge import Judged, judge
+from warpfront.port.scan.rules import Rule
+from warpfront.port.scan.targets import ScanTarget
+
+BINARIES = frozenset({".cubin", ".fatbin", ".ptx"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """What one scan is about: the target, the rules, and what engines may know. `before` is the
+    root of the tree that this one is an edit of, "" where it is none.
+    """
+
+    target: ScanTarget
+    rules: Mapping[str, Rule]
+    context: Context
+    before: str = ""
+
+
+def is_read(path: PurePosixPath) -> bool:
+    """Whether any engine reads files of this name, or the name alone says enough."""
+    return path.suffix in BINARIES or any(
+        engine.reads(path) for engine in (python, cuda, structured, notebooks)
+    )
+
+
+def scan_source(source: Source, scope: Scope, before: Source | None = None) -> Judged:
+    """One file's findings; with the file that it is an edit of, what that changed for NVIDIA too. A
+    file nested too deeply to be understood is a finding, no crash.
+    """
+    try:
+        edited = isolation_sightings(before, source) if before is not None else ()
+        source, seen = _seen(source, scope.context)
+        seen = (*seen, *edited)
+    except RecursionError:
+        seen = (Sighting(rule="SC003", start=0, end=0, what="nested too deeply"),)
+    return judge(source, seen, scope.target, scope.rules)
+
+
+def _seen(source: Source, context: Context) -> tuple[Source, tuple[Sighting, ...]]:
+    if notebooks.reads(source.path):
+        try:
+            source, broken = notebooks.as_python(source)
+        except ValueError as error:
+            return source, (Sighting(rule="SC003", start=0, end=0, what=str(error)),)
+        return source, (*broken, *python.sightings(source, context))
+    return source, tuple(_sightings(source, context))
+
+
+def _sightings(source: Source, context: Context) -> Iterator[Sighting]:
+    if source.path.suffix in BINARIES:
+        yield Sighting(rule="BL209", start=0, end=0, what=source.path.name)
+    if python.reads(source.path):
+        yield from python.sightings(source, context, cuda.sightings)
+    if cuda.reads(source.path):
+        yield from cuda.sightings(source, context)
+    if structured.reads(source.path):
+        yield from structured.sightings(source, context)

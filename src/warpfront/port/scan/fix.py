@@ -1,0 +1,293 @@
+"""Edits that let AMD through and leave NVIDIA's code as it is: lines put behind a gate.
+
+Nothing is rewritten in place. What an edit adds is preprocessor lines, and each fixed file is held
+against the file before it: with NVIDIA's macros both must come to the same tokens, or the file is
+left alone. What such an edit cannot settle (PTX, tensor cores, wave sizes) stays a finding.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+from warpfront.port.scan.cuda.conditions import Macros, macro_table, truth
+from warpfront.port.scan.cuda.lexer import Directive, blank, tokens
+from warpfront.port.scan.cuda.preprocessor import condition_of
+from warpfront.port.scan.cuda.view import View, view_of
+from warpfront.port.scan.findings import SIDES, Context, Gate, Sighting, Source
+
+FIXABLE = frozenset({"CU105", "CU108", "CU118", "CU122", "CU140"})
+MASK = "WARPFRONT_ALL_LANES"
+_FULL_MASK = re.compile(r"0[xX][fF]{8}[uU]?\b")
+_NOT_ROCM = "#if !defined(USE_ROCM)\n"
+_HIPCUB = "#else\n#include <hipcub/hipcub.hpp>\nnamespace cub = hipcub;\n"
+_END = "#endif\n"
+_INCLUDE = re.compile(r"\s*#\s*include\s*<(cub|cuda)/")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fix:
+    """A file before and after its edits, and the rules that they answer, each once a place."""
+
+    path: PurePosixPath
+    before: str
+    after: str
+    rules: tuple[str, ...]
+
+    @property
+    def patch(self) -> str:
+        """A unified diff that `git apply` takes."""
+        lines = difflib.unified_diff(
+            self.before.splitlines(keepends=True),
+            self.after.splitlines(keepends=True),
+            f"a/{self.path}",
+            f"b/{self.path}",
+        )
+        return "".join(
+            line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
+            for line in lines
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class _Gate:
+    """`before` goes above line `first` and `after` below line `last` (0-based, inclusive)."""
+
+    first: int
+    last: int
+    before: str
+    after: str
+    rule: str
+
+
+def fix_source(source: Source, seen: Iterable[Sighting]) -> Fix | None:
+    """The file with its mechanical findings behind gates; None where there is nothing to do, or
+    where an edit would not leave NVIDIA the same tokens.
+    """
+    if "\r" in source.text:
+        return None  # a patch with mixed line ends serves nobody
+    view = view_of(source, Context())
+    wanted = [one for one in seen if one.rule in FIXABLE and _is_open(one)]
+    gates = _apart(sorted({gate for one in wanted for gate in _gates(view, one)}))
+    masks = [one for one in wanted if one.rule == "CU108" and _literal_mask(view, one)]
+    after = _with_gates(_with_masks(view, masks), gates)
+    if masks:
+        after = _with_mask_macro(after, _spelling(view, masks[0]))
+    rules = (*(gate.rule for gate in gates), *("CU108" for _ in masks))
+    if after == source.text or for_nvidia(after) != for_nvidia(source.text):
+        return None
+    return Fix(path=source.path, before=source.text, after=after, rules=tuple(sorted(rules)))
+
+
+def _is_open(one: Sighting) -> bool:
+    """Whether both come to it; what stands in somebody's arm was looked at by a person."""
+    return {"amd", "nvidia"} <= one.sides and one.gate is Gate.OPEN and one.shift == 0
+
+
+def _gates(view: View, one: Sighting) -> Iterator[_Gate]:
+    line = view.line(one.start) - 1
+    text = view.source.text.splitlines()[line]
+    if one.rule == "CU118" and re.fullmatch(r"\s*__syncwarp\s*\(\s*\w*\s*\)\s*;\s*", text):
+        yield _Gate(first=line, last=line, before=_NOT_ROCM, after=_END, rule=one.rule)
+    elif one.rule in ("CU105", "CU122") and (include := _INCLUDE.match(text)):
+        after = _HIPCUB + _END if include[1] == "cub" else _END
+        yield _Gate(first=line, last=line, before=_NOT_ROCM, after=after, rule=one.rule)
+    elif one.rule == "CU140":
+        yield from _function_gate(view, one, line)
+    elif one.rule == "CU108":
+        yield from _mask_gate(view, one)
+
+
+def _mask_gate(view: View, one: Sighting) -> Iterator[_Gate]:
+    """The one `#define` of a mask that the file gives everybody 32 lanes with."""
+    argument = re.search(r"\(\s*(\w+)\s*\Z", view.code[one.start : one.end])
+    defined = view.macros.get(argument[1], ()) if argument else ()
+    if (
+        argument is None
+        or len(defined) != 1
+        or len(view.region(defined[0].start).reach) < len(SIDES)
+    ):
+        return
+    if _FULL_MASK.fullmatch(defined[0].body[len(argument[1]) :].strip().strip("()")):
+        line = view.line(defined[0].start) - 1
+        wide = f"#if defined(USE_ROCM)\n#define {argument[1]} 0xffffffffffffffffull\n#else\n"
+        yield _Gate(first=line, last=line, before=wide, after=_END, rule=one.rule)
+
+
+def _function_gate(view: View, one: Sighting, line: int) -> Iterator[_Gate]:
+    """The whole of an operator whose definition begins and ends with its lines."""
+    opening = view.code.find("{", one.end, one.end + 80)
+    if opening < 0 or view.code[one.end : opening].strip():
+        return
+    closing = view.blocks[opening]
+    last = view.line(closing) - 1
+    lines = view.code.splitlines()
+    starts = lines[line].startswith(("__device__", "inline", "static", "__forceinline__"))
+    above = lines[line - 1].rstrip() if line else ""
+    if starts and (not above or above.endswith(("}", ";"))) and lines[last].rstrip() == "}":
+        yield _Gate(first=line, last=last, before=_NOT_ROCM, after=_END, rule=one.rule)
+
+
+def _apart(gates: list[_Gate]) -> list[_Gate]:
+    """Gates that do not overlap; those of neighbouring lines and one kind become one."""
+    kept: list[_Gate] = []
+    for gate in gates:
+        previous = kept[-1] if kept else None
+        if previous is None or gate.first > previous.last + 1:
+            kept.append(gate)
+        elif gate.first > previous.last and gate.after == previous.after:
+            kept[-1] = _Gate(
+                first=previous.first, last=gate.last, before=previous.before,
+                after=previous.after, rule=previous.rule,
+            )  # fmt: skip
+        elif gate.first > previous.last:
+            kept.append(gate)
+    return kept
+
+
+def _with_gates(text: str, gates: list[_Gate]) -> str:
+    lines = text.splitlines(keepends=True)
+    if lines and not lines[-1].endswith("\n") and gates:
+        lines[-1] += "\n"
+    for gate in reversed(gates):
+        lines[gate.last] += gate.after
+        lines[gate.first] = gate.before + lines[gate.first]
+    return "".join(lines)
+
+
+def _spelling(view: View, one: Sighting) -> str:
+    found = _FULL_MASK.search(view.source.text, one.start, one.end)
+    return found[0] if found else ""
+
+
+def _literal_mask(view: View, one: Sighting) -> bool:
+    """Whether the mask is the literal itself, outside a macro's body and spelled as the first."""
+    return bool(_spelling(view, one)) and not any(
+        directive.start <= one.start < directive.end for directive in view.directives
+    )
+
+
+def _with_masks(view: View, masks: list[Sighting]) -> str:
+    text = view.source.text
+    first = _spelling(view, masks[0]) if masks else ""
+    for one in sorted(masks, key=lambda mask: mask.start, reverse=True):
+        found = _FULL_MASK.search(text, one.start, one.end)
+        if found is not None and found[0] == first:
+            text = text[: found.start()] + MASK + text[found.end() :]
+    return text
+
+
+def _with_mask_macro(text: str, spelling: str) -> str:
+    """The macro goes below the last #include that no condition guards."""
+    lines = text.splitlines(keepends=True)
+    depth, at = 0, 0
+    for number, line in enumerate(lines):
+        word = re.match(r"\s*#\s*(\w+)", line)
+        depth += {"if": 1, "ifdef": 1, "ifndef": 1, "endif": -1}.get(word[1] if word else "", 0)
+        if word and depth == 0 and word[1] in ("include", "endif", "pragma"):
+            at = number + 1
+        elif depth == 0 and line.strip() and not line.lstrip().startswith(("//", "#", "/*", "*")):
+            break
+    macro = (
+        f"#if defined(USE_ROCM)\n#define {MASK} 0xffffffffffffffffull\n#else\n"
+        f"#define {MASK} {spelling}\n#endif\n"
+    )
+    return "".join((*lines[:at], macro, *lines[at:]))
+
+
+def for_nvidia(text: str) -> tuple[str, ...]:
+    """The tokens that nvcc's compiler gets to see, as far as that can be known: arms that NVIDIA
+    does not take are gone, what cannot be decided stays with its directives, and `MASK` is what it
+    stands for.
+    """
+    reading = _Reading(macros=Macros(table=macro_table()))
+    done = 0
+    for directive in blank(text).directives:
+        reading.take_code(text[done : directive.start])
+        reading.take(directive)
+        done = directive.end
+    reading.take_code(text[done:])
+    return tuple(
+        word for token in reading.words for word in (reading.mask if token == MASK else (token,))
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Frame:
+    """An open `#if` chain: whether the lines of its arm are kept, whether an arm was certainly
+    taken, and whether its directives stay because one of them is open.
+    """
+
+    kept: bool
+    settled: bool
+    shown: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class _Reading:
+    """What NVIDIA has got to see of a file so far."""
+
+    macros: Macros
+    words: list[str] = field(default_factory=list)
+    frames: list[_Frame] = field(default_factory=list)
+    mask: tuple[str, ...] = (MASK,)
+
+    def is_kept(self) -> bool:
+        return all(frame.kept for frame in self.frames)
+
+    def take_code(self, piece: str) -> None:
+        if self.is_kept():
+            self.words += _words(piece)
+
+    def take(self, directive: Directive) -> None:
+        if directive.name in ("if", "ifdef", "ifndef"):
+            self.open(directive)
+        elif directive.name in ("elif", "elifdef", "elifndef", "else") and self.frames:
+            self.next_arm(directive)
+        elif directive.name == "endif" and self.frames:
+            if self.frames.pop().shown and self.is_kept():
+                self.words.append("#endif")
+        elif self.is_kept():
+            self.define_or_keep(directive)
+
+    def open(self, directive: Directive) -> None:
+        holds = truth(condition_of(directive), "nvidia", self.macros)
+        if holds is None and self.is_kept():
+            self.words += _line_of(directive)
+        frame = _Frame(kept=holds is not False, settled=holds is True, shown=holds is None)
+        self.frames.append(frame)
+
+    def next_arm(self, directive: Directive) -> None:
+        frame = self.frames.pop()
+        condition = condition_of(directive)
+        holds = False if frame.settled else truth(condition, "nvidia", self.macros)
+        if self.is_kept() and (frame.shown or holds is None):
+            self.words += _line_of(directive)
+        frame.shown = frame.shown or holds is None
+        frame.kept = holds is not False
+        frame.settled = frame.settled or holds is True
+        self.frames.append(frame)
+
+    def define_or_keep(self, directive: Directive) -> None:
+        name, _, body = directive.body.partition(" ")
+        if directive.name == "define":
+            self.macros.define(name, body.strip(), frozenset({"nvidia"}))
+        if directive.name == "define" and name == MASK:
+            self.mask = tuple(token.text for token in tokens(body))
+        else:
+            self.words += _line_of(directive)
+
+
+def _line_of(directive: Directive) -> list[str]:
+    return [f"#{directive.name}", *(token.text for token in tokens(directive.body))]
+
+
+def _words(piece: str) -> Iterator[str]:
+    """The tokens of code between two directives, literals as they are written."""
+    for token in tokens(blank(piece).code):
+        end = token.offset + len(token.text)
+        literal = token.kind in ("string", "character")
+        yield piece[token.offset : end] if literal else token.text

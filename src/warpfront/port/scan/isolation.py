@@ -1,0 +1,186 @@
+"""What an edit of a tree changed for NVIDIA. A port for AMD keeps its changes behind gates; what
+NVIDIA's devices reach is the same before and after, statement by statement, line by line.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from warpfront.port.scan import cuda, python
+from warpfront.port.scan.cuda.view import view_of
+from warpfront.port.scan.findings import Context, Gate, Sighting, Source
+from warpfront.port.scan.python.conditions import Conditions, Truth
+from warpfront.port.scan.python.gates import is_test
+from warpfront.port.scan.python.module import Module
+
+RULE = "PY058"
+_SHOWN = 80
+_Compound = (
+    ast.If | ast.For | ast.AsyncFor | ast.While | ast.With | ast.AsyncWith | ast.Try | ast.Match
+)
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Step:
+    """A statement, or a line of C++, that NVIDIA comes to. `line` is 1-based."""
+
+    text: str
+    line: int
+
+
+def isolation_sightings(before: Source, after: Source) -> tuple[Sighting, ...]:
+    """What NVIDIA reaches in `after` and did not in `before`, and where something is gone. A file
+    that cannot be read as its language has no sightings: the other rules say so.
+    """
+    if before.text == after.text:
+        return ()
+    if python.reads(after.path):
+        try:
+            old, new = _python_steps(before, None), _python_steps(after, _defined(before))
+        except (SyntaxError, RecursionError, ValueError):
+            return ()
+    elif cuda.reads(after.path):
+        old, new = _lines(before), _lines(after)
+    else:
+        return ()
+    found = tuple(_changes(old, new, after.text))
+    if is_test(after.path):
+        return tuple(replace(one, gate=Gate.TEST) for one in found)
+    return found
+
+
+def _changes(old: Sequence[_Step], new: Sequence[_Step], text: str) -> Iterator[Sighting]:
+    matcher = difflib.SequenceMatcher(
+        a=[step.text for step in old], b=[step.text for step in new], autojunk=False
+    )
+    starts = [0, *(found.end() for found in re.finditer("\n", text)), len(text)]
+    for tag, first, last, start, end in matcher.get_opcodes():
+        if tag == "equal":
+            continue
+        for step in new[start:end]:
+            yield _sighting(f"`{step.text[:_SHOWN]}` is new for NVIDIA", step.line, starts)
+        if tag == "delete":
+            line = new[min(start, len(new) - 1)].line if new else 1
+            gone = old[first].text[:_SHOWN]
+            more = f" and {last - first - 1} more" if last - first > 1 else ""
+            yield _sighting(f"`{gone}`{more} is gone for NVIDIA", line, starts)
+
+
+def _sighting(what: str, line: int, starts: Sequence[int]) -> Sighting:
+    return Sighting(rule=RULE, start=starts[line - 1], end=starts[line], what=what)
+
+
+def _lines(source: Source) -> list[_Step]:
+    """The code lines of C++ that NVIDIA's compiler sees, without white space and directives."""
+    view = view_of(source, Context())
+    steps = []
+    offset = 0
+    inside = {
+        number for one in view.directives for number in _numbers(view.code, one.start, one.end)
+    }
+    for number, line in enumerate(view.code.split("\n"), 1):
+        text = " ".join(line.split())
+        if text and number not in inside and "nvidia" in view.region(offset).reach:
+            steps.append(_Step(text=text, line=number))
+        offset += len(line) + 1
+    return steps
+
+
+def _numbers(code: str, start: int, end: int) -> range:
+    """The lines of a span, 1-based."""
+    first = code.count("\n", 0, start) + 1
+    return range(first, first + code.count("\n", start, max(start, end - 1)) + 1)
+
+
+def _defined(source: Source) -> frozenset[str]:
+    tree = ast.parse(source.text)
+    return frozenset(node.name for node in ast.walk(tree) if isinstance(node, _DEFINITIONS))
+
+
+def _python_steps(source: Source, known: frozenset[str] | None) -> list[_Step]:
+    """The statements that NVIDIA comes to. Definitions that are not `known` (None: all are) are
+    left out: nothing calls them but what is a step itself.
+    """
+    module = Module(source.path, source.text)
+    reader = _Reader(Conditions(module))
+    tree = module.tree
+    return list(_steps(reader.visit(tree).body, reader, known))
+
+
+class _Reader(ast.NodeTransformer):
+    """Takes out of a tree what only tells vendors apart, as NVIDIA reads it."""
+
+    def __init__(self, conditions: Conditions) -> None:
+        self._conditions = conditions
+
+    def decided(self, test: ast.expr) -> Truth:
+        """What a test comes to for NVIDIA, where it tells NVIDIA from AMD; else None."""
+        truths = self._conditions.truths(test)
+        return truths["nvidia"] if truths["nvidia"] is not truths["amd"] else None
+
+    def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
+        truth = self.decided(node.test)
+        self.generic_visit(node)
+        if truth is None:
+            return node
+        return node.body if truth else node.orelse
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
+        truth = self.decided(node.test)
+        self.generic_visit(node)
+        if truth is None:
+            return node
+        return node.body if truth else node.orelse
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
+        """`x and not is_rocm` is `x` for NVIDIA, `x or is_rocm` too."""
+        neutral = isinstance(node.op, ast.And)
+        values = [value for value in node.values if self.decided(value) is not neutral]
+        self.generic_visit(node)
+        if not values or len(values) == len(node.values):
+            return node
+        return values[0] if len(values) == 1 else ast.BoolOp(op=node.op, values=values)
+
+
+def _steps(
+    body: Sequence[ast.stmt], reader: _Reader, known: frozenset[str] | None
+) -> Iterator[_Step]:
+    for node in body:
+        if isinstance(node, ast.Import | ast.ImportFrom | ast.Pass):
+            continue
+        if isinstance(node, _DEFINITIONS):
+            if known is None or node.name in known:
+                yield _Step(text=_header(node), line=node.lineno)
+                yield from _steps(node.body, reader, known)
+        elif isinstance(node, _Compound):
+            yield _Step(text=_header(node), line=node.lineno)
+            for block in _blocks(node):
+                yield from _steps(block, reader, known)
+        elif not _tells_vendors_apart(node, reader):
+            yield _Step(text=ast.unparse(node), line=node.lineno)
+
+
+def _header(node: ast.stmt) -> str:
+    """The first line of a compound statement, decorators left out."""
+    lines = ast.unparse(node).splitlines()
+    return next((line for line in lines if not line.startswith("@")), "")
+
+
+def _blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
+    for name in ("body", "orelse", "finalbody"):
+        yield getattr(node, name, [])
+    for part in (*getattr(node, "handlers", ()), *getattr(node, "cases", ())):
+        yield part.body
+
+
+def _tells_vendors_apart(node: ast.stmt, reader: _Reader) -> bool:
+    """`is_rocm = torch.version.hip is not None`: what gates are made of."""
+    value = getattr(node, "value", None)
+    if not isinstance(node, ast.Assign | ast.AnnAssign) or not isinstance(value, ast.expr):
+        return False
+    return reader.decided(value) is not None

@@ -1,0 +1,175 @@
+"""From what engines saw to what it means for one target: severities, gates, suppressions."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from warpfront.port.scan.findings import Finding, Gate, Severity, Side, Sighting, Source
+from warpfront.port.scan.rules import Rule
+from warpfront.port.scan.targets import ScanTarget
+
+_SUPPRESSION = re.compile(
+    r"(?:\#|//|/\*|--|;|<!--|\brem\b)[^\S\n]*"
+    r"(?P<all>warpfront:[^\S\n]*ignore\[(?P<rules>[A-Z0-9, ]{1,200})\])(?P<reason>[^\n]*)"
+)
+_AUTOMATION = re.compile(
+    r"\.(?:github|ci|circleci|buildkite|jenkins|azure-pipelines|gitlab)(?:/|[\w-]*\.ya?ml\Z)"
+    r"|(?:azure-pipelines|appveyor|\.travis|\.gitlab-ci)[\w-]*\.ya?ml\Z|(?:ci|buildkite)/"
+)
+_EXCERPT = 200
+_SOFTENED = {
+    Gate.AVAILABILITY: Severity.WARNING,
+    Gate.WRAPPED: Severity.NOTE,
+    Gate.TEST: Severity.NOTE,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suppression:
+    """`# warpfront: ignore[PY019, PY020] reason`, on line `line`; it speaks for `lines`."""
+
+    start: int
+    end: int
+    lines: tuple[int, ...]
+    rules: frozenset[str]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """One file's findings in order, and how many its comments suppressed."""
+
+    findings: tuple[Finding, ...]
+    suppressed: int
+
+
+def judge(
+    source: Source, sightings: Iterable[Sighting], target: ScanTarget, rules: Mapping[str, Rule]
+) -> Judged:
+    """The findings that `sightings` of one file come to for `target`. The same thing seen twice is
+    one finding.
+    """
+    lines = _Lines(source.text)
+    suppressions = tuple(read_suppressions(source.text, lines))
+    found = {
+        (finding.rule, finding.line, finding.column): finding
+        for sighting in sorted(sightings, key=_worst_last)
+        if (finding := _finding(source, sighting, target, rules[sighting.rule], lines)) is not None
+    }
+    kept: list[Finding] = []
+    used: set[Suppression] = set()
+    for finding in found.values():
+        suppression = _suppressing(finding, suppressions)
+        if suppression is None:
+            kept.append(finding)
+        else:
+            used.add(suppression)
+    suppressed = len(found) - len(kept)
+    for sighting in _about_suppressions(suppressions, used, source.text):
+        own = _finding(source, sighting, target, rules[sighting.rule], lines)
+        kept += [own] if own is not None else []
+    return Judged(findings=tuple(sorted(kept)), suppressed=suppressed)
+
+
+def _worst_last(sighting: Sighting) -> tuple[int, int, str]:
+    return sighting.start, sighting.shift, sighting.what
+
+
+class _Lines:
+    """Offsets to lines and columns, both 1-based."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._starts = [0, *(match.end() for match in re.finditer(r"\r\n|\n|\r", text))]
+
+    def place(self, offset: int) -> tuple[int, int]:
+        line = bisect_right(self._starts, offset)
+        return line, offset - self._starts[line - 1] + 1
+
+    def text(self, line: int) -> str:
+        start = self._starts[line - 1]
+        end = self._starts[line] if line < len(self._starts) else len(self._text)
+        return " ".join(self._text[start:end].split())[:_EXCERPT]
+
+
+def _finding(
+    source: Source, sighting: Sighting, target: ScanTarget, rule: Rule, lines: _Lines
+) -> Finding | None:
+    severity, gate = _weighed(sighting, target, rule)
+    if _AUTOMATION.match(str(source.path)) and severity is not Severity.NONE:
+        severity, gate = Severity.NOTE, Gate.AUTOMATION
+    if severity is Severity.NONE:
+        return None
+    line, column = lines.place(sighting.start)
+    end_line, end_column = lines.place(max(sighting.end, sighting.start))
+    what = " ".join((sighting.what or lines.text(line)).split())[:_EXCERPT]
+    excerpt = lines.text(line) if sighting.end > sighting.start else what
+    return Finding(
+        path=str(source.path),
+        line=line,
+        column=column,
+        end_line=end_line,
+        end_column=end_column,
+        rule=rule.id,
+        severity=severity,
+        message=rule.message.replace("{what}", what),
+        gate=gate,
+        gate_line=sighting.gate_line if gate is not Gate.OPEN else 0,
+        excerpt=excerpt,
+    )
+
+
+def _weighed(sighting: Sighting, target: ScanTarget, rule: Rule) -> tuple[Severity, Gate]:
+    severity = rule.severity_for(target).shifted(sighting.shift)
+    if rule.structural or severity is Severity.NONE:
+        return severity, Gate.OPEN
+    side: Side = "amd" if target.is_rocm else "other"
+    if side not in sighting.sides:
+        return Severity.NONE, Gate.UNREACHED
+    if sighting.gate in _SOFTENED:
+        order = tuple(Severity)
+        limit = _SOFTENED[sighting.gate]
+        return min(severity, limit, key=order.index), sighting.gate
+    own_arm = sighting.sides == {side} and target.is_rocm and not rule.of_amd
+    if own_arm and severity is not Severity.NOTE:
+        return severity.shifted(1), Gate.OWN_ARM
+    return severity, Gate.OPEN
+
+
+def read_suppressions(text: str, lines: _Lines | None = None) -> Iterator[Suppression]:
+    """Every suppressing comment of a file. Alone on its line it speaks for the next one too."""
+    if "warpfront:" not in text:
+        return
+    places = lines or _Lines(text)
+    for match in _SUPPRESSION.finditer(text):
+        line, column = places.place(match.start())
+        alone = not text[match.start() - column + 1 : match.start()].strip()
+        yield Suppression(
+            start=match.start("all"),
+            end=match.end("all"),
+            lines=(line, line + 1) if alone else (line,),
+            rules=frozenset(match["rules"].replace(",", " ").split()),
+            reason=match["reason"].strip(" \t*/->:"),
+        )
+
+
+def _suppressing(finding: Finding, suppressions: Iterable[Suppression]) -> Suppression | None:
+    places = {finding.line, finding.end_line}
+    for suppression in suppressions:
+        speaks = suppression.reason and finding.rule in suppression.rules
+        if speaks and not places.isdisjoint(suppression.lines):
+            return suppression
+    return None
+
+
+def _about_suppressions(
+    suppressions: Iterable[Suppression], used: set[Suppression], text: str
+) -> Iterator[Sighting]:
+    for suppression in suppressions:
+        if suppression not in used:
+            rule = "SC002" if suppression.reason else "SC001"
+            what = text[suppression.start : suppression.end]
+            yield Sighting(rule=rule, start=suppression.start, end=suppression.end, what=what)

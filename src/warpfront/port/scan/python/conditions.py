@@ -1,0 +1,244 @@
+"""What a Python condition comes to on NVIDIA, on AMD and on neither, as far as that can be known.
+
+Three values: True, False, and None for what cannot be told from the source, which means that both
+arms are reached.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from warpfront.port.scan.findings import SIDES, Side
+from warpfront.port.scan.python.module import Module, text_of
+
+Truth = bool | None
+Truths = Mapping[Side, Truth]
+
+UNKNOWN: Final[Truths] = {"nvidia": None, "amd": None, "other": None}
+_AMD: Final[Truths] = {"nvidia": False, "amd": True, "other": False}
+_MAYBE_AMD: Final[Truths] = {"nvidia": False, "amd": None, "other": False}
+_NVIDIA: Final[Truths] = {"nvidia": True, "amd": False, "other": False}
+_MAYBE_NVIDIA: Final[Truths] = {"nvidia": None, "amd": False, "other": False}
+_NEITHER: Final[Truths] = {"nvidia": False, "amd": False, "other": None}
+_GPU: Final[Truths] = {"nvidia": True, "amd": True, "other": False}
+
+# What dotted names are. `torch.cuda` answers on both vendors: ROCm reuses it
+# (https://docs.pytorch.org/docs/stable/notes/hip.html).
+_FACTS: Final[Mapping[str, Truths]] = {
+    "torch.version.hip": _AMD,
+    "torch.version.cuda": _NVIDIA,
+    "torch.version.rocm": _AMD,
+    "torch.utils.cpp_extension.IS_HIP_EXTENSION": _AMD,
+    "torch.cuda.is_available": _GPU,
+    "torch.backends.cuda.is_built": _GPU,
+    "typing.TYPE_CHECKING": {"nvidia": False, "amd": False, "other": False},
+}
+# Which attributes every build has, and which none has.
+_ATTRIBUTES: Final[Mapping[str, Truths]] = {
+    "torch.version.hip": {"nvidia": True, "amd": True, "other": True},
+    "torch.version.cuda": {"nvidia": True, "amd": True, "other": True},
+    "torch.hip": {"nvidia": False, "amd": False, "other": False},
+}
+_AMD_WORDS = r"(?:rocm|hip|amd|amdgpu|hcu|mi300x?|mi350x?|gfx\d\w*|cdna\d?|rdna\d?|navi\d*)"
+_EXACT_AMD = re.compile(
+    r"_*(?:is|on|running_on|torch_is|is_torch|use_torch)?_*"
+    r"(?:rocm|hip|amd|amdgpu)(?:_pytorch|_platform|_gpu|_build|_extension|_environment|_backend)?"
+    r"(?:_available)?_*\Z",
+    re.IGNORECASE,
+)
+_LOOSE_AMD = re.compile(rf"(?:.*_)?{_AMD_WORDS}(?:_.*)?\Z", re.IGNORECASE)
+_EXACT_NVIDIA = re.compile(
+    r"_*(?:is|on)_+(?:nvidia|nv)(?:_gpu|_platform|_backend)?_*\Z", re.IGNORECASE
+)
+_NVIDIA_CALL = re.compile(r"_*is_cuda(?:_alike_no_hip|_platform)?\Z")
+_LOOSE_NVIDIA = re.compile(
+    r"(?:.*_)?(?:is_)?(?:nvidia|hopper|blackwell|ampere|sm\d\d\w?|h100|h200|a100)(?:_.*)?\Z",
+    re.IGNORECASE,
+)
+_NEITHER_NAMES = re.compile(
+    r"(?:.*_)?is_+(?:hpu|gaudi|cpu|xpu|npu|tpu|mps|musa)\w*\Z", re.IGNORECASE
+)
+_AMD_TEXT = re.compile(r"(?:hip|rocm|amd|amdgpu|radeon|instinct|gfx\w*)\Z", re.IGNORECASE)
+_NVIDIA_TEXT = re.compile(r"(?:nvidia|nvptx)\Z", re.IGNORECASE)
+_BACKEND_NAME = re.compile(r"(?:.*_)?(?:backend|platform|vendor|gpu_type|target)\Z", re.IGNORECASE)
+_DEPTH = 6
+_MAX_TERMS = 400
+
+
+class Conditions:
+    """Evaluates tests of one module; definitions inside the module are followed."""
+
+    def __init__(self, module: Module) -> None:
+        self._module = module
+        self._names: dict[str, Truths] = {}
+        self._terms = 0
+        self._handlers: Mapping[type[ast.expr], Callable[[Any, int], Truths]] = {
+            ast.Constant: lambda test, _: dict.fromkeys(SIDES, bool(test.value)),
+            ast.UnaryOp: self._negated,
+            ast.BoolOp: self._joined,
+            ast.IfExp: self._chosen,
+            ast.Compare: self._compared,
+            ast.Name: self._named,
+            ast.Attribute: self._named,
+            ast.Call: self._called,
+            ast.NamedExpr: lambda test, depth: self.truths(test.value, depth + 1),
+            ast.Subscript: self._subscripted,
+        }
+
+    def truths(self, test: ast.expr, depth: int = 0) -> Truths:
+        """What `test` comes to on every side."""
+        self._terms += 1
+        if depth > _DEPTH or self._terms > _MAX_TERMS * (1 + len(self._module.nodes) // 50):
+            return UNKNOWN
+        handle = self._handlers.get(type(test))
+        return UNKNOWN if handle is None else handle(test, depth)
+
+    def _negated(self, test: ast.UnaryOp, depth: int) -> Truths:
+        if not isinstance(test.op, ast.Not):
+            return UNKNOWN
+        return negated(self.truths(test.operand, depth + 1))
+
+    def _joined(self, test: ast.BoolOp, depth: int) -> Truths:
+        parts = [self.truths(value, depth + 1) for value in test.values]
+        return _all_of(parts) if isinstance(test.op, ast.And) else _any_of(parts)
+
+    def _subscripted(self, test: ast.Subscript, depth: int) -> Truths:
+        return self.truths(test.value, depth + 1) if _is_flag_table(test.value) else UNKNOWN
+
+    def _chosen(self, test: ast.IfExp, depth: int) -> Truths:
+        asked = self.truths(test.test, depth + 1)
+        yes, no = self.truths(test.body, depth + 1), self.truths(test.orelse, depth + 1)
+        return {
+            side: yes[side] if asked[side] else no[side] if asked[side] is False else None
+            for side in SIDES
+        }
+
+    def _compared(self, test: ast.Compare, depth: int) -> Truths:
+        if len(test.ops) != 1:
+            return UNKNOWN
+        left, operator, right = test.left, test.ops[0], test.comparators[0]
+        if isinstance(right, ast.Constant) and (
+            right.value is None or right.value in (True, False)
+        ):
+            # What we know of names is as true as the name: a string, or None.
+            expected = isinstance(operator, ast.Is | ast.Eq) == bool(right.value)
+            known = self.truths(left, depth + 1)
+            return known if expected else negated(known)
+        if isinstance(operator, ast.Eq | ast.In):
+            return self._worded(left, right)
+        if isinstance(operator, ast.NotEq | ast.NotIn):
+            return negated(self._worded(left, right))
+        return UNKNOWN
+
+    def _worded(self, left: ast.expr, right: ast.expr) -> Truths:
+        """`x == "hip"`, `"gfx942" in arch`, `backend in ("cuda", "hip")`."""
+        words = [word for node in (left, right) for word in _words(node)]
+        if words and all(_AMD_TEXT.match(word) for word in words):
+            loose = any(word.lower().startswith("gfx") for word in words)
+            return _MAYBE_AMD if loose else _AMD
+        if words and all(_NVIDIA_TEXT.match(word) for word in words):
+            return _NVIDIA
+        if words == ["cuda"] and _BACKEND_NAME.match(_last_name(left)):
+            return _NVIDIA
+        return UNKNOWN
+
+    def _named(self, node: ast.Name | ast.Attribute, depth: int) -> Truths:
+        dotted = self._module.dotted(node)
+        if dotted in _FACTS:
+            return _FACTS[dotted]
+        name = _last_name(node)
+        known = self._defined(name, depth) if isinstance(node, ast.Name) else UNKNOWN
+        said = _by_convention(name)
+        return {side: said[side] if known[side] is None else known[side] for side in SIDES}
+
+    def _defined(self, name: str, depth: int) -> Truths:
+        if name in self._names:
+            return self._names[name]
+        value = self._module.assigned.get(name)
+        if value is None:
+            return UNKNOWN
+        self._names[name] = UNKNOWN  # a name that is defined by itself
+        self._names[name] = found = self.truths(value, depth + 1)
+        return found
+
+    def _called(self, call: ast.Call, depth: int) -> Truths:
+        dotted = self._module.dotted(call.func)
+        if dotted in {"bool", "any", "all"} and len(call.args) == 1:
+            return self.truths(call.args[0], depth + 1)
+        if dotted == "getattr" and len(call.args) >= 2:
+            dotted = f"{self._module.dotted(call.args[0])}.{text_of(call.args[1])}"
+        if dotted in _FACTS:
+            return _FACTS[dotted]
+        if dotted == "hasattr" and len(call.args) == 2:
+            asked = f"{self._module.dotted(call.args[0])}.{text_of(call.args[1])}"
+            return _ATTRIBUTES.get(asked, UNKNOWN)
+        if dotted.endswith(("hasattr", "find_spec", "exists", "isdir", "isfile")):
+            return UNKNOWN
+        name = _last_name(call.func)
+        if name in {"startswith", "endswith"} and call.args:
+            return _MAYBE_AMD if any(_AMD_TEXT.match(w) for w in _words(call.args[0])) else UNKNOWN
+        return self._returned(name, depth)
+
+    def _returned(self, name: str, depth: int) -> Truths:
+        """What a function of the module says, or what one of this name says everywhere."""
+        returned = self._module.returned.get(name, ())
+        known = self.truths(returned[0], depth + 1) if len(returned) == 1 else UNKNOWN
+        if known != UNKNOWN:
+            return known
+        return _MAYBE_NVIDIA if _NVIDIA_CALL.match(name) else _by_convention(name)
+
+
+def _by_convention(name: str) -> Truths:
+    """What a flag of this name means everywhere it is used: `is_rocm`, `_is_hip`, `USE_ROCM`."""
+    for pattern, truths in (
+        (_EXACT_AMD, _AMD),
+        (_EXACT_NVIDIA, _NVIDIA),
+        (_NEITHER_NAMES, _NEITHER),
+        (_LOOSE_AMD, _MAYBE_AMD),
+        (_LOOSE_NVIDIA, _MAYBE_NVIDIA),
+    ):
+        if pattern.match(name):
+            return truths
+    return UNKNOWN
+
+
+def _last_name(node: ast.AST) -> str:
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Call):
+        return _last_name(node.func)
+    return ""
+
+
+def _is_flag_table(node: ast.AST) -> bool:
+    return (
+        isinstance(node, ast.Name | ast.Attribute)
+        and _LOOSE_AMD.match(_last_name(node)) is not None
+    )
+
+
+def _words(node: ast.AST) -> list[str]:
+    nodes = node.elts if isinstance(node, ast.Tuple | ast.List | ast.Set) else [node]
+    return [text for text in map(text_of, nodes) if text is not None]
+
+
+def negated(truths: Truths) -> Truths:
+    return {side: None if truth is None else not truth for side, truth in truths.items()}
+
+
+def _all_of(parts: list[Truths]) -> Truths:
+    return {
+        side: False
+        if any(part[side] is False for part in parts)
+        else (True if all(part[side] for part in parts) else None)
+        for side in SIDES
+    }
+
+
+def _any_of(parts: list[Truths]) -> Truths:
+    return negated(_all_of([negated(part) for part in parts]))

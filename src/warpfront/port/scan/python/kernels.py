@@ -1,0 +1,73 @@
+"""Rules about kernels in Python: Triton, and CUDA text handed to a compiler at run time."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from warpfront.port.scan.python.module import Module, Seen, keyword, text_of
+
+_INLINE = frozenset({"load_inline", "RawKernel", "RawModule", "SourceModule", "ElementwiseKernel"})
+_CUDA_TEXT = re.compile(
+    r"__global__|__device__|__shfl|__ballot|__syncthreads|#include\s*[<\"](?:cuda|cub|cutlass)"
+)
+_PREFIX = re.compile(r"[a-zA-Z]*(?:\"\"\"|'''|\"|')")
+_TRITON_WARP = re.compile(r"\b32\s*\*\s*num_warps\b|\bnum_warps\s*\*\s*32\b")
+
+
+def launches(module: Module, node: ast.Call) -> Iterator[Seen]:
+    """`num_warps=32`, `num_ctas=2`: of a launch or a `triton.Config`."""
+    if not module.launches_triton:
+        return
+    warps = keyword(node, "num_warps")
+    if isinstance(warps, ast.Constant) and isinstance(warps.value, int) and warps.value >= 32:
+        yield Seen(rule="PY038", node=warps, what=f"num_warps={warps.value}")
+    clusters = keyword(node, "num_ctas")
+    count = clusters.value if isinstance(clusters, ast.Constant) else None
+    if clusters is not None and isinstance(count, int) and count > 1:
+        yield Seen(rule="PY039", node=clusters, what=f"num_ctas={count}")
+
+
+def warps_assigned(module: Module, node: ast.Assign) -> Iterator[Seen]:
+    """`num_warps = 32`."""
+    if module.launches_triton and isinstance(node.value, ast.Constant):
+        value = node.value.value
+        if (
+            isinstance(value, int)
+            and value >= 32
+            and any(
+                isinstance(target, ast.Name) and target.id == "num_warps" for target in node.targets
+            )
+        ):
+            yield Seen(rule="PY038", node=node, what=f"num_warps = {value}")
+
+
+def warp_products(module: Module, node: ast.BinOp) -> Iterator[Seen]:
+    """`32 * num_warps`: the lanes of a warp written down."""
+    if isinstance(node.op, ast.Mult) and _TRITON_WARP.fullmatch(module.source_of(node)):
+        yield Seen(rule="PY039", node=node, what=module.source_of(node))
+
+
+def inline_compilers(module: Module, node: ast.Call) -> Iterator[Seen]:
+    """`load_inline(cuda_sources=...)`, `cupy.RawKernel(...)`."""
+    name = module.dotted(node.func).split(".")[-1]
+    if name in _INLINE and not (name == "load_inline" and keyword(node, "cuda_sources") is None):
+        yield Seen(rule="PY040", node=node.func, what=name)
+
+
+def cuda_texts(module: Module) -> Iterator[tuple[int, int, ast.AST]]:
+    """(start, end, node) of the insides of string literals that hold CUDA."""
+    if _CUDA_TEXT.search(module.text) is None:
+        return
+    for node in module.nodes:
+        text = text_of(node)
+        if text is None or "\n" not in text or _CUDA_TEXT.search(text) is None:
+            continue
+        if node in module.docstrings or isinstance(module.parents.get(node), ast.JoinedStr):
+            continue
+        start, end = module.span(node)
+        opening = _PREFIX.match(module.text, start, end)
+        if opening is not None:
+            closing = 3 if opening[0].endswith(('"""', "'''")) else 1
+            yield opening.end(), end - closing, node

@@ -1,0 +1,118 @@
+"""Rules about what a module imports and names: packages, attributes, dtypes."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from warpfront.port.scan.python.module import Module, Seen, text_of
+from warpfront.port.scan.python.tables import IMPORTS, LAZILY, NAMES, longest_known
+
+_JAX = frozenset({"jax", "jaxlib", "flax"})
+_OCP = {
+    "torch.float8_e4m3fn": "torch.float8_e4m3fnuz",
+    "torch.float8_e5m2": "torch.float8_e5m2fnuz",
+}
+
+
+def imports(module: Module, node: ast.Import) -> Iterator[Seen]:
+    """`import pynvml`, `import numba.cuda`."""
+    for alias in node.names:
+        yield from _imported(module, node, alias.name)
+
+
+def imports_from(module: Module, node: ast.ImportFrom) -> Iterator[Seen]:
+    """`from flash_attn import x`, `from numba import cuda`."""
+    if node.level:
+        return
+    package = node.module or ""
+    if longest_known(package, IMPORTS):
+        yield from _imported(module, node, package)
+        return
+    for alias in node.names:
+        dotted = f"{package}.{alias.name}"
+        if longest_known(dotted, IMPORTS):
+            yield from _imported(module, node, dotted)
+        elif (known := longest_known(dotted, NAMES)) and NAMES[known] != "PY009":
+            yield Seen(rule=NAMES[known], node=node, what=dotted)
+    if package.split(".")[0] in _JAX:
+        yield from _jax(module, node, package)
+
+
+def _imported(module: Module, node: ast.Import | ast.ImportFrom, name: str) -> Iterator[Seen]:
+    known = longest_known(name, IMPORTS)
+    if known:
+        rule = IMPORTS[known]
+        lazy = -1 if rule in LAZILY and module.in_function(node) else 0
+        worse = 1 if known == "nvtx" else 0  # the package is NVIDIA's own, torch's ranges are not
+        yield Seen(rule=rule, node=node, what=name, shift=lazy + worse)
+    elif name.split(".", maxsplit=1)[0] in _JAX and isinstance(node, ast.Import):
+        yield from _jax(module, node, name)
+
+
+def _jax(module: Module, node: ast.AST, name: str) -> Iterator[Seen]:
+    """The first import of JAX in a module that is on the torch path."""
+    if "torch" not in module.modules or module.in_function(node):
+        return
+    for other in module.nodes:
+        if isinstance(other, ast.Import | ast.ImportFrom) and _names_jax(other):
+            if other is node:
+                yield Seen(rule="PY036", node=node, what=name)
+            return
+
+
+def _names_jax(node: ast.Import | ast.ImportFrom) -> bool:
+    if isinstance(node, ast.Import):
+        return any(alias.name.split(".")[0] in _JAX for alias in node.names)
+    return not node.level and (node.module or "").split(".")[0] in _JAX
+
+
+def attributes(module: Module, node: ast.Attribute) -> Iterator[Seen]:
+    """Dotted names of the table, and fp8 dtypes; each chain once, at its outermost."""
+    if isinstance(module.parents[node], ast.Attribute):
+        return
+    dotted = module.dotted(node)
+    if not dotted or "." not in dotted:
+        return
+    known = longest_known(dotted, NAMES)
+    if known:
+        one_of_many = isinstance(module.parents[node], ast.List | ast.Tuple)
+        yield Seen(rule=NAMES[known], node=node, what=dotted, shift=-1 if one_of_many else 0)
+    elif dotted in _OCP and not _is_compared(module, node):
+        mixed = f"{dotted.removeprefix('torch.')}uz" in module.text
+        yield Seen(rule="PY037", node=node, what=dotted, shift=-1 if mixed else 0)
+
+
+def _is_compared(module: Module, node: ast.AST) -> bool:
+    """Asking which dtype a tensor has, what one holds (`torch.finfo`), or listing dtypes, chooses
+    none.
+    """
+    for parent, _ in module.ancestors(node):
+        if isinstance(parent, ast.Compare | ast.Dict | ast.Subscript):
+            return True
+        if isinstance(parent, ast.Call) and module.dotted(parent.func).endswith("info"):
+            return True
+        if not isinstance(parent, ast.Tuple | ast.List | ast.Set):
+            return False
+    return False
+
+
+def device_names(module: Module, node: ast.Call) -> Iterator[Seen]:
+    """`torch.device("hip")`, `x.to("rocm")`: devices that no PyTorch has."""
+    dotted = module.dotted(node.func)
+    method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+    if dotted != "torch.device" and method != "to":
+        return
+    for argument in (*node.args, *(item.value for item in node.keywords if item.arg == "device")):
+        text = text_of(argument)
+        if text is not None and text.split(":")[0] in {"hip", "rocm", "amd"}:
+            yield Seen(rule="PY023", node=argument, what=f'"{text}"')
+
+
+def rocm_version(module: Module, node: ast.Attribute) -> Iterator[Seen]:
+    """`torch.version.rocm` without asking whether it is there."""
+    if module.dotted(node) != "torch.version.rocm":
+        return
+    asked = 'hasattr(torch.version, "rocm")' in module.text.replace("'", '"')
+    if not asked:
+        yield Seen(rule="PY023", node=node, what="torch.version.rocm")

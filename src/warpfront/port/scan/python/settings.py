@@ -1,0 +1,173 @@
+"""Rules about environment variables, allocator settings and programs that are started."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from warpfront.port.scan.python.module import Module, Seen, text_of
+from warpfront.port.scan.python.tables import ENVIRONMENT, ENVIRONMENT_PREFIXES
+from warpfront.port.scan.words import ALLOCATOR, allocator_rules
+
+_PROGRAMS = {"nvidia-smi": "PY016", "nsys": "PY056", "ncu": "PY056", "nvprof": "PY056"}
+_STARTED = re.compile(r"\s*(?:\S*/)?(nvidia-smi|nsys|ncu|nvprof)(?:\s|\Z)")
+_STARTERS = frozenset(
+    {
+        "run",
+        "call",
+        "check_call",
+        "check_output",
+        "Popen",
+        "popen",
+        "system",
+        "which",
+        "getoutput",
+        "getstatusoutput",
+        "create_subprocess_exec",
+        "create_subprocess_shell",
+        "execute",
+    }
+)
+_COMPILER_FLAG = re.compile(
+    r"--gpu-architecture(?:=(?:sm|compute)_\d|\Z)|-arch=(?:sm|compute)_(?:\d|\Z)|--use_fast_math\Z"
+)
+_NVRTC = re.compile(r"nvrtc(?:CompileProgram|CreateProgram|GetPTX)\w*")
+_HIDING = frozenset({"ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"})
+_ALLOCATES = frozenset({"cuda", "empty_cache", "memory_allocated", "set_device", "init"})
+
+
+def strings(module: Module, node: ast.Constant) -> Iterator[Seen]:
+    """Allocator settings, programs and flags in string constants that are somebody's value."""
+    text = node.value
+    if not isinstance(text, str) or len(text) < 3 or node in module.docstrings:
+        return
+    if ":" in text and ALLOCATOR.search(text):
+        for rule, what, shift in allocator_rules(text):
+            yield Seen(rule=rule, node=node, what=what, shift=shift)
+    started = _STARTED.match(text)
+    if started is not None and _is_command(module, node):
+        yield Seen(rule=_PROGRAMS[started[1]], node=node, what=started[1])
+    if (_COMPILER_FLAG.match(text) and not _is_build_file(module)) or _NVRTC.fullmatch(text):
+        yield Seen(rule="PY041", node=node, what=text[:60])
+
+
+def _is_command(module: Module, node: ast.Constant) -> bool:
+    """Whether the string is (the head of) what a call starts, directly or through one name."""
+    for parent, child in module.ancestors(node):
+        if isinstance(parent, ast.List | ast.Tuple):
+            if parent.elts and parent.elts[0] is child:
+                continue
+            return False
+        if isinstance(parent, ast.Call):
+            return child in parent.args and _last(parent.func) in _STARTERS
+        if isinstance(parent, ast.Assign):
+            named = {_last(target) for target in parent.targets}
+            return any(re.search(r"cmd|command|args", name, re.IGNORECASE) for name in named)
+        if not isinstance(parent, ast.BinOp | ast.JoinedStr):
+            return False
+    return False
+
+
+def _is_build_file(module: Module) -> bool:
+    return module.builds_extensions
+
+
+def _last(node: ast.AST) -> str:
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def environment_assignments(module: Module, node: ast.Assign) -> Iterator[Seen]:
+    """`os.environ["CUDA_VISIBLE_DEVICES"] = ...`, `env["..."] = ...`."""
+    for target in node.targets:
+        if isinstance(target, ast.Subscript) and _is_environment(module, target.value):
+            yield from _written(module, node, text_of(target.slice), node.value)
+
+
+def environment_calls(module: Module, node: ast.Call) -> Iterator[Seen]:
+    """`os.environ.setdefault("X", ...)`, `os.putenv("X", ...)`, `monkeypatch.setenv`."""
+    if not node.args or not isinstance(node.func, ast.Attribute):
+        return
+    method = node.func.attr
+    setting = method in {"setdefault", "__setitem__"} and _is_environment(module, node.func.value)
+    if setting or method in {"putenv", "setenv"}:
+        value = node.args[1] if len(node.args) > 1 else None
+        yield from _written(module, node, text_of(node.args[0]), value)
+
+
+def environment_tables(module: Module, node: ast.Dict) -> Iterator[Seen]:
+    """`env={"CUDA_VISIBLE_DEVICES": "0"}`, `env = {**os.environ, "X": ...}`."""
+    if not any(_is_about_environment(parent, child) for parent, child in _two(module, node)):
+        return
+    for key, value in zip(node.keys, node.values, strict=True):
+        if key is not None:
+            yield from _written(module, key, text_of(key), value)
+
+
+def _two(module: Module, node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
+    for count, pair in enumerate(module.ancestors(node)):
+        if count > 1:
+            return
+        yield pair
+
+
+def _is_about_environment(parent: ast.AST, child: ast.AST) -> bool:
+    if isinstance(parent, ast.keyword):
+        return parent.arg in {"env", "environment", "env_vars", "envs"}
+    if isinstance(parent, ast.Assign) and child is parent.value:
+        return any("env" in _last(target).lower().split("_") for target in parent.targets)
+    if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute):
+        return parent.func.attr == "update" and "env" in ast.unparse(parent.func.value).lower()
+    return False
+
+
+def _is_environment(module: Module, node: ast.AST) -> bool:
+    dotted = module.dotted(node)
+    last = dotted.split(".")[-1].lower()
+    return dotted.startswith("os.environ") or "env" in last.split("_") or last == "environ"
+
+
+def _written(
+    module: Module, node: ast.AST, name: str | None, value: ast.AST | None
+) -> Iterator[Seen]:
+    if name is None:
+        return
+    rule = ENVIRONMENT.get(name) or next(
+        (rule for prefix, rule in ENVIRONMENT_PREFIXES.items() if name.startswith(prefix)), None
+    )
+    if rule is not None:
+        hides_all = rule == "PY044" and text_of(value) in {"", "-1"}
+        yield Seen(rule=rule, node=node, what=name, shift=-1 if hides_all else 0)
+    if name == "TORCHINDUCTOR_CUDAGRAPHS" and text_of(value) in {"1", "true", "True"}:
+        yield Seen(rule="PY003", node=node, what=f"{name}=1")
+    if name.endswith("_ALLOC_CONF") and _is_after_allocation(module, node):
+        yield Seen(rule="PY012", node=node, what=name)
+    if name == "ROCR_VISIBLE_DEVICES" and _writes_both(module, node):
+        yield Seen(rule="PY045", node=node, what=" and ".join(sorted(_HIDING)))
+
+
+def _is_after_allocation(module: Module, node: ast.AST) -> bool:
+    """Whether the same function (or the module's top) already allocated on the device above."""
+    scope = module.scope(node)
+    line = getattr(node, "lineno", 0)
+    for inner in ast.walk(scope):
+        if isinstance(inner, ast.Call) and inner.lineno < line and module.scope(inner) is scope:
+            dotted = module.dotted(inner.func)
+            method = inner.func.attr if isinstance(inner.func, ast.Attribute) else ""
+            if method == "cuda" or (
+                dotted.startswith("torch.cuda.") and dotted.split(".")[-1] in _ALLOCATES
+            ):
+                return True
+    return False
+
+
+def _writes_both(module: Module, node: ast.AST) -> bool:
+    scope = module.scope(node)
+    written = {
+        text_of(inner.slice)
+        for inner in ast.walk(scope)
+        if isinstance(inner, ast.Subscript) and isinstance(inner.ctx, ast.Store)
+    }
+    return written >= _HIDING

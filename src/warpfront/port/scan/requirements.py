@@ -1,0 +1,82 @@
+"""What a requirement string means on another vendor."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+_VENDOR_EXTRA = re.compile(
+    r"(?:.*[-_.])?(?:cuda|gpu|nvidia|cu\d{2,3}|tensorrt|trt)(?:[-_.\d].*)?\Z"
+)
+_JAX = frozenset({"jax", "jaxlib"})
+_POETRY_EXACT = re.compile(r"=?=?\s*\d")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Required:
+    """A rule that a requirement falls under, and how much worse or better than the rule says."""
+
+    rule: str
+    shift: int
+
+
+@cache
+def _packages() -> tuple[Mapping[str, str], tuple[tuple[str, str], ...]]:
+    """Exact names, and beginnings from the longest to the shortest."""
+    file = resources.files("warpfront.port.scan").joinpath("packages.toml")
+    document: dict[str, list[str]] = tomllib.loads(file.read_text(encoding="utf-8"))
+    pairs = [(name, rule) for rule, names in document.items() for name in names]
+    exact = {name: rule for name, rule in pairs if not name.endswith("*")}
+    begun = [(name.rstrip("*"), rule) for name, rule in pairs if name.endswith("*")]
+    return exact, tuple(sorted(begun, key=lambda pair: -len(pair[0])))
+
+
+def rule_of_package(name: str) -> str:
+    """The rule about a distribution; "" for none."""
+    exact, begun = _packages()
+    normal = canonicalize_name(name)
+    return exact.get(normal) or next((r for start, r in begun if normal.startswith(start)), "")
+
+
+def read_requirement(text: str, *, extra: str = "") -> Iterator[Required]:
+    """The rules that `torch==2.7.1` and the like fall under. `extra` is the optional group it is
+    in: one for NVIDIA is meant to be left out elsewhere.
+    """
+    try:
+        requirement = Requirement(text)
+    except InvalidRequirement:
+        return
+    name = canonicalize_name(requirement.name)
+    rule = rule_of_package(name)
+    if name in _JAX and any(option.startswith("cuda") for option in requirement.extras):
+        rule = "DP301"
+    if not rule:
+        return
+    exact = any(one.operator in {"==", "===", "~="} for one in requirement.specifier)
+    yield _required(rule, extra=extra, exact=exact, pinned=bool(requirement.specifier))
+
+
+def read_poetry(name: str, specifier: str, *, extra: str = "") -> Iterator[Required]:
+    """The same of a Poetry table's entry: `torch = "2.7.1"`."""
+    rule = rule_of_package(name)
+    if rule:
+        exact = _POETRY_EXACT.match(specifier.strip()) is not None
+        yield _required(rule, extra=extra, exact=exact, pinned=specifier.strip() not in {"", "*"})
+
+
+def _required(rule: str, *, extra: str, exact: bool, pinned: bool) -> Required:
+    shift = 1 if rule == "DP302" and exact else 0
+    if rule == "DP315" and not pinned:
+        shift = -1
+    if _VENDOR_EXTRA.match(extra.lower()):
+        shift -= 2
+    elif extra:
+        shift -= 1
+    return Required(rule=rule, shift=shift)

@@ -1,0 +1,108 @@
+"""The rule catalogue: one record a rule, in `data/rules/*.toml`, and its one reader."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from types import MappingProxyType
+from typing import Any
+
+from warpfront.port.scan.findings import Severity
+from warpfront.port.scan.targets import CLASSES, ScanTarget
+
+ENGINES = ("python", "cuda", "structured", "scanner")
+_FIELDS = {"title", "engines", "phase", "severity", "message", "why", "fix", "sources"}
+_OPTIONAL = {"structural", "of_amd"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One thing that does not carry over.
+
+    `severities` maps a target or a class of targets (`gfx942`, `wave64`, `wave32`, `gfx12`,
+    `rocm`, `hpu`, `cpu`) to a severity. `message` says what is wrong in one line, with `{what}` for
+    the code it is about. `phase` (0 to 8) is the step of a port that deals with it. `structural`
+    rules are about files that no condition guards: gates do not touch them. `of_amd` rules are
+    about code that is written for AMD: in AMD's own arm it is no worse than elsewhere. `sources`
+    say where the claim comes from.
+    """
+
+    id: str
+    title: str
+    engines: tuple[str, ...]
+    phase: int
+    severities: Mapping[str, Severity]
+    message: str
+    why: str
+    fix: str
+    sources: tuple[str, ...]
+    structural: bool = False
+    of_amd: bool = False
+
+    def severity_for(self, target: ScanTarget) -> Severity:
+        """The severity of the narrowest class of `target` that this rule names; none if none."""
+        for name in target.classes:
+            if name in self.severities:
+                return self.severities[name]
+        return Severity.NONE
+
+
+@cache
+def catalogue() -> Mapping[str, Rule]:
+    """Every rule by id, in the order of ids. Raises `ValueError` for a record that is not one."""
+    folder = resources.files("warpfront").joinpath("data", "rules")
+    files = sorted(
+        (file for file in folder.iterdir() if file.name.endswith(".toml")),
+        key=lambda file: file.name,
+    )
+    rules: dict[str, Rule] = {}
+    for file in files:
+        for rule in read_rules(file.read_text(encoding="utf-8"), file.name):
+            if rule.id in rules:
+                raise _wrong(file.name, rule.id, "is defined twice")
+            rules[rule.id] = rule
+    return MappingProxyType(dict(sorted(rules.items())))
+
+
+def read_rules(text: str, name: str) -> tuple[Rule, ...]:
+    """The rules of one file of the catalogue, in its order."""
+    document = tomllib.loads(text)
+    return tuple(_read_rule(rule_id, record, name) for rule_id, record in document.items())
+
+
+def _read_rule(rule_id: str, record: Mapping[str, Any], name: str) -> Rule:
+    if record.keys() - _OPTIONAL != _FIELDS:
+        odd = sorted(_FIELDS ^ (record.keys() - _OPTIONAL))
+        raise _wrong(name, rule_id, f"has missing or unknown fields: {', '.join(odd)}")
+    engines = tuple(record["engines"])
+    if not set(engines) <= set(ENGINES):
+        raise _wrong(name, rule_id, f"names an engine that is none: {engines}")
+    return Rule(
+        id=rule_id,
+        title=record["title"],
+        engines=engines,
+        phase=record["phase"],
+        severities=_read_severities(record["severity"], rule_id, name),
+        message=record["message"],
+        why=record["why"].strip(),
+        fix=record["fix"].strip(),
+        sources=tuple(record["sources"]),
+        structural=record.get("structural", False),
+        of_amd=record.get("of_amd", False),
+    )
+
+
+def _read_severities(record: Mapping[str, str], rule_id: str, name: str) -> Mapping[str, Severity]:
+    for target, word in record.items():
+        known = target in CLASSES or target.startswith(("gfx", "gaudi"))
+        if not known or word not in set(Severity):
+            raise _wrong(name, rule_id, f"has a severity that is none: {target} = {word!r}")
+    return MappingProxyType({target: Severity(word) for target, word in record.items()})
+
+
+def _wrong(name: str, rule_id: str, message: str) -> ValueError:
+    """The catalogue ships with the program: a wrong record is a bug, not somebody's input."""
+    return ValueError(f"{name}: rule {rule_id} {message}")

@@ -1,0 +1,147 @@
+"""CMake: commands with their arguments, and the arms of `if`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from warpfront.port.scan.findings import SIDES, Side, Sighting
+from warpfront.port.scan.structured.shell import Word
+from warpfront.port.scan.words import GFX, compiler_flags
+
+_TOKEN = re.compile(
+    r"(?s)(?P<comment>\#\[(?P<fence>=*)\[.*?\](?P=fence)\]|\#[^\n]*)"
+    r"|(?P<string>\"(?:[^\"\\]|\\.)*+\"?)|(?P<open>\()|(?P<close>\))|(?P<word>[^\s()#\"]+)"
+)
+_AMD = re.compile(r"(?i)(?:^|_|\b)(?:USE_|ENABLE_|WITH_|BUILD_|GPU_)?(?:ROCM|HIP|AMD|HIPCC)")
+_NVIDIA = re.compile(r"(?i)CUDA|NVIDIA|NVCC|CUDNN")
+_HIP_ARM = re.compile(
+    r"(?i)enable_language\s*\(\s*HIP|LANGUAGES[^)]*\bHIP\b|find_package\s*\(\s*hip\b"
+)
+_LIBRARY = re.compile(r"CUDA::\w+|\$\{CUDA_\w*LIBRAR\w*\}|\$\{CUDA_CUBLAS\w*\}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CMakeCommand:
+    """One command, name in small letters, and who comes to it."""
+
+    name: str
+    start: int
+    arguments: tuple[Word, ...]
+    sides: frozenset[Side]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Arm:
+    sides: frozenset[Side] = frozenset(SIDES)
+    left: frozenset[Side] = frozenset(SIDES)
+
+
+def read_cmake(text: str) -> Iterator[CMakeCommand]:
+    """The commands of CMake text in order, `if` and its like left out."""
+    arms: list[_Arm] = []
+    for name, start, arguments in _raw_commands(text):
+        condition = " ".join(word.text for word in arguments)
+        if name == "if":
+            arms.append(_Arm())
+            _narrow(arms[-1], condition)
+        elif name == "elseif" and arms:
+            _narrow(arms[-1], condition)
+        elif name == "else" and arms:
+            arms[-1].sides = arms[-1].left
+        elif name == "endif" and arms:
+            arms.pop()
+        else:
+            sides = frozenset(SIDES)
+            for arm in arms:
+                sides &= arm.sides
+            yield CMakeCommand(name=name, start=start, arguments=arguments, sides=sides)
+
+
+def _narrow(arm: _Arm, condition: str) -> None:
+    """Who comes to the arm with this condition, and who is left for the ones after it."""
+    both = " OR " in condition or " AND " in condition
+    negated = condition.startswith("NOT ")
+    asked: frozenset[Side] | None = None
+    if _AMD.search(condition) and not _NVIDIA.search(condition):
+        asked = frozenset({"amd"})
+    elif _NVIDIA.search(condition) and not _AMD.search(condition):
+        asked = frozenset({"nvidia"})
+    if asked is None:
+        arm.sides = arm.left
+        return
+    here = frozenset(SIDES) - asked if negated else asked
+    arm.sides = arm.left & here
+    if not both:
+        arm.left = arm.left - here
+
+
+def _raw_commands(text: str) -> Iterator[tuple[str, int, tuple[Word, ...]]]:
+    name, start, depth = "", 0, 0
+    arguments: list[Word] = []
+    for token in _TOKEN.finditer(text):
+        kind = "word" if token["word"] else "string" if token["string"] else token.lastgroup
+        if kind in {"word", "string"}:
+            if depth == 0:
+                name, start = token[0].lower(), token.start()
+            else:
+                inner = token[0].strip('"') if kind == "string" else token[0]
+                arguments.append(Word(text=inner, start=token.start(), end=token.end()))
+        elif kind == "open":
+            depth += 1
+        elif kind == "close" and depth:
+            depth -= 1
+            if depth == 0:
+                yield name, start, tuple(arguments)
+                name, arguments = "", []
+
+
+def cmake_sightings(text: str) -> Iterator[Sighting]:
+    """Everything in CMake text that a rule is about."""
+    has_hip = _HIP_ARM.search(text) is not None
+    for command in read_cmake(text):
+        for rule, what, shift in _of_command(command, has_hip=has_hip):
+            end = command.arguments[-1].end if command.arguments else command.start
+            yield _sighting(rule, command, (command.start, end + 1), what, shift)
+        if command.name not in {"message", "option", "string", "add_subdirectory", "include"}:
+            for word in command.arguments:
+                yield from _of_word(word, command)
+
+
+def _of_command(command: CMakeCommand, *, has_hip: bool) -> Iterator[tuple[str, str, int]]:
+    words = [word.text for word in command.arguments]
+    first = words[0] if words else ""
+    shown = f"{command.name}({' '.join(words)[:60]})"
+    better = -1 if has_hip else 0
+    if command.name == "find_package" and first in {"CUDA", "CUDAToolkit", "CUDNN"}:
+        yield "BL205", shown, better if "REQUIRED" in words else -1
+    elif command.name == "find_package" and first == "HIP":
+        yield "BL206", shown, 0
+    elif (command.name == "enable_language" and "CUDA" in words) or (
+        command.name == "project" and "CUDA" in words[1:]
+    ):
+        yield "BL205", shown, better
+    elif command.name == "set" and first == "CMAKE_CUDA_ARCHITECTURES":
+        yield "BL205", shown, -1
+    elif command.name in {"cuda_add_library", "cuda_add_executable"}:
+        yield "BL205", shown, better
+
+
+def _of_word(word: Word, command: CMakeCommand) -> Iterator[Sighting]:
+    flags = word.text if " " not in word.text or word.text.startswith(("-", "$")) else ""
+    for rule, _, _, flag in compiler_flags(flags):
+        yield _sighting(rule, command, (word.start, word.end), flag)
+        break
+    if command.name == "target_link_libraries" and _LIBRARY.search(word.text):
+        yield _sighting("BL207", command, (word.start, word.end), word.text)
+    if command.name == "set" and GFX.search(word.text):
+        yield _sighting("BL203", command, (word.start, word.end), word.text[:60])
+
+
+def _sighting(
+    rule: str, command: CMakeCommand, span: tuple[int, int], what: str, shift: int = 0
+) -> Sighting:
+    return Sighting(
+        rule=rule, start=span[0], end=span[1], what=what, shift=shift, sides=command.sides
+    )

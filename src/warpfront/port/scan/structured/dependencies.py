@@ -1,0 +1,182 @@
+"""Requirements where projects write them: pyproject.toml, requirements files, setup.cfg."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from warpfront.port.scan.findings import Sighting
+from warpfront.port.scan.requirements import read_poetry, read_requirement
+from warpfront.port.scan.words import CUDA_INDEX, index_shift
+
+_COMMENT = re.compile(r"(?:^|\s)#.*$")
+_OPTION = re.compile(r"\s*(?:-i|--index-url|-f|--find-links|--extra-index-url)[=\s]+(\S+)")
+_PYTHON = re.compile(r"(?:>=|~=|==|\^)\s*3\.(\d+)")
+_OLDEST_PYTHON = 10
+_SECTION = re.compile(r"\[([^\]]+)\]\s*\Z")
+_KEY = re.compile(r"([A-Za-z_][\w.-]*)\s*=\s*(.*)")
+
+
+class _Finder:
+    """Where the strings of a TOML document stand: each asked for once, in order."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._after: dict[str, int] = {}
+
+    def place(self, value: str) -> tuple[int, int]:
+        for form in (f'"{value}"', f"'{value}'", value):
+            start = self._text.find(form, self._after.get(value, 0))
+            if start >= 0:
+                self._after[value] = start + len(form)
+                return start, start + len(form)
+        return 0, 0
+
+
+def toml_sightings(text: str) -> Iterator[Sighting]:
+    """Requirements, package indexes and the Python bound of a TOML file."""
+    try:
+        document: dict[str, Any] = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        yield Sighting(rule="SC003", start=0, end=0, what=str(error)[:100])
+        return
+    finder = _Finder(text)
+    project = _table(document, "project")
+    for group, requirements in _groups(document, project):
+        for requirement in requirements:
+            yield from _of_requirement(finder, requirement, group)
+    yield from _python_bound(finder, project.get("requires-python"))
+    yield from _of_poetry(finder, text, _table(document, "tool", "poetry"))
+    for value in _strings(document):
+        if CUDA_INDEX.search(value):
+            start, end = finder.place(value)
+            shift = index_shift(text)
+            yield Sighting(rule="DP314", start=start, end=end, what=value[:80], shift=shift)
+
+
+def _table(document: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
+    for name in names:
+        inner = document.get(name)
+        document = inner if isinstance(inner, dict) else {}
+    return document
+
+
+def _groups(
+    document: Mapping[str, Any], project: Mapping[str, Any]
+) -> Iterator[tuple[str, list[str]]]:
+    """(name of the extra or "", requirement strings)."""
+    yield "", _texts(project.get("dependencies"))
+    yield "", _texts(_table(document, "build-system").get("requires"))
+    for name, value in _table(project, "optional-dependencies").items():
+        yield name, _texts(value)
+    for name, value in _table(document, "dependency-groups").items():
+        yield name, _texts(value)
+    uv = _table(document, "tool", "uv")
+    for key in ("dev-dependencies", "override-dependencies", "constraint-dependencies"):
+        yield "", _texts(uv.get(key))
+
+
+def _texts(value: object) -> list[str]:
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
+
+
+def _of_requirement(finder: _Finder, requirement: str, group: str) -> Iterator[Sighting]:
+    for required in read_requirement(requirement, extra=group):
+        start, end = finder.place(requirement)
+        yield Sighting(
+            rule=required.rule, start=start, end=end, what=requirement, shift=required.shift
+        )
+
+
+def _python_bound(finder: _Finder, value: object) -> Iterator[Sighting]:
+    match = _PYTHON.search(value) if isinstance(value, str) else None
+    if match is not None and int(match[1]) > _OLDEST_PYTHON and isinstance(value, str):
+        start, end = finder.place(value)
+        yield Sighting(rule="DP316", start=start, end=end, what=f"requires-python {value}")
+
+
+def _of_poetry(finder: _Finder, text: str, poetry: Mapping[str, Any]) -> Iterator[Sighting]:
+    tables = [("", _table(poetry, "dependencies"))]
+    tables += [
+        (name, _table(group, "dependencies"))
+        for name, group in _table(poetry, "group").items()
+        if isinstance(group, dict)
+    ]
+    for group, table in tables:
+        for name, value in table.items():
+            specifier = value if isinstance(value, str) else _table(table, name).get("version", "")
+            for required in read_poetry(name, str(specifier), extra=group):
+                key = re.search(rf"^\s*[\"']?{re.escape(name)}[\"']?\s*=.*$", text, re.MULTILINE)
+                start, end = key.span() if key is not None else finder.place(name)
+                what = f"{name} {specifier}".strip()
+                yield Sighting(
+                    rule=required.rule, start=start, end=end, what=what, shift=required.shift
+                )
+
+
+def _strings(value: object, depth: int = 0) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif depth < 20 and isinstance(value, dict):
+        for inner in value.values():
+            yield from _strings(inner, depth + 1)
+    elif depth < 20 and isinstance(value, list):
+        for inner in value:
+            yield from _strings(inner, depth + 1)
+
+
+def requirements_sightings(text: str, extra: str = "") -> Iterator[Sighting]:
+    """A requirements or constraints file; `extra` is what its name says it is for."""
+    offset = 0
+    for line in text.splitlines(keepends=True):
+        bare = _COMMENT.sub("", line.rstrip("\r\n")).rstrip(" \\\t")
+        option = _OPTION.match(bare)
+        if option is not None and CUDA_INDEX.search(option[1]):
+            start = offset + option.start(1)
+            yield Sighting(rule="DP314", start=start, end=start + len(option[1]), what=option[1])
+        elif bare.strip() and not bare.lstrip().startswith("-"):
+            requirement = re.split(r"\s+--hash", bare)[0].strip()
+            start = offset + len(bare) - len(bare.lstrip())
+            for required in read_requirement(requirement, extra=extra):
+                yield Sighting(
+                    rule=required.rule,
+                    start=start,
+                    end=start + len(requirement),
+                    what=requirement,
+                    shift=required.shift,
+                )
+        offset += len(line)
+
+
+def cfg_sightings(text: str) -> Iterator[Sighting]:
+    """setup.cfg: install_requires and the extras."""
+    offset, section, key = 0, "", ""
+    for line in text.splitlines(keepends=True):
+        bare = line.strip()
+        header, pair = _SECTION.match(bare), _KEY.match(line)
+        if header is not None:
+            section, key = header[1], ""
+        elif pair is not None and not line[0].isspace():
+            key = pair[1]
+            bare = pair[2].strip()
+        extra = key if section == "options.extras_require" else ""
+        wanted = extra or (section == "options" and key in {"install_requires", "setup_requires"})
+        if wanted and header is None:
+            for required in read_requirement(bare, extra=extra):
+                start = offset + line.find(bare)
+                yield Sighting(
+                    rule=required.rule,
+                    start=start,
+                    end=start + len(bare),
+                    what=bare,
+                    shift=required.shift,
+                )
+        if key == "python_requires" and pair is not None:
+            match = _PYTHON.search(pair[2])
+            if match is not None and int(match[1]) > _OLDEST_PYTHON:
+                yield Sighting(
+                    rule="DP316", start=offset, end=offset + len(line.rstrip()), what=bare
+                )
+        offset += len(line)

@@ -1,0 +1,1 @@
+"""Release: registries, and what is said to them."""

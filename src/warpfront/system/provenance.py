@@ -1,0 +1,29 @@
+"""When and from which commit something is built: the one place that asks the clock and git for
+it.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from warpfront.errors import CommandFailedError
+from warpfront.model import Provenance
+from warpfront.system.process import Command, Run, environment
+
+
+def read_provenance(root: Path, run: Run) -> Provenance:
+    """Now (or `SOURCE_DATE_EPOCH`, https://reproducible-builds.org/specs/source-date-epoch/) and
+    the commit checked out at `root`; the revision is "" where there is no repository.
+    """
+    epoch = environment().get("SOURCE_DATE_EPOCH", "")
+    moment = datetime.fromtimestamp(int(epoch), UTC) if epoch.isdigit() else datetime.now(UTC)
+    return Provenance(created=moment.isoformat(timespec="seconds"), revision=_revision(root, run))
+
+
+def _revision(root: Path, run: Run) -> str:
+    try:
+        completed = run(Command(argv=("git", "rev-parse", "HEAD"), cwd=root, timeout_seconds=10))
+    except CommandFailedError:
+        return ""
+    return completed.stdout.strip() if completed.returncode == 0 else ""

@@ -1,0 +1,63 @@
+"""From the outcomes of the cells to the one error, and so the one exit code, of the whole run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from warpfront.errors import (
+    BlockedError,
+    BuildFailedError,
+    LockError,
+    NotVerifiedError,
+    RenderError,
+    UnavailableError,
+    WarpfrontError,
+    WheelError,
+)
+from warpfront.model import Blocked, Failed, Outcome, Verification
+from warpfront.verify.verdict import outcome_of
+
+_BY_EXIT_CODE: dict[int, type[WarpfrontError]] = {
+    error.exit_code: error
+    for error in (BuildFailedError, LockError, NotVerifiedError, RenderError, WheelError)
+}
+
+
+def failure_of(results: Iterable[object]) -> WarpfrontError | None:
+    """The worst of a step's results as an error, or None if every one is a success. What is no
+    `Blocked`, `Failed` or `Verification` is one, and counts among the results.
+
+    A cell that failed comes before a check that did, then a blocked cell, then a missing device.
+    Anything but `passed` is a failure: a skip is not a pass.
+    """
+    results = tuple(results)
+    failed = [result for result in results if isinstance(result, Failed)]
+    blocked = [result for result in results if isinstance(result, Blocked)]
+    verifications = [result for result in results if isinstance(result, Verification)]
+    bad = [one for one in verifications if outcome_of(one) is not Outcome.PASSED]
+    unavailable = [one for one in bad if outcome_of(one) is Outcome.UNAVAILABLE]
+    count = len(results)
+    if failed:
+        kind = _BY_EXIT_CODE.get(failed[0].exit_code, BuildFailedError)
+        return kind(f"{len(failed)} of {count} failed: {_names(one.cell_id for one in failed)}")
+    if len(bad) > len(unavailable):
+        return NotVerifiedError(f"not verified: {_names(_name(one) for one in bad)}")
+    if blocked:
+        return BlockedError(
+            f"{len(blocked)} of {count} blocked: {_names(one.cell_id for one in blocked)}",
+            hint="`invoke doctor` says what this machine cannot reach; what could be done is done",
+        )
+    if unavailable:
+        return UnavailableError(
+            f"no such device here for {_names(_name(one) for one in unavailable)}",
+            hint="verify on a machine that has one; what could be checked without it was",
+        )
+    return None
+
+
+def _name(verification: Verification) -> str:
+    return f"{verification.cell_id} on {verification.target} ({outcome_of(verification)})"
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(names)

@@ -1,0 +1,1 @@
+"""Wheels: what goes into an image. Asked for, resolved, locked, fetched, kept by content."""

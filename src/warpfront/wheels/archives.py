@@ -1,0 +1,147 @@
+"""Sources as archives: a folder's or a commit's files as one tar whose bytes depend on nothing
+else. Edge.
+
+Neither compression nor times, owners or the order of a file system go into it, so that its sha256
+says whether the files are the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import stat
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import IO
+
+from warpfront.errors import CommandFailedError, StoreError
+from warpfront.system.process import Command, Run
+from warpfront.system.store import storing
+
+# What builds, tests and version control leave beside sources; and our own locks, which change when
+# what they lock does.
+LEFT_OUT = (
+    *("__pycache__", "*.pyc", "*.egg-info", "build", "dist", "node_modules"),
+    *(".git", ".hg", ".venv", "venv", ".nox", ".tox", ".*_cache"),
+    "images/locks",
+)
+_EPOCH_SECONDS = 315532800  # 1980, the first year that a wheel's zip can say
+_GIT_SECONDS = 600
+
+
+def folder_sha256(folder: Path) -> str:
+    """The sha256 of the archive of a folder."""
+    counted = _Hashing()
+    _write_archive(folder, counted)
+    return counted.hexdigest()
+
+
+def archive_folder(folder: Path, target: Path) -> Path:
+    """The files of `folder` as the tar `target`, without `LEFT_OUT`."""
+    with storing(target), target.open("wb") as stream:
+        _write_archive(folder, stream)
+    return target
+
+
+def archive_commit(url: str, commit: str, target: Path, *, subdirectory: str, run: Run) -> Path:
+    """The files of a commit of the git repository at `url`, its submodules' included, as the tar
+    `target`. Raises `CommandFailedError` with git's own words.
+    """
+    with tempfile.TemporaryDirectory(prefix="warpfront-") as name:
+        folder = Path(name)
+        for arguments in (
+            ("init", "--quiet"),
+            ("fetch", "--quiet", "--depth=1", url, commit),
+            ("checkout", "--quiet", "--detach", commit),
+            ("submodule", "--quiet", "update", "--init", "--recursive", "--depth=1"),
+        ):
+            _git(folder, arguments, run, hint=f"is {commit} a commit of {url}?")
+        chosen = folder / subdirectory
+        if not chosen.is_dir():
+            raise CommandFailedError(f"{url}@{commit} has no folder {subdirectory}")
+        return archive_folder(chosen, target)
+
+
+def unpack(archive: Path, folder: Path) -> Path:
+    """The one project in an archive, in `folder`: an sdist's own folder, or all of our own tar."""
+    with storing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            with tarfile.open(archive) as opened:
+                opened.extractall(folder, filter="data")
+        except tarfile.TarError as error:
+            raise StoreError(f"{archive.name}: not an archive of sources: {error}") from error
+        found = list(folder.iterdir())
+        return found[0] if len(found) == 1 and found[0].is_dir() else folder
+
+
+class _Hashing(io.RawIOBase):
+    """A file that keeps the hash of what is written to it."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.sha256()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: object, /) -> int:
+        assert isinstance(data, bytes | bytearray | memoryview)
+        self._hash.update(data)
+        return len(data)
+
+    def hexdigest(self) -> str:
+        return self._hash.hexdigest()
+
+
+def _write_archive(folder: Path, stream: IO[bytes] | _Hashing) -> None:
+    if not folder.is_dir():
+        raise StoreError(f"{folder}: no such folder", hint="a requirements file names it")
+    with tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as archive:
+        for path in sorted(_files(folder)):
+            _add(archive, folder / path, path)
+
+
+def _files(folder: Path) -> Iterator[str]:
+    """Every file and link below `folder` that is a source."""
+    for place, folders, names in os.walk(folder):
+        below = Path(place).relative_to(folder)
+        folders[:] = [name for name in folders if not _left_out(below / name)]
+        links = [name for name in folders if (Path(place) / name).is_symlink()]
+        yield from (
+            (below / name).as_posix() for name in (*names, *links) if not _left_out(below / name)
+        )
+
+
+def _left_out(path: Path) -> bool:
+    return any(fnmatch(path.name, one) or path.as_posix() == one for one in LEFT_OUT)
+
+
+def _add(archive: tarfile.TarFile, file: Path, name: str) -> None:
+    """One member: its bytes, its name, and whether it may be run."""
+    status = file.lstat()
+    member = tarfile.TarInfo(name)
+    member.mtime = _EPOCH_SECONDS
+    if stat.S_ISLNK(status.st_mode):
+        member.type, member.linkname = tarfile.SYMTYPE, str(file.readlink())
+        archive.addfile(member)
+    elif stat.S_ISREG(status.st_mode):
+        member.size = status.st_size
+        member.mode = 0o755 if status.st_mode & stat.S_IXUSR else 0o644
+        with file.open("rb") as stream:
+            archive.addfile(member, stream)
+
+
+def _git(folder: Path, arguments: tuple[str, ...], run: Run, *, hint: str) -> None:
+    """git without anybody's hooks, prompts or settings of its user's repositories."""
+    command = Command(
+        argv=("git", "-c", "core.hooksPath=/dev/null", *arguments),
+        cwd=folder,
+        environment={"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C.UTF-8"},
+        timeout_seconds=_GIT_SECONDS,
+        unset=("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"),
+    )
+    run(command).check(hint=hint)

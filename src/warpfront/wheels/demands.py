@@ -1,0 +1,233 @@
+"""What packages demand of a cell's torch stack, and which demands do not hold there. Pure.
+
+Given distributions with their metadata, every demand on a distribution of the stack is held
+against the version that the cell has, and the packages that led to it are named.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatch
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from warpfront.inside.guard.constraints import sentinel
+from warpfront.inside.guard.names import sentinels, triton_shims
+from warpfront.model import Distribution, LockInputs, Pin, Relaxed, UnmetDemand
+
+_IN_BASE = "the.base.has.its.own"
+_Node = tuple[str, str]
+"""A distribution and one of its extras; "" stands for what it demands without any."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stack:
+    """A cell's torch stack as packages may demand it: `held` name -> version, `answered` name ->
+    the version of the shim that answers for it, and the names that must not come -> why.
+    """
+
+    held: Mapping[str, str]
+    answered: Mapping[str, str]
+    foreign: Mapping[str, str]
+
+    @property
+    def pins(self) -> tuple[str, ...]:
+        """What is held, as requirements that nothing but that version meets."""
+        return tuple(
+            str(Pin(name=name, version=version)) for name, version in sorted(self.held.items())
+        )
+
+    @property
+    def constraints(self) -> tuple[str, ...]:
+        """What must not come at a version that nobody has; what the shims answer for at theirs."""
+        return (
+            *(sentinel(name, why) for name, why in sorted(self.foreign.items())),
+            *(f"{name}=={Version(one).public}" for name, one in sorted(self.answered.items())),
+        )
+
+    @property
+    def excluded(self) -> tuple[str, ...]:
+        """What a resolution has to leave out so that the stack stays as it is."""
+        return tuple(sorted({*self.foreign, *self.answered}))
+
+
+def stack_of(inputs: LockInputs, pins: Mapping[str, str]) -> Stack:
+    """The stack among `pins` (name -> version): what the matrix asks for, and what its vendor says
+    goes with it. Nothing of a stack that comes with the base is known, so that nothing may come.
+    """
+    asked = {canonicalize_name(Requirement(text).name) for text in inputs.stack_requirements}
+    patterns = (*inputs.protected, *inputs.libraries)
+    held = {
+        name: version
+        for name, version in pins.items()
+        if name in asked or any(fnmatch(name, pattern) for pattern in patterns)
+    }
+    answered = {shim.name: shim.version for shim in triton_shims(held)}
+    in_base = {} if inputs.index else dict.fromkeys(inputs.protected, _IN_BASE)
+    return Stack(
+        held=held,
+        answered=answered,
+        foreign={
+            name: why
+            for name, why in {**sentinels(inputs.toolkit, held), **in_base}.items()
+            if "*" not in name and name not in answered
+        },
+    )
+
+
+def belonging_to_a_stack(inputs: LockInputs, names: Iterable[str]) -> frozenset[str]:
+    """Those of `names`, beyond what the matrix asks for, that belong to some torch stack: this
+    cell's or another's.
+    """
+    asked = {canonicalize_name(Requirement(text).name) for text in inputs.stack_requirements}
+    patterns = (*inputs.protected, *inputs.libraries, *sentinels(inputs.toolkit, ()))
+    return frozenset(
+        name
+        for name in names
+        if name not in asked and any(fnmatch(name, pattern) for pattern in patterns)
+    )
+
+
+def unmet_demands(
+    distributions: Iterable[Distribution],
+    requirements: Iterable[str],
+    stack: Stack,
+    *,
+    python: str,
+    machine: str,
+) -> tuple[UnmetDemand, ...]:
+    """The demands on `stack` that do not hold, each once per package that has it, with the shortest
+    chain that leads to it from `requirements`, the image's own.
+    """
+    walk = _Walk(
+        {one.name: one for one in distributions}, stack, marker_environment(python, machine)
+    )
+    return tuple(dict.fromkeys(walk.from_requirements(requirements)))
+
+
+def relaxed_of(
+    demands: Iterable[UnmetDemand],
+    distributions: Iterable[Distribution],
+    reasons: Mapping[str, str],
+) -> tuple[Relaxed, ...]:
+    """The packages that `reasons` lets go unmet, with what they demand in vain."""
+    versions = {one.name: one.version for one in distributions}
+    unmet: dict[str, list[str]] = {}
+    for demand in demands:
+        if demand.asker in reasons:
+            unmet.setdefault(demand.asker, []).append(demand.wanted)
+    return tuple(
+        Relaxed(
+            package=name,
+            version=versions[name],
+            reason=reasons[name],
+            unmet=tuple(sorted(set(unmet[name]))),
+        )
+        for name in sorted(unmet)
+    )
+
+
+class _Walk:
+    """Breadth first over who asks for whom, so that the first chain found is a shortest one."""
+
+    def __init__(
+        self,
+        distributions: Mapping[str, Distribution],
+        stack: Stack,
+        environment: Mapping[str, str],
+    ) -> None:
+        self._distributions = distributions
+        self._stack = stack
+        self._environment = environment
+        self._came_from: dict[_Node, _Node | None] = {}
+        self._waiting: deque[_Node] = deque()
+
+    def from_requirements(self, requirements: Iterable[str]) -> Iterator[UnmetDemand]:
+        for text in sorted(requirements):
+            yield from self._follow(text, None)
+        while self._waiting:
+            node = self._waiting.popleft()
+            for text in self._distributions[node[0]].requires:
+                yield from self._follow(text, node)
+
+    def _follow(self, text: str, asker: _Node | None) -> Iterator[UnmetDemand]:
+        """What `asker` demands with `text`: unmet, or another node to visit, or neither."""
+        requirement = _read_demand(text)
+        if requirement is None or not self._applies(requirement, asker):
+            return
+        name = canonicalize_name(requirement.name)
+        if self._is_unmet(name, requirement):
+            yield self._unmet(name, requirement, asker)
+        elif name in self._distributions and not self._is_of_stack(name):
+            for node in ((name, ""), *((name, extra) for extra in sorted(requirement.extras))):
+                if node not in self._came_from:
+                    self._came_from[node] = asker
+                    self._waiting.append(node)
+
+    def _applies(self, requirement: Requirement, asker: _Node | None) -> bool:
+        """Whether its marker holds here: for an extra's node, because of the extra; else without
+        one.
+        """
+        if requirement.marker is None:
+            return asker is None or asker[1] == ""
+        extra = asker[1] if asker else ""
+        applies = requirement.marker.evaluate({**self._environment, "extra": extra})
+        plain = requirement.marker.evaluate({**self._environment, "extra": ""})
+        return applies and (not extra or not plain)
+
+    def _is_of_stack(self, name: str) -> bool:
+        return name in self._stack.held or name in self._stack.answered
+
+    def _is_unmet(self, name: str, requirement: Requirement) -> bool:
+        held = self._stack.held.get(name) or self._stack.answered.get(name)
+        if held is None:
+            return name in self._stack.foreign
+        return bool(requirement.url) or not requirement.specifier.contains(held, prereleases=True)
+
+    def _unmet(self, name: str, requirement: Requirement, asker: _Node | None) -> UnmetDemand:
+        held = self._stack.held.get(name) or self._stack.answered.get(name)
+        why = self._stack.foreign.get(name, "").replace(".", " ")
+        return UnmetDemand(
+            asker=asker[0] if asker else "",
+            wanted=str(requirement).partition(";")[0].strip(),
+            instead=f"holds {name} {held}" if held else f"must not hold it ({why})",
+            chain=self._chain(asker),
+        )
+
+    def _chain(self, node: _Node | None) -> tuple[str, ...]:
+        names: list[str] = []
+        while node is not None:
+            name, extra = node
+            version = self._distributions[name].version
+            names.append(f"{name}[{extra}] {version}" if extra else f"{name} {version}")
+            node = self._came_from[node]
+        return tuple(dict.fromkeys(reversed(names)))
+
+
+def _read_demand(text: str) -> Requirement | None:
+    """Metadata that no tool can read demands nothing of anybody: pip and uv skip such lines too."""
+    try:
+        return Requirement(text)
+    except InvalidRequirement:
+        return None
+
+
+def marker_environment(python: str, machine: str) -> Mapping[str, str]:
+    """What markers are evaluated against: CPython `python` (X.Y) on Linux."""
+    return {
+        "implementation_name": "cpython",
+        "implementation_version": f"{python}.0",
+        "os_name": "posix",
+        "platform_machine": machine,
+        "platform_python_implementation": "CPython",
+        "platform_release": "",
+        "platform_system": "Linux",
+        "platform_version": "",
+        "python_full_version": f"{python}.0",
+        "python_version": python,
+        "sys_platform": "linux",
+    }

@@ -1,0 +1,366 @@
+"""Locks: what a cell's wheels depend on, and the PEP 751 file that pins them. Pure.
+
+A lock names wheels by index, file name, hash and size, never by a machine's path or mirror, so it
+is the same file wherever it was made. `path` of every wheel is its bare file name: a folder that
+holds the lock and the wheels can be installed from as it stands
+(https://packaging.python.org/specifications/pylock-toml/).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import PurePath
+from typing import Any
+
+import tomli_w
+from packaging.pylock import (
+    Package,
+    PackageSdist,
+    PackageWheel,
+    Pylock,
+    PylockUnsupportedVersionError,
+    PylockValidationError,
+    is_valid_pylock_path,
+)
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name, parse_wheel_filename
+from packaging.version import Version
+
+from warpfront.errors import LockError
+from warpfront.matrix.vendors import VENDORS
+from warpfront.model import Cell, LockedWheel, LockInputs, Relaxed, Source, WheelBuild, WheelLock
+from warpfront.wheels.requirements import Asked
+
+SCHEMA = 1
+MACHINE = "x86_64"
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+def lock_inputs(
+    cell: Cell,
+    asked: Asked | None,
+    parent: WheelLock | None,
+    *,
+    folders: Mapping[str, str] | None = None,
+) -> LockInputs:
+    """What `cell`'s lock depends on.
+
+    The stack's pins may come from the cell's index only; the compiler's wheels, the cell's
+    requirements and what its requirements file asks for (`asked`) come from PyPI.
+    `parent` is the lock of the cell whose image this one is built on; `folders` the sha256 of each
+    folder of sources that the file names.
+    """
+    asked = asked or Asked()
+    compiler = cell.compiler.requirements if cell.compiler else ()
+    vendor = VENDORS[cell.vendor]
+    inherited = {one.package: one.reason for one in parent.relaxed} if parent else {}
+    return LockInputs(
+        cell_id=cell.id,
+        python=cell.python,
+        machine=MACHINE,
+        glibc=cell.base.glibc,
+        index=cell.index,
+        stack_requirements=tuple(sorted(str(pin) for pin in cell.stack)),
+        requirements=tuple(sorted({*compiler, *cell.requirements, *asked.requirements})),
+        parent=_pins(parent) if parent else (),
+        relax=tuple(sorted({**inherited, **cell.relax}.items())),
+        sources=tuple(_pinned(one, folders or {}) for one in asked.sources),
+        builds=cell.builds,
+        toolkit=vendor.toolkit or "cpu",
+        protected=vendor.protected,
+        libraries=vendor.libraries,
+    )
+
+
+def dump_lock(lock: WheelLock) -> str:
+    """`lock` as the text of `pylock.<cell>.toml`: sorted, and the same bytes on every machine."""
+    document = Pylock(
+        lock_version=Version("1.0"),
+        requires_python=SpecifierSet(f"=={lock.python}.*"),
+        created_by="warpfront",
+        packages=[_package(wheel) for wheel in sorted(lock.wheels)],
+        tool={"warpfront": _own_document(lock)},
+    )
+    try:
+        document.validate()
+    except PylockValidationError as error:
+        raise LockError(f"{lock.cell_id}: the lock would not be valid: {error}") from error
+    return tomli_w.dumps(document.to_dict())
+
+
+def read_lock(text: str, *, path: str) -> WheelLock:
+    """The lock in `text`; `path` is for messages and must be a name that PEP 751 allows.
+
+    Refused: another schema, a wheel without size or sha256, a wheel named by URL or by folder,
+    more than one wheel of a package.
+    """
+    if not is_valid_pylock_path(PurePath(path)):  # type: ignore[arg-type]  # only `.name` is read
+        raise LockError(f"{path}: not a name for a lock", hint="use pylock.<cell>.toml, no dots")
+    try:
+        document = Pylock.from_dict(tomllib.loads(text))
+    except (
+        tomllib.TOMLDecodeError,
+        PylockValidationError,
+        PylockUnsupportedVersionError,
+    ) as error:
+        raise LockError(f"{path}: {error}", hint=_RELOCK) from error
+    own = _own_table(document, path)
+    return WheelLock(
+        cell_id=_text(own, "cell", path),
+        python=_read_python(document, path),
+        inputs_digest=_text(own, "inputs", path),
+        wheels=tuple(sorted(_read_wheel(package, path) for package in document.packages)),
+        relaxed=tuple(_read_relaxed(own, path)),
+        builds=tuple(_read_builds(own, path)),
+    )
+
+
+def staleness(lock: WheelLock, inputs: LockInputs) -> str:
+    """Why `lock` no longer answers `inputs`, in words; empty when it does."""
+    if lock.inputs_digest == inputs.digest:
+        return ""
+    if lock.python != inputs.python:
+        return f"it was made for Python {lock.python}, the matrix says {inputs.python}"
+    return (
+        _pinned_otherwise(lock, inputs)
+        or _sources_otherwise(lock, inputs)
+        or _relaxed_otherwise(lock, inputs)
+        or f"its inputs changed ({lock.inputs_digest[:12]} -> {inputs.digest[:12]})"
+    )
+
+
+def difference(lock: WheelLock, parent: WheelLock) -> tuple[LockedWheel, ...]:
+    """The wheels that `lock` adds to its parent's. A child never changes what its parent has."""
+    own = {wheel.name: wheel for wheel in lock.wheels}
+    for theirs in parent.wheels:
+        ours = own.get(theirs.name)
+        if ours is None or (ours.filename, ours.sha256) != (theirs.filename, theirs.sha256):
+            found = f"{ours.filename} ({ours.sha256[:12]})" if ours else "nothing"
+            raise LockError(
+                f"{lock.cell_id}: {theirs.name} is {theirs.filename} ({theirs.sha256[:12]}) in its "
+                f"parent {parent.cell_id}, and {found} here",
+                hint=f"lock {parent.cell_id} first, then {lock.cell_id}",
+            )
+    inherited = {wheel.name for wheel in parent.wheels}
+    return tuple(sorted(wheel for wheel in lock.wheels if wheel.name not in inherited))
+
+
+def _pinned_otherwise(lock: WheelLock, inputs: LockInputs) -> str:
+    locked = {wheel.name: wheel.version for wheel in lock.wheels}
+    for text in (*inputs.stack_requirements, *inputs.parent):
+        wanted = Requirement(text)
+        version = locked.get(canonicalize_name(wanted.name))
+        if version is None:
+            return f"it has no {wanted.name}, the matrix asks for {text}"
+        if not wanted.specifier.contains(version, prereleases=True):
+            return f"it has {wanted.name} {version}, the matrix asks for {text}"
+    for text in inputs.requirements:
+        if _applies(text) and canonicalize_name(Requirement(text).name) not in locked:
+            return f"it has no {Requirement(text).name}, which is now required"
+    return ""
+
+
+def _relaxed_otherwise(lock: WheelLock, inputs: LockInputs) -> str:
+    reasons = dict(inputs.relax)
+    for one in lock.relaxed:
+        if one.package not in reasons:
+            return f"it relaxes {one.package}, the matrix no longer does"
+        if one.reason != reasons[one.package]:
+            return f"it relaxes {one.package} for another reason than the matrix gives"
+    return ""
+
+
+def _sources_otherwise(lock: WheelLock, inputs: LockInputs) -> str:
+    locked = {wheel.source: wheel for wheel in lock.wheels if wheel.source}
+    for source in inputs.sources:
+        wheel = locked.get(str(source))
+        if wheel is None:
+            return f"it has nothing from {source}, which is now required"
+        if source.kind == "folder" and wheel.sdist_sha256 != source.pin:
+            return f"{source} has changed since"
+    return ""
+
+
+def _pinned(source: Source, folders: Mapping[str, str]) -> Source:
+    if source.kind != "folder":
+        return source
+    return dataclasses.replace(source, pin=folders.get(source.location, ""))
+
+
+_RELOCK = "make it again: invoke lock --only <cell>"
+
+
+def _pins(lock: WheelLock) -> tuple[str, ...]:
+    return tuple(f"{wheel.name}=={wheel.version}" for wheel in sorted(lock.wheels))
+
+
+def _applies(requirement: str) -> bool:
+    """Without a marker; one with a marker may rightly be absent from a lock."""
+    return Requirement(requirement).marker is None
+
+
+def _package(wheel: LockedWheel) -> Package:
+    sdist = (
+        PackageSdist(path=wheel.sdist, hashes={"sha256": wheel.sdist_sha256})
+        if wheel.sdist and not wheel.source
+        else None
+    )
+    return Package(
+        name=canonicalize_name(wheel.name),
+        version=Version(wheel.version),
+        index=wheel.index or None,
+        sdist=sdist,
+        wheels=[
+            PackageWheel(
+                path=wheel.filename, size=wheel.size_bytes, hashes={"sha256": wheel.sha256}
+            )
+        ],
+        tool={"warpfront": _source_document(wheel)} if wheel.source else None,
+    )
+
+
+def _source_document(wheel: LockedWheel) -> dict[str, str]:
+    """Where a wheel comes from that no index has. Our archives of sources are no sdists in the
+    sense of PEP 751, which have a version before they are built.
+    """
+    document = {"source": wheel.source}
+    if wheel.sdist:
+        document |= {"archive": wheel.sdist, "sha256": wheel.sdist_sha256}
+    return document
+
+
+def _own_document(lock: WheelLock) -> dict[str, Any]:
+    """`[tool.warpfront]`: what PEP 751 has no field for."""
+    document: dict[str, Any] = {
+        "schema": SCHEMA,
+        "cell": lock.cell_id,
+        "inputs": lock.inputs_digest,
+    }
+    if lock.relaxed:
+        document["relaxed"] = {
+            one.package: {"version": one.version, "reason": one.reason, "unmet": list(one.unmet)}
+            for one in sorted(lock.relaxed)
+        }
+    if lock.builds:
+        document["builds"] = {one.package: _build_document(one) for one in sorted(lock.builds)}
+    return document
+
+
+def _build_document(build: WheelBuild) -> dict[str, Any]:
+    every = {
+        "tools": list(build.tools),
+        "apt": list(build.apt),
+        "environment": dict(build.environment),
+        "extensions": list(build.extensions),
+    }
+    return {key: value for key, value in every.items() if value}
+
+
+def _own_table(document: Pylock, path: str) -> Mapping[str, Any]:
+    own = (document.tool or {}).get("warpfront")
+    if not isinstance(own, Mapping):
+        raise LockError(f"{path}: no [tool.warpfront]: not a lock of ours", hint=_RELOCK)
+    if own.get("schema") != SCHEMA:
+        raise LockError(
+            f"{path}: schema {own.get('schema')!r}, this warpfront reads {SCHEMA}", hint=_RELOCK
+        )
+    return own
+
+
+def _text(table: Mapping[str, Any], key: str, path: str) -> str:
+    value = table.get(key)
+    if not isinstance(value, str) or not value:
+        raise LockError(f"{path}: [tool.warpfront] has no {key}", hint=_RELOCK)
+    return value
+
+
+def _read_relaxed(own: Mapping[str, Any], path: str) -> Iterator[Relaxed]:
+    tables = own.get("relaxed", {})
+    if not isinstance(tables, Mapping):
+        raise LockError(f"{path}: [tool.warpfront] relaxed is no table", hint=_RELOCK)
+    for package, table in sorted(tables.items()):
+        unmet = table.get("unmet") if isinstance(table, Mapping) else None
+        if not isinstance(unmet, list) or not all(isinstance(one, str) for one in unmet):
+            raise LockError(f"{path}: relaxed.{package} does not say what is unmet", hint=_RELOCK)
+        yield Relaxed(
+            package=package,
+            version=_text(table, "version", path),
+            reason=_text(table, "reason", path),
+            unmet=tuple(unmet),
+        )
+
+
+def _read_builds(own: Mapping[str, Any], path: str) -> Iterator[WheelBuild]:
+    tables = own.get("builds", {})
+    if not isinstance(tables, Mapping):
+        raise LockError(f"{path}: [tool.warpfront] builds is no table", hint=_RELOCK)
+    for package, table in sorted(tables.items()):
+        yield WheelBuild(
+            package=package,
+            tools=_texts(table, "tools", path),
+            apt=_texts(table, "apt", path),
+            environment=tuple(sorted(dict(table.get("environment", {})).items())),
+            extensions=_texts(table, "extensions", path),
+        )
+
+
+def _texts(table: Mapping[str, Any], key: str, path: str) -> tuple[str, ...]:
+    values = table.get(key, [])
+    if not isinstance(values, list) or not all(isinstance(one, str) for one in values):
+        raise LockError(f"{path}: [tool.warpfront] {key} is no list of texts", hint=_RELOCK)
+    return tuple(values)
+
+
+def _read_python(document: Pylock, path: str) -> str:
+    found = re.fullmatch(r"==(\d+\.\d+)\.\*", str(document.requires_python or ""))
+    if found is None:
+        raise LockError(f"{path}: requires-python must be ==X.Y.*", hint=_RELOCK)
+    return found[1]
+
+
+def _read_wheel(package: Package, path: str) -> LockedWheel:
+    where = f"{path}: {package.name}"
+    if package.wheels is None or len(package.wheels) != 1:
+        raise LockError(f"{where}: not exactly one wheel", hint=_RELOCK)
+    wheel = package.wheels[0]
+    if wheel.url or not wheel.path or "/" in wheel.path or "\\" in wheel.path:
+        raise LockError(f"{where}: its wheel is not named by its bare file name", hint=_RELOCK)
+    own = _read_source(package, where)
+    source = own.get("source", "")
+    if wheel.size is None or bool(package.index) == bool(source):
+        raise LockError(f"{where}: no size or no index", hint=_RELOCK)
+    sdist = package.sdist
+    return LockedWheel(
+        name=package.name,
+        version=str(parse_wheel_filename(wheel.path)[1]),
+        filename=wheel.path,
+        sha256=_read_sha256(wheel.hashes, where),
+        size_bytes=wheel.size,
+        index=package.index or "",
+        sdist=sdist.filename if sdist else own.get("archive", ""),
+        sdist_sha256=_read_sha256(sdist.hashes if sdist else own, where)
+        if sdist or "archive" in own
+        else "",
+        source=source,
+    )
+
+
+def _read_source(package: Package, where: str) -> Mapping[str, str]:
+    own = (package.tool or {}).get("warpfront", {})
+    if not isinstance(own, Mapping) or not all(isinstance(one, str) for one in own.values()):
+        raise LockError(f"{where}: [tool.warpfront] holds more than texts", hint=_RELOCK)
+    archive = own.get("archive", "")
+    if "/" in archive or "\\" in archive:
+        raise LockError(f"{where}: its archive is not named by a bare file name", hint=_RELOCK)
+    return own
+
+
+def _read_sha256(hashes: Mapping[str, str], where: str) -> str:
+    sha256 = hashes.get("sha256", "")
+    if not _SHA256.fullmatch(sha256):
+        raise LockError(f"{where}: no sha256", hint=_RELOCK)
+    return sha256

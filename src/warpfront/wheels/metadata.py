@@ -1,0 +1,92 @@
+"""The metadata of a wheel that lies elsewhere, without the wheel. Edge.
+
+A wheel is a zip file, whose directory is at its end: a few ranges over HTTP give its METADATA.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from typing import Any
+
+import requests
+
+from warpfront.wheels.sources import Refusal, Transport
+from warpfront.wheels.wheelhouse import requires_of
+
+_BUFFER_BYTES = 1 << 16
+
+
+def read_remote_requires(url: str, transport: Transport) -> tuple[str, ...] | None:
+    """`Requires-Dist` of the wheel at `url`; None where its server gives no ranges, or no wheel."""
+    size = transport.size_bytes(url)
+    if isinstance(size, Refusal):
+        return None
+    try:
+        with zipfile.ZipFile(_Remote(url, size, transport)) as archive:
+            inside = next(
+                name
+                for name in archive.namelist()
+                if name.count("/") == 1 and name.endswith(".dist-info/METADATA")
+            )
+            return requires_of(archive.read(inside).decode("utf-8", errors="replace"))
+    except (OSError, StopIteration, zipfile.BadZipFile, requests.RequestException):
+        return None
+
+
+class _Remote(io.RawIOBase):
+    """A file over HTTP, read by ranges, one piece kept. Raises `OSError` where that fails."""
+
+    def __init__(self, url: str, size_bytes: int, transport: Transport) -> None:
+        super().__init__()
+        self._url = url
+        self._size = size_bytes
+        self._transport = transport
+        self._at = 0
+        self._start = 0
+        self._piece = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        self._at = base + offset
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer)
+        count = min(len(view), self._size - self._at)
+        if count <= 0:
+            return 0
+        data = self._range(self._at, count)[:count]
+        view[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+    def _range(self, start: int, count: int) -> bytes:
+        """At least `count` bytes from `start`, out of the kept piece or a new one."""
+        offset = start - self._start
+        if offset < 0 or offset + count > len(self._piece):
+            first = max(0, min(start, self._size - _BUFFER_BYTES))
+            last = min(self._size, max(start + count, first + _BUFFER_BYTES)) - 1
+            self._piece, self._start = self._fetched(first, last), first
+            offset = start - first
+        return self._piece[offset:]
+
+    def _fetched(self, first: int, last: int) -> bytes:
+        answer = self._transport.open(self._url, {"Range": f"bytes={first}-{last}"})
+        if isinstance(answer, Refusal):
+            raise OSError(str(answer))
+        try:
+            if answer.status_code != 206:
+                raise OSError(f"{self._url}: no ranges")
+            return answer.content
+        finally:
+            answer.close()

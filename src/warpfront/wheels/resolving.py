@@ -1,0 +1,331 @@
+"""One cell's lock: resolved against the cell's own torch, or refused with the packages that asked
+for another.
+
+uv says that requirements contradict each other, not in every case who began. So what would have
+moved torch is resolved again with the torch stack held as it is, and the metadata of everything
+that was found says whose demands do not hold there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+
+from warpfront.errors import LockError
+from warpfront.images.crafting import Crafting
+from warpfront.model import (
+    Distribution,
+    LockedWheel,
+    LockInputs,
+    Relaxed,
+    UnmetDemand,
+    WheelBuild,
+    WheelLock,
+)
+from warpfront.system.process import Line, Run
+from warpfront.wheels.demands import (
+    Stack,
+    belonging_to_a_stack,
+    relaxed_of,
+    stack_of,
+    unmet_demands,
+)
+from warpfront.wheels.resolver import NO_TERMS, Contradiction, Resolution, Resolver, Site, Terms
+from warpfront.wheels.wheelhouse import Wheelhouse
+
+# How often a package that is not relaxed may give way to another of its versions.
+_ROUNDS = 12
+_RELAX = (
+    "say `relax: {package: reason}` for the image in matrix.yaml to install it beside this torch "
+    "as it is"
+)
+
+
+def resolve(
+    inputs: LockInputs,
+    site: Site,
+    *,
+    run: Run,
+    on_line: Line,
+    wheelhouse: Wheelhouse | None = None,
+    parent: WheelLock | None = None,
+    crafting: Crafting | None = None,
+) -> WheelLock:
+    """The lock that answers `inputs`: one wheel per distribution, the best for the base's Python
+    and glibc. `parent` is the lock whose pins `inputs` hold; `crafting` builds what no index has as
+    a wheel.
+
+    Raises `LockError` when the requirements contradict each other or the torch stack, naming who
+    asked for what; `BlockedError` when the index or PyPI is out of reach and nothing else here has
+    what is asked for.
+    """
+    resolver = Resolver(inputs, site, run=run, on_line=on_line, wheelhouse=wheelhouse)
+    for wheel in _built_wheels(parent):
+        resolver.give(wheel)
+    resolving = _Resolving(
+        inputs=inputs,
+        resolver=resolver,
+        on_line=on_line,
+        given=(),
+        builds=parent.builds if parent else (),
+    )
+    if crafting is not None:
+        resolving = resolving.with_sources(crafting).with_builds(crafting)
+    return resolving.lock()
+
+
+def _built_wheels(lock: WheelLock | None) -> tuple[LockedWheel, ...]:
+    """Those of a lock that no index has."""
+    if lock is None:
+        return ()
+    built = {one.package for one in lock.builds}
+    return tuple(wheel for wheel in lock.wheels if wheel.source or wheel.name in built)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Judged:
+    """What uv found with the stack held, and whose demands do not hold."""
+
+    resolution: Resolution
+    distributions: tuple[Distribution, ...]
+    demands: tuple[UnmetDemand, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Resolving:
+    """The resolution of one cell."""
+
+    inputs: LockInputs
+    resolver: Resolver
+    on_line: Line
+    given: tuple[str, ...]
+    builds: tuple[WheelBuild, ...]
+
+    def with_sources(self, crafting: Crafting) -> _Resolving:
+        """With the wheels of its folders, commits and addresses."""
+        given, builds = list(self.given), list(self.builds)
+        for source in self.inputs.sources:
+            if source.kind == "wheel":
+                wheel, build = self.resolver.wheel_at(source), None
+            else:
+                wheel, build = crafting.from_source(source)
+            if source.name and source.name != wheel.name:
+                raise LockError(f"{self.inputs.cell_id}: {source} is {wheel.name}")
+            given.append(self.resolver.give(wheel, source.extras))
+            builds += [build] if build else []
+        return dataclasses.replace(self, given=tuple(given), builds=tuple(builds))
+
+    def with_builds(self, crafting: Crafting) -> _Resolving:
+        """With the wheels built of an index's source archives, at the versions that the rest
+        allows.
+        """
+        built = {one.package for one in self.builds}
+        recipes = {one.package: one for one in self.inputs.builds if one.package not in built}
+        if not recipes:
+            return self
+        stack = self._stack()
+        terms = Terms(overrides=stack.pins, excludes=stack.excluded, unread=tuple(recipes))
+        found = self.resolver.resolution((*self._everything, *stack.pins), terms)
+        if isinstance(found, Contradiction):
+            raise self._contradiction(found)
+        absent = sorted(set(recipes) - set(found.versions))
+        if absent:
+            raise LockError(
+                f"{self.inputs.cell_id}: `builds` names {', '.join(absent)}, which nothing here "
+                "asks for",
+                hint="remove the entry, or correct its name",
+            )
+        given, builds = list(self.given), list(self.builds)
+        for name, recipe in recipes.items():
+            wheel, build = crafting.from_sdist(self.resolver.sdist(found, name), recipe)
+            given.append(self.resolver.give(wheel))
+            builds.append(build)
+        return dataclasses.replace(self, given=tuple(given), builds=tuple(builds))
+
+    def lock(self) -> WheelLock:
+        if self.inputs.relax:
+            return self._relaxed_lock(self._stack())
+        found = self._resolution()
+        if isinstance(found, Contradiction):
+            return self._lock_or_refusal(found, self._stack())
+        if not belonging_to_a_stack(self.inputs, found.versions):
+            return self._lock(found)
+        stack = self._stack()
+        if not set(found.versions) & set(stack.excluded):
+            return self._lock(found)
+        found = self._resolution(Terms(constraints=stack.constraints))
+        if isinstance(found, Contradiction):
+            return self._lock_or_refusal(found, stack)
+        return self._lock(found.without(stack.answered))
+
+    def _resolution(self, terms: Terms = NO_TERMS) -> Resolution | Contradiction:
+        return self.resolver.resolution(self._everything, terms)
+
+    @property
+    def _everything(self) -> tuple[str, ...]:
+        inputs = self.inputs
+        parent = (self.resolver.given_for(text) for text in inputs.parent)
+        return (*inputs.stack_requirements, *inputs.requirements, *self.given, *parent)
+
+    def _stack(self) -> Stack:
+        """The stack as it is when nothing else asks: its parent's, or what its own pins bring."""
+        inputs = self.inputs
+        if inputs.parent:
+            pins = [Requirement(text) for text in inputs.parent]
+            return stack_of(
+                inputs, {canonicalize_name(pin.name): _version(pin.specifier) for pin in pins}
+            )
+        if not inputs.stack_requirements:
+            return stack_of(inputs, {})
+        alone = self.resolver.resolution(inputs.stack_requirements)
+        if isinstance(alone, Contradiction):
+            raise self._contradiction(alone)
+        return stack_of(inputs, alone.versions)
+
+    def _held(self, stack: Stack, constraints: tuple[str, ...] = ()) -> _Judged | Contradiction:
+        """What the requirements come to with the stack held as it is, whoever wants another."""
+        terms = Terms(overrides=stack.pins, excludes=stack.excluded, constraints=constraints)
+        found = self.resolver.resolution((*self._everything, *stack.pins), terms)
+        return found if isinstance(found, Contradiction) else self._judge(found, stack)
+
+    def _judge(self, found: Resolution, stack: Stack) -> _Judged:
+        distributions = self.resolver.distributions(found, without=stack.held)
+        demands = unmet_demands(
+            distributions,
+            (*self.inputs.requirements, *self.given, *self.inputs.parent),
+            stack,
+            python=self.inputs.python,
+            machine=self.inputs.machine,
+        )
+        return _Judged(resolution=found, distributions=distributions, demands=demands)
+
+    def _relaxed_lock(self, stack: Stack) -> WheelLock:
+        """With the stack held: what is relaxed may ask in vain, the rest gives way to another of
+        its versions.
+        """
+        reasons: dict[str, str] = {
+            canonicalize_name(name): reason for name, reason in self.inputs.relax
+        }
+        judged = self._held(stack)
+        if isinstance(judged, Contradiction):
+            raise self._contradiction(judged)
+        first = unmet = _without(judged.demands, reasons)
+        constraints: tuple[str, ...] = ()
+        for _ in range(_ROUNDS):
+            if not unmet:
+                return self._checked_relaxed(judged, reasons)
+            askers = sorted({one.asker for one in unmet})
+            if not all(askers):  # the image's own requirement has no other version
+                break
+            versions = judged.resolution.versions
+            constraints += tuple(f"{name}!={versions[name]}" for name in askers)
+            following = self._held(stack, constraints)
+            if isinstance(following, Contradiction):  # no other version is left
+                break
+            judged, unmet = following, _without(following.demands, reasons)
+        raise self._refused(first, stack)
+
+    def _checked_relaxed(self, judged: _Judged, reasons: Mapping[str, str]) -> WheelLock:
+        absent = sorted(set(reasons) - set(judged.resolution.versions))
+        if absent:
+            raise LockError(
+                f"{self.inputs.cell_id}: `relax` names {', '.join(absent)}, which this image does "
+                "not hold",
+                hint="remove the entry, or correct its name",
+            )
+        relaxed = relaxed_of(judged.demands, judged.distributions, reasons)
+        needless = sorted(set(reasons) - {one.package for one in relaxed})
+        for name in needless:
+            version = judged.resolution.versions[name]
+            self.on_line(
+                f"{self.inputs.cell_id}: `relax` of {name} is not needed here: {name} {version} "
+                "takes this cell's torch stack as it is"
+            )
+        return self._lock(judged.resolution, relaxed=relaxed)
+
+    def _lock(self, found: Resolution, relaxed: tuple[Relaxed, ...] = ()) -> WheelLock:
+        inputs = self.inputs
+        return WheelLock(
+            cell_id=inputs.cell_id,
+            python=inputs.python,
+            inputs_digest=inputs.digest,
+            wheels=self.resolver.wheels(found),
+            relaxed=relaxed,
+            builds=tuple(sorted(self.builds)),
+        )
+
+    def _lock_or_refusal(self, found: Contradiction, stack: Stack) -> WheelLock:
+        """Who wants another torch stack, if that is what the contradiction is about."""
+        judged = self._held(stack)
+        if isinstance(judged, Contradiction):  # something else contradicts too
+            raise self._contradiction(found)
+        if judged.demands:
+            raise self._refused(judged.demands, stack)
+        return self._lock(judged.resolution)
+
+    def _contradiction(self, found: Contradiction) -> LockError:
+        return LockError(
+            f"{self.inputs.cell_id}: its requirements cannot be met together\n{found.explanation}",
+            hint="the stack's versions are fixed by matrix.yaml: change the requirement, or the "
+            "row",
+        )
+
+    def _refused(self, demands: tuple[UnmetDemand, ...], stack: Stack) -> LockError:
+        lines = "".join(f"\n    {demand}" for demand in demands)
+        return LockError(
+            f"{self.inputs.cell_id}: its requirements ask for another torch stack{lines}",
+            hint=self._way_out(demands, stack),
+        )
+
+    def _way_out(self, demands: tuple[UnmetDemand, ...], stack: Stack) -> str:
+        askers = sorted({one.asker for one in demands if one.asker})
+        if not all(one.asker for one in demands):
+            return "change the requirement, or choose another torch for the row in matrix.yaml"
+        fitting = self._fitting_versions(demands, stack)
+        if fitting:
+            return f"{fitting} would leave the stack as it is; or {_RELAX}"
+        return f"no version of {' or '.join(askers)} was found that takes this stack; {_RELAX}"
+
+    def _fitting_versions(self, demands: tuple[UnmetDemand, ...], stack: Stack) -> str:
+        """Versions of the image's own requirements that would leave the stack as it is, if uv finds
+        some when theirs are left open; else "".
+        """
+        inputs = self.inputs
+        roots = {canonicalize_name(_READ_NAME.split(one.chain[0])[0]) for one in demands}
+        opened = tuple(_opened(text, roots) for text in inputs.requirements)
+        if opened == inputs.requirements:
+            return ""
+        parent = (self.resolver.given_for(text) for text in inputs.parent)
+        everything = (*inputs.stack_requirements, *opened, *self.given, *parent)
+        terms = Terms(constraints=stack.constraints)
+        found = self.resolver.resolution(everything, terms)
+        if isinstance(found, Contradiction) or not roots <= set(found.versions):
+            return ""
+        return " with ".join(f"{name} {found.versions[name]}" for name in sorted(roots))
+
+
+_READ_NAME = re.compile(r"[\[ ]")
+
+
+def _opened(text: str, names: Collection[str]) -> str:
+    """The requirement without its versions, if it is one of `names`."""
+    requirement = Requirement(text)
+    if canonicalize_name(requirement.name) in names:
+        requirement.specifier = SpecifierSet()
+    return str(requirement)
+
+
+def _version(specifier: SpecifierSet) -> str:
+    """The one version that a parent's pin allows."""
+    (one,) = specifier
+    return one.version
+
+
+def _without(demands: Iterable[UnmetDemand], names: Collection[str]) -> tuple[UnmetDemand, ...]:
+    return tuple(one for one in demands if one.asker not in names)

@@ -1,0 +1,624 @@
+"""The wheelhouse: every locked wheel's bytes, by their sha256, fetched once for all cells. Edge.
+
+    <root>/sha256/ab/<hash>/<file name>          whole and verified, read-only
+    <root>/sha256/ab/<hash>/<file name>.part     on its way; the next run goes on from it
+
+A wheel's bytes may come from anywhere the site has them: they are what their hash says or they are
+refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import os
+import shutil
+import tempfile
+import threading
+import time
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from io import FileIO
+from pathlib import Path
+
+import requests
+from packaging.metadata import parse_email
+
+from warpfront.errors import WheelError
+from warpfront.model import LockedWheel
+from warpfront.system import process
+from warpfront.system.store import storing
+from warpfront.wheels.sources import (
+    Link,
+    Refusal,
+    Site,
+    Transport,
+    links,
+    local_path,
+    received,
+    refusal,
+    without_secrets,
+)
+
+PARALLEL = 4
+PAUSES_SECONDS = (0.5, 1.0, 2.0, 4.0)
+LONGEST_PAUSE_SECONDS = 60.0
+_CHUNK_BYTES = 1 << 18
+
+Progress = Callable[[str, int, int], None]
+"""Called with (file name, bytes done, bytes in all), from several threads, one call at a time."""
+
+Build = Callable[[Path, Path], Path]
+"""Builds an sdist (first path) into a folder (second) and returns the wheel's path."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchReport:
+    """What a fetch did: wheels that were here already, wheels that came, and the bytes over the
+    network.
+    """
+
+    present: int
+    fetched: int
+    downloaded_bytes: int
+
+
+class Wheelhouse:
+    """A folder of verified wheels. Safe for several processes at once; may be read-only when it is
+    complete.
+    """
+
+    def __init__(self, root: Path | None = None, *, stall_seconds: float = 30.0) -> None:
+        self.root = root or default_root()
+        self._stall_seconds = stall_seconds
+
+    def path(self, wheel: LockedWheel) -> Path:
+        """Where the wheel's bytes are, or will be."""
+        return self._folder(wheel.sha256) / wheel.filename
+
+    def archive(self, wheel: LockedWheel) -> Path:
+        """Where the sources of a wheel that is built are, or will be."""
+        return self._folder(wheel.sdist_sha256) / wheel.sdist
+
+    def missing(self, wheels: Iterable[LockedWheel]) -> tuple[LockedWheel, ...]:
+        """Those of `wheels` whose bytes are not here."""
+        return tuple(wheel for wheel in wheels if not self._holds(wheel))
+
+    def fetch(
+        self,
+        wheels: Iterable[LockedWheel],
+        site: Site,
+        *,
+        on_progress: Progress,
+        build: Build | None = None,
+    ) -> FetchReport:
+        """Bring every wheel here, verified; four at a time, resumed after a cut.
+
+        Raises `WheelError` when a wheel cannot be had intact and `StoreError` when it cannot be
+        kept. `build` makes the wheels that their lock names an sdist for. On Ctrl-C only `.part`
+        files are left.
+        """
+        every = tuple(dict.fromkeys(wheels))
+        absent = self.missing(every)
+        stop = threading.Event()
+        with Transport(site, stall_seconds=self._stall_seconds) as transport:
+            fetching = _Fetching(
+                self,
+                site=site,
+                transport=transport,
+                on_progress=_one_at_a_time(on_progress),
+                stop=stop,
+                build=build,
+            )
+            _in_parallel(fetching, absent)
+        return FetchReport(
+            present=len(every) - len(absent),
+            fetched=len(absent),
+            downloaded_bytes=fetching.downloaded_bytes,
+        )
+
+    def keep(self, source: Path, *, filename: str = "") -> tuple[Path, str]:
+        """Take a file in under its own hash; its path here and its sha256."""
+        with storing(self.root):
+            sha256 = sha256_of(source)
+            target = self._folder(sha256) / (filename or source.name)
+            if not target.exists():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                _place(source, target)
+        return target, sha256
+
+    def view(self, wheels: Iterable[LockedWheel], folder: Path) -> Path:
+        """`folder` with exactly these wheels under their own names (hard links where possible, else
+        copies).
+
+        Left alone when it is right already; otherwise made aside and moved into place.
+        """
+        wanted = {wheel.filename: wheel for wheel in wheels}
+        if self._shows(folder, wanted):
+            return folder
+        with storing(folder):
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+            try:
+                for wheel in wanted.values():
+                    _place(self._present(wheel), aside / wheel.filename)
+                aside.chmod(0o755)
+                put_in_place(aside, folder)
+            finally:
+                shutil.rmtree(aside, ignore_errors=True)
+        return folder
+
+    def unpacked_size_bytes(self, wheel: LockedWheel) -> int | None:
+        """What the wheel's files take unpacked; None while it is not here."""
+        if not self._holds(wheel):
+            return None
+        try:
+            with zipfile.ZipFile(self.path(wheel)) as archive:
+                return sum(member.file_size for member in archive.infolist())
+        except (OSError, zipfile.BadZipFile) as error:
+            raise WheelError(f"{self.path(wheel)}: not a readable wheel: {error}") from error
+
+    def _folder(self, sha256: str) -> Path:
+        return self.root / "sha256" / sha256[:2] / sha256
+
+    def _holds(self, wheel: LockedWheel) -> bool:
+        """Names carry the hash and files are moved in whole, so the size is all there is left to
+        check.
+        """
+        with storing(self.root):
+            try:
+                return self.path(wheel).stat().st_size == wheel.size_bytes
+            except FileNotFoundError:
+                return False
+
+    def _present(self, wheel: LockedWheel) -> Path:
+        if not self._holds(wheel):
+            raise WheelError(f"{wheel.filename}: not in the wheelhouse", hint="fetch it first")
+        return self.path(wheel)
+
+    def _shows(self, folder: Path, wanted: dict[str, LockedWheel]) -> bool:
+        if not folder.is_dir() or {path.name for path in folder.iterdir()} != set(wanted):
+            return False
+        return all(_same(folder / name, self._present(wheel)) for name, wheel in wanted.items())
+
+
+def default_root() -> Path:
+    """`~/.cache/warpfront/wheelhouse`, or below `XDG_CACHE_HOME`."""
+    cache = process.environment().get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(cache) / "warpfront" / "wheelhouse"
+
+
+def read_requires(wheel: Path) -> tuple[str, ...]:
+    """`Requires-Dist` of a wheel's own metadata, as it stands there."""
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            inside = next(
+                name
+                for name in archive.namelist()
+                if name.count("/") == 1 and name.endswith(".dist-info/METADATA")
+            )
+            return requires_of(archive.read(inside).decode("utf-8", errors="replace"))
+    except (OSError, zipfile.BadZipFile, StopIteration) as error:
+        raise WheelError(f"{wheel}: not a readable wheel: {error}") from error
+
+
+def requires_of(metadata: str) -> tuple[str, ...]:
+    """`Requires-Dist` of the text of a METADATA file."""
+    return tuple(parse_email(metadata)[0].get("requires_dist", ()))
+
+
+def sha256_of(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+class _Interrupted(Exception):  # noqa: N818 - not an error: another wheel failed, or Ctrl-C
+    """Stop this wheel's thread; what it has stays as `.part`."""
+
+
+class _Fetching:
+    """One run of `Wheelhouse.fetch`: brings one wheel at a time, in whichever thread."""
+
+    def __init__(
+        self,
+        wheelhouse: Wheelhouse,
+        *,
+        site: Site,
+        transport: Transport,
+        on_progress: Progress,
+        stop: threading.Event,
+        build: Build | None,
+    ) -> None:
+        self._wheelhouse = wheelhouse
+        self._site = site
+        self._transport = transport
+        self._on_progress = on_progress
+        self._stop = stop
+        self._build = build
+        self._counting = threading.Lock()
+        self._answers: set[requests.Response] = set()
+        self.downloaded_bytes = 0
+
+    def fetch(self, wheel: LockedWheel) -> None:
+        """Bring `wheel` from the first source that has it."""
+        with storing(self._wheelhouse.root):
+            target = self._wheelhouse.path(wheel)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            aside = target.with_name(f"{target.name}.part")
+            with _locked(aside, self._stop) as part:
+                if part is None:
+                    return
+                if self._wheelhouse.missing((wheel,)) and not self._fill(wheel, part, target):
+                    aside.chmod(0o444)
+                    aside.rename(target)
+                aside.unlink(missing_ok=True)
+        self._on_progress(wheel.filename, wheel.size_bytes, wheel.size_bytes)
+
+    def interrupt(self) -> None:
+        """Wake the threads that wait for bytes."""
+        self._stop.set()
+        for answer in tuple(self._answers):
+            with contextlib.suppress(ValueError, OSError):  # it ended by itself meanwhile
+                answer.raw.shutdown()
+
+    def _fill(self, wheel: LockedWheel, part: FileIO, target: Path) -> bool:
+        """The wheel's bytes into `part`; or, when they are on this filesystem already, `target`
+        linked to them: then True.
+        """
+        refused: list[str] = []
+        for source, link in self._all_offers(wheel, refused):
+            if link.sha256 not in {"", wheel.sha256}:
+                refused.append(f"{source}: offers other bytes (sha256 {link.sha256[:12]}...)")
+                continue
+            if _linked(link, wheel, target):
+                return True
+            failure = self._bring(wheel, link, part)
+            if failure is None:
+                return False
+            refused.append(without_secrets(str(failure)))
+        if not wheel.sdist:
+            raise _out_of_reach(wheel.filename, refused)
+        self._fill_by_building(wheel, part)
+        return False
+
+    def _all_offers(self, wheel: LockedWheel, refused: list[str]) -> Iterator[tuple[str, Link]]:
+        """Its own address first, where it has one."""
+        if wheel.source and not wheel.sdist:
+            yield wheel.source, Link(url=wheel.source, filename=wheel.filename)
+        yield from self._offers(wheel.name, wheel.filename, wheel.index, refused)
+
+    def _offers(
+        self, name: str, filename: str, index: str, refused: list[str]
+    ) -> Iterator[tuple[str, Link]]:
+        """(source, link) for each source that offers the file, nearest first; why others do not."""
+        flat = [(source, True) for source in self._site.find_links]
+        indexes = [(source, False) for source in self._site.indexes]
+        if index and not self._site.no_index and index not in self._site.indexes:
+            indexes.append((index, False))
+        for source, is_flat in flat + indexes:
+            offered = self._asked(source, name, is_flat=is_flat)
+            if isinstance(offered, Refusal):
+                refused.append(without_secrets(str(offered)))
+                continue
+            found = [link for link in offered if link.filename == filename]
+            if not found:
+                refused.append(f"{source}: does not have it")
+            yield from ((source, link) for link in found)
+
+    def _asked(self, source: str, name: str, *, is_flat: bool) -> tuple[Link, ...] | Refusal:
+        for pause in (*PAUSES_SECONDS, None):
+            answer = links(source, name, self._transport, flat=is_flat)
+            if not isinstance(answer, Refusal) or answer.lasting or pause is None:
+                return answer
+            self._pause(max(pause, answer.after_seconds))
+        raise AssertionError
+
+    def _bring(self, wheel: LockedWheel, link: Link, part: FileIO) -> Refusal | None:
+        """All bytes of `link` into `part`, verified; or why this link gave them not."""
+        resumed = _size(part) > 0
+        local = local_path(link.url)
+        if _size(part) != wheel.size_bytes:
+            failure = (
+                self._copy(wheel, local, part)
+                if local is not None
+                else self._download(wheel, link, part)
+            )
+            if failure is not None:
+                return failure
+        try:
+            _verify(wheel, part, link.url)
+        except WheelError:
+            _emptied(part)
+            if resumed:  # the old bytes may be what was wrong: once more from the start
+                return self._bring(wheel, link, part)
+            raise
+        return None
+
+    def _copy(self, wheel: LockedWheel, source: Path, part: FileIO) -> Refusal | None:
+        _emptied(part)
+        try:
+            stream = source.open("rb")
+        except OSError as error:
+            return Refusal(url=str(source), reason=error.strerror or "unreadable", lasting=True)
+        with stream:
+            while chunk := stream.read(_CHUNK_BYTES):
+                self._take(wheel, chunk, part)
+        return None
+
+    def _download(self, wheel: LockedWheel, link: Link, part: FileIO) -> Refusal | None:
+        """Try, and try again for as long as bytes keep coming; five times in a row without is
+        enough.
+        """
+        fruitless = 0
+        while True:
+            before = _size(part)
+            failure = self._download_once(wheel, link, part)
+            if failure is None or failure.lasting:
+                return failure
+            fruitless = 0 if _size(part) > before else fruitless + 1
+            if fruitless > len(PAUSES_SECONDS):
+                return failure
+            self._pause(max(PAUSES_SECONDS[max(fruitless - 1, 0)], failure.after_seconds))
+
+    def _download_once(self, wheel: LockedWheel, link: Link, part: FileIO) -> Refusal | None:
+        have = _size(part)
+        if have >= wheel.size_bytes:
+            _emptied(part)
+            have = 0
+        headers = {"Range": f"bytes={have}-"} if have else {}
+        answer = self._transport.open(link.url, headers)
+        if isinstance(answer, Refusal):
+            if answer.status == 416:
+                _emptied(part)
+                return Refusal(url=link.url, reason=answer.reason, status=416)
+            return answer
+        if not _continues(answer, have):
+            _emptied(part)
+        self._answers.add(answer)
+        try:
+            for chunk in received(answer):
+                self._take(wheel, chunk, part)
+                self._count(len(chunk))
+        except requests.RequestException as error:
+            return refusal(link.url, error)
+        finally:
+            self._answers.discard(answer)
+            answer.close()
+        if _size(part) < wheel.size_bytes and _looks_like_a_page(answer):
+            _emptied(part)
+            return Refusal(url=link.url, reason="sent a page, not a wheel", lasting=True)
+        return None
+
+    def _fill_by_building(self, wheel: LockedWheel, part: FileIO) -> None:
+        """Fetch the wheel's sdist, build it, and accept the result if it is the locked wheel, byte
+        by byte.
+        """
+        if self._build is None:
+            raise WheelError(
+                f"{wheel.filename}: is built from {wheel.sdist}, and nothing here builds it",
+                hint="invoke lock",
+            )
+        with tempfile.TemporaryDirectory(dir=self._wheelhouse.root) as folder:
+            sdist = self._fetched_sdist(wheel, Path(folder))
+            built = self._build(sdist, Path(folder) / "built")
+            self._copy(wheel, built, part)
+        _verify(wheel, part, f"the wheel built from {wheel.sdist}")
+
+    def _fetched_sdist(self, wheel: LockedWheel, folder: Path) -> Path:
+        refused: list[str] = []
+        kept = self._wheelhouse.archive(wheel)
+        if kept.is_file():
+            return kept
+        for _, link in self._offers(wheel.name, wheel.sdist, wheel.index, refused):
+            path = folder / wheel.sdist
+            failure = save(link, path, self._transport)
+            if failure is None and sha256_of(path) == wheel.sdist_sha256:
+                return path
+            refused.append(str(failure or f"{link.url}: other bytes than locked"))
+        raise _out_of_reach(wheel.sdist, refused)
+
+    def _take(self, wheel: LockedWheel, chunk: bytes, part: FileIO) -> None:
+        if self._stop.is_set():
+            raise _Interrupted
+        part.write(chunk)
+        size = _size(part)
+        if size > wheel.size_bytes:
+            _emptied(part)
+            raise WheelError(
+                f"{wheel.filename}: longer than the {wheel.size_bytes} bytes its lock says",
+                hint="the source serves another file under this name",
+            )
+        if size < wheel.size_bytes:
+            self._on_progress(wheel.filename, size, wheel.size_bytes)
+
+    def _count(self, amount: int) -> None:
+        with self._counting:
+            self.downloaded_bytes += amount
+
+    def _pause(self, seconds: float) -> None:
+        if self._stop.wait(min(seconds, LONGEST_PAUSE_SECONDS)):
+            raise _Interrupted
+
+
+def save(link: Link, path: Path, transport: Transport) -> Refusal | None:
+    """The bytes of `link` as the file `path`, unverified; or why not, after a few tries."""
+    local = local_path(link.url)
+    if local is not None:
+        shutil.copyfile(local, path)
+        return None
+    for pause in (*PAUSES_SECONDS, None):
+        failure = _saved_once(link, path, transport)
+        if failure is None or failure.lasting or pause is None:
+            return failure
+        time.sleep(min(max(pause, failure.after_seconds), LONGEST_PAUSE_SECONDS))
+    raise AssertionError
+
+
+def _saved_once(link: Link, path: Path, transport: Transport) -> Refusal | None:
+    answer = transport.open(link.url)
+    if isinstance(answer, Refusal):
+        return answer
+    try:
+        with answer, path.open("wb") as stream:
+            for chunk in answer.iter_content(_CHUNK_BYTES):
+                stream.write(chunk)
+    except requests.RequestException as error:
+        return refusal(link.url, error)
+    return None
+
+
+def _out_of_reach(filename: str, refused: list[str]) -> WheelError:
+    return WheelError(
+        f"{filename}: no source has it intact\n"
+        + "\n".join(f"    {line}" for line in dict.fromkeys(refused)),
+        hint="make one of these reachable, or put the file into a find-links folder of pip",
+    )
+
+
+def _in_parallel(fetching: _Fetching, wheels: tuple[LockedWheel, ...]) -> None:
+    """Largest first. The first failure, or Ctrl-C, stops the others where they are."""
+    ordered = sorted(wheels, key=lambda wheel: -wheel.size_bytes)
+    with ThreadPoolExecutor(PARALLEL, thread_name_prefix="wheel") as pool:
+        try:
+            futures = [pool.submit(fetching.fetch, wheel) for wheel in ordered]
+            wait(futures, return_when=FIRST_EXCEPTION)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+            fetching.interrupt()
+    raised = [future.exception() for future in futures if not future.cancelled()]
+    for error in raised:
+        if error is not None and not isinstance(error, _Interrupted):
+            raise error
+
+
+def _one_at_a_time(on_progress: Progress) -> Progress:
+    turn = threading.Lock()
+
+    def report(filename: str, done_bytes: int, total_bytes: int) -> None:
+        with turn:
+            on_progress(filename, done_bytes, total_bytes)
+
+    return report
+
+
+@contextlib.contextmanager
+def _locked(path: Path, stop: threading.Event) -> Iterator[FileIO | None]:
+    """`path` open for appending and ours alone; None when another process finished it meanwhile."""
+    while True:
+        with path.open("ab+", buffering=0) as stream:
+            while not _try_lock(stream):
+                if stop.wait(0.1):
+                    raise _Interrupted
+            try:
+                ours = os.fstat(stream.fileno()).st_ino == path.stat().st_ino
+            except FileNotFoundError:
+                ours = False
+            if ours:
+                yield stream
+                return
+            if path.with_suffix("").exists():
+                yield None
+                return
+
+
+def _try_lock(stream: FileIO) -> bool:
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _size(part: FileIO) -> int:
+    return os.fstat(part.fileno()).st_size
+
+
+def _emptied(part: FileIO) -> None:
+    part.truncate(0)
+
+
+def _continues(answer: requests.Response, have: int) -> bool:
+    """Whether the answer goes on where we are; else it starts from the first byte."""
+    return answer.headers.get("Content-Range", "").startswith(f"bytes {have}-")
+
+
+def _looks_like_a_page(answer: requests.Response) -> bool:
+    return answer.headers.get("Content-Type", "").startswith("text/html")
+
+
+def _verify(wheel: LockedWheel, part: FileIO, source: str) -> None:
+    size = _size(part)
+    if size != wheel.size_bytes:
+        raise WheelError(
+            f"{wheel.filename}: {without_secrets(source)} has {size} bytes of it, its lock says "
+            f"{wheel.size_bytes}",
+            hint="the source holds a truncated or another file; remove it there",
+        )
+    part.seek(0)
+    sha256 = hashlib.file_digest(part, "sha256").hexdigest()
+    if sha256 != wheel.sha256:
+        raise WheelError(
+            f"{wheel.filename}: wrong bytes from {without_secrets(source)}\n"
+            f"    its lock says sha256 {wheel.sha256}\n"
+            f"    the bytes are    sha256 {sha256}",
+            hint="do not use that source until you know why",
+        )
+
+
+def _linked(link: Link, wheel: LockedWheel, target: Path) -> bool:
+    """Whether `target` could be made a hard link to a local file with the right bytes."""
+    source = local_path(link.url)
+    if source is None:
+        return False
+    aside = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        os.link(source, aside)
+    except OSError:  # another filesystem, or not allowed: it will be copied
+        return False
+    try:
+        right = aside.stat().st_size == wheel.size_bytes and sha256_of(aside) == wheel.sha256
+        if right:
+            aside.rename(target)
+        return right
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def _place(source: Path, target: Path) -> None:
+    """`target` as a hard link to `source`, or a copy moved into place."""
+    with contextlib.suppress(OSError):  # another filesystem, or not allowed: copied below
+        os.link(source, target)
+        return
+    handle, aside = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    os.close(handle)
+    try:
+        shutil.copyfile(source, aside)
+        Path(aside).chmod(0o444)
+        Path(aside).rename(target)
+    finally:
+        Path(aside).unlink(missing_ok=True)
+
+
+def _same(one: Path, other: Path) -> bool:
+    """The same file, or a copy of it (same size: both were verified when they were made)."""
+    return one.is_file() and (one.samefile(other) or one.stat().st_size == other.stat().st_size)
+
+
+def put_in_place(aside: Path, folder: Path) -> None:
+    """`aside` in the place of `folder`, also while another process does the same."""
+    old = aside.with_name(f"{aside.name}.old")
+    while True:
+        try:
+            aside.rename(folder)
+        except OSError as error:
+            if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
+                raise
+            with contextlib.suppress(FileNotFoundError):
+                folder.rename(old)
+                shutil.rmtree(old)
+        else:
+            return

@@ -1,0 +1,188 @@
+"""Devices and collectives: gloo on the CPU stands in for a device's own library here, so these test
+our code and no device. Needs torch; the integration tests run it inside the image.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed; runs inside the built image")
+
+from warpfront.doors.sessions import claims_for_target  # noqa: E402
+from warpfront.inside.checks.detect import Device, Facts  # noqa: E402
+from warpfront.inside.checks.devices import collectives, session  # noqa: E402
+from warpfront.inside.checks.devices.collectives import Told, exchange  # noqa: E402
+from warpfront.inside.checks.devices.session import (  # noqa: E402
+    copy_across,
+    every_device,
+    places_of,
+    record_devices,
+    use_device,
+)
+from warpfront.inside.checks.devices.worker import (  # noqa: E402
+    FAULTS,
+    OPERATIONS,
+    Group,
+    judge_operation,
+    part_of,
+)
+from warpfront.inside.checks.golden.cases import compute  # noqa: E402
+from warpfront.inside.checks.hardware import read_hardware  # noqa: E402
+from warpfront.inside.checks.hardware.recording import Recorded  # noqa: E402
+from warpfront.inside.checks.results import Recorder  # noqa: E402
+
+RECORDINGS = Path(__file__).parents[1] / "detect"
+
+
+def facts(*archs: str) -> Facts:
+    devices = tuple(
+        Device(index=i, name="NVIDIA H200", arch=arch, memory_bytes=0, multiprocessors=132)
+        for i, arch in enumerate(archs)
+    )
+    return Facts(build="cuda", devices=devices, obstacle="", visibility={}, nodes=())
+
+
+def test_every_visible_device_has_a_place_and_the_cpu_is_one() -> None:
+    assert places_of("cuda", facts("sm_90", "sm_90")) == ["cuda:0", "cuda:1"]
+    assert places_of("cpu", facts()) == ["cpu"]
+
+
+def test_a_device_that_torch_does_not_see_is_a_failure() -> None:
+    hardware = read_hardware(Recorded(RECORDINGS / "nvidia-h200-x2"))
+    assert every_device(facts("sm_90", "sm_90"), hardware, ["cuda:0", "cuda:1"]).outcome == "passed"
+    one = every_device(facts("sm_90"), hardware, ["cuda:0"])
+    assert one.outcome == "failed"
+    assert one.reason == "2 of 2 devices of nvidia should be visible, torch sees 1"
+
+
+def test_devices_of_several_archs_are_a_failure() -> None:
+    hardware = read_hardware(Recorded(RECORDINGS / "none"))
+    mixed = Facts(
+        build="cuda", devices=facts("sm_90", "sm_80").devices, obstacle="", visibility={}, nodes=()
+    )
+    assert every_device(mixed, hardware, ["cuda:0", "cuda:1"]).outcome == "failed"
+
+
+def test_the_cpu_computes_the_suite_and_a_wrong_answer_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert use_device("cpu").outcome == "passed"
+    right = compute
+
+    def wrong(*arguments: Any) -> dict[str, Any]:
+        return {name: tensor * 1.03 for name, tensor in right(*arguments).items()}
+
+    monkeypatch.setattr(session, "compute", wrong)
+    finding = use_device("cpu")
+    assert finding.outcome == "failed"
+    assert "times its budget" in finding.reason
+
+
+def test_results_on_another_device_than_asked_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = compute
+    monkeypatch.setattr(
+        session, "compute", lambda *a: {n: t.to("meta") for n, t in right(*a).items()}
+    )
+    assert "on meta, not cpu" in use_device("cpu").reason
+
+
+def test_a_copy_that_arrives_elsewhere_is_caught() -> None:
+    assert copy_across("cpu", "cpu").outcome == "passed"
+    with pytest.raises((RuntimeError, NotImplementedError)):
+        copy_across("cpu", "meta")
+
+
+class Alone(Group):
+    """A world of two in one process, where the other rank is computed."""
+
+    def all_reduce(self, x: Any, largest: bool) -> Any:  # noqa: FBT001 - as in Group
+        other = self.other(x)
+        return torch.maximum(x, other) if largest else x + other
+
+    def other(self, x: Any) -> Any:
+        return part_of(1 - self.rank, str(x.dtype).removeprefix("torch."), len(x))
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "float32", "bfloat16", "float16"])
+def test_sums_are_exact_for_integers_and_within_rounding_for_others(dtype: str) -> None:
+    assert judge_operation(Alone(0, 2), "all_reduce", dtype, "cpu") == ""
+
+
+@pytest.mark.parametrize(
+    ("dtype", "change"),
+    [
+        ("int64", lambda x: x + (torch.arange(len(x)) == len(x) // 2)),
+        ("float32", lambda x: x * 1.0001),
+        ("bfloat16", lambda x: x * 1.03),
+        ("float16", lambda x: x * float("nan")),
+        ("float32", lambda x: x.double()),
+    ],
+)
+def test_a_sum_that_is_wrong_is_caught(dtype: str, change: Any) -> None:
+    class Wrong(Alone):
+        def all_reduce(self, x: Any, largest: bool) -> Any:  # noqa: FBT001 - as in Group
+            return change(super().all_reduce(x, largest))
+
+    assert judge_operation(Wrong(0, 2), "all_reduce", dtype, "cpu").startswith("all_reduce of")
+
+
+@pytest.mark.process
+def test_two_processes_exchange_numbers_over_gloo() -> None:
+    told = exchange("cpu", 2)
+    for operation in OPERATIONS:
+        assert told.unsupported(operation) or told.finding(operation, "gloo").outcome == "passed"
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_seeded_fault_is_caught_in_its_operations_and_in_no_other(fault: str) -> None:
+    finding = session._caught(claims_for_target("cpu"), 2, fault)
+    assert finding.outcome == "passed", finding.reason
+
+
+@pytest.mark.process
+def test_a_rank_that_dies_is_an_error_and_not_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    told = exchange.__wrapped__("cpu", 2)
+    finding = told.finding("broadcast", "gloo")
+    assert finding.outcome == "error"
+    assert "rank 0 left no answer: exit 1" in finding.reason
+
+
+@pytest.mark.process
+def test_a_rank_that_takes_too_long_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loading torch alone takes longer than it is given."""
+    monkeypatch.setattr(collectives, "TIME_LIMIT_SECONDS", 0.2)
+    told = exchange.__wrapped__("cpu", 2)
+    assert "stopped after 0.2 s" in told.finding("broadcast", "gloo").reason
+
+
+def test_one_rank_that_disagrees_fails_the_operation() -> None:
+    good = {name: {"fault": "", "unsupported": ""} for name in OPERATIONS}
+    bad = {**good, "broadcast": {"fault": "broadcast of 33 int64: wrong", "unsupported": ""}}
+    told = Told(results=(good, bad), endings=("", ""))
+    assert told.finding("broadcast", "nccl").reason == "rank 1: broadcast of 33 int64: wrong"
+    assert told.finding("all_gather", "nccl").outcome == "passed"
+
+
+def test_an_operation_that_a_backend_lacks_is_no_pass() -> None:
+    lacking = {name: {"fault": "", "unsupported": "not supported"} for name in OPERATIONS}
+    told = Told(results=(lacking,), endings=("",))
+    assert told.finding("broadcast", "nccl").outcome == "failed"
+
+
+@pytest.mark.process
+def test_the_session_passes_on_the_cpu_and_calls_gloo_a_stand_in(tmp_path: Path) -> None:
+    recorder = Recorder(session="devices", target="cpu", folder=tmp_path)
+    record_devices(claims_for_target("cpu"), recorder)
+    recorder.finish()
+    checks = json.loads((tmp_path / "devices.json").read_text())["checks"]
+    assert {check["outcome"] for check in checks} == {"passed"}
+    names = [check["name"] for check in checks]
+    assert "all_reduce (gloo on the CPU, a stand-in)" in names
+    assert names[:3] == ["all devices", "dtypes", "device cpu"]

@@ -1,0 +1,219 @@
+"""Whole models on the CPU: right ones pass, a fault is named by its layer.
+
+Needs torch, so it is skipped where that is not installed; the integration tests run it inside the
+image.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed; runs inside the built image")
+
+from warpfront.doors.sessions import claims_for_target  # noqa: E402
+from warpfront.inside.checks.effort import Effort  # noqa: E402
+from warpfront.inside.checks.models import session, wrapped  # noqa: E402
+from warpfront.inside.checks.models.cases import DECIDED, UndecidedError, make_case  # noqa: E402
+from warpfront.inside.checks.models.families import FAMILIES, Family  # noqa: E402
+from warpfront.inside.checks.models.faults import BACKWARD, FORWARD, faults_of, missed_faults  # noqa: E402
+from warpfront.inside.checks.models.judging import Precision, first_over, judge_loss  # noqa: E402
+from warpfront.inside.checks.models.layers import Pick  # noqa: E402
+from warpfront.inside.checks.models.session import Bench, judge_mode, record_models  # noqa: E402
+from warpfront.inside.checks.models.training import RATE, judge_training  # noqa: E402
+from warpfront.inside.checks.models.watching import layers_of, watch  # noqa: E402
+from warpfront.inside.checks.results import Recorder  # noqa: E402
+
+CPU = Bench(device="cpu")
+BY_NAME = {family.name: family for family in FAMILIES}
+EVERY_FAMILY = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+EVERY_MODE = pytest.mark.parametrize(
+    "mode",
+    ["float32", "bfloat16", "float16", "mixed bfloat16", "mixed float16", "training"],
+)
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+@EVERY_FAMILY
+@EVERY_MODE
+def test_a_correct_device_passes(family: Family, mode: str) -> None:
+    for seed in range(2):
+        rows = judge_mode(family, mode, Bench(device="cpu", seed=seed))
+        assert first_over(rows) is None
+        assert len(rows) > 20
+
+
+@EVERY_FAMILY
+@pytest.mark.parametrize("mode", ["checkpointed", "exported"])
+def test_a_wrapped_model_computes_the_same(family: Family, mode: str) -> None:
+    assert first_over(judge_mode(family, mode, CPU)) is None
+
+
+@pytest.mark.parametrize("name", ["mlp", "resnet", "gpt", "moe"])
+def test_a_fault_in_a_layer_is_named_as_that_layer(name: str) -> None:
+    count, missed = missed_faults(BY_NAME[name], "cpu")
+    assert missed == []
+    assert count >= 2 * len(layers_of(BY_NAME[name].build())) - 10
+
+
+def test_every_kind_of_fault_is_seeded_somewhere() -> None:
+    names = {fault.name for family in FAMILIES for fault in faults_of(family)}
+    assert {f"forward: {name}" for name in FORWARD} <= names
+    assert {f"backward: {name}" for name in BACKWARD} <= names
+
+
+def test_layers_that_only_inherit_an_error_are_not_accused() -> None:
+    def tamper(model: Any) -> None:
+        layer = model.body.blocks[0].feed.up
+        layer.register_forward_hook(lambda _, __, output: output * 1.03)
+
+    rows = judge_mode(BY_NAME["gpt"], "float32", Bench(device="cpu", tamper=tamper))
+    over = {row.layer for row in rows if row.fault}
+    assert over == {"body.blocks.0.feed.up", "whole model", "loss"}
+
+
+@pytest.mark.parametrize("mode", ["mixed bfloat16", "float16"])
+def test_a_fault_in_low_precision_is_named(mode: str) -> None:
+    def tamper(model: Any) -> None:
+        layer = model.body.blocks[1].norm2
+        layer.register_forward_hook(lambda _, __, output: output * 1.05)
+
+    first = first_over(judge_mode(BY_NAME["bert"], mode, Bench(device="cpu", tamper=tamper)))
+    assert first is not None
+    assert first.layer == "body.blocks.1.norm2"
+
+
+@pytest.mark.parametrize("mode", ["checkpointed", "exported"])
+def test_a_fault_inside_a_wrapped_model_is_caught(mode: str) -> None:
+    first = first_over(judge_mode(BY_NAME["mlp"], mode, Bench(device="cpu", tamper=tamper_head)))
+    assert first is not None
+    assert first.layer == "whole model"
+
+
+def tamper_head(model: Any) -> None:
+    """The last linear layer of the MLP, a thousandth too large."""
+    model.body.layers[-1].register_forward_hook(lambda _, __, output: output * 1.001)
+
+
+def test_a_gradient_that_is_missing_is_a_fault() -> None:
+    def tamper(model: Any) -> None:
+        model.body.blocks[0].attention.v.bias.requires_grad_(requires_grad=False)
+
+    first = first_over(judge_mode(BY_NAME["gpt"], "float32", Bench(device="cpu", tamper=tamper)))
+    assert first is not None
+    assert first.fault.startswith("body.blocks.0.attention.v (Linear): gradient of bias: missing")
+
+
+def test_a_parameter_that_arrived_changed_is_a_fault() -> None:
+    def tamper(model: Any) -> None:
+        with torch.no_grad():
+            model.body.norm.weight[0] += 1
+
+    first = first_over(judge_mode(BY_NAME["gpt"], "float32", Bench(device="cpu", tamper=tamper)))
+    assert first is not None
+    assert "differs from what was sent" in first.fault
+
+
+def test_an_optimizer_that_steps_wrong_is_named() -> None:
+    def wrong(model: Any) -> Any:
+        return torch.optim.AdamW(model.parameters(), lr=RATE * 1.01, weight_decay=0.01)
+
+    case = make_case(BY_NAME["mlp"], Precision(dtype=torch.float32))
+    first = first_over(judge_training(case, "cpu", session.leave_alone, wrong))
+    assert first is not None
+    assert first.layer == "optimizer"
+    assert "after step 1" in first.fault
+
+
+def test_a_model_that_does_not_learn_is_seen_by_its_loss() -> None:
+    def frozen(model: Any) -> Any:
+        return torch.optim.AdamW(model.parameters(), lr=0.0)
+
+    case = make_case(BY_NAME["mlp"], Precision(dtype=torch.float32))
+    faults = [r.fault for r in judge_training(case, "cpu", session.leave_alone, frozen) if r.fault]
+    assert any(fault.startswith("loss after step 2") for fault in faults)
+
+
+def test_the_band_of_the_loss_widens_with_every_step() -> None:
+    how = Precision(dtype=torch.bfloat16)
+    assert judge_loss(1.006, 1.0, how, step=1).fault
+    assert not judge_loss(1.006, 1.0, how, step=2).fault
+    assert judge_loss(float("nan"), 1.0, how, step=9).fault
+
+
+def test_computed_elsewhere_is_a_fault() -> None:
+    case = make_case(BY_NAME["mlp"], Precision(dtype=torch.float32))
+    model, inputs = case.sent("cpu")
+    found = watch(model, inputs, layers_of(model))
+    (row,) = session._placed(found, "cuda")
+    assert row.fault == "computed on cpu, not on cuda"
+
+
+def test_choices_close_to_a_tie_are_avoided(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("warpfront.inside.checks.models.cases._TRIES", 3)
+    monkeypatch.setattr("warpfront.inside.checks.models.cases.DECIDED", 100 * DECIDED)
+    with pytest.raises(UndecidedError, match="moe: 3 sets of inputs"):
+        make_case(BY_NAME["moe"], Precision(dtype=torch.float32))
+
+
+def test_equal_tokens_may_be_chosen_in_any_order() -> None:
+    scores = torch.tensor([[3.0], [1.0], [3.0], [2.0]])
+    assert Pick(2)(scores).tolist() == Pick(2)(scores.flip(0).flip(0)).tolist() == [[0, 2]]
+
+
+def record(folder: Path, target: str, **options: Any) -> dict[str, Any]:
+    recorder = Recorder(session="models", target=target, folder=folder)
+    record_models(claims_for_target(target), recorder, **options)
+    recorder.finish()
+    document: dict[str, Any] = json.loads((folder / "models.json").read_text())
+    assert document["planned"] == [check["name"] for check in document["checks"]]
+    return document
+
+
+@pytest.mark.process
+def test_the_quick_session_passes_and_says_how_close_each_layer_was(tmp_path: Path) -> None:
+    document = record(tmp_path, "cpu", effort=Effort(quick=True))
+    checks = {check["name"]: check for check in document["checks"]}
+    assert {check["outcome"] for check in checks.values()} == {"passed"}
+    assert 0 < checks["gpt float32"]["details"]["layers"]["body.blocks.0.attention.attend"] < 1
+
+
+@pytest.mark.process
+def test_a_faulty_device_fails_the_session_and_the_layer_is_in_the_reason(tmp_path: Path) -> None:
+    document = record(tmp_path, "cpu", effort=Effort(quick=True), tamper=_tamper_any)
+    check = next(c for c in document["checks"] if c["name"] == "mlp float32")
+    assert check["outcome"] == "failed"
+    assert check["details"]["first_over"] == "body.layers.2"
+    assert "body.layers.2 (Linear): output: RMS error" in check["reason"]
+    assert check["details"]["profiles"]["strict"]["refused"] > 0
+    assert check["details"]["profiles"]["skill-5e2"]["refused"] == 0
+
+
+@pytest.mark.process
+def test_by_five_percent_a_device_that_is_three_percent_off_is_right(tmp_path: Path) -> None:
+    effort = Effort(quick=True, profile="skill-5e2")
+    document = record(tmp_path, "cpu", effort=effort, tamper=_tamper_any)
+    check = next(c for c in document["checks"] if c["name"] == "mlp float32")
+    assert check["outcome"] == "passed"
+
+
+def _tamper_any(model: Any) -> None:
+    """The MLP's second linear layer; other families are left alone."""
+    if hasattr(model.body, "layers"):
+        model.body.layers[2].register_forward_hook(lambda _, __, output: output * 1.03)
+
+
+def test_without_a_compiler_nothing_is_claimed_of_compiled_models(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    monkeypatch.delenv("CXX", raising=False)
+    assert wrapped.missing_compiler("cpu") == "no C++ compiler in this image"
+    assert wrapped.missing_compiler("cuda") == "no C compiler in this image"

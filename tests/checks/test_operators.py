@@ -1,0 +1,305 @@
+"""Operations by name, torch's own database, and the faults seeded into both, on the CPU.
+
+Needs torch, so it is skipped where that is not installed; the integration tests run it inside the
+image, where torch is.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed; runs inside the built image")
+
+from warpfront.inside.checks.claims import Claims  # noqa: E402
+from warpfront.inside.checks.effort import Effort, profile_names  # noqa: E402
+from warpfront.inside.checks.judge import rms_fault  # noqa: E402
+from warpfront.inside.checks.mutations import ON_TENSORS, Ledger, exemptions  # noqa: E402
+from warpfront.inside.checks.operations import Arithmetic  # noqa: E402
+from warpfront.inside.checks.operators import faulty, properties  # noqa: E402
+from warpfront.inside.checks.operators.cases import (  # noqa: E402
+    Case,
+    Execute,
+    Outcome,
+    execute_case,
+    make_maker,
+)
+from warpfront.inside.checks.operators.fused import (  # noqa: E402
+    PATTERNS,
+    compile_modes,
+    missing_compiler,
+    pattern_cases,
+)
+from warpfront.inside.checks.operators.judging import CaseVerdict, expect, judge_case  # noqa: E402
+from warpfront.inside.checks.operators.rules import spacing, within  # noqa: E402
+from warpfront.inside.checks.operators.session import record_operators  # noqa: E402
+from warpfront.inside.checks.operators.table import REQUIRED_COUNT, Operator, operators  # noqa: E402
+from warpfront.inside.checks.opinfo import adapter  # noqa: E402
+from warpfront.inside.checks.opinfo.adapter import Entry, load_database  # noqa: E402
+from warpfront.inside.checks.opinfo.session import (  # noqa: E402
+    Sweep,
+    record_opinfo,
+    sweep_entries,
+)
+from warpfront.inside.checks.opinfo.suite import Results, execute_entry  # noqa: E402
+from warpfront.inside.checks.results import Recorder  # noqa: E402
+
+CPU = Claims(cell="here", target="cpu", vendor="cpu", device="cpu", image=False)
+QUICK = Effort(quick=True)
+
+
+@pytest.fixture(scope="module")
+def database() -> dict[str, Entry]:
+    return {entry.name: entry for entry in load_database()}
+
+
+BY_NAME = {operator.name: operator for operator in operators()}
+
+
+def verdict(
+    operator: Operator, dtype: str, outcome_of: Execute = execute_case, profile: str = "strict"
+) -> CaseVerdict:
+    case = next(iter(operator.make_cases(dtype, 0, quick=True)))
+    expected = expect(case, getattr(torch, dtype), "cpu", 0)
+    return judge_case(case, outcome_of(case, expected.cotangent, "cpu"), expected, "cpu", profile)
+
+
+def test_the_table_names_each_of_the_65_once() -> None:
+    numbers = sorted(operator.number for operator in operators() if operator.number)
+    assert numbers == list(range(1, REQUIRED_COUNT + 1))
+
+
+@pytest.mark.parametrize("operator", operators(), ids=lambda operator: operator.name)
+def test_a_correct_operation_passes_and_every_seeded_fault_is_caught(operator: Operator) -> None:
+    ledger = Ledger()
+    for dtype in operator.dtypes:
+        cases = lambda seed, dtype=dtype: operator.make_cases(dtype, seed, quick=True)  # noqa: E731
+        subject = faulty.Subject(check=operator.name, dtype=dtype, device="cpu", cases=cases)
+        faulty.seed_faults(subject, 0, ledger)
+    assert ledger.missed == []
+    assert ledger.caught.total() > len(ON_TENSORS)
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_every_fault_in_a_fused_pattern_is_caught(name: str) -> None:
+    ledger = Ledger()
+    cases = lambda seed: pattern_cases(name, make_maker(torch.float32, seed))  # noqa: E731
+    subject = faulty.Subject(check=name, dtype="float32", device="cpu", cases=cases)
+    faulty.seed_faults(subject, 0, ledger)
+    assert ledger.missed == []
+    assert ledger.seeded > 30
+
+
+def test_an_exact_operation_allows_no_rounding_and_a_rounded_one_counts_units() -> None:
+    third = torch.tensor([1.0]).double() / 3
+    unit = spacing(third, torch.float32)
+    assert float(unit) == 2.0**-25
+    assert float(within(third, 0.0, torch.float32).bound) == 0.0
+    assert float(within(third, 4.0, torch.float32).bound) == 4 * 2.0**-25
+
+
+def test_a_product_off_by_one_unit_is_refused() -> None:
+    def nudged(case: Case, cotangent: Any, device: str) -> Outcome:
+        outcome = execute_case(case, cotangent, device)
+        wrong = outcome.output.clone()
+        wrong[0, 0] = torch.nextafter(wrong[0, 0], torch.tensor(9e9))
+        return replace(outcome, output=wrong)
+
+    assert verdict(BY_NAME["mul"], "float32").faults == ()
+    (fault,) = verdict(BY_NAME["mul"], "float32", nudged).faults
+    assert fault.startswith("output: worst element [0, 0]")
+
+
+def test_strict_refuses_what_5e2_accepts() -> None:
+    def larger(case: Case, cotangent: Any, device: str) -> Outcome:
+        outcome = execute_case(case, cotangent, device)
+        return replace(outcome, output=outcome.output * 1.03)
+
+    softmax = BY_NAME["softmax"]
+    assert verdict(softmax, "float32", larger).faults
+    assert verdict(softmax, "float32", larger, "skill-5e2").faults == ()
+    tallies = verdict(softmax, "float32", larger).tallies
+    assert tuple(tallies) == profile_names()
+    assert (tallies["strict"].refused, tallies["skill-5e2"].refused) == (1, 0)
+    assert verdict(softmax, "bfloat16").tallies["pyflame"].silent > 0
+
+
+def test_strides_are_part_of_a_layouts_answer() -> None:
+    def dense(case: Case, cotangent: Any, device: str) -> Outcome:
+        outcome = execute_case(case, cotangent, device)
+        return replace(outcome, strides=(1, 67))
+
+    (fault,) = verdict(BY_NAME["copy"], "float32", dense).faults
+    assert fault.startswith("strides (1, 67), expected")
+
+
+def test_wrong_derivatives_unsteady_answers_and_kept_memory_are_caught() -> None:
+    ledger = Ledger()
+    faulty.seed_property_faults(operators()[:12], "cpu", ledger)
+    # Twelve operations keep too little to tell from a process's own pages.
+    assert [text for text in ledger.missed if "memory" not in text] == []
+    chosen = operators()[:12]
+    assert properties.check_gradients(chosen, "cpu").faults == ()
+    assert properties.check_repeats(chosen, "cpu").faults == ()
+
+
+def test_graphs_are_captured_on_nvidia_only() -> None:
+    assert compile_modes("rocm") == ("default",)
+    assert compile_modes("cpu") == ("default",)
+    assert "reduce-overhead" in compile_modes("cuda")
+
+
+def test_without_a_compiler_nothing_compiled_is_claimed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    assert missing_compiler("cpu").startswith("torch.compile needs a compiler")
+
+
+def record(folder: Path, session: str, **options: object) -> dict[str, dict[str, object]]:
+    recorder = Recorder(session=session, target="cpu", folder=folder)
+    start = record_operators if session == "operators" else record_opinfo
+    start(CPU, recorder, effort=QUICK, **options)  # type: ignore[arg-type]
+    recorder.finish()
+    document = json.loads((folder / f"{session}.json").read_text())
+    assert document["planned"] == [check["name"] for check in document["checks"]]
+    return {check["name"]: check for check in document["checks"]}
+
+
+def test_the_quick_session_passes_and_counts_what_it_did(tmp_path: Path) -> None:
+    checks = record(tmp_path, "operators")
+    assert {check["outcome"] for check in checks.values()} == {"passed"}
+    counts = json.loads((tmp_path / "operators.json").read_text())["environment"]["counts"]
+    assert counts["operators"] == len(operators())
+    assert counts["profiles"]["strict"]["refused"] == 0
+    assert counts["profiles"]["torch"]["refused"] > 0
+    unclaimed = json.loads((tmp_path / "operators.json").read_text())["unclaimed"]
+    assert unclaimed[0]["reason"] == "a quick run does not compile"
+
+
+def test_a_missing_kernel_fails_where_the_dtype_is_required(tmp_path: Path) -> None:
+    def lacking(case: Case, cotangent: Any, device: str) -> Outcome:
+        raise NotImplementedError('"add" not implemented for Float')
+
+    checks = record(tmp_path, "operators", run=lacking)
+    assert checks["add"]["outcome"] == "error"
+
+
+# Importing the database starts a program: torch's test package looks for GPUs.
+@pytest.mark.process
+def test_the_database_is_judged_and_a_faulty_device_is_caught_there(tmp_path: Path) -> None:
+    checks = record(tmp_path, "opinfo")
+    assert checks["float32"]["outcome"] == "passed", checks["float32"]["reason"]
+    details = checks["float32"]["details"]
+    assert isinstance(details, dict)
+    assert details["entries"] > 500
+
+    def larger(*arguments: Any) -> Results:
+        right = execute_entry(*arguments)
+        wrong = (x * 1.03 if x.dtype == torch.float32 else x for x in right.outputs)
+        return replace(right, outputs=tuple(wrong))
+
+    faulty = record(tmp_path, "opinfo", run=larger)["float32"]
+    assert faulty["outcome"] == "failed"
+    assert str(faulty["reason"]).startswith("abs, sample 0, seed 0: output 0: ")
+
+
+def test_the_samples_of_an_entry_are_the_same_every_time(database: dict[str, Entry]) -> None:
+    first, again = (
+        [s.input for s in database["sinc"].samples("cpu", torch.float32, limit=3, backward=False)]
+        for _ in range(2)
+    )
+    assert len(first) == 3
+    assert all(map(torch.equal, first, again))
+
+
+def test_a_gradient_that_cancels_is_judged_by_what_is_fed_in(database: dict[str, Entry]) -> None:
+    """One number to which a hundred cancel: right to one rounding of each, not of itself."""
+    seeds = tuple(range(10))
+    sweep = Sweep(dtype="float32", backward=True, device="cpu", effort=Effort(seeds=seeds))
+    assert sweep_entries([database["addbmm"]], sweep).faults == []
+
+    def larger(*arguments: Any) -> Results:
+        right = execute_entry(*arguments)
+        return replace(
+            right, gradients=tuple(None if g is None else g * 1.03 for g in right.gradients)
+        )
+
+    wrong = sweep_entries([database["addbmm"]], replace(sweep, run=larger))
+    assert len(wrong.faults) == wrong.samples
+
+
+def test_by_five_percent_an_entry_that_is_three_percent_off_is_right(
+    database: dict[str, Entry],
+) -> None:
+    def larger(*arguments: Any) -> Results:
+        right = execute_entry(*arguments)
+        return replace(right, outputs=tuple(x * 1.03 for x in right.outputs))
+
+    for profile, right in (("strict", False), ("torch", False), ("skill-5e2", True)):
+        effort = Effort(profile=profile)
+        sweep = Sweep(dtype="float32", backward=False, device="cpu", effort=effort, run=larger)
+        assert (sweep_entries([database["sinc"]], sweep).faults == []) is right
+
+
+def test_seeds_repeat_the_backward_and_not_the_forward() -> None:
+    seeds = Effort(seeds=(0, 1, 2))
+    sweep = Sweep(dtype="float32", backward=False, device="cpu", effort=seeds)
+    assert sweep.seeds == (0,)
+    assert replace(sweep, backward=True).seeds == (0, 1, 2)
+
+
+def test_a_torch_without_the_database_is_unavailable_and_says_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, adapter.DATABASE, SimpleNamespace(op_db=[]))
+    checks = record(tmp_path, "opinfo")
+    assert checks["database"]["outcome"] == "unavailable"
+    assert "without op_db" in str(checks["database"]["reason"])
+    assert checks["float32"]["outcome"] == "unavailable"
+
+
+def test_sums_that_round_are_known_by_device_and_for_all() -> None:
+    assert Arithmetic(dtype=torch.bfloat16, device="cuda").rounding_of("scatter") == "every"
+    assert Arithmetic(dtype=torch.float32, device="cuda").rounding_of("scatter") == ""
+
+
+def test_every_exemption_has_a_reason_and_a_known_mutation() -> None:
+    known = {*ON_TENSORS, "wrong reduction length"}
+    for exemption in exemptions():
+        assert exemption.mutation in known
+        assert len(exemption.reason.split()) > 5
+
+
+def test_two_sums_that_the_cpu_got_right_by_luck_are_no_measure() -> None:
+    exact = torch.tensor([0.9, -0.7], dtype=torch.float64)
+    lucky, usual, walk = exact + 6e-6, exact + 7e-5, torch.full_like(exact, 5e-5)
+    told = partial(rms_fault, "output", exact=exact, same_dtype=lucky, dtype=torch.float32)
+    assert told(found=usual, walk=walk)[1] == ""
+    assert "times what the CPU's" in told(found=exact * 1.01, walk=walk)[1]
+    found, right, cpu, once = (x.repeat(8) for x in (usual, exact, lucky, walk))
+    refused = rms_fault("output", found, right, cpu, torch.float32, walk=once)
+    assert "times what the CPU's" in refused[1]
+
+
+def test_an_intermediate_that_is_subnormal_may_be_rounded() -> None:
+    """kl_div's gradient is a share of what is fed in, in float16 below the normal numbers, times
+    what may be ten: as an H100 computes it.
+    """
+    case = next(c for c in BY_NAME["kl_div"].make_cases("float16", 0) if c.name == "3x1023")
+    x, t = (one.double() for one in case.tensors)
+    fed = torch.tensor(0.04, dtype=torch.float64)
+    share = (fed / x.numel()).half().double()
+    rounded = (share * (t.log() + 1 - x)).half().double()
+    how = Arithmetic(dtype=torch.float16, device="cuda")
+    budgeted = case.operation.judge([x, t], fed, how).gradients[1]
+    assert ((rounded - budgeted.reference).abs() <= budgeted.bound).all()
+    assert not ((rounded * 1.03 - budgeted.reference).abs() <= budgeted.bound).all()

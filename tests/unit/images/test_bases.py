@@ -1,0 +1,115 @@
+"""Where a base comes from."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fakes import FakeEngine
+
+from warpfront.errors import BlockedError
+from warpfront.images.engine.bases import (
+    RECIPE_LABEL,
+    SOURCE_LABEL,
+    apt_sources,
+    find_base,
+    recipe_digest,
+    resolve_base,
+)
+from warpfront.model import Base, BaseSource, Bootstrap
+
+RECIPE = Bootstrap(suite="bookworm", include=("python3", "ca-certificates"))
+BASE = Base(
+    name="python311",
+    reference="registry.test/library/python:3.11",
+    digest="sha256:" + "a" * 64,
+    python="3.11",
+    interpreter="/usr/bin/python3.11",
+    glibc="2.36",
+    bootstrap=RECIPE,
+)
+
+
+def reached(_reference: str) -> str | None:
+    return None
+
+
+def out_of_reach(_reference: str) -> str | None:
+    return "registry.test: Name or service not known"
+
+
+def never_asked(reference: str) -> str | None:
+    raise AssertionError(f"{reference} was probed")
+
+
+def test_a_base_in_the_engine_needs_no_registry(tmp_path: Path) -> None:
+    engine = FakeEngine()
+    engine.build(BASE.pinned, {})
+    found = find_base(BASE, engine, registry_reachable=never_asked, cache=tmp_path)
+    assert found is not None
+    assert (found.source, found.identity) == (BaseSource.REGISTRY, BASE.digest)
+
+
+def test_a_reachable_registry_wins_over_the_bootstrap(tmp_path: Path) -> None:
+    found = resolve_base(
+        BASE, FakeEngine(), registry_reachable=reached, cache=tmp_path, on_line=print
+    )
+    assert (found.source, found.reference) == (BaseSource.REGISTRY, BASE.pinned)
+
+
+def test_a_base_without_bootstrap_is_blocked_with_registry_and_reason(tmp_path: Path) -> None:
+    base = replace(BASE, bootstrap=None)
+    with pytest.raises(BlockedError, match=r"registry\.test: Name or service not known") as caught:
+        find_base(base, FakeEngine(), registry_reachable=out_of_reach, cache=tmp_path)
+    assert "bootstrap" in caught.value.hint
+
+
+def test_a_bootstrap_not_yet_made_is_told_as_such(tmp_path: Path) -> None:
+    assert find_base(BASE, FakeEngine(), registry_reachable=out_of_reach, cache=tmp_path) is None
+
+
+def test_a_bootstrap_is_imported_once_and_labelled(tmp_path: Path) -> None:
+    engine = FakeEngine()
+    rootfs = tmp_path / "bases" / f"{recipe_digest(RECIPE)}.tar"
+    rootfs.parent.mkdir()
+    rootfs.write_bytes(b"a root file system")
+    said: list[str] = []
+
+    def resolve() -> object:
+        return resolve_base(
+            BASE, engine, registry_reachable=out_of_reach, cache=tmp_path, on_line=said.append
+        )
+
+    first = resolve()
+    assert resolve() == first
+    assert len(said) == 1
+    (stored,) = engine.images(f"{SOURCE_LABEL}=bootstrap")
+    assert stored.labels[RECIPE_LABEL] == recipe_digest(RECIPE)
+    found = find_base(BASE, engine, registry_reachable=out_of_reach, cache=tmp_path)
+    assert found == first
+    assert found is not None
+    assert (found.source, found.identity) == (BaseSource.BOOTSTRAP, stored.id)
+    assert found.reference.startswith("localhost/warpfront/base:python311-")
+
+
+def test_another_recipe_is_another_image() -> None:
+    assert recipe_digest(RECIPE) != recipe_digest(replace(RECIPE, suite="trixie"))
+    assert recipe_digest(RECIPE) != recipe_digest(replace(RECIPE, include=("python3",)))
+    assert recipe_digest(RECIPE) == recipe_digest(replace(RECIPE, include=RECIPE.include[::-1]))
+
+
+def test_sources_name_the_suite_its_updates_and_its_security_fixes() -> None:
+    lines = apt_sources(RECIPE, "http://m.test/debian", "http://s.test/sec").splitlines()
+    assert lines[0] == "deb http://m.test/debian bookworm main"
+    assert lines[1:] == [
+        "deb http://m.test/debian bookworm-updates main",
+        "deb http://s.test/sec bookworm-security main",
+    ]
+
+
+def test_a_suite_without_updates_whose_release_may_be_old_says_so_in_its_sources() -> None:
+    sid = Bootstrap(suite="sid", include=(), updates=False, release_may_be_old=True)
+    text = apt_sources(sid, "http://m.test/debian", "http://s.test/sec")
+    assert text == "deb [check-valid-until=no] http://m.test/debian sid main\n"
+    assert recipe_digest(sid) != recipe_digest(replace(sid, release_may_be_old=False))

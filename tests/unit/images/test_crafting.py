@@ -1,0 +1,250 @@
+"""Wheels that no index has: built once, against the torch of their cell, with nothing from
+outside.
+"""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fakes import FakeEngine
+from standins import serve_index, stand_in_wheel
+
+from warpfront.errors import CommandFailedError, LockError, WheelError
+from warpfront.images.crafting import Crafter
+from warpfront.images.engine import Engine, Line, RunRequest
+from warpfront.model import LockInputs, Recipe, Source, WheelIndex, WheelLock
+from warpfront.system import process
+from warpfront.wheels.archives import folder_sha256
+from warpfront.wheels.lock import dump_lock, read_lock, staleness
+from warpfront.wheels.resolver import read_site
+from warpfront.wheels.resolving import resolve
+from warpfront.wheels.sources import Site
+from warpfront.wheels.wheelhouse import Wheelhouse
+
+pytestmark = pytest.mark.process
+
+RECIPE = Recipe(package="flash", tools=("setuptools", "wheel"), extensions=("flash_core",))
+NEEDS_TORCH = "import torch\nfrom setuptools import setup\nsetup(name='flash', version='1.0')\n"
+
+
+class Container:
+    """Stands in for uv in a container: writes a wheel where it is told to, or fails."""
+
+    def __init__(
+        self, requires: tuple[str, ...] = ("torch==2.13.0",), marker: str = "first bytes"
+    ) -> None:
+        self.requires, self.marker = requires, marker
+        self.fails = False
+
+    def __call__(self, request: RunRequest, on_line: Line) -> int:
+        out = next(bind.source for bind in request.binds if bind.target.endswith("/out"))
+        if self.fails:
+            on_line("error: no compiler")
+            return 1
+        tag = "cp311-cp311-linux_x86_64"
+        files: dict[str, str | bytes] = {"flash_core.so": self.marker}
+        stand_in_wheel(out, "flash", "1.0", requires=self.requires, files=files, tag=tag)
+        return 0
+
+
+@pytest.fixture(autouse=True)
+def uv_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv-cache"))
+
+
+class Bench:
+    """A project, its wheelhouse, an index and an engine in memory."""
+
+    def __init__(self, root: Path, index: Path, url: str) -> None:
+        self.root, self.index = root, index
+        self.site = Site(index_url=url)
+        self.house = Wheelhouse(root / "house")
+        self.engine = FakeEngine()
+        self.container = Container()
+        self.engine.programs["/build/uv/uv"] = self.container
+        self.image = self.engine.build("localhost/test/torch:1", {}).id
+        self.asked_apt: list[tuple[str, ...]] = []
+
+    def inputs(self, **changes: object) -> LockInputs:
+        facts: dict[str, object] = {
+            "cell_id": "cell",
+            "python": "3.11",
+            "machine": "x86_64",
+            "glibc": "2.36",
+            "index": WheelIndex(name="cpu", url=self.site.index_url),
+            "stack_requirements": ("torch==2.13.0+cpu",),
+            "requirements": (),
+            "parent": ("torch==2.13.0+cpu",),
+            "protected": ("torch", "torchvision", "torchaudio"),
+        }
+        return LockInputs(**(facts | changes))  # type: ignore[arg-type]
+
+    def crafter(self, inputs: LockInputs) -> Crafter:
+        def builder(apt: tuple[str, ...]) -> tuple[Engine, str]:
+            self.asked_apt.append(apt)
+            return self.engine, self.image
+
+        return Crafter(
+            inputs=inputs,
+            root=self.root,
+            cache=self.root / "cache",
+            wheelhouse=self.house,
+            site=self.site,
+            builder=builder,
+            on_line=lambda _: None,
+        )
+
+    def lock(self, inputs: LockInputs) -> WheelLock:
+        return resolve(
+            inputs,
+            self.site,
+            run=process.run,
+            on_line=lambda _: None,
+            wheelhouse=self.house,
+            crafting=self.crafter(inputs),
+        )
+
+    def folder(self, name: str, files: dict[str, str]) -> Source:
+        folder = self.root / name
+        folder.mkdir()
+        for file, text in files.items():
+            (folder / file).write_text(text)
+        return Source(kind="folder", location=name, pin=folder_sha256(folder))
+
+
+def sdist(folder: Path, setup: str) -> None:
+    project = folder.parent / "flash-1.0"
+    project.mkdir()
+    (project / "setup.py").write_text(setup)
+    (project / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: flash\nVersion: 1.0\n")
+    with tarfile.open(folder / "flash-1.0.tar.gz", "w:gz") as archive:
+        archive.add(project, "flash-1.0")
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    index = tmp_path / "index"
+    stand_in_wheel(index, "torch", "2.13.0+cpu")
+    for tool in ("setuptools", "wheel"):
+        stand_in_wheel(index, tool, "80.9.0" if tool == "setuptools" else "0.45.1")
+    sdist(index, NEEDS_TORCH)
+    (tmp_path / "project").mkdir()
+    with serve_index(index, name="simple") as served:
+        yield Bench(tmp_path / "project", index, served.url)
+
+
+def test_an_archive_of_an_index_is_built_against_the_cells_torch_and_locked(bench: Bench) -> None:
+    inputs = bench.inputs(requirements=("flash",), builds=(RECIPE,))
+    lock = bench.lock(inputs)
+    (flash,) = [wheel for wheel in lock.wheels if wheel.name == "flash"]
+    assert flash.sdist == "flash-1.0.tar.gz"
+    assert len(flash.sdist_sha256) == 64
+    assert bench.house.missing([flash]) == ()
+    (build,) = lock.builds
+    assert build.tools == ("setuptools==80.9.0", "wheel==0.45.1")
+    assert build.extensions == ("flash_core",)
+    assert read_lock(dump_lock(lock), path="pylock.cell.toml") == lock
+    assert staleness(lock, inputs) == ""
+
+
+def test_a_container_builds_without_isolation_on_the_given_image(bench: Bench) -> None:
+    recipe = Recipe(
+        package="flash", tools=("wheel",), apt=("g++",), environment=(("MAX_JOBS", "2"),)
+    )
+    bench.lock(bench.inputs(requirements=("flash",), builds=(recipe,)))
+    (request,) = bench.engine.requests
+    assert request.image == bench.image
+    assert {"--no-build-isolation", "--offline"} <= set(request.command)
+    assert request.environment["MAX_JOBS"] == "2"
+    assert request.environment["SOURCE_DATE_EPOCH"]
+    assert bench.asked_apt == [("g++",)]
+    assert not [bind for bind in request.binds if bind.writable and "tools" in bind.target]
+
+
+def test_the_same_is_built_once_and_for_another_torch_again(bench: Bench) -> None:
+    inputs = bench.inputs(requirements=("flash",), builds=(RECIPE,))
+    assert bench.lock(inputs) == bench.lock(inputs)
+    assert len(bench.engine.requests) == 1
+    stand_in_wheel(bench.index, "torch", "2.13.1+cpu")
+    bench.container.requires = ()
+    pins = ("torch==2.13.1+cpu",)
+    bench.lock(
+        bench.inputs(
+            requirements=("flash",), builds=(RECIPE,), stack_requirements=pins, parent=pins
+        )
+    )
+    assert len(bench.engine.requests) == 2
+
+
+def test_a_built_wheel_that_wants_another_torch_is_refused_with_its_chain(bench: Bench) -> None:
+    bench.container.requires = ("torch==2.8.0",)
+    with pytest.raises(LockError, match=r"flash 1\.0 -> torch==2\.8\.0, but this cell holds"):
+        bench.lock(bench.inputs(requirements=("flash",), builds=(RECIPE,)))
+
+
+def test_a_build_that_fails_shows_the_containers_words(bench: Bench) -> None:
+    bench.container.fails = True
+    with pytest.raises(CommandFailedError, match="no compiler") as caught:
+        bench.lock(bench.inputs(requirements=("flash",), builds=(RECIPE,)))
+    assert "builds: flash" in caught.value.hint
+
+
+def test_a_recipe_for_what_nothing_asks_for_is_an_error(bench: Bench) -> None:
+    recipe = Recipe(package="flush", tools=("wheel",))
+    with pytest.raises(LockError, match=r"flush"):
+        bench.lock(bench.inputs(requirements=("flash",), builds=(RECIPE, recipe)))
+
+
+def test_a_machine_that_lacks_the_wheel_builds_it_again_and_takes_no_other(bench: Bench) -> None:
+    inputs = bench.inputs(requirements=("flash",), builds=(RECIPE,))
+    lock = bench.lock(inputs)
+    (flash,) = [wheel for wheel in lock.wheels if wheel.name == "flash"]
+    bench.house.path(flash).unlink()
+    bench.crafter(inputs).restore(flash, None, lock.builds[0])
+    assert bench.house.missing([flash]) == ()
+    bench.house.path(flash).unlink()
+    bench.container.marker = "other bytes"
+    with pytest.raises(WheelError, match=r"flash-1\.0.*(wrong bytes|its lock says)"):
+        bench.crafter(inputs).restore(flash, None, lock.builds[0])
+
+
+def test_a_folder_that_is_built_against_torch_goes_to_the_container(bench: Bench) -> None:
+    text = '[project]\nname = "Flash"\nversion = "1.0"\n'
+    source = bench.folder("ext", {"setup.py": NEEDS_TORCH, "pyproject.toml": text})
+    lock = bench.lock(bench.inputs(sources=(source,), builds=(RECIPE,)))
+    (flash,) = [wheel for wheel in lock.wheels if wheel.name == "flash"]
+    assert (flash.source, flash.index, flash.sdist) == ("./ext", "", "ext.tar")
+    assert flash.sdist_sha256 == source.pin
+    assert read_lock(dump_lock(lock), path="pylock.cell.toml") == lock
+    assert len(bench.engine.requests) == 1
+
+
+@pytest.mark.network
+def test_a_folder_of_python_alone_is_built_here_in_isolation(bench: Bench) -> None:
+    make = bench.folder
+    text = (
+        '[build-system]\nrequires = ["flit_core"]\nbuild-backend = "flit_core.buildapi"\n'
+        '[project]\nname = "lib"\nversion = "0.1"\ndescription = "a library"\n'
+        'dependencies = ["torch>=2"]\n'
+    )
+    source = make("lib", {"pyproject.toml": text, "lib.py": "answer = 42\n"})
+    bench.site = read_site(process.run)
+    inputs = bench.inputs(sources=(source,))
+    wheel, build = bench.crafter(inputs).from_source(source)
+    assert (wheel.name, wheel.source, build) == ("lib", "./lib", None)
+    assert bench.engine.requests == []
+
+
+@pytest.mark.network
+def test_a_build_that_asks_for_torch_gets_none_in_isolation(bench: Bench) -> None:
+    text = (
+        '[build-system]\nrequires = ["setuptools", "torch"]\n'
+        'build-backend = "setuptools.build_meta"\n[project]\nname = "lib"\nversion = "0.1"\n'
+    )
+    source = bench.folder("lib", {"pyproject.toml": text, "lib.py": ""})
+    bench.site = read_site(process.run)
+    with pytest.raises(CommandFailedError, match=r"name\.the\.package\.under\.builds"):
+        bench.crafter(bench.inputs(sources=(source,))).from_source(source)

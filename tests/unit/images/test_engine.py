@@ -1,0 +1,234 @@
+"""The engine's parts that need no engine."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import docker.errors
+import pytest
+import requests
+
+from warpfront.errors import EngineError
+from warpfront.images.engine import connect, embedded, liveness, packages
+from warpfront.images.engine import docker as room
+from warpfront.images.engine.lines import LONGEST_LINE, LineSplitter
+
+DEBIAN = 'PRETTY_NAME="Debian GNU/Linux 12"\nID=debian\nVERSION_ID="12"\n'
+
+
+def test_lines_cut_anywhere_come_out_whole() -> None:
+    splitter = LineSplitter()
+    data = "één\r\ntwee\n\ndrie".encode()
+    got = [line for byte in data for line in splitter.feed(bytes([byte]))]
+    assert got == ["één", "twee", ""]
+    assert splitter.feed(b"", final=True) == ["drie"]
+
+
+def test_a_stream_that_ends_with_a_line_has_no_line_after_it() -> None:
+    splitter = LineSplitter()
+    assert splitter.feed(b"a\n", final=True) == ["a"]
+    assert splitter.feed(b"", final=True) == []
+
+
+def test_undecodable_bytes_become_replacement_characters() -> None:
+    assert LineSplitter().feed(b"a\xff\xfeb\n") == ["a\N{REPLACEMENT CHARACTER}\ufffdb"]
+    assert LineSplitter().feed(b"\xe2\x82", final=True) == ["\N{REPLACEMENT CHARACTER}"]
+
+
+def test_a_line_without_end_is_kept_short_and_counted() -> None:
+    splitter = LineSplitter()
+    for _ in range(100):
+        assert splitter.feed(b"x" * 1000) == []
+    (line,) = splitter.feed(b"\n")
+    assert line == "x" * LONGEST_LINE + f"... ({100_000 - LONGEST_LINE} more characters)"
+
+
+def myself() -> liveness.Identity:
+    found = liveness.identity(os.getpid())
+    assert found is not None
+    return found
+
+
+def test_a_living_process_is_not_gone() -> None:
+    assert not myself().is_gone()
+    assert liveness.read_identity(myself().as_mapping()) == myself()
+
+
+def test_a_pid_given_to_another_process_is_gone() -> None:
+    assert replace(myself(), started="1").is_gone()
+
+
+def test_a_pid_that_no_process_has_is_gone() -> None:
+    assert replace(myself(), pid="4194999").is_gone()
+
+
+def test_an_earlier_boot_of_this_host_is_gone_and_another_host_is_not_judged() -> None:
+    earlier = replace(myself(), boot="00000000-0000-0000-0000-000000000000")
+    assert earlier.is_gone()
+    assert not replace(earlier, host="elsewhere").is_gone()
+
+
+def test_another_pid_namespace_is_not_judged() -> None:
+    assert not replace(myself(), namespace="pid:[1]", pid="4194999").is_gone()
+
+
+def test_labels_that_lack_a_part_name_no_process() -> None:
+    assert liveness.read_identity({"pid": "1", "started": "2"}) is None
+
+
+def test_every_distribution_has_both_sets_and_says_how_to_install() -> None:
+    for key in ("debian-12", "debian-13", "ubuntu-24.04"):
+        name, _, version = key.partition("-")
+        row = packages.read_distribution(f'ID={name}\nVERSION_ID="{version}"\n')
+        unpacked = {package for suite in row.engine for package in suite.packages}
+        assert {"docker.io", "docker-buildx", "containerd", "runc", "tini", "nftables"} <= unpacked
+        assert any("mmdebstrap" in suite.packages for suite in row.bootstrap)
+        assert row.install
+
+
+def test_debian_12_keeps_its_own_runc() -> None:
+    row = packages.read_distribution(DEBIAN)
+    assert [suite.suite for suite in row.engine if "runc" in suite.packages] == ["bookworm"]
+
+
+def test_an_unknown_distribution_is_refused_with_those_there_are() -> None:
+    with pytest.raises(EngineError, match="fedora-41") as caught:
+        packages.read_distribution("ID=fedora\nVERSION_ID=41\n")
+    assert "debian-12" in caught.value.hint
+
+
+def test_only_a_moving_suite_may_have_an_old_release_and_every_source_is_signed() -> None:
+    row = packages.read_distribution(DEBIAN)
+    sid, bookworm = packages.sources(row, row.engine, "http://mirror.test/debian").splitlines()
+    assert sid == (
+        "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg check-valid-until=no] "
+        "http://mirror.test/debian sid main"
+    )
+    assert "signed-by=" in bookworm
+    assert "check-valid-until" not in bookworm
+
+
+def test_the_mirror_is_the_one_that_apt_uses_for_the_suite() -> None:
+    listed = (
+        "'http://sec.test/debian-security/dists/bookworm-security/InRelease' sec_InRelease 0 \n"
+        "'http://mirror.test/debian/dists/bookworm/InRelease' mirror_InRelease 0 \n"
+    )
+    assert packages.read_mirror(listed, "bookworm") == "http://mirror.test/debian"
+    assert packages.read_mirror(listed, "bookworm-security") == "http://sec.test/debian-security"
+    assert packages.read_mirror(listed, "trixie") is None
+
+
+def test_the_engine_lives_below_the_cache_folder() -> None:
+    cache, state = embedded.folders({"HOME": "/home/someone"})
+    assert (str(cache), state) == ("/home/someone/.cache/warpfront", cache / "engine")
+    assert embedded.folders({"HOME": "/h", "XDG_CACHE_HOME": "/c"})[0] == Path("/c/warpfront")
+
+
+def test_a_socket_and_a_bridge_fit_the_kernels_limits_however_deep_the_state() -> None:
+    place = embedded.Place(state=Path("/" + "deep/" * 60))
+    assert len(str(place.socket)) < 108
+    assert len(place.bridge) < 16
+    assert place.bridge != embedded.Place(state=Path("/other")).bridge
+
+
+def test_the_status_of_an_engine_that_never_was_is_stopped(tmp_path: Path) -> None:
+    assert embedded.status(tmp_path, tmp_path / "engine").state == "stopped"
+    assert not list(tmp_path.iterdir())
+
+
+def test_half_a_record_is_a_stale_engine_not_a_traceback(tmp_path: Path) -> None:
+    (tmp_path / "engine.json").write_text('{"process": {"pid"')
+    assert embedded.status(tmp_path, tmp_path).state == "stale"
+
+
+def test_without_root_the_hint_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(EngineError, match="needs root") as caught:
+        embedded.start(tmp_path, tmp_path / "engine", print)
+    assert "docs.docker.com/engine/install" in caught.value.hint
+    assert "rootless" in caught.value.hint
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "s"
+
+
+@pytest.fixture
+def listening(path: Path) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        yield server
+
+
+def test_a_missing_socket_is_named(path: Path) -> None:
+    with pytest.raises(EngineError, match="No such file") as caught:
+        connect({"DOCKER_HOST": f"unix://{path}"})
+    assert str(path) in caught.value.message
+    assert "invoke engine --start" in caught.value.hint
+
+
+@pytest.mark.usefixtures("listening")
+def test_a_socket_that_nobody_serves_is_refused(path: Path) -> None:
+    with pytest.raises(EngineError, match="Connection refused"):
+        connect({"DOCKER_HOST": f"unix://{path}"})
+
+
+def test_an_engine_that_never_answers_is_given_up(
+    path: Path, listening: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "_CONNECT_SECONDS", 0.2)
+    listening.listen()
+    with pytest.raises(EngineError, match="does not answer"):
+        connect({"DOCKER_HOST": f"unix://{path}"})
+
+
+def test_a_socket_that_may_not_be_opened_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    with pytest.raises(EngineError, match="permission denied") as caught:
+        connect({"DOCKER_HOST": "unix:///somewhere"})
+    assert "group" in caught.value.hint
+
+
+def test_no_engine_at_all_hints_at_the_embedded_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "_DEFAULT_HOST", f"unix://{tmp_path}/none")
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    monkeypatch.delenv("DOCKER_CONTEXT", raising=False)
+    with pytest.raises(EngineError, match="no container engine") as caught:
+        connect({"XDG_CACHE_HOME": str(tmp_path)})
+    assert caught.value.hint == "invoke engine --start"
+
+
+def test_a_cause_is_found_however_deep_the_sdk_buried_it() -> None:
+    buried = requests.ConnectionError(("aborted", PermissionError(13, "Permission denied")))
+    buried.__cause__ = PermissionError(13, "Permission denied")
+    outer = docker.errors.DockerException("Error while fetching server API version")
+    outer.__context__ = buried
+    assert "permission denied" in room._engine_error("unix:///x", outer).message
+
+
+def test_a_full_disk_has_its_own_hint() -> None:
+    error = docker.errors.APIError("500", explanation="write /x: no space left on device")
+    assert "free some space" in room._engine_error("unix:///x", error).hint
+
+
+def test_device_nodes_are_character_devices_with_their_groups(tmp_path: Path) -> None:
+    (tmp_path / "kfd").write_text("a file is no device")
+    (tmp_path / "nvidia0").symlink_to("/dev/null")
+    assert room.device_nodes(tmp_path) == {f"{tmp_path}/nvidia0": Path("/dev/null").stat().st_gid}
+
+
+def test_label_values_survive_the_imports_dockerfile_syntax() -> None:
+    assert room._quoted('a"b\\c$d') == '"a\\"b\\\\c\\$d"'

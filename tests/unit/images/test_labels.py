@@ -1,0 +1,119 @@
+"""Labels and tag of an image against the facts found inside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import A_PROJECT, A_RESOLVED_BASE, a_lock, a_wheel
+
+from warpfront.images.labels import image_labels, label_disagreements
+from warpfront.model import Cell, Provenance
+from warpfront.pipeline import open_workspace
+
+CELLS = open_workspace(Path(__file__).parents[3]).matrix.cells
+
+
+def cell_of(vendor: str, toolkit: str = "") -> Cell:
+    return next(
+        cell
+        for cell in CELLS
+        if (cell.vendor, str(cell.toolkit or ""), cell.image) == (vendor, toolkit, "torch")
+    )
+
+
+CPU = cell_of("cpu")
+CUDA = cell_of("nvidia", "cuda13.0")
+ROCM = cell_of("amd", "rocm6.4")
+GAUDI = cell_of("gaudi", "synapseai1.24.1")
+TRUE: Mapping[str, tuple[Cell, dict[str, Any]]] = {
+    "cpu": (CPU, {"torch": "2.13.0+cpu", "toolkit": "", "python": "3.11", "archs": []}),
+    "cuda": (
+        CUDA,
+        {
+            "torch": "2.14.1",
+            "toolkit": "cuda13.0",
+            "python": "3.11",
+            "archs": ["sm_75", "sm_80", "sm_90", "sm_100", "sm_120", "compute_120"],
+        },
+    ),
+    "rocm": (
+        ROCM,
+        {
+            "torch": "2.9.1+rocm6.4",
+            "toolkit": "rocm6.4",
+            "python": "3.13",
+            "archs": ["gfx90a", "gfx942", "gfx1100"],
+        },
+    ),
+    "gaudi": (
+        GAUDI,
+        {"torch": "2.11.0a0+git1234", "toolkit": "", "python": "3.12", "archs": []},
+    ),
+}
+
+
+def labels_of(cell: Cell) -> dict[str, str]:
+    wheels = [a_wheel(pin.name, pin.version) for pin in cell.stack]
+    wheels = wheels or [a_wheel("pip", "26.2.1")]  # Gaudi's torch comes with the base
+    return dict(
+        image_labels(
+            cell,
+            project=A_PROJECT,
+            lock=a_lock(cell, *wheels),
+            base=A_RESOLVED_BASE,
+            content_hash="ff",
+            provenance=Provenance(created="2026-01-01T00:00:00+00:00", revision="abc"),
+        )
+    )
+
+
+@pytest.mark.parametrize("kind", TRUE)
+def test_an_image_that_holds_what_it_says_is_not_denied(kind: str) -> None:
+    cell, facts = TRUE[kind]
+    assert label_disagreements(cell, labels_of(cell), {**facts, "relaxed": []}) == ()
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "said"),
+    [
+        ("cpu", {"torch": "2.13.0"}, "dev.warpfront.torch says '2.13.0+cpu'"),
+        ("cpu", {"torch": "2.13.0+cu130", "toolkit": "cuda13.0"}, "does not name the toolkit"),
+        ("cpu", {"python": "3.12"}, "does not name the python of the image, py3.12"),
+        ("cpu", {"relaxed": ["vllm"]}, "dev.warpfront.relaxed says ''"),
+        ("cuda", {"toolkit": "cuda13.2"}, "dev.warpfront.toolkit says 'cuda13.0'"),
+        ("cuda", {"archs": ["sm_75", "sm_80"]}, "target sm_90 is promised"),
+        ("rocm", {"torch": "2.12.1+rocm6.4"}, "does not name the torch of the image, 2.12.1"),
+        ("rocm", {"archs": ["gfx90a", "gfx942"]}, "target gfx1100 is promised"),
+        ("gaudi", {"torch": "2.10.0a0+git1234"}, "does not name the torch of the image, 2.10.0"),
+    ],
+)
+def test_what_the_image_denies_is_named(kind: str, change: dict[str, Any], said: str) -> None:
+    cell, facts = TRUE[kind]
+    wrong = label_disagreements(cell, labels_of(cell), {**facts, "relaxed": [], **change})
+    assert any(said in line for line in wrong), wrong
+
+
+@pytest.mark.parametrize("kind", ["cpu", "cuda", "rocm"])
+@pytest.mark.parametrize(
+    "label",
+    [
+        "dev.warpfront.torch",
+        "dev.warpfront.toolkit",
+        "dev.warpfront.python",
+        "dev.warpfront.targets",
+        "org.opencontainers.image.version",
+    ],
+)
+def test_a_label_that_lies_is_named(kind: str, label: str) -> None:
+    cell, facts = TRUE[kind]
+    for lie in ({**labels_of(cell), label: "9.9"}, {**labels_of(cell), label: "sm_90"}):
+        wrong = label_disagreements(cell, lie, {**facts, "relaxed": []})
+        assert any(label in line for line in wrong), wrong
+
+
+def test_an_image_without_labels_is_denied_not_believed() -> None:
+    cell, facts = TRUE["cpu"]
+    assert len(label_disagreements(cell, {}, {**facts, "relaxed": []})) >= 5

@@ -1,0 +1,156 @@
+"""Rendering: deterministic, complete, and closed to values that could change the instructions."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import A_BASE, a_cell, a_child, a_lock, a_wheel
+from dockerfile_parse import DockerfileParser
+from hypothesis import given
+from hypothesis import strategies as st
+
+from warpfront.errors import RenderError
+from warpfront.images.render import Templates, render
+from warpfront.model import Cell, Compiler, WheelLock
+from warpfront.system.store import read_tree
+
+IMAGES = Path(__file__).parents[3] / "images"
+OURS = Templates(read_tree(IMAGES))
+PARENT = a_cell()
+PARENT_LOCK = a_lock(PARENT)
+
+
+def instructions(dockerfile: str) -> list[str]:
+    parser = DockerfileParser(fileobj=io.BytesIO())
+    parser.content = dockerfile
+    return [one["instruction"] for one in parser.structure if one["instruction"] != "COMMENT"]
+
+
+def child_lock(cell: Cell) -> WheelLock:
+    return a_lock(cell, *PARENT_LOCK.wheels, a_wheel("fastapi", "1.0"))
+
+
+def test_the_same_cell_and_lock_give_the_same_bytes() -> None:
+    one = render(PARENT, PARENT_LOCK, OURS)
+    other = render(a_cell(), a_lock(a_cell()), Templates(read_tree(IMAGES)))
+    assert (one.files, one.digest) == (other.files, other.digest)
+
+
+def test_a_root_image_starts_from_its_pinned_base_and_makes_the_environment() -> None:
+    dockerfile = render(PARENT, PARENT_LOCK, OURS).files["Dockerfile"]
+    assert f"FROM {A_BASE.reference}@{A_BASE.digest}\n" in dockerfile
+    assert "uv venv" in dockerfile
+
+
+def test_a_child_starts_from_its_parents_image_and_installs_only_what_it_adds() -> None:
+    cell = a_child(PARENT)
+    rendered = render(cell, child_lock(cell), OURS, parent=PARENT, parent_lock=PARENT_LOCK)
+    assert f"FROM {PARENT.local_reference}\n" in rendered.files["Dockerfile"]
+    assert "uv venv" not in rendered.files["Dockerfile"]
+    assert [wheel.name for wheel in rendered.wheels] == ["fastapi"]
+    assert rendered.files["requirements.txt"].startswith("fastapi==1.0 --hash=sha256:")
+
+
+def test_the_install_step_has_no_network_and_no_index() -> None:
+    dockerfile = render(PARENT, PARENT_LOCK, OURS).files["Dockerfile"]
+    for words in ("RUN --network=none", "--offline", "--no-index", "--require-hashes"):
+        assert words in dockerfile
+
+
+def test_a_compiler_adds_packages_and_environment() -> None:
+    compiler = Compiler(apt=("g++", "hipcc"), environment={"PYTORCH_ROCM_ARCH": "gfx90a;gfx942"})
+    cell = a_child(PARENT, "devel", compiler=compiler)
+    rendered = render(cell, child_lock(cell), OURS, parent=PARENT, parent_lock=PARENT_LOCK)
+    assert 'ENV PYTORCH_ROCM_ARCH="gfx90a;gfx942"' in rendered.files["Dockerfile"]
+    assert "      hipcc \\\n" in rendered.files["Dockerfile"]
+
+
+def test_a_misspelt_variable_is_an_error_and_not_an_empty_word() -> None:
+    templates = Templates({"torch/Dockerfile.j2": "FROM {{ form_reference }}\n"})
+    with pytest.raises(RenderError, match=r"torch/Dockerfile.j2: 'form_reference' is undefined"):
+        render(PARENT, PARENT_LOCK, templates)
+
+
+def test_a_missing_template_names_the_file_to_create() -> None:
+    with pytest.raises(RenderError, match=r"images/nowhere/Dockerfile.j2: no such template"):
+        render(a_cell(template="nowhere"), PARENT_LOCK, OURS)
+
+
+def test_files_beside_a_template_are_part_of_the_context() -> None:
+    templates = Templates({"torch/Dockerfile.j2": "FROM scratch\n", "torch/app/main.py": "1\n"})
+    assert render(PARENT, PARENT_LOCK, templates).files["app/main.py"] == "1\n"
+
+
+HOSTILE = (
+    "a\nRUN curl evil",
+    'x" LABEL evil="1',
+    "x AS y",
+    "$(id)",
+    "${HOME}",
+    "`id`",
+    "a\\",
+    "# syntax=evil/frontend",
+    "a\rb",
+    "a\u2028b",
+    "a; id",
+    "a && id",
+)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+@pytest.mark.parametrize("field", ["reference", "interpreter"])
+def test_a_hostile_word_is_refused(field: str, text: str) -> None:
+    changes: dict[str, Any] = {field: text}
+    cell = a_cell(base=dataclasses.replace(A_BASE, **changes))
+    with pytest.raises(RenderError, match="not fit for a Dockerfile"):
+        render(cell, PARENT_LOCK, OURS)
+
+
+def fuzzed_cells(text: str) -> list[tuple[Cell, bool]]:
+    """A cell for every field that reaches a template, that field holding `text`; and whether it
+    is a child.
+    """
+    compiler = Compiler(apt=("g++",), environment={"A": "b"})
+    devel = a_child(PARENT, "devel", compiler=compiler)
+    return [
+        (a_cell(title=text), False),
+        (a_cell(id=text), False),
+        (a_cell(image=text), False),
+        (a_cell(base=dataclasses.replace(A_BASE, reference=text)), False),
+        (a_cell(base=dataclasses.replace(A_BASE, digest=text)), False),
+        (a_cell(base=dataclasses.replace(A_BASE, interpreter=text)), False),
+        (a_cell(environment={"NAME": text}), False),
+        (a_cell(environment={text: "value"}), False),
+        (dataclasses.replace(devel, title=text), True),
+        (dataclasses.replace(devel, compiler=dataclasses.replace(compiler, apt=(text,))), True),
+        (
+            dataclasses.replace(
+                devel, compiler=dataclasses.replace(compiler, environment={"A": text})
+            ),
+            True,
+        ),
+    ]
+
+
+def rendered_instructions(cell: Cell, *, is_child: bool) -> list[str]:
+    if not is_child:
+        return instructions(render(cell, PARENT_LOCK, OURS).files["Dockerfile"])
+    image = render(cell, child_lock(cell), OURS, parent=PARENT, parent_lock=PARENT_LOCK)
+    return instructions(image.files["Dockerfile"])
+
+
+EXPECTED = [rendered_instructions(cell, is_child=child) for cell, child in fuzzed_cells("plain")]
+
+
+@given(st.text(max_size=40) | st.sampled_from(HOSTILE))
+def test_no_value_of_any_field_changes_the_instructions(text: str) -> None:
+    for (cell, is_child), expected in zip(fuzzed_cells(text), EXPECTED, strict=True):
+        try:
+            found = rendered_instructions(cell, is_child=is_child)
+        except RenderError:
+            continue
+        assert found == expected

@@ -1,0 +1,88 @@
+"""Every session asks first whether its device is here, and computes nothing where it is not. torch
+is a stand-in that sees what a case says; the machine is a recording.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from warpfront.doors.sessions import claims_for_target
+from warpfront.inside.checks import __main__ as checks
+from warpfront.inside.checks.effort import SESSIONS, Effort
+from warpfront.inside.checks.hardware.recording import Recorded
+from warpfront.inside.checks.results import Recorder
+
+RECORDINGS = Path(__file__).parents[2] / "detect"
+COMPUTING = (*SESSIONS[1:], "selftest")
+
+
+def a_torch(**version: str) -> Any:
+    """A torch of one build, without devices."""
+    return SimpleNamespace(
+        __version__="2.14.1",
+        version=SimpleNamespace(**{"cuda": None, "hip": None, **version}),
+        cuda=SimpleNamespace(is_available=lambda: False, init=lambda: None, get_arch_list=list),
+        _C=SimpleNamespace(),
+    )
+
+
+def recorded(
+    session: str, target: str, folder: Path, monkeypatch: pytest.MonkeyPatch, machine: str
+) -> tuple[bool, dict[str, Any]]:
+    monkeypatch.setattr(checks, "Machine", lambda: Recorded(RECORDINGS / machine))
+    recorder = Recorder(session=session, target=target, folder=folder)
+    checks.record(session, claims_for_target(target), recorder, Effort(quick=True))
+    return recorder.finish(), json.loads((folder / f"{session}.json").read_text())
+
+
+def test_the_command_knows_every_session() -> None:
+    assert set(COMPUTING) == set(checks._RECORDERS)
+
+
+@pytest.mark.parametrize("session", COMPUTING)
+@pytest.mark.parametrize(
+    ("torch", "target", "machine", "said"),
+    [
+        (a_torch(cuda="13.0"), "sm_90", "none", "unavailable: no sm_90 device here"),
+        (a_torch(hip="7.2"), "gfx942", "none", "unavailable: no gfx942 device here"),
+        (a_torch(), "sm_90", "h100", "failed: torch is a cpu build"),
+        (a_torch(cuda="13.0"), "sm_90", "h100", "failed: 1 sm_90 devices are here, and torch"),
+    ],
+    ids=["no NVIDIA", "no AMD", "another build", "not seen"],
+)
+def test_without_its_device_a_session_says_so_once_and_computes_nothing(  # noqa: PLR0917 - cases
+    session: str,
+    torch: Any,
+    target: str,
+    machine: str,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def compute(*_: object) -> None:
+        raise AssertionError("computed")
+
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    monkeypatch.setitem(checks._RECORDERS, session, compute)
+    complete, document = recorded(session, target, tmp_path, monkeypatch, machine)
+    (check,) = document["checks"]
+    assert not complete
+    assert document["planned"] == ["device"]
+    assert check["name"] == "device"
+    assert f"{check['outcome']}: {check['reason']}".startswith(said)
+
+
+def test_what_was_asked_for_is_in_the_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", a_torch())
+    monkeypatch.setitem(checks._RECORDERS, "golden", lambda *_: None)
+    complete, document = recorded("golden", "cpu", tmp_path, monkeypatch, "none")
+    assert complete
+    assert document["environment"]["effort"] == {"quick": True, "profile": "strict", "seeds": 1}

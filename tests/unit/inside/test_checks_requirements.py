@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from packaging.markers import Marker, default_environment
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+from warpfront.inside.checks.distributions import (
+    Installed,
+    closure_conflicts,
+    duplicates,
+    foreign_toolkit,
+    version_differences,
+)
+from warpfront.inside.checks.requirements import UnreadableError, read_requirement, sort_key
+
+VERSIONS = (
+    "1.0",
+    "1.0.0",
+    "1.0.dev3",
+    "1.0a1",
+    "1.0a1.dev2",
+    "1.0b2",
+    "1.0rc1",
+    "1.0.post1",
+    "1.0.post1.dev4",
+    "1.1",
+    "1.10",
+    "1!0.5",
+    "2.13.0+cpu",
+    "2.13.0",
+    "0",
+)
+OPERATORS = ("==", "!=", "<=", ">=", "<", ">")
+
+
+@pytest.mark.parametrize(("left", "right"), list(itertools.product(VERSIONS, VERSIONS)))
+def test_versions_are_ordered_as_packaging_orders_them(left: str, right: str) -> None:
+    public = Version(Version(left).public), Version(Version(right).public)
+    assert (sort_key(left) < sort_key(right)) is (public[0] < public[1])
+
+
+@given(
+    st.sampled_from(VERSIONS),
+    st.lists(
+        st.tuples(
+            st.sampled_from(OPERATORS), st.sampled_from([v for v in VERSIONS if "+" not in v])
+        ),
+        min_size=1,
+        max_size=3,
+    ),
+)
+def test_specifiers_accept_what_packaging_accepts(
+    version: str, specifiers: list[tuple[str, str]]
+) -> None:
+    text = ",".join(operator + wanted for operator, wanted in specifiers)
+    expected = SpecifierSet(text).contains(version, prereleases=True)
+    assert read_requirement(f"demo ({text})").accepts(version) is expected
+
+
+@pytest.mark.parametrize("text", ["==1.*", "!=1.0.*", "~=1.0", "~=1.0.0", "==2.13.0+cpu", "===1.0"])
+def test_prefixes_and_labels_match_as_in_packaging(text: str) -> None:
+    for version in VERSIONS:
+        expected = SpecifierSet(text).contains(version, prereleases=True)
+        assert read_requirement(f"demo{text}").accepts(version) is expected, version
+
+
+@pytest.mark.parametrize(
+    "marker",
+    [
+        'python_version >= "3.9"',
+        'python_version < "3.10"',
+        'python_full_version == "3.1.0"',
+        'platform_system == "Linux" and platform_machine == "x86_64"',
+        'sys_platform == "win32" or os_name == "posix"',
+        '(sys_platform == "win32" or os_name == "posix") and python_version > "3"',
+        "platform_machine not in 'arm64 aarch64'",
+        'implementation_name == "cpython" and "x86" in platform_machine',
+        'platform_python_implementation != "CPython"',
+    ],
+)
+def test_markers_hold_where_packaging_says_so(marker: str) -> None:
+    environment = {k: str(v) for k, v in default_environment().items()}
+    assert read_requirement(f"demo; {marker}").applies() is Marker(marker).evaluate(environment)
+
+
+def test_an_extra_applies_only_where_it_is_asked_for() -> None:
+    requirement = read_requirement('nvidia-cudnn; extra == "Cu_DNN"')
+    assert not requirement.applies()
+    assert requirement.applies(["cu-dnn"])
+
+
+@pytest.mark.parametrize("line", ["demo @ https://x.test/d.whl", "demo ==", "", "demo >>1"])
+def test_what_is_outside_the_grammar_is_refused_not_guessed(line: str) -> None:
+    with pytest.raises(UnreadableError):
+        read_requirement(line)
+
+
+def test_an_unreadable_marker_is_refused() -> None:
+    with pytest.raises(UnreadableError):
+        read_requirement('demo; moon_phase == "full"').applies()
+
+
+STACK = Installed(
+    versions={"torch": ("2.14.1",), "filelock": ("3.0",), "triton": ("3.8.0",)},
+    requirements={"torch": ("filelock", "triton~=3.8.0; platform_system == 'Linux'")},
+)
+
+
+def with_version(name: str, *versions: str) -> Installed:
+    return Installed(versions={**STACK.versions, name: versions}, requirements=STACK.requirements)
+
+
+def test_a_fitting_closure_has_no_conflicts() -> None:
+    found = closure_conflicts(STACK, ["torch"])
+    assert (found.conflicts, found.unread) == ((), ())
+    assert found.checked == ("filelock", "torch", "triton")
+
+
+def test_a_dependency_of_the_wrong_version_is_a_conflict() -> None:
+    (conflict,) = closure_conflicts(with_version("triton", "3.9.0"), ["torch"]).conflicts
+    assert "triton~=3.8.0" in conflict
+    assert "triton is 3.9.0" in conflict
+
+
+def test_a_missing_dependency_is_a_conflict() -> None:
+    alone = Installed(versions={"torch": ("2.14.1",)}, requirements=STACK.requirements)
+    assert len(closure_conflicts(alone, ["torch"]).conflicts) == 2
+
+
+def test_a_requirement_that_cannot_be_read_is_listed() -> None:
+    odd = Installed(versions={"torch": ("2",)}, requirements={"torch": ("x @ file:///x",)})
+    found = closure_conflicts(odd, ["torch"])
+    assert found.conflicts == ()
+    assert len(found.unread) == 1
+
+
+def test_a_package_off_the_lock_is_named_with_both_versions() -> None:
+    claimed = {"torch": "2.14.1", "Triton": "3.8.1", "numpy": "2.4.0"}
+    assert version_differences(STACK, claimed) == [
+        "Triton is 3.8.0, the lock has 3.8.1",
+        "numpy is not installed, the lock has 2.4.0",
+    ]
+
+
+def test_another_label_is_another_version() -> None:
+    assert version_differences(with_version("torch", "2.14.1+cu132"), {"torch": "2.14.1"})
+
+
+def test_a_distribution_that_is_there_twice_is_found() -> None:
+    assert duplicates(STACK, ["torch"]) == []
+    (found,) = duplicates(with_version("torch", "2.14.1", "2.15.0"), ["Torch"])
+    assert "2.14.1, 2.15.0" in found
+
+
+def test_two_owners_of_triton_are_found() -> None:
+    (found,) = duplicates(with_version("triton-rocm", "3.8.0"), [])
+    assert found == "triton and triton-rocm both own triton/"
+
+
+@pytest.mark.parametrize(
+    ("name", "toolkit", "version", "wrong"),
+    [
+        ("nvidia-cublas", "cuda", "13.0", False),
+        ("nvidia-cudnn-cu13", "cuda", "13.0", False),
+        ("nvidia-cudnn-cu12", "cuda", "13.0", True),
+        ("nvidia-cublas-cu12", "rocm", "6.4", True),
+        ("cuda-bindings", "cpu", "", True),
+        ("rocm-sdk-core", "cuda", "13.0", True),
+        ("pytorch-triton-rocm", "cpu", "", True),
+        ("rocm-sdk-core", "rocm", "7.14", False),
+        ("nvidia-ml-py", "rocm", "6.4", False),
+    ],
+)
+def test_toolkits_do_not_mix(name: str, toolkit: str, version: str, *, wrong: bool) -> None:
+    assert bool(foreign_toolkit(with_version(name, "1"), toolkit, version)) is wrong

@@ -1,0 +1,139 @@
+"""The doors: nox, the entry script and the command line of the checks, as real child processes."""
+
+from __future__ import annotations
+
+import ast
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import warpfront
+from warpfront.doors.sessions import claims_for_target
+from warpfront.inside.checks.results import write_json
+
+PACKAGE = Path(warpfront.__file__).parent
+ROOT = PACKAGE.parents[1]
+SEEN_INSIDE = [
+    *sorted((PACKAGE / "checks").glob("*.py")),
+    PACKAGE / "sessions.py",
+    PACKAGE / "__init__.py",
+]
+
+FAKE_TORCH = '''
+"""A torch that sees no device, and tells which folders it was found from."""
+import os, sys
+from types import SimpleNamespace
+if os.environ.get("DIE"):
+    os._exit(int(os.environ["DIE"]))
+with open(os.environ["SEEN"], "w") as file:
+    file.write("\\n".join(sys.path))
+__version__ = "2.14.1+cu130"
+version = SimpleNamespace(cuda="13.0", hip=None)
+cuda = SimpleNamespace(is_available=lambda: False, get_arch_list=list, init=lambda: None)
+_C = SimpleNamespace(__file__=sys.executable, _cuda_getArchFlags=lambda: "sm_90")
+'''
+
+
+@pytest.mark.parametrize("path", SEEN_INSIDE, ids=lambda path: path.name)
+def test_what_runs_inside_parses_on_python_3_10(path: Path) -> None:
+    ast.parse(path.read_text(), feature_version=(3, 10))
+
+
+@pytest.fixture
+def container(tmp_path: Path) -> Path:
+    """The folders as they are mounted into an image, with a toolbox and a torch of our own."""
+    root = tmp_path / "warpfront"
+    shutil.copytree(
+        PACKAGE, root / "src" / "warpfront", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    shutil.copy(ROOT / "noxfile.py", root / "noxfile.py")
+    (root / "toolbox").symlink_to(Path(pytest.importorskip("nox").__file__).parents[1])
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "torch.py").write_text(FAKE_TORCH)
+    (tmp_path / "results").mkdir()
+    write_json(root / "claims.json", claims_for_target("sm_90").document())
+    return root
+
+
+def enter(root: Path, *sessions: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """As in an image: an isolated Python whose only own package is torch."""
+    script = (
+        "import sys; from pathlib import Path; "
+        f"sys.path.insert(0, {str(root / 'src' / 'warpfront' / 'checks')!r}); "
+        "import enter; results = Path(sys.argv.pop()); enter.main(sys.argv[1:], results=results)"
+    )
+    return subprocess.run(
+        [sys.executable, "-S", "-c", script, *sessions, str(root.parent / "results")],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(root.parent / "site"), **environment},
+    )
+
+
+@pytest.mark.process
+def test_sessions_run_in_children_that_do_not_see_the_toolbox(container: Path) -> None:
+    seen = container.parent / "seen"
+    done = enter(container, "load", SEEN=str(seen))
+    document = json.loads((container.parent / "results" / "load.json").read_text())
+    assert document["finished"] is True, done.stderr
+    report = json.loads((container.parent / "results" / "nox.json").read_text())
+    assert [entry["name"] for entry in report["sessions"]] == ["load"]
+    folders = seen.read_text().splitlines()
+    assert str(container / "src") in folders
+    assert str(container / "toolbox") not in folders
+    assert str(container / "src" / "warpfront" / "checks") not in folders
+
+
+@pytest.mark.process
+def test_a_process_that_dies_fails_the_session_and_leaves_its_plan(container: Path) -> None:
+    done = enter(container, "load", DIE="139", SEEN="/dev/null")
+    assert done.returncode != 0
+    document = json.loads((container.parent / "results" / "load.json").read_text())
+    assert document["finished"] is False
+    assert document["planned"]
+    assert document["checks"] == []
+
+
+@pytest.mark.process
+def test_entering_without_a_session_says_how(container: Path) -> None:
+    done = enter(container)
+    assert "usage: enter.py SESSION" in done.stderr
+
+
+def nox(*arguments: str) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "nox", "-s", "verify", "--", *arguments]
+    return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--heer"], "unrecognized arguments: --heer"),
+        (["--here", "--target", "h100"], "not of the form of any vendor"),
+        (["--here", "--image", "torch"], "--vendor, --image and --only do not apply"),
+    ],
+)
+def test_a_wrong_option_is_refused_with_words(arguments: list[str], complaint: str) -> None:
+    done = nox(*arguments)
+    assert done.returncode != 0
+    assert complaint in done.stderr
+
+
+@pytest.mark.process
+def test_checks_without_claims_say_where_they_come_from(tmp_path: Path) -> None:
+    argv = ["load", "--claims", str(tmp_path / "none.json"), "--results", str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, "-m", "warpfront.inside.checks", *argv],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "hint: the claims file is written by" in done.stderr

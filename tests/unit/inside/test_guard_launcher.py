@@ -1,0 +1,261 @@
+"""The `uv` of a guarded image is the real uv, with a word more when it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from guarded import GUARD, cpu_policy
+
+from warpfront.inside.guard.launcher import _as_dry_run, command_of, real_uv
+
+FAKE_UV = """\
+#!{python}
+import json, os, sys, time
+with open({log!r}, "a") as log:
+    log.write(json.dumps(sys.argv[1:]) + "\\n")
+if "loud" in sys.argv:
+    print("resolving", file=sys.stderr, flush=True)
+if "slow" in sys.argv:
+    print("started", flush=True)
+    time.sleep(30)
+if "refused" in sys.argv:
+    sys.stderr.write("error: No solution found\\n  cause: Because you require torch>=2.15 and\\n"
+        "         torch==2.13.0+cpu, we can conclude that your requirements are unsatisfiable.\\n")
+    sys.exit(1)
+print("uv did", *sys.argv[1:])
+sys.exit(int(os.environ.get("FAKE_EXIT", "0")))
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "command"),
+    [
+        (["pip", "install", "torch"], ("pip", "install")),
+        (["--quiet", "pip", "install", "-U", "torch"], ("pip", "install")),
+        (["--config-file", "my.toml", "pip", "sync", "x.txt"], ("pip", "sync")),
+        (["--directory=pip", "add", "torch"], ("add",)),
+        (["--project", "pip", "sync"], ("sync",)),
+        (["tool", "run", "pip", "install"], ("tool", "run")),
+        (["run", "pip", "install"], ("run",)),
+        (["pip"], ("pip",)),
+        (["--version"], ()),
+        (["--project"], ()),
+        ([], ()),
+    ],
+)
+def test_the_command_is_found_behind_options(
+    arguments: list[str], command: tuple[str, ...]
+) -> None:
+    assert command_of(arguments) == command
+
+
+def test_the_dry_run_comes_before_what_is_installed() -> None:
+    command = ("pip", "install")
+    assert _as_dry_run(["pip", "install", "-U", "--", "torch"], command) == [
+        *("pip", "install", "--dry-run", "-U", "--", "torch")
+    ]
+    given = ["pip", "install", "--dry-run", "torch"]
+    assert _as_dry_run(given, command) == given
+
+
+def an_executable(path: Path, text: str = "#!/bin/sh\n") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+def test_the_real_uv_is_the_next_one_on_the_path(tmp_path: Path) -> None:
+    an_executable(tmp_path / "home/bin/uv")
+    real = an_executable(tmp_path / "real/uv")
+    path = f"/nowhere:{tmp_path}/home/bin::{tmp_path}/real"
+    assert real_uv(path, tmp_path / "home") == str(real)
+
+
+@pytest.mark.parametrize("way", ["bin/", "bin/.", "lib/../bin", "link"])
+def test_the_launcher_never_finds_itself(tmp_path: Path, way: str) -> None:
+    an_executable(tmp_path / "home/bin/uv")
+    (tmp_path / "home/lib").mkdir()
+    (tmp_path / "home/link").symlink_to("bin")
+    assert real_uv(f"{tmp_path}/home/{way}", tmp_path / "home") is None
+
+
+def test_a_link_to_the_launcher_elsewhere_is_the_launcher(tmp_path: Path) -> None:
+    ours = an_executable(tmp_path / "home/bin/uv")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/uv").symlink_to(ours)
+    assert real_uv(f"{tmp_path}/other", tmp_path / "home") is None
+
+
+class Launched:
+    """The launcher as an image has it, in front of a stand-in of uv that writes down its calls."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.log = folder / "calls"
+        library = folder / "home/lib"
+        library.mkdir(parents=True)
+        (library / "warpfront_guard").symlink_to(GUARD)
+        program = "import sys\nfrom warpfront_guard.launcher import main\n"
+        text = f"#!{sys.executable}\n{program}sys.exit(main(sys.argv[1:]))\n"
+        an_executable(folder / "home/bin/uv", text)
+        an_executable(folder / "real/uv", FAKE_UV.format(python=sys.executable, log=str(self.log)))
+        self.environment = {
+            "PATH": f"{folder}/home/bin:{folder}/real",
+            "PYTHONPATH": str(library),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+
+    def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [self.folder / "home/bin/uv", *arguments],
+            env={**self.environment, **environment},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def calls(self) -> list[list[str]]:
+        return [json.loads(line) for line in self.log.read_text().splitlines()]
+
+
+@pytest.fixture
+def launched(tmp_path: Path) -> Launched:
+    """The guard is the checkout's through a link, so its policy is put where it looks for it."""
+    from warpfront.inside.guard import launcher
+
+    found = Launched(tmp_path)
+    text = (found.folder / "home/bin/uv").read_text()
+    patched = text.replace(
+        "from warpfront_guard.launcher import main\n",
+        "from pathlib import Path\nfrom warpfront_guard import launcher\n"
+        f"launcher._home = lambda: Path({str(tmp_path / 'home')!r})\nmain = launcher.main\n",
+    )
+    an_executable(found.folder / "home/bin/uv", patched)
+    policy = tmp_path / "home/guard/policy.json"
+    policy.parent.mkdir()
+    policy.write_text(json.dumps(cpu_policy().document()))
+    assert launcher._home() == GUARD.parents[1]
+    return found
+
+
+@pytest.mark.process
+def test_a_command_that_is_not_explained_becomes_uv(launched: Launched) -> None:
+    done = launched.run("run", "refused.py", FAKE_EXIT="3")
+    assert (done.returncode, done.stdout, done.stderr) == (3, "uv did run refused.py\n", "")
+
+
+@pytest.mark.process
+def test_a_success_is_left_alone(launched: Launched) -> None:
+    done = launched.run("pip", "install", "six")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "uv did pip install six\n", "")
+    assert len(launched.calls()) == 1
+
+
+@pytest.mark.process
+def test_a_failure_that_is_not_the_guards_keeps_its_code_and_gets_no_word(
+    launched: Launched,
+) -> None:
+    done = launched.run("pip", "install", "six", FAKE_EXIT="2")
+    assert (done.returncode, done.stderr) == (2, "")
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    "command", [("pip", "install"), ("--config-file", "x", "pip", "install"), ("add",), ("lock",)]
+)
+def test_a_refusal_is_explained_after_uvs_own_words(
+    launched: Launched, command: tuple[str, ...]
+) -> None:
+    done = launched.run(*command, "refused")
+    assert done.returncode == 1
+    own, _, ours = done.stderr.partition("warpfront guard: ")
+    assert own.startswith("error: No solution found")
+    assert ours.startswith("the command wants torch>=2.15; this image holds torch 2.13.0+cpu")
+    assert launched.calls() == [[*command, "refused"]]
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("arguments", "again"),
+    [
+        (["pip", "install", "refused"], ["pip", "install", "--dry-run", "refused"]),
+        (["pip", "install", "-r", "-", "refused"], None),
+        (["add", "refused"], None),
+    ],
+)
+def test_on_a_terminal_uv_keeps_it_and_is_asked_again_where_that_does_nothing(
+    launched: Launched, arguments: list[str], again: list[str] | None
+) -> None:
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [launched.folder / "home/bin/uv", *arguments], env=launched.environment, stderr=theirs
+    ) as child:
+        assert child.wait(timeout=20) == 1
+    os.close(theirs)
+    said = os.read(ours, 1 << 16).decode()
+    os.close(ours)
+    assert said.startswith("error: No solution found")
+    assert ("warpfront guard: the command wants torch>=2.15" in said) is (again is not None)
+    assert launched.calls() == ([arguments, again] if again else [arguments])
+
+
+@pytest.mark.process
+def test_what_uv_says_arrives_while_it_works(launched: Launched) -> None:
+    with subprocess.Popen(
+        [launched.folder / "home/bin/uv", "pip", "install", "slow", "loud"],
+        env=launched.environment,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as child:
+        assert child.stderr is not None
+        assert child.stderr.readline() == "resolving\n"
+        assert child.poll() is None
+        os.killpg(child.pid, signal.SIGKILL)
+
+
+@pytest.mark.process
+def test_without_a_policy_uvs_own_words_and_code_stay(launched: Launched) -> None:
+    (launched.folder / "home/guard/policy.json").unlink()
+    done = launched.run("pip", "install", "refused")
+    assert done.returncode == 1
+    assert "error: No solution found" in done.stderr
+    assert "warpfront guard: no explanation: " in done.stderr
+
+
+@pytest.mark.process
+def test_without_a_uv_the_launcher_says_so(launched: Launched) -> None:
+    (launched.folder / "real/uv").unlink()
+    done = launched.run("--version")
+    assert done.returncode == 127
+    assert done.stderr.startswith("uv: not found")
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 128 + signal.SIGTERM), (signal.SIGKILL, -signal.SIGKILL)]
+)
+def test_a_signal_ends_both(launched: Launched, number: int, code: int) -> None:
+    """SIGTERM reaches uv, whose end is told as a shell tells it; SIGKILL reaches the launcher."""
+    with subprocess.Popen(
+        [launched.folder / "home/bin/uv", "pip", "install", "slow"],
+        env=launched.environment,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "started\n"
+        time.sleep(0.1)
+        child.send_signal(number)
+        assert child.wait(timeout=20) == code
+        os.killpg(child.pid, signal.SIGKILL) if number == signal.SIGKILL else None

@@ -1,0 +1,249 @@
+"""Sealing takes the stack that the policy says, or what it finds, and writes all or nothing."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from guarded import (
+    TORCH,
+    TRITON,
+    cpu_policy,
+    findings,
+    install,
+    install_cpu_stack,
+    install_rocm_stack,
+    places_below,
+    rocm_policy,
+    sealed_cpu,
+    sealed_rocm,
+)
+
+from warpfront.inside.guard.manifest import read_manifest
+from warpfront.inside.guard.measuring import installed
+from warpfront.inside.guard.names import default_policy
+from warpfront.inside.guard.places import Places
+from warpfront.inside.guard.policy import GuardError, Policy, read_policy
+from warpfront.inside.guard.sealing import seal
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    found = places_below(tmp_path)
+    install_cpu_stack(found.site_packages)
+    return found
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def adopt(places: Places) -> Policy:
+    policy = default_policy(places.site_packages, installed(places.site_packages))
+    return seal(policy, places, python=sys.executable)
+
+
+def version_py(**facts: str | None) -> dict[str, Any]:
+    given = {"__version__": "2.9.0", "cuda": None, "hip": None, **facts}
+    text = "".join(f"{name}: str = {value!r}\n" for name, value in given.items())
+    return {**TORCH, "torch/version.py": text}
+
+
+def test_sealing_writes_every_file_of_the_guard(places: Places, tmp_path: Path) -> None:
+    before = set(files(tmp_path))
+    seal(cpu_policy(), places, python="/usr/bin/python3")
+    new = {path for path in set(files(tmp_path)) - before if not path.endswith("bin/uv")}
+    assert new == {
+        "etc/pip.conf",
+        "etc/uv/uv.toml",
+        "home/bin/warpfront-guard",
+        "home/guard/bytecode.json",
+        "home/guard/constraints.txt",
+        "home/guard/overrides.txt",
+        "home/guard/policy.json",
+        "home/guard/stack.json",
+        "site-packages/00_warpfront_guard.pth",
+    }
+    assert os.access(places.programs / "warpfront-guard", os.X_OK)
+    assert (places.programs / "warpfront-guard").read_text().startswith("#!/usr/bin/python3\n")
+
+
+def test_sealing_twice_gives_the_same_files(places: Places, tmp_path: Path) -> None:
+    seal(cpu_policy(), places, python="python")
+    once = files(tmp_path)
+    seal(cpu_policy(), places, python="python")
+    assert files(tmp_path) == once
+
+
+def test_sealing_a_stack_with_a_shim_twice_gives_the_same_files(tmp_path: Path) -> None:
+    places = sealed_rocm(tmp_path)
+    once = files(tmp_path)
+    seal(rocm_policy(), places, python=sys.executable)
+    assert files(tmp_path) == once
+
+
+@pytest.mark.parametrize(
+    ("policy", "text"),
+    [
+        (cpu_policy(protected={"torch": "2.14.0+cpu"}), "torch is 2.13.0"),
+        (cpu_policy(protected={"torch": "2.13.0+cpu", "gone": "1"}), "gone is missing"),
+        (cpu_policy(sentinels={"six": "no.six.here"}), "six is there and must not be"),
+    ],
+)
+def test_a_stack_that_is_not_the_policys_is_refused_and_nothing_written(
+    places: Places, tmp_path: Path, policy: Policy, text: str
+) -> None:
+    before = files(tmp_path)
+    with pytest.raises(GuardError, match=text):
+        seal(policy, places, python="python")
+    assert files(tmp_path) == before
+
+
+def test_two_torches_in_one_folder_are_refused(places: Places) -> None:
+    install(places.site_packages, "torch", "2.14.0", {})
+    with pytest.raises(GuardError, match=r"torch is .* and .*, to be sealed is"):
+        seal(cpu_policy(), places, python="python")
+
+
+def test_a_real_triton_where_a_shim_would_stand_is_refused(tmp_path: Path) -> None:
+    places = places_below(tmp_path)
+    install_rocm_stack(places.site_packages)
+    install(places.site_packages, "triton", "3.9.0", TRITON)
+    with pytest.raises(GuardError, match="triton is there, in the place of pytorch-triton-rocm"):
+        seal(rocm_policy(), places, python="python")
+
+
+def test_a_pip_conf_that_cannot_be_kept_stops_everything(places: Places, tmp_path: Path) -> None:
+    places.pip_configuration.write_text("nonsense\n")
+    before = files(tmp_path)
+    with pytest.raises(GuardError, match=r"pip\.conf"):
+        seal(cpu_policy(), places, python="python")
+    assert files(tmp_path) == before
+
+
+def test_a_read_only_folder_stops_everything(
+    places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda path, _: Path(path) != places.etc)
+    before = files(tmp_path)
+    with pytest.raises(GuardError, match=r"pip\.conf: no right to write in .*: run this as root"):
+        seal(cpu_policy(), places, python="python")
+    assert files(tmp_path) == before
+
+
+def test_the_shim_is_a_distribution_with_all_that_a_wheel_leaves(tmp_path: Path) -> None:
+    places = sealed_rocm(tmp_path)
+    [shim] = installed(places.site_packages)["triton"]
+    assert shim.version == "3.4.0+pytorch.triton.rocm"
+    assert shim.requires == ["pytorch-triton-rocm===3.4.0"]
+    assert shim.files is not None
+    assert {path.name for path in shim.files} == {"METADATA", "WHEEL", "INSTALLER", "RECORD"}
+    for path in shim.files:
+        assert path.hash is None or path.size == len(path.read_binary())
+
+
+def test_a_launcher_for_uv_is_written_where_there_is_a_uv(
+    places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    seal(cpu_policy(), places, python="python")
+    assert not (places.programs / "uv").exists()
+    (tmp_path / "uv").write_text("")
+    (tmp_path / "uv").chmod(0o755)
+    seal(cpu_policy(), places, python="python")
+    assert "launcher import main" in (places.programs / "uv").read_text()
+
+
+def test_adopting_takes_what_is_there(places: Places) -> None:
+    policy = adopt(places)
+    assert policy.protected == {"torch": "2.13.0+cpu", "torchvision": "0.28.0+cpu"}
+    assert "nvidia-cublas-cu12" in policy.sentinels
+    assert read_policy(places.policy) == policy
+    assert findings(places) == []
+
+
+def test_adopting_twice_is_the_same(tmp_path: Path) -> None:
+    places = places_below(tmp_path)
+    files_ = version_py(hip="6.4.0")
+    install(places.site_packages, "torch", "2.9.0+rocm6.4", files_)
+    install(places.site_packages, "pytorch-triton-rocm", "3.4.0", TRITON)
+    once = adopt(places)
+    assert once.shims == rocm_policy().shims
+    assert adopt(places) == once
+    assert findings(places) == []
+
+
+def test_gaudis_fork_is_adopted_at_its_commit(tmp_path: Path) -> None:
+    places = places_below(tmp_path)
+    install(places.site_packages, "torch", "2.9.0a0+git1234abc", version_py())
+    plugin = {"habana_frameworks/__init__.py": ""}
+    install(places.site_packages, "habana-torch-plugin", "1.24.0.100", plugin)
+    policy = adopt(places)
+    assert policy.protected == {
+        "torch": "2.9.0a0+git1234abc",
+        "habana-torch-plugin": "1.24.0.100",
+    }
+    assert "torch==2.9.0a0+git1234abc\n" in places.constraints.read_text()
+    assert policy.sentinels["nvidia-cublas-cu12"] == "synapseai.image.has.no.cuda"
+    assert findings(places) == []
+
+
+def test_an_image_as_ngc_makes_them_keeps_its_own_constraints(tmp_path: Path) -> None:
+    places = places_below(tmp_path)
+    torch = "2.8.0a0+5228986c39.nv25.06"
+    install(places.site_packages, "torch", torch, version_py(cuda="12.9"))
+    install(places.site_packages, "pytorch-triton", "3.3.0+git96316ce5", TRITON)
+    install(places.site_packages, "nvidia-cudnn-cu12", "9.10", {"nvidia/cudnn/lib.so": b"x"})
+    places.pip_configuration.write_text("[global]\nconstraint = /etc/pip/constraint.txt\n")
+    policy = adopt(places)
+    text = places.pip_configuration.read_text().split()
+    assert "/etc/pip/constraint.txt" in text
+    assert str(places.constraints) in text
+    assert policy.protected["torch"] == torch
+    assert policy.sentinels["nvidia-cudnn-cu13"] == "same.folder.as.nvidia.cudnn.cu12"
+    assert "nvidia-cublas-cu12" not in policy.sentinels
+    assert [shim.requires for shim in policy.shims] == ["pytorch-triton==3.3.0+git96316ce5"]
+    assert findings(places) == []
+
+
+def test_amds_own_triton_needs_no_shim(tmp_path: Path) -> None:
+    places = places_below(tmp_path)
+    install(places.site_packages, "torch", "2.9.0+rocm7.0", version_py(hip="7.0.1"))
+    install(places.site_packages, "triton", "3.4.0+rocm7.0", TRITON)
+    policy = adopt(places)
+    assert policy.shims == ()
+    assert policy.protected["triton"] == "3.4.0+rocm7.0"
+    assert "pytorch-triton-rocm" in policy.sentinels
+
+
+def test_a_folder_without_torch_has_nothing_to_adopt(tmp_path: Path) -> None:
+    places = places_below(tmp_path)
+    with pytest.raises(GuardError, match="no torch to adopt here"):
+        adopt(places)
+    with pytest.raises(GuardError, match="holds no torch: nothing to adopt"):
+        seal(Policy(cell="", title="", adopt=("torch",)), places, python="python")
+    assert files(tmp_path) == {}
+
+
+def test_a_torch_that_was_never_installed_as_a_distribution_is_refused(tmp_path: Path) -> None:
+    """`setup.py develop` leaves a folder and no metadata."""
+    places = places_below(tmp_path)
+    for name, data in version_py().items():
+        path = places.site_packages / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data if isinstance(data, bytes) else data.encode())
+    with pytest.raises(GuardError, match="holds no torch"):
+        adopt(places)
+
+
+def test_the_manifest_is_outside_of_what_an_installer_writes(tmp_path: Path) -> None:
+    places = sealed_cpu(tmp_path)
+    assert not places.manifest.is_relative_to(places.site_packages)
+    assert read_manifest(places.manifest).location == places.site_packages

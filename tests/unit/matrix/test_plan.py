@@ -1,0 +1,63 @@
+"""Plans: chains, reasons and content hashes."""
+
+from __future__ import annotations
+
+from builders import a_cell, a_child, a_lock, a_wheel
+
+from warpfront.matrix.plan import Action, LockState, content_hash, leaves, plan_cell, with_parents
+from warpfront.model import Blocked, RenderedImage
+
+TORCH = a_cell()
+DEVEL = a_child(TORCH, "devel")
+SERVE = a_child(TORCH, "serve")
+ON_SERVE = a_child(SERVE, "shop")
+FRESH = LockState(lock=a_lock(), reason="")
+
+
+def a_rendered_image(**files: str) -> RenderedImage:
+    return RenderedImage(cell_id=TORCH.id, files=files, wheels=(a_wheel(),))
+
+
+def planned(**changes: object) -> object:
+    facts: dict[str, object] = {
+        "state": FRESH,
+        "blocked": None,
+        "built": False,
+        "known": True,
+        "added_bytes": 1000,
+        "missing_bytes": 400,
+    }
+    return plan_cell(TORCH, **(facts | changes))  # type: ignore[arg-type]
+
+
+def test_selected_cells_bring_their_parents_before_them() -> None:
+    chain = with_parents([ON_SERVE], [ON_SERVE, SERVE, DEVEL, TORCH])
+    assert [cell.image for cell in chain] == ["torch", "serve", "shop"]
+
+
+def test_leaves_are_the_cells_that_nothing_stands_on() -> None:
+    assert leaves([TORCH, DEVEL, SERVE, ON_SERVE]) == (DEVEL, ON_SERVE)
+
+
+def test_an_existing_content_hash_is_reused() -> None:
+    assert planned(built=True).action is Action.REUSE  # type: ignore[attr-defined]
+
+
+def test_a_blocked_cell_keeps_its_reason_even_when_an_image_exists() -> None:
+    blocked = Blocked(cell_id=TORCH.id, step="lock", reason="index out of reach")
+    cell = planned(blocked=blocked, built=True)
+    assert (cell.action, cell.reason) == (Action.BLOCKED, "index out of reach")  # type: ignore[attr-defined]
+
+
+def test_a_stale_lock_is_the_reason_to_build() -> None:
+    cell = planned(state=LockState(lock=a_lock(), reason="torch changed"))
+    assert (cell.action, cell.reason) == (Action.BUILD, "torch changed")  # type: ignore[attr-defined]
+
+
+def test_the_content_hash_moves_with_every_ingredient() -> None:
+    def digest(files: str = "x", base: str = "b", builder: str = "uv 1") -> str:
+        return content_hash(a_rendered_image(Dockerfile=files), base_identity=base, builder=builder)
+
+    hashes = {digest(), digest(files="y"), digest(base="c"), digest(builder="uv 2")}
+    assert len(hashes) == 4
+    assert digest() == digest()

@@ -1,0 +1,188 @@
+"""What each vendor says of its targets, compilers and devices."""
+
+from __future__ import annotations
+
+import pytest
+
+from warpfront.matrix.vendors import VENDORS
+from warpfront.model import DeviceAccess, HostDevices, Toolkit
+
+NVIDIA, AMD, CPU, GAUDI = (VENDORS[name] for name in ("nvidia", "amd", "cpu", "gaudi"))
+
+
+def test_every_vendor_is_filed_under_its_own_name() -> None:
+    assert {name: vendor.name for name, vendor in VENDORS.items()} == {
+        name: name for name in ("nvidia", "amd", "cpu", "gaudi")
+    }
+    for vendor in VENDORS.values():
+        assert vendor.accepts_target(vendor.target_form)
+        assert all(vendor.accepts_target(target) for target in vendor.known_targets)
+
+
+def test_a_cubin_of_the_same_major_and_a_lower_minor_serves() -> None:
+    archs = NVIDIA.accepted_archs("sm_89")
+    assert archs[0] == "sm_89"
+    assert {"sm_86", "sm_80"} < set(archs)
+
+
+@pytest.mark.parametrize("arch", ["sm_90", "sm_75", "sm_89", "compute_90", "sm_90a"])
+def test_other_cubins_and_newer_ptx_do_not_serve(arch: str) -> None:
+    assert arch not in NVIDIA.accepted_archs("sm_86")
+
+
+def test_ptx_serves_forward_only() -> None:
+    assert "compute_80" in NVIDIA.accepted_archs("sm_90")
+    assert "compute_90" not in NVIDIA.accepted_archs("sm_80")
+
+
+def test_a_major_is_not_a_decimal_digit() -> None:
+    archs = NVIDIA.accepted_archs("sm_103")
+    assert "sm_100" in archs
+    assert "sm_90" not in archs
+    assert "sm_120" not in archs
+
+
+def test_code_for_integrated_gpus_is_their_own() -> None:
+    assert "sm_87" not in NVIDIA.accepted_archs("sm_89")
+    assert "sm_80" not in NVIDIA.accepted_archs("sm_87")
+    assert "compute_80" in NVIDIA.accepted_archs("sm_87")
+
+
+def test_architecture_specific_code_serves_exactly_its_own_target() -> None:
+    assert "sm_90a" in NVIDIA.accepted_archs("sm_90")
+    assert "sm_100a" not in NVIDIA.accepted_archs("sm_103")
+
+
+def test_an_arch_list_is_read_as_torch_reports_it() -> None:
+    assert NVIDIA.shipped_archs(("9.0", "12.0+PTX")) == {"sm_90", "sm_120", "compute_120"}
+
+
+def test_amd_code_serves_exactly_or_by_generic_family() -> None:
+    assert AMD.accepted_archs("gfx942") == ("gfx942", "gfx9-4-generic")
+    assert AMD.accepted_archs("gfx1100") == ("gfx1100", "gfx11-generic")
+    assert AMD.accepted_archs("gfx90a") == ("gfx90a",)
+    assert AMD.accepted_archs("gfx906") == ("gfx906", "gfx9-generic")
+
+
+@pytest.mark.parametrize(
+    "target", ["sm_", "sm_9", "sm_90a", "sm_090", "SM_90", "sm_90\n", "sm90", "gfx942", ""]
+)
+def test_what_is_no_nvidia_target_is_not_accepted(target: str) -> None:
+    assert not NVIDIA.accepts_target(target)
+
+
+@pytest.mark.parametrize(
+    "target", ["gfx", "gfx94", "gfx942 ", "gfx9-4", "gfx94X", "sm_90", "GFX942"]
+)
+def test_what_is_no_amd_target_is_not_accepted(target: str) -> None:
+    assert not AMD.accepts_target(target)
+
+
+def test_labels_follow_the_index() -> None:
+    assert NVIDIA.label("cu130") == "cu130"
+    assert NVIDIA.label("pypi") == ""
+    assert AMD.label("rocm6.4") == "rocm6.4"
+    assert CPU.label("cpu") == "cpu"
+
+
+def test_the_cuda_compiler_is_of_the_toolkit_s_own_minor() -> None:
+    compiler = NVIDIA.compiler(Toolkit(name="cuda", version="13.0"), ("sm_120", "sm_80"), "3.11")
+    assert compiler is not None
+    assert compiler.requirements == (
+        "cuda-toolkit[nvcc]==13.0.*",
+        "nvidia-cuda-cccl==13.*",
+    )
+    assert compiler.apt == ("g++", "python3-dev")
+    assert compiler.libraries.endswith("/nvidia/cu13/lib")
+    assert dict(compiler.environment) == {
+        "CUDA_HOME": "/opt/venv/lib/python3.11/site-packages/nvidia/cu13",
+        "TORCH_CUDA_ARCH_LIST": "8.0;12.0+PTX",
+    }
+
+
+def test_there_is_no_nvcc_wheel_before_cuda_13() -> None:
+    toolkit = Toolkit(name="cuda", version="12.8")
+    assert NVIDIA.compiler(toolkit, ("sm_90",), "3.11") is None
+    assert "no nvcc" in NVIDIA.no_compiler(toolkit)
+
+
+def test_hipcc_comes_from_debian() -> None:
+    compiler = AMD.compiler(Toolkit(name="rocm", version="6.4"), ("gfx90a", "gfx942"), "3.13")
+    assert compiler is not None
+    assert "hipcc" in compiler.apt
+    assert compiler.environment["PYTORCH_ROCM_ARCH"] == "gfx90a;gfx942"
+    # hipcc 5.7.1 finds its device libraries only where nobody gives it a ROCM_PATH.
+    assert "ROCM_PATH" not in compiler.environment
+
+
+def test_a_cpu_has_gpp_for_extensions_and_gaudi_s_base_has_its_own_tools() -> None:
+    compiler = CPU.compiler(None, ("x86_64",), "3.11")
+    assert compiler is not None
+    assert "g++" in compiler.apt
+    toolkit = Toolkit(name="synapseai", version="1.24.1")
+    assert GAUDI.compiler(toolkit, ("gaudi3",), "3.12") is None
+    assert GAUDI.compiler_call("gaudi3") is None
+
+
+def test_one_source_is_compiled_for_exactly_the_target() -> None:
+    hip, cuda, plain = (
+        vendor.compiler_call(target)
+        for vendor, target in ((AMD, "gfx942"), (NVIDIA, "sm_100"), (CPU, "x86_64"))
+    )
+    assert hip is not None
+    assert hip.argv[:2] == ("hipcc", "--offload-arch=gfx942")
+    assert hip.environment == {"PYTORCH_ROCM_ARCH": "gfx942"}
+    assert cuda is not None
+    assert cuda.argv[:2] == ("nvcc", "-arch=sm_100")
+    assert cuda.environment == {"TORCH_CUDA_ARCH_LIST": "10.0"}
+    assert plain is not None
+    assert (plain.argv[0], plain.kernel) == ("g++", ())
+
+
+def test_rocm_s_own_distributions_are_protected() -> None:
+    assert {"rocm", "rocm-sdk-*", "triton-rocm", "pytorch-triton-rocm"} < set(AMD.protected)
+
+
+def test_a_host_without_the_device_gives_no_access() -> None:
+    bare = HostDevices()
+    assert CPU.device_access(bare) == DeviceAccess()
+    assert [v.device_access(bare) for v in (NVIDIA, AMD, GAUDI)] == [None, None, None]
+
+
+def test_another_vendor_s_devices_give_no_access() -> None:
+    amd_host = HostDevices(cdi=("amd.com/gpu=0",), nodes={"/dev/kfd": 1, "/dev/dri/renderD128": 2})
+    assert NVIDIA.device_access(amd_host) is None
+    assert GAUDI.device_access(amd_host) is None
+
+
+def test_nvidia_is_asked_for_by_cdi_first_and_by_gpus_else() -> None:
+    both = HostDevices(cdi=("nvidia.com/gpu=0", "nvidia.com/gpu=all"), gpus=True)
+    assert NVIDIA.device_access(both) == DeviceAccess(cdi=("nvidia.com/gpu=all",))
+    each = HostDevices(cdi=("nvidia.com/gpu=1", "nvidia.com/gpu=0"))
+    assert NVIDIA.device_access(each) == DeviceAccess(cdi=("nvidia.com/gpu=0", "nvidia.com/gpu=1"))
+    assert NVIDIA.device_access(HostDevices(gpus=True)) == DeviceAccess(gpus=True)
+
+
+def test_amd_nodes_come_with_the_groups_that_own_them() -> None:
+    host = HostDevices(
+        nodes={
+            "/dev/kfd": 992,
+            "/dev/dri/renderD129": 110,
+            "/dev/dri/renderD128": 992,
+            "/dev/dri/card0": 44,
+        }
+    )
+    assert AMD.device_access(host) == DeviceAccess(
+        nodes=("/dev/kfd", "/dev/dri/renderD128", "/dev/dri/renderD129"), groups=(110, 992)
+    )
+    assert AMD.device_access(HostDevices(nodes={"/dev/kfd": 992})) is None
+    assert AMD.device_access(HostDevices(nodes={"/dev/dri/renderD128": 992})) is None
+
+
+def test_gaudi_uses_its_runtime_where_there_is_no_cdi() -> None:
+    access = GAUDI.device_access(HostDevices(runtimes=("runc", "habana")))
+    assert access is not None
+    assert access.runtime == "habana"
+    assert access.environment["HABANA_VISIBLE_DEVICES"] == "all"
+    by_cdi = GAUDI.device_access(HostDevices(cdi=("habana.ai/gaudi=all",), runtimes=("habana",)))
+    assert by_cdi == DeviceAccess(cdi=("habana.ai/gaudi=all",))

@@ -1,0 +1,404 @@
+"""The path on an engine in memory: chains, reuse, and cells that fail without taking others
+along.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import a_built_image, a_wheel
+from fakes import FakeEngine
+
+from warpfront import pipeline
+from warpfront.errors import BlockedError, StoreError
+from warpfront.images.engine import RunResult
+from warpfront.images.labels import CONTENT_HASH
+from warpfront.inside.checks.effort import Effort
+from warpfront.matrix.scaffold import make_project
+from warpfront.model import (
+    Blocked,
+    BuiltImage,
+    Cell,
+    DeviceAccess,
+    Failed,
+    HostDevices,
+    LockInputs,
+    Outcome,
+    Selection,
+    Verification,
+    WheelLock,
+)
+from warpfront.pipeline import Workspace, open_workspace
+from warpfront.pipeline.containers import ending_of
+from warpfront.pipeline.locking import lock_cells
+from warpfront.pipeline.preparing import images_by_content, prepare_cells
+from warpfront.pipeline.verifying import verify_cells
+from warpfront.system.process import Run
+from warpfront.wheels.resolver import Site
+
+Resolver = Callable[[LockInputs], WheelLock]
+
+
+class Quiet:
+    """A watch that remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+    def advance(self, what: str, done_bytes: int, total_bytes: int) -> None: ...
+
+    def step(self, cell_id: str, text: str) -> None: ...
+
+
+SERVE = """
+  serve:
+    on: torch
+    template: torch
+    title: Something on top
+    packages: [fastapi]
+"""
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    """A project with a CPU cell and a child of it."""
+    make_project(tmp_path)
+    matrix = tmp_path / "matrix.yaml"
+    text = matrix.read_text().replace("\ndefaults:", f"{SERVE}\ndefaults:")
+    matrix.write_text(text.replace("images: [torch]", "images: [torch, serve]"))
+    return open_workspace(tmp_path)
+
+
+def the_lock(inputs: LockInputs) -> WheelLock:
+    names = [pin.split("=")[0] for pin in (*inputs.stack_requirements, *inputs.requirements)]
+    own = [a_wheel(name, "2.13.0+cpu" if name == "torch" else "1.0") for name in names]
+    inherited = [a_wheel(*pin.split("==")) for pin in inputs.parent]
+    wheels = {wheel.name: wheel for wheel in (*own, *inherited)}
+    return WheelLock(
+        cell_id=inputs.cell_id,
+        python=inputs.python,
+        inputs_digest=inputs.digest,
+        wheels=tuple(sorted(wheels.values())),
+    )
+
+
+def lock(
+    workspace: Workspace,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: Resolver = the_lock,
+    **options: Any,
+) -> tuple[dict[str, object], list[str]]:
+    """Lock every cell with a resolver in memory; what came of each, and which cells it was asked
+    for.
+    """
+    asked: list[str] = []
+
+    def resolve(
+        inputs: LockInputs, site: Site, *, run: Run, on_line: object, wheelhouse: object
+    ) -> WheelLock:
+        del site, run, on_line, wheelhouse
+        asked.append(inputs.cell_id)
+        return answer(inputs)
+
+    monkeypatch.setattr("warpfront.pipeline.locking.resolve", resolve)
+    cells = workspace.matrix.cells
+    results = lock_cells(workspace, cells, site=Site, watch=Quiet(), **options)
+    return dict(results), asked
+
+
+def images(workspace: Workspace) -> dict[str, Cell]:
+    return {cell.image: cell for cell in workspace.matrix.cells}
+
+
+def test_locks_are_made_once_and_kept_while_they_fit(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results, asked = lock(workspace, monkeypatch)
+    assert all(isinstance(result, WheelLock) for result in results.values())
+    assert len(asked) == 2
+    again, asked_again = lock(workspace, monkeypatch)
+    assert (again, asked_again) == (results, [])
+
+
+def test_locked_refuses_to_make_a_lock_and_names_the_command(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results, asked = lock(workspace, monkeypatch, locked=True)
+    parent = results[images(workspace)["torch"].id]
+    assert asked == []
+    assert isinstance(parent, Failed)
+    assert (parent.exit_code, parent.hint[:11]) == (4, "invoke lock")
+
+
+def test_a_blocked_parent_blocks_its_children_and_says_which(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreachable(inputs: LockInputs) -> WheelLock:
+        raise BlockedError(f"{inputs.cell_id}: out of reach: the index")
+
+    results, asked = lock(workspace, monkeypatch, unreachable)
+    cells = images(workspace)
+    parent, child = results[cells["torch"].id], results[cells["serve"].id]
+    assert isinstance(parent, Blocked)
+    assert parent.reason == "out of reach: the index"
+    assert isinstance(child, Blocked)
+    assert child.reason == f"its parent {cells['torch'].id} is blocked"
+    assert asked == [cells["torch"].id]
+
+
+def test_a_content_hash_follows_the_parent_down_the_chain(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locks, _ = lock(workspace, monkeypatch)
+    base = a_built_image().base
+    cells = workspace.matrix.cells
+
+    def hashes(**changes: Any) -> list[str]:
+        bases = {cells[0].base.name: changes.get("base", base)}
+        found = prepare_cells(workspace, cells, locks, bases, {})  # type: ignore[arg-type]
+        return [item.content_hash for item in found.values()]  # type: ignore[union-attr]
+
+    other = a_built_image().base.__class__(
+        name=base.name, source=base.source, reference=base.reference, identity="sha256:other"
+    )
+    assert hashes() == hashes()
+    assert not set(hashes()) & set(hashes(base=other))
+
+
+def planned(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, reason: str
+) -> dict[str, tuple[str, str]]:
+    """The plan on an engine with the base and no images; `reason` is why no index can be
+    reached.
+    """
+    lock(workspace, monkeypatch)
+    engine = FakeEngine()
+    engine.build(workspace.matrix.cells[0].base.pinned, {})
+    monkeypatch.setattr(pipeline, "connect", lambda _environment: engine)
+    monkeypatch.setattr(pipeline, "site_when_needed", lambda: Site)
+    monkeypatch.setattr(pipeline, "why_unresolvable", lambda *_: reason)
+    monkeypatch.setattr(
+        "warpfront.wheels.wheelhouse.Wheelhouse.missing", lambda _self, wheels: wheels
+    )
+    plans = pipeline.plan(workspace, Selection(image="torch"), Quiet())
+    return {plan.cell_id: (plan.action.value, plan.reason) for plan in plans}
+
+
+def test_a_locked_cell_whose_wheels_cannot_be_had_is_blocked(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cell = images(workspace)["torch"]
+    assert planned(workspace, monkeypatch, "")[cell.id][0] == "build"
+    reason = "https://index.test: no such host"
+    assert planned(workspace, monkeypatch, reason)[cell.id] == ("blocked", reason)
+
+
+def test_images_are_found_by_content_in_one_question(workspace: Workspace) -> None:
+    engine = FakeEngine()
+    engine.build(images(workspace)["torch"].local_reference, {CONTENT_HASH: "aa"})
+    engine.build("localhost/somebody/else:1", {})
+    assert list(images_by_content(workspace, engine)) == ["aa"]
+
+
+def test_an_image_made_from_one_of_ours_is_not_taken_for_it(workspace: Workspace) -> None:
+    """It inherits every label, the content hash too."""
+    engine = FakeEngine()
+    ours = engine.build(images(workspace)["torch"].local_reference, {CONTENT_HASH: "aa"})
+    for name in ("localhost/somebody/app:1", "app:latest", f"{ours.references[0]}-app"):
+        engine.build(name.replace(":", "-x:"), {CONTENT_HASH: "aa"}, content=name)
+    assert images_by_content(workspace, engine) == {"aa": ours}
+    engine.remove(ours.references[0])
+    assert images_by_content(workspace, engine) == {}
+
+
+RESULTS = {
+    "schema": 1,
+    "session": "load",
+    "target": "x86_64",
+    "environment": {
+        "facts": {
+            "torch": "2.13.0+cpu",
+            "toolkit": "",
+            "python": "3.11",
+            "archs": [],
+            "relaxed": [],
+        }
+    },
+    "planned": ["torch imports"],
+    "unclaimed": [],
+    "finished": True,
+    "checks": [
+        {
+            "name": "torch imports",
+            "outcome": "passed",
+            "reason": "",
+            "seconds": 0.1,
+            "details": {},
+        }
+    ],
+}
+
+
+LABELS = {
+    "org.opencontainers.image.version": "2.13.0-cpu-py3.11",
+    "dev.warpfront.torch": "2.13.0+cpu",
+    "dev.warpfront.toolkit": "",
+    "dev.warpfront.python": "3.11",
+    "dev.warpfront.targets": "x86_64",
+    "dev.warpfront.relaxed": "",
+}
+
+
+def verified(
+    workspace: Workspace,
+    monkeypatch: pytest.MonkeyPatch,
+    leave: Callable[[Path], None],
+    engine: FakeEngine,
+) -> Verification | Blocked | Failed:
+    """Verify the CPU cell on an engine whose container only does `leave(results folder)`."""
+    cell = images(workspace)["torch"]
+    locks, _ = lock(workspace, monkeypatch)
+    if not workspace.store.cell_folder(cell.id).joinpath("build.json").exists():
+        image = engine.build(cell.local_reference, {**LABELS, CONTENT_HASH: "aa"})
+        built = a_built_image(cell, image_id=image.id, content_hash="aa")
+        workspace.store.save(cell.id, "build", built)
+
+    def program(request: Any, _on_line: object) -> int:
+        leave(next(bind.source for bind in request.binds if bind.target == "/results"))
+        return 0
+
+    engine.programs["python3"] = program
+    monkeypatch.setattr("warpfront.pipeline.verifying.install_toolbox", lambda folder, **_: folder)
+    found = verify_cells(
+        workspace,
+        [cell],
+        {key: value for key, value in locks.items() if isinstance(value, WheelLock)},
+        target="",
+        sessions=("load",),
+        effort=Effort(quick=True),
+        engine=engine,
+        site=Site,
+        watch=Quiet(),
+    )
+    return found[0]
+
+
+def outcomes(result: Verification | Blocked | Failed) -> set[Outcome]:
+    assert isinstance(result, Verification)
+    return {check.outcome for check in result.checks}
+
+
+def test_a_container_that_reports_its_checks_is_believed(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def leave(folder: Path) -> None:
+        (folder / "load.json").write_text(json.dumps(RESULTS))
+        nox = {"sessions": [{"name": "load", "result": "success"}]}
+        (folder / "nox.json").write_text(json.dumps(nox))
+
+    engine = FakeEngine()
+    assert outcomes(verified(workspace, monkeypatch, leave, engine)) == {Outcome.PASSED}
+    request = engine.requests[0]
+    assert request.command[2:] == ("load", "--", *Effort(quick=True).arguments())
+    assert request.devices == DeviceAccess()
+    assert [bind.target for bind in request.binds if bind.writable] == ["/results"]
+
+
+@pytest.mark.parametrize(
+    "text", [None, "", "{", "[]", '"passed"', json.dumps({**RESULTS, "target": "sm_90"})]
+)
+def test_a_container_that_leaves_no_usable_results_is_an_error(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, text: str | None
+) -> None:
+    def leave(folder: Path) -> None:
+        if text is not None:
+            (folder / "load.json").write_text(text)
+
+    assert Outcome.ERROR in outcomes(verified(workspace, monkeypatch, leave, FakeEngine()))
+
+
+@pytest.mark.parametrize(
+    ("oom_killed", "timed_out", "code", "words"),
+    [
+        (True, False, 137, "the container ran out of its 8 GiB of memory"),
+        (False, True, 137, "the container was stopped after 1200 s"),
+        (False, False, 139, "the container exited with 139"),
+        (False, False, 1, ""),
+    ],
+)
+def test_how_a_container_ended_is_said_once(
+    oom_killed: bool,  # noqa: FBT001 - a case
+    timed_out: bool,  # noqa: FBT001 - a case
+    code: int,
+    words: str,
+) -> None:
+    ended = RunResult(exit_code=code, timed_out=timed_out, oom_killed=oom_killed, seconds=1.0)
+    assert ending_of(ended, limit_seconds=1200.0) == words
+
+
+def test_results_of_an_earlier_run_are_not_read_again(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def leave(folder: Path) -> None:
+        (folder / "load.json").write_text(json.dumps(RESULTS))
+
+    engine = FakeEngine()
+    verified(workspace, monkeypatch, leave, engine)
+    assert Outcome.ERROR in outcomes(verified(workspace, monkeypatch, lambda _: None, engine))
+
+
+def test_an_image_that_was_replaced_behind_our_back_is_not_verified(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cell, engine = images(workspace)["torch"], FakeEngine()
+    image = engine.build(cell.local_reference, {CONTENT_HASH: "other"})
+    built = a_built_image(cell, image_id=image.id, content_hash="aa")
+    workspace.store.save(cell.id, "build", built)
+    result = verified(workspace, monkeypatch, lambda _: None, engine)
+    assert isinstance(result, Failed)
+    assert "another content hash" in result.reason
+    assert engine.requests == []
+
+
+def test_an_image_whose_lock_no_longer_fits_is_not_verified(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cell, engine = images(workspace)["torch"], FakeEngine()
+    image = engine.build(cell.local_reference, {CONTENT_HASH: "aa"})
+    built = a_built_image(cell, image_id=image.id, content_hash="aa")
+    workspace.store.save(cell.id, "build", built)
+    monkeypatch.setattr("warpfront.pipeline.connect", lambda _environment: engine)
+    (result,) = pipeline.verify(workspace, Selection(image="torch"), Quiet())
+    assert isinstance(result, Failed)
+    assert result.reason == "its lock no longer fits the matrix"
+    assert engine.requests == []
+
+
+def test_a_cell_that_was_never_built_is_not_verified(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cell = images(workspace)["torch"]
+    workspace.store.save(cell.id, "build", Blocked(cell_id=cell.id, step="lock", reason="no index"))
+    result = verified(workspace, monkeypatch, lambda _: None, FakeEngine(devices=HostDevices()))
+    assert isinstance(result, Failed)
+    assert (result.reason, result.exit_code) == ("not built: no index", 7)
+
+
+def test_a_report_of_an_untouched_project_says_so(workspace: Workspace) -> None:
+    rows = pipeline.report(workspace, Selection(image="torch"))
+    assert [(row.lock, row.build, row.verify) for row in rows] == [("not locked yet", "-", "-")]
+
+
+def test_a_broken_result_file_stops_the_report_and_is_named(workspace: Workspace) -> None:
+    cell = images(workspace)["torch"]
+    path = workspace.store.save(cell.id, "build", a_built_image(cell))
+    path.write_text(path.read_text().replace(BuiltImage.__name__, "Banana"))
+    with pytest.raises(StoreError, match=r"build\.json"):
+        pipeline.report(workspace, Selection())

@@ -1,0 +1,121 @@
+"""A build with nothing to do: what it asks for, and what it says of the images it reuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from builders import a_built_image, a_lock
+from fakes import FakeEngine
+
+from warpfront.images.engine import StoredImage
+from warpfront.images.labels import CONTENT_HASH
+from warpfront.matrix.scaffold import make_project
+from warpfront.model import BaseSource, BuiltImage, Cell, Provenance, ResolvedBase
+from warpfront.pipeline import Workspace, open_workspace
+from warpfront.pipeline.building import build_cells
+from warpfront.pipeline.preparing import Prepared, prepare_cells
+from warpfront.wheels.resolver import Site
+
+
+class Quiet:
+    def say(self, text: str) -> None: ...
+
+    def advance(self, what: str, done_bytes: int, total_bytes: int) -> None: ...
+
+    def step(self, cell_id: str, text: str) -> None: ...
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    make_project(tmp_path)
+    return open_workspace(tmp_path)
+
+
+@pytest.fixture
+def cell(workspace: Workspace) -> Cell:
+    return workspace.matrix.cells[0]
+
+
+@pytest.fixture
+def engine(workspace: Workspace, cell: Cell) -> FakeEngine:
+    """An engine that holds the base, and the cell's image with the right content."""
+    engine = FakeEngine()
+    engine.build(cell.base.pinned, {})
+    base = ResolvedBase(
+        name=cell.base.name,
+        source=BaseSource.REGISTRY,
+        reference=cell.base.pinned,
+        identity=cell.base.digest,
+    )
+    locks, bases = {cell.id: a_lock(cell)}, {cell.base.name: base}
+    prepared = prepare_cells(workspace, [cell], locks, bases, {})[cell.id]
+    assert isinstance(prepared, Prepared)
+    engine.build(cell.local_reference, {CONTENT_HASH: prepared.content_hash})
+    return engine
+
+
+def nobody_asks() -> Site:
+    raise AssertionError("pip was asked for its configuration, and nothing had to be fetched")
+
+
+def reused(workspace: Workspace, cell: Cell, engine: FakeEngine) -> BuiltImage:
+    results = build_cells(
+        workspace,
+        [cell],
+        {cell.id: a_lock(cell)},
+        engine=engine,
+        site=nobody_asks,
+        watch=Quiet(),
+        provenance=Provenance(created="2026-11-21T00:00:00+00:00", revision=""),
+    )
+    result = results[cell.id]
+    assert isinstance(result, BuiltImage)
+    assert result.reused
+    return result
+
+
+def the_image(engine: FakeEngine, cell: Cell) -> StoredImage:
+    image = engine.image(cell.local_reference)
+    assert image is not None
+    return image
+
+
+def test_a_build_with_nothing_to_do_does_not_ask_pip(
+    workspace: Workspace, cell: Cell, engine: FakeEngine
+) -> None:
+    assert reused(workspace, cell, engine).image_id == the_image(engine, cell).id
+
+
+def test_pip_is_asked_once_something_has_to_be_built(workspace: Workspace, cell: Cell) -> None:
+    empty = FakeEngine()
+    empty.build(cell.base.pinned, {})
+    with pytest.raises(AssertionError, match="pip was asked"):
+        reused(workspace, cell, empty)
+
+
+def test_a_reused_image_has_the_size_that_its_build_measured(
+    workspace: Workspace, cell: Cell, engine: FakeEngine
+) -> None:
+    built = a_built_image(cell, image_id=the_image(engine, cell).id, size_bytes=123_456)
+    workspace.store.save(cell.id, "build", built)
+    assert reused(workspace, cell, engine).size_bytes == 123_456
+    assert reused(workspace, cell, engine).size_bytes == 123_456, "also the second time"
+
+
+def test_the_size_of_another_image_is_not_taken_for_this_ones(
+    workspace: Workspace, cell: Cell, engine: FakeEngine
+) -> None:
+    workspace.store.save(cell.id, "build", a_built_image(cell, size_bytes=123_456))
+    size = the_image(engine, cell).size_bytes
+    assert reused(workspace, cell, engine).size_bytes == size
+
+
+def test_an_unreadable_record_of_a_build_does_not_stop_the_next_one(
+    workspace: Workspace, cell: Cell, engine: FakeEngine
+) -> None:
+    path = workspace.store.save(cell.id, "build", a_built_image(cell))
+    path.write_text('{"schema": 0}', encoding="utf-8")
+    size = the_image(engine, cell).size_bytes
+    assert reused(workspace, cell, engine).size_bytes == size
+    assert workspace.store.load(cell.id, "build", (BuiltImage,)).size_bytes == size

@@ -1,0 +1,427 @@
+"""A scan of a whole tree: hostile files, processes, suppressions, baselines, forms of output."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+import tomllib
+from collections.abc import Callable
+from pathlib import Path, PurePosixPath
+
+import pytest
+from invoke.exceptions import Exit
+
+from warpfront.doors import tasks
+from warpfront.errors import MatrixError, NothingSelectedError
+from warpfront.pipeline import scanning
+from warpfront.pipeline.scanning import Scan, ScanRequest, scan, scan_tree
+from warpfront.port.finding_forms import (
+    annotation_lines,
+    counted,
+    findings_markdown,
+    findings_sarif,
+    findings_text,
+    scan_summary,
+)
+from warpfront.port.scan.baseline import baseline_text, beyond, read_baseline
+from warpfront.port.scan.engines import Scope, scan_source
+from warpfront.port.scan.findings import Context, Severity, Source
+from warpfront.port.scan.rules import catalogue
+from warpfront.port.scan.targets import read_target
+
+EXAMPLES = Path(__file__).parents[2] / "scan"
+MI300X = read_target("gfx942")
+SCOPE = Scope(target=MI300X, rules=catalogue(), context=Context())
+
+
+class Listener:
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+    def advance(self, what: str, done_bytes: int, total_bytes: int) -> None:
+        raise AssertionError((what, done_bytes, total_bytes))
+
+    def step(self, cell_id: str, text: str) -> None:
+        self.said.append(f"{cell_id}: {text}")
+
+
+def a_tree(root: Path, **files: str) -> Path:
+    for name, text in files.items():
+        (root / name.replace("__", ".")).write_text(text)
+    return root
+
+
+def rules_of(found: Scan) -> list[str]:
+    return [finding.rule for finding in found.findings]
+
+
+def judge_text(text: str, path: str = "m.py") -> Scan:
+    judged = scan_source(Source(path=PurePosixPath(path), text=text), SCOPE)
+    return Scan(
+        target="gfx942",
+        findings=judged.findings,
+        unread=(),
+        files=1,
+        lines=1,
+        suppressed=judged.suppressed,
+    )
+
+
+def test_every_kind_of_file_is_read_by_its_engine(tmp_path: Path) -> None:
+    a_tree(
+        tmp_path,
+        a__py="import pynvml\n",
+        b__cu='__global__ void k() { asm volatile("mov.u32 %0, %laneid;"); }\n',
+        Dockerfile="FROM nvidia/cuda:12.2.2-runtime\n",
+        README="import pynvml\n",
+    )
+    found = scan_tree(tmp_path, MI300X)
+    assert found.files == 3
+    assert {"PY014", "CU107", "CT401"} <= set(rules_of(found))
+
+
+def test_a_notebook_is_scanned_by_its_code_cells(tmp_path: Path) -> None:
+    cells = [
+        {"cell_type": "markdown", "source": ["import cupy\n"]},
+        {"cell_type": "code", "source": ["%matplotlib inline\n", "!nvidia-smi\n", "import pynvml"]},
+        {"cell_type": "code", "source": "%%bash\nimport tensorrt\n"},
+        {"cell_type": "code", "source": "import cupy, (\n"},
+    ]
+    (tmp_path / "n.ipynb").write_text(json.dumps({"cells": cells}))
+    (tmp_path / "broken.ipynb").write_text("{]")
+    found = scan_tree(tmp_path, MI300X)
+    assert rules_of(found) == ["SC003", "PY014", "SC003"]
+    assert "cell 4 is no Python" in found.findings[-1].message
+
+
+DEEP = 30_000
+HOSTILE: dict[str, str] = {
+    "parentheses.py": "import torch\nx = " + "(" * 10_000 + "1" + ")" * 10_000 + "\n",
+    "chain.py": "import torch\nx = 1" + "\\\n + 1" * DEEP + "\n",
+    "attributes.py": "import torch\nx = torch" + "\\\n.a" * 5_000 + "\n",
+    "calls.py": "import torch\nx = torch" + ".a()\\\n" * 300 + "\n",
+    "nots.py": "import torch\nif " + "not " * 3_000 + "torch.version.hip:\n    import pynvml\n",
+    "ors.py": "import torch\nif "
+    + " or \\\n".join(["torch.version.hip"] * 4_000)
+    + ":\n    pass\n",
+    "ifs.py": "import torch\n" + "".join(" " * n + "if x:\n" for n in range(95)) + " " * 95 + "y\n",
+    "names.py": "import torch\n" + "a = b\nb = a\n" * 500 + "if a:\n    import pynvml\n",
+    "null.py": "import torch\nx = '\x00'\n",
+    "quote.py": "import torch\nx = '" + "\\'" * 9_000,
+    "backslashes.sh": "pip install " + "\\\n" * DEEP + ".\n",
+    "substitutions.sh": "x=" + "$(" * 5_000 + "nvidia-smi" + ")" * 5_000 + "\n",
+    "quotes.sh": "echo " + "'\"" * 5_000 + "\n",
+    "anchors.yaml": "a: &a [cuda, cuda]\n"
+    + "".join(
+        f"{chr(98 + n)}: &{chr(98 + n)} [" + f"*{chr(97 + n)}," * 9 + "]\n" for n in range(20)
+    ),
+    "nested.yaml": "cuda:\n" + "".join(" " * n + "a:\n" for n in range(1, 150)),
+    "nested.toml": "a = " + "[" * 3_000 + "]" * 3_000 + "\n",
+    "CMakeLists.txt": "if(" * 3_000 + "\n" + "#[[" * 3_000,
+    "Dockerfile": "RUN " + "\\\n" * DEEP + "<<EOF\n" * 100,
+    "requirements.txt": "torch" + "=" * 15_000 + "\n" + "-e " * 5_000 + "\n",
+    "setup.cfg": "[options]\ninstall_requires =\n" + "    [\n" * 10_000,
+    "spaces.py": "import torch\nx = 'expandable_segments:True" + " " * 15_000 + "!'\n",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_file_is_dealt_with_in_bounded_time(name: str) -> None:
+    began = time.monotonic()
+    scan_source(Source(path=PurePosixPath(name), text=HOSTILE[name]), SCOPE)
+    assert time.monotonic() - began < 10
+
+
+PIECES = [
+    "'",
+    '"',
+    "\\",
+    "\n",
+    "#",
+    "(",
+    ")",
+    "{",
+    "[",
+    "$(",
+    "`",
+    "=",
+    ":",
+    "\0",
+    "\t",
+    '"""',
+    "if ",
+]
+
+
+def mangled(text: str, chance: random.Random) -> str:
+    """`text` with pieces put in, taken out, repeated, and its end cut off."""
+    for _ in range(chance.randint(1, 4)):
+        start = chance.randrange(len(text) + 1)
+        end = min(len(text), start + chance.randint(1, 40))
+        text = chance.choice(
+            [
+                text[:start] + chance.choice(PIECES) * chance.choice([1, 1, 40]) + text[start:],
+                text[:start] + text[end:],
+                text[:start] + text[start:end] * 9 + text[end:],
+                text[:start],
+            ]
+        )
+    return text
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_mangled_examples_end_in_findings_and_not_in_an_error(seed: int) -> None:
+    chance = random.Random(seed)
+    documents = [tomllib.loads(path.read_text()) for path in EXAMPLES.glob("[ps]*.toml")]
+    for example in (one for document in documents for one in document.values()):
+        path = PurePosixPath(example.get("path", "module.py"))
+        text = mangled(example["hit"], chance)
+        judged = scan_source(Source(path=path, text=text), SCOPE)
+        lines = len(text.splitlines()) + 1
+        assert all(1 <= finding.line <= lines for finding in judged.findings), text
+
+
+def test_what_cannot_be_parsed_is_said_and_no_crash() -> None:
+    found = judge_text(HOSTILE["parentheses.py"])
+    assert rules_of(found) == ["SC003"]
+    assert "not scanned" in found.findings[0].message
+
+
+def test_a_file_that_takes_too_long_is_unread_and_the_others_are_scanned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a_tree(tmp_path, slow__py="import pynvml\n", quick__py="import pynvml\n")
+
+    def sleepy(source: Source, scope: Scope, _before: Source | None) -> object:
+        while source.path.name == "slow.py":
+            time.sleep(0.01)
+        return scan_source(source, scope)
+
+    monkeypatch.setattr(scanning, "SECONDS_PER_FILE", 0.2)
+    monkeypatch.setattr(scanning, "scan_source", sleepy)
+    found = scan_tree(tmp_path, MI300X, processes=1)
+    assert [finding.path for finding in found.findings] == ["quick.py"]
+    assert [item.path for item in found.unread] == ["slow.py"]
+
+
+@pytest.mark.process
+def test_several_processes_find_what_one_finds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scanning, "_ALONE_BYTES", 0)
+    for number in range(12):
+        (tmp_path / f"m{number}.py").write_text(f"import pynvml\nx = {number}\nimport cupy\n")
+    assert scan_tree(tmp_path, MI300X, processes=2) == scan_tree(tmp_path, MI300X, processes=1)
+
+
+def test_a_tree_does_not_report_imports_of_its_own_packages(tmp_path: Path) -> None:
+    package = tmp_path / "src" / "bitsandbytes"
+    package.mkdir(parents=True)
+    a_tree(package, __init____py="")
+    (package / "__init__.py").write_text("import bitsandbytes.functional\nimport xformers\n")
+    assert rules_of(scan_tree(tmp_path, MI300X)) == ["PY028"]
+
+
+@pytest.mark.parametrize(
+    ("target", "severity"),
+    [
+        ("gfx942", Severity.ERROR),
+        ("gfx950", Severity.NONE),
+        ("gfx1201", Severity.NONE),
+        ("gfx1100", Severity.WARNING),
+        ("gfx90a", Severity.WARNING),
+        ("gaudi3", Severity.ERROR),
+        ("cpu", Severity.WARNING),
+    ],
+)
+def test_the_narrowest_class_of_a_target_decides(target: str, severity: Severity) -> None:
+    assert catalogue()["PY037"].severity_for(read_target(target)) is severity
+
+
+@pytest.mark.parametrize("name", ["sm_90", "gfx", "cuda", ""])
+def test_a_target_without_rules_is_refused(name: str) -> None:
+    with pytest.raises(NothingSelectedError):
+        read_target(name)
+
+
+def test_nvidia_code_in_the_arm_for_amd_is_worse() -> None:
+    text = "import torch\nif torch.version.hip:\n    torch.set_float32_matmul_precision('high')\n"
+    (finding,) = judge_text(text).findings
+    assert (finding.severity, finding.gate, finding.gate_line) == ("error", "own-arm", 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "rules", "suppressed"),
+    [
+        ("import pynvml  # warpfront: ignore[PY014] NVIDIA image only\n", [], 1),
+        ("# warpfront: ignore[PY014] NVIDIA image only\nimport pynvml\n", [], 1),
+        ("import pynvml  # warpfront: ignore[PY014, PY019] NVIDIA only\n", [], 1),
+        ("import pynvml  # warpfront: ignore[PY014]\n", ["PY014", "SC001"], 0),
+        ("import pynvml  # warpfront: ignore[PY019] other\n", ["PY014", "SC002"], 0),
+        ("x = 'warpfront: ignore[PY014] text'; import pynvml\n", ["PY014"], 0),
+        ("# warpfront: ignore[PY014] far\n\nimport pynvml\n", ["SC002", "PY014"], 0),
+    ],
+)
+def test_a_suppression_needs_a_rule_a_reason_and_its_line(
+    text: str, rules: list[str], suppressed: int
+) -> None:
+    found = judge_text(text)
+    assert (rules_of(found), found.suppressed) == (rules, suppressed)
+
+
+def test_a_baseline_survives_moved_lines_and_sees_one_more() -> None:
+    line = "os.environ['CUDA_VISIBLE_DEVICES'] = '0'\n"
+    before = judge_text(f"{line}x = 1\n{line}").findings
+    accepted = read_baseline(baseline_text(before), "b.json")
+    moved = judge_text(f"# new\n\n{line.replace(' =', '  =')}x = 2\n{line}").findings
+    assert (len(moved), beyond(moved, accepted)) == (2, ())
+    third = judge_text(f"{line}{line}x = 1\n{line}").findings
+    assert [finding.line for finding in beyond(third, accepted)] == [4]
+
+
+def test_a_package_behind_one_gate_is_one_finding_and_behind_none_another() -> None:
+    text = "try:\n    import pynvml\nexcept ImportError:\n    pass\nimport pynvml\nimport pynvml\n"
+    assert [finding.line for finding in judge_text(text).findings] == [2, 5]
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"schema": 2, "findings": []}', '{"schema": 1}'])
+def test_what_is_no_baseline_is_refused(text: str) -> None:
+    with pytest.raises(MatrixError, match="not a baseline"):
+        read_baseline(text, "b.json")
+
+
+def test_a_written_baseline_is_used_by_the_next_scan(tmp_path: Path) -> None:
+    a_tree(tmp_path, a__py="import pynvml\n")
+    listener = Listener()
+    _, left = scan(ScanRequest(repo=tmp_path, target=MI300X, write_baseline=True), listener)
+    assert left == ()
+    assert "1 findings are accepted" in listener.said[0]
+    a_tree(tmp_path, b__py="import cupy\n")
+    found, left = scan(ScanRequest(repo=tmp_path, target=MI300X), listener)
+    assert (len(found.findings), [finding.rule for finding in left]) == (2, ["PY033"])
+
+
+def test_progress_is_said_in_tenths_of_a_large_tree_only() -> None:
+    listener = Listener()
+    make: Callable[[Listener], scanning.Progress] = scanning._said_in_tenths
+    progress = make(listener)
+    for done in range(1, 1001):
+        progress(done, 1000)
+    for done in range(1, 11):
+        make(listener)(done, 10)
+    assert listener.said[0] == "scan: 100 of 1000 files"
+    assert len(listener.said) == 10
+
+
+FORMS = judge_text(
+    "import pynvml\nimport torch\ntorch.set_float32_matmul_precision('high')\n"
+    "torch.backends.cudnn.benchmark = True\n",
+    "pkg/a,b:c.py",
+)
+
+
+def test_the_text_is_grouped_by_rule_with_what_to_do() -> None:
+    text = findings_text(FORMS.findings, catalogue())
+    assert text.startswith("error PY014: NVML at import time (1)\n  pkg/a,b:c.py:1:1: import of")
+    assert "warning PY008" in text
+    assert "PY009" not in text
+    assert f"fix: {catalogue()['PY014'].fix}" in text
+    assert "note PY009" in findings_text(FORMS.findings, catalogue(), everything=True)
+    assert counted(FORMS.findings) == "1 error, 1 warning, 1 note"
+    assert scan_summary(FORMS, FORMS.findings[:1]).startswith("1 error for gfx942 in 1 files")
+
+
+def test_annotations_are_escaped_and_errors_come_first() -> None:
+    lines = annotation_lines(reversed(FORMS.findings), catalogue()).splitlines()
+    assert lines[0].startswith("::error file=pkg/a%2Cb%3Ac.py,line=1,endLine=1,col=1,title=PY014")
+    assert "%0Afix:" in lines[0]
+    assert lines[-1].startswith("::notice ")
+
+
+def test_markdown_has_a_row_for_every_rule_and_says_when_there_is_nothing() -> None:
+    text = findings_markdown(FORMS.findings, catalogue(), target="gfx942")
+    assert text.count("\n| ") == 4
+    assert findings_markdown((), catalogue(), target="cpu") == "### Scan for cpu: no findings\n"
+
+
+def test_sarif_names_rules_places_and_what_was_not_read() -> None:
+    text = findings_sarif(FORMS.findings, catalogue(), unread=["x.py: binary"], version="0.0.1")
+    (run,) = json.loads(text)["runs"]
+    assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == ["PY008", "PY009", "PY014"]
+    assert [result["level"] for result in run["results"]] == ["error", "warning", "note"]
+    region = run["results"][0]["locations"][0]["physicalLocation"]["region"]
+    assert (region["startLine"], region["startColumn"], region["endColumn"]) == (1, 1, 14)
+    (note,) = run["invocations"][0]["toolExecutionNotifications"]
+    assert note["message"]["text"] == "x.py: binary"
+
+
+def run_scan(repo: Path, **options: object) -> int:
+    """The exit code of `invoke scan`."""
+    given: dict[str, object] = {
+        "target": "gfx942",
+        "vendor": "",
+        "image": "",
+        "only": "",
+        "json": False,
+        "dry_run": False,
+        "repo": str(repo),
+    }
+    try:
+        tasks.scan.body(None, **(given | DEFAULTS | options))
+    except Exit as ended:
+        return int(ended.code)
+    return 0
+
+
+DEFAULTS: dict[str, object] = {
+    "sarif": "",
+    "markdown": "",
+    "annotations": False,
+    "baseline": "",
+    "write_baseline": False,
+    "exclude": "",
+    "vendored": False,
+    "everything": False,
+    "phases": False,
+    "fix": "",
+    "apply": False,
+}
+
+
+def test_errors_end_with_15_warnings_with_0_and_no_such_target_with_3(tmp_path: Path) -> None:
+    a_tree(tmp_path, a__py="import pynvml\n")
+    assert run_scan(tmp_path) == 15
+    assert run_scan(tmp_path, target="sm_90") == 3
+    assert run_scan(tmp_path, exclude="a.py") == 0
+    a_tree(tmp_path, a__py="import bitsandbytes\n")
+    assert run_scan(tmp_path) == 0
+    assert run_scan(tmp_path / "missing") == 13
+
+
+def test_files_asked_for_are_written_and_a_dry_run_writes_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    a_tree(tree, a__py="import pynvml\n")
+    names = {"sarif": str(tmp_path / "s.sarif"), "markdown": str(tmp_path / "s.md")}
+    assert run_scan(tree, **names, write_baseline=True, dry_run=True) == 15
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["a.py", "tree"]
+    assert run_scan(tree, **names, annotations=True) == 15
+    assert "::error file=a.py,line=1" in capsys.readouterr().out
+    assert "PY014" in (tmp_path / "s.md").read_text()
+    assert json.loads((tmp_path / "s.sarif").read_text())["version"] == "2.1.0"
+
+
+def test_json_holds_every_finding_with_its_fix(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a_tree(tmp_path, a__py="import pynvml\n", b__ipynb="{]")
+    assert run_scan(tmp_path, json=True) == 15
+    said = json.loads(capsys.readouterr().out)
+    assert [finding["rule"] for finding in said["findings"]] == ["PY014", "SC003"]
+    assert said["findings"][0]["fix"] == catalogue()["PY014"].fix

@@ -1,0 +1,544 @@
+"""What a project's files ask for, and what that does to each torch stack."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from warpfront.errors import InputError
+from warpfront.model import Distribution, LockInputs
+from warpfront.pipeline.preflighting import examine, read_file, read_files
+from warpfront.port.preflight import rules
+from warpfront.port.preflight.asked import Asked, FileAsks, Kind
+from warpfront.port.preflight.findings import Finding
+from warpfront.port.preflight.following import askers_without_wheels, chain_of, unmet, wanted_lines
+from warpfront.port.preflight.judging import breach_of, torch_index
+from warpfront.port.preflight.pyproject import read_pyproject
+from warpfront.port.preflight.report import preflight_sarif, preflight_text
+from warpfront.port.preflight.requirements_txt import read_requirements
+from warpfront.port.preflight.setup_files import read_environment_yml, read_setup_cfg, read_setup_py
+from warpfront.port.preflight.stacks import CellStack
+from warpfront.wheels.demands import Stack
+
+
+class Nobody:
+    def say(self, text: str) -> None:
+        raise AssertionError(text)
+
+    def advance(self, what: str, done_bytes: int, total_bytes: int) -> None:
+        raise AssertionError((what, done_bytes, total_bytes))
+
+    def step(self, cell_id: str, text: str) -> None:
+        raise AssertionError((cell_id, text))
+
+
+def made_stack(
+    title: str,
+    held: dict[str, str],
+    *,
+    index: str,
+    python: str = "3.11",
+    answered: dict[str, str] | None = None,
+    foreign: tuple[str, ...] = (),
+    paired: dict[str, str] | None = None,
+) -> CellStack:
+    inputs = LockInputs(
+        cell_id=title,
+        python=python,
+        machine="x86_64",
+        glibc="2.36",
+        index=None,
+        stack_requirements=(),
+        requirements=(),
+    )
+    stack = Stack(
+        held=held,
+        answered=answered or {},
+        foreign=dict.fromkeys(foreign, "image.has.no.such.thing"),
+    )
+    return CellStack(
+        title=title,
+        cell_ids=(f"{title}-cell",),
+        python=python,
+        index=index,
+        stack=stack,
+        paired=paired or {},
+        inputs=inputs,
+    )
+
+
+CPU = made_stack(
+    "cpu",
+    {"torch": "2.13.0+cpu"},
+    index="cpu",
+    foreign=("nvidia-cublas-cu12",),
+    paired={"torchvision": "0.28.0", "torchaudio": "2.11.0"},
+)
+CUDA = made_stack("cuda", {"torch": "2.14.1", "triton": "3.8.0"}, index="pypi")
+ROCM = made_stack(
+    "rocm",
+    {"torch": "2.9.1+rocm6.4", "pytorch-triton-rocm": "3.5.1"},
+    index="rocm6.4",
+    python="3.13",
+    answered={"triton": "3.5.1+pytorch.triton.rocm"},
+    foreign=("nvidia-cublas-cu12", "cuda-toolkit"),
+)
+EVERY = (CPU, CUDA, ROCM)
+
+
+def one(text: str, kind: Kind = Kind.REQUIREMENT) -> Asked:
+    return Asked(path="r.txt", line=1, end_line=1, source=text, text=text, literal=text, kind=kind)
+
+
+def ruled(text: str, stack: CellStack, kind: Kind = Kind.REQUIREMENT) -> str:
+    breach = breach_of(one(text, kind), stack)
+    return breach.rule if breach else ""
+
+
+def found_in(text: str, *stacks: CellStack, name: str = "requirements.txt") -> list[Finding]:
+    read = (
+        read_requirements(text, path=name)
+        if name.endswith(".txt")
+        else read_pyproject(text, path=name)
+    )
+    return list(examine((read,), stacks or EVERY, Nobody(), offline=True).findings)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "torch",
+        "torch>=2.0",
+        "torch==2.9.1",
+        "torch==2.9.1.*",
+        "torch~=2.9.1",
+        "torch==2.9.1+rocm6.4",
+        "torch===2.9.1+rocm6.4",
+        "torch>=2.8,!=2.10",
+        "Torch[opt]>=2",
+        "torch==2.3.1; python_version < '3.9'",
+        "torch==2.3.1; sys_platform == 'darwin'",
+        "torch @ https://x.org/torch-2.9.1%2Brocm6.4-cp313-cp313-linux_x86_64.whl",
+        "numpy==1.0",
+        "onnxruntime-gpu",
+    ],
+)
+def test_what_holds_is_quiet(text: str) -> None:
+    assert ruled(text, ROCM) == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "torch>=2.10",
+        "torch===2.9.1",
+        "torch==2.9.1+cpu",
+        "torch==2.8.0",
+        "torch<2.9.1",
+        "torch~=2.8.0",
+        "torch @ https://x.org/torch-2.9.1%2Bcu128-cp313-cp313-linux_x86_64.whl",
+        "torch @ git+https://github.com/pytorch/pytorch",
+        "triton>=3.6",
+    ],
+)
+def test_what_does_not_accept_the_stack_moves_it(text: str) -> None:
+    assert ruled(text, ROCM) == rules.MOVED
+
+
+def test_an_exact_version_without_label_accepts_the_labelled_build_and_a_string_does_not() -> None:
+    assert ruled("torch==2.13.0", CPU) == ""
+    assert ruled("torch===2.13.0", CPU) == rules.MOVED
+    assert ruled("torch===2.14.1", CUDA) == ""
+
+
+def test_another_vendors_library_is_foreign_there_only() -> None:
+    assert ruled("nvidia-cublas-cu12", ROCM) == rules.FOREIGN
+    assert ruled("nvidia-cublas-cu12", CUDA) == ""
+
+
+def test_triton_on_rocm_is_replaced_and_on_cuda_it_is_the_images_own() -> None:
+    assert ruled("triton", ROCM) == rules.TRITON
+    assert ruled("triton", CUDA) == ""
+
+
+def test_a_companion_of_another_torch_moves_torch() -> None:
+    assert ruled("torchvision==0.19.0", CPU) == rules.MOVED
+    assert ruled("torchvision==0.28.0", CUDA) == ""
+
+
+def test_a_companion_that_a_labelled_image_lacks_would_come_as_another_build() -> None:
+    assert ruled("torchvision", CPU) == rules.COMPANION
+    assert ruled("torchaudio==2.11.0", CPU) == rules.COMPANION
+    assert ruled("torchaudio", CUDA) == ""
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("https://download.pytorch.org/whl/cu118", "cu118"),
+        ("https://download.pytorch.org/whl/rocm6.4/", "rocm6.4"),
+        ("https://download.pytorch.org/whl/nightly/cu130", "nightly cu130"),
+        ("https://download.pytorch.org/whl/torch_stable.html", "torch_stable.html"),
+        ("https://pypi.org/simple", None),
+        ("https://download.pytorch.org.example.com/whl/cu118", None),
+    ],
+)
+def test_an_index_with_torch_is_known_by_its_name(url: str, name: str | None) -> None:
+    assert torch_index(url) == name
+
+
+def test_a_torch_index_is_wrong_where_the_torch_is_from_another() -> None:
+    url = "https://download.pytorch.org/whl/rocm6.4"
+    assert ruled(url, ROCM, Kind.INDEX) == ""
+    assert ruled(url, CPU, Kind.INDEX) == rules.INDEX
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "flash-attn @ https://x.org/flash_attn-2.7.4+cu12torch2.6cxx11abiTRUE-cp311-cp311-linux_x86_64.whl",
+        "x @ https://x.org/x-1.0+pt26cu124-cp311-cp311-linux_x86_64.whl",
+    ],
+)
+def test_a_binary_for_another_torch_is_named(text: str) -> None:
+    assert ruled(text, CPU) == rules.OTHER_ABI
+
+
+def test_a_binary_for_this_torch_is_quiet() -> None:
+    text = "x @ https://x.org/x-1.0+cu12torch2.13-cp311-cp311-linux_x86_64.whl"
+    assert ruled(text, CPU) == ""
+    assert (
+        ruled("https://data.pyg.org/whl/torch-2.0.0+cu118.html", CPU, Kind.INDEX) == rules.OTHER_ABI
+    )
+
+
+def test_torch_in_build_requirements_is_an_isolated_build() -> None:
+    assert ruled("torch", CPU, Kind.BUILD) == rules.ISOLATED
+    assert ruled("setuptools>=61", CPU, Kind.BUILD) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("torch==2.3.1", "torch>=2.3.1"),
+        ("torch>=2.0,<2.6", "torch>=2.0"),
+        ("torch>=3", "torch"),
+        ("torch[opt]===2.13.0 ; sys_platform == 'linux'", 'torch[opt] ; sys_platform == "linux"'),
+        ("torch>=2.10", "torch"),
+    ],
+)
+def test_the_line_to_write_holds_on_every_stack(text: str, written: str) -> None:
+    finding = found_in(text)[0]
+    assert finding.write == written
+    assert found_in(written) == []
+
+
+def test_a_finding_names_its_line_and_the_cells() -> None:
+    finding = found_in("numpy\n\ntorch>=2.10  # new\n")[0]
+    assert (finding.path, finding.line, finding.source) == (
+        "requirements.txt",
+        3,
+        "torch>=2.10  # new",
+    )
+    assert finding.cells == ("rocm-cell",)
+    assert list(finding.why) == ["rocm"]
+
+
+PYPROJECT = """\
+[build-system]
+requires = ["setuptools", "torch==2.14.1"]
+
+[project]
+name = "x"
+dependencies = [
+  "numpy",
+  # "torch==1.0",
+  'torch==2.3.1',
+]
+[project.optional-dependencies]
+gpu = ["nvidia-cublas-cu12"]
+
+[dependency-groups]
+dev = ["torch<2", {include-group = "x"}]
+
+[tool.uv.sources]
+torch = {index = "other"}
+xformers = {git = "https://github.com/facebookresearch/xformers"}
+[[tool.uv.index]]
+name = "other"
+url = "https://download.pytorch.org/whl/cu128"
+"""
+
+
+def test_a_pyproject_is_read_with_its_lines() -> None:
+    read = read_pyproject(PYPROJECT, path="pyproject.toml")
+    at = {(asked.line, asked.text.split(" ")[0], asked.kind, asked.group) for asked in read.asked}
+    assert (2, "torch==2.14.1", Kind.BUILD, "") in at
+    assert (9, "torch==2.3.1", Kind.REQUIREMENT, "") in at
+    assert (12, "nvidia-cublas-cu12", Kind.REQUIREMENT, "gpu") in at
+    assert (15, "torch<2", Kind.REQUIREMENT, "dev") in at
+    assert (19, "xformers", Kind.REQUIREMENT, "") in at
+    assert (22, "https://download.pytorch.org/whl/cu128", Kind.INDEX, "") in at
+
+
+def test_the_line_to_write_in_a_pyproject_keeps_its_quotes() -> None:
+    found = found_in(PYPROJECT, name="pyproject.toml")
+    assert [one.write for one in found if one.line == 9] == ["  'torch>=2.3.1',"]
+
+
+def test_a_line_is_dropped_only_where_nothing_else_stands_on_it() -> None:
+    shared = '[project]\nname = "x"\ndependencies = ["triton", "numpy"]\n'
+    assert [one.write for one in found_in(shared, name="pyproject.toml")] == [None]
+    alone = '[project]\nname = "x"\ndependencies = [\n  "triton",  # fast\n]\n'
+    assert [one.write for one in found_in(alone, name="pyproject.toml")] == [""]
+    assert found_in("triton # fast\n")[0].write == ""
+
+
+def test_what_belongs_to_an_extra_is_a_warning() -> None:
+    found = found_in(PYPROJECT, name="pyproject.toml")
+    assert {one.level for one in found if one.group} == {"warning"}
+
+
+POETRY = """\
+[tool.poetry.dependencies]
+python = "^3.10"
+torch = "^2.3"
+torchvision = {version = "~0.18.0", source = "cuda", optional = true}
+numpy = "*"
+[tool.poetry.group.dev.dependencies]
+torchaudio = "2.3.*"
+[[tool.poetry.source]]
+name = "cuda"
+url = "https://download.pytorch.org/whl/cu121"
+"""
+
+
+def test_poetry_versions_are_read_as_pep_440() -> None:
+    read = read_pyproject(POETRY, path="pyproject.toml")
+    assert [(asked.line, asked.text, asked.group) for asked in read.asked] == [
+        (3, "torch>=2.3,<3", ""),
+        (4, "torchvision>=0.18.0,<0.19", "optional"),
+        (5, "numpy", ""),
+        (7, "torchaudio==2.3.*", "dev"),
+        (10, "https://download.pytorch.org/whl/cu121", ""),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("version", "text"),
+    [
+        ("^0.2.3", "torch>=0.2.3,<0.3"),
+        ("^0.0.3", "torch>=0.0.3,<0.0.4"),
+        ("~1", "torch>=1,<2"),
+        (">=2,<3", "torch>=2,<3"),
+        ("2.1.0", "torch==2.1.0"),
+    ],
+)
+def test_carets_and_tildes(version: str, text: str) -> None:
+    document = f'[tool.poetry.dependencies]\ntorch = "{version}"\n'
+    assert [one.text for one in read_pyproject(document, path="p").asked] == [text]
+
+
+REQUIREMENTS = """\
+--extra-index-url=https://download.pytorch.org/whl/cu118
+-f https://data.pyg.org/whl/torch-2.0.0+cu118.html
+-r more.txt
+-c constraints.txt
+-e .[gpu]
+torch==2.3.1 \\
+    --hash=sha256:00
+git+https://github.com/huggingface/transformers.git@main
+https://x.org/flash_attn-2.7.4+cu12torch2.6-cp311-cp311-linux_x86_64.whl ; python_version >= "3.9"
+./local
+--pre
+"""
+
+
+def test_a_requirements_file_is_read_as_pip_reads_it() -> None:
+    read = read_requirements(REQUIREMENTS, path="r.txt")
+    assert [(one.line, one.text) for one in read.asked] == [
+        (1, "https://download.pytorch.org/whl/cu118"),
+        (2, "https://data.pyg.org/whl/torch-2.0.0+cu118.html"),
+        (6, "torch==2.3.1"),
+        (8, "transformers @ git+https://github.com/huggingface/transformers.git@main"),
+        (
+            9,
+            (
+                "flash-attn @ https://x.org/flash_attn-2.7.4+cu12torch2.6-cp311-cp311-linux_x86_64.whl"
+                ' ; python_version >= "3.9"'
+            ),
+        ),
+    ]
+    assert [(one.path, one.kind, one.project) for one in read.includes] == [
+        ("more.txt", Kind.REQUIREMENT, False),
+        ("constraints.txt", Kind.CONSTRAINT, False),
+        (".", Kind.REQUIREMENT, True),
+        ("./local", Kind.REQUIREMENT, True),
+    ]
+    assert read.asked[2].end_line == 7
+
+
+def test_setup_py_is_read_and_not_run() -> None:
+    text = (
+        "raise SystemExit\nneeds = ['torch==2.3']\nfrom setuptools import setup\n"
+        "setup(install_requires=needs + ['numpy'], extras_require={'a': ['triton']})\n"
+    )
+    read = read_setup_py(text, path="setup.py")
+    assert [(one.line, one.text, one.group) for one in read.asked] == [
+        (2, "torch==2.3", ""),
+        (4, "numpy", ""),
+        (4, "triton", "extra"),
+    ]
+
+
+def test_what_setup_py_computes_is_unknown() -> None:
+    read = read_setup_py("setup(install_requires=get_requirements())\n", path="setup.py")
+    assert read.asked == ()
+    assert "computed" in read.unknown[0]
+
+
+def test_setup_cfg_is_read() -> None:
+    text = "[options]\ninstall_requires =\n  torch<2.6\n[options.extras_require]\na = triton\n"
+    read = read_setup_cfg(text, path="setup.cfg")
+    assert [(one.line, one.text, one.group) for one in read.asked] == [
+        (3, "torch<2.6", ""),
+        (5, "triton", "a"),
+    ]
+
+
+def test_condas_torch_is_a_note_and_its_pip_list_is_judged() -> None:
+    text = "dependencies:\n  - pytorch=2.3\n  - pip:\n    - torch==2.3\n"
+    read = read_environment_yml(text, path="environment.yml")
+    found = examine((read,), EVERY, Nobody(), offline=True)
+    assert [(one.line, one.rule) for one in found.findings] == [
+        (2, rules.CONDA),
+        (4, rules.MOVED),
+    ]
+    assert found.count == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("r.txt", b"\xff\xfe", "not UTF-8"),
+        ("r.txt", b"x" * 200_000, "a line of"),
+        ("r.txt", b"#" * (5 * 2**20), "larger than"),
+        ("r.txt", b"\0\0", "NUL"),
+        ("r.txt", b"this is prose, not a list\n", "r.txt:1: not a requirement"),
+        ("r.txt", b"-r missing.txt\n", "r.txt:1: no such file: missing.txt"),
+        ("r.txt", b"-r r.txt\n", "includes itself"),
+        ("pyproject.toml", b"[project\n", "broken TOML"),
+        ("pyproject.toml", b"[project]\ndependencies = 'torch'\n", "not a list"),
+        ("pyproject.toml", b"[project]\ndependencies = ['?']\n", "pyproject.toml:2"),
+        ("setup.py", b"def (\n", "not Python"),
+        ("setup.cfg", b"x\n", "not a setup.cfg"),
+        ("environment.yml", b"- [\n", "broken YAML"),
+        ("environment.yml", b"- x\n", "not an environment"),
+    ],
+)
+def test_bad_input_is_one_clear_error(tmp_path: Path, name: str, content: bytes, said: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError) as caught:
+        read_files(tmp_path, (str(tmp_path / name),))
+    assert said in caught.value.message
+    assert "\n" not in caught.value.message
+    assert caught.value.exit_code == 16
+
+
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="No such file"):
+        read_files(tmp_path, (str(tmp_path / "none.txt"),))
+    with pytest.raises(InputError, match="no requirements file"):
+        read_files(tmp_path, ())
+
+
+def test_a_circle_of_includes_names_its_files(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("-r b.txt\n")
+    (tmp_path / "b.txt").write_text("-r a.txt\n")
+    with pytest.raises(InputError, match=r"a.txt -> b.txt -> a.txt"):
+        read_files(tmp_path, (str(tmp_path / "a.txt"),))
+
+
+def test_what_a_project_includes_is_read_once_and_an_editable_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(
+        '[project]\nname = "x"\ndynamic = ["dependencies"]\n'
+        '[tool.setuptools.dynamic]\ndependencies = {file = ["requirements.txt"]}\n'
+    )
+    (tmp_path / "requirements.txt").write_text("torch\n-r base.txt\n-e lib\n")
+    (tmp_path / "base.txt").write_text("numpy\n")
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "setup.cfg").write_text("[options]\ninstall_requires = torch<2\n")
+    read = read_files(tmp_path, ())
+    assert [file.path for file in read] == [
+        "pyproject.toml",
+        "requirements.txt",
+        "base.txt",
+        "lib/setup.cfg",
+    ]
+
+
+def test_a_constraint_is_judged_as_what_it_pins(tmp_path: Path) -> None:
+    (tmp_path / "r.txt").write_text("-c c.txt\n")
+    (tmp_path / "c.txt").write_text("torch==2.3.1\n")
+    read = read_files(tmp_path, (str(tmp_path / "r.txt"),))
+    found = examine(read, (CPU,), Nobody(), offline=True).findings
+    assert [(one.path, one.rule) for one in found] == [("c.txt", rules.MOVED)]
+
+
+def test_a_package_that_leads_to_another_torch_is_named_with_its_chain() -> None:
+    asked = (one("app>=1"), one("numpy"))
+    distributions = (
+        Distribution(name="app", version="1.0", requires=("engine",)),
+        Distribution(name="engine", version="2.0", requires=("torch==2.8.0",)),
+        Distribution(name="numpy", version="2.0", requires=()),
+    )
+    found = list(unmet(asked, ("app>=1", "numpy"), distributions, CPU))
+    assert [(line.text, chain_of(demand)) for line, demand in found] == [
+        ("app>=1", "app 1.0 -> engine 2.0 -> torch==2.8.0")
+    ]
+
+
+def test_only_what_is_installed_from_an_index_is_resolved() -> None:
+    asked = (
+        one("numpy"),
+        one("torch"),
+        one("x @ https://x.org/x.whl"),
+        one("y; sys_platform == 'win32'"),
+        one("setuptools", Kind.BUILD),
+    )
+    assert wanted_lines(asked, CPU) == ("numpy",)
+
+
+def test_packages_without_wheels_are_told_from_uvs_words() -> None:
+    text = "Because fairscale==0.4.4 has no usable wheels and you require fairscale, ..."
+    assert askers_without_wheels(text, ()) == ("fairscale",)
+    assert askers_without_wheels(text, ("fairscale",)) == ()
+    marked = "Because evdev{'linux' in sys_platform}>=1.3.0 has no usable wheels and"
+    assert askers_without_wheels(marked, ()) == ("evdev",)
+
+
+def test_offline_is_said_and_is_no_pass() -> None:
+    preflight = examine((FileAsks(path="r.txt"),), EVERY, Nobody(), offline=True)
+    assert preflight.unknown
+    assert "unknown" in preflight_text(preflight)
+    assert "was not followed" in preflight_sarif(preflight, version="0")
+
+
+def test_the_text_and_the_sarif_name_place_reason_and_remedy() -> None:
+    read = read_requirements("torch==2.3.1\n", path="r.txt")
+    preflight = examine((read,), EVERY, Nobody(), offline=True)
+    text = preflight_text(preflight)
+    assert "r.txt:1: error: torch-moved" in text
+    assert "write: torch>=2.3.1" in text
+    assert '"text": "torch>=2.3.1"' in preflight_sarif(preflight, version="0")
+
+
+def test_every_rule_is_explained_in_the_documentation() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "preflight.md").read_text("utf-8")
+    assert [rule.id for rule in rules.RULES if f"### {rule.id}" not in page] == []
+
+
+def test_a_file_is_read_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "dev.toml").write_text("[project]\nname = 'x'\ndependencies = ['torch']\n")
+    assert len(read_file(tmp_path / "dev.toml", shown="dev.toml").asked) == 1

@@ -1,0 +1,196 @@
+"""Fixes put lines behind gates: AMD's finding is gone, and NVIDIA sees the same tokens."""
+
+from __future__ import annotations
+
+import subprocess
+import tomllib
+from pathlib import Path, PurePosixPath
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from warpfront.port.scan import cuda
+from warpfront.port.scan.findings import Context, Source
+from warpfront.port.scan.fix import FIXABLE, Fix, fix_source, for_nvidia
+
+EXAMPLES = tomllib.loads(
+    (Path(__file__).parents[2] / "scan" / "cuda_examples.toml").read_text(encoding="utf-8")
+)
+FIXED = {
+    "a run of CUB's headers": """#include <torch/extension.h>
+#include <cub/block/block_load.cuh>
+#include <cub/block/block_scan.cuh>
+int f() { return 1; }
+""",
+    "a header of libcu++": "#include <cuda/barrier>\nint x;\n",
+    "__syncwarp on a line": "__device__ void f() {\n  a();\n  __syncwarp();\n  b();\n}\n",
+    "a mask that is a literal": """#include <cuda_fp16.h>
+#ifdef MINE
+#include "mine.h"
+#endif
+__device__ float f(float v) {
+  v += __shfl_down_sync(0xffffffff, v, 8);
+  return __shfl_xor_sync(0xffffffff, v, 1);
+}
+""",
+    "a mask that is a macro": """#define FULL_MASK 0xffffffff
+__device__ float f(float v) { return __shfl_down_sync(FULL_MASK, v, 8); }
+""",
+    "an operator of float2": """struct A {};
+
+__device__ inline float2 operator+(const float2& a, const float2& b) {
+  return make_float2(a.x + b.x, a.y + b.y);
+}
+int after;
+""",
+}
+
+
+def fixed(text: str) -> Fix | None:
+    source = Source(path=PurePosixPath("src/kernel.cu"), text=text)
+    return fix_source(source, cuda.sightings(source, Context()))
+
+
+def left(text: str) -> list[str]:
+    source = Source(path=PurePosixPath("src/kernel.cu"), text=text)
+    seen = cuda.sightings(source, Context())
+    return [one.rule for one in seen if one.rule in FIXABLE and "amd" in one.sides]
+
+
+@pytest.mark.parametrize("name", sorted(FIXED))
+def test_what_a_fix_gates_is_no_finding_any_more(name: str) -> None:
+    assert left(FIXED[name])
+    fix = fixed(FIXED[name])
+    assert fix is not None
+    assert left(fix.after) == []
+
+
+@pytest.mark.parametrize("name", sorted(FIXED))
+def test_nvidia_sees_the_same_tokens(name: str) -> None:
+    fix = fixed(FIXED[name])
+    assert fix is not None
+    assert for_nvidia(fix.after) == for_nvidia(fix.before)
+
+
+def preprocessed(text: str, *macros: str) -> list[str]:
+    """What gcc's preprocessor makes of it; #include lines are kept as words."""
+    kept = text.replace("#include", "INCLUDED")
+    command = ["cpp", "-P", "-undef", "-x", "c++", *macros, "-"]
+    done = subprocess.run(command, input=kept, capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("name", sorted(FIXED))
+def test_a_real_preprocessor_gives_nvidia_the_same_tokens(name: str) -> None:
+    fix = fixed(FIXED[name])
+    assert fix is not None
+    nvidia = ("-D__CUDACC__=1", "-D__NVCC__=1", "-D__CUDA_ARCH__=900")
+    for macros in (nvidia, (*nvidia, "-DMINE"), ()):
+        assert preprocessed(fix.after, *macros) == preprocessed(fix.before, *macros)
+    assert preprocessed(fix.after, "-DUSE_ROCM=1") != preprocessed(fix.before, "-DUSE_ROCM=1")
+
+
+PIECES = [
+    *FIXED.values(),
+    "#if MINE\n",
+    "#ifdef USE_ROCM\n",
+    "#ifndef USE_ROCM\n",
+    "#elif defined(MINE)\n",
+    "#else\n",
+    "#endif\n",
+    "#define MINE 1\n",
+    "/* a comment\n over lines */ int y;\n",
+    "__device__ void g() {\n  __syncwarp();\n}\n",
+]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=12))
+def test_whatever_the_file_a_fix_leaves_nvidia_its_tokens(pieces: list[str]) -> None:
+    fix = fixed("".join(pieces))
+    if fix is not None:
+        assert for_nvidia(fix.after) == for_nvidia(fix.before)
+        assert fix.after != fix.before
+
+
+def balanced(pieces: list[str]) -> str:
+    """The pieces without arms and ends that no `#if` opened, and with the ends that are missing:
+    gcc refuses the others.
+    """
+    kept: list[str] = []
+    depth = 0
+    for piece in pieces:
+        if piece.startswith("#el") or (piece == "#endif\n" and depth == 0):
+            continue
+        opens = piece.startswith("#if") and "#endif" not in piece
+        depth += opens - (piece == "#endif\n")
+        kept.append(piece)
+    return "".join(kept) + "#endif\n" * depth
+
+
+@pytest.mark.process
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.sampled_from(PIECES), max_size=12))
+def test_a_real_preprocessor_agrees_on_whatever_file(pieces: list[str]) -> None:
+    fix = fixed(balanced(pieces))
+    if fix is not None:
+        for macros in (("-D__CUDACC__=1",), ("-D__CUDACC__=1", "-DMINE=1"), ()):
+            assert preprocessed(fix.after, *macros) == preprocessed(fix.before, *macros)
+
+
+@pytest.mark.parametrize("rule", sorted(EXAMPLES))
+def test_no_example_of_a_rule_changes_for_nvidia(rule: str) -> None:
+    for kind in ("hit", "miss", "gated"):
+        fix = fixed(EXAMPLES[rule][kind])
+        if fix is not None:
+            assert for_nvidia(fix.after) == for_nvidia(fix.before)
+            assert set(fix.rules) <= FIXABLE
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "__device__ void f() { if (x) __syncwarp(); }\n",
+        "#ifdef USE_ROCM\n__syncwarp();\n#endif\n",
+        "__device__ float g(float v) { return __shfl_sync(mask_of_mine, v, 1); }\n",
+        '__device__ void f() { asm volatile("mov.u32 %0, 1;" : "=r"(a)); }\n',
+        "__device__ void f() {\r\n  __syncwarp();\r\n}\r\n",
+        "int x;\n",
+    ],
+)
+def test_what_is_not_mechanical_is_left_alone(text: str) -> None:
+    assert fixed(text) is None
+
+
+def test_a_fix_twice_is_a_fix_once() -> None:
+    for text in FIXED.values():
+        fix = fixed(text)
+        assert fix is not None
+        assert fixed(fix.after) is None
+
+
+def test_a_change_that_nvidia_would_see_is_told() -> None:
+    before = "#if !defined(USE_ROCM)\na();\n#endif\n"
+    assert for_nvidia(before) == for_nvidia("a();\n")
+    assert for_nvidia("#ifdef USE_ROCM\nb();\n#else\na();\n#endif\n") == for_nvidia("a();\n")
+    assert for_nvidia(before) != for_nvidia("#if defined(USE_ROCM)\na();\n#endif\n")
+    assert for_nvidia("f('a');") != for_nvidia("f('b');")
+    assert for_nvidia("#ifdef MINE\na();\n#endif\n") != for_nvidia("a();\n")
+
+
+def test_the_patch_is_a_unified_diff() -> None:
+    fix = fixed(FIXED["__syncwarp on a line"])
+    assert fix is not None
+    assert fix.patch.splitlines() == [
+        "--- a/src/kernel.cu",
+        "+++ b/src/kernel.cu",
+        "@@ -1,5 +1,7 @@",
+        " __device__ void f() {",
+        "   a();",
+        "+#if !defined(USE_ROCM)",
+        "   __syncwarp();",
+        "+#endif",
+        "   b();",
+        " }",
+    ]

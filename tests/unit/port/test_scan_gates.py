@@ -1,0 +1,129 @@
+"""Who comes to a line of Python: the shapes of conditions that projects really write."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+import pytest
+
+from warpfront.port.scan import python
+from warpfront.port.scan.findings import Context, Gate, Sighting, Source
+
+EVERYONE = {"nvidia", "amd", "other"}
+HEAD = "import torch\n"
+
+
+def seen(text: str, *, path: str = "module.py", rule: str = "PY014") -> Sighting:
+    source = Source(path=PurePosixPath(path), text=HEAD + text)
+    found = [one for one in python.sightings(source, Context()) if one.rule == rule]
+    assert len(found) == 1, found
+    return found[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "sides"),
+    [
+        ("import pynvml\n", EVERYONE),
+        ("if torch.version.hip:\n    pass\nelse:\n    import pynvml\n", {"nvidia", "other"}),
+        ("if torch.version.hip is None:\n    import pynvml\n", {"nvidia", "other"}),
+        ("if not torch.version.hip:\n    import pynvml\n", {"nvidia", "other"}),
+        ("if torch.version.hip is not None:\n    import pynvml\n", {"amd"}),
+        ("if torch.version.cuda:\n    import pynvml\n", {"nvidia"}),
+        ("if torch.cuda.is_available():\n    import pynvml\n", {"nvidia", "amd"}),
+        ("is_rocm = torch.version.hip is not None\nif not is_rocm:\n    import pynvml\n",
+         {"nvidia", "other"}),
+        (("is_rocm = hasattr(torch.version, 'hip') and torch.version.hip is not None\n"
+         "if not is_rocm:\n    import pynvml\n"), {"nvidia", "other"}),
+        (("def on_hip():\n    return torch.version.hip is not None\n"
+         "if not on_hip():\n    import pynvml\n"), {"nvidia", "other"}),
+        ("from .platforms import is_hip\nif is_hip():\n    pass\nelse:\n    import pynvml\n",
+         {"nvidia", "other"}),
+        ("if current_platform.is_rocm():\n    import pynvml\n", {"amd"}),
+        ("if current_platform.is_cuda():\n    import pynvml\n", {"nvidia"}),
+        ("if getattr(torch.version, 'hip', None):\n    import pynvml\n", {"amd"}),
+        (("from torch.utils.cpp_extension import IS_HIP_EXTENSION\n"
+         "if not IS_HIP_EXTENSION:\n    import pynvml\n"), {"nvidia", "other"}),
+        (("BACKEND = 'hip' if torch.version.hip else 'cuda'\n"
+         "if BACKEND == 'hip':\n    import pynvml\n"), {"amd"}),
+        ("if 'rocm' in torch.__version__:\n    pass\nelse:\n    import pynvml\n",
+         {"nvidia", "other"}),
+        ("if debug and not torch.version.hip:\n    import pynvml\n", {"nvidia", "other"}),
+        ("if debug or not torch.version.hip:\n    import pynvml\n", EVERYONE),
+        ("if debug:\n    import pynvml\n", EVERYONE),
+        ("if torch.version.hip:\n    raise RuntimeError('no')\nimport pynvml\n",
+         {"nvidia", "other"}),
+        ("assert torch.version.hip is None\nimport pynvml\n", {"nvidia", "other"}),
+        ("def f():\n    if torch.version.hip:\n        return None\n    import pynvml\n",
+         {"nvidia", "other"}),
+        ("def f():\n    if torch.version.hip:\n        x = 1\n    import pynvml\n", EVERYONE),
+        ("while not torch.version.hip:\n    import pynvml\n", {"nvidia", "other"}),
+        ("if torch.version.hip:\n    pass\nelif debug:\n    import pynvml\n", {"nvidia", "other"}),
+        ("def _nvidia_only():\n    import pynvml\nif torch.version.cuda:\n    _nvidia_only()\n",
+         {"nvidia"}),
+        ("def public():\n    import pynvml\nif torch.version.cuda:\n    public()\n", EVERYONE),
+        (("import pytest\n@pytest.mark.skipif(torch.version.hip is not None, reason='x')\n"
+         "def test_it():\n    import pynvml\n"), {"nvidia", "other"}),
+        ("@skipIfRocm\ndef test_it():\n    import pynvml\n", {"nvidia", "other"}),
+    ],
+)  # fmt: skip
+def test_conditions_say_who_comes_to_a_line(text: str, sides: set[str]) -> None:
+    assert seen(text).sides == sides
+
+
+@pytest.mark.parametrize(
+    ("text", "gate"),
+    [
+        ("try:\n    import pynvml\nexcept ImportError:\n    pynvml = None\n", Gate.AVAILABILITY),
+        ("try:\n    import pynvml\nexcept:\n    pynvml = None\n", Gate.AVAILABILITY),
+        ("try:\n    import pynvml\nexcept ImportError:\n    raise\n", Gate.OPEN),
+        ("try:\n    import pynvml\nexcept ImportError:\n    import flash_attn\n", Gate.OPEN),
+        ("try:\n    import pynvml\nexcept KeyError:\n    pass\n", Gate.OPEN),
+        ("try:\n    pass\nexcept ImportError:\n    import pynvml\n", Gate.OPEN),
+        ("try:\n    import amdsmi\nexcept ImportError:\n    import pynvml\n", Gate.AVAILABILITY),
+        ("try:\n    import flash_attn\nexcept ImportError:\n    import pynvml\n", Gate.OPEN),
+        ("import contextlib\nwith contextlib.suppress(ImportError):\n    import pynvml\n",
+         Gate.AVAILABILITY),
+        ("with open('x') as file:\n    import pynvml\n", Gate.OPEN),
+        ("if HAS_NVML:\n    import pynvml\n", Gate.AVAILABILITY),
+        ("if is_pynvml_available():\n    import pynvml\n", Gate.AVAILABILITY),
+        ("if importlib.util.find_spec('pynvml'):\n    import pynvml\n", Gate.AVAILABILITY),
+        ("if verbose:\n    import pynvml\n", Gate.OPEN),
+    ],
+)  # fmt: skip
+def test_checks_for_a_package_soften_and_other_checks_do_not(text: str, gate: Gate) -> None:
+    assert seen(text).gate is gate
+
+
+def test_an_import_inside_a_function_is_one_level_better() -> None:
+    assert seen("def f():\n    import pynvml\n").shift == -1
+    assert seen("if True:\n    import pynvml\n").shift == 0
+
+
+def test_test_code_is_told_from_the_program_and_conftest_is_program() -> None:
+    text = "import pynvml\n"
+    assert seen(text, path="tests/test_x.py").gate is Gate.TEST
+    assert seen(text, path="src/pkg/conftest.py").gate is Gate.OPEN
+    assert seen(text, path="src/contest.py").gate is Gate.OPEN
+
+
+def test_cuda_inside_a_string_is_read_where_it_stands() -> None:
+    text = 'source = """\n__global__ void f() {\n  asm("mov.u32 %0, %1;");\n}\n"""\n'
+    source = Source(path=PurePosixPath("kernels.py"), text=text)
+
+    def read(inner: Source, _: Context) -> list[Sighting]:
+        start = inner.text.index("asm")
+        return [Sighting(rule="CU107", start=start, end=start + 3)]
+
+    found = [
+        one
+        for one in python.sightings(source, Context(), lambda s, c: iter(read(s, c)))
+        if one.rule == "CU107"
+    ]
+    assert [text[one.start : one.end] for one in found] == ["asm"]
+
+
+def test_columns_count_characters_and_not_bytes() -> None:
+    text = "é = '日本'; import pynvml\n"
+    source = Source(path=PurePosixPath("m.py"), text=text)
+    (found,) = python.sightings(source, Context())
+    assert text[found.start : found.end] == "import pynvml"

@@ -1,0 +1,170 @@
+"""YAML at the edge of trust: what is refused, where, and how fast."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from warpfront.errors import MatrixError
+from warpfront.system.document import (
+    ALIAS_LIMIT,
+    DEPTH_LIMIT,
+    NODE_LIMIT,
+    SIZE_LIMIT_CHARACTERS,
+    STRICT,
+    Unquoted,
+    read_checked,
+    read_document,
+)
+
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n"
+    for before, name in zip("abcdefg", "bcdefgh", strict=True)
+)
+
+
+def refusal(text: str) -> str:
+    """Why `text` is refused, or "" if it is not."""
+    try:
+        return MatrixError(read_document(text, path="f.yaml").problems).message
+    except MatrixError as error:
+        return error.message
+
+
+def test_values_and_their_lines_are_read() -> None:
+    document = read_document("a: 1\nb:\n  - x\n  - {c: true}\n", path="f.yaml")
+    assert document.value == {"a": 1, "b": ["x", {"c": True}]}
+    assert document.problems == ()
+    assert document.line(("b", 1, "c")) == 4
+    assert document.line(("b", 0, "missing", "deeper")) == 3
+
+
+def test_windows_line_ends_are_read() -> None:
+    assert read_document("a: x\r\nb: y\r\n", path="f.yaml").value == {"a": "x", "b": "y"}
+
+
+@pytest.mark.parametrize(
+    ("scalar", "kind"),
+    [
+        ("12.9", "float"),
+        ("3.10", "float"),
+        ("9e1", "str"),
+        ("1_000", "int"),
+        ("010", "int"),
+        ("0x1F", "int"),
+        ("12:30", "int"),
+        ("no", "bool"),
+        ("on", "bool"),
+        ("2026-11-21", "timestamp"),
+        ("~", "null"),
+        ("", "null"),
+    ],
+)
+def test_what_yaml_reads_as_something_else_is_no_string(scalar: str, kind: str) -> None:
+    value = read_document(f"a: {scalar}\n", path="f.yaml").value
+    expected = scalar if kind == "str" else Unquoted(text=scalar, kind=kind)
+    assert value == {"a": expected}
+
+
+def test_the_key_on_is_a_word() -> None:
+    assert read_document("on: torch\n", path="f.yaml").value == {"on": "torch"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: 1\nb: 2\na: 3\n", "f.yaml:3: duplicate key `a` (first on line 1)"),
+        ("a: {b: 1,\n b: 2}\n", "f.yaml:2: duplicate key `b` (first on line 1)"),
+        ("x:\n  3.10: y\n", "f.yaml:2: key `3.10` is not read as a string"),
+        ("a:\n  ? [b]\n  : c\n", "f.yaml:2: a key must be a string"),
+        ("a: &a {b: c}\nd:\n  <<: *a\n", "f.yaml:3: merge keys (<<) are not read"),
+        ("a: !!python/name:os.system x\n", "f.yaml:1: tag !!python/name:os.system is not read"),
+        ("\na: !mine x\n", "f.yaml:2: tag !mine is not read"),
+        ("a: !!set {b}\n", "f.yaml:1: tag !!set is not read"),
+        ("", "f.yaml: empty file"),
+        ("# only words\n", "f.yaml: empty file"),
+        ("a: [\n", "f.yaml:2: not YAML"),
+        ("a: x\n---\nb: y\n", "f.yaml:2: not YAML: but found another document"),
+        ("a: *b\n", "f.yaml:1: not YAML: found undefined alias"),
+        ("a: x\nb: \x00\n", "f.yaml:2: character U+0000"),
+        ("a: x\n\nb: \x1b[31m\n", "f.yaml:3: character U+001B"),
+        ("\ufeffa: x\n", "f.yaml:1: character U+FEFF"),
+        ("a: \ud800\n", "f.yaml:1: character U+D800"),
+        ("a: x\u2028y\n", "f.yaml:1: character U+2028"),
+        ("a: x\rb: y\n", "f.yaml:1: character U+000D"),
+        ("[" * 5000, f"f.yaml:1: nested deeper than {DEPTH_LIMIT} levels"),
+        ("a: " + "{b: " * 5000, f"f.yaml:1: nested deeper than {DEPTH_LIMIT} levels"),
+        ("- " * 5000 + "x", f"f.yaml:1: nested deeper than {DEPTH_LIMIT} levels"),
+        ("a: &a [*a]\n", "f.yaml:1: an alias (*name) contains itself"),
+        (BOMB, f"more than {NODE_LIMIT} values once aliases expand"),
+        ("a: &a x\nb: [" + "*a, " * 70 + "]\n", f"f.yaml:2: more than {ALIAS_LIMIT} aliases"),
+        ("#" * (SIZE_LIMIT_CHARACTERS + 1), "f.yaml: 524289 characters are more than"),
+    ],
+    ids=lambda value: repr(value[:24]),
+)
+def test_a_hostile_or_mistaken_file_is_refused_at_once(text: str, message: str) -> None:
+    start = time.perf_counter()
+    assert message in refusal(text)
+    assert time.perf_counter() - start < 1.0
+
+
+def test_a_file_within_the_limits_is_read() -> None:
+    deep = "[" * DEPTH_LIMIT + "]" * DEPTH_LIMIT
+    aliases = "a: &a x\nb: [" + ", ".join(["*a"] * ALIAS_LIMIT) + "]\n"
+    assert read_document(deep, path="f.yaml").problems == ()
+    assert read_document(aliases, path="f.yaml").problems == ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inner:
+    __pydantic_config__ = STRICT
+    version: str
+    other: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outer:
+    __pydantic_config__ = STRICT
+    inner: Inner
+    many: tuple[Inner, ...] = ()
+
+
+def test_all_problems_of_a_file_come_at_once_in_the_order_of_lines() -> None:
+    text = """\
+inner:
+  version: 12.9
+  ohter: x
+many:
+  - version: "1"
+    version: "2"
+  - other: x
+  - text
+surplus: 1
+"""
+    with pytest.raises(MatrixError) as caught:
+        read_checked(text, path="f.yaml", into=Outer)
+    assert [(p.line, p.message, p.hint) for p in caught.value.problems] == [
+        (2, "`12.9` is a float to YAML, not a string", 'quote versions and strings: "12.9"'),
+        (3, "unknown key `ohter`", "did you mean `other`?"),
+        (6, "duplicate key `version` (first on line 5)", "keep one of them"),
+        (7, "`version` is missing in many", ""),
+        (8, "a mapping (`name: value`) is expected in many", ""),
+        (9, "unknown key `surplus`", "known here: inner, many"),
+    ]
+
+
+@pytest.mark.parametrize("text", ["text", "- a\n", "7", "true", "~"])
+def test_a_file_that_is_no_mapping_is_refused(text: str) -> None:
+    with pytest.raises(MatrixError) as caught:
+        read_checked(text, path="f.yaml", into=Outer)
+    assert caught.value.problems[0].line == 1
+
+
+@given(st.text(max_size=200))
+def test_no_text_ends_in_another_error(text: str) -> None:
+    message = refusal(text)
+    assert message == "" or message.startswith("f.yaml")

@@ -1,0 +1,138 @@
+"""Results at rest: whole or absent, typed when read back, one run at a time."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from builders import a_built_image, a_check, a_lock, a_verification
+
+from warpfront.errors import StoreError
+from warpfront.model import Blocked, BuiltImage, Failed, Outcome, Verification, WheelLock
+from warpfront.system.store import Store, place_program, read_text, read_tree, write_text
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        a_built_image(),
+        a_lock(),
+        a_verification(a_check(Outcome.UNAVAILABLE, details={"seen": ["none"], "count": 0})),
+        Blocked(cell_id="c", step="lock", reason="why", hint="what next"),
+        Failed(cell_id="c", step="build", reason="why", exit_code=6),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_value_comes_back_as_it_was_saved(tmp_path: Path, value: object) -> None:
+    store = Store(tmp_path)
+    store.save("cell", "step", value)
+    kinds = (BuiltImage, WheelLock, Verification, Blocked, Failed)
+    assert store.load("cell", "step", kinds) == value
+
+
+def test_a_step_that_left_nothing_is_none(tmp_path: Path) -> None:
+    assert Store(tmp_path).load("cell", "build", (BuiltImage,)) is None
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": 1}', '{"schema": 99, "kind": "X"}'])
+def test_a_foreign_file_is_an_error_that_names_it(tmp_path: Path, text: str) -> None:
+    store = Store(tmp_path)
+    write_text(tmp_path / "cell" / "build.json", text)
+    with pytest.raises(StoreError, match=r"build\.json"):
+        store.load("cell", "build", (BuiltImage,))
+
+
+def test_a_value_of_another_kind_is_an_error(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.save("cell", "build", a_lock())
+    with pytest.raises(StoreError, match="not a result"):
+        store.load("cell", "build", (BuiltImage,))
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.json"
+    write_text(path, "old")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(StoreError, match="No space left") as caught:
+        write_text(path, "new")
+    assert "free some space" in caught.value.hint
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["a.json"]  # noqa: PTH208 - hidden files count
+
+
+def test_a_context_is_replaced_as_a_whole(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.write_context("cell", {"Dockerfile": "1", "app/old.py": "1"})
+    folder = store.write_context("cell", {"Dockerfile": "2"})
+    assert read_tree(folder) == {"Dockerfile": "2"}
+    assert [path.name for path in folder.parent.iterdir()] == ["context"]
+
+
+def test_a_file_that_is_not_text_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"\xff\xfe")
+    with pytest.raises(StoreError, match="not UTF-8"):
+        read_text(tmp_path / "x")
+
+
+def test_a_tree_leaves_out_links_and_hidden_files(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("1")
+    (tmp_path / ".hidden").write_text("1")
+    (tmp_path / "link").symlink_to("/etc/passwd")
+    assert read_tree(tmp_path) == {"a": "1"}
+
+
+def test_a_program_is_placed_once(tmp_path: Path) -> None:
+    program = tmp_path / "tool"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    folder = place_program(program, tmp_path / "tools")
+    first = (folder / "tool").stat().st_ino
+    assert (place_program(program, folder) / "tool").stat().st_ino == first
+    assert os.access(folder / "tool", os.X_OK)
+
+
+HOLDER = """
+import pathlib, sys
+from warpfront.system.store import Store
+with Store(pathlib.Path(sys.argv[1])).exclusive(print):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.process
+def test_a_second_run_waits_and_says_for_whom(tmp_path: Path) -> None:
+    said: list[str] = []
+    with subprocess.Popen(
+        (sys.executable, "-c", HOLDER, str(tmp_path)),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as holder:
+        assert holder.stdin is not None
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+
+        def on_wait(text: str) -> None:
+            said.append(text)
+            assert holder.stdin is not None
+            holder.stdin.close()
+
+        with Store(tmp_path).exclusive(on_wait):
+            pass
+    assert f"process {holder.pid}" in said[0]
+
+
+def test_saved_documents_carry_a_schema(tmp_path: Path) -> None:
+    path = Store(tmp_path).save("cell", "lock", a_lock())
+    assert json.loads(path.read_text())["schema"] == 1

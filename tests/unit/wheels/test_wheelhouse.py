@@ -1,0 +1,545 @@
+"""The wheelhouse against a real index on loopback that misbehaves in every way we know of."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from standins import Fault, Index, serve_index, stand_in_wheel
+
+from warpfront.errors import StoreError, WheelError
+from warpfront.model import LockedWheel
+from warpfront.wheels import wheelhouse as wheelhouse_module
+from warpfront.wheels.sources import Site
+from warpfront.wheels.wheelhouse import Wheelhouse
+
+NAMES = ("alpha", "beta", "gamma", "delta", "epsilon")
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wheelhouse_module, "PAUSES_SECONDS", (0.01, 0.01, 0.02))
+
+
+@pytest.fixture
+def offered(tmp_path: Path) -> Path:
+    """A folder with five wheels of 200 kB that do not compress."""
+    folder = tmp_path / "offered"
+    for name in NAMES:
+        noise = random.Random(name).randbytes(200_000)
+        stand_in_wheel(folder, name, "1.0", files={f"{name}/data.bin": noise})
+    return folder
+
+
+@pytest.fixture
+def index(offered: Path) -> Iterator[Index]:
+    with serve_index(offered) as running:
+        yield running
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Wheelhouse:
+    return Wheelhouse(tmp_path / "house", stall_seconds=2.0)
+
+
+def locked(index_url: str, folder: Path, *names: str) -> tuple[LockedWheel, ...]:
+    return tuple(_locked(index_url, folder / f"{name}-1.0-py3-none-any.whl") for name in names)
+
+
+def _locked(index_url: str, path: Path) -> LockedWheel:
+    data = path.read_bytes()
+    return LockedWheel(
+        name=path.name.split("-")[0],
+        version="1.0",
+        filename=path.name,
+        sha256=hashlib.sha256(data).hexdigest(),
+        size_bytes=len(data),
+        index=index_url,
+    )
+
+
+def only(index: Index, **changes: object) -> Site:
+    site = Site(index_url=index.url)
+    return dataclasses.replace(site, **changes)  # type: ignore[arg-type]
+
+
+def quiet(_filename: str, _done: int, _total: int) -> None:
+    """No progress wanted."""
+
+
+def parts(house: Wheelhouse) -> list[str]:
+    return sorted(path.name for path in house.root.rglob("*.part"))
+
+
+def test_every_wheel_comes_with_progress_and_a_second_fetch_asks_nothing(
+    house: Wheelhouse, index: Index
+) -> None:
+    wheels = locked(index.url, index.folder, *NAMES)
+    seen: dict[str, list[tuple[int, int]]] = {}
+    report = house.fetch(
+        wheels,
+        only(index),
+        on_progress=lambda name, done, total: seen.setdefault(name, []).append((done, total)),
+    )
+    assert (report.present, report.fetched) == (0, 5)
+    assert report.downloaded_bytes == sum(wheel.size_bytes for wheel in wheels)
+    assert house.missing(wheels) == ()
+    for wheel in wheels:
+        assert seen[wheel.filename][-1] == (wheel.size_bytes, wheel.size_bytes)
+        assert house.path(wheel).read_bytes() == (index.folder / wheel.filename).read_bytes()
+    asked = len(index.requests)
+    again = house.fetch(wheels, only(index), on_progress=quiet)
+    assert (again.present, again.fetched, again.downloaded_bytes) == (5, 0, 0)
+    assert len(index.requests) == asked
+    assert parts(house) == []
+
+
+def test_wrong_bytes_are_refused_removed_and_named(house: Wheelhouse, index: Index) -> None:
+    index.fail("alpha-1.0", Fault(corrupt=True))
+    (wheel,) = locked(index.url, index.folder, "alpha")
+    with pytest.raises(WheelError) as caught:
+        house.fetch((wheel,), only(index), on_progress=quiet)
+    message = caught.value.message
+    assert wheel.filename in message
+    assert wheel.sha256 in message
+    assert index.url in message
+    bad = index.folder.joinpath(wheel.filename).read_bytes()
+    bad = bad[:-1] + bytes([bad[-1] ^ 1])
+    assert hashlib.sha256(bad).hexdigest() in message
+    assert house.missing((wheel,)) == (wheel,)
+    assert [path.stat().st_size for path in house.root.rglob("*.part")] in ([], [0])
+
+
+def test_a_source_that_announces_other_bytes_is_not_even_downloaded(
+    house: Wheelhouse, index: Index
+) -> None:
+    (wheel,) = locked(index.url, index.folder, "alpha")
+    other = dataclasses.replace(wheel, sha256="0" * 64)
+    with pytest.raises(WheelError, match="offers other bytes"):
+        house.fetch((other,), only(index), on_progress=quiet)
+    assert index.downloads(wheel.filename) == []
+
+
+def test_a_truncated_download_goes_on_by_range(house: Wheelhouse, index: Index) -> None:
+    index.fail("alpha-1.0", Fault(truncate_at=70_000, times=2))
+    (wheel,) = locked(index.url, index.folder, "alpha")
+    house.fetch((wheel,), only(index), on_progress=quiet)
+    assert house.missing((wheel,)) == ()
+    ranges = index.downloads(wheel.filename)
+    assert ranges[0] == ""
+    assert all(range_.startswith("bytes=") for range_ in ranges[1:])
+
+
+def test_a_truncated_download_starts_over_where_there_are_no_ranges(
+    house: Wheelhouse, index: Index
+) -> None:
+    index.ranges = False
+    index.fail("alpha-1.0", Fault(truncate_at=70_000, times=2))
+    (wheel,) = locked(index.url, index.folder, "alpha")
+    house.fetch((wheel,), only(index), on_progress=quiet)
+    assert house.missing((wheel,)) == ()
+
+
+def test_a_wheel_that_is_always_cut_at_the_start_is_given_up(
+    house: Wheelhouse, index: Index
+) -> None:
+    index.fail("alpha-1.0", Fault(truncate_at=0))
+    (wheel,) = locked(index.url, index.folder, "alpha")
+    with pytest.raises(WheelError, match="broke off"):
+        house.fetch((wheel,), only(index), on_progress=quiet)
+    assert len(index.downloads(wheel.filename)) == 4
+
+
+@pytest.mark.parametrize("cut", ["shorter", "longer"])
+def test_another_file_under_the_same_name_is_refused(
+    house: Wheelhouse, index: Index, cut: str
+) -> None:
+    index.hash_name = ""
+    (wheel,) = locked(index.url, index.folder, "alpha")
+    path = index.folder / wheel.filename
+    data = path.read_bytes()
+    path.write_bytes(data[:-10] if cut == "shorter" else data + b"more")
+    with pytest.raises(WheelError, match=str(wheel.size_bytes)):
+        house.fetch((wheel,), only(index), on_progress=quiet)
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_what_passes_is_tried_again(house: Wheelhouse, index: Index, status: int) -> None:
+    index.fail("/alpha", Fault(status=status, retry_after=0, times=3))
+    (wheel,) = locked(index.url, index.folder, "alpha")
+    house.fetch((wheel,), only(index), on_progress=quiet)
+    assert house.missing((wheel,)) == ()
+
+
+def test_retry_after_is_obeyed(house: Wheelhouse, index: Index) -> None:
+    index.fail("alpha-1.0", Fault(status=429, retry_after=1, times=1))
+    (wheel,) = locked(index.url, index.folder, "alpha")
+    started = time.monotonic()
+    house.fetch((wheel,), only(index), on_progress=quiet)
+    assert time.monotonic() - started >= 1.0
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_what_lasts_is_not_tried_again(house: Wheelhouse, index: Index, status: int) -> None:
+    index.fail("alpha-1.0", Fault(status=status))
+    (wheel,) = locked(index.url, index.folder, "alpha")
+    with pytest.raises(WheelError, match=f"HTTP {status}"):
+        house.fetch((wheel,), only(index), on_progress=quiet)
+    assert len(index.downloads(wheel.filename)) == 1
+
+
+def test_an_index_that_always_fails_is_given_up_with_its_status(
+    house: Wheelhouse, index: Index
+) -> None:
+    index.fail("/alpha/", Fault(status=500))
+    (wheel,) = locked(index.url, index.folder, "alpha")
+    with pytest.raises(WheelError, match="HTTP 500"):
+        house.fetch((wheel,), only(index), on_progress=quiet)
+
+
+def test_a_login_page_is_called_one(house: Wheelhouse, index: Index) -> None:
+    index.fail("/alpha/", Fault(login=True))
+    (wheel,) = locked(index.url, index.folder, "alpha")
+    with pytest.raises(WheelError, match="login page"):
+        house.fetch((wheel,), only(index), on_progress=quiet)
+
+
+def test_a_login_page_instead_of_a_wheel_is_refused(house: Wheelhouse, index: Index) -> None:
+    index.fail("alpha-1.0", Fault(login=True))
+    (wheel,) = locked(index.url, index.folder, "alpha")
+    with pytest.raises(WheelError, match="a page, not a wheel"):
+        house.fetch((wheel,), only(index), on_progress=quiet)
+
+
+def test_an_index_that_is_down_is_named_with_the_reason(house: Wheelhouse, offered: Path) -> None:
+    with serve_index(offered) as gone:
+        (wheel,) = locked(gone.url, offered, "alpha")
+    with pytest.raises(WheelError, match="connection refused") as caught:
+        house.fetch((wheel,), only(gone), on_progress=quiet)
+    assert gone.url in caught.value.message
+    assert caught.value.hint
+
+
+def test_an_index_that_hangs_is_given_up(tmp_path: Path, index: Index) -> None:
+    house = Wheelhouse(tmp_path / "house", stall_seconds=0.2)
+    index.fail("alpha-1.0", Fault(hang_seconds=30))
+    (wheel,) = locked(index.url, index.folder, "alpha")
+    with pytest.raises(WheelError, match=r"no answer in time|no bytes for too long"):
+        house.fetch((wheel,), only(index), on_progress=quiet)
+
+
+def test_a_slow_index_is_slow_and_not_an_error(tmp_path: Path, index: Index) -> None:
+    house = Wheelhouse(tmp_path / "house", stall_seconds=0.4)
+    index.fail("alpha-1.0", Fault(bytes_per_second=200_000))
+    (wheel,) = locked(index.url, index.folder, "alpha")
+    started = time.monotonic()
+    house.fetch((wheel,), only(index), on_progress=quiet)
+    assert time.monotonic() - started > 0.8
+
+
+def test_bytes_left_by_an_earlier_run_are_used(house: Wheelhouse, index: Index) -> None:
+    (wheel,) = locked(index.url, index.folder, "alpha")
+    target = house.path(wheel)
+    target.parent.mkdir(parents=True)
+    data = (index.folder / wheel.filename).read_bytes()
+    target.with_name(f"{wheel.filename}.part").write_bytes(data[:150_000])
+    report = house.fetch((wheel,), only(index), on_progress=quiet)
+    assert index.downloads(wheel.filename) == ["bytes=150000-"]
+    assert report.downloaded_bytes == wheel.size_bytes - 150_000
+
+
+def test_spoilt_bytes_left_by_an_earlier_run_are_thrown_away(
+    house: Wheelhouse, index: Index
+) -> None:
+    (wheel,) = locked(index.url, index.folder, "alpha")
+    target = house.path(wheel)
+    target.parent.mkdir(parents=True)
+    target.with_name(f"{wheel.filename}.part").write_bytes(b"x" * 150_000)
+    house.fetch((wheel,), only(index), on_progress=quiet)
+    assert index.downloads(wheel.filename) == ["bytes=150000-", ""]
+    assert house.missing((wheel,)) == ()
+
+
+def test_a_find_links_folder_comes_before_any_index(
+    house: Wheelhouse, index: Index, offered: Path
+) -> None:
+    (wheel,) = locked(index.url, offered, "alpha")
+    house.fetch((wheel,), only(index, find_links=(str(offered),)), on_progress=quiet)
+    assert index.requests == []
+    assert house.path(wheel).samefile(offered / wheel.filename)
+
+
+def test_a_local_wheel_with_other_bytes_is_refused(house: Wheelhouse, offered: Path) -> None:
+    (wheel,) = locked("https://index.invalid/simple", offered, "alpha")
+    path = offered / wheel.filename
+    path.write_bytes(path.read_bytes()[:-1] + b"!")
+    site = Site(no_index=True, find_links=(offered.as_uri(),))
+    with pytest.raises(WheelError, match="wrong bytes"):
+        house.fetch((wheel,), site, on_progress=quiet)
+    assert house.missing((wheel,)) == (wheel,)
+
+
+def test_a_json_index_is_read_too(house: Wheelhouse, index: Index) -> None:
+    index.json = True
+    wheels = locked(index.url, index.folder, "alpha", "beta")
+    assert house.fetch(wheels, only(index), on_progress=quiet).fetched == 2
+
+
+def test_a_proxy_is_used_except_where_the_site_says_not(house: Wheelhouse, index: Index) -> None:
+    (wheel,) = locked("http://index.invalid/simple", index.folder, "alpha")
+    behind = Site(
+        index_url="http://index.invalid/simple",
+        proxies={"HTTP_PROXY": f"http://127.0.0.1:{index.port}"},
+    )
+    with pytest.raises(WheelError, match="HTTP 404"):
+        house.fetch((wheel,), behind, on_progress=quiet)
+    assert index.requests == [("http://index.invalid/simple/alpha/", "")]
+    (wheel,) = locked(index.url, index.folder, "alpha")
+    proxies = {"HTTP_PROXY": "http://127.0.0.1:9", "NO_PROXY": "127.0.0.1"}
+    house.fetch((wheel,), only(index, proxies=proxies), on_progress=quiet)
+    assert house.missing((wheel,)) == ()
+
+
+def test_a_failed_handshake_is_called_one(house: Wheelhouse, index: Index) -> None:
+    url = index.url.replace("http:", "https:")
+    (wheel,) = locked(url, index.folder, "alpha")
+    with pytest.raises(WheelError, match="TLS failed"):
+        house.fetch((wheel,), Site(index_url=url), on_progress=quiet)
+
+
+def test_no_index_means_no_index(house: Wheelhouse, index: Index) -> None:
+    (wheel,) = locked(index.url, index.folder, "alpha")
+    with pytest.raises(WheelError):
+        house.fetch((wheel,), only(index, no_index=True), on_progress=quiet)
+    assert index.requests == []
+
+
+def test_a_mirrors_password_is_sent_and_never_printed(house: Wheelhouse, index: Index) -> None:
+    host = f"127.0.0.1:{index.port}"
+    site = only(index, credentials={host: ("user", "canary")})
+    index.fail("/alpha/", Fault(status=403))
+    (wheel,) = locked(index.url, index.folder, "alpha")
+    with pytest.raises(WheelError) as caught:
+        house.fetch((wheel,), site, on_progress=quiet)
+    assert site.with_credentials(index.url).startswith("http://user:canary@127.0.0.1")
+    for text in (caught.value.message, caught.value.hint, repr(site)):
+        assert "canary" not in text
+
+
+def test_one_bad_wheel_stops_the_others_and_the_next_run_goes_on(
+    house: Wheelhouse, index: Index
+) -> None:
+    wheels = locked(index.url, index.folder, *NAMES)
+    index.fail("alpha-1.0", Fault(corrupt=True))
+    for name in NAMES[1:]:
+        index.fail(f"{name}-1.0", Fault(bytes_per_second=100_000))
+    with pytest.raises(WheelError, match="alpha"):
+        house.fetch(wheels, only(index), on_progress=quiet)
+    assert set(house.missing(wheels)) == set(wheels)
+    index.heal()
+    assert house.fetch(wheels, only(index), on_progress=quiet).fetched == 5
+
+
+def test_two_at_once_fetch_each_wheel_once(house: Wheelhouse, index: Index) -> None:
+    wheels = locked(index.url, index.folder, *NAMES)
+    for name in NAMES:
+        index.fail(f"{name}-1.0", Fault(bytes_per_second=600_000))
+    failures: list[BaseException] = []
+
+    def fetch() -> None:
+        try:
+            Wheelhouse(house.root).fetch(wheels, only(index), on_progress=quiet)
+        except BaseException as error:  # noqa: BLE001 - handed to the test's own thread
+            failures.append(error)
+
+    threads = [threading.Thread(target=fetch) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert [len(index.downloads(wheel.filename)) for wheel in wheels] == [1] * len(wheels)
+    assert parts(house) == []
+
+
+def test_a_read_only_wheelhouse_that_is_complete_works(house: Wheelhouse, index: Index) -> None:
+    wheels = locked(index.url, index.folder, "alpha")
+    house.fetch(wheels, only(index), on_progress=quiet)
+    before = sorted(path.stat().st_mtime_ns for path in house.root.rglob("*"))
+    assert house.fetch(wheels, only(index), on_progress=quiet).present == 1
+    assert sorted(path.stat().st_mtime_ns for path in house.root.rglob("*")) == before
+
+
+def test_a_wheelhouse_that_cannot_be_written_is_a_store_error(tmp_path: Path, index: Index) -> None:
+    (tmp_path / "file").write_text("in the way")
+    wheels = locked(index.url, index.folder, "alpha")
+    with pytest.raises(StoreError, match="file") as caught:
+        Wheelhouse(tmp_path / "file" / "house").fetch(wheels, only(index), on_progress=quiet)
+    assert caught.value.hint
+
+
+def test_a_view_holds_exactly_the_wheels_asked_for(
+    house: Wheelhouse, index: Index, tmp_path: Path
+) -> None:
+    wheels = locked(index.url, index.folder, *NAMES)
+    house.fetch(wheels, only(index), on_progress=quiet)
+    folder = house.view(wheels[:3], tmp_path / "view")
+    assert {path.name for path in folder.iterdir()} == {wheel.filename for wheel in wheels[:3]}
+    assert (folder / wheels[0].filename).samefile(house.path(wheels[0]))
+    made = folder.stat().st_ino
+    assert house.view(wheels[:3], folder).stat().st_ino == made
+    (folder / "stray.whl").write_bytes(b"")
+    house.view(wheels[2:], folder)
+    assert {path.name for path in folder.iterdir()} == {wheel.filename for wheel in wheels[2:]}
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_a_view_of_a_missing_wheel_is_refused(house: Wheelhouse, offered: Path) -> None:
+    (wheel,) = locked("https://index.invalid", offered, "alpha")
+    with pytest.raises(WheelError, match="not in the wheelhouse"):
+        house.view((wheel,), house.root / "view")
+
+
+def test_the_unpacked_size_comes_from_the_wheel_itself(house: Wheelhouse, index: Index) -> None:
+    (wheel,) = locked(index.url, index.folder, "alpha")
+    assert house.unpacked_size_bytes(wheel) is None
+    house.fetch((wheel,), only(index), on_progress=quiet)
+    size = house.unpacked_size_bytes(wheel)
+    assert size is not None
+    assert size > 200_000
+
+
+SCRIPT = """\
+import sys
+from pathlib import Path
+from warpfront.errors import WarpfrontError
+from warpfront.wheels.lock import read_lock
+from warpfront.wheels.sources import Site
+from warpfront.wheels.wheelhouse import Wheelhouse
+
+lock = read_lock(Path(sys.argv[1]).read_text(), path=sys.argv[1])
+print("started", flush=True)
+try:
+    report = Wheelhouse(Path(sys.argv[2])).fetch(
+        lock.wheels, Site(index_url=sys.argv[3]), on_progress=lambda *_: None
+    )
+    print(report.present, report.fetched, report.downloaded_bytes)
+except WarpfrontError as error:
+    print(type(error).__name__, error.message, error.hint)
+    sys.exit(error.exit_code)
+"""
+
+
+def start(tmp_path: Path, root: Path, index: Index, *names: str) -> subprocess.Popen[str]:
+    from warpfront.model import WheelLock
+    from warpfront.wheels.lock import dump_lock
+
+    wheels = locked(index.url, index.folder, *names)
+    lock = WheelLock(cell_id="cell", python="3.11", inputs_digest="0" * 64, wheels=wheels)
+    path = tmp_path / "pylock.cell.toml"
+    path.write_text(dump_lock(lock))
+    argv = [sys.executable, "-c", textwrap.dedent(SCRIPT), str(path), str(root), index.url]
+    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for_part(root: Path, size: int) -> None:
+    for _ in range(200):
+        if any(path.stat().st_size >= size for path in root.rglob("*.part")):
+            return
+        time.sleep(0.05)
+    raise AssertionError("no .part grew")
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["Ctrl-C", "kill"])
+def test_an_interrupted_download_is_resumed(
+    tmp_path: Path, house: Wheelhouse, index: Index, number: signal.Signals
+) -> None:
+    index.fail("alpha-1.0", Fault(bytes_per_second=40_000))
+    child = start(tmp_path, house.root, index, "alpha")
+    wait_for_part(house.root, 20_000)
+    child.send_signal(number)
+    started = time.monotonic()
+    _, stderr = child.communicate(timeout=20)
+    assert time.monotonic() - started < 5
+    assert child.returncode != 0
+    assert ("KeyboardInterrupt" in stderr) == (number == signal.SIGINT)
+    (wheel,) = locked(index.url, index.folder, "alpha")
+    assert house.missing((wheel,)) == (wheel,)
+    assert [path.name for path in house.root.rglob("*") if path.is_file()] == [
+        f"{wheel.filename}.part"
+    ]
+    index.heal()
+    report = house.fetch((wheel,), only(index), on_progress=quiet)
+    assert report.downloaded_bytes < wheel.size_bytes
+    assert index.downloads(wheel.filename)[-1].startswith("bytes=")
+
+
+@pytest.mark.process
+def test_two_processes_fetch_each_wheel_once(
+    tmp_path: Path, house: Wheelhouse, index: Index
+) -> None:
+    for name in NAMES:
+        index.fail(f"{name}-1.0", Fault(bytes_per_second=150_000))
+    children = [start(tmp_path, house.root, index, *NAMES) for _ in range(2)]
+    for child in children:
+        out, err = child.communicate(timeout=60)
+        assert child.returncode == 0, out + err
+    wheels = locked(index.url, index.folder, *NAMES)
+    assert [len(index.downloads(wheel.filename)) for wheel in wheels] == [1] * len(wheels)
+    assert parts(house) == []
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A filesystem of 256 kB."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small filesystem needs root")
+    mount = tmp_path / "disk"
+    mount.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(mount)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        pytest.skip(f"cannot mount here: {done.stderr.strip()}")
+    try:
+        yield mount
+    finally:
+        subprocess.run(["umount", str(mount)], check=True)
+
+
+@pytest.mark.process
+def test_a_full_disk_is_a_store_error_and_what_fitted_is_kept(
+    small_disk: Path, index: Index
+) -> None:
+    wheels = locked(index.url, index.folder, "alpha", "beta")
+    house = Wheelhouse(small_disk / "house")
+    with pytest.raises(StoreError, match="No space left") as caught:
+        house.fetch(wheels, only(index), on_progress=quiet)
+    assert "free some space" in caught.value.hint
+    assert len(house.missing(wheels)) >= 1
+
+
+@pytest.mark.process
+def test_a_read_only_mount_serves_what_it_has_and_refuses_the_rest(
+    small_disk: Path, index: Index, tmp_path: Path
+) -> None:
+    alpha, beta = locked(index.url, index.folder, "alpha", "beta")
+    house = Wheelhouse(small_disk / "house")
+    house.fetch((alpha,), only(index), on_progress=quiet)
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    assert house.fetch((alpha,), only(index), on_progress=quiet).present == 1
+    view = house.view((alpha,), tmp_path / "view")
+    assert (view / alpha.filename).read_bytes() == house.path(alpha).read_bytes()
+    with pytest.raises(StoreError, match="Read-only file system"):
+        house.fetch((beta,), only(index), on_progress=quiet)
