@@ -44,7 +44,8 @@ from warpfront.port.preflight.findings import Preflight
 from warpfront.port.preflight.following import askers_without_wheels, wanted_lines
 from warpfront.port.preflight.stacks import CellStack
 from warpfront.system.process import run
-from warpfront.wheels.resolver import Contradiction, Resolver, read_site, uv_binary, uv_version
+from warpfront.wheels.resolution import Contradiction
+from warpfront.wheels.resolver import UvResolver, read_site, uv_binary, uv_version
 
 ROOT = Path(__file__).parents[1]
 TORCHES = ("2.13.0+cpu", "2.14.1", "2.9.1+rocm6.4")
@@ -300,7 +301,7 @@ def requires_dist(stack: CellStack) -> dict[str, tuple[str, ...]]:
         f"{name}=={version}" for name, version in public.items() if name not in TRITONS - {"triton"}
     )
     inputs = replace(stack.inputs, requirements=wanted, stack_requirements=(), index=None)
-    resolver = Resolver(inputs, read_site(run), run=run, on_line=lambda _line: None)
+    resolver = UvResolver(inputs, read_site(run), run=run, on_line=lambda _line: None)
     found = resolver.resolution(wanted)
     if isinstance(found, Contradiction):
         raise SystemExit(f"{stack.title}: {found.explanation}")

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from warpfront.errors import EngineError
-from warpfront.images.engine import Features, Line, RunRequest, RunResult, StoredImage
+from warpfront.images.engine import Features, RunRequest, RunResult, StoredImage
 from warpfront.model import HostDevices
+from warpfront.system.watch import Line
 
 Program = Callable[[RunRequest, Line], int]
 

@@ -14,6 +14,9 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Literal
 
+ENVIRONMENT_PYTHON = "/opt/venv/bin/python"
+"""The interpreter of an image whose torch warpfront installed."""
+
 StepName = Literal["plan", "lock", "render", "build", "verify", "publish", "report"]
 
 

@@ -1,82 +1,87 @@
-"""The layers hold: pure never imports edge, edge never imports pure, inside imports nothing of the
-host.
+"""The house holds: wings import downward, pure never imports edge, edge never imports pure, and
+what runs inside images imports nothing of the host. Read from the tree; no list of rooms.
 """
 
 from __future__ import annotations
 
 import ast
+import re
+import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 SOURCE = Path(__file__).parents[2] / "src" / "warpfront"
 
-WORDS = {"errors", "model"}
-PURE = {
-    "bake",
-    "compat",
-    "compile",
-    "demands",
-    "document",
-    "labels",
-    "lock",
-    "matrix",
-    "plan",
-    "preflight",
-    "protection",
-    "render",
-    "report",
-    "requirements",
-    "scan",
-    "vendors",
-    "verdict",
+# From the door to the ground. A wing imports itself, what stands in its own group without a circle,
+# and everything below.
+ORDER: tuple[frozenset[str], ...] = tuple(
+    map(
+        frozenset,
+        (
+            {"__main__"},
+            {"doors"},
+            {"pipeline"},
+            {"bench", "ci", "port", "release", "report"},
+            {"images", "verify"},
+            {"wheels"},
+            {"matrix"},
+            {"system"},
+            {"errors", "model", "__init__"},
+        ),
+    )
+)
+INSIDE = "inside"
+# What a wing's modules are, where they need not say it themselves.
+KIND_OF_WING = {
+    "__init__": "words",
+    "doors": "door",
+    "errors": "words",
+    "inside": "inside",
+    "model": "words",
+    "pipeline": "path",
 }
-EDGE = {
-    "archives",
-    "engine",
-    "hipify",
-    "metadata",
-    "process",
-    "provenance",
-    "registry",
-    "resolver",
-    "scaffold",
-    "sources",
-    "store",
-    "trees",
-    "wheelhouse",
-}
-PATH = {"pipeline"}
-DOORS = {"__main__", "display", "sessions", "tasks"}
-INSIDE = {"checks", "guard"}
-
-# Which rooms a room of each kind may import. Words are free to all; `sessions` runs inside images
-# too, so
-# what it needs of the host it imports where it is used.
+# Which kinds a kind may import from other modules of the host.
 MAY_IMPORT = {
-    "words": WORDS,
-    "pure": WORDS | PURE,
-    "edge": WORDS | EDGE,
-    "path": WORDS | PURE | EDGE | PATH | INSIDE,
-    "doors": WORDS | PURE | EDGE | PATH | DOORS | INSIDE,
-    "inside": INSIDE,
+    "words": {"words"},
+    "pure": {"words", "pure"},
+    "edge": {"words", "edge"},
+    "path": {"words", "pure", "edge", "path"},
+    "door": {"words", "pure", "edge", "path", "door"},
 }
-# A guard's policy is one type on both sides: written in `protection`, read in the image.
-ALSO = {"demands": {"guard"}, "pipeline": {"guard"}, "protection": {"guard"}}
-KINDS = {"words": WORDS, "pure": PURE, "edge": EDGE, "path": PATH, "doors": DOORS, "inside": INSIDE}
+_SAYS = re.compile(r"\b(Words|Pure|Edge)\.\Z")
 
 
-def modules() -> list[Path]:
-    return sorted(SOURCE.rglob("*.py"))
+@dataclass(frozen=True)
+class Module:
+    """One file: its dotted name below the package, and its text."""
+
+    name: str
+    text: str
+
+    @property
+    def wing(self) -> str:
+        return self.name.partition(".")[0]
+
+    @property
+    def kind(self) -> str:
+        """What its wing is, or what the first paragraph of its docstring ends with."""
+        if self.name.endswith("__main__"):
+            return "door"
+        said = _SAYS.search(_first_paragraph(self.text))
+        return KIND_OF_WING.get(self.wing) or (said.group(1).lower() if said else "")
+
+    @property
+    def imports(self) -> set[str]:
+        """Other modules of the package, as this one names them."""
+        names = imported_names(ast.parse(self.text))
+        return {name.removeprefix("warpfront.") for name in names if name.startswith("warpfront.")}
 
 
-def room_of(path: Path) -> str:
-    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
-
-
-def kind_of(room: str) -> str:
-    return next(kind for kind, rooms in KINDS.items() if room in rooms)
+def _first_paragraph(text: str) -> str:
+    return (ast.get_docstring(ast.parse(text)) or "").partition("\n\n")[0].strip()
 
 
 def imported_names(tree: ast.AST) -> Iterator[str]:
@@ -88,58 +93,111 @@ def imported_names(tree: ast.AST) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def imported_rooms(source: str) -> set[str]:
-    names = imported_names(ast.parse(source))
-    known = set().union(*KINDS.values())
-    rooms = {name.split(".")[1] for name in names if name.startswith("warpfront.")}
-    return rooms & known
+def name_of(path: Path) -> str:
+    parts = path.relative_to(SOURCE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
 
 
-def violations(room: str, source: str) -> set[str]:
-    return imported_rooms(source) - MAY_IMPORT[kind_of(room)] - ALSO.get(room, set()) - {room}
+MODULES = {name_of(path): Module(name_of(path), path.read_text()) for path in SOURCE.rglob("*.py")}
 
 
-def test_every_module_belongs_to_one_room() -> None:
-    rooms = {room_of(path) for path in modules()} - {"__init__"}
-    assert rooms == set().union(*KINDS.values())
+def floor_of(wing: str) -> int:
+    return next(number for number, wings in enumerate(ORDER) if wing in wings)
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(SOURCE)))
-def test_a_module_imports_only_what_its_room_may(path: Path) -> None:
-    if room_of(path) != "__init__":
-        assert violations(room_of(path), path.read_text()) == set()
+def upward(module: Module) -> set[str]:
+    """What a module imports of a wing above its own. `inside` stands on its own, below all."""
+    targets = {name for name in module.imports if name in MODULES}
+    if module.wing == INSIDE:
+        return {name for name in targets if name.partition(".")[0] not in {INSIDE, "__init__"}}
+    return {
+        name
+        for name in targets
+        if (wing := name.partition(".")[0]) != INSIDE and floor_of(wing) < floor_of(module.wing)
+    }
+
+
+def mixed(module: Module) -> set[str]:
+    """What a module imports of a kind that its own may not."""
+    if module.kind == "inside":
+        return set()
+    targets = (MODULES[name] for name in module.imports if name in MODULES)
+    return {
+        f"{target.name} ({target.kind})"
+        for target in targets
+        if target.kind != "inside" and target.kind not in MAY_IMPORT[module.kind]
+    }
+
+
+BY_NAME = pytest.mark.parametrize("module", MODULES.values(), ids=MODULES)
+
+
+@BY_NAME
+def test_a_module_says_what_it_is(module: Module) -> None:
+    assert module.kind, "its docstring's first paragraph ends in none of Words. Pure. Edge."
+
+
+@BY_NAME
+def test_wings_import_downward_only(module: Module) -> None:
+    assert upward(module) == set()
+
+
+@BY_NAME
+def test_pure_and_edge_do_not_meet_outside_the_path(module: Module) -> None:
+    assert mixed(module) == set()
+
+
+def wing_arrows() -> dict[str, set[str]]:
+    arrows: dict[str, set[str]] = {}
+    for module in MODULES.values():
+        wings = {name.partition(".")[0] for name in module.imports if name in MODULES}
+        arrows.setdefault(module.wing, set()).update(wings - {module.wing})
+    return arrows
+
+
+def circles(arrows: dict[str, set[str]]) -> set[str]:
+    """What is left when everything that leads nowhere is taken away, again and again."""
+    left = {wing: set(targets) for wing, targets in arrows.items()}
+    while ends := {wing for wing in left if not left[wing] & set(left)}:
+        left = {wing: targets for wing, targets in left.items() if wing not in ends}
+    return set(left)
+
+
+def test_wings_have_no_circle() -> None:
+    assert circles(wing_arrows()) == set()
+    assert circles({"a": {"b"}, "b": {"a"}, "c": {"a"}}) == {"a", "b", "c"}
 
 
 @pytest.mark.parametrize(
-    ("room", "source"),
+    ("name", "source", "law"),
     [
-        ("render", "from warpfront.system.process import run"),
-        ("store", "from warpfront.matrix import select"),
-        ("checks", "import warpfront.model"),
-        ("model", "from warpfront import store"),
+        ("images.x", '"""X. Pure."""\nfrom warpfront.system.process import run', mixed),
+        ("system.x", '"""X. Edge."""\nfrom warpfront.matrix.plan import plan_cell', mixed),
+        ("images.x", '"""X. Edge."""\nfrom warpfront.images.render import render', mixed),
+        ("model", "from warpfront.system.store import Store", mixed),
+        ("wheels.x", '"""X. Edge."""\nfrom warpfront.images.engine import Engine', upward),
+        ("report.x", '"""X. Pure."""\nfrom warpfront.pipeline.attempt import attempt', upward),
+        ("inside.x", "import warpfront.model", upward),
     ],
 )
-def test_a_forbidden_import_is_found(room: str, source: str) -> None:
-    assert violations(room, source)
+def test_a_forbidden_import_is_found(name: str, source: str, law: object) -> None:
+    assert callable(law)
+    assert law(Module(name, source))
 
 
-@pytest.mark.parametrize("room", sorted(INSIDE))
-def test_what_runs_inside_images_needs_only_the_standard_library_torch_and_numpy(
-    room: str,
-) -> None:
-    import sys
-
+def test_what_runs_inside_images_needs_only_the_standard_library_torch_and_numpy() -> None:
     allowed = {*sys.stdlib_module_names, "torch", "numpy", "torchvision", "torchaudio", "warpfront"}
-    for path in (SOURCE / room).rglob("*.py"):
-        names = {name.split(".")[0] for name in imported_names(ast.parse(path.read_text()))}
-        assert names - allowed - {"nox"} == set(), path
+    for module in MODULES.values():
+        if module.wing == INSIDE:
+            names = {name.split(".")[0] for name in imported_names(ast.parse(module.text))}
+            assert names - allowed - {"nox"} == set(), module.name
 
 
 def test_functions_stay_short_enough_to_read() -> None:
     long = [
-        f"{path.relative_to(SOURCE)}:{node.lineno} {node.name}: {node.end_lineno - node.lineno + 1}"
-        for path in modules()
-        for node in ast.walk(ast.parse(path.read_text()))
+        f"{module.name}:{node.lineno} {node.name}: {node.end_lineno - node.lineno + 1}"
+        for module in MODULES.values()
+        for node in ast.walk(ast.parse(module.text))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and node.end_lineno is not None
         and node.end_lineno - node.lineno + 1 > 45

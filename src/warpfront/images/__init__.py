@@ -1,1 +1,1 @@
-"""Images: how wheels become one. Rendered, guarded, baked, labelled, run in an engine."""
+"""Images: how wheels become one. Rendered, guarded, baked, labelled, run in an engine. Words."""

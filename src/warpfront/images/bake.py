@@ -1,6 +1,4 @@
-"""The bake file: every cell to build as one flat target, chained by named contexts. Values in, JSON
-values out.
-"""
+"""The bake file: every cell to build as one flat target, chained by named contexts. Pure."""
 
 from __future__ import annotations
 

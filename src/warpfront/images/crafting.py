@@ -1,4 +1,4 @@
-"""Wheels that no index has, built once into the wheelhouse.
+"""Wheels that no index has, built once into the wheelhouse. Edge.
 
 Python code alone is built in isolation, here. What is built against torch is built in a container
 of the image that its own will stand on: with that image's torch and no other, with the build tools
@@ -14,20 +14,26 @@ import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from packaging.utils import canonicalize_name
 
 from warpfront.errors import CommandFailedError, LockError
 from warpfront.images.engine import Bind, Engine, RunRequest
-from warpfront.images.render import ENVIRONMENT_PYTHON
-from warpfront.model import LockedWheel, LockInputs, Recipe, Source, WheelBuild, digest_of
-from warpfront.system.process import Line, run
+from warpfront.model import (
+    ENVIRONMENT_PYTHON,
+    LockedWheel,
+    LockInputs,
+    Recipe,
+    Source,
+    WheelBuild,
+    digest_of,
+)
+from warpfront.system.process import run
 from warpfront.system.store import place_program, read_text, write_json
+from warpfront.system.watch import Line
 from warpfront.wheels.archives import archive_commit, archive_folder, unpack
+from warpfront.wheels.resolution import Sdist
 from warpfront.wheels.resolver import (
-    Sdist,
-    Site,
     install_tools,
     installed_in,
     pure_builder,
@@ -35,6 +41,7 @@ from warpfront.wheels.resolver import (
     uv_version,
     wheel_of,
 )
+from warpfront.wheels.sources import Site
 from warpfront.wheels.wheelhouse import Build, Wheelhouse
 
 BUILD_LIMIT_SECONDS = 4 * 3600.0
@@ -43,16 +50,6 @@ _TAIL_LINES = 25
 
 Builder = Callable[[tuple[str, ...]], tuple[Engine, str]]
 """An engine and the image in it to build in, with these Debian packages; made when first asked."""
-
-
-class Crafting(Protocol):
-    """Makes wheels for one cell."""
-
-    def from_source(self, source: Source) -> tuple[LockedWheel, WheelBuild | None]:
-        """The wheel of a folder or a commit, and how it was built if in a container."""
-
-    def from_sdist(self, sdist: Sdist, recipe: Recipe) -> tuple[LockedWheel, WheelBuild]:
-        """The wheel of an index's source archive, built in a container."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

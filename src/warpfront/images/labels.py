@@ -1,6 +1,4 @@
-"""The labels of an image: the OCI standard ones, and ours under `dev.warpfront.`. Values in, values
-out.
-"""
+"""The labels of an image: the OCI standard ones, and ours under `dev.warpfront.`. Pure."""
 
 from __future__ import annotations
 

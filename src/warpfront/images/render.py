@@ -1,5 +1,5 @@
 """From a cell and its lock to the build context of its image: text in, text out, the same bytes
-every time.
+every time. Pure.
 """
 
 from __future__ import annotations
@@ -11,10 +11,17 @@ import jinja2
 
 from warpfront.errors import RenderError
 from warpfront.images.protection import GUARD_ENVIRONMENT, POLICY, RELAXED
-from warpfront.model import Cell, Compiler, LockedWheel, RenderedImage, WheelLock, frozen
+from warpfront.model import (
+    ENVIRONMENT_PYTHON,
+    Cell,
+    Compiler,
+    LockedWheel,
+    RenderedImage,
+    WheelLock,
+    frozen,
+)
 from warpfront.wheels.lock import difference
 
-ENVIRONMENT_PYTHON = "/opt/venv/bin/python"
 DOCKERFILE = "Dockerfile"
 REQUIREMENTS = "requirements.txt"
 _TEMPLATE_NAME = "Dockerfile.j2"

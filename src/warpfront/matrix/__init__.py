@@ -1,4 +1,4 @@
-"""matrix.yaml: the one input, read, checked and expanded to cells."""
+"""matrix.yaml: the one input, read, checked and expanded to cells. Pure."""
 
 from __future__ import annotations
 

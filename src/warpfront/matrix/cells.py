@@ -1,4 +1,4 @@
-"""From points to cells: each combination judged by the compat table, each image named."""
+"""From points to cells: each combination judged by the compat table, each image named. Pure."""
 
 from __future__ import annotations
 

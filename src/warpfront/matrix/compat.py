@@ -1,4 +1,4 @@
-"""What is known about torch wheels: which exist, for which toolkit, Python and hardware.
+"""What is known about torch wheels: which exist, for which toolkit, Python and hardware. Pure.
 
 The table is data (`data/compat.yaml`, dated, with a source per row). What it does not say is
 `Unknown`, never guessed; what it denies is `Contradicted`, with what would fit.

@@ -1,4 +1,4 @@
-"""From rows to points: every combination that the matrix names, before images are put on it.
+"""From rows to points: every combination that the matrix names, before images are put on it. Pure.
 
 The order is rows, then `exclude`, then `include`'s patches, then `include`'s rows: what is
 included last is there whatever was excluded.

@@ -1,4 +1,5 @@
-"""The language of matrix.yaml: one frozen dataclass per construct, one anchored pattern per field.
+"""The language of matrix.yaml: one frozen dataclass per construct, one anchored pattern
+per field. Pure.
 
 Every text ends up in a file name, a tag, a Dockerfile or an argv, so each field allows the
 characters it needs and nothing that could end a line, a quote or a word there.

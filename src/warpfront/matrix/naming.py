@@ -1,4 +1,4 @@
-"""The names of a cell: its id and its tag. Written here, parsed back nowhere."""
+"""The names of a cell: its id and its tag. Written here, parsed back nowhere. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a reader of a message most often needs: the name they meant."""
+"""What a reader of a message most often needs: the name they meant. Pure."""
 
 from __future__ import annotations
 

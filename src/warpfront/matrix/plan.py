@@ -1,4 +1,4 @@
-"""What would happen to each cell, and why: decided from facts the pipeline gathered. No I/O."""
+"""What would happen to each cell, and why: decided from facts the pipeline gathered. Pure."""
 
 from __future__ import annotations
 

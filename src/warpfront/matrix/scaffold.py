@@ -1,4 +1,4 @@
-"""A new project's files: a matrix with one CPU row, the templates, and the two doors."""
+"""A new project's files: a matrix with one CPU row, the templates, and the two doors. Edge."""
 
 from __future__ import annotations
 

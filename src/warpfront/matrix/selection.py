@@ -1,4 +1,4 @@
-"""Which cells `--target --vendor --image --only` mean."""
+"""Which cells `--target --vendor --image --only` mean. Pure."""
 
 from __future__ import annotations
 

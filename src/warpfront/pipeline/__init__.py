@@ -44,11 +44,12 @@ from warpfront.pipeline.preparing import (
     render_cells,
 )
 from warpfront.pipeline.verifying import Verified, verify_cells
-from warpfront.pipeline.workspace import Watch, Workspace, open_workspace, site_when_needed
+from warpfront.pipeline.workspace import Workspace, open_workspace, site_when_needed
 from warpfront.report.rows import CellFacts, ReportRow, report_rows
 from warpfront.report.sizes import readable_size
 from warpfront.system.process import environment, run
 from warpfront.system.provenance import read_provenance
+from warpfront.system.watch import Watch
 from warpfront.wheels.resolver import why_unresolvable
 from warpfront.wheels.wheelhouse import Wheelhouse
 

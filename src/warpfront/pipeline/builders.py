@@ -24,11 +24,12 @@ from warpfront.images.render import DOCKERFILE, Templates
 from warpfront.matrix.plan import with_parents
 from warpfront.model import BuiltImage, Cell, WheelLock, digest_of
 from warpfront.pipeline.building import build_cells
-from warpfront.pipeline.workspace import IMAGES_FOLDER, AskSite, Watch, Workspace
+from warpfront.pipeline.workspace import IMAGES_FOLDER, AskSite, Workspace
 from warpfront.system.process import environment, run
 from warpfront.system.provenance import read_provenance
 from warpfront.system.store import read_tree, write_json, write_text
-from warpfront.wheels.resolver import Site
+from warpfront.system.watch import Watch
+from warpfront.wheels.sources import Site
 
 _TEMPLATE = 'FROM {{ from_reference }}\n{% include "_shared/apt.j2" %}\n'
 _NAME = "builder"

@@ -34,12 +34,15 @@ from warpfront.model import (
     ResolvedBase,
     WheelLock,
 )
+from warpfront.pipeline.attempt import attempt
 from warpfront.pipeline.preparing import Prepared, images_by_content, prepare_cells
-from warpfront.pipeline.workspace import AskSite, Watch, Workspace, attempt
+from warpfront.pipeline.workspace import AskSite, Workspace
 from warpfront.release.registry import registry_reachable
 from warpfront.system.process import run
 from warpfront.system.store import place_program, write_json
-from warpfront.wheels.resolver import Site, sdist_builder, uv_binary, uv_version
+from warpfront.system.watch import Watch
+from warpfront.wheels.resolver import sdist_builder, uv_binary, uv_version
+from warpfront.wheels.sources import Site
 
 Built = BuiltImage | Blocked | Failed
 # The containerd store keeps a tar of every layer beside its unpacked form, gzipped unless told

@@ -30,7 +30,7 @@ from warpfront.model import (
 )
 from warpfront.pipeline.containers import MEMORY_BYTES, built_image, ending_of, parsed_json
 from warpfront.pipeline.scanning import scan_tree
-from warpfront.pipeline.workspace import AskSite, Watch, Workspace
+from warpfront.pipeline.workspace import AskSite, Workspace
 from warpfront.port.compile.job import SOURCE, Bounds, job_document
 from warpfront.port.compile.judging import HIPIFIED, SESSION, Message, judged
 from warpfront.port.compile.sources import HEADERS, READ, SETUP, Unit, include_folders, units_of
@@ -41,6 +41,7 @@ from warpfront.system.process import run
 from warpfront.system.store import exclusive, read_text, write_json, write_text
 from warpfront.system.trees import Tree, list_tree
 from warpfront.system.trees import read_text as read_source
+from warpfront.system.watch import Watch
 from warpfront.verify.verdict import read_verification
 from warpfront.wheels.resolver import install_tools
 

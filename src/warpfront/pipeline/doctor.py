@@ -12,10 +12,11 @@ from warpfront.images.engine import Engine, connect
 from warpfront.inside.checks.hardware import Accelerator, Hardware, Machine, read_hardware
 from warpfront.matrix.vendors import VENDORS
 from warpfront.model import HostDevices, Outcome, WheelIndex
-from warpfront.pipeline.workspace import Watch, Workspace
+from warpfront.pipeline.workspace import Workspace
 from warpfront.release.registry import registry_reachable
 from warpfront.report.sizes import readable_size
 from warpfront.system.process import environment, run
+from warpfront.system.watch import Watch
 from warpfront.wheels.resolver import read_site
 from warpfront.wheels.sources import probe
 

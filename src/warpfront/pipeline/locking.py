@@ -7,17 +7,23 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TypedDict
 
 from warpfront.errors import LockError
-from warpfront.images.crafting import Crafter, Crafting
+from warpfront.images.crafting import Crafter
 from warpfront.matrix.plan import LockState
 from warpfront.model import Blocked, Cell, Failed, LockInputs, WheelLock
+from warpfront.pipeline.attempt import attempt
 from warpfront.pipeline.builders import builder_of
-from warpfront.pipeline.workspace import AskSite, Watch, Workspace, attempt
-from warpfront.system.process import run
+from warpfront.pipeline.workspace import AskSite, Workspace
+from warpfront.system.process import Run, run
 from warpfront.system.store import read_text, write_text
+from warpfront.system.watch import Line, Watch
 from warpfront.wheels.archives import folder_sha256
 from warpfront.wheels.lock import dump_lock, lock_inputs, read_lock, staleness
 from warpfront.wheels.requirements import Asked
+from warpfront.wheels.resolution import Crafting
+from warpfront.wheels.resolver import UvResolver
 from warpfront.wheels.resolving import resolve
+from warpfront.wheels.sources import Site
+from warpfront.wheels.wheelhouse import Wheelhouse
 
 Locked = WheelLock | Blocked | Failed
 Resolve = Callable[[LockInputs], WheelLock]
@@ -42,7 +48,7 @@ def lock_cells(
         if inputs.digest not in known:
             watch.step(inputs.cell_id, "resolving")
             more = _crafts(workspace, inputs, results, site=site, watch=watch)
-            known[inputs.digest] = resolve(
+            known[inputs.digest] = resolve_by_uv(
                 inputs, site(), run=run, on_line=watch.say, wheelhouse=workspace.wheelhouse, **more
             )
             watch.step(inputs.cell_id, "")
@@ -66,6 +72,21 @@ def lock_cells(
             watch.say(f"{cell.id}: {state.reason or 'refreshing the lock'}; resolving")
             results[cell.id] = _make(workspace, cell, inputs, resolve_once)
     return results
+
+
+def resolve_by_uv(
+    inputs: LockInputs,
+    site: Site,
+    *,
+    run: Run,
+    on_line: Line,
+    wheelhouse: Wheelhouse | None = None,
+    parent: WheelLock | None = None,
+    crafting: Crafting | None = None,
+) -> WheelLock:
+    """The lock that answers `inputs`, found by uv from what the site can reach."""
+    resolver = UvResolver(inputs, site, run=run, on_line=on_line, wheelhouse=wheelhouse)
+    return resolve(inputs, resolver, on_line=on_line, parent=parent, crafting=crafting)
 
 
 def read_locks(workspace: Workspace, cells: Iterable[Cell]) -> Mapping[str, LockState]:

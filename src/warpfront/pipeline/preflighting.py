@@ -16,7 +16,7 @@ from warpfront.matrix import compat, select
 from warpfront.matrix.plan import with_parents
 from warpfront.model import Distribution, Selection
 from warpfront.pipeline.locking import read_locks
-from warpfront.pipeline.workspace import Watch, Workspace
+from warpfront.pipeline.workspace import Workspace
 from warpfront.port.preflight import rules
 from warpfront.port.preflight.asked import Asked, FileAsks, Include, Kind
 from warpfront.port.preflight.findings import Breach, Finding, Gathering, Preflight
@@ -34,9 +34,11 @@ from warpfront.port.preflight.requirements_txt import read_requirements
 from warpfront.port.preflight.setup_files import read_environment_yml, read_setup_cfg, read_setup_py
 from warpfront.port.preflight.stacks import CellStack, stacks_of
 from warpfront.system.process import run
+from warpfront.system.watch import Watch
 from warpfront.wheels.metadata import read_remote_requires
-from warpfront.wheels.resolver import Contradiction, Resolution, Resolver, Site, Terms, read_site
-from warpfront.wheels.sources import Transport
+from warpfront.wheels.resolution import Contradiction, Resolution, Terms
+from warpfront.wheels.resolver import UvResolver, read_site
+from warpfront.wheels.sources import Site, Transport
 
 SIZE_LIMIT_BYTES = 4 * 2**20
 _FOUND_BY_ITSELF = (
@@ -278,7 +280,7 @@ class _Following:
             stack_requirements=(),
             index=None,
         )
-        resolver = Resolver(inputs, self.site, run=run, on_line=self.watch.say)
+        resolver = UvResolver(inputs, self.site, run=run, on_line=self.watch.say)
         left_out: tuple[str, ...] = ()
         own = (*self.stack.stack.held, *self.stack.stack.excluded)
         for _ in range(_ROUNDS):
@@ -295,7 +297,7 @@ class _Following:
             left_out += more
         return Followed(unknown=("not followed: too many packages without wheels",))
 
-    def _distributions(self, resolver: Resolver, found: Resolution) -> tuple[Distribution, ...]:
+    def _distributions(self, resolver: UvResolver, found: Resolution) -> tuple[Distribution, ...]:
         """With what the wheels demand, read without fetching them where that can be."""
         wanted = [one for one in found.versions.items() if one not in self.known]
         urls = {str(one.name): one.wheels[0].url for one in found.pylock.packages if one.wheels}

@@ -13,7 +13,8 @@ from warpfront.images.protection import guard_files, guard_policy, relaxed_files
 from warpfront.images.render import render
 from warpfront.matrix.plan import content_hash
 from warpfront.model import Blocked, Cell, Failed, RenderedImage, ResolvedBase, WheelLock
-from warpfront.pipeline.workspace import Workspace, attempt
+from warpfront.pipeline.attempt import attempt
+from warpfront.pipeline.workspace import Workspace
 from warpfront.release.registry import registry_reachable
 from warpfront.wheels.resolver import uv_version
 

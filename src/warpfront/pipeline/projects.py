@@ -12,10 +12,11 @@ from warpfront.matrix.vendors import VENDORS
 from warpfront.model import BuiltImage, Cell, CheckResult, Outcome, SourceTree, Verification
 from warpfront.pipeline.compiling import CompileRequest, compile_in_cell
 from warpfront.pipeline.scanning import BASELINE, ScanRequest, scan
-from warpfront.pipeline.workspace import Watch, Workspace
+from warpfront.pipeline.workspace import Workspace
 from warpfront.port.compile.judging import SESSION as COMPILE
 from warpfront.port.scan.findings import Finding, Severity
 from warpfront.port.scan.targets import has_rules, read_target
+from warpfront.system.watch import Watch
 
 STATIC = "static"
 _SHOWN = 20

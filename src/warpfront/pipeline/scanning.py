@@ -14,7 +14,6 @@ from pathlib import Path, PurePosixPath
 from types import FrameType
 
 from warpfront.errors import StoreError
-from warpfront.pipeline.workspace import Watch
 from warpfront.port.hipify_tables import read_identifiers
 from warpfront.port.scan import cuda
 from warpfront.port.scan.baseline import baseline_text, beyond, read_baseline
@@ -26,6 +25,7 @@ from warpfront.port.scan.targets import ScanTarget
 from warpfront.system.store import read_text as read_file
 from warpfront.system.store import write_text
 from warpfront.system.trees import Tree, TreeFile, Unread, list_tree, read_text
+from warpfront.system.watch import Watch
 
 SECONDS_PER_FILE = 20.0
 _CHUNK_BYTES = 512 * 1024

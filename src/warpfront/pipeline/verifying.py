@@ -37,12 +37,14 @@ from warpfront.pipeline.containers import (
     parsed_json,
 )
 from warpfront.pipeline.projects import with_project_checked
-from warpfront.pipeline.workspace import AskSite, Watch, Workspace
+from warpfront.pipeline.workspace import AskSite, Workspace
 from warpfront.report.junit import junit_xml
 from warpfront.system.process import run
 from warpfront.system.store import exclusive, read_text, write_json, write_text
+from warpfront.system.watch import Watch
 from warpfront.verify.verdict import read_verification
-from warpfront.wheels.resolver import Site, install_toolbox
+from warpfront.wheels.resolver import install_toolbox
+from warpfront.wheels.sources import Site
 
 Verified = Verification | Blocked | Failed
 _INSIDE = "/warpfront"

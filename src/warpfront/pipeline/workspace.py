@@ -6,24 +6,18 @@ import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ParamSpec, Protocol, TypeVar
 
 from warpfront.errors import (
-    BlockedError,
-    CommandFailedError,
-    LockError,
-    RenderError,
     StoreError,
-    WheelError,
 )
 from warpfront.images.render import Templates
 from warpfront.matrix import Matrix, compat, read_matrix
 from warpfront.matrix.compat import Compat
-from warpfront.model import Blocked, Failed, StepName
 from warpfront.system.process import environment, run
 from warpfront.system.store import Store, read_text, read_tree
 from warpfront.wheels.requirements import Asked, read_requirements
-from warpfront.wheels.resolver import Site, read_site
+from warpfront.wheels.resolver import read_site
+from warpfront.wheels.sources import Site
 from warpfront.wheels.wheelhouse import Wheelhouse
 
 MATRIX_FILE = "matrix.yaml"
@@ -36,22 +30,6 @@ AskSite = Callable[[], Site]
 """Asks pip for its configuration, once, and only when something has to come from outside: the
 answer takes longer than all the rest of a build that has nothing to do.
 """
-
-T = TypeVar("T")
-P = ParamSpec("P")
-
-
-class Watch(Protocol):
-    """Who is told what happens while it happens."""
-
-    def say(self, text: str) -> None:
-        """One line for people."""
-
-    def advance(self, what: str, done_bytes: int, total_bytes: int) -> None:
-        """A transfer moved on; `done_bytes == total_bytes` ends it."""
-
-    def step(self, cell_id: str, text: str) -> None:
-        """A cell is now doing `text`; "" = it is done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,24 +102,3 @@ def cache_folder() -> Path:
 def site_when_needed() -> AskSite:
     """The site, read at the first call and kept for the others."""
     return functools.cache(functools.partial(read_site, run))
-
-
-def attempt(
-    cell_id: str, step: StepName, act: Callable[P, T], *args: P.args, **kwargs: P.kwargs
-) -> T | Blocked | Failed:
-    """Run one cell's step. What is wrong with this cell only becomes a value, so the others go
-    on.
-    """
-    try:
-        return act(*args, **kwargs)
-    except BlockedError as error:
-        reason = error.message.removeprefix(f"{cell_id}: ")
-        return Blocked(cell_id=cell_id, step=step, reason=reason, hint=error.hint)
-    except (LockError, RenderError, WheelError, CommandFailedError) as error:
-        return Failed(
-            cell_id=cell_id,
-            step=step,
-            reason=error.message.removeprefix(f"{cell_id}: "),
-            hint=error.hint,
-            exit_code=error.exit_code,
-        )

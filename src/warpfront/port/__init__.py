@@ -1,1 +1,1 @@
-"""Porting: what a source tree will meet on another vendor's devices, before it is there."""
+"""Porting: what a source tree will meet on another vendor's devices, before it is there. Words."""

@@ -1,4 +1,4 @@
-"""What compilers said of a source tree, for people, code hosts and programs."""
+"""What compilers said of a source tree, for people, code hosts and programs. Pure."""
 
 from __future__ import annotations
 

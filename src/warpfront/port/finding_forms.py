@@ -1,4 +1,4 @@
-"""The findings of a scan as people, code hosts and programs read them."""
+"""The findings of a scan as people, code hosts and programs read them. Pure."""
 
 from __future__ import annotations
 

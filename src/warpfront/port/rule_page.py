@@ -1,4 +1,4 @@
-"""The rule catalogue as a page for people, generated from its records."""
+"""The rule catalogue as a page for people, generated from its records. Pure."""
 
 from __future__ import annotations
 

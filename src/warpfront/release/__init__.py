@@ -1,1 +1,1 @@
-"""Release: registries, and what is said to them."""
+"""Release: registries, and what is said to them. Words."""

@@ -1,4 +1,4 @@
-"""The only room that speaks HTTP with registries (OCI distribution specification, /v2/)."""
+"""The only room that speaks HTTP with registries (OCI distribution specification, /v2/). Edge."""
 
 from __future__ import annotations
 

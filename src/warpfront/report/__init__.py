@@ -1,1 +1,1 @@
-"""What is said about the cells: rows of values, and one module per form they are shown in."""
+"""What is said about the cells: rows of values, one module per form they are shown in. Words."""

@@ -1,4 +1,4 @@
-"""JUnit XML of verifications, for CI systems that draw test reports.
+"""JUnit XML of verifications, for CI systems that draw test reports. Pure.
 
 JUnit knows passed, failure, error and skipped. `unavailable` becomes `<skipped
 type="unavailable">`, so that it is not drawn as a pass, and every outcome is counted in the suite's

@@ -1,5 +1,5 @@
-"""What each profile of tolerances says of a verification's tensors, the one that decided and the
-others.
+"""What each profile of tolerances says of a verification's tensors, the one that decided
+and the others. Pure.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The report as values: one row per cell and target, made from what the steps left. No I/O."""
+"""The report as values: one row per cell and target, made from what the steps left. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""SARIF 2.1.0 of findings in somebody's source, for code hosts and editors that draw them there.
+"""SARIF 2.1.0 of findings in somebody's source, for code hosts and editors that draw
+them there. Pure.
 
 The form is OASIS's (https://docs.oasis-open.org/sarif/sarif/v2.1.0/), within what GitHub accepts
 (https://docs.github.com/en/code-security/code-scanning/integrating-with-code-scanning/sarif-support-for-code-scanning).

@@ -1,4 +1,4 @@
-"""Sizes as people read them."""
+"""Sizes as people read them. Pure."""
 
 from __future__ import annotations
 

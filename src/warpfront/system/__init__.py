@@ -1,1 +1,1 @@
-"""The machine: other programs, files at rest, YAML, clock and commit, source trees."""
+"""The machine: other programs, files at rest, YAML, clock and commit, source trees. Words."""

@@ -1,4 +1,5 @@
-"""YAML at the edge of trust: text to plain values, with the line of each, or every problem found.
+"""YAML at the edge of trust: text to plain values, with the line of each, or every
+problem found. Pure.
 
 Only what a matrix needs is read: mappings with string keys, lists, strings, `true`/`false` and
 decimal integers. Whatever YAML would turn into something else than it looks like (`12.9`, `3.10`,

@@ -1,5 +1,5 @@
-"""The only door to other programs: a command is a value, running it is a function that can be
-replaced.
+"""The only door to other programs: a command is a value, running it is a function that
+can be replaced. Edge.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 from types import FrameType
 
 from warpfront.errors import CommandFailedError, Terminated
+from warpfront.system.watch import Line
 
 TAIL_LINES = 20
 # How long a child may take to obey each of INT, TERM and KILL.
@@ -64,7 +65,6 @@ class Completed:
 _running: set[subprocess.Popen[str]] = set()
 
 Run = Callable[[Command], Completed]
-Line = Callable[[str], None]
 
 
 def run(command: Command) -> Completed:

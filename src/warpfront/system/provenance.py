@@ -1,5 +1,5 @@
-"""When and from which commit something is built: the one place that asks the clock and git for
-it.
+"""When and from which commit something is built: the one place that asks the clock and git
+for it. Edge.
 """
 
 from __future__ import annotations

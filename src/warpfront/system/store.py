@@ -1,5 +1,5 @@
 """Results at rest: `build/<cell id>/<step>.json`, rendered contexts, committed locks. Files are
-written aside and moved into place, so a reader never sees half of one.
+written aside and moved into place, so a reader never sees half of one. Edge.
 """
 
 from __future__ import annotations

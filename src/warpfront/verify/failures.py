@@ -1,4 +1,6 @@
-"""From the outcomes of the cells to the one error, and so the one exit code, of the whole run."""
+"""From the outcomes of the cells to the one error, and so the one exit code, of the
+whole run. Pure.
+"""
 
 from __future__ import annotations
 

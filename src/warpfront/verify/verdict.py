@@ -1,5 +1,5 @@
-"""What the results allow: from the files that the sessions left to one `Verification` and one
-`Outcome`.
+"""What the results allow: from the files that the sessions left to one `Verification`
+and one `Outcome`. Pure.
 
 The files are foreign text by the time they come back. Whatever is missing, unfinished, about
 something else, or contradicts nox is an `error`: never a pass.

@@ -1,5 +1,5 @@
-"""Sources as archives: a folder's or a commit's files as one tar whose bytes depend on nothing
-else. Edge.
+"""Sources as archives: a folder's or a commit's files as one tar whose bytes depend
+on nothing else. Edge.
 
 Neither compression nor times, owners or the order of a file system go into it, so that its sha256
 says whether the files are the same.

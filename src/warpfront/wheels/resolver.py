@@ -1,5 +1,5 @@
-"""Resolution: from what a cell asks for to the exact wheels, by uv, from what this site can reach.
-Edge.
+"""Resolution: from what a cell asks for to the exact wheels, by uv, from what this site
+can reach. Edge.
 
 The only place that knows uv's and pip's arguments. URLs with credentials reach uv through its
 environment, never through its arguments, and nothing of a site but the bytes' hashes ends in a
@@ -9,7 +9,6 @@ lock.
 from __future__ import annotations
 
 import ast
-import dataclasses
 import importlib.metadata
 import re
 import shutil
@@ -33,9 +32,11 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from warpfront.errors import BlockedError, CommandFailedError, LockError, WheelError
 from warpfront.model import Distribution, LockedWheel, LockInputs, Pin, Source, WheelIndex
 from warpfront.system import process
-from warpfront.system.process import Command, Completed, Line, Run
+from warpfront.system.process import Command, Completed, Run
 from warpfront.system.store import storing
+from warpfront.system.watch import Line
 from warpfront.wheels.archives import unpack
+from warpfront.wheels.resolution import NO_TERMS, Contradiction, Resolution, Sdist, Terms
 from warpfront.wheels.sources import (
     PYPI,
     Link,
@@ -55,27 +56,6 @@ from warpfront.wheels.wheelhouse import (
     requires_of,
     save,
 )
-
-__all__ = [
-    "NO_TERMS",
-    "Contradiction",
-    "Resolution",
-    "Resolver",
-    "Sdist",
-    "Site",
-    "Terms",
-    "install_toolbox",
-    "install_tools",
-    "installed_in",
-    "pure_builder",
-    "read_site",
-    "sdist_builder",
-    "supported_tags",
-    "uv_binary",
-    "uv_version",
-    "wheel_of",
-    "why_unresolvable",
-]
 
 SDISTS = frozenset({"rocm"})
 """Distributions that their index offers as a source archive only (AMD's, from ROCm 7.14): built
@@ -166,57 +146,6 @@ def why_unresolvable(index: WheelIndex, stack: Iterable[Pin], site: Site) -> str
     return f"{index.url}: {reason}; nothing else here has {', '.join(lacking)}" if lacking else ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
-    """What a resolution has to accept beyond the requirements: `overrides` replace every demand on
-    their names, `excludes` are names left out wherever they are demanded, `constraints` hold for
-    what is demanded anyway. `unread` are source archives that are taken without asking what they
-    demand, which only building them would tell.
-    """
-
-    overrides: tuple[str, ...] = ()
-    excludes: tuple[str, ...] = ()
-    constraints: tuple[str, ...] = ()
-    unread: tuple[str, ...] = ()
-
-
-NO_TERMS = Terms()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Contradiction:
-    """uv found no solution; its explanation."""
-
-    explanation: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resolution:
-    """What uv found: the distributions, by normalized name, each with its version."""
-
-    pylock: Pylock
-
-    @property
-    def versions(self) -> Mapping[str, str]:
-        return {package.name: str(package.version) for package in self.pylock.packages}
-
-    def without(self, names: Collection[str]) -> Resolution:
-        kept = [package for package in self.pylock.packages if package.name not in names]
-        return Resolution(pylock=dataclasses.replace(self.pylock, packages=kept))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sdist:
-    """A source archive in the wheelhouse. `index` is the public one to name, `source` where it
-    comes from if from none.
-    """
-
-    path: Path
-    sha256: str
-    index: str = ""
-    source: str = ""
-
-
 def wheel_of(
     path: Path, sha256: str, *, source: str = "", index: str = "", sdist: Sdist | None = None
 ) -> LockedWheel:
@@ -235,8 +164,8 @@ def wheel_of(
     )
 
 
-class Resolver:
-    """Resolves one cell's requirements by uv, from what this site can reach."""
+class UvResolver:
+    """A `Resolver` of one cell's requirements, by uv, from what this site can reach."""
 
     def __init__(
         self,

@@ -1,5 +1,5 @@
 """One cell's lock: resolved against the cell's own torch, or refused with the packages that asked
-for another.
+for another. Pure.
 
 uv says that requirements contradict each other, not in every case who began. So what would have
 moved torch is resolved again with the torch stack held as it is, and the metadata of everything
@@ -18,7 +18,6 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from warpfront.errors import LockError
-from warpfront.images.crafting import Crafting
 from warpfront.model import (
     Distribution,
     LockedWheel,
@@ -28,7 +27,7 @@ from warpfront.model import (
     WheelBuild,
     WheelLock,
 )
-from warpfront.system.process import Line, Run
+from warpfront.system.watch import Line
 from warpfront.wheels.demands import (
     Stack,
     belonging_to_a_stack,
@@ -36,8 +35,14 @@ from warpfront.wheels.demands import (
     stack_of,
     unmet_demands,
 )
-from warpfront.wheels.resolver import NO_TERMS, Contradiction, Resolution, Resolver, Site, Terms
-from warpfront.wheels.wheelhouse import Wheelhouse
+from warpfront.wheels.resolution import (
+    NO_TERMS,
+    Contradiction,
+    Crafting,
+    Resolution,
+    Resolver,
+    Terms,
+)
 
 # How often a package that is not relaxed may give way to another of its versions.
 _ROUNDS = 12
@@ -49,11 +54,9 @@ _RELAX = (
 
 def resolve(
     inputs: LockInputs,
-    site: Site,
+    resolver: Resolver,
     *,
-    run: Run,
     on_line: Line,
-    wheelhouse: Wheelhouse | None = None,
     parent: WheelLock | None = None,
     crafting: Crafting | None = None,
 ) -> WheelLock:
@@ -65,7 +68,6 @@ def resolve(
     asked for what; `BlockedError` when the index or PyPI is out of reach and nothing else here has
     what is asked for.
     """
-    resolver = Resolver(inputs, site, run=run, on_line=on_line, wheelhouse=wheelhouse)
     for wheel in _built_wheels(parent):
         resolver.give(wheel)
     resolving = _Resolving(

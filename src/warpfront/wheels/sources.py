@@ -1,5 +1,5 @@
-"""Where this machine gets wheels from: the site's sources, what they offer, and how to reach them.
-Edge.
+"""Where this machine gets wheels from: the site's sources, what they offer, and how to
+reach them. Edge.
 
 A source is a folder or page of links (pip's find-links) or a package index (PEP 503 pages, PEP 691
 JSON), local (`file://`) or over HTTP. What cannot be reached is a value (`Refusal`), because

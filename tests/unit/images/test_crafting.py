@@ -14,13 +14,14 @@ from standins import serve_index, stand_in_wheel
 
 from warpfront.errors import CommandFailedError, LockError, WheelError
 from warpfront.images.crafting import Crafter
-from warpfront.images.engine import Engine, Line, RunRequest
+from warpfront.images.engine import Engine, RunRequest
 from warpfront.model import LockInputs, Recipe, Source, WheelIndex, WheelLock
+from warpfront.pipeline.locking import resolve_by_uv as resolve
 from warpfront.system import process
+from warpfront.system.watch import Line
 from warpfront.wheels.archives import folder_sha256
 from warpfront.wheels.lock import dump_lock, read_lock, staleness
 from warpfront.wheels.resolver import read_site
-from warpfront.wheels.resolving import resolve
 from warpfront.wheels.sources import Site
 from warpfront.wheels.wheelhouse import Wheelhouse
 

@@ -18,8 +18,9 @@ from warpfront.inside.checks.results import write_json
 PACKAGE = Path(warpfront.__file__).parent
 ROOT = PACKAGE.parents[1]
 SEEN_INSIDE = [
-    *sorted((PACKAGE / "checks").glob("*.py")),
-    PACKAGE / "sessions.py",
+    *sorted((PACKAGE / "inside" / "checks").glob("*.py")),
+    PACKAGE / "doors" / "sessions.py",
+    PACKAGE / "doors" / "__init__.py",
     PACKAGE / "__init__.py",
 ]
 
@@ -64,7 +65,7 @@ def enter(root: Path, *sessions: str, **environment: str) -> subprocess.Complete
     """As in an image: an isolated Python whose only own package is torch."""
     script = (
         "import sys; from pathlib import Path; "
-        f"sys.path.insert(0, {str(root / 'src' / 'warpfront' / 'checks')!r}); "
+        f"sys.path.insert(0, {str(root / 'src' / 'warpfront' / 'inside' / 'checks')!r}); "
         "import enter; results = Path(sys.argv.pop()); enter.main(sys.argv[1:], results=results)"
     )
     return subprocess.run(
@@ -87,7 +88,7 @@ def test_sessions_run_in_children_that_do_not_see_the_toolbox(container: Path) -
     folders = seen.read_text().splitlines()
     assert str(container / "src") in folders
     assert str(container / "toolbox") not in folders
-    assert str(container / "src" / "warpfront" / "checks") not in folders
+    assert str(container / "src" / "warpfront" / "inside" / "checks") not in folders
 
 
 @pytest.mark.process

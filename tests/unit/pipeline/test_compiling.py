@@ -28,7 +28,7 @@ from warpfront.port.compilation_forms import compilation_sarif, compilation_text
 from warpfront.port.compile.job import Bounds
 from warpfront.port.scan.rules import catalogue
 from warpfront.verify.verdict import outcome_of
-from warpfront.wheels.resolver import Site
+from warpfront.wheels.sources import Site
 
 COMPILERS = """
 compilers:

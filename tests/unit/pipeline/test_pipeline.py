@@ -38,7 +38,7 @@ from warpfront.pipeline.locking import lock_cells
 from warpfront.pipeline.preparing import images_by_content, prepare_cells
 from warpfront.pipeline.verifying import verify_cells
 from warpfront.system.process import Run
-from warpfront.wheels.resolver import Site
+from warpfront.wheels.sources import Site
 
 Resolver = Callable[[LockInputs], WheelLock]
 
@@ -107,7 +107,7 @@ def lock(
         asked.append(inputs.cell_id)
         return answer(inputs)
 
-    monkeypatch.setattr("warpfront.pipeline.locking.resolve", resolve)
+    monkeypatch.setattr("warpfront.pipeline.locking.resolve_by_uv", resolve)
     cells = workspace.matrix.cells
     results = lock_cells(workspace, cells, site=Site, watch=Quiet(), **options)
     return dict(results), asked

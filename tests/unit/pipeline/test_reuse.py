@@ -15,7 +15,7 @@ from warpfront.model import BaseSource, BuiltImage, Cell, Provenance, ResolvedBa
 from warpfront.pipeline import Workspace, open_workspace
 from warpfront.pipeline.building import build_cells
 from warpfront.pipeline.preparing import Prepared, prepare_cells
-from warpfront.wheels.resolver import Site
+from warpfront.wheels.sources import Site
 
 
 class Quiet:

@@ -22,6 +22,7 @@ from standins import (
 from warpfront.errors import BlockedError, LockError, StoreError, WarpfrontError, WheelError
 from warpfront.matrix.vendors import VENDORS
 from warpfront.model import LockInputs, Pin, WheelIndex, WheelLock
+from warpfront.pipeline.locking import resolve_by_uv as resolve
 from warpfront.system import process
 from warpfront.system.process import Command, Completed
 from warpfront.wheels import resolver
@@ -35,7 +36,6 @@ from warpfront.wheels.resolver import (
     uv_binary,
     why_unresolvable,
 )
-from warpfront.wheels.resolving import resolve
 from warpfront.wheels.sources import PYPI, Site
 from warpfront.wheels.wheelhouse import Wheelhouse
 

@@ -13,9 +13,9 @@ from standins import Index, rocm64_stand_ins, serve_index, stand_in_wheel
 from warpfront.errors import LockError
 from warpfront.matrix.vendors import VENDORS
 from warpfront.model import LockInputs, Relaxed, WheelIndex, WheelLock
+from warpfront.pipeline.locking import resolve_by_uv as resolve
 from warpfront.system import process
 from warpfront.wheels.lock import dump_lock, read_lock, staleness
-from warpfront.wheels.resolving import resolve
 from warpfront.wheels.sources import Site
 from warpfront.wheels.wheelhouse import Wheelhouse
 

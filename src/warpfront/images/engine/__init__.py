@@ -1,15 +1,16 @@
-"""The container engine, as far as warpfront uses one. `engine.docker` knows what it is made of."""
+"""The container engine, as far as warpfront uses one. `engine.docker` knows what it is
+made of. Edge.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from warpfront.model import DeviceAccess, HostDevices
-
-Line = Callable[[str], None]
+from warpfront.system.watch import Line
 
 DEAD_MAN_SECONDS = 30.0
 RUN_LABEL = "dev.warpfront.run"

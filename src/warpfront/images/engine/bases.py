@@ -1,4 +1,6 @@
-"""Where the bytes of a base come from: the engine, its registry, or a bootstrap with mmdebstrap."""
+"""Where the bytes of a base come from: the engine, its registry, or a bootstrap
+with mmdebstrap. Edge.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from warpfront.errors import BlockedError, EngineError
-from warpfront.images.engine import Engine, Line, StoredImage, packages
+from warpfront.images.engine import Engine, StoredImage, packages
 from warpfront.images.engine.packages import Tree, locked
 from warpfront.model import Base, BaseSource, Bootstrap, ResolvedBase, digest_of
 from warpfront.system import process
 from warpfront.system.process import Command
+from warpfront.system.watch import Line
 
 RegistryReachable = Callable[[str], str | None]
 

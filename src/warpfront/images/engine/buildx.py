@@ -1,5 +1,5 @@
-"""BuildKit through `docker buildx bake`: one bake for everything, single bakes when something
-fails.
+"""BuildKit through `docker buildx bake`: one bake for everything, single bakes
+when something fails. Edge.
 
 buildx speaks `--progress=rawjson`: JSON lines of vertexes, statuses and logs, then plain text when
 it fails. Lines that are not JSON are kept as text.

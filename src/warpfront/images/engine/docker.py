@@ -1,4 +1,4 @@
-"""The engine over the docker SDK. Its exceptions, requests' and urllib3's end here."""
+"""The engine over the docker SDK. Its exceptions, requests' and urllib3's end here. Edge."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ from warpfront.images.engine import (
     RUN_LABEL,
     Bind,
     Features,
-    Line,
     RunRequest,
     RunResult,
     StoredImage,
@@ -46,6 +45,7 @@ from warpfront.images.engine.lines import LineSplitter
 from warpfront.model import DeviceAccess, HostDevices, frozen
 from warpfront.system import process
 from warpfront.system.process import Command
+from warpfront.system.watch import Line
 
 _DEFAULT_HOST = "unix:///var/run/docker.sock"
 _CONNECT_SECONDS = 10

@@ -1,5 +1,5 @@
 """The engine for a machine without one: a private dockerd with its own socket, data, bridge and
-containerd, from unpacked distribution packages.
+containerd, from unpacked distribution packages. Edge.
 
 It runs in the host's network namespace, because registries, proxies and indexes on loopback must be
 reachable from builds, but shares nothing with another dockerd there: not docker0 (moby's PR 26989
@@ -27,7 +27,8 @@ from warpfront.errors import CommandFailedError, EngineError
 from warpfront.images.engine import liveness, packages
 from warpfront.images.engine.packages import Tree, locked
 from warpfront.system import process
-from warpfront.system.process import Command, Line
+from warpfront.system.process import Command
+from warpfront.system.watch import Line
 
 _START_SECONDS = 60.0
 _STOP_SECONDS = 60.0

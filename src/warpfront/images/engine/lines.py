@@ -1,4 +1,4 @@
-"""Lines from a container's bytes, whatever the bytes are."""
+"""Lines from a container's bytes, whatever the bytes are. Edge."""
 
 from __future__ import annotations
 

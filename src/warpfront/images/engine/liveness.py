@@ -1,4 +1,6 @@
-"""Which process was it, and does it still live: a pid alone may have been given to another one."""
+"""Which process was it, and does it still live: a pid alone may have been given to
+another one. Edge.
+"""
 
 from __future__ import annotations
 

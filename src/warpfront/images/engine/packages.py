@@ -1,5 +1,5 @@
 """Distribution packages unpacked into our own cache: nothing is installed, apt's own state is not
-touched. apt fetches and verifies them, with its own state, from the machine's own mirror.
+touched. apt fetches and verifies them, with its own state, from the machine's own mirror. Edge.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ import yaml
 from warpfront.errors import EngineError
 from warpfront.model import digest_of
 from warpfront.system import process
-from warpfront.system.process import Command, Line
+from warpfront.system.process import Command
+from warpfront.system.watch import Line
 
 PackageSet = Literal["engine", "bootstrap"]
 _BUILDX = "usr/libexec/docker/cli-plugins/docker-buildx"

@@ -1,4 +1,5 @@
-"""What differs between accelerator vendors: one module each, behind one Protocol and one dict.
+"""What differs between accelerator vendors: one module each, behind one Protocol and
+one dict. Pure.
 
 Nothing outside this package asks which vendor a cell has; it asks the vendor.
 """

@@ -1,4 +1,4 @@
-"""AMD: ROCm wheels, gfx targets, CDI or /dev/kfd with the render nodes."""
+"""AMD: ROCm wheels, gfx targets, CDI or /dev/kfd with the render nodes. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No accelerator: pytorch.org's CPU wheels on x86-64."""
+"""No accelerator: pytorch.org's CPU wheels on x86-64. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Intel Gaudi: torch is the vendor's fork, already in the vendor's base image."""
+"""Intel Gaudi: torch is the vendor's fork, already in the vendor's base image. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NVIDIA: CUDA wheels, sm targets, CDI or `--gpus`."""
+"""NVIDIA: CUDA wheels, sm targets, CDI or `--gpus`. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The messages of compilers: clang's and GCC's, nvcc's and its parts', linkers'.
+"""The messages of compilers: clang's and GCC's, nvcc's and its parts', linkers'. Pure.
 
 Recorded output of each is in tests/compile/said. Forms:
 https://gcc.gnu.org/onlinedocs/gcc/Diagnostic-Message-Formatting-Options.html,

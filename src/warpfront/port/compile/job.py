@@ -1,4 +1,4 @@
-"""What a container is told to do: the JSON document that `checks.compiling` reads."""
+"""What a container is told to do: the JSON document that `checks.compiling` reads. Pure."""
 
 from __future__ import annotations
 

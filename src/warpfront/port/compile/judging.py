@@ -1,4 +1,4 @@
-"""From what a container left to checks whose reasons name a line of the tree."""
+"""From what a container left to checks whose reasons name a line of the tree. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Which files of a tree are compiled: those that were declared, or the kernels that are there."""
+"""Which files of a tree are compiled: those that were declared, or the kernels that
+are there. Pure.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a project's files ask of an installer, each with its place."""
+"""What a project's files ask of an installer, each with its place. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a preflight finds."""
+"""What a preflight finds. Pure."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """From a line to the packages behind it: which lines to resolve, and whose demands lead back to
-which line.
+which line. Pure.
 """
 
 from __future__ import annotations

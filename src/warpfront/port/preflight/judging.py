@@ -1,4 +1,4 @@
-"""What one thing asked for does to one torch stack, from the file alone."""
+"""What one thing asked for does to one torch stack, from the file alone. Pure."""
 
 from __future__ import annotations
 

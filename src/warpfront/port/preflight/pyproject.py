@@ -1,4 +1,4 @@
-"""pyproject.toml: PEP 621, PEP 735, and what uv, poetry, pdm, setuptools and hatch add to it."""
+"""pyproject.toml: PEP 621, PEP 735, what uv, poetry, pdm, setuptools and hatch add to it. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A preflight as text for people and as SARIF."""
+"""A preflight as text for people and as SARIF. Pure."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Requirements files, in pip's format
-(https://pip.pypa.io/en/stable/reference/requirements-file-format/).
+"""Requirements files, in
+pip's format (https://pip.pypa.io/en/stable/reference/requirements-file-format/). Pure.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The rules of a preflight: what each kind of finding means, and what to do about it."""
+"""The rules of a preflight: what each kind of finding means, and what to do about it. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""setup.cfg, setup.py and conda's environment.yml: what can be read without running anything."""
+"""setup.cfg, setup.py and conda's environment.yml: what can be read without running them. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The torch stacks of a matrix: cells whose images hold the same torch are judged once."""
+"""The torch stacks of a matrix: cells whose images hold the same torch are judged once. Pure."""
 
 from __future__ import annotations
 

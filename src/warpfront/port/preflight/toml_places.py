@@ -1,4 +1,4 @@
-"""Where in a TOML text a value stands: `tomllib` reads values and forgets their lines."""
+"""Where in a TOML text a value stands: `tomllib` reads values and forgets their lines. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The findings a project has accepted for now: a JSON file that survives moved lines."""
+"""The findings a project has accepted for now: a JSON file that survives moved lines. Pure."""
 
 from __future__ import annotations
 

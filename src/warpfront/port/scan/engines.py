@@ -1,4 +1,4 @@
-"""Which engine reads which file, and one call that scans one file for one target."""
+"""Which engine reads which file, and one call that scans one file for one target. Pure."""
 
 from __future__ import annotations
 

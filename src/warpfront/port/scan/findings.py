@@ -1,4 +1,4 @@
-"""The values of a scan: what an engine sees, and what that means for one target."""
+"""The values of a scan: what an engine sees, and what that means for one target. Pure."""
 
 from __future__ import annotations
 

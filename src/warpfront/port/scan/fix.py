@@ -1,4 +1,4 @@
-"""Edits that let AMD through and leave NVIDIA's code as it is: lines put behind a gate.
+"""Edits that let AMD through and leave NVIDIA's code as it is: lines put behind a gate. Pure.
 
 Nothing is rewritten in place. What an edit adds is preprocessor lines, and each fixed file is held
 against the file before it: with NVIDIA's macros both must come to the same tokens, or the file is

@@ -1,5 +1,5 @@
 """What an edit of a tree changed for NVIDIA. A port for AMD keeps its changes behind gates; what
-NVIDIA's devices reach is the same before and after, statement by statement, line by line.
+NVIDIA's devices reach is the same before and after, statement by statement, line by line. Pure.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From what engines saw to what it means for one target: severities, gates, suppressions."""
+"""From what engines saw to what it means for one target: severities, gates, suppressions. Pure."""
 
 from __future__ import annotations
 

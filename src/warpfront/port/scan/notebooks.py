@@ -1,4 +1,4 @@
-"""Notebooks as Python: the code cells, each line where a reader can find it again."""
+"""Notebooks as Python: the code cells, each line where a reader can find it again. Pure."""
 
 from __future__ import annotations
 

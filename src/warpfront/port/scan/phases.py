@@ -1,4 +1,5 @@
-"""The steps of a port, 0 to 8, from the findings: which apply to a tree, why, and what is left.
+"""The steps of a port, 0 to 8, from the findings: which apply to a tree, why, and what
+is left. Pure.
 
 The order and the first question (are there kernels?) are seed 004's; a phase that applies and has
 no finding above a note is done as far as a static scan can tell.

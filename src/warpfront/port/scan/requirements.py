@@ -1,4 +1,4 @@
-"""What a requirement string means on another vendor."""
+"""What a requirement string means on another vendor. Pure."""
 
 from __future__ import annotations
 

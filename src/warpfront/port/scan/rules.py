@@ -1,4 +1,4 @@
-"""The rule catalogue: one record a rule, in `data/rules/*.toml`, and its one reader."""
+"""The rule catalogue: one record a rule, in `data/rules/*.toml`, and its one reader. Pure."""
 
 from __future__ import annotations
 

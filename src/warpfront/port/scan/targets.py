@@ -1,4 +1,4 @@
-"""What a scan is for: one target, and the classes of devices it belongs to."""
+"""What a scan is for: one target, and the classes of devices it belongs to. Pure."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """What rules look for inside one string, whichever file it stands in: allocator settings, compiler
-and linker flags, package indexes.
+and linker flags, package indexes. Pure.
 """
 
 from __future__ import annotations

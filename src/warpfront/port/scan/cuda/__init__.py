@@ -1,4 +1,4 @@
-"""The scanner's engine for C, C++, CUDA and HIP: `reads`, `sightings`, `portable_names_of`.
+"""The scanner's engine for C, C++, CUDA and HIP: `reads`, `sightings`, `portable_names_of`. Pure.
 
 A file is blanked once (`lexer`), its `#if` arms are judged once (`preprocessor`), and then one pass
 over its identifiers asks `names.toml` and the rules that begin with a name (`lanes`, `device`);

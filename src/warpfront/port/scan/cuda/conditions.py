@@ -1,4 +1,4 @@
-"""What an `#if` comes to on NVIDIA, on AMD and without either, as far as that can be known.
+"""What an `#if` comes to on NVIDIA, on AMD and without either, as far as that can be known. Pure.
 
 A macro is known from `macros.toml` or from a `#define` of the file itself; of everything else both
 answers are possible, and so both arms are reached.

@@ -1,4 +1,6 @@
-"""Rules about device code and its memory: PTX, half types, shared memory, launches, operators."""
+"""Rules about device code and its memory: PTX, half types, shared memory,
+launches, operators. Pure.
+"""
 
 from __future__ import annotations
 

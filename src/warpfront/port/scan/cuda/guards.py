@@ -1,4 +1,4 @@
-"""Rules about conditions that leave AMD without code: CU123 and CU124."""
+"""Rules about conditions that leave AMD without code: CU123 and CU124. Pure."""
 
 from __future__ import annotations
 

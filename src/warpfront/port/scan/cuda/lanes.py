@@ -1,4 +1,4 @@
-"""Rules about lanes: masks, ballots, shuffles, and the number 32."""
+"""Rules about lanes: masks, ballots, shuffles, and the number 32. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""C, C++, CUDA and HIP text to what a rule can search without being fooled.
+"""C, C++, CUDA and HIP text to what a rule can search without being fooled. Pure.
 
 `blank` gives code of the same length with comments, the insides of literals and preprocessor lines
 as spaces, so that an offset found in it is an offset of the file; `tokens` gives the tokens of a

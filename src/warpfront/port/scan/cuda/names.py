@@ -1,4 +1,4 @@
-"""Rules that a name or a header decides: the rows of `names.toml`, ready to be asked."""
+"""Rules that a name or a header decides: the rows of `names.toml`, ready to be asked. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which sides reach which lines: the arms of `#if` chains as regions of a file."""
+"""Which sides reach which lines: the arms of `#if` chains as regions of a file. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One source file as the rules see it: code, regions, macros, declared types, device code."""
+"""One source file as the rules see it: code, regions, macros, declared types, device code. Pure."""
 
 from __future__ import annotations
 

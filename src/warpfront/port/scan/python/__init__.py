@@ -1,4 +1,4 @@
-"""The engine for Python source, by `ast`, and for the code cells of notebooks.
+"""The engine for Python source, by `ast`, and for the code cells of notebooks. Pure.
 
 Each rule's detector is a function of one node; what stands around the node (`gates`) is asked only
 about what a detector saw. CUDA inside string literals is handed to the CUDA engine.

@@ -1,4 +1,4 @@
-"""Rules about what a setup.py (or another module that builds extensions) tells compilers."""
+"""Rules about what a setup.py (or another module that builds extensions) tells compilers. Pure."""
 
 from __future__ import annotations
 

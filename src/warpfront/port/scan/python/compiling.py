@@ -1,4 +1,4 @@
-"""Rules about torch.compile, Inductor's settings and graph capture."""
+"""Rules about torch.compile, Inductor's settings and graph capture. Pure."""
 
 from __future__ import annotations
 

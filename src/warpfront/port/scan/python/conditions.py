@@ -1,4 +1,5 @@
-"""What a Python condition comes to on NVIDIA, on AMD and on neither, as far as that can be known.
+"""What a Python condition comes to on NVIDIA, on AMD and on neither, as far as that can
+be known. Pure.
 
 Three values: True, False, and None for what cannot be told from the source, which means that both
 arms are reached.

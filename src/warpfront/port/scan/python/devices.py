@@ -1,4 +1,4 @@
-"""Rules about telling which device there is: names, capabilities, versions, libraries."""
+"""Rules about telling which device there is: names, capabilities, versions, libraries. Pure."""
 
 from __future__ import annotations
 

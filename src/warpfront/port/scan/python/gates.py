@@ -1,4 +1,4 @@
-"""What stands between the three sides and a node: conditions, early exits, tries, decorators."""
+"""What stands between the sides and a node: conditions, early exits, tries, decorators. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules for Intel Gaudi, and what of them holds on a CPU: `torch.cuda` is not there."""
+"""Rules for Intel Gaudi, and what of them holds on a CPU: `torch.cuda` is not there. Pure."""
 
 from __future__ import annotations
 

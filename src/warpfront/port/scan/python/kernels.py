@@ -1,4 +1,4 @@
-"""Rules about kernels in Python: Triton, and CUDA text handed to a compiler at run time."""
+"""Rules about kernels in Python: Triton, and CUDA text handed to a compiler at run time. Pure."""
 
 from __future__ import annotations
 

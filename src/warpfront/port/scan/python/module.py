@@ -1,4 +1,4 @@
-"""One parsed Python module: names to dotted names, nodes to parents and offsets."""
+"""One parsed Python module: names to dotted names, nodes to parents and offsets. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules about environment variables, allocator settings and programs that are started."""
+"""Rules about environment variables, allocator settings and programs that are started. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The names that rules are about, from `names.toml`."""
+"""The names that rules are about, from `names.toml`. Pure."""
 
 from __future__ import annotations
 

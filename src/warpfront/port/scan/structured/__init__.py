@@ -1,5 +1,5 @@
-"""The engine for everything that is neither Python nor C: dependencies, containers, builds,
-scripts.
+"""The engine for everything that is neither Python nor C: dependencies,
+containers, builds, scripts. Pure.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""CMake: commands with their arguments, and the arms of `if`."""
+"""CMake: commands with their arguments, and the arms of `if`. Pure."""
 
 from __future__ import annotations
 

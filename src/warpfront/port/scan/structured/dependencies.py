@@ -1,4 +1,4 @@
-"""Requirements where projects write them: pyproject.toml, requirements files, setup.cfg."""
+"""Requirements where projects write them: pyproject.toml, requirements files, setup.cfg. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dockerfiles: bases, variables, and the shell text of RUN."""
+"""Dockerfiles: bases, variables, and the shell text of RUN. Pure."""
 
 from __future__ import annotations
 

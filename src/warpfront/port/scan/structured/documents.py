@@ -1,4 +1,4 @@
-"""YAML: compose files, Kubernetes objects, CI workflows and conda environments."""
+"""YAML: compose files, Kubernetes objects, CI workflows and conda environments. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shell text as commands with offsets, and the rules about commands."""
+"""Shell text as commands with offsets, and the rules about commands. Pure."""
 
 from __future__ import annotations
 

@@ -1,0 +1,39 @@
+"""Where what is wrong with one cell becomes a value, so that the others go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+from warpfront.errors import (
+    BlockedError,
+    CommandFailedError,
+    LockError,
+    RenderError,
+    WheelError,
+)
+from warpfront.model import Blocked, Failed, StepName
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+def attempt(
+    cell_id: str, step: StepName, act: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+) -> T | Blocked | Failed:
+    """Run one cell's step. What is wrong with this cell only becomes a value, so the others go
+    on.
+    """
+    try:
+        return act(*args, **kwargs)
+    except BlockedError as error:
+        reason = error.message.removeprefix(f"{cell_id}: ")
+        return Blocked(cell_id=cell_id, step=step, reason=reason, hint=error.hint)
+    except (LockError, RenderError, WheelError, CommandFailedError) as error:
+        return Failed(
+            cell_id=cell_id,
+            step=step,
+            reason=error.message.removeprefix(f"{cell_id}: "),
+            hint=error.hint,
+            exit_code=error.exit_code,
+        )

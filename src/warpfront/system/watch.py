@@ -1,0 +1,22 @@
+"""Who is told what happens while it happens. Words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+Line = Callable[[str], None]
+"""Gets each line of a program's output while it runs."""
+
+
+class Watch(Protocol):
+    """Who is told what happens while it happens."""
+
+    def say(self, text: str) -> None:
+        """One line for people."""
+
+    def advance(self, what: str, done_bytes: int, total_bytes: int) -> None:
+        """A transfer moved on; `done_bytes == total_bytes` ends it."""
+
+    def step(self, cell_id: str, text: str) -> None:
+        """A cell is now doing `text`; "" = it is done."""

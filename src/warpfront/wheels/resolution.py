@@ -1,0 +1,105 @@
+"""What resolving is about: terms, what was found or why nothing was, and who finds it. Words."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from packaging.pylock import Pylock
+
+from warpfront.model import Distribution, LockedWheel, Recipe, Source, WheelBuild
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What a resolution has to accept beyond the requirements: `overrides` replace every demand on
+    their names, `excludes` are names left out wherever they are demanded, `constraints` hold for
+    what is demanded anyway. `unread` are source archives that are taken without asking what they
+    demand, which only building them would tell.
+    """
+
+    overrides: tuple[str, ...] = ()
+    excludes: tuple[str, ...] = ()
+    constraints: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+
+
+NO_TERMS = Terms()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contradiction:
+    """uv found no solution; its explanation."""
+
+    explanation: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolution:
+    """What uv found: the distributions, by normalized name, each with its version."""
+
+    pylock: Pylock
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        return {package.name: str(package.version) for package in self.pylock.packages}
+
+    def without(self, names: Collection[str]) -> Resolution:
+        kept = [package for package in self.pylock.packages if package.name not in names]
+        return Resolution(pylock=dataclasses.replace(self.pylock, packages=kept))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sdist:
+    """A source archive in the wheelhouse. `index` is the public one to name, `source` where it
+    comes from if from none.
+    """
+
+    path: Path
+    sha256: str
+    index: str = ""
+    source: str = ""
+
+
+class Resolver(Protocol):
+    """Finds the distributions of one cell. Raises `BlockedError` when what would answer is out of
+    reach and nothing else here has what is asked for.
+    """
+
+    def give(self, wheel: LockedWheel, extras: tuple[str, ...] = ()) -> str:
+        """Take this wheel wherever its name is demanded; the requirement that asks for it."""
+
+    def given_for(self, requirement: str) -> str:
+        """The requirement, asking for the wheel that was given under its name if one was."""
+
+    def sdist(self, resolution: Resolution, name: str) -> Sdist:
+        """The source archive of a distribution, verified, in the wheelhouse."""
+
+    def wheel_at(self, source: Source) -> LockedWheel:
+        """The wheel at a source's address, verified, in the wheelhouse."""
+
+    def resolution(
+        self, requirements: tuple[str, ...], terms: Terms = NO_TERMS
+    ) -> Resolution | Contradiction:
+        """The distributions that meet `requirements` on `terms`."""
+
+    def distributions(
+        self, resolution: Resolution, *, without: Collection[str] = ()
+    ) -> tuple[Distribution, ...]:
+        """What was found, with its metadata; not asked for the names in `without`."""
+
+    def wheels(self, resolution: Resolution) -> tuple[LockedWheel, ...]:
+        """One wheel per distribution, the best for the base's Python and C library."""
+
+
+class Crafting(Protocol):
+    """Makes wheels that no index has, for one cell."""
+
+    def from_source(self, source: Source) -> tuple[LockedWheel, WheelBuild | None]:
+        """The wheel of a folder or a commit, and how it was built if in a container."""
+
+    def from_sdist(self, sdist: Sdist, recipe: Recipe) -> tuple[LockedWheel, WheelBuild]:
+        """The wheel of an index's source archive, built in a container."""
