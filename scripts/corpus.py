@@ -37,7 +37,7 @@ from warpfront.inside.guard.constraints import constraint_lines
 from warpfront.inside.guard.names import triton_shims
 from warpfront.inside.guard.policy import Policy
 from warpfront.model import Selection
-from warpfront.pipeline.preflighting import Known, examine, read_files, read_stacks
+from warpfront.pipeline.beside.preflighting import Known, examine, read_files, read_stacks
 from warpfront.pipeline.workspace import open_workspace
 from warpfront.port.preflight.asked import FileAsks
 from warpfront.port.preflight.findings import Preflight
@@ -240,7 +240,8 @@ def document_of(rows: list[Row], pip: Mapping[str, Any]) -> dict[str, Any]:
 
 def chosen_stacks() -> tuple[CellStack, ...]:
     """The matrix's own stacks, all on one Python, so that they differ in torch only."""
-    every = read_stacks(open_workspace(ROOT), Selection())
+    opened = open_workspace(ROOT)
+    every = read_stacks(opened.matrix.cells, Selection(), opened.requirements, opened.folders)
     chosen = (next(one for one in every if one.torch == torch) for torch in TORCHES)
     return tuple(
         replace(one, python=PYTHON, inputs=replace(one.inputs, python=PYTHON)) for one in chosen

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
-from warpfront.pipeline.scanning import scan_tree
+from warpfront.pipeline.beside.scanning import scan_tree
 from warpfront.port.scan import cuda
 from warpfront.port.scan.cuda.lanes import MASK_NAMES
 from warpfront.port.scan.cuda.names import rows

@@ -30,7 +30,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from warpfront.pipeline.scanning import scan_tree
+from warpfront.pipeline.beside.scanning import scan_tree
 from warpfront.port.scan.findings import Severity
 from warpfront.port.scan.targets import read_target
 

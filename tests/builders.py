@@ -51,6 +51,7 @@ _A_CELL = Cell(
     vendor="cpu",
     toolkit=None,
     targets=("x86-64",),
+    machine="x86_64",
     python="3.11",
     torch="2.13.0",
     image="torch",

@@ -34,7 +34,8 @@ class FakeEngine:
     `build` is the stand-in for buildx: it puts an image there as a build would.
     """
 
-    def __init__(self, *, devices: HostDevices | None = None) -> None:
+    def __init__(self, *, devices: HostDevices | None = None, machine: str = "x86_64") -> None:
+        self._machine = machine
         self.stored: dict[str, StoredImage] = {}
         self.requests: list[RunRequest] = []
         self.abandoned: list[str] = []
@@ -57,6 +58,11 @@ class FakeEngine:
         return ("fake-buildx",)
 
     @property
+    def machine(self) -> str:
+        self._answer()
+        return self._machine
+
+    @property
     def build_environment(self) -> Mapping[str, str]:
         return {"DOCKER_HOST": self.name}
 
@@ -64,7 +70,6 @@ class FakeEngine:
         self._answer()
         return Features(
             version="fake",
-            machine="x86_64",
             local=True,
             containerd_store=True,
             storage="memory",

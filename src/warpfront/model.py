@@ -222,7 +222,8 @@ class Cell:
     row.
 
     `id` has no dots (PEP 751 file names forbid them), is unique, and is never parsed back. `line`
-    is where in matrix.yaml the row stands. `parent` is the id of the cell whose image this one is
+    is where in matrix.yaml the row stands. `machine` is what its image runs on (`x86_64`,
+    `aarch64`). `parent` is the id of the cell whose image this one is
     built on. `torch` is the bare version asked for; `stack` the exact pins (empty when torch
     arrives with the base). `relax` maps a package, whose demands on the torch stack may go unmet,
     to the reason somebody gave; `builds` are the packages that are built for it. `tree` is the
@@ -235,6 +236,7 @@ class Cell:
     vendor: str
     toolkit: Toolkit | None
     targets: tuple[str, ...]
+    machine: str
     python: str
     torch: str
     image: str
@@ -294,7 +296,7 @@ class LockInputs:
 
     `stack_requirements` may come from `index` only; `requirements` from PyPI. `parent` are the
     exact pins (`name==version`) of the parent's lock, which a child may extend and never change.
-    `machine` is `x86_64`; `glibc` is the base's C library, e.g. `2.36`. `relax` are (package,
+    `machine` is the cell's; `glibc` is the base's C library, e.g. `2.36`. `relax` are (package,
     reason) of this image and of those it is built on. `sources` are its requirements that no index
     has, `builds` how some packages are built.
 

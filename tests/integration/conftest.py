@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,8 +47,9 @@ def client(engine: Engine) -> Iterator[docker.DockerClient]:
 @pytest.fixture(scope="session")
 def toolbox() -> Path:
     """nox for Python 3.11, in this user's cache: made once per machine."""
-    folder = cache_folder() / "toolbox" / "py3.11"
-    return install_toolbox(folder, python="3.11", site=read_site(run), run=run)
+    machine = platform.machine()
+    folder = cache_folder() / "toolbox" / f"py3.11-{machine}"
+    return install_toolbox(folder, python="3.11", machine=machine, site=read_site(run), run=run)
 
 
 @pytest.fixture(scope="session")

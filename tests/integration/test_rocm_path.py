@@ -153,8 +153,8 @@ def test_a_rocm_cell_is_locked_rendered_built_loaded_and_reported(
     assert set(locked) == {*shape.versions, "pip"}
     own = set(shape.versions)
     assert {wheel.index for wheel in lock.wheels if wheel.name in own} == {rocm.url}
-    text = workspace.lock_path(cell_id).read_text(encoding="utf-8")
-    assert read_lock(text, path=workspace.lock_path(cell_id).name) == lock
+    text = workspace.folders.lock_path(cell_id).read_text(encoding="utf-8")
+    assert read_lock(text, path=workspace.folders.lock_path(cell_id).name) == lock
 
     rendered = pipeline.render(workspace, EVERYTHING, watch)[cell_id]
     assert isinstance(rendered, RenderedImage), rendered

@@ -176,7 +176,11 @@ def test_wings_have_no_circle() -> None:
         ("images.x", '"""X. Edge."""\nfrom warpfront.images.render import render', mixed),
         ("model", "from warpfront.system.store import Store", mixed),
         ("wheels.x", '"""X. Edge."""\nfrom warpfront.images.engine import Engine', upward),
-        ("report.x", '"""X. Pure."""\nfrom warpfront.pipeline.attempt import attempt', upward),
+        (
+            "report.x",
+            '"""X. Pure."""\nfrom warpfront.pipeline.building import build',
+            upward,
+        ),
         ("inside.x", "import warpfront.model", upward),
     ],
 )

@@ -36,13 +36,15 @@ from warpfront.errors import (
 from warpfront.images.engine import connect, embedded
 from warpfront.images.labels import CELL
 from warpfront.inside.checks.effort import STRICT, Effort, profile_names
+from warpfront.matrix import select
 from warpfront.matrix.plan import Action, PlannedCell
 from warpfront.matrix.scaffold import make_project
 from warpfront.model import Blocked, Failed, Outcome, Selection, SourceTree, Verification
-from warpfront.pipeline.doctor import examine
-from warpfront.pipeline.preflighting import preflight as examine_project
+from warpfront.pipeline.beside.doctor import examine
+from warpfront.pipeline.beside.preflighting import preflight as examine_project
 from warpfront.pipeline.workspace import Workspace, open_workspace
 from warpfront.port.preflight.report import preflight_sarif, preflight_text
+from warpfront.report.described import describe
 from warpfront.report.profiles import profiles_text
 from warpfront.report.rows import ReportRow
 from warpfront.system.process import environment, terminable
@@ -53,8 +55,8 @@ from warpfront.verify.verdict import outcome_of
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from warpfront.pipeline.compiling import Compilation
-    from warpfront.pipeline.scanning import Scan, ScanRequest
+    from warpfront.pipeline.beside.compiling import Compilation
+    from warpfront.pipeline.beside.scanning import Scan, ScanRequest
     from warpfront.port.scan.findings import Finding
 
 SELECTION_HELP = {
@@ -351,7 +353,7 @@ def scan(
     patch of what is mechanical, --apply makes its changes. Needs no matrix, unless --image names
     one with a `project:`.
     """
-    from warpfront.pipeline import scanning  # noqa: PLC0415 - rules are read for a scan only
+    from warpfront.pipeline.beside import scanning  # noqa: PLC0415 - rules are read for a scan only
     from warpfront.port import finding_forms as forms  # noqa: PLC0415 - see above
     from warpfront.port.scan.rules import catalogue  # noqa: PLC0415 - see above
     from warpfront.port.scan.targets import read_target  # noqa: PLC0415 - see above
@@ -419,7 +421,7 @@ def compile_sources(
     """Compile a source tree's kernels (or those of an image's `project:`) for --target with its
     vendor's compiler, in a `devel` image or a compiler of the matrix; no GPU, no network.
     """
-    from warpfront.pipeline import compiling  # noqa: PLC0415 - see above
+    from warpfront.pipeline.beside import compiling  # noqa: PLC0415 - see above
     from warpfront.port.compile.job import Bounds  # noqa: PLC0415 - for a compilation only
 
     tree = _asked_tree(request, repo)
@@ -438,7 +440,7 @@ def compile_sources(
             print(f"would compile {unit.path} for {asked.target}")
         return
     workspace = request.workspace()
-    found = pipeline.compile_sources(workspace, request.selection, request.display, asked)
+    found = compiling.compile_sources(workspace, request.selection, request.display, asked)
     _say_compilation(request, found, sarif)
 
 
@@ -470,13 +472,13 @@ def _asked_tree(request: Request, repo: str) -> SourceTree:
 
 def _declared_tree(request: Request) -> SourceTree | None:
     """The `project:` of the images that the options name; None where they name none."""
-    from warpfront.pipeline.projects import project_trees  # noqa: PLC0415 - for a project only
+    from warpfront.pipeline.beside.projects import project_trees  # noqa: PLC0415 - for a project only
 
     if not (request.selection.image or request.selection.only):
         return None
     # The target is what the source is asked about, not what the image serves.
     chosen = dataclasses.replace(request.selection, target="")
-    trees = project_trees(pipeline.selected(request.workspace(), chosen))
+    trees = project_trees(select(request.workspace().matrix.cells, chosen))
     if len(trees) > 1:
         names = ", ".join(tree.path for tree in trees)
         raise NothingSelectedError(f"these images have several projects: {names}", hint="--only")
@@ -491,7 +493,7 @@ def _say_port(
     request: Request, asked: ScanRequest, found: Scan, fix: str, *, phases: bool, apply: bool
 ) -> None:
     """The order of a port, and patches for what is mechanical in it."""
-    from warpfront.pipeline import porting  # noqa: PLC0415 - for a scan only
+    from warpfront.pipeline.beside import porting  # noqa: PLC0415 - for a scan only
     from warpfront.port.scan.phases import phases_text  # noqa: PLC0415 - see above
 
     exclude, vendored = asked.exclude, asked.vendored
@@ -540,10 +542,10 @@ def init(request: Request) -> None:
 def clean(request: Request, *, everything: bool = False) -> None:
     """Remove build results and images of the selected cells; wheels and locks stay."""
     workspace = request.workspace()
-    cell_ids = {cell.id for cell in pipeline.selected(workspace, request.selection)}
-    folders = [workspace.store.cell_folder(cell_id) for cell_id in sorted(cell_ids)]
+    cell_ids = {cell.id for cell in select(workspace.matrix.cells, request.selection)}
+    folders = [workspace.folders.store.cell_folder(cell_id) for cell_id in sorted(cell_ids)]
     if everything:
-        folders += [workspace.cache / name for name in CACHE_FOLDERS]
+        folders += [workspace.folders.cache / name for name in CACHE_FOLDERS]
     for folder in folders:
         if folder.exists():
             _remove(request, str(folder), functools.partial(shutil.rmtree, folder))
@@ -578,7 +580,7 @@ def _said(result: object) -> str:
         case Failed(reason=reason, hint=hint):
             return f"failed: {reason}" + (f"\n    hint: {hint}" if hint else "")
         case _:
-            return pipeline.describe(result)
+            return describe(result)
 
 
 def _raise_failure(results: Iterable[object]) -> None:

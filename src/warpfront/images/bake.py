@@ -14,12 +14,14 @@ TOOLS_CONTEXT = "tools"
 CA_SECRET = "ca"  # noqa: S105 - the name of a BuildKit secret, not its value
 PROXIES_SECRET = "proxies"  # noqa: S105 - as above
 PROXIES_VARIABLE = "WARPFRONT_PROXIES"
+PLATFORMS: Mapping[str, str] = {"x86_64": "linux/amd64", "aarch64": "linux/arm64"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BakeTarget:
     """One image to build. `contexts` are BuildKit's named contexts: name -> folder, `target:...` or
-    `docker-image://...`. `secrets` are as `--secret` takes them (`id=ca,src=ca.pem`).
+    `docker-image://...`. `machine` is what it is for, `secrets` are as `--secret` takes them
+    (`id=ca,src=ca.pem`).
     """
 
     name: str
@@ -28,6 +30,7 @@ class BakeTarget:
     tag: str
     labels: Mapping[str, str]
     output: str
+    machine: str
     secrets: tuple[str, ...] = ()
 
 
@@ -56,6 +59,7 @@ def _definition(target: BakeTarget) -> dict[str, object]:
         "tags": [target.tag],
         "labels": dict(sorted(target.labels.items())),
         "output": [target.output],
+        "platforms": [PLATFORMS[target.machine]],
     }
     if target.secrets:
         definition["secret"] = list(target.secrets)

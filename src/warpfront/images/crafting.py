@@ -156,9 +156,12 @@ class Crafter:
 
     @property
     def _where(self) -> list[object]:
-        """What a wheel is built for, beside its sources: Python and the torch of its container."""
+        """What a wheel is built for, beside its sources: machine, Python and the torch of its
+        container.
+        """
         inputs = self.inputs
-        return [inputs.python, inputs.glibc, list(inputs.stack_requirements), list(inputs.parent)]
+        stack = [list(inputs.stack_requirements), list(inputs.parent)]
+        return [inputs.machine, inputs.python, inputs.glibc, *stack]
 
     def _pure(self, sdist: Sdist) -> LockedWheel:
         record = self.cache / "crafted" / f"{digest_of(['pure', sdist.sha256])}.json"
@@ -184,11 +187,12 @@ class Crafter:
         return wheel_of(kept, sha256, sdist=sdist)
 
     def _tools(self, wanted: tuple[str, ...]) -> Path:
-        folder = self.cache / "build-tools" / digest_of([self.inputs.python, *wanted])[:24]
+        key = digest_of([self.inputs.machine, self.inputs.python, *wanted])[:24]
         return install_tools(
-            folder,
+            self.cache / "build-tools" / key,
             wanted,
             python=self.inputs.python,
+            machine=self.inputs.machine,
             site=self.site,
             run=run,
             hint="`tools:` names what the build needs; torch is the container's own",

@@ -29,6 +29,11 @@ class Matrix:
     warnings: tuple[Problem, ...]
     compilers: tuple[CompilerBase, ...] = ()
 
+    @property
+    def repositories(self) -> frozenset[str]:
+        """The local names of all images, without tags."""
+        return frozenset(cell.repository for cell in self.cells)
+
 
 def read_matrix(text: str, *, path: str, compat: Compat) -> Matrix:
     """`text` as a matrix. Raises `MatrixError` with every problem of the file and its line."""

@@ -10,6 +10,7 @@ from warpfront.errors import Problem
 from warpfront.matrix.compat import Compat, Contradicted, Unknown, Wanted
 from warpfront.matrix.expansion import CELL_LIMIT, Point
 from warpfront.matrix.language import (
+    DEFAULT_MACHINE,
     UNPINNED,
     BaseText,
     BootstrapText,
@@ -204,7 +205,7 @@ class CellMaker:
 
     def _foundation(self, point: Point) -> _Foundation | None:
         key = (
-            *(point.line, point.vendor, point.toolkit, point.targets, point.python),
+            *(point.line, point.vendor, point.toolkit, point.targets, point.machine, point.python),
             *(point.torch, point.index, point.base, point.companions),
         )
         if key not in self._foundations:
@@ -239,13 +240,7 @@ class CellMaker:
 
     def _axes_fit(self, point: Point, vendor: Vendor, base: BaseText) -> bool:
         before = len(self.problems)
-        for target in point.targets:
-            if not vendor.accepts_target(target):
-                hint = nearest(target, vendor.known_targets)
-                message = f"`{target}` is no target of {vendor.name}"
-                self._tell(point, message, f"{hint}; its targets look like {vendor.target_form}")
-        if len(set(point.targets)) != len(point.targets):
-            self._tell(point, f"a target is listed twice: {', '.join(point.targets)}")
+        self._check_targets(point, vendor)
         if vendor.toolkit and not point.toolkit:
             self._tell(point, f"{vendor.name} needs a `toolkit` (the {vendor.toolkit} version)")
         if point.toolkit and not vendor.toolkit:
@@ -259,6 +254,18 @@ class CellMaker:
         if point.companions and vendor.torch_from == "base":
             self._tell(point, f"torch of {vendor.name} comes with its base", "remove `companions`")
         return len(self.problems) == before
+
+    def _check_targets(self, point: Point, vendor: Vendor) -> None:
+        for target in point.targets:
+            if not vendor.accepts_target(target):
+                hint = nearest(target, vendor.known_targets)
+                message = f"`{target}` is no target of {vendor.name}"
+                self._tell(point, message, f"{hint}; its targets look like {vendor.target_form}")
+            elif vendor.machine_of(target) not in {None, point.machine}:
+                message = f"target `{target}` is a machine, and the row is for {point.machine}"
+                self._tell(point, message, f"give the row `machine: {target}`")
+        if len(set(point.targets)) != len(point.targets):
+            self._tell(point, f"a target is listed twice: {', '.join(point.targets)}")
 
     def _index(self, point: Point, vendor: Vendor) -> WheelIndex | None:
         """The row's index, at the address that `indexes:` gives it, if any."""
@@ -297,10 +304,12 @@ class CellMaker:
     def _add_cells(self, point: Point, foundation: _Foundation) -> None:
         vendor = VENDORS[point.vendor]
         toolkit = str(foundation.toolkit or "")
+        told_machine = "" if point.machine == DEFAULT_MACHINE else point.machine
         tag = cell_tag(
             vendor=point.vendor,
             toolkit=toolkit,
             targets=point.targets if point.tag_targets else (),
+            machine=told_machine,
             python=point.python,
             torch=point.torch,
         )
@@ -309,6 +318,7 @@ class CellMaker:
                 vendor=point.vendor,
                 toolkit=toolkit,
                 targets=point.targets,
+                machine=told_machine,
                 python=point.python,
                 torch=point.torch,
                 image=name,
@@ -380,6 +390,7 @@ def _wanted(point: Point, index: WheelIndex | None, base: BaseText) -> Wanted:
         vendor=point.vendor,
         toolkit=point.toolkit,
         targets=point.targets,
+        machine=point.machine,
         python=point.python,
         torch=point.torch,
         index=index.name if index else "",
@@ -434,6 +445,7 @@ def _cell(
         vendor=point.vendor,
         toolkit=foundation.toolkit,
         targets=point.targets,
+        machine=point.machine,
         python=point.python,
         torch=point.torch,
         image=name,

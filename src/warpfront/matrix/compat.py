@@ -125,7 +125,7 @@ class RocmTriton:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """One release of torch. `python` are the X.Y of its x86_64 wheels."""
+    """One release of torch. `python` are the X.Y of its wheels."""
 
     __pydantic_config__ = STRICT
     torch: str
@@ -143,6 +143,16 @@ class Release:
     def companion(self, name: str) -> Paired:
         return self.torchvision if name == "torchvision" else self.torchaudio
 
+    def archs(self, toolkit: str | None) -> Archs | None:
+        """What the wheels for a toolkit were compiled for, as far as the table says."""
+        return {"cuda": self.cuda_archs, "rocm": self.rocm_archs}.get(toolkit or "")
+
+    def triton(self, toolkit: str | None) -> tuple[str, str]:
+        """The distribution that brings `triton` for a toolkit, and its version ("" where none is
+        evidenced)."""
+        on_rocm = (self.rocm_triton.name, self.rocm_triton.version)
+        return {"cuda": ("triton", self.pypi.triton), "rocm": on_rocm}.get(toolkit or "", ("", ""))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
@@ -151,6 +161,7 @@ class Table:
     __pydantic_config__ = STRICT
     schema: Literal[1]
     as_of: str
+    machine: str
     sources: Mapping[str, str]
     drivers: tuple[Driver, ...]
     indexes: Mapping[str, Index]
@@ -168,6 +179,7 @@ class Wanted:
     vendor: str
     toolkit: str
     targets: tuple[str, ...]
+    machine: str
     python: str
     torch: str
     index: str
@@ -254,7 +266,8 @@ class Compat:
                 Pin(name=name, version=release.companion(name).version + local)
                 for name in wanted.companions
             ]
-            pins += _triton(release, wanted.vendor)
+            name, version = release.triton(vendor.toolkit)
+            pins += [Pin(name=name, version=version)] if version else []
         return tuple(pins)
 
     def judge(self, wanted: Wanted) -> Judgement:
@@ -277,6 +290,12 @@ class Compat:
         if vendor.torch_from == "base":
             yield self._judge_base_torch(wanted)
             return
+        if wanted.machine != self.table.machine:
+            yield _unknown(
+                f"the compat table is about wheels for {self.table.machine}; it does not say "
+                f"whether torch {wanted.torch} from index {wanted.index} has one for "
+                f"{wanted.machine}"
+            )
         release = self._releases.get(wanted.torch)
         if release is None:
             yield self._judge_unknown_release(wanted)
@@ -286,7 +305,8 @@ class Compat:
         yield _judge_glibc(wanted, release)
         for companion in wanted.companions:
             yield self._judge_companion(wanted, release, companion)
-        yield from self._judge_targets(wanted, release)
+        if wanted.machine == self.table.machine:  # archs are compiled for each machine anew
+            yield from self._judge_targets(wanted, release)
 
     def _judge_base_torch(self, wanted: Wanted) -> Judgement:
         known = [row for row in self.table.base_torch if row.vendor == wanted.vendor]
@@ -433,7 +453,7 @@ class Compat:
         accepted = vendor.accepted_archs(target)
         found = []
         for release in self.table.releases:
-            archs = release.cuda_archs if vendor.toolkit == "cuda" else release.rocm_archs
+            archs = release.archs(vendor.toolkit)
             sets = archs.sets if archs else {}
             fitting = [
                 index
@@ -448,8 +468,7 @@ class Compat:
     def _arch_entries(
         self, wanted: Wanted, release: Release
     ) -> tuple[tuple[str, ...], Confidence] | None:
-        cuda = VENDORS[wanted.vendor].toolkit == "cuda"
-        archs = release.cuda_archs if cuda else release.rocm_archs
+        archs = release.archs(VENDORS[wanted.vendor].toolkit)
         if archs is None:
             return None
         for index, name in archs.sets.items():
@@ -483,15 +502,6 @@ def packaged() -> Compat:
 
 def _unknown(reason: str) -> Unknown:
     return Unknown(reasons=(reason,))
-
-
-def _triton(release: Release, vendor: str) -> list[Pin]:
-    toolkit = VENDORS[vendor].toolkit
-    if toolkit == "cuda":
-        return [Pin(name="triton", version=release.pypi.triton)]
-    if toolkit == "rocm" and release.rocm_triton.version:
-        return [Pin(name=release.rocm_triton.name, version=release.rocm_triton.version)]
-    return []
 
 
 def _judge_glibc(wanted: Wanted, release: Release) -> Judgement:

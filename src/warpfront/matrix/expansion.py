@@ -13,7 +13,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from warpfront.errors import Problem
-from warpfront.matrix.language import Axes, AxisLists, Filter, MatrixText, RowText
+from warpfront.matrix.language import (
+    DEFAULT_MACHINE,
+    Axes,
+    AxisLists,
+    Filter,
+    MatrixText,
+    RowText,
+)
 from warpfront.system.document import Document, Where
 
 CELL_LIMIT = 20_000
@@ -31,6 +38,7 @@ class Point:
     vendor: str
     toolkit: str = ""
     targets: tuple[str, ...]
+    machine: str = DEFAULT_MACHINE
     python: str
     torch: str
     index: str = ""

@@ -18,6 +18,7 @@ from pydantic_core import PydanticCustomError
 from warpfront.system.document import STRICT
 
 UNPINNED = "unpinned"
+DEFAULT_MACHINE = "x86_64"
 _SHOWN = 60
 _REQUIREMENT = (
     r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?(?:\[[A-Za-z0-9._,-]+\])?"
@@ -114,6 +115,7 @@ PackageName = Annotated[str, *_distribution]
 Reason = Annotated[str, *_words]
 Environment = dict[Annotated[str, *_variable], Annotated[str, *_value]]
 VendorName = Name
+MachineName = Literal["x86_64", "aarch64"]
 Companion = Literal["torchvision", "torchaudio"]
 Filled = Field(min_length=1)
 
@@ -223,6 +225,7 @@ class Axes:
     vendor: VendorName | None = None
     toolkit: Version | None = None
     targets: Targets | None = None
+    machine: MachineName | None = None
     python: Python | None = None
     torch: TorchVersion | None = None
     index: IndexName | None = None
@@ -240,6 +243,7 @@ class AxisLists:
     __pydantic_config__ = STRICT
     toolkit: Annotated[tuple[Version, ...], Filled] | None = None
     targets: Annotated[tuple[Targets, ...], Filled] | None = None
+    machine: Annotated[tuple[MachineName, ...], Filled] | None = None
     python: Annotated[tuple[Python, ...], Filled] | None = None
     torch: Annotated[tuple[TorchVersion, ...], Filled] | None = None
     index: Annotated[tuple[IndexName, ...], Filled] | None = None
@@ -265,6 +269,7 @@ class Filter:
     vendor: VendorName | None = None
     toolkit: Version | None = None
     targets: Targets | None = None
+    machine: MachineName | None = None
     python: Python | None = None
     torch: TorchVersion | None = None
     index: IndexName | None = None

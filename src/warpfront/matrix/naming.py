@@ -11,14 +11,22 @@ _ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,199}\Z")
 
 
 def cell_id(
-    *, vendor: str, toolkit: str, targets: tuple[str, ...], python: str, torch: str, image: str
+    *,
+    vendor: str,
+    toolkit: str,
+    targets: tuple[str, ...],
+    machine: str,
+    python: str,
+    torch: str,
+    image: str,
 ) -> str:
     """`nvidia-cuda130-sm80_sm90-py311-torch2141-torch`: lower case, no dots. `toolkit` is name and
-    version (`cuda13.0`), "" for none."""
+    version (`cuda13.0`), `machine` what is to be said of it (`aarch64`), "" for none."""
     parts = [
         vendor,
         _bare(toolkit),
         _joined(targets),
+        "" if machine in targets else machine,
         f"py{_bare(python)}",
         f"torch{_bare(torch)}",
         image,
@@ -27,10 +35,12 @@ def cell_id(
 
 
 def cell_tag(
-    *, vendor: str, toolkit: str, targets: tuple[str, ...], python: str, torch: str
+    *, vendor: str, toolkit: str, targets: tuple[str, ...], machine: str, python: str, torch: str
 ) -> str:
-    """`2.14.1-cuda13.0-py3.11`; `targets`, where the row asks for them, stand after the toolkit."""
-    parts = [torch, toolkit or vendor, _joined(targets), f"py{python}"]
+    """`2.14.1-cuda13.0-py3.11`; `targets` and `machine`, where they are to be told, stand after the
+    toolkit."""
+    told = "" if machine in targets else machine
+    parts = [torch, toolkit or vendor, _joined(targets), told, f"py{python}"]
     return "-".join(part for part in parts if part)
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from warpfront.model import Blocked, Cell, RenderedImage, WheelLock, digest_of
+from warpfront.matrix.selection import select
+from warpfront.model import Blocked, Cell, RenderedImage, Selection, WheelLock, digest_of
 
 # A CUDA stack with byte code measured 1.9 times the size of its wheels, the much smaller CPU stack
 # 4.6 times (docs/performance.md): between the two, and on the safe side where it is gigabytes.
@@ -90,6 +91,11 @@ def with_parents(selected: Iterable[Cell], cells: Iterable[Cell]) -> tuple[Cell,
             wanted.add(current.id)
             current = by_id[current.parent] if current.parent else None
     return _parents_first([cell for cell in by_id.values() if cell.id in wanted], by_id)
+
+
+def selected_with_parents(cells: tuple[Cell, ...], selection: Selection) -> tuple[Cell, ...]:
+    """What the options name of the matrix's cells, and what that stands on, parents first."""
+    return with_parents(select(cells, selection), cells)
 
 
 def leaves(cells: Iterable[Cell]) -> tuple[Cell, ...]:

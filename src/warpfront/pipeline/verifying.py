@@ -11,11 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
-from warpfront.images.engine import Bind, Engine, RunRequest, RunResult, StoredImage
+from warpfront.images.engine import Bind, Engine, RunRequest, RunResult, StoredImage, connect
 from warpfront.images.labels import label_disagreements
 from warpfront.images.protection import claimed_policy
-from warpfront.inside.checks.effort import Effort
-from warpfront.inside.guard.policy import Policy
+from warpfront.inside.checks.claims import Claims
+from warpfront.inside.checks.effort import SESSIONS, Effort
+from warpfront.matrix import select
+from warpfront.matrix.compat import Compat
+from warpfront.matrix.plan import with_parents
 from warpfront.matrix.vendors import VENDORS
 from warpfront.model import (
     Blocked,
@@ -26,22 +29,25 @@ from warpfront.model import (
     Failed,
     HostDevices,
     Outcome,
+    Selection,
     Verification,
     WheelLock,
 )
-from warpfront.pipeline.containers import (
+from warpfront.pipeline.within.containers import (
     MEMORY_BYTES,
     built_image,
     ending_of,
     not_verified,
     parsed_json,
 )
-from warpfront.pipeline.projects import with_project_checked
-from warpfront.pipeline.workspace import AskSite, Workspace
+from warpfront.pipeline.within.contents import unrunnable
+from warpfront.pipeline.within.locks import read_locks, usable_locks
+from warpfront.pipeline.workspace import AskSite, Folders, Workspace, site_when_needed
 from warpfront.report.junit import junit_xml
-from warpfront.system.process import run
-from warpfront.system.store import exclusive, read_text, write_json, write_text
+from warpfront.system.process import environment, run
+from warpfront.system.store import Store, exclusive, read_text, write_json, write_text
 from warpfront.system.watch import Watch
+from warpfront.verify.claims import image_claims
 from warpfront.verify.verdict import read_verification
 from warpfront.wheels.resolver import install_toolbox
 from warpfront.wheels.sources import Site
@@ -52,10 +58,43 @@ _RESULTS = "/results"
 TIME_LIMIT_SECONDS = 1200.0
 
 
-def verify_cells(
+def verify(
     workspace: Workspace,
+    selection: Selection,
+    watch: Watch,
+    *,
+    effort: Effort | None = None,
+    selftest: bool = False,
+) -> tuple[Verified, ...]:
+    """The checks, inside each selected cell's image, on each of its targets (or the selected one).
+
+    `selftest` also seeds faults into every check there, each of which has to be caught.
+    """
+    matrix, requirements = workspace.matrix, workspace.requirements
+    folders, table = workspace.folders, workspace.material.compat
+    cells = select(matrix.cells, selection)
+    chain = with_parents(cells, matrix.cells)
+    return verify_cells(
+        cells,
+        usable_locks(read_locks(chain, requirements, folders)),
+        {cell.id: cell for cell in chain},
+        table,
+        folders,
+        target=selection.target,
+        sessions=(*SESSIONS, *(("selftest",) if selftest else ())),
+        effort=effort or Effort(),
+        engine=connect(environment()),
+        site=site_when_needed(),
+        watch=watch,
+    )
+
+
+def verify_cells(
     cells: Iterable[Cell],
     locks: Mapping[str, WheelLock],
+    by_id: Mapping[str, Cell],
+    table: Compat,
+    folders: Folders,
     *,
     target: str,
     sessions: tuple[str, ...],
@@ -65,31 +104,28 @@ def verify_cells(
     watch: Watch,
 ) -> tuple[Verified, ...]:
     """Check each cell's image on each of its targets, or on `target` only where a cell serves
-    it.
+    it. `by_id` are the cells with their parents.
     """
     engine.reap()
     host = engine.host_devices()
     results: list[Verified] = []
-    by_id = {cell.id: cell for cell in workspace.matrix.cells}
+    cells = tuple(cells)
+    blocked = unrunnable(cells, engine, step="verify")
     for cell in cells:
-        built, lock = built_image(workspace, cell, engine), locks.get(cell.id)
-        if isinstance(built, Failed):
-            results.append(built)
+        found = blocked.get(cell.id) or _verifiable(cell, locks, folders.store, engine)
+        if isinstance(found, Blocked | Failed):
+            results.append(found)
             continue
-        if lock is None:
-            hint = f"invoke build --only {cell.id}"
-            results.append(not_verified(cell, "its lock no longer fits the matrix", hint))
-            continue
-        toolbox = _toolbox(workspace, cell, site())
+        built, lock = found
+        toolbox = _toolbox(cell, folders.cache, site())
+        policy = claimed_policy(cell, by_id, locks, table)
         for one in [target] if target in cell.targets else cell.targets:
             watch.step(cell.id, f"verifying on {one}")
             verifying = _Verifying(
-                workspace=workspace,
                 cell=cell,
-                lock=lock,
-                policy=claimed_policy(cell, by_id, locks, workspace.compat),
+                claims=image_claims(cell, lock, policy, target=one),
                 built=built,
-                target=one,
+                folders=folders,
                 toolbox=toolbox,
                 sessions=sessions,
                 effort=effort,
@@ -99,31 +135,46 @@ def verify_cells(
     return tuple(results)
 
 
-def _toolbox(workspace: Workspace, cell: Cell, site: Site) -> Path:
+def _verifiable(
+    cell: Cell, locks: Mapping[str, WheelLock], store: Store, engine: Engine
+) -> tuple[BuiltImage, WheelLock] | Failed:
+    """The image and its lock, or why there is nothing to verify."""
+    built, lock = built_image(store, cell, engine), locks.get(cell.id)
+    if isinstance(built, Failed):
+        return built
+    if lock is None:
+        hint = f"invoke build --only {cell.id}"
+        return not_verified(cell, "its lock no longer fits the matrix", hint)
+    return built, lock
+
+
+def _toolbox(cell: Cell, cache: Path, site: Site) -> Path:
     """nox and what it needs, for the image's Python, in a folder of ours that is mounted
     read-only.
     """
-    folder = workspace.cache / "toolbox" / f"py{cell.python}"
-    return install_toolbox(folder, python=cell.python, site=site, run=run)
+    folder = cache / "toolbox" / f"py{cell.python}-{cell.machine}"
+    return install_toolbox(folder, python=cell.python, machine=cell.machine, site=site, run=run)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Verifying:
-    """One cell on one target."""
+    """One cell on one target, about which the `claims` are."""
 
-    workspace: Workspace
     cell: Cell
-    lock: WheelLock
-    policy: Policy
+    claims: Claims
     built: BuiltImage
-    target: str
+    folders: Folders
     toolbox: Path
     sessions: tuple[str, ...]
     effort: Effort
 
     @property
+    def target(self) -> str:
+        return self.claims.target
+
+    @property
     def folder(self) -> Path:
-        return self.workspace.store.cell_folder(self.cell.id) / f"verify-{self.target}"
+        return self.folders.store.cell_folder(self.cell.id) / f"verify-{self.target}"
 
     def run(self, engine: Engine, host: HostDevices, watch: Watch) -> Verified:
         """Alone in its folder: two at once would read each other's results."""
@@ -132,7 +183,7 @@ class _Verifying:
 
     def _run(self, engine: Engine, host: HostDevices, watch: Watch) -> Verified:
         name = f"verify-{self.target}"
-        self.workspace.store.drop(self.cell.id, name)
+        self.folders.store.drop(self.cell.id, name)
         self._prepare_folder()
         access = VENDORS[self.cell.vendor].device_access(host)
         started = monotonic()
@@ -143,10 +194,14 @@ class _Verifying:
         if "load" in self.sessions:
             image = engine.image(self.built.image_id)
             verification = with_labels_judged(verification, self.cell, image)
-        verification = with_project_checked(
-            verification, self.workspace, self.cell, self.built, engine=engine, watch=watch
-        )
-        self.workspace.store.save(self.cell.id, name, verification)
+        if self.cell.tree is not None:
+            # Imported here: rules and compilers are for cells with a project only.
+            from warpfront.pipeline.beside.projects import with_project_checked  # noqa: PLC0415
+
+            verification = with_project_checked(
+                verification, self.cell, self.built, self.folders, engine=engine, watch=watch
+            )
+        self.folders.store.save(self.cell.id, name, verification)
         write_text(self.folder / "junit.xml", junit_xml((verification,)))
         watch.say(f"{self.cell.id} on {self.target}: log in {self.folder / 'output.log'}")
         return verification
@@ -156,33 +211,11 @@ class _Verifying:
         results.mkdir(parents=True, exist_ok=True)
         for old in results.iterdir():
             old.unlink()
-        write_json(self.folder / "claims.json", self.claims())
-
-    def claims(self) -> dict[str, object]:
-        """What matrix and lock say is in the image; the checks inside hold it against what they
-        find.
-        """
-        cell, vendor = self.cell, VENDORS[self.cell.vendor]
-        toolkit = cell.toolkit
-        return {
-            "schema": 1,
-            "cell": cell.id,
-            "target": self.target,
-            "vendor": cell.vendor,
-            "device": vendor.device,
-            "python": cell.python,
-            "toolkit": {"name": toolkit.name, "version": toolkit.version} if toolkit else None,
-            "versions": {wheel.name: wheel.version for wheel in self.lock.wheels},
-            "stack": [pin.name for pin in cell.stack],
-            "archs": list(vendor.accepted_archs(self.target)),
-            "guard": self.policy.document(),
-            "extensions": sorted({one for built in self.lock.builds for one in built.extensions}),
-            "image": True,
-        }
+        write_json(self.folder / "claims.json", self.claims.document())
 
     def _request(self, access: DeviceAccess) -> RunRequest:
         package = Path(__file__).parents[1]
-        noxfile = self.workspace.root / "noxfile.py"
+        noxfile = self.folders.root / "noxfile.py"
         return RunRequest(
             image=self.built.image_id,
             command=(

@@ -7,9 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from warpfront.errors import (
-    StoreError,
-)
+from warpfront.errors import StoreError
 from warpfront.images.render import Templates
 from warpfront.matrix import Matrix, compat, read_matrix
 from warpfront.matrix.compat import Compat
@@ -26,25 +24,19 @@ LOCKS_FOLDER = "locks"
 BUILD_FOLDER = "build"
 GUARD_FOLDER = Path("inside") / "guard"
 
+# Asks pip for its configuration, once, and only when something has to come from outside: the answer
+# takes longer than all the rest of a build that has nothing to do.
 AskSite = Callable[[], Site]
-"""Asks pip for its configuration, once, and only when something has to come from outside: the
-answer takes longer than all the rest of a build that has nothing to do.
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Workspace:
-    """One project, read and checked. `requirements` maps a path below `root` to what that file asks
-    for; `guard` are the files of the guard that images get, by name.
+class Folders:
+    """Where things are kept: `root` is the project's own folder, `cache` what all projects of a
+    user share, `store` what the steps leave.
     """
 
     root: Path
     cache: Path
-    matrix: Matrix
-    templates: Templates
-    requirements: Mapping[str, Asked]
-    guard: Mapping[str, str]
-    compat: Compat
     store: Store
 
     @property
@@ -53,6 +45,29 @@ class Workspace:
 
     def lock_path(self, cell_id: str) -> Path:
         return self.root / IMAGES_FOLDER / LOCKS_FOLDER / f"pylock.{cell_id}.toml"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Material:
+    """What every image of a project is rendered from, beside its cell and lock: the templates, the
+    guard's own files by name, and the compat table, which says what a guard keeps out.
+    """
+
+    templates: Templates
+    guard: Mapping[str, str]
+    compat: Compat
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workspace:
+    """One project, read and checked. A step takes out what it needs in its first lines, and hands
+    values on, never this. `requirements` maps a path below `root` to what that file asks for.
+    """
+
+    matrix: Matrix
+    requirements: Mapping[str, Asked]
+    material: Material
+    folders: Folders
 
 
 def open_workspace(root: Path, *, build: Path | None = None) -> Workspace:
@@ -70,17 +85,15 @@ def open_workspace(root: Path, *, build: Path | None = None) -> Workspace:
     matrix = read_matrix(text, path=MATRIX_FILE, compat=table)
     wanted = {cell.requirements_file for cell in matrix.cells if cell.requirements_file}
     return Workspace(
-        root=root,
-        cache=cache_folder(),
         matrix=matrix,
-        templates=Templates(read_tree(root / IMAGES_FOLDER)),
         requirements={
             name: read_requirements(name, lambda path: read_text(root / path) or "")
             for name in sorted(wanted)
         },
-        guard=read_guard(),
-        compat=table,
-        store=Store(build or root / BUILD_FOLDER),
+        material=Material(
+            templates=Templates(read_tree(root / IMAGES_FOLDER)), guard=read_guard(), compat=table
+        ),
+        folders=Folders(root=root, cache=cache_folder(), store=Store(build or root / BUILD_FOLDER)),
     )
 
 

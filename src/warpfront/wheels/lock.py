@@ -36,7 +36,6 @@ from warpfront.model import Cell, LockedWheel, LockInputs, Relaxed, Source, Whee
 from warpfront.wheels.requirements import Asked
 
 SCHEMA = 1
-MACHINE = "x86_64"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -61,7 +60,7 @@ def lock_inputs(
     return LockInputs(
         cell_id=cell.id,
         python=cell.python,
-        machine=MACHINE,
+        machine=cell.machine,
         glibc=cell.base.glibc,
         index=cell.index,
         stack_requirements=tuple(sorted(str(pin) for pin in cell.stack)),

@@ -383,22 +383,32 @@ def pure_builder(site: Site, run: Run) -> Build:
     return pure
 
 
-def install_toolbox(folder: Path, *, python: str, site: Site, run: Run) -> Path:
-    """nox, at this installation's version, with what it needs for Python `python` (X.Y), below
-    `folder`.
+def install_toolbox(folder: Path, *, python: str, machine: str, site: Site, run: Run) -> Path:
+    """nox, at this installation's version, with what it needs for Python `python` (X.Y) on
+    `machine`, below `folder`.
 
     Made once per version, aside, and moved into place.
     """
     wanted = f"nox=={importlib.metadata.version('nox')}"
     hint = "the checks need nox inside the image's Python"
-    return install_tools(folder, (wanted,), python=python, site=site, run=run, hint=hint)
+    return install_tools(
+        folder, (wanted,), python=python, machine=machine, site=site, run=run, hint=hint
+    )
 
 
 def install_tools(
-    folder: Path, wanted: tuple[str, ...], *, python: str, site: Site, run: Run, hint: str
+    folder: Path,
+    wanted: tuple[str, ...],
+    *,
+    python: str,
+    machine: str,
+    site: Site,
+    run: Run,
+    hint: str,
 ) -> Path:
     """Requirements that programs in an image need and the image does not hold, below `folder`, for
-    Python `python` (X.Y). Made once, aside, and moved into place. torch is never among them.
+    Python `python` (X.Y) on `machine`. Made once, aside, and moved into place. torch is never among
+    them.
     """
     text, mark = " ".join(wanted), folder / ".made-of"
     if mark.is_file() and mark.read_text("utf-8") == text:
@@ -412,7 +422,7 @@ def install_tools(
                     (
                         *("pip", "install", "--no-config", "--target", str(aside), *wanted),
                         *("--python", sys.executable, "--python-version", python),
-                        *("--python-platform", "x86_64-manylinux_2_28"),
+                        *("--python-platform", f"{machine}-manylinux_2_28"),
                         *("--only-binary", ":all:", "--index-strategy", "unsafe-best-match"),
                         *_written(Path(name), "constraints", _NO_TORCH),
                     ),

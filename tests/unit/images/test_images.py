@@ -31,7 +31,7 @@ def lock_for(cell: Cell) -> WheelLock:
 
 
 def policy_of(cell: Cell) -> Policy:
-    return guard_policy(cell, lock_for(cell), WORKSPACE.compat)
+    return guard_policy(cell, lock_for(cell), WORKSPACE.material.compat)
 
 
 def dockerfile(cell: Cell) -> str:
@@ -39,10 +39,10 @@ def dockerfile(cell: Cell) -> str:
     rendered = render(
         cell,
         lock_for(cell),
-        WORKSPACE.templates,
+        WORKSPACE.material.templates,
         parent=parent,
         parent_lock=lock_for(parent) if parent else None,
-        guard={} if parent else guard_files(policy_of(cell), WORKSPACE.guard),
+        guard={} if parent else guard_files(policy_of(cell), WORKSPACE.material.guard),
     )
     return rendered.files["Dockerfile"]
 

@@ -40,7 +40,7 @@ def lock_of(cell: Cell) -> WheelLock:
 
 
 def policy_of(cell: Cell) -> Policy:
-    return guard_policy(cell, lock_of(cell), WORKSPACE.compat)
+    return guard_policy(cell, lock_of(cell), WORKSPACE.material.compat)
 
 
 def a_cell_of(vendor: str) -> Cell:
@@ -90,7 +90,7 @@ def test_a_rocm_image_has_a_shim_for_triton_and_no_sentinel_for_it() -> None:
     cell = a_cell_of("amd")
     torch = next(pin for pin in cell.stack if pin.name == "torch")
     wheels = [a_wheel("torch", torch.version), a_wheel("pytorch-triton-rocm", "3.4.0")]
-    policy = guard_policy(cell, a_lock(cell, *wheels), WORKSPACE.compat)
+    policy = guard_policy(cell, a_lock(cell, *wheels), WORKSPACE.material.compat)
     assert [(shim.name, shim.requires) for shim in policy.shims] == [
         ("triton", "pytorch-triton-rocm===3.4.0")
     ]
@@ -106,7 +106,8 @@ def test_a_gaudi_image_adopts_what_its_base_brings() -> None:
 
 def test_a_companion_that_the_image_lacks_is_pinned_to_the_build_that_fits() -> None:
     cell = a_cell_of("cpu")
-    policy = guard_policy(cell, a_lock(cell, a_wheel("torch", "2.13.0+cpu")), WORKSPACE.compat)
+    lock = a_lock(cell, a_wheel("torch", "2.13.0+cpu"))
+    policy = guard_policy(cell, lock, WORKSPACE.material.compat)
     assert policy.companions == {"torchvision": "0.28.0+cpu", "torchaudio": "2.11.0+cpu"}
 
 
@@ -115,13 +116,13 @@ def test_what_a_lock_relaxed_is_in_the_policy_with_its_reason() -> None:
     wheel = a_wheel("torch", "2.13.0+cpu")
     vllm = Relaxed(package="vllm", version="1.0", reason="too narrow", unmet=("torch==2.9.0",))
     lock = replace(a_lock(cell, wheel), relaxed=(vllm,))
-    assert guard_policy(cell, lock, WORKSPACE.compat).relaxed == {"vllm": "too narrow"}
+    assert guard_policy(cell, lock, WORKSPACE.material.compat).relaxed == {"vllm": "too narrow"}
     assert relaxed_files(lock, a_lock(cell, wheel)) != {}
     assert relaxed_files(lock, lock) == {}
 
 
 def test_the_build_context_holds_the_policy_and_every_file_of_the_guard() -> None:
-    files = guard_files(policy_of(a_cell_of("cpu")), WORKSPACE.guard)
+    files = guard_files(policy_of(a_cell_of("cpu")), WORKSPACE.material.guard)
     assert policy_from(json.loads(files[POLICY])) == policy_of(a_cell_of("cpu"))
     guard = {
         path.name for path in (ROOT / "src/warpfront/inside/guard").iterdir() if path.is_file()

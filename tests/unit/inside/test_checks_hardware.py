@@ -18,7 +18,7 @@ from warpfront.inside.checks.hardware.recording import Recorded, Recording, Reco
 from warpfront.inside.checks.hardware.visibility import resolve_visibility
 from warpfront.inside.checks.presence import judge_presence
 from warpfront.model import Outcome
-from warpfront.pipeline.doctor import examine_hardware
+from warpfront.pipeline.beside.doctor import examine_hardware
 
 RECORDINGS = Path(__file__).parents[2] / "detect"
 ALL = sorted(folder.name for folder in RECORDINGS.iterdir())

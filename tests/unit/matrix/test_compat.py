@@ -21,6 +21,7 @@ from warpfront.matrix.compat import (
 from warpfront.matrix.vendors import VENDORS
 
 CUDA13 = Wanted(
+    machine="x86_64",
     vendor="nvidia",
     toolkit="13.0",
     targets=("sm_80", "sm_90", "sm_100", "sm_120"),
@@ -30,6 +31,7 @@ CUDA13 = Wanted(
     glibc="2.36",
 )
 ROCM64 = Wanted(
+    machine="x86_64",
     vendor="amd",
     toolkit="6.4",
     targets=("gfx942",),
@@ -78,6 +80,7 @@ def test_every_evidenced_combination_is_supported_or_unknown_never_contradicted(
         for name in release.indexes.names:
             index = compat.table.indexes[name]
             wanted = Wanted(
+                machine="x86_64",
                 vendor=index.vendor,
                 toolkit=index.toolkit or "",
                 targets=("x86_64",) if index.vendor == "cpu" else (),
@@ -220,6 +223,7 @@ def test_hardware_without_a_name_we_know_is_unknown(compat: Compat) -> None:
 
 def test_gaudi_s_torch_goes_with_its_base(compat: Compat) -> None:
     gaudi = Wanted(
+        machine="x86_64",
         vendor="gaudi",
         toolkit="1.24.1",
         targets=("gaudi2",),
@@ -251,6 +255,7 @@ def broken_table(**changes: object) -> str:
     table = {
         "schema": 1,
         "as_of": "2026-11-21",
+        "machine": "x86_64",
         "sources": {},
         "drivers": [],
         "indexes": {"pypi": {"url": "https://pypi.org/simple", "vendor": "nvidia"}},

@@ -21,8 +21,8 @@ from warpfront.images.engine.bases import recipe_digest
 from warpfront.images.labels import CONTENT_HASH
 from warpfront.matrix.scaffold import make_project
 from warpfront.model import Outcome, Selection
-from warpfront.pipeline.compiling import Compilation, CompileRequest, compile_tree
-from warpfront.pipeline.projects import project_trees, with_project_checked
+from warpfront.pipeline.beside.compiling import Compilation, CompileRequest, compile_tree
+from warpfront.pipeline.beside.projects import project_trees, with_project_checked
 from warpfront.pipeline.workspace import Workspace, open_workspace
 from warpfront.port.compilation_forms import compilation_sarif, compilation_text
 from warpfront.port.compile.job import Bounds
@@ -74,7 +74,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     opened = open_workspace(root)
     (base,) = opened.matrix.compilers
-    rootfs = opened.cache / "bases" / f"{recipe_digest(base.bootstrap)}.tar"
+    rootfs = opened.folders.cache / "bases" / f"{recipe_digest(base.bootstrap)}.tar"
     rootfs.parent.mkdir(parents=True)
     rootfs.write_bytes(b"a root file system")
     return opened
@@ -143,9 +143,10 @@ def compiled(
     engine = an_engine(leave)
     facts: dict[str, Any] = {"repo": repo, "target": "gfx942", **changes}
     found = compile_tree(
-        workspace,
         CompileRequest(**facts),
+        workspace.matrix,
         selection or Selection(),
+        workspace.folders,
         engine=engine,
         site=Site,
         watch=Quiet(),
@@ -165,7 +166,7 @@ def test_a_tree_is_compiled_in_the_matrix_s_compiler_read_only_and_bounded(
     assert {bind.target: bind.source for bind in request.binds}["/source"] == tree.resolve()
     assert request.memory_bytes is not None
     assert request.time_limit_seconds == 130.0
-    stored = workspace.store.names("compiler-hip", "compile-")
+    stored = workspace.folders.store.names("compiler-hip", "compile-")
     assert stored == ("compile-gfx942",)
 
 
@@ -234,20 +235,25 @@ def a_devel_image(workspace: Workspace, engine: FakeEngine) -> None:
     (cell,) = (cell for cell in workspace.matrix.cells if cell.image == "devel")
     image = engine.build(cell.local_reference, {CONTENT_HASH: "aa"})
     built = a_built_image(cell, image_id=image.id, content_hash="aa")
-    workspace.store.save(cell.id, "build", built)
+    workspace.folders.store.save(cell.id, "build", built)
 
 
 def test_verify_compiles_and_scans_the_project_of_an_image(workspace: Workspace) -> None:
-    folder = workspace.root / "kernels"
+    folder = workspace.folders.root / "kernels"
     folder.mkdir()
     (folder / "a.cpp").write_text("int a;\n")
     (folder / "use.py").write_text("import pynvml\n")
     engine = an_engine(leave_results())
     a_devel_image(workspace, engine)
     (cell,) = (cell for cell in workspace.matrix.cells if cell.image == "devel")
-    built = workspace.store.load(cell.id, "build", (type(a_built_image()),))
+    built = workspace.folders.store.load(cell.id, "build", (type(a_built_image()),))
     checked = with_project_checked(
-        a_verification(target="x86_64"), workspace, cell, built, engine=engine, watch=Quiet()
+        a_verification(target="x86_64"),
+        cell,
+        built,
+        workspace.folders,
+        engine=engine,
+        watch=Quiet(),
     )
     assert checked.sessions[-2:] == ("static", "compile")
     outcomes = {(check.session, check.name): check for check in checked.checks}
@@ -261,16 +267,16 @@ def test_verify_compiles_and_scans_the_project_of_an_image(workspace: Workspace)
 
 
 def test_a_project_of_which_nothing_could_be_scanned_is_no_pass(workspace: Workspace) -> None:
-    (workspace.root / "kernels").mkdir()
+    (workspace.folders.root / "kernels").mkdir()
     engine = an_engine(leave_results())
     (cell,) = (cell for cell in workspace.matrix.cells if cell.image == "devel")
     assert cell.tree is not None
     cell = replace(cell, compiler=None)
     checked = with_project_checked(
         a_verification(target="x86_64"),
-        workspace,
         cell,
         a_built_image(cell),
+        workspace.folders,
         engine=engine,
         watch=Quiet(),
     )
@@ -280,7 +286,7 @@ def test_a_project_of_which_nothing_could_be_scanned_is_no_pass(workspace: Works
 
 
 def _compile_folder(workspace: Workspace, cell_id: str) -> Path:
-    return workspace.store.cell_folder(cell_id) / "compile-x86_64"
+    return workspace.folders.store.cell_folder(cell_id) / "compile-x86_64"
 
 
 def test_an_image_without_a_project_is_verified_as_before(workspace: Workspace) -> None:
@@ -288,7 +294,7 @@ def test_an_image_without_a_project_is_verified_as_before(workspace: Workspace) 
     before = a_verification()
     engine = FakeEngine()
     after = with_project_checked(
-        before, workspace, cell, a_built_image(cell), engine=engine, watch=Quiet()
+        before, cell, a_built_image(cell), workspace.folders, engine=engine, watch=Quiet()
     )
     assert after is before
     with pytest.raises(NothingSelectedError, match="no image of the selection has a `project:`"):
@@ -302,7 +308,15 @@ def test_a_built_devel_image_is_taken_before_any_other_compiler(
     a_devel_image(workspace, engine)
     (tree / "b.cpp").write_text("int b;\n")
     request = CompileRequest(repo=tree, target="cpu", sources=("*.cpp",))
-    found = compile_tree(workspace, request, Selection(), engine=engine, site=Site, watch=Quiet())
+    found = compile_tree(
+        request,
+        workspace.matrix,
+        Selection(),
+        workspace.folders,
+        engine=engine,
+        site=Site,
+        watch=Quiet(),
+    )
     assert found.verification.target == "x86_64"
     assert found.place.endswith("/devel:2.13.0-cpu-py3.11")
 
@@ -331,9 +345,9 @@ def test_a_mistaken_compiler_is_refused_on_its_line(
 
 def invoked(workspace: Workspace, monkeypatch: pytest.MonkeyPatch, **options: Any) -> Any:
     """`invoke compile` in the project's folder, on the engine in memory; how it ended."""
-    monkeypatch.chdir(workspace.root)
+    monkeypatch.chdir(workspace.folders.root)
     engine = an_engine(options.pop("leave"))
-    monkeypatch.setattr("warpfront.pipeline.connect", lambda _environment: engine)
+    monkeypatch.setattr("warpfront.pipeline.beside.compiling.connect", lambda _environment: engine)
     a_devel_image(workspace, engine)
     facts: dict[str, Any] = {
         "target": "gfx942",
@@ -376,12 +390,12 @@ def test_the_door_ends_with_the_code_of_the_outcome(
 def test_the_door_takes_the_project_of_an_image_and_says_what_it_would_do(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (workspace.root / "kernels").mkdir()
-    (workspace.root / "kernels" / "a.cpp").write_text("int a;\n")
+    (workspace.folders.root / "kernels").mkdir()
+    (workspace.folders.root / "kernels" / "a.cpp").write_text("int a;\n")
     facts: dict[str, Any] = {"image": "devel", "target": "cpu", "leave": leave_results()}
     assert invoked(workspace, monkeypatch, dry_run=True, **facts) is None
     assert capsys.readouterr().out == "would compile a.cpp for cpu\n"
-    assert not (workspace.root / "build").joinpath("compiler-hip").exists()
+    assert not (workspace.folders.root / "build").joinpath("compiler-hip").exists()
     assert invoked(workspace, monkeypatch, **facts) is None
     assert "passed      a.cpp" in capsys.readouterr().out
     ended = invoked(workspace, monkeypatch, leave=leave_results(), image="torch")

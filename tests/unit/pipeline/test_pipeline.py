@@ -15,6 +15,7 @@ from fakes import FakeEngine
 
 from warpfront import pipeline
 from warpfront.errors import BlockedError, StoreError
+from warpfront.images.crafting import Builder
 from warpfront.images.engine import RunResult
 from warpfront.images.labels import CONTENT_HASH
 from warpfront.inside.checks.effort import Effort
@@ -32,11 +33,11 @@ from warpfront.model import (
     Verification,
     WheelLock,
 )
-from warpfront.pipeline import Workspace, open_workspace
-from warpfront.pipeline.containers import ending_of
+from warpfront.pipeline import Workspace, open_workspace, planning
 from warpfront.pipeline.locking import lock_cells
-from warpfront.pipeline.preparing import images_by_content, prepare_cells
 from warpfront.pipeline.verifying import verify_cells
+from warpfront.pipeline.within.containers import ending_of
+from warpfront.pipeline.within.contents import images_by_content, prepare_cells
 from warpfront.system.process import Run
 from warpfront.wheels.sources import Site
 
@@ -109,8 +110,20 @@ def lock(
 
     monkeypatch.setattr("warpfront.pipeline.locking.resolve_by_uv", resolve)
     cells = workspace.matrix.cells
-    results = lock_cells(workspace, cells, site=Site, watch=Quiet(), **options)
+    results = lock_cells(
+        cells,
+        workspace.requirements,
+        workspace.folders,
+        builder_of=nobody_builds,
+        site=Site,
+        watch=Quiet(),
+        **options,
+    )
     return dict(results), asked
+
+
+def nobody_builds(*_: object) -> Builder:
+    raise AssertionError("nothing here is built in a container")
 
 
 def images(workspace: Workspace) -> dict[str, Cell]:
@@ -162,7 +175,7 @@ def test_a_content_hash_follows_the_parent_down_the_chain(
 
     def hashes(**changes: Any) -> list[str]:
         bases = {cells[0].base.name: changes.get("base", base)}
-        found = prepare_cells(workspace, cells, locks, bases, {})  # type: ignore[arg-type]
+        found = prepare_cells(cells, locks, bases, {}, workspace.material)  # type: ignore[arg-type]
         return [item.content_hash for item in found.values()]  # type: ignore[union-attr]
 
     other = a_built_image().base.__class__(
@@ -181,9 +194,9 @@ def planned(
     lock(workspace, monkeypatch)
     engine = FakeEngine()
     engine.build(workspace.matrix.cells[0].base.pinned, {})
-    monkeypatch.setattr(pipeline, "connect", lambda _environment: engine)
-    monkeypatch.setattr(pipeline, "site_when_needed", lambda: Site)
-    monkeypatch.setattr(pipeline, "why_unresolvable", lambda *_: reason)
+    monkeypatch.setattr(planning, "connect", lambda _environment: engine)
+    monkeypatch.setattr(planning, "site_when_needed", lambda: Site)
+    monkeypatch.setattr(planning, "why_unresolvable", lambda *_: reason)
     monkeypatch.setattr(
         "warpfront.wheels.wheelhouse.Wheelhouse.missing", lambda _self, wheels: wheels
     )
@@ -204,7 +217,7 @@ def test_images_are_found_by_content_in_one_question(workspace: Workspace) -> No
     engine = FakeEngine()
     engine.build(images(workspace)["torch"].local_reference, {CONTENT_HASH: "aa"})
     engine.build("localhost/somebody/else:1", {})
-    assert list(images_by_content(workspace, engine)) == ["aa"]
+    assert list(images_by_content(workspace.matrix.repositories, engine)) == ["aa"]
 
 
 def test_an_image_made_from_one_of_ours_is_not_taken_for_it(workspace: Workspace) -> None:
@@ -213,9 +226,10 @@ def test_an_image_made_from_one_of_ours_is_not_taken_for_it(workspace: Workspace
     ours = engine.build(images(workspace)["torch"].local_reference, {CONTENT_HASH: "aa"})
     for name in ("localhost/somebody/app:1", "app:latest", f"{ours.references[0]}-app"):
         engine.build(name.replace(":", "-x:"), {CONTENT_HASH: "aa"}, content=name)
-    assert images_by_content(workspace, engine) == {"aa": ours}
+    repositories = workspace.matrix.repositories
+    assert images_by_content(repositories, engine) == {"aa": ours}
     engine.remove(ours.references[0])
-    assert images_by_content(workspace, engine) == {}
+    assert images_by_content(repositories, engine) == {}
 
 
 RESULTS = {
@@ -265,10 +279,10 @@ def verified(
     """Verify the CPU cell on an engine whose container only does `leave(results folder)`."""
     cell = images(workspace)["torch"]
     locks, _ = lock(workspace, monkeypatch)
-    if not workspace.store.cell_folder(cell.id).joinpath("build.json").exists():
+    if not workspace.folders.store.cell_folder(cell.id).joinpath("build.json").exists():
         image = engine.build(cell.local_reference, {**LABELS, CONTENT_HASH: "aa"})
         built = a_built_image(cell, image_id=image.id, content_hash="aa")
-        workspace.store.save(cell.id, "build", built)
+        workspace.folders.store.save(cell.id, "build", built)
 
     def program(request: Any, _on_line: object) -> int:
         leave(next(bind.source for bind in request.binds if bind.target == "/results"))
@@ -277,9 +291,11 @@ def verified(
     engine.programs["python3"] = program
     monkeypatch.setattr("warpfront.pipeline.verifying.install_toolbox", lambda folder, **_: folder)
     found = verify_cells(
-        workspace,
         [cell],
         {key: value for key, value in locks.items() if isinstance(value, WheelLock)},
+        {cell.id: cell},
+        workspace.material.compat,
+        workspace.folders,
         target="",
         sessions=("load",),
         effort=Effort(quick=True),
@@ -360,7 +376,7 @@ def test_an_image_that_was_replaced_behind_our_back_is_not_verified(
     cell, engine = images(workspace)["torch"], FakeEngine()
     image = engine.build(cell.local_reference, {CONTENT_HASH: "other"})
     built = a_built_image(cell, image_id=image.id, content_hash="aa")
-    workspace.store.save(cell.id, "build", built)
+    workspace.folders.store.save(cell.id, "build", built)
     result = verified(workspace, monkeypatch, lambda _: None, engine)
     assert isinstance(result, Failed)
     assert "another content hash" in result.reason
@@ -373,8 +389,8 @@ def test_an_image_whose_lock_no_longer_fits_is_not_verified(
     cell, engine = images(workspace)["torch"], FakeEngine()
     image = engine.build(cell.local_reference, {CONTENT_HASH: "aa"})
     built = a_built_image(cell, image_id=image.id, content_hash="aa")
-    workspace.store.save(cell.id, "build", built)
-    monkeypatch.setattr("warpfront.pipeline.connect", lambda _environment: engine)
+    workspace.folders.store.save(cell.id, "build", built)
+    monkeypatch.setattr("warpfront.pipeline.verifying.connect", lambda _environment: engine)
     (result,) = pipeline.verify(workspace, Selection(image="torch"), Quiet())
     assert isinstance(result, Failed)
     assert result.reason == "its lock no longer fits the matrix"
@@ -385,7 +401,9 @@ def test_a_cell_that_was_never_built_is_not_verified(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cell = images(workspace)["torch"]
-    workspace.store.save(cell.id, "build", Blocked(cell_id=cell.id, step="lock", reason="no index"))
+    workspace.folders.store.save(
+        cell.id, "build", Blocked(cell_id=cell.id, step="lock", reason="no index")
+    )
     result = verified(workspace, monkeypatch, lambda _: None, FakeEngine(devices=HostDevices()))
     assert isinstance(result, Failed)
     assert (result.reason, result.exit_code) == ("not built: no index", 7)
@@ -398,7 +416,7 @@ def test_a_report_of_an_untouched_project_says_so(workspace: Workspace) -> None:
 
 def test_a_broken_result_file_stops_the_report_and_is_named(workspace: Workspace) -> None:
     cell = images(workspace)["torch"]
-    path = workspace.store.save(cell.id, "build", a_built_image(cell))
+    path = workspace.folders.store.save(cell.id, "build", a_built_image(cell))
     path.write_text(path.read_text().replace(BuiltImage.__name__, "Banana"))
     with pytest.raises(StoreError, match=r"build\.json"):
         pipeline.report(workspace, Selection())

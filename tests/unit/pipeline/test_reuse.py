@@ -11,10 +11,10 @@ from fakes import FakeEngine
 from warpfront.images.engine import StoredImage
 from warpfront.images.labels import CONTENT_HASH
 from warpfront.matrix.scaffold import make_project
-from warpfront.model import BaseSource, BuiltImage, Cell, Provenance, ResolvedBase
+from warpfront.model import BaseSource, BuiltImage, Cell, ResolvedBase
 from warpfront.pipeline import Workspace, open_workspace
-from warpfront.pipeline.building import build_cells
-from warpfront.pipeline.preparing import Prepared, prepare_cells
+from warpfront.pipeline.within.baking import build_cells
+from warpfront.pipeline.within.contents import Prepared, prepare_cells
 from warpfront.wheels.sources import Site
 
 
@@ -49,7 +49,7 @@ def engine(workspace: Workspace, cell: Cell) -> FakeEngine:
         identity=cell.base.digest,
     )
     locks, bases = {cell.id: a_lock(cell)}, {cell.base.name: base}
-    prepared = prepare_cells(workspace, [cell], locks, bases, {})[cell.id]
+    prepared = prepare_cells([cell], locks, bases, {}, workspace.material)[cell.id]
     assert isinstance(prepared, Prepared)
     engine.build(cell.local_reference, {CONTENT_HASH: prepared.content_hash})
     return engine
@@ -61,13 +61,14 @@ def nobody_asks() -> Site:
 
 def reused(workspace: Workspace, cell: Cell, engine: FakeEngine) -> BuiltImage:
     results = build_cells(
-        workspace,
         [cell],
         {cell.id: a_lock(cell)},
+        workspace.matrix,
+        workspace.material,
+        workspace.folders,
         engine=engine,
         site=nobody_asks,
         watch=Quiet(),
-        provenance=Provenance(created="2026-11-21T00:00:00+00:00", revision=""),
     )
     result = results[cell.id]
     assert isinstance(result, BuiltImage)
@@ -98,7 +99,7 @@ def test_a_reused_image_has_the_size_that_its_build_measured(
     workspace: Workspace, cell: Cell, engine: FakeEngine
 ) -> None:
     built = a_built_image(cell, image_id=the_image(engine, cell).id, size_bytes=123_456)
-    workspace.store.save(cell.id, "build", built)
+    workspace.folders.store.save(cell.id, "build", built)
     assert reused(workspace, cell, engine).size_bytes == 123_456
     assert reused(workspace, cell, engine).size_bytes == 123_456, "also the second time"
 
@@ -106,7 +107,7 @@ def test_a_reused_image_has_the_size_that_its_build_measured(
 def test_the_size_of_another_image_is_not_taken_for_this_ones(
     workspace: Workspace, cell: Cell, engine: FakeEngine
 ) -> None:
-    workspace.store.save(cell.id, "build", a_built_image(cell, size_bytes=123_456))
+    workspace.folders.store.save(cell.id, "build", a_built_image(cell, size_bytes=123_456))
     size = the_image(engine, cell).size_bytes
     assert reused(workspace, cell, engine).size_bytes == size
 
@@ -114,8 +115,8 @@ def test_the_size_of_another_image_is_not_taken_for_this_ones(
 def test_an_unreadable_record_of_a_build_does_not_stop_the_next_one(
     workspace: Workspace, cell: Cell, engine: FakeEngine
 ) -> None:
-    path = workspace.store.save(cell.id, "build", a_built_image(cell))
+    path = workspace.folders.store.save(cell.id, "build", a_built_image(cell))
     path.write_text('{"schema": 0}', encoding="utf-8")
     size = the_image(engine, cell).size_bytes
     assert reused(workspace, cell, engine).size_bytes == size
-    assert workspace.store.load(cell.id, "build", (BuiltImage,)).size_bytes == size
+    assert workspace.folders.store.load(cell.id, "build", (BuiltImage,)).size_bytes == size

@@ -14,8 +14,8 @@ from invoke.exceptions import Exit
 
 from warpfront.doors import tasks
 from warpfront.errors import MatrixError, NothingSelectedError
-from warpfront.pipeline import scanning
-from warpfront.pipeline.scanning import Scan, ScanRequest, scan, scan_tree
+from warpfront.pipeline.beside import scanning
+from warpfront.pipeline.beside.scanning import Scan, ScanRequest, scan, scan_tree
 from warpfront.port.finding_forms import (
     annotation_lines,
     counted,

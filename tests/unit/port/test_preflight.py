@@ -8,7 +8,7 @@ import pytest
 
 from warpfront.errors import InputError
 from warpfront.model import Distribution, LockInputs
-from warpfront.pipeline.preflighting import examine, read_file, read_files
+from warpfront.pipeline.beside.preflighting import examine, read_file, read_files
 from warpfront.port.preflight import rules
 from warpfront.port.preflight.asked import Asked, FileAsks, Kind
 from warpfront.port.preflight.findings import Finding

@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from warpfront.errors import StoreError
-from warpfront.pipeline.scanning import scan_tree
+from warpfront.pipeline.beside.scanning import scan_tree
 from warpfront.port.scan.findings import Gate, Source
 from warpfront.port.scan.isolation import isolation_sightings
 from warpfront.port.scan.targets import read_target

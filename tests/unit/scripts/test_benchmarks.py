@@ -144,7 +144,7 @@ def test_the_twenty_cells_are_two_images_with_nine_on_each(noop: Any, tmp_path: 
     cells = workspace.matrix.cells
     assert len(cells) == 20
     assert sum(cell.parent is None for cell in cells) == 2
-    assert all(workspace.lock_path(cell.id).is_file() for cell in cells)
+    assert all(workspace.folders.lock_path(cell.id).is_file() for cell in cells)
     wheels = {path.name for path in (tmp_path / "wheels").iterdir()}
     assert "torch-2.13.0+cpu-py3-none-any.whl" in wheels
     assert "bench_app_9-1.0-py3-none-any.whl" in wheels

@@ -512,18 +512,26 @@ def test_pypi_itself_resolves_a_cuda_stack(house: Wheelhouse) -> None:
 @pytest.mark.network
 def test_the_toolbox_is_made_once_for_another_python(tmp_path: Path) -> None:
     site = read_site(process.run)
-    folder = install_toolbox(tmp_path / "py3.13", python="3.13", site=site, run=process.run)
+    folder = install_toolbox(
+        tmp_path / "py3.13", python="3.13", machine="x86_64", site=site, run=process.run
+    )
     assert (folder / "nox" / "__init__.py").is_file()
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
     def refuse(command: Command) -> Completed:
         raise AssertionError(f"started {command}")
 
-    assert install_toolbox(folder, python="3.13", site=site, run=refuse) == folder
+    assert install_toolbox(folder, python="3.13", machine="x86_64", site=site, run=refuse) == folder
 
 
 @pytest.mark.process
 def test_a_toolbox_that_cannot_be_written_is_a_store_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(StoreError, match="file"):
-        install_toolbox(tmp_path / "file" / "toolbox", python="3.11", site=Site(), run=answers(""))
+        install_toolbox(
+            tmp_path / "file" / "toolbox",
+            python="3.11",
+            machine="x86_64",
+            site=Site(),
+            run=answers(""),
+        )

@@ -24,7 +24,6 @@ class Features:
     """
 
     version: str
-    machine: str
     local: bool
     containerd_store: bool
     storage: str
@@ -98,6 +97,10 @@ class Engine(Protocol):
     @property
     def buildx(self) -> tuple[str, ...]:
         """How buildx is called: the first words of the command."""
+
+    @property
+    def machine(self) -> str:
+        """The machine that its containers run on: `x86_64`, `aarch64`; "" if it does not say."""
 
     @property
     def build_environment(self) -> Mapping[str, str]:

@@ -59,6 +59,8 @@ _FOREIGN = (
     urllib3.exceptions.HTTPError,
     OSError,
 )
+# podman answers with Go's names for them.
+_MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 _NAMED_CONTEXT_PROBE = "FROM scratch\nCOPY --from=probe / /\n"
 
 
@@ -124,6 +126,12 @@ class DockerEngine:
             self._buildx = _find_buildx(self._build_environment, self._cache)
         return self._buildx
 
+    @property
+    def machine(self) -> str:
+        with self._translated():
+            said = str(self._client.info().get("Architecture", ""))
+        return _MACHINES.get(said, said)
+
     def features(self) -> Features:
         with self._translated():
             info = self._client.info()
@@ -131,7 +139,6 @@ class DockerEngine:
         root = str(info.get("DockerRootDir", ""))
         return Features(
             version=str(info.get("ServerVersion", "")),
-            machine=str(info.get("Architecture", "")),
             local=local,
             containerd_store=_containerd_store(info),
             storage=str(info.get("Driver", "")),

@@ -57,6 +57,9 @@ class Vendor(Protocol):
     def accepts_target(self, target: str) -> bool:
         """Whether `target` has this vendor's form (known hardware or not)."""
 
+    def machine_of(self, target: str) -> str | None:
+        """The machine that `target` is, where it is one; None for a device that any may hold."""
+
     def accepted_archs(self, target: str) -> tuple[str, ...]:
         """Entries of `torch.cuda.get_arch_list()` that would serve `target`, best first; empty
         where torch has no such list."""

@@ -55,6 +55,9 @@ class Amd:
     def accepts_target(self, target: str) -> bool:
         return _TARGET.match(target) is not None
 
+    def machine_of(self, target: str) -> None:
+        del target
+
     def accepted_archs(self, target: str) -> tuple[str, ...]:
         """The target itself, then its generic family: there is no other forward compatibility."""
         family = _FAMILY.get(target)

@@ -1,4 +1,4 @@
-"""No accelerator: pytorch.org's CPU wheels on x86-64. Pure."""
+"""No accelerator: pytorch.org's CPU wheels, for the machine itself. Pure."""
 
 from __future__ import annotations
 
@@ -8,19 +8,22 @@ from warpfront.model import Compiler, CompilerCall, DeviceAccess, HostDevices, T
 
 
 class Cpu:
-    """`warpfront.matrix.vendors.Vendor` for plain x86-64 machines."""
+    """`warpfront.matrix.vendors.Vendor` for plain machines, each of which is its own target."""
 
     name = "cpu"
     toolkit = None
     torch_from: Literal["index"] = "index"
     device = "cpu"
-    known_targets = ("x86_64",)
+    known_targets = ("x86_64", "aarch64")
     target_form = "x86_64"
     protected = ("torch", "torchvision", "torchaudio")
     libraries = ()
 
     def accepts_target(self, target: str) -> bool:
         return target in self.known_targets
+
+    def machine_of(self, target: str) -> str:
+        return target
 
     def accepted_archs(self, target: str) -> tuple[str, ...]:
         """None: torch's CPU kernels dispatch at run time and are in no list."""

@@ -30,6 +30,9 @@ class Gaudi:
     def accepts_target(self, target: str) -> bool:
         return target in self.known_targets
 
+    def machine_of(self, target: str) -> None:
+        del target
+
     def accepted_archs(self, target: str) -> tuple[str, ...]:
         """None: Gaudi compiles graphs at run time, torch lists nothing."""
         del target

@@ -32,6 +32,9 @@ class Nvidia:
     def accepts_target(self, target: str) -> bool:
         return _TARGET.match(target) is not None
 
+    def machine_of(self, target: str) -> None:
+        del target
+
     def accepted_archs(self, target: str) -> tuple[str, ...]:
         """Cubins of the same major and a minor not above (sm_89 runs sm_86 and sm_80), then PTX of
         any capability not above, which the driver compiles forward.

@@ -4,13 +4,12 @@ one more layer with those. Built when a build first asks, kept in the engine.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from warpfront.errors import CommandFailedError
 from warpfront.images.bake import (
-    CA_SECRET,
-    PROXIES_SECRET,
     PROXIES_VARIABLE,
     BakeTarget,
     bake_file,
@@ -21,12 +20,12 @@ from warpfront.images.engine import Engine, connect
 from warpfront.images.engine.buildx import BakeRequest, bake
 from warpfront.images.labels import CONTENT_HASH
 from warpfront.images.render import DOCKERFILE, Templates
+from warpfront.matrix import Matrix
 from warpfront.matrix.plan import with_parents
 from warpfront.model import BuiltImage, Cell, WheelLock, digest_of
-from warpfront.pipeline.building import build_cells
-from warpfront.pipeline.workspace import IMAGES_FOLDER, AskSite, Workspace
-from warpfront.system.process import environment, run
-from warpfront.system.provenance import read_provenance
+from warpfront.pipeline.within.baking import Built, build_cells, build_secrets
+from warpfront.pipeline.workspace import IMAGES_FOLDER, AskSite, Folders, Material
+from warpfront.system.process import environment
 from warpfront.system.store import read_tree, write_json, write_text
 from warpfront.system.watch import Watch
 from warpfront.wheels.sources import Site
@@ -35,49 +34,36 @@ _TEMPLATE = 'FROM {{ from_reference }}\n{% include "_shared/apt.j2" %}\n'
 _NAME = "builder"
 
 
-def builder_of(
-    workspace: Workspace,
-    cell: Cell,
-    locks: Mapping[str, WheelLock],
-    *,
-    site: AskSite,
-    watch: Watch,
-) -> Builder:
-    """Where the wheels of `cell` are built: its parent's image, which is built if need be. `locks`
-    hold those of its ancestors.
-    """
-
-    def build(apt: tuple[str, ...]) -> tuple[Engine, str]:
-        engine = connect(environment())
-        parent = _parent_image(workspace, cell, locks, engine=engine, site=site, watch=watch)
-        if not apt:
-            return engine, parent.image_id
-        return engine, _with_packages(workspace, parent, apt, engine=engine, site=site())
-
-    return build
+BuilderOf = Callable[[Cell, Mapping[str, WheelLock]], Builder]
+"""Where the wheels of a cell are built, given the locks of its ancestors."""
 
 
-def _parent_image(
-    workspace: Workspace,
-    cell: Cell,
-    locks: Mapping[str, WheelLock],
-    *,
-    engine: Engine,
-    site: AskSite,
-    watch: Watch,
-) -> BuiltImage:
-    cells = workspace.matrix.cells
-    parents = [one for one in cells if one.id == cell.parent]
-    built = build_cells(
-        workspace,
-        with_parents(parents, cells),
-        locks,
-        engine=engine,
-        site=site,
-        watch=watch,
-        provenance=read_provenance(workspace.root, run),
-    )
-    result = built[parents[0].id]
+def builders(
+    matrix: Matrix, material: Material, folders: Folders, *, site: AskSite, watch: Watch
+) -> BuilderOf:
+    """Builders in the image of each cell's parent, which is built if need be."""
+
+    def builder_of(cell: Cell, locks: Mapping[str, WheelLock]) -> Builder:
+        def build(apt: tuple[str, ...]) -> tuple[Engine, str]:
+            engine = connect(environment())
+            parents = [one for one in matrix.cells if one.id == cell.parent]
+            chain = with_parents(parents, matrix.cells)
+            built = build_cells(
+                chain, locks, matrix, material, folders, engine=engine, site=site, watch=watch
+            )
+            parent = _parent_image(cell, built[parents[0].id])
+            if not apt:
+                return engine, parent.image_id
+            name = f"localhost/{matrix.project.name}/{_NAME}"
+            added = _Packages(parent=parent, apt=apt, machine=cell.machine)
+            return engine, _with_packages(name, added, folders, engine=engine, site=site())
+
+        return build
+
+    return builder_of
+
+
+def _parent_image(cell: Cell, result: Built) -> BuiltImage:
     if not isinstance(result, BuiltImage):
         raise CommandFailedError(
             f"{cell.id}: its parent {cell.parent}, in which its wheels are built, is not to be "
@@ -87,17 +73,27 @@ def _parent_image(
     return result
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Packages:
+    """Debian packages on top of a parent's image."""
+
+    parent: BuiltImage
+    apt: tuple[str, ...]
+    machine: str
+
+
 def _with_packages(
-    workspace: Workspace, parent: BuiltImage, apt: tuple[str, ...], *, engine: Engine, site: Site
+    name: str, added: _Packages, folders: Folders, *, engine: Engine, site: Site
 ) -> str:
-    """The id of the parent's image with `apt` on top, from before or built now."""
+    """The id of the image of that name, from before or built now."""
+    parent, apt = added.parent, added.apt
     digest = digest_of([parent.content_hash, list(apt)])[:24]
-    reference = f"localhost/{workspace.matrix.project.name}/{_NAME}:{digest}"
+    reference = f"{name}:{digest}"
     known = engine.image(reference)
     if known is not None:
         return known.id
-    folder = workspace.store.folder / f".{_NAME}" / digest
-    write_text(folder / "context" / DOCKERFILE, _dockerfile(workspace, parent, apt))
+    folder = folders.store.folder / f".{_NAME}" / digest
+    write_text(folder / "context" / DOCKERFILE, _dockerfile(folders.root, parent, apt))
     target = BakeTarget(
         name=_NAME,
         context=str(folder / "context"),
@@ -105,10 +101,8 @@ def _with_packages(
         tag=reference,
         labels={CONTENT_HASH: digest},  # not the parent's, whose labels it inherits
         output="type=docker",
-        secrets=(
-            *([f"id={CA_SECRET},src={site.certificate}"] if site.certificate else []),
-            *([f"type=env,id={PROXIES_SECRET},env={PROXIES_VARIABLE}"] if site.proxies else []),
-        ),
+        machine=added.machine,
+        secrets=build_secrets(site),
     )
     write_json(folder / "bake.json", bake_file([target]))
     log = folder / "build.log"
@@ -133,7 +127,7 @@ def _with_packages(
     return image.id
 
 
-def _dockerfile(workspace: Workspace, parent: BuiltImage, apt: tuple[str, ...]) -> str:
-    sources = read_tree(workspace.root / IMAGES_FOLDER)
+def _dockerfile(root: Path, parent: BuiltImage, apt: tuple[str, ...]) -> str:
+    sources = read_tree(root / IMAGES_FOLDER)
     templates = Templates({**sources, f"{_NAME}/Dockerfile.j2": _TEMPLATE})
     return templates.dockerfile(_NAME).render(from_reference=parent.reference, apt=apt)

@@ -1,10 +1,11 @@
-"""render, and what build and plan need: contexts, bases, content hashes, existing images."""
+"""What an image is made of: build contexts, bases, content hashes, and the images that exist."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from warpfront.images.engine import Engine, StoredImage
 from warpfront.images.engine.bases import find_base
@@ -12,9 +13,9 @@ from warpfront.images.labels import CONTENT_HASH
 from warpfront.images.protection import guard_files, guard_policy, relaxed_files
 from warpfront.images.render import render
 from warpfront.matrix.plan import content_hash
-from warpfront.model import Blocked, Cell, Failed, RenderedImage, ResolvedBase, WheelLock
-from warpfront.pipeline.attempt import attempt
-from warpfront.pipeline.workspace import Workspace
+from warpfront.model import Blocked, Cell, Failed, RenderedImage, ResolvedBase, StepName, WheelLock
+from warpfront.pipeline.within.attempt import attempt
+from warpfront.pipeline.workspace import Material
 from warpfront.release.registry import registry_reachable
 from warpfront.wheels.resolver import uv_version
 
@@ -34,10 +35,11 @@ class Prepared:
 
 
 def render_cells(
-    workspace: Workspace, cells: Iterable[Cell], locks: Mapping[str, WheelLock]
+    cells: Iterable[Cell], locks: Mapping[str, WheelLock], material: Material
 ) -> Mapping[str, RenderedImage | Blocked | Failed]:
-    """The build context of each cell, in memory. Pure but for the errors, which become values."""
-    by_id = {cell.id: cell for cell in workspace.matrix.cells}
+    """The build context of each cell (with its parents), in memory; errors become values."""
+    cells = tuple(cells)
+    by_id = {cell.id: cell for cell in cells}
 
     def one(cell: Cell) -> RenderedImage:
         parent = by_id[cell.parent] if cell.parent else None
@@ -46,25 +48,25 @@ def render_cells(
         guard = (
             relaxed_files(lock, parent_lock)
             if parent_lock
-            else guard_files(guard_policy(cell, lock, workspace.compat), workspace.guard)
+            else guard_files(guard_policy(cell, lock, material.compat), material.guard)
         )
         return render(
-            cell, lock, workspace.templates, parent=parent, parent_lock=parent_lock, guard=guard
+            cell, lock, material.templates, parent=parent, parent_lock=parent_lock, guard=guard
         )
 
     return {cell.id: attempt(cell.id, "render", one, cell) for cell in cells}
 
 
 def prepare_cells(
-    workspace: Workspace,
     cells: Iterable[Cell],
     locks: Mapping[str, WheelLock],
     bases: Mapping[str, ResolvedBase],
     images: Mapping[str, StoredImage],
+    material: Material,
 ) -> Mapping[str, Prepared | Blocked | Failed]:
     """Content hashes along the chain. `bases` by base name, `images` by content hash."""
     cells = tuple(cells)
-    rendered = render_cells(workspace, cells, locks)
+    rendered = render_cells(cells, locks, material)
     builder = f"uv {uv_version()}"
     results: dict[str, Prepared | Blocked | Failed] = {}
     for cell in cells:
@@ -87,32 +89,50 @@ def prepare_cells(
     return results
 
 
-def images_by_content(workspace: Workspace, engine: Engine) -> Mapping[str, StoredImage]:
-    """Every image of the matrix in the engine, by its content hash: one call to the engine.
+def images_by_content(repositories: Collection[str], engine: Engine) -> Mapping[str, StoredImage]:
+    """Every image of these repositories in the engine, by its content hash: one call to the engine.
 
-    What somebody built `FROM` one of these has its labels, too, and goes by another name.
+    What somebody built `FROM` one of ours has its labels, too, and goes by another name.
     """
-    ours = {cell.repository for cell in workspace.matrix.cells}
     return {
         image.labels[CONTENT_HASH]: image
         for image in engine.images(CONTENT_HASH)
-        if any(reference.rpartition(":")[0] in ours for reference in image.references)
+        if any(reference.rpartition(":")[0] in repositories for reference in image.references)
+    }
+
+
+def unrunnable(
+    cells: Iterable[Cell], engine: Engine, *, step: StepName = "build"
+) -> dict[str, Blocked]:
+    """The cells for another machine than the engine's. Emulation is no way out: what it computes
+    says nothing of the machine, and it takes hours.
+    """
+    machine = engine.machine
+    return {
+        cell.id: Blocked(
+            cell_id=cell.id,
+            step=step,
+            reason=f"it is for {cell.machine}, and the engine's machine is {machine}",
+            hint=f"DOCKER_HOST or `docker context use` names an engine on {cell.machine}",
+        )
+        for cell in cells
+        if machine and cell.machine != machine
     }
 
 
 def find_bases(
-    workspace: Workspace, cells: Iterable[Cell], engine: Engine
+    cells: Iterable[Cell], engine: Engine, cache: Path
 ) -> Mapping[str, ResolvedBase | Blocked | None]:
     """Each base as it would be used, without pulling or making one; None = it would be
     bootstrapped.
     """
     return {
-        cell.base.name: _found(cell, workspace, engine)
+        cell.base.name: _found(cell, engine, cache)
         for cell in {cell.base.name: cell for cell in cells if cell.parent is None}.values()
     }
 
 
-def _found(cell: Cell, workspace: Workspace, engine: Engine) -> ResolvedBase | Blocked | None:
+def _found(cell: Cell, engine: Engine, cache: Path) -> ResolvedBase | Blocked | None:
     result = attempt(
         cell.id,
         "build",
@@ -120,7 +140,7 @@ def _found(cell: Cell, workspace: Workspace, engine: Engine) -> ResolvedBase | B
         cell.base,
         engine,
         registry_reachable=registry_reachable,
-        cache=workspace.cache,
+        cache=cache,
     )
     assert not isinstance(result, Failed)
     return result

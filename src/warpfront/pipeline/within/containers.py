@@ -10,15 +10,15 @@ from warpfront.errors import NotVerifiedError
 from warpfront.images.engine import Engine, RunResult
 from warpfront.images.labels import CONTENT_HASH
 from warpfront.model import Blocked, BuiltImage, Cell, Failed
-from warpfront.pipeline.workspace import Workspace
+from warpfront.system.store import Store
 
 MEMORY_BYTES = 8 * 2**30
 
 
-def built_image(workspace: Workspace, cell: Cell, engine: Engine) -> BuiltImage | Failed:
+def built_image(store: Store, cell: Cell, engine: Engine) -> BuiltImage | Failed:
     """The image that `build` left, if the engine still holds that very content."""
     hint = f"invoke build --only {cell.id}"
-    built = workspace.store.load(cell.id, "build", (BuiltImage, Blocked, Failed))
+    built = store.load(cell.id, "build", (BuiltImage, Blocked, Failed))
     if not isinstance(built, BuiltImage):
         reason = "not built" if built is None else f"not built: {built.reason}"
         return not_verified(cell, reason, hint)

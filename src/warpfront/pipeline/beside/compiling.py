@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import platform
 import re
 import shutil
 from collections.abc import Iterable, Mapping
@@ -14,9 +15,9 @@ from pathlib import Path, PurePosixPath
 from time import monotonic
 
 from warpfront.errors import InputError, NothingSelectedError
-from warpfront.images.engine import Bind, Engine, RunRequest, RunResult
+from warpfront.images.engine import Bind, Engine, RunRequest, RunResult, connect
 from warpfront.images.engine.bases import bootstrapped_image, recipe_digest
-from warpfront.matrix import select
+from warpfront.matrix import Matrix, select
 from warpfront.matrix.vendors import VENDORS, Vendor
 from warpfront.model import (
     BuiltImage,
@@ -28,17 +29,17 @@ from warpfront.model import (
     Selection,
     Verification,
 )
-from warpfront.pipeline.containers import MEMORY_BYTES, built_image, ending_of, parsed_json
-from warpfront.pipeline.scanning import scan_tree
-from warpfront.pipeline.workspace import AskSite, Workspace
+from warpfront.pipeline.beside.scanning import scan_tree
+from warpfront.pipeline.within.containers import MEMORY_BYTES, built_image, ending_of, parsed_json
+from warpfront.pipeline.workspace import AskSite, Folders, Workspace, site_when_needed
 from warpfront.port.compile.job import SOURCE, Bounds, job_document
 from warpfront.port.compile.judging import HIPIFIED, SESSION, Message, judged
 from warpfront.port.compile.sources import HEADERS, READ, SETUP, Unit, include_folders, units_of
 from warpfront.port.scan.findings import Finding, Severity
 from warpfront.port.scan.targets import read_target
 from warpfront.report.junit import junit_xml
-from warpfront.system.process import run
-from warpfront.system.store import exclusive, read_text, write_json, write_text
+from warpfront.system.process import environment, run
+from warpfront.system.store import Store, exclusive, read_text, write_json, write_text
 from warpfront.system.trees import Tree, list_tree
 from warpfront.system.trees import read_text as read_source
 from warpfront.system.watch import Watch
@@ -100,10 +101,20 @@ class _Place:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
+def compile_sources(
+    workspace: Workspace, selection: Selection, watch: Watch, request: CompileRequest
+) -> Compilation:
+    """The sources of somebody's tree, compiled where the target's compiler is."""
+    matrix, folders = workspace.matrix, workspace.folders
+    engine, site = connect(environment()), site_when_needed()
+    return compile_tree(request, matrix, selection, folders, engine=engine, site=site, watch=watch)
+
+
 def compile_tree(
-    workspace: Workspace,
     request: CompileRequest,
+    matrix: Matrix,
     selection: Selection,
+    folders: Folders,
     *,
     engine: Engine,
     site: AskSite,
@@ -119,21 +130,23 @@ def compile_tree(
     if vendor.compiler_call(target) is None:
         raise NothingSelectedError(f"{vendor.name} has no compiler that could be called here")
     request = dataclasses.replace(request, target=target)
-    place = _place(workspace, selection, target, engine=engine, site=site, watch=watch)
-    compiling = _compiling(workspace, request, place)
+    place = _place(matrix, selection, target, folders, engine=engine, site=site, watch=watch)
+    compiling = _compiling(request, place, folders.store)
     if compiling is None:
         raise InputError(
             f"{request.repo}: no kernel was found",
             hint="--sources names what else is to be compiled: 'csrc/*.cpp,setup.py'",
         )
-    return compiling.run(engine, watch)
+    found = compiling.run(engine, watch)
+    doubt = _toolkit_doubt(place, target, matrix.cells)
+    return dataclasses.replace(found, notes=(*found.notes, *doubt))
 
 
 def compile_in_cell(
-    workspace: Workspace,
     request: CompileRequest,
     cell: Cell,
     built: BuiltImage,
+    store: Store,
     *,
     engine: Engine,
     watch: Watch,
@@ -141,11 +154,22 @@ def compile_in_cell(
     """The sources of the tree, compiled in the image of one `devel` cell; None where the tree has
     nothing to compile.
     """
-    compiling = _compiling(workspace, request, _of_cell(cell, built))
+    compiling = _compiling(request, _of_cell(cell, built), store)
     return None if compiling is None else compiling.run(engine, watch)
 
 
-def _compiling(workspace: Workspace, request: CompileRequest, place: _Place) -> _Compiling | None:
+def _toolkit_doubt(place: _Place, target: str, cells: Iterable[Cell]) -> tuple[str, ...]:
+    """A compiler without torch may be of another toolkit than the images are."""
+    others = {
+        str(cell.toolkit) for cell in cells if target in cell.targets and cell.toolkit is not None
+    }
+    if place.cell is not None or not others or place.toolkit in others:
+        return ()
+    held = ", ".join(sorted(others))
+    return (f"this compiler is of {place.toolkit}; images of the matrix for {target} hold {held}",)
+
+
+def _compiling(request: CompileRequest, place: _Place, store: Store) -> _Compiling | None:
     _, vendor = read_compile_target(request.target)
     call = vendor.compiler_call(request.target)
     assert call is not None, "the caller asked"
@@ -155,7 +179,7 @@ def _compiling(workspace: Workspace, request: CompileRequest, place: _Place) -> 
     if not units:
         return None
     return _Compiling(
-        workspace=workspace,
+        store=store,
         request=request,
         call=call,
         units=units,
@@ -194,24 +218,25 @@ def _texts(tree: Tree) -> dict[str, str]:
 
 
 def _place(
-    workspace: Workspace,
+    matrix: Matrix,
     selection: Selection,
     target: str,
+    folders: Folders,
     *,
     engine: Engine,
     site: AskSite,
     watch: Watch,
 ) -> _Place:
-    chosen = select(workspace.matrix.cells, dataclasses.replace(selection, target=""))
+    chosen = select(matrix.cells, dataclasses.replace(selection, target=""))
     cells = _with_compiler(chosen, target)
     # Somebody who names cells with a compiler wants those, and no other in their place.
     named = bool(cells and (selection.only or selection.image))
-    cells = cells or _with_compiler(workspace.matrix.cells, target)
-    built = [(cell, built_image(workspace, cell, engine)) for cell in cells]
+    cells = cells or _with_compiler(matrix.cells, target)
+    built = [(cell, built_image(folders.store, cell, engine)) for cell in cells]
     for cell, image in reversed(built):
         if isinstance(image, BuiltImage):
             return _of_cell(cell, image)
-    bases = [base for base in workspace.matrix.compilers if target in base.targets]
+    bases = [base for base in matrix.compilers if target in base.targets]
     if named or not bases:
         names = ", ".join(cell.id for cell in cells)
         message = f"no image with a compiler for {target} is built"
@@ -220,7 +245,7 @@ def _place(
             f"{message}{f': {names}' if names else ''}",
             hint=hint or "matrix.yaml: a row with `devel`, or an entry of `compilers:`",
         )
-    return _of_base(workspace, bases[0], engine=engine, site=site, watch=watch)
+    return _of_base(bases[0], folders.cache, engine=engine, site=site, watch=watch)
 
 
 def _with_compiler(cells: Iterable[Cell], target: str) -> list[Cell]:
@@ -239,17 +264,18 @@ def _of_cell(cell: Cell, image: BuiltImage) -> _Place:
 
 
 def _of_base(
-    workspace: Workspace, base: CompilerBase, *, engine: Engine, site: AskSite, watch: Watch
+    base: CompilerBase, cache: Path, *, engine: Engine, site: AskSite, watch: Watch
 ) -> _Place:
     stored = bootstrapped_image(
-        f"compiler-{base.name}", base.bootstrap, engine, cache=workspace.cache, on_line=watch.say
+        f"compiler-{base.name}", base.bootstrap, engine, cache=cache, on_line=watch.say
     )
     compiler, binds = base.compiler, []
     if compiler.requirements:
         folder = install_tools(
-            workspace.cache / "compilers" / base.name,
+            cache / "compilers" / f"{base.name}-{platform.machine()}",
             compiler.requirements,
             python=base.python,
+            machine=platform.machine(),
             site=site(),
             run=run,
             hint=f"`compilers: {base.name}` needs its vendor's wheels",
@@ -272,7 +298,7 @@ def _of_base(
 class _Compiling:
     """One tree for one target in one place."""
 
-    workspace: Workspace
+    store: Store
     request: CompileRequest
     call: CompilerCall
     units: tuple[Unit, ...]
@@ -282,8 +308,7 @@ class _Compiling:
 
     @property
     def folder(self) -> Path:
-        store = self.workspace.store
-        return store.cell_folder(self.place.id) / f"{SESSION}-{self.request.target}"
+        return self.store.cell_folder(self.place.id) / f"{SESSION}-{self.request.target}"
 
     @property
     def hipified(self) -> tuple[str, ...]:
@@ -313,7 +338,7 @@ class _Compiling:
             found = self._compilation(result, monotonic() - started)
             write_text(self.folder / "junit.xml", junit_xml((found.verification,)))
             name = f"{SESSION}-{self.request.target}"
-            self.workspace.store.save(self.place.id, name, found.verification)
+            self.store.save(self.place.id, name, found.verification)
         return found
 
     def _prepare_folder(self) -> None:
@@ -341,7 +366,7 @@ class _Compiling:
                 *("--job", _JOB, "--results", _RESULTS),
             ),
             binds=(
-                Bind(source=Path(__file__).parents[1], target=_PACKAGE),
+                Bind(source=Path(__file__).parents[2], target=_PACKAGE),
                 Bind(source=self.folder.resolve() / "job.json", target=_JOB),
                 Bind(source=self.tree.root.resolve(), target=SOURCE),
                 Bind(source=self.folder.resolve() / "results", target=_RESULTS, writable=True),
@@ -424,16 +449,6 @@ class _Compiling:
         torch = environment.get("torch")
         if isinstance(torch, Mapping):
             yield f"torch: {torch.get('version')}"
-        others = {
-            str(cell.toolkit)
-            for cell in self.workspace.matrix.cells
-            if self.request.target in cell.targets and cell.toolkit is not None
-        }
-        if self.place.cell is None and others and self.place.toolkit not in others:
-            yield (
-                f"this compiler is of {self.place.toolkit}; images of the matrix for "
-                f"{self.request.target} hold {', '.join(sorted(others))}"
-            )
 
 
 def _renamed(checks: Iterable[CheckResult]) -> dict[str, str]:

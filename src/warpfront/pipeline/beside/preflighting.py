@@ -6,7 +6,7 @@ with every stack held as it is, and name the lines whose packages do not accept 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,9 +14,9 @@ from pathlib import Path
 from warpfront.errors import BlockedError, InputError, LockError, WheelError
 from warpfront.matrix import compat, select
 from warpfront.matrix.plan import with_parents
-from warpfront.model import Distribution, Selection
-from warpfront.pipeline.locking import read_locks
-from warpfront.pipeline.workspace import Workspace
+from warpfront.model import Cell, Distribution, Selection
+from warpfront.pipeline.within.locks import read_locks, usable_locks
+from warpfront.pipeline.workspace import Folders, Workspace
 from warpfront.port.preflight import rules
 from warpfront.port.preflight.asked import Asked, FileAsks, Include, Kind
 from warpfront.port.preflight.findings import Breach, Finding, Gathering, Preflight
@@ -36,6 +36,7 @@ from warpfront.port.preflight.stacks import CellStack, stacks_of
 from warpfront.system.process import run
 from warpfront.system.watch import Watch
 from warpfront.wheels.metadata import read_remote_requires
+from warpfront.wheels.requirements import Asked as AskedOfImage
 from warpfront.wheels.resolution import Contradiction, Resolution, Terms
 from warpfront.wheels.resolver import UvResolver, read_site
 from warpfront.wheels.sources import Site, Transport
@@ -69,9 +70,9 @@ def preflight(
     Raises `InputError` for a file that is missing or cannot be read. An index out of reach is no
     error: what could not be judged is `unknown`.
     """
-    return examine(
-        read_files(repo, files), read_stacks(workspace, selection), watch, offline=offline
-    )
+    matrix, requirements, folders = workspace.matrix, workspace.requirements, workspace.folders
+    stacks = read_stacks(matrix.cells, selection, requirements, folders)
+    return examine(read_files(repo, files), stacks, watch, offline=offline)
 
 
 def examine(
@@ -105,16 +106,16 @@ def examine(
     )
 
 
-def read_stacks(workspace: Workspace, selection: Selection) -> tuple[CellStack, ...]:
+def read_stacks(
+    cells: tuple[Cell, ...],
+    selection: Selection,
+    requirements: Mapping[str, AskedOfImage],
+    folders: Folders,
+) -> tuple[CellStack, ...]:
     """The torch stacks of the selected cells, with what their locks say of them."""
-    cells = select(workspace.matrix.cells, selection)
-    states = read_locks(workspace, with_parents(cells, workspace.matrix.cells))
-    locks = {
-        cell_id: state.lock
-        for cell_id, state in states.items()
-        if state.lock is not None and not state.reason
-    }
-    return stacks_of(cells, locks, compat.packaged())
+    chosen = select(cells, selection)
+    states = read_locks(with_parents(chosen, cells), requirements, folders)
+    return stacks_of(chosen, usable_locks(states), compat.packaged())
 
 
 def read_files(repo: Path, files: Iterable[str]) -> tuple[FileAsks, ...]:

@@ -1,5 +1,5 @@
-"""doctor: what this machine has for the selected work, one finding per thing, each with what to do
-about it.
+"""doctor: what this machine has for the selected work, one observation per thing, each with what
+to do about it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from warpfront.errors import EngineError
 from warpfront.images.engine import Engine, connect
 from warpfront.inside.checks.hardware import Accelerator, Hardware, Machine, read_hardware
 from warpfront.matrix.vendors import VENDORS
-from warpfront.model import HostDevices, Outcome, WheelIndex
+from warpfront.model import Cell, HostDevices, Outcome, WheelIndex
 from warpfront.pipeline.workspace import Workspace
 from warpfront.release.registry import registry_reachable
 from warpfront.report.sizes import readable_size
@@ -25,7 +25,7 @@ ROOM_BYTES = 20 * 10**9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Observation:
     """One thing looked at. `FAILED` stands in the way of every build; `UNAVAILABLE` of some cells
     only.
     """
@@ -40,35 +40,36 @@ class Finding:
         return f"{self.outcome:<12}{self.subject}: {self.text}{hint}"
 
 
-def examine(workspace: Workspace, watch: Watch) -> tuple[Finding, ...]:
+def examine(workspace: Workspace, watch: Watch) -> tuple[Observation, ...]:
     """Engine, buildx, disk, registries, indexes and devices, in that order. Changes nothing."""
+    cells = workspace.matrix.cells
     try:
         engine = connect(environment())
     except EngineError as error:
         return (
-            _finding("engine", Outcome.FAILED, error.message, error.hint),
-            *_examine_network(workspace, watch),
+            _observed("engine", Outcome.FAILED, error.message, error.hint),
+            *_examine_network(cells, watch),
             *examine_hardware(read_hardware(Machine())),
         )
     return (
         *_examine_engine(engine),
-        *_examine_network(workspace, watch),
-        *_examine_devices(workspace, engine.host_devices()),
+        *_examine_network(cells, watch),
+        *_examine_devices(cells, engine.host_devices()),
         *examine_hardware(read_hardware(Machine())),
     )
 
 
-def _examine_engine(engine: Engine) -> Iterator[Finding]:
+def _examine_engine(engine: Engine) -> Iterator[Observation]:
     features = engine.features()
-    yield _finding(
+    yield _observed(
         "engine",
         Outcome.PASSED,
         f"{engine.name}, version {features.version}, {features.storage}, "
         f"CDI {'on' if features.cdi else 'off'}",
     )
-    yield _finding("buildx", Outcome.PASSED, " ".join(engine.buildx))
+    yield _observed("buildx", Outcome.PASSED, " ".join(engine.buildx))
     if not features.named_contexts:
-        yield _finding(
+        yield _observed(
             "BuildKit",
             Outcome.FAILED,
             "the engine's BuildKit has no named contexts",
@@ -77,7 +78,7 @@ def _examine_engine(engine: Engine) -> Iterator[Finding]:
     free = features.free_bytes
     if free is not None:
         enough = free >= ROOM_BYTES
-        yield _finding(
+        yield _observed(
             "disk",
             Outcome.PASSED if enough else Outcome.UNAVAILABLE,
             f"{readable_size(free)} free below {features.root}",
@@ -87,46 +88,46 @@ def _examine_engine(engine: Engine) -> Iterator[Finding]:
         )
 
 
-def _examine_network(workspace: Workspace, watch: Watch) -> Iterator[Finding]:
+def _examine_network(cells: tuple[Cell, ...], watch: Watch) -> Iterator[Observation]:
     site = read_site(run)
-    bases = {cell.base.name: cell.base for cell in workspace.matrix.cells}
+    bases = {cell.base.name: cell.base for cell in cells}
     for name, base in sorted(bases.items()):
         watch.step("doctor", f"asking the registry of {name}")
         reason = registry_reachable(base.reference)
         yield _reached(f"base {name}", base.reference, reason, bootstrap=base.bootstrap is not None)
-    indexes = {cell.index.name: cell.index for cell in workspace.matrix.cells if cell.index}
+    indexes = {cell.index.name: cell.index for cell in cells if cell.index}
     for index in sorted(indexes.values(), key=lambda one: one.name):
         watch.step("doctor", f"asking the index {index.url}")
         yield _reached_index(index, probe(site, index.url, "torch"))
     watch.step("doctor", "")
 
 
-def _reached(subject: str, what: str, reason: str | None, *, bootstrap: bool) -> Finding:
+def _reached(subject: str, what: str, reason: str | None, *, bootstrap: bool) -> Observation:
     if not reason:
-        return _finding(subject, Outcome.PASSED, f"the registry of {what} answers")
+        return _observed(subject, Outcome.PASSED, f"the registry of {what} answers")
     hint = "it will be bootstrapped with mmdebstrap" if bootstrap else "its cells are blocked here"
-    return _finding(subject, Outcome.UNAVAILABLE, f"{what}: {reason}", hint)
+    return _observed(subject, Outcome.UNAVAILABLE, f"{what}: {reason}", hint)
 
 
-def _reached_index(index: WheelIndex, reason: str) -> Finding:
+def _reached_index(index: WheelIndex, reason: str) -> Observation:
     if not reason:
-        return _finding(f"index {index.name}", Outcome.PASSED, f"{index.url} answers")
+        return _observed(f"index {index.name}", Outcome.PASSED, f"{index.url} answers")
     hint = "cells are blocked unless they are locked already or pip's configuration has a mirror"
-    return _finding(f"index {index.name}", Outcome.UNAVAILABLE, f"{index.url}: {reason}", hint)
+    return _observed(f"index {index.name}", Outcome.UNAVAILABLE, f"{index.url}: {reason}", hint)
 
 
-def _examine_devices(workspace: Workspace, host: HostDevices) -> Iterator[Finding]:
-    for name in sorted({cell.vendor for cell in workspace.matrix.cells}):
+def _examine_devices(cells: tuple[Cell, ...], host: HostDevices) -> Iterator[Observation]:
+    for name in sorted({cell.vendor for cell in cells}):
         access = VENDORS[name].device_access(host)
         if access is None:
             hint = "images build and load here; their checks on the device say unavailable"
-            yield _finding(f"devices of {name}", Outcome.UNAVAILABLE, "none on this machine", hint)
+            yield _observed(f"devices of {name}", Outcome.UNAVAILABLE, "none on this machine", hint)
         else:
             shown = ", ".join((*access.cdi, *access.nodes)) or "needs none"
-            yield _finding(f"devices of {name}", Outcome.PASSED, shown)
+            yield _observed(f"devices of {name}", Outcome.PASSED, shown)
 
 
-def examine_hardware(hardware: Hardware) -> Iterator[Finding]:
+def examine_hardware(hardware: Hardware) -> Iterator[Observation]:
     """This machine's accelerators by their drivers' own words, whatever the engine may pass on."""
     kinds: dict[tuple[str, str, str], list[Accelerator]] = {}
     for one in hardware.accelerators:
@@ -137,7 +138,7 @@ def examine_hardware(hardware: Hardware) -> Iterator[Finding]:
         size = f", {readable_size(memory)} each" if memory else ""
         driver = ", ".join(f"{key} {value}" for key, value in hardware.drivers.items())
         usable = all(device.usable for device in devices)
-        yield _finding(
+        yield _observed(
             f"hardware of {vendor}",
             Outcome.PASSED if usable else Outcome.UNAVAILABLE,
             f"{len(devices)} x {shown}{size}, driver {driver or 'unknown'}",
@@ -145,8 +146,8 @@ def examine_hardware(hardware: Hardware) -> Iterator[Finding]:
         )
     for problem in hardware.problems:
         hint = "`python -m warpfront.inside.checks detect` shows every source that was asked"
-        yield _finding("hardware", Outcome.UNAVAILABLE, problem, hint)
+        yield _observed("hardware", Outcome.UNAVAILABLE, problem, hint)
 
 
-def _finding(subject: str, outcome: Outcome, text: str, hint: str = "") -> Finding:
-    return Finding(subject=subject, outcome=outcome, text=text, hint=hint)
+def _observed(subject: str, outcome: Outcome, text: str, hint: str = "") -> Observation:
+    return Observation(subject=subject, outcome=outcome, text=text, hint=hint)

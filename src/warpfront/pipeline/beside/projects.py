@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
+from pathlib import Path
 from time import monotonic
 
 from warpfront.errors import NothingSelectedError
 from warpfront.images.engine import Engine
 from warpfront.matrix.vendors import VENDORS
 from warpfront.model import BuiltImage, Cell, CheckResult, Outcome, SourceTree, Verification
-from warpfront.pipeline.compiling import CompileRequest, compile_in_cell
-from warpfront.pipeline.scanning import BASELINE, ScanRequest, scan
-from warpfront.pipeline.workspace import Workspace
+from warpfront.pipeline.beside.compiling import CompileRequest, compile_in_cell
+from warpfront.pipeline.beside.scanning import BASELINE, ScanRequest, scan
+from warpfront.pipeline.workspace import Folders
 from warpfront.port.compile.judging import SESSION as COMPILE
 from warpfront.port.scan.findings import Finding, Severity
 from warpfront.port.scan.targets import has_rules, read_target
@@ -24,9 +25,9 @@ _SHOWN = 20
 
 def with_project_checked(
     verification: Verification,
-    workspace: Workspace,
     cell: Cell,
     built: BuiltImage,
+    folders: Folders,
     *,
     engine: Engine,
     watch: Watch,
@@ -38,12 +39,12 @@ def with_project_checked(
         return verification
     target = _scan_target(cell, verification.target)
     if has_rules(target):
-        checks = (_scanned(workspace, cell.tree, target, watch),)
+        checks = (_scanned(folders.root, cell.tree, target, watch),)
         verification = _extended(verification, STATIC, checks)
     call = VENDORS[cell.vendor].compiler_call(verification.target)
     if cell.compiler is not None and call is not None:
-        request = compile_request(workspace, cell.tree, verification.target)
-        compiled = compile_in_cell(workspace, request, cell, built, engine=engine, watch=watch)
+        request = compile_request(folders.root, cell.tree, verification.target)
+        compiled = compile_in_cell(request, cell, built, folders.store, engine=engine, watch=watch)
         if compiled is not None:
             verification = _extended(verification, COMPILE, compiled.verification.checks)
     return verification
@@ -60,10 +61,10 @@ def project_trees(cells: Iterable[Cell]) -> tuple[SourceTree, ...]:
     return trees
 
 
-def compile_request(workspace: Workspace, tree: SourceTree, target: str) -> CompileRequest:
+def compile_request(root: Path, tree: SourceTree, target: str) -> CompileRequest:
     """What matrix.yaml says of a tree, as a request."""
     return CompileRequest(
-        repo=workspace.root / tree.path,
+        repo=root / tree.path,
         target=target,
         sources=tree.sources,
         include=tree.include,
@@ -76,9 +77,9 @@ def _scan_target(cell: Cell, target: str) -> str:
     return "cpu" if cell.vendor == "cpu" else target
 
 
-def _scanned(workspace: Workspace, tree: SourceTree, target: str, watch: Watch) -> CheckResult:
+def _scanned(root: Path, tree: SourceTree, target: str, watch: Watch) -> CheckResult:
     started = monotonic()
-    request = ScanRequest(repo=workspace.root / tree.path, target=read_target(target))
+    request = ScanRequest(repo=root / tree.path, target=read_target(target))
     found, new = scan(request, watch)
     errors = [one for one in new if one.severity is Severity.ERROR]
     accepted = len(found.findings) - len(new)

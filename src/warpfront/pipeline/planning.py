@@ -1,0 +1,145 @@
+"""plan: what would happen to each cell, and why. Changes nothing anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from warpfront.errors import EngineError
+from warpfront.images.engine import Engine, StoredImage, connect
+from warpfront.matrix.plan import LockState, PlannedCell, plan_cell, selected_with_parents
+from warpfront.model import (
+    Blocked,
+    Cell,
+    Failed,
+    Pin,
+    ResolvedBase,
+    Selection,
+    WheelIndex,
+    WheelLock,
+)
+from warpfront.pipeline.within.contents import (
+    Prepared,
+    find_bases,
+    images_by_content,
+    prepare_cells,
+    unrunnable,
+)
+from warpfront.pipeline.within.locks import read_locks, usable_locks
+from warpfront.pipeline.workspace import Material, Workspace, site_when_needed
+from warpfront.system.process import environment
+from warpfront.system.watch import Watch
+from warpfront.wheels.resolver import why_unresolvable
+from warpfront.wheels.wheelhouse import Wheelhouse
+
+_Items = Mapping[str, Prepared | Blocked | Failed]
+
+
+def plan(workspace: Workspace, selection: Selection, watch: Watch) -> tuple[PlannedCell, ...]:
+    """What `build` would do with each selected cell and its parents."""
+    matrix, requirements = workspace.matrix, workspace.requirements
+    folders, material = workspace.folders, workspace.material
+    cells = selected_with_parents(matrix.cells, selection)
+    engine = _engine_if_any(watch)
+    states = read_locks(cells, requirements, folders)
+    blocked = unrunnable(cells, engine) if engine is not None else {}
+    blocked |= _unlockable([cell for cell in cells if cell.id not in blocked], states, watch)
+    locked = [cell for cell in cells if cell.id not in blocked and not states[cell.id].reason]
+    prepared: _Items = {}
+    if engine is not None:
+        bases = find_bases(locked, engine, folders.cache)
+        images = images_by_content(matrix.repositories, engine)
+        unusable, prepared = _prepared(locked, usable_locks(states), bases, images, material)
+        blocked |= unusable
+    house = folders.wheelhouse
+    blocked |= _unfetchable(prepared, house, watch)
+    return tuple(
+        _planned(cell, states[cell.id], blocked, prepared, house, known=engine is not None)
+        for cell in cells
+    )
+
+
+def _engine_if_any(watch: Watch) -> Engine | None:
+    try:
+        return connect(environment())
+    except EngineError as error:
+        watch.say(f"planning without an engine: {error.message}")
+        return None
+
+
+def _prepared(
+    cells: Iterable[Cell],
+    locks: Mapping[str, WheelLock],
+    bases: Mapping[str, ResolvedBase | Blocked | None],
+    images: Mapping[str, StoredImage],
+    material: Material,
+) -> tuple[dict[str, Blocked], _Items]:
+    """The cells whose base cannot be had, and the others, ready to build or to reuse."""
+    cells = tuple(cells)
+    blocked = {
+        cell.id: base for cell in cells if isinstance(base := bases.get(cell.base.name), Blocked)
+    }
+    resolved = {name: base for name, base in bases.items() if isinstance(base, ResolvedBase)}
+    usable = [cell for cell in cells if cell.base.name in resolved]
+    return blocked, prepare_cells(usable, locks, resolved, images, material)
+
+
+def _unlockable(
+    cells: Iterable[Cell], states: Mapping[str, LockState], watch: Watch
+) -> dict[str, Blocked]:
+    """The cells that have no fresh lock and cannot get one from here."""
+    site = site_when_needed()
+    blocked: dict[str, Blocked] = {}
+    for cell in cells:
+        reason = ""
+        if cell.parent in blocked:
+            reason = f"its parent {cell.parent} is blocked"
+        elif states[cell.id].reason and cell.index is not None:
+            watch.step(cell.id, f"asking {cell.index.url}")
+            reason = why_unresolvable(cell.index, cell.stack, site())
+            watch.step(cell.id, "")
+        if reason:
+            blocked[cell.id] = Blocked(cell_id=cell.id, step="lock", reason=reason)
+    return blocked
+
+
+def _unfetchable(prepared: _Items, house: Wheelhouse, watch: Watch) -> dict[str, Blocked]:
+    """The cells to build whose wheels are neither in the wheelhouse nor to be had from here."""
+    site = site_when_needed()
+    blocked: dict[str, Blocked] = {}
+    for cell_id, item in prepared.items():
+        if not isinstance(item, Prepared) or item.image is not None:
+            continue
+        missing: dict[str, list[Pin]] = {}
+        for wheel in house.missing(one for one in item.rendered.wheels if one.index):
+            pin = Pin(name=wheel.name, version=wheel.version)
+            missing.setdefault(wheel.index, []).append(pin)
+        for url, pins in missing.items():
+            watch.step(cell_id, f"asking {url}")
+            reason = why_unresolvable(WheelIndex(name=url, url=url), pins, site())
+            watch.step(cell_id, "")
+            if reason:
+                blocked[cell_id] = Blocked(cell_id=cell_id, step="build", reason=reason)
+    return blocked
+
+
+def _planned(
+    cell: Cell,
+    state: LockState,
+    blocked: Mapping[str, Blocked],
+    prepared: _Items,
+    house: Wheelhouse,
+    *,
+    known: bool,
+) -> PlannedCell:
+    item = prepared.get(cell.id)
+    wheels = item.rendered.wheels if isinstance(item, Prepared) else None
+    missing = None if wheels is None else house.missing(wheels)
+    return plan_cell(
+        cell,
+        state=state,
+        blocked=blocked.get(cell.id),
+        built=isinstance(item, Prepared) and item.image is not None,
+        known=known,
+        added_bytes=None if wheels is None else sum(wheel.size_bytes for wheel in wheels),
+        missing_bytes=None if missing is None else sum(wheel.size_bytes for wheel in missing),
+    )

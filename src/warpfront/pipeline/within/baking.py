@@ -1,0 +1,358 @@
+"""Images of cells with locks: the one bake of all that does not exist yet, and what it left."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from time import monotonic
+
+from warpfront.errors import BuildFailedError, EngineError, StoreError
+from warpfront.images.bake import (
+    CA_SECRET,
+    PROXIES_SECRET,
+    PROXIES_VARIABLE,
+    TOOLS_CONTEXT,
+    WHEELS_CONTEXT,
+    BakeTarget,
+    bake_file,
+    proxy_script,
+)
+from warpfront.images.engine import Engine, StoredImage
+from warpfront.images.engine.bases import resolve_base
+from warpfront.images.engine.buildx import Baked, BakeRequest, Step, bake
+from warpfront.images.labels import CONTENT_HASH, image_labels
+from warpfront.matrix import Matrix
+from warpfront.matrix.plan import leaves
+from warpfront.model import (
+    BaseSource,
+    Blocked,
+    BuiltImage,
+    Cell,
+    Failed,
+    ResolvedBase,
+    WheelLock,
+)
+from warpfront.pipeline.within.attempt import attempt
+from warpfront.pipeline.within.contents import (
+    Prepared,
+    images_by_content,
+    prepare_cells,
+    unrunnable,
+)
+from warpfront.pipeline.workspace import AskSite, Folders, Material
+from warpfront.release.registry import registry_reachable
+from warpfront.system.process import run
+from warpfront.system.provenance import read_provenance
+from warpfront.system.store import Store, place_program, write_json
+from warpfront.system.watch import Watch
+from warpfront.wheels.resolver import sdist_builder, uv_binary, uv_version
+from warpfront.wheels.sources import Site
+
+Built = BuiltImage | Blocked | Failed
+# The containerd store keeps a tar of every layer beside its unpacked form, gzipped unless told
+# otherwise. The fastest zstd takes half of gzip's time, and writes less than no compression at all
+# (docs/performance.md).
+_OUTPUT = "type=image,compression=zstd,compression-level=0"
+_OUTPUT_CLASSIC_STORE = "type=docker"
+
+
+def build_cells(
+    cells: Iterable[Cell],
+    locks: Mapping[str, WheelLock],
+    matrix: Matrix,
+    material: Material,
+    folders: Folders,
+    *,
+    engine: Engine,
+    site: AskSite,
+    watch: Watch,
+) -> Mapping[str, Built]:
+    """Build or reuse every cell (parents first, each with a lock); cell id -> what became of it."""
+    cells, results = tuple(cells), dict[str, Built](unrunnable(cells, engine))
+    bases = _resolve_bases(
+        [cell for cell in cells if cell.id not in results], engine, folders.cache, watch
+    )
+    usable = _with_usable_base(cells, bases, results)
+    resolved = {name: base for name, base in bases.items() if isinstance(base, ResolvedBase)}
+    images = images_by_content(matrix.repositories, engine)
+    to_build = []
+    for cell_id, item in prepare_cells(usable, locks, resolved, images, material).items():
+        if not isinstance(item, Prepared):
+            results[cell_id] = item
+        elif item.image is not None:
+            results[cell_id] = _reused(item, item.image, folders.store, engine)
+        else:
+            to_build.append(item)
+    if to_build:
+        results |= _Building(matrix, folders, engine, site(), watch).build(to_build)
+    for cell_id, result in results.items():
+        folders.store.save(cell_id, "build", result)
+    return results
+
+
+def _resolve_bases(
+    cells: Iterable[Cell], engine: Engine, cache: Path, watch: Watch
+) -> Mapping[str, ResolvedBase | Blocked | Failed]:
+    first = {cell.base.name: cell for cell in cells if cell.parent is None}
+    return {
+        name: attempt(
+            cell.id,
+            "build",
+            resolve_base,
+            cell.base,
+            engine,
+            registry_reachable=registry_reachable,
+            cache=cache,
+            on_line=watch.say,
+        )
+        for name, cell in first.items()
+    }
+
+
+def _with_usable_base(
+    cells: Iterable[Cell],
+    bases: Mapping[str, ResolvedBase | Blocked | Failed],
+    results: dict[str, Built],
+) -> tuple[Cell, ...]:
+    """The cells to go on with; why the others cannot is added to `results`."""
+    usable = []
+    for cell in cells:
+        if cell.id in results:
+            continue
+        base = results.get(cell.parent) if cell.parent else bases[cell.base.name]
+        if isinstance(base, Blocked | Failed):
+            results[cell.id] = dataclasses.replace(base, cell_id=cell.id)
+        else:
+            usable.append(cell)
+    return tuple(usable)
+
+
+def _reused(item: Prepared, image: StoredImage, store: Store, engine: Engine) -> BuiltImage:
+    """An existing image under the cell's own reference, which may have moved on in between."""
+    if item.cell.local_reference not in image.references:
+        engine.tag(image.id, item.cell.local_reference)
+    return BuiltImage(
+        cell_id=item.cell.id,
+        reference=item.cell.local_reference,
+        image_id=image.id,
+        content_hash=item.content_hash,
+        size_bytes=_size_bytes(item.cell, image, store, engine),
+        base=item.base,
+        reused=True,
+        seconds=0.0,
+        log=None,
+    )
+
+
+def _size_bytes(cell: Cell, image: StoredImage, store: Store, engine: Engine) -> int:
+    """What the last build measured of this very image, else what the engine says of its layers. (A
+    listing counts packed blobs too, and asking for each image takes the engine its time.)
+    """
+    # A record that cannot be read is as good as none; this build writes a new one.
+    with contextlib.suppress(StoreError):
+        before = store.load(cell.id, "build", (BuiltImage, Blocked, Failed))
+        if isinstance(before, BuiltImage) and before.image_id == image.id:
+            return before.size_bytes
+    return (engine.image(image.id) or image).size_bytes
+
+
+class _Building:
+    """One bake: what it needs on disk, how it runs, and what it left."""
+
+    def __init__(
+        self,
+        matrix: Matrix,
+        folders: Folders,
+        engine: Engine,
+        site: Site,
+        watch: Watch,
+    ) -> None:
+        self._project = matrix.project
+        self._references = {cell.id: cell.local_reference for cell in matrix.cells}
+        self._store = folders.store
+        self._cache = folders.cache
+        self._wheelhouse = folders.wheelhouse
+        self._engine = engine
+        self._site = site
+        self._watch = watch
+        self._provenance = read_provenance(folders.root, run)
+        self._started = monotonic()
+        self._finished: dict[str, float] = {}
+
+    def build(self, items: list[Prepared]) -> dict[str, Built]:
+        failed = self._fetch(items)
+        ready = [item for item in items if item.cell.id not in failed]
+        if not ready:
+            return failed
+        by_id = {item.cell.id: item for item in ready}
+        targets = [self._target(item, by_id) for item in ready]
+        folder = self._store.folder / ".bake"
+        file = folder / "bake.json"
+        write_json(file, bake_file(targets))
+        for item in ready:
+            self._store.log_path(item.cell.id).unlink(missing_ok=True)
+        answers = bake(self._request(file, ready), self._on_step)
+        return {**failed, **{item.cell.id: self._result(item, answers) for item in ready}}
+
+    def _fetch(self, items: list[Prepared]) -> dict[str, Built]:
+        """Every wheel of every item; those whose wheels cannot be had, and their children, are left
+        out.
+        """
+        failed: dict[str, Built] = {}
+        for item in items:
+            parent = failed.get(item.cell.parent or "")
+            if isinstance(parent, Blocked | Failed):
+                failed[item.cell.id] = dataclasses.replace(parent, cell_id=item.cell.id)
+                continue
+            result = attempt(
+                item.cell.id,
+                "build",
+                self._wheelhouse.fetch,
+                item.rendered.wheels,
+                self._site,
+                on_progress=self._watch.advance,
+                build=sdist_builder(self._site, run),
+            )
+            if isinstance(result, Blocked | Failed):
+                failed[item.cell.id] = result
+        return failed
+
+    def _target(self, item: Prepared, building: Mapping[str, Prepared]) -> BakeTarget:
+        cell = item.cell
+        self._store.write_context(cell.id, item.rendered.files)
+        self._store.save(cell.id, "render", item.rendered)
+        needs_network = bool(cell.compiler and cell.compiler.apt)
+        return BakeTarget(
+            name=cell.id,
+            context=str(self._store.context_folder(cell.id)),
+            contexts=self._contexts(item, building),
+            tag=cell.local_reference,
+            labels=image_labels(
+                cell,
+                project=self._project,
+                lock=item.lock,
+                base=item.base,
+                content_hash=item.content_hash,
+                provenance=self._provenance,
+            ),
+            machine=cell.machine,
+            output=_OUTPUT if self._engine.features().containerd_store else _OUTPUT_CLASSIC_STORE,
+            secrets=build_secrets(self._site) if needs_network else (),
+        )
+
+    def _contexts(self, item: Prepared, building: Mapping[str, Prepared]) -> dict[str, str]:
+        cell = item.cell
+        contexts = {}
+        if cell.parent is None:
+            if item.base.source is BaseSource.BOOTSTRAP:
+                contexts[_familiar(cell.base.pinned)] = f"docker-image://{item.base.reference}"
+        else:
+            reference = self._references[cell.parent]
+            contexts[reference] = (
+                f"target:{cell.parent}"
+                if cell.parent in building
+                else f"docker-image://{reference}"
+            )
+        if item.rendered.wheels:
+            contexts[WHEELS_CONTEXT] = str(self._wheels_view(item))
+            contexts[TOOLS_CONTEXT] = str(self._tools())
+        return contexts
+
+    def _wheels_view(self, item: Prepared) -> Path:
+        key = item.rendered.digest[:24]
+        return self._wheelhouse.view(item.rendered.wheels, self._cache / "views" / key)
+
+    def _tools(self) -> Path:
+        """A folder with the one program that a build needs from outside."""
+        folder = self._cache / "tools" / f"uv-{uv_version()}"
+        return place_program(uv_binary(), folder)
+
+    def _request(self, file: Path, items: list[Prepared]) -> BakeRequest:
+        certificate = self._site.certificate
+        return BakeRequest(
+            buildx=self._engine.buildx,
+            environment={
+                **self._engine.build_environment,
+                PROXIES_VARIABLE: proxy_script(self._site.proxies),
+            },
+            file=file,
+            targets=tuple(item.cell.id for item in items),
+            leaves=tuple(cell.id for cell in leaves(item.cell for item in items)),
+            readable=(
+                self._store.folder.resolve(),
+                self._cache.resolve(),
+                *([Path(certificate)] if certificate else []),
+            ),
+            logs={item.cell.id: self._store.log_path(item.cell.id) for item in items},
+            references={item.cell.local_reference: item.cell.id for item in items},
+        )
+
+    def _on_step(self, step: Step) -> None:
+        if not step.target:
+            return
+        self._finished[step.target] = monotonic()
+        if step.state != "running":
+            self._watch.step(step.target, "")
+        elif not step.name.startswith("[internal]"):
+            self._watch.step(step.target, step.name)
+
+    def _result(self, item: Prepared, answers: Mapping[str, Baked]) -> Built:
+        cell, baked = item.cell, answers[item.cell.id]
+        if baked.engine_gone:
+            raise EngineError(
+                f"the engine went away while building {cell.id}",
+                hint="see `invoke doctor`; the next build reuses what was finished",
+            )
+        log = str(self._store.log_path(cell.id))
+        if baked.error:
+            hint = "free some space, or `invoke clean`" if baked.disk_full else f"see {log}"
+            return Failed(
+                cell_id=cell.id,
+                step="build",
+                reason="the disk is full" if baked.disk_full else baked.error,
+                hint=hint,
+                log=log,
+                exit_code=BuildFailedError.exit_code,
+            )
+        return self._built(item, log)
+
+    def _built(self, item: Prepared, log: str) -> Built:
+        cell = item.cell
+        image = self._engine.image(cell.local_reference)
+        if image is None or image.labels.get(CONTENT_HASH) != item.content_hash:
+            return Failed(
+                cell_id=cell.id,
+                step="build",
+                reason=f"{cell.local_reference} is not the image that was just built",
+                hint="another build moved the tag; build again",
+                log=log,
+                exit_code=BuildFailedError.exit_code,
+            )
+        return BuiltImage(
+            cell_id=cell.id,
+            reference=cell.local_reference,
+            image_id=image.id,
+            content_hash=item.content_hash,
+            size_bytes=image.size_bytes,
+            base=item.base,
+            reused=False,
+            seconds=round(self._finished.get(cell.id, monotonic()) - self._started, 2),
+            log=log,
+        )
+
+
+def build_secrets(site: Site) -> tuple[str, ...]:
+    """What a build that reaches the network needs of this site, and no layer may keep."""
+    return (
+        *([f"id={CA_SECRET},src={site.certificate}"] if site.certificate else []),
+        *([f"type=env,id={PROXIES_SECRET},env={PROXIES_VARIABLE}"] if site.proxies else []),
+    )
+
+
+def _familiar(reference: str) -> str:
+    """The form under which BuildKit looks a `FROM` up among the named contexts: as Docker shows
+    it.
+    """
+    return reference.removeprefix("docker.io/").removeprefix("library/")

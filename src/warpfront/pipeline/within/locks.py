@@ -1,0 +1,62 @@
+"""What is known of the cells' locks, without resolving or writing anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from warpfront.matrix.plan import LockState
+from warpfront.model import Cell, LockInputs, WheelLock
+from warpfront.pipeline.workspace import Folders
+from warpfront.system.store import read_text
+from warpfront.wheels.archives import folder_sha256
+from warpfront.wheels.lock import lock_inputs, read_lock, staleness
+from warpfront.wheels.requirements import Asked
+
+
+def read_locks(
+    cells: Iterable[Cell], requirements: Mapping[str, Asked], folders: Folders
+) -> Mapping[str, LockState]:
+    """The state of each cell's lock (parents first). `requirements` by file, as in a workspace."""
+    states: dict[str, LockState] = {}
+    for cell in cells:
+        parent = states[cell.parent] if cell.parent else None
+        if parent is not None and (parent.lock is None or parent.reason):
+            reason = f"its parent {cell.parent} has no fresh lock"
+            states[cell.id] = LockState(lock=None, reason=reason)
+            continue
+        inputs = inputs_of(cell, parent.lock if parent else None, requirements, folders)
+        states[cell.id] = read_state(inputs, folders)
+    return states
+
+
+def read_state(inputs: LockInputs, folders: Folders) -> LockState:
+    """The committed lock of a cell and whether it still fits what the matrix asks for."""
+    path = folders.lock_path(inputs.cell_id)
+    text = read_text(path, missing_ok=True)
+    if text is None:
+        return LockState(lock=None, reason="not locked yet")
+    lock = read_lock(text, path=str(path.relative_to(folders.root)))
+    return LockState(lock=lock, reason=staleness(lock, inputs))
+
+
+def inputs_of(
+    cell: Cell, parent: WheelLock | None, requirements: Mapping[str, Asked], folders: Folders
+) -> LockInputs:
+    """What the cell's lock depends on, its folders of sources read."""
+    file = cell.requirements_file
+    asked = requirements[file] if file else Asked()
+    sources = {
+        source.location: folder_sha256(folders.root / source.location)
+        for source in asked.sources
+        if source.kind == "folder"
+    }
+    return lock_inputs(cell, asked, parent, folders=sources)
+
+
+def usable_locks(states: Mapping[str, LockState]) -> dict[str, WheelLock]:
+    """The locks that fit, by cell id."""
+    return {
+        cell_id: state.lock
+        for cell_id, state in states.items()
+        if state.lock is not None and not state.reason
+    }
