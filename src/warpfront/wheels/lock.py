@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
 
@@ -120,6 +120,9 @@ def read_lock(text: str, *, path: str) -> WheelLock:
 
 def staleness(lock: WheelLock, inputs: LockInputs) -> str:
     """Why `lock` no longer answers `inputs`, in words; empty when it does."""
+    foreign = foreign_wheel(lock.wheels, inputs.machine)
+    if foreign:
+        return f"it has {foreign}"
     if lock.inputs_digest == inputs.digest:
         return ""
     if lock.python != inputs.python:
@@ -130,6 +133,15 @@ def staleness(lock: WheelLock, inputs: LockInputs) -> str:
         or _relaxed_otherwise(lock, inputs)
         or f"its inputs changed ({lock.inputs_digest[:12]} -> {inputs.digest[:12]})"
     )
+
+
+def foreign_wheel(wheels: Iterable[LockedWheel], machine: str) -> str:
+    """The first wheel that another machine than `machine` is needed for, in words; "" for none."""
+    for wheel in wheels:
+        platforms = wheel.filename.removesuffix(".whl").rpartition("-")[2].split(".")
+        if not any(one == "any" or one.endswith(f"_{machine}") for one in platforms):
+            return f"{wheel.filename}, which is not for {machine}"
+    return ""
 
 
 def difference(lock: WheelLock, parent: WheelLock) -> tuple[LockedWheel, ...]:

@@ -35,6 +35,7 @@ from warpfront.wheels.demands import (
     stack_of,
     unmet_demands,
 )
+from warpfront.wheels.lock import foreign_wheel
 from warpfront.wheels.resolution import (
     NO_TERMS,
     Contradiction,
@@ -253,11 +254,18 @@ class _Resolving:
 
     def _lock(self, found: Resolution, relaxed: tuple[Relaxed, ...] = ()) -> WheelLock:
         inputs = self.inputs
+        wheels = self.resolver.wheels(found)
+        foreign = foreign_wheel(wheels, inputs.machine)
+        if foreign:
+            raise LockError(
+                f"{inputs.cell_id}: its requirements bring {foreign}",
+                hint=f"name the wheel for {inputs.machine}, or a version that has one",
+            )
         return WheelLock(
             cell_id=inputs.cell_id,
             python=inputs.python,
             inputs_digest=inputs.digest,
-            wheels=self.resolver.wheels(found),
+            wheels=wheels,
             relaxed=relaxed,
             builds=tuple(sorted(self.builds)),
         )

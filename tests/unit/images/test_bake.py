@@ -22,6 +22,7 @@ def a_target(**changes: Any) -> BakeTarget:
         "tag": "localhost/warpfront/torch:1",
         "labels": {"b": "2", "a": "1"},
         "output": "type=docker",
+        "machine": "x86_64",
     }
     return BakeTarget(**(facts | changes))
 
@@ -44,6 +45,16 @@ def test_secrets_are_absent_unless_asked_for() -> None:
     assert not {"secret", "args", "network"} & set(document["target"]["cell-a"])
     asked: Any = bake_file([a_target(secrets=("id=ca,src=ca.pem",))])
     assert asked["target"]["cell-a"]["secret"] == ["id=ca,src=ca.pem"]
+
+
+@pytest.mark.parametrize(
+    ("machine", "platform"), [("x86_64", "linux/amd64"), ("aarch64", "linux/arm64")]
+)
+def test_a_target_is_built_for_its_own_machine_whatever_the_builder_prefers(
+    machine: str, platform: str
+) -> None:
+    document: Any = bake_file([a_target(machine=machine)])
+    assert document["target"]["cell-a"]["platforms"] == [platform]
 
 
 @pytest.mark.process

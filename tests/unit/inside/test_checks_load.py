@@ -163,6 +163,21 @@ def test_another_machine_than_claimed_fails(torch: SimpleNamespace) -> None:
     assert finding.reason.endswith("not s390x")
 
 
+@pytest.mark.parametrize(("running", "claimed"), [("x86_64", "aarch64"), ("aarch64", "x86_64")])
+def test_an_image_that_runs_on_another_machine_than_its_cells_fails(
+    running: str, claimed: str, torch: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where every file is for the machine that runs: then it is the wrong image."""
+    assert torch.version.cuda
+    monkeypatch.setattr(load.platform, "machine", lambda: running)
+    monkeypatch.setattr(load, "read_elf_machine", lambda _path: running)
+    fitting = load.match_machine(Claims(**{**vars(claims()), "machine": running}))
+    finding = load.match_machine(Claims(**{**vars(claims()), "machine": claimed}))
+    assert fitting.outcome == PASSED
+    assert finding.outcome == FAILED
+    assert finding.reason == f"this machine is {running}, not {claimed}"
+
+
 def test_a_file_that_is_no_elf_is_said_to_be_none(tmp_path: Path) -> None:
     (tmp_path / "script").write_text("#!/bin/sh\n")
     assert load.read_elf_machine(tmp_path / "script") == "no ELF file"

@@ -297,3 +297,27 @@ def test_a_table_with_an_unknown_vendor_or_key_is_refused() -> None:
         read_compat(broken_table(indexes=foreign), path="c.yaml")
     with pytest.raises(MatrixError, match="unknown key `relases`"):
         read_compat(broken_table(relases=[]), path="c.yaml")
+
+
+def test_of_another_machine_s_wheels_the_table_says_that_it_does_not_know() -> None:
+    """Also where their archs are concerned: each machine's wheels are compiled anew."""
+    compat = packaged()
+    arm = replace(CUDA13, machine="aarch64", index="cu130", targets=("sm_75",))
+    judgement = compat.judge(arm)
+    assert isinstance(judgement, Unknown)
+    (reason,) = judgement.reasons
+    assert reason.startswith("the compat table is about wheels for x86_64; it does not say")
+    assert reason.endswith("torch 2.14.1 from index cu130 has one for aarch64")
+    assert isinstance(compat.judge(replace(arm, index="cu126")), Contradicted)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "name"), [(CUDA13, "triton"), (ROCM64, "pytorch-triton-rocm")], ids=["cuda", "rocm"]
+)
+def test_each_toolkit_has_its_own_triton_and_a_cpu_has_none(wanted: Wanted, name: str) -> None:
+    compat = packaged()
+    release = compat.release(wanted.torch)
+    assert release is not None
+    assert release.triton(VENDORS[wanted.vendor].toolkit)[0] == name
+    assert release.triton(None) == ("", "")
+    assert release.archs(None) is None

@@ -85,6 +85,50 @@ def test_a_row_makes_a_cell_with_everything_that_later_steps_need() -> None:
     assert cell.base.pinned.endswith(f"bookworm@{DIGEST}")
 
 
+def test_a_machine_is_in_id_and_tag_where_it_is_not_the_default_and_once() -> None:
+    row = "vendor: nvidia, toolkit: '13.0', index: cu130, targets: [sm_90], torch: '2.14.1'"
+    rows = f"  - {{{row}, product: {{machine: [x86_64, aarch64]}}}}\n{CPU}"
+    arm = "  - {vendor: cpu, machine: aarch64, targets: aarch64, torch: '2.13.0'}\n"
+    cells = made(rows + arm).cells
+    assert [(cell.machine, cell.id, cell.tag) for cell in cells] == [
+        ("x86_64", "nvidia-cuda130-sm90-py311-torch2141-torch", "2.14.1-cuda13.0-py3.11"),
+        (
+            "aarch64",
+            "nvidia-cuda130-sm90-aarch64-py311-torch2141-torch",
+            "2.14.1-cuda13.0-aarch64-py3.11",
+        ),
+        ("x86_64", "cpu-x86_64-py311-torch2130-torch", "2.13.0-cpu-py3.11"),
+        ("aarch64", "cpu-aarch64-py311-torch2130-torch", "2.13.0-cpu-aarch64-py3.11"),
+    ]
+
+
+def test_cells_of_one_machine_can_be_excluded() -> None:
+    row = "  - {vendor: cpu, torch: '2.13.0', zip: {targets: [x86_64, aarch64], machine: [x86_64, "
+    rows = f"rows:\n{row}aarch64]}}}}\nexclude:\n  - {{machine: x86_64}}\n"
+    assert ids(read(HEAD + rows)) == ["cpu-aarch64-py311-torch2130-torch"]
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ("targets: aarch64", "target `aarch64` is a machine, and the row is for x86_64"),
+        ("targets: x86_64, machine: aarch64", "target `x86_64` is a machine, and the row is for"),
+        ("targets: x86_64, machine: arm64", "'aarch64'"),
+        ("targets: x86_64, machine: 64", "'aarch64'"),
+        ("targets: arm64, machine: aarch64", "`arm64` is no target of cpu"),
+    ],
+)
+def test_a_machine_that_is_not_known_or_not_the_target_is_refused(row: str, said: str) -> None:
+    (problem,) = refused_rows(f"  - {{vendor: cpu, torch: '2.13.0', {row}}}\n")
+    assert said in problem
+
+
+def test_a_strict_matrix_refuses_a_machine_that_the_compat_table_does_not_know() -> None:
+    arm = "  - {vendor: cpu, machine: aarch64, targets: aarch64, torch: '2.13.0'}\n"
+    (problem,) = refused(f"{HEAD}strict: true\nrows:\n{arm}")
+    assert "the compat table is about wheels for x86_64" in problem
+
+
 def test_an_index_can_have_another_address_and_only_that_one_has() -> None:
     rows = CPU + (
         "  - {vendor: amd, toolkit: '6.4', targets: [gfx942], torch: '2.9.1'}\n"
@@ -600,6 +644,17 @@ def test_the_documented_rows_make_what_the_page_says(place: int, cells: int) -> 
     matrix = read(f"{head}rows:\n{rows[place]}")
     assert len(matrix.cells) == cells
     assert matrix.warnings == ()
+
+
+def test_the_documented_rows_for_another_machine_make_a_cell_for_each() -> None:
+    (whole,), (rows,) = documented("whole"), documented("machines")
+    matrix = read(f"{whole[: whole.index('rows:')]}rows:\n{rows}")
+    assert [(cell.vendor, cell.machine) for cell in matrix.cells] == [
+        *(("nvidia", "x86_64"), ("nvidia", "aarch64")),
+        *(("cpu", "x86_64"), ("cpu", "aarch64")),
+    ]
+    known = "the compat table is about wheels for x86_64"
+    assert [warning.message.startswith(known) for warning in matrix.warnings] == [True, True]
 
 
 def test_the_documented_matrices_are_read() -> None:

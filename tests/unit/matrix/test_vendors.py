@@ -19,6 +19,11 @@ def test_every_vendor_is_filed_under_its_own_name() -> None:
         assert all(vendor.accepts_target(target) for target in vendor.known_targets)
 
 
+def test_a_cpu_is_its_own_machine_and_a_device_is_of_any() -> None:
+    assert [CPU.machine_of(target) for target in CPU.known_targets] == ["x86_64", "aarch64"]
+    assert [one.machine_of(one.target_form) for one in (NVIDIA, AMD, GAUDI)] == [None] * 3
+
+
 def test_a_cubin_of_the_same_major_and_a_lower_minor_serves() -> None:
     archs = NVIDIA.accepted_archs("sm_89")
     assert archs[0] == "sm_89"

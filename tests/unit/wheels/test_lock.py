@@ -156,3 +156,33 @@ def test_a_child_that_changes_its_parents_wheels_is_refused(
     child = dataclasses.replace(LOCK, cell_id="child", wheels=wheels)
     with pytest.raises(LockError, match=r"child: numpy is numpy-2\.4\.6"):
         difference(child, LOCK)
+
+
+@pytest.mark.parametrize(
+    ("machine", "platform", "fits"),
+    [
+        ("x86_64", "any", True),
+        ("x86_64", "manylinux_2_28_x86_64", True),
+        ("x86_64", "manylinux_2_17_x86_64.manylinux2014_x86_64", True),
+        ("x86_64", "manylinux_2_28_aarch64", False),
+        ("aarch64", "any", True),
+        ("aarch64", "linux_aarch64", True),
+        ("aarch64", "manylinux_2_28_x86_64", False),
+        ("aarch64", "macosx_11_0_arm64", False),
+    ],
+)
+def test_a_lock_with_a_wheel_of_another_machine_is_stale_whatever_its_digest_says(
+    machine: str,
+    platform: str,
+    fits: bool,  # noqa: FBT001 - a case
+) -> None:
+    inputs = dataclasses.replace(INPUTS, machine=machine)
+    torch = dataclasses.replace(TORCH, filename=f"torch-2.13.0+cpu-cp311-cp311-{platform}.whl")
+    reason = f"it has {torch.filename}, which is not for {machine}"
+    assert staleness(a_lock_for(inputs, NUMPY, torch), inputs) == ("" if fits else reason)
+
+
+def test_the_machine_is_part_of_what_a_lock_depends_on() -> None:
+    arm = lock_inputs(a_cell(machine="aarch64"), None, None)
+    assert arm.machine == "aarch64"
+    assert arm.digest != lock_inputs(a_cell(), None, None).digest

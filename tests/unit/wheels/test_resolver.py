@@ -21,12 +21,22 @@ from standins import (
 
 from warpfront.errors import BlockedError, LockError, StoreError, WarpfrontError, WheelError
 from warpfront.matrix.vendors import VENDORS
-from warpfront.model import LockInputs, Pin, WheelIndex, WheelLock
+from warpfront.model import (
+    LockedWheel,
+    LockInputs,
+    Pin,
+    Recipe,
+    Source,
+    WheelBuild,
+    WheelIndex,
+    WheelLock,
+)
 from warpfront.pipeline.locking import resolve_by_uv as resolve
 from warpfront.system import process
 from warpfront.system.process import Command, Completed
 from warpfront.wheels import resolver
 from warpfront.wheels.lock import dump_lock, read_lock
+from warpfront.wheels.resolution import Sdist
 from warpfront.wheels.resolver import (
     install_toolbox,
     read_pip_configuration,
@@ -535,3 +545,33 @@ def test_a_toolbox_that_cannot_be_written_is_a_store_error(tmp_path: Path) -> No
             site=Site(),
             run=answers(""),
         )
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("machine", "other"), [("x86_64", "aarch64"), ("aarch64", "x86_64")])
+def test_a_wheel_by_its_address_for_another_machine_is_refused(
+    machine: str, other: str, pypi: Index, house: Wheelhouse
+) -> None:
+    tag = f"cp311-cp311-manylinux_2_28_{other}"
+    wheel = stand_in_wheel(pypi.folder, "extra", "1.0", tag=tag)
+    sha256 = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    url = f"{pypi.url}/{wheel.name}"
+    source = Source(kind="wheel", location=url, name="extra", pin=sha256)
+    inputs = inputs_for(None, machine=machine, sources=(source,))
+    with pytest.raises(LockError, match=f"{other}.whl, which is not for {machine}"):
+        resolve(
+            inputs,
+            Site(index_url=pypi.url),
+            run=process.run,
+            on_line=lambda _: None,
+            wheelhouse=house,
+            crafting=_NothingIsBuilt(),
+        )
+
+
+class _NothingIsBuilt:
+    def from_source(self, source: Source) -> tuple[LockedWheel, WheelBuild | None]:
+        raise AssertionError(source)
+
+    def from_sdist(self, sdist: Sdist, recipe: Recipe) -> tuple[LockedWheel, WheelBuild]:
+        raise AssertionError((sdist, recipe))
