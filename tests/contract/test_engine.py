@@ -10,6 +10,7 @@ import gc
 import io
 import json
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -227,6 +228,7 @@ def test_features_and_devices_are_told(engine: Engine) -> None:
     assert features.named_contexts
     assert features.free_bytes is not None
     assert engine.buildx
+    assert engine.machine == platform.machine()
     assert isinstance(engine.host_devices().cdi, tuple)
 
 

@@ -19,7 +19,7 @@ from warpfront.images.engine.buildx import BakeRequest
 from warpfront.images.labels import BASE_SOURCE, CELL, CONTENT_HASH
 from warpfront.inside.checks.effort import SESSIONS
 from warpfront.model import BuiltImage, Selection
-from warpfront.pipeline import building
+from warpfront.pipeline.within import baking
 from warpfront.pipeline.workspace import open_workspace
 from warpfront.system.process import Command, run
 
@@ -99,7 +99,7 @@ def test_a_second_build_reuses_and_asks_the_builder_nothing(
     def refuse(request: BakeRequest, _on_step: object) -> None:
         raise AssertionError(f"the builder was asked for {request.targets}")
 
-    monkeypatch.setattr(building, "bake", refuse)
+    monkeypatch.setattr(baking, "bake", refuse)
     workspace = open_workspace(own_project.root)
     (again,) = pipeline.build(workspace, Selection(vendor="cpu", image="torch"), Silent()).values()
     assert isinstance(again, BuiltImage)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import socket
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import docker.errors
 import pytest
@@ -45,6 +47,25 @@ def test_a_line_without_end_is_kept_short_and_counted() -> None:
         assert splitter.feed(b"x" * 1000) == []
     (line,) = splitter.feed(b"\n")
     assert line == "x" * LONGEST_LINE + f"... ({100_000 - LONGEST_LINE} more characters)"
+
+
+@pytest.mark.parametrize(
+    ("said", "machine"),
+    [("x86_64", "x86_64"), ("aarch64", "aarch64"), ("amd64", "x86_64"), ("arm64", "aarch64")],
+)
+def test_a_machine_has_one_name_whatever_the_engine_calls_it(said: str, machine: str) -> None:
+    class Client:
+        def info(self) -> dict[str, str]:
+            return {"Architecture": said}
+
+        def close(self) -> None: ...
+
+    client: Any = Client()
+    again: Any = functools.partial(Client)
+    engine = room.DockerEngine(
+        client, "unix:///x.sock", build_environment={}, cache=Path(), again=again
+    )
+    assert engine.machine == machine
 
 
 def myself() -> liveness.Identity:

@@ -21,7 +21,12 @@ from warpfront.images.engine.bases import recipe_digest
 from warpfront.images.labels import CONTENT_HASH
 from warpfront.matrix.scaffold import make_project
 from warpfront.model import Outcome, Selection
-from warpfront.pipeline.beside.compiling import Compilation, CompileRequest, compile_tree
+from warpfront.pipeline.beside.compiling import (
+    Compilation,
+    CompileRequest,
+    compile_tree,
+    read_compile_target,
+)
 from warpfront.pipeline.beside.projects import project_trees, with_project_checked
 from warpfront.pipeline.workspace import Workspace, open_workspace
 from warpfront.port.compilation_forms import compilation_sarif, compilation_text
@@ -299,6 +304,13 @@ def test_an_image_without_a_project_is_verified_as_before(workspace: Workspace) 
     assert after is before
     with pytest.raises(NothingSelectedError, match="no image of the selection has a `project:`"):
         project_trees([cell])
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_cpu_is_another_name_of_this_machine(machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: machine)
+    target, vendor = read_compile_target("cpu")
+    assert (target, vendor.name) == (machine, "cpu")
 
 
 def test_a_built_devel_image_is_taken_before_any_other_compiler(

@@ -195,10 +195,10 @@ def read_units(request: CompileRequest) -> tuple[Unit, ...]:
 
 
 def read_compile_target(name: str) -> tuple[str, Vendor]:
-    """The target and its vendor; `cpu` is the other name of x86_64."""
+    """The target and its vendor; `cpu` is the other name of this machine."""
     for vendor in VENDORS.values():
         if name == vendor.name == "cpu":
-            return vendor.target_form, vendor
+            name = platform.machine()
         if vendor.accepts_target(name):
             return name, vendor
     forms = ", ".join(vendor.target_form for vendor in VENDORS.values())
