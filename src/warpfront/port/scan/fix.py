@@ -181,27 +181,27 @@ def _with_masks(view: View, masks: list[Sighting]) -> str:
 
 
 def _with_mask_macro(text: str, spelling: str) -> str:
-    """The macro goes below the last #include that no condition guards."""
-    lines = text.splitlines(keepends=True)
-    depth, at = 0, 0
-    for number, line in enumerate(lines):
-        word = re.match(r"\s*#\s*(\w+)", line)
-        depth += {"if": 1, "ifdef": 1, "ifndef": 1, "endif": -1}.get(word[1] if word else "", 0)
-        if word and depth == 0 and word[1] in ("include", "endif", "pragma"):
-            at = number + 1
-        elif depth == 0 and line.strip() and not line.lstrip().startswith(("//", "#", "/*", "*")):
+    """The macro goes above all code, below the last #include there that no condition guards."""
+    blanked = blank(text)
+    depth, at, done = 0, 0, 0
+    for directive in blanked.directives:
+        if blanked.code[done : directive.start].strip():
             break
+        depth += {"if": 1, "ifdef": 1, "ifndef": 1, "endif": -1}.get(directive.name, 0)
+        if depth == 0 and directive.name in ("include", "endif", "pragma"):
+            at = text.index("\n", directive.end) + 1
+        done = directive.end
     macro = (
         f"#if defined(USE_ROCM)\n#define {MASK} 0xffffffffffffffffull\n#else\n"
         f"#define {MASK} {spelling}\n#endif\n"
     )
-    return "".join((*lines[:at], macro, *lines[at:]))
+    return text[:at] + macro + text[at:]
 
 
 def for_nvidia(text: str) -> tuple[str, ...]:
     """The tokens that nvcc's compiler gets to see, as far as that can be known: arms that NVIDIA
     does not take are gone, what cannot be decided stays with its directives, and `MASK` is what it
-    stands for.
+    stands for where it was defined above.
     """
     reading = _Reading(macros=Macros(table=macro_table()))
     done = 0
@@ -210,9 +210,7 @@ def for_nvidia(text: str) -> tuple[str, ...]:
         reading.take(directive)
         done = directive.end
     reading.take_code(text[done:])
-    return tuple(
-        word for token in reading.words for word in (reading.mask if token == MASK else (token,))
-    )
+    return tuple(reading.words)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -240,7 +238,8 @@ class _Reading:
 
     def take_code(self, piece: str) -> None:
         if self.is_kept():
-            self.words += _words(piece)
+            for word in _words(piece):
+                self.words += self.mask if word == MASK else (word,)
 
     def take(self, directive: Directive) -> None:
         if directive.name in ("if", "ifdef", "ifndef"):
