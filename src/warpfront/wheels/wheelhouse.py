@@ -152,16 +152,6 @@ class Wheelhouse:
                 shutil.rmtree(aside, ignore_errors=True)
         return folder
 
-    def unpacked_size_bytes(self, wheel: LockedWheel) -> int | None:
-        """What the wheel's files take unpacked; None while it is not here."""
-        if not self._holds(wheel):
-            return None
-        try:
-            with zipfile.ZipFile(self.path(wheel)) as archive:
-                return sum(member.file_size for member in archive.infolist())
-        except (OSError, zipfile.BadZipFile) as error:
-            raise WheelError(f"{self.path(wheel)}: not a readable wheel: {error}") from error
-
     def _folder(self, sha256: str) -> Path:
         return self.root / "sha256" / sha256[:2] / sha256
 
