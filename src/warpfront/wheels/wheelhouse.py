@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import os
 import shutil
@@ -31,7 +30,7 @@ from packaging.metadata import parse_email
 from warpfront.errors import WheelError
 from warpfront.model import LockedWheel
 from warpfront.system import process
-from warpfront.system.store import storing
+from warpfront.system.store import storing, try_lock
 from warpfront.wheels.sources import (
     Link,
     Refusal,
@@ -500,7 +499,7 @@ def _locked(path: Path, stop: threading.Event) -> Iterator[FileIO | None]:
     """`path` open for appending and ours alone; None when another process finished it meanwhile."""
     while True:
         with path.open("ab+", buffering=0) as stream:
-            while not _try_lock(stream):
+            while not try_lock(stream.fileno()):
                 if stop.wait(0.1):
                     raise _Interrupted
             try:
@@ -513,14 +512,6 @@ def _locked(path: Path, stop: threading.Event) -> Iterator[FileIO | None]:
             if path.with_suffix("").exists():
                 yield None
                 return
-
-
-def _try_lock(stream: FileIO) -> bool:
-    try:
-        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _size(part: FileIO) -> int:

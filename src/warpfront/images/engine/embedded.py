@@ -25,9 +25,10 @@ from typing import Literal
 
 from warpfront.errors import CommandFailedError, EngineError
 from warpfront.images.engine import liveness, packages
-from warpfront.images.engine.packages import Tree, locked
+from warpfront.images.engine.packages import Tree
 from warpfront.system import process
 from warpfront.system.process import Command
+from warpfront.system.store import exclusive
 from warpfront.system.watch import Line
 
 _START_SECONDS = 60.0
@@ -141,7 +142,7 @@ def start(cache: Path, state: Path, on_line: Line) -> Status:
     """
     _require_root()
     place = Place(state=state)
-    with locked(state / ".lock", on_line):
+    with exclusive(state, on_line):
         before = status(cache, state)
         if before.state == "running" and _answers(place):
             return before
@@ -162,7 +163,7 @@ def stop(cache: Path, state: Path, on_line: Line) -> Status:
     if status(cache, state).state == "stopped":
         return status(cache, state)
     _require_root()
-    with locked(state / ".lock", on_line):
+    with exclusive(state, on_line):
         tree = packages.unpack("engine", cache, on_line)
         on_line("stopping dockerd")
         _end(place, tree, on_line)

@@ -4,12 +4,10 @@ touched. apt fetches and verifies them, with its own state, from the machine's o
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
 import platform
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache as cached
 from importlib import resources
@@ -22,6 +20,7 @@ from warpfront.errors import EngineError
 from warpfront.model import digest_of
 from warpfront.system import process
 from warpfront.system.process import Command
+from warpfront.system.store import exclusive
 from warpfront.system.watch import Line
 
 PackageSet = Literal["engine", "bootstrap"]
@@ -137,29 +136,10 @@ def unpack(name: PackageSet, cache: Path, on_line: Line) -> Tree:
     tree = Tree(root=root, perl=distribution.perl)
     if root.is_dir():
         return tree
-    with locked(cache / "packages" / f".{name}.lock", on_line):
+    with exclusive(cache / "packages", on_line, name=f".{name}.lock"):
         if not root.is_dir():
             _fill(root, distribution, distribution.suites(name), on_line)
     return tree
-
-
-@contextlib.contextmanager
-def locked(path: Path, on_line: Line) -> Iterator[None]:
-    """Hold a lock file; says that it waits. It dies with its holder, and no child inherits it."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise EngineError(f"{error.filename or path}: {error.strerror}") from error
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            on_line(f"waiting for another process that holds {path}")
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def machine_mirror(codename: str, public: str) -> str:
