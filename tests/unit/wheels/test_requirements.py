@@ -70,6 +70,11 @@ def test_the_order_and_the_plain_requirements_are_kept() -> None:
     assert [str(one) for one in asked.sources] == ["./images/app/lib"]
 
 
+def test_an_option_behind_a_folder_is_refused_as_any_other() -> None:
+    with pytest.raises(LockError, match="--no-deps is an option"):
+        read("-e ./lib --no-deps")
+
+
 @pytest.mark.parametrize("include", ["-r base.txt", "-rbase.txt", "--requirement=./base.txt"])
 def test_what_another_file_asks_for_stands_where_it_is_included(include: str) -> None:
     asked = read(
