@@ -16,7 +16,8 @@ from warpfront.images.engine import Engine, connect, embedded
 from warpfront.images.labels import CELL
 from warpfront.pipeline.workspace import cache_folder
 from warpfront.system.process import environment, run
-from warpfront.wheels.resolver import install_toolbox, read_site
+from warpfront.wheels.site import read_site
+from warpfront.wheels.tools import install_toolbox
 
 # What is fetched once per machine and says nothing of the project under test.
 SHARED = ("bases", "packages", "toolbox")

@@ -50,7 +50,7 @@ from warpfront.report.sizes import readable_size
 from warpfront.system.process import environment, run
 from warpfront.system.provenance import read_provenance
 from warpfront.system.watch import Watch
-from warpfront.wheels.resolver import why_unresolvable
+from warpfront.wheels.reach import why_unresolvable
 from warpfront.wheels.wheelhouse import Wheelhouse
 
 STEPS = ("plan", "lock", "render", "build", "verify", "report")

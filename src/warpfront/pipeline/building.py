@@ -41,8 +41,9 @@ from warpfront.release.registry import registry_reachable
 from warpfront.system.process import run
 from warpfront.system.store import place_program, write_json
 from warpfront.system.watch import Watch
-from warpfront.wheels.resolver import sdist_builder, uv_binary, uv_version
+from warpfront.wheels.sdists import sdist_builder
 from warpfront.wheels.sources import Site
+from warpfront.wheels.uv_program import uv_binary, uv_version
 
 Built = BuiltImage | Blocked | Failed
 # The containerd store keeps a tar of every layer beside its unpacked form, gzipped unless told

@@ -43,7 +43,7 @@ from warpfront.system.trees import Tree, list_tree
 from warpfront.system.trees import read_text as read_source
 from warpfront.system.watch import Watch
 from warpfront.verify.verdict import read_verification
-from warpfront.wheels.resolver import install_tools
+from warpfront.wheels.tools import install_tools
 
 _PACKAGE, _JOB, _RESULTS = "/warpfront/src/warpfront", "/warpfront/job.json", "/results"
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

@@ -17,7 +17,7 @@ from warpfront.release.registry import registry_reachable
 from warpfront.report.sizes import readable_size
 from warpfront.system.process import environment, run
 from warpfront.system.watch import Watch
-from warpfront.wheels.resolver import read_site
+from warpfront.wheels.site import read_site
 from warpfront.wheels.sources import probe
 
 # A CUDA image and its build need about this much (docs/performance.md).

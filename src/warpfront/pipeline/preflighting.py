@@ -37,7 +37,8 @@ from warpfront.system.process import run
 from warpfront.system.watch import Watch
 from warpfront.wheels.metadata import read_remote_requires
 from warpfront.wheels.resolution import Contradiction, Resolution, Terms
-from warpfront.wheels.resolver import UvResolver, read_site
+from warpfront.wheels.resolver import UvResolver
+from warpfront.wheels.site import read_site
 from warpfront.wheels.sources import Site, Transport
 
 SIZE_LIMIT_BYTES = 4 * 2**20

@@ -43,8 +43,8 @@ from warpfront.system.process import run
 from warpfront.system.store import exclusive, read_text, write_json, write_text
 from warpfront.system.watch import Watch
 from warpfront.verify.verdict import read_verification
-from warpfront.wheels.resolver import install_toolbox
 from warpfront.wheels.sources import Site
+from warpfront.wheels.tools import install_toolbox
 
 Verified = Verification | Blocked | Failed
 _INSIDE = "/warpfront"

@@ -16,7 +16,7 @@ from warpfront.matrix.compat import Compat
 from warpfront.system.process import environment, run
 from warpfront.system.store import Store, read_text, read_tree
 from warpfront.wheels.requirements import Asked, read_requirements
-from warpfront.wheels.resolver import read_site
+from warpfront.wheels.site import read_site
 from warpfront.wheels.sources import Site
 from warpfront.wheels.wheelhouse import Wheelhouse
 
