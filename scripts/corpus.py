@@ -40,7 +40,7 @@ from warpfront.model import Selection
 from warpfront.pipeline.preflighting import Known, examine, read_files, read_stacks
 from warpfront.pipeline.workspace import open_workspace
 from warpfront.port.preflight.asked import FileAsks
-from warpfront.port.preflight.findings import Preflight
+from warpfront.port.preflight.breaches import Preflight
 from warpfront.port.preflight.following import askers_without_wheels, wanted_lines
 from warpfront.port.preflight.stacks import CellStack
 from warpfront.system.process import run

@@ -105,14 +105,14 @@ def state() -> Iterator[Path]:
 
 
 @pytest.fixture
-def own_engine(state: Path) -> Iterator[embedded.Place]:
+def own_engine(state: Path) -> Iterator[embedded.EnginePlace]:
     """An engine that a test may kill; no other test meets it."""
     yield from running(state)
 
 
-def running(state: Path) -> Iterator[embedded.Place]:
+def running(state: Path) -> Iterator[embedded.EnginePlace]:
     embedded.start(cache_folder(), state, print)
     try:
-        yield embedded.Place(state=state)
+        yield embedded.EnginePlace(state=state)
     finally:
         embedded.stop(cache_folder(), state, print)

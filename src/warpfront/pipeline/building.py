@@ -21,7 +21,7 @@ from warpfront.images.bake import (
 )
 from warpfront.images.engine import Engine, StoredImage
 from warpfront.images.engine.bases import resolve_base
-from warpfront.images.engine.buildx import Baked, BakeRequest, Step, bake
+from warpfront.images.engine.buildx import Baked, BakeRequest, BuildStep, bake
 from warpfront.images.labels import CONTENT_HASH, image_labels
 from warpfront.matrix.plan import leaves
 from warpfront.model import (
@@ -284,7 +284,7 @@ class _Building:
             references={item.cell.local_reference: item.cell.id for item in items},
         )
 
-    def _on_step(self, step: Step) -> None:
+    def _on_step(self, step: BuildStep) -> None:
         if not step.target:
             return
         self._finished[step.target] = monotonic()

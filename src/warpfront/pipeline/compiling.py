@@ -31,9 +31,9 @@ from warpfront.model import (
 from warpfront.pipeline.containers import MEMORY_BYTES, built_image, ending_of, parsed_json
 from warpfront.pipeline.scanning import scan_tree
 from warpfront.pipeline.workspace import AskSite, Workspace
-from warpfront.port.compile.job import SOURCE, Bounds, job_document
-from warpfront.port.compile.judging import HIPIFIED, SESSION, Message, judged
-from warpfront.port.compile.sources import HEADERS, READ, SETUP, Unit, include_folders, units_of
+from warpfront.port.compile.job_document import SOURCE, Bounds, job_document
+from warpfront.port.compile.outcomes import HIPIFIED, SESSION, Message, judged
+from warpfront.port.compile.units import HEADERS, READ, SETUP, SourceUnit, include_folders, units_of
 from warpfront.port.scan.findings import Finding, Severity
 from warpfront.port.scan.targets import read_target
 from warpfront.report.junit import junit_xml
@@ -165,7 +165,7 @@ def _compiling(workspace: Workspace, request: CompileRequest, place: _Place) -> 
     )
 
 
-def read_units(request: CompileRequest) -> tuple[Unit, ...]:
+def read_units(request: CompileRequest) -> tuple[SourceUnit, ...]:
     """What would be compiled; reads the tree only."""
     return units_of(_texts(list_tree(request.repo, exclude=request.exclude)), request.sources)
 
@@ -275,7 +275,7 @@ class _Compiling:
     workspace: Workspace
     request: CompileRequest
     call: CompilerCall
-    units: tuple[Unit, ...]
+    units: tuple[SourceUnit, ...]
     tree: Tree
     texts: Mapping[str, str]
     place: _Place

@@ -18,7 +18,7 @@ from warpfront.system.store import read_text, write_text
 from warpfront.system.watch import Line, Watch
 from warpfront.wheels.archives import folder_sha256
 from warpfront.wheels.lock import dump_lock, lock_inputs, read_lock, staleness
-from warpfront.wheels.requirements import Asked
+from warpfront.wheels.requirements import RequirementList
 from warpfront.wheels.resolution import Crafting
 from warpfront.wheels.resolver import UvResolver
 from warpfront.wheels.resolving import resolve
@@ -116,7 +116,7 @@ def read_state(workspace: Workspace, cell: Cell, inputs: LockInputs) -> LockStat
 
 def _inputs(workspace: Workspace, cell: Cell, parent: WheelLock | None) -> LockInputs:
     file = cell.requirements_file
-    asked = workspace.requirements[file] if file else Asked()
+    asked = workspace.requirements[file] if file else RequirementList()
     folders = {
         source.location: folder_sha256(workspace.root / source.location)
         for source in asked.sources

@@ -17,9 +17,10 @@ from warpfront.matrix.plan import with_parents
 from warpfront.model import Distribution, Selection
 from warpfront.pipeline.locking import read_locks
 from warpfront.pipeline.workspace import Workspace
-from warpfront.port.preflight import rules
+from warpfront.port.preflight import rule_texts
 from warpfront.port.preflight.asked import Asked, FileAsks, Include, Kind
-from warpfront.port.preflight.findings import Breach, Finding, Gathering, Preflight
+from warpfront.port.preflight.breaches import Breach, Gathering, LineBreach, Preflight
+from warpfront.port.preflight.effects import breach_of, line_to_write
 from warpfront.port.preflight.following import (
     Followed,
     askers_without_wheels,
@@ -28,7 +29,6 @@ from warpfront.port.preflight.following import (
     unmet,
     wanted_lines,
 )
-from warpfront.port.preflight.judging import breach_of, line_to_write
 from warpfront.port.preflight.pyproject import read_pyproject
 from warpfront.port.preflight.requirements_txt import read_requirements
 from warpfront.port.preflight.setup_files import read_environment_yml, read_setup_cfg, read_setup_py
@@ -241,7 +241,7 @@ def _follow(
         for text in followed.unknown:
             said.setdefault(text, []).append(stack.title)
         for one, demand in followed.demands:
-            breach = Breach(rule=rules.MOVED_BY_DEPENDENCY, why=chain_of(demand))
+            breach = Breach(rule=rule_texts.MOVED_BY_DEPENDENCY, why=chain_of(demand))
             gathering.add(one, breach, stack.title, stack.cell_ids)
     return [
         text if len(titles) == len(stacks) else f"{text} [{'; '.join(titles)}]"
@@ -324,12 +324,12 @@ def _said(found: Contradiction) -> str:
     return " ".join(lines)[:300] or "uv found no solution"
 
 
-def _findings(gathering: Gathering, stacks: tuple[CellStack, ...]) -> Iterator[Finding]:
+def _findings(gathering: Gathering, stacks: tuple[CellStack, ...]) -> Iterator[LineBreach]:
     by_title = {stack.title: stack for stack in stacks}
     found = gathering.found.items()
     for (asked, rule), reasons in sorted(found, key=lambda one: _place(one[0][0], one[0][1])):
-        level = rules.LEVELS[rule]
-        yield Finding(
+        level = rule_texts.LEVELS[rule]
+        yield LineBreach(
             rule=rule,
             level="warning" if asked.group and level == "error" else level,
             path=asked.path,

@@ -15,7 +15,7 @@ from warpfront.matrix import Matrix, compat, read_matrix
 from warpfront.matrix.compat import Compat
 from warpfront.system.process import environment, run
 from warpfront.system.store import Store, read_text, read_tree
-from warpfront.wheels.requirements import Asked, read_requirements
+from warpfront.wheels.requirements import RequirementList, read_requirements
 from warpfront.wheels.site import read_site
 from warpfront.wheels.sources import Site
 from warpfront.wheels.wheelhouse import Wheelhouse
@@ -42,7 +42,7 @@ class Workspace:
     cache: Path
     matrix: Matrix
     templates: Templates
-    requirements: Mapping[str, Asked]
+    requirements: Mapping[str, RequirementList]
     guard: Mapping[str, str]
     compat: Compat
     store: Store

@@ -27,7 +27,7 @@ _URL = re.compile(r"[a-z+]+:(//|/)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class RequirementList:
     """The lines of a requirements file, in its order: `requirements` of an index, and `sources`."""
 
     requirements: tuple[str, ...] = ()
@@ -36,7 +36,7 @@ class Asked:
 
 def read_requirements(
     path: str, read: Callable[[str], str], *, within: tuple[str, ...] = ()
-) -> Asked:
+) -> RequirementList:
     """What a requirements file asks for, and those that it includes with `-r`, each in its place.
 
     `path` is below the project; `read` gives the text of such a path; `within` are the files that
@@ -61,7 +61,7 @@ def read_requirements(
             sources.append(found)
         else:
             requirements.append(found)
-    return Asked(requirements=tuple(requirements), sources=tuple(sources))
+    return RequirementList(requirements=tuple(requirements), sources=tuple(sources))
 
 
 def _included(text: str, within: tuple[str, ...], *, where: str) -> str:

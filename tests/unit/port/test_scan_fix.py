@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from warpfront.port.scan import cuda
-from warpfront.port.scan.findings import Context, Source
+from warpfront.port.scan.findings import Context, SourceText
 from warpfront.port.scan.fix import FIXABLE, Fix, fix_source, for_nvidia
 
 EXAMPLES = tomllib.loads(
@@ -67,12 +67,12 @@ int after;
 
 
 def fixed(text: str) -> Fix | None:
-    source = Source(path=PurePosixPath("src/kernel.cu"), text=text)
+    source = SourceText(path=PurePosixPath("src/kernel.cu"), text=text)
     return fix_source(source, cuda.sightings(source, Context()))
 
 
 def left(text: str) -> list[str]:
-    source = Source(path=PurePosixPath("src/kernel.cu"), text=text)
+    source = SourceText(path=PurePosixPath("src/kernel.cu"), text=text)
     seen = cuda.sightings(source, Context())
     return [one.rule for one in seen if one.rule in FIXABLE and "amd" in one.sides]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from warpfront.errors import BlockedError, EngineError
 from warpfront.images.engine import Engine, StoredImage, packages
-from warpfront.images.engine.packages import Tree
+from warpfront.images.engine.packages import PackageTree
 from warpfront.model import Base, BaseSource, Bootstrap, ResolvedBase, digest_of
 from warpfront.system import process
 from warpfront.system.process import Command
@@ -164,7 +164,7 @@ def apt_sources(bootstrap: Bootstrap, mirror: str, security: str) -> str:
     return "".join(f"deb {option}{line}\n" for line in lines)
 
 
-def _mmdebstrap(bootstrap: Bootstrap, tree: Tree, tar: Path) -> Command:
+def _mmdebstrap(bootstrap: Bootstrap, tree: PackageTree, tar: Path) -> Command:
     """Fetched from this machine's mirror; the image itself names the public one."""
     suite = bootstrap.suite
     public, local = tar.parent / "sources.list", tar.parent / "mirror.list"

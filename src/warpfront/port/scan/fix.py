@@ -17,7 +17,7 @@ from warpfront.port.scan.cuda.conditions import Macros, macro_table, truth
 from warpfront.port.scan.cuda.lexer import Directive, blank, tokens
 from warpfront.port.scan.cuda.preprocessor import condition_of
 from warpfront.port.scan.cuda.view import View, view_of
-from warpfront.port.scan.findings import SIDES, Context, Gate, Sighting, Source
+from warpfront.port.scan.findings import SIDES, Context, Gate, Sighting, SourceText
 
 FIXABLE = frozenset({"CU105", "CU108", "CU118", "CU122", "CU140"})
 MASK = "WARPFRONT_ALL_LANES"
@@ -63,7 +63,7 @@ class _Gate:
     rule: str
 
 
-def fix_source(source: Source, seen: Iterable[Sighting]) -> Fix | None:
+def fix_source(source: SourceText, seen: Iterable[Sighting]) -> Fix | None:
     """The file with its mechanical findings behind gates; None where there is nothing to do, or
     where an edit would not leave NVIDIA the same tokens.
     """
@@ -203,7 +203,7 @@ def for_nvidia(text: str) -> tuple[str, ...]:
     does not take are gone, what cannot be decided stays with its directives, and `MASK` is what it
     stands for where it was defined above.
     """
-    reading = _Reading(macros=Macros(table=macro_table()))
+    reading = _NvidiaView(macros=Macros(table=macro_table()))
     done = 0
     for directive in blank(text).directives:
         reading.take_code(text[done : directive.start])
@@ -214,7 +214,7 @@ def for_nvidia(text: str) -> tuple[str, ...]:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Frame:
+class _OpenCondition:
     """An open `#if` chain: whether the lines of its arm are kept, whether an arm was certainly
     taken, and whether its directives stay because one of them is open.
     """
@@ -225,12 +225,12 @@ class _Frame:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Reading:
+class _NvidiaView:
     """What NVIDIA has got to see of a file so far."""
 
     macros: Macros
     words: list[str] = field(default_factory=list)
-    frames: list[_Frame] = field(default_factory=list)
+    frames: list[_OpenCondition] = field(default_factory=list)
     mask: tuple[str, ...] = (MASK,)
 
     def is_kept(self) -> bool:
@@ -256,7 +256,7 @@ class _Reading:
         holds = truth(condition_of(directive), "nvidia", self.macros)
         if holds is None and self.is_kept():
             self.words += _line_of(directive)
-        frame = _Frame(kept=holds is not False, settled=holds is True, shown=holds is None)
+        frame = _OpenCondition(kept=holds is not False, settled=holds is True, shown=holds is None)
         self.frames.append(frame)
 
     def next_arm(self, directive: Directive) -> None:

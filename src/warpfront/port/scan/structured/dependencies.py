@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from warpfront.port.scan.findings import Sighting
-from warpfront.port.scan.requirements import read_poetry, read_requirement
+from warpfront.port.scan.package_rules import read_poetry, read_requirement
 from warpfront.port.scan.words import CUDA_INDEX, index_shift
 from warpfront.wheels.requirement_lines import (
     INDEXES,
