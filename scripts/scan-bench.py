@@ -21,8 +21,8 @@ from pathlib import Path, PurePosixPath
 from warpfront.pipeline.beside.scanning import scan_tree
 from warpfront.port.scan import cuda
 from warpfront.port.scan.cuda.lanes import MASK_NAMES
-from warpfront.port.scan.cuda.names import rows
-from warpfront.port.scan.findings import Context, Source
+from warpfront.port.scan.cuda.name_rows import rows
+from warpfront.port.scan.findings import Context, SourceText
 from warpfront.port.scan.targets import read_target
 
 
@@ -39,17 +39,17 @@ def timed(act: Callable[[], object]) -> float:
     return processor_seconds() - before
 
 
-def sources(root: Path) -> list[tuple[Path, Source, int]]:
+def sources(root: Path) -> list[tuple[Path, SourceText, int]]:
     found = []
     for path in sorted(root.rglob("*")):
         name = PurePosixPath(path.relative_to(root))
         if path.is_file() and cuda.reads(name):
             text = path.read_text(encoding="utf-8", errors="replace")
-            found.append((path, Source(path=name, text=text), text.count("\n")))
+            found.append((path, SourceText(path=name, text=text), text.count("\n")))
     return found
 
 
-def scanned(files: list[tuple[Path, Source, int]]) -> Callable[[], None]:
+def scanned(files: list[tuple[Path, SourceText, int]]) -> Callable[[], None]:
     def act() -> None:
         for _path, source, _lines in files:
             list(cuda.sightings(source, Context()))
@@ -64,8 +64,8 @@ def rates(name: str, lines: int, seconds: float, ours: float | None = None) -> N
     print(f"{name}: {lines} lines in {seconds:.2f} s, {lines / seconds:,.0f} lines/s{ratio}")
 
 
-def hipify(program: str, files: list[tuple[Path, Source, int]], most: int) -> None:
-    some: list[tuple[Path, Source, int]] = []
+def hipify(program: str, files: list[tuple[Path, SourceText, int]], most: int) -> None:
+    some: list[tuple[Path, SourceText, int]] = []
     for file in sorted(files, key=lambda one: one[2]):
         if file[2] > 20 and sum(one[2] for one in some) < most:
             some.append(file)

@@ -35,7 +35,6 @@ class BaseSource(StrEnum):
 
     REGISTRY = "registry"
     BOOTSTRAP = "bootstrap"
-    PARENT = "parent"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

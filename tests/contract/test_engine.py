@@ -70,7 +70,7 @@ class Private:
 
     def __init__(self, state: Path) -> None:
         self.cache, _ = embedded.folders(process.environment())
-        self.place = embedded.Place(state=state)
+        self.place = embedded.EnginePlace(state=state)
         self.start()
         self.client = docker.DockerClient(self.place.host)
 
@@ -508,7 +508,7 @@ class TestTheEmbeddedEngine:
             assert len(found) == 3
         finally:
             embedded.stop(cache, state, print)
-        assert traces(embedded.Place(state=state)) == []
+        assert traces(embedded.EnginePlace(state=state)) == []
 
     def test_a_build_reaches_the_network_unless_it_is_told_not_to(
         self, private: Private, tmp_path: Path
@@ -536,7 +536,7 @@ class TestTheEmbeddedEngine:
         assert counts == ["3", "1"]
 
 
-def traces(place: embedded.Place) -> list[str]:
+def traces(place: embedded.EnginePlace) -> list[str]:
     """What an engine may leave on its machine: nothing of this."""
     mounts = Path("/proc/self/mountinfo").read_text().splitlines()
     found = [line for line in mounts if place.key in line or str(place.state) in line]

@@ -17,7 +17,8 @@ from warpfront.images.engine import Engine, connect, embedded
 from warpfront.images.labels import CELL
 from warpfront.pipeline.workspace import cache_folder
 from warpfront.system.process import environment, run
-from warpfront.wheels.resolver import install_toolbox, read_site
+from warpfront.wheels.site import read_site
+from warpfront.wheels.tools import install_toolbox
 
 # What is fetched once per machine and says nothing of the project under test.
 SHARED = ("bases", "packages", "toolbox")
@@ -106,14 +107,14 @@ def state() -> Iterator[Path]:
 
 
 @pytest.fixture
-def own_engine(state: Path) -> Iterator[embedded.Place]:
+def own_engine(state: Path) -> Iterator[embedded.EnginePlace]:
     """An engine that a test may kill; no other test meets it."""
     yield from running(state)
 
 
-def running(state: Path) -> Iterator[embedded.Place]:
+def running(state: Path) -> Iterator[embedded.EnginePlace]:
     embedded.start(cache_folder(), state, print)
     try:
-        yield embedded.Place(state=state)
+        yield embedded.EnginePlace(state=state)
     finally:
         embedded.stop(cache_folder(), state, print)

@@ -15,8 +15,8 @@ from projects import REPOSITORY, Project
 
 from warpfront.images.engine import Bind, Engine, RunRequest
 from warpfront.model import CompilerCall
-from warpfront.port.compile.job import Bounds, job_document
-from warpfront.port.compile.sources import Unit
+from warpfront.port.compile.job_document import Bounds, job_document
+from warpfront.port.compile.units import SourceUnit
 
 pytestmark = [pytest.mark.docker, pytest.mark.network, pytest.mark.timeout(900)]
 
@@ -172,7 +172,7 @@ def test_torch_s_own_hipify_is_used_where_the_image_has_torch(
     job = job_document(
         target="gfx942",
         call=stand_in,
-        units=[Unit(path="sum.cu", kind="kernel", torch=False)],
+        units=[SourceUnit(path="sum.cu", kind="kernel", torch=False)],
         folders=(),
         flags=(),
         copied=["sum.cu"],

@@ -94,7 +94,7 @@ def project(case: Case, tmp_path: Path, alone: dict[str, str]) -> Iterator[Proje
 
 @pytest.mark.usefixtures("toolbox")
 def test_the_vendors_devices_arrive_where_its_image_is_verified(
-    case: Case, project: Project, own_engine: embedded.Place
+    case: Case, project: Project, own_engine: embedded.EnginePlace
 ) -> None:
     project.environment["DOCKER_HOST"] = own_engine.host
     (cell,) = project.invoke("build", "--json").expect(0).json

@@ -83,7 +83,7 @@ def containers_of(client: docker.DockerClient, image: str) -> list[str]:
 
 
 def test_a_daemon_killed_in_the_middle_of_a_build_is_named_and_the_next_build_works(
-    project: Make, own_engine: embedded.Place
+    project: Make, own_engine: embedded.EnginePlace
 ) -> None:
     image = unique_image()
     made = project({image: SLOW})
@@ -246,7 +246,7 @@ def test_a_full_disk_fails_its_cell_alone_and_gives_the_space_back(
     made = project({big: BIG}, small)
     embedded.start(cache_folder(), small_disk, print)
     try:
-        made.environment["DOCKER_HOST"] = embedded.Place(state=small_disk).host
+        made.environment["DOCKER_HOST"] = embedded.EnginePlace(state=small_disk).host
         made.invoke("build", "--image", small).expect(0)
         before = shutil.disk_usage(small_disk).free
         ended = made.invoke("build", "--json").expect(6)

@@ -36,9 +36,9 @@ from warpfront.errors import (
 from warpfront.images.engine import connect, embedded
 from warpfront.images.labels import CELL
 from warpfront.inside.checks.effort import STRICT, Effort, profile_names
-from warpfront.matrix import select
 from warpfront.matrix.plan import Action, PlannedCell
 from warpfront.matrix.scaffold import make_project
+from warpfront.matrix.selection import select
 from warpfront.model import Blocked, Failed, Outcome, Selection, SourceTree, Verification
 from warpfront.pipeline.beside.doctor import examine
 from warpfront.pipeline.beside.preflighting import preflight as examine_project
@@ -355,7 +355,7 @@ def scan(
     """
     from warpfront.pipeline.beside import scanning  # noqa: PLC0415 - rules are read for a scan only
     from warpfront.port import finding_forms as forms  # noqa: PLC0415 - see above
-    from warpfront.port.scan.rules import catalogue  # noqa: PLC0415 - see above
+    from warpfront.port.scan.catalogue import catalogue  # noqa: PLC0415 - see above
     from warpfront.port.scan.targets import read_target  # noqa: PLC0415 - see above
 
     asked = scanning.ScanRequest(
@@ -389,7 +389,7 @@ def _say_findings(
 ) -> None:
     """Findings on the screen or as JSON, and in the files that were asked for."""
     from warpfront.port import finding_forms as forms  # noqa: PLC0415 - for a scan only
-    from warpfront.port.scan.rules import catalogue  # noqa: PLC0415 - see above
+    from warpfront.port.scan.catalogue import catalogue  # noqa: PLC0415 - see above
 
     rules = catalogue()
     unread = [f"{item.path}: {item.reason}" for item in found.unread]
@@ -422,7 +422,7 @@ def compile_sources(
     vendor's compiler, in a `devel` image or a compiler of the matrix; no GPU, no network.
     """
     from warpfront.pipeline.beside import compiling  # noqa: PLC0415 - see above
-    from warpfront.port.compile.job import Bounds  # noqa: PLC0415 - for a compilation only
+    from warpfront.port.compile.job_document import Bounds  # noqa: PLC0415 - for a compilation only
 
     tree = _asked_tree(request, repo)
     asked = compiling.CompileRequest(
@@ -447,7 +447,7 @@ def compile_sources(
 def _say_compilation(request: Request, found: Compilation, sarif: str) -> None:
     """The compilation on the screen or as JSON, and in the file that was asked for."""
     from warpfront.port import compilation_forms as forms  # noqa: PLC0415 - for a compilation only
-    from warpfront.port.scan.rules import catalogue  # noqa: PLC0415 - see above
+    from warpfront.port.scan.catalogue import catalogue  # noqa: PLC0415 - see above
 
     if sarif:
         text = forms.compilation_sarif([found], catalogue(), version=__version__)

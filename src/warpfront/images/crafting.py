@@ -32,16 +32,12 @@ from warpfront.system.process import run
 from warpfront.system.store import place_program, read_text, write_json
 from warpfront.system.watch import Line
 from warpfront.wheels.archives import archive_commit, archive_folder, unpack
+from warpfront.wheels.choice import wheel_of
 from warpfront.wheels.resolution import Sdist
-from warpfront.wheels.resolver import (
-    install_tools,
-    installed_in,
-    pure_builder,
-    uv_binary,
-    uv_version,
-    wheel_of,
-)
+from warpfront.wheels.sdists import pure_builder
 from warpfront.wheels.sources import Site
+from warpfront.wheels.tools import install_tools, installed_in
+from warpfront.wheels.uv_program import uv_binary, uv_version
 from warpfront.wheels.wheelhouse import Build, Wheelhouse
 
 BUILD_LIMIT_SECONDS = 4 * 3600.0

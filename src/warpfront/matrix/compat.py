@@ -17,39 +17,36 @@ from packaging.version import Version
 from warpfront.errors import MatrixError
 from warpfront.matrix.vendors import VENDORS
 from warpfront.model import Pin, WheelIndex
-from warpfront.system.document import STRICT, read_checked
+from warpfront.system.document import read_checked, strict_dataclass
 
 Confidence = Literal["verified", "high", "medium", "low"]
 COMPANIONS = ("torchvision", "torchaudio")
 PYPI = "pypi"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict_dataclass
 class Index:
     """A wheel index and what its wheels are built for; `pypi` has another toolkit per release."""
 
-    __pydantic_config__ = STRICT
     url: str
     vendor: str
     toolkit: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict_dataclass
 class Driver:
     """The lowest Linux driver for a toolkit's major version."""
 
-    __pydantic_config__ = STRICT
     vendor: str
     major: str
     minimum: str
     source: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict_dataclass
 class Unusable:
     """An arch that wheels list from some toolkit version on although it does not work there."""
 
-    __pydantic_config__ = STRICT
     vendor: str
     arch: str
     toolkit_from: str
@@ -57,11 +54,10 @@ class Unusable:
     source: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict_dataclass
 class BaseTorch:
     """A vendor's own torch, as one release of its base image holds it."""
 
-    __pydantic_config__ = STRICT
     vendor: str
     toolkit: str
     torch: str
@@ -70,22 +66,20 @@ class BaseTorch:
     source: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict_dataclass
 class PypiBuild:
     """The one build of a release that PyPI holds: its CUDA version and the triton it needs."""
 
-    __pydantic_config__ = STRICT
     toolkit: str
     triton: str
     confidence: Confidence
     source: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict_dataclass
 class Indexes:
     """The indexes that hold a release; `seen` perhaps, `absent` certainly not."""
 
-    __pydantic_config__ = STRICT
     names: tuple[str, ...]
     confidence: Confidence
     source: str
@@ -93,41 +87,37 @@ class Indexes:
     absent: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict_dataclass
 class Paired:
     """The release of a companion that belongs to a release of torch."""
 
-    __pydantic_config__ = STRICT
     version: str
     confidence: Confidence
     source: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict_dataclass
 class Archs:
     """Index name -> name of the arch set that its wheels were compiled for."""
 
-    __pydantic_config__ = STRICT
     sets: Mapping[str, str]
     confidence: Confidence
     source: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict_dataclass
 class RocmTriton:
     """The distribution that provides `triton` on ROCm; `version` "" where not evidenced."""
 
-    __pydantic_config__ = STRICT
     name: str
     source: str
     version: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict_dataclass
 class Release:
     """One release of torch. `python` are the X.Y of its wheels."""
 
-    __pydantic_config__ = STRICT
     torch: str
     python: tuple[str, ...]
     manylinux: str
@@ -154,11 +144,10 @@ class Release:
         return {"cuda": ("triton", self.pypi.triton), "rocm": on_rocm}.get(toolkit or "", ("", ""))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict_dataclass
 class Table:
     """The compat file as it is written."""
 
-    __pydantic_config__ = STRICT
     schema: Literal[1]
     as_of: str
     machine: str

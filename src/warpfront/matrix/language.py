@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, StrictBool
 from pydantic_core import PydanticCustomError
 
-from warpfront.system.document import STRICT
+from warpfront.system.document import strict_dataclass
 
 UNPINNED = "unpinned"
 DEFAULT_MACHINE = "x86_64"
@@ -128,33 +128,30 @@ Targets = Annotated[tuple[Target, ...], BeforeValidator(_one_as_list), Filled]
 Companions = Annotated[tuple[Companion, ...], BeforeValidator(_one_as_list)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict_dataclass
 class ProjectText:
     """`project:`"""
 
-    __pydantic_config__ = STRICT
     name: Name
     source: Annotated[str, *_https]
     licenses: Annotated[str, *_license]
     repository: Annotated[str, *_repository]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict_dataclass
 class BootstrapText:
     """`bases.*.bootstrap:`"""
 
-    __pydantic_config__ = STRICT
     suite: Name
     include: tuple[Annotated[str, *_package], ...] = ()
     updates: StrictBool = True
     release_may_be_old: StrictBool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict_dataclass
 class BaseText:
     """`bases.*:`; `digest: unpinned` needs a `reason`, and blocks building."""
 
-    __pydantic_config__ = STRICT
     reference: Annotated[str, *_reference]
     digest: Annotated[str, *_digest]
     python: Python
@@ -164,23 +161,21 @@ class BaseText:
     bootstrap: BootstrapText | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict_dataclass
 class SourceTreeText:
     """`images.*.project:`, the source tree that an image is for, and what of it `compile` takes."""
 
-    __pydantic_config__ = STRICT
     path: Annotated[str, *_folder]
     sources: tuple[Annotated[str, *_glob], ...] = ()
     include: tuple[Annotated[str, *_folder], ...] = ()
     flags: tuple[Annotated[str, *_flag], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict_dataclass
 class CompilerText:
     """`compilers.*:`, a compiler without torch: what a bootstrap of Debian and the vendor's wheels
     hold."""
 
-    __pydantic_config__ = STRICT
     vendor: VendorName
     targets: Targets
     python: Python
@@ -188,23 +183,21 @@ class CompilerText:
     toolkit: Version | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict_dataclass
 class BuildText:
     """`images.*.builds.*:`, how a package is built against the image's own torch."""
 
-    __pydantic_config__ = STRICT
     tools: Annotated[tuple[Requirement, ...], Filled]
     apt: tuple[Annotated[str, *_package], ...] = ()
     environment: Environment = field(default_factory=dict)
     extensions: tuple[Annotated[str, *_module], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict_dataclass
 class ImageText:
     """`images.*:`; `on` is the image it is built on. `relax` maps a package, whose demands on the
     torch stack may go unmet, to the reason; `builds` how packages are built in its parent."""
 
-    __pydantic_config__ = STRICT
     template: Name
     title: Annotated[str, *_words]
     on: Name | None = None
@@ -217,11 +210,10 @@ class ImageText:
     environment: Environment = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict_dataclass
 class Axes:
     """What `defaults:`, `rows:` and `set:` may give. None = not given here."""
 
-    __pydantic_config__ = STRICT
     vendor: VendorName | None = None
     toolkit: Version | None = None
     targets: Targets | None = None
@@ -236,11 +228,10 @@ class Axes:
     tag_targets: StrictBool | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict_dataclass
 class AxisLists:
     """`product:` crosses these lists, `zip:` walks them together."""
 
-    __pydantic_config__ = STRICT
     toolkit: Annotated[tuple[Version, ...], Filled] | None = None
     targets: Annotated[tuple[Targets, ...], Filled] | None = None
     machine: Annotated[tuple[MachineName, ...], Filled] | None = None
@@ -251,21 +242,19 @@ class AxisLists:
     companions: Annotated[tuple[Companions, ...], Filled] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict_dataclass
 class RowText(Axes):
     """An entry of `rows:`."""
 
-    __pydantic_config__ = STRICT
     product: AxisLists | None = None
     zip: AxisLists | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict_dataclass
 class Filter:
     """`where:` and the entries of `exclude:`: every key given must match. `targets` are among the
     cell's; `image` narrows it to one image."""
 
-    __pydantic_config__ = STRICT
     vendor: VendorName | None = None
     toolkit: Version | None = None
     targets: Targets | None = None
@@ -277,21 +266,19 @@ class Filter:
     image: Name | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict_dataclass
 class IncludeText:
     """An entry of `include:`: a `row`, or a `set` of fields for the cells `where` matches."""
 
-    __pydantic_config__ = STRICT
     row: RowText | None = None
     where: Filter | None = None
     set: Axes | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict_dataclass
 class MatrixText:
     """matrix.yaml, whole."""
 
-    __pydantic_config__ = STRICT
     schema: Literal[1]
     project: ProjectText
     bases: Annotated[Mapping[Name, BaseText], Filled]

@@ -19,7 +19,7 @@ from warpfront.system.process import Run, run
 from warpfront.system.store import write_text
 from warpfront.system.watch import Line, Watch
 from warpfront.wheels.lock import dump_lock
-from warpfront.wheels.requirements import Asked
+from warpfront.wheels.requirements import RequirementList
 from warpfront.wheels.resolution import Crafting
 from warpfront.wheels.resolver import UvResolver
 from warpfront.wheels.resolving import resolve
@@ -58,7 +58,7 @@ def lock(
 
 def lock_cells(
     cells: Iterable[Cell],
-    requirements: Mapping[str, Asked],
+    requirements: Mapping[str, RequirementList],
     folders: Folders,
     *,
     builder_of: BuilderOf,

@@ -28,7 +28,7 @@ from warpfront.pipeline.within.locks import read_locks, usable_locks
 from warpfront.pipeline.workspace import Material, Workspace, site_when_needed
 from warpfront.system.process import environment
 from warpfront.system.watch import Watch
-from warpfront.wheels.resolver import why_unresolvable
+from warpfront.wheels.reach import why_unresolvable
 from warpfront.wheels.wheelhouse import Wheelhouse
 
 _Items = Mapping[str, Prepared | Blocked | Failed]

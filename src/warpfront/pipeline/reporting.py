@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from warpfront.matrix import select
 from warpfront.matrix.plan import LockState, with_parents
+from warpfront.matrix.selection import select
 from warpfront.model import Blocked, BuiltImage, Cell, Failed, Selection, Verification
 from warpfront.pipeline.within.locks import read_locks
 from warpfront.pipeline.workspace import Workspace

@@ -16,9 +16,9 @@ from warpfront.images.labels import label_disagreements
 from warpfront.images.protection import claimed_policy
 from warpfront.inside.checks.claims import Claims
 from warpfront.inside.checks.effort import SESSIONS, Effort
-from warpfront.matrix import select
 from warpfront.matrix.compat import Compat
 from warpfront.matrix.plan import with_parents
+from warpfront.matrix.selection import select
 from warpfront.matrix.vendors import VENDORS
 from warpfront.model import (
     Blocked,
@@ -49,8 +49,8 @@ from warpfront.system.store import Store, exclusive, read_text, write_json, writ
 from warpfront.system.watch import Watch
 from warpfront.verify.claims import image_claims
 from warpfront.verify.verdict import read_verification
-from warpfront.wheels.resolver import install_toolbox
 from warpfront.wheels.sources import Site
+from warpfront.wheels.tools import install_toolbox
 
 Verified = Verification | Blocked | Failed
 _INSIDE = "/warpfront"

@@ -13,8 +13,8 @@ from warpfront.matrix import Matrix, compat, read_matrix
 from warpfront.matrix.compat import Compat
 from warpfront.system.process import environment, run
 from warpfront.system.store import Store, read_text, read_tree
-from warpfront.wheels.requirements import Asked, read_requirements
-from warpfront.wheels.resolver import read_site
+from warpfront.wheels.requirements import RequirementList, read_requirements
+from warpfront.wheels.site import read_site
 from warpfront.wheels.sources import Site
 from warpfront.wheels.wheelhouse import Wheelhouse
 
@@ -65,7 +65,7 @@ class Workspace:
     """
 
     matrix: Matrix
-    requirements: Mapping[str, Asked]
+    requirements: Mapping[str, RequirementList]
     material: Material
     folders: Folders
 

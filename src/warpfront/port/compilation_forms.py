@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from warpfront.model import Outcome, Verification
-from warpfront.port.compile.judging import Message
+from warpfront.port.compile.outcomes import Message
 from warpfront.port.finding_forms import findings_text
+from warpfront.port.scan.catalogue import Rule
 from warpfront.port.scan.findings import Finding
-from warpfront.port.scan.rules import Rule
 from warpfront.report import sarif
 from warpfront.verify.verdict import outcome_of
 
@@ -79,7 +79,7 @@ def compilation_sarif(
     ]
     left = [_sarif_left(finding) for one in compilations for finding in one.left]
     compilers = {
-        name: sarif.Rule(id=name, summary=f"The compiler's {word} for {target}", help=_HELP)
+        name: sarif.SarifRule(id=name, summary=f"The compiler's {word} for {target}", help=_HELP)
         for one in compilations
         for target in (one.verification.target,)
         for word, name in (("error", f"compile-{target}"), ("warning", f"compile-{target}-warning"))
@@ -95,7 +95,10 @@ def compilation_sarif(
         [*messages, *left],
         rules=[
             *compilers.values(),
-            *(sarif.Rule(id=id_, summary=rules[id_].title, help=rules[id_].fix) for id_ in named),
+            *(
+                sarif.SarifRule(id=id_, summary=rules[id_].title, help=rules[id_].fix)
+                for id_ in named
+            ),
         ],
         tool="warpfront-compile",
         version=version,

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Protocol
 
+from warpfront.port.scan.catalogue import Rule
 from warpfront.port.scan.findings import Finding, Gate, Severity
-from warpfront.port.scan.rules import Rule
 from warpfront.report import sarif
 
 
@@ -213,9 +213,9 @@ def findings_sarif(
     )
 
 
-def _sarif_rule(rule: Rule) -> sarif.Rule:
+def _sarif_rule(rule: Rule) -> sarif.SarifRule:
     sources = "\n".join(f"- {source}" for source in rule.sources)
-    return sarif.Rule(
+    return sarif.SarifRule(
         id=rule.id,
         summary=rule.title,
         help=f"{rule.why}\n\n**Fix:** {rule.fix}\n\nSources:\n{sources}\n",

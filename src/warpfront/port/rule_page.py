@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import groupby
 
+from warpfront.port.scan.catalogue import Rule
 from warpfront.port.scan.findings import Severity
-from warpfront.port.scan.rules import Rule
 
 _FAMILIES: Mapping[str, str] = {
     "PY": "Python source",

@@ -30,7 +30,7 @@ _RANKS: Mapping[Level, int] = {"error": 0, "warning": 1, "note": 2}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class SarifRule:
     """What a finding is an instance of. `id` is stable (`torch-moved`); `summary` is one sentence;
     `help` says what to do, in Markdown.
     """
@@ -43,7 +43,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fix:
+class Replacement:
     """Whole lines to replace: `start` to `end` (1-based, inclusive) by `text`, which has no newline
     at its end; "" leaves an empty line.
     """
@@ -73,14 +73,14 @@ class SourceFinding:
     end_line: int = 0
     end_column: int = 0
     source: str = ""
-    fix: Fix | None = None
+    fix: Replacement | None = None
     properties: Mapping[str, object] | None = None
 
 
 def sarif_text(
     findings: Iterable[SourceFinding],
     *,
-    rules: Iterable[Rule],
+    rules: Iterable[SarifRule],
     tool: str,
     version: str,
     tool_uri: str = "",
@@ -101,7 +101,7 @@ def sarif_text(
 def sarif_document(
     findings: Iterable[SourceFinding],
     *,
-    rules: Iterable[Rule],
+    rules: Iterable[SarifRule],
     tool: str,
     version: str,
     tool_uri: str = "",
@@ -152,7 +152,7 @@ def _order(finding: SourceFinding) -> tuple[int, str, int, int, str, str]:
     )
 
 
-def _rule(rule: Rule) -> dict[str, object]:
+def _rule(rule: SarifRule) -> dict[str, object]:
     form: dict[str, object] = {
         "id": rule.id[:_NAME_LIMIT],
         "name": rule.id[:_NAME_LIMIT],
@@ -221,7 +221,7 @@ def _artifact(path: str) -> dict[str, object]:
     return {"uri": quote(path), "uriBaseId": SOURCE_ROOT}
 
 
-def _fix(path: str, fix: Fix) -> dict[str, object]:
+def _fix(path: str, fix: Replacement) -> dict[str, object]:
     replacement: dict[str, object] = {
         "deletedRegion": {"startLine": fix.start, "startColumn": 1, "endLine": fix.end},
         "insertedContent": {"text": fix.text},

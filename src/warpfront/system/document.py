@@ -205,8 +205,13 @@ def _read_scalar(node: yaml.ScalarNode) -> str | int | bool | Unquoted:
     return Unquoted(text=text, kind=kind)
 
 
-STRICT = ConfigDict(extra="forbid")
-"""For every dataclass that is read from a file: keys it does not name are refused."""
+@typing.dataclass_transform(
+    frozen_default=True, kw_only_default=True, field_specifiers=(dataclasses.field,)
+)
+def strict_dataclass(kind: type[T]) -> type[T]:
+    """What is read from a file: a frozen dataclass, and keys that it does not name are refused."""
+    kind.__pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[attr-defined]
+    return dataclasses.dataclass(frozen=True, slots=True, kw_only=True)(kind)
 
 
 def read_checked(text: str, *, path: str, into: type[T]) -> tuple[Document, T]:

@@ -98,17 +98,17 @@ class Store:
 
 
 @contextlib.contextmanager
-def exclusive(folder: Path, on_wait: Callable[[str], None]) -> Iterator[None]:
-    """One holder at a time of `folder`; the next says for whom it waits. The lock dies with its
-    holder.
+def exclusive(
+    folder: Path, on_wait: Callable[[str], None], *, name: str = ".lock"
+) -> Iterator[None]:
+    """One holder at a time of the lock file `name` in `folder`; the next says for whom it waits.
+    The lock dies with its holder, and no child inherits it.
     """
     with storing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not try_lock(descriptor):
             on_wait(f"waiting for another run on {folder} (process {_holder(descriptor)})")
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         os.ftruncate(descriptor, 0)
@@ -116,6 +116,15 @@ def exclusive(folder: Path, on_wait: Callable[[str], None]) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def try_lock(descriptor: int) -> bool:
+    """Whether the open file could be locked for this descriptor alone."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def write_text(path: Path, text: str) -> None:

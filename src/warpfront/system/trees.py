@@ -81,7 +81,7 @@ def list_tree(root: Path, *, exclude: Iterable[str] = (), vendored: bool = False
     """
     if not root.is_dir():
         raise StoreError(f"{root} is no folder", hint="name the root of a source tree with --repo")
-    walk = _Walk(root, tuple(exclude), vendored=vendored)
+    walk = _TreeWalk(root, tuple(exclude), vendored=vendored)
     files, unread = [], []
     for item in walk.items():
         if isinstance(item, TreeFile):
@@ -94,7 +94,7 @@ def list_tree(root: Path, *, exclude: Iterable[str] = (), vendored: bool = False
     return Tree(root=root, files=tuple(sorted(files)), unread=tuple(sorted(unread)))
 
 
-class _Walk:
+class _TreeWalk:
     def __init__(self, root: Path, exclude: tuple[str, ...], *, vendored: bool) -> None:
         self._root = root
         self._exclude = exclude

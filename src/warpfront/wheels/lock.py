@@ -33,7 +33,7 @@ from packaging.version import Version
 from warpfront.errors import LockError
 from warpfront.matrix.vendors import VENDORS
 from warpfront.model import Cell, LockedWheel, LockInputs, Relaxed, Source, WheelBuild, WheelLock
-from warpfront.wheels.requirements import Asked
+from warpfront.wheels.requirements import RequirementList
 
 SCHEMA = 1
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -41,7 +41,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 def lock_inputs(
     cell: Cell,
-    asked: Asked | None,
+    asked: RequirementList | None,
     parent: WheelLock | None,
     *,
     folders: Mapping[str, str] | None = None,
@@ -53,7 +53,7 @@ def lock_inputs(
     `parent` is the lock of the cell whose image this one is built on; `folders` the sha256 of each
     folder of sources that the file names.
     """
-    asked = asked or Asked()
+    asked = asked or RequirementList()
     compiler = cell.compiler.requirements if cell.compiler else ()
     vendor = VENDORS[cell.vendor]
     inherited = {one.package: one.reason for one in parent.relaxed} if parent else {}

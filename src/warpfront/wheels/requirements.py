@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from urllib.parse import parse_qs, urldefrag, urlsplit
 
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.utils import canonicalize_name
 
 from warpfront.errors import LockError
 from warpfront.model import Source
+from warpfront.wheels.requirement_lines import EDITABLE, INCLUDES, read_lines, wheel_name
 
-_COMMENT = re.compile(r"(^|\s)#.*$")
-_INCLUDE = re.compile(r"(?:-r|--requirement)(?:\s+|=)?(?P<path>[^\s=].*)\Z")
-_EDITABLE = re.compile(r"(?:-e|--editable)(?:\s+|=)")
 _PATH = re.compile(r"(?P<path>\.{1,2}(?:/[^\[\];\s]*)?)(?:\[(?P<extras>[^\]]*)\])?\Z")
 _COMMIT = re.compile(r"[0-9a-f]{40}\Z")
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
@@ -29,7 +27,7 @@ _URL = re.compile(r"[a-z+]+:(//|/)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class RequirementList:
     """The lines of a requirements file, in its order: `requirements` of an index, and `sources`."""
 
     requirements: tuple[str, ...] = ()
@@ -38,7 +36,7 @@ class Asked:
 
 def read_requirements(
     path: str, read: Callable[[str], str], *, within: tuple[str, ...] = ()
-) -> Asked:
+) -> RequirementList:
     """What a requirements file asks for, and those that it includes with `-r`, each in its place.
 
     `path` is below the project; `read` gives the text of such a path; `within` are the files that
@@ -48,21 +46,22 @@ def read_requirements(
     """
     requirements: list[str] = []
     sources: list[Source] = []
-    for number, line in _logical_lines(read(path)):
-        where = f"{path}:{number}"
-        include = _INCLUDE.match(line)
-        if include is not None:
-            inner = _included(include["path"].strip(), (*within, path), where=where)
+    for line in read_lines(read(path)):
+        where = f"{path}:{line.start}"
+        option, value = line.option
+        if option in INCLUDES and value:
+            inner = _included(value, (*within, path), where=where)
             more = read_requirements(inner, read, within=(*within, path))
             requirements += more.requirements
             sources += more.sources
             continue
-        found = _read_line(_EDITABLE.sub("", line, count=1).strip(), path=path, where=where)
+        text = value if option in EDITABLE and value else line.text
+        found = _read_line(text, path=path, where=where)
         if isinstance(found, Source):
             sources.append(found)
         else:
             requirements.append(found)
-    return Asked(requirements=tuple(requirements), sources=tuple(sources))
+    return RequirementList(requirements=tuple(requirements), sources=tuple(sources))
 
 
 def _included(text: str, within: tuple[str, ...], *, where: str) -> str:
@@ -73,22 +72,6 @@ def _included(text: str, within: tuple[str, ...], *, where: str) -> str:
     if below in within:
         raise LockError(f"{where}: {text} includes itself: {' -> '.join((*within, below))}")
     return below
-
-
-def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """(number, text) of each requirement's first line: continuations joined, comments dropped."""
-    held, start = "", 0
-    for number, line in enumerate(text.splitlines(), start=1):
-        start = start if held else number
-        held += _COMMENT.sub("", line)
-        if held.endswith("\\"):
-            held = held[:-1] + " "
-            continue
-        if held.strip():
-            yield start, held.strip()
-        held = ""
-    if held.strip():
-        yield start, held.strip()
 
 
 def _read_line(line: str, *, path: str, where: str) -> str | Source:
@@ -182,10 +165,9 @@ def _read_wheel_address(
         raise LockError(
             f"{where}: {url} has no hash", hint="add #sha256= and the 64 digits of the wheel's hash"
         )
-    try:
-        name, *_ = parse_wheel_filename(url.rpartition("/")[2].replace("%2B", "+"))
-    except InvalidWheelFilename as error:
-        raise LockError(f"{where}: {error}") from error
+    name = wheel_name(url)
+    if not name:
+        raise LockError(f"{where}: {without_query(url)} does not end in a wheel's name")
     return Source(kind="wheel", location=url, name=name, extras=extras, pin=sha256)
 
 

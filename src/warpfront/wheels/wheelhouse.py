@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import os
 import shutil
@@ -31,7 +30,7 @@ from packaging.metadata import parse_email
 from warpfront.errors import WheelError
 from warpfront.model import LockedWheel
 from warpfront.system import process
-from warpfront.system.store import storing
+from warpfront.system.store import storing, try_lock
 from warpfront.wheels.sources import (
     Link,
     Refusal,
@@ -151,16 +150,6 @@ class Wheelhouse:
             finally:
                 shutil.rmtree(aside, ignore_errors=True)
         return folder
-
-    def unpacked_size_bytes(self, wheel: LockedWheel) -> int | None:
-        """What the wheel's files take unpacked; None while it is not here."""
-        if not self._holds(wheel):
-            return None
-        try:
-            with zipfile.ZipFile(self.path(wheel)) as archive:
-                return sum(member.file_size for member in archive.infolist())
-        except (OSError, zipfile.BadZipFile) as error:
-            raise WheelError(f"{self.path(wheel)}: not a readable wheel: {error}") from error
 
     def _folder(self, sha256: str) -> Path:
         return self.root / "sha256" / sha256[:2] / sha256
@@ -510,7 +499,7 @@ def _locked(path: Path, stop: threading.Event) -> Iterator[FileIO | None]:
     """`path` open for appending and ours alone; None when another process finished it meanwhile."""
     while True:
         with path.open("ab+", buffering=0) as stream:
-            while not _try_lock(stream):
+            while not try_lock(stream.fileno()):
                 if stop.wait(0.1):
                     raise _Interrupted
             try:
@@ -523,14 +512,6 @@ def _locked(path: Path, stop: threading.Event) -> Iterator[FileIO | None]:
             if path.with_suffix("").exists():
                 yield None
                 return
-
-
-def _try_lock(stream: FileIO) -> bool:
-    try:
-        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _size(part: FileIO) -> int:

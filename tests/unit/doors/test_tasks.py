@@ -19,7 +19,7 @@ from warpfront.images.labels import CELL
 from warpfront.inside.checks.effort import Effort
 from warpfront.matrix.scaffold import make_project
 from warpfront.model import Selection
-from warpfront.pipeline import open_workspace
+from warpfront.pipeline.workspace import open_workspace
 
 SEEN: list[Request] = []
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from warpfront.errors import StoreError
-from warpfront.images.engine.buildx import BakeRequest, ProgressReader, Step, bake
+from warpfront.images.engine.buildx import BakeRequest, BuildStep, ProgressReader, bake
 
 
 def vertex(name: str, **facts: object) -> str:
@@ -23,8 +23,8 @@ def log(name: str, text: str) -> str:
     return json.dumps({"logs": [{"vertex": f"sha256:{name}", "data": data}]})
 
 
-def read(targets: tuple[str, ...], lines: list[str], folder: Path) -> list[Step]:
-    steps: list[Step] = []
+def read(targets: tuple[str, ...], lines: list[str], folder: Path) -> list[BuildStep]:
+    steps: list[BuildStep] = []
     logs = {target: folder / f"{target}.log" for target in targets}
     with ProgressReader(targets, logs, steps.append) as reader:
         for line in lines:
@@ -49,7 +49,7 @@ def test_a_single_target_owns_every_step(tmp_path: Path) -> None:
 
 
 def test_the_end_of_an_export_belongs_to_the_image_it_names(tmp_path: Path) -> None:
-    steps: list[Step] = []
+    steps: list[BuildStep] = []
     done = {"id": "unpacking to localhost/demo/torch:1", "vertex": "x", "completed": "t"}
     other = {"id": "unpacking to localhost/demo/serve:1", "vertex": "x"}
     references = {"localhost/demo/torch:1": "cell-a", "localhost/demo/serve:1": "cell-b"}
@@ -119,7 +119,7 @@ def a_request(folder: Path, broken: set[str], message: str = "exit code: 1") -> 
     )
 
 
-def ignore(_step: Step) -> None: ...
+def ignore(_step: BuildStep) -> None: ...
 
 
 @pytest.mark.process

@@ -21,7 +21,7 @@ from warpfront.system import process
 from warpfront.system.watch import Line
 from warpfront.wheels.archives import folder_sha256
 from warpfront.wheels.lock import dump_lock, read_lock, staleness
-from warpfront.wheels.resolver import read_site
+from warpfront.wheels.site import read_site
 from warpfront.wheels.sources import Site
 from warpfront.wheels.wheelhouse import Wheelhouse
 

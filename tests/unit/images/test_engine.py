@@ -150,10 +150,10 @@ def test_the_engine_lives_below_the_cache_folder() -> None:
 
 
 def test_a_socket_and_a_bridge_fit_the_kernels_limits_however_deep_the_state() -> None:
-    place = embedded.Place(state=Path("/" + "deep/" * 60))
+    place = embedded.EnginePlace(state=Path("/" + "deep/" * 60))
     assert len(str(place.socket)) < 108
     assert len(place.bridge) < 16
-    assert place.bridge != embedded.Place(state=Path("/other")).bridge
+    assert place.bridge != embedded.EnginePlace(state=Path("/other")).bridge
 
 
 def test_the_status_of_an_engine_that_never_was_is_stopped(tmp_path: Path) -> None:

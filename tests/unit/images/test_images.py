@@ -14,7 +14,7 @@ from warpfront.images.protection import guard_files, guard_policy
 from warpfront.images.render import render
 from warpfront.inside.guard.policy import Policy
 from warpfront.model import Cell, WheelLock
-from warpfront.pipeline import open_workspace
+from warpfront.pipeline.workspace import open_workspace
 
 WORKSPACE = open_workspace(Path(__file__).parents[3])
 BY_ID = {cell.id: cell for cell in WORKSPACE.matrix.cells}

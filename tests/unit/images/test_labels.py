@@ -11,7 +11,7 @@ from builders import A_PROJECT, A_RESOLVED_BASE, a_lock, a_wheel
 
 from warpfront.images.labels import image_labels, label_disagreements
 from warpfront.model import Cell, Provenance
-from warpfront.pipeline import open_workspace
+from warpfront.pipeline.workspace import open_workspace
 
 CELLS = open_workspace(Path(__file__).parents[3]).matrix.cells
 

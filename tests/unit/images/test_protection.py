@@ -19,7 +19,7 @@ from warpfront.images.protection import (
 from warpfront.inside.guard.constraints import constraint_lines
 from warpfront.inside.guard.policy import Policy, policy_from
 from warpfront.model import Cell, Relaxed, WheelLock
-from warpfront.pipeline import open_workspace
+from warpfront.pipeline.workspace import open_workspace
 from warpfront.wheels.lock import read_lock
 
 ROOT = Path(__file__).parents[3]

@@ -11,10 +11,12 @@ import pytest
 from warpfront.doors.sessions import claims_for_target
 from warpfront.inside.checks.detect import Device, Facts
 from warpfront.inside.checks.detection import detect, disagreements
-from warpfront.inside.checks.hardware import Hardware, Machine, read_hardware
+from warpfront.inside.checks.hardware import read_hardware
 from warpfront.inside.checks.hardware.amd import decode_gfx, read_properties
 from warpfront.inside.checks.hardware.gaudi import gaudi_arch
+from warpfront.inside.checks.hardware.reading import Machine
 from warpfront.inside.checks.hardware.recording import Recorded, Recording, RecordingError
+from warpfront.inside.checks.hardware.values import Hardware
 from warpfront.inside.checks.hardware.visibility import resolve_visibility
 from warpfront.inside.checks.presence import judge_presence
 from warpfront.model import Outcome

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -169,7 +170,7 @@ def test_an_image_that_runs_on_another_machine_than_its_cells_fails(
 ) -> None:
     """Also where every file is for the machine that runs: then it is the wrong image."""
     assert torch.version.cuda
-    monkeypatch.setattr(load.platform, "machine", lambda: running)
+    monkeypatch.setattr(platform, "machine", lambda: running)
     monkeypatch.setattr(load, "read_elf_machine", lambda _path: running)
     fitting = load.match_machine(Claims(**{**vars(claims()), "machine": running}))
     finding = load.match_machine(Claims(**{**vars(claims()), "machine": claimed}))

@@ -15,8 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from warpfront.errors import MatrixError, NothingSelectedError
-from warpfront.matrix import Matrix, json_schema, read_matrix, select
+from warpfront.matrix import Matrix, json_schema, read_matrix
 from warpfront.matrix.compat import Compat, packaged
+from warpfront.matrix.selection import select
 from warpfront.model import Cell, Selection, SourceTree
 
 ROOT = Path(__file__).resolve().parents[3]

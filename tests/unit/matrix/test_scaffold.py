@@ -8,7 +8,7 @@ import pytest
 
 from warpfront.errors import StoreError
 from warpfront.matrix.scaffold import make_project
-from warpfront.pipeline import open_workspace
+from warpfront.pipeline.workspace import open_workspace
 
 
 def test_a_new_project_reads_and_has_a_cell_with_a_template(tmp_path: Path) -> None:

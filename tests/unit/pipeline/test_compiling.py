@@ -30,8 +30,8 @@ from warpfront.pipeline.beside.compiling import (
 from warpfront.pipeline.beside.projects import project_trees, with_project_checked
 from warpfront.pipeline.workspace import Workspace, open_workspace
 from warpfront.port.compilation_forms import compilation_sarif, compilation_text
-from warpfront.port.compile.job import Bounds
-from warpfront.port.scan.rules import catalogue
+from warpfront.port.compile.job_document import Bounds
+from warpfront.port.scan.catalogue import catalogue
 from warpfront.verify.verdict import outcome_of
 from warpfront.wheels.sources import Site
 

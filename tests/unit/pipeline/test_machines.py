@@ -24,9 +24,9 @@ from warpfront.inside.checks.effort import Effort
 from warpfront.matrix.plan import PlannedCell
 from warpfront.matrix.scaffold import make_project
 from warpfront.model import Blocked, BuiltImage, Cell, RenderedImage, Selection, WheelLock
-from warpfront.pipeline import Workspace, open_workspace
 from warpfront.pipeline.verifying import verify_cells
 from warpfront.pipeline.within.baking import Built
+from warpfront.pipeline.workspace import Workspace, open_workspace
 from warpfront.wheels.sources import Site
 
 MACHINES = ("x86_64", "aarch64")

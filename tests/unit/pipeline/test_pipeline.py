@@ -33,11 +33,12 @@ from warpfront.model import (
     Verification,
     WheelLock,
 )
-from warpfront.pipeline import Workspace, open_workspace, planning
+from warpfront.pipeline import planning
 from warpfront.pipeline.locking import lock_cells
 from warpfront.pipeline.verifying import verify_cells
 from warpfront.pipeline.within.containers import ending_of
 from warpfront.pipeline.within.contents import images_by_content, prepare_cells
+from warpfront.pipeline.workspace import Workspace, open_workspace
 from warpfront.system.process import Run
 from warpfront.wheels.sources import Site
 

@@ -25,9 +25,9 @@ from warpfront.port.finding_forms import (
     scan_summary,
 )
 from warpfront.port.scan.baseline import baseline_text, beyond, read_baseline
+from warpfront.port.scan.catalogue import catalogue
 from warpfront.port.scan.engines import Scope, scan_source
-from warpfront.port.scan.findings import Context, Severity, Source
-from warpfront.port.scan.rules import catalogue
+from warpfront.port.scan.findings import Context, Severity, SourceText
 from warpfront.port.scan.targets import read_target
 
 EXAMPLES = Path(__file__).parents[2] / "scan"
@@ -60,7 +60,7 @@ def rules_of(found: Scan) -> list[str]:
 
 
 def judge_text(text: str, path: str = "m.py") -> Scan:
-    judged = scan_source(Source(path=PurePosixPath(path), text=text), SCOPE)
+    judged = scan_source(SourceText(path=PurePosixPath(path), text=text), SCOPE)
     return Scan(
         target="gfx942",
         findings=judged.findings,
@@ -132,7 +132,7 @@ HOSTILE: dict[str, str] = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_file_is_dealt_with_in_bounded_time(name: str) -> None:
     began = time.monotonic()
-    scan_source(Source(path=PurePosixPath(name), text=HOSTILE[name]), SCOPE)
+    scan_source(SourceText(path=PurePosixPath(name), text=HOSTILE[name]), SCOPE)
     assert time.monotonic() - began < 10
 
 
@@ -180,7 +180,7 @@ def test_mangled_examples_end_in_findings_and_not_in_an_error(seed: int) -> None
     for example in (one for document in documents for one in document.values()):
         path = PurePosixPath(example.get("path", "module.py"))
         text = mangled(example["hit"], chance)
-        judged = scan_source(Source(path=path, text=text), SCOPE)
+        judged = scan_source(SourceText(path=path, text=text), SCOPE)
         lines = len(text.splitlines()) + 1
         assert all(1 <= finding.line <= lines for finding in judged.findings), text
 
@@ -196,7 +196,7 @@ def test_a_file_that_takes_too_long_is_unread_and_the_others_are_scanned(
 ) -> None:
     a_tree(tmp_path, slow__py="import pynvml\n", quick__py="import pynvml\n")
 
-    def sleepy(source: Source, scope: Scope, _before: Source | None) -> object:
+    def sleepy(source: SourceText, scope: Scope, _before: SourceText | None) -> object:
         while source.path.name == "slow.py":
             time.sleep(0.01)
         return scan_source(source, scope)

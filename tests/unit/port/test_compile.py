@@ -14,10 +14,10 @@ from warpfront.errors import InputError
 from warpfront.matrix.vendors import VENDORS
 from warpfront.model import Outcome
 from warpfront.port.compile.diagnostics import MOST, Diagnostic, Place, read_diagnostics
-from warpfront.port.compile.job import Bounds, job_document
-from warpfront.port.compile.judging import Message, judged
+from warpfront.port.compile.job_document import Bounds, job_document
+from warpfront.port.compile.outcomes import Message, judged
 from warpfront.port.compile.ptx import place_of_function, place_of_line
-from warpfront.port.compile.sources import Unit, include_folders, units_of
+from warpfront.port.compile.units import SourceUnit, include_folders, units_of
 
 RECORDED = Path(__file__).parents[2] / "compile" / "said"
 KERNEL = "__global__ void k() {}\n"
@@ -203,15 +203,15 @@ def test_folders_that_builds_give_to_i_are_found() -> None:
     assert include_folders(paths) == (".", "include", "docs/src", "lib/csrc")
 
 
-def unit(path: str, *, torch: bool = False) -> Unit:
+def unit(path: str, *, torch: bool = False) -> SourceUnit:
     kernel = path.endswith((".cu", ".hip"))
-    return Unit(path=path, kind="kernel" if kernel else "plain", torch=torch)
+    return SourceUnit(path=path, kind="kernel" if kernel else "plain", torch=torch)
 
 
 def a_job(
     target: str,
     vendor: str,
-    *units: Unit,
+    *units: SourceUnit,
     hipified: tuple[str, ...] = (),
     flags: tuple[str, ...] = ("-DFAST",),
 ) -> Any:

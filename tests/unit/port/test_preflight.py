@@ -9,11 +9,11 @@ import pytest
 from warpfront.errors import InputError
 from warpfront.model import Distribution, LockInputs
 from warpfront.pipeline.beside.preflighting import examine, read_file, read_files
-from warpfront.port.preflight import rules
+from warpfront.port.preflight import rule_texts
 from warpfront.port.preflight.asked import Asked, FileAsks, Kind
-from warpfront.port.preflight.findings import Finding
+from warpfront.port.preflight.breaches import LineBreach
+from warpfront.port.preflight.effects import breach_of, torch_index
 from warpfront.port.preflight.following import askers_without_wheels, chain_of, unmet, wanted_lines
-from warpfront.port.preflight.judging import breach_of, torch_index
 from warpfront.port.preflight.pyproject import read_pyproject
 from warpfront.port.preflight.report import preflight_sarif, preflight_text
 from warpfront.port.preflight.requirements_txt import read_requirements
@@ -96,7 +96,7 @@ def ruled(text: str, stack: CellStack, kind: Kind = Kind.REQUIREMENT) -> str:
     return breach.rule if breach else ""
 
 
-def found_in(text: str, *stacks: CellStack, name: str = "requirements.txt") -> list[Finding]:
+def found_in(text: str, *stacks: CellStack, name: str = "requirements.txt") -> list[LineBreach]:
     read = (
         read_requirements(text, path=name)
         if name.endswith(".txt")
@@ -143,33 +143,33 @@ def test_what_holds_is_quiet(text: str) -> None:
     ],
 )
 def test_what_does_not_accept_the_stack_moves_it(text: str) -> None:
-    assert ruled(text, ROCM) == rules.MOVED
+    assert ruled(text, ROCM) == rule_texts.MOVED
 
 
 def test_an_exact_version_without_label_accepts_the_labelled_build_and_a_string_does_not() -> None:
     assert ruled("torch==2.13.0", CPU) == ""
-    assert ruled("torch===2.13.0", CPU) == rules.MOVED
+    assert ruled("torch===2.13.0", CPU) == rule_texts.MOVED
     assert ruled("torch===2.14.1", CUDA) == ""
 
 
 def test_another_vendors_library_is_foreign_there_only() -> None:
-    assert ruled("nvidia-cublas-cu12", ROCM) == rules.FOREIGN
+    assert ruled("nvidia-cublas-cu12", ROCM) == rule_texts.FOREIGN
     assert ruled("nvidia-cublas-cu12", CUDA) == ""
 
 
 def test_triton_on_rocm_is_replaced_and_on_cuda_it_is_the_images_own() -> None:
-    assert ruled("triton", ROCM) == rules.TRITON
+    assert ruled("triton", ROCM) == rule_texts.TRITON
     assert ruled("triton", CUDA) == ""
 
 
 def test_a_companion_of_another_torch_moves_torch() -> None:
-    assert ruled("torchvision==0.19.0", CPU) == rules.MOVED
+    assert ruled("torchvision==0.19.0", CPU) == rule_texts.MOVED
     assert ruled("torchvision==0.28.0", CUDA) == ""
 
 
 def test_a_companion_that_a_labelled_image_lacks_would_come_as_another_build() -> None:
-    assert ruled("torchvision", CPU) == rules.COMPANION
-    assert ruled("torchaudio==2.11.0", CPU) == rules.COMPANION
+    assert ruled("torchvision", CPU) == rule_texts.COMPANION
+    assert ruled("torchaudio==2.11.0", CPU) == rule_texts.COMPANION
     assert ruled("torchaudio", CUDA) == ""
 
 
@@ -191,7 +191,7 @@ def test_an_index_with_torch_is_known_by_its_name(url: str, name: str | None) ->
 def test_a_torch_index_is_wrong_where_the_torch_is_from_another() -> None:
     url = "https://download.pytorch.org/whl/rocm6.4"
     assert ruled(url, ROCM, Kind.INDEX) == ""
-    assert ruled(url, CPU, Kind.INDEX) == rules.INDEX
+    assert ruled(url, CPU, Kind.INDEX) == rule_texts.INDEX
 
 
 @pytest.mark.parametrize(
@@ -202,19 +202,20 @@ def test_a_torch_index_is_wrong_where_the_torch_is_from_another() -> None:
     ],
 )
 def test_a_binary_for_another_torch_is_named(text: str) -> None:
-    assert ruled(text, CPU) == rules.OTHER_ABI
+    assert ruled(text, CPU) == rule_texts.OTHER_ABI
 
 
 def test_a_binary_for_this_torch_is_quiet() -> None:
     text = "x @ https://x.org/x-1.0+cu12torch2.13-cp311-cp311-linux_x86_64.whl"
     assert ruled(text, CPU) == ""
     assert (
-        ruled("https://data.pyg.org/whl/torch-2.0.0+cu118.html", CPU, Kind.INDEX) == rules.OTHER_ABI
+        ruled("https://data.pyg.org/whl/torch-2.0.0+cu118.html", CPU, Kind.INDEX)
+        == rule_texts.OTHER_ABI
     )
 
 
 def test_torch_in_build_requirements_is_an_isolated_build() -> None:
-    assert ruled("torch", CPU, Kind.BUILD) == rules.ISOLATED
+    assert ruled("torch", CPU, Kind.BUILD) == rule_texts.ISOLATED
     assert ruled("setuptools>=61", CPU, Kind.BUILD) == ""
 
 
@@ -412,8 +413,8 @@ def test_condas_torch_is_a_note_and_its_pip_list_is_judged() -> None:
     read = read_environment_yml(text, path="environment.yml")
     found = examine((read,), EVERY, Nobody(), offline=True)
     assert [(one.line, one.rule) for one in found.findings] == [
-        (2, rules.CONDA),
-        (4, rules.MOVED),
+        (2, rule_texts.CONDA),
+        (4, rule_texts.MOVED),
     ]
     assert found.count == 1
 
@@ -483,7 +484,7 @@ def test_a_constraint_is_judged_as_what_it_pins(tmp_path: Path) -> None:
     (tmp_path / "c.txt").write_text("torch==2.3.1\n")
     read = read_files(tmp_path, (str(tmp_path / "r.txt"),))
     found = examine(read, (CPU,), Nobody(), offline=True).findings
-    assert [(one.path, one.rule) for one in found] == [("c.txt", rules.MOVED)]
+    assert [(one.path, one.rule) for one in found] == [("c.txt", rule_texts.MOVED)]
 
 
 def test_a_package_that_leads_to_another_torch_is_named_with_its_chain() -> None:
@@ -536,7 +537,7 @@ def test_the_text_and_the_sarif_name_place_reason_and_remedy() -> None:
 
 def test_every_rule_is_explained_in_the_documentation() -> None:
     page = (Path(__file__).parents[3] / "docs" / "preflight.md").read_text("utf-8")
-    assert [rule.id for rule in rules.RULES if f"### {rule.id}" not in page] == []
+    assert [rule.id for rule in rule_texts.RULES if f"### {rule.id}" not in page] == []
 
 
 def test_a_file_is_read_by_its_name(tmp_path: Path) -> None:

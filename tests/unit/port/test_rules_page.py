@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from warpfront.port.rule_page import rules_page
-from warpfront.port.scan.rules import catalogue, read_rules
+from warpfront.port.scan.catalogue import catalogue, read_rules
 
 PAGE = Path(__file__).parents[3] / "docs" / "rules.md"
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from warpfront.port.scan import cuda
-from warpfront.port.scan.findings import Context, Gate, Sighting, Source
-from warpfront.port.scan.rules import catalogue
+from warpfront.port.scan.catalogue import catalogue
+from warpfront.port.scan.findings import Context, Gate, Sighting, SourceText
 
 EXAMPLES: dict[str, dict[str, Any]] = tomllib.loads(
     (Path(__file__).parents[2] / "scan" / "cuda_examples.toml").read_text(encoding="utf-8")
@@ -22,7 +22,7 @@ RULES = sorted(EXAMPLES)
 
 
 def seen(text: str, *, path: str = "kernel.cu", context: Context | None = None) -> list[Sighting]:
-    source = Source(path=PurePosixPath(path), text=text)
+    source = SourceText(path=PurePosixPath(path), text=text)
     return list(cuda.sightings(source, context or Context()))
 
 
@@ -114,7 +114,7 @@ __device__ inline int __dp4a(int a, int b, int c) { return 0; }
 #endif
 #define BOTH 2
 """
-    source = Source(path=PurePosixPath("compat.cuh"), text=text)
+    source = SourceText(path=PurePosixPath("compat.cuh"), text=text)
     assert cuda.portable_names_of(source) == {"__syncwarp", "cub", "nv_bfloat16", "__dp4a"}
 
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from warpfront.port.scan.catalogue import catalogue
 from warpfront.port.scan.engines import Scope, scan_source
-from warpfront.port.scan.findings import Context, Finding, Gate, Severity, Source
-from warpfront.port.scan.judge import Judged
-from warpfront.port.scan.rules import catalogue
+from warpfront.port.scan.findings import Context, Finding, Gate, Severity, SourceText
+from warpfront.port.scan.severities import Judged
 from warpfront.port.scan.targets import read_target
 
 FOLDER = Path(__file__).parents[2] / "scan"
@@ -36,7 +36,7 @@ def judged(rule: str, kind: str) -> Judged:
     example = EXAMPLES[rule]
     target = example.get(f"{kind}_target", example.get("target", "gfx942"))
     path = example.get(f"{kind}_path", example.get("path", "module.py"))
-    source = Source(path=PurePosixPath(path), text=example[kind])
+    source = SourceText(path=PurePosixPath(path), text=example[kind])
     scope = Scope(target=read_target(target), rules=catalogue(), context=Context())
     return scan_source(source, scope)
 
@@ -83,7 +83,7 @@ def test_a_hit_stays_one_when_its_line_moves(rule: str) -> None:
     path = PurePosixPath(example.get("path", "module.py"))
     target = read_target(example.get("target", "gfx942"))
     scope = Scope(target=target, rules=catalogue(), context=Context())
-    moved = scan_source(Source(path=path, text=f"\n\n{example['hit']}"), scope).findings
+    moved = scan_source(SourceText(path=path, text=f"\n\n{example['hit']}"), scope).findings
     before = {finding.fingerprint for finding in of_rule(rule, "hit")}
     assert before <= {finding.fingerprint for finding in moved}
 

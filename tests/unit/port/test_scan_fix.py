@@ -7,11 +7,11 @@ import tomllib
 from pathlib import Path, PurePosixPath
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from warpfront.port.scan import cuda
-from warpfront.port.scan.findings import Context, Source
+from warpfront.port.scan.findings import Context, SourceText
 from warpfront.port.scan.fix import FIXABLE, Fix, fix_source, for_nvidia
 
 EXAMPLES = tomllib.loads(
@@ -34,6 +34,25 @@ __device__ float f(float v) {
   return __shfl_xor_sync(0xffffffff, v, 1);
 }
 """,
+    "a mask below a condition that runs to the end": """#if MINE
+#include <cuda_fp16.h>
+#ifdef MINE
+#include "mine.h"
+#endif
+__device__ float f(float v) { return __shfl_xor_sync(0xffffffff, v, 1); }
+#endif
+""",
+    "a mask in a header with a guard": """#ifndef F_H
+#define F_H
+#include <cuda_fp16.h>
+__device__ float f(float v) { return __shfl_xor_sync(0xffffffff, v, 1); }
+#endif
+""",
+    "a mask below an include that is a comment": """/*
+#include <cuda_fp16.h>
+*/
+__device__ float f(float v) { return __shfl_xor_sync(0xffffffff, v, 1); }
+""",
     "a mask that is a macro": """#define FULL_MASK 0xffffffff
 __device__ float f(float v) { return __shfl_down_sync(FULL_MASK, v, 8); }
 """,
@@ -48,12 +67,12 @@ int after;
 
 
 def fixed(text: str) -> Fix | None:
-    source = Source(path=PurePosixPath("src/kernel.cu"), text=text)
+    source = SourceText(path=PurePosixPath("src/kernel.cu"), text=text)
     return fix_source(source, cuda.sightings(source, Context()))
 
 
 def left(text: str) -> list[str]:
-    source = Source(path=PurePosixPath("src/kernel.cu"), text=text)
+    source = SourceText(path=PurePosixPath("src/kernel.cu"), text=text)
     seen = cuda.sightings(source, Context())
     return [one.rule for one in seen if one.rule in FIXABLE and "amd" in one.sides]
 
@@ -89,7 +108,8 @@ def test_a_real_preprocessor_gives_nvidia_the_same_tokens(name: str) -> None:
     nvidia = ("-D__CUDACC__=1", "-D__NVCC__=1", "-D__CUDA_ARCH__=900")
     for macros in (nvidia, (*nvidia, "-DMINE"), ()):
         assert preprocessed(fix.after, *macros) == preprocessed(fix.before, *macros)
-    assert preprocessed(fix.after, "-DUSE_ROCM=1") != preprocessed(fix.before, "-DUSE_ROCM=1")
+    amd = ("-DUSE_ROCM=1", "-DMINE=1")
+    assert preprocessed(fix.after, *amd) != preprocessed(fix.before, *amd)
 
 
 PIECES = [
@@ -132,11 +152,19 @@ def balanced(pieces: list[str]) -> str:
 @pytest.mark.process
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=12))
+@example(["#if MINE\n", FIXED["a mask that is a literal"]])
 def test_a_real_preprocessor_agrees_on_whatever_file(pieces: list[str]) -> None:
     fix = fixed(balanced(pieces))
     if fix is not None:
         for macros in (("-D__CUDACC__=1",), ("-D__CUDACC__=1", "-DMINE=1"), ()):
             assert preprocessed(fix.after, *macros) == preprocessed(fix.before, *macros)
+
+
+def test_a_macro_counts_below_its_definition_only() -> None:
+    define = "#define WARPFRONT_ALL_LANES 0xffffffff\n"
+    use = "f(WARPFRONT_ALL_LANES);\n"
+    assert for_nvidia(define + use) == for_nvidia("f(0xffffffff);\n")
+    assert for_nvidia(use + define) != for_nvidia(define + use)
 
 
 @pytest.mark.parametrize("rule", sorted(EXAMPLES))

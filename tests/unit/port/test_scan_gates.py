@@ -7,14 +7,14 @@ from pathlib import PurePosixPath
 import pytest
 
 from warpfront.port.scan import python
-from warpfront.port.scan.findings import Context, Gate, Sighting, Source
+from warpfront.port.scan.findings import Context, Gate, Sighting, SourceText
 
 EVERYONE = {"nvidia", "amd", "other"}
 HEAD = "import torch\n"
 
 
 def seen(text: str, *, path: str = "module.py", rule: str = "PY014") -> Sighting:
-    source = Source(path=PurePosixPath(path), text=HEAD + text)
+    source = SourceText(path=PurePosixPath(path), text=HEAD + text)
     found = [one for one in python.sightings(source, Context()) if one.rule == rule]
     assert len(found) == 1, found
     return found[0]
@@ -108,9 +108,9 @@ def test_test_code_is_told_from_the_program_and_conftest_is_program() -> None:
 
 def test_cuda_inside_a_string_is_read_where_it_stands() -> None:
     text = 'source = """\n__global__ void f() {\n  asm("mov.u32 %0, %1;");\n}\n"""\n'
-    source = Source(path=PurePosixPath("kernels.py"), text=text)
+    source = SourceText(path=PurePosixPath("kernels.py"), text=text)
 
-    def read(inner: Source, _: Context) -> list[Sighting]:
+    def read(inner: SourceText, _: Context) -> list[Sighting]:
         start = inner.text.index("asm")
         return [Sighting(rule="CU107", start=start, end=start + 3)]
 
@@ -124,6 +124,6 @@ def test_cuda_inside_a_string_is_read_where_it_stands() -> None:
 
 def test_columns_count_characters_and_not_bytes() -> None:
     text = "é = '日本'; import pynvml\n"
-    source = Source(path=PurePosixPath("m.py"), text=text)
+    source = SourceText(path=PurePosixPath("m.py"), text=text)
     (found,) = python.sightings(source, Context())
     assert text[found.start : found.end] == "import pynvml"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
-from warpfront.port.scan.rules import catalogue
+from warpfront.port.scan.catalogue import catalogue
 
 LABELS = Path(__file__).parents[2] / "scan" / "labels.toml"
 

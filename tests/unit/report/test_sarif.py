@@ -11,11 +11,13 @@ from urllib.parse import unquote
 import pytest
 
 from warpfront.report import sarif
-from warpfront.report.sarif import Fix, Rule, SourceFinding, sarif_document, sarif_text
+from warpfront.report.sarif import Replacement, SarifRule, SourceFinding, sarif_document, sarif_text
 
 RULES = (
-    Rule(id="torch-moved", summary="Another torch.", help="Write `torch`.", level="error"),
-    Rule(id="index-named", summary="An index.", help="Drop it.", help_uri="https://example.org/i"),
+    SarifRule(id="torch-moved", summary="Another torch.", help="Write `torch`.", level="error"),
+    SarifRule(
+        id="index-named", summary="An index.", help="Drop it.", help_uri="https://example.org/i"
+    ),
 )
 FOUND = SourceFinding(
     rule_id="torch-moved",
@@ -25,7 +27,7 @@ FOUND = SourceFinding(
     line=3,
     column=1,
     source="torch>=3",
-    fix=Fix(description="write torch", start=3, end=3, text="torch"),
+    fix=Replacement(description="write torch", start=3, end=3, text="torch"),
 )
 
 

@@ -16,7 +16,7 @@ import yaml
 
 from warpfront.matrix import compat, read_matrix
 from warpfront.model import Cell
-from warpfront.pipeline import open_workspace
+from warpfront.pipeline.workspace import open_workspace
 from warpfront.wheels.lock import lock_inputs, staleness
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 
 import pytest
 from hypothesis import given
@@ -15,10 +14,10 @@ from warpfront.system.document import (
     DEPTH_LIMIT,
     NODE_LIMIT,
     SIZE_LIMIT_CHARACTERS,
-    STRICT,
     Unquoted,
     read_checked,
     read_document,
+    strict_dataclass,
 )
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
@@ -119,16 +118,14 @@ def test_a_file_within_the_limits_is_read() -> None:
     assert read_document(aliases, path="f.yaml").problems == ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict_dataclass
 class Inner:
-    __pydantic_config__ = STRICT
     version: str
     other: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict_dataclass
 class Outer:
-    __pydantic_config__ = STRICT
     inner: Inner
     many: tuple[Inner, ...] = ()
 

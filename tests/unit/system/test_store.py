@@ -13,7 +13,15 @@ from builders import a_built_image, a_check, a_lock, a_verification
 
 from warpfront.errors import StoreError
 from warpfront.model import Blocked, BuiltImage, Failed, Outcome, Verification, WheelLock
-from warpfront.system.store import Store, place_program, read_text, read_tree, write_text
+from warpfront.system.store import (
+    Store,
+    exclusive,
+    place_program,
+    read_text,
+    read_tree,
+    try_lock,
+    write_text,
+)
 
 
 @pytest.mark.parametrize(
@@ -131,6 +139,16 @@ def test_a_second_run_waits_and_says_for_whom(tmp_path: Path) -> None:
         with Store(tmp_path).exclusive(on_wait):
             pass
     assert f"process {holder.pid}" in said[0]
+
+
+def test_two_lock_files_of_a_folder_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    said: list[str] = []
+    with exclusive(tmp_path, said.append, name=".a.lock"):
+        with exclusive(tmp_path, said.append, name=".b.lock"):
+            pass
+        with (tmp_path / ".a.lock").open("r+") as again:
+            assert not try_lock(again.fileno())
+    assert said == []
 
 
 def test_saved_documents_carry_a_schema(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from packaging.pylock import Pylock
 from warpfront.errors import LockError
 from warpfront.model import Compiler, LockedWheel, LockInputs, Pin, WheelLock
 from warpfront.wheels.lock import difference, dump_lock, lock_inputs, read_lock, staleness
-from warpfront.wheels.requirements import Asked
+from warpfront.wheels.requirements import RequirementList
 
 NAME = "pylock.cell.toml"
 
@@ -50,7 +50,7 @@ def test_the_stack_goes_to_the_cells_index_and_the_rest_to_pypi() -> None:
         requirements_file="images/app/requirements.txt",
         compiler=Compiler(requirements=("nvidia-cuda-nvcc==13.0.88",)),
     )
-    inputs = lock_inputs(cell, Asked(requirements=("einops>=0.8", "timm>=1.0")), None)
+    inputs = lock_inputs(cell, RequirementList(requirements=("einops>=0.8", "timm>=1.0")), None)
     assert inputs.stack_requirements == ("torch===2.14.1", "triton===3.8.0")
     assert inputs.requirements == ("einops>=0.8", "nvidia-cuda-nvcc==13.0.88", "pip", "timm>=1.0")
     assert (inputs.python, inputs.glibc, inputs.index) == (cell.python, cell.base.glibc, cell.index)

@@ -6,14 +6,14 @@ import pytest
 
 from warpfront.errors import LockError
 from warpfront.model import Source
-from warpfront.wheels.requirements import Asked, read_requirements
+from warpfront.wheels.requirements import RequirementList, read_requirements
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 SHA256 = "ab" * 32
 FILE = "images/app/requirements.txt"
 
 
-def read(text: str, **others: str) -> Asked:
+def read(text: str, **others: str) -> RequirementList:
     """`others` are files beside it, by the stems of their names."""
     files = {f"images/app/{name}.txt": content for name, content in others.items()}
     return read_requirements(FILE, lambda path: {**files, FILE: text}[path])
@@ -68,6 +68,11 @@ def test_the_order_and_the_plain_requirements_are_kept() -> None:
     asked = read(text)
     assert asked.requirements == ("numpy>=2", "einops>=0.8")
     assert [str(one) for one in asked.sources] == ["./images/app/lib"]
+
+
+def test_an_option_behind_a_folder_is_refused_as_any_other() -> None:
+    with pytest.raises(LockError, match="--no-deps is an option"):
+        read("-e ./lib --no-deps")
 
 
 @pytest.mark.parametrize("include", ["-r base.txt", "-rbase.txt", "--requirement=./base.txt"])

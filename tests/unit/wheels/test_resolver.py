@@ -34,19 +34,15 @@ from warpfront.model import (
 from warpfront.pipeline.locking import resolve_by_uv as resolve
 from warpfront.system import process
 from warpfront.system.process import Command, Completed
-from warpfront.wheels import resolver
+from warpfront.wheels.choice import supported_tags
 from warpfront.wheels.lock import dump_lock, read_lock
+from warpfront.wheels.reach import why_unresolvable
 from warpfront.wheels.resolution import Sdist
-from warpfront.wheels.resolver import (
-    install_toolbox,
-    read_pip_configuration,
-    read_site,
-    sdist_builder,
-    supported_tags,
-    uv_binary,
-    why_unresolvable,
-)
+from warpfront.wheels.sdists import sdist_builder
+from warpfront.wheels.site import read_pip_configuration, read_site
 from warpfront.wheels.sources import PYPI, Site
+from warpfront.wheels.tools import install_toolbox
+from warpfront.wheels.uv_program import uv_binary, uv_version
 from warpfront.wheels.wheelhouse import Wheelhouse
 
 ROCM_STACK = ("torch==2.8.0+rocm6.4", "torchvision==0.23.0+rocm6.4", "torchaudio==2.8.0+rocm6.4")
@@ -515,7 +511,7 @@ def test_pypi_itself_resolves_a_cuda_stack(house: Wheelhouse) -> None:
     assert "nvidia-cublas" in locked
     assert {wheel.index for wheel in lock.wheels} == {PYPI}
     assert lock.size_bytes > 2_500_000_000
-    assert resolver.uv_version() >= "0.11"
+    assert uv_version() >= "0.11"
 
 
 @pytest.mark.process

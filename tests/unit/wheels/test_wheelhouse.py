@@ -411,15 +411,6 @@ def test_a_view_of_a_missing_wheel_is_refused(house: Wheelhouse, offered: Path) 
         house.view((wheel,), house.root / "view")
 
 
-def test_the_unpacked_size_comes_from_the_wheel_itself(house: Wheelhouse, index: Index) -> None:
-    (wheel,) = locked(index.url, index.folder, "alpha")
-    assert house.unpacked_size_bytes(wheel) is None
-    house.fetch((wheel,), only(index), on_progress=quiet)
-    size = house.unpacked_size_bytes(wheel)
-    assert size is not None
-    assert size > 200_000
-
-
 SCRIPT = """\
 import sys
 from pathlib import Path

@@ -10,10 +10,11 @@ from pathlib import Path
 
 from warpfront.errors import BlockedError, EngineError
 from warpfront.images.engine import Engine, StoredImage, packages
-from warpfront.images.engine.packages import Tree, locked
+from warpfront.images.engine.packages import PackageTree
 from warpfront.model import Base, BaseSource, Bootstrap, ResolvedBase, digest_of
 from warpfront.system import process
 from warpfront.system.process import Command
+from warpfront.system.store import exclusive
 from warpfront.system.watch import Line
 
 RegistryReachable = Callable[[str], str | None]
@@ -109,7 +110,7 @@ def bootstrapped_image(
 ) -> StoredImage:
     """The image of a bootstrap, made where the engine does not have it; once per recipe."""
     recipe = recipe_digest(bootstrap)
-    with locked(cache / "bases" / f".{recipe}.lock", on_line):
+    with exclusive(cache / "bases", on_line, name=f".{recipe}.lock"):
         stored = engine.image(_reference(name, bootstrap))
         if stored is None:
             tar = bootstrap_rootfs(bootstrap, cache, on_line)
@@ -163,7 +164,7 @@ def apt_sources(bootstrap: Bootstrap, mirror: str, security: str) -> str:
     return "".join(f"deb {option}{line}\n" for line in lines)
 
 
-def _mmdebstrap(bootstrap: Bootstrap, tree: Tree, tar: Path) -> Command:
+def _mmdebstrap(bootstrap: Bootstrap, tree: PackageTree, tar: Path) -> Command:
     """Fetched from this machine's mirror; the image itself names the public one."""
     suite = bootstrap.suite
     public, local = tar.parent / "sources.list", tar.parent / "mirror.list"

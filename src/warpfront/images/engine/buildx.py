@@ -28,7 +28,7 @@ _DISK_FULL = "no space left on device"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class BuildStep:
     """One thing BuildKit did: `[torch 2/3] RUN ...`. `target` is "" when it serves no single
     target.
     """
@@ -66,7 +66,7 @@ class BakeRequest:
     parallel: int = 2
 
 
-OnStep = Callable[[Step], None]
+OnStep = Callable[[BuildStep], None]
 
 
 def bake(request: BakeRequest, on_step: OnStep) -> Mapping[str, Baked]:
@@ -225,7 +225,7 @@ class ProgressReader:
         state = _state(vertex)
         if state and (digest, state) not in self._told:
             self._told.add((digest, state))
-            self.on_step(Step(target=self._target(name), name=name, state=state))
+            self.on_step(BuildStep(target=self._target(name), name=name, state=state))
             self._write(digest, f"{state}: {name}")
         if vertex.get("error"):
             self._write(digest, f"error: {vertex['error']}")
@@ -235,7 +235,7 @@ class ProgressReader:
         doing, _, reference = str(status.get("id", "")).partition(" to ")
         if doing in _EXPORTS and status.get("completed") and reference in self.references:
             target = self.references[reference]
-            self.on_step(Step(target=target, name=str(status["id"]), state="done"))
+            self.on_step(BuildStep(target=target, name=str(status["id"]), state="done"))
 
     def _target(self, name: str) -> str:
         """buildx puts the target's name before the stage only when it bakes several."""

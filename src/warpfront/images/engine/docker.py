@@ -71,7 +71,7 @@ def connect(environment: Mapping[str, str]) -> DockerEngine:
     there. What was named and does not answer is an `EngineError`, never passed over.
     """
     cache, state = embedded.folders(environment)
-    own = embedded.Place(state=state)
+    own = embedded.EnginePlace(state=state)
     if environment.get("DOCKER_HOST"):
         return _from_environment(environment, cache)
     chosen = _from_context(cache)

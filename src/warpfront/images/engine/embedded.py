@@ -25,9 +25,10 @@ from typing import Literal
 
 from warpfront.errors import CommandFailedError, EngineError
 from warpfront.images.engine import liveness, packages
-from warpfront.images.engine.packages import Tree, locked
+from warpfront.images.engine.packages import PackageTree
 from warpfront.system import process
 from warpfront.system.process import Command
+from warpfront.system.store import exclusive
 from warpfront.system.watch import Line
 
 _START_SECONDS = 60.0
@@ -40,7 +41,7 @@ _SUBNETS = ("172.31.254.0/24", "10.213.77.0/24", "192.168.213.0/24", "10.77.213.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class EnginePlace:
     """Where an engine lives. Derived from `state`, so engines of two states never meet.
 
     The socket lies below /run: it must fit in 107 bytes, and must not survive a reboot.
@@ -122,7 +123,7 @@ def folders(environment: Mapping[str, str]) -> tuple[Path, Path]:
 
 def status(cache: Path, state: Path) -> Status:  # noqa: ARG001 - one signature with start and stop
     """Whether the engine of `state` runs. Needs no rights and changes nothing."""
-    place = Place(state=state)
+    place = EnginePlace(state=state)
     record = _read_record(place)
     found = Status(state="stopped", host=place.host, log=place.log)
     if record is None:
@@ -140,8 +141,8 @@ def start(cache: Path, state: Path, on_line: Line) -> Status:
     log when it does not come up.
     """
     _require_root()
-    place = Place(state=state)
-    with locked(state / ".lock", on_line):
+    place = EnginePlace(state=state)
+    with exclusive(state, on_line):
         before = status(cache, state)
         if before.state == "running" and _answers(place):
             return before
@@ -158,11 +159,11 @@ def start(cache: Path, state: Path, on_line: Line) -> Status:
 
 def stop(cache: Path, state: Path, on_line: Line) -> Status:
     """Stop the engine with its containers and take back bridge, rules and mounts; images stay."""
-    place = Place(state=state)
+    place = EnginePlace(state=state)
     if status(cache, state).state == "stopped":
         return status(cache, state)
     _require_root()
-    with locked(state / ".lock", on_line):
+    with exclusive(state, on_line):
         tree = packages.unpack("engine", cache, on_line)
         on_line("stopping dockerd")
         _end(place, tree, on_line)
@@ -183,7 +184,7 @@ def _require_root() -> None:
     )
 
 
-def _begin(place: Place, tree: Tree) -> None:
+def _begin(place: EnginePlace, tree: PackageTree) -> None:
     try:
         for folder in (place.runtime, place.cdi, place.state / "data"):
             folder.mkdir(parents=True, exist_ok=True)
@@ -213,7 +214,7 @@ def _begin(place: Place, tree: Tree) -> None:
         raise EngineError(error.message, hint=error.hint or f"see {place.log}") from error
 
 
-def _daemon_settings(place: Place, tree: Tree) -> dict[str, object]:
+def _daemon_settings(place: EnginePlace, tree: PackageTree) -> dict[str, object]:
     """dockerd's own configuration file (docs.docker.com/reference/cli/dockerd)."""
     return {
         "hosts": [place.host],
@@ -232,7 +233,7 @@ def _daemon_settings(place: Place, tree: Tree) -> dict[str, object]:
     }
 
 
-def _await_daemon(place: Place) -> dict[str, str]:
+def _await_daemon(place: EnginePlace) -> dict[str, str]:
     """The identity of the daemon once it answers."""
     deadline = time.monotonic() + _START_SECONDS
     seen = False
@@ -249,7 +250,7 @@ def _await_daemon(place: Place) -> dict[str, str]:
     )
 
 
-def _daemon(place: Place) -> liveness.Identity | None:
+def _daemon(place: EnginePlace) -> liveness.Identity | None:
     """The living dockerd that wrote the pid file, told from a stranger by its command line."""
     with contextlib.suppress(OSError, ValueError):
         pid = int((place.runtime / "docker.pid").read_text(encoding="ascii"))
@@ -258,7 +259,7 @@ def _daemon(place: Place) -> liveness.Identity | None:
     return None
 
 
-def _answers(place: Place) -> bool:
+def _answers(place: EnginePlace) -> bool:
     """Whether someone answers `GET /_ping` on the socket."""
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as client:
         client.settimeout(5.0)
@@ -268,7 +269,7 @@ def _answers(place: Place) -> bool:
     return False
 
 
-def _end(place: Place, tree: Tree, on_line: Line) -> None:
+def _end(place: EnginePlace, tree: PackageTree, on_line: Line) -> None:
     """Whatever is left of an engine, running, killed or half started, is taken back."""
     record = _read_record(place)
     daemon = _daemon(place)
@@ -298,7 +299,7 @@ def _end_process(pid: int, is_gone: Callable[[], bool], on_line: Line) -> None:
     raise EngineError(f"dockerd (process {pid}) cannot be ended", hint="see its log")
 
 
-def _left_over_processes(place: Place) -> tuple[int, ...]:
+def _left_over_processes(place: EnginePlace) -> tuple[int, ...]:
     """containerd and the shims of a killed daemon, known by our own exec-root in their arguments,
     and their children: the first processes of the containers."""
     mark = f"{place.runtime}/exec/".encode()
@@ -314,7 +315,7 @@ def _left_over_processes(place: Place) -> tuple[int, ...]:
     return tuple(sorted(ours | {pid for pid, parent in parents.items() if parent in ours}))
 
 
-def _unmount(place: Place) -> None:
+def _unmount(place: EnginePlace) -> None:
     """Lazily unmount what lies below our folders, deepest first (/proc/self/mountinfo, proc(5)).
     dockerd binds its data folder onto itself and leaves that behind even on a clean end."""
     roots = (f"{place.runtime}/", f"{place.state.absolute()}/data/")
@@ -324,7 +325,7 @@ def _unmount(place: Place) -> None:
         process.run(Command(argv=("umount", "--lazy", point)))
 
 
-def _free_subnet(tree: Tree) -> ipaddress.IPv4Network:
+def _free_subnet(tree: PackageTree) -> ipaddress.IPv4Network:
     """The first of our subnets that overlaps no address or route of this host."""
     listed = _ip(tree, "-json", "-4", "route", "show", "table", "all").check().stdout
     taken = [_network(route["dst"]) for route in json.loads(listed or "[]")]
@@ -341,7 +342,7 @@ def _network(destination: str) -> ipaddress.IPv4Network | None:
     return ipaddress.IPv4Network(destination, strict=False)
 
 
-def _make_bridge(place: Place, tree: Tree, subnet: ipaddress.IPv4Network) -> None:
+def _make_bridge(place: EnginePlace, tree: PackageTree, subnet: ipaddress.IPv4Network) -> None:
     address = f"{next(subnet.hosts())}/{subnet.prefixlen}"
     _ip(tree, "link", "add", "name", place.bridge, "type", "bridge").check()
     _ip(tree, "address", "add", address, "dev", place.bridge).check()
@@ -357,20 +358,20 @@ def _make_bridge(place: Place, tree: Tree, subnet: ipaddress.IPv4Network) -> Non
     _nft(tree, "-f", "-", stdin=rules).check()
 
 
-def _remove_network(place: Place, tree: Tree) -> None:
+def _remove_network(place: EnginePlace, tree: PackageTree) -> None:
     if place.table in _tables(tree):
         _nft(tree, "delete", "table", "ip", place.table).check()
     if Path(f"/sys/class/net/{place.bridge}").exists():
         _ip(tree, "link", "delete", place.bridge).check()
 
 
-def _tables(tree: Tree) -> tuple[str, ...]:
+def _tables(tree: PackageTree) -> tuple[str, ...]:
     return tuple(
         line.split()[-1] for line in _nft(tree, "list", "tables").stdout.splitlines() if line
     )
 
 
-def _other_tables(tree: Tree) -> bool:
+def _other_tables(tree: PackageTree) -> bool:
     return any(name.startswith("warpfront_") for name in _tables(tree))
 
 
@@ -382,17 +383,17 @@ def _forward() -> bool:
     return True
 
 
-def _ip(tree: Tree, *arguments: str) -> process.Completed:
+def _ip(tree: PackageTree, *arguments: str) -> process.Completed:
     argv = (str(tree.program("ip")), *arguments)
     return process.run(Command(argv=argv, environment=tree.environment))
 
 
-def _nft(tree: Tree, *arguments: str, stdin: str | None = None) -> process.Completed:
+def _nft(tree: PackageTree, *arguments: str, stdin: str | None = None) -> process.Completed:
     argv = (str(tree.program("nft")), *arguments)
     return process.run(Command(argv=argv, environment=tree.environment, stdin=stdin))
 
 
-def _read_record(place: Place) -> Record | None:
+def _read_record(place: EnginePlace) -> Record | None:
     try:
         return Record(**json.loads(place.record.read_text(encoding="utf-8")))
     except FileNotFoundError:
@@ -406,13 +407,13 @@ def _read_record(place: Place) -> Record | None:
         raise EngineError(f"{place.record}: {error.strerror}") from error
 
 
-def _write_record(place: Place, record: Record) -> None:
+def _write_record(place: EnginePlace, record: Record) -> None:
     aside = place.record.with_suffix(".aside")
     aside.write_text(json.dumps(asdict(record)), encoding="utf-8")
     aside.replace(place.record)
 
 
-def _log_tail(place: Place) -> str:
+def _log_tail(place: EnginePlace) -> str:
     with contextlib.suppress(OSError):
         text = place.log.read_text(encoding="utf-8", errors="replace")
         return "\n".join(text.splitlines()[-_LOG_LINES:])

@@ -4,12 +4,10 @@ touched. apt fetches and verifies them, with its own state, from the machine's o
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
 import platform
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache as cached
 from importlib import resources
@@ -22,6 +20,7 @@ from warpfront.errors import EngineError
 from warpfront.model import digest_of
 from warpfront.system import process
 from warpfront.system.process import Command
+from warpfront.system.store import exclusive
 from warpfront.system.watch import Line
 
 PackageSet = Literal["engine", "bootstrap"]
@@ -38,7 +37,7 @@ class Suite:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Distribution:
+class LinuxDistribution:
     """What one distribution gets. `install` is what its administrator would type instead."""
 
     key: str
@@ -56,7 +55,7 @@ class Distribution:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tree:
+class PackageTree:
     """An unpacked set of packages: a root folder laid out like `/`."""
 
     root: Path
@@ -94,7 +93,7 @@ class Tree:
         }
 
 
-def read_distribution(os_release: str) -> Distribution:
+def read_distribution(os_release: str) -> LinuxDistribution:
     """The row of `data/engine.yaml` for the text of an `/etc/os-release`.
 
     Raises `EngineError`, naming the distributions there are, for one that has no row.
@@ -110,56 +109,37 @@ def read_distribution(os_release: str) -> Distribution:
     return rows[key]
 
 
-def this_distribution() -> Distribution:
+def this_distribution() -> LinuxDistribution:
     try:
         return read_distribution(Path("/etc/os-release").read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise EngineError("/etc/os-release: no such file", hint="install Docker Engine") from None
 
 
-def unpacked(name: PackageSet, cache: Path) -> Tree | None:
+def unpacked(name: PackageSet, cache: Path) -> PackageTree | None:
     """The set as an earlier `unpack` left it, or None."""
     try:
         distribution = this_distribution()
     except EngineError:
         return None
     root = _root(name, distribution, cache)
-    return Tree(root=root, perl=distribution.perl) if root.is_dir() else None
+    return PackageTree(root=root, perl=distribution.perl) if root.is_dir() else None
 
 
-def unpack(name: PackageSet, cache: Path, on_line: Line) -> Tree:
+def unpack(name: PackageSet, cache: Path, on_line: Line) -> PackageTree:
     """Fetch, verify and unpack a set of packages below `cache`, unless that was done before.
 
     One process at a time; what a broken-off run fetched, the next one goes on with.
     """
     distribution = this_distribution()
     root = _root(name, distribution, cache)
-    tree = Tree(root=root, perl=distribution.perl)
+    tree = PackageTree(root=root, perl=distribution.perl)
     if root.is_dir():
         return tree
-    with locked(cache / "packages" / f".{name}.lock", on_line):
+    with exclusive(cache / "packages", on_line, name=f".{name}.lock"):
         if not root.is_dir():
             _fill(root, distribution, distribution.suites(name), on_line)
     return tree
-
-
-@contextlib.contextmanager
-def locked(path: Path, on_line: Line) -> Iterator[None]:
-    """Hold a lock file; says that it waits. It dies with its holder, and no child inherits it."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise EngineError(f"{error.filename or path}: {error.strerror}") from error
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            on_line(f"waiting for another process that holds {path}")
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def machine_mirror(codename: str, public: str) -> str:
@@ -181,7 +161,7 @@ def read_mirror(print_uris: str, codename: str) -> str | None:
     return None
 
 
-def sources(distribution: Distribution, suites: tuple[Suite, ...], mirror: str) -> str:
+def sources(distribution: LinuxDistribution, suites: tuple[Suite, ...], mirror: str) -> str:
     """The text of the `sources.list` that a set is fetched through."""
     lines = []
     for suite in suites:
@@ -193,15 +173,15 @@ def sources(distribution: Distribution, suites: tuple[Suite, ...], mirror: str) 
 
 
 @cached
-def _rows() -> Mapping[str, Distribution]:
+def _rows() -> Mapping[str, LinuxDistribution]:
     text = (resources.files("warpfront") / "data" / "engine.yaml").read_text(encoding="utf-8")
     document = yaml.safe_load(text)
     return {key: _row(key, row) for key, row in document["distributions"].items()}
 
 
-def _row(key: str, row: dict[str, Any]) -> Distribution:
+def _row(key: str, row: dict[str, Any]) -> LinuxDistribution:
     sets = {name: tuple(map(_suite, row.pop(name))) for name in ("engine", "bootstrap")}
-    return Distribution(key=key, engine=sets["engine"], bootstrap=sets["bootstrap"], **row)
+    return LinuxDistribution(key=key, engine=sets["engine"], bootstrap=sets["bootstrap"], **row)
 
 
 def _suite(entry: dict[str, Any]) -> Suite:
@@ -212,13 +192,15 @@ def _suite(entry: dict[str, Any]) -> Suite:
     )
 
 
-def _root(name: PackageSet, distribution: Distribution, cache: Path) -> Path:
+def _root(name: PackageSet, distribution: LinuxDistribution, cache: Path) -> Path:
     """Named after its content's recipe, so that a changed recipe never meets an old tree."""
     recipe = [distribution.key, [[s.suite, *s.packages] for s in distribution.suites(name)]]
     return cache / "packages" / f"{name}-{digest_of(recipe)[:12]}"
 
 
-def _fill(root: Path, distribution: Distribution, suites: tuple[Suite, ...], on_line: Line) -> None:
+def _fill(
+    root: Path, distribution: LinuxDistribution, suites: tuple[Suite, ...], on_line: Line
+) -> None:
     work = root.parent / f".{root.name}.fetched"
     aside = root.parent / f".{root.name}.aside"
     try:
@@ -238,7 +220,7 @@ def _fill(root: Path, distribution: Distribution, suites: tuple[Suite, ...], on_
 
 
 def _fetch(
-    work: Path, distribution: Distribution, suites: tuple[Suite, ...], on_line: Line
+    work: Path, distribution: LinuxDistribution, suites: tuple[Suite, ...], on_line: Line
 ) -> None:
     mirror = machine_mirror(distribution.codename, distribution.mirror)
     names = [f"{package}/{suite.suite}" for suite in suites for package in suite.packages]

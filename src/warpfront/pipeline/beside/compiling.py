@@ -17,7 +17,8 @@ from time import monotonic
 from warpfront.errors import InputError, NothingSelectedError
 from warpfront.images.engine import Bind, Engine, RunRequest, RunResult, connect
 from warpfront.images.engine.bases import bootstrapped_image, recipe_digest
-from warpfront.matrix import Matrix, select
+from warpfront.matrix import Matrix
+from warpfront.matrix.selection import select
 from warpfront.matrix.vendors import VENDORS, Vendor
 from warpfront.model import (
     BuiltImage,
@@ -32,9 +33,9 @@ from warpfront.model import (
 from warpfront.pipeline.beside.scanning import scan_tree
 from warpfront.pipeline.within.containers import MEMORY_BYTES, built_image, ending_of, parsed_json
 from warpfront.pipeline.workspace import AskSite, Folders, Workspace, site_when_needed
-from warpfront.port.compile.job import SOURCE, Bounds, job_document
-from warpfront.port.compile.judging import HIPIFIED, SESSION, Message, judged
-from warpfront.port.compile.sources import HEADERS, READ, SETUP, Unit, include_folders, units_of
+from warpfront.port.compile.job_document import SOURCE, Bounds, job_document
+from warpfront.port.compile.outcomes import HIPIFIED, SESSION, Message, judged
+from warpfront.port.compile.units import HEADERS, READ, SETUP, SourceUnit, include_folders, units_of
 from warpfront.port.scan.findings import Finding, Severity
 from warpfront.port.scan.targets import read_target
 from warpfront.report.junit import junit_xml
@@ -44,7 +45,7 @@ from warpfront.system.trees import Tree, list_tree
 from warpfront.system.trees import read_text as read_source
 from warpfront.system.watch import Watch
 from warpfront.verify.verdict import read_verification
-from warpfront.wheels.resolver import install_tools
+from warpfront.wheels.tools import install_tools
 
 _PACKAGE, _JOB, _RESULTS = "/warpfront/src/warpfront", "/warpfront/job.json", "/results"
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -189,7 +190,7 @@ def _compiling(request: CompileRequest, place: _Place, store: Store) -> _Compili
     )
 
 
-def read_units(request: CompileRequest) -> tuple[Unit, ...]:
+def read_units(request: CompileRequest) -> tuple[SourceUnit, ...]:
     """What would be compiled; reads the tree only."""
     return units_of(_texts(list_tree(request.repo, exclude=request.exclude)), request.sources)
 
@@ -301,7 +302,7 @@ class _Compiling:
     store: Store
     request: CompileRequest
     call: CompilerCall
-    units: tuple[Unit, ...]
+    units: tuple[SourceUnit, ...]
     tree: Tree
     texts: Mapping[str, str]
     place: _Place

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 
 from warpfront.errors import EngineError
 from warpfront.images.engine import Engine, connect
-from warpfront.inside.checks.hardware import Accelerator, Hardware, Machine, read_hardware
+from warpfront.inside.checks.hardware import read_hardware
+from warpfront.inside.checks.hardware.reading import Machine
+from warpfront.inside.checks.hardware.values import Accelerator, Hardware
 from warpfront.matrix.vendors import VENDORS
 from warpfront.model import Cell, HostDevices, Outcome, WheelIndex
 from warpfront.pipeline.workspace import Workspace
@@ -17,7 +19,7 @@ from warpfront.release.registry import registry_reachable
 from warpfront.report.sizes import readable_size
 from warpfront.system.process import environment, run
 from warpfront.system.watch import Watch
-from warpfront.wheels.resolver import read_site
+from warpfront.wheels.site import read_site
 from warpfront.wheels.sources import probe
 
 # A CUDA image and its build need about this much (docs/performance.md).

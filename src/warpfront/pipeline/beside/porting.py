@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
 from warpfront.port.scan import cuda
-from warpfront.port.scan.findings import Context, Finding, Source
+from warpfront.port.scan.catalogue import catalogue
+from warpfront.port.scan.findings import Context, Finding, SourceText
 from warpfront.port.scan.fix import Fix, fix_source
 from warpfront.port.scan.phases import Phase, plan_port
-from warpfront.port.scan.rules import catalogue
 from warpfront.system.store import storing, write_text
 from warpfront.system.trees import list_tree, read_text
 
@@ -30,7 +30,7 @@ def fixes_of(root: Path, *, exclude: Iterable[str] = (), vendored: bool = False)
         path = PurePosixPath(file.path)
         text = read_text(root, file) if cuda.reads(path) else None
         if isinstance(text, str):
-            source = Source(path=path, text=text)
+            source = SourceText(path=path, text=text)
             fix = fix_source(source, cuda.sightings(source, Context()))
             fixes += [fix] if fix is not None else []
     return tuple(fixes)

@@ -12,14 +12,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from warpfront.errors import BlockedError, InputError, LockError, WheelError
-from warpfront.matrix import compat, select
+from warpfront.matrix import compat
 from warpfront.matrix.plan import with_parents
+from warpfront.matrix.selection import select
 from warpfront.model import Cell, Distribution, Selection
 from warpfront.pipeline.within.locks import read_locks, usable_locks
 from warpfront.pipeline.workspace import Folders, Workspace
-from warpfront.port.preflight import rules
+from warpfront.port.preflight import rule_texts
 from warpfront.port.preflight.asked import Asked, FileAsks, Include, Kind
-from warpfront.port.preflight.findings import Breach, Finding, Gathering, Preflight
+from warpfront.port.preflight.breaches import Breach, Gathering, LineBreach, Preflight
+from warpfront.port.preflight.effects import breach_of, line_to_write
 from warpfront.port.preflight.following import (
     Followed,
     askers_without_wheels,
@@ -28,7 +30,6 @@ from warpfront.port.preflight.following import (
     unmet,
     wanted_lines,
 )
-from warpfront.port.preflight.judging import breach_of, line_to_write
 from warpfront.port.preflight.pyproject import read_pyproject
 from warpfront.port.preflight.requirements_txt import read_requirements
 from warpfront.port.preflight.setup_files import read_environment_yml, read_setup_cfg, read_setup_py
@@ -36,9 +37,10 @@ from warpfront.port.preflight.stacks import CellStack, stacks_of
 from warpfront.system.process import run
 from warpfront.system.watch import Watch
 from warpfront.wheels.metadata import read_remote_requires
-from warpfront.wheels.requirements import Asked as AskedOfImage
+from warpfront.wheels.requirements import RequirementList
 from warpfront.wheels.resolution import Contradiction, Resolution, Terms
-from warpfront.wheels.resolver import UvResolver, read_site
+from warpfront.wheels.resolver import UvResolver
+from warpfront.wheels.site import read_site
 from warpfront.wheels.sources import Site, Transport
 
 SIZE_LIMIT_BYTES = 4 * 2**20
@@ -109,7 +111,7 @@ def examine(
 def read_stacks(
     cells: tuple[Cell, ...],
     selection: Selection,
-    requirements: Mapping[str, AskedOfImage],
+    requirements: Mapping[str, RequirementList],
     folders: Folders,
 ) -> tuple[CellStack, ...]:
     """The torch stacks of the selected cells, with what their locks say of them."""
@@ -241,7 +243,7 @@ def _follow(
         for text in followed.unknown:
             said.setdefault(text, []).append(stack.title)
         for one, demand in followed.demands:
-            breach = Breach(rule=rules.MOVED_BY_DEPENDENCY, why=chain_of(demand))
+            breach = Breach(rule=rule_texts.MOVED_BY_DEPENDENCY, why=chain_of(demand))
             gathering.add(one, breach, stack.title, stack.cell_ids)
     return [
         text if len(titles) == len(stacks) else f"{text} [{'; '.join(titles)}]"
@@ -324,12 +326,12 @@ def _said(found: Contradiction) -> str:
     return " ".join(lines)[:300] or "uv found no solution"
 
 
-def _findings(gathering: Gathering, stacks: tuple[CellStack, ...]) -> Iterator[Finding]:
+def _findings(gathering: Gathering, stacks: tuple[CellStack, ...]) -> Iterator[LineBreach]:
     by_title = {stack.title: stack for stack in stacks}
     found = gathering.found.items()
     for (asked, rule), reasons in sorted(found, key=lambda one: _place(one[0][0], one[0][1])):
-        level = rules.LEVELS[rule]
-        yield Finding(
+        level = rule_texts.LEVELS[rule]
+        yield LineBreach(
             rule=rule,
             level="warning" if asked.group and level == "error" else level,
             path=asked.path,

@@ -14,7 +14,7 @@ from warpfront.model import BuiltImage, Cell, CheckResult, Outcome, SourceTree, 
 from warpfront.pipeline.beside.compiling import CompileRequest, compile_in_cell
 from warpfront.pipeline.beside.scanning import BASELINE, ScanRequest, scan
 from warpfront.pipeline.workspace import Folders
-from warpfront.port.compile.judging import SESSION as COMPILE
+from warpfront.port.compile.outcomes import SESSION as COMPILE
 from warpfront.port.scan.findings import Finding, Severity
 from warpfront.port.scan.targets import has_rules, read_target
 from warpfront.system.watch import Watch

@@ -17,10 +17,10 @@ from warpfront.errors import StoreError
 from warpfront.port.hipify_tables import read_identifiers
 from warpfront.port.scan import cuda
 from warpfront.port.scan.baseline import baseline_text, beyond, read_baseline
+from warpfront.port.scan.catalogue import catalogue
 from warpfront.port.scan.engines import BINARIES, Scope, is_read, scan_source
-from warpfront.port.scan.findings import Context, Finding, Source
-from warpfront.port.scan.judge import Judged
-from warpfront.port.scan.rules import catalogue
+from warpfront.port.scan.findings import Context, Finding, SourceText
+from warpfront.port.scan.severities import Judged
 from warpfront.port.scan.targets import ScanTarget
 from warpfront.system.store import read_text as read_file
 from warpfront.system.store import write_text
@@ -111,7 +111,7 @@ def _context(tree: Tree, files: Iterable[TreeFile]) -> Context:
     for file in headers:
         text = read_text(tree.root, file)
         if isinstance(text, str):
-            portable |= cuda.portable_names_of(Source(path=PurePosixPath(file.path), text=text))
+            portable |= cuda.portable_names_of(SourceText(path=PurePosixPath(file.path), text=text))
     return Context(
         identifiers=read_identifiers(), portable_names=frozenset(portable), own_packages=own
     )
@@ -217,7 +217,7 @@ def _scan_file(root: Path, file: TreeFile, scope: Scope) -> _FileResult:
         if PurePosixPath(file.path).suffix not in BINARIES:
             return _unread_result(text)
         text = ""
-    source = Source(path=PurePosixPath(file.path), text=text)
+    source = SourceText(path=PurePosixPath(file.path), text=text)
     before = _before(file, scope)
     try:
         judged = _within(SECONDS_PER_FILE, functools.partial(scan_source, source, scope, before))
@@ -227,12 +227,12 @@ def _scan_file(root: Path, file: TreeFile, scope: Scope) -> _FileResult:
     return _FileResult(path=file.path, lines=text.count("\n") + 1, judged=judged, unread=None)
 
 
-def _before(file: TreeFile, scope: Scope) -> Source | None:
+def _before(file: TreeFile, scope: Scope) -> SourceText | None:
     """The file as it was; None for a new one, and for one that cannot be read as text."""
     if not scope.before or not (Path(scope.before) / file.path).is_file():
         return None
     text = read_text(Path(scope.before), file)
-    return Source(path=PurePosixPath(file.path), text=text) if isinstance(text, str) else None
+    return SourceText(path=PurePosixPath(file.path), text=text) if isinstance(text, str) else None
 
 
 def _unread_result(unread: Unread) -> _FileResult:

@@ -21,7 +21,7 @@ from warpfront.images.bake import (
 )
 from warpfront.images.engine import Engine, StoredImage
 from warpfront.images.engine.bases import resolve_base
-from warpfront.images.engine.buildx import Baked, BakeRequest, Step, bake
+from warpfront.images.engine.buildx import Baked, BakeRequest, BuildStep, bake
 from warpfront.images.labels import CONTENT_HASH, image_labels
 from warpfront.matrix import Matrix
 from warpfront.matrix.plan import leaves
@@ -47,8 +47,9 @@ from warpfront.system.process import run
 from warpfront.system.provenance import read_provenance
 from warpfront.system.store import Store, place_program, write_json
 from warpfront.system.watch import Watch
-from warpfront.wheels.resolver import sdist_builder, uv_binary, uv_version
+from warpfront.wheels.sdists import sdist_builder
 from warpfront.wheels.sources import Site
+from warpfront.wheels.uv_program import uv_binary, uv_version
 
 Built = BuiltImage | Blocked | Failed
 # The containerd store keeps a tar of every layer beside its unpacked form, gzipped unless told
@@ -289,7 +290,7 @@ class _Building:
             references={item.cell.local_reference: item.cell.id for item in items},
         )
 
-    def _on_step(self, step: Step) -> None:
+    def _on_step(self, step: BuildStep) -> None:
         if not step.target:
             return
         self._finished[step.target] = monotonic()

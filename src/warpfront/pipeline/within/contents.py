@@ -17,7 +17,7 @@ from warpfront.model import Blocked, Cell, Failed, RenderedImage, ResolvedBase, 
 from warpfront.pipeline.within.attempt import attempt
 from warpfront.pipeline.workspace import Material
 from warpfront.release.registry import registry_reachable
-from warpfront.wheels.resolver import uv_version
+from warpfront.wheels.uv_program import uv_version
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

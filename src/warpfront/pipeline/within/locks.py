@@ -10,11 +10,11 @@ from warpfront.pipeline.workspace import Folders
 from warpfront.system.store import read_text
 from warpfront.wheels.archives import folder_sha256
 from warpfront.wheels.lock import lock_inputs, read_lock, staleness
-from warpfront.wheels.requirements import Asked
+from warpfront.wheels.requirements import RequirementList
 
 
 def read_locks(
-    cells: Iterable[Cell], requirements: Mapping[str, Asked], folders: Folders
+    cells: Iterable[Cell], requirements: Mapping[str, RequirementList], folders: Folders
 ) -> Mapping[str, LockState]:
     """The state of each cell's lock (parents first). `requirements` by file, as in a workspace."""
     states: dict[str, LockState] = {}
@@ -40,11 +40,14 @@ def read_state(inputs: LockInputs, folders: Folders) -> LockState:
 
 
 def inputs_of(
-    cell: Cell, parent: WheelLock | None, requirements: Mapping[str, Asked], folders: Folders
+    cell: Cell,
+    parent: WheelLock | None,
+    requirements: Mapping[str, RequirementList],
+    folders: Folders,
 ) -> LockInputs:
     """What the cell's lock depends on, its folders of sources read."""
     file = cell.requirements_file
-    asked = requirements[file] if file else Asked()
+    asked = requirements[file] if file else RequirementList()
     sources = {
         source.location: folder_sha256(folders.root / source.location)
         for source in asked.sources

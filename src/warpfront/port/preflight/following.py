@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 
 from warpfront.model import Distribution, UnmetDemand
 from warpfront.port.preflight.asked import Asked, Kind
-from warpfront.port.preflight.judging import applies
+from warpfront.port.preflight.effects import applies
 from warpfront.port.preflight.stacks import CellStack
 from warpfront.wheels.demands import unmet_demands
 

@@ -17,7 +17,7 @@ from warpfront.port.preflight.asked import (
     check_text,
     read_requirement,
 )
-from warpfront.port.preflight.toml_places import Place, TomlText
+from warpfront.port.preflight.toml_places import TomlPlace, TomlText
 
 _OPERATOR = re.compile(r"^(===|==|~=|!=|<=|>=|<|>)")
 
@@ -25,10 +25,10 @@ _OPERATOR = re.compile(r"^(===|==|~=|!=|<=|>=|<|>)")
 def read_pyproject(text: str, *, path: str) -> FileAsks:
     """What the project asks for, in whatever table. Raises `InputError` with file:line."""
     check_text(text, path=path)
-    return _Reader(TomlText(text, path=path)).read()
+    return _PyprojectReader(TomlText(text, path=path)).read()
 
 
-class _Reader:
+class _PyprojectReader:
     def __init__(self, document: TomlText) -> None:
         self._document = document
         self._asked: list[Asked] = []
@@ -105,7 +105,7 @@ class _Reader:
             for one in _items(value):
                 self._poetry_one(name, one, place, group)
 
-    def _poetry_one(self, name: str, value: object, place: Place, group: str) -> None:
+    def _poetry_one(self, name: str, value: object, place: TomlPlace, group: str) -> None:
         form = {"version": value} if isinstance(value, str) else value
         if not isinstance(form, Mapping):
             return
@@ -179,12 +179,12 @@ class _Reader:
             self._append(url, place, Kind.INDEX, "")
 
     def _add(
-        self, text: str, place: Place, *, kind: Kind = Kind.REQUIREMENT, group: str = ""
+        self, text: str, place: TomlPlace, *, kind: Kind = Kind.REQUIREMENT, group: str = ""
     ) -> None:
         read_requirement(text, where=self._where(place))
         self._append(text, place, kind, group)
 
-    def _append(self, text: str, place: Place, kind: Kind, group: str) -> None:
+    def _append(self, text: str, place: TomlPlace, kind: Kind, group: str) -> None:
         self._asked.append(
             Asked(
                 path=self._document.path,
@@ -198,7 +198,7 @@ class _Reader:
             )
         )
 
-    def _where(self, place: Place) -> str:
+    def _where(self, place: TomlPlace) -> str:
         return f"{self._document.path}:{place.line}"
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from warpfront.port.preflight import rules
-from warpfront.port.preflight.findings import Finding, Preflight
-from warpfront.report.sarif import Fix, SourceFinding, sarif_text
+from warpfront.port.preflight import rule_texts
+from warpfront.port.preflight.breaches import LineBreach, Preflight
+from warpfront.report.sarif import Replacement, SourceFinding, sarif_text
 
 _SOURCE_CHARACTERS = 120
 
@@ -21,7 +21,7 @@ def preflight_text(preflight: Preflight) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _finding_lines(finding: Finding, preflight: Preflight) -> Iterator[str]:
+def _finding_lines(finding: LineBreach, preflight: Preflight) -> Iterator[str]:
     group = f" (only with `{finding.group}`)" if finding.group else ""
     source = finding.source.strip()[:_SOURCE_CHARACTERS]
     yield f"{finding.path}:{finding.line}: {finding.level}: {finding.rule}{group}"
@@ -63,7 +63,7 @@ def preflight_sarif(preflight: Preflight, *, version: str) -> str:
     """SARIF 2.1.0. A line to write instead is a fix of that line."""
     return sarif_text(
         (_source_finding(finding) for finding in preflight.findings),
-        rules=rules.RULES,
+        rules=rule_texts.RULES,
         tool="warpfront preflight",
         version=version,
         tool_uri="https://github.com/warpfront/warpfront",
@@ -71,11 +71,13 @@ def preflight_sarif(preflight: Preflight, *, version: str) -> str:
     )
 
 
-def _source_finding(finding: Finding) -> SourceFinding:
+def _source_finding(finding: LineBreach) -> SourceFinding:
     fix = None
     if finding.write is not None and finding.end_line:
         what = f"write `{finding.write.strip()}`" if finding.write.strip() else "drop this line"
-        fix = Fix(description=what, start=finding.line, end=finding.end_line, text=finding.write)
+        fix = Replacement(
+            description=what, start=finding.line, end=finding.end_line, text=finding.write
+        )
     return SourceFinding(
         rule_id=finding.rule,
         level=finding.level,

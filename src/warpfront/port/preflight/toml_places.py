@@ -18,7 +18,7 @@ _HEADER = re.compile(r"^[ \t]*\[\[?[ \t]*([^\]\n]+?)[ \t]*\]\]?[ \t]*(?:#.*)?$",
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class TomlPlace:
     """A value's line (1-based), that line's text, and the value as written."""
 
     line: int
@@ -49,16 +49,16 @@ class TomlText:
         ]
         self._used: set[int] = set()
 
-    def string(self, value: str, *, table: str) -> Place:
+    def string(self, value: str, *, table: str) -> TomlPlace:
         """The next string `value` at or below `[table]`; the whole file where it cannot be told."""
         begin = self._begin(table)
         for start, end, said in self._strings:
             if start >= begin and start not in self._used and said == value:
                 self._used.add(start)
                 return self._place(start, end)
-        return Place(line=1, end_line=1, source=self._lines[0], literal="")
+        return TomlPlace(line=1, end_line=1, source=self._lines[0], literal="")
 
-    def key(self, name: str, *, table: str) -> Place:
+    def key(self, name: str, *, table: str) -> TomlPlace:
         """The line on which `name` gets its value in `[table]`, or its own `[table.name]`."""
         begin = self._begin(table)
         quoted = re.escape(name)
@@ -67,7 +67,7 @@ class TomlText:
         )
         found = re.compile(pattern, re.MULTILINE).search(self._text, begin)
         if found is None:
-            return Place(line=1, end_line=1, source=self._lines[0], literal="")
+            return TomlPlace(line=1, end_line=1, source=self._lines[0], literal="")
         return self._place(found.start(), found.end())
 
     def _begin(self, table: str) -> int:
@@ -80,9 +80,9 @@ class TomlText:
             wanted = wanted.rpartition(".")[0]
         return 0
 
-    def _place(self, start: int, end: int) -> Place:
+    def _place(self, start: int, end: int) -> TomlPlace:
         line = self._text.count("\n", 0, start) + 1
-        return Place(
+        return TomlPlace(
             line=line,
             end_line=self._text.count("\n", 0, end) + 1,
             source=self._lines[line - 1],

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from warpfront.port.scan import cuda, notebooks, python, structured
-from warpfront.port.scan.findings import Context, Sighting, Source
+from warpfront.port.scan.catalogue import Rule
+from warpfront.port.scan.findings import Context, Sighting, SourceText
 from warpfront.port.scan.isolation import isolation_sightings
-from warpfront.port.scan.judge import Judged, judge
-from warpfront.port.scan.rules import Rule
+from warpfront.port.scan.severities import Judged, judge
 from warpfront.port.scan.targets import ScanTarget
 
 BINARIES = frozenset({".cubin", ".fatbin", ".ptx"})
@@ -35,7 +35,7 @@ def is_read(path: PurePosixPath) -> bool:
     )
 
 
-def scan_source(source: Source, scope: Scope, before: Source | None = None) -> Judged:
+def scan_source(source: SourceText, scope: Scope, before: SourceText | None = None) -> Judged:
     """One file's findings; with the file that it is an edit of, what that changed for NVIDIA too. A
     file nested too deeply to be understood is a finding, no crash.
     """
@@ -48,7 +48,7 @@ def scan_source(source: Source, scope: Scope, before: Source | None = None) -> J
     return judge(source, seen, scope.target, scope.rules)
 
 
-def _seen(source: Source, context: Context) -> tuple[Source, tuple[Sighting, ...]]:
+def _seen(source: SourceText, context: Context) -> tuple[SourceText, tuple[Sighting, ...]]:
     if notebooks.reads(source.path):
         try:
             source, broken = notebooks.as_python(source)
@@ -58,7 +58,7 @@ def _seen(source: Source, context: Context) -> tuple[Source, tuple[Sighting, ...
     return source, tuple(_sightings(source, context))
 
 
-def _sightings(source: Source, context: Context) -> Iterator[Sighting]:
+def _sightings(source: SourceText, context: Context) -> Iterator[Sighting]:
     if source.path.suffix in BINARIES:
         yield Sighting(rule="BL209", start=0, end=0, what=source.path.name)
     if python.reads(source.path):

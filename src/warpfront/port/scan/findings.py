@@ -75,7 +75,7 @@ class Sighting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class SourceText:
     """One file's text. `path` is relative to the root of the tree, with `/`."""
 
     path: PurePosixPath
@@ -97,7 +97,7 @@ class Context:
     own_packages: frozenset[str] = frozenset()
 
 
-class Engine(Protocol):
+class ScanEngine(Protocol):
     """A module that reads one kind of source. It knows rules by id only: severities, messages and
     targets are the catalogue's.
     """
@@ -105,7 +105,7 @@ class Engine(Protocol):
     def reads(self, path: PurePosixPath) -> bool:
         """Whether files of this name are this engine's."""
 
-    def sightings(self, source: Source, context: Context) -> Iterator[Sighting]:
+    def sightings(self, source: SourceText, context: Context) -> Iterator[Sighting]:
         """Everything in `source` that a rule is about, in any order, gated code included."""
 
 

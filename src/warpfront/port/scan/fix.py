@@ -17,7 +17,7 @@ from warpfront.port.scan.cuda.conditions import Macros, macro_table, truth
 from warpfront.port.scan.cuda.lexer import Directive, blank, tokens
 from warpfront.port.scan.cuda.preprocessor import condition_of
 from warpfront.port.scan.cuda.view import View, view_of
-from warpfront.port.scan.findings import SIDES, Context, Gate, Sighting, Source
+from warpfront.port.scan.findings import SIDES, Context, Gate, Sighting, SourceText
 
 FIXABLE = frozenset({"CU105", "CU108", "CU118", "CU122", "CU140"})
 MASK = "WARPFRONT_ALL_LANES"
@@ -63,7 +63,7 @@ class _Gate:
     rule: str
 
 
-def fix_source(source: Source, seen: Iterable[Sighting]) -> Fix | None:
+def fix_source(source: SourceText, seen: Iterable[Sighting]) -> Fix | None:
     """The file with its mechanical findings behind gates; None where there is nothing to do, or
     where an edit would not leave NVIDIA the same tokens.
     """
@@ -181,42 +181,40 @@ def _with_masks(view: View, masks: list[Sighting]) -> str:
 
 
 def _with_mask_macro(text: str, spelling: str) -> str:
-    """The macro goes below the last #include that no condition guards."""
-    lines = text.splitlines(keepends=True)
-    depth, at = 0, 0
-    for number, line in enumerate(lines):
-        word = re.match(r"\s*#\s*(\w+)", line)
-        depth += {"if": 1, "ifdef": 1, "ifndef": 1, "endif": -1}.get(word[1] if word else "", 0)
-        if word and depth == 0 and word[1] in ("include", "endif", "pragma"):
-            at = number + 1
-        elif depth == 0 and line.strip() and not line.lstrip().startswith(("//", "#", "/*", "*")):
+    """The macro goes above all code, below the last #include there that no condition guards."""
+    blanked = blank(text)
+    depth, at, done = 0, 0, 0
+    for directive in blanked.directives:
+        if blanked.code[done : directive.start].strip():
             break
+        depth += {"if": 1, "ifdef": 1, "ifndef": 1, "endif": -1}.get(directive.name, 0)
+        if depth == 0 and directive.name in ("include", "endif", "pragma"):
+            at = text.index("\n", directive.end) + 1
+        done = directive.end
     macro = (
         f"#if defined(USE_ROCM)\n#define {MASK} 0xffffffffffffffffull\n#else\n"
         f"#define {MASK} {spelling}\n#endif\n"
     )
-    return "".join((*lines[:at], macro, *lines[at:]))
+    return text[:at] + macro + text[at:]
 
 
 def for_nvidia(text: str) -> tuple[str, ...]:
     """The tokens that nvcc's compiler gets to see, as far as that can be known: arms that NVIDIA
     does not take are gone, what cannot be decided stays with its directives, and `MASK` is what it
-    stands for.
+    stands for where it was defined above.
     """
-    reading = _Reading(macros=Macros(table=macro_table()))
+    reading = _NvidiaView(macros=Macros(table=macro_table()))
     done = 0
     for directive in blank(text).directives:
         reading.take_code(text[done : directive.start])
         reading.take(directive)
         done = directive.end
     reading.take_code(text[done:])
-    return tuple(
-        word for token in reading.words for word in (reading.mask if token == MASK else (token,))
-    )
+    return tuple(reading.words)
 
 
 @dataclass(slots=True, kw_only=True)
-class _Frame:
+class _OpenCondition:
     """An open `#if` chain: whether the lines of its arm are kept, whether an arm was certainly
     taken, and whether its directives stay because one of them is open.
     """
@@ -227,12 +225,12 @@ class _Frame:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Reading:
+class _NvidiaView:
     """What NVIDIA has got to see of a file so far."""
 
     macros: Macros
     words: list[str] = field(default_factory=list)
-    frames: list[_Frame] = field(default_factory=list)
+    frames: list[_OpenCondition] = field(default_factory=list)
     mask: tuple[str, ...] = (MASK,)
 
     def is_kept(self) -> bool:
@@ -240,7 +238,8 @@ class _Reading:
 
     def take_code(self, piece: str) -> None:
         if self.is_kept():
-            self.words += _words(piece)
+            for word in _words(piece):
+                self.words += self.mask if word == MASK else (word,)
 
     def take(self, directive: Directive) -> None:
         if directive.name in ("if", "ifdef", "ifndef"):
@@ -257,7 +256,7 @@ class _Reading:
         holds = truth(condition_of(directive), "nvidia", self.macros)
         if holds is None and self.is_kept():
             self.words += _line_of(directive)
-        frame = _Frame(kept=holds is not False, settled=holds is True, shown=holds is None)
+        frame = _OpenCondition(kept=holds is not False, settled=holds is True, shown=holds is None)
         self.frames.append(frame)
 
     def next_arm(self, directive: Directive) -> None:

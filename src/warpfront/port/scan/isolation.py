@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 
 from warpfront.port.scan import cuda, python
 from warpfront.port.scan.cuda.view import view_of
-from warpfront.port.scan.findings import Context, Gate, Sighting, Source
-from warpfront.port.scan.python.conditions import Conditions, Truth
+from warpfront.port.scan.findings import Context, Gate, Sighting, SourceText
 from warpfront.port.scan.python.gates import is_test
 from warpfront.port.scan.python.module import Module
+from warpfront.port.scan.python.sides import Conditions, Truth
 
 RULE = "PY058"
 _SHOWN = 80
@@ -33,7 +33,7 @@ class _Step:
     line: int
 
 
-def isolation_sightings(before: Source, after: Source) -> tuple[Sighting, ...]:
+def isolation_sightings(before: SourceText, after: SourceText) -> tuple[Sighting, ...]:
     """What NVIDIA reaches in `after` and did not in `before`, and where something is gone. A file
     that cannot be read as its language has no sightings: the other rules say so.
     """
@@ -75,7 +75,7 @@ def _sighting(what: str, line: int, starts: Sequence[int]) -> Sighting:
     return Sighting(rule=RULE, start=starts[line - 1], end=starts[line], what=what)
 
 
-def _lines(source: Source) -> list[_Step]:
+def _lines(source: SourceText) -> list[_Step]:
     """The code lines of C++ that NVIDIA's compiler sees, without white space and directives."""
     view = view_of(source, Context())
     steps = []
@@ -97,22 +97,22 @@ def _numbers(code: str, start: int, end: int) -> range:
     return range(first, first + code.count("\n", start, max(start, end - 1)) + 1)
 
 
-def _defined(source: Source) -> frozenset[str]:
+def _defined(source: SourceText) -> frozenset[str]:
     tree = ast.parse(source.text)
     return frozenset(node.name for node in ast.walk(tree) if isinstance(node, _DEFINITIONS))
 
 
-def _python_steps(source: Source, known: frozenset[str] | None) -> list[_Step]:
+def _python_steps(source: SourceText, known: frozenset[str] | None) -> list[_Step]:
     """The statements that NVIDIA comes to. Definitions that are not `known` (None: all are) are
     left out: nothing calls them but what is a step itself.
     """
     module = Module(source.path, source.text)
-    reader = _Reader(Conditions(module))
+    reader = _NvidiaReader(Conditions(module))
     tree = module.tree
     return list(_steps(reader.visit(tree).body, reader, known))
 
 
-class _Reader(ast.NodeTransformer):
+class _NvidiaReader(ast.NodeTransformer):
     """Takes out of a tree what only tells vendors apart, as NVIDIA reads it."""
 
     def __init__(self, conditions: Conditions) -> None:
@@ -148,7 +148,7 @@ class _Reader(ast.NodeTransformer):
 
 
 def _steps(
-    body: Sequence[ast.stmt], reader: _Reader, known: frozenset[str] | None
+    body: Sequence[ast.stmt], reader: _NvidiaReader, known: frozenset[str] | None
 ) -> Iterator[_Step]:
     for node in body:
         if isinstance(node, ast.Import | ast.ImportFrom | ast.Pass):
@@ -178,7 +178,7 @@ def _blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
         yield part.body
 
 
-def _tells_vendors_apart(node: ast.stmt, reader: _Reader) -> bool:
+def _tells_vendors_apart(node: ast.stmt, reader: _NvidiaReader) -> bool:
     """`is_rocm = torch.version.hip is not None`: what gates are made of."""
     value = getattr(node, "value", None)
     if not isinstance(node, ast.Assign | ast.AnnAssign) or not isinstance(value, ast.expr):

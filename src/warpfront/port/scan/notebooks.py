@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Any
 
-from warpfront.port.scan.findings import Sighting, Source
+from warpfront.port.scan.findings import Sighting, SourceText
 
 _NOT_PYTHON = ("%", "!", "?")
 
@@ -17,7 +17,7 @@ def reads(path: PurePosixPath) -> bool:
     return path.suffix == ".ipynb"
 
 
-def as_python(source: Source) -> tuple[Source, tuple[Sighting, ...]]:
+def as_python(source: SourceText) -> tuple[SourceText, tuple[Sighting, ...]]:
     """The code cells as one module, and a sighting for each cell that is no Python. The lines are
     the cells' lines, one after the other; before each cell stands `# cell N`. Magics, shell lines
     and what cannot be parsed become comments. Raises `ValueError` for what is no notebook.
@@ -36,7 +36,7 @@ def as_python(source: Source) -> tuple[Source, tuple[Sighting, ...]]:
             broken.append(Sighting(rule="SC003", start=start, end=start, what=what))
             lines = [f"# {line}" for line in lines]
         text += "\n".join((f"# cell {number}", *lines, ""))
-    return Source(path=source.path, text=text), tuple(broken)
+    return SourceText(path=source.path, text=text), tuple(broken)
 
 
 def _is_python(text: str) -> bool:

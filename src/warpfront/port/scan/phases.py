@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final, Literal
 
+from warpfront.port.scan.catalogue import Rule
 from warpfront.port.scan.findings import Finding, Severity
-from warpfront.port.scan.rules import Rule
 
 State = Literal["skipped", "open", "done"]
 
@@ -35,7 +35,7 @@ _LOUD = frozenset({Severity.WARNING, Severity.ERROR})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class RuleShare:
     """One rule's share of a phase: how many findings, where the first is, and what to do."""
 
     rule: str
@@ -56,7 +56,7 @@ class Phase:
     title: str
     state: State
     why: str
-    steps: tuple[Step, ...]
+    steps: tuple[RuleShare, ...]
 
 
 def plan_port(
@@ -95,11 +95,11 @@ def _files(findings: Iterable[Finding]) -> int:
     return len({finding.path for finding in findings})
 
 
-def _steps(findings: list[Finding], rules: Mapping[str, Rule]) -> Iterable[Step]:
+def _steps(findings: list[Finding], rules: Mapping[str, Rule]) -> Iterable[RuleShare]:
     for rule, count in Counter(finding.rule for finding in findings).items():
         own = [finding for finding in findings if finding.rule == rule]
         errors = sum(finding.severity is Severity.ERROR for finding in own)
-        yield Step(
+        yield RuleShare(
             rule=rule,
             title=rules[rule].title,
             fix=rules[rule].fix,

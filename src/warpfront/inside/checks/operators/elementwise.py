@@ -19,7 +19,6 @@ from warpfront.inside.checks.operations import Gate, Operation
 from warpfront.inside.checks.operators.cases import Case, Cases, Family, Maker, View
 from warpfront.inside.checks.operators.rules import Elementwise
 
-Make = Callable[..., Tensor]
 Layout = tuple[str, tuple[int, ...], "View | None"]
 
 

@@ -20,7 +20,7 @@ from warpfront.port.scan.cuda.device import (
 from warpfront.port.scan.cuda.guards import guard_sightings
 from warpfront.port.scan.cuda.lanes import MASK_NAMES, lane_sightings, mask_sightings
 from warpfront.port.scan.cuda.lexer import Span
-from warpfront.port.scan.cuda.names import Row, rows_including, rows_naming
+from warpfront.port.scan.cuda.name_rows import NameRow, rows_including, rows_naming
 from warpfront.port.scan.cuda.preprocessor import Reach
 from warpfront.port.scan.cuda.view import (
     NAME,
@@ -31,7 +31,7 @@ from warpfront.port.scan.cuda.view import (
     sighting,
     view_of,
 )
-from warpfront.port.scan.findings import Context, Sighting, Source
+from warpfront.port.scan.findings import Context, Sighting, SourceText
 
 SUFFIXES = frozenset(
     ".cu .cuh .hip .c .cc .cpp .cxx .h .hh .hpp .hxx .inl".split()  # noqa: SIM905 - a list to read
@@ -51,7 +51,7 @@ def reads(path: PurePosixPath) -> bool:
     return path.suffix.lower() in SUFFIXES
 
 
-def sightings(source: Source, context: Context) -> Iterator[Sighting]:
+def sightings(source: SourceText, context: Context) -> Iterator[Sighting]:
     """Everything in `source` that a rule is about, code of every side included."""
     view = view_of(source, context)
     seen: Seen = set()
@@ -62,7 +62,7 @@ def sightings(source: Source, context: Context) -> Iterator[Sighting]:
     yield from device_sightings(view)
 
 
-def portable_names_of(source: Source) -> frozenset[str]:
+def portable_names_of(source: SourceText) -> frozenset[str]:
     """The names that a header gives AMD a meaning for: `Context.portable_names` is made of them."""
     return portable_names(view_of(source, Context()))
 
@@ -120,7 +120,7 @@ def _by_rows(view: View, name: str, span: Span, seen: Seen) -> Iterator[Sighting
             yield from leftovers(view, name, span)
 
 
-def _fits(view: View, row: Row, span: Span) -> bool:
+def _fits(view: View, row: NameRow, span: Span) -> bool:
     """Whether what stands around a name is what its row asks for."""
     after = view.code[span[1] : span[1] + 8].lstrip()
     if row.scope:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from warpfront.port.scan.cuda.preprocessor import Arm, Chain
+from warpfront.port.scan.cuda.preprocessor import Arm, ConditionChain
 from warpfront.port.scan.cuda.view import View, sighting
 from warpfront.port.scan.findings import Sighting
 
@@ -34,14 +34,14 @@ def guard_sightings(view: View) -> Iterator[Sighting]:
                 yield _at(view, "CU124", arm, chain)
 
 
-def _has_arm_for_amd(chain: Chain) -> bool:
+def _has_arm_for_amd(chain: ConditionChain) -> bool:
     """Whether somebody thought of AMD: an arm that it alone gets, or a macro of HIP's."""
     return any(arm.reach == {"amd"} for arm in chain.arms) or any(
         "HIP" in name or "ROCM" in name or "AMD" in name for name in chain.macros
     )
 
 
-def _at(view: View, rule: str, arm: Arm, chain: Chain) -> Sighting:
+def _at(view: View, rule: str, arm: Arm, chain: ConditionChain) -> Sighting:
     directive = arm.directive
     what = f"#{directive.name} {directive.body}"
     span = (directive.start, directive.end)

@@ -31,7 +31,7 @@ class Arm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chain:
+class ConditionChain:
     """`#if ... #endif`: its arms in order, and who gets to it at all."""
 
     arms: tuple[Arm, ...]
@@ -62,7 +62,7 @@ class Reaches:
     """All regions of a file in order (the first starts at 0), and its chains."""
 
     regions: tuple[Region, ...]
-    chains: tuple[Chain, ...]
+    chains: tuple[ConditionChain, ...]
     starts: tuple[int, ...]
 
     def at(self, offset: int) -> Region:
@@ -85,7 +85,7 @@ def read_reaches(directives: Sequence[Directive], table: MacroTable) -> Reaches:
     """
     macros = Macros(table=table)
     regions = [Region(start=0, reach=EVERYWHERE, arms=())]
-    chains: list[Chain] = []
+    chains: list[ConditionChain] = []
     frames: list[_Frame] = []
     for at, directive in enumerate(directives):
         here = regions[-1]
@@ -96,7 +96,7 @@ def read_reaches(directives: Sequence[Directive], table: MacroTable) -> Reaches:
         elif directive.name == "endif" and frames:
             frame = frames.pop()
             chains.append(
-                Chain(arms=tuple(frame.arms), reach=frame.outside.reach, end=directive.end)
+                ConditionChain(arms=tuple(frame.arms), reach=frame.outside.reach, end=directive.end)
             )
             regions.append(
                 Region(start=directive.end, reach=frame.outside.reach, arms=frame.outside.arms)

@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from warpfront.port.scan.cuda.conditions import integer, macro_table
 from warpfront.port.scan.cuda.lexer import Blanked, Directive, Span, blank
 from warpfront.port.scan.cuda.preprocessor import Reaches, Region, read_reaches
-from warpfront.port.scan.findings import SIDES, Context, Gate, Side, Sighting, Source
+from warpfront.port.scan.findings import SIDES, Context, Gate, Side, Sighting, SourceText
 
 NAME = re.compile(r"[A-Za-z_]\w*+")
 _BRACES = re.compile(r"[{}]")
@@ -39,7 +39,7 @@ _MAX_ARGUMENTS = 4000
 class View:
     """All that the rules ask of one file. Properties are worked out when first asked for."""
 
-    source: Source
+    source: SourceText
     context: Context
 
     @cached_property
@@ -190,7 +190,7 @@ def _body_after(code: str, start: int) -> int:
     return -1
 
 
-def view_of(source: Source, context: Context) -> View:
+def view_of(source: SourceText, context: Context) -> View:
     """The file, which is read when it is first asked about."""
     return View(source=source, context=context)
 

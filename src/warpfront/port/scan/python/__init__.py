@@ -13,53 +13,61 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from warpfront.port.scan.findings import Context, Gate, Sighting, Source
-from warpfront.port.scan.python import building, compiling, devices, gaudi, kernels, names, settings
+from warpfront.port.scan.findings import Context, Gate, Sighting, SourceText
+from warpfront.port.scan.python import (
+    devices,
+    extensions,
+    graphs,
+    kernels,
+    mentions,
+    settings,
+    without_cuda,
+)
 from warpfront.port.scan.python.gates import Gates
 from warpfront.port.scan.python.module import Module, Seen
 from warpfront.port.scan.python.tables import LAZILY as _OF_PACKAGES
 
 Detector = Callable[[Module, Any], Iterator[Seen]]
-CudaReader = Callable[[Source, Context], Iterator[Sighting]]
+CudaReader = Callable[[SourceText, Context], Iterator[Sighting]]
 
 _DETECTORS: Mapping[type[ast.AST], tuple[Detector, ...]] = {
-    ast.Import: (names.imports,),
-    ast.ImportFrom: (names.imports_from,),
+    ast.Import: (mentions.imports,),
+    ast.ImportFrom: (mentions.imports_from,),
     ast.Attribute: (
-        names.attributes,
-        names.rocm_version,
+        mentions.attributes,
+        mentions.rocm_version,
         devices.cuda_version_parsed,
         devices.home_as_switch,
     ),
     ast.Name: (devices.home_as_switch,),
     ast.Constant: (
-        compiling.compile_modes,
+        graphs.compile_modes,
         settings.strings,
-        building.flags,
+        extensions.flags,
         devices.patched_packages,
-        gaudi.device_strings,
-        gaudi.hpu_without_bridge,
+        without_cuda.device_strings,
+        without_cuda.hpu_without_bridge,
     ),
     ast.Assign: (
-        compiling.inductor_assignments,
-        compiling.tf32_assignments,
-        compiling.attention_assignments,
+        graphs.inductor_assignments,
+        graphs.tf32_assignments,
+        graphs.attention_assignments,
         settings.environment_assignments,
         kernels.warps_assigned,
         devices.warp_sizes,
     ),
-    ast.Dict: (compiling.inductor_options, settings.environment_tables),
-    ast.With: (compiling.capture_bodies,),
+    ast.Dict: (graphs.inductor_options, settings.environment_tables),
+    ast.With: (graphs.capture_bodies,),
     ast.Try: (devices.nvml_as_a_test, devices.mock_fallbacks),
     ast.Compare: (devices.comparisons,),
     ast.BoolOp: (devices.arch_alternatives,),
     ast.BinOp: (devices.core_arithmetic, kernels.warp_products),
-    ast.keyword: (building.linked_libraries,),
+    ast.keyword: (extensions.linked_libraries,),
     ast.Call: (
-        names.device_names,
-        compiling.rng_beside_capture,
-        compiling.matmul_precision,
-        compiling.attention_choices,
+        mentions.device_names,
+        graphs.rng_beside_capture,
+        graphs.matmul_precision,
+        graphs.attention_choices,
         settings.environment_calls,
         devices.name_prefixes,
         devices.capability_queries,
@@ -73,9 +81,9 @@ _DETECTORS: Mapping[type[ast.AST], tuple[Detector, ...]] = {
         devices.nccl,
         kernels.launches,
         kernels.inline_compilers,
-        gaudi.device_calls,
-        gaudi.nccl,
-        gaudi.double_precision,
+        without_cuda.device_calls,
+        without_cuda.nccl,
+        without_cuda.double_precision,
     ),
 }
 # Rules about how the vendors are told apart: the gate that they are part of does not excuse them.
@@ -95,7 +103,7 @@ def reads(path: PurePosixPath) -> bool:
 
 
 def sightings(
-    source: Source, context: Context, read_cuda: CudaReader | None = None
+    source: SourceText, context: Context, read_cuda: CudaReader | None = None
 ) -> Iterator[Sighting]:
     """Everything in a module that a rule is about. `read_cuda` reads CUDA inside strings.
 
@@ -138,7 +146,7 @@ def _once(module: Module, seen: Seen, sighting: Sighting) -> object:
     return None
 
 
-def _unreadable(source: Source, error: Exception | MemoryError) -> Sighting:
+def _unreadable(source: SourceText, error: Exception | MemoryError) -> Sighting:
     line = error.lineno or 1 if isinstance(error, SyntaxError) else 1
     reason = error.msg if isinstance(error, SyntaxError) else type(error).__name__
     starts = [0]
@@ -178,7 +186,7 @@ def _inside_strings(
 ) -> Iterator[Sighting]:
     for start, end, node in kernels.cuda_texts(module):
         standing = gates.standing(node)
-        inner = Source(path=module.path, text=module.text[start:end])
+        inner = SourceText(path=module.path, text=module.text[start:end])
         for sighting in read_cuda(inner, context):
             yield dataclasses.replace(
                 sighting,

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from warpfront.port.scan.findings import SIDES, Gate, Side
-from warpfront.port.scan.python.conditions import Conditions, Truths, negated
 from warpfront.port.scan.python.module import FUNCTIONS, Module
+from warpfront.port.scan.python.sides import Conditions, Truths, negated
 from warpfront.port.scan.python.tables import NVIDIA_PACKAGES
 
 _CAUGHT = frozenset(

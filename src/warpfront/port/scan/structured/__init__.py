@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Literal
 
-from warpfront.port.scan.findings import Context, Sighting, Source
+from warpfront.port.scan.findings import Context, Sighting, SourceText
 from warpfront.port.scan.structured.cmake import cmake_sightings
 from warpfront.port.scan.structured.dependencies import (
     cfg_sightings,
@@ -65,7 +65,7 @@ def reads(path: PurePosixPath) -> bool:
     return kind_of(path) is not None
 
 
-def sightings(source: Source, context: Context) -> Iterator[Sighting]:
+def sightings(source: SourceText, context: Context) -> Iterator[Sighting]:
     """Everything in `source` that a rule is about."""
     del context
     kind = kind_of(source.path)

@@ -8,11 +8,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from warpfront.port.scan.findings import Sighting
-from warpfront.port.scan.requirements import read_poetry, read_requirement
+from warpfront.port.scan.package_rules import read_poetry, read_requirement
 from warpfront.port.scan.words import CUDA_INDEX, index_shift
+from warpfront.wheels.requirement_lines import (
+    INDEXES,
+    RequirementLine,
+    read_lines,
+    without_options,
+)
 
-_COMMENT = re.compile(r"(?:^|\s)#.*$")
-_OPTION = re.compile(r"\s*(?:-i|--index-url|-f|--find-links|--extra-index-url)[=\s]+(\S+)")
 _PYTHON = re.compile(r"(?:>=|~=|==|\^)\s*3\.(\d+)")
 _OLDEST_PYTHON = 10
 _SECTION = re.compile(r"\[([^\]]+)\]\s*\Z")
@@ -129,25 +133,20 @@ def _strings(value: object, depth: int = 0) -> Iterator[str]:
 
 def requirements_sightings(text: str, extra: str = "") -> Iterator[Sighting]:
     """A requirements or constraints file; `extra` is what its name says it is for."""
-    offset = 0
-    for line in text.splitlines(keepends=True):
-        bare = _COMMENT.sub("", line.rstrip("\r\n")).rstrip(" \\\t")
-        option = _OPTION.match(bare)
-        if option is not None and CUDA_INDEX.search(option[1]):
-            start = offset + option.start(1)
-            yield Sighting(rule="DP314", start=start, end=start + len(option[1]), what=option[1])
-        elif bare.strip() and not bare.lstrip().startswith("-"):
-            requirement = re.split(r"\s+--hash", bare)[0].strip()
-            start = offset + len(bare) - len(bare.lstrip())
-            for required in read_requirement(requirement, extra=extra):
-                yield Sighting(
-                    rule=required.rule,
-                    start=start,
-                    end=start + len(requirement),
-                    what=requirement,
-                    shift=required.shift,
-                )
-        offset += len(line)
+    for line in read_lines(text):
+        option, value = line.option
+        said = without_options(value or line.text)
+        if option in INDEXES and CUDA_INDEX.search(said):
+            yield _on_line("DP314", line, said)
+        elif not option:
+            for required in read_requirement(said, extra=extra):
+                yield _on_line(required.rule, line, said, shift=required.shift)
+
+
+def _on_line(rule: str, line: RequirementLine, what: str, *, shift: int = 0) -> Sighting:
+    start = line.at + max(line.source.find(what), 0)
+    end = start + len(what)
+    return Sighting(rule=rule, start=start, end=end, what=what, shift=shift)
 
 
 def cfg_sightings(text: str) -> Iterator[Sighting]:

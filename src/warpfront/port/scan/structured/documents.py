@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from warpfront.port.scan.findings import Sighting
-from warpfront.port.scan.requirements import read_requirement
+from warpfront.port.scan.package_rules import read_requirement
 from warpfront.port.scan.structured.shell import Word, script_sightings, variable_sightings
 from warpfront.port.scan.words import CUDA_INDEX, NVIDIA_IMAGE, index_shift
 

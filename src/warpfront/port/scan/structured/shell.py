@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from warpfront.port.scan.findings import SIDES, Gate, Side, Sighting
-from warpfront.port.scan.requirements import read_requirement
+from warpfront.port.scan.package_rules import read_requirement
 from warpfront.port.scan.words import (
     ALLOCATOR,
     CUDA_INDEX,
@@ -103,7 +103,7 @@ class Word:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Command:
+class ShellCommand:
     """A simple command: assignments before it, its words, and who comes to it."""
 
     words: tuple[Word, ...]
@@ -132,7 +132,7 @@ class _Block:
     gate: Gate = Gate.OPEN
 
 
-def read_commands(text: str, offset: int = 0, depth: int = 0) -> Iterator[Command]:
+def read_commands(text: str, offset: int = 0, depth: int = 0) -> Iterator[ShellCommand]:
     """The simple commands of shell text, those inside `$(...)` too. `offset` is where the text
     stands in its file.
     """
@@ -208,7 +208,7 @@ def _enter_arm(block: _Block) -> None:
 
 def _commands_of(
     words: list[Word], ending: str, blocks: list[_Block], depth: int
-) -> Iterator[Command]:
+) -> Iterator[ShellCommand]:
     sides = frozenset(SIDES)
     for block in blocks:
         sides &= block.sides if not block.reading else frozenset(SIDES)
@@ -216,7 +216,7 @@ def _commands_of(
     asks = bool(blocks) and blocks[-1].reading
     gate = Gate.AVAILABILITY if soft or asks else Gate.OPEN
     assignments, rest = _leading(words)
-    yield Command(words=rest, assignments=assignments, sides=sides, gate=gate, depth=depth)
+    yield ShellCommand(words=rest, assignments=assignments, sides=sides, gate=gate, depth=depth)
     for word in words if depth < 4 else ():
         if _SUBSTITUTION.search(word.text):
             yield from read_commands(word.text, word.start, depth + 1)
@@ -238,7 +238,7 @@ def _leading(words: list[Word]) -> tuple[tuple[Word, ...], tuple[Word, ...]]:
     return tuple(assignments), tuple(words[index:])
 
 
-def command_sightings(command: Command, *, whole: str, building: bool) -> Iterator[Sighting]:
+def command_sightings(command: ShellCommand, *, whole: str, building: bool) -> Iterator[Sighting]:
     """What rules say of one command. `whole` is the file's text; `building` whether the command
     runs in an image build.
     """
@@ -258,7 +258,7 @@ def command_sightings(command: Command, *, whole: str, building: bool) -> Iterat
 
 
 def _see(
-    rule: str, word: Word, command: Command | None, what: str = "", shift: int = 0
+    rule: str, word: Word, command: ShellCommand | None, what: str = "", shift: int = 0
 ) -> Sighting:
     return Sighting(
         rule=rule,
@@ -272,7 +272,7 @@ def _see(
 
 
 def variable_sightings(
-    name: str, value: str, word: Word, *, whole: str, command: Command | None = None
+    name: str, value: str, word: Word, *, whole: str, command: ShellCommand | None = None
 ) -> Iterator[Sighting]:
     """What rules say of `NAME=value`, in ENV, export, compose's environment and CI's env."""
     if _NVIDIA_VARIABLE.match(name):
@@ -294,7 +294,7 @@ def variable_sightings(
         yield _see("DP314", word, command, what=value[:80])
 
 
-def word_sightings(word: Word, command: Command | None) -> Iterator[Sighting]:
+def word_sightings(word: Word, command: ShellCommand | None) -> Iterator[Sighting]:
     """Flags, indexes and images in one word."""
     if "-" in word.text or "arch" in word.text:
         for rule, _, _, flag in compiler_flags(word.text):
@@ -304,14 +304,14 @@ def word_sightings(word: Word, command: Command | None) -> Iterator[Sighting]:
         yield _see("DP314", word, command, what=word.text[:80])
 
 
-def _programs(command: Command, *, building: bool) -> Iterator[Sighting]:
+def _programs(command: ShellCommand, *, building: bool) -> Iterator[Sighting]:
     if command.name in _PROGRAMS:
         yield _see("SH501", command.words[0], command, what=command.name)
     if building and command.name in _DEVICE_QUESTIONS:
         yield _see("BL204", command.words[0], command, what=command.name)
 
 
-def _containers(command: Command) -> Iterator[Sighting]:
+def _containers(command: ShellCommand) -> Iterator[Sighting]:
     if command.name not in _ENGINES and "docker" not in command.texts:
         return
     for index, word in enumerate(command.words):
@@ -327,7 +327,7 @@ def _containers(command: Command) -> Iterator[Sighting]:
             yield _see("CT401", word, command)
 
 
-def _packages(command: Command) -> Iterator[Sighting]:
+def _packages(command: ShellCommand) -> Iterator[Sighting]:
     if command.name in _INSTALLERS and "install" in command.texts:
         for word in command.words:
             if _CUDA_PACKAGE.match(word.text):
@@ -338,7 +338,7 @@ def _packages(command: Command) -> Iterator[Sighting]:
                 yield _see("DP317", word, command)
 
 
-def _installs(command: Command) -> Iterator[Sighting]:
+def _installs(command: ShellCommand) -> Iterator[Sighting]:
     """`pip install`, `uv pip install`, `uv sync`: what is named, and what may come along."""
     texts = command.texts
     syncs = command.name == "uv" and "sync" in texts
@@ -362,7 +362,7 @@ def _installs(command: Command) -> Iterator[Sighting]:
 
 
 def _named_packages(
-    command: Command, befores: tuple[str, ...], arguments: tuple[Word, ...]
+    command: ShellCommand, befores: tuple[str, ...], arguments: tuple[Word, ...]
 ) -> Iterator[Sighting]:
     """Requirements on the command line. With an index of its own, torch comes from there."""
     indexed = any(word.text.startswith(_INDEXES) for word in arguments)
@@ -374,7 +374,7 @@ def _named_packages(
                 yield _see(required.rule, word, command, shift=required.shift)
 
 
-def _copies(command: Command) -> Iterator[Sighting]:
+def _copies(command: ShellCommand) -> Iterator[Sighting]:
     """`cp -r ours/* .venv/lib/python3.11/site-packages/transformers/`."""
     copies = command.name in {"cp", "rsync", "install", "mv"} and len(command.words) > 2
     if copies and "site-packages/" in command.words[-1].text:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from warpfront.model import CompilerCall
-from warpfront.port.compile.sources import Unit
+from warpfront.port.compile.units import SourceUnit
 
 SCHEMA = 1
 SOURCE = "/source"
@@ -37,7 +37,7 @@ def job_document(
     *,
     target: str,
     call: CompilerCall,
-    units: Iterable[Unit],
+    units: Iterable[SourceUnit],
     folders: Iterable[str],
     flags: Iterable[str],
     copied: Iterable[str] = (),
@@ -77,7 +77,7 @@ def job_document(
     }
 
 
-def _unit(unit: Unit, call: CompilerCall, options: list[str]) -> dict[str, object]:
+def _unit(unit: SourceUnit, call: CompilerCall, options: list[str]) -> dict[str, object]:
     language = call.kernel if unit.kind == "kernel" else call.plain
     standard = any(option.startswith("-std=") for option in options)
     torch = ["{torch}"] if unit.torch else [] if standard else [STANDARD]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from warpfront.report.sarif import Level, Rule
+from warpfront.report.sarif import Level, SarifRule
 
 _URI = "https://github.com/warpfront/warpfront/blob/main/docs/preflight.md"
 
@@ -94,8 +94,8 @@ _RULES: tuple[tuple[str, Level, str, str], ...] = (
     ),
 )
 
-RULES: tuple[Rule, ...] = tuple(
-    Rule(id=name, level=level, summary=summary, help=text, help_uri=f"{_URI}#{name}")
+RULES: tuple[SarifRule, ...] = tuple(
+    SarifRule(id=name, level=level, summary=summary, help=text, help_uri=f"{_URI}#{name}")
     for name, level, summary, text in _RULES
 )
 LEVELS: dict[str, Level] = {rule.id: rule.level for rule in RULES}

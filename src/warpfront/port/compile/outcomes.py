@@ -10,7 +10,7 @@ from typing import Literal
 
 from warpfront.model import CheckResult, Outcome
 from warpfront.port.compile.diagnostics import Diagnostic, Place, read_diagnostics
-from warpfront.port.compile.job import COPY, SOURCE
+from warpfront.port.compile.job_document import COPY, SOURCE
 from warpfront.port.compile.ptx import place_of_function, place_of_line
 
 SESSION = "compile"

@@ -18,7 +18,7 @@ class Breach:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class LineBreach:
     """One thing asked for that does not hold on some cells.
 
     `why` maps the title of each such stack to the reason, with the chain of packages where others
@@ -47,7 +47,7 @@ class Preflight:
 
     files: tuple[str, ...]
     stacks: Mapping[str, tuple[str, ...]]
-    findings: tuple[Finding, ...]
+    findings: tuple[LineBreach, ...]
     unknown: tuple[str, ...]
     lines: int = 0
 

@@ -26,7 +26,7 @@ _TORCH = re.compile(r"(?:torch|ATen|c10|caffe2|pybind11)/")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unit:
+class SourceUnit:
     """One file to compile, relative to the tree's root. `torch` says whether it includes torch's
     headers, itself or through headers of the tree.
     """
@@ -36,7 +36,7 @@ class Unit:
     torch: bool
 
 
-def units_of(texts: Mapping[str, str], patterns: Iterable[str] = ()) -> tuple[Unit, ...]:
+def units_of(texts: Mapping[str, str], patterns: Iterable[str] = ()) -> tuple[SourceUnit, ...]:
     """The units among `texts` (path to text), in the order of paths: what `patterns` match, or
     without any, the kernels. A .cuh counts where no file of the tree includes it.
 
@@ -47,7 +47,9 @@ def units_of(texts: Mapping[str, str], patterns: Iterable[str] = ()) -> tuple[Un
     chosen = _declared(texts, patterns) if patterns else _found(includes)
     near_torch = _near_torch(includes)
     return tuple(
-        Unit(path=path, kind=_kind(path), torch=path in near_torch or _kind(path) == "extension")
+        SourceUnit(
+            path=path, kind=_kind(path), torch=path in near_torch or _kind(path) == "extension"
+        )
         for path in sorted(chosen)
     )
 

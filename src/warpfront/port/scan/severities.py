@@ -7,8 +7,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from warpfront.port.scan.findings import Finding, Gate, Severity, Side, Sighting, Source
-from warpfront.port.scan.rules import Rule
+from warpfront.port.scan.catalogue import Rule
+from warpfront.port.scan.findings import Finding, Gate, Severity, Side, Sighting, SourceText
 from warpfront.port.scan.targets import ScanTarget
 
 _SUPPRESSION = re.compile(
@@ -47,7 +47,7 @@ class Judged:
 
 
 def judge(
-    source: Source, sightings: Iterable[Sighting], target: ScanTarget, rules: Mapping[str, Rule]
+    source: SourceText, sightings: Iterable[Sighting], target: ScanTarget, rules: Mapping[str, Rule]
 ) -> Judged:
     """The findings that `sightings` of one file come to for `target`. The same thing seen twice is
     one finding.
@@ -96,7 +96,7 @@ class _Lines:
 
 
 def _finding(
-    source: Source, sighting: Sighting, target: ScanTarget, rule: Rule, lines: _Lines
+    source: SourceText, sighting: Sighting, target: ScanTarget, rule: Rule, lines: _Lines
 ) -> Finding | None:
     severity, gate = _weighed(sighting, target, rule)
     if _AUTOMATION.match(str(source.path)) and severity is not Severity.NONE:

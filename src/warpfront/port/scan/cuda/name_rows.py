@@ -12,7 +12,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class NameRow:
     """`once`: only the first of a name in each part of a file, `once_a_file`: of all its names and
     headers; `call` and `scope`: what must follow a name.
     """
@@ -35,14 +35,14 @@ class Row:
 
 
 @cache
-def rows() -> tuple[Row, ...]:
+def rows() -> tuple[NameRow, ...]:
     """The rows of `names.toml`, in its order."""
     text = resources.files("warpfront.port.scan.cuda").joinpath("names.toml").read_text("utf-8")
     return tuple(_read_row(record) for record in tomllib.loads(text)["row"])
 
 
-def _read_row(record: Mapping[str, Any]) -> Row:
-    return Row(
+def _read_row(record: Mapping[str, Any]) -> NameRow:
+    return NameRow(
         rule=record["rule"],
         names=frozenset(record.get("names", ())),
         families=tuple(re.compile(pattern) for pattern in record.get("families", ())),
@@ -56,11 +56,11 @@ def _read_row(record: Mapping[str, Any]) -> Row:
 
 
 @cache
-def rows_naming(name: str) -> tuple[Row, ...]:
+def rows_naming(name: str) -> tuple[NameRow, ...]:
     """The rows that are about an identifier; a repository has thousands of them, not millions."""
     return tuple(row for row in rows() if row.names_it(name))
 
 
-def rows_including(header: str) -> tuple[Row, ...]:
+def rows_including(header: str) -> tuple[NameRow, ...]:
     """The rows that are about `header`, the path as an #include writes it."""
     return tuple(row for row in rows() if row.includes_it(header))

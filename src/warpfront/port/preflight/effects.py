@@ -12,9 +12,9 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
-from warpfront.port.preflight import rules
+from warpfront.port.preflight import rule_texts
 from warpfront.port.preflight.asked import Asked, Kind
-from warpfront.port.preflight.findings import Breach
+from warpfront.port.preflight.breaches import Breach
 from warpfront.port.preflight.stacks import CellStack
 from warpfront.wheels.demands import marker_environment
 
@@ -65,7 +65,7 @@ def _of_requirement(requirement: Requirement, stack: CellStack) -> Breach | None
     if held is not None:
         if requirement.specifier.contains(held, prereleases=True):
             return None
-        return Breach(rule=rules.MOVED, why=_refusal(requirement, name, held))
+        return Breach(rule=rule_texts.MOVED, why=_refusal(requirement, name, held))
     shim = stack.stack.answered.get(name)
     if shim is not None:
         return _of_answered(requirement, name, shim)
@@ -77,8 +77,10 @@ def _of_requirement(requirement: Requirement, stack: CellStack) -> Breach | None
 def _of_foreign(name: str, stack: CellStack) -> Breach:
     why = stack.stack.foreign.get(name, "another.distribution.answers.for.it")
     if name == "triton":
-        return Breach(rule=rules.TRITON, why="pip's triton is another build's than this torch's")
-    return Breach(rule=rules.FOREIGN, why=f"{name} must not come: {why.replace('.', ' ')}")
+        return Breach(
+            rule=rule_texts.TRITON, why="pip's triton is another build's than this torch's"
+        )
+    return Breach(rule=rule_texts.FOREIGN, why=f"{name} must not come: {why.replace('.', ' ')}")
 
 
 def _refusal(requirement: Requirement, name: str, held: str) -> str:
@@ -92,8 +94,8 @@ def _refusal(requirement: Requirement, name: str, held: str) -> str:
 def _of_answered(requirement: Requirement, name: str, shim: str) -> Breach:
     if requirement.specifier.contains(shim, prereleases=True):
         why = f"pip's {name} is another build's than this torch's"
-        return Breach(rule=rules.TRITON, why=why)
-    return Breach(rule=rules.MOVED, why=_refusal(requirement, name, shim))
+        return Breach(rule=rule_texts.TRITON, why=why)
+    return Breach(rule=rule_texts.MOVED, why=_refusal(requirement, name, shim))
 
 
 def _of_companion(requirement: Requirement, name: str, stack: CellStack) -> Breach | None:
@@ -109,7 +111,7 @@ def _of_companion(requirement: Requirement, name: str, stack: CellStack) -> Brea
         f"{name} {paired} is the one for torch {stack.torch}; "
         f"`{requirement.specifier}` accepts none but those that pin another torch"
     )
-    return Breach(rule=rules.MOVED, why=why)
+    return Breach(rule=rule_texts.MOVED, why=why)
 
 
 def _of_absent(name: str, paired: str, stack: CellStack) -> Breach | None:
@@ -117,7 +119,7 @@ def _of_absent(name: str, paired: str, stack: CellStack) -> Breach | None:
     if Version(stack.torch).local is None:
         return None
     why = f"the image lacks {name}, and PyPI's {paired} is another build than this torch's"
-    return Breach(rule=rules.COMPANION, why=why)
+    return Breach(rule=rule_texts.COMPANION, why=why)
 
 
 def _of_build(requirement: Requirement) -> Breach | None:
@@ -125,7 +127,7 @@ def _of_build(requirement: Requirement) -> Breach | None:
     if name != "torch":
         return None
     return Breach(
-        rule=rules.ISOLATED, why="the build sees the newest torch that fits, not this one"
+        rule=rule_texts.ISOLATED, why="the build sees the newest torch that fits, not this one"
     )
 
 
@@ -137,7 +139,7 @@ def _of_url(requirement: Requirement, stack: CellStack) -> Breach | None:
         if version == held:
             return None
         brings = f"{name} {version}" if version else f"another {name}"
-        return Breach(rule=rules.MOVED, why=f"the URL brings {brings}; the image has {held}")
+        return Breach(rule=rule_texts.MOVED, why=f"the URL brings {brings}; the image has {held}")
     if name in stack.stack.foreign or name in stack.stack.answered:
         return _of_foreign(name, stack)
     return _of_other_abi(str(requirement.url), stack)
@@ -159,7 +161,7 @@ def _of_other_abi(url: str, stack: CellStack) -> Breach | None:
     ours = ".".join(str(part) for part in Version(stack.torch).release[:2])
     if built_for == ours:
         return None
-    return Breach(rule=rules.OTHER_ABI, why=f"built for torch {built_for}")
+    return Breach(rule=rule_texts.OTHER_ABI, why=f"built for torch {built_for}")
 
 
 def _of_index(url: str, stack: CellStack) -> Breach | None:
@@ -168,7 +170,7 @@ def _of_index(url: str, stack: CellStack) -> Breach | None:
         return _of_other_abi(url, stack)
     if name == stack.index:
         return None
-    return Breach(rule=rules.INDEX, why=f"{name} has other builds than this torch")
+    return Breach(rule=rule_texts.INDEX, why=f"{name} has other builds than this torch")
 
 
 def torch_index(url: str) -> str | None:
@@ -186,16 +188,16 @@ def torch_index(url: str) -> str | None:
 def _of_conda(name: str) -> Breach | None:
     if canonicalize_name(name) not in {"torch", "pytorch", "pytorch-cuda", "torchvision"}:
         return None
-    return Breach(rule=rules.CONDA, why=f"conda's {name} is not the image's torch")
+    return Breach(rule=rule_texts.CONDA, why=f"conda's {name} is not the image's torch")
 
 
 def line_to_write(asked: Asked, rule: str, stacks: Iterable[CellStack]) -> str | None:
     """What to write in the place of `asked`, so that it holds on all `stacks`: its own clauses that
     hold, an exact pin as the floor that it meant. "" = drop it, None = nothing to write there.
     """
-    if rule in {rules.INDEX, rules.FOREIGN, rules.TRITON}:
+    if rule in {rule_texts.INDEX, rule_texts.FOREIGN, rule_texts.TRITON}:
         return ""
-    if rule != rules.MOVED or asked.kind is Kind.CONDA:
+    if rule != rule_texts.MOVED or asked.kind is Kind.CONDA:
         return None
     requirement = Requirement(asked.text)
     name = requirement.name + (

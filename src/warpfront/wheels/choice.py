@@ -1,0 +1,214 @@
+"""Of what uv resolved, the one file of each distribution that a cell takes, with its size, its hash
+and the public index that has it. Edge.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from packaging.pylock import Package, PackageSdist, PackageWheel
+from packaging.requirements import Requirement
+from packaging.tags import Tag, compatible_tags, cpython_tags
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+
+from warpfront.errors import BlockedError, LockError, WheelError
+from warpfront.model import Distribution, LockedWheel, LockInputs
+from warpfront.wheels.resolution import Sdist
+from warpfront.wheels.sdists import SDISTS
+from warpfront.wheels.sources import (
+    PYPI,
+    Link,
+    Refusal,
+    Transport,
+    local_path,
+    without_secrets,
+)
+from warpfront.wheels.wheelhouse import Build, Wheelhouse, read_requires, requires_of, save
+
+_LEGACY_LEVELS = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
+
+
+def supported_tags(python: str, machine: str, glibc: str) -> tuple[Tag, ...]:
+    """What may be installed, best first: CPython `python` (X.Y) on `machine` with C library `glibc`
+    (2.NN).
+    """
+    major, minor = (int(part) for part in python.split("."))
+    platforms: list[str] = []
+    for level in range(int(glibc.split(".")[1]), 4, -1):
+        platforms.append(f"manylinux_2_{level}_{machine}")
+        if level in _LEGACY_LEVELS:
+            platforms.append(f"{_LEGACY_LEVELS[level]}_{machine}")
+    platforms.append(f"linux_{machine}")  # what ROCm wheels up to 6.2 called themselves
+    name = f"cp{major}{minor}"
+    return (
+        *cpython_tags((major, minor), abis=[name], platforms=platforms),
+        *compatible_tags((major, minor), interpreter=name, platforms=platforms),
+    )
+
+
+def wheel_of(
+    path: Path, sha256: str, *, source: str = "", index: str = "", sdist: Sdist | None = None
+) -> LockedWheel:
+    """The lock's entry for a wheel in the wheelhouse."""
+    name, version, _, _ = parse_wheel_filename(path.name)
+    return LockedWheel(
+        name=name,
+        version=str(version),
+        filename=path.name,
+        sha256=sha256,
+        size_bytes=path.stat().st_size,
+        index=sdist.index if sdist else index,
+        sdist=sdist.path.name if sdist else "",
+        sdist_sha256=sdist.sha256 if sdist else "",
+        source=sdist.source if sdist else source,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WheelChoice:
+    """Makes locked wheels of what uv resolved: the one best file, its size, its hash, its public
+    index.
+    """
+
+    inputs: LockInputs
+    tags: tuple[Tag, ...]
+    transport: Transport
+    wheelhouse: Wheelhouse
+    build: Build
+    given: Mapping[str, LockedWheel]
+
+    def wheel(self, package: Package) -> LockedWheel:
+        if package.name in self.given:
+            return self.given[package.name]
+        best = self._best(package)
+        if best is None:
+            return self._built(package)
+        url = best.url or str(best.path)
+        sha256, size = best.hashes.get("sha256", ""), best.size
+        if not sha256:
+            kept, sha256 = self.kept(package.name, Link(url=url, filename=best.filename))
+            size = kept.stat().st_size
+        return LockedWheel(
+            name=package.name,
+            version=str(parse_wheel_filename(best.filename)[1]),
+            filename=best.filename,
+            sha256=sha256,
+            size_bytes=self._size(url) if size is None else size,
+            index=self._index(package, url),
+        )
+
+    def distribution(self, package: Package) -> Distribution:
+        """What the best file's metadata demands: from the file beside it where the index has one
+        (PEP 658), else from the wheel itself.
+        """
+        given, best = self.given.get(package.name), self._best(package)
+        if given is None and best is not None:
+            requires = self._requires(package.name, best)
+        else:
+            requires = read_requires(self.wheelhouse.path(given or self._built(package)))
+        version = given.version if given else str(package.version)
+        return Distribution(name=package.name, version=version, requires=requires)
+
+    def _requires(self, name: str, wheel: PackageWheel) -> tuple[str, ...]:
+        url = wheel.url or str(wheel.path)
+        local = local_path(url)
+        if local is not None:
+            return read_requires(local)
+        beside = self.transport.read(f"{url}.metadata")
+        if not isinstance(beside, Refusal):
+            return requires_of(beside[2])
+        kept, _ = self.kept(name, Link(url=url, filename=wheel.filename))
+        return read_requires(kept)
+
+    def _best(self, package: Package) -> PackageWheel | None:
+        ranks = {tag: rank for rank, tag in enumerate(self.tags)}
+        fitting = []
+        for wheel in package.wheels or ():
+            try:
+                _, _, build, tags = parse_wheel_filename(wheel.filename)
+            except InvalidWheelFilename:
+                continue
+            rank = min((ranks[tag] for tag in tags if tag in ranks), default=None)
+            if rank is not None:
+                fitting.append((-rank, build, wheel.filename, wheel))
+        return max(fitting, key=lambda one: one[:3])[3] if fitting else None
+
+    def _built(self, package: Package) -> LockedWheel:
+        """The wheel of a distribution that has only an sdist, built here and kept in the
+        wheelhouse.
+        """
+        sdist = package.sdist
+        if sdist is None or package.name not in SDISTS:
+            raise LockError(
+                f"{self.inputs.cell_id}: {package.name} {package.version} has no wheel for Python "
+                f"{self.inputs.python}, {self.inputs.machine}, glibc {self.inputs.glibc}",
+                hint="ask for a version that has one",
+            )
+        url = sdist.url or str(sdist.path)
+        with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
+            kept, sha256 = self.kept(package.name, Link(url=url, filename=sdist.filename))
+            self._check_sdist(sdist, sha256)
+            built = self.build(kept, Path(folder))
+            wheel, wheel_sha256 = self.wheelhouse.keep(built)
+        return LockedWheel(
+            name=package.name,
+            version=str(parse_wheel_filename(wheel.name)[1]),
+            filename=wheel.name,
+            sha256=wheel_sha256,
+            size_bytes=wheel.stat().st_size,
+            index=self._index(package, url),
+            sdist=sdist.filename,
+            sdist_sha256=sha256,
+        )
+
+    def sdist(self, package: Package, sdist: PackageSdist) -> Sdist:
+        url = sdist.url or str(sdist.path)
+        kept, sha256 = self.kept(package.name, Link(url=url, filename=sdist.filename))
+        self._check_sdist(sdist, sha256)
+        return Sdist(path=kept, sha256=sha256, index=self._index(package, url))
+
+    def _check_sdist(self, sdist: PackageSdist, sha256: str) -> None:
+        said = sdist.hashes.get("sha256", sha256)
+        if said != sha256:
+            raise WheelError(f"{sdist.filename}: its index says sha256 {said}, it has {sha256}")
+
+    def kept(self, name: str, link: Link) -> tuple[Path, str]:
+        """A file in the wheelhouse, with its sha256: for indexes that give no hashes."""
+        with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
+            path = Path(folder) / link.filename
+            failure = save(link, path, self.transport)
+            if failure is not None:
+                raise BlockedError(f"{self.inputs.cell_id}: {name}: {_bare(failure)}")
+            return self.wheelhouse.keep(path)
+
+    def _size(self, url: str) -> int:
+        local = local_path(url)
+        if local is not None:
+            return local.stat().st_size
+        size = self.transport.size_bytes(url)
+        if isinstance(size, Refusal):
+            raise BlockedError(f"{self.inputs.cell_id}: {_bare(size)}")
+        return size
+
+    def _index(self, package: Package, url: str) -> str:
+        """The public index to name: the cell's for its stack and for what only it can have; PyPI
+        for the rest.
+        """
+        index = self.inputs.index
+        if index is None:
+            return PYPI
+        stack = {canonicalize_name(Requirement(one).name) for one in self.inputs.stack_requirements}
+        local_label = package.version is not None and package.version.local is not None
+        same_host = urlsplit(url).netloc == urlsplit(index.url).netloc != ""
+        protected = any(fnmatch(package.name, pattern) for pattern in self.inputs.protected)
+        own = package.name in stack or protected
+        return index.url if own or local_label or same_host else PYPI
+
+
+def _bare(failure: Refusal) -> str:
+    return without_secrets(str(failure))

@@ -1,0 +1,74 @@
+"""The lines of a requirements file as pip joins them (https://pip.pypa.io/en/stable/reference/
+requirements-file-format/). What a line may ask for is for its reader to say. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+
+INCLUDES = frozenset({"-r", "--requirement"})
+CONSTRAINTS = frozenset({"-c", "--constraint"})
+EDITABLE = frozenset({"-e", "--editable"})
+INDEXES = frozenset({"-i", "--index-url", "--pypi-url", "--extra-index-url", "-f", "--find-links"})
+_COMMENT = re.compile(r"(^|\s)#.*$")
+_OPTION = re.compile(r"(--[A-Za-z][\w-]*|-[A-Za-z])[=\s]*(.*)\Z", re.DOTALL)
+_PER_LINE_OPTION = re.compile(r"\s--?[a-z][\w-]*[=\s].*$", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequirementLine:
+    """Lines `start` to `end` (1-based) as one: continuations joined, comments dropped. `source` is
+    the first of them as it stands, at the offset `at` of the text.
+    """
+
+    start: int
+    end: int
+    at: int
+    source: str
+    text: str
+
+    @property
+    def option(self) -> tuple[str, str]:
+        """(name, value) of a line that is an option, such as `-r base.txt`; else two times ""."""
+        found = _OPTION.match(self.text)
+        return (found[1], found[2].strip().strip("\"'")) if found else ("", "")
+
+
+def read_lines(text: str) -> Iterator[RequirementLine]:
+    """The lines of a requirements file that say something."""
+    held, start, source = "", 0, ""
+    bare = text.removeprefix("\ufeff")
+    at = first_at = len(text) - len(bare)
+    lines = bare.splitlines(keepends=True)
+    for number, whole in enumerate([*lines, ""], start=1):
+        raw = whole.rstrip("\r\n")
+        if not held:
+            start, source, first_at = number, raw, at
+        at += len(whole)
+        held += _COMMENT.sub("", raw)
+        if held.endswith("\\") and number <= len(lines):
+            held = held[:-1] + " "
+            continue
+        if held.strip():
+            end = min(number, len(lines))
+            yield RequirementLine(
+                start=start, end=end, at=first_at, source=source, text=held.strip()
+            )
+        held = ""
+
+
+def without_options(text: str) -> str:
+    """The text without the options that pip lets follow a requirement (`--hash`)."""
+    return _PER_LINE_OPTION.sub("", text).strip()
+
+
+def wheel_name(path: str) -> str:
+    """The distribution of a wheel, by the file name at the end of a path or URL; "" for others."""
+    try:
+        return str(parse_wheel_filename(path.rpartition("/")[2].replace("%2B", "+"))[0])
+    except InvalidWheelFilename:
+        return ""

@@ -1,0 +1,75 @@
+"""What this machine's pip and environment say of indexes, certificate and proxies. Edge."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterable, Mapping
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from warpfront.system import process
+from warpfront.system.process import Command, Run
+from warpfront.wheels.sources import PYPI, Site
+
+_CERTIFICATES = ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "CURL_CA_BUNDLE")
+_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+
+
+def read_site(run: Run) -> Site:
+    """What pip, asked with `pip config list`, and the environment say of indexes, certificate and
+    proxies.
+    """
+    argv = (sys.executable, "-m", "pip", "--disable-pip-version-check", "config", "list")
+    completed = run(Command(argv=argv)).check(hint="is pip installed here?")
+    values = read_pip_configuration(completed.stdout)
+    environment = process.environment()
+    credentials: dict[str, tuple[str, str]] = {}
+
+    def urls(key: str) -> tuple[str, ...]:
+        return tuple(_without_credentials(url, credentials) for url in values.get(key, "").split())
+
+    return Site(
+        index_url=(urls("index-url") or (PYPI,))[0],
+        extra_index_urls=urls("extra-index-url"),
+        find_links=urls("find-links"),
+        no_index=values.get("no-index", "").lower() in {"1", "true", "yes", "on"},
+        certificate=values.get("cert") or _first(environment, _CERTIFICATES) or None,
+        trusted_hosts=tuple(values.get("trusted-host", "").split()),
+        proxies=_proxies(environment, values.get("proxy", "")),
+        credentials=credentials,
+    )
+
+
+def read_pip_configuration(text: str) -> Mapping[str, str]:
+    """The output of `pip config list` as option -> value; the environment over `install` over
+    `global`.
+    """
+    sections: dict[str, dict[str, str]] = {"global": {}, "install": {}, ":env:": {}}
+    for line in text.splitlines():
+        name, equals, value = line.partition("=")
+        section, _, option = name.rpartition(".")
+        if equals and section in sections:
+            sections[section][option] = str(ast.literal_eval(value))
+    return {**sections["global"], **sections["install"], **sections[":env:"]}
+
+
+def _without_credentials(url: str, credentials: dict[str, tuple[str, str]]) -> str:
+    """`url` bare; its user and password, if any, go into `credentials`."""
+    parts = urlsplit(url)
+    if parts.username is None:
+        return url
+    host = parts.netloc.rpartition("@")[2]
+    credentials[host] = (unquote(parts.username), unquote(parts.password or ""))
+    return urlunsplit(parts._replace(netloc=host))
+
+
+def _proxies(environment: Mapping[str, str], configured: str) -> Mapping[str, str]:
+    """The proxy variables in force; pip's own `proxy` option wins over the environment."""
+    found = {name: _first(environment, (name, name.lower())) for name in _PROXIES}
+    if configured:
+        found |= {"HTTP_PROXY": configured, "HTTPS_PROXY": configured}
+    return {name: value for name, value in found.items() if value}
+
+
+def _first(environment: Mapping[str, str], names: Iterable[str]) -> str:
+    return next((environment[name] for name in names if environment.get(name)), "")

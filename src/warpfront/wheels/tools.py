@@ -1,0 +1,81 @@
+"""Folders of what programs in an image need and the image does not hold. Edge."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
+
+from warpfront.system.process import Run
+from warpfront.system.store import storing
+from warpfront.wheels.reach import Reach, answering
+from warpfront.wheels.sdists import NO_TORCH
+from warpfront.wheels.sources import Site
+from warpfront.wheels.uv_program import option_file, uv_command
+from warpfront.wheels.wheelhouse import put_in_place
+
+
+def install_toolbox(folder: Path, *, python: str, machine: str, site: Site, run: Run) -> Path:
+    """nox, at this installation's version, with what it needs for Python `python` (X.Y), below
+    `folder`.
+
+    Made once per version, aside, and moved into place.
+    """
+    wanted = f"nox=={importlib.metadata.version('nox')}"
+    hint = "the checks need nox inside the image's Python"
+    return install_tools(
+        folder, (wanted,), python=python, machine=machine, site=site, run=run, hint=hint
+    )
+
+
+def install_tools(
+    folder: Path,
+    wanted: tuple[str, ...],
+    *,
+    python: str,
+    machine: str,
+    site: Site,
+    run: Run,
+    hint: str,
+) -> Path:
+    """Requirements that programs in an image need and the image does not hold, below `folder`, for
+    Python `python` (X.Y) on `machine`. Made once, aside, and moved into place. torch is never among
+    them.
+    """
+    text, mark = " ".join(wanted), folder / ".made-of"
+    if mark.is_file() and mark.read_text("utf-8") == text:
+        return folder
+    with storing(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        try:
+            with tempfile.TemporaryDirectory(prefix="warpfront-") as name:
+                command = uv_command(
+                    (
+                        *("pip", "install", "--no-config", "--target", str(aside), *wanted),
+                        *("--python", sys.executable, "--python-version", python),
+                        *("--python-platform", f"{machine}-manylinux_2_28"),
+                        *("--only-binary", ":all:", "--index-strategy", "unsafe-best-match"),
+                        *option_file(Path(name), "constraints", NO_TORCH),
+                    ),
+                    site=site,
+                    indexes=Reach(site=answering(site), stack=None),
+                    cwd=Path(name),
+                )
+                run(command).check(hint=hint)
+            (aside / ".made-of").write_text(text, "utf-8")
+            aside.chmod(0o755)
+            put_in_place(aside, folder)
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+    return folder
+
+
+def installed_in(folder: Path) -> tuple[str, ...]:
+    """The distributions in a folder of tools, as exact pins."""
+    found = importlib.metadata.distributions(path=[str(folder)])
+    return tuple(sorted(f"{canonicalize_name(one.name)}=={one.version}" for one in found))
