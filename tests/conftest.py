@@ -1,5 +1,5 @@
 """Rules of the suite: no child process unless a test is marked for it; goldens are reviewed as
-diffs.
+diffs; what only sweeps runs when it is asked for.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -20,6 +21,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="rewrite tests/golden; review the diff"
     )
+    parser.addoption(
+        "--exhaustive", action="store_true", help="run the sweeps too, and try ten times as much"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A busy machine is no failure of a property: examples have no deadline."""
+    examples = 300 if config.getoption("--exhaustive") else 30
+    hypothesis.settings.register_profile("warpfront", max_examples=examples, deadline=None)
+    hypothesis.settings.load_profile("warpfront")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--exhaustive"):
+        return
+    swept = [item for item in items if item.get_closest_marker("exhaustive")]
+    if swept:
+        config.hook.pytest_deselected(items=swept)
+        items[:] = [item for item in items if item not in set(swept)]
 
 
 @pytest.fixture(autouse=True)

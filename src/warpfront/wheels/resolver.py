@@ -74,7 +74,7 @@ _STACK = "stack"
 _PROJECT = "this-cell"
 _EXPLANATION_CHARACTERS = 1500
 _KEPT_SETTINGS = frozenset(
-    {"UV_CACHE_DIR", "UV_SYSTEM_CERTS", "UV_NATIVE_TLS", "UV_PYTHON_DOWNLOADS"}
+    {"UV_CACHE_DIR", "UV_SYSTEM_CERTS", "UV_NATIVE_TLS", "UV_PYTHON_DOWNLOADS", "UV_HTTP_RETRIES"}
 )
 _PLATFORM_MINORS = (40, 39, 38, 37, 36, 35, 34, 33, 32, 31, 28, 17)
 _NETWORK_WORDS = re.compile(
@@ -141,7 +141,7 @@ def why_unresolvable(index: WheelIndex, stack: Iterable[Pin], site: Site) -> str
     reason = _why_not(site, index.url, pins[0].name)
     if not reason:
         return ""
-    with Transport(site, connect_seconds=5.0, stall_seconds=10.0) as transport:
+    with Transport(site, connect_seconds=5.0, stall_seconds=site.patience_seconds) as transport:
         lacking = [str(pin) for pin in pins if not _site_offers(pin, site, transport)]
     return f"{index.url}: {reason}; nothing else here has {', '.join(lacking)}" if lacking else ""
 
