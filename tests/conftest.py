@@ -4,7 +4,9 @@ diffs; what only sweeps runs when it is asked for.
 
 from __future__ import annotations
 
+import signal
 import subprocess
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -31,6 +33,9 @@ def pytest_configure(config: pytest.Config) -> None:
     examples = 300 if config.getoption("--exhaustive") else 30
     hypothesis.settings.register_profile("warpfront", max_examples=examples, deadline=None)
     hypothesis.settings.load_profile("warpfront")
+    # A shell starts what it puts in the background without Ctrl-C, and children inherit that.
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
