@@ -12,6 +12,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from sweeps import Sweeps
 
 GOLDEN = Path(__file__).parent / "golden"
 _MAY_START_PROCESSES = {"process", "network", "docker", "gpu"}
@@ -33,6 +34,8 @@ def pytest_configure(config: pytest.Config) -> None:
     examples = 300 if config.getoption("--exhaustive") else 30
     hypothesis.settings.register_profile("warpfront", max_examples=examples, deadline=None)
     hypothesis.settings.load_profile("warpfront")
+    if config.getoption("--exhaustive") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Sweeps())
     # A shell starts what it puts in the background without Ctrl-C, and children inherit that.
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.default_int_handler)
