@@ -34,7 +34,7 @@ def stays_here(address: object) -> bool:
     try:
         return ipaddress.ip_address(address[0]).is_loopback
     except ValueError:
-        return address[0] == "localhost"
+        return bool(address[0] == "localhost")
 
 
 def _connect_here(made: socket.socket, address: object) -> None:
