@@ -1,10 +1,13 @@
 # shellcheck shell=bash
 # Sourced by quickstart and test: a virtual environment of this checkout, made once per state of pyproject.toml.
-# Sets PYTHON (the environment's). Package indexes, proxies and certificates are pip's own configuration.
+# Sets PYTHON (the environment's) and CHECKS_PYTHON (that of an image's torch, which install_checks makes). Package indexes, proxies and certificates are pip's own configuration.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 ENVIRONMENT="${WARPFRONT_VENV:-.venv}"
 PYTHON="$ENVIRONMENT/bin/python"
+CHECKS_ENVIRONMENT="$ENVIRONMENT-checks"
+CHECKS_PYTHON="$CHECKS_ENVIRONMENT/bin/python"
+CHECKS_LOCK=images/locks/pylock.cpu-x86_64-py311-torch2130-torch.toml
 
 find_python() {
   local candidate
@@ -45,6 +48,23 @@ install_package() {
   "$PYTHON" -m pip install --quiet --upgrade 'pip>=25.1'
   "$PYTHON" -m pip install --quiet --editable . "${@:2}"
   echo "$wanted" >"$stamp"
+}
+
+# install_checks: an environment with the very torch of the CPU cell, for the tests of the checks.
+install_checks() {
+  local stamp wanted python
+  stamp="$CHECKS_ENVIRONMENT/.installed"
+  wanted="$(sha256sum pyproject.toml "$CHECKS_LOCK" | sha256sum | cut -d' ' -f1)"
+  if [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then return; fi
+  if ! python="$("$ENVIRONMENT/bin/uv" python find --quiet --system --no-python-downloads 3.11)"; then
+    echo "the tests of the checks need Python 3.11, which $CHECKS_LOCK is for, and this machine has none" >&2
+    return 1
+  fi
+  echo "== installing $CHECKS_LOCK into $CHECKS_ENVIRONMENT"
+  "$ENVIRONMENT/bin/uv" venv --quiet --clear --python "$python" "$CHECKS_ENVIRONMENT" &&
+    "$PYTHON" scripts/install-locked "$CHECKS_LOCK" "$CHECKS_PYTHON" &&
+    "$PYTHON" -m pip --python "$CHECKS_PYTHON" install --quiet --editable . --group checks &&
+    echo "$wanted" >"$stamp"
 }
 
 confirm() {

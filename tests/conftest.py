@@ -1,14 +1,18 @@
 """Rules of the suite: no child process unless a test is marked for it; goldens are reviewed as
-diffs.
+diffs; what only sweeps runs when it is asked for.
 """
 
 from __future__ import annotations
 
+import signal
 import subprocess
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import hypothesis
 import pytest
+from sweeps import Sweeps
 
 GOLDEN = Path(__file__).parent / "golden"
 _MAY_START_PROCESSES = {"process", "network", "docker", "gpu"}
@@ -20,6 +24,30 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="rewrite tests/golden; review the diff"
     )
+    parser.addoption(
+        "--exhaustive", action="store_true", help="run the sweeps too, and try ten times as much"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A busy machine is no failure of a property: examples have no deadline."""
+    examples = 300 if config.getoption("--exhaustive") else 30
+    hypothesis.settings.register_profile("warpfront", max_examples=examples, deadline=None)
+    hypothesis.settings.load_profile("warpfront")
+    if config.getoption("--exhaustive") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Sweeps())
+    # A shell starts what it puts in the background without Ctrl-C, and children inherit that.
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--exhaustive"):
+        return
+    swept = [item for item in items if item.get_closest_marker("exhaustive")]
+    if swept:
+        config.hook.pytest_deselected(items=swept)
+        items[:] = [item for item in items if item not in set(swept)]
 
 
 @pytest.fixture(autouse=True)

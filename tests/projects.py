@@ -22,6 +22,8 @@ from standins import stand_in_wheel
 REPOSITORY = Path(__file__).resolve().parents[1]
 TORCH = "2.13.0"
 BASE = "debian-12"
+# The names that this process gave out: their images go with it, and no other run's do.
+UNIQUE_IMAGES: list[str] = []
 # What a site says in the environment, and a test must not inherit.
 SITE_VARIABLES = (
     *("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_CERT", "PIP_CONFIG_FILE"),
@@ -150,7 +152,9 @@ class Project:
 
 def unique_image() -> str:
     """A name for an image that no other test, run or project has."""
-    return f"test-{uuid.uuid4().hex[:8]}"
+    name = f"test-{uuid.uuid4().hex[:8]}"
+    UNIQUE_IMAGES.append(name)
+    return name
 
 
 def write_project(

@@ -7,6 +7,7 @@ apart, one part at a time, and shows what each alone holds.
 
 usage: scripts/guard-table [--image cpu|cuda|rocm ...] [--case ID[/TOOL] ...] [--tool TOOL ...]
                            [--parts] [--no-suite] [--reference IMAGE]
+       scripts/guard-table --page    (the table alone, of the results that are there)
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ import json
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import docker
 from adversary.cases import TOOLS, Case, read_cases, read_parts
@@ -40,6 +43,9 @@ PAGE = ROOT / "docs" / "guard.md"
 def main() -> int:
     options = _options()
     cases = read_cases()
+    if options.page:
+        write_page(json.loads(RESULTS.read_text(encoding="utf-8")), cases)
+        return 0
     host = connect(environment()).name
     client = docker.DockerClient(base_url=host, timeout=600)
     tools = fetch_tools(cache_folder() / "adversary")
@@ -67,6 +73,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--reference", help="attack this image of the kind, and build none")
     parser.add_argument("--parts", action="store_true", help="take the guard apart, too")
     parser.add_argument("--no-suite", action="store_true", help="the parts alone")
+    parser.add_argument("--page", action="store_true", help="write docs/guard.md alone")
     options = parser.parse_args()
     options.image = options.image or ["cpu", "rocm"]
     return options
@@ -80,13 +87,13 @@ def _run(ring: Arena, cases: tuple[Case, ...], options: argparse.Namespace) -> l
     results: list[Result] = []
     for start in range(0, len(chosen), _BATCH):  # what was run before an interruption is kept
         results += ring.run_all(chosen[start : start + _BATCH], _tell)
-        _write(ring, cases, results, [])
+        record(ring, cases, results, [])
     wrong = [f"{one.case} {one.tool} {one.image}: {one.problem}" for one in results if one.problem]
     print(f"{kind}: {len(results)} runs in {time.monotonic() - started:.0f} s, {len(wrong)} wrong")
     for part in read_parts() if options.parts else ():
         if part.image == kind:
             held = held_by(part, ring, cases)
-            _write(ring, cases, [], [part_entry(part, held)])
+            record(ring, cases, [], [part_entry(part, held)])
             wrong += [f"part {part.id} does not hold {one}" for one in held if one["worse"] == "no"]
             print(f"{kind} without {part.id}: {held}", flush=True)
     return wrong
@@ -97,9 +104,10 @@ def _tell(result: Result) -> None:
     print(f"{mark:5} {result.image} {result.tool} {result.case}: {result.verdict}", flush=True)
 
 
-def _write(
+def record(
     ring: Arena, cases: tuple[Case, ...], results: list[Result], parts: list[dict[str, object]]
 ) -> None:
+    """Put results in the place of older ones of the same runs, and write the page anew."""
     before = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
     known = {case.id for case in cases}
     before["results"] = [one for one in before.get("results", []) if one["case"] in known]
@@ -118,6 +126,10 @@ def _write(
         parts=parts,
     )
     RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    write_page(found, cases)
+
+
+def write_page(found: Mapping[str, Any], cases: tuple[Case, ...]) -> None:
     page = PAGE.read_text(encoding="utf-8") if PAGE.exists() else f"# The guard\n\n{BEGIN}\n{END}\n"
     PAGE.write_text(with_table(page, suite_table(found, cases)), encoding="utf-8")
 

@@ -7,10 +7,10 @@ import sys
 import tempfile
 import uuid
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -99,9 +99,18 @@ class Arena:
     tools: Tools
     offered: Path
     images: Mapping[str, str]
+    known: dict[tuple[str, str, str], Result] = field(default_factory=dict)
 
     def run(self, case: Case, tool: str, part: Part | None = None) -> Result:
-        """Raises nothing: a container that went wrong is a `broken` verdict."""
+        """Raises nothing: a container that went wrong is a `broken` verdict. Runs everything once:
+        what was run before is known.
+        """
+        key = (case.id, tool, part.id if part else "")
+        if key not in self.known:
+            self.known[key] = self._run(case, tool, part)
+        return self.known[key]
+
+    def _run(self, case: Case, tool: str, part: Part | None) -> Result:
         measured = self._measured(self._job(case, tool, part), self.images[tool])
         verdict = judged(measured, self.stack)
         return Result(
@@ -196,9 +205,14 @@ def _environment(port: int) -> dict[str, str]:
 
 
 @contextmanager
-def arena(client: docker.DockerClient, stack: Stack, tools: Tools) -> Iterator[Arena]:
-    """Make what is offered, and an image for each tool; both are gone afterwards. The image gets a
-    name of its own first: somebody may build it anew meanwhile.
+def arena(
+    client: docker.DockerClient,
+    stack: Stack,
+    tools: Tools,
+    pips: Sequence[str] = ("pip-old", "pip"),
+) -> Iterator[Arena]:
+    """Make what is offered, and an image for each of `pips` beside uv's; all are gone afterwards.
+    The image gets a name of its own first: somebody may build it anew meanwhile.
     """
     name = f"{NAMES}-{stack.kind}"
     base = f"{name}:{uuid.uuid4().hex[:8]}"
@@ -207,7 +221,7 @@ def arena(client: docker.DockerClient, stack: Stack, tools: Tools) -> Iterator[A
     with tempfile.TemporaryDirectory(prefix="adversary-") as folder:
         try:
             images = {"uv": base}
-            for tool in ("pip-old", "pip"):
+            for tool in pips:
                 images[tool] = with_pip(client, base, tools, tools.versions[tool])
                 made.add(images[tool])
             offered = offer(Path(folder), stack)

@@ -6,10 +6,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from adversary.cases import TOOLS, Case
+from adversary.suite import representatives
 
 BEGIN = "<!-- guard-suite: begin, written by scripts/guard-table -->"
 END = "<!-- guard-suite: end -->"
 _IMAGES = ("cpu", "cuda", "rocm")
+# The image of which every run of the tests tries the representatives.
+ALWAYS_RUN = "cpu"
+_WHY = (
+    "● = every run of the tests tries it in the CPU image, as the first of its way with one of "
+    "that way's outcomes; the others say the same with other words, and are run by "
+    "`scripts/test --all`. Of what a part holds (below) always the first case, by `--all` each."
+)
 _NOT_HERE = "-"
 
 
@@ -25,7 +33,8 @@ def with_table(page: str, table: str) -> str:
 def suite_table(document: Mapping[str, Any], cases: Sequence[Case]) -> str:
     """Images, tools, counts, the table of cases, and what each part of the guard alone holds."""
     found = {(one["case"], one["image"], one["tool"]): one for one in document["results"]}
-    lines = [*_head(document), ""]
+    always = {case.id for case, _ in representatives(cases, ALWAYS_RUN)}
+    lines = [*_head(document), "", _WHY, ""]
     lines += ["| case | CPU | CUDA | ROCm |", "|---|---|---|---|"]
     for how in dict.fromkeys(case.how for case in cases):
         lines.append(f"| **{how}** | | | |")
@@ -33,7 +42,8 @@ def suite_table(document: Mapping[str, Any], cases: Sequence[Case]) -> str:
             if case.how == how:
                 cells = [_cell(case, image, found, document["tools"]) for image in _IMAGES]
                 note = f" ({case.note})" if case.note else ""
-                lines.append(f"| {_escaped(case.title + note)} | {' | '.join(cells)} |")
+                mark = "● " if case.id in always else ""
+                lines.append(f"| {mark}{_escaped(case.title + note)} | {' | '.join(cells)} |")
     if document["parts"]:
         lines += ["", *_parts(document["parts"])]
     return "\n".join(lines) + "\n"

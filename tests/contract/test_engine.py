@@ -35,7 +35,8 @@ from warpfront.system import process
 
 IMAGE = "localhost/warpfront/contract:image"
 LABEL = "dev.warpfront.contract"
-PYTHON = Bootstrap(suite="bookworm", include=("python3", "ca-certificates"))
+# As matrix.yaml has it for debian-12, so that all tests bootstrap one.
+PYTHON = Bootstrap(suite="bookworm", include=("ca-certificates", "python3", "python3-venv"))
 
 pytestmark = [
     pytest.mark.timeout(300),

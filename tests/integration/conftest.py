@@ -10,7 +10,8 @@ from pathlib import Path
 
 import docker
 import pytest
-from projects import SITE_VARIABLES, Project, copy_project, small_torch
+from filelock import FileLock
+from projects import REPOSITORY, SITE_VARIABLES, UNIQUE_IMAGES, Project, copy_project, small_torch
 from standins import Index, serve_index
 
 from warpfront.images.engine import Engine, connect, embedded
@@ -22,6 +23,8 @@ from warpfront.wheels.tools import install_toolbox
 
 # What is fetched once per machine and says nothing of the project under test.
 SHARED = ("bases", "packages", "toolbox")
+CPU_CELL = "cpu-x86_64-py311-torch2130-torch"
+CPU_IMAGE = "localhost/warpfront/torch:2.13.0-cpu-py3.11"
 
 
 @pytest.fixture(scope="session")
@@ -32,8 +35,8 @@ def engine() -> Iterator[Engine]:
     found = connect(environment())
     yield found
     for image in found.images(CELL):
-        for name in image.references:  # the builders of their wheels, too
-            if "/warpfront/test-" in name or "-test-" in image.labels[CELL]:
+        if any(name in image.labels[CELL] for name in UNIQUE_IMAGES):
+            for name in image.references:  # the builders of their wheels, too
                 found.remove(name)
 
 
@@ -57,6 +60,18 @@ def toolbox() -> Path:
 def here(engine: Engine) -> dict[str, str]:
     """This machine's own environment: its engine, its indexes, its cache."""
     return {**os.environ, "DOCKER_HOST": engine.name}
+
+
+@pytest.fixture(scope="session")
+def cpu_image(here: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The CPU image of this repository, built or found built; by one worker, for all."""
+    everybodys = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        everybodys = everybodys.parent
+    with FileLock(everybodys / "cpu-image.lock"):
+        own = Project(root=REPOSITORY, environment=here)
+        own.invoke("build", "--locked", "--only", CPU_CELL, timeout=1200).expect(0)
+    return CPU_IMAGE
 
 
 @pytest.fixture

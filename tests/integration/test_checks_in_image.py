@@ -1,5 +1,7 @@
-"""The checks' own tests where torch is: inside the built CPU image, with its Python and its
-torch.
+"""All checks at full effort, their seeded faults, and their own tests, inside the built CPU image.
+
+What runs always: the same image's quick checks (test_cpu_path), and tests/checks with the image's
+very torch (`scripts/test checks`).
 """
 
 from __future__ import annotations
@@ -16,11 +18,10 @@ import pytest
 from warpfront.images.engine import Bind, Engine, RunRequest
 from warpfront.inside.checks.effort import SESSIONS
 
-pytestmark = [pytest.mark.docker, pytest.mark.network]
+pytestmark = [pytest.mark.docker, pytest.mark.network, pytest.mark.exhaustive]
 
 REPOSITORY = Path(__file__).parents[2]
 CELL = "cpu-x86_64-py311-torch2130-torch"
-IMAGE = "localhost/warpfront/torch:2.13.0-cpu-py3.11"
 # safetensors, against whose library our own reader and writer are tested, is in no image.
 NEEDED = ("pytest", "safetensors")
 
@@ -37,14 +38,6 @@ def command(here: dict[str, str], *argv: str) -> subprocess.CompletedProcess[str
 
 
 @pytest.fixture(scope="module")
-def image(here: dict[str, str]) -> str:
-    """The CPU image of this repository, built or reused."""
-    done = command(here, "build", "--locked")
-    assert done.returncode == 0, done.stderr
-    return IMAGE
-
-
-@pytest.fixture(scope="module")
 def pytest_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the tests need for the image's Python, from wherever pip gets its wheels here."""
     folder = tmp_path_factory.mktemp("pytest")
@@ -56,9 +49,9 @@ def pytest_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_everything_passes_inside_the_image_and_every_seeded_fault_is_caught(
-    here: dict[str, str], image: str
+    here: dict[str, str], cpu_image: str
 ) -> None:
-    assert image
+    assert cpu_image
     done = command(here, "verify", "--selftest", "--json")
     assert done.returncode == 0, done.stderr
     (verification,) = json.loads(done.stdout)
@@ -72,35 +65,26 @@ def test_everything_passes_inside_the_image_and_every_seeded_fault_is_caught(
     assert sum("seeded faults caught" in check["reason"] for check in caught) >= 20
 
 
-def files_that_need_torch() -> list[str]:
-    """The unit tests that are skipped where torch is not installed, as it is not out here."""
-    tests = sorted((REPOSITORY / "tests" / "unit").glob("test_checks_*.py"))
-    return [path.name for path in tests if 'importorskip("torch"' in path.read_text("utf-8")]
-
-
 def test_the_tests_of_the_checks_pass_with_the_images_torch(
-    engine: Engine, image: str, pytest_folder: Path, toolbox: Path
+    engine: Engine, cpu_image: str, pytest_folder: Path
 ) -> None:
     lines: list[str] = []
-    files = files_that_need_torch()
-    assert len(files) >= 5
     result = engine.run(
         RunRequest(
-            image=image,
+            image=cpu_image,
             command=(
                 *("python3", "-m", "pytest", "-c", "/dev/null", "--rootdir", "/tests", "-q"),
                 *("-p", "no:cacheprovider", "--import-mode=importlib", "-ra"),
                 *("-o", "markers=process: starts child processes"),
-                *(f"/tests/unit/{name}" for name in files),
+                "/tests/checks",
             ),
             binds=(
                 Bind(source=REPOSITORY / "tests", target="/tests"),
                 Bind(source=REPOSITORY / "src", target="/src"),
                 Bind(source=pytest_folder, target="/pytest"),
-                Bind(source=toolbox, target="/toolbox"),
             ),
             environment={
-                "PYTHONPATH": "/src:/pytest:/toolbox",
+                "PYTHONPATH": "/src:/tests:/pytest",
                 "PYTHONDONTWRITEBYTECODE": "1",
                 "HOME": "/tmp",
                 "OMP_WAIT_POLICY": "PASSIVE",

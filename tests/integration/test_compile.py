@@ -21,11 +21,15 @@ from warpfront.port.compile.units import SourceUnit
 pytestmark = [pytest.mark.docker, pytest.mark.network, pytest.mark.timeout(900)]
 
 SOURCES = REPOSITORY / "tests" / "compile"
-# The suite, the targets that its compiler knows, and what it calls itself.
+SWEPT = pytest.mark.exhaustive
+# The targets, and what the compiler that knows them calls itself. One of each language always.
 HIP_TARGETS = [
-    *(("gfx90a", "HIP version: 5.7"), ("gfx942", "HIP version: 5.7")),
-    *(("gfx1100", "HIP version: 5.7"), ("gfx950", "HIP version: 6.4")),
+    ("gfx942", "HIP version: 5.7"),
+    pytest.param("gfx90a", "HIP version: 5.7", marks=SWEPT),
+    pytest.param("gfx1100", "HIP version: 5.7", marks=SWEPT),
+    pytest.param("gfx950", "HIP version: 6.4", marks=SWEPT),  # of another suite of Debian
 ]
+CUDA_TARGETS = [pytest.param("sm_80", marks=SWEPT), "sm_90", pytest.param("sm_100", marks=SWEPT)]
 
 
 def compiled(project: Project, repo: Path, *arguments: str, code: int) -> dict[str, Any]:
@@ -69,6 +73,7 @@ def test_a_kernel_and_a_library_in_hip_compile_and_a_seeded_error_is_at_its_line
     assert reason.startswith("src/sum.hip:9:21: error: use of undeclared identifier 'size_y'")
 
 
+@SWEPT  # needs both compilers
 def test_hip_s_limits_are_those_of_the_target(own_project: Project, tmp_path: Path) -> None:
     """160 KiB of LDS on gfx950, 64 KiB on gfx942."""
     (tmp_path / "lds.hip").write_text(
@@ -101,7 +106,7 @@ def test_a_compiler_that_does_not_know_a_target_is_no_pass_and_no_failure(
     assert "invalid target ID 'gfx1250'" in outcomes(found)["compiler"][1]
 
 
-@pytest.mark.parametrize("target", ["sm_80", "sm_90", "sm_100"])
+@pytest.mark.parametrize("target", CUDA_TARGETS)
 def test_a_cuda_kernel_compiles_and_seeded_errors_are_at_their_lines(
     own_project: Project, tmp_path: Path, target: str
 ) -> None:

@@ -55,8 +55,9 @@ class Silent:
 
 
 @pytest.fixture(scope="module")
-def built(own_project: Project) -> dict[str, Any]:
+def built(own_project: Project, cpu_image: str) -> dict[str, Any]:
     """`invoke build` of the cell, as JSON."""
+    assert cpu_image
     answers = own_project.invoke("build", *THE_CELL, "--json", timeout=800).expect(0).json
     assert list(answers) == [CELL_ID]
     found: dict[str, Any] = answers[CELL_ID]
@@ -197,19 +198,14 @@ def derive(engine: Engine, parent: str, script: str, reference: str, folder: Pat
     return image.id
 
 
-def test_changed_metadata_of_torch_is_caught(faulty: Any) -> None:
+def test_changed_metadata_and_an_uninstalled_wheel_are_caught_at_once(faulty: Any) -> None:
     checks = faulty(
-        f"sed -i 's/^Version: 2.13.0/Version: 2.12.0/' {SITE_PACKAGES}/torch-*.dist-info/METADATA"
+        f"sed -i 's/^Version: 2.13.0/Version: 2.12.0/' {SITE_PACKAGES}/torch-*.dist-info/METADATA\n"
+        "python3 -m pip uninstall --yes --quiet networkx --root-user-action ignore"
     )
     outcome, reason = checks["load", "versions"]
     assert outcome == "failed"
     assert "torch is 2.12.0+cpu, the lock has 2.13.0+cpu" in reason
-
-
-def test_an_uninstalled_wheel_is_caught(faulty: Any) -> None:
-    checks = faulty("python3 -m pip uninstall --yes --quiet networkx --root-user-action ignore")
-    outcome, reason = checks["load", "versions"]
-    assert outcome == "failed"
     assert "networkx is not installed, the lock has" in reason
     assert checks["load", "dependencies"][0] == "failed"
 

@@ -39,7 +39,7 @@ pytestmark = [
 INSTALLED = (
     'FROM {{ from_reference }}\n{% include "_shared/wheels.j2" %}\nENV PATH="/opt/venv/bin:$PATH"\n'
 )
-SLOW = INSTALLED + "RUN --network=none sleep 8\n"
+SLOW = INSTALLED + "RUN --network=none sleep 5\n"
 BAD = INSTALLED + "RUN --network=none echo this one is broken; exit 3\n"
 # Every Python in the image takes a minute to start, so that its verification can be interrupted.
 SLEEPY = (
@@ -48,7 +48,8 @@ SLEEPY = (
     + " > /opt/venv/lib/python3.11/site-packages/sleepy.pth\n"
 )
 BIG = INSTALLED + "RUN --network=none sleep 6; dd if=/dev/zero of=/big bs=1M count=4000\n"
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SWEPT = pytest.mark.exhaustive
+SIGNALS = (pytest.param(signal.SIGINT, marks=SWEPT), signal.SIGTERM)
 
 Make = Callable[..., Project]
 
@@ -89,7 +90,7 @@ def test_a_daemon_killed_in_the_middle_of_a_build_is_named_and_the_next_build_wo
     made = project({image: SLOW})
     made.environment["DOCKER_HOST"] = own_engine.host
     child = made.start("build")
-    child.wait_for(lambda: "RUN --network=none sleep 8" in child.said)
+    child.wait_for(lambda: "RUN --network=none sleep 5" in child.said)
     pid = embedded.status(cache_folder(), own_engine.state).pid
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
@@ -110,7 +111,7 @@ def test_an_interrupted_build_leaves_nothing_and_the_next_one_works(
     image = unique_image()
     made = project({image: SLOW})
     child = made.start("build")
-    child.wait_for(lambda: "RUN --network=none sleep 8" in child.said)
+    child.wait_for(lambda: "RUN --network=none sleep 5" in child.said)
     child.send(number)
     ended = child.wait(60).expect(130)
     assert "interrupted" in ended.said
@@ -122,7 +123,11 @@ def test_an_interrupted_build_leaves_nothing_and_the_next_one_works(
 @pytest.mark.usefixtures("toolbox")
 @pytest.mark.parametrize(
     ("how", "number"),
-    [("invoke", signal.SIGINT), ("invoke", signal.SIGTERM), ("nox", signal.SIGINT)],
+    [
+        pytest.param("invoke", signal.SIGINT, marks=SWEPT),
+        ("invoke", signal.SIGTERM),
+        ("nox", signal.SIGINT),
+    ],
 )
 def test_an_interrupted_verification_leaves_no_container(
     project: Make, client: docker.DockerClient, how: str, number: signal.Signals
@@ -261,7 +266,7 @@ def test_a_full_disk_fails_its_cell_alone_and_gives_the_space_back(
 # --- indexes and wheels ---
 
 
-@pytest.mark.parametrize("how", ["wrong hash", "truncated"])
+@pytest.mark.parametrize("how", ["wrong hash", pytest.param("truncated", marks=SWEPT)])
 def test_a_wheel_that_does_not_arrive_intact_is_refused_and_the_next_build_works(
     project: Make, own_index: Index, cache: Path, how: str
 ) -> None:
@@ -280,7 +285,9 @@ def test_a_wheel_that_does_not_arrive_intact_is_refused_and_the_next_build_works
 
 
 @pytest.mark.parametrize(
-    "fault", [Fault(hang_seconds=60.0), Fault(status=503)], ids=["slow", "refusing"]
+    "fault",
+    [pytest.param(Fault(hang_seconds=60.0), marks=SWEPT, id="slow"), Fault(status=503)],
+    ids=["slow", "refusing"],
 )
 def test_an_index_that_does_not_serve_blocks_its_cell(
     project: Make, own_index: Index, fault: Fault
@@ -289,6 +296,7 @@ def test_an_index_that_does_not_serve_blocks_its_cell(
     assert_blocked(project(None, unique_image(), url=own_index.url), own_index.url)
 
 
+@SWEPT  # as the one that refuses; tests/unit/wheels shows how each is told from the others
 def test_an_index_that_is_down_blocks_its_cell(project: Make, tmp_path: Path) -> None:
     with serve_index(small_torch(tmp_path / "wheels"), name="cpu") as served:
         pass
@@ -312,20 +320,27 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
 )
 
 
+HOSTILE = {
+    "bomb": BOMB,
+    "tag": "schema: !!python/object/apply:os.system ['touch owned']\n",
+    "deep": "[" * 5000,
+    "twice": "schema: 1\nschema: 1\n",
+    "list": "- just\n- a list\n",
+    "empty": "",
+    "control": "\t\x00\x01",
+    "newline": "schema: 1\nproject: {name: 'a\nRUN touch /owned'}\n",
+    "number": "schema: " + "9" * 6000 + "\n",
+}
+# The door in front of the reader is one for all; tests/unit shows the reader each of them.
+AT_THE_DOOR = ("bomb", "tag")
+
+
 @pytest.mark.parametrize(
     "text",
     [
-        BOMB,
-        "schema: !!python/object/apply:os.system ['touch owned']\n",
-        "[" * 5000,
-        "schema: 1\nschema: 1\n",
-        "- just\n- a list\n",
-        "",
-        "\t\x00\x01",
-        "schema: 1\nproject: {name: 'a\nRUN touch /owned'}\n",
-        "schema: " + "9" * 6000 + "\n",
+        pytest.param(text, id=name, marks=() if name in AT_THE_DOOR else SWEPT)
+        for name, text in HOSTILE.items()
     ],
-    ids=["bomb", "tag", "deep", "twice", "list", "empty", "control", "newline", "number"],
 )
 def test_a_hostile_matrix_is_refused_in_a_moment_without_a_traceback(
     project: Make, text: str

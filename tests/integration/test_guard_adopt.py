@@ -4,9 +4,6 @@ Debian's dist-packages, where no virtual environment and no build of ours put it
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import docker
@@ -14,13 +11,10 @@ import pytest
 from docker.types import Mount
 from standins import stand_in_wheel
 
-from warpfront.images.engine import Engine
 from warpfront.pipeline.workspace import read_guard
 
 pytestmark = [pytest.mark.docker, pytest.mark.network, pytest.mark.process]
 
-REPOSITORY = Path(__file__).parents[2]
-IMAGE = "localhost/warpfront/torch:2.13.0-cpu-py3.11"
 SITE = "/usr/local/lib/python3.11/dist-packages"
 # What a vendor's image looks like: torch in the system's Python, and nothing of ours.
 VENDORS_IMAGE = f"""
@@ -55,11 +49,8 @@ def offered(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def adopted(engine: Engine, client: docker.DockerClient, offered: Path) -> str:
+def adopted(cpu_image: str, client: docker.DockerClient, offered: Path) -> str:
     """What the container of the vendor's image says to each attack, after one another."""
-    argv = (sys.executable, "-m", "warpfront", "build", "--locked", "--image", "torch")
-    environment = {**os.environ, "DOCKER_HOST": engine.name}
-    subprocess.run((*argv, "--vendor", "cpu"), cwd=REPOSITORY, env=environment, check=True)
     shadow = "/home/u/.local/lib/python3.11/site-packages/torch"
     attacks = (
         "echo @root; $pip; echo code $?",
@@ -69,7 +60,7 @@ def adopted(engine: Engine, client: docker.DockerClient, offered: Path) -> str:
         f"echo @edit; echo x=1 >> {SITE}/torch/version.py; python3 -c 'import torch'; echo code $?",
     )
     said: bytes = client.containers.run(
-        IMAGE,
+        cpu_image,
         ["bash", "-c", VENDORS_IMAGE + "\n".join(attacks)],
         environment={"PATH": "/usr/local/bin:/usr/bin:/bin", "UV_PYTHON": ""},
         mounts=[

@@ -1,40 +1,47 @@
-"""The adversarial suite in the guarded CPU image: every case with today's pip and today's uv, and
-the guard with one part taken out at a time.
+"""The adversarial suite in the guarded CPU image: the representatives of each way with today's pip
+and today's uv, and the guard with one part taken out at a time. With --exhaustive every case, with
+the oldest pip too, in a ROCm image of stand-ins as well; the results are written to docs/results
+and docs/guard.md.
 
-WARPFRONT_GUARD_IMAGES ("cpu rocm cuda") and WARPFRONT_GUARD_TOOLS ("pip-old pip uv") say what else
-to run here: a ROCm image of stand-ins takes five minutes more, the CUDA image twenty and 20 GB.
-The table in docs/guard.md is of all three with all tools: `scripts/guard-table`.
+WARPFRONT_GUARD_IMAGES ("cpu rocm cuda") says on which images: CUDA's takes twenty minutes, 20 GB.
 """
 
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import docker
 import pytest
-from adversary.cases import Case, Part, read_cases, read_parts
+from adversary.__main__ import record
+from adversary.cases import Part, read_cases, read_parts
 from adversary.images import build
-from adversary.runner import Arena, Tools, arena, fetch_tools
+from adversary.runner import Arena, arena, fetch_tools
 from adversary.stacks import STACKS
-from adversary.suite import held_by, pairs
+from adversary.suite import NEWEST, held_by, pairs, part_entry, representatives
+from adversary.table import ALWAYS_RUN
 
 from warpfront.images.engine import Engine
 from warpfront.pipeline.workspace import cache_folder
 
 pytestmark = [pytest.mark.docker, pytest.mark.network, pytest.mark.timeout(1800)]
 
-IMAGES = os.environ.get("WARPFRONT_GUARD_IMAGES", "cpu").split()
-CHOSEN_TOOLS = os.environ.get("WARPFRONT_GUARD_TOOLS", "pip uv").split()
+IMAGES = os.environ.get("WARPFRONT_GUARD_IMAGES", "cpu rocm").split()
 CASES = read_cases()
 # With all of the guard gone, these are what a suite worth its name must see happen (the baseline
 # of what unguarded images suffer), and must see stay away.
+OVERWRITTEN_ALWAYS = ("floor/pip", "upgrade-torch/uv", "file/uv", "cudnn-cu12/pip")
 OVERWRITTEN = (
-    *("floor/pip", "floor/uv", "needs-exact/pip", "extra/uv", "editable-newer/pip", "no-deps/uv"),
-    *("upgrade-torch/pip", "upgrade-torch/uv", "force-reinstall/pip", "file/uv", "url/pip"),
-    *("triple-equals/uv", "ignore-installed/pip", "other-index/pip", "cudnn-cu12/pip"),
+    *OVERWRITTEN_ALWAYS,
+    *("floor/uv", "needs-exact/pip", "extra/uv", "editable-newer/pip", "no-deps/uv"),
+    *("upgrade-torch/pip", "force-reinstall/pip", "url/pip", "triple-equals/uv"),
+    *("ignore-installed/pip", "other-index/pip"),
 )
-UNHARMED = ("plain/pip", "plain-same/uv", "plain-compatible/pip", "needs-torch/uv")
+UNHARMED_ALWAYS = ("plain-same/uv",)
+UNHARMED = (*UNHARMED_ALWAYS, "plain/pip", "plain-compatible/pip", "needs-torch/uv")
 NO_GUARD = Part(
     id="everything",
     title="the whole guard",
@@ -48,32 +55,40 @@ NO_GUARD = Part(
 
 
 @pytest.fixture(scope="module")
-def tools() -> Tools:
-    return fetch_tools(cache_folder() / "adversary")
+def exhaustive(request: pytest.FixtureRequest) -> bool:
+    return bool(request.config.getoption("--exhaustive"))
 
 
-@pytest.fixture(scope="module", params=IMAGES)
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(one, marks=() if one == ALWAYS_RUN else pytest.mark.exhaustive)
+        for one in IMAGES
+    ],
+)
 def ring(
-    request: pytest.FixtureRequest,
-    engine: Engine,
-    client: docker.DockerClient,
-    tools: Tools,
-    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest, cpu_image: str, client: docker.DockerClient, *, exhaustive: bool
 ) -> Iterator[Arena]:
     """A guarded image, built or reused, with what is offered against it."""
     stack = STACKS[request.param]
-    build(stack, tmp_path_factory.mktemp(stack.kind), engine.name)
-    with arena(client, stack, tools) as made:
+    if stack.reference != cpu_image:
+        engine: Engine = request.getfixturevalue("engine")
+        with tempfile.TemporaryDirectory() as folder:
+            build(stack, Path(folder), engine.name)
+    tools = fetch_tools(cache_folder() / "adversary")
+    pips = ("pip-old", "pip") if exhaustive else ("pip",)
+    with arena(client, stack, tools, pips) as made:
         yield made
 
 
-@pytest.mark.parametrize("tool", CHOSEN_TOOLS)
-def test_every_attack_comes_out_as_it_must(ring: Arena, tool: str) -> None:
-    chosen: list[tuple[Case, str]] = [
-        (case, by) for case, by in pairs(CASES, ring.stack.kind) if by == tool
-    ]
+def test_every_attack_comes_out_as_it_must(ring: Arena, *, exhaustive: bool) -> None:
+    kind = ring.stack.kind
+    chosen = pairs(CASES, kind) if exhaustive else representatives(CASES, kind)
     assert chosen
-    wrong = [one for one in ring.run_all(chosen) if one.problem]
+    results = ring.run_all(chosen)
+    if exhaustive:
+        record(ring, CASES, results, [])
+    wrong = [one for one in results if one.problem]
     assert not wrong, "\n\n".join(f"{one.case} ({one.tool}): {one.problem}" for one in wrong)
 
 
@@ -81,26 +96,38 @@ def test_every_attack_comes_out_as_it_must(ring: Arena, tool: str) -> None:
     "part", [part for part in read_parts() if part.image in IMAGES], ids=lambda part: part.id
 )
 def test_without_a_part_of_the_guard_the_cases_that_it_holds_come_out_worse(
-    ring: Arena, part: Part
+    ring: Arena, part: Part, *, exhaustive: bool
 ) -> None:
     if part.image != ring.stack.kind:
         pytest.skip(f"this part is taken out of the {part.image} image")
     assert part.holds or part.note
-    held = held_by(part, ring, CASES)
-    assert len(held) == len(part.holds)
+    holds = part.holds if exhaustive else always_held(part)
+    held = held_by(replace(part, holds=holds), ring, CASES)
+    assert len(held) == len(holds)
+    if exhaustive:
+        record(ring, CASES, [], [part_entry(part, held)])
     kept = [one for one in held if one["worse"] == "no"]
     assert not kept, f"not held by {part.title} alone: {kept}"
 
 
-def test_the_suite_sees_what_happens_to_an_image_without_a_guard(ring: Arena) -> None:
+def always_held(part: Part) -> tuple[str, ...]:
+    """The first case that a part holds with a tool that the tests always run."""
+    return tuple(one for one in part.holds if one.partition("/")[2] in NEWEST)[:1]
+
+
+def test_the_suite_sees_what_happens_to_an_image_without_a_guard(
+    ring: Arena, *, exhaustive: bool
+) -> None:
     if ring.stack.kind == "cuda":
         pytest.skip("shown on the other images")
-    wanted = pairs(CASES, ring.stack.kind, (*OVERWRITTEN, *UNHARMED))
+    overwritten = OVERWRITTEN if exhaustive else OVERWRITTEN_ALWAYS
+    unharmed = UNHARMED if exhaustive else UNHARMED_ALWAYS
+    wanted = pairs(CASES, ring.stack.kind, (*overwritten, *unharmed))
     outcomes = {
         f"{case.id}/{tool}": ring.run(case, tool, NO_GUARD).verdict for case, tool in wanted
     }
-    assert set(outcomes) == {*OVERWRITTEN, *UNHARMED}
-    unseen = [str((key, outcomes[key])) for key in OVERWRITTEN if outcomes[key].outcome != "silent"]
+    assert set(outcomes) == {*overwritten, *unharmed}
+    unseen = [str((key, outcomes[key])) for key in overwritten if outcomes[key].outcome != "silent"]
     assert not unseen, "\n".join(unseen)
-    harmed = [str((key, outcomes[key])) for key in UNHARMED if outcomes[key].outcome != "intact"]
+    harmed = [str((key, outcomes[key])) for key in unharmed if outcomes[key].outcome != "intact"]
     assert not harmed, "\n".join(harmed)

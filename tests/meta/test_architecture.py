@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import pytest
@@ -61,27 +62,31 @@ class Module:
     name: str
     text: str
 
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text)
+
     @property
     def wing(self) -> str:
         return self.name.partition(".")[0]
 
-    @property
+    @cached_property
     def kind(self) -> str:
         """What its wing is, or what the first paragraph of its docstring ends with."""
         if self.name.endswith("__main__"):
             return "door"
-        said = _SAYS.search(_first_paragraph(self.text))
+        said = _SAYS.search(_first_paragraph(self.tree))
         return KIND_OF_WING.get(self.wing) or (said.group(1).lower() if said else "")
 
-    @property
+    @cached_property
     def imports(self) -> set[str]:
         """Other modules of the package, as this one names them."""
-        names = imported_names(ast.parse(self.text))
+        names = imported_names(self.tree)
         return {name.removeprefix("warpfront.") for name in names if name.startswith("warpfront.")}
 
 
-def _first_paragraph(text: str) -> str:
-    return (ast.get_docstring(ast.parse(text)) or "").partition("\n\n")[0].strip()
+def _first_paragraph(tree: ast.Module) -> str:
+    return (ast.get_docstring(tree) or "").partition("\n\n")[0].strip()
 
 
 def imported_names(tree: ast.AST) -> Iterator[str]:
@@ -193,7 +198,7 @@ def test_what_runs_inside_images_needs_only_the_standard_library_torch_and_numpy
     allowed = {*sys.stdlib_module_names, "torch", "numpy", "torchvision", "torchaudio", "warpfront"}
     for module in MODULES.values():
         if module.wing == INSIDE:
-            names = {name.split(".")[0] for name in imported_names(ast.parse(module.text))}
+            names = {name.split(".")[0] for name in imported_names(module.tree)}
             assert names - allowed - {"nox"} == set(), module.name
 
 
@@ -201,7 +206,7 @@ def test_functions_stay_short_enough_to_read() -> None:
     long = [
         f"{module.name}:{node.lineno} {node.name}: {node.end_lineno - node.lineno + 1}"
         for module in MODULES.values()
-        for node in ast.walk(ast.parse(module.text))
+        for node in ast.walk(module.tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and node.end_lineno is not None
         and node.end_lineno - node.lineno + 1 > 45

@@ -61,7 +61,7 @@ def why_unresolvable(index: WheelIndex, stack: Iterable[Pin], site: Site) -> str
     reason = why_not(site, index.url, pins[0].name)
     if not reason:
         return ""
-    with Transport(site, connect_seconds=5.0, stall_seconds=10.0) as transport:
+    with Transport(site, connect_seconds=5.0, stall_seconds=site.patience_seconds) as transport:
         lacking = [str(pin) for pin in pins if not _site_offers(pin, site, transport)]
     return f"{index.url}: {reason}; nothing else here has {', '.join(lacking)}" if lacking else ""
 

@@ -41,7 +41,7 @@ class Site:
 
     `credentials` maps `host[:port]` to (user, password). `proxies` are environment variables
     (`HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`). `answers` remembers what indexes
-    answered, so that one run asks once.
+    answered, so that one run asks once; `patience_seconds` is how long one may be silent then.
     """
 
     index_url: str = PYPI
@@ -53,6 +53,7 @@ class Site:
     proxies: Mapping[str, str] = field(default_factory=dict, repr=False)
     credentials: Mapping[str, tuple[str, str]] = field(default_factory=dict, repr=False)
     answers: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
+    patience_seconds: float = 10.0
 
     @property
     def indexes(self) -> tuple[str, ...]:
@@ -273,7 +274,7 @@ def _probed(site: Site, index_url: str, name: str) -> str:
     local = local_path(index_url)
     if local is not None:
         return "" if local.is_dir() else "no such folder"
-    with Transport(site, connect_seconds=5.0, stall_seconds=10.0) as transport:
+    with Transport(site, connect_seconds=5.0, stall_seconds=site.patience_seconds) as transport:
         found = links(index_url, name, transport, flat=False)
         if isinstance(found, Refusal) and not found.lasting and found.status:
             found = links(index_url, name, transport, flat=False)

@@ -18,7 +18,7 @@ from warpfront.wheels.sources import Site
 
 STACK_INDEX = "stack"
 _KEPT_SETTINGS = frozenset(
-    {"UV_CACHE_DIR", "UV_SYSTEM_CERTS", "UV_NATIVE_TLS", "UV_PYTHON_DOWNLOADS"}
+    {"UV_CACHE_DIR", "UV_SYSTEM_CERTS", "UV_NATIVE_TLS", "UV_PYTHON_DOWNLOADS", "UV_HTTP_RETRIES"}
 )
 
 

@@ -413,7 +413,9 @@ class _Fetching:
     def _take(self, wheel: LockedWheel, chunk: bytes, part: FileIO) -> None:
         if self._stop.is_set():
             raise _Interrupted
-        part.write(chunk)
+        unwritten = memoryview(chunk)
+        while unwritten:  # a disk that is nearly full takes some of it, and says so the next time
+            unwritten = unwritten[part.write(unwritten) :]
         size = _size(part)
         if size > wheel.size_bytes:
             _emptied(part)

@@ -21,7 +21,6 @@ from warpfront.system import process
 from warpfront.system.watch import Line
 from warpfront.wheels.archives import folder_sha256
 from warpfront.wheels.lock import dump_lock, read_lock, staleness
-from warpfront.wheels.site import read_site
 from warpfront.wheels.sources import Site
 from warpfront.wheels.wheelhouse import Wheelhouse
 
@@ -221,31 +220,3 @@ def test_a_folder_that_is_built_against_torch_goes_to_the_container(bench: Bench
     assert flash.sdist_sha256 == source.pin
     assert read_lock(dump_lock(lock), path="pylock.cell.toml") == lock
     assert len(bench.engine.requests) == 1
-
-
-@pytest.mark.network
-def test_a_folder_of_python_alone_is_built_here_in_isolation(bench: Bench) -> None:
-    make = bench.folder
-    text = (
-        '[build-system]\nrequires = ["flit_core"]\nbuild-backend = "flit_core.buildapi"\n'
-        '[project]\nname = "lib"\nversion = "0.1"\ndescription = "a library"\n'
-        'dependencies = ["torch>=2"]\n'
-    )
-    source = make("lib", {"pyproject.toml": text, "lib.py": "answer = 42\n"})
-    bench.site = read_site(process.run)
-    inputs = bench.inputs(sources=(source,))
-    wheel, build = bench.crafter(inputs).from_source(source)
-    assert (wheel.name, wheel.source, build) == ("lib", "./lib", None)
-    assert bench.engine.requests == []
-
-
-@pytest.mark.network
-def test_a_build_that_asks_for_torch_gets_none_in_isolation(bench: Bench) -> None:
-    text = (
-        '[build-system]\nrequires = ["setuptools", "torch"]\n'
-        'build-backend = "setuptools.build_meta"\n[project]\nname = "lib"\nversion = "0.1"\n'
-    )
-    source = bench.folder("lib", {"pyproject.toml": text, "lib.py": ""})
-    bench.site = read_site(process.run)
-    with pytest.raises(CommandFailedError, match=r"name\.the\.package\.under\.builds"):
-        bench.crafter(bench.inputs(sources=(source,))).from_source(source)

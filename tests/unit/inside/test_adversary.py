@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from adversary.cases import read_cases, read_parts
+from adversary.cases import Case, read_cases, read_parts
 from adversary.inside import changes, fingerprint, recorded
 from adversary.judge import Verdict, is_worse, judged, problem
 from adversary.packages import offer
 from adversary.stacks import CPU, SITE_PACKAGES, STACKS, Stack
-from adversary.suite import document, pairs
+from adversary.suite import NEWEST, document, pairs, representatives
 from adversary.table import BEGIN, END, counted, suite_table, with_table
 from standins import stand_in_wheel
 
@@ -227,10 +227,41 @@ def test_the_table_says_one_word_where_all_tools_agree_and_each_ones_where_not()
     tools = {"pip-old": "23.0.1", "pip": "26.3", "uv": "0.13.9"}
     page = {"tools": tools, "images": about, "results": results, "parts": []}
     table = suite_table(page, [case for case in CASES if case.id in ("plain", "floor")])
-    assert "| torch>= above the image's | refused | - | - |" in table
+    assert "| ● torch>= above the image's | refused | - | - |" in table
     assert "pip 26.3: intact; uv: detected by import and verify" in table
     assert "| cpu: torch 2.13.0+cpu | 5 | 1 | 3 | 1 | 0 | 0 | 0 |" in table
     assert counted([result("floor", "cpu", "pip", "broken")])["silent"] == 1
+
+
+@pytest.mark.parametrize("image", STACKS)
+def test_every_way_and_each_of_its_outcomes_has_a_representative(image: str) -> None:
+    of_image = [pair for pair in pairs(CASES, image) if pair[1] in NEWEST]
+    chosen = representatives(CASES, image)
+    assert len(chosen) == len({(case.id, tool) for case, tool in chosen}) < len(of_image) / 2
+
+    def seen(of: list[tuple[Case, str]]) -> set[tuple[str, str]]:
+        return {(case.how, case.expected(image, tool)) for case, tool in of}
+
+    assert seen(chosen) == seen(of_image)
+    first = {case.how: case for case, _ in reversed(of_image)}
+    assert {(case.id, tool) for case, tool in chosen} >= {
+        (case.id, tool) for case in first.values() for tool in NEWEST if tool in case.commands
+    }
+
+
+def test_every_part_of_the_guard_has_a_case_that_the_tests_always_run() -> None:
+    for part in read_parts():
+        assert part.note or [one for one in part.holds if one.partition("/")[2] in NEWEST], part.id
+
+
+def test_the_table_marks_what_the_tests_always_run() -> None:
+    results = [result(one, "cpu", "pip", "refused") for one in ("exact", "older")]
+    about = {"cpu": {"torch": "2.13.0+cpu", "real": True}}
+    tools = {"pip-old": "23.0.1", "pip": "26.3", "uv": "0.13.9"}
+    page = {"tools": tools, "images": about, "results": results, "parts": []}
+    table = suite_table(page, [case for case in CASES if case.id in ("exact", "older")])
+    assert "| ● torch== another version | refused" in table
+    assert "| torch== an older version | refused" in table
 
 
 def test_a_page_keeps_its_prose_around_the_table() -> None:

@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path, PurePosixPath
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from warpfront.port.scan import cuda
@@ -150,7 +150,6 @@ def balanced(pieces: list[str]) -> str:
 
 
 @pytest.mark.process
-@settings(max_examples=40, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=12))
 @example(["#if MINE\n", FIXED["a mask that is a literal"]])
 def test_a_real_preprocessor_agrees_on_whatever_file(pieces: list[str]) -> None:

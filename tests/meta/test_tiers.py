@@ -1,0 +1,57 @@
+"""What runs when: sweeps are asked for, and leave what they came to."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parents[1]
+pytest_plugins = ["pytester"]
+
+SWEPT = """
+import pytest
+
+def test_always():
+    pass
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("wrong", [False, True])
+def test_swept(wrong):
+    assert not wrong
+
+@pytest.mark.exhaustive
+def test_without_its_fixture(nothing):
+    pass
+"""
+
+
+@pytest.fixture
+def results(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the sweeps of a suite with this one's rules are written."""
+    path = pytester.path / "sweeps.json"
+    monkeypatch.setattr("sweeps.RESULTS", path)
+    pytester.makeconftest((TESTS / "conftest.py").read_text(encoding="utf-8"))
+    pytester.makeini("[pytest]\nmarkers =\n    exhaustive: a sweep\n")
+    pytester.makepyfile(test_it=SWEPT)
+    return path
+
+
+def test_sweeps_do_not_run_by_themselves(pytester: pytest.Pytester, results: Path) -> None:
+    pytester.runpytest_inprocess().assert_outcomes(passed=1, deselected=3)
+    assert not results.exists()
+
+
+def test_sweeps_that_are_asked_for_leave_their_outcomes_beside_older_ones(
+    pytester: pytest.Pytester, results: Path
+) -> None:
+    results.write_text('{"test_it.py::test_swept[True]": "passed", "other": "passed"}')
+    asked = pytester.runpytest_inprocess("--exhaustive")
+    asked.assert_outcomes(passed=2, failed=1, errors=1)
+    assert json.loads(results.read_text()) == {
+        "other": "passed",
+        "test_it.py::test_swept[False]": "passed",
+        "test_it.py::test_swept[True]": "failed",
+        "test_it.py::test_without_its_fixture": "failed",
+    }

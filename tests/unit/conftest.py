@@ -1,0 +1,59 @@
+"""Unit tests need no network, no engine and no patience: what would wait, or leave this machine,
+fails.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+LONGEST_SLEEP_SECONDS = 0.2
+HERE = Path(__file__).parent
+_NOT_HERE = {"docker", "gpu", "network"}
+
+_connect = socket.socket.connect
+_sleep = time.sleep
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test's folder says what it costs."""
+    for item in items:
+        marks = _NOT_HERE & {mark.name for mark in item.iter_markers()}
+        if marks and item.path.is_relative_to(HERE):
+            raise pytest.UsageError(f"{item.nodeid}: a test marked {min(marks)} is no unit test")
+
+
+def stays_here(address: object) -> bool:
+    """Whether a socket's address is of this machine: a path, or loopback."""
+    if not isinstance(address, tuple):
+        return True
+    try:
+        return ipaddress.ip_address(address[0]).is_loopback
+    except ValueError:
+        return bool(address[0] == "localhost")
+
+
+def _connect_here(made: socket.socket, address: object) -> None:
+    if not stays_here(address):
+        made.close()  # who opened it expects an OSError, and would leave it to the collector
+        raise AssertionError(f"a unit test connected to {address}")
+    _connect(made, address)  # type: ignore[arg-type]
+
+
+def _sleep_briefly(seconds: float) -> None:
+    if seconds > LONGEST_SLEEP_SECONDS:
+        raise AssertionError(f"a unit test slept for {seconds:g} s")
+    _sleep(seconds)
+
+
+@pytest.fixture(autouse=True)
+def alone_and_awake(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No connection leaves this machine, nothing sleeps for long. Child processes are not held by
+    this: they are tested against indexes on loopback, which tests wait for.
+    """
+    monkeypatch.setattr(socket.socket, "connect", _connect_here)
+    monkeypatch.setattr(time, "sleep", _sleep_briefly)
