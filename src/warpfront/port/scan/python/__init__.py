@@ -26,6 +26,7 @@ from warpfront.port.scan.python import (
 from warpfront.port.scan.python.gates import Gates
 from warpfront.port.scan.python.module import Module, Seen
 from warpfront.port.scan.python.tables import LAZILY as _OF_PACKAGES
+from warpfront.port.scan.python.tables import table_names
 
 Detector = Callable[[Module, Any], Iterator[Seen]]
 CudaReader = Callable[[SourceText, Context], Iterator[Sighting]]
@@ -89,12 +90,15 @@ _DETECTORS: Mapping[type[ast.AST], tuple[Detector, ...]] = {
 # Rules about how the vendors are told apart: the gate that they are part of does not excuse them.
 # 32 lanes written down where only AMD comes is somebody's answer for wave32.
 _DECIDED = frozenset({"PY038", "PY055"})
-# Nothing in a module without any of these words can be a sighting.
-_WORTH_PARSING = re.compile(
+# Nothing in a module without any of these words, or of the tables' names that have none of them, can
+# be a sighting.
+_WORDS = (
     r"(?i)torch|cuda|nvidia|nvml|nvtx|rocm|\bhip|gfx|triton|jax|flax|flash|xformers|bitsandbytes"
     r"|apex|tensorrt|cutlass|\bhpu\b|nccl|_alloc_conf|site-packages|gemm|cupy|rapids|cudf|dali"
     r"|\bnsys\b|\bncu\b|warp_size|inductor|nvcc|__global__|__device__|fast_math|gencode|ptxas|--expt-"
 )
+_OTHERS = sorted(name for name in table_names() if re.search(_WORDS, name) is None)
+_WORTH_PARSING = re.compile("|".join((_WORDS, *map(re.escape, _OTHERS))))
 _ABOUT_GATES = frozenset({"PY018", "PY023", "PY048", "PY052", "PY053", "PY059", "PY015"})
 
 
