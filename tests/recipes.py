@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -20,9 +21,6 @@ COPIED_FILES = ("matrix.yaml", "noxfile.py", "pyproject.toml", "tasks.py")
 SECONDS = 120
 
 _PATH = r"`(?P<path>[\w./-]+\.\w+)`"
-_NEW_FILE = re.compile(rf"A new file {_PATH}.*:")
-_AT_THE_END = re.compile(rf".*at the end of {_PATH}:", re.IGNORECASE)
-_BELOW = re.compile(rf".*\bin {_PATH}, below `(?P<line>.+)`:", re.IGNORECASE)
 _BECOMES = re.compile(rf"In {_PATH}, the first `(?P<old>.+)` becomes `(?P<new>.+)`\.")
 _FENCED = re.compile(r"```(?P<kind>\w+)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
 
@@ -77,7 +75,9 @@ class Copy:
             check=False,
         )
         if done.returncode != 0:
-            raise RecipeError(f"`{command}` ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+            raise RecipeError(
+                f"`{command}` ended with {done.returncode}:\n{done.stdout}{done.stderr}"
+            )
         return done.stdout
 
     def _environment(self) -> Mapping[str, str]:
@@ -94,6 +94,11 @@ class Copy:
 
 
 Do = Callable[[Copy], None]
+_FORMS: tuple[tuple[re.Pattern[str], Callable[..., None]], ...] = (
+    (re.compile(rf"A new file {_PATH}.*:"), Copy.write),
+    (re.compile(rf".*\bat the end of {_PATH}:", re.IGNORECASE), Copy.append),
+    (re.compile(rf".*\bin {_PATH}, below `(?P<line>.+)`:", re.IGNORECASE), Copy.insert),
+)
 
 
 def copy_repository(folder: Path) -> Copy:
@@ -134,19 +139,15 @@ def _read_steps(recipe: str) -> Iterator[Do]:
 
 def _replacements(said: str) -> Iterator[Do]:
     for found in _BECOMES.finditer(said):
-        path, old, new = found["path"], found["old"], found["new"]
-        yield lambda copy, path=path, old=old, new=new: copy.replace(path, old, new)
+        yield partial(Copy.replace, path=found["path"], old=found["old"], new=found["new"])
 
 
 def _step_of(said: str, kind: str, text: str) -> Do:
     if kind == "console":
-        return lambda copy: _show(copy, text)
-    if found := _NEW_FILE.fullmatch(said):
-        return lambda copy: copy.write(found["path"], text)
-    if found := _AT_THE_END.fullmatch(said):
-        return lambda copy: copy.append(found["path"], text)
-    if found := _BELOW.fullmatch(said):
-        return lambda copy: copy.insert(found["path"], found["line"], text)
+        return partial(_show, session=text)
+    for form, do in _FORMS:
+        if found := form.fullmatch(said):
+            return partial(do, text=text, **found.groupdict())
     raise RecipeError(f"nothing says where this goes: {said!r}")
 
 

@@ -90,8 +90,8 @@ _DETECTORS: Mapping[type[ast.AST], tuple[Detector, ...]] = {
 # Rules about how the vendors are told apart: the gate that they are part of does not excuse them.
 # 32 lanes written down where only AMD comes is somebody's answer for wave32.
 _DECIDED = frozenset({"PY038", "PY055"})
-# Nothing in a module without any of these words, or of the tables' names that have none of them, can
-# be a sighting.
+# Nothing in a module can be a sighting if it has none of these words, and none of the tables' names
+# that do without them.
 _WORDS = (
     r"(?i)torch|cuda|nvidia|nvml|nvtx|rocm|\bhip|gfx|triton|jax|flax|flash|xformers|bitsandbytes"
     r"|apex|tensorrt|cutlass|\bhpu\b|nccl|_alloc_conf|site-packages|gemm|cupy|rapids|cudf|dali"
