@@ -21,7 +21,10 @@ COPIED_FILES = ("matrix.yaml", "noxfile.py", "pyproject.toml", "tasks.py")
 SECONDS = 120
 
 _PATH = r"`(?P<path>[\w./-]+\.\w+)`"
-_BECOMES = re.compile(rf"In {_PATH}, the first `(?P<old>.+)` becomes `(?P<new>.+)`\.")
+_CHANGES = re.compile(
+    rf"^In {_PATH}, the first (?P<said>`.+?)(?:\n\n|\Z)", re.DOTALL | re.MULTILINE
+)
+_BECOMES = re.compile(r"`([^`]+)`\s+becomes\s+`([^`]+)`")
 _FENCED = re.compile(r"```(?P<kind>\w+)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -138,8 +141,9 @@ def _read_steps(recipe: str) -> Iterator[Do]:
 
 
 def _replacements(said: str) -> Iterator[Do]:
-    for found in _BECOMES.finditer(said):
-        yield partial(Copy.replace, path=found["path"], old=found["old"], new=found["new"])
+    for found in _CHANGES.finditer(said):
+        for old, new in _BECOMES.findall(found["said"]):
+            yield partial(Copy.replace, path=found["path"], old=old, new=new)
 
 
 def _step_of(said: str, kind: str, text: str) -> Do:

@@ -184,7 +184,7 @@ _PATH = re.compile(r"`((?:src|tests|scripts|docs|images)/[\w./-]*\w)`")
 _TESTED = re.compile(r"pytest (?:-q )?(tests/[\w./-]*\w)")
 _MODULE = re.compile(r"python3? -m (warpfront[\w.]*\w)")
 # Written by recipes and by people, not there before.
-NOT_YET = re.compile(r"A new file `([^`]+)`")
+NOT_YET = re.compile(r"(?:A new file `|\$ cp \S+ )([\w./-]+)")
 
 
 def broken_paths(page: Path, text: str) -> Iterator[str]:

@@ -40,6 +40,7 @@ def block(said: str, text: str = "new\n", kind: str = "text") -> str:
         (block("In `list.txt`, below `second`:"), "first\n  second\nnew\n"),
         (block("At the end of `list.txt`:"), "first\n  second\nnew\n"),
         ("In `list.txt`, the first `s` becomes `S`.", "firSt\n  second\n"),
+        ("In `list.txt`, the first `first` becomes `1`,\n`second`\nbecomes `2`.", "1\n  2\n"),
     ],
 )
 def test_a_recipe_changes_what_it_says(recipe: str, left: str, copy: Copy) -> None:
