@@ -126,6 +126,11 @@ def test_the_page_of_the_matrix_lists_every_vendor() -> None:
     assert names([row[1]]) == list(VENDORS)
 
 
+def test_the_help_of_vendor_names_every_vendor() -> None:
+    said = namespace["plan"].help["vendor"]
+    assert [name for name in VENDORS if name not in said] == []
+
+
 def fields(*kinds: type) -> set[str]:
     return {field.name for kind in kinds for field in dataclasses.fields(kind)}
 
