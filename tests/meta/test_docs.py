@@ -178,7 +178,7 @@ def test_the_page_of_compiling_has_every_compiler() -> None:
 
 def test_every_task_is_somewhere_in_the_docs() -> None:
     said = " ".join(page.read_text(encoding="utf-8") for page in PAGES)
-    unsaid = {name for name in namespace.task_names if f"invoke {name}" not in said}
+    unsaid = {name for name in namespace.task_names if not re.search(rf"invoke {name}\b", said)}
     # What a new project is made with has no tasks.py yet.
     assert unsaid - {"init"} == set()
     assert "warpfront init" in said
