@@ -23,8 +23,8 @@ class WarpfrontError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Problem:
-    """One thing wrong in a file: where (`path:line`, 1-based; 0 = the whole file), what, and what
-    to do.
+    """One thing wrong in a file: where (`path:line`, 1-based; 0 = the whole file), what, and
+    what to do.
     """
 
     path: str
@@ -64,8 +64,8 @@ class LockError(WarpfrontError):
 
 
 class RenderError(WarpfrontError):
-    """A template cannot be rendered, or rendered to something else than the template's
-    instructions.
+    """A template cannot be rendered, or rendered to something else than
+    the template's instructions.
     """
 
     exit_code = 5
@@ -110,8 +110,8 @@ class WheelError(WarpfrontError):
 
 
 class StoreError(WarpfrontError):
-    """A file or folder of ours cannot be read or written: permissions, disk full, held by another
-    run.
+    """A file or folder of ours cannot be read or written: permissions, disk full, held
+    by another run.
     """
 
     exit_code = 13
@@ -130,8 +130,8 @@ class FindingsError(WarpfrontError):
 
 
 class InputError(WarpfrontError):
-    """A file of somebody's project is not what it should be: missing, not text, not TOML, no
-    requirements.
+    """A file of somebody's project is not what it should be: missing, not text, not
+    TOML, no requirements.
     """
 
     exit_code = 16

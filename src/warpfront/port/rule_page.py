@@ -20,8 +20,8 @@ _FAMILIES: Mapping[str, str] = {
 }
 _HEAD = """# Rules of the scanner
 
-<!-- Generated from src/warpfront/data/rules/*.toml by report/rules.py;
-`pytest tests/unit/test_rules_page.py --update-golden` writes it anew. -->
+<!-- Generated from src/warpfront/data/rules/*.toml by port/rule_page.py;
+`pytest tests/unit/port/test_rules_page.py --update-golden` writes it anew. -->
 
 What `invoke scan --target gfx942` looks for. A severity counts for the narrowest class that a
 target is in: `gfx942` before `gfx9`, that before `wave64` or `wave32`, that before `rocm`. Code

@@ -23,8 +23,8 @@ class MalformedError(ValueError):
 
 
 def worst_of(outcomes: Iterable[Outcome]) -> Outcome:
-    """error > failed > unavailable > skipped > passed. Nothing at all is an error: nothing was
-    proven.
+    """error > failed > unavailable > skipped > passed. Nothing at all is an error:
+    nothing was proven.
     """
     found = frozenset(outcomes)
     return next((outcome for outcome in _WORST_FIRST if outcome in found), Outcome.ERROR)
@@ -147,8 +147,8 @@ def _said(all_passed: bool) -> str:  # noqa: FBT001 - one fact in, one phrase ou
 
 
 def _nox_results(report: object) -> dict[str, str]:
-    """Session name -> `success`, `failed`, ... from nox's report; an unreadable one names no
-    session.
+    """Session name -> `success`, `failed`, ... from nox's report; an unreadable one
+    names no session.
     """
     if not isinstance(report, dict) or not isinstance(report.get("sessions"), list):
         return {}

@@ -49,8 +49,8 @@ class Judged:
 def judge(
     source: SourceText, sightings: Iterable[Sighting], target: ScanTarget, rules: Mapping[str, Rule]
 ) -> Judged:
-    """The findings that `sightings` of one file come to for `target`. The same thing seen twice is
-    one finding.
+    """The findings that `sightings` of one file come to for `target`. The same thing seen twice
+    is one finding.
     """
     lines = _Lines(source.text)
     suppressions = tuple(read_suppressions(source.text, lines))

@@ -84,8 +84,8 @@ def attributes(module: Module, node: ast.Attribute) -> Iterator[Seen]:
 
 
 def _is_compared(module: Module, node: ast.AST) -> bool:
-    """Asking which dtype a tensor has, what one holds (`torch.finfo`), or listing dtypes, chooses
-    none.
+    """Asking which dtype a tensor has, what one holds (`torch.finfo`), or listing
+    dtypes, chooses none.
     """
     for parent, _ in module.ancestors(node):
         if isinstance(parent, ast.Compare | ast.Dict | ast.Subscript):

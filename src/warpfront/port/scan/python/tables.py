@@ -31,6 +31,11 @@ LAZILY = frozenset(_document()["lazily"]["rules"])
 NVIDIA_PACKAGES = frozenset(name.split(".")[0] for name in IMPORTS)
 
 
+def table_names() -> frozenset[str]:
+    """Every name of every table."""
+    return frozenset().union(IMPORTS, NAMES, ENVIRONMENT, ENVIRONMENT_PREFIXES)
+
+
 def longest_known(dotted: str, table: Mapping[str, str]) -> str:
     """The longest prefix of `dotted`, at its dots, that the table has; "" for none."""
     return next((prefix for prefix in _prefixes(dotted) if prefix in table), "")

@@ -1,0 +1,26 @@
+"""The recipe for an operator check, followed on a copy: it passes, and its faults are caught."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="torch is not installed")
+
+from recipes import PAGE, RecipeError, copy_repository, follow, read_recipes
+
+RECIPE = read_recipes(PAGE.read_text(encoding="utf-8"))["An operator check"]
+
+
+@pytest.mark.process
+def test_the_recipe_for_an_operator_can_be_followed(tmp_path: Path) -> None:
+    follow(RECIPE, copy_repository(tmp_path))
+
+
+@pytest.mark.process
+def test_a_bound_that_lets_a_fault_pass_is_refused(tmp_path: Path) -> None:
+    loose = RECIPE.replace('(torch.log1p, make="positive", ulps=4.0)', "(torch.log1p, ulps=4e6)")
+    assert loose != RECIPE
+    with pytest.raises(RecipeError, match=r"1 failed"):
+        follow(loose, copy_repository(tmp_path))

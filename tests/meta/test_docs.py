@@ -1,0 +1,218 @@
+"""What docs list and count is what the program has: `--update-golden` writes the counts anew, the
+lists are written by people.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from builders import a_cell
+
+from warpfront import errors
+from warpfront.doors.tasks import namespace
+from warpfront.errors import WarpfrontError
+from warpfront.images import render
+from warpfront.images.engine import DEAD_MAN_SECONDS
+from warpfront.images.engine.lines import LONGEST_LINE
+from warpfront.matrix import language
+from warpfront.matrix.vendors import VENDORS
+from warpfront.port.preflight import rules as preflight_rules
+from warpfront.system import trees
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "warpfront"
+CHECKS = SOURCE / "inside" / "checks"
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "images").glob("*.md")])
+MIB = 1 << 20
+
+
+def text_of(page: str) -> str:
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
+def count_operations() -> int:
+    return len(json.loads((CHECKS / "operators" / "table.json").read_text())["operators"])
+
+
+def count_families() -> int:
+    """Read, not imported: the module needs torch."""
+    tree = ast.parse((CHECKS / "models" / "families.py").read_text())
+    assigned = (node for node in tree.body if isinstance(node, ast.Assign))
+    values = {ast.unparse(node.targets[0]): node.value for node in assigned}
+    assert isinstance(values["FAMILIES"], ast.Tuple)
+    return len(values["FAMILIES"].elts)
+
+
+def count_guard_files() -> int:
+    return len(list((SOURCE / "inside" / "guard").glob("*.py")))
+
+
+def count_guard_runs() -> int:
+    return len(json.loads(text_of("docs/results/guard-suite.json"))["results"])
+
+
+# Page, the words around a number, and what the number is.
+COUNTS: tuple[tuple[str, str, Callable[[], int]], ...] = (
+    ("README.md", r"\| ([\d,]+) operations by name", count_operations),
+    ("README.md", r" ([\d,]+) families of models", count_families),
+    ("docs/guard.md", r"The guard is ([\d,]+) files", count_guard_files),
+    ("docs/guard.md", r"of the ([\d,]+) runs", count_guard_runs),
+    ("docs/scan.md", r"files over ([\d,]+) MiB", lambda: trees.SIZE_LIMIT_BYTES // MIB),
+    ("docs/scan.md", r"line over ([\d,]+) characters", lambda: trees.LINE_LIMIT),
+    ("docs/engine.md", r"beyond ([\d,]+) characters", lambda: LONGEST_LINE),
+    ("docs/engine.md", r"([\d,]+) s later if the client", lambda: int(DEAD_MAN_SECONDS)),
+)
+
+
+@pytest.mark.parametrize(("page", "words", "count"), COUNTS, ids=[words for _, words, _ in COUNTS])
+def test_a_count_in_the_docs_is_what_the_program_has(
+    page: str, words: str, count: Callable[[], int], request: pytest.FixtureRequest
+) -> None:
+    text, right = text_of(page), f"{count():,}"
+    (found,) = re.finditer(words, text)
+    if request.config.getoption("--update-golden"):
+        start, end = found.span(1)
+        (ROOT / page).write_text(text[:start] + right + text[end:], encoding="utf-8")
+    else:
+        assert found[1] == right
+
+
+def first_column(page: str, below: str) -> list[str]:
+    """The first cell of each row of the first table below a line, in its order."""
+    lines = iter(text_of(page).partition(below)[2].splitlines())
+    for line in lines:
+        if line.startswith("|--"):
+            break
+    rows = []
+    for line in lines:
+        if not line.startswith("|"):
+            break
+        rows.append(line.split("|")[1].strip())
+    return rows
+
+
+def names(cells: list[str]) -> list[str]:
+    return [name for cell in cells for name in re.findall(r"`([^`]+)`", cell)]
+
+
+def test_a_template_sees_exactly_the_names_that_the_page_lists() -> None:
+    seen = render._variables(a_cell(), None, (), {})
+    assert names(first_column("images/README.md", "A template sees these names")) == list(seen)
+
+
+def test_the_page_of_exit_codes_has_every_cause_and_no_other() -> None:
+    family = [
+        error
+        for error in vars(errors).values()
+        if isinstance(error, type) and issubclass(error, WarpfrontError)
+    ]
+    codes = {error.exit_code for error in family if error is not WarpfrontError}
+    codes |= {0, errors.INTERRUPTED_EXIT_CODE, errors.BUG_EXIT_CODE}
+    assert [int(code) for code in first_column("docs/exit-codes.md", "# Exit codes")] == sorted(
+        codes
+    )
+
+
+def test_the_page_of_the_matrix_lists_every_vendor() -> None:
+    row = re.search(r"^\| `vendor` \| (.+) \|$", text_of("docs/matrix.md"), re.MULTILINE)
+    assert row is not None
+    assert names([row[1]]) == list(VENDORS)
+
+
+def test_the_help_of_vendor_names_every_vendor() -> None:
+    said = namespace["plan"].help["vendor"]
+    assert [name for name in VENDORS if name not in said] == []
+
+
+def fields(*kinds: type) -> set[str]:
+    return {field.name for kind in kinds for field in dataclasses.fields(kind)}
+
+
+def test_the_page_of_the_matrix_lists_every_field_of_a_row() -> None:
+    listed = names(first_column("docs/matrix.md", "## Rows"))
+    assert set(listed) == fields(language.Axes)
+
+
+def test_the_page_of_the_matrix_names_every_key_of_the_language() -> None:
+    kinds = [
+        kind
+        for kind in vars(language).values()
+        if dataclasses.is_dataclass(kind)
+        and isinstance(kind, type)
+        and kind.__module__ == language.__name__
+    ]
+    # The page itself, and those that it sends its reader to.
+    pages = "".join(map(text_of, ("docs/matrix.md", "docs/locks.md", "docs/compile.md")))
+    unnamed = {key for key in fields(*kinds) if not re.search(rf"`{key}[`:]|\b{key}:", pages)}
+    assert unnamed == set()
+
+
+def test_the_page_of_the_preflight_has_a_section_for_every_rule() -> None:
+    rules = {
+        value
+        for name, value in vars(preflight_rules).items()
+        if re.fullmatch(r"[A-Z][A-Z_]+", name) and isinstance(value, str)
+    }
+    sections = re.findall(r"^### (.+)$", text_of("docs/preflight.md"), re.MULTILINE)
+    assert set(sections) == rules
+
+
+def test_the_page_of_the_engine_has_every_distribution() -> None:
+    known = yaml.safe_load((SOURCE / "data" / "engine.yaml").read_text())["distributions"]
+    listed = first_column("docs/engine.md", "### What each distribution gets")
+    assert [name.lower().replace(" ", "-") for name in listed] == list(known)
+
+
+def test_the_page_of_compiling_has_every_compiler() -> None:
+    matrix = yaml.safe_load(text_of("matrix.yaml"))
+    listed = set(names(re.findall(r"^\| (`[^|]+`) \|", text_of("docs/compile.md"), re.MULTILINE)))
+    assert set(matrix["compilers"]) <= listed
+
+
+def test_every_task_is_somewhere_in_the_docs() -> None:
+    said = " ".join(page.read_text(encoding="utf-8") for page in PAGES)
+    unsaid = {name for name in namespace.task_names if not re.search(rf"invoke {name}\b", said)}
+    # What a new project is made with has no tasks.py yet.
+    assert unsaid - {"init"} == set()
+    assert "warpfront init" in said
+
+
+_LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+_PATH = re.compile(r"`((?:src|tests|scripts|docs|images)/[\w./-]*\w)`")
+_TESTED = re.compile(r"pytest (?:-q )?(tests/[\w./-]*\w)")
+_MODULE = re.compile(r"python3? -m (warpfront[\w.]*\w)")
+# Written by recipes and by people, not there before.
+NOT_YET = re.compile(r"(?:A new file `|\$ cp \S+ )([\w./-]+)")
+
+
+def broken_paths(page: Path, text: str) -> Iterator[str]:
+    """What a page links to or names below the repository, and is not there."""
+    for target in _LINK.findall(text):
+        if "://" not in target and not (page.parent / target).exists():
+            yield target
+    named = {*_PATH.findall(text), *_TESTED.findall(text)} - set(NOT_YET.findall(text))
+    yield from sorted(path for path in named if not (ROOT / path).exists())
+    for module in sorted(set(_MODULE.findall(text))):
+        path = ROOT / "src" / Path(*module.split("."))
+        if not (path / "__main__.py").exists() and not path.with_suffix(".py").exists():
+            yield module
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_what_a_page_names_is_there(page: Path) -> None:
+    assert list(broken_paths(page, page.read_text(encoding="utf-8"))) == []
+
+
+def test_a_path_that_is_not_there_is_found() -> None:
+    text = """[x](gone.md) [y](README.md#a) `src/gone.py` `tests/conftest.py` A new file `src/a.py`:
+    pytest tests/gone, pytest -q tests/meta, python -m warpfront, python -m warpfront.gone.by
+    """
+    broken = ["gone.md", "src/gone.py", "tests/gone", "warpfront.gone.by"]
+    assert list(broken_paths(ROOT / "README.md", text)) == broken
