@@ -116,7 +116,7 @@ def _add_session(name: str, says: str, run: Runs) -> None:
         run(session)
 
     session_of_table.__doc__ = says
-    nox.session(session_of_table, name=name, venv_backend="none", default=name == "verify")
+    nox.session(name=name, venv_backend="none", default=name == "verify")(session_of_table)
 
 
 for _name, (_says, _runs) in SESSION_TABLE.items():

@@ -47,7 +47,7 @@ def recorded(
 def stand_in(monkeypatch: pytest.MonkeyPatch, session: str, compute: Callable[..., None]) -> None:
     """What a session runs, replaced."""
     name = "warpfront.inside.checks.stand_in"
-    monkeypatch.setitem(sys.modules, name, SimpleNamespace(compute=compute))  # type: ignore[misc]
+    monkeypatch.setitem(sys.modules, name, SimpleNamespace(compute=compute))
     row = CheckSession(says="", records=("stand_in:compute",))
     monkeypatch.setitem(CHECK_SESSIONS, session, row)
 

@@ -1,12 +1,14 @@
 """What makes a task of a function: its options with their help, and errors as exit codes.
 
 A task takes what it uses. A parameter annotated with an `Option` is one option of that name; one
-annotated with `Options` is several that make one value; `display` is who is told.
+annotated with `Options`, or of a dataclass whose fields are annotated so, is several that make one
+value; `display` is who is told.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import inspect
 import traceback
@@ -89,7 +91,7 @@ def command(body: Callable[..., None]) -> Task[Any]:
             values = {name: _made(group, options) for name, group in groups.items()}
             body(**({"display": display} if is_told else {}), **values)
 
-    every = {name: one for group in groups.values() for name, one in group.each.items()}
+    every = _every(groups)
     invoked.__signature__ = _signature(every)  # type: ignore[attr-defined]
     decorated: Task[Any] = task(
         help={name.replace("_", "-"): option.help for name, (_, option) in every.items()},
@@ -116,21 +118,41 @@ def _as_text(default: object) -> object:
     return default if isinstance(default, bool) else str(default)
 
 
-def _option_groups(body: Callable[..., None]) -> dict[str, Options]:
-    """Parameter -> its options. Raises `TypeError` for one that says nothing of itself."""
-    hints = get_type_hints(body, include_extras=True)
+def _option_groups(declared: Callable[..., Any]) -> dict[str, Options]:
+    """Parameter, or field, -> its options. Raises `TypeError` for one that says nothing of
+    itself.
+    """
+    hints = get_type_hints(declared, include_extras=True)
     groups = {}
-    for name, parameter in inspect.signature(body).parameters.items():
+    for name, parameter in inspect.signature(declared).parameters.items():
+        hint = hints[name]
+        said = next(iter(getattr(hint, "__metadata__", ())), None)
         if name == "display":
             continue
-        said = next(iter(getattr(hints[name], "__metadata__", ())), None)
         if isinstance(said, Options):
             groups[name] = said
         elif isinstance(said, Option):
             groups[name] = _single(name, parameter.default, said)
+        elif dataclasses.is_dataclass(hint) and isinstance(hint, type):
+            groups[name] = _of_fields(hint)
         else:
-            raise TypeError(f"{body.__name__}: {name} says nothing of itself: annotate an Option")
+            raise TypeError(
+                f"{declared.__name__}: {name} says nothing of itself: annotate an Option"
+            )
     return groups
+
+
+def _of_fields(kind: type) -> Options:
+    groups = _option_groups(kind)
+
+    def make(**values: Any) -> Any:
+        return kind(**{name: _made(group, values) for name, group in groups.items()})
+
+    return Options(_every(groups), make)
+
+
+def _every(groups: Mapping[str, Options]) -> dict[str, tuple[Any, Option]]:
+    return {name: one for group in groups.values() for name, one in group.each.items()}
 
 
 def _single(name: str, default: Any, option: Option) -> Options:

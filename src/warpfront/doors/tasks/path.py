@@ -20,7 +20,7 @@ from warpfront.model import Verification
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from warpfront.pipeline import Verified
+    from warpfront.pipeline.verifying import Verified
 
 
 @command

@@ -15,7 +15,7 @@ from warpfront.errors import FindingsError, NothingSelectedError, UnavailableErr
 from warpfront.model import Outcome, Selection, SourceTree
 
 if TYPE_CHECKING:
-    from warpfront.pipeline.beside.compiling import Compilation
+    from warpfront.pipeline.beside.compiling import Compilation, CompileRequest
     from warpfront.pipeline.beside.scanning import Scan, ScanRequest
     from warpfront.port.scan.findings import Finding
 
@@ -26,10 +26,6 @@ Repo = Annotated[
 ]
 Exclude = Annotated[str, Option("globs of paths to leave out, comma-separated")]
 Sarif = Annotated[str, Option("also write the findings to this file, as SARIF 2.1.0")]
-_OF_WHICH_IMAGE = {
-    "image": "the image of matrix.yaml whose `project:` is asked about, where --repo names none",
-    "only": "as --image, by a glob of cells' ids (`invoke plan` lists them)",
-}
 
 
 @command
@@ -74,15 +70,31 @@ def preflight(
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class _Forms:
+class Forms:
     """How findings are shown, and which files are written."""
 
-    json: bool
-    dry_run: bool
-    everything: bool
-    annotations: bool
-    sarif: str
-    markdown: str
+    json: Json = False
+    dry_run: Annotated[bool, Option("scan and print, and write no file")] = False
+    sarif: Sarif = ""
+    markdown: Annotated[str, Option("also write the findings to this file, as Markdown")] = ""
+    annotations: Annotated[bool, Option("also print the findings as GitHub annotations")] = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Scanned:
+    """What is read, and what of it is known already."""
+
+    repo: Repo = ""
+    baseline: Annotated[
+        str,
+        Option("a file of accepted findings (.warpfront-baseline.json of the tree if not given)"),
+    ] = ""
+    write_baseline: Annotated[bool, Option("accept what is found: write the baseline")] = False
+    exclude: Exclude = ""
+    vendored: Annotated[bool, Option("also submodules and folders of third parties")] = False
+    before: Annotated[
+        str, Option("the tree before an edit: also say what the edit changed for NVIDIA")
+    ] = ""
 
 
 @command
@@ -93,26 +105,13 @@ def scan(
         selecting(
             target=f"the device that it is to run on ({DEFAULT_TARGET} if not given)",
             vendor="of several images with a `project:`, those of this vendor",
-            **_OF_WHICH_IMAGE,
+            image="the image of matrix.yaml whose `project:` is asked about, where --repo is not",
+            only="as --image, by a glob of cells' ids (`invoke plan` lists them)",
         ),
     ],
+    forms: Forms,
+    scanned: Scanned,
     *,
-    json: Json = False,
-    dry_run: Annotated[bool, Option("scan and print, and write no file")] = False,
-    repo: Repo = "",
-    sarif: Sarif = "",
-    markdown: Annotated[str, Option("also write the findings to this file, as Markdown")] = "",
-    annotations: Annotated[bool, Option("also print the findings as GitHub annotations")] = False,
-    baseline: Annotated[
-        str,
-        Option("a file of accepted findings (.warpfront-baseline.json of the tree if not given)"),
-    ] = "",
-    write_baseline: Annotated[bool, Option("accept what is found: write the baseline")] = False,
-    exclude: Exclude = "",
-    vendored: Annotated[bool, Option("also submodules and folders of third parties")] = False,
-    before: Annotated[
-        str, Option("the tree before an edit: also say what the edit changed for NVIDIA")
-    ] = "",
     everything: Annotated[bool, Option("list notes, too, and every place")] = False,
     phases: Annotated[bool, Option("also put the findings in the order of a port")] = False,
     fix: Annotated[str, Option("write the mechanical changes to this file, as a patch")] = "",
@@ -124,35 +123,36 @@ def scan(
     others. Needs no matrix, unless --image names one with a `project:`.
     """
     from warpfront.pipeline.beside import scanning
-    from warpfront.port.scan.targets import read_target
 
-    asked = scanning.ScanRequest(
-        repo=Path(_asked_tree(source, repo).path),
-        target=read_target(source.target or DEFAULT_TARGET),
-        exclude=_listed(exclude),
-        vendored=vendored,
-        before=Path(before) if before else None,
-        baseline=baseline,
-        write_baseline=write_baseline and not dry_run,
-    )
+    asked = _scan_request(source, scanned, dry_run=forms.dry_run)
     found, new = scanning.scan(asked, display)
-    forms = _Forms(
-        json=json,
-        dry_run=dry_run,
-        everything=everything,
-        annotations=annotations,
-        sarif=sarif,
-        markdown=markdown,
-    )
-    _show_findings(found, new, forms)
+    _show_findings(found, new, forms, everything=everything)
     if phases:
         _print_phases(asked, found)
     if fix or apply:
-        display.say(_fixed(asked, "" if dry_run else fix, apply=apply and not dry_run))
+        patch = "" if forms.dry_run else fix
+        display.say(_fixed(asked, patch, apply=apply and not forms.dry_run))
     _raise_errors(found, new)
 
 
-def _show_findings(found: Scan, new: tuple[Finding, ...], forms: _Forms) -> None:
+def _scan_request(source: Selection, scanned: Scanned, *, dry_run: bool) -> ScanRequest:
+    from warpfront.pipeline.beside.scanning import ScanRequest
+    from warpfront.port.scan.targets import read_target
+
+    return ScanRequest(
+        repo=Path(_asked_tree(source, scanned.repo).path),
+        target=read_target(source.target or DEFAULT_TARGET),
+        exclude=_listed(scanned.exclude),
+        vendored=scanned.vendored,
+        before=Path(scanned.before) if scanned.before else None,
+        baseline=scanned.baseline,
+        write_baseline=scanned.write_baseline and not dry_run,
+    )
+
+
+def _show_findings(
+    found: Scan, new: tuple[Finding, ...], forms: Forms, *, everything: bool
+) -> None:
     """Findings on the screen or as JSON, and in the files that were asked for."""
     from warpfront.port import finding_forms
     from warpfront.port.scan.rules import catalogue
@@ -169,7 +169,7 @@ def _show_findings(found: Scan, new: tuple[Finding, ...], forms: _Forms) -> None
     if forms.json:
         print_json({"unread": unread, "findings": finding_forms.findings_json(new, rules)})
     else:
-        print(finding_forms.findings_text(new, rules, everything=forms.everything), end="")
+        print(finding_forms.findings_text(new, rules, everything=everything), end="")
         print(finding_forms.scan_summary(found, new), end="")
     if forms.annotations:
         print(finding_forms.annotation_lines(new, rules), end="")
@@ -206,6 +206,27 @@ def _raise_errors(found: Scan, new: tuple[Finding, ...]) -> None:
         raise FindingsError(f"{counted(new)} for {found.target}")
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Compiled:
+    """What is compiled, and how."""
+
+    repo: Repo = ""
+    sources: Annotated[
+        str,
+        Option("globs of what is compiled, comma-separated; setup.py builds as an extension"),
+    ] = ""
+    include: Annotated[
+        str,
+        Option("folders of the tree for -I, comma-separated (include, csrc and src if not given)"),
+    ] = ""
+    flags: Annotated[str, Option("further options of the compiler, in one argument")] = ""
+    exclude: Exclude = ""
+    hipify: Annotated[
+        bool, Option("turn CUDA into HIP first, in a copy; says what that leaves")
+    ] = False
+    seconds: Annotated[float, Option("how long one source may take (300 if not given)")] = 300.0
+
+
 @command
 def compile_sources(
     display: Display,
@@ -221,21 +242,7 @@ def compile_sources(
     *,
     json: Json = False,
     dry_run: Annotated[bool, Option("list what would be compiled, and compile nothing")] = False,
-    repo: Repo = "",
-    sources: Annotated[
-        str,
-        Option("globs of what is compiled, comma-separated; setup.py builds as an extension"),
-    ] = "",
-    include: Annotated[
-        str,
-        Option("folders of the tree for -I, comma-separated (include, csrc and src if not given)"),
-    ] = "",
-    flags: Annotated[str, Option("further options of the compiler, in one argument")] = "",
-    exclude: Exclude = "",
-    hipify: Annotated[
-        bool, Option("turn CUDA into HIP first, in a copy; says what that leaves")
-    ] = False,
-    seconds: Annotated[float, Option("how long one source may take (300 if not given)")] = 300.0,
+    compiled: Compiled,
     sarif: Sarif = "",
 ) -> None:
     """Compile a source tree's kernels for a target by its vendor's compiler.
@@ -244,27 +251,33 @@ def compile_sources(
     compiler of the matrix. Needs no GPU and no network.
     """
     from warpfront import pipeline
-    from warpfront.pipeline.beside import compiling
-    from warpfront.port.compile.job import Bounds
+    from warpfront.pipeline.beside.compiling import read_units
 
-    tree = _asked_tree(source, repo)
-    asked = compiling.CompileRequest(
-        repo=Path(tree.path),
-        target=source.target or DEFAULT_TARGET,
-        sources=_listed(sources) or tree.sources,
-        include=_listed(include) or tree.include,
-        flags=tuple(shlex.split(flags)) or tree.flags,
-        exclude=_listed(exclude),
-        hipify=hipify,
-        bounds=Bounds(seconds=seconds),
-    )
+    asked = _compile_request(source, compiled)
     if dry_run:
-        for unit in compiling.read_units(asked):
+        for unit in read_units(asked):
             print(f"would compile {unit.path} for {asked.target}")
         return
     found = pipeline.compile_sources(workspace_here(), source, display, asked)
     _show_compilation(found, sarif, json=json)
     _raise_uncompiled(found)
+
+
+def _compile_request(source: Selection, compiled: Compiled) -> CompileRequest:
+    from warpfront.pipeline.beside.compiling import CompileRequest
+    from warpfront.port.compile.job import Bounds
+
+    tree = _asked_tree(source, compiled.repo)
+    return CompileRequest(
+        repo=Path(tree.path),
+        target=source.target or DEFAULT_TARGET,
+        sources=_listed(compiled.sources) or tree.sources,
+        include=_listed(compiled.include) or tree.include,
+        flags=tuple(shlex.split(compiled.flags)) or tree.flags,
+        exclude=_listed(compiled.exclude),
+        hipify=compiled.hipify,
+        bounds=Bounds(seconds=compiled.seconds),
+    )
 
 
 def _show_compilation(found: Compilation, sarif: str, *, json: bool) -> None:

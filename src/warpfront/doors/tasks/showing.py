@@ -25,8 +25,9 @@ def workspace_here(display: Display | None = None) -> Workspace:
     from warpfront.pipeline.workspace import open_workspace
 
     workspace = open_workspace(Path.cwd())
-    for warning in workspace.matrix.warnings if display else ():
-        display.say(f"warning: {warning}")
+    if display:
+        for warning in workspace.matrix.warnings:
+            display.say(f"warning: {warning}")
     return workspace
 
 
