@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 import tomli_w
@@ -42,7 +43,6 @@ from warpfront.wheels.sources import (
     Link,
     Refusal,
     Site,
-    Transport,
     links,
     local_path,
     probe,
@@ -56,6 +56,9 @@ from warpfront.wheels.wheelhouse import (
     requires_of,
     save,
 )
+
+if TYPE_CHECKING:
+    from warpfront.wheels.transport import Transport
 
 SDISTS = frozenset({"rocm"})
 """Distributions that their index offers as a source archive only (AMD's, from ROCm 7.14): built
@@ -141,7 +144,7 @@ def why_unresolvable(index: WheelIndex, stack: Iterable[Pin], site: Site) -> str
     reason = _why_not(site, index.url, pins[0].name)
     if not reason:
         return ""
-    with Transport(site, connect_seconds=5.0, stall_seconds=10.0) as transport:
+    with site.transport(connect_seconds=5.0, stall_seconds=10.0) as transport:
         lacking = [str(pin) for pin in pins if not _site_offers(pin, site, transport)]
     return f"{index.url}: {reason}; nothing else here has {', '.join(lacking)}" if lacking else ""
 
@@ -202,13 +205,13 @@ class UvResolver:
         package = next(one for one in resolution.pylock.packages if one.name == name)
         if package.sdist is None:
             raise LockError(f"{self._inputs.cell_id}: {name} {package.version} has no sources")
-        with Transport(self._site) as transport:
+        with self._site.transport() as transport:
             return self._locking(transport).sdist(package, package.sdist)
 
     def wheel_at(self, source: Source) -> LockedWheel:
         """The wheel at a source's address, verified, in the wheelhouse."""
         filename = unquote(source.location.rpartition("/")[2])
-        with Transport(self._site) as transport:
+        with self._site.transport() as transport:
             link = Link(url=source.location, filename=filename)
             kept, sha256 = self._locking(transport).kept(source.name, link)
         if sha256 != source.pin:
@@ -246,12 +249,12 @@ class UvResolver:
     ) -> tuple[Distribution, ...]:
         """What was found, with its metadata; not asked for the names in `without`."""
         asked = [one for one in resolution.pylock.packages if one.name not in without]
-        with Transport(self._site) as transport, ThreadPoolExecutor(8) as pool:
+        with self._site.transport() as transport, ThreadPoolExecutor(8) as pool:
             return tuple(pool.map(self._locking(transport).distribution, asked))
 
     def wheels(self, resolution: Resolution) -> tuple[LockedWheel, ...]:
         """One wheel per distribution, the best for the base's Python and C library."""
-        with Transport(self._site) as transport, ThreadPoolExecutor(8) as pool:
+        with self._site.transport() as transport, ThreadPoolExecutor(8) as pool:
             found = pool.map(self._locking(transport).wheel, resolution.pylock.packages)
             wheels = tuple(sorted(found))
         _check_stack(self._inputs, wheels)

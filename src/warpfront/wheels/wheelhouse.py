@@ -24,8 +24,8 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import requests
 from packaging.metadata import parse_email
 
 from warpfront.errors import WheelError
@@ -36,13 +36,15 @@ from warpfront.wheels.sources import (
     Link,
     Refusal,
     Site,
-    Transport,
     links,
     local_path,
-    received,
-    refusal,
     without_secrets,
 )
+
+if TYPE_CHECKING:
+    import requests
+
+    from warpfront.wheels.transport import Transport
 
 PARALLEL = 4
 PAUSES_SECONDS = (0.5, 1.0, 2.0, 4.0)
@@ -105,7 +107,7 @@ class Wheelhouse:
         every = tuple(dict.fromkeys(wheels))
         absent = self.missing(every)
         stop = threading.Event()
-        with Transport(site, stall_seconds=self._stall_seconds) as transport:
+        with site.transport(stall_seconds=self._stall_seconds) as transport:
             fetching = _Fetching(
                 self,
                 site=site,
@@ -365,6 +367,8 @@ class _Fetching:
             self._pause(max(PAUSES_SECONDS[max(fruitless - 1, 0)], failure.after_seconds))
 
     def _download_once(self, wheel: LockedWheel, link: Link, part: FileIO) -> Refusal | None:
+        from warpfront.wheels import transport  # noqa: PLC0415 - see `Site.transport`
+
         have = _size(part)
         if have >= wheel.size_bytes:
             _emptied(part)
@@ -380,11 +384,11 @@ class _Fetching:
             _emptied(part)
         self._answers.add(answer)
         try:
-            for chunk in received(answer):
+            for chunk in transport.received(answer):
                 self._take(wheel, chunk, part)
                 self._count(len(chunk))
-        except requests.RequestException as error:
-            return refusal(link.url, error)
+        except transport.RequestException as error:
+            return transport.refusal(link.url, error)
         finally:
             self._answers.discard(answer)
             answer.close()
@@ -459,6 +463,8 @@ def save(link: Link, path: Path, transport: Transport) -> Refusal | None:
 
 
 def _saved_once(link: Link, path: Path, transport: Transport) -> Refusal | None:
+    from warpfront.wheels.transport import RequestException, refusal  # noqa: PLC0415 - as above
+
     answer = transport.open(link.url)
     if isinstance(answer, Refusal):
         return answer
@@ -466,7 +472,7 @@ def _saved_once(link: Link, path: Path, transport: Transport) -> Refusal | None:
         with answer, path.open("wb") as stream:
             for chunk in answer.iter_content(_CHUNK_BYTES):
                 stream.write(chunk)
-    except requests.RequestException as error:
+    except RequestException as error:
         return refusal(link.url, error)
     return None
 
