@@ -26,8 +26,6 @@ from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from packaging.metadata import parse_email
-
 from warpfront.errors import WheelError
 from warpfront.model import LockedWheel
 from warpfront.system import process
@@ -210,6 +208,8 @@ def read_requires(wheel: Path) -> tuple[str, ...]:
 
 def requires_of(metadata: str) -> tuple[str, ...]:
     """`Requires-Dist` of the text of a METADATA file."""
+    from packaging.metadata import parse_email  # noqa: PLC0415 - email takes longer than a plan may
+
     return tuple(parse_email(metadata)[0].get("requires_dist", ()))
 
 
