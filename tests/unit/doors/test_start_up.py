@@ -59,7 +59,7 @@ def locked(tmp_path: Path) -> Workspace:
     workspace = open_workspace(tmp_path)
     (cell,) = workspace.matrix.cells
     lock = dataclasses.replace(a_lock(cell), inputs_digest=lock_inputs(cell, None, None).digest)
-    path = workspace.lock_path(cell.id)
+    path = workspace.folders.lock_path(cell.id)
     path.parent.mkdir(parents=True)
     path.write_text(dump_lock(lock))
     return workspace
@@ -72,15 +72,15 @@ def test_listing_the_tasks_loads_no_step(tmp_path: Path) -> None:
 
 
 def test_a_plan_of_what_is_locked_loads_neither_ports_nor_networks(locked: Workspace) -> None:
-    said, modules = loaded_by("plan", folder=locked.root)
+    said, modules = loaded_by("plan", folder=locked.folders.root)
     assert "1 to build" in said
     assert below(modules, *NEVER, *NETWORK) == set()
 
 
 def test_a_plan_that_has_to_ask_an_index_is_found_to(locked: Workspace) -> None:
-    for path in (locked.root / "images" / "locks").iterdir():
+    for path in (locked.folders.root / "images" / "locks").iterdir():
         path.unlink()
-    _, modules = loaded_by("plan", folder=locked.root)
+    _, modules = loaded_by("plan", folder=locked.folders.root)
     assert below(modules, "requests")
     assert below(modules, *NEVER) == set()
 

@@ -15,7 +15,9 @@ from builders import a_lock, a_wheel
 from warpfront.errors import LockError
 from warpfront.matrix.scaffold import make_project
 from warpfront.model import Relaxed, WheelBuild, WheelLock
-from warpfront.pipeline import locking, open_workspace
+from warpfront.pipeline import open_workspace
+from warpfront.pipeline.locking import lock_cells
+from warpfront.pipeline.within import locks as states
 from warpfront.wheels import lock as locks
 from warpfront.wheels.lock import dump_lock, lock_inputs, read_lock, read_written_lock
 
@@ -125,18 +127,18 @@ def test_a_lock_edited_by_one_byte_is_seen_by_the_plan_and_by_the_build(
         a_wheel("pip"),
     )
     lock = dataclasses.replace(a_lock(cell, *wheels), inputs_digest=inputs.digest)
-    path = workspace.lock_path(cell.id)
+    path = workspace.folders.lock_path(cell.id)
     path.parent.mkdir(parents=True)
     path.write_text(dump_lock(lock))
     with monkeypatch.context() as patched:
         without_toml(patched)
-        assert locking.read_locks(workspace, [cell])[cell.id].reason == ""
+        assert states.read_locks([cell], {}, workspace.folders)[cell.id].reason == ""
     wrong = ("0" if inputs.digest[0] != "0" else "1") + inputs.digest[1:]
     path.write_text(dump_lock(lock).replace(inputs.digest, wrong))
-    assert "its inputs changed" in locking.read_locks(workspace, [cell])[cell.id].reason
+    assert "its inputs changed" in states.read_locks([cell], {}, workspace.folders)[cell.id].reason
     path.write_text(dump_lock(lock).replace(a_wheel("pip").sha256, "g" * 64))
     with pytest.raises(LockError):
-        locking.read_locks(workspace, [cell])
-    monkeypatch.setattr(locking, "read_written_lock", locks.dump_lock)
+        states.read_locks([cell], {}, workspace.folders)
+    monkeypatch.setattr(states, "read_written_lock", locks.dump_lock)
     with pytest.raises(LockError):
-        locking.lock_cells(workspace, [cell], site=lambda: None, watch=None)  # type: ignore[arg-type,return-value]
+        lock_cells([cell], {}, workspace.folders, builder_of=None, site=None, watch=None)  # type: ignore[arg-type]

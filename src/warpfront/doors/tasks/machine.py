@@ -94,9 +94,9 @@ def clean(
 
     Wheels and locks stay.
     """
-    from warpfront import pipeline
     from warpfront.images.engine import connect
     from warpfront.images.labels import CELL
+    from warpfront.matrix import select
 
     remove = functools.partial(_remove, display, dry_run=dry_run)
     workspace = workspace_here()

@@ -250,15 +250,14 @@ def compile_sources(
     Those of --repo, or of an image's `project:`; in a `devel` image or a
     compiler of the matrix. Needs no GPU and no network.
     """
-    from warpfront import pipeline
-    from warpfront.pipeline.beside.compiling import read_units
+    from warpfront.pipeline.beside import compiling
 
     asked = _compile_request(source, compiled)
     if dry_run:
-        for unit in read_units(asked):
+        for unit in compiling.read_units(asked):
             print(f"would compile {unit.path} for {asked.target}")
         return
-    found = pipeline.compile_sources(workspace_here(), source, display, asked)
+    found = compiling.compile_sources(workspace_here(), source, display, asked)
     _show_compilation(found, sarif, json=json)
     _raise_uncompiled(found)
 
@@ -314,7 +313,7 @@ def _asked_tree(source: Selection, repo: str) -> SourceTree:
 
 def _declared_tree(source: Selection) -> SourceTree | None:
     """The `project:` of the images that the options name; None where they name none."""
-    from warpfront import pipeline
+    from warpfront.matrix import select
     from warpfront.pipeline.beside.projects import project_trees
 
     if not (source.image or source.only):

@@ -156,23 +156,6 @@ def _read_profile(text: str) -> str:
     return text
 
 
-EFFORT_OPTIONS = (
-    EffortOption(
-        name="seeds",
-        default=1,
-        help="how many sets of random inputs (1 if not given)",
-        read=_read_seeds,
-    ),
-    EffortOption(
-        name="profile",
-        default=STRICT,
-        help="whose tolerances decide; every result says what each would have said",
-        read=_read_profile,
-    ),
-    EffortOption(name="quick", default=False, help="every operation, fewer cases of each"),
-)
-
-
 @cache
 def tolerances() -> Mapping[str, Mapping[str, tuple[float, float]]]:
     """Relative and absolute tolerance of each profile but strict, by the dtype's name."""
@@ -186,3 +169,21 @@ def tolerances() -> Mapping[str, Mapping[str, tuple[float, float]]]:
 def profile_names() -> tuple[str, ...]:
     """Ours first, which is the default."""
     return (STRICT, *tolerances())
+
+
+EFFORT_OPTIONS = (
+    EffortOption(
+        name="seeds",
+        default=1,
+        help="how many sets of random inputs (1 if not given)",
+        read=_read_seeds,
+    ),
+    EffortOption(
+        name="profile",
+        default=STRICT,
+        help=f"whose tolerances decide: {', '.join(profile_names())}; every result says what each "
+        "would have said",
+        read=_read_profile,
+    ),
+    EffortOption(name="quick", default=False, help="every operation, fewer cases of each"),
+)
