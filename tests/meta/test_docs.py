@@ -23,7 +23,7 @@ from warpfront.images.engine import DEAD_MAN_SECONDS
 from warpfront.images.engine.lines import LONGEST_LINE
 from warpfront.matrix import language
 from warpfront.matrix.vendors import VENDORS
-from warpfront.port.preflight import rules as preflight_rules
+from warpfront.port.preflight import rule_texts as preflight_rules
 from warpfront.system import trees
 
 ROOT = Path(__file__).parents[2]

@@ -1,7 +1,7 @@
 """The door for checks: nox sessions.
 
-`load` and `numerics` run inside images (and as `verify -- --here` in the current Python); `verify`
-runs on the host. This file is read inside images and on GPU machines without our dependencies, by
+The checks run inside images (and by `verify -- --here` in the current Python), the other sessions
+on the host. This file is read inside images and on GPU machines without our dependencies, by
 Python 3.10 too, so at its top it imports the standard library, nox and `inside.checks` only.
 """
 
@@ -12,6 +12,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -19,7 +20,13 @@ import nox
 import nox.command
 
 from warpfront.inside.checks.claims import Claims, ClaimsError
-from warpfront.inside.checks.effort import SESSIONS, STRICT, Effort, profile_names
+from warpfront.inside.checks.effort import (
+    CHECK_SESSIONS,
+    SESSIONS,
+    Effort,
+    add_effort_options,
+    parsed_effort,
+)
 from warpfront.inside.checks.results import write_json
 
 if TYPE_CHECKING:
@@ -38,85 +45,10 @@ _DETECT = (
 )
 
 
-@nox.session(venv_backend="none", default=False)
-def load(session: nox.Session) -> None:
-    """Inside an image: torch and its companions are what the claims say, and load."""
-    _check_inside(session, "load")
+Runs = Callable[[nox.Session], None]
 
 
-@nox.session(venv_backend="none", default=False)
-def numerics(session: nox.Session) -> None:
-    """Inside an image: forward and backward on the claimed device, against float64."""
-    _check_inside(session, "numerics")
-
-
-@nox.session(venv_backend="none", default=False)
-def operators(session: nox.Session) -> None:
-    """Inside an image: every operation by name, forward and backward, with its edges."""
-    _check_inside(session, "operators")
-
-
-@nox.session(venv_backend="none", default=False)
-def opinfo(session: nox.Session) -> None:
-    """Inside an image: PyTorch's own operator database."""
-    _check_inside(session, "opinfo")
-
-
-@nox.session(venv_backend="none", default=False)
-def models(session: nox.Session) -> None:
-    """Inside an image: model families, layer by layer, trained, checkpointed, exported."""
-    _check_inside(session, "models")
-
-
-@nox.session(venv_backend="none", default=False)
-def golden(session: nox.Session) -> None:
-    """Golden vectors: `-- make FILE` and `-- check [FILE...]` here; inside an image, our files."""
-    if not {"make", "check"} & set(session.posargs):
-        _check_inside(session, "golden")
-        return
-    try:
-        _run(session, "-m", "warpfront.inside.checks", "golden", *session.posargs)
-    except nox.command.CommandFailed as error:
-        session.error(f"golden: {error.reason}")
-
-
-@nox.session(venv_backend="none", default=False)
-def devices(session: nox.Session) -> None:
-    """Inside an image: every visible device, and what passes between them."""
-    _check_inside(session, "devices")
-
-
-@nox.session(venv_backend="none", default=False)
-def selftest(session: nox.Session) -> None:
-    """Seeded faults: every one must be caught by the checks of the numerics."""
-    _check_inside(session, "selftest")
-
-
-@nox.session(venv_backend="none", default=False)
-def static(session: nox.Session) -> None:
-    """What in a source tree will break on a target: `-- --repo PATH --target gfx942`; no image."""
-    session.run(
-        *(sys.executable, "-m", "warpfront", "scan", *session.posargs),
-        external=True,
-        interrupt_timeout=PATIENCE_SECONDS,
-        terminate_timeout=PATIENCE_SECONDS,
-    )
-
-
-@nox.session(venv_backend="none", default=False, name="compile")
-def compile_sources(session: nox.Session) -> None:
-    """A source tree's kernels through the vendor's compiler: `-- --repo PATH --target gfx942`."""
-    session.run(
-        *(sys.executable, "-m", "warpfront", "compile", *session.posargs),
-        external=True,
-        interrupt_timeout=PATIENCE_SECONDS,
-        terminate_timeout=PATIENCE_SECONDS,
-    )
-
-
-@nox.session(venv_backend="none")
-def verify(session: nox.Session) -> None:
-    """Verify images, or with --here the current Python; options: `nox -s verify -- --help`."""
+def _verify(session: nox.Session) -> None:
     options = _read_options(session, _verify_parser())
     if not options.here:
         _verify_images(session, options)
@@ -126,18 +58,76 @@ def verify(session: nox.Session) -> None:
     _verify_here(session, options)
 
 
-def _verify_images(session: nox.Session, options: argparse.Namespace) -> None:
-    """Hand over to the task: there is one way to verify images, not two."""
-    chosen = {name: getattr(options, name) for name in ("target", "vendor", "image", "only")}
-    argv = [f"--{name}={value}" for name, value in chosen.items() if value]
-    argv += [f"--{name}" for name in ("json", "selftest") if getattr(options, name)]
-    argv += _effort(options)
+def _run_task(name: str) -> Runs:
+    """A session that is the task of another name: there is one way to do it, not two."""
+    return lambda session: _hand_over(session, name, *session.posargs)
+
+
+def _hand_over(session: nox.Session, task: str, *arguments: str) -> None:
     session.run(
-        *(sys.executable, "-m", "warpfront", "verify", *argv),
+        *(sys.executable, "-m", "warpfront", task, *arguments),
         external=True,
         interrupt_timeout=PATIENCE_SECONDS,
         terminate_timeout=PATIENCE_SECONDS,
     )
+
+
+def _check(name: str) -> Runs:
+    return lambda session: _check_inside(session, name)
+
+
+def _golden(session: nox.Session) -> None:
+    if not {"make", "check"} & set(session.posargs):
+        _check_inside(session, "golden")
+        return
+    try:
+        _run(session, "-m", "warpfront.inside.checks", "golden", *session.posargs)
+    except nox.command.CommandFailed as error:
+        session.error(f"golden: {error.reason}")
+
+
+# Every session: what `nox --list` says of it, and what it runs. Those of the checks run inside
+# images, and have their rows in `CHECK_SESSIONS`; the others run on the host.
+SESSION_TABLE: Mapping[str, tuple[str, Runs]] = {
+    **{
+        name: (f"Inside an image: {one.says}.", _check(name))
+        for name, one in CHECK_SESSIONS.items()
+    },
+    "golden": (f"Inside an image: {CHECK_SESSIONS['golden'].says}.", _golden),
+    "static": (
+        "What in a source tree will break on a target: `-- --repo PATH --target gfx942`; no image.",
+        _run_task("scan"),
+    ),
+    "compile": (
+        "A source tree's kernels through the vendor's compiler: `-- --repo PATH --target gfx942`.",
+        _run_task("compile"),
+    ),
+    "verify": (
+        "Verify images, or with --here the current Python; options: `nox -s verify -- --help`.",
+        _verify,
+    ),
+}
+
+
+def _add_session(name: str, says: str, run: Runs) -> None:
+    """nox reads the sentence from the function's docstring."""
+
+    def session_of_table(session: nox.Session) -> None:
+        run(session)
+
+    session_of_table.__doc__ = says
+    nox.session(name=name, venv_backend="none", default=name == "verify")(session_of_table)
+
+
+for _name, (_says, _runs) in SESSION_TABLE.items():
+    _add_session(_name, _says, _runs)
+
+
+def _verify_images(session: nox.Session, options: argparse.Namespace) -> None:
+    chosen = {name: getattr(options, name) for name in ("target", "vendor", "image", "only")}
+    argv = [f"--{name}={value}" for name, value in chosen.items() if value]
+    argv += [f"--{name}" for name in ("json", "selftest") if getattr(options, name)]
+    _hand_over(session, "verify", *argv, *parsed_effort(options).arguments())
 
 
 def _verify_here(session: nox.Session, options: argparse.Namespace) -> None:
@@ -150,17 +140,12 @@ def _verify_here(session: nox.Session, options: argparse.Namespace) -> None:
     folder = (HERE_FOLDER / target).resolve()
     folder.mkdir(parents=True, exist_ok=True)
     names = (*SESSIONS, *(["selftest"] if options.selftest else []))
-    for old in (
-        *(f"{name}.json" for name in (*SESSIONS, "selftest")),
-        "verify.json",
-        "junit.xml",
-    ):
+    for old in (*(f"{name}.json" for name in CHECK_SESSIONS), "verify.json", "junit.xml"):
         (folder / old).unlink(missing_ok=True)
     write_json(folder / "claims.json", claims.document())
-    started = time.monotonic()
+    started, effort = time.monotonic(), parsed_effort(options)
     endings = {
-        name: _run_checks(session, name, folder / "claims.json", folder, _effort(options))
-        for name in names
+        name: _run_checks(session, name, folder / "claims.json", folder, effort) for name in names
     }
     outcome, text = _conclude(folder, target, endings, time.monotonic() - started)
     sys.stdout.write((folder / "verify.json").read_text(encoding="utf-8") if options.json else text)
@@ -251,26 +236,20 @@ def _read_results(path: Path) -> object | None:
 def _check_inside(session: nox.Session, name: str) -> None:
     options = _read_options(session, _inside_parser(name))
     claims, results = options.claims.resolve(), options.results.resolve()
-    ending = _run_checks(session, name, claims, results, _effort(options))
+    ending = _run_checks(session, name, claims, results, parsed_effort(options))
     if ending:
         session.error(f"{name}: {ending}; what it found is in {options.results / name}.json")
 
 
-def _effort(options: argparse.Namespace) -> tuple[str, ...]:
-    """The options of the checks themselves, handed on."""
-    seeds = tuple(range(options.seeds))
-    return Effort(quick=options.quick, profile=options.profile, seeds=seeds).arguments()
-
-
 def _run_checks(
-    session: nox.Session, name: str, claims: Path, results: Path, effort: tuple[str, ...]
+    session: nox.Session, name: str, claims: Path, results: Path, effort: Effort
 ) -> str:
     """One session of checks in a child of this Python: nothing if all passed, else how it ended.
 
     The child starts in the results folder, which holds nothing importable, and finds only
     `warpfront` by PYTHONPATH: everything else it imports is the image's own.
     """
-    argv = ["--claims", str(claims), "--results", str(results), *effort]
+    argv = ["--claims", str(claims), "--results", str(results), *effort.arguments()]
     with session.chdir(results):
         try:
             _run(session, "-m", "warpfront.inside.checks", name, *argv)
@@ -343,25 +322,8 @@ def _inside_parser(name: str) -> argparse.ArgumentParser:
     )
     parser.add_argument("--claims", type=Path, required=True)
     parser.add_argument("--results", type=Path, required=True)
-    _add_effort(parser)
+    add_effort_options(parser)
     return parser
-
-
-def _add_effort(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--seeds", type=_positive, default=1, help="sets of random inputs")
-    parser.add_argument("--quick", action="store_true", help="every operation, fewer cases of each")
-    parser.add_argument(
-        "--profile",
-        choices=profile_names(),
-        default=STRICT,
-        help="whose tolerances decide; every result says what each would have said",
-    )
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
-    return int(text)
 
 
 def _verify_parser() -> argparse.ArgumentParser:
@@ -376,7 +338,7 @@ def _verify_parser() -> argparse.ArgumentParser:
         "--here", action="store_true", help="check the current Python, without Docker"
     )
     parser.add_argument("--json", action="store_true", help="print the verification as JSON")
-    _add_effort(parser)
+    add_effort_options(parser)
     parser.add_argument(
         "--selftest", action="store_true", help="also seed faults into every check, and catch them"
     )

@@ -18,7 +18,7 @@ from warpfront.pipeline.workspace import AskSite, Folders, Workspace, site_when_
 from warpfront.system.process import Run, run
 from warpfront.system.store import write_text
 from warpfront.system.watch import Line, Watch
-from warpfront.wheels.lock import dump_lock
+from warpfront.wheels.lock import dump_lock, read_lock
 from warpfront.wheels.requirements import RequirementList
 from warpfront.wheels.resolution import Crafting
 from warpfront.wheels.resolver import UvResolver
@@ -75,7 +75,7 @@ def lock_cells(
             locking.results[cell.id] = _without_parent(cell, parent)
             continue
         inputs = inputs_of(cell, parent, requirements, folders)
-        state = read_state(inputs, folders)
+        state = read_state(inputs, folders, read=read_lock)
         if state.lock is not None and not state.reason and not refresh:
             locking.results[cell.id] = locking.restored(cell, inputs, state.lock)
         elif locked:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-import requests
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import requests
 
 _PROBE_SECONDS = 5.0
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
@@ -16,6 +19,8 @@ def registry_reachable(reference: str) -> str | None:
     Any HTTP answer counts: 401 is how most greet. Proxies and CA are those of requests:
     HTTP(S)_PROXY, NO_PROXY, REQUESTS_CA_BUNDLE. Asks for at most 5 seconds.
     """
+    import requests  # noqa: PLC0415 - planning may have nobody to ask
+
     host = reference.split("/", 1)[0]
     address = _HOSTS.get(host, host)
     scheme = "http" if host.rsplit(":", 1)[0] in _LOOPBACK or host in _LOOPBACK else "https"
@@ -30,6 +35,8 @@ def registry_reachable(reference: str) -> str | None:
 
 def _reason(error: requests.RequestException) -> str:
     """In a few words: requests nests the cause in a sentence of several hundred characters."""
+    import requests  # noqa: PLC0415 - see above
+
     if isinstance(error, requests.exceptions.ProxyError):
         return "the proxy does not let us through"
     if isinstance(error, requests.exceptions.SSLError):

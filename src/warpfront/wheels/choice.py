@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from packaging.pylock import Package, PackageSdist, PackageWheel
@@ -24,11 +25,13 @@ from warpfront.wheels.sources import (
     PYPI,
     Link,
     Refusal,
-    Transport,
     local_path,
     without_secrets,
 )
 from warpfront.wheels.wheelhouse import Build, Wheelhouse, read_requires, requires_of, save
+
+if TYPE_CHECKING:
+    from warpfront.wheels.transport import Transport
 
 _LEGACY_LEVELS = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
 

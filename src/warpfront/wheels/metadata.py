@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import io
 import zipfile
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import requests
-
-from warpfront.wheels.sources import Refusal, Transport
+from warpfront.wheels.sources import Refusal
 from warpfront.wheels.wheelhouse import requires_of
+
+if TYPE_CHECKING:
+    from warpfront.wheels.transport import Transport
 
 _BUFFER_BYTES = 1 << 16
 
@@ -30,7 +31,7 @@ def read_remote_requires(url: str, transport: Transport) -> tuple[str, ...] | No
                 if name.count("/") == 1 and name.endswith(".dist-info/METADATA")
             )
             return requires_of(archive.read(inside).decode("utf-8", errors="replace"))
-    except (OSError, StopIteration, zipfile.BadZipFile, requests.RequestException):
+    except (OSError, StopIteration, zipfile.BadZipFile):
         return None
 
 

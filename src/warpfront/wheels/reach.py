@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
 from warpfront.model import LockInputs, Pin, WheelIndex
 from warpfront.system.watch import Line
-from warpfront.wheels.sources import Link, Refusal, Site, Transport, links, probe
+from warpfront.wheels.sources import Link, Refusal, Site, links, probe
+
+if TYPE_CHECKING:
+    from warpfront.wheels.transport import Transport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +65,7 @@ def why_unresolvable(index: WheelIndex, stack: Iterable[Pin], site: Site) -> str
     reason = why_not(site, index.url, pins[0].name)
     if not reason:
         return ""
-    with Transport(site, connect_seconds=5.0, stall_seconds=site.patience_seconds) as transport:
+    with site.transport(connect_seconds=5.0, stall_seconds=site.patience_seconds) as transport:
         lacking = [str(pin) for pin in pins if not _site_offers(pin, site, transport)]
     return f"{index.url}: {reason}; nothing else here has {', '.join(lacking)}" if lacking else ""
 

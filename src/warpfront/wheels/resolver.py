@@ -13,6 +13,7 @@ import tomllib
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import tomli_w
@@ -28,9 +29,12 @@ from warpfront.wheels.choice import WheelChoice, supported_tags, wheel_of
 from warpfront.wheels.reach import reach_of
 from warpfront.wheels.resolution import NO_TERMS, Contradiction, Resolution, Sdist, Terms
 from warpfront.wheels.sdists import BUILD_CONSTRAINTS, SDISTS, sdist_builder
-from warpfront.wheels.sources import Link, Site, Transport, without_secrets
+from warpfront.wheels.sources import Link, Site, without_secrets
 from warpfront.wheels.uv_program import STACK_INDEX, option_file, uv_command
 from warpfront.wheels.wheelhouse import Wheelhouse
+
+if TYPE_CHECKING:
+    from warpfront.wheels.transport import Transport
 
 _PROJECT = "this-cell"
 _EXPLANATION_CHARACTERS = 1500
@@ -80,13 +84,13 @@ class UvResolver:
         package = next(one for one in resolution.pylock.packages if one.name == name)
         if package.sdist is None:
             raise LockError(f"{self._inputs.cell_id}: {name} {package.version} has no sources")
-        with Transport(self._site) as transport:
+        with self._site.transport() as transport:
             return self._choice(transport).sdist(package, package.sdist)
 
     def wheel_at(self, source: Source) -> LockedWheel:
         """The wheel at a source's address, verified, in the wheelhouse."""
         filename = unquote(source.location.rpartition("/")[2])
-        with Transport(self._site) as transport:
+        with self._site.transport() as transport:
             link = Link(url=source.location, filename=filename)
             kept, sha256 = self._choice(transport).kept(source.name, link)
         if sha256 != source.pin:
@@ -124,12 +128,12 @@ class UvResolver:
     ) -> tuple[Distribution, ...]:
         """What was found, with its metadata; not asked for the names in `without`."""
         asked = [one for one in resolution.pylock.packages if one.name not in without]
-        with Transport(self._site) as transport, ThreadPoolExecutor(8) as pool:
+        with self._site.transport() as transport, ThreadPoolExecutor(8) as pool:
             return tuple(pool.map(self._choice(transport).distribution, asked))
 
     def wheels(self, resolution: Resolution) -> tuple[LockedWheel, ...]:
         """One wheel per distribution, the best for the base's Python and C library."""
-        with Transport(self._site) as transport, ThreadPoolExecutor(8) as pool:
+        with self._site.transport() as transport, ThreadPoolExecutor(8) as pool:
             found = pool.map(self._choice(transport).wheel, resolution.pylock.packages)
             wheels = tuple(sorted(found))
         _check_stack(self._inputs, wheels)

@@ -23,9 +23,7 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
-
-import requests
-from packaging.metadata import parse_email
+from typing import TYPE_CHECKING
 
 from warpfront.errors import WheelError
 from warpfront.model import LockedWheel
@@ -35,13 +33,15 @@ from warpfront.wheels.sources import (
     Link,
     Refusal,
     Site,
-    Transport,
     links,
     local_path,
-    received,
-    refusal,
     without_secrets,
 )
+
+if TYPE_CHECKING:
+    import requests
+
+    from warpfront.wheels.transport import Transport
 
 PARALLEL = 4
 PAUSES_SECONDS = (0.5, 1.0, 2.0, 4.0)
@@ -104,7 +104,7 @@ class Wheelhouse:
         every = tuple(dict.fromkeys(wheels))
         absent = self.missing(every)
         stop = threading.Event()
-        with Transport(site, stall_seconds=self._stall_seconds) as transport:
+        with site.transport(stall_seconds=self._stall_seconds) as transport:
             fetching = _Fetching(
                 self,
                 site=site,
@@ -197,6 +197,8 @@ def read_requires(wheel: Path) -> tuple[str, ...]:
 
 def requires_of(metadata: str) -> tuple[str, ...]:
     """`Requires-Dist` of the text of a METADATA file."""
+    from packaging.metadata import parse_email  # noqa: PLC0415 - email takes longer than a plan may
+
     return tuple(parse_email(metadata)[0].get("requires_dist", ()))
 
 
@@ -354,6 +356,8 @@ class _Fetching:
             self._pause(max(PAUSES_SECONDS[max(fruitless - 1, 0)], failure.after_seconds))
 
     def _download_once(self, wheel: LockedWheel, link: Link, part: FileIO) -> Refusal | None:
+        from warpfront.wheels import transport  # noqa: PLC0415 - see `Site.transport`
+
         have = _size(part)
         if have >= wheel.size_bytes:
             _emptied(part)
@@ -369,11 +373,11 @@ class _Fetching:
             _emptied(part)
         self._answers.add(answer)
         try:
-            for chunk in received(answer):
+            for chunk in transport.received(answer):
                 self._take(wheel, chunk, part)
                 self._count(len(chunk))
-        except requests.RequestException as error:
-            return refusal(link.url, error)
+        except transport.RequestException as error:
+            return transport.refusal(link.url, error)
         finally:
             self._answers.discard(answer)
             answer.close()
@@ -450,6 +454,8 @@ def save(link: Link, path: Path, transport: Transport) -> Refusal | None:
 
 
 def _saved_once(link: Link, path: Path, transport: Transport) -> Refusal | None:
+    from warpfront.wheels.transport import RequestException, refusal  # noqa: PLC0415 - as above
+
     answer = transport.open(link.url)
     if isinstance(answer, Refusal):
         return answer
@@ -457,7 +463,7 @@ def _saved_once(link: Link, path: Path, transport: Transport) -> Refusal | None:
         with answer, path.open("wb") as stream:
             for chunk in answer.iter_content(_CHUNK_BYTES):
                 stream.write(chunk)
-    except requests.RequestException as error:
+    except RequestException as error:
         return refusal(link.url, error)
     return None
 

@@ -1,19 +1,28 @@
-"""The door: options become a selection, errors become exit codes without a traceback."""
+"""The door: a task has the options that it uses, each explained; errors become exit codes."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
 import signal
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import invoke.program
 import pytest
+from conftest import Golden
 from fakes import FakeEngine
+from invoke.collection import Collection
 from invoke.exceptions import Exit
+from invoke.program import Program
+from invoke.tasks import Task
 
-from warpfront.doors import tasks
-from warpfront.doors.tasks import Request, command
+from warpfront.doors.display import Display
+from warpfront.doors.tasks import namespace
+from warpfront.doors.tasks.declaring import Chosen, Json, Option, command
 from warpfront.errors import LockError
 from warpfront.images.labels import CELL
 from warpfront.inside.checks.effort import Effort
@@ -21,33 +30,39 @@ from warpfront.matrix.scaffold import make_project
 from warpfront.model import Selection
 from warpfront.pipeline.workspace import open_workspace
 
-SEEN: list[Request] = []
+SEEN: list[tuple[Selection, bool]] = []
+TASKS: dict[str, Task[Any]] = dict(namespace.tasks)
+EVERY_TASK = pytest.mark.parametrize("name", sorted(TASKS))
+WITHOUT_CELLS = {"engine", "init", "doctor"}
 
 
-def a_task(body: Any) -> Any:
-    return command(body).body
+def run_task(name: str, **given: Any) -> None:
+    task = TASKS[name]
+    assert set(given) <= {one.attr_name or one.name for one in arguments_of(task)}
+    task.body(None, **given)
+
+
+@contextlib.contextmanager
+def help_kept() -> Iterator[None]:
+    """invoke takes the help out of a task as it reads it, once a process."""
+    kept = {name: dict(task.help) for name, task in TASKS.items()}
+    yield
+    for name, task in TASKS.items():
+        task.help = kept[name]
+
+
+def arguments_of(task: Task[Any]) -> list[Any]:
+    with help_kept():
+        return list(task.get_arguments())
 
 
 def run_with(error: BaseException) -> Exit:
-    def broken(_request: Request) -> None:
-        """A task."""
+    def broken() -> None:
         raise error
 
     with pytest.raises(Exit) as caught:
-        a_task(broken)(None, **common())
+        command(broken).body(None)
     return caught.value
-
-
-def common(**changes: Any) -> dict[str, Any]:
-    options: dict[str, Any] = {
-        "target": "",
-        "vendor": "",
-        "image": "",
-        "only": "",
-        "json": False,
-        "dry_run": False,
-    }
-    return options | changes
 
 
 def test_an_expected_error_is_its_message_its_hint_and_its_code() -> None:
@@ -71,8 +86,8 @@ def test_clean_removes_the_projects_images_and_leaves_what_stands_on_them(
     engine = FakeEngine()
     for name in (cell.local_reference, f"localhost/{cell.project}/builder:1", "my/app:1"):
         engine.build(name, {CELL: cell.id}, content=name)
-    monkeypatch.setattr(tasks, "connect", lambda _environment: engine)
-    tasks.clean.body(None, **common(), everything=False)
+    monkeypatch.setattr("warpfront.images.engine.connect", lambda _environment: engine)
+    run_task("clean")
     assert [image.references for image in engine.images(CELL)] == [("my/app:1",)]
 
 
@@ -83,8 +98,7 @@ def test_ctrl_c_is_130() -> None:
 def test_sigterm_unwinds_a_task_like_ctrl_c() -> None:
     cleaned: list[str] = []
 
-    def waiting(_request: Request) -> None:
-        """A task."""
+    def waiting() -> None:
         try:
             os.kill(os.getpid(), signal.SIGTERM)
             signal.pause()
@@ -92,29 +106,118 @@ def test_sigterm_unwinds_a_task_like_ctrl_c() -> None:
             cleaned.append("yes")
 
     with pytest.raises(Exit) as caught:
-        a_task(waiting)(None, **common())
+        command(waiting).body(None)
     assert (caught.value.code, cleaned) == (130, ["yes"])
 
 
+def noting(cells: Chosen, *, json: Json = False) -> None:
+    SEEN.append((cells, json))
+
+
 def test_options_become_a_selection() -> None:
-    def noting(request: Request) -> None:
-        """A task."""
-        SEEN.append(request)
-
-    a_task(noting)(None, **common(target="gfx942", only="*devel", json=True))
-    assert SEEN[-1].selection == Selection(target="gfx942", only="*devel")
-    assert SEEN[-1].json
-    assert not SEEN[-1].dry_run
+    chosen = {"target": "gfx942", "vendor": "", "image": "", "only": "*devel"}
+    command(noting).body(None, **chosen, json=True)
+    assert SEEN[-1] == (Selection(target="gfx942", only="*devel"), True)
 
 
-def test_every_step_takes_the_same_options_and_explains_each() -> None:
-    for name in ("plan", "lock", "render", "build", "verify", "report", "doctor", "clean"):
-        task = getattr(tasks, name)
-        assert set(tasks.SELECTION_HELP) <= {key.replace("-", "_") for key in task.help}
-        assert task.__doc__
+@EVERY_TASK
+def test_only_tasks_about_cells_or_sources_select_any(name: str) -> None:
+    selecting = {"target", "vendor", "image", "only"}
+    options = {argument.name for argument in arguments_of(TASKS[name])}
+    assert options & selecting == (set() if name in WITHOUT_CELLS else selecting)
 
 
-EFFORT = {"quick": True, "profile": "torch", "seeds": 3, "selftest": False}
+def silent(task: Task[Any]) -> list[str]:
+    """The options of a task that say nothing of themselves."""
+    return [one.name for one in arguments_of(task) if not (one.help or "").strip()]
+
+
+@EVERY_TASK
+def test_every_option_of_every_task_says_what_it_does(name: str) -> None:
+    assert silent(TASKS[name]) == []
+
+
+def test_an_option_that_says_nothing_is_found() -> None:
+    def quiet(*, loud: Annotated[bool, Option("  ")] = False) -> None:
+        assert loud
+
+    def mute(*, loud: bool = False) -> None:
+        assert loud
+
+    with pytest.raises(TypeError, match="mute: loud says nothing of itself"):
+        command(mute)
+    quiet.__annotations__["loud"] = Annotated[bool, Option("  ")]
+    assert silent(command(quiet)) == ["loud"]
+
+
+def strangers(name: str, task: Task[Any]) -> list[str]:
+    """The options whose text is about another task: it names one that is not this, as in
+    `scan: ...` or `report prints it`.
+    """
+    others = "|".join(sorted({*TASKS, *WITHOUT_CELLS} - {name}))
+    names_one = re.compile(rf"(?<![`\w-])(?:{others})(?::| (?:prints|writes|lists|takes)\b)")
+    return [one.name for one in arguments_of(task) if names_one.search(one.help)]
+
+
+@EVERY_TASK
+def test_no_option_explains_itself_by_another_task(name: str) -> None:
+    assert strangers(name, TASKS[name]) == []
+
+
+def confused(
+    *,
+    everything: Annotated[bool, Option("scan: list notes; clean: also remove images")] = False,
+    markdown: Annotated[bool, Option("a table: report prints it")] = False,
+    repo: Annotated[str, Option("the folder; `invoke plan` lists more")] = "",
+) -> None:
+    assert [everything, markdown, repo]
+
+
+def test_an_option_that_is_explained_by_another_task_is_found() -> None:
+    assert strangers("scan", command(confused)) == ["everything", "markdown"]
+
+
+def shown(width: int, *arguments: str, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> str:
+    """What `invoke` prints in a terminal of some width."""
+    monkeypatch.setattr(invoke.program, "pty_size", lambda: (width, 24))
+    program = Program(name="warpfront", binary="warpfront", namespace=Collection(**TASKS))
+    with help_kept():
+        program.run(["warpfront", *arguments], exit=False)
+    return str(capsys.readouterr().out)
+
+
+def listed(text: str) -> Iterator[tuple[str, str]]:
+    """Task and sentence, as `--list` has them."""
+    for entry in re.split(r"\n  (?=\w)", text.partition(":\n")[2]):
+        name, _, sentence = entry.strip().partition(" ")
+        if name:
+            yield name, " ".join(sentence.split())
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_list_has_each_tasks_whole_first_sentence(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = shown(width, "--list", monkeypatch=monkeypatch, capsys=capsys)
+    sentences = {
+        name: " ".join((task.__doc__ or "").partition("\n\n")[0].split())
+        for name, task in TASKS.items()
+    }
+    assert dict(listed(text)) == sentences
+    assert all(one.endswith(".") and one.count(". ") == 0 for one in sentences.values())
+    assert max(map(len, text.splitlines())) <= width
+
+
+@EVERY_TASK
+def test_the_help_of_a_task_is_complete(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], golden: Golden
+) -> None:
+    text = shown(80, "--help", name, monkeypatch=monkeypatch, capsys=capsys)
+    assert max(map(len, text.splitlines())) <= 80
+    golden(f"help/{name}.txt", text)
+
+
+EFFORT = {"quick": True, "profile": "torch", "seeds": "3", "selftest": False}
 
 
 def test_verify_hands_on_how_much_to_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,17 +230,27 @@ def test_verify_hands_on_how_much_to_check(tmp_path: Path, monkeypatch: pytest.M
     make_project(tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("warpfront.pipeline.verify", verify)
-    tasks.verify.body(None, **common(json=True), **EFFORT)
+    run_task("verify", json=True, **EFFORT)
     assert asked == [Effort(quick=True, profile="torch", seeds=(0, 1, 2))]
 
 
-@pytest.mark.parametrize("wrong", [{"profile": "loose"}, {"seeds": 0}])
-def test_an_unknown_profile_and_no_seeds_are_refused(wrong: dict[str, Any], tmp_path: Path) -> None:
-    make_project(tmp_path)
+@pytest.mark.parametrize(
+    ("task", "wrong", "said"),
+    [
+        ("verify", {"profile": "loose"}, "no profile 'loose'\nhint: strict, "),
+        ("verify", {"seeds": "0"}, "--seeds '0' is not a number from 1 on"),
+        ("verify", {"seeds": "x"}, "--seeds 'x' is not a number from 1 on"),
+        ("compile", {"seconds": "long"}, "--seconds 'long' is no number"),
+    ],
+    ids=["profile", "no seeds", "seeds", "seconds"],
+)
+def test_an_option_of_no_use_is_refused_in_words(
+    task: str, wrong: dict[str, Any], said: str
+) -> None:
     with pytest.raises(Exit) as caught:
-        tasks.verify.body(None, **common(), **(EFFORT | wrong))
+        run_task(task, **wrong)
     assert caught.value.code == 1
-    assert "hint:" in str(caught.value.message)
+    assert str(caught.value.message).startswith(f"error: {said}")
 
 
 def test_planning_a_new_project_as_json(
@@ -146,7 +259,7 @@ def test_planning_a_new_project_as_json(
     make_project(tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("warpfront.pipeline.plan", lambda *_: ())
-    tasks.plan.body(None, **common(json=True))
+    run_task("plan", json=True)
     assert json.loads(capsys.readouterr().out) == []
 
 
@@ -155,7 +268,7 @@ def test_a_folder_without_a_matrix_says_what_to_do(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(Exit) as caught:
-        tasks.report.body(None, **common(), markdown=False)
+        run_task("report")
     assert caught.value.code == 13
     assert "warpfront init" in str(caught.value.message)
 
@@ -166,7 +279,16 @@ def test_a_hostile_matrix_is_one_clear_error(
     (tmp_path / "matrix.yaml").write_text("schema: 1\nschema: 1\nrows: [[[[\n")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(Exit) as caught:
-        tasks.plan.body(None, **common())
+        run_task("plan")
     assert caught.value.code == 2
     assert "Traceback" not in str(caught.value.message)
     assert "matrix.yaml:" in str(caught.value.message)
+
+
+def test_talking_is_to_the_display(capsys: pytest.CaptureFixture[str]) -> None:
+    command(talking).body(None)
+    assert capsys.readouterr().err == "hello\n"
+
+
+def talking(display: Display) -> None:
+    display.say("hello")

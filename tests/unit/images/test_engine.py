@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import pytest
 import requests
 
 from warpfront.errors import EngineError
+from warpfront.images import engine as rooms
 from warpfront.images.engine import connect, embedded, liveness, packages
 from warpfront.images.engine import docker as room
 from warpfront.images.engine.lines import LONGEST_LINE, LineSplitter
@@ -224,12 +225,30 @@ def test_a_socket_that_may_not_be_opened_says_so(monkeypatch: pytest.MonkeyPatch
 def test_no_engine_at_all_hints_at_the_embedded_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(room, "_DEFAULT_HOST", f"unix://{tmp_path}/none")
+    for module in (room, rooms):
+        monkeypatch.setattr(module, "DEFAULT_HOST", f"unix://{tmp_path}/none")
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
     monkeypatch.delenv("DOCKER_CONTEXT", raising=False)
-    with pytest.raises(EngineError, match="no container engine") as caught:
-        connect({"XDG_CACHE_HOME": str(tmp_path)})
-    assert caught.value.hint == "invoke engine --start"
+    for find in (connect, room.connect):  # without the SDK, and the SDK's way
+        with pytest.raises(EngineError, match="no container engine") as caught:
+            find({"XDG_CACHE_HOME": str(tmp_path), "DOCKER_CONFIG": str(tmp_path)})
+        assert caught.value.hint == "invoke engine --start"
+
+
+@pytest.mark.parametrize("names", ["DOCKER_HOST", "DOCKER_CONTEXT", "config.json", "socket"])
+def test_whatever_names_an_engine_is_left_to_the_sdk(
+    names: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Mapping[str, str]] = []
+    monkeypatch.setattr(rooms, "DEFAULT_HOST", f"unix://{tmp_path}/socket")
+    monkeypatch.setattr(room, "connect", asked.append)
+    environment = {"XDG_CACHE_HOME": str(tmp_path), "DOCKER_CONFIG": str(tmp_path)}
+    if names.startswith("DOCKER"):
+        environment[names] = "unix:///somewhere"
+    else:
+        (tmp_path / names).touch()
+    connect(environment)
+    assert asked == [environment]
 
 
 def test_a_cause_is_found_however_deep_the_sdk_buried_it() -> None:

@@ -4,8 +4,10 @@ is a stand-in that sees what a case says; the machine is a recording.
 
 from __future__ import annotations
 
+import ast
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,11 +16,12 @@ import pytest
 
 from warpfront.doors.sessions import claims_for_target
 from warpfront.inside.checks import __main__ as checks
-from warpfront.inside.checks.effort import SESSIONS, Effort
+from warpfront.inside.checks.effort import CHECK_SESSIONS, SESSIONS, CheckSession, Effort
 from warpfront.inside.checks.hardware.recording import Recorded
 from warpfront.inside.checks.results import Recorder
 
 RECORDINGS = Path(__file__).parents[2] / "detect"
+CHECKS = Path(checks.__file__).parent
 COMPUTING = (*SESSIONS[1:], "selftest")
 
 
@@ -41,8 +44,25 @@ def recorded(
     return recorder.finish(), json.loads((folder / f"{session}.json").read_text())
 
 
-def test_the_command_knows_every_session() -> None:
-    assert set(COMPUTING) == set(checks._RECORDERS)
+def stand_in(monkeypatch: pytest.MonkeyPatch, session: str, compute: Callable[..., None]) -> None:
+    """What a session runs, replaced."""
+    name = "warpfront.inside.checks.stand_in"
+    monkeypatch.setitem(sys.modules, name, SimpleNamespace(compute=compute))
+    row = CheckSession(says="", records=("stand_in:compute",))
+    monkeypatch.setitem(CHECK_SESSIONS, session, row)
+
+
+@pytest.mark.parametrize("session", CHECK_SESSIONS)
+def test_every_row_names_functions_that_take_claims_recorder_and_effort(session: str) -> None:
+    for named in CHECK_SESSIONS[session].records:
+        module, _, function = named.partition(":")
+        path = CHECKS / f"{module.replace('.', '/')}.py"
+        found = {
+            node.name: [argument.arg.lstrip("_") for argument in node.args.args]
+            for node in ast.parse(path.read_text()).body
+            if isinstance(node, ast.FunctionDef)
+        }
+        assert found[function] == ["claims", "recorder", "effort"], named
 
 
 @pytest.mark.parametrize("session", COMPUTING)
@@ -69,7 +89,7 @@ def test_without_its_device_a_session_says_so_once_and_computes_nothing(  # noqa
         raise AssertionError("computed")
 
     monkeypatch.setitem(sys.modules, "torch", torch)
-    monkeypatch.setitem(checks._RECORDERS, session, compute)
+    stand_in(monkeypatch, session, compute)
     complete, document = recorded(session, target, tmp_path, monkeypatch, machine)
     (check,) = document["checks"]
     assert not complete
@@ -82,7 +102,7 @@ def test_what_was_asked_for_is_in_the_results(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "torch", a_torch())
-    monkeypatch.setitem(checks._RECORDERS, "golden", lambda *_: None)
+    stand_in(monkeypatch, "golden", lambda *_: None)
     complete, document = recorded("golden", "cpu", tmp_path, monkeypatch, "none")
     assert complete
     assert document["environment"]["effort"] == {"quick": True, "profile": "strict", "seeds": 1}

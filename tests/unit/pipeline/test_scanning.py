@@ -371,7 +371,7 @@ def run_scan(repo: Path, **options: object) -> int:
         "repo": str(repo),
     }
     try:
-        tasks.scan.body(None, **(given | DEFAULTS | options))
+        tasks.namespace["scan"].body(None, **(given | DEFAULTS | options))
     except Exit as ended:
         return int(ended.code)
     return 0

@@ -9,7 +9,7 @@ import pytest
 from standins import serve_index, stand_in_wheel
 
 from warpfront.wheels.metadata import read_remote_requires
-from warpfront.wheels.sources import Site, Transport
+from warpfront.wheels.sources import Site
 
 NEEDS = ("torch==2.8.0", "numpy>=1.26; python_version < '3.12'")
 
@@ -21,7 +21,7 @@ def wheel_in(folder: Path) -> Path:
 
 def test_metadata_is_read_by_ranges_and_the_rest_stays_there(tmp_path: Path) -> None:
     wheel = wheel_in(tmp_path)
-    with serve_index(tmp_path) as index, Transport(Site()) as transport:
+    with serve_index(tmp_path) as index, Site().transport() as transport:
         assert read_remote_requires(f"{index.url}/{wheel.name}", transport) == NEEDS
         ranges = [one for one in index.downloads(wheel.name) if one]
     read = sum(int(last) - int(first) + 1 for first, last in (one[6:].split("-") for one in ranges))
@@ -33,13 +33,13 @@ def test_where_there_are_no_ranges_or_no_wheel_nothing_is_made_up(
     tmp_path: Path, name: str
 ) -> None:
     wheel_in(tmp_path)
-    with serve_index(tmp_path) as index, Transport(Site()) as transport:
+    with serve_index(tmp_path) as index, Site().transport() as transport:
         index.ranges = False
         assert read_remote_requires(f"{index.url}/{name}", transport) is None
 
 
 def test_a_file_that_is_no_wheel_has_no_metadata(tmp_path: Path) -> None:
     (tmp_path / "engine-1.0-py3-none-any.whl").write_bytes(b"x" * 5000)
-    with serve_index(tmp_path) as index, Transport(Site()) as transport:
+    with serve_index(tmp_path) as index, Site().transport() as transport:
         url = f"{index.url}/engine-1.0-py3-none-any.whl"
         assert read_remote_requires(url, transport) is None

@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from warpfront.errors import EngineError
 from warpfront.model import DeviceAccess, HostDevices
 from warpfront.system.watch import Line
 
 DEAD_MAN_SECONDS = 30.0
+DEFAULT_HOST = "unix:///var/run/docker.sock"
 RUN_LABEL = "dev.warpfront.run"
 
 
@@ -139,6 +141,30 @@ class Engine(Protocol):
 
 def connect(environment: Mapping[str, str]) -> Engine:
     """The engine to use: see `engine.docker.connect`. Raises `EngineError` when there is none."""
-    from warpfront.images.engine import docker  # noqa: PLC0415 - the SDK takes a while, and plan may not need it
+    from warpfront.images.engine import embedded  # noqa: PLC0415 - it imports this module
+
+    own = embedded.EnginePlace(state=embedded.folders(environment)[1])
+    if not _may_be_somewhere(environment) and not own.socket.exists():
+        # The SDK and its HTTP take longer to load than a plan without an engine to make.
+        raise nowhere(own.host)
+    from warpfront.images.engine import docker  # noqa: PLC0415 - see above
 
     return docker.connect(environment)
+
+
+def nowhere(own_host: str) -> EngineError:
+    return EngineError(
+        f"no container engine: DOCKER_HOST is not set, no docker context is chosen, and neither "
+        f"{DEFAULT_HOST} nor {own_host} exists",
+        hint="invoke engine --start",
+    )
+
+
+def _may_be_somewhere(environment: Mapping[str, str]) -> bool:
+    """Whether anything that docker's own command goes by is there; what it says is the SDK's."""
+    configuration = environment.get("DOCKER_CONFIG") or Path.home() / ".docker"
+    return (
+        bool(environment.get("DOCKER_HOST") or environment.get("DOCKER_CONTEXT"))
+        or Path(configuration, "config.json").exists()
+        or Path(DEFAULT_HOST.removeprefix("unix://")).exists()
+    )

@@ -31,6 +31,7 @@ from docker.utils.socket import frames_iter
 from warpfront.errors import CommandFailedError, EngineError
 from warpfront.images.engine import (
     DEAD_MAN_SECONDS,
+    DEFAULT_HOST,
     RUN_LABEL,
     Bind,
     Features,
@@ -39,6 +40,7 @@ from warpfront.images.engine import (
     StoredImage,
     embedded,
     liveness,
+    nowhere,
     packages,
 )
 from warpfront.images.engine.lines import LineSplitter
@@ -47,7 +49,6 @@ from warpfront.system import process
 from warpfront.system.process import Command
 from warpfront.system.watch import Line
 
-_DEFAULT_HOST = "unix:///var/run/docker.sock"
 _CONNECT_SECONDS = 10
 _ANSWER_SECONDS = 600  # an import of gigabytes is silent for minutes
 _END_SECONDS = 30.0
@@ -77,19 +78,15 @@ def connect(environment: Mapping[str, str]) -> DockerEngine:
     chosen = _from_context(cache)
     if chosen is not None:
         return chosen
-    if Path(_DEFAULT_HOST.removeprefix("unix://")).exists():
+    if Path(DEFAULT_HOST.removeprefix("unix://")).exists():
         try:
-            return _connected(_DEFAULT_HOST, cache=cache)
+            return _connected(DEFAULT_HOST, cache=cache)
         except EngineError:
             if not own.socket.exists():
                 raise
     if own.socket.exists():
         return _connected(own.host, cache=cache)
-    raise EngineError(
-        f"no container engine: DOCKER_HOST is not set, no docker context is chosen, and neither "
-        f"{_DEFAULT_HOST} nor {own.host} exists",
-        hint="invoke engine --start",
-    )
+    raise nowhere(own.host)
 
 
 class DockerEngine:

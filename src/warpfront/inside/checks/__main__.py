@@ -10,11 +10,15 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 from warpfront.inside.checks.claims import Claims, ClaimsError, read_claims
-from warpfront.inside.checks.effort import STRICT, Effort, profile_names
+from warpfront.inside.checks.effort import (
+    CHECK_SESSIONS,
+    Effort,
+    add_effort_options,
+    parsed_effort,
+)
 from warpfront.inside.checks.hardware import Machine, read_hardware
 from warpfront.inside.checks.presence import find_device
 from warpfront.inside.checks.results import Recorder
@@ -42,8 +46,7 @@ def main(arguments: list[str]) -> int:
         return 2
     options.results.mkdir(parents=True, exist_ok=True)
     recorder = Recorder(session=options.session, target=claims.target, folder=options.results)
-    effort = Effort(quick=options.quick, profile=options.profile, seeds=tuple(range(options.seeds)))
-    record(options.session, claims, recorder, effort)
+    record(options.session, claims, recorder, parsed_effort(options))
     return 0 if recorder.finish() else 1
 
 
@@ -51,99 +54,28 @@ def record(session: str, claims: Claims, recorder: Recorder, effort: Effort) -> 
     """Run a session's checks. `load` imports torch itself, so that its failure is a result."""
     if session == "load":
         recorder.plan(["torch imports"])
-        _load(claims, recorder)
-        return
-    recorder.plan(["device"])
-    recorder.environment["effort"] = effort.document()
-    torch = importlib.import_module("torch")
-    if find_device(claims, recorder, torch, read_hardware(Machine())):
-        _RECORDERS[session](claims, recorder, effort)
-
-
-# Each imports its session only when it is run: importing it is importing torch, which `load` has to
-# time and judge.
-
-
-def _load(claims: Claims, recorder: Recorder) -> None:
-    from warpfront.inside.checks.load import record_load  # noqa: PLC0415
-
-    record_load(claims, recorder)
-
-
-def _numerics(claims: Claims, recorder: Recorder, effort: Effort) -> None:
-    from warpfront.inside.checks.numerics import record_numerics  # noqa: PLC0415
-
-    record_numerics(claims, recorder, effort=effort)
-
-
-def _operators(claims: Claims, recorder: Recorder, effort: Effort) -> None:
-    from warpfront.inside.checks.operators.session import record_operators  # noqa: PLC0415
-
-    record_operators(claims, recorder, effort=effort)
-
-
-def _opinfo(claims: Claims, recorder: Recorder, effort: Effort) -> None:
-    from warpfront.inside.checks.opinfo.session import record_opinfo  # noqa: PLC0415
-
-    record_opinfo(claims, recorder, effort=effort)
-
-
-def _models(claims: Claims, recorder: Recorder, effort: Effort) -> None:
-    from warpfront.inside.checks.models.session import record_models  # noqa: PLC0415
-
-    record_models(claims, recorder, effort=effort)
-
-
-def _golden(claims: Claims, recorder: Recorder, _: Effort) -> None:
-    from warpfront.inside.checks.golden.session import record_golden  # noqa: PLC0415
-
-    record_golden(claims, recorder)
-
-
-def _devices(claims: Claims, recorder: Recorder, effort: Effort) -> None:
-    from warpfront.inside.checks.devices.session import record_devices  # noqa: PLC0415
-
-    record_devices(claims, recorder, quick=effort.quick)
-
-
-def _selftest(claims: Claims, recorder: Recorder, effort: Effort) -> None:
-    from warpfront.inside.checks.devices.session import record_device_faults  # noqa: PLC0415
-    from warpfront.inside.checks.models.faults import record_model_faults  # noqa: PLC0415
-    from warpfront.inside.checks.selftest import record_opinfo_faults, record_selftest  # noqa: PLC0415
-
-    record_selftest(claims, recorder, effort=effort)
-    record_model_faults(claims, recorder, quick=effort.quick)
-    record_device_faults(claims, recorder)
-    # Last: torch's test package freezes the settings of precision.
-    record_opinfo_faults(claims, recorder, effort=effort)
-
-
-_RECORDERS: dict[str, Callable[[Claims, Recorder, Effort], None]] = {
-    "numerics": _numerics,
-    "operators": _operators,
-    "opinfo": _opinfo,
-    "models": _models,
-    "golden": _golden,
-    "devices": _devices,
-    "selftest": _selftest,
-}
+    else:
+        recorder.plan(["device"])
+        recorder.environment["effort"] = effort.document()
+        torch = importlib.import_module("torch")
+        if not find_device(claims, recorder, torch, read_hardware(Machine())):
+            return
+    for named in CHECK_SESSIONS[session].records:
+        # Imported when it is run: importing most of them is importing torch, which `load` has to
+        # time and judge.
+        module, _, function = named.partition(":")
+        recorded = getattr(importlib.import_module(f"warpfront.inside.checks.{module}"), function)
+        recorded(claims, recorder, effort)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m warpfront.inside.checks", description=__doc__)
-    parser.add_argument("session", choices=("load", *_RECORDERS))
+    parser.add_argument("session", choices=tuple(CHECK_SESSIONS))
     parser.add_argument(
         "--claims", type=Path, required=True, help="what the image is said to hold (JSON)"
     )
     parser.add_argument("--results", type=Path, required=True, help="folder for SESSION.json")
-    parser.add_argument("--seeds", type=int, default=1, help="how many sets of random inputs")
-    parser.add_argument("--quick", action="store_true", help="every operation, fewer cases of each")
-    parser.add_argument(
-        "--profile",
-        choices=profile_names(),
-        default=STRICT,
-        help="whose tolerances decide (every result says what each would have said)",
-    )
+    add_effort_options(parser)
     return parser
 
 

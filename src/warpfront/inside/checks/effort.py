@@ -1,20 +1,88 @@
-"""Which sessions there are; how much of each is done, by whose tolerances, from which inputs.
+"""Which sessions there are, and how much of each is done: by whose tolerances, from which inputs.
 
-Needs no torch: the command line reads it before torch is imported.
+Needs no torch: the command line reads it before torch is imported. Every door makes its options
+from `EFFORT_OPTIONS` and its sessions from `CHECK_SESSIONS`.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-# In the order in which they run; `selftest` is run where it is asked for.
-SESSIONS = ("load", "numerics", "operators", "opinfo", "models", "golden", "devices")
 STRICT = "strict"
 PROFILES = Path(__file__).with_name("profiles.json")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckSession:
+    """One session inside an image. `records` are `module:function` below this package, called in
+    turn with claims, recorder and effort; `asked_for` is only run where somebody asks for it.
+    """
+
+    says: str
+    records: tuple[str, ...]
+    asked_for: bool = False
+
+
+# In the order in which they run.
+CHECK_SESSIONS: Mapping[str, CheckSession] = {
+    "load": CheckSession(
+        says="torch and its companions are what the claims say, and load",
+        records=("load:record_load",),
+    ),
+    "numerics": CheckSession(
+        says="forward and backward on the claimed device, against float64",
+        records=("numerics:record_numerics",),
+    ),
+    "operators": CheckSession(
+        says="every operation by name, forward and backward, with its edges",
+        records=("operators.session:record_operators",),
+    ),
+    "opinfo": CheckSession(
+        says="PyTorch's own operator database",
+        records=("opinfo.session:record_opinfo",),
+    ),
+    "models": CheckSession(
+        says="model families, layer by layer, trained, checkpointed, exported",
+        records=("models.session:record_models",),
+    ),
+    "golden": CheckSession(
+        says="golden vectors of ours; anywhere, `-- make FILE` and `-- check [FILE...]`",
+        records=("golden.session:record_golden",),
+    ),
+    "devices": CheckSession(
+        says="every visible device, and what passes between them",
+        records=("devices.session:record_devices",),
+    ),
+    "selftest": CheckSession(
+        says="every fault that is seeded into the checks has to be caught",
+        # Last, what imports torch's test package: that freezes the settings of precision.
+        records=(
+            "selftest:record_selftest",
+            "models.faults:record_model_faults",
+            "devices.session:record_device_faults",
+            "selftest:record_opinfo_faults",
+        ),
+        asked_for=True,
+    ),
+}
+SESSIONS = tuple(name for name, session in CHECK_SESSIONS.items() if not session.asked_for)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EffortOption:
+    """One option, as every door has it. `read` raises `ValueError` for what it cannot use; a flag
+    has none.
+    """
+
+    name: str
+    default: bool | int | str
+    help: str
+    read: Callable[[str], object] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,12 +94,66 @@ class Effort:
     seeds: tuple[int, ...] = (0,)
 
     def arguments(self) -> tuple[str, ...]:
-        """As options of the checks' command line."""
-        quick = ("--quick",) if self.quick else ()
-        return ("--seeds", str(len(self.seeds)), "--profile", self.profile, *quick)
+        """As options of a command line."""
+        said = self.document()
+        argv: list[str] = []
+        for option in EFFORT_OPTIONS:
+            value = said[option.name]
+            if option.read is not None:
+                argv += [f"--{option.name}", str(value)]
+            elif value:
+                argv.append(f"--{option.name}")
+        return tuple(argv)
 
     def document(self) -> dict[str, object]:
         return {"quick": self.quick, "profile": self.profile, "seeds": len(self.seeds)}
+
+
+def read_effort(*, quick: bool, profile: str, seeds: str | int) -> Effort:
+    """The effort that options ask for. Raises `ValueError` with what is wrong with one of them."""
+    return Effort(
+        quick=quick,
+        profile=_read_profile(profile),
+        seeds=tuple(range(_read_seeds(str(seeds)))),
+    )
+
+
+def add_effort_options(parser: argparse.ArgumentParser) -> None:
+    for option in EFFORT_OPTIONS:
+        name, read = f"--{option.name}", option.read
+        if read is None:
+            parser.add_argument(name, action="store_true", help=option.help)
+        else:
+            parser.add_argument(name, type=_as_type(read), default=option.default, help=option.help)
+
+
+def parsed_effort(options: argparse.Namespace) -> Effort:
+    """The effort of a command line to which `add_effort_options` gave its options."""
+    return read_effort(**{option.name: getattr(options, option.name) for option in EFFORT_OPTIONS})
+
+
+def _as_type(read: Callable[[str], object]) -> Callable[[str], object]:
+    """argparse shows the words of its own error only."""
+
+    def typed(text: str) -> object:
+        try:
+            return read(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return typed
+
+
+def _read_seeds(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise ValueError(f"--seeds {text!r} is not a number from 1 on")
+    return int(text)
+
+
+def _read_profile(text: str) -> str:
+    if text not in profile_names():
+        raise ValueError(f"no profile {text!r}\nhint: {', '.join(profile_names())}")
+    return text
 
 
 @cache
@@ -47,3 +169,21 @@ def tolerances() -> Mapping[str, Mapping[str, tuple[float, float]]]:
 def profile_names() -> tuple[str, ...]:
     """Ours first, which is the default."""
     return (STRICT, *tolerances())
+
+
+EFFORT_OPTIONS = (
+    EffortOption(
+        name="seeds",
+        default=1,
+        help="how many sets of random inputs (1 if not given)",
+        read=_read_seeds,
+    ),
+    EffortOption(
+        name="profile",
+        default=STRICT,
+        help=f"whose tolerances decide: {', '.join(profile_names())}; every result says what each "
+        "would have said",
+        read=_read_profile,
+    ),
+    EffortOption(name="quick", default=False, help="every operation, fewer cases of each"),
+)

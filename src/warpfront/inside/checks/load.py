@@ -25,6 +25,7 @@ from warpfront.inside.checks.distributions import (
     read_installed,
     version_differences,
 )
+from warpfront.inside.checks.effort import Effort
 from warpfront.inside.checks.facts import stack_facts
 from warpfront.inside.checks.guarded import check_guard
 from warpfront.inside.checks.requirements import normalized
@@ -36,7 +37,7 @@ _ELF_MACHINES = {0x3E: "x86_64", 0xB7: "aarch64"}
 _SHOWN = 3
 
 
-def record_load(claims: Claims, recorder: Recorder) -> None:
+def record_load(claims: Claims, recorder: Recorder, _effort: Effort | None = None) -> None:
     """Check the current Python against the claims. Needs no device."""
     installed = read_installed()
     recorder.environment.update(python=platform.python_version(), executable=sys.executable)

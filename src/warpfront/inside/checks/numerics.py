@@ -28,7 +28,7 @@ Execute = Callable[[Block, Inputs, str], Trace]
 
 
 def record_numerics(
-    claims: Claims, recorder: Recorder, *, run: Execute = execute, effort: Effort | None = None
+    claims: Claims, recorder: Recorder, effort: Effort | None = None, *, run: Execute = execute
 ) -> None:
     """Judge every block in every dtype that the device must compute, or does.
 

@@ -31,7 +31,7 @@ SHOWN = 200
 Seed = Callable[[int, Ledger], None]
 
 
-def record_selftest(claims: Claims, recorder: Recorder, *, effort: Effort | None = None) -> None:
+def record_selftest(claims: Claims, recorder: Recorder, effort: Effort | None = None) -> None:
     """One check per suite and dtype, passed when every fault seeded there was caught."""
     effort = effort or Effort()
     os.environ.setdefault(*WORKSPACE)
@@ -46,9 +46,7 @@ def record_selftest(claims: Claims, recorder: Recorder, *, effort: Effort | None
     )
 
 
-def record_opinfo_faults(
-    claims: Claims, recorder: Recorder, *, effort: Effort | None = None
-) -> None:
+def record_opinfo_faults(claims: Claims, recorder: Recorder, effort: Effort | None = None) -> None:
     """The same for the operator database."""
     floating = tested_dtypes(claims.device)
     recorder.run(list(_opinfo_checks(floating, claims.device, effort or Effort())))

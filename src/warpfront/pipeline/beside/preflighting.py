@@ -41,7 +41,7 @@ from warpfront.wheels.requirements import RequirementList
 from warpfront.wheels.resolution import Contradiction, Resolution, Terms
 from warpfront.wheels.resolver import UvResolver
 from warpfront.wheels.site import read_site
-from warpfront.wheels.sources import Site, Transport
+from warpfront.wheels.sources import Site
 
 SIZE_LIMIT_BYTES = 4 * 2**20
 _FOUND_BY_ITSELF = (
@@ -304,7 +304,7 @@ class _Following:
         """With what the wheels demand, read without fetching them where that can be."""
         wanted = [one for one in found.versions.items() if one not in self.known]
         urls = {str(one.name): one.wheels[0].url for one in found.pylock.packages if one.wheels}
-        with Transport(self.site) as transport, ThreadPoolExecutor(8) as pool:
+        with self.site.transport() as transport, ThreadPoolExecutor(8) as pool:
 
             def read(one: tuple[str, str]) -> tuple[str, ...] | None:
                 url = urls.get(one[0])

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from warpfront.matrix.plan import LockState
 from warpfront.model import Cell, LockInputs, WheelLock
 from warpfront.pipeline.workspace import Folders
 from warpfront.system.store import read_text
 from warpfront.wheels.archives import folder_sha256
-from warpfront.wheels.lock import lock_inputs, read_lock, staleness
+from warpfront.wheels.lock import lock_inputs, read_written_lock, staleness
 from warpfront.wheels.requirements import RequirementList
 
 
@@ -25,17 +25,19 @@ def read_locks(
             states[cell.id] = LockState(lock=None, reason=reason)
             continue
         inputs = inputs_of(cell, parent.lock if parent else None, requirements, folders)
-        states[cell.id] = read_state(inputs, folders)
+        states[cell.id] = read_state(inputs, folders, read=read_written_lock)
     return states
 
 
-def read_state(inputs: LockInputs, folders: Folders) -> LockState:
+def read_state(
+    inputs: LockInputs, folders: Folders, *, read: Callable[..., WheelLock]
+) -> LockState:
     """The committed lock of a cell and whether it still fits what the matrix asks for."""
     path = folders.lock_path(inputs.cell_id)
     text = read_text(path, missing_ok=True)
     if text is None:
         return LockState(lock=None, reason="not locked yet")
-    lock = read_lock(text, path=str(path.relative_to(folders.root)))
+    lock = read(text, path=str(path.relative_to(folders.root)))
     return LockState(lock=lock, reason=staleness(lock, inputs))
 
 

@@ -11,6 +11,7 @@ from warpfront.inside.checks.detect import Facts, read_facts
 from warpfront.inside.checks.detection import disagreements
 from warpfront.inside.checks.devices.collectives import BACKENDS, exchange
 from warpfront.inside.checks.devices.worker import FAULTS, OPERATIONS
+from warpfront.inside.checks.effort import Effort
 from warpfront.inside.checks.golden.cases import CASES, compute
 from warpfront.inside.checks.hardware import Hardware, Machine, read_hardware
 from warpfront.inside.checks.precision import DTYPES, probe, require_full_precision
@@ -22,9 +23,9 @@ CPU_RANKS = 2
 SEED = 4
 
 
-def record_devices(claims: Claims, recorder: Recorder, *, quick: bool = False) -> None:
-    """Check every visible device, and where there are two or more what passes between them. `quick`
-    leaves out the stand-in for that on the CPU.
+def record_devices(claims: Claims, recorder: Recorder, effort: Effort | None = None) -> None:
+    """Check every visible device, and where there are two or more what passes between them. A quick
+    run leaves out the stand-in for that on the CPU.
     """
     recorder.plan(["all devices", "dtypes"])
     require_full_precision()
@@ -45,7 +46,7 @@ def record_devices(claims: Claims, recorder: Recorder, *, quick: bool = False) -
         ),
     ]
     recorder.run(checks)
-    if quick and claims.device == "cpu":
+    if effort and effort.quick and claims.device == "cpu":
         recorder.note_unclaimed("collectives", "a quick run leaves out gloo on the CPU")
     else:
         _record_collectives(claims, recorder, len(places))
@@ -135,7 +136,7 @@ def _record_collectives(claims: Claims, recorder: Recorder, count: int) -> None:
     recorder.run(checks)
 
 
-def record_device_faults(claims: Claims, recorder: Recorder) -> None:
+def record_device_faults(claims: Claims, recorder: Recorder, _effort: Effort | None = None) -> None:
     """Part of `selftest`: every fault seeded into the collectives has to be caught where it is."""
     facts = read_facts(torch)
     world = CPU_RANKS if claims.device == "cpu" else len(facts.devices)

@@ -12,6 +12,7 @@ import torch
 
 from warpfront.inside.checks.claims import Claims
 from warpfront.inside.checks.detect import read_facts
+from warpfront.inside.checks.effort import Effort
 from warpfront.inside.checks.golden.cases import CASES, Compute, compute
 from warpfront.inside.checks.golden.checking import check_case, table
 from warpfront.inside.checks.golden.files import (
@@ -46,6 +47,7 @@ _VENDORS = {"sm_": ("nvidia", "cuda"), "gfx": ("amd", "cuda"), "gau": ("gaudi", 
 def record_golden(
     claims: Claims,
     recorder: Recorder,
+    _effort: Effort | None = None,
     *,
     files: Sequence[Path] | None = None,
     run: Compute = compute,

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from warpfront.inside.checks.claims import Claims
+from warpfront.inside.checks.effort import Effort
 from warpfront.inside.checks.models.cases import make_case
 from warpfront.inside.checks.models.families import FAMILIES, Family
 from warpfront.inside.checks.models.judging import Precision, Row, first_over
@@ -116,11 +117,10 @@ def missed_faults(family: Family, device: str) -> tuple[int, list[str]]:
     return count, missed
 
 
-def record_model_faults(claims: Claims, recorder: Recorder, *, quick: bool = False) -> None:
+def record_model_faults(claims: Claims, recorder: Recorder, effort: Effort | None = None) -> None:
     """One check per family, passed when every fault was caught and named where it was seeded."""
-    names = [
-        family.name for family in FAMILIES if family.name in (SEEDED[1:2] if quick else SEEDED)
-    ]
+    seeded = SEEDED[1:2] if effort and effort.quick else SEEDED
+    names = [family.name for family in FAMILIES if family.name in seeded]
 
     def find(name: str) -> Finding:
         family = next(family for family in FAMILIES if family.name == name)

@@ -67,8 +67,8 @@ class Bench:
 def record_models(
     claims: Claims,
     recorder: Recorder,
-    *,
     effort: Effort | None = None,
+    *,
     tamper: Tamper = leave_alone,
 ) -> None:
     """Judge every family in every mode that the device computes."""

@@ -85,8 +85,8 @@ class Run:
 def record_operators(
     claims: Claims,
     recorder: Recorder,
-    *,
     effort: Effort | None = None,
+    *,
     run: Execute = execute_case,
 ) -> None:
     """Judge every operation. `run` is the device: tests put faulty ones in."""

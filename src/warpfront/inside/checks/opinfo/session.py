@@ -126,8 +126,8 @@ class Swept:
 def record_opinfo(
     claims: Claims,
     recorder: Recorder,
-    *,
     effort: Effort | None = None,
+    *,
     run: Execute = execute_entry,
 ) -> None:
     """Sweep the database. `run` is the device: tests put faulty ones in."""

@@ -1,0 +1,193 @@
+"""What makes a task of a function: its options with their help, and errors as exit codes.
+
+A task takes what it uses. A parameter annotated with an `Option` is one option of that name; one
+annotated with `Options`, or of a dataclass whose fields are annotated so, is several that make one
+value; `display` is who is told.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import inspect
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, get_type_hints
+
+from invoke.exceptions import Exit
+from invoke.tasks import Task, task
+
+from warpfront.doors.display import Display
+from warpfront.errors import BUG_EXIT_CODE, INTERRUPTED_EXIT_CODE, WarpfrontError
+from warpfront.inside.checks.effort import EFFORT_OPTIONS, Effort, read_effort
+from warpfront.model import Selection
+from warpfront.system.process import terminable
+
+WRONG_OPTION_EXIT_CODE = 1  # as invoke itself exits for an option that it does not know
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """What `--help` says of an option."""
+
+    help: str
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Several options that make one value: name -> default and help. `make` raises `ValueError`
+    for what it cannot use.
+    """
+
+    each: Mapping[str, tuple[Any, Option]]
+    make: Callable[..., Any]
+
+
+def selecting(**helps: str) -> Options:
+    """The four options that make a `Selection`, with what they mean to one task."""
+    return Options({name: ("", Option(text)) for name, text in helps.items()}, Selection)
+
+
+Chosen = Annotated[
+    Selection,
+    selecting(
+        target="only cells that serve this target (sm_90, gfx942, gaudi3), or this vendor's (cpu)",
+        vendor="only cells of this vendor: nvidia, amd, cpu, gaudi",
+        image="only cells of this image: torch, devel, ...",
+        only="only cells whose id matches this glob; `invoke plan` lists the ids",
+    ),
+]
+HowMuch = Annotated[
+    Effort,
+    Options(
+        {
+            one.name: (one.default if one.default is False else str(one.default), Option(one.help))
+            for one in EFFORT_OPTIONS
+        },
+        read_effort,
+    ),
+]
+Json = Annotated[bool, Option("print the result as JSON on stdout")]
+DryRun = Annotated[bool, Option("say what would be done, and do nothing")]
+Locked = Annotated[
+    bool, Option("refuse to make or change locks: what is committed must fit (for CI)")
+]
+
+
+def command(body: Callable[..., None]) -> Task[Any]:
+    """Make a task of a function whose parameters are annotated as this module says.
+
+    Turns SIGTERM into an exception, and is the one place where errors are printed and become exit
+    codes.
+    """
+    groups = _option_groups(body)
+    is_told = "display" in inspect.signature(body).parameters
+
+    @functools.wraps(body)
+    def invoked(_context: object, **options: Any) -> None:
+        with _errors_as_exit_codes(), terminable(), Display() as display:
+            values = {name: _made(group, options) for name, group in groups.items()}
+            body(**({"display": display} if is_told else {}), **values)
+
+    every = _every(groups)
+    invoked.__signature__ = _signature(every)  # type: ignore[attr-defined]
+    decorated: Task[Any] = task(
+        help={name.replace("_", "-"): option.help for name, (_, option) in every.items()},
+        iterable=[name for name, (default, _) in every.items() if default == ()],
+    )(invoked)
+    return decorated
+
+
+def _signature(every: Mapping[str, tuple[Any, Option]]) -> inspect.Signature:
+    """What invoke reads a task's options from. Numbers are texts to it: its own reading of them
+    ends in a traceback where they are none. A list it wants as None.
+    """
+    keywords = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=_as_text(default))
+        for name, (default, _) in every.items()
+    ]
+    context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return inspect.Signature([context, *keywords])
+
+
+def _as_text(default: object) -> object:
+    if default == ():
+        return None
+    return default if isinstance(default, bool) else str(default)
+
+
+def _option_groups(declared: Callable[..., Any]) -> dict[str, Options]:
+    """Parameter, or field, -> its options. Raises `TypeError` for one that says nothing of
+    itself.
+    """
+    hints = get_type_hints(declared, include_extras=True)
+    groups = {}
+    for name, parameter in inspect.signature(declared).parameters.items():
+        hint = hints[name]
+        said = next(iter(getattr(hint, "__metadata__", ())), None)
+        if name == "display":
+            continue
+        if isinstance(said, Options):
+            groups[name] = said
+        elif isinstance(said, Option):
+            groups[name] = _single(name, parameter.default, said)
+        elif dataclasses.is_dataclass(hint) and isinstance(hint, type):
+            groups[name] = _of_fields(hint)
+        else:
+            raise TypeError(
+                f"{declared.__name__}: {name} says nothing of itself: annotate an Option"
+            )
+    return groups
+
+
+def _of_fields(kind: type) -> Options:
+    groups = _option_groups(kind)
+
+    def make(**values: Any) -> Any:
+        return kind(**{name: _made(group, values) for name, group in groups.items()})
+
+    return Options(_every(groups), make)
+
+
+def _every(groups: Mapping[str, Options]) -> dict[str, tuple[Any, Option]]:
+    return {name: one for group in groups.values() for name, one in group.each.items()}
+
+
+def _single(name: str, default: Any, option: Option) -> Options:
+    def make(**values: Any) -> Any:
+        value = values[name]
+        try:
+            return value if isinstance(default, bool) else type(default)(value)
+        except ValueError:
+            raise ValueError(f"--{name.replace('_', '-')} {value!r} is no number") from None
+
+    return Options({name: (default, option)}, make)
+
+
+def _made(group: Options, options: Mapping[str, Any]) -> Any:
+    try:
+        return group.make(**{n: options.get(n, default) for n, (default, _) in group.each.items()})
+    except ValueError as error:
+        raise Exit(f"error: {error}", code=WRONG_OPTION_EXIT_CODE) from None
+
+
+@contextlib.contextmanager
+def _errors_as_exit_codes() -> Iterator[None]:
+    """Print an error as what, where and what next, without a traceback, and exit with its own
+    code.
+    """
+    try:
+        yield
+    except WarpfrontError as error:
+        hint = f"\nhint: {error.hint}" if error.hint else ""
+        raise Exit(f"error: {error.message}{hint}", code=error.exit_code) from None
+    except KeyboardInterrupt:
+        raise Exit("interrupted", code=INTERRUPTED_EXIT_CODE) from None
+    except Exit:
+        raise
+    except Exception:  # noqa: BLE001 - a bug: the one place that shows a traceback
+        raise Exit(
+            f"this is a bug in warpfront\n{traceback.format_exc()}", code=BUG_EXIT_CODE
+        ) from None

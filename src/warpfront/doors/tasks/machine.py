@@ -1,0 +1,121 @@
+"""The tasks around the path: this machine, its engine, a new project, and what is left over."""
+
+from __future__ import annotations
+
+import functools
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+from warpfront.doors.display import Display
+from warpfront.doors.tasks.declaring import Chosen, DryRun, Json, Option, command
+from warpfront.doors.tasks.showing import print_json, workspace_here
+from warpfront.errors import EngineError
+from warpfront.model import Outcome
+from warpfront.system.process import environment
+
+CACHE_FOLDERS = ("views", "tools", "toolbox", "wheelhouse")
+
+
+@command
+def doctor(display: Display, *, json: Json = False) -> None:
+    """Say what this machine has, and what to do about the rest.
+
+    Looks at the engine, buildx, disk, indexes, registries and devices.
+    """
+    from warpfront.pipeline.beside.doctor import examine
+
+    findings = examine(workspace_here(display), display)
+    if json:
+        print_json(findings)
+    else:
+        for finding in findings:
+            print(finding)
+    broken = [finding for finding in findings if finding.outcome is Outcome.FAILED]
+    if broken:
+        raise EngineError(f"{len(broken)} findings stand in the way of a build")
+
+
+@command
+def engine(
+    display: Display,
+    *,
+    json: Json = False,
+    dry_run: DryRun = False,
+    start: Annotated[bool, Option("start it (needs root)")] = False,
+    stop: Annotated[bool, Option("stop it and remove its bridge and mounts")] = False,
+    status: Annotated[bool, Option("say what runs (the default)")] = False,
+) -> None:
+    """Start or stop the embedded engine, a private dockerd, or say what runs.
+
+    For machines that have no engine of their own.
+    """
+    from warpfront.images.engine import embedded
+
+    del status  # it is said whatever else was asked
+    folders = embedded.folders(environment())
+    if start and not dry_run:
+        embedded.start(*folders, on_line=display.say)
+    elif stop and not dry_run:
+        embedded.stop(*folders, on_line=display.say)
+    state = embedded.status(*folders)
+    if json:
+        print_json(state)
+    else:
+        print(state)
+
+
+@command
+def init(display: Display, *, dry_run: DryRun = False) -> None:
+    """Make a new project in this folder.
+
+    Writes matrix.yaml, templates, tasks.py and noxfile.py; nothing if one of
+    them is there.
+    """
+    from warpfront.matrix.scaffold import make_project
+
+    for path in make_project(Path.cwd(), dry_run=dry_run):
+        display.say(f"{'would write' if dry_run else 'wrote'} {path}")
+    display.say("next: edit matrix.yaml, then `invoke plan`")
+
+
+@command
+def clean(
+    display: Display,
+    cells: Chosen,
+    *,
+    dry_run: DryRun = False,
+    everything: Annotated[
+        bool, Option("also empty the cache of wheels and tools that all projects share")
+    ] = False,
+) -> None:
+    """Remove build results and images of the selected cells.
+
+    Wheels and locks stay.
+    """
+    from warpfront.images.engine import connect
+    from warpfront.images.labels import CELL
+    from warpfront.matrix import select
+
+    remove = functools.partial(_remove, display, dry_run=dry_run)
+    workspace = workspace_here()
+    cell_ids = {cell.id for cell in select(workspace.matrix.cells, cells)}
+    folders = [workspace.folders.store.cell_folder(cell_id) for cell_id in sorted(cell_ids)]
+    if everything:
+        folders += [workspace.folders.cache / name for name in CACHE_FOLDERS]
+    for folder in folders:
+        if folder.exists():
+            remove(str(folder), functools.partial(shutil.rmtree, folder))
+    host, ours = connect(environment()), f"localhost/{workspace.matrix.project.name}/"
+    for image in host.images(CELL):
+        if image.labels[CELL] in cell_ids:
+            for reference in image.references:
+                if reference.startswith(ours):  # what is built on top of ours has its labels, too
+                    remove(reference, functools.partial(host.remove, reference))
+
+
+def _remove(display: Display, what: str, act: Callable[[], None], *, dry_run: bool) -> None:
+    if not dry_run:
+        act()
+    display.say(f"{'would remove' if dry_run else 'removed'} {what}")

@@ -1,0 +1,154 @@
+"""The tasks of the path: plan, lock, render, build, verify, report."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated
+
+from warpfront.doors.display import Display
+from warpfront.doors.tasks.declaring import Chosen, DryRun, HowMuch, Json, Locked, Option, command
+from warpfront.doors.tasks.showing import (
+    finish,
+    print_json,
+    print_plan,
+    print_report,
+    raise_failure,
+    workspace_here,
+)
+from warpfront.model import Verification
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from warpfront.pipeline.verifying import Verified
+
+
+@command
+def plan(display: Display, cells: Chosen, *, json: Json = False) -> None:
+    """Say what `build` would do with each cell, and why.
+
+    Changes nothing.
+    """
+    from warpfront import pipeline
+    from warpfront.matrix.plan import Action
+
+    planned = pipeline.plan(workspace_here(display), cells, display)
+    print_plan(planned, json=json)
+    if not json:
+        counts = Counter(cell.action for cell in planned)
+        to_build, to_reuse = counts[Action.BUILD], counts[Action.REUSE]
+        print(f"{to_build} to build, {to_reuse} to reuse, {counts[Action.BLOCKED]} blocked")
+
+
+@command
+def lock(
+    display: Display,
+    cells: Chosen,
+    *,
+    json: Json = False,
+    dry_run: DryRun = False,
+    locked: Locked = False,
+    refresh: Annotated[bool, Option("make locks anew even where they are fresh")] = False,
+) -> None:
+    """Pin every wheel of every cell by hash, in images/locks/."""
+    from warpfront import pipeline
+
+    workspace = workspace_here()
+    if dry_run:
+        print_plan(pipeline.plan(workspace, cells, display), json=json)
+        return
+    results = pipeline.lock(workspace, cells, display, locked=locked, refresh=refresh)
+    finish(results, json=json)
+
+
+@command
+def render(
+    display: Display,
+    cells: Chosen,
+    *,
+    json: Json = False,
+    dry_run: DryRun = False,
+    locked: Locked = False,
+) -> None:
+    """Write each cell's build context to build/<cell>/context/."""
+    from warpfront import pipeline
+
+    workspace = workspace_here()
+    if dry_run:
+        print_plan(pipeline.plan(workspace, cells, display), json=json)
+        return
+    finish(pipeline.render(workspace, cells, display, locked=locked), json=json)
+
+
+@command
+def build(
+    display: Display,
+    cells: Chosen,
+    *,
+    json: Json = False,
+    dry_run: DryRun = False,
+    locked: Locked = False,
+) -> None:
+    """Build images of the selected cells, reusing those whose content exists."""
+    from warpfront import pipeline
+
+    workspace = workspace_here()
+    if dry_run:
+        print_plan(pipeline.plan(workspace, cells, display), json=json)
+        return
+    finish(pipeline.build(workspace, cells, display, locked=locked), json=json)
+
+
+@command
+def verify(
+    display: Display,
+    cells: Chosen,
+    *,
+    json: Json = False,
+    dry_run: Annotated[bool, Option("print what is known of each cell, and run nothing")] = False,
+    effort: HowMuch,
+    selftest: Annotated[
+        bool, Option("also seed faults into every check, and demand that each is caught")
+    ] = False,
+) -> None:
+    """Run the checks inside each selected cell's image, as `nox -s verify` does."""
+    from warpfront import pipeline
+
+    workspace = workspace_here()
+    if dry_run:
+        print_report(pipeline.report(workspace, cells), json=json)
+        return
+    results = pipeline.verify(workspace, cells, display, effort=effort, selftest=selftest)
+    if json:
+        print_json(results)
+    else:
+        print_report(pipeline.report(workspace, cells), json=False)
+        _print_profiles(results)
+    raise_failure(results)
+
+
+def _print_profiles(results: Iterable[Verified]) -> None:
+    """What each profile of tolerances would have said, where they were asked."""
+    from warpfront.report.profiles import profiles_text
+
+    for one in results:
+        if isinstance(one, Verification) and (said := profiles_text(one)):
+            print(f"\n{one.cell_id} on {one.target}\n{said}", end="")
+
+
+@command
+def report(
+    cells: Chosen,
+    *,
+    json: Json = False,
+    markdown: Annotated[bool, Option("print it as a Markdown table")] = False,
+) -> None:
+    """Show what each step made of every cell, from what the steps left behind."""
+    from warpfront import pipeline
+    from warpfront.report.text import report_markdown
+
+    rows = pipeline.report(workspace_here(), cells)
+    if markdown and not json:
+        print(report_markdown(rows), end="")
+    else:
+        print_report(rows, json=json)

@@ -1,0 +1,331 @@
+"""The tasks about somebody's own source: preflight, scan, compile."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from warpfront import __version__
+from warpfront.doors.display import Display
+from warpfront.doors.tasks.declaring import Chosen, Json, Option, command, selecting
+from warpfront.doors.tasks.showing import print_json, raise_failure, workspace_here
+from warpfront.errors import FindingsError, NothingSelectedError, UnavailableError
+from warpfront.model import Outcome, Selection, SourceTree
+
+if TYPE_CHECKING:
+    from warpfront.pipeline.beside.compiling import Compilation, CompileRequest
+    from warpfront.pipeline.beside.scanning import Scan, ScanRequest
+    from warpfront.port.scan.findings import Finding
+
+DEFAULT_TARGET = "gfx942"
+
+Repo = Annotated[
+    str, Option("the folder that is asked about; else the project of --image, else this one")
+]
+Exclude = Annotated[str, Option("globs of paths to leave out, comma-separated")]
+Sarif = Annotated[str, Option("also write the findings to this file, as SARIF 2.1.0")]
+
+
+@command
+def preflight(
+    display: Display,
+    cells: Chosen,
+    *,
+    json: Json = False,
+    dry_run: Annotated[bool, Option("judge and print, and write no file")] = False,
+    requirements: Annotated[
+        tuple[str, ...],
+        Option("a requirements file, pyproject.toml, ...; may be given several times"),
+    ] = (),
+    repo: Annotated[str, Option("the project's folder (this one if not given)")] = ".",
+    sarif: Sarif = "",
+    offline: Annotated[bool, Option("judge the lines alone: resolve nothing")] = False,
+) -> None:
+    """Say what in a project would replace the torch of which cells.
+
+    And what to write instead. Builds nothing.
+    """
+    from warpfront.pipeline.beside.preflighting import preflight as examine_project
+    from warpfront.port.preflight.report import preflight_sarif, preflight_text
+    from warpfront.system.store import write_text
+
+    found = examine_project(
+        workspace_here(),
+        cells,
+        display,
+        repo=Path(repo),
+        files=tuple(requirements),
+        offline=offline,
+    )
+    if sarif and not dry_run:
+        write_text(Path(sarif), preflight_sarif(found, version=__version__))
+    if json:
+        print_json(found)
+    else:
+        print(preflight_text(found), end="")
+    if found.count:
+        raise FindingsError(f"{found.count} findings would change the torch of an image")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Forms:
+    """How findings are shown, and which files are written."""
+
+    json: Json = False
+    dry_run: Annotated[bool, Option("scan and print, and write no file")] = False
+    sarif: Sarif = ""
+    markdown: Annotated[str, Option("also write the findings to this file, as Markdown")] = ""
+    annotations: Annotated[bool, Option("also print the findings as GitHub annotations")] = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Scanned:
+    """What is read, and what of it is known already."""
+
+    repo: Repo = ""
+    baseline: Annotated[
+        str,
+        Option("a file of accepted findings (.warpfront-baseline.json of the tree if not given)"),
+    ] = ""
+    write_baseline: Annotated[bool, Option("accept what is found: write the baseline")] = False
+    exclude: Exclude = ""
+    vendored: Annotated[bool, Option("also submodules and folders of third parties")] = False
+    before: Annotated[
+        str, Option("the tree before an edit: also say what the edit changed for NVIDIA")
+    ] = ""
+
+
+@command
+def scan(
+    display: Display,
+    source: Annotated[
+        Selection,
+        selecting(
+            target=f"the device that it is to run on ({DEFAULT_TARGET} if not given)",
+            vendor="of several images with a `project:`, those of this vendor",
+            image="the image of matrix.yaml whose `project:` is asked about, where --repo is not",
+            only="as --image, by a glob of cells' ids (`invoke plan` lists them)",
+        ),
+    ],
+    forms: Forms,
+    scanned: Scanned,
+    *,
+    everything: Annotated[bool, Option("list notes, too, and every place")] = False,
+    phases: Annotated[bool, Option("also put the findings in the order of a port")] = False,
+    fix: Annotated[str, Option("write the mechanical changes to this file, as a patch")] = "",
+    apply: Annotated[bool, Option("make the mechanical changes in the tree itself")] = False,
+) -> None:
+    """Say what in a source tree will break on another vendor's devices.
+
+    And what to do about it. Targets are gfx942, gfx1100, gaudi3, cpu and
+    others. Needs no matrix, unless --image names one with a `project:`.
+    """
+    from warpfront.pipeline.beside import scanning
+
+    asked = _scan_request(source, scanned, dry_run=forms.dry_run)
+    found, new = scanning.scan(asked, display)
+    _show_findings(found, new, forms, everything=everything)
+    if phases:
+        _print_phases(asked, found)
+    if fix or apply:
+        patch = "" if forms.dry_run else fix
+        display.say(_fixed(asked, patch, apply=apply and not forms.dry_run))
+    _raise_errors(found, new)
+
+
+def _scan_request(source: Selection, scanned: Scanned, *, dry_run: bool) -> ScanRequest:
+    from warpfront.pipeline.beside.scanning import ScanRequest
+    from warpfront.port.scan.targets import read_target
+
+    return ScanRequest(
+        repo=Path(_asked_tree(source, scanned.repo).path),
+        target=read_target(source.target or DEFAULT_TARGET),
+        exclude=_listed(scanned.exclude),
+        vendored=scanned.vendored,
+        before=Path(scanned.before) if scanned.before else None,
+        baseline=scanned.baseline,
+        write_baseline=scanned.write_baseline and not dry_run,
+    )
+
+
+def _show_findings(
+    found: Scan, new: tuple[Finding, ...], forms: Forms, *, everything: bool
+) -> None:
+    """Findings on the screen or as JSON, and in the files that were asked for."""
+    from warpfront.port import finding_forms
+    from warpfront.port.scan.catalogue import catalogue
+    from warpfront.system.store import write_text
+
+    rules = catalogue()
+    unread = [f"{item.path}: {item.reason}" for item in found.unread]
+    if forms.sarif and not forms.dry_run:
+        text = finding_forms.findings_sarif(new, rules, unread=unread, version=__version__)
+        write_text(Path(forms.sarif), text)
+    if forms.markdown and not forms.dry_run:
+        text = finding_forms.findings_markdown(new, rules, target=found.target)
+        write_text(Path(forms.markdown), text)
+    if forms.json:
+        print_json({"unread": unread, "findings": finding_forms.findings_json(new, rules)})
+    else:
+        print(finding_forms.findings_text(new, rules, everything=everything), end="")
+        print(finding_forms.scan_summary(found, new), end="")
+    if forms.annotations:
+        print(finding_forms.annotation_lines(new, rules), end="")
+
+
+def _print_phases(asked: ScanRequest, found: Scan) -> None:
+    from warpfront.pipeline.beside import porting
+    from warpfront.port.scan.phases import phases_text
+
+    order = porting.phases_of(
+        asked.repo, found.findings, exclude=asked.exclude, vendored=asked.vendored
+    )
+    print(phases_text(order), end="")
+
+
+def _fixed(asked: ScanRequest, patch: str, *, apply: bool) -> str:
+    """Write what is mechanical as a patch, or into the tree; what was done, in words."""
+    from warpfront.pipeline.beside import porting
+    from warpfront.system.store import write_text
+
+    fixes = porting.fixes_of(asked.repo, exclude=asked.exclude, vendored=asked.vendored)
+    if patch:
+        write_text(Path(patch), "".join(one.patch for one in fixes))
+    if apply:
+        porting.write_fixes(asked.repo, fixes)
+    places = sum(len(one.rules) for one in fixes)
+    return f"--fix {'changed' if apply else 'could change'} {places} places in {len(fixes)} files"
+
+
+def _raise_errors(found: Scan, new: tuple[Finding, ...]) -> None:
+    from warpfront.port.finding_forms import counted
+
+    if any(finding.severity == "error" for finding in new):
+        raise FindingsError(f"{counted(new)} for {found.target}")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Compiled:
+    """What is compiled, and how."""
+
+    repo: Repo = ""
+    sources: Annotated[
+        str,
+        Option("globs of what is compiled, comma-separated; setup.py builds as an extension"),
+    ] = ""
+    include: Annotated[
+        str,
+        Option("folders of the tree for -I, comma-separated (include, csrc and src if not given)"),
+    ] = ""
+    flags: Annotated[str, Option("further options of the compiler, in one argument")] = ""
+    exclude: Exclude = ""
+    hipify: Annotated[
+        bool, Option("turn CUDA into HIP first, in a copy; says what that leaves")
+    ] = False
+    seconds: Annotated[float, Option("how long one source may take (300 if not given)")] = 300.0
+
+
+@command
+def compile_sources(
+    display: Display,
+    source: Annotated[
+        Selection,
+        selecting(
+            target=f"the device to compile for ({DEFAULT_TARGET} if not given)",
+            vendor="only in images, and of projects, of this vendor",
+            image="compile in this image, and its `project:` where --repo names no folder",
+            only="as --image, by a glob of cells' ids (`invoke plan` lists them)",
+        ),
+    ],
+    *,
+    json: Json = False,
+    dry_run: Annotated[bool, Option("list what would be compiled, and compile nothing")] = False,
+    compiled: Compiled,
+    sarif: Sarif = "",
+) -> None:
+    """Compile a source tree's kernels for a target by its vendor's compiler.
+
+    Those of --repo, or of an image's `project:`; in a `devel` image or a
+    compiler of the matrix. Needs no GPU and no network.
+    """
+    from warpfront.pipeline.beside import compiling
+
+    asked = _compile_request(source, compiled)
+    if dry_run:
+        for unit in compiling.read_units(asked):
+            print(f"would compile {unit.path} for {asked.target}")
+        return
+    found = compiling.compile_sources(workspace_here(), source, display, asked)
+    _show_compilation(found, sarif, json=json)
+    _raise_uncompiled(found)
+
+
+def _compile_request(source: Selection, compiled: Compiled) -> CompileRequest:
+    from warpfront.pipeline.beside.compiling import CompileRequest
+    from warpfront.port.compile.job_document import Bounds
+
+    tree = _asked_tree(source, compiled.repo)
+    return CompileRequest(
+        repo=Path(tree.path),
+        target=source.target or DEFAULT_TARGET,
+        sources=_listed(compiled.sources) or tree.sources,
+        include=_listed(compiled.include) or tree.include,
+        flags=tuple(shlex.split(compiled.flags)) or tree.flags,
+        exclude=_listed(compiled.exclude),
+        hipify=compiled.hipify,
+        bounds=Bounds(seconds=compiled.seconds),
+    )
+
+
+def _show_compilation(found: Compilation, sarif: str, *, json: bool) -> None:
+    """The compilation on the screen or as JSON, and in the file that was asked for."""
+    from warpfront.port import compilation_forms as forms
+    from warpfront.port.scan.catalogue import catalogue
+    from warpfront.system.store import write_text
+
+    if sarif:
+        text = forms.compilation_sarif([found], catalogue(), version=__version__)
+        write_text(Path(sarif), text)
+    if json:
+        print_json(found)
+    else:
+        print(forms.compilation_text(found, catalogue()), end="")
+
+
+def _raise_uncompiled(found: Compilation) -> None:
+    from warpfront.verify.verdict import outcome_of
+
+    if outcome_of(found.verification) is Outcome.UNAVAILABLE:
+        raise UnavailableError(
+            f"not all of it can be compiled for {found.verification.target} in {found.place}",
+            hint="the reasons stand above; `invoke build` makes a `devel` image that holds torch",
+        )
+    raise_failure([found.verification])
+
+
+def _asked_tree(source: Selection, repo: str) -> SourceTree:
+    """The folder that was named, else the project of the image that was, else this folder."""
+    declared = None if repo else _declared_tree(source)
+    return declared or SourceTree(path=repo or ".")
+
+
+def _declared_tree(source: Selection) -> SourceTree | None:
+    """The `project:` of the images that the options name; None where they name none."""
+    from warpfront.matrix import select
+    from warpfront.pipeline.beside.projects import project_trees
+
+    if not (source.image or source.only):
+        return None
+    # The target is what the source is asked about, not what the image serves.
+    chosen = dataclasses.replace(source, target="")
+    trees = project_trees(select(workspace_here().matrix.cells, chosen))
+    if len(trees) > 1:
+        names = ", ".join(tree.path for tree in trees)
+        raise NothingSelectedError(f"these images have several projects: {names}", hint="--only")
+    return trees[0]
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(part for part in text.split(",") if part)

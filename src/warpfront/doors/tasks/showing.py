@@ -1,0 +1,95 @@
+"""What tasks print: one line a cell, tables, JSON; and the failure at the end of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from warpfront.model import Blocked, Failed
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from warpfront.doors.display import Display
+    from warpfront.matrix.plan import PlannedCell
+    from warpfront.pipeline.workspace import Workspace
+    from warpfront.report.rows import ReportRow
+
+PIPE_WIDTH = 240
+
+
+def workspace_here(display: Display | None = None) -> Workspace:
+    """The project in this folder; its warnings to `display`, where one is given."""
+    from warpfront.pipeline.workspace import open_workspace
+
+    workspace = open_workspace(Path.cwd())
+    if display:
+        for warning in workspace.matrix.warnings:
+            display.say(f"warning: {warning}")
+    return workspace
+
+
+def finish(results: Mapping[str, object], *, json: bool) -> None:
+    """Print one line per cell (or JSON), then fail if any cell did."""
+    if json:
+        print_json(results)
+    else:
+        for cell_id, result in results.items():
+            print(f"{cell_id}: {_said(result)}")
+    raise_failure(results.values())
+
+
+def _said(result: object) -> str:
+    from warpfront.report.described import describe
+
+    match result:
+        case Blocked(reason=reason, hint=hint):
+            return f"blocked: {reason}" + (f"\n    hint: {hint}" if hint else "")
+        case Failed(reason=reason, hint=hint):
+            return f"failed: {reason}" + (f"\n    hint: {hint}" if hint else "")
+        case _:
+            return describe(result)
+
+
+def raise_failure(results: Iterable[object]) -> None:
+    """Raise the worst of what is not a success."""
+    from warpfront.verify.failures import failure_of
+
+    failure = failure_of(results)
+    if failure is not None:
+        raise failure
+
+
+def print_json(value: object) -> None:
+    from warpfront.system.store import as_json
+
+    print(json.dumps(as_json(value), indent=2, sort_keys=True))
+
+
+def print_plan(planned: Iterable[PlannedCell], *, json: bool) -> None:
+    from warpfront.report.text import plan_table
+
+    if json:
+        print_json(planned)
+    else:
+        _show(plan_table(planned))
+
+
+def print_report(rows: Iterable[ReportRow], *, json: bool) -> None:
+    from warpfront.report.text import report_table
+
+    if json:
+        print_json(rows)
+    else:
+        _show(report_table(rows))
+
+
+def _show(table: Table) -> None:
+    """To stdout. Not on a terminal, lines are as long as they are."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    shown_on = console if console.is_terminal else Console(highlight=False, width=PIPE_WIDTH)
+    shown_on.print(table)

@@ -1,0 +1,177 @@
+"""HTTP as a site wants it, and its failures in the words of a person who has to fix them. Edge."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Self
+from urllib.parse import urlsplit
+
+import requests
+import urllib3
+from requests import RequestException
+from requests.utils import get_netrc_auth, should_bypass_proxies
+
+from warpfront.wheels.sources import Refusal, Site, without_secrets
+
+__all__ = ["RequestException", "Transport", "received", "refusal"]
+
+_ACCEPT = "application/vnd.pypi.simple.v1+json, text/html;q=0.9"
+_PIECE_BYTES = 1 << 18
+_PAGE_LIMIT_BYTES = 64 * 1024 * 1024
+_RETRIED_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
+_BYPASS = threading.Lock()  # requests changes the environment for the length of that question
+
+
+class Transport:
+    """HTTP as the site wants it: its proxies, certificate, credentials and trusted hosts."""
+
+    def __init__(self, site: Site, *, connect_seconds: float, stall_seconds: float) -> None:
+        self._site = site
+        self._timeout = (connect_seconds, stall_seconds)
+        self._session = requests.Session()
+        self._session.trust_env = False  # the site already holds what the environment says
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self._session.close()
+
+    def open(
+        self, url: str, headers: Mapping[str, str] | None = None, *, method: str = "GET"
+    ) -> requests.Response | Refusal:
+        """The streaming answer to `url` (status 200 or 206), or why there is none. One try."""
+        try:
+            response = self._session.request(
+                method,
+                url,
+                allow_redirects=True,
+                headers={"Accept-Encoding": "identity", **(headers or {})},
+                stream=True,
+                timeout=self._timeout,
+                verify=self._verify(url),
+                auth=self._site.credentials.get(urlsplit(url).netloc) or get_netrc_auth(url),
+                proxies=self._proxies(url),
+            )
+        except RequestException as error:
+            return refusal(url, error)
+        if response.status_code in {200, 206}:
+            return response
+        response.close()
+        return _refused_by_status(url, response)
+
+    def read(self, url: str) -> tuple[str, str, str] | Refusal:
+        """(final URL, content type, text) of an index page, or why there is none. One try."""
+        answer = self.open(url, {"Accept": _ACCEPT})
+        if isinstance(answer, Refusal):
+            return answer
+        body = bytearray()
+        try:
+            for chunk in answer.iter_content(1 << 16):
+                body += chunk
+                if len(body) > _PAGE_LIMIT_BYTES:
+                    return Refusal(url=url, reason="its page is too long", lasting=True)
+        except RequestException as error:
+            return refusal(url, error)
+        finally:
+            answer.close()
+        kind = answer.headers.get("Content-Type", "")
+        return answer.url, kind, body.decode(answer.encoding or "utf-8", errors="replace")
+
+    def size_bytes(self, url: str) -> int | Refusal:
+        """The length of what `url` would send, or why it is not known."""
+        answer = self.open(url, method="HEAD")
+        if isinstance(answer, Refusal):  # not every index answers HEAD
+            answer = self.open(url)
+        if isinstance(answer, Refusal):
+            return answer
+        answer.close()
+        length = answer.headers.get("Content-Length", "")
+        if not length.isdigit():
+            return Refusal(url=url, reason="does not say how long it is", lasting=True)
+        return int(length)
+
+    def _proxies(self, url: str) -> dict[str, str]:
+        named = self._site.proxies
+        if not named:
+            return {}
+        with _BYPASS:
+            if should_bypass_proxies(url, named.get("NO_PROXY", "")):
+                return {}
+        every = named.get("ALL_PROXY", "")
+        chosen = {
+            "http": named.get("HTTP_PROXY", every),
+            "https": named.get("HTTPS_PROXY", every),
+        }
+        return {scheme: proxy for scheme, proxy in chosen.items() if proxy}
+
+    def _verify(self, url: str) -> bool | str:
+        parts = urlsplit(url)
+        if {parts.hostname, parts.netloc} & set(self._site.trusted_hosts):
+            return False
+        return self._site.certificate or True
+
+
+def received(answer: requests.Response) -> Iterator[bytes]:
+    """The body as it arrives, however small the pieces: what came before a cut is not lost.
+
+    (`iter_content` waits for whole chunks and drops an unfinished one.) Raises as requests does.
+    """
+    try:
+        while chunk := answer.raw.read1(_PIECE_BYTES, decode_content=False):
+            yield chunk
+    except urllib3.exceptions.HTTPError as error:
+        raise requests.exceptions.ChunkedEncodingError(error) from error
+
+
+def refusal(url: str, error: RequestException) -> Refusal:
+    """`error` in the words of a person who has to fix it."""
+    causes = [cause for cause in _causes(error) if isinstance(cause, Exception)]
+    for kind, words in _REASONS:
+        if any(isinstance(cause, kind) for cause in causes):
+            return Refusal(url=url, reason=words, lasting=kind in _LASTING)
+    return Refusal(url=url, reason=without_secrets(str(error)) or type(error).__name__)
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error and everything it came from, wherever urllib3 keeps it."""
+    seen: set[int] = set()
+    waiting: list[object] = [error]
+    while waiting:
+        one = waiting.pop()
+        if not isinstance(one, BaseException) or id(one) in seen:
+            continue
+        seen.add(id(one))
+        yield one
+        waiting += [one.__cause__, one.__context__, getattr(one, "reason", None), *one.args]
+
+
+_REASONS: tuple[tuple[type[Exception], str], ...] = (
+    (ssl.SSLError, "TLS failed (is the site's certificate authority in pip's `cert`?)"),
+    (requests.exceptions.SSLError, "TLS failed"),
+    (requests.exceptions.ProxyError, "the proxy refused"),
+    (socket.gaierror, "its host name cannot be resolved"),
+    (ConnectionRefusedError, "connection refused"),
+    (requests.Timeout, "no answer in time"),
+    (TimeoutError, "no bytes for too long"),
+    (ConnectionResetError, "connection reset"),
+    (requests.exceptions.ChunkedEncodingError, "the answer broke off"),
+    (requests.exceptions.InvalidURL, "not a URL"),
+    (requests.exceptions.MissingSchema, "not a URL"),
+)
+_LASTING = (ssl.SSLError, requests.exceptions.SSLError, requests.exceptions.InvalidURL)
+
+
+def _refused_by_status(url: str, response: requests.Response) -> Refusal:
+    status = response.status_code
+    after = response.headers.get("Retry-After", "")
+    return Refusal(
+        url=url,
+        reason=f"HTTP {status} {response.reason or ''}".strip(),
+        status=status,
+        lasting=status not in _RETRIED_STATUSES,
+        after_seconds=float(after) if after.isdigit() else 0.0,
+    )

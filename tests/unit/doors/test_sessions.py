@@ -1,0 +1,75 @@
+"""The door for checks: sessions are rows of tables, and the options of effort are read once."""
+
+from __future__ import annotations
+
+import argparse
+
+import pytest
+from nox import registry
+
+from warpfront.doors.sessions import SESSION_TABLE
+from warpfront.doors.tasks import namespace
+from warpfront.inside.checks.effort import (
+    CHECK_SESSIONS,
+    EFFORT_OPTIONS,
+    SESSIONS,
+    Effort,
+    add_effort_options,
+    parsed_effort,
+    profile_names,
+)
+
+
+@pytest.mark.parametrize("name", SESSION_TABLE)
+def test_a_row_is_a_session_of_nox_with_its_sentence(name: str) -> None:
+    session = registry.get()[name]
+    says, _ = SESSION_TABLE[name]
+    assert session.func.__doc__ == says
+    assert session.venv_backend == "none"
+    assert session.default == (name == "verify")
+
+
+def test_every_check_session_is_a_row_and_selftest_runs_only_where_asked_for() -> None:
+    assert set(CHECK_SESSIONS) <= set(SESSION_TABLE)
+    assert set(CHECK_SESSIONS) - set(SESSIONS) == {"selftest"}
+    assert SESSIONS[0] == "load", "what imports torch is judged before what uses it"
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(exit_on_error=False)
+    add_effort_options(made)
+    return made
+
+
+@pytest.mark.parametrize(
+    "effort",
+    [
+        Effort(),
+        Effort(quick=True),
+        *(Effort(profile=name, seeds=(0, 1)) for name in profile_names()),
+    ],
+    ids=lambda effort: " ".join(effort.arguments()),
+)
+def test_what_one_door_hands_on_the_next_reads_the_same(effort: Effort) -> None:
+    assert parsed_effort(parser().parse_args(effort.arguments())) == effort
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (["--seeds", "0"], "'0' is not a number from 1 on"),
+        (["--seeds", "x"], "'x' is not a number from 1 on"),
+        (["--profile", "loose"], "no profile 'loose'"),
+    ],
+)
+def test_a_wrong_effort_is_refused_in_the_same_words(wrong: list[str], said: str) -> None:
+    with pytest.raises(argparse.ArgumentError, match=said):
+        parser().parse_args(wrong)
+
+
+def test_both_doors_explain_an_effort_alike() -> None:
+    helps = {option.name: option.help for option in EFFORT_OPTIONS}
+    listed = {action.dest: action.help for action in parser()._actions if action.dest in helps}
+    task = dict(namespace["verify"].help)
+    assert listed == helps
+    assert {name: task[name] for name in helps} == helps

@@ -1,0 +1,90 @@
+"""What a task loads before it does anything: no more than it uses. In child processes, because this
+one has loaded everything.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from builders import a_lock
+
+from warpfront.matrix.scaffold import make_project
+from warpfront.pipeline import Workspace, open_workspace
+from warpfront.wheels.lock import dump_lock, lock_inputs
+
+pytestmark = pytest.mark.process
+
+NEVER = ("warpfront.port", "warpfront.bench")
+NETWORK = ("requests", "urllib3", "docker", "warpfront.wheels.transport")
+PIPELINE = ("warpfront.pipeline", "warpfront.matrix", "pydantic", "jinja2", "rich")
+# An engine of this machine is out of sight: a socket is looked for elsewhere, no variable is set.
+CHILD = """
+import json, sys
+from warpfront.images import engine
+engine.DEFAULT_HOST = "unix:///nowhere/docker.sock"
+sys.argv = ["warpfront", *json.loads(sys.argv[1])]
+from warpfront.__main__ import program
+program.run(exit=False)
+print(json.dumps(sorted(sys.modules)))
+"""
+
+
+def loaded_by(*arguments: str, folder: Path) -> tuple[str, set[str]]:
+    """What a run printed, and the modules that it had loaded at its end."""
+    ended = subprocess.run(
+        [sys.executable, "-c", CHILD, json.dumps(arguments)],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"HOME": str(folder), "PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(sys.path)},
+    )
+    said, _, modules = ended.stdout.rstrip().rpartition("\n")
+    return said, set(json.loads(modules))
+
+
+def below(modules: set[str], *names: str) -> set[str]:
+    return {one for one in modules for name in names if one == name or one.startswith(f"{name}.")}
+
+
+@pytest.fixture
+def locked(tmp_path: Path) -> Workspace:
+    """A project whose one cell has a fresh lock."""
+    make_project(tmp_path)
+    workspace = open_workspace(tmp_path)
+    (cell,) = workspace.matrix.cells
+    lock = dataclasses.replace(a_lock(cell), inputs_digest=lock_inputs(cell, None, None).digest)
+    path = workspace.folders.lock_path(cell.id)
+    path.parent.mkdir(parents=True)
+    path.write_text(dump_lock(lock))
+    return workspace
+
+
+def test_listing_the_tasks_loads_no_step(tmp_path: Path) -> None:
+    said, modules = loaded_by("--list", folder=tmp_path)
+    assert "preflight" in said
+    assert below(modules, *NEVER, *NETWORK, *PIPELINE) == set()
+
+
+def test_a_plan_of_what_is_locked_loads_neither_ports_nor_networks(locked: Workspace) -> None:
+    said, modules = loaded_by("plan", folder=locked.folders.root)
+    assert "1 to build" in said
+    assert below(modules, *NEVER, *NETWORK) == set()
+
+
+def test_a_plan_that_has_to_ask_an_index_is_found_to(locked: Workspace) -> None:
+    for path in (locked.folders.root / "images" / "locks").iterdir():
+        path.unlink()
+    _, modules = loaded_by("plan", folder=locked.folders.root)
+    assert below(modules, "requests")
+    assert below(modules, *NEVER) == set()
+
+
+def test_a_scan_is_found_to_load_its_rules(tmp_path: Path) -> None:
+    _, modules = loaded_by("scan", "--repo", ".", folder=tmp_path)
+    assert below(modules, *NEVER)
