@@ -13,11 +13,11 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed; runs inside the built image")
 
-from warpfront.doors.sessions import claims_for_target  # noqa: E402
-from warpfront.inside.checks.detect import Device, Facts  # noqa: E402
-from warpfront.inside.checks.devices import collectives, session  # noqa: E402
+from claimed import CPU  # noqa: E402
+
+from warpfront.inside.checks.devices import collectives, roll_call  # noqa: E402
 from warpfront.inside.checks.devices.collectives import Told, exchange  # noqa: E402
-from warpfront.inside.checks.devices.session import (  # noqa: E402
+from warpfront.inside.checks.devices.roll_call import (  # noqa: E402
     copy_across,
     every_device,
     places_of,
@@ -31,20 +31,21 @@ from warpfront.inside.checks.devices.worker import (  # noqa: E402
     judge_operation,
     part_of,
 )
-from warpfront.inside.checks.golden.cases import compute  # noqa: E402
+from warpfront.inside.checks.golden.suite import compute  # noqa: E402
 from warpfront.inside.checks.hardware import read_hardware  # noqa: E402
 from warpfront.inside.checks.hardware.recording import Recorded  # noqa: E402
 from warpfront.inside.checks.results import Recorder  # noqa: E402
+from warpfront.inside.checks.torch_devices import Device, TorchFacts  # noqa: E402
 
 RECORDINGS = Path(__file__).parents[1] / "detect"
 
 
-def facts(*archs: str) -> Facts:
+def facts(*archs: str) -> TorchFacts:
     devices = tuple(
         Device(index=i, name="NVIDIA H200", arch=arch, memory_bytes=0, multiprocessors=132)
         for i, arch in enumerate(archs)
     )
-    return Facts(build="cuda", devices=devices, obstacle="", visibility={}, nodes=())
+    return TorchFacts(build="cuda", devices=devices, obstacle="", visibility={}, nodes=())
 
 
 def test_every_visible_device_has_a_place_and_the_cpu_is_one() -> None:
@@ -62,7 +63,7 @@ def test_a_device_that_torch_does_not_see_is_a_failure() -> None:
 
 def test_devices_of_several_archs_are_a_failure() -> None:
     hardware = read_hardware(Recorded(RECORDINGS / "none"))
-    mixed = Facts(
+    mixed = TorchFacts(
         build="cuda", devices=facts("sm_90", "sm_80").devices, obstacle="", visibility={}, nodes=()
     )
     assert every_device(mixed, hardware, ["cuda:0", "cuda:1"]).outcome == "failed"
@@ -77,7 +78,7 @@ def test_the_cpu_computes_the_suite_and_a_wrong_answer_is_caught(
     def wrong(*arguments: Any) -> dict[str, Any]:
         return {name: tensor * 1.03 for name, tensor in right(*arguments).items()}
 
-    monkeypatch.setattr(session, "compute", wrong)
+    monkeypatch.setattr(roll_call, "compute", wrong)
     finding = use_device("cpu")
     assert finding.outcome == "failed"
     assert "times its budget" in finding.reason
@@ -86,7 +87,7 @@ def test_the_cpu_computes_the_suite_and_a_wrong_answer_is_caught(
 def test_results_on_another_device_than_asked_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     right = compute
     monkeypatch.setattr(
-        session, "compute", lambda *a: {n: t.to("meta") for n, t in right(*a).items()}
+        roll_call, "compute", lambda *a: {n: t.to("meta") for n, t in right(*a).items()}
     )
     assert "on meta, not cpu" in use_device("cpu").reason
 
@@ -141,7 +142,7 @@ def test_two_processes_exchange_numbers_over_gloo() -> None:
 @pytest.mark.process
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_seeded_fault_is_caught_in_its_operations_and_in_no_other(fault: str) -> None:
-    finding = session._caught(claims_for_target("cpu"), 2, fault)
+    finding = roll_call._caught(CPU, 2, fault)
     assert finding.outcome == "passed", finding.reason
 
 
@@ -179,7 +180,7 @@ def test_an_operation_that_a_backend_lacks_is_no_pass() -> None:
 @pytest.mark.process
 def test_the_session_passes_on_the_cpu_and_calls_gloo_a_stand_in(tmp_path: Path) -> None:
     recorder = Recorder(session="devices", target="cpu", folder=tmp_path)
-    record_devices(claims_for_target("cpu"), recorder)
+    record_devices(CPU, recorder)
     recorder.finish()
     checks = json.loads((tmp_path / "devices.json").read_text())["checks"]
     assert {check["outcome"] for check in checks} == {"passed"}

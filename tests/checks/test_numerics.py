@@ -15,8 +15,9 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed; runs inside the built image")
 
-from warpfront.doors.sessions import claims_for_target  # noqa: E402
-from warpfront.inside.checks import faults  # noqa: E402
+from claimed import CPU  # noqa: E402
+
+from warpfront.inside.checks import block_faults  # noqa: E402
 from warpfront.inside.checks.blocks import (  # noqa: E402
     BLOCKS,
     MLP,
@@ -51,13 +52,15 @@ def test_a_correct_device_passes_with_ten_seeds(block: Block, dtype: Any) -> Non
 @EVERY_DTYPE
 def test_every_seeded_fault_is_caught(block: Block, dtype: Any) -> None:
     ledger = Ledger()
-    faults.seed_block_faults(block, dtype, "cpu", 0, ledger)
+    block_faults.seed_block_faults(block, dtype, "cpu", 0, ledger)
     assert ledger.missed == []
     assert ledger.seeded > 30
 
 
 def test_faults_are_seeded_on_the_output_and_on_each_gradient() -> None:
-    places = {case.name.partition(": ")[2] for case in faults.cases(MLP, torch.float32, "cpu")}
+    places = {
+        case.name.partition(": ")[2] for case in block_faults.cases(MLP, torch.float32, "cpu")
+    }
     assert {"y", *(f"grad:{leaf}" for leaf in MLP.leaves)} <= places
 
 
@@ -98,7 +101,7 @@ def record(folder: Path, claims: Claims, **options: object) -> dict[str, dict[st
 
 
 def test_the_session_passes_on_the_cpu_and_says_how_close_it_was(tmp_path: Path) -> None:
-    checks = record(tmp_path, claims_for_target("cpu"))
+    checks = record(tmp_path, CPU)
     assert {check["outcome"] for check in checks.values()} == {"passed"}
     details = checks["attention float32"]["details"]
     assert isinstance(details, dict)
@@ -110,7 +113,7 @@ def test_a_device_that_computes_wrong_fails_and_is_named(tmp_path: Path) -> None
         trace = execute(block, inputs, device)
         return replace(trace, values={**trace.values, "y": trace.values["y"] * 1.03})
 
-    checks = record(tmp_path, claims_for_target("cpu"), run=run)
+    checks = record(tmp_path, CPU, run=run)
     failed = [check for name, check in checks.items() if name not in {"device", "dtypes"}]
     assert {check["outcome"] for check in failed} == {"failed"}
     assert str(failed[0]["reason"]).startswith("mlp in float32 on cpu: seed 0: y (linear): worst")
@@ -122,6 +125,6 @@ def test_a_device_that_breaks_down_is_an_error_and_the_rest_goes_on(tmp_path: Pa
             raise RuntimeError("device lost")
         return execute(block, inputs, device)
 
-    checks = record(tmp_path, claims_for_target("cpu"), run=run)
+    checks = record(tmp_path, CPU, run=run)
     assert checks["mlp float32"]["outcome"] == "error"
     assert checks["attention float32"]["outcome"] == "passed"

@@ -18,16 +18,18 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed; runs inside the built image")
 
-from warpfront.inside.checks.claims import Claims  # noqa: E402
+from claimed import CPU  # noqa: E402
+
 from warpfront.inside.checks.effort import Effort, profile_names  # noqa: E402
 from warpfront.inside.checks.judge import rms_fault  # noqa: E402
 from warpfront.inside.checks.mutations import ON_TENSORS, Ledger, exemptions  # noqa: E402
 from warpfront.inside.checks.operations import Arithmetic  # noqa: E402
-from warpfront.inside.checks.operators import faulty, properties  # noqa: E402
+from warpfront.inside.checks.operators import case_faults, properties  # noqa: E402
+from warpfront.inside.checks.operators.bounds import spacing, within  # noqa: E402
 from warpfront.inside.checks.operators.cases import (  # noqa: E402
     Case,
+    Computed,
     Execute,
-    Outcome,
     execute_case,
     make_maker,
 )
@@ -37,21 +39,19 @@ from warpfront.inside.checks.operators.fused import (  # noqa: E402
     missing_compiler,
     pattern_cases,
 )
-from warpfront.inside.checks.operators.judging import CaseVerdict, expect, judge_case  # noqa: E402
-from warpfront.inside.checks.operators.rules import spacing, within  # noqa: E402
-from warpfront.inside.checks.operators.session import record_operators  # noqa: E402
 from warpfront.inside.checks.operators.table import REQUIRED_COUNT, Operator, operators  # noqa: E402
+from warpfront.inside.checks.operators.trials import record_operators  # noqa: E402
+from warpfront.inside.checks.operators.verdicts import CaseVerdict, expect, judge_case  # noqa: E402
 from warpfront.inside.checks.opinfo import adapter  # noqa: E402
 from warpfront.inside.checks.opinfo.adapter import Entry, load_database  # noqa: E402
-from warpfront.inside.checks.opinfo.session import (  # noqa: E402
+from warpfront.inside.checks.opinfo.entry_verdicts import Results, execute_entry  # noqa: E402
+from warpfront.inside.checks.opinfo.sweep import (  # noqa: E402
     Sweep,
     record_opinfo,
     sweep_entries,
 )
-from warpfront.inside.checks.opinfo.suite import Results, execute_entry  # noqa: E402
 from warpfront.inside.checks.results import Recorder  # noqa: E402
 
-CPU = Claims(cell="here", target="cpu", vendor="cpu", device="cpu", image=False)
 QUICK = Effort(quick=True)
 
 
@@ -81,8 +81,8 @@ def test_a_correct_operation_passes_and_every_seeded_fault_is_caught(operator: O
     ledger = Ledger()
     for dtype in operator.dtypes:
         cases = lambda seed, dtype=dtype: operator.make_cases(dtype, seed, quick=True)  # noqa: E731
-        subject = faulty.Subject(check=operator.name, dtype=dtype, device="cpu", cases=cases)
-        faulty.seed_faults(subject, 0, ledger)
+        subject = case_faults.Subject(check=operator.name, dtype=dtype, device="cpu", cases=cases)
+        case_faults.seed_faults(subject, 0, ledger)
     assert ledger.missed == []
     assert ledger.caught.total() > len(ON_TENSORS)
 
@@ -91,8 +91,8 @@ def test_a_correct_operation_passes_and_every_seeded_fault_is_caught(operator: O
 def test_every_fault_in_a_fused_pattern_is_caught(name: str) -> None:
     ledger = Ledger()
     cases = lambda seed: pattern_cases(name, make_maker(torch.float32, seed))  # noqa: E731
-    subject = faulty.Subject(check=name, dtype="float32", device="cpu", cases=cases)
-    faulty.seed_faults(subject, 0, ledger)
+    subject = case_faults.Subject(check=name, dtype="float32", device="cpu", cases=cases)
+    case_faults.seed_faults(subject, 0, ledger)
     assert ledger.missed == []
     assert ledger.seeded > 30
 
@@ -106,7 +106,7 @@ def test_an_exact_operation_allows_no_rounding_and_a_rounded_one_counts_units() 
 
 
 def test_a_product_off_by_one_unit_is_refused() -> None:
-    def nudged(case: Case, cotangent: Any, device: str) -> Outcome:
+    def nudged(case: Case, cotangent: Any, device: str) -> Computed:
         outcome = execute_case(case, cotangent, device)
         wrong = outcome.output.clone()
         wrong[0, 0] = torch.nextafter(wrong[0, 0], torch.tensor(9e9))
@@ -118,7 +118,7 @@ def test_a_product_off_by_one_unit_is_refused() -> None:
 
 
 def test_strict_refuses_what_5e2_accepts() -> None:
-    def larger(case: Case, cotangent: Any, device: str) -> Outcome:
+    def larger(case: Case, cotangent: Any, device: str) -> Computed:
         outcome = execute_case(case, cotangent, device)
         return replace(outcome, output=outcome.output * 1.03)
 
@@ -132,7 +132,7 @@ def test_strict_refuses_what_5e2_accepts() -> None:
 
 
 def test_strides_are_part_of_a_layouts_answer() -> None:
-    def dense(case: Case, cotangent: Any, device: str) -> Outcome:
+    def dense(case: Case, cotangent: Any, device: str) -> Computed:
         outcome = execute_case(case, cotangent, device)
         return replace(outcome, strides=(1, 67))
 
@@ -142,7 +142,7 @@ def test_strides_are_part_of_a_layouts_answer() -> None:
 
 def test_wrong_derivatives_unsteady_answers_and_kept_memory_are_caught() -> None:
     ledger = Ledger()
-    faulty.seed_property_faults(operators()[:12], "cpu", ledger)
+    case_faults.seed_property_faults(operators()[:12], "cpu", ledger)
     # Twelve operations keep too little to tell from a process's own pages.
     assert [text for text in ledger.missed if "memory" not in text] == []
     chosen = operators()[:12]
@@ -186,7 +186,7 @@ def test_the_quick_session_passes_and_counts_what_it_did(tmp_path: Path) -> None
 
 
 def test_a_missing_kernel_fails_where_the_dtype_is_required(tmp_path: Path) -> None:
-    def lacking(case: Case, cotangent: Any, device: str) -> Outcome:
+    def lacking(case: Case, cotangent: Any, device: str) -> Computed:
         raise NotImplementedError('"add" not implemented for Float')
 
     checks = record(tmp_path, "operators", run=lacking)

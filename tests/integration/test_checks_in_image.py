@@ -72,18 +72,10 @@ def test_everything_passes_inside_the_image_and_every_seeded_fault_is_caught(
     assert sum("seeded faults caught" in check["reason"] for check in caught) >= 20
 
 
-def files_that_need_torch() -> list[str]:
-    """The unit tests that are skipped where torch is not installed, as it is not out here."""
-    tests = sorted((REPOSITORY / "tests" / "unit").glob("test_checks_*.py"))
-    return [path.name for path in tests if 'importorskip("torch"' in path.read_text("utf-8")]
-
-
 def test_the_tests_of_the_checks_pass_with_the_images_torch(
-    engine: Engine, image: str, pytest_folder: Path, toolbox: Path
+    engine: Engine, image: str, pytest_folder: Path
 ) -> None:
     lines: list[str] = []
-    files = files_that_need_torch()
-    assert len(files) >= 5
     result = engine.run(
         RunRequest(
             image=image,
@@ -91,16 +83,15 @@ def test_the_tests_of_the_checks_pass_with_the_images_torch(
                 *("python3", "-m", "pytest", "-c", "/dev/null", "--rootdir", "/tests", "-q"),
                 *("-p", "no:cacheprovider", "--import-mode=importlib", "-ra"),
                 *("-o", "markers=process: starts child processes"),
-                *(f"/tests/unit/{name}" for name in files),
+                "/tests/checks",
             ),
             binds=(
                 Bind(source=REPOSITORY / "tests", target="/tests"),
                 Bind(source=REPOSITORY / "src", target="/src"),
                 Bind(source=pytest_folder, target="/pytest"),
-                Bind(source=toolbox, target="/toolbox"),
             ),
             environment={
-                "PYTHONPATH": "/src:/pytest:/toolbox",
+                "PYTHONPATH": "/src:/tests:/pytest",
                 "PYTHONDONTWRITEBYTECODE": "1",
                 "HOME": "/tmp",
                 "OMP_WAIT_POLICY": "PASSIVE",

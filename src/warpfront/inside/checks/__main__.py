@@ -13,10 +13,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from warpfront.inside.checks.claimed_device import find_device
 from warpfront.inside.checks.claims import Claims, ClaimsError, read_claims
 from warpfront.inside.checks.effort import STRICT, Effort, profile_names
 from warpfront.inside.checks.hardware import Machine, read_hardware
-from warpfront.inside.checks.presence import find_device
 from warpfront.inside.checks.results import Recorder
 
 
@@ -29,7 +29,7 @@ def main(arguments: list[str]) -> int:
         return detect(arguments[1:])
     if arguments[:1] == ["golden"] and {"make", "check"} & set(arguments):
         # Without claims: the golden suite made or checked on what is here.
-        from warpfront.inside.checks.golden.session import main as golden  # noqa: PLC0415
+        from warpfront.inside.checks.golden.vectors import main as golden  # noqa: PLC0415
 
         return golden(arguments[1:])
     options = _parser().parse_args(arguments)
@@ -77,38 +77,38 @@ def _numerics(claims: Claims, recorder: Recorder, effort: Effort) -> None:
 
 
 def _operators(claims: Claims, recorder: Recorder, effort: Effort) -> None:
-    from warpfront.inside.checks.operators.session import record_operators  # noqa: PLC0415
+    from warpfront.inside.checks.operators.trials import record_operators  # noqa: PLC0415
 
     record_operators(claims, recorder, effort=effort)
 
 
 def _opinfo(claims: Claims, recorder: Recorder, effort: Effort) -> None:
-    from warpfront.inside.checks.opinfo.session import record_opinfo  # noqa: PLC0415
+    from warpfront.inside.checks.opinfo.sweep import record_opinfo  # noqa: PLC0415
 
     record_opinfo(claims, recorder, effort=effort)
 
 
 def _models(claims: Claims, recorder: Recorder, effort: Effort) -> None:
-    from warpfront.inside.checks.models.session import record_models  # noqa: PLC0415
+    from warpfront.inside.checks.models.modes import record_models  # noqa: PLC0415
 
     record_models(claims, recorder, effort=effort)
 
 
 def _golden(claims: Claims, recorder: Recorder, _: Effort) -> None:
-    from warpfront.inside.checks.golden.session import record_golden  # noqa: PLC0415
+    from warpfront.inside.checks.golden.vectors import record_golden  # noqa: PLC0415
 
     record_golden(claims, recorder)
 
 
 def _devices(claims: Claims, recorder: Recorder, effort: Effort) -> None:
-    from warpfront.inside.checks.devices.session import record_devices  # noqa: PLC0415
+    from warpfront.inside.checks.devices.roll_call import record_devices  # noqa: PLC0415
 
     record_devices(claims, recorder, quick=effort.quick)
 
 
 def _selftest(claims: Claims, recorder: Recorder, effort: Effort) -> None:
-    from warpfront.inside.checks.devices.session import record_device_faults  # noqa: PLC0415
-    from warpfront.inside.checks.models.faults import record_model_faults  # noqa: PLC0415
+    from warpfront.inside.checks.devices.roll_call import record_device_faults  # noqa: PLC0415
+    from warpfront.inside.checks.models.layer_faults import record_model_faults  # noqa: PLC0415
     from warpfront.inside.checks.selftest import record_opinfo_faults, record_selftest  # noqa: PLC0415
 
     record_selftest(claims, recorder, effort=effort)
