@@ -14,8 +14,9 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed; runs inside the built image")
 
 from claimed import CPU  # noqa: E402
+from rank_threads import exchange_in_threads  # noqa: E402
 
-from warpfront.inside.checks.devices import collectives, roll_call  # noqa: E402
+from warpfront.inside.checks.devices import collectives, roll_call, worker  # noqa: E402
 from warpfront.inside.checks.devices.collectives import Told, exchange  # noqa: E402
 from warpfront.inside.checks.devices.roll_call import (  # noqa: E402
     copy_across,
@@ -132,17 +133,52 @@ def test_a_sum_that_is_wrong_is_caught(dtype: str, change: Any) -> None:
     assert judge_operation(Wrong(0, 2), "all_reduce", dtype, "cpu").startswith("all_reduce of")
 
 
-@pytest.mark.process
-def test_two_processes_exchange_numbers_over_gloo() -> None:
-    told = exchange("cpu", 2)
-    for operation in OPERATIONS:
-        assert told.unsupported(operation) or told.finding(operation, "gloo").outcome == "passed"
+def test_ranks_that_exchange_right_pass_in_every_operation(tmp_path: Path) -> None:
+    told = exchange_in_threads(tmp_path)
+    assert {told.finding(name, "gloo").outcome for name in OPERATIONS} == {"passed"}
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_seeded_fault_is_caught_in_its_operations_and_in_no_other(fault: str) -> None:
+def test_a_seeded_fault_is_caught_in_its_operations_and_in_no_other(
+    fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = exchange_in_threads(tmp_path, fault=fault)
+    monkeypatch.setattr(roll_call, "exchange", lambda *_: told)
     finding = roll_call._caught(CPU, 2, fault)
+    assert finding.outcome == "passed", finding.reason
+    wrong = {name for name in OPERATIONS if told.finding(name, "gloo").outcome == "failed"}
+    assert wrong == set(FAULTS[fault][1])
+
+
+def test_a_fault_that_nobody_notices_fails_the_selftest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = exchange_in_threads(tmp_path)
+    monkeypatch.setattr(roll_call, "exchange", lambda *_: told)
+    finding = roll_call._caught(CPU, 2, "nothing arrives")
+    assert finding.outcome == "failed"
+    assert finding.reason == "caught in [], seeded in ['broadcast', 'send and receive']"
+
+
+def test_what_a_backend_refuses_is_told_from_what_it_breaks() -> None:
+    class Poor(Group):
+        def __init__(self, said: str) -> None:
+            super().__init__(0, 2)
+            self.said = said
+
+        def broadcast(self, x: Any, source: int) -> Any:
+            del x, source
+            raise RuntimeError(self.said)
+
+    lacks = worker._result(Poor("gloo does not support broadcast"), "broadcast", "cpu")
+    assert lacks == {"fault": "", "unsupported": "gloo does not support broadcast"}
+    broken = worker._result(Poor("connection reset"), "broadcast", "cpu")
+    assert broken == {"fault": "RuntimeError: connection reset", "unsupported": ""}
+
+
+@pytest.mark.process
+def test_a_fault_between_two_processes_over_gloo_is_caught() -> None:
+    finding = roll_call._caught(CPU, 2, "one rank left out")
     assert finding.outcome == "passed", finding.reason
 
 

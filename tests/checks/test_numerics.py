@@ -19,7 +19,9 @@ from claimed import CPU  # noqa: E402
 
 from warpfront.inside.checks import block_faults  # noqa: E402
 from warpfront.inside.checks.blocks import (  # noqa: E402
+    ATTENTION,
     BLOCKS,
+    CONVOLUTION,
     MLP,
     Block,
     Inputs,
@@ -43,13 +45,17 @@ EVERY_DTYPE = pytest.mark.parametrize("dtype", DTYPES.values(), ids=str)
 
 @EVERY_BLOCK
 @EVERY_DTYPE
-def test_a_correct_device_passes_with_ten_seeds(block: Block, dtype: Any) -> None:
-    for seed in range(10):
+def test_a_correct_device_passes_with_other_seeds(block: Block, dtype: Any) -> None:
+    for seed in range(2):
         assert judge_block(block, dtype, "cpu", seed=seed).faults == ()
 
 
-@EVERY_BLOCK
-@EVERY_DTYPE
+# Every block and every dtype once; the `selftest` session has all nine pairs.
+@pytest.mark.parametrize(
+    ("block", "dtype"),
+    [(MLP, torch.float16), (ATTENTION, torch.bfloat16), (CONVOLUTION, torch.float32)],
+    ids=lambda one: getattr(one, "name", str(one)),
+)
 def test_every_seeded_fault_is_caught(block: Block, dtype: Any) -> None:
     ledger = Ledger()
     block_faults.seed_block_faults(block, dtype, "cpu", 0, ledger)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from warpfront.inside.checks.claims import Claims
 from warpfront.inside.checks.models.families import FAMILIES, Family
 from warpfront.inside.checks.models.modes import Bench, Tamper, judge_eager
-from warpfront.inside.checks.models.replaying import JudgedTensor, Precision, first_over
+from warpfront.inside.checks.models.replaying import Precision, first_over
 from warpfront.inside.checks.models.specimens import make_specimen
 from warpfront.inside.checks.models.watching import layers_of
 from warpfront.inside.checks.mutations import ON_TENSORS, Mutate, stale_lanes
@@ -80,17 +80,13 @@ def faults_of(family: Family) -> Iterator[Fault]:
         yield Fault(layer=name, name=f"backward: {kind}", tamper=_mutating_gradient(name, mutate))
 
 
-def judge_fault(family: Family, fault: Fault, device: str) -> list[JudgedTensor]:
-    specimen = make_specimen(family, Precision(dtype=torch.float32))
-    return judge_eager(specimen, Bench(device=device, tamper=fault.tamper))
-
-
-def missed_faults(family: Family, device: str) -> tuple[int, list[str]]:
+def missed_faults(family: Family, faults: Iterable[Fault], device: str) -> tuple[int, list[str]]:
     """How many faults were seeded, and which were not caught, or named another layer first."""
+    specimen = make_specimen(family, Precision(dtype=torch.float32))
     missed, count = [], 0
-    for fault in faults_of(family):
+    for fault in faults:
         count += 1
-        first = first_over(judge_fault(family, fault, device))
+        first = first_over(judge_eager(specimen, Bench(device=device, tamper=fault.tamper)))
         if first is None:
             missed.append(f"{fault.layer}: {fault.name}: not caught")
         elif first.layer != fault.layer:
@@ -106,7 +102,7 @@ def record_model_faults(claims: Claims, recorder: Recorder, *, quick: bool = Fal
 
     def find(name: str) -> CheckResult:
         family = next(family for family in FAMILIES if family.name == name)
-        count, missed = missed_faults(family, claims.device)
+        count, missed = missed_faults(family, faults_of(family), claims.device)
         if missed:
             reason = f"{len(missed)} of {count} not caught or misnamed: {missed[0]}"
             return failed(reason, missed=missed, seeded=count)
