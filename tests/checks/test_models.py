@@ -217,12 +217,12 @@ def test_a_faulty_device_fails_the_session_and_the_layer_is_in_the_reason(tmp_pa
     assert check["details"]["first_over"] == "body.layers.2"
     assert "body.layers.2 (Linear): output: RMS error" in check["reason"]
     assert check["details"]["profiles"]["strict"]["refused"] > 0
-    assert check["details"]["profiles"]["skill-5e2"]["refused"] == 0
+    assert check["details"]["profiles"]["five-percent"]["refused"] == 0
 
 
 @pytest.mark.process
 def test_by_five_percent_a_device_that_is_three_percent_off_is_right(tmp_path: Path) -> None:
-    effort = Effort(quick=True, profile="skill-5e2")
+    effort = Effort(quick=True, profile="five-percent")
     document = record(tmp_path, effort=effort, tamper=_tamper_any)
     check = next(c for c in document["checks"] if c["name"] == "mlp float32")
     assert check["outcome"] == "passed"

@@ -19,7 +19,7 @@ import nox
 import nox.command
 
 from warpfront.inside.checks.claims import Claims, ClaimsError
-from warpfront.inside.checks.effort import SESSIONS, STRICT, Effort, profile_names
+from warpfront.inside.checks.effort import SESSIONS, STRICT, Effort, asked_profile, profile_names
 from warpfront.inside.checks.results import write_json
 
 if TYPE_CHECKING:
@@ -353,6 +353,7 @@ def _add_effort(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quick", action="store_true", help="every operation, fewer cases of each")
     parser.add_argument(
         "--profile",
+        type=asked_profile,
         choices=profile_names(),
         default=STRICT,
         help="whose tolerances decide; every result says what each would have said",

@@ -35,7 +35,7 @@ from warpfront.errors import (
 )
 from warpfront.images.engine import connect, embedded
 from warpfront.images.labels import CELL
-from warpfront.inside.checks.effort import STRICT, Effort, profile_names
+from warpfront.inside.checks.effort import STRICT, Effort, asked_profile, profile_names
 from warpfront.matrix.plan import Action, PlannedCell
 from warpfront.matrix.scaffold import make_project
 from warpfront.model import Blocked, Failed, Outcome, Selection, SourceTree, Verification
@@ -261,6 +261,7 @@ def verify(
 
 def _effort(*, quick: bool, profile: str, seeds: int) -> Effort:
     """How much to check. A wrong option exits like any other that invoke refuses: with 1."""
+    profile = asked_profile(profile)
     if profile not in profile_names():
         raise Exit(f"error: no profile {profile!r}\nhint: {', '.join(profile_names())}", code=1)
     if seeds < 1:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from warpfront.inside.checks.claimed_device import find_device
 from warpfront.inside.checks.claims import Claims, ClaimsError, read_claims
-from warpfront.inside.checks.effort import STRICT, Effort, profile_names
+from warpfront.inside.checks.effort import STRICT, Effort, asked_profile, profile_names
 from warpfront.inside.checks.hardware import Machine, read_hardware
 from warpfront.inside.checks.results import Recorder
 
@@ -140,6 +140,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="every operation, fewer cases of each")
     parser.add_argument(
         "--profile",
+        type=asked_profile,
         choices=profile_names(),
         default=STRICT,
         help="whose tolerances decide (every result says what each would have said)",

@@ -6,6 +6,7 @@ Needs no torch: the command line reads it before torch is imported.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -47,3 +48,19 @@ def tolerances() -> Mapping[str, Mapping[str, tuple[float, float]]]:
 def profile_names() -> tuple[str, ...]:
     """Ours first, which is the default."""
     return (STRICT, *tolerances())
+
+
+def current_profile(name: str) -> str:
+    """A profile's name of today. Results and commands written before may have its old one."""
+    document = json.loads(PROFILES.read_text(encoding="utf-8"))
+    former = {entry.get("formerly"): new for new, entry in document["profiles"].items()}
+    return former.get(name, name)
+
+
+def asked_profile(name: str) -> str:
+    """The same for somebody who asks by the old name, who is told on stderr."""
+    current = current_profile(name)
+    if current != name:
+        note = f"note: the profile {name} is called {current} now; the next release drops the old"
+        sys.stderr.write(f"{note} name\n")
+    return current

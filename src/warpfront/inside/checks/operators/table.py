@@ -19,12 +19,11 @@ from warpfront.inside.checks.operators.reductions import REDUCTIONS
 
 TABLE = Path(__file__).with_name("table.json")
 FAMILIES: tuple[OperatorFamily, ...] = (ELEMENTWISE, REDUCTIONS, PRODUCTS, NORMS, LOSSES, MOVES)
-REQUIRED_COUNT = 65
 
 
 @dataclass(frozen=True, kw_only=True)
 class Operator:
-    """One row: `number` is its place among the required 65, 0 for the others; `letter` its class
+    """One row: `number` is its place among the required ones, 0 for the others; `letter` its class
     (E, U or A); `dtypes` are names of torch's.
     """
 
