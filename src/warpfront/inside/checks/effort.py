@@ -53,8 +53,8 @@ def profile_names() -> tuple[str, ...]:
 def current_profile(name: str) -> str:
     """A profile's name of today. Results and commands written before may have its old one."""
     document = json.loads(PROFILES.read_text(encoding="utf-8"))
-    former = {entry.get("formerly"): new for new, entry in document["profiles"].items()}
-    return former.get(name, name)
+    known: Mapping[str, Mapping[str, object]] = document["profiles"]
+    return next((new for new, entry in known.items() if entry.get("formerly") == name), name)
 
 
 def asked_profile(name: str) -> str:

@@ -20,13 +20,13 @@ from warpfront.inside.checks.distributions import (
     closure_conflicts,
     duplicates,
     foreign_toolkit,
+    normalized,
     pip_conflicts,
     read_installed,
     version_differences,
 )
 from warpfront.inside.checks.guarded import check_guard
 from warpfront.inside.checks.image_facts import stack_facts
-from warpfront.inside.checks.requirements import normalized
 from warpfront.inside.checks.results import Check, CheckResult, Recorder, failed, passed
 from warpfront.inside.checks.torch_devices import environment_of, read_arch_list
 from warpfront.inside.guard.places import places_of_this_python
