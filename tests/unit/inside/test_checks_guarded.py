@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from warpfront.inside.guard.policy import Policy, Shim
 
 @pytest.fixture
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
+    # Where these tests run beside a torch of their own, that one is not the image's.
+    monkeypatch.setattr(sys, "path", [one for one in sys.path if not Path(one, "torch").exists()])
     places = sealed_cpu(tmp_path)
     shutil.copytree(
         GUARD,

@@ -175,6 +175,7 @@ def test_a_lock_that_does_not_match_fails_and_a_second_torch_too() -> None:
     assert load.find_duplicates(claims(), installed).outcome == FAILED
 
 
+@pytest.mark.process
 def test_what_nobody_claimed_is_noted_and_not_counted_as_passed(
     tmp_path: Path, torch: SimpleNamespace
 ) -> None:
