@@ -20,11 +20,14 @@ from warpfront.inside.checks.claims import Claims  # noqa: E402
 from warpfront.inside.checks.compiling.compilation import Compilation  # noqa: E402
 from warpfront.inside.checks.compiling.job import Job, JobUnit, Probe  # noqa: E402
 from warpfront.inside.checks.computed_dtypes import COMPUTED, probe_dtypes  # noqa: E402
+from warpfront.inside.checks.effort import Effort  # noqa: E402
 from warpfront.inside.checks.hardware import read_hardware  # noqa: E402
 from warpfront.inside.checks.hardware.recording import Recorded  # noqa: E402
 from warpfront.inside.checks.models import modes  # noqa: E402
 from warpfront.inside.checks.operators import trials  # noqa: E402
 from warpfront.inside.checks.operators.cases import execute_case  # noqa: E402
+from warpfront.inside.checks.operators.fused import PATTERNS, execute_compiled  # noqa: E402
+from warpfront.inside.checks.operators.table import operators  # noqa: E402
 from warpfront.inside.checks.results import Recorder, write_json  # noqa: E402
 
 RECORDINGS = Path(__file__).parents[1] / "detect"
@@ -135,11 +138,11 @@ NEEDS_COMPILER = pytest.mark.skipif(not shutil.which("g++"), reason="torch.compi
 def test_a_compiled_pattern_is_judged_and_a_wrong_one_is_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trials, "PATTERNS", {"add + relu": trials.PATTERNS["add + relu"]})
-    how = trials._circumstances(CPU, trials.Effort(), execute_case)
+    monkeypatch.setattr(trials, "PATTERNS", {"add + relu": PATTERNS["add + relu"]})
+    how = trials._circumstances(CPU, Effort(), execute_case)
     recorder = Recorder(session="operators", target="cpu", folder=tmp_path)
     trials._record_compiled(recorder, how, "cpu")
-    right = trials.execute_compiled
+    right = execute_compiled
 
     def larger(*arguments: Any, **options: Any) -> Any:
         found = right(*arguments, **options)
@@ -197,7 +200,6 @@ def test_an_extension_is_built_against_this_torch_and_imported(
         (tmp_path / "source" / name).write_text(text)
     (tmp_path / "results").mkdir()
     argv = ("g++", "-c", "{source}", "-o", "{output}")
-    unit = {"path": "setup.py", "kind": "extension", "torch": True, "argv": ()}
     job = Job(
         target="cpu",
         source=tmp_path / "source",
@@ -205,9 +207,15 @@ def test_an_extension_is_built_against_this_torch_and_imported(
         copy=tmp_path / "scratch" / "copy",
         version=("g++", "--version"),
         probe=Probe(name="probe.cc", text="int probe;\n", argv=argv),
-        torch_defines=(), environment={}, copied=("own.c", "setup.py"),
-        hipified=(), kept=(), seconds=120.0, memory_bytes=1 << 34, jobs=1,
-        units=(JobUnit(**unit),),
+        torch_defines=(),
+        environment={},
+        copied=("own.c", "setup.py"),
+        hipified=(),
+        kept=(),
+        seconds=120.0,
+        memory_bytes=1 << 34,
+        jobs=1,
+        units=(JobUnit(path="setup.py", kind="extension", torch=True, argv=()),),
     )
     recorder = Recorder(session="compile", target="cpu", folder=tmp_path / "results")
     Compilation(job=job, results=tmp_path / "results").record(recorder)
@@ -237,9 +245,9 @@ def test_a_device_that_torch_says_is_full_is_out_of_memory(tmp_path: Path) -> No
     def full(*_: Any) -> Any:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 9 GiB")
 
-    how = trials._circumstances(CPU, trials.Effort(quick=True), full)
+    how = trials._circumstances(CPU, Effort(quick=True), full)
     recorder = Recorder(session="operators", target="cpu", folder=tmp_path)
-    recorder.run([trials._operator_check(trials.operators()[0], how)])
+    recorder.run([trials._operator_check(operators()[0], how)])
     recorder.finish()
     (check,) = json.loads((tmp_path / "operators.json").read_text())["checks"]
     assert check["outcome"] == "error"

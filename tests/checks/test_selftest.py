@@ -19,7 +19,9 @@ from warpfront.inside.checks.blocks import MLP  # noqa: E402
 from warpfront.inside.checks.devices import roll_call  # noqa: E402
 from warpfront.inside.checks.devices.collectives import Told  # noqa: E402
 from warpfront.inside.checks.devices.worker import FAULTS  # noqa: E402
+from warpfront.inside.checks.judge import judge  # noqa: E402
 from warpfront.inside.checks.models import layer_faults  # noqa: E402
+from warpfront.inside.checks.models.replaying import first_over  # noqa: E402
 from warpfront.inside.checks.mutations import (  # noqa: E402
     ON_TENSORS,
     Ledger,
@@ -33,6 +35,7 @@ from warpfront.inside.checks.operators.table import operators  # noqa: E402
 from warpfront.inside.checks.operators.verdicts import CaseVerdict  # noqa: E402
 from warpfront.inside.checks.opinfo.adapter import DatabaseMoved, Entry, load_database  # noqa: E402
 from warpfront.inside.checks.opinfo.sweep import Expected  # noqa: E402
+from warpfront.inside.checks.precision import require_full_precision  # noqa: E402
 from warpfront.inside.checks.results import Recorder  # noqa: E402
 
 A_FEW = tuple(one for one in operators() if one.name in {"add", "softmax", "matmul"})
@@ -76,7 +79,7 @@ def test_every_fault_in_blocks_operators_and_patterns_is_caught(tmp_path: Path) 
 def test_a_judge_that_sees_nothing_fails_the_selftest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = block_faults.judge
+    right = judge
     blind = lambda *a, **k: replace(right(*a, **k), faults=())  # noqa: E731
     monkeypatch.setattr(block_faults, "judge", blind)
     monkeypatch.setattr(case_faults, "judge_case", lambda *_: CaseVerdict())
@@ -125,7 +128,7 @@ def test_every_layer_of_a_model_is_named_and_a_misnamed_one_fails(
     check = recorded(tmp_path, layer_faults.record_model_faults)["model mlp"]
     assert check["outcome"] == "passed"
     assert check["details"]["seeded"] == 12
-    right = layer_faults.first_over
+    right = first_over
 
     def elsewhere(*arguments: Any) -> Any:
         first = right(*arguments)
@@ -184,7 +187,7 @@ def test_a_mutation_changes_a_tensor_of_any_kind_or_leaves_it_whole(dtype: Any) 
 
 
 def test_low_precision_of_the_hardware_is_on_only_while_it_is_seeded() -> None:
-    selftest.require_full_precision()
+    require_full_precision()
     matmul: Any = torch.backends.cuda.matmul
     with tf32():
         assert matmul.fp32_precision == "tf32"
