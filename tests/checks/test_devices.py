@@ -13,11 +13,12 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed; runs inside the built image")
 
-from warpfront.doors.sessions import claims_for_target  # noqa: E402
-from warpfront.inside.checks.detect import Device, Facts  # noqa: E402
-from warpfront.inside.checks.devices import collectives, session  # noqa: E402
+from claimed import CPU  # noqa: E402
+from rank_threads import exchange_in_threads  # noqa: E402
+
+from warpfront.inside.checks.devices import collectives, roll_call, worker  # noqa: E402
 from warpfront.inside.checks.devices.collectives import Told, exchange  # noqa: E402
-from warpfront.inside.checks.devices.session import (  # noqa: E402
+from warpfront.inside.checks.devices.roll_call import (  # noqa: E402
     copy_across,
     every_device,
     places_of,
@@ -31,20 +32,21 @@ from warpfront.inside.checks.devices.worker import (  # noqa: E402
     judge_operation,
     part_of,
 )
-from warpfront.inside.checks.golden.cases import compute  # noqa: E402
+from warpfront.inside.checks.golden.suite import compute  # noqa: E402
 from warpfront.inside.checks.hardware import read_hardware  # noqa: E402
 from warpfront.inside.checks.hardware.recording import Recorded  # noqa: E402
 from warpfront.inside.checks.results import Recorder  # noqa: E402
+from warpfront.inside.checks.torch_devices import Device, TorchFacts  # noqa: E402
 
 RECORDINGS = Path(__file__).parents[1] / "detect"
 
 
-def facts(*archs: str) -> Facts:
+def facts(*archs: str) -> TorchFacts:
     devices = tuple(
         Device(index=i, name="NVIDIA H200", arch=arch, memory_bytes=0, multiprocessors=132)
         for i, arch in enumerate(archs)
     )
-    return Facts(build="cuda", devices=devices, obstacle="", visibility={}, nodes=())
+    return TorchFacts(build="cuda", devices=devices, obstacle="", visibility={}, nodes=())
 
 
 def test_every_visible_device_has_a_place_and_the_cpu_is_one() -> None:
@@ -62,7 +64,7 @@ def test_a_device_that_torch_does_not_see_is_a_failure() -> None:
 
 def test_devices_of_several_archs_are_a_failure() -> None:
     hardware = read_hardware(Recorded(RECORDINGS / "none"))
-    mixed = Facts(
+    mixed = TorchFacts(
         build="cuda", devices=facts("sm_90", "sm_80").devices, obstacle="", visibility={}, nodes=()
     )
     assert every_device(mixed, hardware, ["cuda:0", "cuda:1"]).outcome == "failed"
@@ -77,7 +79,7 @@ def test_the_cpu_computes_the_suite_and_a_wrong_answer_is_caught(
     def wrong(*arguments: Any) -> dict[str, Any]:
         return {name: tensor * 1.03 for name, tensor in right(*arguments).items()}
 
-    monkeypatch.setattr(session, "compute", wrong)
+    monkeypatch.setattr(roll_call, "compute", wrong)
     finding = use_device("cpu")
     assert finding.outcome == "failed"
     assert "times its budget" in finding.reason
@@ -86,7 +88,7 @@ def test_the_cpu_computes_the_suite_and_a_wrong_answer_is_caught(
 def test_results_on_another_device_than_asked_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     right = compute
     monkeypatch.setattr(
-        session, "compute", lambda *a: {n: t.to("meta") for n, t in right(*a).items()}
+        roll_call, "compute", lambda *a: {n: t.to("meta") for n, t in right(*a).items()}
     )
     assert "on meta, not cpu" in use_device("cpu").reason
 
@@ -131,17 +133,52 @@ def test_a_sum_that_is_wrong_is_caught(dtype: str, change: Any) -> None:
     assert judge_operation(Wrong(0, 2), "all_reduce", dtype, "cpu").startswith("all_reduce of")
 
 
-@pytest.mark.process
-def test_two_processes_exchange_numbers_over_gloo() -> None:
-    told = exchange("cpu", 2)
-    for operation in OPERATIONS:
-        assert told.unsupported(operation) or told.finding(operation, "gloo").outcome == "passed"
+def test_ranks_that_exchange_right_pass_in_every_operation(tmp_path: Path) -> None:
+    told = exchange_in_threads(tmp_path)
+    assert {told.finding(name, "gloo").outcome for name in OPERATIONS} == {"passed"}
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_seeded_fault_is_caught_in_its_operations_and_in_no_other(fault: str) -> None:
-    finding = session._caught(claims_for_target("cpu"), 2, fault)
+def test_a_seeded_fault_is_caught_in_its_operations_and_in_no_other(
+    fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = exchange_in_threads(tmp_path, fault=fault)
+    monkeypatch.setattr(roll_call, "exchange", lambda *_: told)
+    finding = roll_call._caught(CPU, 2, fault)
+    assert finding.outcome == "passed", finding.reason
+    wrong = {name for name in OPERATIONS if told.finding(name, "gloo").outcome == "failed"}
+    assert wrong == set(FAULTS[fault][1])
+
+
+def test_a_fault_that_nobody_notices_fails_the_selftest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = exchange_in_threads(tmp_path)
+    monkeypatch.setattr(roll_call, "exchange", lambda *_: told)
+    finding = roll_call._caught(CPU, 2, "nothing arrives")
+    assert finding.outcome == "failed"
+    assert finding.reason == "caught in [], seeded in ['broadcast', 'send and receive']"
+
+
+def test_what_a_backend_refuses_is_told_from_what_it_breaks() -> None:
+    class Poor(Group):
+        def __init__(self, said: str) -> None:
+            super().__init__(0, 2)
+            self.said = said
+
+        def broadcast(self, x: Any, source: int) -> Any:
+            del x, source
+            raise RuntimeError(self.said)
+
+    lacks = worker._result(Poor("gloo does not support broadcast"), "broadcast", "cpu")
+    assert lacks == {"fault": "", "unsupported": "gloo does not support broadcast"}
+    broken = worker._result(Poor("connection reset"), "broadcast", "cpu")
+    assert broken == {"fault": "RuntimeError: connection reset", "unsupported": ""}
+
+
+@pytest.mark.process
+def test_a_fault_between_two_processes_over_gloo_is_caught() -> None:
+    finding = roll_call._caught(CPU, 2, "one rank left out")
     assert finding.outcome == "passed", finding.reason
 
 
@@ -179,7 +216,7 @@ def test_an_operation_that_a_backend_lacks_is_no_pass() -> None:
 @pytest.mark.process
 def test_the_session_passes_on_the_cpu_and_calls_gloo_a_stand_in(tmp_path: Path) -> None:
     recorder = Recorder(session="devices", target="cpu", folder=tmp_path)
-    record_devices(claims_for_target("cpu"), recorder)
+    record_devices(CPU, recorder)
     recorder.finish()
     checks = json.loads((tmp_path / "devices.json").read_text())["checks"]
     assert {check["outcome"] for check in checks} == {"passed"}

@@ -16,9 +16,9 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed; runs inside the built image")
 
-from warpfront.doors.sessions import claims_for_target  # noqa: E402
-from warpfront.inside.checks.golden import session  # noqa: E402
-from warpfront.inside.checks.golden.cases import BY_NAME, CASES, compute  # noqa: E402
+from claimed import CPU  # noqa: E402
+
+from warpfront.inside.checks.golden import vectors  # noqa: E402
 from warpfront.inside.checks.golden.checking import check_case, table  # noqa: E402
 from warpfront.inside.checks.golden.files import (  # noqa: E402
     Golden,
@@ -27,8 +27,9 @@ from warpfront.inside.checks.golden.files import (  # noqa: E402
     read_golden,
     shipped,
 )
-from warpfront.inside.checks.golden.session import complete, main, record_golden  # noqa: E402
+from warpfront.inside.checks.golden.suite import BY_NAME, CASES, compute  # noqa: E402
 from warpfront.inside.checks.golden.tensors import TensorsError, from_bytes, to_bytes  # noqa: E402
+from warpfront.inside.checks.golden.vectors import complete, main, record_golden  # noqa: E402
 from warpfront.inside.checks.hardware import read_hardware  # noqa: E402
 from warpfront.inside.checks.hardware.recording import Recorded  # noqa: E402
 from warpfront.inside.checks.results import Recorder  # noqa: E402
@@ -40,7 +41,7 @@ DTYPES = ("float32", "bfloat16", "float16")
 @pytest.fixture(autouse=True)
 def recorded_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hardware is read from a recording: unit tests start no programs."""
-    monkeypatch.setattr(session, "Machine", lambda: NO_GPU)
+    monkeypatch.setattr(vectors, "Machine", lambda: NO_GPU)
     torch.set_num_threads(1)
 
 
@@ -48,7 +49,7 @@ def recorded_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 def made(tmp_path: Path) -> Path:
     """A golden file of this CPU."""
     path = tmp_path / "here.safetensors"
-    make_golden(path, claims_for_target("cpu"), read_hardware(NO_GPU), DTYPES)
+    make_golden(path, CPU, read_hardware(NO_GPU), DTYPES)
     return path
 
 
@@ -91,7 +92,7 @@ def test_the_shipped_files_are_right_here(path: Path) -> None:
 
 def test_the_same_suite_is_the_same_bytes(made: Path, tmp_path: Path) -> None:
     again = tmp_path / "again.safetensors"
-    make_golden(again, claims_for_target("cpu"), read_hardware(NO_GPU), DTYPES)
+    make_golden(again, CPU, read_hardware(NO_GPU), DTYPES)
     assert again.read_bytes() == made.read_bytes()
 
 
@@ -208,7 +209,7 @@ def test_a_tensor_that_its_manifest_does_not_list_is_a_wrong_hash(made: Path) ->
 
 def test_a_dtype_missing_in_the_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "poor.safetensors"
-    make_golden(path, claims_for_target("cpu"), read_hardware(NO_GPU), ("float32",))
+    make_golden(path, CPU, read_hardware(NO_GPU), ("float32",))
     golden = read_golden(path)
     assert complete(golden, "cpu").outcome == "passed"
     finding = complete(golden, "cuda")
@@ -228,9 +229,9 @@ def test_a_missing_tensor_is_an_error(made: Path) -> None:
         check_case(golden, "gelu", "float32", "cpu")
 
 
-def record(folder: Path, target: str, **options: Any) -> dict[str, Any]:
-    recorder = Recorder(session="golden", target=target, folder=folder)
-    record_golden(claims_for_target(target), recorder, **options)
+def record(folder: Path, **options: Any) -> dict[str, Any]:
+    recorder = Recorder(session="golden", target="cpu", folder=folder)
+    record_golden(CPU, recorder, **options)
     recorder.finish()
     document: dict[str, Any] = json.loads((folder / "golden.json").read_text())
     assert document["planned"] == [check["name"] for check in document["checks"]]
@@ -238,13 +239,13 @@ def record(folder: Path, target: str, **options: Any) -> dict[str, Any]:
 
 
 def test_the_session_passes_on_the_cpu(tmp_path: Path, made: Path) -> None:
-    document = record(tmp_path, "cpu", files=[made])
+    document = record(tmp_path, files=[made])
     assert {check["outcome"] for check in document["checks"]} == {"passed"}
     assert document["checks"][0]["details"]["provenance"]["torch"] == torch.__version__
 
 
 def test_no_file_at_all_is_no_pass(tmp_path: Path) -> None:
-    checks = record(tmp_path, "cpu", files=[])["checks"]
+    checks = record(tmp_path, files=[])["checks"]
     assert [check["outcome"] for check in checks] == ["failed"]
 
 
@@ -252,7 +253,7 @@ def test_a_broken_file_is_an_error_of_the_session_and_the_others_go_on(
     tmp_path: Path, made: Path
 ) -> None:
     broken = tmp_path / "broken.safetensors"
-    checks = record(tmp_path, "cpu", files=[broken, made])["checks"]
+    checks = record(tmp_path, files=[broken, made])["checks"]
     assert checks[0]["outcome"] == "error"
     assert "GoldenError" in checks[0]["reason"]
     assert {check["outcome"] for check in checks[1:]} == {"passed"}
@@ -276,7 +277,7 @@ def test_out_of_memory_is_one_clear_error(tmp_path: Path, made: Path) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 9 GiB")
 
     for one in (run, device_full):
-        check = record(tmp_path, "cpu", files=[made], run=one)["checks"][1]
+        check = record(tmp_path, files=[made], run=one)["checks"][1]
         assert check["outcome"] == "error"
         assert check["reason"].startswith("out of memory: ")
 

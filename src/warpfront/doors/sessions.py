@@ -40,7 +40,8 @@ PATIENCE_SECONDS = 60.0
 # where another process has one of the cores; sleeping ones cost nothing (docs/verification.md).
 _WAITING = {"OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE")}
 _DETECT = (
-    "import torch; from warpfront.inside.checks.detect import read_facts; f = read_facts(torch);"
+    "import torch; from warpfront.inside.checks.torch_devices import read_facts;"
+    "f = read_facts(torch);"
     "print('target=' + (f.devices[0].arch if f.devices else 'cpu'))"
 )
 

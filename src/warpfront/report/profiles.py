@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
+from warpfront.inside.checks.effort import current_profile
 from warpfront.model import Verification
 
 ANSWERS = ("accepted", "refused", "silent")
@@ -20,7 +21,7 @@ def profile_counts(verification: Verification) -> dict[str, Counter[str]]:
     for check in verification.checks:
         found = check.details.get("profiles")
         for profile, answers in found.items() if isinstance(found, Mapping) else ():
-            counts.setdefault(profile, Counter()).update(
+            counts.setdefault(current_profile(profile), Counter()).update(
                 {answer: int(answers.get(answer, 0)) for answer in ANSWERS}
             )
     return counts
@@ -32,7 +33,7 @@ def profiles_text(verification: Verification) -> str:
     if not sum(answers.total() for answers in counts.values()):
         return ""
     effort = verification.environment.get("effort")
-    decided = effort.get("profile") if isinstance(effort, Mapping) else None
+    decided = current_profile(str(effort.get("profile"))) if isinstance(effort, Mapping) else None
     lines = [f"{'tensors by tolerance':<22}{'accepted':>9}{'refused':>9}{'silent':>9}"]
     for profile in sorted(counts, key=lambda one: (one != decided, one)):
         numbers = "".join(f"{counts[profile][answer]:>9}" for answer in ANSWERS)

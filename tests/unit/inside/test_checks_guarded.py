@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from guarded import GUARD, cpu_policy, sealed_cpu
 
 from warpfront.inside.checks import guarded
 from warpfront.inside.checks.guarded import check_guard, policy_differences
-from warpfront.inside.checks.results import FAILED, PASSED, Finding
+from warpfront.inside.checks.results import FAILED, PASSED, CheckResult
 from warpfront.inside.guard.channels import environment_channels
 from warpfront.inside.guard.imports import Start
 from warpfront.inside.guard.places import Places
@@ -21,6 +22,8 @@ from warpfront.inside.guard.policy import Policy, Shim
 
 @pytest.fixture
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
+    # Where these tests run beside a torch of their own, that one is not the image's.
+    monkeypatch.setattr(sys, "path", [one for one in sys.path if not Path(one, "torch").exists()])
     places = sealed_cpu(tmp_path)
     shutil.copytree(
         GUARD,
@@ -34,7 +37,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
     return places
 
 
-def check(places: Places, policy: Policy | None = None) -> Finding:
+def check(places: Places, policy: Policy | None = None) -> CheckResult:
     return check_guard((policy or cpu_policy()).document(), places)
 
 

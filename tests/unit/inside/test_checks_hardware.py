@@ -9,16 +9,14 @@ from pathlib import Path
 import pytest
 
 from warpfront.doors.sessions import claims_for_target
-from warpfront.inside.checks.detect import Device, Facts
+from warpfront.inside.checks.claimed_device import judge_presence
 from warpfront.inside.checks.detection import detect, disagreements
-from warpfront.inside.checks.hardware import read_hardware
-from warpfront.inside.checks.hardware.amd import decode_gfx, read_properties
-from warpfront.inside.checks.hardware.gaudi import gaudi_arch
-from warpfront.inside.checks.hardware.reading import Machine
+from warpfront.inside.checks.hardware import Hardware, Machine, read_hardware
+from warpfront.inside.checks.hardware.amd_devices import decode_gfx, read_properties
+from warpfront.inside.checks.hardware.gaudi_devices import gaudi_arch
 from warpfront.inside.checks.hardware.recording import Recorded, Recording, RecordingError
-from warpfront.inside.checks.hardware.values import Hardware
 from warpfront.inside.checks.hardware.visibility import resolve_visibility
-from warpfront.inside.checks.presence import judge_presence
+from warpfront.inside.checks.torch_devices import Device, TorchFacts
 from warpfront.model import Outcome
 from warpfront.pipeline.beside.doctor import examine_hardware
 
@@ -210,12 +208,12 @@ def test_more_hip_entries_than_rocr_leaves_are_refused_by_torch() -> None:
     assert "names more devices than ROCR_VISIBLE_DEVICES=0 leaves" in problems[0]
 
 
-def torch_facts(build: str, *archs: str, obstacle: str = "", memory: int = 0) -> Facts:
+def torch_facts(build: str, *archs: str, obstacle: str = "", memory: int = 0) -> TorchFacts:
     devices = tuple(
         Device(index=i, name="X", arch=arch, memory_bytes=memory, multiprocessors=1)
         for i, arch in enumerate(archs)
     )
-    return Facts(build=build, devices=devices, obstacle=obstacle, visibility={}, nodes=())
+    return TorchFacts(build=build, devices=devices, obstacle=obstacle, visibility={}, nodes=())
 
 
 @pytest.mark.parametrize(
@@ -240,7 +238,7 @@ def torch_facts(build: str, *archs: str, obstacle: str = "", memory: int = 0) ->
     ],
 )
 def test_a_claimed_device_that_torch_would_not_compute_on_is_never_a_pass(
-    name: str, target: str, facts: Facts, outcome: str, words: str
+    name: str, target: str, facts: TorchFacts, outcome: str, words: str
 ) -> None:
     finding = judge_presence(claims_for_target(target), facts, recorded(name))
     assert finding is not None

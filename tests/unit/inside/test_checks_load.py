@@ -13,18 +13,18 @@ import pytest
 from warpfront.doors.sessions import claims_for_target
 from warpfront.inside.checks import load
 from warpfront.inside.checks.claims import Claims
-from warpfront.inside.checks.detect import read_arch_list, read_facts
 from warpfront.inside.checks.distributions import Installed
 from warpfront.inside.checks.results import (
     ERROR,
     FAILED,
     PASSED,
     Check,
-    Finding,
+    CheckResult,
     Recorder,
     failed,
     passed,
 )
+from warpfront.inside.checks.torch_devices import read_arch_list, read_facts
 
 
 def fake_torch(
@@ -191,6 +191,7 @@ def test_a_lock_that_does_not_match_fails_and_a_second_torch_too() -> None:
     assert load.find_duplicates(claims(), installed).outcome == FAILED
 
 
+@pytest.mark.process
 def test_what_nobody_claimed_is_noted_and_not_counted_as_passed(
     tmp_path: Path, torch: SimpleNamespace
 ) -> None:
@@ -209,7 +210,7 @@ def boom() -> None:
     raise LookupError("no kernel image")
 
 
-def raising() -> Finding:
+def raising() -> CheckResult:
     boom()
     return passed()
 
@@ -225,7 +226,7 @@ def test_a_check_that_raises_is_an_error_and_the_rest_go_on(tmp_path: Path) -> N
 
 
 def test_a_session_that_dies_leaves_what_it_planned(tmp_path: Path) -> None:
-    def die() -> Finding:
+    def die() -> CheckResult:
         raise SystemExit(139)
 
     recorder = Recorder(session="numerics", target="cpu", folder=tmp_path)

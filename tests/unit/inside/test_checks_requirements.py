@@ -1,108 +1,70 @@
 from __future__ import annotations
 
-import itertools
+import importlib.metadata
+import sys
+from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from packaging.markers import Marker, default_environment
-from packaging.specifiers import SpecifierSet
-from packaging.version import Version
 
+from warpfront.inside.checks import distributions
+from warpfront.inside.checks.closure import judge_closure
 from warpfront.inside.checks.distributions import (
     Installed,
     closure_conflicts,
     duplicates,
     foreign_toolkit,
+    normalized,
+    read_installed,
     version_differences,
 )
-from warpfront.inside.checks.requirements import UnreadableError, read_requirement, sort_key
-
-VERSIONS = (
-    "1.0",
-    "1.0.0",
-    "1.0.dev3",
-    "1.0a1",
-    "1.0a1.dev2",
-    "1.0b2",
-    "1.0rc1",
-    "1.0.post1",
-    "1.0.post1.dev4",
-    "1.1",
-    "1.10",
-    "1!0.5",
-    "2.13.0+cpu",
-    "2.13.0",
-    "0",
-)
-OPERATORS = ("==", "!=", "<=", ">=", "<", ">")
 
 
-@pytest.mark.parametrize(("left", "right"), list(itertools.product(VERSIONS, VERSIONS)))
-def test_versions_are_ordered_as_packaging_orders_them(left: str, right: str) -> None:
-    public = Version(Version(left).public), Version(Version(right).public)
-    assert (sort_key(left) < sort_key(right)) is (public[0] < public[1])
-
-
-@given(
-    st.sampled_from(VERSIONS),
-    st.lists(
-        st.tuples(
-            st.sampled_from(OPERATORS), st.sampled_from([v for v in VERSIONS if "+" not in v])
-        ),
-        min_size=1,
-        max_size=3,
-    ),
-)
-def test_specifiers_accept_what_packaging_accepts(
-    version: str, specifiers: list[tuple[str, str]]
-) -> None:
-    text = ",".join(operator + wanted for operator, wanted in specifiers)
-    expected = SpecifierSet(text).contains(version, prereleases=True)
-    assert read_requirement(f"demo ({text})").accepts(version) is expected
-
-
-@pytest.mark.parametrize("text", ["==1.*", "!=1.0.*", "~=1.0", "~=1.0.0", "==2.13.0+cpu", "===1.0"])
-def test_prefixes_and_labels_match_as_in_packaging(text: str) -> None:
-    for version in VERSIONS:
-        expected = SpecifierSet(text).contains(version, prereleases=True)
-        assert read_requirement(f"demo{text}").accepts(version) is expected, version
+def judge(line: str, *, extras: str = "", **versions: str) -> tuple[int, int]:
+    """How many conflicts, and how many lines that cannot be read, one requirement leads to."""
+    found = judge_closure(
+        {"root": "1", "demo": "1.0", **versions},
+        {"root": [f"demo[{extras}]"], "demo": [line]},
+        ["Root"],
+    )
+    return len(found.conflicts), len(found.unread)
 
 
 @pytest.mark.parametrize(
-    "marker",
+    ("line", "version", "conflicts"),
     [
-        'python_version >= "3.9"',
-        'python_version < "3.10"',
-        'python_full_version == "3.1.0"',
-        'platform_system == "Linux" and platform_machine == "x86_64"',
-        'sys_platform == "win32" or os_name == "posix"',
-        '(sys_platform == "win32" or os_name == "posix") and python_version > "3"',
-        "platform_machine not in 'arm64 aarch64'",
-        'implementation_name == "cpython" and "x86" in platform_machine',
-        'platform_python_implementation != "CPython"',
+        ("other>=1.0", "1.0", 0),
+        ("other>=1.0", "1.0rc1", 1),
+        ("other<2", "2.0.dev1", 1),
+        ("other (>=1,<2)", "1.5", 0),
+        ("other~=3.8.0", "3.9.0", 1),
+        ("other==2.13.0", "2.13.0+cpu", 0),
+        ("other==2.13.0+cu130", "2.13.0+cpu", 1),
+        ("other!=1.*", "1.4", 1),
+        ("other>9; sys_platform == 'win32'", "1", 0),
+        ("other>9; os_name == 'posix' and python_version > '3'", "1", 1),
+        ("other>9; extra == 'Cu_DNN'", "1", 0),
     ],
 )
-def test_markers_hold_where_packaging_says_so(marker: str) -> None:
-    environment = {k: str(v) for k, v in default_environment().items()}
-    assert read_requirement(f"demo; {marker}").applies() is Marker(marker).evaluate(environment)
+def test_a_requirement_is_met_or_not(line: str, version: str, conflicts: int) -> None:
+    assert judge(line, other=version) == (conflicts, 0)
 
 
 def test_an_extra_applies_only_where_it_is_asked_for() -> None:
-    requirement = read_requirement('nvidia-cudnn; extra == "Cu_DNN"')
-    assert not requirement.applies()
-    assert requirement.applies(["cu-dnn"])
+    line = "other>9; extra == 'Cu_DNN'"
+    assert judge(line, other="1") == (0, 0)
+    assert judge(line, extras="cu-dnn", other="1") == (1, 0)
 
 
-@pytest.mark.parametrize("line", ["demo @ https://x.test/d.whl", "demo ==", "", "demo >>1"])
-def test_what_is_outside_the_grammar_is_refused_not_guessed(line: str) -> None:
-    with pytest.raises(UnreadableError):
-        read_requirement(line)
+@pytest.mark.parametrize(
+    "line",
+    ["x @ https://x.test/d.whl", "x ==", "", "x >>1", 'x; moon_phase == "full"'],
+)
+def test_what_cannot_be_read_is_listed_not_guessed(line: str) -> None:
+    assert judge(line) == (0, 1)
 
 
-def test_an_unreadable_marker_is_refused() -> None:
-    with pytest.raises(UnreadableError):
-        read_requirement('demo; moon_phase == "full"').applies()
+def test_names_are_compared_as_pep_503_says() -> None:
+    assert normalized(" Cu_DNN.x--y ") == "cu-dnn-x-y"
 
 
 STACK = Installed(
@@ -115,28 +77,47 @@ def with_version(name: str, *versions: str) -> Installed:
     return Installed(versions={**STACK.versions, name: versions}, requirements=STACK.requirements)
 
 
+@pytest.mark.process
 def test_a_fitting_closure_has_no_conflicts() -> None:
     found = closure_conflicts(STACK, ["torch"])
     assert (found.conflicts, found.unread) == ((), ())
     assert found.checked == ("filelock", "torch", "triton")
 
 
+@pytest.mark.process
 def test_a_dependency_of_the_wrong_version_is_a_conflict() -> None:
     (conflict,) = closure_conflicts(with_version("triton", "3.9.0"), ["torch"]).conflicts
     assert "triton~=3.8.0" in conflict
     assert "triton is 3.9.0" in conflict
 
 
+@pytest.mark.process
 def test_a_missing_dependency_is_a_conflict() -> None:
     alone = Installed(versions={"torch": ("2.14.1",)}, requirements=STACK.requirements)
     assert len(closure_conflicts(alone, ["torch"]).conflicts) == 2
 
 
-def test_a_requirement_that_cannot_be_read_is_listed() -> None:
-    odd = Installed(versions={"torch": ("2",)}, requirements={"torch": ("x @ file:///x",)})
-    found = closure_conflicts(odd, ["torch"])
-    assert found.conflicts == ()
-    assert len(found.unread) == 1
+@pytest.mark.process
+def test_what_is_judged_sees_the_toolbox_and_what_is_read_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An image without `packaging`: its Python starts with nothing but the standard library."""
+    toolbox, source = tmp_path / "toolbox", Path(distributions.__file__).parents[3]
+    beside = Path(str(importlib.metadata.distribution("packaging").locate_file("packaging")))
+    toolbox.mkdir()
+    (toolbox / "packaging").symlink_to(beside)
+    bare = tmp_path / "python"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    bare.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(bare))
+    monkeypatch.setattr(sys, "path", [str(source)])
+    monkeypatch.setattr(distributions, "TOOLBOX", tmp_path / "none")
+    with pytest.raises(RuntimeError, match=r"cannot be read here: .*No module named 'packaging'"):
+        closure_conflicts(STACK, ["torch"])
+    monkeypatch.setattr(distributions, "TOOLBOX", toolbox)
+    assert closure_conflicts(STACK, ["torch"]).checked == ("filelock", "torch", "triton")
+    assert read_installed().versions == {}
+    assert str(toolbox) not in sys.path
 
 
 def test_a_package_off_the_lock_is_named_with_both_versions() -> None:

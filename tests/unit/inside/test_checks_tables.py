@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import warpfront.inside.checks
-from warpfront.inside.checks.effort import profile_names
-from warpfront.inside.checks.mutation_table import BEGIN, END, draw, main, replaced
+from warpfront.inside.checks.effort import asked_profile, current_profile, profile_names
+from warpfront.inside.checks.mutation_table import draw
+from warpfront.inside.checks.verification_page import PARTS, main, redrawn, replaced
 
 CHECKS = Path(warpfront.inside.checks.__file__).parent
-PAGE = Path(__file__).parents[3] / "docs" / "verification.md"
+DOCS = Path(__file__).parents[3] / "docs"
+PAGE, RESULTS = DOCS / "verification.md", DOCS / "results"
 
 
 def selftest(caught: int, missed: int, **excused: int) -> dict[str, Any]:
@@ -37,26 +40,69 @@ def test_what_each_profile_lets_pass_is_a_table_of_its_own() -> None:
     assert "| all zeros | 0 of 3 (0 %) | 1 of 4 (25 %) |" in text
 
 
-def test_the_table_goes_between_the_markers_and_nowhere_else(tmp_path: Path) -> None:
-    page, results = tmp_path / "page.md", tmp_path / "selftest.json"
-    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
-    results.write_text(json.dumps(selftest(1, 0)))
-    assert main([str(results), "--write", str(page)]) == 0
-    assert "old" not in page.read_text()
-    assert page.read_text().startswith("before\n")
-    assert page.read_text().endswith("\nafter\n")
-    with pytest.raises(ValueError, match="no <!-- mutations: begin"):
-        replaced("a page without markers", "table")
+def test_a_table_goes_between_its_markers_and_nowhere_else() -> None:
+    page = "before\n<!-- counts: begin -->\nold\n<!-- counts: end -->\nafter\n"
+    text = replaced(page, "counts", "new\n")
+    assert text == "before\n<!-- counts: begin -->\nnew\n<!-- counts: end -->\nafter\n"
+    with pytest.raises(ValueError, match="no <!-- refused: begin"):
+        replaced(page, "refused", "table")
 
 
-def test_the_page_of_verification_has_the_markers() -> None:
-    assert replaced(PAGE.read_text(), "| new |\n").count("| new |") == 1
+def test_every_count_of_the_page_of_verification_is_that_of_the_results() -> None:
+    """Else: python -m warpfront.inside.checks.verification_page, as the page says."""
+    assert redrawn(PAGE.read_text(), RESULTS) == PAGE.read_text()
+
+
+def test_no_count_of_the_page_is_written_by_hand() -> None:
+    page = PAGE.read_text()
+    for name in PARTS:
+        page = replaced(page, name, "")
+    by_hand = re.compile(
+        r"\b\d{1,3}(?:,\d{3})+\b|\b\d+ of \d+\b"
+        r"|\b\d+ (?:\w+ )?(?:operations|patterns|cases|entries|faults|families|checks|rows)\b"
+    )
+    assert by_hand.findall(page) == []
+    assert by_hand.findall("| operators | 90 operations by name |") == ["90 operations"]
+
+
+def test_a_page_that_is_not_current_is_said_and_rewritten_when_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(PAGE.read_text().replace("| all checks | 261 |", "| all checks | 999 |"))
+    assert main([str(RESULTS), str(page)]) == 1
+    assert "page.md is not current" in capsys.readouterr().err
+    assert main([str(RESULTS), str(page), "--write"]) == 0
+    assert page.read_text() == PAGE.read_text()
+    assert main([str(RESULTS), str(page)]) == 0
 
 
 def test_strict_is_the_first_profile_and_each_other_has_a_source() -> None:
-    assert profile_names() == ("strict", "torch", "pyflame", "skill-5e2", "skill-table")
+    assert profile_names() == ("strict", "torch", "float32-only", "five-percent", "by-dtype")
     profiles = json.loads((CHECKS / "profiles.json").read_text())["profiles"]
     assert all(profile["source"] for profile in profiles.values())
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("pyflame", "float32-only"), ("skill-5e2", "five-percent"), ("skill-table", "by-dtype")],
+)
+def test_the_old_name_of_a_profile_is_accepted_and_not_listed(
+    old: str, new: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert asked_profile(old) == current_profile(old) == new
+    assert capsys.readouterr().err.startswith(f"note: the profile {old} is called {new} now; ")
+    assert new in profile_names()
+    assert old not in profile_names()
+    assert asked_profile("strict") == "strict"
+    assert capsys.readouterr().err == ""
+
+
+def test_results_written_under_an_old_name_are_drawn_under_the_new_one() -> None:
+    document: dict[str, Any] = selftest(3, 0)
+    counts = document["checks"][0]["details"]["mutations"]["all zeros"]
+    counts |= {"asked": {"skill-5e2": 4}, "overlooked": {"skill-5e2": 1}}
+    assert "| lets pass | five-percent |" in draw([document])
 
 
 def test_every_exclusion_of_the_database_has_a_declared_reason() -> None:

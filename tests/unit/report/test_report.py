@@ -113,7 +113,7 @@ def test_what_a_lock_relaxes_is_in_every_form_of_the_report() -> None:
 
 def test_what_each_profile_says_is_added_up_over_all_checks() -> None:
     said = {"strict": {"accepted": 2, "refused": 1, "silent": 0}}
-    loose = {"skill-5e2": {"accepted": 3, "refused": 0, "silent": 0}}
+    loose = {"five-percent": {"accepted": 3, "refused": 0, "silent": 0}}
     checks = tuple(
         dataclasses.replace(a_check(Outcome.PASSED), details={"profiles": profiles})
         for profiles in (said, {**said, **loose}, None)
@@ -123,7 +123,7 @@ def test_what_each_profile_says_is_added_up_over_all_checks() -> None:
     )
     text = profiles_text(verification)
     assert re.search(r"^strict +4 +2 +0  decides$", text, re.MULTILINE)
-    assert re.search(r"^skill-5e2 +3 +0 +0$", text, re.MULTILINE)
+    assert re.search(r"^five-percent +3 +0 +0$", text, re.MULTILINE)
     assert profiles_text(a_verification(a_check(Outcome.PASSED))) == ""
 
 

@@ -12,6 +12,7 @@ import importlib
 import sys
 from pathlib import Path
 
+from warpfront.inside.checks.claimed_device import find_device
 from warpfront.inside.checks.claims import Claims, ClaimsError, read_claims
 from warpfront.inside.checks.effort import (
     CHECK_SESSIONS,
@@ -20,7 +21,6 @@ from warpfront.inside.checks.effort import (
     parsed_effort,
 )
 from warpfront.inside.checks.hardware import Machine, read_hardware
-from warpfront.inside.checks.presence import find_device
 from warpfront.inside.checks.results import Recorder
 
 
@@ -33,7 +33,7 @@ def main(arguments: list[str]) -> int:
         return detect(arguments[1:])
     if arguments[:1] == ["golden"] and {"make", "check"} & set(arguments):
         # Without claims: the golden suite made or checked on what is here.
-        from warpfront.inside.checks.golden.session import main as golden  # noqa: PLC0415
+        from warpfront.inside.checks.golden.vectors import main as golden  # noqa: PLC0415
 
         return golden(arguments[1:])
     options = _parser().parse_args(arguments)

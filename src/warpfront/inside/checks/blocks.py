@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from warpfront.inside.checks.operations import Attention, Gate, Multilinear, Norm, Operation
+from warpfront.inside.checks.operations import Attention, Multilinear, Norm, Operation, Pointwise
 
 
 class Node(NamedTuple):
@@ -128,7 +128,7 @@ MLP = Block(
     },
     nodes=(
         Node("hidden", *_linear("x", "w1", "b1")),
-        Node("active", Gate(function=functional.gelu), ("hidden",)),
+        Node("active", Pointwise(function=functional.gelu), ("hidden",)),
         Node("y", *_linear("active", "w2", "b2")),
     ),
     output=(67, 128),
@@ -150,7 +150,7 @@ CONVOLUTION = Block(
             Norm(kind="batch norm", function=_batch_norm, over=(0, 2, 3), along=(1,)),
             ("features", "gamma", "beta"),
         ),
-        Node("active", Gate(function=functional.silu), ("normal",)),
+        Node("active", Pointwise(function=functional.silu), ("normal",)),
         Node(
             "y",
             Multilinear(kind="convolution", function=_convolution_stride_2),

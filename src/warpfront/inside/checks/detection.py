@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from warpfront.inside.checks.detect import Facts, environment_of, read_facts
+from warpfront.inside.checks.claimed_device import BUILDS
 from warpfront.inside.checks.hardware import Hardware, Machine, Reader, read_hardware
 from warpfront.inside.checks.hardware.recording import Recorded, Recording, RecordingError
-from warpfront.inside.checks.presence import BUILDS
+from warpfront.inside.checks.torch_devices import TorchFacts, environment_of, read_facts
 
 _MEMORY_SLACK = 0.1
 _DEVICE_TYPES = {"cuda": "cuda", "rocm": "cuda", "hpu": "hpu", "xpu": "xpu", "cpu": "cpu"}
@@ -31,7 +31,7 @@ class Detection:
     """
 
     hardware: Hardware
-    facts: Facts | None
+    facts: TorchFacts | None
     no_torch: str
     environment: Mapping[str, object]
     dtypes: Mapping[str, str]
@@ -97,7 +97,7 @@ def detect(reader: Reader, *, with_torch: bool = True, probe: bool = True) -> De
     )
 
 
-def disagreements(hardware: Hardware, facts: Facts) -> tuple[str, ...]:
+def disagreements(hardware: Hardware, facts: TorchFacts) -> tuple[str, ...]:
     """Where torch and the machine tell different stories: count, arch, memory, build."""
     vendor = next((name for name, build in BUILDS.items() if build == facts.build), "")
     devices = hardware.of(vendor)
@@ -145,9 +145,9 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _probe(facts: Facts) -> dict[str, str]:
+def _probe(facts: TorchFacts) -> dict[str, str]:
     # Imports torch at its top, which detection must do without.
-    from warpfront.inside.checks.probes import probe_dtypes  # noqa: PLC0415
+    from warpfront.inside.checks.computed_dtypes import probe_dtypes  # noqa: PLC0415
 
     return probe_dtypes(_DEVICE_TYPES[facts.build] if facts.devices else "cpu")
 

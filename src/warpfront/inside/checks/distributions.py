@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import json
+import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-
-from warpfront.inside.checks.requirements import UnreadableError, normalized, read_requirement
+from pathlib import Path
 
 # Who brings which import package: all of these own the directory `triton/`.
 TRITON_NAMES = ("triton", "pytorch-triton", "pytorch-triton-rocm", "triton-rocm", "triton-xpu")
@@ -34,6 +36,8 @@ _ROCM_PREFIXES = (
     "hip-python",
 )
 PIP_SECONDS = 120.0
+# Beside the mounted package in an image; not there in a checkout, where nox brings `packaging`.
+TOOLBOX = Path(__file__).resolve().parents[4] / "toolbox"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +57,11 @@ class Installed:
 
     versions: Mapping[str, tuple[str, ...]]
     requirements: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def normalized(name: str) -> str:
+    """A distribution's name as PEP 503 compares it."""
+    return re.sub(r"[-_.]+", "-", name.strip()).lower()
 
 
 def read_installed() -> Installed:
@@ -128,36 +137,30 @@ def foreign_toolkit(installed: Installed, toolkit: str, version: str) -> list[st
 
 
 def closure_conflicts(installed: Installed, roots: Iterable[str]) -> Conflicts:
-    """Our own reading of the requirements reachable from `roots`, extras followed."""
-    conflicts, unread = [], []
-    pending = [(normalized(root), frozenset[str]()) for root in roots]
-    seen: set[tuple[str, frozenset[str]]] = set()
-    while pending:
-        name, extras = pending.pop()
-        if (name, extras) in seen or name not in installed.versions:
-            continue
-        seen.add((name, extras))
-        for line in installed.requirements.get(name, ()):
-            try:
-                requirement = read_requirement(line)
-                if not requirement.applies(extras):
-                    continue
-                found = installed.versions.get(requirement.name)
-                if found is None:
-                    conflicts.append(f"{name} requires {line}, which is not installed")
-                elif not requirement.accepts(found[0]):
-                    conflicts.append(
-                        f"{name} requires {line}, but {requirement.name} is {found[0]}"
-                    )
-                pending.append((requirement.name, frozenset(requirement.extras)))
-            except UnreadableError as error:
-                unread.append(f"{name} requires {line}: cannot read {error}")
-    checked = tuple(sorted({name for name, _ in seen}))
-    return Conflicts(
-        conflicts=tuple(dict.fromkeys(conflicts)),
-        unread=tuple(dict.fromkeys(unread)),
-        checked=checked,
+    """Our own reading of the requirements reachable from `roots`, extras followed: by `closure`, in
+    a process that has the toolbox on its path as this one must not. Raises `RuntimeError` where
+    nothing could be read.
+    """
+    asked = {
+        "versions": {name: found[0] for name, found in installed.versions.items()},
+        "requirements": installed.requirements,
+        "roots": list(roots),
+    }
+    path = os.pathsep.join(filter(None, (*sys.path, str(TOOLBOX))))
+    completed = subprocess.run(
+        [sys.executable, "-m", "warpfront.inside.checks.closure"],
+        input=json.dumps(asked),
+        capture_output=True,
+        text=True,
+        timeout=PIP_SECONDS,
+        check=False,
+        env={**os.environ, "PYTHONPATH": path},
     )
+    if completed.returncode != 0:
+        last = completed.stderr.strip().splitlines()[-1:] or ["it said nothing"]
+        raise RuntimeError(f"requirements cannot be read here: {last[0]}")
+    found = json.loads(completed.stdout)
+    return Conflicts(**{name: tuple(lines) for name, lines in found.items()})
 
 
 def pip_conflicts() -> tuple[str, ...] | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -40,31 +41,31 @@ CHECK_SESSIONS: Mapping[str, CheckSession] = {
     ),
     "operators": CheckSession(
         says="every operation by name, forward and backward, with its edges",
-        records=("operators.session:record_operators",),
+        records=("operators.trials:record_operators",),
     ),
     "opinfo": CheckSession(
         says="PyTorch's own operator database",
-        records=("opinfo.session:record_opinfo",),
+        records=("opinfo.sweep:record_opinfo",),
     ),
     "models": CheckSession(
         says="model families, layer by layer, trained, checkpointed, exported",
-        records=("models.session:record_models",),
+        records=("models.modes:record_models",),
     ),
     "golden": CheckSession(
         says="golden vectors of ours; anywhere, `-- make FILE` and `-- check [FILE...]`",
-        records=("golden.session:record_golden",),
+        records=("golden.vectors:record_golden",),
     ),
     "devices": CheckSession(
         says="every visible device, and what passes between them",
-        records=("devices.session:record_devices",),
+        records=("devices.roll_call:record_devices",),
     ),
     "selftest": CheckSession(
         says="every fault that is seeded into the checks has to be caught",
         # Last, what imports torch's test package: that freezes the settings of precision.
         records=(
             "selftest:record_selftest",
-            "models.faults:record_model_faults",
-            "devices.session:record_device_faults",
+            "models.layer_faults:record_model_faults",
+            "devices.roll_call:record_device_faults",
             "selftest:record_opinfo_faults",
         ),
         asked_for=True,
@@ -151,9 +152,10 @@ def _read_seeds(text: str) -> int:
 
 
 def _read_profile(text: str) -> str:
-    if text not in profile_names():
+    name = asked_profile(text)
+    if name not in profile_names():
         raise ValueError(f"no profile {text!r}\nhint: {', '.join(profile_names())}")
-    return text
+    return name
 
 
 @cache
@@ -187,3 +189,19 @@ EFFORT_OPTIONS = (
     ),
     EffortOption(name="quick", default=False, help="every operation, fewer cases of each"),
 )
+
+
+def current_profile(name: str) -> str:
+    """A profile's name of today. Results and commands written before may have its old one."""
+    document = json.loads(PROFILES.read_text(encoding="utf-8"))
+    known: Mapping[str, Mapping[str, object]] = document["profiles"]
+    return next((new for new, entry in known.items() if entry.get("formerly") == name), name)
+
+
+def asked_profile(name: str) -> str:
+    """The same for somebody who asks by the old name, who is told on stderr."""
+    current = current_profile(name)
+    if current != name:
+        note = f"note: the profile {name} is called {current} now; the next release drops the old"
+        sys.stderr.write(f"{note} name\n")
+    return current

@@ -8,7 +8,7 @@ float64 run from the leaves, by root mean square against what the CPU manages in
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -25,7 +25,7 @@ from warpfront.inside.checks.operations import (
     R,
     rounding_unit,
 )
-from warpfront.inside.checks.profiles import Tally, opinions, tally, total
+from warpfront.inside.checks.opinions import Tally, opinions, tally, total
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +92,23 @@ def judge(
     return Verdict(faults=tuple(faults), budget_used=used, rms_ratio=ratios, tallies=total(tallies))
 
 
+def form_fault(found: Tensor | None, shape: torch.Size | None, dtype: torch.dtype | None) -> str:
+    """How a result is not of the form that was asked for, or nothing. None: any will do."""
+    if found is None:
+        return "missing"
+    if shape is not None and found.shape != shape:
+        return f"shape {tuple(found.shape)}, expected {tuple(shape)}"
+    if dtype is not None and found.dtype != dtype:
+        return f"{found.dtype}, expected {dtype}"
+    return ""
+
+
+def place_fault(places: Sequence[str], device: str) -> str:
+    """Where results were found, if not all on the device; nothing found is nowhere."""
+    wrong = [place for place in places if place != device] if places else ["no device"]
+    return f"on {wrong[0]}, expected on {device}" if wrong else ""
+
+
 def _faults_by(profile: str, name: str, fault: str, said: Mapping[str, bool | None]) -> list[str]:
     """Our own fault in words, or that the profile which decides refuses the tensor."""
     if profile == STRICT:
@@ -109,12 +126,10 @@ def _structure_faults(
         for name, reference in expected.items():
             label = f"{kind}{name}{_operation_of(block, name)}"
             value = found.get(name)
-            if value is None:
-                yield f"{label}: missing"
-            elif value.shape != reference.shape:
-                yield f"{label}: shape {tuple(value.shape)}, expected {tuple(reference.shape)}"
-            elif value.dtype != dtype:
-                yield f"{label}: {value.dtype}, expected {dtype}"
+            if fault := form_fault(value, reference.shape, dtype):
+                yield f"{label}: {fault}"
+            elif value is None:
+                continue
             elif trace.devices.get(f"{kind}{name}") != device:
                 yield f"{label}: on {trace.devices.get(f'{kind}{name}')}, expected on {device}"
             elif not torch.equal(value.isfinite(), reference.isfinite()):

@@ -1,38 +1,14 @@
-"""`python -m warpfront.inside.checks.mutation_table RESULTS... [--write PAGE]`: what was caught.
-
-Reads `selftest.json` files and draws one Markdown table over all of them; with `--write`, between
-the markers of a page, which is how docs/verification.md gets its own.
+"""The table of a selftest: what was seeded and caught, what was not demanded and why, and what each
+profile would have let pass. `verification_page` puts it into docs/verification.md.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from warpfront.inside.checks.effort import profile_names
-
-BEGIN, END = "<!-- mutations: begin -->", "<!-- mutations: end -->"
-COMMAND = "python -m warpfront.inside.checks.mutation_table"
-
-
-def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog=COMMAND, description=__doc__)
-    parser.add_argument("results", nargs="+", type=Path, help="selftest.json files")
-    parser.add_argument("--write", type=Path, metavar="PAGE", help="put it into this page")
-    options = parser.parse_args(arguments)
-    documents = [json.loads(path.read_text(encoding="utf-8")) for path in options.results]
-    text = draw(documents)
-    if options.write is None:
-        sys.stdout.write(text)
-        return 0
-    page = options.write.read_text(encoding="utf-8")
-    options.write.write_text(replaced(page, text), encoding="utf-8")
-    return 0
+from warpfront.inside.checks.effort import current_profile, profile_names
 
 
 def draw(documents: Sequence[Mapping[str, Any]]) -> str:
@@ -66,8 +42,9 @@ def _overlooked(documents: Sequence[Mapping[str, Any]]) -> str:
     overlooked: Counter[tuple[str, str]] = Counter()
     for name, counts in _mutations(documents):
         for profile, count in counts.get("asked", {}).items():
-            asked[name, profile] += count
-            overlooked[name, profile] += counts["overlooked"][profile]
+            key = (name, current_profile(profile))
+            asked[key] += count
+            overlooked[key] += counts["overlooked"][profile]
     if not asked:
         return ""
     profiles = [one for one in profile_names() if any(one == profile for _, profile in asked)]
@@ -85,16 +62,3 @@ def _share(count: int, of: int) -> str:
 def _mutations(documents: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for check in (check for document in documents for check in document["checks"]):
         yield from check["details"].get("mutations", {}).items()
-
-
-def replaced(page: str, table: str) -> str:
-    """A page with the table between its markers. Raises `ValueError` for a page without them."""
-    before, found, rest = page.partition(BEGIN)
-    _, closed, after = rest.partition(END)
-    if not found or not closed:
-        raise ValueError(f"the page has no {BEGIN} and {END} to write between")
-    return f"{before}{BEGIN}\n{table}{END}{after}"
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -20,7 +20,8 @@ import torch
 from torch import Tensor
 
 from warpfront.inside.checks.effort import STRICT
-from warpfront.inside.checks.profiles import Tally
+from warpfront.inside.checks.operations import Arithmetic, Judgement, Operation
+from warpfront.inside.checks.opinions import Tally
 
 EXEMPTIONS = Path(__file__).with_name("exemptions.json")
 UNCHANGED = "it changes nothing here (zeros, one element, integers, or below the dtype's rounding)"
@@ -31,13 +32,14 @@ def _scaled(factor: float) -> Mutate:
     return lambda tensor: (tensor * factor).to(tensor.dtype)
 
 
-def _wave64(tensor: Tensor) -> Tensor:
-    """Lanes 32 to 63 of every 64 repeat the first 32: what a kernel written for warps of 32 does on
-    64.
+def stale_lanes(tensor: Tensor, half: int = 32) -> Tensor:
+    """The second half of every wavefront repeats the first: what a kernel written for warps of 32
+    does on 64.
     """
     flat = tensor.flatten().clone()
-    lanes = torch.arange(flat.numel())
-    return flat[torch.where(lanes % 64 >= 32, lanes - 32, lanes)].reshape(tensor.shape)
+    lanes = torch.arange(flat.numel(), device=flat.device)
+    stale = lanes % (2 * half) >= half
+    return flat[torch.where(stale, lanes - half, lanes)].reshape(tensor.shape)
 
 
 def _one_element(tensor: Tensor) -> Tensor:
@@ -49,7 +51,8 @@ def _one_element(tensor: Tensor) -> Tensor:
     if tensor.dtype == torch.bool:
         wrong[middle] = ~wrong[middle]
     elif tensor.is_floating_point() or tensor.is_complex():
-        finite = torch.where(tensor.isfinite(), tensor, torch.zeros_like(tensor))
+        values = tensor.detach()
+        finite = torch.where(values.isfinite(), values, torch.zeros_like(values))
         size = finite.abs().double().square().mean().sqrt()
         wrong[middle] += (0.2 * size).to(tensor.dtype)
     else:
@@ -94,11 +97,32 @@ ON_TENSORS: Mapping[str, Mutate] = {
     "all zeros": torch.zeros_like,
     "one wrong element": _one_element,
     "one row negated": _one_row_negated,
-    "upper half of every wavefront stale": _wave64,
+    "upper half of every wavefront stale": stale_lanes,
     "a NaN": _not_a_number,
     "wider dtype than asked": _wider,
     "one row missing": _row_missing,
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Narrowed:
+    """An operation that computes in a narrower type and hands out the one that was asked for."""
+
+    operation: Operation
+    inside: torch.dtype
+    outside: torch.dtype
+
+    @property
+    def kind(self) -> str:
+        return self.operation.kind
+
+    def __call__(self, *inputs: Tensor) -> Tensor:
+        narrow = [x.to(self.inside) if x.is_floating_point() else x for x in inputs]
+        output = self.operation(*narrow)
+        return output.to(self.outside) if output.is_floating_point() else output
+
+    def judge(self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic) -> Judgement:
+        return self.operation.judge(inputs, cotangent, how)
 
 
 @contextmanager

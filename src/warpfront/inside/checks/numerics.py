@@ -14,6 +14,7 @@ from warpfront.inside.checks.blocks import BLOCKS, Block, Inputs, Trace, execute
 from warpfront.inside.checks.claims import Claims
 from warpfront.inside.checks.effort import STRICT, Effort
 from warpfront.inside.checks.judge import Verdict, judge, make_baseline
+from warpfront.inside.checks.opinions import document, total
 from warpfront.inside.checks.precision import (
     DTYPES,
     REQUIRED,
@@ -21,8 +22,7 @@ from warpfront.inside.checks.precision import (
     probe,
     require_full_precision,
 )
-from warpfront.inside.checks.profiles import document, total
-from warpfront.inside.checks.results import Check, Finding, Recorder, failed, passed
+from warpfront.inside.checks.results import Check, CheckResult, Recorder, failed, passed
 
 Execute = Callable[[Block, Inputs, str], Trace]
 
@@ -76,7 +76,7 @@ def judge_block(
 
 
 def _block_check(block: Block, dtype: str, how: _Run) -> Check:
-    def find() -> Finding:
+    def find() -> CheckResult:
         verdicts = [
             judge_block(
                 block,
@@ -93,7 +93,7 @@ def _block_check(block: Block, dtype: str, how: _Run) -> Check:
     return Check(name=f"{block.name} {dtype}", find=find)
 
 
-def _block_finding(block: Block, dtype: str, how: _Run, verdicts: Sequence[Verdict]) -> Finding:
+def _block_finding(block: Block, dtype: str, how: _Run, verdicts: Sequence[Verdict]) -> CheckResult:
     faults = [
         f"seed {seed}: {fault}"
         for seed, verdict in zip(how.effort.seeds, verdicts, strict=True)
@@ -120,7 +120,7 @@ def _largest(tables: Sequence[Any]) -> dict[str, float]:
     return {name: float(f"{max(table.get(name, 0.0) for table in tables):.4g}") for name in names}
 
 
-def _dtypes_finding(probes: dict[str, str], required: Sequence[str]) -> Finding:
+def _dtypes_finding(probes: dict[str, str], required: Sequence[str]) -> CheckResult:
     said = ", ".join(f"{name} {problem or 'computed'}" for name, problem in probes.items())
     broken = [name for name in required if probes[name]]
     if broken:

@@ -197,7 +197,7 @@ class Multilinear:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gate:
+class Pointwise:
     """x times a smooth step from 0 to 1: GELU (erf form), SiLU.
 
     The step may be computed as a difference (1 + erf), so the error scales with |x|, not with |y|.

@@ -24,7 +24,7 @@ ERROR = "error"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class CheckResult:
     """What one check came to: an outcome, a reason in words, and small JSON values."""
 
     outcome: str
@@ -39,19 +39,19 @@ class Check:
     """
 
     name: str
-    find: Callable[[], Finding]
+    find: Callable[[], CheckResult]
 
 
-def passed(reason: str = "", /, **details: object) -> Finding:
-    return Finding(outcome=PASSED, reason=reason, details=details)
+def passed(reason: str = "", /, **details: object) -> CheckResult:
+    return CheckResult(outcome=PASSED, reason=reason, details=details)
 
 
-def failed(reason: str, /, **details: object) -> Finding:
-    return Finding(outcome=FAILED, reason=reason, details=details)
+def failed(reason: str, /, **details: object) -> CheckResult:
+    return CheckResult(outcome=FAILED, reason=reason, details=details)
 
 
-def unavailable(reason: str, /, **details: object) -> Finding:
-    return Finding(outcome=UNAVAILABLE, reason=reason, details=details)
+def unavailable(reason: str, /, **details: object) -> CheckResult:
+    return CheckResult(outcome=UNAVAILABLE, reason=reason, details=details)
 
 
 class Recorder:
@@ -100,7 +100,7 @@ class Recorder:
         try:
             finding = check.find()
         except Exception as error:  # noqa: BLE001 - a check that raises is a result; the rest go on
-            finding = finding_from(error)
+            finding = result_from(error)
         seconds = time.monotonic() - before
         self._checks.append(
             {
@@ -133,7 +133,7 @@ class Recorder:
         )
 
 
-def finding_from(error: Exception) -> Finding:
+def result_from(error: Exception) -> CheckResult:
     """An exception as a result: its type, message and the line that raised it."""
     frames = traceback.extract_tb(error.__traceback__)
     where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "unknown"
@@ -141,7 +141,7 @@ def finding_from(error: Exception) -> Finding:
     # torch.OutOfMemoryError for devices; the CPU's allocator raises a plain RuntimeError.
     full = type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in message
     what = f"{'out of memory: ' if full else ''}{type(error).__name__}"
-    return Finding(
+    return CheckResult(
         outcome=ERROR,
         reason=f"{what} at {where}: {message}",
         details={"exception": type(error).__name__, "message": message, "line": where},

@@ -10,21 +10,28 @@ from functools import partial
 
 import torch
 
+from warpfront.inside.checks.block_faults import seed_block_faults
 from warpfront.inside.checks.blocks import BLOCKS, Block
 from warpfront.inside.checks.claims import Claims
 from warpfront.inside.checks.effort import Effort
-from warpfront.inside.checks.faults import seed_block_faults
 from warpfront.inside.checks.mutations import Ledger
+from warpfront.inside.checks.operators.case_faults import Subject, seed_faults, seed_property_faults
 from warpfront.inside.checks.operators.cases import Case, make_maker
-from warpfront.inside.checks.operators.faulty import Subject, seed_faults, seed_property_faults
 from warpfront.inside.checks.operators.fused import PATTERNS, pattern_cases
-from warpfront.inside.checks.operators.session import WORKSPACE
 from warpfront.inside.checks.operators.table import operators
+from warpfront.inside.checks.operators.trials import WORKSPACE
 from warpfront.inside.checks.opinfo.adapter import DatabaseMoved, load_database
-from warpfront.inside.checks.opinfo.faulty import seed_entry_faults
-from warpfront.inside.checks.opinfo.session import Sweep
+from warpfront.inside.checks.opinfo.entry_faults import seed_entry_faults
+from warpfront.inside.checks.opinfo.sweep import Sweep
 from warpfront.inside.checks.precision import DTYPES, require_full_precision, tested_dtypes
-from warpfront.inside.checks.results import Check, Finding, Recorder, failed, passed, unavailable
+from warpfront.inside.checks.results import (
+    Check,
+    CheckResult,
+    Recorder,
+    failed,
+    passed,
+    unavailable,
+)
 
 EXACT_DTYPES = ("int64", "int32", "bool")
 SHOWN = 200
@@ -112,7 +119,7 @@ def _opinfo_checks(floating: Sequence[str], device: str, effort: Effort) -> Iter
             )
 
 
-def _opinfo_finding(sweep: Sweep, seeds: tuple[int, ...]) -> Finding:
+def _opinfo_finding(sweep: Sweep, seeds: tuple[int, ...]) -> CheckResult:
     try:
         entries = load_database()
     except DatabaseMoved as error:
@@ -124,7 +131,7 @@ def _opinfo_finding(sweep: Sweep, seeds: tuple[int, ...]) -> Finding:
 
 
 def _seeded_check(name: str, seed_in: Seed, effort: Effort) -> Check:
-    def find() -> Finding:
+    def find() -> CheckResult:
         ledger = Ledger()
         for seed in effort.seeds:
             seed_in(seed, ledger)
@@ -133,7 +140,7 @@ def _seeded_check(name: str, seed_in: Seed, effort: Effort) -> Check:
     return Check(name=name, find=find)
 
 
-def _finding(ledger: Ledger) -> Finding:
+def _finding(ledger: Ledger) -> CheckResult:
     details: dict[str, object] = {"seeded": ledger.seeded, "mutations": ledger.document()}
     if ledger.missed:
         reason = f"{len(ledger.missed)} of {ledger.seeded} not caught: {ledger.missed[0]}"

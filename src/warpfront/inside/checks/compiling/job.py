@@ -12,7 +12,7 @@ SCHEMA = 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Unit:
+class JobUnit:
     """One source. `argv` has `{source}`, `{output}`, `{work}` and `{torch}` as words of its own;
     it is empty where this vendor's compiler does not take such a source.
     """
@@ -50,7 +50,7 @@ class Job:
     seconds: float
     memory_bytes: int
     jobs: int
-    units: tuple[Unit, ...]
+    units: tuple[JobUnit, ...]
 
     @property
     def root(self) -> Path:
@@ -83,8 +83,8 @@ def read_job(path: Path) -> Job:
     )
 
 
-def _unit(found: Mapping[str, Any]) -> Unit:
-    return Unit(
+def _unit(found: Mapping[str, Any]) -> JobUnit:
+    return JobUnit(
         path=found["path"],
         kind=found["kind"],
         torch=found["torch"],

@@ -21,12 +21,12 @@ import torch
 from torch import Tensor
 
 from warpfront.inside.checks.claims import Claims
-from warpfront.inside.checks.detect import read_arch_list, read_facts
-from warpfront.inside.checks.golden.cases import CASES, compute
+from warpfront.inside.checks.golden.suite import CASES, compute
 from warpfront.inside.checks.golden.tensors import TensorsError, from_bytes, raw, to_bytes
 from warpfront.inside.checks.hardware import Hardware
 from warpfront.inside.checks.precision import DTYPES, precision_settings, require_full_precision
 from warpfront.inside.checks.results import write_json
+from warpfront.inside.checks.torch_devices import read_arch_list, read_facts
 
 SCHEMA = 1
 SHIPPED = Path(__file__).with_name("files")

@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from warpfront.inside.checks.hardware.amd import read_amd
-from warpfront.inside.checks.hardware.gaudi import read_gaudi
-from warpfront.inside.checks.hardware.nvidia import read_nvidia
+from warpfront.inside.checks.hardware.amd_devices import read_amd
+from warpfront.inside.checks.hardware.gaudi_devices import read_gaudi
+from warpfront.inside.checks.hardware.nvidia_devices import read_nvidia
 from warpfront.inside.checks.hardware.processor import read_processor
 from warpfront.inside.checks.hardware.reading import Machine, Noting, Reader
 from warpfront.inside.checks.hardware.values import Accelerator, Hardware, Processor, Visibility

@@ -100,7 +100,7 @@ class ResNet(nn.Module):
         return logits
 
 
-class Attention(nn.Module):
+class ProjectedAttention(nn.Module):
     """Projections around `Attend`, rotary positions where asked for. Keys have no bias: its
     gradient is zero but for rounding.
     """
@@ -144,7 +144,7 @@ class FeedForward(nn.Module):
 Norm = Callable[[int], nn.Module]
 
 
-class Block(nn.Module):
+class TransformerBlock(nn.Module):
     """A transformer's block, norms first; with `crossed`, attention to a second sequence too."""
 
     def __init__(
@@ -168,7 +168,7 @@ class Block(nn.Module):
 class Language(nn.Module):
     """Token numbers to logits: GPT-, BERT- and Llama-shaped by what it is given."""
 
-    def __init__(self, blocks: list[Block], norm: Norm, *, positions: bool) -> None:
+    def __init__(self, blocks: list[TransformerBlock], norm: Norm, *, positions: bool) -> None:
         super().__init__()
         self.embed = nn.Embedding(VOCABULARY, WIDTH)
         self.positions = Positions(LENGTH, WIDTH) if positions else nn.Identity()
@@ -191,7 +191,10 @@ class Vision(nn.Module):
         self.patches, self.sequence = nn.Conv2d(3, WIDTH, 5, 5), Sequence()
         self.positions = Positions(25, WIDTH)
         self.blocks = nn.Sequential(
-            *(Block(Attention(), FeedForward(nn.GELU()), nn.LayerNorm) for _ in range(2))
+            *(
+                TransformerBlock(ProjectedAttention(), FeedForward(nn.GELU()), nn.LayerNorm)
+                for _ in range(2)
+            )
         )
         self.norm, self.pool, self.head = nn.LayerNorm(WIDTH), Mean(1), nn.Linear(WIDTH, CLASSES)
 
@@ -204,7 +207,7 @@ class Vision(nn.Module):
 class Translation(nn.Module):
     """Encoder and decoder: T5-shaped from tokens, Whisper-shaped from a spectrogram."""
 
-    def __init__(self, front: nn.Module, make: Callable[..., Block], norm: Norm) -> None:
+    def __init__(self, front: nn.Module, make: Callable[..., TransformerBlock], norm: Norm) -> None:
         super().__init__()
         self.front, self.encoder, self.middle = front, make(decoder=False), norm(WIDTH)
         self.embed, self.decoder, self.norm = (
@@ -247,18 +250,26 @@ class Experts(nn.Module):
 
 def _gpt() -> nn.Module:
     blocks = [
-        Block(Attention(causal=True), FeedForward(nn.GELU("tanh")), nn.LayerNorm) for _ in range(2)
+        TransformerBlock(
+            ProjectedAttention(causal=True), FeedForward(nn.GELU("tanh")), nn.LayerNorm
+        )
+        for _ in range(2)
     ]
     return Model(Language(blocks, nn.LayerNorm, positions=True))
 
 
 def _bert() -> nn.Module:
-    blocks = [Block(Attention(), FeedForward(nn.GELU()), nn.LayerNorm) for _ in range(2)]
+    blocks = [
+        TransformerBlock(ProjectedAttention(), FeedForward(nn.GELU()), nn.LayerNorm)
+        for _ in range(2)
+    ]
     return Model(Language(blocks, nn.LayerNorm, positions=True))
 
 
-def _llama_block(feed: nn.Module) -> Block:
-    return Block(Attention(causal=True, rotary=True, bias=False), feed, RootMeanSquareNorm)
+def _llama_block(feed: nn.Module) -> TransformerBlock:
+    return TransformerBlock(
+        ProjectedAttention(causal=True, rotary=True, bias=False), feed, RootMeanSquareNorm
+    )
 
 
 def _llama() -> nn.Module:
@@ -270,20 +281,22 @@ def _moe() -> nn.Module:
     return Model(Language([_llama_block(Experts())], RootMeanSquareNorm, positions=False))
 
 
-def _t5_block(*, decoder: bool) -> Block:
-    inner = Attention(causal=decoder, bias=False, distances=0 if decoder else 8)
-    crossed = Attention(bias=False) if decoder else None
+def _t5_block(*, decoder: bool) -> TransformerBlock:
+    inner = ProjectedAttention(causal=decoder, bias=False, distances=0 if decoder else 8)
+    crossed = ProjectedAttention(bias=False) if decoder else None
     feed = FeedForward(nn.GELU("tanh"), gated=True, bias=False)
-    return Block(inner, feed, RootMeanSquareNorm, crossed)
+    return TransformerBlock(inner, feed, RootMeanSquareNorm, crossed)
 
 
 def _t5() -> nn.Module:
     return Model(Translation(nn.Embedding(VOCABULARY, WIDTH), _t5_block, RootMeanSquareNorm))
 
 
-def _whisper_block(*, decoder: bool) -> Block:
-    crossed = Attention() if decoder else None
-    return Block(Attention(causal=decoder), FeedForward(nn.GELU()), nn.LayerNorm, crossed)
+def _whisper_block(*, decoder: bool) -> TransformerBlock:
+    crossed = ProjectedAttention() if decoder else None
+    return TransformerBlock(
+        ProjectedAttention(causal=decoder), FeedForward(nn.GELU()), nn.LayerNorm, crossed
+    )
 
 
 def _whisper() -> nn.Module:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor, nn
 
-from warpfront.inside.checks.models.cases import Case
-from warpfront.inside.checks.models.judging import Row, judge_loss
+from warpfront.inside.checks.models.replaying import JudgedTensor, judge_loss
+from warpfront.inside.checks.models.specimens import Specimen
 from warpfront.inside.checks.operations import rounding_unit
 
 STEPS = 3
@@ -25,28 +25,28 @@ def make_optimizer(model: nn.Module) -> torch.optim.Optimizer:
 
 
 def judge_training(
-    case: Case,
+    specimen: Specimen,
     device: str,
     tamper: Callable[[nn.Module], None],
     device_optimizer: Callable[[nn.Module], torch.optim.Optimizer] = make_optimizer,
-) -> list[Row]:
+) -> list[JudgedTensor]:
     """`STEPS` steps of AdamW with float32 parameters. Rows: every parameter after every step, from
     the gradients that the device itself computed, and the loss of every step.
     """
-    model, inputs = case.sent(device)
+    model, inputs = specimen.sent(device)
     tamper(model)
-    losses = _exact_losses(case)
+    losses = _exact_losses(specimen)
     optimizer, shadow = device_optimizer(model), _Shadow(model)
-    rows: list[Row] = []
+    rows: list[JudgedTensor] = []
     for step in range(1, STEPS + 1):
         optimizer.zero_grad(set_to_none=True)
-        with case.how.autocast(device):
+        with specimen.how.autocast(device):
             _, loss = model(*inputs)
-        (loss * case.scale).backward()
+        (loss * specimen.scale).backward()
         for parameter in model.parameters():
             if parameter.grad is not None:
-                parameter.grad /= case.scale
-        rows.append(judge_loss(float(loss.detach()), losses[step - 1], case.how, step=step))
+                parameter.grad /= specimen.scale
+        rows.append(judge_loss(float(loss.detach()), losses[step - 1], specimen.how, step=step))
         shadow.take(model)
         optimizer.step()
         rows += shadow.judge(model, step)
@@ -72,7 +72,7 @@ class _Shadow:
                 own.grad = None if gradient is None else gradient.detach().cpu().double()
         self._before = {name: p.detach().clone() for name, p in self._model.named_parameters()}
 
-    def judge(self, model: nn.Module, step: int) -> Iterator[Row]:
+    def judge(self, model: nn.Module, step: int) -> Iterator[JudgedTensor]:
         self._optimizer.step()
         unit = rounding_unit(torch.float32)
         for name, found in model.named_parameters():
@@ -87,13 +87,13 @@ class _Shadow:
                     f"optimizer: {name} after step {step}: off by {float(off.max()):.3g},"
                     f" {used:.3g} times what rounding allows"
                 )
-            yield Row(layer="optimizer", kind="AdamW", tensor=name, used=used, fault=fault)
+            yield JudgedTensor(layer="optimizer", kind="AdamW", tensor=name, used=used, fault=fault)
 
 
-def _exact_losses(case: Case) -> list[float]:
+def _exact_losses(specimen: Specimen) -> list[float]:
     """The losses of the same steps, in float64 from the start."""
-    model = copy.deepcopy(case.model).double()
-    inputs = tuple(x.double() if x.is_floating_point() else x for x in case.inputs)
+    model = copy.deepcopy(specimen.model).double()
+    inputs = tuple(x.double() if x.is_floating_point() else x for x in specimen.inputs)
     optimizer, losses = make_optimizer(model), []
     for _ in range(STEPS):
         optimizer.zero_grad(set_to_none=True)

@@ -1,3 +1,3 @@
-"""Single operations by name: the 65 of PyFlame's list and more, each with inputs, edges and the
-rule that judges it. `table.json` is the list; a module per family makes the cases.
+"""Single operations by name: those that a ROCm backend claims to have and more, each with inputs,
+edges and the rule that judges it. `table.json` is the list; a module per family makes the cases.
 """

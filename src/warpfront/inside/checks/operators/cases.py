@@ -45,7 +45,7 @@ class Case:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class Computed:
     """What one run of a case gave, copied to the CPU; a gradient for each floating input.
 
     `places` are the device types on which output and gradients were found.
@@ -57,7 +57,7 @@ class Outcome:
     strides: tuple[int, ...] = ()
 
 
-Execute = Callable[[Case, "Tensor | None", str], Outcome]
+Execute = Callable[[Case, "Tensor | None", str], Computed]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +121,7 @@ Cases = Callable[[Maker], Iterator[Case]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Family:
+class OperatorFamily:
     """The operations that one module makes cases for, by the names of `table.json`."""
 
     name: str
@@ -132,7 +132,7 @@ def make_maker(dtype: torch.dtype, seed: int, *, quick: bool = False) -> Maker:
     return Maker(dtype=dtype, generator=torch.Generator().manual_seed(seed), quick=quick)
 
 
-def execute_case(case: Case, cotangent: Tensor | None, device: str) -> Outcome:
+def execute_case(case: Case, cotangent: Tensor | None, device: str) -> Computed:
     """Compute a case on a device, with gradients if there is a cotangent (on the CPU)."""
     floating = [x.is_floating_point() for x in case.tensors]
     sent = [
@@ -145,7 +145,7 @@ def execute_case(case: Case, cotangent: Tensor | None, device: str) -> Outcome:
     if cotangent is not None:
         leaves = [x for x, is_float in zip(inputs, floating, strict=True) if is_float]
         gradients = torch.autograd.grad(output, leaves, cotangent.to(device), allow_unused=True)
-    return Outcome(
+    return Computed(
         output=output.detach().cpu(),
         gradients=tuple(None if g is None else g.cpu() for g in gradients),
         places=(output.device.type, *(g.device.type for g in gradients if g is not None)),

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from warpfront.inside.checks.operations import Gate, Operation
-from warpfront.inside.checks.operators.cases import Case, Cases, Family, Maker, View
-from warpfront.inside.checks.operators.rules import Elementwise
+from warpfront.inside.checks.operations import Operation, Pointwise
+from warpfront.inside.checks.operators.bounds import Elementwise
+from warpfront.inside.checks.operators.cases import Case, Cases, Maker, OperatorFamily, View
 
 Layout = tuple[str, tuple[int, ...], "View | None"]
 
@@ -135,7 +135,7 @@ def _gelu_tanh(x: Tensor) -> Tensor:
 def _gelu(maker: Maker) -> Iterator[Case]:
     """Both forms. A gate's own rounding scales with its input, not with its output."""
     for form, function in (("", functional.gelu), (", tanh form", _gelu_tanh)):
-        gate = Gate(function=function)
+        gate = Pointwise(function=function)
         for case in _over(gate, "normal", special=False)(maker):
             yield Case(
                 name=case.name + form, operation=gate, tensors=case.tensors, views=case.views
@@ -147,7 +147,7 @@ def _pow_slopes(x: Tensor, y: Tensor) -> Sequence[Tensor]:
     return (y.abs() * power / x, power * (x.log().abs() + torch.finfo(torch.float32).eps))
 
 
-ELEMENTWISE = Family(
+ELEMENTWISE = OperatorFamily(
     name="elementwise",
     cases={
         "add": _binary(torch.add),
@@ -175,7 +175,7 @@ ELEMENTWISE = Family(
         "leaky_relu": _unary(functional.leaky_relu, ulps=1.0),
         "sigmoid": _unary(torch.sigmoid, ulps=4.0, slope=_sigmoid_slope),
         "gelu": _gelu,
-        "silu": _over(Gate(function=functional.silu), "normal", special=False),
+        "silu": _over(Pointwise(function=functional.silu), "normal", special=False),
         "eq": _comparison(torch.eq),
         "ne": _comparison(torch.ne),
         "lt": _comparison(torch.lt),

@@ -19,14 +19,14 @@ from warpfront.inside.checks.operations import (
     C_OTHER,
     Arithmetic,
     Budgeted,
-    Gate,
     Judgement,
     Multilinear,
     Norm,
     Operation,
+    Pointwise,
 )
-from warpfront.inside.checks.operators.cases import Case, Maker, Outcome, execute_case
-from warpfront.inside.checks.operators.rules import Elementwise, gradients_of, spacing
+from warpfront.inside.checks.operators.bounds import Elementwise, gradients_of, spacing
+from warpfront.inside.checks.operators.cases import Case, Computed, Maker, execute_case
 
 DRAWS = 16
 SEED_OF_DRAWS = 20_040
@@ -37,7 +37,7 @@ NO_GRAPHS = {"triton.cudagraphs": False, "triton.cudagraph_trees": False, "memor
 
 
 @dataclass(frozen=True, kw_only=True)
-class Chain:
+class FusedPattern:
     """Operations in a row: each takes the result of the one before and parameters of its own.
 
     What one operation may be off by reaches the end through the others. That is sampled: every
@@ -146,10 +146,12 @@ def _same_size(x: Tensor, weight: Tensor) -> Tensor:
 
 LINEAR = Multilinear(kind="linear", function=functional.linear)
 RELU = Elementwise(function=functional.relu, ulps_half=0.0)
-PATTERNS: Mapping[str, Chain] = {
-    "matmul + bias + relu": Chain(stages=(LINEAR, RELU), counts=(3, 0)),
-    "matmul + bias + gelu": Chain(stages=(LINEAR, Gate(function=functional.gelu)), counts=(3, 0)),
-    "conv + batch norm + relu": Chain(
+PATTERNS: Mapping[str, FusedPattern] = {
+    "matmul + bias + relu": FusedPattern(stages=(LINEAR, RELU), counts=(3, 0)),
+    "matmul + bias + gelu": FusedPattern(
+        stages=(LINEAR, Pointwise(function=functional.gelu)), counts=(3, 0)
+    ),
+    "conv + batch norm + relu": FusedPattern(
         stages=(
             Multilinear(kind="convolution", function=_same_size),
             Norm(kind="batch norm", function=_batch_norm, over=(0, 2, 3), along=(1,)),
@@ -157,7 +159,7 @@ PATTERNS: Mapping[str, Chain] = {
         ),
         counts=(2, 2, 0),
     ),
-    "add + relu": Chain(stages=(Elementwise(function=torch.add), RELU), counts=(2, 0)),
+    "add + relu": FusedPattern(stages=(Elementwise(function=torch.add), RELU), counts=(2, 0)),
 }
 
 
@@ -213,7 +215,7 @@ def missing_compiler(device: str) -> str:
 
 def execute_compiled(
     case: Case, cotangent: Tensor | None, device: str, *, mode: str, build: str
-) -> Outcome:
+) -> Computed:
     """The same case through torch.compile, as one graph without fall-back to eager."""
     torch.compiler.reset()
     compiled = _compiled(case.operation, mode, build)

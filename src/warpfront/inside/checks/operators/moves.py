@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from warpfront.inside.checks.operations import Multilinear
-from warpfront.inside.checks.operators.cases import Case, Cases, Family, Maker
-from warpfront.inside.checks.operators.rules import Elementwise, Moved
+from warpfront.inside.checks.operators.bounds import Elementwise, Moved
+from warpfront.inside.checks.operators.cases import Case, Cases, Maker, OperatorFamily
 
 DRAWS = 100_000
 SIGMAS = 6.0
@@ -201,7 +201,7 @@ def _share(x: Tensor) -> Tensor:
     return (functional.dropout(x, p=0.5, training=True) != 0).to(x.dtype).mean()
 
 
-MOVES = Family(
+MOVES = OperatorFamily(
     name="moves",
     cases={
         "transpose": _moved(_transposed, (67, 129), (5, 33, 65), (0, 3)),

@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from warpfront.inside.checks.operations import Norm, Operation
-from warpfront.inside.checks.operators.cases import Case, Cases, Family, Maker
-from warpfront.inside.checks.operators.rules import Derived, Elementwise, Spread
+from warpfront.inside.checks.operators.bounds import Derived, Elementwise, Spread
+from warpfront.inside.checks.operators.cases import Case, Cases, Maker, OperatorFamily
 
 GROUPS = 2
 Terms = Callable[..., "tuple[Tensor, Sequence[Tensor]]"]
@@ -199,7 +199,7 @@ def _layer(kind: str, over: tuple[int, ...]) -> Norm:
     return Norm(kind=kind, function=_layer_norm, over=over, along=over)
 
 
-NORMS = Family(
+NORMS = OperatorFamily(
     name="norms",
     cases={
         "batch_norm": _batch_norms,
@@ -222,7 +222,7 @@ NORMS = Family(
         ),
     },
 )
-LOSSES = Family(
+LOSSES = OperatorFamily(
     name="losses",
     cases={
         "cross_entropy": _classes(functional.cross_entropy, normalised=False),

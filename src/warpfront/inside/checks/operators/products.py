@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from warpfront.inside.checks.operations import Attention, Multilinear, Operation
-from warpfront.inside.checks.operators.cases import Case, Cases, Family, Maker, View
-from warpfront.inside.checks.operators.rules import Derived, Moved, Spread
+from warpfront.inside.checks.operators.bounds import Derived, Moved, Spread
+from warpfront.inside.checks.operators.cases import Case, Cases, Maker, OperatorFamily, View
 
 MATMUL = Multilinear(kind="linear", function=torch.matmul)
 # Lengths with large prime factors go through a longer transform: cuFFT was off by 100 roundings of
@@ -229,7 +229,7 @@ def _fft(maker: Maker) -> Iterator[Case]:
         )
 
 
-PRODUCTS = Family(
+PRODUCTS = OperatorFamily(
     name="products",
     cases={
         "matmul": _matmul,

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 from torch.autograd.gradcheck import GradcheckError
 
-from warpfront.inside.checks.operators.cases import Case, Execute, Outcome, execute_case
-from warpfront.inside.checks.operators.rules import gradients_of
+from warpfront.inside.checks.operators.bounds import gradients_of
+from warpfront.inside.checks.operators.cases import Case, Computed, Execute, execute_case
 from warpfront.inside.checks.operators.table import Operator
 
 REPEATS = 3
@@ -175,12 +175,12 @@ def _slopes(case: Case) -> bool:
     return any(bool((gradient.abs() > SLIGHT).any()) for gradient in found)
 
 
-def _same(one: Outcome, other: Outcome) -> bool:
+def _same(one: Computed, other: Computed) -> bool:
     pairs = zip((one.output, *one.gradients), (other.output, *other.gradients), strict=True)
     return all(a is None or b is None or torch.equal(a, b) for a, b in pairs)
 
 
-def _spread(one: Outcome, other: Outcome) -> float:
+def _spread(one: Computed, other: Computed) -> float:
     """The largest difference of two runs, relative to the root mean square."""
     worst = 0.0
     for a, b in zip((one.output, *one.gradients), (other.output, *other.gradients), strict=True):

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from warpfront.inside.checks.operations import Multilinear, Operation
-from warpfront.inside.checks.operators.cases import Case, Cases, Family, Maker
-from warpfront.inside.checks.operators.rules import Derived, Moved, Spread
+from warpfront.inside.checks.operators.bounds import Derived, Moved, Spread
+from warpfront.inside.checks.operators.cases import Case, Cases, Maker, OperatorFamily
 
 LONG = 100_003
 INTEGER_TERMS = 15
@@ -165,7 +165,7 @@ def _near_one(maker: Maker) -> Iterator[Case]:
         )
 
 
-REDUCTIONS = Family(
+REDUCTIONS = OperatorFamily(
     name="reductions",
     cases={
         "softmax": _along(_softmax, empty=False, long=False),

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from warpfront.inside.checks.effort import STRICT
 from warpfront.inside.checks.models.watching import Call, Pass, mapped, tensors_of
 from warpfront.inside.checks.operations import R_SMALL, SMALL_NUMEL, R, floor_of, rounding_unit
-from warpfront.inside.checks.profiles import opinions
+from warpfront.inside.checks.opinions import opinions
 
 # The worst element may be off by this many times the CPU's worst, or its own size's rounding. Like
 # R larger in float32, where the order of summation decides: the gradient of an attention's queries
@@ -36,7 +36,7 @@ LOSS_BAND = {torch.float32: 1e-5, torch.float16: 1e-3, torch.bfloat16: 5e-3}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class JudgedTensor:
     """One tensor of one layer. `used` is the larger share of its two budgets (1 = all of it).
     `said` is what each profile says of it: nothing where there are no numbers to compare.
     """
@@ -84,7 +84,7 @@ class Precision:
 
 def judge_layers(
     calls: tuple[Call, ...], sent: Mapping[str, nn.Module], passed: Pass, how: Precision
-) -> list[Row]:
+) -> list[JudgedTensor]:
     """One row a tensor: outputs in the order of execution, then gradients in the order of the
     backward pass. `sent` are the layers as they were sent to the device, on the CPU in float32 or
     the tested dtype.
@@ -101,7 +101,7 @@ def judge_layers(
     return forward + [row for rows in reversed(backward) for row in rows]
 
 
-def judge_whole(found: Pass, exact: Pass, same_dtype: Pass, how: Precision) -> list[Row]:
+def judge_whole(found: Pass, exact: Pass, same_dtype: Pass, how: Precision) -> list[JudgedTensor]:
     """Logits and each parameter's gradient against float64 from the inputs on, and the loss."""
     rows = [
         _row("whole model", "", name, tensors, how)
@@ -109,7 +109,7 @@ def judge_whole(found: Pass, exact: Pass, same_dtype: Pass, how: Precision) -> l
     ]
     missing = sorted(set(exact.gradients) - set(found.gradients))
     rows += [
-        Row(
+        JudgedTensor(
             layer="whole model",
             kind="",
             tensor=f"gradient of {name}",
@@ -121,7 +121,7 @@ def judge_whole(found: Pass, exact: Pass, same_dtype: Pass, how: Precision) -> l
     return [*rows, judge_loss(found.loss, exact.loss, how, step=1)]
 
 
-def judge_loss(found: float, exact: float, how: Precision, *, step: int) -> Row:
+def judge_loss(found: float, exact: float, how: Precision, *, step: int) -> JudgedTensor:
     """After step n the band is n times as wide: steps add up."""
     band = LOSS_BAND[how.dtype] * step
     off = abs(found - exact) / abs(exact)
@@ -134,15 +134,17 @@ def judge_loss(found: float, exact: float, how: Precision, *, step: int) -> Row:
     both = torch.tensor([found, exact], dtype=torch.float64)
     said = opinions(both[:1], both[1:], how.dtype, strict=not fault)
     tensor, used = f"step {step}", _finite(off / band)
-    return Row(layer="loss", kind="", tensor=tensor, used=used, fault=fault, said=said)
+    return JudgedTensor(layer="loss", kind="", tensor=tensor, used=used, fault=fault, said=said)
 
 
-def first_over(rows: list[Row], profile: str = STRICT) -> Row | None:
+def first_over(rows: list[JudgedTensor], profile: str = STRICT) -> JudgedTensor | None:
     """The row that is over its budget first, in the order of computation."""
     return next((row for row in rows if row.fault_by(profile)), None)
 
 
-def _judge_call(call: Call, layer: nn.Module, passed: Pass, how: Precision) -> Iterator[Row]:
+def _judge_call(
+    call: Call, layer: nn.Module, passed: Pass, how: Precision
+) -> Iterator[JudgedTensor]:
     kind = type(layer).__name__
     once = call.gradient_out is not None and call.times == 1
     gradient = call.gradient_out if once else None
@@ -154,7 +156,7 @@ def _judge_call(call: Call, layer: nn.Module, passed: Pass, how: Precision) -> I
     for name, reference in exact.items():
         if name not in device:
             fault = f"{call.layer} ({kind}): {name}: missing"
-            yield Row(layer=call.layer, kind=kind, tensor=name, used=1e300, fault=fault)
+            yield JudgedTensor(layer=call.layer, kind=kind, tensor=name, used=1e300, fault=fault)
             continue
         tensors = _Tensors(
             found=device[name],
@@ -243,8 +245,8 @@ def _added(gradient: Tensor | None, exact: Tensor) -> float:
     return total / float(exact.numel())
 
 
-def _row(layer: str, kind: str, tensor: str, of: _Tensors, how: Precision) -> Row:
-    row = Row(layer=layer, kind=kind, tensor=tensor, used=0.0)
+def _row(layer: str, kind: str, tensor: str, of: _Tensors, how: Precision) -> JudgedTensor:
+    row = JudgedTensor(layer=layer, kind=kind, tensor=tensor, used=0.0)
     complaint, used = _structure_fault(of, how), math.inf
     said: Mapping[str, bool | None] = {}
     if not complaint and of.exact.is_floating_point():

@@ -13,10 +13,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from warpfront.inside.checks.mutations import ON_TENSORS, UNCHANGED, Ledger, Seeded, changes, tf32
-from warpfront.inside.checks.operations import Arithmetic, Judgement, Operation
-from warpfront.inside.checks.operators.cases import Case, Execute, Outcome, execute_case
-from warpfront.inside.checks.operators.judging import Expectation, expect, judge_case, lacks_kernel
+from warpfront.inside.checks.mutations import (
+    ON_TENSORS,
+    UNCHANGED,
+    Ledger,
+    Narrowed,
+    Seeded,
+    changes,
+    tf32,
+)
+from warpfront.inside.checks.operators.cases import Case, Computed, Execute, execute_case
 from warpfront.inside.checks.operators.properties import (
     PropertyReport,
     check_gradients,
@@ -24,6 +30,7 @@ from warpfront.inside.checks.operators.properties import (
     check_repeats,
 )
 from warpfront.inside.checks.operators.table import Operator
+from warpfront.inside.checks.operators.verdicts import Expectation, expect, judge_case, lacks_kernel
 
 SUITE = "operators"
 STALE_SEED = 999
@@ -82,7 +89,7 @@ def seed_faults(subject: Subject, seed: int, ledger: Ledger) -> None:
         ledger.enter(subject.seeded(name), caught=bool(found.faults), said=found.tallies)
 
 
-def _on_tensors(clean: Outcome, ledger: Ledger) -> Iterator[tuple[str, str, Outcome]]:
+def _on_tensors(clean: Computed, ledger: Ledger) -> Iterator[tuple[str, str, Computed]]:
     """Each mutation of the output and of each gradient in turn, and each gradient dropped."""
     for name, mutate in ON_TENSORS.items():
         mutated = mutate(clean.output)
@@ -102,7 +109,7 @@ def _on_tensors(clean: Outcome, ledger: Ledger) -> Iterator[tuple[str, str, Outc
         yield "dropped gradient", f"gradient {i}", _with_gradient(clean, i, None)
 
 
-def _with_gradient(clean: Outcome, index: int, gradient: Tensor | None) -> Outcome:
+def _with_gradient(clean: Computed, index: int, gradient: Tensor | None) -> Computed:
     gradients = list(clean.gradients)
     gradients[index] = gradient
     return replace(clean, gradients=tuple(gradients))
@@ -110,7 +117,7 @@ def _with_gradient(clean: Outcome, index: int, gradient: Tensor | None) -> Outco
 
 def _on_devices(
     subject: Subject, case: Case, expected: Expectation, seed: int, ledger: Ledger
-) -> Iterator[tuple[str, Outcome]]:
+) -> Iterator[tuple[str, Computed]]:
     run = partial(execute_case, cotangent=expected.cotangent, device=subject.device)
     other = next(iter(subject.cases(seed + STALE_SEED)))
     yield "answers of the run before", run(replace(case, tensors=other.tensors))
@@ -122,7 +129,7 @@ def _on_devices(
     if narrow is None:
         ledger.excuse("low precision inside", NOT_FLOATING)
     else:
-        inside = _Narrow(operation=case.operation, inside=narrow, outside=expected.dtype)
+        inside = Narrowed(operation=case.operation, inside=narrow, outside=expected.dtype)
         with _forgiven(ledger, "low precision inside", "no kernel of lower precision"):
             yield "low precision inside", run(replace(case, operation=inside))
     if subject.device != "cpu":
@@ -156,38 +163,17 @@ def _shortened(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
     return (first, *tensors[1:])
 
 
-def _differs(clean: Outcome, outcome: Outcome) -> bool:
+def _differs(clean: Computed, outcome: Computed) -> bool:
     if clean.places != outcome.places:
         return True
     pairs = [(clean.output, outcome.output), *zip(clean.gradients, outcome.gradients, strict=True)]
     return any(a is not None and b is not None and changes(a, b) for a, b in pairs)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Narrow:
-    """Computes in a narrower type and hands out the one that was asked for."""
-
-    operation: Operation
-    inside: torch.dtype
-    outside: torch.dtype
-
-    @property
-    def kind(self) -> str:
-        return self.operation.kind
-
-    def __call__(self, *inputs: Tensor) -> Tensor:
-        narrow = [x.to(self.inside) if x.is_floating_point() else x for x in inputs]
-        output = self.operation(*narrow)
-        return output.to(self.outside) if output.is_floating_point() else output
-
-    def judge(self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic) -> Judgement:
-        return self.operation.judge(inputs, cotangent, how)
-
-
 def seed_property_faults(chosen: Sequence[Operator], device: str, ledger: Ledger) -> None:
     """A wrong derivative, a device that never answers twice alike, one that keeps what it made."""
     steady = [operator for operator in chosen if operator.name != "dropout"]
-    kept: list[Outcome] = []
+    kept: list[Computed] = []
     tries: dict[str, tuple[str, Callable[[], PropertyReport]]] = {
         "repeats": (
             "another answer each time",
@@ -217,7 +203,7 @@ def seed_property_faults(chosen: Sequence[Operator], device: str, ledger: Ledger
 def _noisy(device: str) -> Execute:
     calls = iter(range(1_000_000))
 
-    def run(case: Case, cotangent: Tensor | None, _device: str) -> Outcome:
+    def run(case: Case, cotangent: Tensor | None, _device: str) -> Computed:
         outcome = execute_case(case, cotangent, device)
         flat = outcome.output.clone().flatten()
         flat[0] = (next(calls) % 2) == 0
@@ -229,7 +215,7 @@ def _noisy(device: str) -> Execute:
 def _keeping(kept: list[Any], device: str) -> Execute:
     """A cache that nobody empties, in the memory of the device."""
 
-    def run(case: Case, cotangent: Tensor | None, _device: str) -> Outcome:
+    def run(case: Case, cotangent: Tensor | None, _device: str) -> Computed:
         outcome = execute_case(case, cotangent, device)
         kept.append(torch.ones(64 * 1024, device=device))
         return outcome

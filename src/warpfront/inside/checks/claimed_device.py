@@ -9,15 +9,22 @@ from __future__ import annotations
 from typing import Any
 
 from warpfront.inside.checks.claims import Claims
-from warpfront.inside.checks.detect import Facts, environment_of, read_facts
 from warpfront.inside.checks.hardware import Hardware
-from warpfront.inside.checks.results import Check, Finding, Recorder, failed, passed, unavailable
+from warpfront.inside.checks.results import (
+    Check,
+    CheckResult,
+    Recorder,
+    failed,
+    passed,
+    unavailable,
+)
+from warpfront.inside.checks.torch_devices import TorchFacts, environment_of, read_facts
 
 # What torch has to be built for; the CPU's claims are true of every build.
 BUILDS = {"nvidia": "cuda", "amd": "rocm", "gaudi": "hpu"}
 
 
-def judge_presence(claims: Claims, facts: Facts, hardware: Hardware) -> Finding | None:
+def judge_presence(claims: Claims, facts: TorchFacts, hardware: Hardware) -> CheckResult | None:
     """None if the claimed device can be computed on, else the finding that every check of it gets.
 
     `failed`: torch is built for something else, or devices that this user may open are here and
@@ -62,8 +69,8 @@ def find_device(claims: Claims, recorder: Recorder, torch: Any, hardware: Hardwa
 
 
 def _no_device(
-    claims: Claims, facts: Facts, hardware: Hardware, details: dict[str, object]
-) -> Finding:
+    claims: Claims, facts: TorchFacts, hardware: Hardware, details: dict[str, object]
+) -> CheckResult:
     devices = hardware.of(claims.vendor)
     said = f" (torch: {facts.obstacle})" if facts.obstacle else ""
     if not devices:

@@ -6,15 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
-from torch import Tensor
 
 from warpfront.inside.checks.blocks import Block, Inputs, Node, Trace, execute, make_inputs
 from warpfront.inside.checks.judge import judge, make_baseline
-from warpfront.inside.checks.mutations import ON_TENSORS, Ledger, Mutate, Seeded, tf32
-from warpfront.inside.checks.operations import EVERY, PARTIAL, SUMS_ROUNDED, Operation
+from warpfront.inside.checks.mutations import ON_TENSORS, Ledger, Mutate, Narrowed, Seeded, tf32
+from warpfront.inside.checks.operations import EVERY, PARTIAL, SUMS_ROUNDED
 
 # 0.1 % is below what bfloat16 (0.4 %) and, after a few roundings, float16 can tell from right.
 TOO_FINE = "16 bits, after a few roundings, cannot tell it from right"
@@ -31,7 +29,7 @@ DROWNED = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Case:
+class BlockFault:
     """One seeded fault on one block in one dtype; `run` is the faulty device."""
 
     name: str
@@ -42,7 +40,7 @@ class Case:
 
 def cases(
     block: Block, dtype: torch.dtype, device: str, ledger: Ledger | None = None
-) -> Iterator[Case]:
+) -> Iterator[BlockFault]:
     """Every fault that must be caught: on the output, on each gradient in turn, and in the whole
     device. What is not demanded goes into the ledger.
     """
@@ -56,20 +54,22 @@ def cases(
             if name in _drowned(block, place, dtype, device):
                 ledger.excuse(name, SUMS_ROUND)
                 continue
-            yield Case(
+            yield BlockFault(
                 name=f"{name}: {place}", block=block, dtype=dtype, run=_mutating(place, mutate)
             )
     for place in places[1:]:
-        yield Case(
+        yield BlockFault(
             name=f"dropped gradient: {place}", block=block, dtype=dtype, run=_dropping(place)
         )
-    yield Case(name="answers of the run before", block=block, dtype=dtype, run=_stale)
+    yield BlockFault(name="answers of the run before", block=block, dtype=dtype, run=_stale)
     if device != "cpu":
-        yield Case(name="computed on the CPU instead", block=block, dtype=dtype, run=_on_the_cpu)
+        yield BlockFault(
+            name="computed on the CPU instead", block=block, dtype=dtype, run=_on_the_cpu
+        )
     if dtype == torch.float32:
-        yield Case(name="low precision inside", block=block, dtype=dtype, run=_in_bfloat16)
+        yield BlockFault(name="low precision inside", block=block, dtype=dtype, run=_in_bfloat16)
     if dtype == torch.float32 and device == "cuda":
-        yield Case(name="TF32 inside", block=block, dtype=dtype, run=_in_tf32)
+        yield BlockFault(name="TF32 inside", block=block, dtype=dtype, run=_in_tf32)
 
 
 def seed_block_faults(
@@ -139,7 +139,10 @@ def _on_the_cpu(block: Block, inputs: Inputs, _device: str) -> Trace:
 
 def _in_bfloat16(block: Block, inputs: Inputs, device: str) -> Trace:
     """Every operation computes in bfloat16 and hands out float32."""
-    nodes = tuple(Node(n.name, _Narrow(operation=n.operation), n.inputs) for n in block.nodes)
+    types = {"inside": torch.bfloat16, "outside": torch.float32}
+    nodes = tuple(
+        Node(n.name, Narrowed(operation=n.operation, **types), n.inputs) for n in block.nodes
+    )
     return execute(replace(block, nodes=nodes), inputs, device)
 
 
@@ -147,18 +150,3 @@ def _in_tf32(block: Block, inputs: Inputs, device: str) -> Trace:
     """The hardware's own shortcut: products of 10-bit mantissas."""
     with tf32():
         return execute(block, inputs, device)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Narrow:
-    operation: Operation
-
-    @property
-    def kind(self) -> str:
-        return self.operation.kind
-
-    def __call__(self, *inputs: Tensor) -> Tensor:
-        return self.operation(*(x.bfloat16() for x in inputs)).float()
-
-    def judge(self, inputs: Any, cotangent: Tensor, how: Any) -> Any:
-        return self.operation.judge(inputs, cotangent, how)

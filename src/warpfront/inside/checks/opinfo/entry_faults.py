@@ -12,8 +12,8 @@ from torch import Tensor
 
 from warpfront.inside.checks.mutations import ON_TENSORS, UNCHANGED, Ledger, Seeded, changes
 from warpfront.inside.checks.opinfo.adapter import Entry
-from warpfront.inside.checks.opinfo.session import REFUSALS, Sweep, excluded, expect_sample
-from warpfront.inside.checks.opinfo.suite import Results
+from warpfront.inside.checks.opinfo.entry_verdicts import Results
+from warpfront.inside.checks.opinfo.sweep import REFUSALS, Sweep, excluded, expect_sample
 
 SUITE = "opinfo"
 

@@ -13,7 +13,6 @@ from functools import partial
 import torch
 
 from warpfront.inside.checks.claims import Claims
-from warpfront.inside.checks.detect import build_of
 from warpfront.inside.checks.effort import Effort
 from warpfront.inside.checks.operators.cases import Case, Execute, execute_case, make_maker
 from warpfront.inside.checks.operators.fused import (
@@ -23,7 +22,6 @@ from warpfront.inside.checks.operators.fused import (
     missing_compiler,
     pattern_cases,
 )
-from warpfront.inside.checks.operators.judging import CaseVerdict, expect, judge_case, lacks_kernel
 from warpfront.inside.checks.operators.properties import (
     PropertyReport,
     check_gradients,
@@ -31,6 +29,8 @@ from warpfront.inside.checks.operators.properties import (
     check_repeats,
 )
 from warpfront.inside.checks.operators.table import Operator, operators
+from warpfront.inside.checks.operators.verdicts import CaseVerdict, expect, judge_case, lacks_kernel
+from warpfront.inside.checks.opinions import Tally, document, total
 from warpfront.inside.checks.precision import (
     DTYPES,
     REQUIRED,
@@ -38,8 +38,8 @@ from warpfront.inside.checks.precision import (
     require_full_precision,
     tested_dtypes,
 )
-from warpfront.inside.checks.profiles import Tally, document, total
-from warpfront.inside.checks.results import Check, Finding, Recorder, failed, passed
+from warpfront.inside.checks.results import Check, CheckResult, Recorder, failed, passed
+from warpfront.inside.checks.torch_devices import build_of
 
 PROPERTIES = ("derivatives", "repeats", "memory")
 QUICK_DTYPES = ("float32", "bfloat16", "int64")
@@ -60,9 +60,10 @@ class Counts:
     tallies: list[dict[str, Tally]] = field(default_factory=list)
 
     def document(self) -> dict[str, object]:
+        required = [operator for operator in operators() if operator.number]
         return {
             "operators": len(operators()),
-            "of the 65": sum(o.number > 0 for o in operators()),
+            f"of the {max(o.number for o in required)}": len(required),
             "patterns": len(PATTERNS),
             "cases": sum(self.cases.values()),
             "cases per dtype": dict(self.cases),
@@ -71,7 +72,7 @@ class Counts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class Circumstances:
     """One session's circumstances: the device, what it must compute, and how thoroughly to look."""
 
     device: str
@@ -105,14 +106,16 @@ def record_operators(
     recorder.environment["counts"] = how.counts.document()
 
 
-def _circumstances(claims: Claims, effort: Effort, run: Execute) -> Run:
+def _circumstances(claims: Claims, effort: Effort, run: Execute) -> Circumstances:
     """Half precision is probed before it is tested; integers and float64 are every device's."""
     double = [] if claims.device == "hpu" else ["float64"]
     dtypes = (*tested_dtypes(claims.device), *double, "int64", "int32", "bool")
     if effort.quick:
         dtypes = tuple(name for name in dtypes if name in QUICK_DTYPES)
     required = REQUIRED[claims.device]
-    return Run(device=claims.device, dtypes=dtypes, required=required, effort=effort, run=run)
+    return Circumstances(
+        device=claims.device, dtypes=dtypes, required=required, effort=effort, run=run
+    )
 
 
 @dataclass(kw_only=True)
@@ -142,7 +145,7 @@ class Tried:
         return {**said, "not implemented": self.lacking} if self.lacking else said
 
 
-def try_cases(cases: Cases, dtype: str, how: Run) -> Tried:
+def try_cases(cases: Cases, dtype: str, how: Circumstances) -> Tried:
     """Run and judge cases of one dtype. A kernel that torch does not have is a fault only where
     the device must compute the dtype, or where the CPU has it.
     """
@@ -163,19 +166,19 @@ def try_cases(cases: Cases, dtype: str, how: Run) -> Tried:
     return tried
 
 
-def _judged(case: Case, dtype: str, seed: int, how: Run) -> CaseVerdict:
+def _judged(case: Case, dtype: str, seed: int, how: Circumstances) -> CaseVerdict:
     expected = expect(case, getattr(torch, dtype), how.device, seed)
     outcome = how.run(case, expected.cotangent, how.device)
     return judge_case(case, outcome, expected, how.device, how.effort.profile)
 
 
-def _operator_check(operator: Operator, how: Run) -> Check:
+def _operator_check(operator: Operator, how: Circumstances) -> Check:
     cases = partial(operator.make_cases, quick=how.effort.quick)
     dtypes = [name for name in how.dtypes if name in operator.dtypes]
     return Check(name=operator.name, find=lambda: _cases_finding(cases, dtypes, how))
 
 
-def _pattern_check(name: str, how: Run) -> Check:
+def _pattern_check(name: str, how: Circumstances) -> Check:
     def cases(dtype: str, seed: int) -> Iterator[Case]:
         maker = make_maker(getattr(torch, dtype), seed, quick=how.effort.quick)
         return pattern_cases(name, maker)
@@ -184,7 +187,7 @@ def _pattern_check(name: str, how: Run) -> Check:
     return Check(name=name, find=lambda: _cases_finding(cases, dtypes, how))
 
 
-def _cases_finding(cases: Cases, dtypes: Iterable[str], how: Run) -> Finding:
+def _cases_finding(cases: Cases, dtypes: Iterable[str], how: Circumstances) -> CheckResult:
     tried = {dtype: try_cases(cases, dtype, how) for dtype in dtypes}
     faults = [fault for one in tried.values() for fault in one.faults]
     tallies = total(tally for one in tried.values() for tally in one.tallies)
@@ -200,7 +203,7 @@ def _cases_finding(cases: Cases, dtypes: Iterable[str], how: Run) -> Finding:
     return passed(**details)
 
 
-def _property_checks(how: Run) -> Iterator[Check]:
+def _property_checks(how: Circumstances) -> Iterator[Check]:
     chosen = operators()
     if (how.device, "derivatives") not in IMPOSSIBLE:
         find = partial(check_gradients, chosen, how.device)
@@ -211,7 +214,7 @@ def _property_checks(how: Run) -> Iterator[Check]:
 
 
 def _property_check(name: str, report: Callable[[], PropertyReport]) -> Check:
-    def find() -> Finding:
+    def find() -> CheckResult:
         found = report()
         details: dict[str, object] = {
             "tried": found.tried,
@@ -226,7 +229,7 @@ def _property_check(name: str, report: Callable[[], PropertyReport]) -> Check:
     return Check(name=name, find=find)
 
 
-def _record_compiled(recorder: Recorder, how: Run, build: str) -> None:
+def _record_compiled(recorder: Recorder, how: Circumstances, build: str) -> None:
     """The patterns through torch.compile, where an image has what that needs."""
     names = {
         f"{name}, compiled ({mode})": (name, mode)
@@ -243,13 +246,13 @@ def _record_compiled(recorder: Recorder, how: Run, build: str) -> None:
     )
 
 
-def _compiled_check(label: str, name: str, mode: str, how: Run, build: str) -> Check:
+def _compiled_check(label: str, name: str, mode: str, how: Circumstances, build: str) -> Check:
     """The first case only, in float32, and on accelerators in bfloat16 too: compiling is slow."""
 
     def cases(dtype: str, seed: int) -> Iterator[Case]:
         return pattern_cases(name, make_maker(getattr(torch, dtype), seed, quick=True))
 
-    compiled = Run(
+    compiled = Circumstances(
         device=how.device,
         dtypes=how.dtypes,
         required=how.required,

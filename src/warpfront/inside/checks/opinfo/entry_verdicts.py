@@ -16,9 +16,10 @@ import torch
 from torch import Tensor
 
 from warpfront.inside.checks.effort import STRICT
+from warpfront.inside.checks.judge import form_fault, place_fault
 from warpfront.inside.checks.operations import floor_of, rounding_unit
 from warpfront.inside.checks.opinfo.adapter import Entry, Sample
-from warpfront.inside.checks.profiles import Tally, opinions, tally, total
+from warpfront.inside.checks.opinions import Tally, opinions, tally, total
 
 # Root mean square and worst element, over what is allowed; docs/verification.md has the figures.
 R_RMS = {torch.float32: 32.0}
@@ -323,13 +324,12 @@ def _structure_faults(found: Results, exact: Results, device: str) -> Iterator[s
         yield f"{len(found.all)} results, expected {len(exact.all)}"
         return
     for i, (x, reference) in enumerate(zip(found.all, exact.all, strict=True)):
-        if (x is None) != (reference is None):
-            yield f"result {i}: {'missing' if x is None else 'not expected'}"
-        elif x is not None and reference is not None and x.shape != reference.shape:
-            yield f"result {i}: shape {tuple(x.shape)}, expected {tuple(reference.shape)}"
-    wrong = [place for place in found.places if place != device]
-    if wrong:
-        yield f"on {wrong[0]}, expected on {device}"
+        if x is not None and reference is None:
+            yield f"result {i}: not expected"
+        elif reference is not None and (fault := form_fault(x, reference.shape, None)):
+            yield f"result {i}: {fault}"
+    if found.places and (fault := place_fault(found.places, device)):
+        yield fault
 
 
 def _differentiable(x: Tensor) -> bool:

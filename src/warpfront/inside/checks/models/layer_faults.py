@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,55 +17,37 @@ from torch import Tensor, nn
 
 from warpfront.inside.checks.claims import Claims
 from warpfront.inside.checks.effort import Effort
-from warpfront.inside.checks.models.cases import make_case
 from warpfront.inside.checks.models.families import FAMILIES, Family
-from warpfront.inside.checks.models.judging import Precision, Row, first_over
-from warpfront.inside.checks.models.session import Bench, Tamper, judge_eager
+from warpfront.inside.checks.models.modes import Bench, Tamper, judge_eager
+from warpfront.inside.checks.models.replaying import Precision, first_over
+from warpfront.inside.checks.models.specimens import make_specimen
 from warpfront.inside.checks.models.watching import layers_of
-from warpfront.inside.checks.results import Check, Finding, Recorder, failed, passed
+from warpfront.inside.checks.mutations import ON_TENSORS, Mutate, stale_lanes
+from warpfront.inside.checks.results import Check, CheckResult, Recorder, failed, passed
 
 # Every class of layer is in one of these.
 SEEDED = ("resnet", "gpt", "moe", "t5", "whisper")
 
-Mutate = Callable[[Tensor], Tensor]
+
+def _stale_half(tensor: Tensor) -> Tensor:
+    """A tensor that fills no wavefront repeats its own first half."""
+    count = tensor.numel()
+    return stale_lanes(tensor, 32 if count > 32 else (count + 1) // 2)
 
 
-def _one_element(tensor: Tensor) -> Tensor:
-    """One element off by a fifth of the root mean square."""
-    wrong = tensor.clone().flatten()
-    wrong[wrong.numel() // 2] += 0.2 * tensor.detach().double().square().mean().sqrt()
-    return wrong.reshape(tensor.shape)
-
-
-def _upper_half(tensor: Tensor) -> Tensor:
-    """Lanes 32 to 63 of every 64 repeat the first 32; a tensor too small for that repeats its
-    first half.
-    """
-    flat = tensor.flatten()
-    lanes = torch.arange(flat.numel(), device=flat.device)
-    half = 32 if flat.numel() > 32 else (flat.numel() + 1) // 2
-    stale = lanes % (2 * half) >= half
-    return flat[torch.where(stale, lanes - half, lanes)].reshape(tensor.shape)
-
-
-def _not_a_number(tensor: Tensor) -> Tensor:
-    wrong = tensor.clone().flatten()
-    wrong[0] = float("nan")
-    return wrong.reshape(tensor.shape)
-
-
+# Forward, a gradient has to reach what came before: these keep the graph.
 FORWARD: dict[str, Mutate] = {
-    "3 percent too large": lambda x: x * 1.03,
-    "one wrong element": _one_element,
+    "3 percent too large": ON_TENSORS["3 percent too large"],
+    "one wrong element": ON_TENSORS["one wrong element"],
     "all zeros": lambda x: x * 0,
-    "upper half of every wavefront stale": _upper_half,
+    "upper half of every wavefront stale": _stale_half,
     "rounded to bfloat16": lambda x: x + (x.detach().bfloat16().to(x.dtype) - x.detach()),
-    "a NaN": _not_a_number,
+    "a NaN": ON_TENSORS["a NaN"],
 }
 BACKWARD: dict[str, Mutate] = {
-    "3 percent too large": lambda g: g * 1.03,
-    "one wrong element": _one_element,
-    "all zeros": torch.zeros_like,
+    **{
+        name: ON_TENSORS[name] for name in ("3 percent too large", "one wrong element", "all zeros")
+    },
     "rounded to bfloat16": lambda g: g.bfloat16().to(g.dtype),
 }
 
@@ -99,17 +81,13 @@ def faults_of(family: Family) -> Iterator[Fault]:
         yield Fault(layer=name, name=f"backward: {kind}", tamper=_mutating_gradient(name, mutate))
 
 
-def judge_fault(family: Family, fault: Fault, device: str) -> list[Row]:
-    case = make_case(family, Precision(dtype=torch.float32))
-    return judge_eager(case, Bench(device=device, tamper=fault.tamper))
-
-
-def missed_faults(family: Family, device: str) -> tuple[int, list[str]]:
+def missed_faults(family: Family, faults: Iterable[Fault], device: str) -> tuple[int, list[str]]:
     """How many faults were seeded, and which were not caught, or named another layer first."""
+    specimen = make_specimen(family, Precision(dtype=torch.float32))
     missed, count = [], 0
-    for fault in faults_of(family):
+    for fault in faults:
         count += 1
-        first = first_over(judge_fault(family, fault, device))
+        first = first_over(judge_eager(specimen, Bench(device=device, tamper=fault.tamper)))
         if first is None:
             missed.append(f"{fault.layer}: {fault.name}: not caught")
         elif first.layer != fault.layer:
@@ -122,9 +100,9 @@ def record_model_faults(claims: Claims, recorder: Recorder, effort: Effort | Non
     seeded = SEEDED[1:2] if effort and effort.quick else SEEDED
     names = [family.name for family in FAMILIES if family.name in seeded]
 
-    def find(name: str) -> Finding:
+    def find(name: str) -> CheckResult:
         family = next(family for family in FAMILIES if family.name == name)
-        count, missed = missed_faults(family, claims.device)
+        count, missed = missed_faults(family, faults_of(family), claims.device)
         if missed:
             reason = f"{len(missed)} of {count} not caught or misnamed: {missed[0]}"
             return failed(reason, missed=missed, seeded=count)

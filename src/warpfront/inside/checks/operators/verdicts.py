@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from warpfront.inside.checks.effort import STRICT
-from warpfront.inside.checks.judge import element_fault, rms_fault
+from warpfront.inside.checks.judge import element_fault, form_fault, place_fault, rms_fault
 from warpfront.inside.checks.operations import EVERY, Arithmetic, Budgeted
-from warpfront.inside.checks.operators.cases import Case, Outcome, execute_case
-from warpfront.inside.checks.profiles import Tally, opinions, tally, total
+from warpfront.inside.checks.operators.cases import Case, Computed, execute_case
+from warpfront.inside.checks.opinions import Tally, opinions, tally, total
 
 # Kinds for which the CPU's error is nobody's baseline: its own draw; and, in fused patterns, on
 # which side of ReLU's kink its rounding fell.
@@ -27,7 +27,7 @@ class Expectation:
 
     cotangent: Tensor | None
     budgets: tuple[Budgeted, ...]
-    same_dtype: Outcome | None
+    same_dtype: Computed | None
     dtype: torch.dtype
 
 
@@ -62,7 +62,7 @@ def expect(case: Case, dtype: torch.dtype, device: str, seed: int) -> Expectatio
 
 
 def judge_case(
-    case: Case, outcome: Outcome, expected: Expectation, device: str, profile: str = STRICT
+    case: Case, outcome: Computed, expected: Expectation, device: str, profile: str = STRICT
 ) -> CaseVerdict:
     """Judge one run by a profile; structure counts in every profile."""
     faults = list(_structure_faults(case, outcome, expected, device))
@@ -104,7 +104,7 @@ def _cotangent(case: Case, reference: Tensor, dtype: torch.dtype, seed: int) -> 
     return torch.randn(reference.shape, generator=generator).to(dtype)
 
 
-def _same_dtype(case: Case, cotangent: Tensor | None) -> Outcome | None:
+def _same_dtype(case: Case, cotangent: Tensor | None) -> Computed | None:
     try:
         return execute_case(case, cotangent, "cpu")
     except (RuntimeError, NotImplementedError) as error:
@@ -123,7 +123,7 @@ def lacks_kernel(error: Exception) -> bool:
 
 
 def _structure_faults(
-    case: Case, outcome: Outcome, expected: Expectation, device: str
+    case: Case, outcome: Computed, expected: Expectation, device: str
 ) -> Iterator[str]:
     same = expected.same_dtype
     shapes = [b.reference.shape for b in expected.budgets] or [same.output.shape if same else None]
@@ -136,18 +136,15 @@ def _structure_faults(
         return
     for name, x, shape in zip(names, found, shapes, strict=True):
         dtype = expected.dtype if expected.budgets else (same.output.dtype if same else None)
-        if x is not None and shape is not None and x.shape != shape:
-            yield f"{name}: shape {tuple(x.shape)}, expected {tuple(shape)}"
-        elif x is not None and dtype is not None and x.dtype != dtype:
-            yield f"{name}: {x.dtype}, expected {dtype}"
-    wrong = [place for place in outcome.places if place != device]
-    if wrong or not outcome.places:
-        yield f"on {wrong[0] if wrong else 'no device'}, expected on {device}"
+        if fault := form_fault(x, shape, dtype):
+            yield f"{name}: {fault}"
+    if fault := place_fault(outcome.places, device):
+        yield fault
     if case.strides and same is not None and outcome.strides != same.strides:
         yield f"strides {outcome.strides}, expected {same.strides}"
 
 
-def _judge_exactly(outcome: Outcome, expected: Expectation) -> CaseVerdict:
+def _judge_exactly(outcome: Computed, expected: Expectation) -> CaseVerdict:
     """Integers and truth values: the CPU's, bit for bit. No tolerance has a say."""
     same = expected.same_dtype
     wrong = 0 if same is None else int((outcome.output != same.output).sum())
@@ -163,7 +160,7 @@ def _names(count: int) -> list[str]:
 
 
 def _pairs(
-    outcome: Outcome, expected: Expectation, *, alone: bool
+    outcome: Computed, expected: Expectation, *, alone: bool
 ) -> Iterator[tuple[str, Tensor, Budgeted, Tensor | None]]:
     same = None if alone else expected.same_dtype
     found = (outcome.output, *outcome.gradients)

@@ -18,10 +18,10 @@ from warpfront.inside.checks.operations import (
     Arithmetic,
     Attention,
     Budgeted,
-    Gate,
     Multilinear,
     Norm,
     Operation,
+    Pointwise,
 )
 
 
@@ -100,8 +100,12 @@ CASES = (
         operation=Multilinear(kind="convolution", function=_convolution),
         inputs=(((2, 3, 7, 7), 1.0, 0.0), ((5, 3, 3, 3), 27**-0.5, 0.0), ((5,), 0.5, 0.0)),
     ),
-    GoldenCase(name="gelu", operation=Gate(function=functional.gelu), inputs=(((129,), 2.0, 0.0),)),
-    GoldenCase(name="silu", operation=Gate(function=functional.silu), inputs=(((127,), 2.0, 0.0),)),
+    GoldenCase(
+        name="gelu", operation=Pointwise(function=functional.gelu), inputs=(((129,), 2.0, 0.0),)
+    ),
+    GoldenCase(
+        name="silu", operation=Pointwise(function=functional.silu), inputs=(((127,), 2.0, 0.0),)
+    ),
     GoldenCase(
         name="layer norm",
         operation=Norm(kind="layer norm", function=_layer_norm, over=(1,), along=(1,)),

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from warpfront.inside.checks.compiling.hipify import CopyError, Hipified, copy_tree, hipify_copy
-from warpfront.inside.checks.compiling.job import Job, Unit, filled
+from warpfront.inside.checks.compiling.job import Job, JobUnit, filled
 from warpfront.inside.checks.compiling.programs import Ended, ran
 from warpfront.inside.checks.results import (
     ERROR,
     Check,
-    Finding,
+    CheckResult,
     Recorder,
     failed,
     passed,
@@ -51,7 +51,7 @@ for file in files:
 
 
 @dataclass(kw_only=True)
-class Session:
+class Compilation:
     """One job. `torch` are the options of this Python's torch, None where there is none."""
 
     job: Job
@@ -94,7 +94,7 @@ class Session:
         options = [word for folder in folders for word in ("-isystem", folder)]
         self.torch = (facts["standard"], *self.job.torch_defines, *options)
 
-    def _find_compiler(self) -> Finding:
+    def _find_compiler(self) -> CheckResult:
         """What it calls itself, and whether it compiles a line for the target at all."""
         version = self._ran(self.job.version, "version")
         self.facts["compiler"] = version.output.strip()
@@ -113,7 +113,7 @@ class Session:
         self.known = f"this {name} cannot compile for {self.job.target}"
         return unavailable(f"{self.known}: {_first_line(ended)}", **details)
 
-    def _find_hipified(self) -> Finding:
+    def _find_hipified(self) -> CheckResult:
         if self.known:
             return unavailable(self.known)
         copy_tree(self.job, self.job.copied)
@@ -124,10 +124,10 @@ class Session:
         if done.said:
             name, why = min(done.said.items())
             reason = f"{len(done.said)} of {count} files as they were: {name}: {why}"
-            return Finding(outcome=ERROR, reason=reason, details=details)
+            return CheckResult(outcome=ERROR, reason=reason, details=details)
         return passed(f"{done.tool} over {count} files", **details)
 
-    def _find_compiled(self, at: int, unit: Unit) -> Finding:
+    def _find_compiled(self, at: int, unit: JobUnit) -> CheckResult:
         if self.known:
             return unavailable(self.known)
         if unit.torch and self.torch is None:
@@ -144,14 +144,14 @@ class Session:
         shutil.rmtree(self.job.scratch / name, ignore_errors=True)
         return finding
 
-    def _find_extension(self, at: int, unit: Unit) -> Finding:
+    def _find_extension(self, at: int, unit: JobUnit) -> CheckResult:
         """`setup.py build_ext` against this Python's torch, then every module imported."""
         name = f"unit-{at}"
         own = self.job.scratch / name / "tree"
         try:
             copy_tree(_with_copy(self.job, own), self.job.copied)
         except CopyError as error:
-            return Finding(outcome=ERROR, reason=str(error))
+            return CheckResult(outcome=ERROR, reason=str(error))
         built = self.job.scratch / name / "built"
         argv = (
             *(sys.executable, "setup.py", "build_ext", "--build-lib", str(built)),
@@ -168,7 +168,7 @@ class Session:
         shutil.rmtree(self.job.scratch / name, ignore_errors=True)
         return finding
 
-    def _judged(self, ended: Ended, name: str) -> Finding:
+    def _judged(self, ended: Ended, name: str) -> CheckResult:
         details = {
             "argv": list(ended.argv),
             "output": ended.output,
@@ -180,10 +180,10 @@ class Session:
             return unavailable(f"no {ended.argv[0]} in this image")
         if ended.returncode is None:
             reason = f"stopped after {self.job.seconds:g} s"
-            return Finding(outcome=ERROR, reason=reason, details=details)
+            return CheckResult(outcome=ERROR, reason=reason, details=details)
         if ended.out_of_memory:
             reason = f"the compiler ran out of its {self.job.memory_bytes / 2**30:g} GiB"
-            return Finding(outcome=ERROR, reason=reason, details=details)
+            return CheckResult(outcome=ERROR, reason=reason, details=details)
         return failed(_first_line(ended), **details) if ended.returncode else passed("", **details)
 
     def _kept(self, name: str) -> list[str]:
@@ -236,7 +236,7 @@ def _with_copy(job: Job, folder: Path) -> Job:
     return dataclasses.replace(job, source=job.root, copy=folder)
 
 
-def _result_of(future: Future[Finding]) -> Callable[[], Finding]:
+def _result_of(future: Future[CheckResult]) -> Callable[[], CheckResult]:
     return future.result
 
 

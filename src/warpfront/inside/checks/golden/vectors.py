@@ -10,10 +10,9 @@ from pathlib import Path
 
 import torch
 
+from warpfront.inside.checks.claimed_device import judge_presence
 from warpfront.inside.checks.claims import Claims
-from warpfront.inside.checks.detect import read_facts
 from warpfront.inside.checks.effort import Effort
-from warpfront.inside.checks.golden.cases import CASES, Compute, compute
 from warpfront.inside.checks.golden.checking import check_case, table
 from warpfront.inside.checks.golden.files import (
     Golden,
@@ -22,6 +21,7 @@ from warpfront.inside.checks.golden.files import (
     read_golden,
     shipped,
 )
+from warpfront.inside.checks.golden.suite import CASES, Compute, compute
 from warpfront.inside.checks.hardware import Machine, read_hardware
 from warpfront.inside.checks.precision import (
     DTYPES,
@@ -30,16 +30,16 @@ from warpfront.inside.checks.precision import (
     probe,
     require_full_precision,
 )
-from warpfront.inside.checks.presence import judge_presence
 from warpfront.inside.checks.results import (
     PASSED,
     Check,
-    Finding,
+    CheckResult,
     Recorder,
     failed,
-    finding_from,
     passed,
+    result_from,
 )
+from warpfront.inside.checks.torch_devices import read_facts
 
 _VENDORS = {"sm_": ("nvidia", "cuda"), "gfx": ("amd", "cuda"), "gau": ("gaudi", "hpu")}
 
@@ -73,7 +73,7 @@ def _checks(
     try:
         golden = read_golden(path)
     except GoldenError as error:
-        broken = finding_from(error)
+        broken = result_from(error)
         return [Check(name=name, find=lambda: broken)]
     checks = [Check(name=name, find=functools.partial(complete, golden, claims.device))]
     for case, dtype in golden.entries():
@@ -87,7 +87,7 @@ def _checks(
     return checks
 
 
-def complete(golden: Golden, device: str) -> Finding:
+def complete(golden: Golden, device: str) -> CheckResult:
     """The file has every case of the suite in every dtype that this device must compute."""
     entries = set(golden.entries())
     wanted = [(case.name, dtype) for case in CASES for dtype in REQUIRED[device]]
@@ -150,12 +150,12 @@ def _check_file(path: Path, claims: Claims) -> int:
     return 1 if bad else 0
 
 
-def _found(golden: Golden, case: str, dtype: str, device: str) -> Finding:
+def _found(golden: Golden, case: str, dtype: str, device: str) -> CheckResult:
     """What one case came to; a device that runs out of memory or breaks down is an error."""
     try:
         return check_case(golden, case, dtype, device)
     except RuntimeError as error:
-        return finding_from(error)
+        return result_from(error)
 
 
 def _claims(target: str) -> Claims:

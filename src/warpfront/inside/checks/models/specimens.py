@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from warpfront.inside.checks.models.families import Family
-from warpfront.inside.checks.models.judging import Precision
 from warpfront.inside.checks.models.layers import Pick
+from warpfront.inside.checks.models.replaying import Precision
 from warpfront.inside.checks.models.watching import Pass, run_plainly
 
 # In float16 gradients would be too small to be normal numbers, so the loss is scaled; by a power of
@@ -28,7 +28,7 @@ class UndecidedError(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Case:
+class Specimen:
     """`model` and `inputs` are on the CPU, in the dtype that is sent; never computed with."""
 
     family: str
@@ -61,7 +61,7 @@ class Case:
         return tuple(x.requires_grad_() if x.is_floating_point() else x for x in copies)
 
 
-def make_case(family: Family, how: Precision, seed: int = 0) -> Case:
+def make_specimen(family: Family, how: Precision, seed: int = 0) -> Specimen:
     """The same numbers on every machine, rounded to what is sent.
 
     Raises `UndecidedError` if every set of inputs comes too close to a tie.
@@ -75,22 +75,22 @@ def make_case(family: Family, how: Precision, seed: int = 0) -> Case:
         inputs = tuple(
             x.to(how.parameters) if x.is_floating_point() else x for x in family.inputs(generator)
         )
-        case = Case(family=family.name, model=model, inputs=inputs, how=how)
-        if _decided(case):
-            return case
+        specimen = Specimen(family=family.name, model=model, inputs=inputs, how=how)
+        if _decided(specimen):
+            return specimen
     raise UndecidedError(f"{family.name}: {_TRIES} sets of inputs are all close to a tie")
 
 
-def _decided(case: Case) -> bool:
+def _decided(specimen: Specimen) -> bool:
     """Whether every choice of experts is clear, in float64."""
-    model = copy.deepcopy(case.model).double()
+    model = copy.deepcopy(specimen.model).double()
     gaps: list[float] = []
     for module in model.modules():
         if isinstance(module, Pick):
             module.register_forward_pre_hook(lambda pick, args: gaps.append(_gap(pick, args[0])))
     if any(isinstance(module, Pick) for module in model.modules()):
         with torch.no_grad():
-            model(*(x.double() if x.is_floating_point() else x for x in case.inputs))
+            model(*(x.double() if x.is_floating_point() else x for x in specimen.inputs))
     return all(gap > DECIDED for gap in gaps)
 
 

@@ -9,8 +9,8 @@ import platform
 import sys
 from typing import Any
 
-from warpfront.inside.checks.detect import read_arch_list
 from warpfront.inside.checks.distributions import Installed
+from warpfront.inside.checks.torch_devices import read_arch_list
 from warpfront.inside.guard.policy import Policy
 
 

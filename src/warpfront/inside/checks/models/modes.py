@@ -11,15 +11,15 @@ from torch import nn
 
 from warpfront.inside.checks.claims import Claims
 from warpfront.inside.checks.effort import STRICT, Effort
-from warpfront.inside.checks.models.cases import Case, make_case
 from warpfront.inside.checks.models.families import FAMILIES, Family
-from warpfront.inside.checks.models.judging import (
+from warpfront.inside.checks.models.replaying import (
+    JudgedTensor,
     Precision,
-    Row,
     first_over,
     judge_layers,
     judge_whole,
 )
+from warpfront.inside.checks.models.specimens import Specimen, make_specimen
 from warpfront.inside.checks.models.training import judge_training
 from warpfront.inside.checks.models.watching import Pass, layers_of, run_plainly, watch
 from warpfront.inside.checks.models.wrapped import (
@@ -28,6 +28,7 @@ from warpfront.inside.checks.models.wrapped import (
     run_checkpointed,
     run_compiled,
 )
+from warpfront.inside.checks.opinions import document, tally, total
 from warpfront.inside.checks.precision import (
     DTYPES,
     REQUIRED,
@@ -35,8 +36,7 @@ from warpfront.inside.checks.precision import (
     probe,
     require_full_precision,
 )
-from warpfront.inside.checks.profiles import document, tally, total
-from warpfront.inside.checks.results import Check, Finding, Recorder, failed, passed
+from warpfront.inside.checks.results import Check, CheckResult, Recorder, failed, passed
 
 # torch.compile takes seconds for every model on a GPU, and half a minute where it writes C++.
 COMPILED = {"cpu": ("gpt",), "cuda": ("mlp", "resnet", "gpt", "moe"), "hpu": ("gpt",)}
@@ -88,21 +88,21 @@ def record_models(
         _record_compiled(recorder, benches, effort.profile)
 
 
-def judge_eager(case: Case, bench: Bench) -> list[Row]:
+def judge_eager(specimen: Specimen, bench: Bench) -> list[JudgedTensor]:
     """Every layer from its own inputs, then logits, loss and gradients from end to end."""
-    model, inputs = case.sent(bench.device)
+    model, inputs = specimen.sent(bench.device)
     bench.tamper(model)
     layers = layers_of(model)
-    with case.how.autocast(bench.device):
-        found = watch(model, inputs, layers, case.scale)
-    rows = _placed(found, bench.device) + _unchanged(model, case.model)
-    rows += judge_layers(found.calls, layers_of(case.model), found, case.how)
-    return rows + judge_whole(found, case.exact(), case.same_dtype(), case.how)
+    with specimen.how.autocast(bench.device):
+        found = watch(model, inputs, layers, specimen.scale)
+    rows = _placed(found, bench.device) + _unchanged(model, specimen.model)
+    rows += judge_layers(found.calls, layers_of(specimen.model), found, specimen.how)
+    return rows + judge_whole(found, specimen.exact(), specimen.same_dtype(), specimen.how)
 
 
-def judge_wrapped(case: Case, bench: Bench, mode: str) -> list[Row]:
+def judge_wrapped(specimen: Specimen, bench: Bench, mode: str) -> list[JudgedTensor]:
     """A checkpointed, exported or compiled model, from end to end."""
-    model, inputs = case.sent(bench.device)
+    model, inputs = specimen.sent(bench.device)
     bench.tamper(model)
     if mode == "checkpointed":
         found = run_plainly(run_checkpointed(model), model, inputs)
@@ -112,19 +112,19 @@ def judge_wrapped(case: Case, bench: Bench, mode: str) -> list[Row]:
     else:
         found = run_plainly(run_compiled(model), model, inputs)
     rows = _placed(found, bench.device)
-    return rows + judge_whole(found, case.exact(), case.same_dtype(), case.how)
+    return rows + judge_whole(found, specimen.exact(), specimen.same_dtype(), specimen.how)
 
 
-def judge_mode(family: Family, mode: str, bench: Bench) -> list[Row]:
+def judge_mode(family: Family, mode: str, bench: Bench) -> list[JudgedTensor]:
     """One family in one mode: a dtype's name, `mixed` and one, `training`, or a wrapper's name."""
     kind, _, dtype = mode.rpartition(" ")
     if mode in DTYPES or kind == "mixed":
         how = Precision(dtype=DTYPES[dtype], mixed=kind == "mixed")
-        return judge_eager(make_case(family, how, bench.seed), bench)
-    case = make_case(family, Precision(dtype=torch.float32), bench.seed)
+        return judge_eager(make_specimen(family, how, bench.seed), bench)
+    specimen = make_specimen(family, Precision(dtype=torch.float32), bench.seed)
     if mode == "training":
-        return judge_training(case, bench.device, bench.tamper)
-    return judge_wrapped(case, bench, mode)
+        return judge_training(specimen, bench.device, bench.tamper)
+    return judge_wrapped(specimen, bench, mode)
 
 
 def _planned(dtypes: Iterable[str], *, quick: bool) -> dict[str, tuple[str, ...]]:
@@ -173,14 +173,16 @@ def _record_compiled(recorder: Recorder, benches: Sequence[Bench], profile: str)
 
 
 def _check(family: Family, mode: str, benches: Sequence[Bench], profile: str) -> Check:
-    def find() -> Finding:
+    def find() -> CheckResult:
         tables = {bench.seed: judge_mode(family, mode, bench) for bench in benches}
         return finding_of(tables, f"{family.name} {mode} on {benches[0].device}", profile)
 
     return Check(name=f"{family.name} {mode}", find=find)
 
 
-def finding_of(tables: dict[int, list[Row]], what: str, profile: str = STRICT) -> Finding:
+def finding_of(
+    tables: dict[int, list[JudgedTensor]], what: str, profile: str = STRICT
+) -> CheckResult:
     """The first row over its budget names the layer; details have each layer's largest share."""
     used: dict[str, float] = {}
     for row in (row for rows in tables.values() for row in rows):
@@ -205,18 +207,22 @@ def finding_of(tables: dict[int, list[Row]], what: str, profile: str = STRICT) -
     return failed(f"{what}, seed {seed}: {row.fault_by(profile)}{more}", **details)
 
 
-def _placed(found: Pass, device: str) -> list[Row]:
+def _placed(found: Pass, device: str) -> list[JudgedTensor]:
     """Everything was computed on the device."""
     elsewhere = sorted(found.places - {device})
     fault = f"computed on {', '.join(elsewhere)}, not on {device}" if elsewhere else ""
-    return [Row(layer="device", kind="", tensor="all", used=1e300 if fault else 0.0, fault=fault)]
+    return [
+        JudgedTensor(
+            layer="device", kind="", tensor="all", used=1e300 if fault else 0.0, fault=fault
+        )
+    ]
 
 
-def _unchanged(model: nn.Module, sent: nn.Module) -> list[Row]:
+def _unchanged(model: nn.Module, sent: nn.Module) -> list[JudgedTensor]:
     """The device's copy of the parameters is what was sent."""
     found = dict(model.named_parameters())
     return [
-        Row(
+        JudgedTensor(
             layer="device",
             kind="",
             tensor=name,

@@ -16,7 +16,7 @@ import torch
 from warpfront.inside.checks.claims import Claims
 from warpfront.inside.checks.effort import STRICT, Effort
 from warpfront.inside.checks.opinfo.adapter import DatabaseMoved, Entry, Sample, load_database
-from warpfront.inside.checks.opinfo.suite import (
+from warpfront.inside.checks.opinfo.entry_verdicts import (
     Execute,
     Results,
     SampleVerdict,
@@ -28,13 +28,20 @@ from warpfront.inside.checks.opinfo.suite import (
     widen,
     wrong_dtypes,
 )
+from warpfront.inside.checks.opinions import Tally, document, total
 from warpfront.inside.checks.precision import (
     precision_settings,
     require_full_precision,
     tested_dtypes,
 )
-from warpfront.inside.checks.profiles import Tally, document, total
-from warpfront.inside.checks.results import Check, Finding, Recorder, failed, passed, unavailable
+from warpfront.inside.checks.results import (
+    Check,
+    CheckResult,
+    Recorder,
+    failed,
+    passed,
+    unavailable,
+)
 
 EXCLUSIONS = Path(__file__).with_name("exclusions.json")
 SAMPLES, QUICK_SAMPLES = 6, 1
@@ -161,7 +168,7 @@ def _sweeps(claims: Claims, effort: Effort, run: Execute) -> list[Sweep]:
     ]
 
 
-def _load(entries: list[Entry]) -> Finding:
+def _load(entries: list[Entry]) -> CheckResult:
     """A torch that has moved its database is not a wrong device, and not a right one either."""
     try:
         entries += load_database()
@@ -172,7 +179,7 @@ def _load(entries: list[Entry]) -> Finding:
     return passed(f"{len(entries)} entries", excluded_but_absent=gone)
 
 
-def _sweep_finding(entries: list[Entry], sweep: Sweep) -> Finding:
+def _sweep_finding(entries: list[Entry], sweep: Sweep) -> CheckResult:
     swept = sweep_entries(entries, sweep)
     details = swept.document()
     if not swept.samples:

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from warpfront.inside.checks.hardware.gaudi import gaudi_arch
+from warpfront.inside.checks.hardware.gaudi_devices import gaudi_arch
 from warpfront.inside.checks.hardware.values import device_table, gfx_family
 
 # Which of these is set decides what torch sees; ROCR_ is applied first, HIP_ indexes into what is
@@ -58,7 +58,7 @@ class Device:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Facts:
+class TorchFacts:
     """`build` is what torch was compiled for (`cuda`, `rocm`, `xpu`, `hpu`, `cpu`); `devices` is
     what is there now.
 
@@ -77,7 +77,7 @@ class Facts:
         return asdict(self)
 
 
-def read_facts(torch: Any) -> Facts:
+def read_facts(torch: Any) -> TorchFacts:
     """Ask an imported torch. Never raises for a missing device: that is a fact, too."""
     build = build_of(torch)
     obstacle = ""
@@ -86,7 +86,7 @@ def read_facts(torch: Any) -> Facts:
         devices, obstacle = _cuda_devices(torch)
     elif build == "hpu":
         devices, obstacle = _hpu_devices(torch)
-    return Facts(
+    return TorchFacts(
         build=build,
         devices=devices,
         obstacle=obstacle,

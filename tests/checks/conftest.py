@@ -1,0 +1,12 @@
+"""These tests need torch: `scripts/test checks` has the CPU build of this repository's own lock."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_thread() -> None:
+    """Tests run side by side, and threads that wait for each other would take ten times as long."""
+    torch = pytest.importorskip("torch", reason="torch is not installed: see scripts/test checks")
+    torch.set_num_threads(1)

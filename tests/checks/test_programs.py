@@ -1,0 +1,254 @@
+"""The command of the checks beside a real torch: what it leaves, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed; runs inside the built image")
+
+from claimed import CPU  # noqa: E402
+
+from warpfront.inside.checks import detection  # noqa: E402
+from warpfront.inside.checks.__main__ import main  # noqa: E402
+from warpfront.inside.checks.claims import Claims  # noqa: E402
+from warpfront.inside.checks.compiling.compilation import Compilation  # noqa: E402
+from warpfront.inside.checks.compiling.job import Job, JobUnit, Probe  # noqa: E402
+from warpfront.inside.checks.computed_dtypes import COMPUTED, probe_dtypes  # noqa: E402
+from warpfront.inside.checks.effort import Effort  # noqa: E402
+from warpfront.inside.checks.hardware import read_hardware  # noqa: E402
+from warpfront.inside.checks.hardware.recording import Recorded  # noqa: E402
+from warpfront.inside.checks.models import modes  # noqa: E402
+from warpfront.inside.checks.operators import trials  # noqa: E402
+from warpfront.inside.checks.operators.cases import execute_case  # noqa: E402
+from warpfront.inside.checks.operators.fused import PATTERNS, execute_compiled  # noqa: E402
+from warpfront.inside.checks.operators.table import operators  # noqa: E402
+from warpfront.inside.checks.results import Recorder, write_json  # noqa: E402
+
+RECORDINGS = Path(__file__).parents[1] / "detect"
+
+
+def run(folder: Path, session: str, claims: Claims, *options: str) -> tuple[int, dict[str, Any]]:
+    write_json(folder / "claims.json", claims.document())
+    places = ("--claims", str(folder / "claims.json"), "--results", str(folder / "results"))
+    code = main([session, *places, *options])
+    document = json.loads((folder / "results" / f"{session}.json").read_text())
+    return code, {check["name"]: check for check in document["checks"]}
+
+
+@pytest.mark.process
+def test_this_torch_loads_and_is_what_it_is_claimed_to_be(tmp_path: Path) -> None:
+    code, checks = run(tmp_path, "load", CPU)
+    wrong = {n: c["reason"] for n, c in checks.items() if c["outcome"] != "passed"}
+    assert (code, wrong) == (0, {})
+    assert checks["torch imports"]["details"]["version"] == torch.__version__
+    assert checks["dependencies"]["details"]["checked"] > 5
+
+
+@pytest.mark.process
+def test_a_torch_of_another_version_and_toolkit_than_claimed_fails(tmp_path: Path) -> None:
+    versions = {"torch": "1.0", "no-such-thing": "2"}
+    claims = replace(
+        CPU, python="3.7", versions=versions, toolkit=("cuda", "13.0"), stack=("torch",)
+    )
+    code, checks = run(tmp_path, "load", claims)
+    assert code == 1
+    said = {name: check["reason"] for name, check in checks.items()}
+    assert "the lock has 1.0" in said["versions"]
+    assert "no-such-thing is not installed, the lock has 2" in said["versions"]
+    assert checks["torch build"]["outcome"] == "failed"
+    assert checks["python version"]["outcome"] == "failed"
+    assert checks["torch imports"]["outcome"] == "passed"
+
+
+@pytest.mark.process
+def test_a_session_that_computes_asks_for_its_device_first(tmp_path: Path) -> None:
+    code, checks = run(tmp_path, "devices", CPU, "--quick")
+    assert code == 0
+    assert next(iter(checks)) == "device"
+    assert checks["device cpu"]["outcome"] == "passed"
+    code, checks = run(
+        tmp_path, "numerics", replace(CPU, target="sm_90", vendor="nvidia", device="cuda")
+    )
+    assert code == 1
+    assert list(checks) == ["device"]
+    assert checks["device"]["reason"].startswith("torch is a cpu build")
+
+
+def test_claims_that_cannot_be_read_are_an_exit_code_of_their_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "claims.json").write_text("{")
+    code = main(["load", "--claims", str(tmp_path / "claims.json"), "--results", str(tmp_path)])
+    assert code == 2
+    assert "not JSON" in capsys.readouterr().err
+
+
+def test_detection_of_a_recorded_machine_is_text_or_json(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    place = ["--recorded", str(RECORDINGS / "h100")]
+    assert main(["detect", *place]) == 0
+    lines = dict(line.split(None, 1) for line in capsys.readouterr().out.splitlines()[:5])
+    assert lines["vendor"] == "nvidia"
+    assert lines["arch"] == "sm_90"
+    assert lines["devices_torch_sees"] == "unknown"
+    assert main(["detect", "--json", *place]) == 0
+    assert json.loads(capsys.readouterr().out)["answer"]["name"] == "NVIDIA H100 80GB HBM3"
+
+
+def test_a_recording_that_is_none_is_an_exit_code(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert detection.main(["--recorded", str(tmp_path)]) == 2
+    assert "hint: --record FOLDER makes a recording" in capsys.readouterr().err
+
+
+@pytest.mark.process
+def test_this_machine_is_detected_with_its_torch_and_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = tmp_path / "kept"
+    assert detection.main(["--json", "--record", str(kept), "--source", "a test's machine"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["answer"]["torch_build"] == "cpu"
+    assert found["dtypes"]["float32"] == COMPUTED
+    assert read_hardware(Recorded(kept)).processor.threads > 0
+
+
+def test_a_dtype_counts_as_computed_only_after_a_right_product() -> None:
+    assert {probe_dtypes("cpu")[name] for name in ("float64", "float32", "int8")} == {COMPUTED}
+    on_meta = probe_dtypes("meta")
+    assert all(answer != COMPUTED for answer in on_meta.values())
+
+
+# Inductor still uses what torch itself calls deprecated.
+OWN_WARNINGS = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+NEEDS_COMPILER = pytest.mark.skipif(not shutil.which("g++"), reason="torch.compile needs g++")
+
+
+@NEEDS_COMPILER
+@OWN_WARNINGS
+@pytest.mark.process
+def test_a_compiled_pattern_is_judged_and_a_wrong_one_is_caught(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trials, "PATTERNS", {"add + relu": PATTERNS["add + relu"]})
+    how = trials._circumstances(CPU, Effort(), execute_case)
+    recorder = Recorder(session="operators", target="cpu", folder=tmp_path)
+    trials._record_compiled(recorder, how, "cpu")
+    right = execute_compiled
+
+    def larger(*arguments: Any, **options: Any) -> Any:
+        found = right(*arguments, **options)
+        return replace(found, output=found.output * 1.01)
+
+    monkeypatch.setattr(trials, "execute_compiled", larger)
+    trials._record_compiled(recorder, how, "cpu")
+    assert recorder.outcomes == ("passed", "failed")
+
+
+@NEEDS_COMPILER
+@OWN_WARNINGS
+@pytest.mark.process
+def test_a_compiled_model_is_judged_and_a_wrong_one_is_caught(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(modes, "COMPILED", {"cpu": ("mlp",)})
+
+    def tamper(model: Any) -> None:
+        model.body.layers[-1].register_forward_hook(lambda _, __, output: output * 1.01)
+
+    recorder = Recorder(session="models", target="cpu", folder=tmp_path)
+    for bench in (modes.Bench(device="cpu"), modes.Bench(device="cpu", tamper=tamper)):
+        modes._record_compiled(recorder, [bench], "strict")
+    assert recorder.outcomes == ("passed", "failed")
+
+
+MODULE = """
+#include <Python.h>
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "own", 0, -1, 0};
+PyMODINIT_FUNC PyInit_own(void) { return PyModule_Create(&module); }
+"""
+SETUP = """
+from setuptools import Extension, setup
+setup(name="own", ext_modules=[Extension("own", ["own.c"])])
+"""
+
+
+@NEEDS_COMPILER
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("source", "outcome", "said"),
+    [
+        (MODULE, "passed", ""),
+        (MODULE.replace("int(", "int((").replace("return", "retrun"), "failed", ""),
+        (MODULE.replace("PyInit_own", "PyInit_other"), "failed", "PyInit_own"),
+    ],
+    ids=["right", "does not compile", "does not load"],
+)
+def test_an_extension_is_built_against_this_torch_and_imported(
+    tmp_path: Path, source: str, outcome: str, said: str
+) -> None:
+    for name, text in (("own.c", source), ("setup.py", SETUP)):
+        (tmp_path / "source").mkdir(exist_ok=True)
+        (tmp_path / "source" / name).write_text(text)
+    (tmp_path / "results").mkdir()
+    argv = ("g++", "-c", "{source}", "-o", "{output}")
+    job = Job(
+        target="cpu",
+        source=tmp_path / "source",
+        scratch=tmp_path / "scratch",
+        copy=tmp_path / "scratch" / "copy",
+        version=("g++", "--version"),
+        probe=Probe(name="probe.cc", text="int probe;\n", argv=argv),
+        torch_defines=(),
+        environment={},
+        copied=("own.c", "setup.py"),
+        hipified=(),
+        kept=(),
+        seconds=120.0,
+        memory_bytes=1 << 34,
+        jobs=1,
+        units=(JobUnit(path="setup.py", kind="extension", torch=True, argv=()),),
+    )
+    recorder = Recorder(session="compile", target="cpu", folder=tmp_path / "results")
+    Compilation(job=job, results=tmp_path / "results").record(recorder)
+    recorder.finish()
+    document = json.loads((tmp_path / "results" / "compile.json").read_text())
+    assert document["environment"]["torch"]["version"] == torch.__version__
+    assert document["environment"]["torch"]["standard"].startswith("-std=c++")
+    check = document["checks"][1]
+    assert check["outcome"] == outcome, check
+    assert said in check["details"]["output"]
+
+
+def test_without_a_compiler_nothing_is_recorded_of_compiled_models(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(modes, "missing_compiler", lambda _: "no C++ compiler in this image")
+    recorder = Recorder(session="models", target="cpu", folder=tmp_path)
+    modes._record_compiled(recorder, [modes.Bench(device="cpu")], "strict")
+    recorder.finish()
+    document = json.loads((tmp_path / "models.json").read_text())
+    assert document["checks"] == []
+    said = "torch.compile cannot work: no C++ compiler in this image"
+    assert {one["reason"] for one in document["unclaimed"]} == {said}
+
+
+def test_a_device_that_torch_says_is_full_is_out_of_memory(tmp_path: Path) -> None:
+    def full(*_: Any) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 9 GiB")
+
+    how = trials._circumstances(CPU, Effort(quick=True), full)
+    recorder = Recorder(session="operators", target="cpu", folder=tmp_path)
+    recorder.run([trials._operator_check(operators()[0], how)])
+    recorder.finish()
+    (check,) = json.loads((tmp_path / "operators.json").read_text())["checks"]
+    assert check["outcome"] == "error"
+    assert check["reason"].startswith("out of memory: OutOfMemoryError at test_programs.py:")

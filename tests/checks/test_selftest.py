@@ -1,0 +1,194 @@
+"""The selftest, a part of each suite: faults are caught, and a judge that looks away fails it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed; runs inside the built image")
+
+from claimed import CPU  # noqa: E402
+from rank_threads import exchange_in_threads  # noqa: E402
+
+from warpfront.inside.checks import block_faults, selftest  # noqa: E402
+from warpfront.inside.checks.blocks import MLP  # noqa: E402
+from warpfront.inside.checks.devices import roll_call  # noqa: E402
+from warpfront.inside.checks.devices.collectives import Told  # noqa: E402
+from warpfront.inside.checks.devices.worker import FAULTS  # noqa: E402
+from warpfront.inside.checks.judge import judge  # noqa: E402
+from warpfront.inside.checks.models import layer_faults  # noqa: E402
+from warpfront.inside.checks.models.replaying import first_over  # noqa: E402
+from warpfront.inside.checks.mutations import (  # noqa: E402
+    ON_TENSORS,
+    Ledger,
+    Seeded,
+    exemption_of,
+    exemptions,
+    tf32,
+)
+from warpfront.inside.checks.operators import case_faults  # noqa: E402
+from warpfront.inside.checks.operators.table import operators  # noqa: E402
+from warpfront.inside.checks.operators.verdicts import CaseVerdict  # noqa: E402
+from warpfront.inside.checks.opinfo.adapter import DatabaseMoved, Entry, load_database  # noqa: E402
+from warpfront.inside.checks.opinfo.sweep import Expected  # noqa: E402
+from warpfront.inside.checks.precision import require_full_precision  # noqa: E402
+from warpfront.inside.checks.results import Recorder  # noqa: E402
+
+A_FEW = tuple(one for one in operators() if one.name in {"add", "softmax", "matmul"})
+
+
+def recorded(folder: Path, record: Any, **options: Any) -> dict[str, dict[str, Any]]:
+    recorder = Recorder(session="selftest", target="cpu", folder=folder)
+    record(CPU, recorder, **options)
+    recorder.finish()
+    document = json.loads((folder / "selftest.json").read_text())
+    return {check["name"]: check for check in document["checks"]}
+
+
+@pytest.fixture
+def a_few_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selftest, "BLOCKS", (MLP,))
+    monkeypatch.setattr(selftest, "operators", lambda: A_FEW)
+    monkeypatch.setattr(selftest, "PATTERNS", ("add + relu",))
+    monkeypatch.setattr(selftest, "EXACT_DTYPES", ("int64",))
+    monkeypatch.setattr(selftest, "tested_dtypes", lambda _: ("float32",))
+
+
+@pytest.mark.usefixtures("a_few_of_each")
+def test_every_fault_in_blocks_operators_and_patterns_is_caught(tmp_path: Path) -> None:
+    checks = recorded(tmp_path, selftest.record_selftest)
+    assert list(checks) == [
+        *("mlp float32", "operators float32", "operators float64", "operators int64"),
+        *("patterns float32", "properties"),
+    ]
+    # Three operations keep too little for a process's own pages to show it.
+    assert {n: c["outcome"] for n, c in checks.items() if c["outcome"] != "passed"} in (
+        {},
+        {"properties": "failed"},
+    )
+    seeded = checks["operators float32"]["details"]["mutations"]
+    assert seeded["3 percent too large"]["caught"] == 8
+    assert seeded["dropped gradient"]["caught"] == 5
+
+
+@pytest.mark.usefixtures("a_few_of_each")
+def test_a_judge_that_sees_nothing_fails_the_selftest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = judge
+    blind = lambda *a, **k: replace(right(*a, **k), faults=())  # noqa: E731
+    monkeypatch.setattr(block_faults, "judge", blind)
+    monkeypatch.setattr(case_faults, "judge_case", lambda *_: CaseVerdict())
+    checks = recorded(tmp_path, selftest.record_selftest)
+    assert checks["mlp float32"]["outcome"] == "failed"
+    assert "not caught: 3 percent too large: mlp float32, y" in checks["mlp float32"]["reason"]
+    assert checks["operators float32"]["outcome"] == "failed"
+    assert len(checks["operators float32"]["details"]["missed"]) > 40
+
+
+@pytest.mark.process
+def test_faults_in_the_database_are_caught_and_a_blind_judge_is_found_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few: list[Entry] = [one for one in load_database() if one.name in {"sinc", "addbmm", "eq"}]
+    monkeypatch.setattr(selftest, "load_database", lambda: few)
+    checks = recorded(tmp_path, selftest.record_opinfo_faults)
+    assert {check["outcome"] for check in checks.values()} == {"passed"}
+    assert list(checks) == ["opinfo float32", "opinfo float32 backward", "opinfo bfloat16"]
+    assert checks["opinfo float32"]["details"]["seeded"] >= 2 * (len(ON_TENSORS) - 1)
+    right = Expected.judge
+
+    def blind(*arguments: Any, **options: Any) -> Any:
+        return replace(right(*arguments, **options), faults=())
+
+    monkeypatch.setattr(Expected, "judge", blind)
+    missed = recorded(tmp_path, selftest.record_opinfo_faults)["opinfo float32"]
+    assert missed["outcome"] == "failed"
+
+
+def test_without_its_database_the_selftest_of_opinfo_is_unavailable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def moved() -> list[Entry]:
+        raise DatabaseMoved("torch has moved it")
+
+    monkeypatch.setattr(selftest, "load_database", moved)
+    checks = recorded(tmp_path, selftest.record_opinfo_faults)
+    assert {check["outcome"] for check in checks.values()} == {"unavailable"}
+
+
+def test_every_layer_of_a_model_is_named_and_a_misnamed_one_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(layer_faults, "SEEDED", ("mlp",))
+    check = recorded(tmp_path, layer_faults.record_model_faults)["model mlp"]
+    assert check["outcome"] == "passed"
+    assert check["details"]["seeded"] == 12
+    right = first_over
+
+    def elsewhere(*arguments: Any) -> Any:
+        first = right(*arguments)
+        return replace(first, layer="body.layers.0") if first else None
+
+    monkeypatch.setattr(layer_faults, "first_over", elsewhere)
+    check = recorded(tmp_path, layer_faults.record_model_faults)["model mlp"]
+    assert check["outcome"] == "failed"
+    assert "body.layers.0 was named" in check["reason"]
+
+
+def test_faults_between_devices_are_recorded_one_check_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def exchange(_: str, world: int, fault: str) -> Told:
+        folder = tmp_path / fault
+        folder.mkdir(exist_ok=True)
+        return exchange_in_threads(folder, world, fault)
+
+    monkeypatch.setattr(roll_call, "exchange", exchange)
+    checks = recorded(tmp_path, roll_call.record_device_faults)
+    assert list(checks) == [f"collectives: {name}" for name in FAULTS]
+    assert {check["outcome"] for check in checks.values()} == {"passed"}
+
+
+def test_a_ledger_tells_caught_from_declared_and_from_missed() -> None:
+    ledger = Ledger()
+    row = next(one for one in exemptions() if one.suites and one.checks)
+    declared = Seeded(
+        mutation=row.mutation,
+        suite=row.suites[0],
+        check=row.checks[0],
+        dtype=(row.dtypes or ("float32",))[0],
+        device=(row.devices or ("cpu",))[0],
+        place=(row.places or ("output",))[0],
+    )
+    undeclared = replace(declared, suite="none", check="none", dtype="none")
+    assert exemption_of(declared) == row.reason
+    ledger.enter(declared, caught=False)
+    ledger.enter(undeclared, caught=False)
+    ledger.enter(undeclared, caught=True)
+    counts = ledger.document()[row.mutation]
+    assert (counts["caught"], counts["missed"]) == (1, 1)
+    assert counts["not demanded"] == {row.reason: 1}
+    assert ledger.seeded == 2
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int64, torch.complex64, torch.float32])
+def test_a_mutation_changes_a_tensor_of_any_kind_or_leaves_it_whole(dtype: Any) -> None:
+    tensor = torch.arange(1, 131).reshape(2, 65).remainder(7).to(dtype)
+    for name in ("one wrong element", "one row negated", "one row missing", "all zeros"):
+        assert not torch.equal(ON_TENSORS[name](tensor).to(dtype), tensor), name
+    for mutate in ON_TENSORS.values():
+        assert mutate(torch.empty(0, dtype=dtype)).numel() == 0
+    assert torch.equal(ON_TENSORS["a NaN"](tensor), tensor) is (dtype != torch.float32)
+
+
+def test_low_precision_of_the_hardware_is_on_only_while_it_is_seeded() -> None:
+    require_full_precision()
+    matmul: Any = torch.backends.cuda.matmul
+    with tf32():
+        assert matmul.fp32_precision == "tf32"
+    assert matmul.fp32_precision == "ieee"

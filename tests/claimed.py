@@ -1,0 +1,7 @@
+"""Claims about the Python at hand, for tests beside torch: no host code is imported for them."""
+
+from __future__ import annotations
+
+from warpfront.inside.checks.claims import Claims
+
+CPU = Claims(cell="here", target="cpu", vendor="cpu", device="cpu", image=False)
