@@ -1,5 +1,5 @@
-"""The report and the plan as people read them: rich tables for the terminal,
-Markdown for summaries. Pure.
+"""The report and the plan as people read them: rich tables for the terminal, Markdown
+for summaries. Pure.
 """
 
 from __future__ import annotations

@@ -169,8 +169,8 @@ class _Walk:
                     self._waiting.append(node)
 
     def _applies(self, requirement: Requirement, asker: _Node | None) -> bool:
-        """Whether its marker holds here: for an extra's node, because of the extra; else without
-        one.
+        """Whether its marker holds here: for an extra's node, because of the extra;
+        else without one.
         """
         if requirement.marker is None:
             return asker is None or asker[1] == ""

@@ -142,8 +142,8 @@ class UvResolver:
         return wheels
 
     def _compiled(self, requirements: tuple[str, ...], terms: Terms) -> Resolution | Contradiction:
-        """uv's resolution. Wheels only, and a second time with the sdists we allow if that is what
-        was missing.
+        """uv's resolution. Wheels only, and a second time with the sdists we allow if that is
+        what was missing.
         """
         found = self._compiled_once(requirements, terms)
         if isinstance(found, Contradiction) and any(

@@ -20,8 +20,7 @@ once by us.
 """
 
 BUILD_CONSTRAINTS = ("setuptools==80.9.0", "wheel==0.45.1")
-"""What an sdist is built with: a fixed choice, or two machines would build wheels with two hashes.
-"""
+"""What an sdist is built with: fixed, or two machines would build wheels with two hashes."""
 
 # A build that asks for torch gets none in isolation: it would be another than the cell's.
 NO_TORCH = tuple(

@@ -72,8 +72,8 @@ class Site:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """One file that a source offers. `sha256` and `size_bytes` are empty/None where it does not
-    say.
+    """One file that a source offers. `sha256` and `size_bytes` are empty/None where it
+    does not say.
     """
 
     url: str
@@ -101,8 +101,8 @@ class Refusal:
 def links(
     source: str, name: str, transport: Transport, *, flat: bool
 ) -> tuple[Link, ...] | Refusal:
-    """What `source` offers of the distribution `name`. `flat`: a folder or page of links, not an
-    index.
+    """What `source` offers of the distribution `name`. `flat`: a folder or page of links,
+    not an index.
     """
     local = local_path(source)
     if local is not None:
@@ -115,8 +115,8 @@ def links(
 
 
 def read_links(url: str, content_type: str, text: str) -> tuple[Link, ...] | Refusal:
-    """The files that an index page names: PEP 691 JSON, or PEP 503 HTML; `Refusal` for any other
-    page.
+    """The files that an index page names: PEP 691 JSON, or PEP 503 HTML; `Refusal` for
+    any other page.
     """
     if "json" in content_type:
         return _read_json_links(url, text)
@@ -131,8 +131,8 @@ def read_links(url: str, content_type: str, text: str) -> tuple[Link, ...] | Ref
 
 
 def probe(site: Site, index_url: str, name: str) -> str:
-    """Why the index cannot serve `name` now, in words; "" when it can. Asks once per run; a few
-    seconds.
+    """Why the index cannot serve `name` now, in words; "" when it can. Asks once per run;
+    a few seconds.
     """
     key = f"{index_url} {name}"
     if key not in site.answers:

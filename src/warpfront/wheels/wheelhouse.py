@@ -3,8 +3,8 @@
     <root>/sha256/ab/<hash>/<file name>          whole and verified, read-only
     <root>/sha256/ab/<hash>/<file name>.part     on its way; the next run goes on from it
 
-A wheel's bytes may come from anywhere the site has them: they are what their hash says or they are
-refused.
+A wheel's bytes may come from anywhere the site has them: they are what their hash says or
+they are refused.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ Build = Callable[[Path, Path], Path]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchReport:
-    """What a fetch did: wheels that were here already, wheels that came, and the bytes over the
-    network.
+    """What a fetch did: wheels that were here already, wheels that came, and the bytes
+    over the network.
     """
 
     present: int
@@ -67,8 +67,8 @@ class FetchReport:
 
 
 class Wheelhouse:
-    """A folder of verified wheels. Safe for several processes at once; may be read-only when it is
-    complete.
+    """A folder of verified wheels. Safe for several processes at once; may be read-only when
+    it is complete.
     """
 
     def __init__(self, root: Path | None = None, *, stall_seconds: float = 30.0) -> None:
@@ -131,8 +131,8 @@ class Wheelhouse:
         return target, sha256
 
     def view(self, wheels: Iterable[LockedWheel], folder: Path) -> Path:
-        """`folder` with exactly these wheels under their own names (hard links where possible, else
-        copies).
+        """`folder` with exactly these wheels under their own names (hard links where
+        possible, else copies).
 
         Left alone when it is right already; otherwise made aside and moved into place.
         """
@@ -155,8 +155,8 @@ class Wheelhouse:
         return self.root / "sha256" / sha256[:2] / sha256
 
     def _holds(self, wheel: LockedWheel) -> bool:
-        """Names carry the hash and files are moved in whole, so the size is all there is left to
-        check.
+        """Names carry the hash and files are moved in whole, so the size is all there is
+        left to check.
         """
         with storing(self.root):
             try:
@@ -341,8 +341,8 @@ class _Fetching:
         return None
 
     def _download(self, wheel: LockedWheel, link: Link, part: FileIO) -> Refusal | None:
-        """Try, and try again for as long as bytes keep coming; five times in a row without is
-        enough.
+        """Try, and try again for as long as bytes keep coming; five times in a row
+        without is enough.
         """
         fruitless = 0
         while True:
@@ -387,8 +387,8 @@ class _Fetching:
         return None
 
     def _fill_by_building(self, wheel: LockedWheel, part: FileIO) -> None:
-        """Fetch the wheel's sdist, build it, and accept the result if it is the locked wheel, byte
-        by byte.
+        """Fetch the wheel's sdist, build it, and accept the result if it is the locked wheel,
+        byte by byte.
         """
         if self._build is None:
             raise WheelError(

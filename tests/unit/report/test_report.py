@@ -1,5 +1,5 @@
-"""The report says what is there and nothing more: a `-` is no pass, an old verification none
-either.
+"""The report says what is there and nothing more: a `-` is no pass, an old
+verification none either.
 """
 
 from __future__ import annotations

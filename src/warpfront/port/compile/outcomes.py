@@ -43,8 +43,8 @@ def judged(
     texts: Mapping[str, str],
     renamed: Mapping[str, str] | None = None,
 ) -> tuple[CheckResult, tuple[Message, ...]]:
-    """The check of one unit, which is called as the unit is, with its compiler's messages, and
-    those messages.
+    """The check of one unit, which is called as the unit is, with its compiler's messages,
+    and those messages.
 
     `files` are the texts that the container left, by path below its results; `texts` the sources
     by path in the tree; `renamed` maps what hipify made under another name to the source of it.

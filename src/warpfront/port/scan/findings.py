@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import PurePosixPath
-from typing import Final, Literal, Protocol, get_args
+from typing import Final, Literal, get_args
 
 
 class Severity(StrEnum):
@@ -95,18 +95,6 @@ class Context:
     identifiers: Mapping[str, str] = field(default_factory=dict, repr=False)
     portable_names: frozenset[str] = frozenset()
     own_packages: frozenset[str] = frozenset()
-
-
-class ScanEngine(Protocol):
-    """A module that reads one kind of source. It knows rules by id only: severities, messages and
-    targets are the catalogue's.
-    """
-
-    def reads(self, path: PurePosixPath) -> bool:
-        """Whether files of this name are this engine's."""
-
-    def sightings(self, source: SourceText, context: Context) -> Iterator[Sighting]:
-        """Everything in `source` that a rule is about, in any order, gated code included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)

@@ -1,5 +1,5 @@
-"""Rules about device code and its memory: PTX, half types, shared memory,
-launches, operators. Pure.
+"""Rules about device code and its memory: PTX, half types, shared memory, launches,
+operators of vectors. Pure.
 """
 
 from __future__ import annotations

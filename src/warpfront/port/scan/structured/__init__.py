@@ -1,6 +1,4 @@
-"""The engine for everything that is neither Python nor C: dependencies,
-containers, builds, scripts. Pure.
-"""
+"""The engine for what is neither Python nor C: dependencies, containers, builds, scripts. Pure."""
 
 from __future__ import annotations
 
