@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import a_built_image, a_lock
+from builders import a_built_image, a_child, a_lock
 from conftest import Golden
 from fakes import FakeEngine
 from standins import Index, serve_index, stand_in_wheel
 
 from warpfront import pipeline
+from warpfront.errors import BlockedError
 from warpfront.images.engine.buildx import Baked, BakeRequest
 from warpfront.images.labels import CONTENT_HASH
 from warpfront.inside.checks.claims import read_claims
@@ -27,6 +28,7 @@ from warpfront.model import Blocked, BuiltImage, Cell, RenderedImage, Selection,
 from warpfront.pipeline.verifying import verify_cells
 from warpfront.pipeline.within.baking import Built
 from warpfront.pipeline.workspace import Workspace, open_workspace
+from warpfront.pipeline.within.builders import builders
 from warpfront.wheels.sources import Site
 
 MACHINES = ("x86_64", "aarch64")
@@ -192,6 +194,18 @@ def test_an_engine_builds_the_cells_of_its_own_machine_and_the_others_are_blocke
         (blocked,) = results.values()
         assert isinstance(blocked, Blocked)
         assert blocked.reason.endswith(f"and the engine's machine is {machine}")
+
+
+def test_wheels_that_are_built_in_a_container_are_blocked_on_another_machine(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cell, engine = cell_for("aarch64", workspace), FakeEngine(machine="x86_64")
+    monkeypatch.setattr("warpfront.pipeline.within.builders.connect", lambda _environment: engine)
+    builder_of = builders(
+        workspace.matrix, workspace.material, workspace.folders, site=Site, watch=Quiet()
+    )
+    with pytest.raises(BlockedError, match="it is for aarch64, and the engine's machine is x86_64"):
+        builder_of(a_child(cell), {cell.id: a_lock(cell)})(())
 
 
 def test_checks_of_another_machine_are_blocked_and_not_failed(workspace: Workspace) -> None:
