@@ -24,7 +24,8 @@ from warpfront.inside.checks.claims import read_claims
 from warpfront.inside.checks.effort import Effort
 from warpfront.matrix.plan import PlannedCell
 from warpfront.matrix.scaffold import make_project
-from warpfront.model import Blocked, BuiltImage, Cell, RenderedImage, Selection, WheelLock
+from warpfront.model import Blocked, BuiltImage, Cell, Outcome, RenderedImage, Selection, WheelLock
+from warpfront.pipeline.beside import doctor
 from warpfront.pipeline.verifying import verify_cells
 from warpfront.pipeline.within.baking import Built
 from warpfront.pipeline.workspace import Workspace, open_workspace
@@ -206,6 +207,23 @@ def test_wheels_that_are_built_in_a_container_are_blocked_on_another_machine(
     )
     with pytest.raises(BlockedError, match="it is for aarch64, and the engine's machine is x86_64"):
         builder_of(a_child(cell), {cell.id: a_lock(cell)})(())
+
+
+@pytest.mark.parametrize(("machine", "other"), [MACHINES, MACHINES[::-1]])
+def test_doctor_names_the_machine_whose_cells_are_blocked(
+    machine: str, other: str, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = FakeEngine(machine=machine)
+    monkeypatch.setattr(doctor, "connect", lambda _environment: engine)
+    monkeypatch.setattr(doctor, "read_site", lambda _run: Site())
+    monkeypatch.setattr(doctor, "probe", lambda *_: "")
+    monkeypatch.setattr(doctor, "registry_reachable", lambda _reference: None)
+    monkeypatch.setattr(doctor, "read_hardware", lambda _machine: None)
+    monkeypatch.setattr(doctor, "examine_hardware", lambda _hardware: ())
+    found = {one.subject: one for one in doctor.examine(workspace, Quiet())}
+    assert f"machine {machine}" not in found
+    assert found[f"machine {other}"].outcome is Outcome.UNAVAILABLE
+    assert found[f"machine {other}"].text == f"the engine's machine is {machine}"
 
 
 def test_checks_of_another_machine_are_blocked_and_not_failed(workspace: Workspace) -> None:
