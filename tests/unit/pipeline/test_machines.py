@@ -28,8 +28,8 @@ from warpfront.model import Blocked, BuiltImage, Cell, Outcome, RenderedImage, S
 from warpfront.pipeline.beside import doctor
 from warpfront.pipeline.verifying import verify_cells
 from warpfront.pipeline.within.baking import Built
-from warpfront.pipeline.workspace import Workspace, open_workspace
 from warpfront.pipeline.within.builders import builders
+from warpfront.pipeline.workspace import Workspace, open_workspace
 from warpfront.wheels.sources import Site
 
 MACHINES = ("x86_64", "aarch64")
