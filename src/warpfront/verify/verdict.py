@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Literal, TypeVar
 
+from warpfront.inside.checks.results import SCHEMA as RESULTS_SCHEMA
 from warpfront.model import CheckResult, Outcome, Verification
 
-RESULTS_SCHEMA = 1
 VERIFICATION_SCHEMA = 1
 _WORST_FIRST = (Outcome.ERROR, Outcome.FAILED, Outcome.UNAVAILABLE, Outcome.SKIPPED, Outcome.PASSED)
 _T = TypeVar("_T")

@@ -302,7 +302,8 @@ def test_a_table_with_an_unknown_vendor_or_key_is_refused() -> None:
 def test_of_another_machine_s_wheels_the_table_says_that_it_does_not_know() -> None:
     """Also where their archs are concerned: each machine's wheels are compiled anew."""
     compat = packaged()
-    arm = replace(CUDA13, machine="aarch64", index="cu130", targets=("sm_75",))
+    arm = replace(CUDA13, machine="aarch64", index="cu130", targets=("sm_60",))
+    assert isinstance(compat.judge(replace(arm, machine="x86_64")), Contradicted)
     judgement = compat.judge(arm)
     assert isinstance(judgement, Unknown)
     (reason,) = judgement.reasons

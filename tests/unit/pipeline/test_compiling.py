@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import a_built_image, a_verification
+from builders import a_built_image, a_cell, a_verification
 from fakes import FakeEngine
 from invoke.exceptions import Exit
 
@@ -20,7 +20,7 @@ from warpfront.errors import InputError, MatrixError, NothingSelectedError
 from warpfront.images.engine.bases import recipe_digest
 from warpfront.images.labels import CONTENT_HASH
 from warpfront.matrix.scaffold import make_project
-from warpfront.model import Outcome, Selection
+from warpfront.model import Outcome, Selection, Toolkit
 from warpfront.pipeline.beside.compiling import (
     Compilation,
     CompileRequest,
@@ -304,6 +304,17 @@ def test_an_image_without_a_project_is_verified_as_before(workspace: Workspace) 
     assert after is before
     with pytest.raises(NothingSelectedError, match="no image of the selection has a `project:`"):
         project_trees([cell])
+
+
+def test_a_compiler_of_another_toolkit_than_the_images_is_said_to_be(
+    workspace: Workspace, tree: Path
+) -> None:
+    rocm = Toolkit(name="rocm", version="6.4")
+    cell = a_cell(vendor="amd", toolkit=rocm, targets=("gfx942",))
+    other = replace(workspace, matrix=replace(workspace.matrix, cells=(cell,)))
+    said = "this compiler is of rocm5.7; images of the matrix for gfx942 hold rocm6.4"
+    assert compiled(other, tree, leave_results())[0].notes[-1] == said
+    assert said not in compiled(workspace, tree, leave_results())[0].notes
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])

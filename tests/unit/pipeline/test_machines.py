@@ -11,21 +11,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import a_built_image, a_lock
+from builders import a_built_image, a_child, a_lock
 from conftest import Golden
 from fakes import FakeEngine
 from standins import Index, serve_index, stand_in_wheel
 
 from warpfront import pipeline
+from warpfront.errors import BlockedError
 from warpfront.images.engine.buildx import Baked, BakeRequest
 from warpfront.images.labels import CONTENT_HASH
 from warpfront.inside.checks.claims import read_claims
 from warpfront.inside.checks.effort import Effort
 from warpfront.matrix.plan import PlannedCell
 from warpfront.matrix.scaffold import make_project
-from warpfront.model import Blocked, BuiltImage, Cell, RenderedImage, Selection, WheelLock
+from warpfront.model import Blocked, BuiltImage, Cell, Outcome, RenderedImage, Selection, WheelLock
+from warpfront.pipeline.beside import doctor
 from warpfront.pipeline.verifying import verify_cells
 from warpfront.pipeline.within.baking import Built
+from warpfront.pipeline.within.builders import builders
 from warpfront.pipeline.workspace import Workspace, open_workspace
 from warpfront.wheels.sources import Site
 
@@ -192,6 +195,35 @@ def test_an_engine_builds_the_cells_of_its_own_machine_and_the_others_are_blocke
         (blocked,) = results.values()
         assert isinstance(blocked, Blocked)
         assert blocked.reason.endswith(f"and the engine's machine is {machine}")
+
+
+def test_wheels_that_are_built_in_a_container_are_blocked_on_another_machine(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cell, engine = cell_for("aarch64", workspace), FakeEngine(machine="x86_64")
+    monkeypatch.setattr("warpfront.pipeline.within.builders.connect", lambda _environment: engine)
+    builder_of = builders(
+        workspace.matrix, workspace.material, workspace.folders, site=Site, watch=Quiet()
+    )
+    with pytest.raises(BlockedError, match="it is for aarch64, and the engine's machine is x86_64"):
+        builder_of(a_child(cell), {cell.id: a_lock(cell)})(())
+
+
+@pytest.mark.parametrize(("machine", "other"), [MACHINES, MACHINES[::-1]])
+def test_doctor_names_the_machine_whose_cells_are_blocked(
+    machine: str, other: str, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = FakeEngine(machine=machine)
+    monkeypatch.setattr(doctor, "connect", lambda _environment: engine)
+    monkeypatch.setattr(doctor, "read_site", lambda _run: Site())
+    monkeypatch.setattr(doctor, "probe", lambda *_: "")
+    monkeypatch.setattr(doctor, "registry_reachable", lambda _reference: None)
+    monkeypatch.setattr(doctor, "read_hardware", lambda _machine: None)
+    monkeypatch.setattr(doctor, "examine_hardware", lambda _hardware: ())
+    found = {one.subject: one for one in doctor.examine(workspace, Quiet())}
+    assert f"machine {machine}" not in found
+    assert found[f"machine {other}"].outcome is Outcome.UNAVAILABLE
+    assert found[f"machine {other}"].text == f"the engine's machine is {machine}"
 
 
 def test_checks_of_another_machine_are_blocked_and_not_failed(workspace: Workspace) -> None:

@@ -4,6 +4,7 @@ along.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -30,6 +31,7 @@ from warpfront.model import (
     LockInputs,
     Outcome,
     Selection,
+    SourceTree,
     Verification,
     WheelLock,
 )
@@ -276,9 +278,10 @@ def verified(
     monkeypatch: pytest.MonkeyPatch,
     leave: Callable[[Path], None],
     engine: FakeEngine,
+    **changes: Any,
 ) -> Verification | Blocked | Failed:
     """Verify the CPU cell on an engine whose container only does `leave(results folder)`."""
-    cell = images(workspace)["torch"]
+    cell = dataclasses.replace(images(workspace)["torch"], **changes)
     locks, _ = lock(workspace, monkeypatch)
     if not workspace.folders.store.cell_folder(cell.id).joinpath("build.json").exists():
         image = engine.build(cell.local_reference, {**LABELS, CONTENT_HASH: "aa"})
@@ -326,6 +329,20 @@ def test_a_container_that_reports_its_checks_is_believed(
     assert request.command[2:] == ("load", "--", *Effort(quick=True).arguments())
     assert request.devices == DeviceAccess()
     assert [bind.target for bind in request.binds if bind.writable] == ["/results"]
+
+
+def test_the_project_of_a_cell_is_judged_with_its_image(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = SourceTree(path="kernels")
+    (workspace.folders.root / tree.path).mkdir()
+    found = verified(workspace, monkeypatch, lambda _: None, FakeEngine(), tree=tree)
+    assert isinstance(found, Verification)
+    said = {(check.session, check.name): check.reason for check in found.checks}
+    assert said["static", "scan"] == "no file of kernels was scanned"
+    assert found == workspace.folders.store.load(
+        found.cell_id, f"verify-{found.target}", (Verification,)
+    )
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from warpfront.inside.checks.results import Check, Recorder, failed
 from warpfront.model import CheckResult, Outcome, Verification
 from warpfront.verify.verdict import (
     count_outcomes,
@@ -200,3 +202,14 @@ def test_any_json_is_read_or_refused_but_never_passes(value: object) -> None:
         worst_of(c.outcome for c in read_session(value, session="load", target="cpu"))
         is Outcome.ERROR
     )
+
+
+def test_what_a_session_writes_inside_is_read_here_as_it_was_meant(tmp_path: Path) -> None:
+    recorder = Recorder(session="load", target="sm_90", folder=tmp_path)
+    found = failed("another torch", found="2.13.0")
+    recorder.run([Check(name="torch is the claimed one", find=lambda: found)])
+    recorder.finish()
+    document = json.loads(recorder.path.read_text())
+    (check,) = read_session(document, session="load", target="sm_90")
+    assert (check.name, check.outcome) == ("torch is the claimed one", Outcome.FAILED)
+    assert (check.reason, check.details) == ("another torch", {"found": "2.13.0"})

@@ -55,6 +55,7 @@ def examine(workspace: Workspace, watch: Watch) -> tuple[Observation, ...]:
         )
     return (
         *_examine_engine(engine),
+        *_examine_machines(cells, engine.machine),
         *_examine_network(cells, watch),
         *_examine_devices(cells, engine.host_devices()),
         *examine_hardware(read_hardware(Machine())),
@@ -87,6 +88,14 @@ def _examine_engine(engine: Engine) -> Iterator[Observation]:
             ""
             if enough
             else f"a CUDA image needs about {readable_size(ROOM_BYTES)} while it builds",
+        )
+
+
+def _examine_machines(cells: tuple[Cell, ...], machine: str) -> Iterator[Observation]:
+    for other in sorted({cell.machine for cell in cells} - {machine}):
+        hint = f"its cells are blocked here; they need an engine on {other}"
+        yield _observed(
+            f"machine {other}", Outcome.UNAVAILABLE, f"the engine's machine is {machine}", hint
         )
 
 

@@ -8,13 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from warpfront.errors import CommandFailedError
-from warpfront.images.bake import (
-    PROXIES_VARIABLE,
-    BakeTarget,
-    bake_file,
-    proxy_script,
-)
+from warpfront.errors import BlockedError, CommandFailedError
+from warpfront.images.bake import PROXIES_VARIABLE, BakeTarget, bake_file, proxy_script
 from warpfront.images.crafting import Builder
 from warpfront.images.engine import Engine, connect
 from warpfront.images.engine.buildx import BakeRequest, bake
@@ -22,7 +17,7 @@ from warpfront.images.labels import CONTENT_HASH
 from warpfront.images.render import DOCKERFILE, Templates
 from warpfront.matrix import Matrix
 from warpfront.matrix.plan import with_parents
-from warpfront.model import BuiltImage, Cell, WheelLock, digest_of
+from warpfront.model import Blocked, BuiltImage, Cell, WheelLock, digest_of
 from warpfront.pipeline.within.baking import Built, build_cells, build_secrets
 from warpfront.pipeline.workspace import IMAGES_FOLDER, AskSite, Folders, Material
 from warpfront.system.process import environment
@@ -64,13 +59,14 @@ def builders(
 
 
 def _parent_image(cell: Cell, result: Built) -> BuiltImage:
-    if not isinstance(result, BuiltImage):
-        raise CommandFailedError(
-            f"{cell.id}: its parent {cell.parent}, in which its wheels are built, is not to be "
-            f"had: {result.reason}",
-            hint=result.hint,
-        )
-    return result
+    if isinstance(result, BuiltImage):
+        return result
+    kind = BlockedError if isinstance(result, Blocked) else CommandFailedError
+    raise kind(
+        f"{cell.id}: its parent {cell.parent}, in which its wheels are built, is not to be "
+        f"had: {result.reason}",
+        hint=result.hint,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
