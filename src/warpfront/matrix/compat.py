@@ -138,8 +138,8 @@ class Release:
         return {"cuda": self.cuda_archs, "rocm": self.rocm_archs}.get(toolkit or "")
 
     def triton(self, toolkit: str | None) -> tuple[str, str]:
-        """The distribution that brings `triton` for a toolkit, and its version ("" where none is
-        evidenced)."""
+        """The distribution that brings `triton` for a toolkit, and its version ("" where
+        none is evidenced)."""
         on_rocm = (self.rocm_triton.name, self.rocm_triton.version)
         return {"cuda": ("triton", self.pypi.triton), "rocm": on_rocm}.get(toolkit or "", ("", ""))
 

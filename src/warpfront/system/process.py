@@ -53,8 +53,8 @@ class Completed:
     stderr: str
 
     def check(self, *, hint: str = "") -> Completed:
-        """Itself if the command succeeded, else `CommandFailedError` with the last lines it
-        printed.
+        """Itself if the command succeeded, else `CommandFailedError` with the last
+        lines it printed.
         """
         if self.returncode == 0:
             return self
@@ -70,8 +70,8 @@ Run = Callable[[Command], Completed]
 def run(command: Command) -> Completed:
     """Run to its end and capture what it prints.
 
-    Raises `CommandFailedError` when the program is missing or outlives its time; a non-zero exit is
-    a result.
+    Raises `CommandFailedError` when the program is missing or outlives its time; a non-zero exit
+    is a result.
     """
     with _child(command, merge=False) as child:
         try:
@@ -88,8 +88,8 @@ def run(command: Command) -> Completed:
 
 
 def stream(command: Command, on_line: Line) -> Completed:
-    """Run and hand over each line of stdout and stderr as it comes; on Ctrl-C stop the whole
-    process group.
+    """Run and hand over each line of stdout and stderr as it comes; on Ctrl-C stop the
+    whole process group.
     """
     assert command.stdin is None, "only `run` feeds a command"
     tail: deque[str] = deque(maxlen=TAIL_LINES)

@@ -41,8 +41,8 @@ class Store:
         return self.folder / cell_id / "build.log"
 
     def save(self, cell_id: str, name: str, value: object) -> Path:
-        """Write one step's value. `name` is the step, or the step and what it is about
-        (`verify-sm_90`).
+        """Write one step's value. `name` is the step, or the step and what it
+        is about (`verify-sm_90`).
         """
         document = {
             "schema": SCHEMA,
@@ -163,8 +163,8 @@ def place_program(program: Path, folder: Path) -> Path:
 
 
 def read_text(path: Path, *, missing_ok: bool = False) -> str | None:
-    """A file's text; None if it is missing and may be. Raises `StoreError` when it cannot be read
-    as UTF-8.
+    """A file's text; None if it is missing and may be. Raises `StoreError` when it cannot be
+    read as UTF-8.
     """
     with storing(path):
         try:
@@ -178,8 +178,8 @@ def read_text(path: Path, *, missing_ok: bool = False) -> str | None:
 
 
 def read_tree(folder: Path) -> Mapping[str, str]:
-    """Every regular file below `folder`, as relative POSIX path -> text, hidden ones and links left
-    out.
+    """Every regular file below `folder`, as relative POSIX path -> text, hidden ones and
+    links left out.
     """
     files = {}
     for path in sorted(folder.rglob("*")):

@@ -34,8 +34,8 @@ _LEGACY_LEVELS = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
 
 
 def supported_tags(python: str, machine: str, glibc: str) -> tuple[Tag, ...]:
-    """What may be installed, best first: CPython `python` (X.Y) on `machine` with C library `glibc`
-    (2.NN).
+    """What may be installed, best first: CPython `python` (X.Y) on `machine` with C
+    library `glibc` (2.NN).
     """
     major, minor = (int(part) for part in python.split("."))
     platforms: list[str] = []
@@ -71,8 +71,8 @@ def wheel_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WheelChoice:
-    """Makes locked wheels of what uv resolved: the one best file, its size, its hash, its public
-    index.
+    """Makes locked wheels of what uv resolved: the one best file, its size, its hash,
+    its public index.
     """
 
     inputs: LockInputs
@@ -139,8 +139,8 @@ class WheelChoice:
         return max(fitting, key=lambda one: one[:3])[3] if fitting else None
 
     def _built(self, package: Package) -> LockedWheel:
-        """The wheel of a distribution that has only an sdist, built here and kept in the
-        wheelhouse.
+        """The wheel of a distribution that has only an sdist, built here and kept
+        in the wheelhouse.
         """
         sdist = package.sdist
         if sdist is None or package.name not in SDISTS:

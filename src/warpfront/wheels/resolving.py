@@ -125,8 +125,8 @@ class _Resolving:
         return dataclasses.replace(self, given=tuple(given), builds=tuple(builds))
 
     def with_builds(self, crafting: Crafting) -> _Resolving:
-        """With the wheels built of an index's source archives, at the versions that the rest
-        allows.
+        """With the wheels built of an index's source archives, at the versions that
+        the rest allows.
         """
         built = {one.package for one in self.builds}
         recipes = {one.package: one for one in self.inputs.builds if one.package not in built}
@@ -209,8 +209,8 @@ class _Resolving:
         return _Judged(resolution=found, distributions=distributions, demands=demands)
 
     def _relaxed_lock(self, stack: Stack) -> WheelLock:
-        """With the stack held: what is relaxed may ask in vain, the rest gives way to another of
-        its versions.
+        """With the stack held: what is relaxed may ask in vain, the rest gives way to another
+        of its versions.
         """
         reasons: dict[str, str] = {
             canonicalize_name(name): reason for name, reason in self.inputs.relax

@@ -16,8 +16,8 @@ _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 
 
 def read_site(run: Run) -> Site:
-    """What pip, asked with `pip config list`, and the environment say of indexes, certificate and
-    proxies.
+    """What pip, asked with `pip config list`, and the environment say of indexes,
+    certificate and proxies.
     """
     argv = (sys.executable, "-m", "pip", "--disable-pip-version-check", "config", "list")
     completed = run(Command(argv=argv)).check(hint="is pip installed here?")
@@ -41,8 +41,8 @@ def read_site(run: Run) -> Site:
 
 
 def read_pip_configuration(text: str) -> Mapping[str, str]:
-    """The output of `pip config list` as option -> value; the environment over `install` over
-    `global`.
+    """The output of `pip config list` as option -> value; the environment over
+    `install` over `global`.
     """
     sections: dict[str, dict[str, str]] = {"global": {}, "install": {}, ":env:": {}}
     for line in text.splitlines():

@@ -42,9 +42,9 @@ def install_tools(
     run: Run,
     hint: str,
 ) -> Path:
-    """Requirements that programs in an image need and the image does not hold, below `folder`, for
-    Python `python` (X.Y) on `machine`. Made once, aside, and moved into place. torch is never among
-    them.
+    """Requirements that programs in an image need and the image does not hold, below `folder`,
+    for Python `python` (X.Y) on `machine`. Made once, aside, and moved into place. torch is
+    never among them.
     """
     text, mark = " ".join(wanted), folder / ".made-of"
     if mark.is_file() and mark.read_text("utf-8") == text:

@@ -153,9 +153,7 @@ def bootstrap_rootfs(bootstrap: Bootstrap, cache: Path, on_line: Line) -> Path:
 
 
 def apt_sources(bootstrap: Bootstrap, mirror: str, security: str) -> str:
-    """The `sources.list` of a Debian suite, with its updates and security fixes where it has
-    them.
-    """
+    """The `sources.list` of a Debian suite, with its updates and security fixes where it has them."""
     suite = bootstrap.suite
     lines = [f"{mirror} {suite} main"]
     if bootstrap.updates:

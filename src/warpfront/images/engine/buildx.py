@@ -29,8 +29,8 @@ _DISK_FULL = "no space left on device"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildStep:
-    """One thing BuildKit did: `[torch 2/3] RUN ...`. `target` is "" when it serves no single
-    target.
+    """One thing BuildKit did: `[torch 2/3] RUN ...`. `target` is "" when it serves
+    no single target.
     """
 
     target: str
@@ -245,8 +245,8 @@ class ProgressReader:
         return match["target"] if match and match["target"] in self.targets else ""
 
     def _write(self, digest: str, text: str) -> None:
-        """To the log of the step's target; what belongs to none goes to all, so no log lacks a
-        reason.
+        """To the log of the step's target; what belongs to none goes to all, so no log
+        lacks a reason.
         """
         self.disk_full = self.disk_full or _DISK_FULL in text.lower()
         target = self._target(self._names.get(digest, ""))

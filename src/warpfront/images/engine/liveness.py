@@ -27,8 +27,8 @@ class Identity:
     host: str
 
     def is_gone(self) -> bool:
-        """True only where that can be known: in this pid namespace, or in an earlier boot of this
-        host."""
+        """True only where that can be known: in this pid namespace, or in an earlier boot
+        of this host."""
         here = identity(os.getpid())
         assert here is not None
         if self.boot != here.boot:
