@@ -342,9 +342,7 @@ class LockInputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distribution:
-    """A resolved distribution and what its metadata demands (`Requires-Dist`, as it stands
-    there).
-    """
+    """A resolved distribution and what its metadata demands (`Requires-Dist`, as it stands there)."""
 
     name: str
     version: str
@@ -356,9 +354,9 @@ class UnmetDemand:
     """A demand on the torch stack that does not hold in a cell.
 
     `chain` are the packages that asked, from the image's own requirement to the one that demands
-    (`vllm 0.11.0`, `xformers 0.0.32`); empty when the image's own requirement demands it. `asker`
-    is the name of the last. `wanted` is the demand, `instead` what is true of the cell (`holds
-    torch 2.13.0+cpu`).
+    (`vllm 0.11.0`, `xformers 0.0.32`); empty when the image's own requirement demands it.
+    `asker` is the name of the last. `wanted` is the demand, `instead` what is true of the cell
+    (`holds torch 2.13.0+cpu`).
     """
 
     asker: str
@@ -405,8 +403,8 @@ class LockedWheel:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class WheelBuild:
-    """How a wheel of a lock was built in a container: with exactly these `tools`. The rest is its
-    recipe's.
+    """How a wheel of a lock was built in a container: with exactly these `tools`. The rest
+    is its recipe's.
     """
 
     package: str
@@ -432,8 +430,8 @@ class WheelLock:
 
     @property
     def digest(self) -> str:
-        """sha256 over (file name, hash) of every wheel: equal for equal contents, whatever cell
-        they serve.
+        """sha256 over (file name, hash) of every wheel: equal for equal contents, whatever
+        cell they serve.
         """
         return digest_of([[wheel.filename, wheel.sha256] for wheel in sorted(self.wheels)])
 
@@ -476,8 +474,8 @@ class ResolvedBase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """What the clock and the repository say of a build. `created` is RFC 3339; `revision` a commit,
-    or "".
+    """What the clock and the repository say of a build. `created` is RFC 3339; `revision` a
+    commit, or "".
     """
 
     created: str
@@ -518,8 +516,8 @@ class HostDevices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceAccess:
-    """How a container is given its accelerator: exactly what is passed to the engine, and nothing
-    more.
+    """How a container is given its accelerator: exactly what is passed to the engine,
+    and nothing more.
     """
 
     cdi: tuple[str, ...] = ()
@@ -554,8 +552,8 @@ class Failed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """One check of a session. `details` are small JSON values: what was measured, what was
-    expected.
+    """One check of a session. `details` are small JSON values: what was measured,
+    what was expected.
     """
 
     session: str
@@ -586,8 +584,8 @@ class Verification:
 
 
 def digest_of(value: object) -> str:
-    """sha256 hex of the canonical JSON of `value`; equal values give equal digests on every
-    machine.
+    """sha256 hex of the canonical JSON of `value`; equal values give equal digests
+    on every machine.
     """
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -23,7 +23,7 @@ from warpfront.images.engine import DEAD_MAN_SECONDS
 from warpfront.images.engine.lines import LONGEST_LINE
 from warpfront.matrix import language
 from warpfront.matrix.vendors import VENDORS
-from warpfront.port.preflight import rule_texts as preflight_rules
+from warpfront.port.preflight import rule_texts
 from warpfront.system import trees
 
 ROOT = Path(__file__).parents[2]
@@ -157,7 +157,7 @@ def test_the_page_of_the_matrix_names_every_key_of_the_language() -> None:
 def test_the_page_of_the_preflight_has_a_section_for_every_rule() -> None:
     rules = {
         value
-        for name, value in vars(preflight_rules).items()
+        for name, value in vars(rule_texts).items()
         if re.fullmatch(r"[A-Z][A-Z_]+", name) and isinstance(value, str)
     }
     sections = re.findall(r"^### (.+)$", text_of("docs/preflight.md"), re.MULTILINE)

@@ -19,9 +19,9 @@ PLATFORMS: Mapping[str, str] = {"x86_64": "linux/amd64", "aarch64": "linux/arm64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BakeTarget:
-    """One image to build. `contexts` are BuildKit's named contexts: name -> folder, `target:...` or
-    `docker-image://...`. `machine` is what it is for, `secrets` are as `--secret` takes them
-    (`id=ca,src=ca.pem`).
+    """One image to build. `contexts` are BuildKit's named contexts: name -> folder,
+    `target:...` or `docker-image://...`. `machine` is what it is for, `secrets` are as
+    `--secret` takes them (`id=ca,src=ca.pem`).
     """
 
     name: str

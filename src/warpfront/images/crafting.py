@@ -50,8 +50,8 @@ Builder = Callable[[tuple[str, ...]], tuple[Engine, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crafter:
-    """`Crafting` for `inputs`. `root` is the project's folder, `cache` holds tools and what was
-    built before.
+    """`Crafting` for `inputs`. `root` is the project's folder, `cache` holds tools and what
+    was built before.
     """
 
     inputs: LockInputs
@@ -112,8 +112,8 @@ class Crafter:
         return build
 
     def restore(self, wheel: LockedWheel, source: Source | None, build: WheelBuild | None) -> None:
-        """Build a wheel again as its lock says it was built. Raises `WheelError` when other bytes
-        come out.
+        """Build a wheel again as its lock says it was built. Raises `WheelError` when other
+        bytes come out.
         """
         if source is not None:
             self.archived(source)
@@ -152,8 +152,8 @@ class Crafter:
 
     @property
     def _where(self) -> list[object]:
-        """What a wheel is built for, beside its sources: machine, Python and the torch of its
-        container.
+        """What a wheel is built for, beside its sources: machine, Python and the torch
+        of its container.
         """
         inputs = self.inputs
         stack = [list(inputs.stack_requirements), list(inputs.parent)]

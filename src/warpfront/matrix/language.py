@@ -173,8 +173,8 @@ class SourceTreeText:
 
 @strict_dataclass
 class CompilerText:
-    """`compilers.*:`, a compiler without torch: what a bootstrap of Debian and the vendor's wheels
-    hold."""
+    """`compilers.*:`, a compiler without torch: what a bootstrap of Debian and the
+    vendor's wheels hold."""
 
     vendor: VendorName
     targets: Targets

@@ -37,8 +37,8 @@ def cell_id(
 def cell_tag(
     *, vendor: str, toolkit: str, targets: tuple[str, ...], machine: str, python: str, torch: str
 ) -> str:
-    """`2.14.1-cuda13.0-py3.11`; `targets` and `machine`, where they are to be told, stand after the
-    toolkit."""
+    """`2.14.1-cuda13.0-py3.11`; `targets` and `machine`, where they are to be told, stand
+    after the toolkit."""
     told = "" if machine in targets else machine
     parts = [torch, toolkit or vendor, _joined(targets), told, f"py{python}"]
     return "-".join(part for part in parts if part)

@@ -34,8 +34,8 @@ class LockState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedCell:
-    """One line of the plan. Sizes are bytes; `estimated_bytes` is the image's own layers, without
-    its parent.
+    """One line of the plan. Sizes are bytes; `estimated_bytes` is the image's own layers,
+    without its parent.
     """
 
     cell_id: str

@@ -1,5 +1,5 @@
-"""verify: start each built image as its users would, run the checks inside it, believe only what
-they wrote.
+"""verify: start each built image as its users would, run the checks inside it, believe only
+what they wrote.
 """
 
 from __future__ import annotations
@@ -149,9 +149,7 @@ def _verifiable(
 
 
 def _toolbox(cell: Cell, cache: Path, site: Site) -> Path:
-    """nox and what it needs, for the image's Python, in a folder of ours that is mounted
-    read-only.
-    """
+    """nox and what it needs, for the image's Python, in a folder of ours that is mounted read-only."""
     folder = cache / "toolbox" / f"py{cell.python}-{cell.machine}"
     return install_toolbox(folder, python=cell.python, machine=cell.machine, site=site, run=run)
 

@@ -71,8 +71,8 @@ class Workspace:
 
 
 def open_workspace(root: Path, *, build: Path | None = None) -> Workspace:
-    """Read everything that decides what exists. Raises `MatrixError`, `LockError` or `StoreError`;
-    writes nothing.
+    """Read everything that decides what exists. Raises `MatrixError`, `LockError` or
+    `StoreError`; writes nothing.
     """
     path = root / MATRIX_FILE
     text = read_text(path, missing_ok=True)
@@ -105,9 +105,7 @@ def read_guard() -> Mapping[str, str]:
 
 
 def cache_folder() -> Path:
-    """Where downloads, toolboxes and the embedded engine are kept, by the XDG base directory
-    rules.
-    """
+    """Where downloads, toolboxes and the embedded engine are kept, by the XDG base directory rules."""
     configured = environment().get("XDG_CACHE_HOME", "")
     return (Path(configured) if configured else Path.home() / ".cache") / "warpfront"
 

@@ -82,8 +82,8 @@ class Nvidia:
         )
 
     def no_compiler(self, toolkit: Toolkit | None) -> str:
-        """The nvidia-cuda-nvcc-cu12 wheels (12.6.85, 12.8.93, 12.9.86 listed) hold ptxas, not
-        nvcc."""
+        """The nvidia-cuda-nvcc-cu12 wheels (12.6.85, 12.8.93, 12.9.86 listed) hold
+        ptxas, not nvcc."""
         return (
             f"NVIDIA's wheels for {toolkit} hold ptxas and no nvcc; "
             f"they do from cuda{_FIRST_MAJOR_WITH_NVCC_WHEEL}.0"

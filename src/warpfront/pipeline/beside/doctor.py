@@ -28,8 +28,8 @@ ROOM_BYTES = 20 * 10**9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """One thing looked at. `FAILED` stands in the way of every build; `UNAVAILABLE` of some cells
-    only.
+    """One thing looked at. `FAILED` stands in the way of every build; `UNAVAILABLE` of
+    some cells only.
     """
 
     subject: str

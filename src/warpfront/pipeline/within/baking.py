@@ -198,8 +198,8 @@ class _Building:
         return {**failed, **{item.cell.id: self._result(item, answers) for item in ready}}
 
     def _fetch(self, items: list[Prepared]) -> dict[str, Built]:
-        """Every wheel of every item; those whose wheels cannot be had, and their children, are left
-        out.
+        """Every wheel of every item; those whose wheels cannot be had, and their children,
+        are left out.
         """
         failed: dict[str, Built] = {}
         for item in items:
@@ -353,7 +353,5 @@ def build_secrets(site: Site) -> tuple[str, ...]:
 
 
 def _familiar(reference: str) -> str:
-    """The form under which BuildKit looks a `FROM` up among the named contexts: as Docker shows
-    it.
-    """
+    """The form under which BuildKit looks a `FROM` up among the named contexts: as Docker shows it."""
     return reference.removeprefix("docker.io/").removeprefix("library/")

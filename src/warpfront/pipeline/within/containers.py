@@ -49,8 +49,8 @@ def parsed_json(text: str | None) -> object | None:
 
 
 def ending_of(result: RunResult, *, limit_seconds: float) -> str:
-    """How the container ended, if not by itself; goes into the reason of every check that left no
-    result.
+    """How the container ended, if not by itself; goes into the reason of every check that
+    left no result.
     """
     if result.oom_killed:
         return f"the container ran out of its {MEMORY_BYTES // 2**30} GiB of memory"

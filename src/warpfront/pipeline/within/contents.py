@@ -22,8 +22,8 @@ from warpfront.wheels.uv_program import uv_version
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """A cell ready to build: what it is made of, its content hash, and the image that already has
-    it.
+    """A cell ready to build: what it is made of, its content hash, and the image that
+    already has it.
     """
 
     cell: Cell
@@ -123,8 +123,8 @@ def unrunnable(
 def find_bases(
     cells: Iterable[Cell], engine: Engine, cache: Path
 ) -> Mapping[str, ResolvedBase | Blocked | None]:
-    """Each base as it would be used, without pulling or making one; None = it would be
-    bootstrapped.
+    """Each base as it would be used, without pulling or making one; None = it
+    would be bootstrapped.
     """
     return {
         cell.base.name: _found(cell, engine, cache)
