@@ -26,20 +26,18 @@ def pairs(cases: Iterable[Case], image: str, only: Sequence[str] = ()) -> list[t
 
 
 def representatives(cases: Iterable[Case], image: str) -> list[tuple[Case, str]]:
-    """Of each way and each outcome that it may have on an image, the first case: of a way with all
-    its tools, of its further outcomes with one. What is left out differs from one of these in how
-    the same thing is spelled.
+    """Of each way, and each outcome that it may have on an image, the first case: with pip and uv
+    in turn where either would do. What is left out says the same with other words.
     """
-    ways: set[str] = set()
-    outcomes: set[tuple[str, str]] = set()
-    chosen = []
+    firsts: dict[tuple[str, str], list[tuple[Case, str]]] = {}
     for case, tool in pairs(cases, image):
-        first = (case.how, case.expected(image, tool))
-        if tool in NEWEST and (case.how not in ways or first not in outcomes):
-            of_case = [one for one in NEWEST if one in case.commands]
-            chosen += [(case, one) for one in (of_case if case.how not in ways else of_case[:1])]
-            ways.add(case.how)
-            outcomes |= {(case.how, case.expected(image, one)) for one in of_case}
+        of_way = firsts.setdefault((case.how, case.expected(image, tool)), [])
+        if tool in NEWEST and (not of_way or of_way[0][0] is case):
+            of_way.append((case, tool))
+    chosen: list[tuple[Case, str]] = []
+    for of_way in filter(None, firsts.values()):
+        tools = [tool for _, tool in chosen]
+        chosen.append(min(of_way, key=lambda pair: tools.count(pair[1])))
     return chosen
 
 
