@@ -342,7 +342,7 @@ class LockInputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distribution:
-    """A resolved distribution and what its metadata demands (`Requires-Dist`, as it stands there)."""
+    """A resolved distribution and what its metadata demands (`Requires-Dist`, as it stands)."""
 
     name: str
     version: str

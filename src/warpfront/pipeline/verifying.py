@@ -149,7 +149,7 @@ def _verifiable(
 
 
 def _toolbox(cell: Cell, cache: Path, site: Site) -> Path:
-    """nox and what it needs, for the image's Python, in a folder of ours that is mounted read-only."""
+    """nox and what it needs, for the image's Python, in a folder that is mounted read-only."""
     folder = cache / "toolbox" / f"py{cell.python}-{cell.machine}"
     return install_toolbox(folder, python=cell.python, machine=cell.machine, site=site, run=run)
 

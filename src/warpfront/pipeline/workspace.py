@@ -105,7 +105,7 @@ def read_guard() -> Mapping[str, str]:
 
 
 def cache_folder() -> Path:
-    """Where downloads, toolboxes and the embedded engine are kept, by the XDG base directory rules."""
+    """Where downloads, toolboxes and the embedded engine are kept, by XDG's rules."""
     configured = environment().get("XDG_CACHE_HOME", "")
     return (Path(configured) if configured else Path.home() / ".cache") / "warpfront"
 

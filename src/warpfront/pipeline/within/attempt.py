@@ -21,7 +21,7 @@ P = ParamSpec("P")
 def attempt(
     cell_id: str, step: StepName, act: Callable[P, T], *args: P.args, **kwargs: P.kwargs
 ) -> T | Blocked | Failed:
-    """Run one cell's step. What is wrong with this cell only becomes a value, so the others go on."""
+    """Run one cell's step. What is wrong with this cell only becomes a value; the others go on."""
     try:
         return act(*args, **kwargs)
     except BlockedError as error:

@@ -353,5 +353,5 @@ def build_secrets(site: Site) -> tuple[str, ...]:
 
 
 def _familiar(reference: str) -> str:
-    """The form under which BuildKit looks a `FROM` up among the named contexts: as Docker shows it."""
+    """The form under which BuildKit looks a `FROM` up among the named contexts: Docker's own."""
     return reference.removeprefix("docker.io/").removeprefix("library/")
