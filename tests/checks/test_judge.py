@@ -14,7 +14,6 @@ torch = pytest.importorskip("torch", reason="torch is not installed; runs inside
 
 from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
-from warpfront.inside.checks.profiles import Tally  # noqa: E402
 
 from warpfront.inside.checks.blocks import (  # noqa: E402
     Block,
@@ -42,6 +41,7 @@ from warpfront.inside.checks.operations import (  # noqa: E402
     Judgement,
     R,
 )
+from warpfront.inside.checks.opinions import Tally  # noqa: E402
 
 BOUND = 1e-4
 SHAPE = (2, 3)

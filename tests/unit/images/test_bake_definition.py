@@ -17,6 +17,7 @@ A_TARGET = BakeTarget(
     contexts={"wheels": "views/1", "localhost/demo/torch": "target:cell-b"},
     tag="localhost/demo/torch:1",
     labels={"b": "2", "a": "1"},
+    machine="x86_64",
     output="type=docker",
     secrets=("id=ca,src=ca.pem", "id=proxies,src=proxies.sh"),
 )

@@ -18,13 +18,25 @@ from warpfront.model import WheelIndex
 TEXT = (Path(__file__).parents[2] / "compat" / "small.yaml").read_text(encoding="utf-8")
 SMALL = read_compat(TEXT, path="small.yaml")
 CUDA = Wanted(
-    vendor="nvidia", toolkit="12.4", targets=("sm_80",), python="3.11", torch="2.0.0", index="cu124"
+    vendor="nvidia",
+    toolkit="12.4",
+    targets=("sm_80",),
+    python="3.11",
+    torch="2.0.0",
+    index="cu124",
+    machine="x86_64",
 )
 LATER = replace(CUDA, torch="2.1.0", toolkit="12.6", index="cu126")
 ROCM = replace(CUDA, vendor="amd", toolkit="6.3", targets=("gfx942",), index="rocm6.3")
 CPU = replace(CUDA, vendor="cpu", toolkit="", targets=("x86_64",), index="cpu")
 GAUDI = Wanted(
-    vendor="gaudi", toolkit="1.0", targets=("gaudi2",), python="3.12", torch="2.0.0", index=""
+    vendor="gaudi",
+    toolkit="1.0",
+    targets=("gaudi2",),
+    python="3.12",
+    torch="2.0.0",
+    index="",
+    machine="x86_64",
 )
 
 

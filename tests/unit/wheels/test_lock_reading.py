@@ -24,7 +24,7 @@ from warpfront.model import (
     WheelLock,
 )
 from warpfront.wheels.lock import difference, dump_lock, lock_inputs, read_lock, staleness
-from warpfront.wheels.requirements import Asked
+from warpfront.wheels.requirements import RequirementList
 
 PATH = "images/locks/pylock.cell.toml"
 RELOCK = "make it again: invoke lock --only <cell>"
@@ -345,7 +345,7 @@ CELL = a_cell(
 
 
 def test_the_inputs_of_a_lock_are_everything_that_it_depends_on() -> None:
-    asked = Asked(requirements=("timm", "pip"), sources=(FOLDER, GIT))
+    asked = RequirementList(requirements=("timm", "pip"), sources=(FOLDER, GIT))
     inputs = lock_inputs(CELL, asked, WHOLE, folders={"kernels": "a" * 64, "other": "b" * 64})
     assert inputs == LockInputs(
         cell_id=CELL.id,
@@ -379,7 +379,7 @@ def test_what_a_parent_relaxes_stays_relaxed_unless_the_image_says_otherwise() -
 
 
 def test_a_folder_that_nobody_measured_has_no_pin() -> None:
-    asked = Asked(sources=(FOLDER,))
+    asked = RequirementList(sources=(FOLDER,))
     for folders in (None, {}, {"other": "b" * 64}):
         assert lock_inputs(CELL, asked, None, folders=folders).sources == (FOLDER,)
 

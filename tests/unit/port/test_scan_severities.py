@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from warpfront.port.scan.judge import Judged, Suppression, judge, read_suppressions
-from warpfront.port.scan.rules import Rule
 
-from warpfront.port.scan.findings import SIDES, Finding, Gate, Severity, Sighting, Source
+from warpfront.port.scan.catalogue import Rule
+from warpfront.port.scan.findings import SIDES, Finding, Gate, Severity, Sighting, SourceText
+from warpfront.port.scan.severities import Judged, Suppression, judge, read_suppressions
 from warpfront.port.scan.targets import read_target
 
 ROCM, CPU = read_target("gfx942"), read_target("cpu")
@@ -58,7 +58,7 @@ def a_sighting(**changes: Any) -> Sighting:
 def judged(
     *sightings: Sighting, text: str = TEXT, path: str = "a/module.py", target: Any = ROCM
 ) -> Judged:
-    return judge(Source(path=PurePosixPath(path), text=text), sightings, target, RULES)
+    return judge(SourceText(path=PurePosixPath(path), text=text), sightings, target, RULES)
 
 
 def only(*sightings: Sighting, **changes: Any) -> Finding:
@@ -169,7 +169,7 @@ def test_an_arm_of_several_sides_is_nobody_s_own() -> None:
 
 def test_only_amd_has_an_arm_of_its_own() -> None:
     rules = {"XX002": replace(RULES["XX002"], severities={"cpu": Severity.WARNING})}
-    source = Source(path=PurePosixPath("a.py"), text=TEXT)
+    source = SourceText(path=PurePosixPath("a.py"), text=TEXT)
     sighting = a_sighting(rule="XX002", sides=frozenset({"other"}))
     (found,) = judge(source, [sighting], CPU, rules).findings
     assert (found.severity, found.gate) == (Severity.WARNING, Gate.OPEN)
