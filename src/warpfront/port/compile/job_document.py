@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from warpfront.inside.checks.compiling.job import Job, Probe, Unit
+from warpfront.inside.checks.compiling.job import Job, JobUnit, Probe
 from warpfront.model import CompilerCall
 from warpfront.port.compile.units import SourceUnit
 
@@ -77,12 +77,12 @@ def job_document(
     ).document()
 
 
-def _unit(unit: SourceUnit, call: CompilerCall, options: list[str]) -> Unit:
+def _unit(unit: SourceUnit, call: CompilerCall, options: list[str]) -> JobUnit:
     language = call.kernel if unit.kind == "kernel" else call.plain
     standard = any(option.startswith("-std=") for option in options)
     torch = ["{torch}"] if unit.torch else [] if standard else [STANDARD]
     runs = unit.kind != "extension" and language
-    return Unit(
+    return JobUnit(
         path=unit.path,
         kind=unit.kind,
         torch=unit.torch,
