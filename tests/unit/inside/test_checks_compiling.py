@@ -195,6 +195,15 @@ def test_a_place_is_filled_once_and_other_words_stay() -> None:
     )
 
 
+def test_a_job_comes_back_from_its_document_unchanged(tmp_path: Path) -> None:
+    file = tmp_path / "job.json"
+    file.write_text(json.dumps(a_job(tmp_path, {"a.cu": "int a;"})))
+    job = read_job(file)
+    assert job.document() == a_job(tmp_path, {"a.cu": "int a;"})
+    file.write_text(json.dumps(job.document()))
+    assert read_job(file) == job
+
+
 def test_a_job_of_another_schema_is_refused(tmp_path: Path) -> None:
     job = tmp_path / "job.json"
     job.write_text('{"schema": 2}')

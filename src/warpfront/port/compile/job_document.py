@@ -1,14 +1,15 @@
-"""What a container is told to do: the JSON document that `checks.compiling` reads. Pure."""
+"""What a container is told to do: the job that `checks.compiling` writes and reads. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
+from warpfront.inside.checks.compiling.job import Job, JobUnit, Probe
 from warpfront.model import CompilerCall
 from warpfront.port.compile.units import SourceUnit
 
-SCHEMA = 1
 SOURCE = "/source"
 """Where the tree is mounted, read-only."""
 SCRATCH = "/tmp/warpfront"  # noqa: S108 - inside the container
@@ -53,43 +54,42 @@ def job_document(
     hipified = tuple(hipified)
     root = COPY if hipified else SOURCE
     options = [*flags, *(f"-I{root}" if one == "." else f"-I{root}/{one}" for one in folders)]
-    return {
-        "schema": SCHEMA,
-        "target": target,
-        "source": SOURCE,
-        "scratch": SCRATCH,
-        "copy": COPY,
-        "version": list(call.version),
-        "probe": {
-            "text": _PROBE_KERNEL if call.kernel else _PROBE_PLAIN,
-            "name": "probe.cu" if call.kernel else "probe.cpp",
-            "argv": _command(call, call.kernel or call.plain, []),
-        },
-        "torch_defines": list(call.torch_defines),
-        "environment": dict(call.environment),
-        "copied": list(copied),
-        "hipified": list(hipified),
-        "kept": list(call.kept),
-        "seconds": bounds.seconds,
-        "memory_bytes": bounds.memory_bytes,
-        "jobs": bounds.jobs,
-        "units": [_unit(unit, call, options) for unit in units],
-    }
+    return Job(
+        target=target,
+        source=Path(SOURCE),
+        scratch=Path(SCRATCH),
+        copy=Path(COPY),
+        version=call.version,
+        probe=Probe(
+            text=_PROBE_KERNEL if call.kernel else _PROBE_PLAIN,
+            name="probe.cu" if call.kernel else "probe.cpp",
+            argv=_command(call, call.kernel or call.plain, []),
+        ),
+        torch_defines=call.torch_defines,
+        environment=dict(call.environment),
+        copied=tuple(copied),
+        hipified=hipified,
+        kept=call.kept,
+        seconds=bounds.seconds,
+        memory_bytes=bounds.memory_bytes,
+        jobs=bounds.jobs,
+        units=tuple(_unit(unit, call, options) for unit in units),
+    ).document()
 
 
-def _unit(unit: SourceUnit, call: CompilerCall, options: list[str]) -> dict[str, object]:
+def _unit(unit: SourceUnit, call: CompilerCall, options: list[str]) -> JobUnit:
     language = call.kernel if unit.kind == "kernel" else call.plain
     standard = any(option.startswith("-std=") for option in options)
     torch = ["{torch}"] if unit.torch else [] if standard else [STANDARD]
     runs = unit.kind != "extension" and language
-    return {
-        "path": unit.path,
-        "kind": unit.kind,
-        "torch": unit.torch,
-        "argv": _command(call, language, [*options, *torch]) if runs else [],
-    }
+    return JobUnit(
+        path=unit.path,
+        kind=unit.kind,
+        torch=unit.torch,
+        argv=_command(call, language, [*options, *torch]) if runs else (),
+    )
 
 
-def _command(call: CompilerCall, language: Iterable[str], options: list[str]) -> list[str]:
+def _command(call: CompilerCall, language: Iterable[str], options: list[str]) -> tuple[str, ...]:
     work = [*call.work, "{work}"] if call.work else []
-    return [*call.argv, *work, *options, *language, "-c", "{source}", "-o", "{output}"]
+    return (*call.argv, *work, *options, *language, "-c", "{source}", "-o", "{output}")

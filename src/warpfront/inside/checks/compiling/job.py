@@ -1,10 +1,10 @@
-"""The job as the host wrote it, and commands with their places filled in."""
+"""The job: written on the host, read in the container; and commands with their places filled in."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,11 @@ class Job:
     def root(self) -> Path:
         """Where the sources are read: the copy, once hipify changed it."""
         return self.copy if self.hipified else self.source
+
+    def document(self) -> dict[str, object]:
+        """The job as JSON values; `read_job` reads them back to an equal value."""
+        values: dict[str, object] = json.loads(json.dumps(asdict(self), default=str))
+        return {"schema": SCHEMA, **values}
 
 
 def read_job(path: Path) -> Job:
