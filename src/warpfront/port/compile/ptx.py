@@ -1,7 +1,7 @@
 """From a line of ptxas' input to the line of the source that it was made from. Pure.
 
-PTX that nvcc writes with `-lineinfo` names files (`.file 1 "a.cu"`) and positions (`.loc 1
-7 5`): https://docs.nvidia.com/cuda/parallel-thread-execution/#debugging-directives
+PTX that nvcc writes with `-lineinfo` names files (`.file 1 "a.cu"`) and positions
+(`.loc 1 7 5`): https://docs.nvidia.com/cuda/parallel-thread-execution/#debugging-directives
 """
 
 from __future__ import annotations
