@@ -119,7 +119,7 @@ def read_lock(text: str, *, path: str) -> WheelLock:
 
 
 def read_written_lock(text: str, *, path: str) -> WheelLock:
-    """The same as `read_lock`, twenty times as fast where `text` is in the very form that
+    """The same as `read_lock`, over ten times as fast where `text` is in the very form that
     `dump_lock` writes; any other goes to `read_lock`, and is read or refused there.
 
     For who reads every lock and builds from none. Nothing is kept between runs: a cache beside the
