@@ -22,6 +22,7 @@ from warpfront.inside.checks.models.families import FAMILIES, Family  # noqa: E4
 from warpfront.inside.checks.models.layer_faults import (  # noqa: E402
     BACKWARD,
     FORWARD,
+    SEEDED,
     Fault,
     faults_of,
     missed_faults,
@@ -60,7 +61,7 @@ def test_a_wrapped_model_computes_the_same(name: str, mode: str) -> None:
 
 
 def representative(family: Family) -> list[Fault]:
-    """The first fault of every kind, and one in every class of layer; `selftest` seeds them all."""
+    """The first fault of every kind, and one in every class of layer."""
     layers = layers_of(family.build())
     faults = list(faults_of(family))
     kinds = {fault.name: fault for fault in reversed(faults)}
@@ -73,6 +74,14 @@ def test_a_fault_in_a_layer_is_named_as_that_layer(name: str) -> None:
     count, missed = missed_faults(BY_NAME[name], representative(BY_NAME[name]), "cpu")
     assert missed == []
     assert count >= len(BACKWARD) + len(FORWARD) - 2
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", SEEDED)
+def test_every_fault_in_a_layer_is_named_as_that_layer(name: str) -> None:
+    count, missed = missed_faults(BY_NAME[name], faults_of(BY_NAME[name]), "cpu")
+    assert missed == []
+    assert count >= 2 * len(layers_of(BY_NAME[name].build())) - 10
 
 
 def test_every_layer_gets_a_fault_forward_and_one_backward() -> None:

@@ -50,11 +50,18 @@ def test_a_correct_device_passes_with_other_seeds(block: Block, dtype: Any) -> N
         assert judge_block(block, dtype, "cpu", seed=seed).faults == ()
 
 
-# Every block and every dtype once; the `selftest` session has all nine pairs.
+# Every block and every dtype once.
+A_FEW = [(MLP, torch.float16), (ATTENTION, torch.bfloat16), (CONVOLUTION, torch.float32)]
+SWEPT = [
+    pytest.param(block, dtype, marks=pytest.mark.exhaustive)
+    for block in BLOCKS
+    for dtype in DTYPES.values()
+    if (block, dtype) not in A_FEW
+]
+
+
 @pytest.mark.parametrize(
-    ("block", "dtype"),
-    [(MLP, torch.float16), (ATTENTION, torch.bfloat16), (CONVOLUTION, torch.float32)],
-    ids=lambda one: getattr(one, "name", str(one)),
+    ("block", "dtype"), [*A_FEW, *SWEPT], ids=lambda one: getattr(one, "name", str(one))
 )
 def test_every_seeded_fault_is_caught(block: Block, dtype: Any) -> None:
     ledger = Ledger()
