@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Breaks the pure rooms in small ways, one way at a time, and asks their fast tests to notice.
 
-    scripts/mutate.py [ROOM ...] [--workspace build/mutation] [--children 2] [--keep]
+    scripts/mutate.py [ROOM ...] [--workspace build/mutation] [--children 2] [--again] [--keep]
 
-ROOM is the file name of a room below (`render`); all by default. Exits 1 where a room's tests kill
-fewer of its mutants than `threshold` of tests/mutation/rooms.toml, or one of those sown by hand
-survives. All rooms together rewrite docs/results/mutation.md; --keep leaves that page alone.
+ROOM is the file name of a room (`render`) or its path; all by default. Exits 1 where a room's tests
+kill fewer of its mutants than `threshold` of tests/mutation/rooms.toml, or one of those sown by
+hand survives. All rooms together rewrite docs/results/mutation.md; --keep leaves that page alone.
+--again tries only those mutants that survived the last time, where the room is still the same.
 
 Two kinds of mutants. *Made* ones come from mutmut: it holds every mutant of a file in one module
 and forks the process that has already imported the tests, so a mutant costs a tenth of a second
@@ -102,7 +103,8 @@ def main() -> int:
         sys.exit(f"none of {', '.join(options.rooms)} is in tests/mutation/rooms.toml")
     scores = []
     for room in rooms:
-        scores.append(score(room, options.workspace.resolve() / room.name, options.children))
+        workspace = options.workspace.resolve() / room.name
+        scores.append(score(room, workspace, options.children, again=options.again))
         print(line_of(scores[-1]), flush=True)
     if not options.rooms and not options.keep:
         PAGE.write_text(page(scores, table["threshold"]), encoding="utf-8")
@@ -114,6 +116,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("rooms", nargs="*", metavar="ROOM")
     parser.add_argument("--workspace", type=Path, default=ROOT / "build" / "mutation")
     parser.add_argument("--children", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--again", action="store_true", help="try only the survivors again")
     parser.add_argument("--keep", action="store_true", help="leave docs/results/mutation.md alone")
     return parser.parse_args()
 
@@ -126,17 +129,21 @@ def is_short(score: Score, threshold: float) -> bool:
     return score.percent < threshold or bool(score.sown_survivors)
 
 
-def score(room: Room, workspace: Path, children: int) -> Score:
+def score(room: Room, workspace: Path, children: int, *, again: bool) -> Score:
     start = time.monotonic()
+    kept = again and is_unchanged(room, workspace) and bool(exit_codes(room, workspace))
+    if not kept:
+        shutil.rmtree(workspace, ignore_errors=True)
     copy_tree(workspace)
     sown = [one for one in read_table("sown")["mutants"] if one["room"] == room.path]
     lived = tuple(one["what"] for one in sown if not notices(room, workspace, one))
-    codes = made_mutants(room, workspace, children)
-    names = [name for name, code in codes.items() if code not in KILLED]
+    names = survivors(room, workspace)
+    if names or not kept:
+        make_mutants(room, workspace, children, names)
     return Score(
         room=room,
-        made=len(codes),
-        survivors=tuple(sorted(shown(name, workspace) for name in names)),
+        made=len(exit_codes(room, workspace)),
+        survivors=tuple(sorted(shown(name, workspace) for name in survivors(room, workspace))),
         sown=len(sown),
         sown_survivors=lived,
         seconds=time.monotonic() - start,
@@ -145,7 +152,6 @@ def score(room: Room, workspace: Path, children: int) -> Score:
 
 def copy_tree(workspace: Path) -> None:
     """The files that git knows or would take; mutmut and the tests write there, not here."""
-    shutil.rmtree(workspace, ignore_errors=True)
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", *SOURCES],
         cwd=ROOT, capture_output=True, text=True, check=True,
@@ -186,26 +192,40 @@ def pytest_fails(room: Room, workspace: Path) -> bool:
 def environment(**more: str) -> dict[str, str]:
     """Ours, without a folder of sources that would come before the copy's."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    return {**kept, **ALONE, **more, "PYTHONDONTWRITEBYTECODE": "1"}
+    return {**kept, **ALONE, **more}
 
 
-def made_mutants(room: Room, workspace: Path, children: int) -> dict[str, int | None]:
+def is_unchanged(room: Room, workspace: Path) -> bool:
+    copy = workspace / room.path
+    return copy.is_file() and copy.read_bytes() == (ROOT / room.path).read_bytes()
+
+
+def exit_codes(room: Room, workspace: Path) -> dict[str, int | None]:
     """mutmut's mutants of the room, each with the exit status of the tests that ran on it."""
+    meta = workspace / "mutants" / f"{room.path}.meta"
+    if not meta.exists():
+        return {}
+    return dict(json.loads(meta.read_text(encoding="utf-8"))["exit_code_by_key"])
+
+
+def survivors(room: Room, workspace: Path) -> tuple[str, ...]:
+    codes = exit_codes(room, workspace)
+    return tuple(name for name, code in codes.items() if code not in KILLED)
+
+
+def make_mutants(room: Room, workspace: Path, children: int, names: tuple[str, ...]) -> None:
+    """Run the room's tests on each of its mutants, or on `names` where there are any."""
     (workspace / "setup.cfg").write_text(settings(room), encoding="utf-8")
     log = workspace / "mutmut.log"
     with log.open("w", encoding="utf-8") as output:
         done = subprocess.run(
-            [sys.executable, "-m", "mutmut", "run", "--max-children", str(children)],
+            [sys.executable, "-m", "mutmut", "run", "--max-children", str(children), *names],
             cwd=workspace, env=environment(), stdout=output, stderr=subprocess.STDOUT, check=False,
         )  # fmt: skip
-    meta = workspace / "mutants" / f"{room.path}.meta"
-    codes = (
-        json.loads(meta.read_text(encoding="utf-8"))["exit_code_by_key"] if meta.exists() else {}
-    )
+    codes = exit_codes(room, workspace)
     if done.returncode or not codes or None in codes.values():
         tail = log.read_text(encoding="utf-8", errors="replace")[-3000:]
         sys.exit(f"{room.name}: mutmut did not come to its end ({log})\n{tail}")
-    return dict(codes)
 
 
 def settings(room: Room) -> str:

@@ -184,6 +184,46 @@ def test_the_addition_of_gradients_is_itself_rounded() -> None:
     assert used["grad:a (twice exact, y exact backward)"] == pytest.approx(2.0**-21 / (UNIT * 4))
 
 
+DEEPER = replace(
+    BLOCK,
+    nodes=(
+        *(node._replace(name="sum") if node.name == "y" else node for node in BLOCK.nodes),
+        Node("scaled", Sum(kind="third", factor=3.0), ("sum",)),
+        Node("y", Sum(kind="half", factor=0.5), ("scaled",)),
+    ),
+)
+
+
+def test_each_operation_is_judged_by_the_gradient_that_it_was_fed() -> None:
+    trace, baseline = execute(DEEPER, INPUTS, "cpu"), make_baseline(DEEPER, INPUTS)
+    verdict = judge(DEEPER, INPUTS, trace, baseline, "cpu")
+    assert verdict.faults == ()
+    assert set(verdict.rms_ratio) == {"y", "grad:a", "grad:b"}
+
+
+def test_a_device_that_was_fed_something_else_than_was_sent_is_caught_at_the_last_operation() -> (
+    None
+):
+    twice = Inputs(leaves=INPUTS.leaves, cotangent=2 * INPUTS.cotangent)
+    trace, baseline = execute(DEEPER, twice, "cpu"), make_baseline(DEEPER, INPUTS)
+    faults = judge(DEEPER, INPUTS, trace, baseline, "cpu").faults
+    assert faults[0].startswith("grad:scaled (y half backward): worst element [0, 0]: device 2, ")
+
+
+def test_an_operation_that_does_not_judge_every_gradient_is_a_mistake_of_ours() -> None:
+    nodes = (BLOCK.nodes[0]._replace(operation=Forgetful(kind="x")), BLOCK.nodes[1])
+    with pytest.raises(ValueError, match="shorter"):
+        judge(replace(BLOCK, nodes=nodes), INPUTS, RIGHT, BASELINE, "cpu")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forgetful(Sum):
+    """Says nothing of its gradients."""
+
+    def judge(self, inputs: Sequence[Any], cotangent: Any, how: Arithmetic) -> Judgement:
+        return replace(Sum.judge(self, inputs, cotangent, how), gradients=())
+
+
 @dataclass(frozen=True, kw_only=True)
 class Exact(Sum):
     """A sum that may not be off at all."""
@@ -287,6 +327,14 @@ def test_an_element_over_its_bound_is_told_with_its_own_bound() -> None:
     assert fault == (
         "x: worst element [1, 0]: device 4.5, reference 4, error 0.5 over the bound 0.25;"
         " 1 of 6 elements are over theirs"
+    )
+
+
+def test_an_element_that_uses_all_of_its_bound_is_not_over_it() -> None:
+    exact = torch.zeros(2, dtype=torch.float64)
+    found = torch.tensor([0.5, 1.0], dtype=torch.float64)
+    assert element_fault("x", found, within(exact, 0.5))[1].endswith(
+        "1 of 2 elements are over theirs"
     )
 
 

@@ -235,6 +235,11 @@ def test_a_lock_is_read_in_order_whatever_the_order_of_its_text() -> None:
          "torch: its wheel is not named by its bare file name"),
         ('path = "torch-', 'url = "https://a.test/torch-',
          "torch: its wheel is not named by its bare file name"),
+        (
+            'path = "torch-',
+            'url = "https://a.test/torch-2.13.0+cpu-py3-none-any.whl"\npath = "torch-',
+            "torch: its wheel is not named by its bare file name",
+        ),
         (TORCH.sha256, "a" * 63, "torch: no sha256"),
         (TORCH.sha256, "a" * 65, "torch: no sha256"),
         (TORCH.sha256, "A" * 64, "torch: no sha256"),
