@@ -24,7 +24,7 @@ from warpfront.wheels.sdists import SDISTS
 from warpfront.wheels.sources import (
     PYPI,
     Link,
-    Refusal,
+    NoAnswer,
     local_path,
     without_secrets,
 )
@@ -123,7 +123,7 @@ class WheelChoice:
         if local is not None:
             return read_requires(local)
         beside = self.transport.read(f"{url}.metadata")
-        if not isinstance(beside, Refusal):
+        if not isinstance(beside, NoAnswer):
             return requires_of(beside[2])
         kept, _ = self.kept(name, Link(url=url, filename=wheel.filename))
         return read_requires(kept)
@@ -194,7 +194,7 @@ class WheelChoice:
         if local is not None:
             return local.stat().st_size
         size = self.transport.size_bytes(url)
-        if isinstance(size, Refusal):
+        if isinstance(size, NoAnswer):
             raise BlockedError(f"{self.inputs.cell_id}: {_bare(size)}")
         return size
 
@@ -213,5 +213,5 @@ class WheelChoice:
         return index.url if own or local_label or same_host else PYPI
 
 
-def _bare(failure: Refusal) -> str:
+def _bare(failure: NoAnswer) -> str:
     return without_secrets(str(failure))

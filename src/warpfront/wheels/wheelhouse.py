@@ -31,7 +31,7 @@ from warpfront.system import process
 from warpfront.system.store import storing, try_lock
 from warpfront.wheels.sources import (
     Link,
-    Refusal,
+    NoAnswer,
     Site,
     links,
     local_path,
@@ -292,7 +292,7 @@ class _Fetching:
             indexes.append((index, False))
         for source, is_flat in flat + indexes:
             offered = self._asked(source, name, is_flat=is_flat)
-            if isinstance(offered, Refusal):
+            if isinstance(offered, NoAnswer):
                 refused.append(without_secrets(str(offered)))
                 continue
             found = [link for link in offered if link.filename == filename]
@@ -300,15 +300,15 @@ class _Fetching:
                 refused.append(f"{source}: does not have it")
             yield from ((source, link) for link in found)
 
-    def _asked(self, source: str, name: str, *, is_flat: bool) -> tuple[Link, ...] | Refusal:
+    def _asked(self, source: str, name: str, *, is_flat: bool) -> tuple[Link, ...] | NoAnswer:
         for pause in (*PAUSES_SECONDS, None):
             answer = links(source, name, self._transport, flat=is_flat)
-            if not isinstance(answer, Refusal) or answer.lasting or pause is None:
+            if not isinstance(answer, NoAnswer) or answer.lasting or pause is None:
                 return answer
             self._pause(max(pause, answer.after_seconds))
         raise AssertionError
 
-    def _bring(self, wheel: LockedWheel, link: Link, part: FileIO) -> Refusal | None:
+    def _bring(self, wheel: LockedWheel, link: Link, part: FileIO) -> NoAnswer | None:
         """All bytes of `link` into `part`, verified; or why this link gave them not."""
         resumed = _size(part) > 0
         local = local_path(link.url)
@@ -329,18 +329,18 @@ class _Fetching:
             raise
         return None
 
-    def _copy(self, wheel: LockedWheel, source: Path, part: FileIO) -> Refusal | None:
+    def _copy(self, wheel: LockedWheel, source: Path, part: FileIO) -> NoAnswer | None:
         _emptied(part)
         try:
             stream = source.open("rb")
         except OSError as error:
-            return Refusal(url=str(source), reason=error.strerror or "unreadable", lasting=True)
+            return NoAnswer(url=str(source), reason=error.strerror or "unreadable", lasting=True)
         with stream:
             while chunk := stream.read(_CHUNK_BYTES):
                 self._take(wheel, chunk, part)
         return None
 
-    def _download(self, wheel: LockedWheel, link: Link, part: FileIO) -> Refusal | None:
+    def _download(self, wheel: LockedWheel, link: Link, part: FileIO) -> NoAnswer | None:
         """Try, and try again for as long as bytes keep coming; five times in a row
         without is enough.
         """
@@ -355,7 +355,7 @@ class _Fetching:
                 return failure
             self._pause(max(PAUSES_SECONDS[max(fruitless - 1, 0)], failure.after_seconds))
 
-    def _download_once(self, wheel: LockedWheel, link: Link, part: FileIO) -> Refusal | None:
+    def _download_once(self, wheel: LockedWheel, link: Link, part: FileIO) -> NoAnswer | None:
         from warpfront.wheels import transport  # noqa: PLC0415 - see `Site.transport`
 
         have = _size(part)
@@ -364,10 +364,10 @@ class _Fetching:
             have = 0
         headers = {"Range": f"bytes={have}-"} if have else {}
         answer = self._transport.open(link.url, headers)
-        if isinstance(answer, Refusal):
+        if isinstance(answer, NoAnswer):
             if answer.status == 416:
                 _emptied(part)
-                return Refusal(url=link.url, reason=answer.reason, status=416)
+                return NoAnswer(url=link.url, reason=answer.reason, status=416)
             return answer
         if not _continues(answer, have):
             _emptied(part)
@@ -377,13 +377,13 @@ class _Fetching:
                 self._take(wheel, chunk, part)
                 self._count(len(chunk))
         except transport.RequestException as error:
-            return transport.refusal(link.url, error)
+            return transport.no_answer(link.url, error)
         finally:
             self._answers.discard(answer)
             answer.close()
         if _size(part) < wheel.size_bytes and _looks_like_a_page(answer):
             _emptied(part)
-            return Refusal(url=link.url, reason="sent a page, not a wheel", lasting=True)
+            return NoAnswer(url=link.url, reason="sent a page, not a wheel", lasting=True)
         return None
 
     def _fill_by_building(self, wheel: LockedWheel, part: FileIO) -> None:
@@ -439,7 +439,7 @@ class _Fetching:
             raise _Interrupted
 
 
-def save(link: Link, path: Path, transport: Transport) -> Refusal | None:
+def save(link: Link, path: Path, transport: Transport) -> NoAnswer | None:
     """The bytes of `link` as the file `path`, unverified; or why not, after a few tries."""
     local = local_path(link.url)
     if local is not None:
@@ -453,18 +453,18 @@ def save(link: Link, path: Path, transport: Transport) -> Refusal | None:
     raise AssertionError
 
 
-def _saved_once(link: Link, path: Path, transport: Transport) -> Refusal | None:
-    from warpfront.wheels.transport import RequestException, refusal  # noqa: PLC0415 - as above
+def _saved_once(link: Link, path: Path, transport: Transport) -> NoAnswer | None:
+    from warpfront.wheels.transport import RequestException, no_answer  # noqa: PLC0415 - as above
 
     answer = transport.open(link.url)
-    if isinstance(answer, Refusal):
+    if isinstance(answer, NoAnswer):
         return answer
     try:
         with answer, path.open("wb") as stream:
             for chunk in answer.iter_content(_CHUNK_BYTES):
                 stream.write(chunk)
     except RequestException as error:
-        return refusal(link.url, error)
+        return no_answer(link.url, error)
     return None
 
 
