@@ -227,7 +227,7 @@ class Compiled:
     seconds: Annotated[float, Option("how long one source may take (300 if not given)")] = 300.0
 
 
-@command
+@command(name="compile")
 def compile_sources(
     display: Display,
     source: Annotated[
