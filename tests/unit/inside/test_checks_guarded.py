@@ -13,7 +13,7 @@ from guarded import GUARD, cpu_policy, sealed_cpu
 
 from warpfront.inside.checks import guarded
 from warpfront.inside.checks.guarded import check_guard, policy_differences
-from warpfront.inside.checks.results import FAILED, PASSED, CheckResult
+from warpfront.inside.checks.results import FAILED, PASSED, CheckFinding
 from warpfront.inside.guard.channels import environment_channels
 from warpfront.inside.guard.imports import Start
 from warpfront.inside.guard.places import Places
@@ -37,7 +37,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
     return places
 
 
-def check(places: Places, policy: Policy | None = None) -> CheckResult:
+def check(places: Places, policy: Policy | None = None) -> CheckFinding:
     return check_guard((policy or cpu_policy()).document(), places)
 
 

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 import warpfront.inside.guard
-from warpfront.inside.checks.results import CheckResult, failed, passed
+from warpfront.inside.checks.results import CheckFinding, failed, passed
 from warpfront.inside.guard.imports import read_start
 from warpfront.inside.guard.places import Places, places_of_this_python
 from warpfront.inside.guard.policy import GuardError, Policy, policy_from, read_policy
@@ -21,7 +21,7 @@ _SHOWN = 3
 PACKAGE = "warpfront_guard"
 
 
-def check_guard(claimed: object, places: Places | None = None) -> CheckResult:
+def check_guard(claimed: object, places: Places | None = None) -> CheckFinding:
     """The stack is as it was sealed, the guard is ours, and protects what `claimed` (a policy's
     document) says.
     """

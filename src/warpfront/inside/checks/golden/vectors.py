@@ -33,11 +33,11 @@ from warpfront.inside.checks.precision import (
 from warpfront.inside.checks.results import (
     PASSED,
     Check,
-    CheckResult,
+    CheckFinding,
     Recorder,
     failed,
+    finding_from,
     passed,
-    result_from,
 )
 from warpfront.inside.checks.torch_devices import read_facts
 
@@ -73,7 +73,7 @@ def _checks(
     try:
         golden = read_golden(path)
     except GoldenError as error:
-        broken = result_from(error)
+        broken = finding_from(error)
         return [Check(name=name, find=lambda: broken)]
     checks = [Check(name=name, find=functools.partial(complete, golden, claims.device))]
     for case, dtype in golden.entries():
@@ -87,7 +87,7 @@ def _checks(
     return checks
 
 
-def complete(golden: Golden, device: str) -> CheckResult:
+def complete(golden: Golden, device: str) -> CheckFinding:
     """The file has every case of the suite in every dtype that this device must compute."""
     entries = set(golden.entries())
     wanted = [(case.name, dtype) for case in CASES for dtype in REQUIRED[device]]
@@ -150,12 +150,12 @@ def _check_file(path: Path, claims: Claims) -> int:
     return 1 if bad else 0
 
 
-def _found(golden: Golden, case: str, dtype: str, device: str) -> CheckResult:
+def _found(golden: Golden, case: str, dtype: str, device: str) -> CheckFinding:
     """What one case came to; a device that runs out of memory or breaks down is an error."""
     try:
         return check_case(golden, case, dtype, device)
     except RuntimeError as error:
-        return result_from(error)
+        return finding_from(error)
 
 
 def _claims(target: str) -> Claims:
