@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from warpfront.errors import MatrixError, NothingSelectedError
-from warpfront.matrix import Matrix, json_schema, read_matrix
 from warpfront.matrix.compat import Compat, packaged
+from warpfront.matrix.reading import Matrix, json_schema, read_matrix
 from warpfront.matrix.selection import select
 from warpfront.model import Cell, Selection, SourceTree
 

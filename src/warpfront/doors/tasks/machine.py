@@ -96,7 +96,7 @@ def clean(
     """
     from warpfront.images.engine import connect
     from warpfront.images.labels import CELL
-    from warpfront.matrix import select
+    from warpfront.matrix.selection import select
 
     remove = functools.partial(_remove, display, dry_run=dry_run)
     workspace = workspace_here()

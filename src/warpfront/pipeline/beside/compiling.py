@@ -17,7 +17,7 @@ from time import monotonic
 from warpfront.errors import InputError, NothingSelectedError
 from warpfront.images.engine import Bind, Engine, RunRequest, RunResult, connect
 from warpfront.images.engine.bases import bootstrapped_image, recipe_digest
-from warpfront.matrix import Matrix
+from warpfront.matrix.reading import Matrix
 from warpfront.matrix.selection import select
 from warpfront.matrix.vendors import VENDORS, Vendor
 from warpfront.model import (

@@ -23,8 +23,8 @@ from warpfront.images.engine import Engine, StoredImage
 from warpfront.images.engine.bases import resolve_base
 from warpfront.images.engine.buildx import Baked, BakeRequest, BuildStep, bake
 from warpfront.images.labels import CONTENT_HASH, image_labels
-from warpfront.matrix import Matrix
 from warpfront.matrix.plan import leaves
+from warpfront.matrix.reading import Matrix
 from warpfront.model import (
     BaseSource,
     Blocked,
