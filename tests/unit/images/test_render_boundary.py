@@ -108,6 +108,7 @@ def test_blocks_leave_no_line_of_their_own_and_blank_lines_come_singly() -> None
 
 def test_only_line_breaks_are_taken_from_the_ends() -> None:
     assert rendered("\n  X a X  \n\n") == "  X a X  "
+    assert rendered("\nX a X\n\n") == "X a X"
 
 
 def test_an_include_keeps_the_line_break_at_its_end() -> None:
