@@ -288,8 +288,8 @@ def _run(session: nox.Session, *argv: str, silent: bool = False) -> str:
 
 
 def _python_path() -> str:
-    """The folder that holds only `warpfront`, before what is already there; nothing new if we are
-    installed.
+    """The folder that holds only `warpfront`, before what is already there; nothing new if
+    we are installed.
     """
     already = os.environ.get("PYTHONPATH", "")
     if SOURCE.name in {"site-packages", "dist-packages"}:

@@ -26,8 +26,8 @@ def image_labels(
     content_hash: str,
     provenance: Provenance,
 ) -> Mapping[str, str]:
-    """Label name -> value. The base named is the one at the bottom of the chain, with where it came
-    from.
+    """Label name -> value. The base named is the one at the bottom of the chain, with where
+    it came from.
     """
     torch = {wheel.name: wheel.version for wheel in lock.wheels}.get("torch", cell.torch)
     return {

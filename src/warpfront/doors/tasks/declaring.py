@@ -94,8 +94,8 @@ def command(
 
 
 def _task(body: Callable[..., None], *, name: str | None) -> Task[Any]:
-    """What turns SIGTERM into an exception, and the one place where errors are printed and become
-    exit codes.
+    """What turns SIGTERM into an exception, and the one place where errors are printed and
+    become exit codes.
     """
     groups = _option_groups(body)
     is_told = "display" in inspect.signature(body).parameters
@@ -135,8 +135,8 @@ def _as_text(default: object) -> object:
 
 
 def _option_groups(declared: Callable[..., Any]) -> dict[str, Options]:
-    """Parameter, or field, -> its options. Raises `TypeError` for one that says nothing of
-    itself.
+    """Parameter, or field, -> its options. Raises `TypeError` for one that says
+    nothing of itself.
     """
     hints = get_type_hints(declared, include_extras=True)
     groups = {}
@@ -191,8 +191,8 @@ def _made(group: Options, options: Mapping[str, Any]) -> Any:
 
 @contextlib.contextmanager
 def _errors_as_exit_codes() -> Iterator[None]:
-    """Print an error as what, where and what next, without a traceback, and exit with its own
-    code.
+    """Print an error as what, where and what next, without a traceback, and exit with
+    its own code.
     """
     try:
         yield

@@ -18,8 +18,8 @@ RESULTS = Path("/results")
 def main(arguments: list[str], *, root: Path = ROOT, results: Path = RESULTS) -> None:
     """Run sessions of `root/noxfile.py` with nox from `root/toolbox`; nox exits with its own code.
 
-    Folders: `root` holds src/, noxfile.py, toolbox/ and claims.json (read-only); `results` is
-    writable.
+    Folders: `root` holds src/, noxfile.py, toolbox/ and claims.json (read-only);
+    `results` is writable.
     """
     divided = arguments.index("--") if "--" in arguments else len(arguments)
     sessions, options = arguments[:divided], arguments[divided + 1 :]

@@ -1,5 +1,5 @@
-"""The guard of an image, looked at from outside it: by the code that was mounted, not by the
-image's own.
+"""The guard of an image, looked at from outside it: by the code that was mounted, not by
+the image's own.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ PACKAGE = "warpfront_guard"
 
 
 def check_guard(claimed: object, places: Places | None = None) -> CheckFinding:
-    """The stack is as it was sealed, the guard is ours, and protects what `claimed` (a policy's
-    document) says.
+    """The stack is as it was sealed, the guard is ours, and protects what `claimed` (a
+    policy's document) says.
     """
     places = places or places_of_this_python()
     try:
@@ -41,8 +41,8 @@ def check_guard(claimed: object, places: Places | None = None) -> CheckFinding:
 
 
 def policy_differences(found: Policy, claimed: Policy) -> list[str]:
-    """Where the image's policy is not the claimed one. What was adopted from a base is known by its
-    patterns only.
+    """Where the image's policy is not the claimed one. What was adopted from a base is known by
+    its patterns only.
     """
     wrong = []
     if claimed.adopt:

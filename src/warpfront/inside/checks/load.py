@@ -1,5 +1,5 @@
-"""The `load` session: the image's Python holds exactly what is claimed, and torch and its
-companions load.
+"""The `load` session: the image's Python holds exactly what is claimed, and torch and
+its companions load.
 """
 
 from __future__ import annotations
@@ -129,8 +129,8 @@ def match_python(claims: Claims) -> CheckFinding:
 
 
 def match_machine(claims: Claims) -> CheckFinding:
-    """Interpreter and torch's extension are ELF files for the machine that runs them, and for the
-    claimed one.
+    """Interpreter and torch's extension are ELF files for the machine that runs them, and for
+    the claimed one.
     """
     machine = platform.machine()
     torch: Any = importlib.import_module("torch")
@@ -148,8 +148,8 @@ def match_machine(claims: Claims) -> CheckFinding:
 
 
 def read_elf_machine(path: Path) -> str:
-    """The machine an ELF file is for (`x86_64`), from bytes 18 and 19 of its header; else what it
-    is instead.
+    """The machine an ELF file is for (`x86_64`), from bytes 18 and 19 of its header; else what
+    it is instead.
     """
     with path.open("rb") as file:
         header = file.read(20)
@@ -160,8 +160,8 @@ def read_elf_machine(path: Path) -> str:
 
 
 def match_build(claims: Claims) -> CheckFinding:
-    """torch's own words against the toolkit. PyPI wheels carry no label in their metadata, so it is
-    not used.
+    """torch's own words against the toolkit. PyPI wheels carry no label in their metadata, so it
+    is not used.
     """
     torch: Any = importlib.import_module("torch")
     said = {name: getattr(torch.version, name, None) for name in ("cuda", "hip", "rocm")}

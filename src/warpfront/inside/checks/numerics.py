@@ -1,5 +1,5 @@
-"""The `numerics` session: blocks forward and backward on the claimed device, judged against
-float64.
+"""The `numerics` session: blocks forward and backward on the claimed device,
+judged against float64.
 """
 
 from __future__ import annotations

@@ -34,8 +34,8 @@ class CheckFinding:
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """A name and a function that finds out. What it raises becomes an `error`; the other checks go
-    on.
+    """A name and a function that finds out. What it raises becomes an `error`; the other
+    checks go on.
     """
 
     name: str

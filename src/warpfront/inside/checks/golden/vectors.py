@@ -52,8 +52,8 @@ def record_golden(
     files: Sequence[Path] | None = None,
     run: Compute = compute,
 ) -> None:
-    """Check golden files (those of this package) on the claimed device, one check a case and
-    dtype.
+    """Check golden files (those of this package) on the claimed device, one check a
+    case and dtype.
     """
     paths = shipped() if files is None else tuple(files)
     recorder.plan([f"file {path.stem}" for path in paths] or ["golden files"])
@@ -106,8 +106,8 @@ def complete(golden: Golden, device: str) -> CheckFinding:
 
 
 def main(arguments: list[str]) -> int:
-    """The door. Exits 0 if all is well, 1 if something is not right or not here, 2 if a file cannot
-    be used.
+    """The door. Exits 0 if all is well, 1 if something is not right or not here, 2 if a file
+    cannot be used.
     """
     options = _parser().parse_args(arguments)
     require_full_precision()

@@ -130,8 +130,8 @@ def _shifting(name: str) -> Tamper:
 
 
 def _mutating_gradient(name: str, mutate: Mutate) -> Tamper:
-    """The layer's own gradients: of a parameter, and where it has none, of the first input that has
-    one.
+    """The layer's own gradients: of a parameter, and where it has none, of the first input
+    that has one.
     """
 
     def tamper(model: nn.Module) -> None:

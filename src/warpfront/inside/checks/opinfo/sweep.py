@@ -1,5 +1,5 @@
-"""The `opinfo` session: PyTorch's operator database on the claimed device, a check per dtype and
-direction.
+"""The `opinfo` session: PyTorch's operator database on the claimed device, a check per
+dtype and direction.
 """
 
 from __future__ import annotations
