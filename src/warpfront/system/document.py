@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import re
 import typing
 from collections.abc import Mapping
@@ -219,7 +220,7 @@ def read_checked(text: str, *, path: str, into: type[T]) -> tuple[Document, T]:
     every problem of the file, in the order of its lines."""
     document = read_document(text, path=path)
     try:
-        value = TypeAdapter(into).validate_python(document.value)
+        value: T = _reader(into).validate_python(document.value)  # type: ignore[arg-type]
     except ValidationError as error:
         details = [detail for detail in error.errors() if not _is_echo(detail)]
         found = [_translated(document, detail, into) for detail in details]
@@ -227,6 +228,12 @@ def read_checked(text: str, *, path: str, into: type[T]) -> tuple[Document, T]:
     if document.problems:
         raise MatrixError(_ordered(document.problems))
     return document, value
+
+
+@functools.cache
+def _reader(into: type[T]) -> TypeAdapter[T]:
+    """pydantic's reader of one type: made in 30 ms for the matrix's language, so it is kept."""
+    return TypeAdapter(into)
 
 
 def _ordered(problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
