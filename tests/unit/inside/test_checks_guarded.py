@@ -42,7 +42,7 @@ def test_a_guard_as_claimed_passes(places: Places) -> None:
     found = check(places)
     assert (found.outcome, found.reason) == (
         PASSED,
-        "torch 2.13.0+cpu as sealed, 3 names protected",
+        "torch 2.13.0+cpu: as it was sealed; 3 names protected",
     )
 
 

@@ -16,7 +16,7 @@ from warpfront.inside.checks.distributions import (
     foreign_toolkit,
     version_differences,
 )
-from warpfront.inside.checks.requirements import UnreadableError, read_requirement, sort_key
+from warpfront.inside.guard.requires_dist import UnreadableError, read_requirement, sort_key
 
 VERSIONS = (
     "1.0",

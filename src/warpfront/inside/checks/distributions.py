@@ -9,7 +9,8 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from warpfront.inside.checks.requirements import UnreadableError, normalized, read_requirement
+from warpfront.inside.guard.policy import normalized
+from warpfront.inside.guard.requires_dist import UnreadableError, read_requirement
 
 # Who brings which import package: all of these own the directory `triton/`.
 TRITON_NAMES = ("triton", "pytorch-triton", "pytorch-triton-rocm", "triton-rocm", "triton-xpu")

@@ -27,10 +27,9 @@ from warpfront.inside.checks.distributions import (
 )
 from warpfront.inside.checks.facts import stack_facts
 from warpfront.inside.checks.guarded import check_guard
-from warpfront.inside.checks.requirements import normalized
 from warpfront.inside.checks.results import Check, Finding, Recorder, failed, passed
 from warpfront.inside.guard.places import places_of_this_python
-from warpfront.inside.guard.policy import read_policy
+from warpfront.inside.guard.policy import normalized, read_policy
 
 _ELF_MACHINES = {0x3E: "x86_64", 0xB7: "aarch64"}
 _SHOWN = 3

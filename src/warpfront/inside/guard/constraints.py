@@ -25,9 +25,15 @@ def pins(policy: Policy) -> list[str]:
     return [requirement(name, version) for name, version in policy.pinned().items()]
 
 
+def needs(policy: Policy) -> list[str]:
+    """What the stack needs of others, as wide as its own metadata says: those may move."""
+    return [f"{name}{accepted}" for name, accepted in policy.needed().items()]
+
+
 def constraint_lines(policy: Policy) -> list[str]:
     """All constraints, without hashes: with one, pip demands hashes of everything."""
-    return pins(policy) + [sentinel(name, why) for name, why in policy.forbidden().items()]
+    forbidden = [sentinel(name, why) for name, why in policy.forbidden().items()]
+    return [*pins(policy), *forbidden, *needs(policy)]
 
 
 def constraints_text(policy: Policy) -> str:

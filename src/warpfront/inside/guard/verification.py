@@ -21,8 +21,10 @@ from .measuring import (
     strays,
     versions_of,
 )
+from .needs import need_problems
 from .places import Places
 from .policy import GuardError, Policy, read_policy
+from .standing import relaxed_problems
 from .watch import sealed_names
 
 
@@ -50,7 +52,15 @@ def verify(
             for subject, text in channel_findings(policy, places, environment)
         ),
         *_distribution_findings(policy, manifest, there),
+        *(
+            Finding(part="needs", subject=name, text=text)
+            for name, text in need_problems(policy, there, names)
+        ),
         *(Finding(part="file", subject=path, text=text) for path, text in changed),
+        *(
+            Finding(part="distribution", subject=name, text=text)
+            for name, text in relaxed_problems(policy, there, manifest.location)
+        ),
         *_shadow_findings(policy, manifest),
     ]
     if start is not None:
@@ -138,7 +148,7 @@ def _shadow_findings(policy: Policy, manifest: Manifest) -> Iterator[Finding]:
         if place == location:
             continue
         for package, name in sorted(manifest.packages().items()):
-            if name not in policy.relaxed and _holds(place, package):
+            if not policy.is_relaxed(name) and _holds(place, package):
                 where = "is a user's folder" if place == user else "is on the path too"
                 yield Finding(part="shadow", subject=f"{place}/{package}", text=f"{place} {where}")
 

@@ -97,7 +97,7 @@ def _tell_of_another(
     refused.
     """
     sealed = manifest.versions.get(manifest.packages().get(name, ""))
-    if spec is None or not spec.origin or sealed is None or name in policy.relaxed:
+    if spec is None or not spec.origin or sealed is None or policy.is_relaxed(name):
         return
     found = _version_beside(name, spec.origin)
     if found != sealed:
@@ -121,7 +121,7 @@ def import_problems(
     sealed beside it, worst first.
     """
     packages = manifest.packages()
-    if packages.get(name) in policy.relaxed:
+    if policy.is_relaxed(packages.get(name, "")):
         return
     if name not in packages:
         yield from _stranger_problems(name, policy)
@@ -142,7 +142,7 @@ def import_problems(
 
 def sealed_names(policy: Policy, manifest: Manifest) -> list[str]:
     """The distributions that still have to be as they were."""
-    return [name for name in manifest.files if name not in policy.relaxed]
+    return [name for name in manifest.files if not policy.is_relaxed(name)]
 
 
 def _size_problems(distribution: str, policy: Policy, manifest: Manifest) -> Iterator[str]:
@@ -162,7 +162,7 @@ def _same_file(one: str, other: str) -> bool:
 def _stranger_problems(name: str, policy: Policy) -> Iterator[str]:
     """A watched package that the image did not have: it has to be the one that fits its torch."""
     wanted = policy.companions.get(name)
-    if wanted is None or name in policy.relaxed:
+    if wanted is None or policy.is_relaxed(name):
         return
     from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - slow to load
 

@@ -14,6 +14,8 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from .policy import normalized
+
 _REQUIREMENT = re.compile(
     r"\s*(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[(?P<extras>[^\]]*)\])?\s*"
     r"\(?(?P<specifiers>[^;()@]*)\)?\s*(?:;(?P<marker>.*))?$"
@@ -71,15 +73,12 @@ def read_requirement(line: str) -> Requirement:
         specifiers.append((specifier[1], specifier[2]))
     return Requirement(
         name=normalized(match["name"]),
-        extras=tuple(normalized(e) for e in (match["extras"] or "").split(",") if e.strip()),
+        extras=tuple(
+            normalized(e.strip()) for e in (match["extras"] or "").split(",") if e.strip()
+        ),
         specifiers=tuple(specifiers),
         marker=(match["marker"] or "").strip(),
     )
-
-
-def normalized(name: str) -> str:
-    """A distribution's name as PEP 503 compares it."""
-    return re.sub(r"[-_.]+", "-", name.strip()).lower()
 
 
 def marker_environment() -> dict[str, str]:
