@@ -28,7 +28,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
         ignore=shutil.ignore_patterns("__pycache__"),
         dirs_exist_ok=True,
     )
-    monkeypatch.setattr(guarded, "read_start", lambda: Start(finders=(), modules=()))
+    monkeypatch.setattr(guarded, "read_start", lambda _: Start(finders=(), modules=()))
     for name, value in environment_channels(places).items():
         monkeypatch.setenv(name, value)
     return places

@@ -38,7 +38,8 @@ def check_guard(claimed: object, places: Places | None = None) -> Finding:
     if found.needs != needs_of(there, found.protected):
         wrong.append("the policy's needs are not what the sealed distributions ask for")
     wrong += _foreign_files(places)
-    wrong += [str(finding) for finding in verify(places, _given_environment(), start=read_start())]
+    start = read_start(places.manifest)
+    wrong += [str(finding) for finding in verify(places, _given_environment(), start=start)]
     details = {"protected": found.pinned(), "relaxed": dict(found.relaxed), "findings": wrong}
     if wrong:
         more = f" (and {len(wrong) - _SHOWN} more)" if len(wrong) > _SHOWN else ""

@@ -24,6 +24,16 @@ _CHANNELS = (
 WATCHED = frozenset(
     ("torch", "torchvision", "torchaudio", "triton", "habana_frameworks", "pip._internal")
 )
+# The loaders that Python's own finder gives; the module is there before any other.
+_EXTERNAL = sys.modules["_frozen_importlib_external"]
+_PYTHONS = tuple(
+    getattr(_EXTERNAL, name)
+    for name in (
+        *("SourceFileLoader", "SourcelessFileLoader", "ExtensionFileLoader"),
+        *("NamespaceLoader", "_NamespaceLoader"),  # the second until Python 3.10
+    )
+    if hasattr(_EXTERNAL, name)
+)
 # The variables as this process got them, for `verify`: they are put back before it can look.
 given = {name: os.environ.get(name, "") for name, _ in _CHANNELS}
 
@@ -44,8 +54,10 @@ class WatchedLoader:
     there (`importlib.util.find_spec`) is answered at no cost.
     """
 
-    def __init__(self, real: "Any") -> None:
+    def __init__(self, real: "Any", early: "list[str]") -> None:
+        """`early` are modules of the package that are there before it."""
         self._real = real
+        self._early = early
 
     def __getattr__(self, name: str) -> "Any":
         if name == "_real":  # asked of one that is being copied
@@ -61,8 +73,9 @@ class WatchedLoader:
         """
         spec = module.__spec__
         spec.loader = module.__loader__ = self._real
-        _watch(spec.name).look_at(spec.name, spec, home=_HOME)
+        _watch(spec.name).look_at(spec.name, spec, home=_HOME, early=self._early)
         self._real.exec_module(module)
+        _watch(spec.name).look_after(spec.name)
 
 
 class Watcher:
@@ -75,15 +88,29 @@ class Watcher:
         damaged.
         """
         if name not in WATCHED:
-            return None
+            return self._module(name, path, target) if path is not None else None
         if name == "pip._internal":
             _listen_to_pip()
             return None
         spec = self._found(name, path, target)
         if spec is None or not hasattr(spec.loader, "exec_module"):
             return _watch(name).instead_of(name, spec, home=_HOME)
-        spec.loader = WatchedLoader(spec.loader)
+        # Now: once it is in sys.modules, other threads may import what is below it.
+        early = [one for one in [*sys.modules] if one.startswith(name + ".")]
+        spec.loader = WatchedLoader(spec.loader, early)
         return spec
+
+    def _module(self, name: str, path: "Any", target: "Any") -> "Any":
+        """A module below a watched package, as the others find it; who answers for it in the place
+        of Python's own finder is looked at.
+        """
+        top = name.partition(".")[0]
+        if top not in WATCHED:
+            return None
+        spec = self._found(name, path, target)
+        if spec is None or (type(spec.loader) in _PYTHONS and _is_below(top, spec.origin)):
+            return spec
+        return _watch(name).module_from_elsewhere(top, spec, home=_HOME)
 
     @staticmethod
     def _found(name: str, path: "Any", target: "Any") -> "Any":
@@ -93,6 +120,12 @@ class Watcher:
                 if spec is not None:
                     return spec
         return None
+
+
+def _is_below(top: str, origin: "Any") -> bool:
+    """Whether a module's file lies in the folder of its package, which was looked at."""
+    file = getattr(sys.modules.get(top), "__file__", None)
+    return origin is None or not file or origin.startswith(os.path.dirname(file) + "/")  # noqa: PTH120 - as above
 
 
 def _watch(name: str) -> "Any":

@@ -23,8 +23,10 @@ from .measuring import (
 )
 from .needs import need_problems
 from .places import Places
+from .plugins import plugin_problems
 from .policy import GuardError, Policy, read_policy
 from .standing import relaxed_problems
+from .tracing import traced_shadows
 from .watch import sealed_names
 
 
@@ -62,6 +64,14 @@ def verify(
             for name, text in relaxed_problems(policy, there, manifest.location)
         ),
         *_shadow_findings(policy, manifest),
+        *(
+            Finding(part="library", subject=shadow.sealed, text=shadow.words(environment))
+            for shadow in traced_shadows(manifest, names, environment)
+        ),
+        *(
+            Finding(part="plugin", subject=name, text=f"{group} in {folder}: an import loads it")
+            for name, group, folder in plugin_problems(policy, manifest)
+        ),
     ]
     if start is not None:
         findings += [
