@@ -21,8 +21,13 @@ _CHANNELS = (
     ("UV_CONSTRAINT", _CONSTRAINTS),
     ("UV_BUILD_CONSTRAINT", _BUILD_CONSTRAINTS),
 )
+_PIP = "pip._internal"
+_PIP_CANDIDATES = "pip._internal.resolution.resolvelib.candidates"
 WATCHED = frozenset(
-    ("torch", "torchvision", "torchaudio", "triton", "habana_frameworks", "pip._internal")
+    (
+        *("torch", "torchvision", "torchaudio", "triton", "habana_frameworks"),
+        *(_PIP, _PIP_CANDIDATES),
+    )
 )
 # The loaders that Python's own finder gives; the module is there before any other.
 _EXTERNAL = sys.modules["_frozen_importlib_external"]
@@ -89,10 +94,14 @@ class Watcher:
         """
         if name not in WATCHED:
             return self._module(name, path, target) if path is not None else None
-        if name == "pip._internal":
-            _listen_to_pip()
+        if name == _PIP:
+            _with_pip("listen_to_pip", _HOME + "/guard")
             return None
         spec = self._found(name, path, target)
+        if name == _PIP_CANDIDATES:
+            if spec is not None:
+                spec.loader = ListeningLoader(spec.loader)
+            return spec
         if spec is None or not hasattr(spec.loader, "exec_module"):
             return _watch(name).instead_of(name, spec, home=_HOME)
         # Now: once it is in sys.modules, other threads may import what is below it.
@@ -138,14 +147,36 @@ def _watch(name: str) -> "Any":
     return watch
 
 
-def _listen_to_pip() -> None:
+class ListeningLoader:
+    """The loader of pip's module of candidates, which are looked at as its resolver comes to them."""
+
+    def __init__(self, real: "Any") -> None:
+        self._real = real
+
+    def __getattr__(self, name: str) -> "Any":
+        if name == "_real":
+            raise AttributeError(name)
+        return getattr(self._real, name)
+
+    def create_module(self, spec: "Any") -> "Any":
+        return self._real.create_module(spec)
+
+    def exec_module(self, module: "Any") -> None:
+        self._real.exec_module(module)
+        _with_pip("watch_releases", module, _HOME + "/guard")
+
+
+def _with_pip(function: str, *arguments: "Any") -> None:
+    """A pip without our explanation, or one made otherwise than those we know, is a pip all the
+    same.
+    """
     try:
-        from . import refusal  # noqa: PLC0415
-    except ImportError as error:  # a pip without our explanation is a pip all the same
+        from . import pip_listening  # noqa: PLC0415
+
+        getattr(pip_listening, function)(*arguments)
+    except Exception as error:
         if sys.stderr is not None:
             print(f"warpfront guard: refusals of pip are not explained: {error}", file=sys.stderr)
-        return
-    refusal.listen_to_pip(_HOME + "/guard")
 
 
 def start() -> None:
