@@ -62,6 +62,7 @@ def test_sealing_writes_every_file_of_the_guard(places: Places, tmp_path: Path) 
     new = {path for path in set(files(tmp_path)) - before if not path.endswith("bin/uv")}
     assert new == {
         "etc/pip.conf",
+        "etc/profile.d/warpfront.sh",
         "etc/uv/uv.toml",
         "home/bin/warpfront-guard",
         "home/guard/bytecode.json",

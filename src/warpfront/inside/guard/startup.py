@@ -179,10 +179,23 @@ def _with_pip(function: str, *arguments: "Any") -> None:
             print(f"warpfront guard: refusals of pip are not explained: {error}", file=sys.stderr)
 
 
-def start() -> None:
-    """Twice in the image's own Python: by the .pth, and by `sitecustomize` after all of those, so
-    that the watch stands before whatever they put there.
+def see_packages(packages: str) -> None:
+    """Add the image's packages to an environment that asked for those of the system
+    (`--system-site-packages`): Python looks for them beside the interpreter that environments are
+    made from, and the image's are in an environment of their own.
     """
+    site = sys.modules.get("site")
+    asked = site is not None and sys.base_prefix in site.PREFIXES
+    if asked and sys.prefix != sys.base_prefix and packages not in sys.path:
+        sys.path.append(packages)
+
+
+def start(packages: str = "") -> None:
+    """Twice in the image's own Python: by the .pth, and by `sitecustomize` after all of those, so
+    that the watch stands before whatever they put there. `packages` are the image's.
+    """
+    if packages:
+        see_packages(packages)
     restore_channels()
     finders: list[object] = [*sys.meta_path]
     others = [finder for finder in finders if not isinstance(finder, Watcher)]
