@@ -55,7 +55,7 @@ def test_three_releases_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     two = releases(v3_0="torch>=2.15", v2_0="torch>=2.15", v1_0="torch")
     assert stopped(two, "app", "1.0") == ""
     three = releases(v4_0="torch>=3", v3_0="torch>=2.15", v2_0="torch>=2.15", v1_0="torch")
-    assert "stopped before anything is fetched" in stopped(three, "app", "1.0")
+    assert "stopped before it is fetched" in stopped(three, "app", "1.0")
     monkeypatch.setenv("WARPFRONT_GUARD_OLDER", "1")
     assert stopped(three, "app", "1.0") == ""
 
@@ -68,7 +68,7 @@ def test_pip_says_that_it_goes_back_and_stops_when_it_goes_far(
     done = pip_install(tmp_path, blocked)
     assert done.returncode == code, done.stderr
     assert f"app {blocked + 1}.0 wants torch>=2.15; this image holds torch" in done.stderr
-    assert ("stopped before anything is fetched" in done.stderr) is bool(code)
+    assert ("stopped before it is fetched" in done.stderr) is bool(code)
     assert ("Would install app-1.0" in done.stdout) is not bool(code)
     assert "Traceback" not in done.stderr
 
@@ -126,7 +126,9 @@ def test_a_version_is_never_taken_for_a_package(said: str, who: str) -> None:
 
 def test_a_demand_that_the_images_torch_meets_is_not_told_to_accept_it() -> None:
     """`--target` and `--prefix` look for a second torch; no version of the package helps."""
-    said = "ERROR: No matching distribution\n  The conflict is caused by:\n app 1.0 depends on torch"
+    said = (
+        "ERROR: No matching distribution\n  The conflict is caused by:\n app 1.0 depends on torch"
+    )
     text = explanation(said, cpu_policy())
     assert "app 1.0 wants torch, which the image's torch 2.13.0+cpu meets" in text
     assert "accepts it" not in text

@@ -269,11 +269,11 @@ def test_a_signal_ends_both(launched: Launched, number: int, code: int) -> None:
 
 def a_log(*versions: str, wants: str = "torch>=2.15.0, <2.15.0+") -> str:
     """As uv's resolver writes it: each release, the last of which goes with the image's torch."""
-    last = versions[-1]
+    asked = dict.fromkeys(versions, wants) | {versions[-1]: "torch*"}
     return "".join(
         f"DEBUG Selecting: vllm=={one} [compatible] (vllm-{one}-py3-none-any.whl)\n"
-        f"DEBUG Adding transitive dependency for vllm=={one}: {'torch*' if one == last else wants}\n"
-        for one in versions
+        f"DEBUG Adding transitive dependency for vllm=={one}: {wanted}\n"
+        for one, wanted in asked.items()
     )
 
 
@@ -290,8 +290,10 @@ def test_uv_is_not_started_where_it_would_go_back_far(launched: Launched) -> Non
             "  vllm 0.2.5 is what is taken in the place of 3 releases of vllm.",
             "  to keep the image's: take a version of vllm that accepts it",
             "  to have vllm beside it all the same: warpfront-guard relax vllm --reason TEXT",
-            "stopped before anything is fetched. To have an older vllm all the same, name its"
-            " version, or set WARPFRONT_GUARD_OLDER=1",
+            (
+                "stopped before it is fetched. To have an older vllm all the same, name its"
+                " version, or set WARPFRONT_GUARD_OLDER=1"
+            ),
         )
     ]
 

@@ -71,19 +71,19 @@ def test_a_sound_stack_with_needs_has_no_findings(places: Places) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "before", "after", "asker", "need"),
+    ("name", "before", "after", "told"),
     [
-        ("typing-extensions", "4.15.0", "4.5.0", "torch", "typing-extensions>=4.10.0"),
-        ("sympy", "1.14.0", "1.5", "torch", "sympy>=1.13.3"),
-        ("pillow", "12.0", "8.3", "torchvision", "pillow!=8.3"),
-        ("mpmath", "1.3.0", "1.4.0", "sympy", "mpmath<1.4,>=1.1"),
+        ("typing-extensions", "4.15.0", "4.5.0", "torch needs typing-extensions>=4.10.0"),
+        ("sympy", "1.14.0", "1.5", "torch needs sympy>=1.13.3"),
+        ("pillow", "12.0", "8.3", "torchvision needs pillow!=8.3"),
+        ("mpmath", "1.3.0", "1.4.0", "sympy needs mpmath<1.4,>=1.1"),
     ],
 )
 def test_what_the_stack_cannot_work_with_is_found(
-    places: Places, name: str, before: str, after: str, asker: str, need: str
+    places: Places, name: str, before: str, after: str, told: str
 ) -> None:
     replaced(places, name, before, after)
-    assert findings(places) == [f"needs: {name}: {after} is installed; {asker} needs {need}"]
+    assert findings(places) == [f"needs: {name}: {after} is installed; {told}"]
 
 
 def test_what_the_stack_needs_and_was_removed_is_found(places: Places) -> None:

@@ -40,7 +40,7 @@ def test_a_protected_package_is_constrained_no_more(places: Places) -> None:
 
 
 def test_torch_takes_along_what_goes_with_it(places: Places) -> None:
-    """Another torch loads other libraries: to hold this one's would refuse it, one after another."""
+    """Another torch loads other libraries: to hold this one's would refuse it."""
     said = relax({"torch": "we bring our own"}, places)
     assert constrained(places) == set()
     assert said[:2] == [

@@ -72,7 +72,9 @@ def _adopt(options: argparse.Namespace, places: Places) -> int:
 
 
 def _verify(options: argparse.Namespace, places: Places) -> int:
-    findings = verify(places, _given_environment(), start=read_start(places.manifest), quick=options.quick)
+    findings = verify(
+        places, _given_environment(), start=read_start(places.manifest), quick=options.quick
+    )
     if options.json:
         print(json.dumps([vars(finding) for finding in findings], indent=1))
         return int(bool(findings))

@@ -25,7 +25,7 @@ try:
     warpfront_guard.startup.start()
 except Exception as error:
     text = f'warpfront guard: torch is not watched: {{error}}'
-    if not os.path.isdir({library!r}):
+    if not os.path.isdir({home!r}):
         text = 'warpfront guard: torch is not watched: this image lacks {home}, which goes with'
         text += ' it: COPY it too, then RUN {install}'
     # Python reads the .pth files of a virtual environment twice.
@@ -77,14 +77,12 @@ def channel_files(policy: Policy, places: Places) -> dict[Path, str]:
 
 def pth_text(places: Places) -> str:
     """Every start of this interpreter puts the channels back and watches its imports."""
-    program = _START_UP.format(
-        library=str(places.library), home=places.home, install=installing(places)
-    )
+    program = _START_UP.format(home=str(places.home), install=installing(places))
     return f"{places.library}\nimport os, sys; exec({program!r})\n"
 
 
 def installing(places: Places) -> str:
-    """The command that puts the guard's other files around a stack that was copied with its home."""
+    """The command that puts the guard around a stack that was copied with its home."""
     return (
         f"PYTHONPATH={places.library} {places.interpreters}/python3 -m warpfront_guard"
         f" install --policy {places.policy}"

@@ -104,9 +104,7 @@ def _run(uv: str, arguments: Sequence[str], *, heard: bool) -> tuple[int, str]:
         return child.wait(), _COLORS.sub("", said.decode(errors="replace"))
 
 
-def _too_far_back(
-    uv: str, arguments: Sequence[str], command: tuple[str, ...], home: Path
-) -> str:
+def _too_far_back(uv: str, arguments: Sequence[str], command: tuple[str, ...], home: Path) -> str:
     """Why uv is not started: it would end with a release of years ago. A step back is said, and
     not in its way.
     """

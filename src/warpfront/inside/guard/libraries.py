@@ -64,7 +64,9 @@ def mapped() -> list[str]:
             lines = [line.rstrip("\n").split(None, 5) for line in file]
     except OSError:
         return []
-    return list(dict.fromkeys(one[5] for one in lines if "x" in one[1] and one[5:] and one[5][0] == "/"))
+    return list(
+        dict.fromkeys(one[5] for one in lines if "x" in one[1] and one[5:] and one[5][0] == "/")
+    )
 
 
 def shadows(sealed: Mapping[str, list[str]], loaded: Iterable[str]) -> Iterator[Shadow]:

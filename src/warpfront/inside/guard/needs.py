@@ -49,12 +49,17 @@ def _requirements(there: Mapping[str, list[Distribution]], name: str) -> Iterato
     """
     for distribution in there.get(name, [])[:1]:
         for line in distribution.requires or ():
-            try:
-                requirement = read_requirement(line)
-                if requirement.applies():
-                    yield requirement
-            except UnreadableError:
-                continue
+            requirement = _read(line)
+            if requirement is not None:
+                yield requirement
+
+
+def _read(line: str) -> Requirement | None:
+    try:
+        requirement = read_requirement(line)
+        return requirement if requirement.applies() else None
+    except UnreadableError:
+        return None
 
 
 def _problem(requirement: Requirement, there: Mapping[str, list[Distribution]]) -> str:

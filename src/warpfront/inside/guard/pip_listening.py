@@ -54,7 +54,7 @@ def watch_releases(candidates: ModuleType, folder: str | Path) -> None:
     from pip._internal.exceptions import InstallationError  # noqa: PLC0415 - the pip that runs
 
     releases = Releases(policy=read_policy(Path(folder) / "policy.json"))
-    kind: Any = candidates._InstallRequirementBackedCandidate
+    kind: Any = candidates._InstallRequirementBackedCandidate  # noqa: SLF001 - pip has no hook for this
     real, told = kind.iter_dependencies, set()
 
     def iter_dependencies(self: Any, with_requires: bool, *rest: Any) -> Iterable[Any]:  # noqa: FBT001 - pip's

@@ -12,9 +12,7 @@ from .policy import Policy, normalized
 
 # Group -> the package whose import loads what is in it.
 GROUPS = {"torch.backends": "torch", "triton.backends": "triton"}
-_GROUP = re.compile(
-    rf"^\s*\[\s*({'|'.join(map(re.escape, GROUPS))})\s*\]\s*$", flags=re.MULTILINE
-)
+_GROUP = re.compile(rf"^\s*\[\s*({'|'.join(map(re.escape, GROUPS))})\s*\]\s*$", flags=re.MULTILINE)
 _TURNED_OFF = {"torch": ("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")}
 
 

@@ -126,15 +126,11 @@ def going_back(releases: Releases, name: str, number: str) -> str:
 
 
 def stopped(releases: Releases, name: str, number: str) -> str:
-    """The same where it was stopped; "" where it may go on: few were passed over, or it is meant."""
+    """The same where it has to stop; "" where few were passed over, or it is meant."""
     if len(releases.gone_back(name, number)) < STOPS_AT or may_go_on():
         return ""
-    return going_back(releases, name, number) + _said(
-        [
-            f"stopped before anything is fetched. To have an older {name} all the same, name its"
-            f" version, or set {GO_ON}=1"
-        ]
-    )
+    how = f"To have an older {name} all the same, name its version, or set {GO_ON}=1"
+    return going_back(releases, name, number) + _said([f"stopped before it is fetched. {how}"])
 
 
 def _said(lines: Iterable[str]) -> str:

@@ -61,8 +61,7 @@ def _torch_lifted(before: Policy) -> list[str]:
     return [
         "torch is no longer protected: pip and uv may bring, replace or remove it,",
         f"and what goes with it: {', '.join(with_it) or 'nothing'}.",
-        f"The labels of an image still say torch {before.protected.get('torch', 'of its base')}: a"
-        " Dockerfile that does this adds",
+        f"The labels of an image still say {before.holds()}: a Dockerfile that does this adds",
         f"  LABEL {LABELS}.relaxed=torch {LABELS}.torch=VERSION",
     ]
 

@@ -30,7 +30,9 @@ finally:
 
 
 def block(places: Places) -> str:
-    return _BLOCK.format(begin=_BEGIN, end=_END, library=str(places.library), packages=str(places.site_packages))
+    return _BLOCK.format(
+        begin=_BEGIN, end=_END, library=str(places.library), packages=str(places.site_packages)
+    )
 
 
 def with_block(theirs: str, places: Places) -> str:

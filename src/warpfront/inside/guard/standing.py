@@ -1,5 +1,5 @@
-"""What there is of a stack now. What was sealed is said only of what still has to be as it was: after
-`relax` it may be another torch, half of one, or none.
+"""What there is of a stack now. What was sealed is said only of what still has to be as it was:
+after `relax` it may be another torch, half of one, or none.
 """
 
 from __future__ import annotations

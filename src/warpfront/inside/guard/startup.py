@@ -148,7 +148,7 @@ def _watch(name: str) -> "Any":
 
 
 class ListeningLoader:
-    """The loader of pip's module of candidates, which are looked at as its resolver comes to them."""
+    """The loader of pip's module of candidates, each of which is looked at by the guard."""
 
     def __init__(self, real: "Any") -> None:
         self._real = real
@@ -174,7 +174,7 @@ def _with_pip(function: str, *arguments: "Any") -> None:
         from . import pip_listening  # noqa: PLC0415
 
         getattr(pip_listening, function)(*arguments)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - whatever another pip lacks
         if sys.stderr is not None:
             print(f"warpfront guard: refusals of pip are not explained: {error}", file=sys.stderr)
 

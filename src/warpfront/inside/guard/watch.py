@@ -16,6 +16,8 @@ from .plugins import is_loaded_by, plugin_problems
 from .policy import GuardError, Policy, normalized, read_policy
 
 _SHOWN = 3
+_AGAIN = "Start from the image again"
+_UNSHADOWED = "Start Python without that library"
 # Distributions whose files this process has looked at: torchvision's import need not do torch's
 # again. What is imported is looked at each time.
 _seen: set[str] = set()
@@ -48,9 +50,7 @@ class Refusal:
         _refuse(module.__name__, self._text)
 
 
-def look_at(
-    name: str, spec: ModuleSpec | None, *, home: str, early: Sequence[str] = ()
-) -> None:
+def look_at(name: str, spec: ModuleSpec | None, *, home: str, early: Sequence[str] = ()) -> None:
     """Raises `ImportError` that names what changed, and which path won, if the protected package
     that would come from `spec` is not what was sealed, or has modules before it is there (`early`).
     """
@@ -67,14 +67,15 @@ def look_after(name: str) -> None:
         return
     found = [one.words(os.environ) for one in shadows(_libraries, mapped())]
     if found:
-        _shadowed[name] = _refusal(name, _shortened(found), "", what="runs other code")
+        what = "runs other code"
+        _shadowed[name] = _refusal(name, _shortened(found), "", what=what, back=_UNSHADOWED)
         _refuse(name, _shadowed[name])
 
 
 def module_from_elsewhere(top: str, spec: ModuleSpec, *, home: str) -> ModuleSpec:
-    """For a module of a protected package that Python's own finder did not find: its file is another
-    one, and its import is refused; or it is the file itself, loaded by somebody else (a test
-    runner, a profiler), which is said.
+    """For a module of a protected package that Python's own finder did not find: its file is
+    another one, and its import is refused; or it is the file itself, loaded by somebody else (a
+    test runner, a profiler), which is said.
     """
     policy, name = _policy(home), spec.name
     if policy is None or policy.is_relaxed(top):
@@ -121,9 +122,7 @@ def _refuse(name: str, text: str) -> NoReturn:
     raise ImportError(text, name=name)
 
 
-def _refusal_of(
-    name: str, spec: ModuleSpec | None, folder: Path, early: Sequence[str] = ()
-) -> str:
+def _refusal_of(name: str, spec: ModuleSpec | None, folder: Path, early: Sequence[str] = ()) -> str:
     """Why `name` must not be imported, "" if it may be."""
     if spec is None and _sealed_packages and name not in _sealed_packages:
         return ""
@@ -235,8 +234,8 @@ def _shortened(lines: list[str]) -> list[str]:
 
 
 def _tell_of_needs(policy: Policy, manifest: Manifest) -> None:
-    """What the stack cannot work with is said, and not refused: most of torch runs without sympy."""
-    from .requires_dist import UnreadableError, read_requirement  # noqa: PLC0415 - it needs `platform`
+    """What the stack cannot work with is said, not refused: most of torch runs without sympy."""
+    from .requires_dist import UnreadableError, read_requirement  # noqa: PLC0415 - slow to load
 
     versions = _versions_beside(manifest)
     for name, accepted in policy.needed().items():
@@ -258,7 +257,9 @@ def _versions_beside(manifest: Manifest) -> dict[str, str]:
         there = os.listdir(manifest.location)  # noqa: PTH208 - names are all it takes
     except OSError:
         return {}
-    pairs = (one.removesuffix(".dist-info").partition("-") for one in there if one[-10:] == ".dist-info")
+    pairs = (
+        one.removesuffix(".dist-info").partition("-") for one in there if one[-10:] == ".dist-info"
+    )
     return {normalized(name): version for name, _, version in pairs}
 
 
@@ -319,11 +320,16 @@ def _isolated_build_problems(name: str, won: str, version: str) -> Iterator[str]
 
 
 def _refusal(
-    name: str, problems: list[str], holds: str, *, what: str = "was changed"
+    name: str,
+    problems: list[str],
+    holds: str,
+    *,
+    what: str = "was changed",
+    back: str = _AGAIN,
 ) -> str:
     which = f" ({holds})" if holds else ""
     return (
         f"warpfront guard: {name}: the torch stack of this image{which} {what}: "
-        f"{'; '.join(problems)}. See `warpfront-guard verify` for all of it. Start from the image "
-        "again to have it back; a change that is meant: `warpfront-guard relax NAME --reason TEXT`."
+        f"{'; '.join(problems)}. See `warpfront-guard verify` for all of it. {back} to have it "
+        "back; a change that is meant: `warpfront-guard relax NAME --reason TEXT`."
     )
