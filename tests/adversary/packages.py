@@ -349,6 +349,12 @@ def _projects(folder: Path, stack: Stack) -> None:
         "editable/pyproject.toml": build + project.format(name="an-app", needs="needs-torch"),
         "wants-newer/pyproject.toml": build
         + project.format(name="wants-newer", needs=f"torch>={stack.newer}"),
+        "poetry-newer/pyproject.toml": bare.format(
+            name="poetry-newer", needs=f"torch=={stack.newer}"
+        )
+        + '\n[tool.poetry]\npackage-mode = false\n\n[[tool.poetry.source]]\nname = "here"\n'
+        f'url = "{INDEX}/pypi/"\npriority = "primary"\n\n[tool.pdm]\ndistribution = false\n\n'
+        f'[[tool.pdm.source]]\nname = "pypi"\nurl = "{INDEX}/pypi/"\n',
         "uv-project/pyproject.toml": bare.format(name="uv-project", needs="torch"),
         "uv-newer/pyproject.toml": bare.format(name="uv-newer", needs=f"torch>={stack.newer}"),
         "requirements.txt": f"--extra-index-url {INDEX}/other/\n-c other-constraints.txt\n"

@@ -22,6 +22,7 @@ ASKED_FOR = (
     "typing-extensions>=4.10.0",
     "sympy>=1.13.3",
     "setuptools<82; python_version >= '3.99'",
+    "wheel>=0.40",
     "optree>=0.13; extra == 'optree'",
     "torchvision>=0.1",
     "pillow>=5.3",
@@ -40,6 +41,7 @@ def places(tmp_path: Path) -> Places:
     install(packages, "sympy", "1.14.0", {}, requires=["mpmath<1.4,>=1.1"])
     install(packages, "mpmath", "1.3.0", {})
     install(packages, "pillow", "12.0", {})
+    install(packages, "wheel", "0.45", {})
     seal(cpu_policy(), found, python=sys.executable)
     return found
 
@@ -55,8 +57,10 @@ def test_what_the_stack_needs_is_held_within_what_it_accepts(places: Places) -> 
         "pillow": "!=8.3,>=5.3",
         "sympy": ">=1.13.3",
         "typing-extensions": ">=4.10.0",
+        "wheel": ">=0.40",
     }
     lines = constraint_lines(policy)
+    assert "wheel>=0.40" not in lines
     assert {"pillow!=8.3,>=5.3", "sympy>=1.13.3", "typing-extensions>=4.10.0"} <= set(lines)
     assert [str(Requirement(line)) for line in lines] == lines
 
@@ -75,6 +79,7 @@ def test_a_sound_stack_with_needs_has_no_findings(places: Places) -> None:
     [
         ("typing-extensions", "4.15.0", "4.5.0", "torch needs typing-extensions>=4.10.0"),
         ("sympy", "1.14.0", "1.5", "torch needs sympy>=1.13.3"),
+        ("wheel", "0.45", "0.30", "torch needs wheel>=0.40"),
         ("pillow", "12.0", "8.3", "torchvision needs pillow!=8.3"),
         ("mpmath", "1.3.0", "1.4.0", "sympy needs mpmath<1.4,>=1.1"),
     ],

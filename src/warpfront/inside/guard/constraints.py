@@ -8,6 +8,8 @@ from collections.abc import Mapping
 
 from .policy import Policy
 
+_BUILD_TOOLS = frozenset(("pip", "setuptools", "wheel"))
+
 
 def requirement(name: str, version: str) -> str:
     """The one version of a distribution. `===` where there is no local label: `torch==2.15.0` would
@@ -26,8 +28,12 @@ def pins(policy: Policy) -> list[str]:
 
 
 def needs(policy: Policy) -> list[str]:
-    """What the stack needs of others, as wide as its own metadata says: those may move."""
-    return [f"{name}{accepted}" for name, accepted in policy.needed().items()]
+    """What the stack needs of others, as wide as its own metadata says: those may move. `verify`
+    alone looks at what builds use: with its constraint `python -m venv` could not bring the
+    setuptools of its Python, nor pip 23 give an isolated build the one that it asks for.
+    """
+    needed = policy.needed().items()
+    return [f"{name}{accepted}" for name, accepted in needed if name not in _BUILD_TOOLS]
 
 
 def constraint_lines(policy: Policy) -> list[str]:

@@ -51,8 +51,6 @@ def watch_releases(candidates: ModuleType, folder: str | Path) -> None:
     """Look at every release that this pip's resolver considers, by its metadata: `candidates` is
     pip's own module of them. The first step back is said at once, too many are an error of pip's.
     """
-    from pip._internal.exceptions import InstallationError  # noqa: PLC0415 - the pip that runs
-
     releases = Releases(policy=read_policy(Path(folder) / "policy.json"))
     kind: Any = candidates._InstallRequirementBackedCandidate  # noqa: SLF001 - pip has no hook for this
     real, told = kind.iter_dependencies, set()
@@ -62,7 +60,8 @@ def watch_releases(candidates: ModuleType, folder: str | Path) -> None:
         if with_requires:
             releases.add(name, number, [str(one) for one in self.dist.iter_dependencies()])
         if text := stopped(releases, name, number):
-            raise InstallationError(f"{name} goes back to {number}\n{text.rstrip()}")
+            error: Any = sys.modules["pip._internal.exceptions"]  # of the pip that runs
+            raise error.InstallationError(f"{name} goes back to {number}\n{text.rstrip()}")
         if name not in told and (text := going_back(releases, name, number)):
             told.add(name)
             sys.stderr.write(text)

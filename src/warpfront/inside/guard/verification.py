@@ -49,42 +49,37 @@ def verify(
     there = installed(manifest.location)
     changed = size_differences(manifest, names) if quick else differences(manifest, names)
     findings = [
-        *(
-            Finding(part="channel", subject=subject, text=text)
-            for subject, text in channel_findings(policy, places, environment)
-        ),
+        *_findings("channel", channel_findings(policy, places, environment)),
         *_distribution_findings(policy, manifest, there),
-        *(
-            Finding(part="needs", subject=name, text=text)
-            for name, text in need_problems(policy, there, names)
-        ),
-        *(Finding(part="file", subject=path, text=text) for path, text in changed),
-        *(
-            Finding(part="distribution", subject=name, text=text)
-            for name, text in relaxed_problems(policy, there, manifest.location)
-        ),
+        *_findings("needs", need_problems(policy, there, names)),
+        *_findings("file", changed),
+        *_findings("distribution", relaxed_problems(policy, there, manifest.location)),
         *_shadow_findings(policy, manifest),
-        *(
-            Finding(part="library", subject=shadow.sealed, text=shadow.words(environment))
-            for shadow in traced_shadows(manifest, names, environment)
-        ),
-        *(
-            Finding(part="plugin", subject=name, text=f"{group} in {folder}: an import loads it")
-            for name, group, folder in plugin_problems(policy, manifest)
-        ),
+        *_intruder_findings(policy, manifest, environment),
     ]
     if start is not None:
-        findings += [
-            Finding(part="import", subject=subject, text=text)
-            for subject, text in import_findings(start, manifest.packages())
-        ]
+        findings += _findings("import", import_findings(start, manifest.packages()))
     if not quick:
         findings += _stray_findings(names, manifest, there)
-        findings += [
-            Finding(part="file", subject=path, text=text)
-            for path, text in bytecode_findings(manifest, places.bytecode)
-        ]
+        findings += _findings("file", bytecode_findings(manifest, places.bytecode))
     return findings
+
+
+def _findings(part: str, problems: Iterable[tuple[str, str]]) -> Iterator[Finding]:
+    return (Finding(part=part, subject=subject, text=text) for subject, text in problems)
+
+
+def _intruder_findings(
+    policy: Policy, manifest: Manifest, environment: Mapping[str, str]
+) -> Iterator[Finding]:
+    """Code of others that would run as part of torch: libraries in the place of the sealed ones,
+    and what an import of it loads by itself.
+    """
+    for shadow in traced_shadows(manifest, sealed_names(policy, manifest), environment):
+        yield Finding(part="library", subject=shadow.sealed, text=shadow.words(environment))
+    for name, group, folder in plugin_problems(policy, manifest):
+        text = f"{group} in {folder}: an import loads it"
+        yield Finding(part="plugin", subject=name, text=text)
 
 
 def _distribution_findings(
