@@ -28,7 +28,7 @@ HERE = Path(__file__).parent
 PROGRAM = "/opt/warpfront/bin/warpfront-guard"
 OLDEST_PIP = "23.0.1"
 # With what they need, for an environment of their own: no case's index has them.
-_MANAGERS = ("poetry", "pdm")
+_MANAGERS = ("poetry",)
 NAMES = "localhost/warpfront/adversary"
 _SYSTEM_PYTHON = (
     "for p in /usr/bin/python3 /usr/local/bin/python3; do "
@@ -76,8 +76,8 @@ def fetch_tools(folder: Path) -> Tools:
     managers = folder / "managers"
     if not managers.is_dir():
         argv = (sys.executable, "-m", "pip", "download", "--quiet", "--only-binary", ":all:")
-        wanted = ("--python-version", "3.11", "--dest", str(managers), *_MANAGERS)
-        run(Command(argv=(*argv, *wanted))).check()
+        more = ("--python-version", "3.11", "--dest", str(managers), *_MANAGERS)
+        run(Command(argv=(*argv, *more))).check()
     if not (folder / "bin" / "uv").exists():
         with zipfile.ZipFile(_newest(folder, "uv")) as wheel:
             member = next(name for name in wheel.namelist() if name.endswith("/scripts/uv"))

@@ -64,6 +64,13 @@ def test_a_guard_whose_code_was_changed_fails_though_it_finds_nothing_itself(
     assert "more.py is not the one" in found.reason
 
 
+def test_needs_other_than_those_of_the_sealed_distributions_fail(places: Places) -> None:
+    """The policy that is claimed cannot know them, and the constraints follow the image's."""
+    text = places.policy.read_text()
+    places.policy.write_text(text.replace('"needs": {', '"needs": {"sympy": ">=1"'))
+    assert "the policy's needs are not what the sealed" in check(places).reason
+
+
 def test_a_changed_stack_fails(places: Places) -> None:
     (places.site_packages / "torch" / "version.py").write_text("")
     assert "torch/version.py: 0 bytes" in check(places).reason
