@@ -46,7 +46,7 @@ compilers:
 """
 DEVEL = """
   devel:
-    on: torch
+    parent: torch
     template: torch
     title: With a compiler
     compiler: true

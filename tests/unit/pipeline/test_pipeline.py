@@ -63,7 +63,7 @@ class Quiet:
 
 SERVE = """
   serve:
-    on: torch
+    parent: torch
     template: torch
     title: Something on top
     packages: [fastapi]
