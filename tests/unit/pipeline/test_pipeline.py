@@ -60,6 +60,8 @@ class Quiet:
 
     def step(self, cell_id: str, text: str) -> None: ...
 
+    def line(self, cell_id: str, text: str) -> None: ...
+
 
 SERVE = """
   serve:
