@@ -111,10 +111,12 @@ def test_a_step_says_which_of_how_many_and_what_it_does(name: str, words: str) -
     assert BuildStep(target="", name=name, state="running").words == words
 
 
-def test_a_step_of_buildkits_own_is_known() -> None:
+def test_a_step_that_only_reads_is_known() -> None:
     for name, internal in [
         ("[internal] load build definition", True),
         ("[cell-a internal] load .dockerignore", True),
+        ("[context wheels] load from client", True),
+        ("[cell-a context tools] load .dockerignore", True),
         ("[cell-a 1/2] RUN internal]", False),
         ("exporting to image", False),
     ]:

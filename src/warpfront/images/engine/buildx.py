@@ -25,7 +25,7 @@ from warpfront.wheels.sources import without_secrets
 _LAYER = "sha256:"
 _EXPORTS = ("naming", "unpacking")
 _NUMBERED = re.compile(r"\[(?:[^\s\]]+ )*(?P<step>\d+)/(?P<steps>\d+)\] (?P<rest>.+)", re.DOTALL)
-_INTERNAL = re.compile(r"\[(?:[^\s\]]+ )*internal\]")
+_INTERNAL = re.compile(r"\[(?:[^\s\]]+ )*(?:internal\]|context )")
 _BRACKETED = re.compile(r"^\[[^\]]*\] ")
 _PROCESS_FAILED = re.compile(r'.*process ".*" did not complete successfully: ', re.DOTALL)
 _TAIL_CHARACTERS = 4_000
@@ -62,7 +62,7 @@ class BuildStep:
 
     @property
     def is_internal(self) -> bool:
-        """Whether it is BuildKit's own (reading the Dockerfile), and none of the image's."""
+        """Whether it only reads what the image is made of (the Dockerfile, a context)."""
         return bool(_INTERNAL.match(self.name))
 
 
