@@ -15,8 +15,8 @@ from click.testing import CliRunner
 from jsonschema import Draft202012Validator
 
 from warpfront.errors import MatrixError
-from warpfront.matrix import read_matrix
 from warpfront.matrix.compat import packaged
+from warpfront.matrix.reading import read_matrix
 from warpfront.matrix.scaffold import make_project
 
 ROOT = Path(__file__).resolve().parents[3]
