@@ -53,6 +53,9 @@ class Silent:
     def step(self, cell_id: str, text: str) -> None:
         """Nobody watches."""
 
+    def line(self, cell_id: str, text: str) -> None:
+        """Nobody watches."""
+
 
 @pytest.fixture(scope="module")
 def built(own_project: Project, cpu_image: str) -> dict[str, Any]:

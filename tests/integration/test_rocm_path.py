@@ -57,6 +57,9 @@ class Silent:
     def step(self, cell_id: str, text: str) -> None:
         """Nor are steps."""
 
+    def line(self, cell_id: str, text: str) -> None:
+        """Nor is what they print."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:

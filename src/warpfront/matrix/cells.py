@@ -84,32 +84,32 @@ class CellMaker:
 
     @cached_property
     def _image_order(self) -> tuple[str, ...]:
-        """All images, parents first, otherwise as matrix.yaml has them; also checks `on:`."""
+        """All images, parents first, otherwise as matrix.yaml has them; also checks `parent:`."""
         images = self.text.images
         ordered: list[str] = []
         for name, image in images.items():
             chain = [name]
-            parent = image.on
+            parent = image.parent
             while parent is not None and parent not in chain and parent in images:
                 chain.append(parent)
-                parent = images[parent].on
+                parent = images[parent].parent
             ordered += [link for link in reversed(chain) if link not in ordered]
         return tuple(ordered)
 
     def check_images(self) -> None:
-        """`on:` names an image and no circle; each unpinned base says why."""
+        """`parent:` names an image and no circle; each unpinned base says why."""
         for name, image in self.text.images.items():
-            where = ("images", name, "on")
-            parent = image.on
+            where = ("images", name, "parent")
+            parent = image.parent
             if parent is not None and parent not in self.text.images:
                 self._problem(
                     where, f"image `{parent}` is not in images:", self._near_image(parent)
                 )
             elif self._is_own_ancestor(name):
-                self._problem(where, f"image `{name}` is built on itself through `on:`")
+                self._problem(where, f"image `{name}` is built on itself through `parent:`")
             if image.builds and parent is None:
                 message = f"image `{name}` builds packages, and is built on no image to do so in"
-                hint = "`builds:` needs an `on:` image that holds torch"
+                hint = "`builds:` needs a `parent:` image that holds torch"
                 self._problem(("images", name, "builds"), message, hint)
         for name, base in self.text.bases.items():
             self._check_base(name, base)
@@ -166,13 +166,13 @@ class CellMaker:
         )
 
     def _is_own_ancestor(self, name: str) -> bool:
-        parent = self.text.images[name].on
+        parent = self.text.images[name].parent
         for _ in self.text.images:
             if parent is None or parent not in self.text.images:
                 return False
             if parent == name:
                 return True
-            parent = self.text.images[parent].on
+            parent = self.text.images[parent].parent
         return False
 
     def _check_base(self, name: str, base: BaseText) -> None:
@@ -191,9 +191,9 @@ class CellMaker:
             image = self.text.images.get(name)
             if image is None:
                 message, hint = f"image `{name}` is not in images:", self._near_image(name)
-            elif image.on is not None and image.on not in point.images:
-                message = f"image `{name}` is built on `{image.on}`, which this row does not make"
-                hint = f"add {image.on} to its images:, or leave {name} out"
+            elif (parent := image.parent) is not None and parent not in point.images:
+                message = f"image `{name}` is built on `{parent}`, which this row does not make"
+                hint = f"add {parent} to its images:, or leave {name} out"
             else:
                 continue
             self._tell(point, message, hint)
@@ -453,11 +453,11 @@ def _cell(
         index=foundation.index,
         stack=foundation.stack,
         # A base that brings torch brings what goes with it; nothing of it is replaced.
-        requirements=image.packages if brings_torch or image.on is not None else (),
+        requirements=image.packages if brings_torch or image.parent is not None else (),
         requirements_file=image.requirements,
         compiler=foundation.compiler if image.compiler else None,
         template=image.template,
-        parent=ids[image.on] if image.on is not None else None,
+        parent=ids[image.parent] if image.parent is not None else None,
         tag=tag,
         title=image.title,
         environment=frozen(environment),

@@ -186,7 +186,12 @@ class _Verifying:
         access = VENDORS[self.cell.vendor].device_access(host)
         started = monotonic()
         log: list[str] = []
-        result = engine.run(self._request(access or DeviceAccess()), on_line=log.append)
+
+        def heard(line: str) -> None:
+            log.append(line)
+            watch.line(self.cell.id, line)
+
+        result = engine.run(self._request(access or DeviceAccess()), on_line=heard)
         write_text(self.folder / "output.log", "\n".join(log) + "\n")
         verification = self._read_results(result, monotonic() - started)
         if "load" in self.sessions:

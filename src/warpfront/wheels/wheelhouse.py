@@ -235,19 +235,28 @@ class _Fetching:
         self.downloaded_bytes = 0
 
     def fetch(self, wheel: LockedWheel) -> None:
-        """Bring `wheel` from the first source that has it."""
+        """Bring `wheel` from the first source that has it; who watches is told how it ended."""
+        ended_bytes = 0
+        try:
+            if self._brought(wheel):
+                ended_bytes = wheel.size_bytes
+        finally:
+            self._on_progress(wheel.filename, ended_bytes, ended_bytes)
+
+    def _brought(self, wheel: LockedWheel) -> bool:
+        """Whether this process had to do it; another may have done so meanwhile."""
         with storing(self._wheelhouse.root):
             target = self._wheelhouse.path(wheel)
             target.parent.mkdir(parents=True, exist_ok=True)
             aside = target.with_name(f"{target.name}.part")
             with _locked(aside, self._stop) as part:
                 if part is None:
-                    return
+                    return False
                 if self._wheelhouse.missing((wheel,)) and not self._fill(wheel, part, target):
                     aside.chmod(0o444)
                     aside.rename(target)
                 aside.unlink(missing_ok=True)
-        self._on_progress(wheel.filename, wheel.size_bytes, wheel.size_bytes)
+        return True
 
     def interrupt(self) -> None:
         """Wake the threads that wait for bytes."""

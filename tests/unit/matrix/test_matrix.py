@@ -38,8 +38,8 @@ bases:
     glibc: "2.36"
 images:
   torch: {{template: torch, title: Runtime, packages: [numpy]}}
-  devel: {{on: torch, template: devel, title: Devel, packages: [ninja], compiler: true}}
-  app: {{on: torch, template: app, title: App, requirements: images/app/requirements.txt}}
+  devel: {{parent: torch, template: devel, title: Devel, packages: [ninja], compiler: true}}
+  app: {{parent: torch, template: app, title: App, requirements: images/app/requirements.txt}}
 defaults: {{python: "3.11", base: deb, images: [torch]}}
 """
 CPU = "  - {vendor: cpu, targets: x86_64, torch: '2.13.0'}\n"
@@ -451,15 +451,20 @@ def test_a_product_that_explodes_is_refused_before_it_is_walked() -> None:
     assert refused_rows(row)[0].startswith(f"{FIRST_ROW}: 40000 combinations in one row")
 
 
+def test_whoever_writes_on_is_told_what_it_is_called() -> None:
+    older = HEAD.replace("devel: {parent: torch", "devel: {on: torch")
+    assert refused(f"{older}rows:\n{CPU}") == ["16: unknown key `on` | it is called `parent` now"]
+
+
 def test_images_that_are_built_on_nothing_or_themselves_are_refused() -> None:
-    text = HEAD.replace("devel: {on: torch", "devel: {on: app").replace(
-        "app: {on: torch", "app: {on: devel"
+    text = HEAD.replace("devel: {parent: torch", "devel: {parent: app").replace(
+        "app: {parent: torch", "app: {parent: devel"
     )
     assert [p for p in refused(f"{text}rows:\n{CPU}") if "built on itself" in p] == [
-        "16: image `devel` is built on itself through `on:` | ",
-        "17: image `app` is built on itself through `on:` | ",
+        "16: image `devel` is built on itself through `parent:` | ",
+        "17: image `app` is built on itself through `parent:` | ",
     ]
-    missing = HEAD.replace("app: {on: torch", "app: {on: troch")
+    missing = HEAD.replace("app: {parent: torch", "app: {parent: troch")
     assert refused(f"{missing}rows:\n{CPU}")[0].startswith(
         "17: image `troch` is not in images: | did you mean `torch`?"
     )

@@ -46,7 +46,7 @@ compilers:
 """
 DEVEL = """
   devel:
-    on: torch
+    parent: torch
     template: torch
     title: With a compiler
     compiler: true
@@ -63,6 +63,8 @@ class Quiet:
     def advance(self, what: str, done_bytes: int, total_bytes: int) -> None: ...
 
     def step(self, cell_id: str, text: str) -> None: ...
+
+    def line(self, cell_id: str, text: str) -> None: ...
 
 
 @pytest.fixture

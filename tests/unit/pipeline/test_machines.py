@@ -43,6 +43,8 @@ class Quiet:
 
     def step(self, cell_id: str, text: str) -> None: ...
 
+    def line(self, cell_id: str, text: str) -> None: ...
+
 
 @pytest.fixture
 def cpu(tmp_path: Path) -> Iterator[Index]:

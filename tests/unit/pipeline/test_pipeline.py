@@ -60,10 +60,12 @@ class Quiet:
 
     def step(self, cell_id: str, text: str) -> None: ...
 
+    def line(self, cell_id: str, text: str) -> None: ...
+
 
 SERVE = """
   serve:
-    on: torch
+    parent: torch
     template: torch
     title: Something on top
     packages: [fastapi]

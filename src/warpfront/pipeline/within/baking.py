@@ -294,10 +294,15 @@ class _Building:
         if not step.target:
             return
         self._finished[step.target] = monotonic()
-        if step.state != "running":
+        if step.total_bytes:
+            total = step.total_bytes if step.state != "failed" else 0
+            self._watch.advance(step.words, step.done_bytes, total)
+        if step.line:
+            self._watch.line(step.target, step.line)
+        elif step.state != "running":
             self._watch.step(step.target, "")
-        elif not step.name.startswith("[internal]"):
-            self._watch.step(step.target, step.name)
+        elif not (step.is_internal or step.total_bytes):
+            self._watch.step(step.target, step.words)
 
     def _result(self, item: Prepared, answers: Mapping[str, Baked]) -> Built:
         cell, baked = item.cell, answers[item.cell.id]
