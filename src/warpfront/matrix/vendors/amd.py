@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Literal
 
+from packaging.version import Version
+
 from warpfront.model import Compiler, CompilerCall, DeviceAccess, HostDevices, Toolkit, frozen
 
 _TARGET = re.compile(r"gfx(?:[0-9]{2,3}[0-9a-f]|[0-9]{1,2}(?:-[0-9])?-generic)\Z")
@@ -25,6 +27,7 @@ _GENERIC: Mapping[str, tuple[str, ...]] = {
     ),
     "gfx12-generic": ("gfx1200", "gfx1201"),
 }
+_FIRST_WITH_DEVICE_WHEELS = Version("7.14")
 _FAMILY = {member: family for family, members in _GENERIC.items() for member in members}
 
 
@@ -68,6 +71,11 @@ class Amd:
 
     def label(self, index: str) -> str:
         return index
+
+    def has_device_wheels(self, toolkit: Toolkit | None) -> bool:
+        """From ROCm 7.14 on: `rocm-sdk-device-gfx942` (ROCm/TheRock @89553ce,
+        docs/packaging/python_packaging.md)."""
+        return toolkit is not None and Version(toolkit.version) >= _FIRST_WITH_DEVICE_WHEELS
 
     def compiler(
         self, toolkit: Toolkit | None, targets: tuple[str, ...], python: str

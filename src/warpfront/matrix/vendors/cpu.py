@@ -36,6 +36,10 @@ class Cpu:
     def label(self, index: str) -> str:
         return index
 
+    def has_device_wheels(self, toolkit: Toolkit | None) -> bool:
+        del toolkit
+        return False
+
     def compiler(
         self, toolkit: Toolkit | None, targets: tuple[str, ...], python: str
     ) -> Compiler | None:

@@ -45,6 +45,10 @@ class Gaudi:
         del index
         return ""
 
+    def has_device_wheels(self, toolkit: Toolkit | None) -> bool:
+        del toolkit
+        return False
+
     def compiler(
         self, toolkit: Toolkit | None, targets: tuple[str, ...], python: str
     ) -> Compiler | None:

@@ -60,6 +60,10 @@ class Nvidia:
         """PyPI strips the label (test-infra release/pypi/prep_binary_for_pypi.py)."""
         return "" if index == "pypi" else index
 
+    def has_device_wheels(self, toolkit: Toolkit | None) -> bool:
+        del toolkit
+        return False
+
     def compiler(
         self, toolkit: Toolkit | None, targets: tuple[str, ...], python: str
     ) -> Compiler | None:

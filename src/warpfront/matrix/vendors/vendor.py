@@ -60,6 +60,10 @@ class Vendor(Protocol):
     def label(self, index: str) -> str:
         """The local version label of torch from that index (`cu130`), "" for none."""
 
+    def has_device_wheels(self, toolkit: Toolkit | None) -> bool:
+        """Whether the code of each target is in wheels of its own, so that a cell's wheels depend
+        on its targets."""
+
     def compiler(
         self, toolkit: Toolkit | None, targets: tuple[str, ...], python: str
     ) -> Compiler | None:
