@@ -99,7 +99,14 @@ def test_a_lock_of_rocm_from_7_14_belongs_to_its_targets() -> None:
 
     def asked(version: str, *targets: str) -> LockInputs:
         rocm = Toolkit(name="rocm", version=version)
-        cell = a_cell(vendor="amd", toolkit=rocm, targets=targets, index=index, stack=())
+        cell = a_cell(
+            vendor="amd",
+            toolkit=rocm,
+            targets=targets,
+            index=index,
+            stack=(),
+            requirements=(),
+        )
         return lock_inputs(cell, None, None)
 
     rocm = a_wheel(
