@@ -50,12 +50,13 @@ class Gaudi:
         return False
 
     def compiler(
-        self, toolkit: Toolkit | None, targets: tuple[str, ...], python: str
+        self, toolkit: Toolkit | None, targets: tuple[str, ...], python: str, suite: str
     ) -> Compiler | None:
-        del toolkit, targets, python
+        del toolkit, targets, python, suite
         return None
 
-    def no_compiler(self, toolkit: Toolkit | None) -> str:
+    def no_compiler(self, toolkit: Toolkit | None, suite: str) -> str:
+        del suite
         return f"the base image of {toolkit} already holds the vendor's tools"
 
     def compiler_call(self, target: str) -> CompilerCall | None:

@@ -65,8 +65,9 @@ class Nvidia:
         return False
 
     def compiler(
-        self, toolkit: Toolkit | None, targets: tuple[str, ...], python: str
+        self, toolkit: Toolkit | None, targets: tuple[str, ...], python: str, suite: str
     ) -> Compiler | None:
+        del suite
         if toolkit is None or _major(toolkit) < _FIRST_MAJOR_WITH_NVCC_WHEEL:
             return None
         home = f"/opt/venv/lib/python{python}/site-packages/nvidia/cu{_major(toolkit)}"
@@ -85,9 +86,10 @@ class Nvidia:
             environment=frozen({"CUDA_HOME": home, "TORCH_CUDA_ARCH_LIST": _arch_list(targets)}),
         )
 
-    def no_compiler(self, toolkit: Toolkit | None) -> str:
+    def no_compiler(self, toolkit: Toolkit | None, suite: str) -> str:
         """The nvidia-cuda-nvcc-cu12 wheels (12.6.85, 12.8.93, 12.9.86 listed) hold
         ptxas, not nvcc."""
+        del suite
         return (
             f"NVIDIA's wheels for {toolkit} hold ptxas and no nvcc; "
             f"they do from cuda{_FIRST_MAJOR_WITH_NVCC_WHEEL}.0"

@@ -65,12 +65,13 @@ class Vendor(Protocol):
         on its targets."""
 
     def compiler(
-        self, toolkit: Toolkit | None, targets: tuple[str, ...], python: str
+        self, toolkit: Toolkit | None, targets: tuple[str, ...], python: str, suite: str
     ) -> Compiler | None:
-        """What a `devel` image adds to build extensions for `targets`; None = there is nothing to
-        add that would work, and `no_compiler` says why."""
+        """What builds extensions for `targets` with the compiler of that toolkit, on a base of the
+        Debian `suite` ("" where its suite is not said); None = there is none to be had, and
+        `no_compiler` says why."""
 
-    def no_compiler(self, toolkit: Toolkit | None) -> str:
+    def no_compiler(self, toolkit: Toolkit | None, suite: str) -> str:
         """Why `compiler` gives None, for a message."""
 
     def compiler_call(self, target: str) -> CompilerCall | None:
