@@ -141,6 +141,9 @@ class UvResolver:
         _check_stack(self._inputs, wheels)
         size_bytes = sum(wheel.size_bytes for wheel in wheels)
         self._on_line(f"{self._inputs.cell_id}: {len(wheels)} wheels, {size_bytes:,} bytes")
+        for target in self._inputs.targets:
+            of_target = sum(one.size_bytes for one in wheels if one.name.endswith(f"-{target}"))
+            self._on_line(f"{self._inputs.cell_id}: of these {of_target:,} bytes for {target}")
         return wheels
 
     def _compiled(self, requirements: tuple[str, ...], terms: Terms) -> Resolution | Contradiction:
