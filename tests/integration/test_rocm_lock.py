@@ -5,14 +5,17 @@ on loopback that serves stand-ins as pytorch.org serves ROCm 7.14's. No Docker.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import venv
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
-from projects import Project, write_project
-from standins import Index, rocm714_stand_ins, serve_index
+from projects import SITE_VARIABLES, Project, write_project
+from standins import ROCM_DEVICES, Index, rocm714_stand_ins, serve_index, stand_in_wheel
 
+from warpfront.system.process import Command, Completed, run
 from warpfront.wheels.lock import read_lock
+from warpfront.wheels.rocm import rocm_wheel
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 
@@ -83,3 +86,36 @@ def test_where_the_index_is_out_of_reach_the_plan_says_which_command_is_missing(
     reason, hint = plan(project)
     assert reason.startswith("never built: it has no lock yet; http://127.0.0.1:9/whl/rocm7.14: ")
     assert hint.startswith("invoke lock --target gfx942, on a machine that reaches its index")
+
+
+def installed(folder: Path, wheels: Iterable[Path]) -> Path:
+    """The pip of an environment with exactly these wheels."""
+    venv.create(folder, with_pip=True)
+    pip = folder / "bin" / "pip"
+    ran(pip, "install", "--no-index", "--no-deps", *map(str, wheels)).check()
+    return pip
+
+
+def ran(pip: Path, *arguments: str) -> Completed:
+    settings = {"PIP_CONFIG_FILE": os.devnull}
+    return run(Command(argv=(str(pip), *arguments), environment=settings, unset=SITE_VARIABLES))
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["the row's targets", "AMD's own list"])
+def test_what_needs_torch_can_be_installed_beside_it(tmp_path: Path, *, whole: bool) -> None:
+    """With AMD's own `device-all` pip wants the code of every GPU before it takes a torch that is
+    there already.
+    """
+    index = rocm714_stand_ins(tmp_path / "index", rocm={"7.14.0": "7.14.0"})
+    targets = ROCM_DEVICES if whole else ("gfx942", "gfx950")
+    rocm = rocm_wheel(index / "rocm-7.14.0.tar.gz", tmp_path / "made", targets)
+    names = ("torch-", "triton_rocm", "rocm_sdk_core", "rocm_sdk_libraries")
+    names += ("rocm_sdk_device_gfx942", "rocm_sdk_device_gfx950")
+    pip = installed(tmp_path / "venv", [rocm, *(next(index.glob(f"{one}*")) for one in names)])
+    wheel = stand_in_wheel(tmp_path, "acme", "1.0", requires=["torch>=2.9"])
+    found = ran(pip, "install", "--no-index", str(wheel))
+    assert (found.returncode == 0) is not whole, found.stderr
+    if whole:
+        assert "rocm-sdk-device-gfx" in found.stderr
+    else:
+        ran(pip, "check").check()
