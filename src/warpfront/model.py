@@ -297,7 +297,8 @@ class LockInputs:
     exact pins (`name==version`) of the parent's lock, which a child may extend and never change.
     `machine` is the cell's; `glibc` is the base's C library, e.g. `2.36`. `relax` are (package,
     reason) of this image and of those it is built on. `sources` are its requirements that no index
-    has, `builds` how some packages are built.
+    has, `builds` how some packages are built. `targets` are the cell's where each has wheels of its
+    own, else none.
 
     What follows from the vendor: `toolkit` (`cuda`, `rocm`, `synapseai`, `cpu`); and, as fnmatch
     patterns of normalized names, `protected`, which only `index` has in earnest, and `libraries`,
@@ -315,6 +316,7 @@ class LockInputs:
     relax: tuple[tuple[str, str], ...] = ()
     sources: tuple[Source, ...] = ()
     builds: tuple[Recipe, ...] = ()
+    targets: tuple[str, ...] = ()
     toolkit: str = "cpu"
     protected: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
@@ -336,6 +338,7 @@ class LockInputs:
                 **({"relax": sorted(self.relax)} if self.relax else {}),
                 **({"sources": _texts(self.sources)} if self.sources else {}),
                 **({"builds": _texts(self.builds)} if self.builds else {}),
+                **({"targets": sorted(self.targets)} if self.targets else {}),
             }
         )
 
@@ -387,7 +390,8 @@ class LockedWheel:
 
     `sdist` and `sdist_sha256` name the source archive of a wheel that its index does not offer and
     that we build once (AMD's `rocm`); empty for all others. `source` is where that archive, or a
-    wheel by its address, comes from if from no index (`index` is then "").
+    wheel by its address, comes from if from no index (`index` is then ""). `targets` are those that
+    a wheel was made for of an archive that serves more.
     """
 
     name: str
@@ -399,6 +403,7 @@ class LockedWheel:
     sdist: str = ""
     sdist_sha256: str = ""
     source: str = ""
+    targets: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)

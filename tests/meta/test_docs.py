@@ -21,7 +21,8 @@ from warpfront.errors import WarpfrontError
 from warpfront.images import render
 from warpfront.images.engine import DEAD_MAN_SECONDS
 from warpfront.images.engine.lines import LONGEST_LINE
-from warpfront.matrix import language
+from warpfront.matrix import language, read_matrix
+from warpfront.matrix.compat import packaged
 from warpfront.matrix.vendors import VENDORS
 from warpfront.port.preflight import rule_texts
 from warpfront.system import trees
@@ -82,6 +83,31 @@ def test_a_count_in_the_docs_is_what_the_program_has(
         (ROOT / page).write_text(text[:start] + right + text[end:], encoding="utf-8")
     else:
         assert found[1] == right
+
+
+def built_rows() -> str:
+    """The rows of the matrix that README lists, with what is known of each."""
+    text = (ROOT / "matrix.yaml").read_text(encoding="utf-8")
+    lines = []
+    for cell in read_matrix(text, path="matrix.yaml", compat=packaged()).cells:
+        lock = ROOT / "images" / "locks" / f"pylock.{cell.id}.toml"
+        state = "locked" if lock.is_file() else "never built"
+        if cell.base.unpinned:
+            state = f"never built: its base, {cell.base.name}, is unpinned"
+        row = (str(cell.toolkit or cell.vendor), cell.torch, ", ".join(cell.targets), state)
+        lines.append(f"| {' | '.join(row)} |")
+    return "\n".join(dict.fromkeys(lines))
+
+
+def test_the_readme_says_which_rows_were_never_built(request: pytest.FixtureRequest) -> None:
+    head = "| row | torch | targets | |\n|---|---|---|---|\n"
+    text, right = text_of("README.md"), built_rows()
+    before, _, after = text.partition(head)
+    table = after.partition("\n\n")[0]
+    if request.config.getoption("--update-golden"):
+        (ROOT / "README.md").write_text(before + head + right + after[len(table) :], "utf-8")
+    else:
+        assert table == right
 
 
 def first_column(page: str, below: str) -> list[str]:

@@ -149,9 +149,10 @@ class CellMaker:
         toolkit = (
             Toolkit(name=vendor.toolkit, version=text.toolkit or "") if vendor.toolkit else None
         )
-        compiler = vendor.compiler(toolkit, text.targets, text.python)
+        suite = text.bootstrap.suite
+        compiler = vendor.compiler(toolkit, text.targets, text.python, suite)
         if compiler is None:
-            self._problem(where, vendor.no_compiler(toolkit))
+            self._problem(where, vendor.no_compiler(toolkit, suite))
             return
         self.compilers.append(
             CompilerBase(
@@ -235,7 +236,7 @@ class CellMaker:
             base=_base(point.base, base),
             index=index,
             stack=self.compat.stack(wanted),
-            compiler=vendor.compiler(toolkit, point.targets, point.python),
+            compiler=vendor.compiler(toolkit, point.targets, point.python, _suite(base.bootstrap)),
         )
 
     def _axes_fit(self, point: Point, vendor: Vendor, base: BaseText) -> bool:
@@ -330,7 +331,9 @@ class CellMaker:
                 continue
             image = self.text.images[name]
             if image.compiler and foundation.compiler is None:
-                message = f"image `{name}`: {vendor.no_compiler(foundation.toolkit)}"
+                suite = _suite(foundation.base.bootstrap)
+                why = vendor.no_compiler(foundation.toolkit, suite)
+                message = f"image `{name}`: {why}"
                 self._tell(point, message, f"leave {name} out of this row's images:")
             elif self._is_free(point, name, ids[name], tag):
                 self.cells.append(
@@ -411,6 +414,10 @@ def _base(name: str, text: BaseText) -> Base:
         bootstrap=_bootstrap(bootstrap) if bootstrap else None,
         unpinned=(text.reason or "") if text.digest == UNPINNED else "",
     )
+
+
+def _suite(bootstrap: BootstrapText | Bootstrap | None) -> str:
+    return bootstrap.suite if bootstrap else ""
 
 
 def _bootstrap(text: BootstrapText) -> Bootstrap:

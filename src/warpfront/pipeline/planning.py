@@ -6,7 +6,13 @@ from collections.abc import Iterable, Mapping
 
 from warpfront.errors import EngineError
 from warpfront.images.engine import Engine, StoredImage, connect
-from warpfront.matrix.plan import LockState, PlannedCell, plan_cell, selected_with_parents
+from warpfront.matrix.plan import (
+    NEVER_BUILT,
+    LockState,
+    PlannedCell,
+    plan_cell,
+    selected_with_parents,
+)
 from warpfront.model import (
     Blocked,
     Cell,
@@ -98,8 +104,20 @@ def _unlockable(
             reason = why_unresolvable(cell.index, cell.stack, site())
             watch.step(cell.id, "")
         if reason:
-            blocked[cell.id] = Blocked(cell_id=cell.id, step="lock", reason=reason)
+            blocked[cell.id] = _without_lock(cell, states[cell.id], reason)
     return blocked
+
+
+def _without_lock(cell: Cell, state: LockState, reason: str) -> Blocked:
+    if state.reason != NEVER_BUILT:
+        return Blocked(cell_id=cell.id, step="lock", reason=reason)
+    return Blocked(
+        cell_id=cell.id,
+        step="lock",
+        reason=f"{NEVER_BUILT}; {reason}",
+        hint=f"invoke lock --target {cell.targets[0]}, on a machine that reaches its index, and "
+        "commit the lock",
+    )
 
 
 def _unfetchable(prepared: _Items, house: Wheelhouse, watch: Watch) -> dict[str, Blocked]:

@@ -20,7 +20,6 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from warpfront.errors import BlockedError, LockError, WheelError
 from warpfront.model import Distribution, LockedWheel, LockInputs
 from warpfront.wheels.resolution import Sdist
-from warpfront.wheels.sdists import SDISTS
 from warpfront.wheels.sources import (
     PYPI,
     Link,
@@ -28,7 +27,7 @@ from warpfront.wheels.sources import (
     local_path,
     without_secrets,
 )
-from warpfront.wheels.wheelhouse import Build, Wheelhouse, read_requires, requires_of, save
+from warpfront.wheels.wheelhouse import Wheelhouse, read_requires, requires_of, save
 
 if TYPE_CHECKING:
     from warpfront.wheels.transport import Transport
@@ -82,7 +81,6 @@ class WheelChoice:
     tags: tuple[Tag, ...]
     transport: Transport
     wheelhouse: Wheelhouse
-    build: Build
     given: Mapping[str, LockedWheel]
 
     def wheel(self, package: Package) -> LockedWheel:
@@ -90,7 +88,7 @@ class WheelChoice:
             return self.given[package.name]
         best = self._best(package)
         if best is None:
-            return self._built(package)
+            raise self._lacking(package)
         url = best.url or str(best.path)
         sha256, size = best.hashes.get("sha256", ""), best.size
         if not sha256:
@@ -109,13 +107,15 @@ class WheelChoice:
         """What the best file's metadata demands: from the file beside it where the index has one
         (PEP 658), else from the wheel itself.
         """
-        given, best = self.given.get(package.name), self._best(package)
-        if given is None and best is not None:
-            requires = self._requires(package.name, best)
-        else:
-            requires = read_requires(self.wheelhouse.path(given or self._built(package)))
-        version = given.version if given else str(package.version)
-        return Distribution(name=package.name, version=version, requires=requires)
+        given = self.given.get(package.name)
+        if given is not None:
+            requires = read_requires(self.wheelhouse.path(given))
+            return Distribution(name=package.name, version=given.version, requires=requires)
+        best = self._best(package)
+        if best is None:
+            raise self._lacking(package)
+        requires = self._requires(package.name, best)
+        return Distribution(name=package.name, version=str(package.version), requires=requires)
 
     def _requires(self, name: str, wheel: PackageWheel) -> tuple[str, ...]:
         url = wheel.url or str(wheel.path)
@@ -141,32 +141,11 @@ class WheelChoice:
                 fitting.append((-rank, build, wheel.filename, wheel))
         return max(fitting, key=lambda one: one[:3])[3] if fitting else None
 
-    def _built(self, package: Package) -> LockedWheel:
-        """The wheel of a distribution that has only an sdist, built here and kept
-        in the wheelhouse.
-        """
-        sdist = package.sdist
-        if sdist is None or package.name not in SDISTS:
-            raise LockError(
-                f"{self.inputs.cell_id}: {package.name} {package.version} has no wheel for Python "
-                f"{self.inputs.python}, {self.inputs.machine}, glibc {self.inputs.glibc}",
-                hint="ask for a version that has one",
-            )
-        url = sdist.url or str(sdist.path)
-        with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
-            kept, sha256 = self.kept(package.name, Link(url=url, filename=sdist.filename))
-            self._check_sdist(sdist, sha256)
-            built = self.build(kept, Path(folder))
-            wheel, wheel_sha256 = self.wheelhouse.keep(built)
-        return LockedWheel(
-            name=package.name,
-            version=str(parse_wheel_filename(wheel.name)[1]),
-            filename=wheel.name,
-            sha256=wheel_sha256,
-            size_bytes=wheel.stat().st_size,
-            index=self._index(package, url),
-            sdist=sdist.filename,
-            sdist_sha256=sha256,
+    def _lacking(self, package: Package) -> LockError:
+        return LockError(
+            f"{self.inputs.cell_id}: {package.name} {package.version} has no wheel for Python "
+            f"{self.inputs.python}, {self.inputs.machine}, glibc {self.inputs.glibc}",
+            hint="ask for a version that has one",
         )
 
     def sdist(self, package: Package, sdist: PackageSdist) -> Sdist:

@@ -6,6 +6,7 @@ Nothing of a site but the bytes' hashes ends in a lock.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import sys
 import tempfile
@@ -28,7 +29,8 @@ from warpfront.system.watch import Line
 from warpfront.wheels.choice import WheelChoice, supported_tags, wheel_of
 from warpfront.wheels.reach import reach_of
 from warpfront.wheels.resolution import NO_TERMS, Contradiction, Resolution, Sdist, Terms
-from warpfront.wheels.sdists import BUILD_CONSTRAINTS, SDISTS, sdist_builder
+from warpfront.wheels.rocm import ROCM, rocm_wheel
+from warpfront.wheels.sdists import BUILD_CONSTRAINTS
 from warpfront.wheels.sources import Link, Site, without_secrets
 from warpfront.wheels.uv_program import STACK_INDEX, option_file, uv_command
 from warpfront.wheels.wheelhouse import Wheelhouse
@@ -139,26 +141,43 @@ class UvResolver:
         _check_stack(self._inputs, wheels)
         size_bytes = sum(wheel.size_bytes for wheel in wheels)
         self._on_line(f"{self._inputs.cell_id}: {len(wheels)} wheels, {size_bytes:,} bytes")
+        for target in self._inputs.targets:
+            of_target = sum(one.size_bytes for one in wheels if one.name.endswith(f"-{target}"))
+            self._on_line(f"{self._inputs.cell_id}: of these {of_target:,} bytes for {target}")
         return wheels
 
     def _compiled(self, requirements: tuple[str, ...], terms: Terms) -> Resolution | Contradiction:
-        """uv's resolution. Wheels only, and a second time with the sdists we allow if that is
-        what was missing.
+        """uv's resolution, of wheels only. Where `rocm` was missing, a second time with the wheel
+        made of its archive.
         """
         found = self._compiled_once(requirements, terms)
-        if isinstance(found, Contradiction) and any(
-            re.search(rf"\b{name}\b", found.explanation) for name in SDISTS
+        if ROCM in self._given or not (
+            isinstance(found, Contradiction) and re.search(rf"\b{ROCM}\b", found.explanation)
         ):
-            return self._compiled_once(requirements, terms, sdists=SDISTS)
-        return found
+            return found
+        unread = dataclasses.replace(terms, unread=(*terms.unread, ROCM))
+        undecided = self._compiled_once(requirements, unread)
+        if isinstance(undecided, Contradiction) or ROCM not in undecided.versions:
+            return found
+        self.give(self._rocm_wheel(undecided))
+        return self._compiled_once(requirements, terms)
+
+    def _rocm_wheel(self, found: Resolution) -> LockedWheel:
+        sdist, targets = self.sdist(found, ROCM), self._inputs.targets
+        with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
+            made = rocm_wheel(sdist.path, Path(folder), targets)
+            kept, sha256 = self._wheelhouse.keep(made)
+        return dataclasses.replace(wheel_of(kept, sha256, sdist=sdist), targets=targets)
 
     def _compiled_once(
-        self, requirements: tuple[str, ...], terms: Terms, *, sdists: frozenset[str] = frozenset()
+        self, requirements: tuple[str, ...], terms: Terms
     ) -> Resolution | Contradiction:
         inputs = self._inputs
         with tempfile.TemporaryDirectory(prefix="warpfront-") as name:
             folder = Path(name)
             pinned = self._reach.stack is not None
+            if ROCM in self._given and ROCM not in terms.unread:
+                requirements = (*requirements, self.given_for(ROCM))
             project = _project(inputs, requirements, pinned_to_stack=pinned)
             (folder / "pyproject.toml").write_text(project, "utf-8")
             arguments = (
@@ -167,13 +186,9 @@ class UvResolver:
                 *("--quiet", "--output-file", "pylock.toml", "--python", sys.executable),
                 *("--python-version", inputs.python, "--python-platform", _platform(inputs)),
                 *("--only-binary", ":all:"),
-                *(
-                    word
-                    for one in sorted({*sdists, *terms.unread})
-                    for word in ("--no-binary", one)
-                ),
+                *(word for one in sorted(terms.unread) for word in ("--no-binary", one)),
                 *option_file(folder, "build-constraints", BUILD_CONSTRAINTS),
-                *option_file(folder, "overrides", terms.overrides),
+                *option_file(folder, "overrides", tuple(map(self.given_for, terms.overrides))),
                 *option_file(folder, "excludes", terms.excludes),
                 *option_file(folder, "constraints", terms.constraints),
                 *("--index-strategy", "unsafe-best-match"),
@@ -193,7 +208,6 @@ class UvResolver:
             tags=supported_tags(inputs.python, inputs.machine, inputs.glibc),
             transport=transport,
             wheelhouse=self._wheelhouse,
-            build=sdist_builder(self._site, self._run),
             given=self._given,
         )
 

@@ -14,11 +14,6 @@ from warpfront.wheels.sources import Site
 from warpfront.wheels.uv_program import uv_command
 from warpfront.wheels.wheelhouse import Build
 
-SDISTS = frozenset({"rocm"})
-"""Distributions that their index offers as a source archive only (AMD's, from ROCm 7.14): built
-once by us.
-"""
-
 BUILD_CONSTRAINTS = ("setuptools==80.9.0", "wheel==0.45.1")
 """What an sdist is built with: fixed, or two machines would build wheels with two hashes."""
 

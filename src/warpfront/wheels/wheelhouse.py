@@ -21,6 +21,7 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import partial
 from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +30,7 @@ from warpfront.errors import WheelError
 from warpfront.model import LockedWheel
 from warpfront.system import process
 from warpfront.system.store import storing, try_lock
+from warpfront.wheels.rocm import rocm_wheel
 from warpfront.wheels.sources import (
     Link,
     NoAnswer,
@@ -397,16 +399,18 @@ class _Fetching:
 
     def _fill_by_building(self, wheel: LockedWheel, part: FileIO) -> None:
         """Fetch the wheel's sdist, build it, and accept the result if it is the locked wheel,
-        byte by byte.
+        byte by byte. One that is made for targets needs no tools.
         """
-        if self._build is None:
+        targets = wheel.targets
+        build = partial(rocm_wheel, targets=targets) if targets else self._build
+        if build is None:
             raise WheelError(
                 f"{wheel.filename}: is built from {wheel.sdist}, and nothing here builds it",
                 hint="invoke lock",
             )
         with tempfile.TemporaryDirectory(dir=self._wheelhouse.root) as folder:
             sdist = self._fetched_sdist(wheel, Path(folder))
-            built = self._build(sdist, Path(folder) / "built")
+            built = build(sdist, Path(folder) / "built")
             self._copy(wheel, built, part)
         _verify(wheel, part, f"the wheel built from {wheel.sdist}")
 

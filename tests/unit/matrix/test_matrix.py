@@ -329,6 +329,13 @@ def test_torch_that_comes_with_the_base_is_left_alone() -> None:
             "image `devel`: NVIDIA's wheels for cuda12.8 hold ptxas and no nvcc",
         ),
         (
+            (
+                "{vendor: amd, toolkit: '6.4', targets: [gfx942], torch: '2.9.1',"
+                " images: [torch, devel]}"
+            ),
+            "and no wheel holds the compiler of rocm6.4 | leave devel out of this row's images:",
+        ),
+        (
             "{vendor: cpu, targets: x86_64, torch: '2.13.0', index: cpo}",
             "index `cpo` is not in the compat table | did you mean `cpu`?",
         ),

@@ -431,7 +431,9 @@ def test_a_cell_that_was_never_built_is_not_verified(
 
 def test_a_report_of_an_untouched_project_says_so(workspace: Workspace) -> None:
     rows = pipeline.report(workspace, Selection(image="torch"))
-    assert [(row.lock, row.build, row.verify) for row in rows] == [("not locked yet", "-", "-")]
+    assert [(row.lock, row.build, row.verify) for row in rows] == [
+        ("never built: it has no lock yet", "-", "-")
+    ]
 
 
 def test_a_broken_result_file_stops_the_report_and_is_named(workspace: Workspace) -> None:

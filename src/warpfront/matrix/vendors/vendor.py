@@ -60,13 +60,18 @@ class Vendor(Protocol):
     def label(self, index: str) -> str:
         """The local version label of torch from that index (`cu130`), "" for none."""
 
-    def compiler(
-        self, toolkit: Toolkit | None, targets: tuple[str, ...], python: str
-    ) -> Compiler | None:
-        """What a `devel` image adds to build extensions for `targets`; None = there is nothing to
-        add that would work, and `no_compiler` says why."""
+    def has_device_wheels(self, toolkit: Toolkit | None) -> bool:
+        """Whether the code of each target is in wheels of its own, so that a cell's wheels depend
+        on its targets."""
 
-    def no_compiler(self, toolkit: Toolkit | None) -> str:
+    def compiler(
+        self, toolkit: Toolkit | None, targets: tuple[str, ...], python: str, suite: str
+    ) -> Compiler | None:
+        """What builds extensions for `targets` with the compiler of that toolkit, on a base of the
+        Debian `suite` ("" where its suite is not said); None = there is none to be had, and
+        `no_compiler` says why."""
+
+    def no_compiler(self, toolkit: Toolkit | None, suite: str) -> str:
         """Why `compiler` gives None, for a message."""
 
     def compiler_call(self, target: str) -> CompilerCall | None:
