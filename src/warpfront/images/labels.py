@@ -77,7 +77,7 @@ def _label_differences(
         truths["toolkit"] = facts.get("toolkit")
     relaxed = facts.get("relaxed")
     if isinstance(relaxed, list):
-        truths["relaxed"] = ",".join(relaxed)
+        truths["relaxed"] = ",".join(map(str, relaxed))
     for name, truth in truths.items():
         label = labels.get(f"{_OURS}.{name}")
         same = label == truth or (name == "torch" and from_base and _same_release(label, truth))
@@ -110,7 +110,7 @@ def _target_differences(
 ) -> Iterator[str]:
     """The label promises the matrix's targets, and each has code in torch's own arch list."""
     archs = facts.get("archs")
-    listed = set(archs) if isinstance(archs, list) else set()
+    listed = set(map(str, archs)) if isinstance(archs, list) else set()
     promised = (labels.get(f"{_OURS}.targets") or "").split(",")
     if tuple(promised) != cell.targets:
         yield f"label {_OURS}.targets says {promised}, the matrix {list(cell.targets)}"

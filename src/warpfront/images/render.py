@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 
 import jinja2
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from warpfront.errors import RenderError
 from warpfront.images.protection import GUARD_ENVIRONMENT, POLICY, RELAXED
@@ -33,6 +34,18 @@ _WORD = re.compile(r"[A-Za-z0-9._:/@+=,%~\-]*\Z")
 _WORDS = re.compile(r"[A-Za-z0-9 ._:/@+=,;%~()\-]*\Z")
 
 
+# What a template can raise by itself: in expressions, loops, and templates that include themselves.
+_TEMPLATE_ERRORS = (
+    jinja2.TemplateError,
+    ArithmeticError,
+    LookupError,
+    MemoryError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+
+
 class _Words(str):
     """Text that a template declared to stand where several words are harmless."""
 
@@ -44,14 +57,14 @@ class Templates:
 
     def __init__(self, sources: Mapping[str, str]) -> None:
         self._sources = frozen(sources)
-        self._environment = jinja2.Environment(
+        self._environment = ImmutableSandboxedEnvironment(
             loader=jinja2.DictLoader(dict(sources)),
             undefined=jinja2.StrictUndefined,
             finalize=_safe,
             keep_trailing_newline=True,
             trim_blocks=True,
             lstrip_blocks=True,
-            autoescape=False,  # noqa: S701 - Dockerfiles are no HTML; `finalize` refuses what could break out
+            autoescape=False,
         )
         self._environment.filters["words"] = _words
 
@@ -95,14 +108,23 @@ def render(
         dockerfile = templates.dockerfile(cell.template).render(
             _variables(cell, parent, wheels, guard)
         )
-    except jinja2.UndefinedError as error:
+    except _TEMPLATE_ERRORS as error:
         raise RenderError(
-            f"images/{cell.template}/{_TEMPLATE_NAME}: {error.message} (cell {cell.id})"
+            f"images/{cell.template}/{_TEMPLATE_NAME}: {_said(error)} (cell {cell.id})"
         ) from None
     files = {**templates.context_files(cell.template), **guard, DOCKERFILE: _squeezed(dockerfile)}
     if wheels:
         files[REQUIREMENTS] = requirements_text(wheels)
     return RenderedImage(cell_id=cell.id, files=frozen(files), wheels=wheels)
+
+
+def _said(error: Exception) -> str:
+    """What is wrong, in Jinja2's words; of other exceptions also what they are."""
+    if isinstance(error, jinja2.TemplateNotFound):
+        return f"images/{error.name}: no such template"
+    if isinstance(error, jinja2.TemplateError):
+        return str(error.message)
+    return f"{type(error).__name__}: {error}"
 
 
 def requirements_text(wheels: tuple[LockedWheel, ...]) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
+from warpfront.errors import EngineError, StoreError
 from warpfront.images.engine import Bind, Engine, RunRequest, RunResult, StoredImage, connect
 from warpfront.images.labels import label_disagreements
 from warpfront.images.protection import claimed_policy
@@ -35,17 +36,19 @@ from warpfront.model import (
 )
 from warpfront.pipeline.within.containers import (
     MEMORY_BYTES,
+    Output,
     built_image,
     ending_of,
     not_verified,
-    parsed_json,
+    result_in,
 )
 from warpfront.pipeline.within.contents import unrunnable
 from warpfront.pipeline.within.locks import read_locks, usable_locks
 from warpfront.pipeline.workspace import AskSite, Folders, Workspace, site_when_needed
 from warpfront.report.junit import junit_xml
+from warpfront.system.foreign import remove_tree
 from warpfront.system.process import environment, run
-from warpfront.system.store import Store, exclusive, read_text, write_json, write_text
+from warpfront.system.store import Store, exclusive, storing, write_json, write_text
 from warpfront.system.watch import Watch
 from warpfront.verify.claims import image_claims
 from warpfront.verify.verdict import read_verification
@@ -137,10 +140,10 @@ def verify_cells(
 
 def _verifiable(
     cell: Cell, locks: Mapping[str, WheelLock], store: Store, engine: Engine
-) -> tuple[BuiltImage, WheelLock] | Failed:
+) -> tuple[BuiltImage, WheelLock] | Blocked | Failed:
     """The image and its lock, or why there is nothing to verify."""
     built, lock = built_image(store, cell, engine), locks.get(cell.id)
-    if isinstance(built, Failed):
+    if isinstance(built, Blocked | Failed):
         return built
     if lock is None:
         hint = f"invoke build --only {cell.id}"
@@ -175,9 +178,17 @@ class _Verifying:
         return self.folders.store.cell_folder(self.cell.id) / f"verify-{self.target}"
 
     def run(self, engine: Engine, host: HostDevices, watch: Watch) -> Verified:
-        """Alone in its folder: two at once would read each other's results."""
-        with exclusive(self.folder, watch.say):
-            return self._run(engine, host, watch)
+        """Alone in its folder: two at once would read each other's results. Whatever goes wrong
+        with this image, the next one has its turn, unless the engine is gone.
+        """
+        try:
+            with exclusive(self.folder, watch.say):
+                return self._run(engine, host, watch)
+        except StoreError as error:
+            return not_verified(self.cell, error.message, error.hint)
+        except EngineError as error:
+            engine.reap()
+            return not_verified(self.cell, error.message, error.hint)
 
     def _run(self, engine: Engine, host: HostDevices, watch: Watch) -> Verified:
         name = f"verify-{self.target}"
@@ -185,9 +196,9 @@ class _Verifying:
         self._prepare_folder()
         access = VENDORS[self.cell.vendor].device_access(host)
         started = monotonic()
-        log: list[str] = []
-        result = engine.run(self._request(access or DeviceAccess()), on_line=log.append)
-        write_text(self.folder / "output.log", "\n".join(log) + "\n")
+        output = Output()
+        result = engine.run(self._request(access or DeviceAccess()), on_line=output.add)
+        write_text(self.folder / "output.log", output.text)
         verification = self._read_results(result, monotonic() - started)
         if "load" in self.sessions:
             image = engine.image(self.built.image_id)
@@ -206,14 +217,13 @@ class _Verifying:
 
     def _prepare_folder(self) -> None:
         results = self.folder / "results"
-        results.mkdir(parents=True, exist_ok=True)
-        for old in results.iterdir():
-            old.unlink()
+        remove_tree(results)
+        with storing(results):
+            results.mkdir(parents=True)
         write_json(self.folder / "claims.json", self.claims.document())
 
     def _request(self, access: DeviceAccess) -> RunRequest:
         package = Path(__file__).parents[1]
-        noxfile = self.folders.root / "noxfile.py"
         return RunRequest(
             image=self.built.image_id,
             command=(
@@ -225,7 +235,6 @@ class _Verifying:
             ),
             binds=(
                 Bind(source=package, target=f"{_INSIDE}/src/warpfront"),
-                Bind(source=noxfile, target=f"{_INSIDE}/noxfile.py"),
                 Bind(source=self.toolbox, target=f"{_INSIDE}/toolbox"),
                 Bind(source=self.folder / "claims.json", target=f"{_INSIDE}/claims.json"),
                 Bind(source=self.folder / "results", target=_RESULTS, writable=True),
@@ -239,18 +248,14 @@ class _Verifying:
 
     def _read_results(self, result: RunResult, seconds: float) -> Verification:
         results = self.folder / "results"
-        files = {
-            session: read_text(results / f"{session}.json", missing_ok=True)
-            for session in self.sessions
-        }
         return read_verification(
             cell_id=self.cell.id,
             target=self.target,
             where="image",
             image_id=self.built.image_id,
             content_hash=self.built.content_hash,
-            files={name: parsed_json(text) for name, text in files.items()},
-            nox_report=parsed_json(read_text(results / "nox.json", missing_ok=True)),
+            files={name: result_in(results / f"{name}.json") for name in self.sessions},
+            nox_report=result_in(results / "nox.json"),
             ended=ending_of(result, limit_seconds=TIME_LIMIT_SECONDS),
             seconds=round(seconds, 2),
         )

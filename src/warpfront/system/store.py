@@ -18,11 +18,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from warpfront.errors import StoreError
+from warpfront.system.foreign import read_regular
 
 SCHEMA = 1
+_TEXT_LIMIT_BYTES = 256 * 2**20
 
 
 class Store:
@@ -168,7 +170,7 @@ def read_text(path: Path, *, missing_ok: bool = False) -> str | None:
     """
     with storing(path):
         try:
-            return path.read_bytes().decode("utf-8")
+            return read_regular(path, _TEXT_LIMIT_BYTES, follow=True).decode("utf-8")
         except FileNotFoundError:
             if missing_ok:
                 return None
@@ -219,7 +221,7 @@ def _read_document(path: Path, text: str, kinds: Mapping[str, type]) -> Any:
             )
         kind = kinds[document["kind"]]
         value = _adapter(kind).validate_python(document["value"])
-    except (json.JSONDecodeError, KeyError, TypeError, ValidationError) as error:
+    except (RecursionError, ValueError, KeyError, TypeError) as error:
         raise StoreError(
             f"{path}: not a result of this version ({error})", hint="run the step again"
         ) from None

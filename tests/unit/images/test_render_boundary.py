@@ -224,3 +224,28 @@ def test_what_the_guard_brings_decides_what_the_template_is_told() -> None:
 def test_what_the_guard_sets_is_said_in_order() -> None:
     template = "{% for name, value in guard_environment %}{{ name }}\n{% endfor %}"
     assert rendered(template).split() == sorted(GUARD_ENVIRONMENT)
+
+
+@pytest.mark.parametrize(
+    ("expression", "said"),
+    [
+        ("cell.__class__.__mro__", "unsafe"),
+        ("''.__class__.__mro__[1].__subclasses__()", "unsafe"),
+        ("cell.__init__.__globals__['os'].system('id')", "unsafe"),
+        ("self.__init__.__globals__", "unsafe"),
+        ("'{0.__class__}'.format(cell)", "unsafe"),
+        ("wheels.append(1)", "append"),
+        ("range(10**9) | list | length", "Range too big"),
+        ("1 // 0", "ZeroDivisionError"),
+        ("wheels[7].name + 1", "7"),
+    ],
+)
+def test_a_template_reaches_nothing_but_what_it_is_given(expression: str, said: str) -> None:
+    with pytest.raises(RenderError, match="images/torch/Dockerfile") as caught:
+        rendered("{{ (" + expression + ") | string | length }}")
+    assert said in caught.value.message
+
+
+def test_a_template_that_includes_itself_is_an_error_of_its_own() -> None:
+    with pytest.raises(RenderError, match=r"images/torch/Dockerfile\.j2: RecursionError"):
+        rendered("{% include 'torch/Dockerfile.j2' %}")
