@@ -34,6 +34,7 @@ from warpfront.model import (
     Verification,
     WheelLock,
 )
+from warpfront.pipeline.within.attempt import attempt
 from warpfront.pipeline.within.containers import (
     MEMORY_BYTES,
     Output,
@@ -47,13 +48,12 @@ from warpfront.pipeline.within.locks import read_locks, usable_locks
 from warpfront.pipeline.workspace import AskSite, Folders, Workspace, site_when_needed
 from warpfront.report.junit import junit_xml
 from warpfront.system.foreign import remove_tree
-from warpfront.system.process import environment, run
-from warpfront.system.store import Store, exclusive, storing, write_json, write_text
+from warpfront.system.process import environment
+from warpfront.system.store import exclusive, storing, write_json, write_text
 from warpfront.system.watch import Watch
 from warpfront.verify.claims import image_claims
 from warpfront.verify.verdict import read_verification
-from warpfront.wheels.sources import Site
-from warpfront.wheels.tools import install_toolbox
+from warpfront.wheels.toolbox import install_toolbox
 
 Verified = Verification | Blocked | Failed
 _INSIDE = "/warpfront"
@@ -115,12 +115,13 @@ def verify_cells(
     cells = tuple(cells)
     blocked = unrunnable(cells, engine, step="verify")
     for cell in cells:
-        found = blocked.get(cell.id) or _verifiable(cell, locks, folders.store, engine)
+        found = blocked.get(cell.id) or _verifiable(
+            cell, locks, folders, engine=engine, site=site, watch=watch
+        )
         if isinstance(found, Blocked | Failed):
             results.append(found)
             continue
-        built, lock = found
-        toolbox = _toolbox(cell, folders.cache, site())
+        built, lock, toolbox = found
         policy = claimed_policy(cell, by_id, locks, table)
         for one in [target] if target in cell.targets else cell.targets:
             watch.step(cell.id, f"verifying on {one}")
@@ -139,22 +140,28 @@ def verify_cells(
 
 
 def _verifiable(
-    cell: Cell, locks: Mapping[str, WheelLock], store: Store, engine: Engine
-) -> tuple[BuiltImage, WheelLock] | Blocked | Failed:
-    """The image and its lock, or why there is nothing to verify."""
-    built, lock = built_image(store, cell, engine), locks.get(cell.id)
+    cell: Cell,
+    locks: Mapping[str, WheelLock],
+    folders: Folders,
+    *,
+    engine: Engine,
+    site: AskSite,
+    watch: Watch,
+) -> tuple[BuiltImage, WheelLock, Path] | Blocked | Failed:
+    """The image, its lock, and nox with what it needs in a folder that is mounted read-only; or why
+    there is nothing to verify.
+    """
+    built, lock = built_image(folders.store, cell, engine), locks.get(cell.id)
     if isinstance(built, Blocked | Failed):
         return built
     if lock is None:
         hint = f"invoke build --only {cell.id}"
         return not_verified(cell, "its lock no longer fits the matrix", hint)
-    return built, lock
-
-
-def _toolbox(cell: Cell, cache: Path, site: Site) -> Path:
-    """nox and what it needs, for the image's Python, in a folder that is mounted read-only."""
-    folder = cache / "toolbox" / f"py{cell.python}-{cell.machine}"
-    return install_toolbox(folder, python=cell.python, machine=cell.machine, site=site, run=run)
+    house, advance = folders.wheelhouse, watch.advance
+    toolbox = attempt(
+        cell.id, "verify", install_toolbox, folders.cache, house, site=site, on_progress=advance
+    )
+    return toolbox if isinstance(toolbox, Blocked | Failed) else (built, lock, toolbox)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
