@@ -125,14 +125,16 @@ def test_the_context_holds_the_files_beside_the_template_and_no_others() -> None
             "torch/requirements.txt": "numpy",
             "torch/app/main.py": "1\n",
             "torch/app/torch/data.txt": "2\n",
+            "torch/app/requirements.txt": "of the image's own program\n",
             "other/main.py": "of another image",
         }
     )
     rendered_image = render(CELL, LOCK, templates, guard={"guard/a.py": "3\n"})
     assert rendered_image.cell_id == CELL.id
     assert rendered_image.wheels == LOCK.wheels
-    assert dict(rendered_image.files) == {
+    assert {name: file.content.decode() for name, file in rendered_image.context.items()} == {
         "app/main.py": "1\n",
+        "app/requirements.txt": "of the image's own program\n",
         "app/torch/data.txt": "2\n",
         "guard/a.py": "3\n",
         "Dockerfile": "FROM x\n",

@@ -238,7 +238,7 @@ class _Building:
 
     def _target(self, item: Prepared, building: Mapping[str, Prepared]) -> BakeTarget:
         cell = item.cell
-        self._store.write_context(cell.id, item.rendered.files)
+        self._store.write_context(cell.id, item.rendered.context)
         self._store.save(cell.id, "render", item.rendered)
         needs_network = bool(cell.compiler and cell.compiler.apt)
         return BakeTarget(
