@@ -501,12 +501,15 @@ class RenderedImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedBase:
-    """A base as it will be used: `identity` is the registry digest or the imported image's id."""
+    """A base as it will be used: `identity` is the registry digest or the imported image's id,
+    `recipe` the digest of what a bootstrap was made by.
+    """
 
     name: str
     source: BaseSource
     reference: str
     identity: str
+    recipe: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

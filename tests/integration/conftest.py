@@ -93,8 +93,11 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
 
 
 @pytest.fixture
-def alone(engine: Engine, cache: Path, index: Index) -> dict[str, str]:
-    """The environment of a machine that knows one index on loopback and nothing else."""
+def alone(engine: Engine, toolbox: Path, cache: Path, index: Index) -> dict[str, str]:
+    """The environment of a machine that knows one index on loopback and nothing else, but has the
+    toolbox.
+    """
+    assert toolbox.is_dir()
     inherited = {name: text for name, text in os.environ.items() if name not in SITE_VARIABLES}
     return {
         **inherited,
