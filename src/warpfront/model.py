@@ -446,9 +446,39 @@ class WheelLock:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ImageFile:
+    """A file of an image's folder as it is: its bytes, or where the link points, and whether it may
+    be executed.
+    """
+
+    content: bytes = b""
+    link: str = ""
+    executable: bool = False
+
+    @property
+    def mode(self) -> int:
+        """What it has in a build context, whatever it has here."""
+        return 0o755 if self.executable else 0o644
+
+    @property
+    def identity(self) -> list[str]:
+        """All that makes it the file it is."""
+        if self.link:
+            return ["link", self.link]
+        return [f"{self.mode:o}", hashlib.sha256(self.content).hexdigest()]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """What lies in an image's folder and cannot go into an image, and why."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RenderedImage:
-    """The build context of one cell: file name -> text, `Dockerfile` among them. Same cell and
-    lock, same bytes.
+    """The build context of one cell: what was written for it, file name -> text, `Dockerfile` among
+    them, and the files of its folder as they are. Same cell and lock, same bytes and modes.
 
     `wheels` are those this image itself installs (the parent's are already there).
     """
@@ -456,12 +486,19 @@ class RenderedImage:
     cell_id: str
     files: Mapping[str, str]
     wheels: tuple[LockedWheel, ...]
+    assets: Mapping[str, ImageFile] = field(default_factory=dict)
+
+    @property
+    def context(self) -> dict[str, ImageFile]:
+        """All files, by their path in the build context."""
+        written = {name: ImageFile(content=text.encode()) for name, text in self.files.items()}
+        return dict(sorted({**self.assets, **written}.items()))
 
     @property
     def digest(self) -> str:
         return digest_of(
             [
-                dict(sorted(self.files.items())),
+                {name: file.identity for name, file in self.context.items()},
                 [[w.filename, w.sha256] for w in sorted(self.wheels)],
             ]
         )
@@ -469,12 +506,15 @@ class RenderedImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedBase:
-    """A base as it will be used: `identity` is the registry digest or the imported image's id."""
+    """A base as it will be used: `identity` is the registry digest or the imported image's id,
+    `recipe` the digest of what a bootstrap was made by.
+    """
 
     name: str
     source: BaseSource
     reference: str
     identity: str
+    recipe: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

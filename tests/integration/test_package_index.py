@@ -27,14 +27,13 @@ from warpfront.matrix.vendors import VENDORS
 from warpfront.model import LockInputs, Source, WheelIndex, WheelLock
 from warpfront.pipeline.locking import resolve_by_uv
 from warpfront.system import process
-from warpfront.system.process import Command, Completed
 from warpfront.wheels.archives import folder_sha256
 from warpfront.wheels.lock import dump_lock, read_lock, read_written_lock
 from warpfront.wheels.rocm import rocm_wheel
 from warpfront.wheels.sdists import sdist_builder
 from warpfront.wheels.site import read_site
 from warpfront.wheels.sources import PYPI, Site
-from warpfront.wheels.tools import install_toolbox
+from warpfront.wheels.toolbox import install_toolbox
 from warpfront.wheels.uv_program import uv_version
 from warpfront.wheels.wheelhouse import Wheelhouse, read_requires
 
@@ -182,17 +181,22 @@ def test_pypi_itself_resolves_a_cuda_stack(site: Site, house: Wheelhouse) -> Non
     assert uv_version() >= "0.11"
 
 
-def test_the_toolbox_is_made_once_for_another_python(site: Site, tmp_path: Path) -> None:
-    folder = install_toolbox(
-        tmp_path / "py3.13", python="3.13", machine="x86_64", site=site, run=process.run
-    )
+def test_the_toolbox_is_fetched_once_and_needs_no_index_after(
+    site: Site, house: Wheelhouse, tmp_path: Path
+) -> None:
+    folder = install_toolbox(tmp_path, house, site=lambda: site, on_progress=lambda *_: None)
     assert (folder / "nox" / "__init__.py").is_file()
-    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+    assert [path.name for path in folder.parent.iterdir()] == [folder.name]
 
-    def refuse(command: Command) -> Completed:
-        raise AssertionError(f"started {command}")
+    def nobody() -> Site:
+        raise AssertionError("the site was asked")
 
-    assert install_toolbox(folder, python="3.13", machine="x86_64", site=site, run=refuse) == folder
+    def again(cache: Path) -> Path:
+        return install_toolbox(cache, house, site=nobody, on_progress=lambda *_: None)
+
+    assert again(tmp_path) == folder
+    other = again(tmp_path / "other")
+    assert (other / "virtualenv" / "__init__.py").is_file()
 
 
 def crafter(root: Path, site: Site, house: Wheelhouse) -> Crafter:

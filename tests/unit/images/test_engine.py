@@ -69,6 +69,57 @@ def test_a_machine_has_one_name_whatever_the_engine_calls_it(said: str, machine:
     assert engine.machine == machine
 
 
+PLAIN = ["name=seccomp,profile=builtin", "name=cgroupns"]
+ME = f"{os.getuid()}:{os.getgid()}"
+
+
+@pytest.mark.parametrize(
+    ("options", "asked", "user", "namespace"),
+    [
+        (PLAIN, ME, ME, None),
+        ([*PLAIN, "name=rootless"], ME, "0:0", None),
+        ([*PLAIN, "name=rootless"], "12345:6", "12345:6", None),
+        ([*PLAIN, "name=userns"], ME, ME, "host"),
+        ([*PLAIN, "name=userns"], "", None, None),
+        (None, ME, ME, None),
+    ],
+)
+def test_a_container_writes_as_the_host_s_user_whatever_the_engine_calls_it(
+    options: list[str] | None, asked: str, user: str | None, namespace: str | None
+) -> None:
+    made: dict[str, Any] = {}
+
+    class Api:
+        def create_host_config(self, **settings: Any) -> dict[str, Any]:
+            return settings
+
+        def create_container(self, *_: Any, **settings: Any) -> None:
+            made.update(settings)
+            raise docker.errors.DockerException("enough was seen")
+
+        def remove_container(self, *_: Any, **__: Any) -> None: ...
+
+    class Client:
+        api = Api()
+
+        def info(self) -> dict[str, Any]:
+            return {"SecurityOptions": options}
+
+        def close(self) -> None: ...
+
+    client: Any = Client()
+    again: Any = functools.partial(Client)
+    engine = room.DockerEngine(
+        client, "unix:///x.sock", build_environment={}, cache=Path(), again=again
+    )
+    request = rooms.RunRequest(image="x", command=("true",), time_limit_seconds=1, user=asked)
+    with pytest.raises(EngineError, match="enough was seen"):
+        engine.run(request, on_line=print)
+    assert made["user"] == user
+    assert made["host_config"]["userns_mode"] == namespace
+    assert made["host_config"]["cap_drop"] == ["ALL"]
+
+
 def myself() -> liveness.Identity:
     found = liveness.identity(os.getpid())
     assert found is not None

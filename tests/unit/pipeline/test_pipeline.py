@@ -15,7 +15,7 @@ from builders import a_built_image, a_wheel
 from fakes import FakeEngine
 
 from warpfront import pipeline
-from warpfront.errors import BlockedError, StoreError
+from warpfront.errors import BlockedError
 from warpfront.images.crafting import Builder
 from warpfront.images.engine import RunResult
 from warpfront.images.labels import CONTENT_HASH
@@ -295,7 +295,8 @@ def verified(
         return 0
 
     engine.programs["python3"] = program
-    monkeypatch.setattr("warpfront.pipeline.verifying.install_toolbox", lambda folder, **_: folder)
+    toolbox = "warpfront.pipeline.verifying.install_toolbox"
+    monkeypatch.setattr(toolbox, lambda cache, *_, **__: cache)
     found = verify_cells(
         [cell],
         {key: value for key, value in locks.items() if isinstance(value, WheelLock)},
@@ -417,7 +418,7 @@ def test_an_image_whose_lock_no_longer_fits_is_not_verified(
     assert engine.requests == []
 
 
-def test_a_cell_that_was_never_built_is_not_verified(
+def test_a_cell_whose_build_was_blocked_is_blocked_for_the_same_reason(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cell = images(workspace)["torch"]
@@ -425,8 +426,8 @@ def test_a_cell_that_was_never_built_is_not_verified(
         cell.id, "build", Blocked(cell_id=cell.id, step="lock", reason="no index")
     )
     result = verified(workspace, monkeypatch, lambda _: None, FakeEngine(devices=HostDevices()))
-    assert isinstance(result, Failed)
-    assert (result.reason, result.exit_code) == ("not built: no index", 7)
+    assert isinstance(result, Blocked)
+    assert result.reason == "not built: no index"
 
 
 def test_a_report_of_an_untouched_project_says_so(workspace: Workspace) -> None:
@@ -436,9 +437,13 @@ def test_a_report_of_an_untouched_project_says_so(workspace: Workspace) -> None:
     ]
 
 
-def test_a_broken_result_file_stops_the_report_and_is_named(workspace: Workspace) -> None:
+def test_a_broken_result_file_blocks_its_cell_in_the_report_and_is_named(
+    workspace: Workspace,
+) -> None:
     cell = images(workspace)["torch"]
     path = workspace.folders.store.save(cell.id, "build", a_built_image(cell))
     path.write_text(path.read_text().replace(BuiltImage.__name__, "Banana"))
-    with pytest.raises(StoreError, match=r"build\.json"):
-        pipeline.report(workspace, Selection())
+    rows = {row.cell_id: row for row in pipeline.report(workspace, Selection())}
+    assert rows[cell.id].build == "blocked"
+    assert "build.json" in rows[cell.id].reason
+    assert {row.build for name, row in rows.items() if name != cell.id} == {"-"}

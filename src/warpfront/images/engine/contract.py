@@ -57,8 +57,9 @@ class Bind:
 class RunRequest:
     """A container to run to its end. Without network, capabilities or a writable root.
 
-    `user` is `uid:gid`; `tmpfs` maps folders to mount options (`size=1g,mode=1777`). The image must
-    carry `timeout` (coreutils): a limit inside ends the container even if the client was killed.
+    `user` is `uid:gid` of this host, whatever the engine's containers call it; `tmpfs` maps folders
+    to mount options (`size=1g,mode=1777`). The image must carry `timeout` (coreutils): a limit
+    inside ends the container even if the client was killed.
     """
 
     image: str

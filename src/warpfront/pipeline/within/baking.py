@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from time import monotonic
 
-from warpfront.errors import BuildFailedError, EngineError, StoreError
+from warpfront.errors import BuildFailedError, EngineError, StoreError, WheelError
 from warpfront.images.bake import (
     CA_SECRET,
     PROXIES_SECRET,
@@ -48,6 +48,7 @@ from warpfront.system.provenance import read_provenance
 from warpfront.system.store import Store, place_program, write_json
 from warpfront.system.watch import Watch
 from warpfront.wheels.sources import Site
+from warpfront.wheels.toolbox import install_toolbox
 from warpfront.wheels.uv_program import uv_binary, uv_version
 
 Built = BuiltImage | Blocked | Failed
@@ -194,7 +195,22 @@ class _Building:
         for item in ready:
             self._store.log_path(item.cell.id).unlink(missing_ok=True)
         answers = bake(self._request(file, ready), self._on_step)
+        self._bring_toolbox()
         return {**failed, **{item.cell.id: self._result(item, answers) for item in ready}}
+
+    def _bring_toolbox(self) -> None:
+        """What `verify` needs from outside, while outside is there for the wheels. Without it the
+        images are no worse.
+        """
+        try:
+            install_toolbox(
+                self._cache,
+                self._wheelhouse,
+                site=lambda: self._site,
+                on_progress=self._watch.advance,
+            )
+        except (WheelError, StoreError) as error:
+            self._watch.say(f"verify will not find its toolbox here: {error.message}")
 
     def _fetch(self, items: list[Prepared]) -> dict[str, Built]:
         """Every wheel of every item; those whose wheels cannot be had, and their children,
@@ -220,7 +236,7 @@ class _Building:
 
     def _target(self, item: Prepared, building: Mapping[str, Prepared]) -> BakeTarget:
         cell = item.cell
-        self._store.write_context(cell.id, item.rendered.files)
+        self._store.write_context(cell.id, item.rendered.context)
         self._store.save(cell.id, "render", item.rendered)
         needs_network = bool(cell.compiler and cell.compiler.apt)
         return BakeTarget(
