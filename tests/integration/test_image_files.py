@@ -1,5 +1,5 @@
-"""What goes into an image as a file, and what comes out of one, on a real engine: modes whatever the
-umask, bytes whatever they are, results whatever somebody made of them.
+"""What goes into an image as a file, and what comes out of one, on a real engine: modes whatever
+the umask, bytes whatever they are, results whatever somebody made of them.
 """
 
 from __future__ import annotations
