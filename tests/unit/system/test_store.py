@@ -152,7 +152,7 @@ def test_what_no_image_can_hold_is_refused_with_its_reason(tmp_path: Path) -> No
     for name, target in links.items():
         (tmp_path / "torch" / name).symlink_to(target)
     (tmp_path / "mine").symlink_to("other")
-    found = read_tree(tmp_path)
+    found = dict(read_tree(tmp_path))
     assert found.pop("other/file") == a_file("of another image")
     assert found.pop("torch/itself") == ImageFile(link="itself")  # goes round, and nowhere else
     assert found.pop("torch/fifo") == Refused(reason="a FIFO, not a regular file")
@@ -172,10 +172,10 @@ def test_no_file_below_a_tree_can_break_off_its_reading(
     closed, real = tmp_path / "torch" / "closed", os.open
     closed.write_text("1")
 
-    def refuse(path: object, *arguments: int) -> int:
+    def refuse(path: Path, *arguments: int) -> int:
         if path == closed:
             raise PermissionError(13, "Permission denied")
-        return real(path, *arguments)  # type: ignore[call-overload,no-any-return]
+        return real(path, *arguments)
 
     monkeypatch.setattr("os.open", refuse)
     assert read_tree(tmp_path) == {
