@@ -21,8 +21,9 @@ from warpfront.errors import WarpfrontError
 from warpfront.images import render
 from warpfront.images.engine import DEAD_MAN_SECONDS
 from warpfront.images.engine.lines import LONGEST_LINE
-from warpfront.matrix import language, read_matrix
+from warpfront.matrix import language
 from warpfront.matrix.compat import packaged
+from warpfront.matrix.reading import read_matrix
 from warpfront.matrix.vendors import VENDORS
 from warpfront.pipeline.within import containers
 from warpfront.port.preflight import rule_texts
