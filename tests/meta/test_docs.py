@@ -25,8 +25,10 @@ from warpfront.matrix import language
 from warpfront.matrix.compat import packaged
 from warpfront.matrix.reading import read_matrix
 from warpfront.matrix.vendors import VENDORS
+from warpfront.pipeline.within import containers
 from warpfront.port.preflight import rule_texts
-from warpfront.system import trees
+from warpfront.system import foreign, trees
+from warpfront.wheels.toolbox import toolbox_wheels
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "warpfront"
@@ -70,6 +72,10 @@ COUNTS: tuple[tuple[str, str, Callable[[], int]], ...] = (
     ("docs/scan.md", r"line over ([\d,]+) characters", lambda: trees.LINE_LIMIT),
     ("docs/engine.md", r"beyond ([\d,]+) characters", lambda: LONGEST_LINE),
     ("docs/engine.md", r"([\d,]+) s later if the client", lambda: int(DEAD_MAN_SECONDS)),
+    ("docs/security.md", r"at most ([\d,]+) MiB", lambda: foreign.RESULT_LIMIT_BYTES // MIB),
+    ("docs/security.md", r"at most ([\d,]+) levels", lambda: foreign.JSON_DEPTH_LIMIT),
+    ("docs/security.md", r"last ([\d,]+) MiB", lambda: containers.OUTPUT_LIMIT_CHARACTERS // MIB),
+    ("docs/security.md", r"([\d,]+) wheels pinned", lambda: len(toolbox_wheels())),
 )
 
 

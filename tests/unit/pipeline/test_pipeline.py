@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -216,6 +217,25 @@ def test_a_locked_cell_whose_wheels_cannot_be_had_is_blocked(
     assert planned(workspace, monkeypatch, "")[cell.id][0] == "build"
     reason = "https://index.test: no such host"
     assert planned(workspace, monkeypatch, reason)[cell.id] == ("blocked", reason)
+
+
+@pytest.mark.parametrize("with_base", [True, False])
+def test_a_plan_says_what_no_image_can_hold_and_whose_it_is(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, *, with_base: bool
+) -> None:
+    """The cell of another folder goes on."""
+    folder = workspace.folders.root / "images" / "torch"
+    os.mkfifo(folder / "pipe")
+    opened = open_workspace(workspace.folders.root)
+    torch = images(opened)["torch"]
+    other = dataclasses.replace(torch, id="other", template="devel")
+    matrix = dataclasses.replace(opened.matrix, cells=(torch, other))
+    opened = dataclasses.replace(opened, matrix=matrix)
+    if not with_base:
+        monkeypatch.setattr(planning, "find_bases", lambda *_: {})
+    found = planned(opened, monkeypatch, "")
+    assert found[torch.id] == ("blocked", "images/torch/pipe: a FIFO, not a regular file")
+    assert found[other.id][0] == "build"
 
 
 def test_images_are_found_by_content_in_one_question(workspace: Workspace) -> None:

@@ -40,6 +40,13 @@ def finish(results: Mapping[str, object], *, json: bool) -> None:
     raise_failure(results.values())
 
 
+def print_unfinished(results: Iterable[object]) -> None:
+    """One line for each cell that a step did not come to, with the reason."""
+    for result in results:
+        if isinstance(result, Blocked | Failed):
+            print(f"{result.cell_id}: {_said(result)}")
+
+
 def _said(result: object) -> str:
     from warpfront.report.described import describe
 
