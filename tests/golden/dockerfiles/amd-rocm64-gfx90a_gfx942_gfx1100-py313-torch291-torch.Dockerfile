@@ -13,7 +13,7 @@ COPY guard/ /opt/warpfront/lib/warpfront_guard/
 COPY policy.json /opt/warpfront/guard/
 RUN --network=none PYTHONPATH=/opt/warpfront/lib /opt/venv/bin/python -m warpfront_guard install --policy /opt/warpfront/guard/policy.json
 ENV PATH="/opt/warpfront/bin:$PATH"
-ENV PIP_CONSTRAINT="/opt/warpfront/guard/constraints.txt"
+ENV PIP_CONSTRAINT="/opt/warpfront/guard/constraints.txt /opt/warpfront/guard/needs.txt"
 ENV PYTHONNOUSERSITE="1"
 ENV UV_BUILD_CONSTRAINT="/opt/warpfront/guard/overrides.txt"
 ENV UV_CONSTRAINT="/opt/warpfront/guard/constraints.txt"

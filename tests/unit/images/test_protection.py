@@ -131,5 +131,7 @@ def test_the_build_context_holds_the_policy_and_every_file_of_the_guard() -> Non
 
 
 def test_the_environment_names_the_files_inside_the_image() -> None:
-    assert GUARD_ENVIRONMENT["PIP_CONSTRAINT"] == "/opt/warpfront/guard/constraints.txt"
+    files = GUARD_ENVIRONMENT["PIP_CONSTRAINT"].split()
+    assert files == ["/opt/warpfront/guard/constraints.txt", "/opt/warpfront/guard/needs.txt"]
+    assert GUARD_ENVIRONMENT["UV_CONSTRAINT"] == files[0]
     assert GUARD_ENVIRONMENT["PYTHONNOUSERSITE"] == "1"

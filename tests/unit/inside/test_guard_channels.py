@@ -150,7 +150,9 @@ def test_a_variable_that_says_something_else_is_found(places: Places, name: str)
 
 def test_a_variable_that_names_more_files_is_fine(places: Places) -> None:
     write_channels(places)
-    assert found(places, PIP_CONSTRAINT=f"/etc/pip/constraint.txt {places.constraints}") == []
+    ours = f"{places.constraints} {places.needs}"
+    assert found(places, PIP_CONSTRAINT=f"/etc/pip/constraint.txt {ours}") == []
+    assert found(places, PIP_CONSTRAINT=str(places.constraints)) != []
 
 
 def test_pip_builds_are_not_constrained_by_the_environment() -> None:

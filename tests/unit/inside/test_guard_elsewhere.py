@@ -48,7 +48,7 @@ def test_a_login_shell_starts_the_images_python(own: GuardedPython) -> None:
     )
     python, constraint, path = done.stdout.splitlines()
     assert python == f"{own.folder}/venv/bin/python3"
-    assert constraint == str(own.places.constraints)
+    assert constraint == f"{own.places.constraints} {own.places.needs}"
     assert path == f"{own.places.programs}:{own.folder}/venv/bin:/usr/bin:/bin"
 
 

@@ -11,7 +11,7 @@ import pytest
 from guarded import TORCH, VISION, cpu_policy, findings, install, places_below, remove
 from packaging.requirements import Requirement
 
-from warpfront.inside.guard.constraints import constraint_lines
+from warpfront.inside.guard.constraints import constraint_lines, needs_text
 from warpfront.inside.guard.places import Places
 from warpfront.inside.guard.policy import read_policy
 from warpfront.inside.guard.relaxing import relax
@@ -59,10 +59,17 @@ def test_what_the_stack_needs_is_held_within_what_it_accepts(places: Places) -> 
         "typing-extensions": ">=4.10.0",
         "wheel": ">=0.40",
     }
-    lines = constraint_lines(policy)
+    lines = needs_text(policy).splitlines()[1:]
     assert "wheel>=0.40" not in lines
     assert {"pillow!=8.3,>=5.3", "sympy>=1.13.3", "typing-extensions>=4.10.0"} <= set(lines)
     assert [str(Requirement(line)) for line in lines] == lines
+
+
+def test_uv_gets_exact_constraints_only(places: Places) -> None:
+    """With a range among them it refuses every requirement that has a hash, ours too."""
+    lines = constraint_lines(read_policy(places.policy))
+    assert lines
+    assert all("==" in line for line in lines)
 
 
 def test_what_is_pinned_already_is_constrained_once(places: Places) -> None:

@@ -47,7 +47,8 @@ def test_adopt_seals_what_it_finds_and_says_what_the_image_has_to_set(tmp_path: 
     done = as_module(fresh, "adopt")
     assert done.returncode == 0
     assert "sealed: torch 2.13.0+cpu, torchvision 0.28.0+cpu" in done.stdout
-    assert f'PIP_CONSTRAINT="{fresh.places.constraints}"' in done.stdout
+    ours = f"{fresh.places.constraints} {fresh.places.needs}"
+    assert f'PIP_CONSTRAINT="{ours}"' in done.stdout
     assert fresh.guard("verify").returncode == 0
 
 
@@ -59,7 +60,7 @@ def test_adopt_keeps_what_the_base_has_set(tmp_path: Path) -> None:
         "PIP_CONSTRAINT": "/etc/pip/constraint.txt",
     }
     done = fresh.run("-m", "warpfront_guard", *hidden, "adopt", environment=environment)
-    ours = fresh.places.constraints
+    ours = f"{fresh.places.constraints} {fresh.places.needs}"
     assert f'PIP_CONSTRAINT="/etc/pip/constraint.txt {ours}"' in done.stdout
 
 

@@ -67,6 +67,7 @@ def test_sealing_writes_every_file_of_the_guard(places: Places, tmp_path: Path) 
         "home/bin/warpfront-guard",
         "home/guard/bytecode.json",
         "home/guard/constraints.txt",
+        "home/guard/needs.txt",
         "home/guard/overrides.txt",
         "home/guard/policy.json",
         "home/guard/stack.json",

@@ -377,7 +377,8 @@ SHOW = f"import os; print(*(os.environ.get(name) for name in {NAMES!r}), sep='|'
 
 def expected(sealed: GuardedPython, before: str = "") -> str:
     constraints, overrides = sealed.places.constraints, sealed.places.overrides
-    return "|".join(f"{before}{path}" for path in (constraints, constraints, overrides))
+    pips = f"{constraints} {sealed.places.needs}"
+    return "|".join(f"{before}{path}" for path in (pips, constraints, overrides))
 
 
 def test_a_cleared_environment_gets_its_channels_back(sealed: GuardedPython) -> None:
@@ -400,7 +401,7 @@ def test_a_replaced_channel_is_added_to(sealed: GuardedPython) -> None:
 
 
 def test_a_channel_that_is_right_is_left_alone(sealed: GuardedPython) -> None:
-    given = f"{sealed.places.constraints} /mine.txt"
+    given = f"{sealed.places.constraints} /mine.txt {sealed.places.needs}"
     done = sealed.run("-c", SHOW, environment={"PIP_CONSTRAINT": given})
     assert fine(done).split("|")[0] == given
 
@@ -417,6 +418,7 @@ def test_verify_tells_a_channel_that_was_put_back_from_one_that_was_set(
 def test_a_guard_without_constraints_names_none(own: GuardedPython) -> None:
     """pip stops at a constraint file that is not there."""
     own.places.constraints.unlink()
+    own.places.needs.unlink()
     done = own.run("-c", SHOW, environment=dict.fromkeys(NAMES, ""))
     assert fine(done) == f"None|None|{own.places.overrides}"
 

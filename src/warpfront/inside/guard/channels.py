@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from .constraints import constraints_text, overrides_text, uv_settings
+from .constraints import constraints_text, needs_text, overrides_text, uv_settings
 from .pip_configuration import unguarded_sections, with_constraint
 from .places import Places
 from .policy import GuardError, Policy
@@ -51,7 +51,7 @@ def environment_channels(places: Places) -> dict[str, str]:
     how an extension is built against the image's torch.
     """
     return {
-        "PIP_CONSTRAINT": str(places.constraints),
+        "PIP_CONSTRAINT": f"{places.constraints} {places.needs}",
         "PYTHONNOUSERSITE": "1",
         "UV_BUILD_CONSTRAINT": str(places.overrides),
         "UV_CONSTRAINT": str(places.constraints),
@@ -64,6 +64,7 @@ def channel_files(policy: Policy, places: Places) -> dict[Path, str]:
     """
     files = {
         places.constraints: constraints_text(policy),
+        places.needs: needs_text(policy),
         places.overrides: overrides_text(policy),
         places.pip_configuration: _pip_configuration(places),
         places.uv_configuration: _uv_configuration(policy, places.uv_configuration),
@@ -106,6 +107,7 @@ def channel_findings(
         (str(path), problem)
         for path, text in (
             (places.constraints, constraints_text(policy)),
+            (places.needs, needs_text(policy)),
             (places.overrides, overrides_text(policy)),
             (places.pth, pth_text(places)),
             (places.profile, profile_text(places)),
@@ -118,7 +120,7 @@ def channel_findings(
     if places.sitecustomize and block(places) not in _text_of(places.sitecustomize):
         found.append((str(places.sitecustomize), "it does not start the watch"))
     for name, value in environment_channels(places).items():
-        if value not in environment.get(name, "").split():
+        if not set(value.split()) <= set(environment.get(name, "").split()):
             found.append((name, f"not set to {value} in this environment"))
     return found
 

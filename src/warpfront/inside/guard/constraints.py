@@ -37,13 +37,18 @@ def needs(policy: Policy) -> list[str]:
 
 
 def constraint_lines(policy: Policy) -> list[str]:
-    """All constraints, without hashes: with one, pip demands hashes of everything."""
+    """What pip and uv are held to, without hashes: with one, pip demands hashes of everything."""
     forbidden = [sentinel(name, why) for name, why in policy.forbidden().items()]
-    return [*pins(policy), *forbidden, *needs(policy)]
+    return [*pins(policy), *forbidden]
 
 
 def constraints_text(policy: Policy) -> str:
     return _file(policy, "Constraints of this image", constraint_lines(policy))
+
+
+def needs_text(policy: Policy) -> str:
+    """For pip alone: uv refuses every requirement with a hash where a constraint is no `==`."""
+    return _file(policy, "What this image's torch needs of others", needs(policy))
 
 
 def overrides_text(policy: Policy) -> str:

@@ -60,6 +60,10 @@ class Places:
         return self.folder / "constraints.txt"
 
     @property
+    def needs(self) -> Path:
+        return self.folder / "needs.txt"
+
+    @property
     def overrides(self) -> Path:
         return self.folder / "overrides.txt"
 

@@ -14,10 +14,12 @@ if TYPE_CHECKING:
 
 _HOME = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # noqa: PTH100, PTH120 - pathlib would double the cost of every start
 _CONSTRAINTS = _HOME + "/guard/constraints.txt"
+_NEEDS = _HOME + "/guard/needs.txt"
 _BUILD_CONSTRAINTS = _HOME + "/guard/overrides.txt"
 # What stands in these when a process starts is what pip, or a uv that it starts, will obey.
 _CHANNELS = (
     ("PIP_CONSTRAINT", _CONSTRAINTS),
+    ("PIP_CONSTRAINT", _NEEDS),
     ("UV_CONSTRAINT", _CONSTRAINTS),
     ("UV_BUILD_CONSTRAINT", _BUILD_CONSTRAINTS),
 )
