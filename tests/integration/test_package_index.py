@@ -4,27 +4,40 @@ build installs. No Docker.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from standins import Index, rocm714_stand_ins, serve_index
 
-from warpfront.errors import CommandFailedError, WheelError
+from warpfront.errors import CommandFailedError, LockError, WheelError
 from warpfront.images.crafting import Crafter
 from warpfront.images.engine import Engine
 from warpfront.matrix.vendors import VENDORS
-from warpfront.model import LockInputs, Source, WheelIndex, WheelLock
+from warpfront.model import (
+    LockedWheel,
+    LockInputs,
+    Recipe,
+    Source,
+    WheelBuild,
+    WheelIndex,
+    WheelLock,
+)
 from warpfront.pipeline.locking import resolve_by_uv
 from warpfront.system import process
 from warpfront.system.process import Command, Completed
 from warpfront.wheels.archives import folder_sha256
+from warpfront.wheels.choice import wheel_of
 from warpfront.wheels.lock import dump_lock, read_lock
+from warpfront.wheels.resolution import Sdist
 from warpfront.wheels.sdists import sdist_builder
 from warpfront.wheels.site import read_site
-from warpfront.wheels.sources import PYPI, Site
+from warpfront.wheels.sources import Site
 from warpfront.wheels.tools import install_toolbox
+from warpfront.wheels.trust import PYPI
 from warpfront.wheels.uv_program import uv_version
 from warpfront.wheels.wheelhouse import Wheelhouse
 
@@ -52,6 +65,24 @@ def rocm714(tmp_path: Path) -> Iterator[Index]:
         yield index
 
 
+class InIsolation:
+    """Builds here what warpfront builds in a container."""
+
+    def __init__(self, house: Wheelhouse, site: Site) -> None:
+        self._house = house
+        self._site = site
+
+    def from_source(self, source: Source) -> tuple[LockedWheel, WheelBuild | None]:
+        raise AssertionError(source)
+
+    def from_sdist(self, sdist: Sdist, recipe: Recipe) -> tuple[LockedWheel, WheelBuild]:
+        with tempfile.TemporaryDirectory() as folder:
+            built = sdist_builder(self._site, process.run)(sdist.path, Path(folder))
+            kept, sha256 = self._house.keep(built)
+        wheel = wheel_of(kept, sha256, sdist=sdist)
+        return wheel, WheelBuild(package=recipe.package, tools=recipe.tools)
+
+
 def test_rocm_from_7_14_brings_its_runtime_and_one_wheel_built_from_an_sdist(
     rocm714: Index, site: Site, house: Wheelhouse, tmp_path: Path
 ) -> None:
@@ -65,7 +96,15 @@ def test_rocm_from_7_14_brings_its_runtime_and_one_wheel_built_from_an_sdist(
         requirements=(),
         protected=VENDORS["amd"].protected,
     )
-    lock = resolved(inputs, site, house)
+    with pytest.raises(LockError, match="rocm"):
+        resolved(inputs, site, house)
+    allowed = dataclasses.replace(inputs, allow_builds=("rocm",))
+    crafting = InIsolation(house, site)
+    lock = resolve_by_uv(
+        allowed, site, run=process.run, on_line=print, wheelhouse=house, crafting=crafting
+    )
+    assert lock.inputs_digest == inputs.digest
+    assert [one.package for one in lock.builds] == ["rocm"]
     assert {wheel.name: wheel.version for wheel in lock.wheels} == {
         "rocm": "7.14.0",
         "rocm-sdk-core": "7.14.0",

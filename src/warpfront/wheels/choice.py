@@ -7,28 +7,26 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from packaging.pylock import Package, PackageSdist, PackageWheel
-from packaging.requirements import Requirement
 from packaging.tags import Tag, compatible_tags, cpython_tags
-from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from warpfront.errors import BlockedError, LockError, WheelError
 from warpfront.model import Distribution, LockedWheel, LockInputs
 from warpfront.wheels.resolution import Sdist
-from warpfront.wheels.sdists import SDISTS
+from warpfront.wheels.shelf import Shelf
 from warpfront.wheels.sources import (
-    PYPI,
     Link,
     Refusal,
     local_path,
     without_secrets,
 )
-from warpfront.wheels.wheelhouse import Build, Wheelhouse, read_requires, requires_of, save
+from warpfront.wheels.trust import PYPI, belonging
+from warpfront.wheels.wheelhouse import Wheelhouse, read_requires, requires_of, save
 
 if TYPE_CHECKING:
     from warpfront.wheels.transport import Transport
@@ -82,15 +80,15 @@ class WheelChoice:
     tags: tuple[Tag, ...]
     transport: Transport
     wheelhouse: Wheelhouse
-    build: Build
     given: Mapping[str, LockedWheel]
+    shelf: Shelf
 
     def wheel(self, package: Package) -> LockedWheel:
         if package.name in self.given:
             return self.given[package.name]
         best = self._best(package)
         if best is None:
-            return self._built(package)
+            raise self._no_wheel(package)
         url = best.url or str(best.path)
         sha256, size = best.hashes.get("sha256", ""), best.size
         if not sha256:
@@ -110,10 +108,12 @@ class WheelChoice:
         (PEP 658), else from the wheel itself.
         """
         given, best = self.given.get(package.name), self._best(package)
-        if given is None and best is not None:
+        if given is not None:
+            requires = read_requires(self.wheelhouse.path(given))
+        elif best is not None:
             requires = self._requires(package.name, best)
         else:
-            requires = read_requires(self.wheelhouse.path(given or self._built(package)))
+            raise self._no_wheel(package)
         version = given.version if given else str(package.version)
         return Distribution(name=package.name, version=version, requires=requires)
 
@@ -141,32 +141,11 @@ class WheelChoice:
                 fitting.append((-rank, build, wheel.filename, wheel))
         return max(fitting, key=lambda one: one[:3])[3] if fitting else None
 
-    def _built(self, package: Package) -> LockedWheel:
-        """The wheel of a distribution that has only an sdist, built here and kept
-        in the wheelhouse.
-        """
-        sdist = package.sdist
-        if sdist is None or package.name not in SDISTS:
-            raise LockError(
-                f"{self.inputs.cell_id}: {package.name} {package.version} has no wheel for Python "
-                f"{self.inputs.python}, {self.inputs.machine}, glibc {self.inputs.glibc}",
-                hint="ask for a version that has one",
-            )
-        url = sdist.url or str(sdist.path)
-        with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
-            kept, sha256 = self.kept(package.name, Link(url=url, filename=sdist.filename))
-            self._check_sdist(sdist, sha256)
-            built = self.build(kept, Path(folder))
-            wheel, wheel_sha256 = self.wheelhouse.keep(built)
-        return LockedWheel(
-            name=package.name,
-            version=str(parse_wheel_filename(wheel.name)[1]),
-            filename=wheel.name,
-            sha256=wheel_sha256,
-            size_bytes=wheel.stat().st_size,
-            index=self._index(package, url),
-            sdist=sdist.filename,
-            sdist_sha256=sha256,
+    def _no_wheel(self, package: Package) -> LockError:
+        return LockError(
+            f"{self.inputs.cell_id}: {package.name} {package.version} has no wheel for Python "
+            f"{self.inputs.python}, {self.inputs.machine}, glibc {self.inputs.glibc}",
+            hint="ask for a version that has one",
         )
 
     def sdist(self, package: Package, sdist: PackageSdist) -> Sdist:
@@ -199,18 +178,15 @@ class WheelChoice:
         return size
 
     def _index(self, package: Package, url: str) -> str:
-        """The public index to name: the cell's for its stack and for what only it can have; PyPI
-        for the rest.
+        """The public index to name, whichever mirror served the file: the one that it belongs to;
+        else the cell's for what only that can have, and PyPI for the rest.
         """
-        index = self.inputs.index
-        if index is None:
-            return PYPI
-        stack = {canonicalize_name(Requirement(one).name) for one in self.inputs.stack_requirements}
+        index, where = self.inputs.index, belonging(package.name, self.inputs)
+        if where is not None and (where.alone or self.shelf.holds(package.name)):
+            return where.url
         local_label = package.version is not None and package.version.local is not None
-        same_host = urlsplit(url).netloc == urlsplit(index.url).netloc != ""
-        protected = any(fnmatch(package.name, pattern) for pattern in self.inputs.protected)
-        own = package.name in stack or protected
-        return index.url if own or local_label or same_host else PYPI
+        same_host = index and urlsplit(url).netloc == urlsplit(index.url).netloc != ""
+        return index.url if index and (local_label or same_host) else PYPI
 
 
 def _bare(failure: Refusal) -> str:

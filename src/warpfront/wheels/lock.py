@@ -35,6 +35,7 @@ from warpfront.errors import LockError
 from warpfront.matrix.vendors import VENDORS
 from warpfront.model import Cell, LockedWheel, LockInputs, Relaxed, Source, WheelBuild, WheelLock
 from warpfront.wheels.requirements import RequirementList
+from warpfront.wheels.trust import misplaced
 
 SCHEMA = 1
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -73,6 +74,8 @@ def lock_inputs(
         toolkit=vendor.toolkit or "cpu",
         protected=vendor.protected,
         libraries=vendor.libraries,
+        own_indexes=cell.own_indexes,
+        allow_builds=cell.allow_builds,
     )
 
 
@@ -149,7 +152,8 @@ def staleness(lock: WheelLock, inputs: LockInputs) -> str:
     if foreign:
         return f"it has {foreign}"
     if lock.inputs_digest == inputs.digest:
-        return ""
+        wrong = misplaced(lock.wheels, inputs)
+        return f"it claims {wrong}" if wrong else ""
     if lock.python != inputs.python:
         return f"it was made for Python {lock.python}, the matrix says {inputs.python}"
     return (

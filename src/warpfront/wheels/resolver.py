@@ -6,6 +6,7 @@ Nothing of a site but the bytes' hashes ends in a lock.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import sys
 import tempfile
@@ -28,9 +29,10 @@ from warpfront.system.watch import Line
 from warpfront.wheels.choice import WheelChoice, supported_tags, wheel_of
 from warpfront.wheels.reach import reach_of
 from warpfront.wheels.resolution import NO_TERMS, Contradiction, Resolution, Sdist, Terms
-from warpfront.wheels.sdists import BUILD_CONSTRAINTS, SDISTS, sdist_builder
+from warpfront.wheels.shelf import Shelf
 from warpfront.wheels.sources import Link, Site, without_secrets
-from warpfront.wheels.uv_program import STACK_INDEX, option_file, uv_command
+from warpfront.wheels.trust import known_names, misplaced
+from warpfront.wheels.uv_program import option_file, uv_command
 from warpfront.wheels.wheelhouse import Wheelhouse
 
 if TYPE_CHECKING:
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
 _PROJECT = "this-cell"
 _EXPLANATION_CHARACTERS = 1500
 _PLATFORM_MINORS = (40, 39, 38, 37, 36, 35, 34, 33, 32, 31, 28, 17)
+# uv's advice to take a name from whichever index has the highest version: docs/security.md.
+_OTHER_STRATEGY = re.compile(r"^hint: .*--index-strategy.*$", re.MULTILINE)
 _NETWORK_WORDS = re.compile(
     r"failed to fetch|error sending request|http status|error decoding response|timed out|"
     r"request failed after|network|error reading a body|failed to read metadata",
@@ -64,6 +68,7 @@ class UvResolver:
         self._on_line = on_line
         self._wheelhouse = wheelhouse or Wheelhouse()
         self._reach = reach_of(inputs, site, on_line)
+        self._shelf = Shelf(inputs, site, self._reach)
         self._given: dict[str, LockedWheel] = {}
 
     def give(self, wheel: LockedWheel, extras: tuple[str, ...] = ()) -> str:
@@ -142,45 +147,72 @@ class UvResolver:
         return wheels
 
     def _compiled(self, requirements: tuple[str, ...], terms: Terms) -> Resolution | Contradiction:
-        """uv's resolution. Wheels only, and a second time with the sdists we allow if that is
-        what was missing.
+        """uv's resolution, again until every name that belongs to one index came from there:
+        which names a resolution meets is not known before.
         """
-        found = self._compiled_once(requirements, terms)
-        if isinstance(found, Contradiction) and any(
-            re.search(rf"\b{name}\b", found.explanation) for name in SDISTS
-        ):
-            return self._compiled_once(requirements, terms, sdists=SDISTS)
-        return found
+        self._shelf.put(known_names(self._inputs))
+        archives: tuple[str, ...] = ()
+        while True:
+            unread = tuple(sorted({*terms.unread, *archives}))
+            found = self._compiled_once(requirements, dataclasses.replace(terms, unread=unread))
+            if isinstance(found, Resolution):
+                new = self._shelf.missing(found.versions)
+            else:
+                new = self._shelf.missing_of(found.explanation)
+            more = () if new else self._allowed(found, without=unread)
+            if not (new or more):
+                break
+            self._shelf.put(new)
+            archives += more
+        if isinstance(found, Resolution):
+            self._shelf.check(found.without(one.name for one in terms.answered))
+            return found
+        lines = (found.explanation, *self._shelf.lacking(found.explanation))
+        return Contradiction(explanation="\n    ".join(lines))
+
+    def _allowed(
+        self, found: Resolution | Contradiction, *, without: tuple[str, ...]
+    ) -> tuple[str, ...]:
+        """The archives that may be what was missing: of those uv is told the name and version and
+        nothing else. To say what they demand, it would run their code.
+        """
+        if isinstance(found, Resolution):
+            return ()
+        return tuple(
+            name
+            for name in self._inputs.allow_builds
+            if name not in without
+            and name not in self._given
+            and re.search(rf"\b{name}\b", found.explanation)
+        )
 
     def _compiled_once(
-        self, requirements: tuple[str, ...], terms: Terms, *, sdists: frozenset[str] = frozenset()
+        self, requirements: tuple[str, ...], terms: Terms
     ) -> Resolution | Contradiction:
         inputs = self._inputs
         with tempfile.TemporaryDirectory(prefix="warpfront-") as name:
             folder = Path(name)
-            pinned = self._reach.stack is not None
-            project = _project(inputs, requirements, pinned_to_stack=pinned)
-            (folder / "pyproject.toml").write_text(project, "utf-8")
+            (folder / "pyproject.toml").write_text(_project(inputs, requirements), "utf-8")
             arguments = (
                 *("pip", "compile", "pyproject.toml", "--format", "pylock.toml"),
-                *_settings(folder, terms.unread),
                 *("--quiet", "--output-file", "pylock.toml", "--python", sys.executable),
                 *("--python-version", inputs.python, "--python-platform", _platform(inputs)),
                 *("--only-binary", ":all:"),
-                *(
-                    word
-                    for one in sorted({*sdists, *terms.unread})
-                    for word in ("--no-binary", one)
-                ),
-                *option_file(folder, "build-constraints", BUILD_CONSTRAINTS),
+                *(word for one in terms.unread for word in ("--no-binary", one)),
                 *option_file(folder, "overrides", terms.overrides),
                 *option_file(folder, "excludes", terms.excludes),
                 *option_file(folder, "constraints", terms.constraints),
-                *("--index-strategy", "unsafe-best-match"),
             )
-            completed = self._run(
-                uv_command(arguments, site=self._site, indexes=self._reach, cwd=folder)
+            command = uv_command(
+                arguments,
+                site=self._site,
+                indexes=self._reach.site,
+                folder=folder,
+                shelf=self._shelf,
+                unread=terms.unread,
+                answered=terms.answered,
             )
+            completed = self._run(command)
             if completed.returncode != 0:
                 return _read_failure(inputs, completed)
             text = (folder / "pylock.toml").read_text("utf-8")
@@ -193,24 +225,14 @@ class UvResolver:
             tags=supported_tags(inputs.python, inputs.machine, inputs.glibc),
             transport=transport,
             wheelhouse=self._wheelhouse,
-            build=sdist_builder(self._site, self._run),
             given=self._given,
+            shelf=self._shelf,
         )
 
 
-def _settings(folder: Path, unread: tuple[str, ...]) -> tuple[str, ...]:
-    """No settings of this machine's; where sources are taken unread, the one that says so."""
-    if not unread:
-        return ("--no-config",)
-    entries = [{"name": name, "requires-dist": []} for name in unread]
-    (folder / "uv.toml").write_text(tomli_w.dumps({"dependency-metadata": entries}), "utf-8")
-    return ("--config-file", "uv.toml")
-
-
-def _project(inputs: LockInputs, requirements: tuple[str, ...], *, pinned_to_stack: bool) -> str:
-    """A project that asks for `requirements`; the stack's may come from the cell's index only."""
-    stack = {canonicalize_name(Requirement(text).name) for text in inputs.stack_requirements}
-    document: dict[str, object] = {
+def _project(inputs: LockInputs, requirements: tuple[str, ...]) -> str:
+    """A project that asks for `requirements`."""
+    document = {
         "project": {
             "name": _PROJECT,
             "version": "0",
@@ -218,10 +240,6 @@ def _project(inputs: LockInputs, requirements: tuple[str, ...], *, pinned_to_sta
             "dependencies": list(requirements),
         }
     }
-    if pinned_to_stack:
-        document["tool"] = {
-            "uv": {"sources": {name: {"index": STACK_INDEX} for name in sorted(stack)}}
-        }
     return tomli_w.dumps(document)
 
 
@@ -249,6 +267,7 @@ def _read_failure(inputs: LockInputs, completed: Completed) -> Contradiction:
 
 def _explanation(text: str) -> str:
     """The reasons uv gives, without its headings and hints about its own options."""
+    text = _OTHER_STRATEGY.sub("", text)
     lines = [
         re.sub(r"^\s*(error:|cause:|\u00d7|[\u2500-\u25ff]+)\s*", "", line)
         for line in text.splitlines()
@@ -272,9 +291,8 @@ def _check_stack(inputs: LockInputs, wheels: tuple[LockedWheel, ...]) -> None:
         found = versions.get(canonicalize_name(wanted.name), "nothing")
         if found == "nothing" or not wanted.specifier.contains(found, prereleases=True):
             raise LockError(f"{inputs.cell_id}: {text} asked for, {found} resolved")
-    if inputs.index is None and "torch" in versions:
+    if inputs.index is None and (wrong := misplaced(wheels, inputs)):
         raise LockError(
-            f"{inputs.cell_id}: its requirements bring torch {versions['torch']}, and the base has "
-            "its own",
-            hint="drop the requirement that needs torch, or install it without dependencies",
+            f"{inputs.cell_id}: its requirements bring {wrong}",
+            hint="drop the requirement that needs it, or install it without dependencies",
         )

@@ -9,7 +9,8 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from warpfront.system import process
 from warpfront.system.process import Command, Run
-from warpfront.wheels.sources import PYPI, Site
+from warpfront.wheels.sources import Site
+from warpfront.wheels.trust import PYPI
 
 _CERTIFICATES = ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "CURL_CA_BUNDLE")
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
@@ -58,9 +59,15 @@ def _without_credentials(url: str, credentials: dict[str, tuple[str, str]]) -> s
     parts = urlsplit(url)
     if parts.username is None:
         return url
-    host = parts.netloc.rpartition("@")[2]
-    credentials[host] = (unquote(parts.username), unquote(parts.password or ""))
-    return urlunsplit(parts._replace(netloc=host))
+    bare = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    credentials[_root(bare)] = (unquote(parts.username), unquote(parts.password or ""))
+    return bare
+
+
+def _root(url: str) -> str:
+    """What an index's credentials are for: its pages, and the files that lie beside them."""
+    above, _, last = url.rstrip("/").rpartition("/")
+    return above if last in {"simple", "+simple"} else url.rstrip("/")
 
 
 def _proxies(environment: Mapping[str, str], configured: str) -> Mapping[str, str]:

@@ -53,7 +53,7 @@ class Transport:
                 stream=True,
                 timeout=self._timeout,
                 verify=self._verify(url),
-                auth=self._site.credentials.get(urlsplit(url).netloc) or get_netrc_auth(url),
+                auth=self._site.credentials_for(url) or get_netrc_auth(url),
                 proxies=self._proxies(url),
             )
         except RequestException as error:

@@ -120,9 +120,10 @@ def test_a_lock_edited_by_one_byte_is_seen_by_the_plan_and_by_the_build(
     make_project(tmp_path)
     workspace = open_workspace(tmp_path)
     (cell,) = workspace.matrix.cells
+    assert cell.index
     inputs = lock_inputs(cell, None, None)
     wheels = (
-        *(a_wheel(pin.name, pin.version) for pin in cell.stack),
+        *(a_wheel(pin.name, pin.version, index=cell.index.url) for pin in cell.stack),
         a_wheel("numpy"),
         a_wheel("pip"),
     )

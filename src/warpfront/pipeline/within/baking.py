@@ -47,7 +47,6 @@ from warpfront.system.process import run
 from warpfront.system.provenance import read_provenance
 from warpfront.system.store import Store, place_program, write_json
 from warpfront.system.watch import Watch
-from warpfront.wheels.sdists import sdist_builder
 from warpfront.wheels.sources import Site
 from warpfront.wheels.uv_program import uv_binary, uv_version
 
@@ -214,7 +213,6 @@ class _Building:
                 item.rendered.wheels,
                 self._site,
                 on_progress=self._watch.advance,
-                build=sdist_builder(self._site, run),
             )
             if isinstance(result, Blocked | Failed):
                 failed[item.cell.id] = result
