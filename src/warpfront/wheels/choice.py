@@ -15,7 +15,7 @@ from packaging.pylock import Package, PackageSdist, PackageWheel
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
-from warpfront.errors import BlockedError, LockError, WheelError
+from warpfront.errors import BlockedError, LockError, WheelError, without_secrets
 from warpfront.model import Distribution, LockedWheel, LockInputs
 from warpfront.wheels.resolution import Sdist
 from warpfront.wheels.shelf import Shelf
@@ -23,7 +23,6 @@ from warpfront.wheels.sources import (
     Link,
     Refusal,
     local_path,
-    without_secrets,
 )
 from warpfront.wheels.trust import PYPI, belonging
 from warpfront.wheels.wheelhouse import Wheelhouse, read_requires, requires_of, save

@@ -22,7 +22,7 @@ from packaging.pylock import Pylock, PylockValidationError
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from warpfront.errors import BlockedError, LockError, WheelError
+from warpfront.errors import BlockedError, LockError, WheelError, without_secrets
 from warpfront.model import Distribution, LockedWheel, LockInputs, Source
 from warpfront.system.process import Completed, Run
 from warpfront.system.watch import Line
@@ -30,7 +30,7 @@ from warpfront.wheels.choice import WheelChoice, supported_tags, wheel_of
 from warpfront.wheels.reach import reach_of
 from warpfront.wheels.resolution import NO_TERMS, Contradiction, Resolution, Sdist, Terms
 from warpfront.wheels.shelf import Shelf
-from warpfront.wheels.sources import Link, Site, without_secrets
+from warpfront.wheels.sources import Link, Site
 from warpfront.wheels.trust import known_names, misplaced
 from warpfront.wheels.uv_program import option_file, uv_command
 from warpfront.wheels.wheelhouse import Wheelhouse

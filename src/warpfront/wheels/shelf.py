@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
-from warpfront.errors import BlockedError, LockError
+from warpfront.errors import BlockedError, LockError, without_secrets
 from warpfront.model import LockInputs, Pin
 from warpfront.wheels.reach import Reach
 from warpfront.wheels.resolution import Resolution
@@ -26,7 +26,6 @@ from warpfront.wheels.sources import (
     links,
     local_path,
     page_of,
-    without_secrets,
 )
 from warpfront.wheels.trust import PYPI, Belonging, belonging
 

@@ -9,7 +9,6 @@ another source may do.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from html import escape
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from warpfront.wheels.transport import Transport
 
 _SAID = ("data-requires-python", "data-core-metadata", "data-dist-info-metadata", "data-yanked")
-_MASKED = re.compile(r"://[^/\s@]+@")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,9 +38,9 @@ class Site:
     long one may be silent then.
     """
 
-    index_url: str = PYPI
-    extra_index_urls: tuple[str, ...] = ()
-    find_links: tuple[str, ...] = ()
+    index_url: str = field(default=PYPI, repr=False)
+    extra_index_urls: tuple[str, ...] = field(default=(), repr=False)
+    find_links: tuple[str, ...] = field(default=(), repr=False)
     no_index: bool = False
     certificate: str | None = None
     trusted_hosts: tuple[str, ...] = ()
@@ -157,11 +155,6 @@ def local_path(source: str) -> Path | None:
     if parts.scheme == "file":
         return Path(url2pathname(parts.path))
     return None if "://" in source else Path(source)
-
-
-def without_secrets(text: str) -> str:
-    """`text` with the user and password of every URL masked."""
-    return _MASKED.sub("://***@", text)
 
 
 def _is_below(url: str, prefix: str) -> bool:

@@ -14,7 +14,8 @@ import urllib3
 from requests import RequestException
 from requests.utils import get_netrc_auth, should_bypass_proxies
 
-from warpfront.wheels.sources import Refusal, Site, without_secrets
+from warpfront.errors import without_secrets
+from warpfront.wheels.sources import Refusal, Site
 
 __all__ = ["RequestException", "Transport", "received", "refusal"]
 

@@ -25,7 +25,7 @@ from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from warpfront.errors import WheelError
+from warpfront.errors import WheelError, without_secrets
 from warpfront.model import LockedWheel
 from warpfront.system import process
 from warpfront.system.store import storing, try_lock
@@ -35,7 +35,6 @@ from warpfront.wheels.sources import (
     Site,
     links,
     local_path,
-    without_secrets,
 )
 
 if TYPE_CHECKING:
