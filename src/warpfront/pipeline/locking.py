@@ -83,7 +83,12 @@ def lock_cells(
             locking.results[cell.id] = _without_parent(cell, parent)
             continue
         inputs = inputs_of(cell, parent, requirements, folders)
-        state = read_state(inputs, folders, read=read_lock)
+        state = attempt(cell.id, "lock", read_state, inputs, folders, read=read_lock)
+        if isinstance(state, Blocked | Failed):
+            if not refresh:
+                locking.results[cell.id] = state
+                continue
+            state = LockState(lock=None, reason="its lock is unreadable")
         if state.lock is not None and not state.reason and not refresh:
             locking.results[cell.id] = locking.restored(cell, inputs, state.lock)
         elif locked:

@@ -428,7 +428,7 @@ def _read_wheel(package: Package, path: str) -> LockedWheel:
     sdist = package.sdist
     return LockedWheel(
         name=package.name,
-        version=str(parse_wheel_filename(wheel.path)[1]),
+        version=_read_version(wheel.path, where),
         filename=wheel.path,
         sha256=_read_sha256(wheel.hashes, where),
         size_bytes=wheel.size,
@@ -439,6 +439,16 @@ def _read_wheel(package: Package, path: str) -> LockedWheel:
         else "",
         source=source,
     )
+
+
+def _read_version(filename: str, where: str) -> str:
+    """Wheel variants (PEP 825, a draft) have one more part in their names, which no installer of
+    today takes: which of them a cell's target wants cannot be said yet.
+    """
+    try:
+        return str(parse_wheel_filename(filename)[1])
+    except InvalidWheelFilename as error:
+        raise LockError(f"{where}: {filename}: {error}", hint=_RELOCK) from error
 
 
 def _read_source(package: Package, where: str) -> Mapping[str, str]:

@@ -6,6 +6,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Iterator, Mapping
+from time import monotonic
 from typing import Self
 from urllib.parse import urlsplit
 
@@ -22,6 +23,7 @@ __all__ = ["RequestException", "Transport", "received", "refusal"]
 _ACCEPT = "application/vnd.pypi.simple.v1+json, text/html;q=0.9"
 _PIECE_BYTES = 1 << 18
 _PAGE_LIMIT_BYTES = 64 * 1024 * 1024
+_PAGE_LIMIT_SECONDS = 180.0
 _RETRIED_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
 _BYPASS = threading.Lock()  # requests changes the environment for the length of that question
 
@@ -29,9 +31,17 @@ _BYPASS = threading.Lock()  # requests changes the environment for the length of
 class Transport:
     """HTTP as the site wants it: its proxies, certificate, credentials and trusted hosts."""
 
-    def __init__(self, site: Site, *, connect_seconds: float, stall_seconds: float) -> None:
+    def __init__(
+        self,
+        site: Site,
+        *,
+        connect_seconds: float,
+        stall_seconds: float,
+        page_seconds: float = _PAGE_LIMIT_SECONDS,
+    ) -> None:
         self._site = site
         self._timeout = (connect_seconds, stall_seconds)
+        self._page_seconds = page_seconds
         self._session = requests.Session()
         self._session.trust_env = False  # the site already holds what the environment says
 
@@ -69,10 +79,12 @@ class Transport:
         answer = self.open(url, {"Accept": _ACCEPT})
         if isinstance(answer, Refusal):
             return answer
-        body = bytearray()
+        body, until = bytearray(), monotonic() + self._page_seconds
         try:
-            for chunk in answer.iter_content(1 << 16):
+            for chunk in received(answer):  # as it comes: slow bytes must not hide the clock
                 body += chunk
+                if monotonic() > until:
+                    return Refusal(url=url, reason=f"no whole page in {self._page_seconds:g} s")
                 if len(body) > _PAGE_LIMIT_BYTES:
                     return Refusal(url=url, reason="its page is too long", lasting=True)
         except RequestException as error:

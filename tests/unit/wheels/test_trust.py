@@ -18,7 +18,7 @@ from warpfront.matrix.vendors import VENDORS
 from warpfront.model import LockedWheel, LockInputs, OwnIndex, WheelIndex, WheelLock
 from warpfront.pipeline.locking import resolve_by_uv
 from warpfront.system import process
-from warpfront.wheels.lock import staleness
+from warpfront.wheels.lock import dump_lock, read_lock, staleness
 from warpfront.wheels.resolution import Contradiction, Resolution, Terms
 from warpfront.wheels.resolver import UvResolver
 from warpfront.wheels.sources import Site
@@ -292,3 +292,18 @@ def test_the_libraries_of_torch_come_from_the_cells_index_where_it_has_them(
         lock = by_name(locked(inputs, Site(index_url=public.url), house))
     assert (lock["nvidia-cublas"].version, lock["nvidia-cublas"].index) == ("13.0", index.url)
     assert (lock["nvidia-ml-py"].version, lock["nvidia-ml-py"].index) == ("99.0", PYPI)
+
+
+def test_a_variant_is_never_chosen_by_the_machine_that_locks(
+    rocm: Index, public: Index, house: Wheelhouse
+) -> None:
+    plain = stand_in_wheel(public.folder, "app", "1.0", tag=TAG)
+    for label in ("x86_64_v3", "cu130"):
+        (public.folder / f"app-1.0-{TAG}-{label}.whl").write_bytes(plain.read_bytes())
+        (public.folder / f"app-2.0-{TAG}-{label}.whl").write_bytes(plain.read_bytes())
+    inputs = inputs_for(rocm, requirements=("app",))
+    lock = locked(inputs, Site(index_url=public.url), house)
+    assert by_name(lock)["app"].filename == plain.name
+    swapped = dump_lock(lock).replace(plain.name, f"app-1.0-{TAG}-cu130.whl")
+    with pytest.raises(LockError, match="app"):
+        read_lock(swapped, path="pylock.cell.toml")
