@@ -118,6 +118,9 @@ class Silence:
     def step(self, cell_id: str, text: str) -> None:
         del cell_id, text
 
+    def line(self, cell_id: str, text: str) -> None:
+        del cell_id, text
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)

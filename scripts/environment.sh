@@ -26,7 +26,7 @@ make_environment() {
   if "$python" -m venv "$ENVIRONMENT" >/dev/null 2>&1; then return; fi
   rm -rf "$ENVIRONMENT"
   if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null && confirm "install Debian's python3-venv with apt-get?"; then
-    apt-get update -qq && apt-get install --yes -qq python3-venv >/dev/null
+    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install --yes -qq python3-venv >/dev/null
     "$python" -m venv "$ENVIRONMENT"
   else
     echo "this Python has no venv module; on Debian and Ubuntu: apt-get install python3-venv" >&2

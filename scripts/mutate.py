@@ -5,7 +5,8 @@
 
 ROOM is the file name of a room (`render`) or its path; all by default. Exits 1 where a room's tests
 kill fewer of its mutants than `threshold` of tests/mutation/rooms.toml, or one of those sown by
-hand survives. All rooms together rewrite docs/results/mutation.md; --keep leaves that page alone.
+hand survives. docs/results/mutation.md is rewritten from the last run of every room, once each has
+had one; --keep leaves it alone.
 --again tries only those mutants that survived the last time, where the room is still the same.
 
 Two kinds of mutants. *Made* ones come from mutmut: it holds every mutant of a file in one module
@@ -17,7 +18,7 @@ tables, patterns, properties. So tests/mutation/sown.toml has mutants written by
 before and after; they stand for mistakes that somebody could make.
 
 A room is tested by its own tests alone (rooms.toml says which), and in a copy of the working tree.
-A survivor is explained in tests/mutation/survivors.toml, by the line before and after, or it
+A survivor is explained in tests/mutation/survivors.toml, by the line that it makes, or it
 stands on the page without a reason. A mutant on which the tests hang is killed.
 
 Needs the packages of the groups `dev` and `mutation`, and torch for the rooms that import it.
@@ -26,6 +27,7 @@ Needs the packages of the groups `dev` and `mutation`, and torch for the rooms t
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import re
@@ -92,23 +94,40 @@ class Score:
 def main() -> int:
     options = read_options()
     table = read_table("rooms")
-    rooms = [
-        Room(path=one["path"], tests=tuple(one["tests"]))
-        for one in table["rooms"]
-        if not options.rooms
-        or Path(one["path"]).stem in options.rooms
-        or one["path"] in options.rooms
-    ]
-    if not rooms:
+    rooms = [Room(path=one["path"], tests=tuple(one["tests"])) for one in table["rooms"]]
+    asked = [room for room in rooms if not options.rooms or is_asked(room, options.rooms)]
+    if not asked:
         sys.exit(f"none of {', '.join(options.rooms)} is in tests/mutation/rooms.toml")
+    folder = options.workspace.resolve()
     scores = []
-    for room in rooms:
-        workspace = options.workspace.resolve() / room.name
-        scores.append(score(room, workspace, options.children, again=options.again))
+    for room in asked:
+        scores.append(score(room, folder / room.name, options.children, again=options.again))
+        save(scores[-1], folder / room.name)
         print(line_of(scores[-1]), flush=True)
-    if not options.rooms and not options.keep:
-        PAGE.write_text(page(scores, table["threshold"]), encoding="utf-8")
+    known = [one for room in rooms if (one := saved(room, folder / room.name))]
+    if len(known) == len(rooms) and not options.keep:
+        PAGE.write_text(page(known, table["threshold"]), encoding="utf-8")
     return int(any(is_short(one, table["threshold"]) for one in scores))
+
+
+def is_asked(room: Room, names: list[str]) -> bool:
+    return room.path in names or Path(room.path).stem in names
+
+
+def save(score: Score, workspace: Path) -> None:
+    text = json.dumps(dataclasses.asdict(score), indent=1)
+    (workspace / "score.json").write_text(text, encoding="utf-8")
+
+
+def saved(room: Room, workspace: Path) -> Score | None:
+    """What the last run said of a room, if the room is still the same."""
+    file = workspace / "score.json"
+    if not file.is_file() or not is_unchanged(room, workspace):
+        return None
+    fields = json.loads(file.read_text(encoding="utf-8"))
+    lived = tuple(Mutant(**one) for one in fields["survivors"])
+    sown = tuple(fields["sown_survivors"])
+    return Score(**{**fields, "room": room, "survivors": lived, "sown_survivors": sown})
 
 
 def read_options() -> argparse.Namespace:
@@ -329,17 +348,14 @@ def reason_of(room: Room, mutant: Mutant) -> str:
     )
 
 
-def reasons(room: Room) -> Iterator[Mapping[str, str]]:
+def reasons(room: Room) -> Iterator[Mapping[str, Any]]:
     return (one for one in read_table("survivors")["survivors"] if one["room"] == room.path)
 
 
-def explains(reason: Mapping[str, str], mutant: Mutant) -> bool:
-    """Its function and its line before and after, each of which may be left out."""
-    return all(reason.get(key, value) == value for key, value in fields_of(mutant).items())
-
-
-def fields_of(mutant: Mutant) -> dict[str, str]:
-    return {"function": mutant.function, "was": mutant.was, "becomes": mutant.becomes}
+def explains(reason: Mapping[str, Any], mutant: Mutant) -> bool:
+    """By the line that it makes, and by its function unless the reason is about several."""
+    here = reason.get("function", mutant.function) == mutant.function
+    return here and mutant.becomes in reason["becomes"]
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from warpfront.pipeline.beside.scanning import scan_tree
 from warpfront.port.scan import cuda
 from warpfront.port.scan.cuda.lanes import MASK_NAMES
 from warpfront.port.scan.cuda.name_rows import rows
+from warpfront.port.scan.cuda.reading_code import SUFFIXES
 from warpfront.port.scan.findings import Context, SourceText
 from warpfront.port.scan.targets import read_target
 
@@ -94,7 +95,7 @@ def ripgrep(program: str, root: Path, lines: int, ours: float) -> None:
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
         file.write("\n".join(patterns))
         file.flush()
-        globs = [f"--glob=*{suffix}" for suffix in sorted(cuda.SUFFIXES)]
+        globs = [f"--glob=*{suffix}" for suffix in sorted(SUFFIXES)]
         command = [program, "--no-ignore", "-j1", "-n", "-f", file.name, *globs, str(root)]
         done: list[subprocess.CompletedProcess[bytes]] = []
         seconds = timed(

@@ -88,6 +88,11 @@ def install(
     return info
 
 
+def remove(site_packages: Path, *folders: str) -> None:
+    for folder in folders:
+        shutil.rmtree(site_packages / folder)
+
+
 def install_cpu_stack(site_packages: Path) -> None:
     install(site_packages, "torch", "2.13.0+cpu", TORCH)
     install(site_packages, "torchvision", "0.28.0+cpu", VISION, requires=["torch"])

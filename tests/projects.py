@@ -175,7 +175,6 @@ def write_project(
         "bases": {BASE: own["bases"][BASE]},
         "images": {name: dict(image) for name, image in images.items()},
         "indexes": dict(indexes),
-        "allow_builds": own["allow_builds"],
         "defaults": {"python": "3.11", "base": BASE, "images": list(images)},
         "rows": rows,
     }

@@ -4,12 +4,24 @@ told to misbehave.
 
 The shapes: torch 2.8.0+rocm6.4 needs pytorch-triton-rocm, which owns `triton/`; from ROCm 7.14
 torch needs the `rocm` distribution, an sdist, whose extras bring the `rocm-sdk-*` wheels.
+
+What the second is modelled on, as the index of pytorch.org was in October 2026:
+- demands of torch 2.14.1+rocm7.14, `rocm` 7.14.0.post1 over parts of 7.14.0, triton-rocm 3.8.0:
+  AIwork4me/Qwen3.8-GDN-Zero-JIT-RCA docs/02-environment.md @33c8bde9 and
+  phase2/pr1/merge-readiness/fresh-image-refresh/setup_env_fresh_image.sh @bdc755bf
+- the 28 names of the index, none of them rocm-sdk-devel: pytorch/test-infra#8436, #8445
+- the sdist's files, extras and way to find its target: ROCm/TheRock @89553ce,
+  build_tools/packaging/python/templates/rocm; what the device wheels demand: rocm-sdk-device there;
+  one rocm-sdk-libraries for all targets: build_tools/_therock_utils/py_packaging.py, `kpack_split`
+- a post release of `rocm` alone: ROCm/TheRock#7362, and docs/packaging/versioning.md, "Post
+  releases", of a later commit
 """
 
 from __future__ import annotations
 
 import base64
 import contextlib
+import gzip
 import hashlib
 import io
 import json
@@ -19,6 +31,7 @@ import time
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import quote, unquote
@@ -31,6 +44,13 @@ ROCM_ARCHS = (
     *("gfx900", "gfx906", "gfx908", "gfx90a", "gfx942", "gfx1030"),
     *("gfx1100", "gfx1101", "gfx1102", "gfx1200", "gfx1201"),
 )
+ROCM_DEVICES = (
+    *("gfx908", "gfx90a", "gfx942", "gfx950", "gfx1010", "gfx1011", "gfx1012"),
+    *(f"gfx103{minor}" for minor in range(7)),
+    *("gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx1151", "gfx1152", "gfx1153"),
+    *("gfx1200", "gfx1201", "gfx1250"),
+)
+ROCM_RELEASES: Mapping[str, str] = {"7.14.0": "7.14.0", "7.14.0.post1": "7.14.0"}
 _JSON = "application/vnd.pypi.simple.v1+json"
 _LOGIN_PAGE = b"<html><form action='/login'>Sign in</form></html>"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -84,56 +104,125 @@ def rocm64_stand_ins(folder: Path, *, python: str = "3.11") -> Path:
     return folder
 
 
-def rocm714_stand_ins(folder: Path, *, python: str = "3.11") -> Path:
-    """torch 2.14.1+rocm7.14 with triton-rocm, the `rocm` sdist and the rocm-sdk wheels; returns
-    `folder`.
+def rocm714_stand_ins(
+    folder: Path, *, python: str = "3.11", rocm: Mapping[str, str] = ROCM_RELEASES
+) -> Path:
+    """torch 2.14.1+rocm7.14 with triton-rocm, and for each release of the `rocm` sdist the version
+    of the rocm-sdk wheels that it demands; returns `folder`.
     """
     tag = _cpython_tag(python)
-    needs = ["rocm[libraries,device-gfx942]==7.14.*", "triton-rocm==3.8.0"]
-    torch = torch_files("2.14.1+rocm7.14", hip="7.14.60850", archs=ROCM_ARCHS, python=python)
+    needs = [
+        "rocm[device-all,libraries]==7.14.*",
+        'triton-rocm~=3.8.0; platform_system == "Linux" and python_version < "3.15"',
+    ]
+    archs = (*ROCM_ARCHS, "gfx950")
+    torch = torch_files("2.14.1+rocm7.14", hip="7.14.60850", archs=archs, python=python)
     stand_in_wheel(folder, "torch", "2.14.1+rocm7.14", requires=needs, files=torch, tag=tag)
     _torch_companions(folder, "rocm7.14", torch="2.14.1", vision="0.29.1", audio="2.11.0", tag=tag)
     files = triton_files("3.8.0", python=python)
     stand_in_wheel(folder, "triton-rocm", "3.8.0", files=files, tag=tag)
-    for name in ("rocm-sdk-core", "rocm-sdk-libraries-gfx94X-dcgpu", "rocm-sdk-device-gfx942"):
-        package = "_" + name.replace("-", "_").lower()
-        files = _module(package, "7.14.0")
-        stand_in_wheel(folder, name, "7.14.0", files=files, tag=f"py3-none-{PLATFORM}")
-    stand_in_rocm_sdist(folder)
+    for version, parts in rocm.items():
+        stand_in_rocm_sdist(folder, version, parts=parts)
+    for parts in set(rocm.values()):
+        _rocm_sdk(folder, parts)
     return folder
 
 
-def stand_in_rocm_sdist(folder: Path) -> Path:
-    """`rocm-7.14.0.tar.gz`, a setuptools project whose extras bring the rocm-sdk wheels."""
-    setup = """\
-from setuptools import setup
+def _rocm_sdk(folder: Path, version: str) -> None:
+    """core, libraries, and the device code of each target, which lies among the libraries."""
+    tag = f"py3-none-{PLATFORM}"
+    for name in ("rocm-sdk-core", "rocm-sdk-libraries"):
+        files = _module("_" + name.replace("-", "_"), version)
+        stand_in_wheel(folder, name, version, files=files, tag=tag)
+    for target in ROCM_DEVICES:
+        files = {f"_rocm_sdk_libraries/.kpack/{target}.kpack": target}
+        needs = [f"rocm-sdk-libraries=={version}"]
+        name = f"rocm-sdk-device-{target}"
+        stand_in_wheel(folder, name, version, requires=needs, files=files, tag=tag)
 
-setup(
-    name="rocm",
-    version="7.14.0",
-    description="A stand-in for rocm, for tests only",
-    py_modules=["rocm_stand_in"],
-    install_requires=["rocm-sdk-core==7.14.0"],
-    extras_require={
-        "libraries": ["rocm-sdk-libraries-gfx94X-dcgpu==7.14.0"],
-        "device-gfx942": ["rocm-sdk-device-gfx942==7.14.0"],
-    },
-)
-"""
+
+def stand_in_rocm_sdist(
+    folder: Path, version: str = "7.14.0", *, parts: str = "7.14.0", mark: Path | None = None
+) -> Path:
+    """`rocm-<version>.tar.gz`, a setuptools project that asks the machine for its GPU when it is
+    built, and whose PKG-INFO was written on a machine without one. `parts` is the version of the
+    wheels it brings; its setup.py leaves `mark`, if one is given, wherever it runs.
+    """
+    facts = {"VERSION": version, "PARTS": parts, "DEVICES": ROCM_DEVICES}
+    told = "".join(f"{name} = {value!r}\n" for name, value in facts.items())
+    told += f"open({str(mark)!r}, 'w').close()\n" if mark else ""
+    pkg_info = _rocm_pkg_info(version, parts)
     files = {
-        "PKG-INFO": "Metadata-Version: 2.1\nName: rocm\nVersion: 7.14.0\n",
-        "pyproject.toml": '[build-system]\nrequires = ["setuptools", "wheel"]\n'
+        "PKG-INFO": pkg_info,
+        "pyproject.toml": '[build-system]\nrequires = ["setuptools>=70.2.0"]\n'
         'build-backend = "setuptools.build_meta"\n',
-        "setup.py": setup,
-        "rocm_stand_in.py": '__version__ = "7.14.0"\n',
+        "setup.py": told + _ROCM_SETUP,
+        "src/rocm_sdk/__init__.py": f'__version__ = "{version}"\n',
+        "src/rocm_sdk/__main__.py": 'def main() -> None:\n    print("a stand-in")\n',
+        "src/rocm.egg-info/PKG-INFO": pkg_info,
+        "src/rocm.egg-info/entry_points.txt": "[console_scripts]\n"
+        "rocm-sdk = rocm_sdk.__main__:main\n",
     }
-    path = folder / "rocm-7.14.0.tar.gz"
-    with tarfile.open(path, "w:gz") as archive:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"rocm-{version}.tar.gz"
+    with (
+        gzip.GzipFile(path, "wb", mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w") as archive,
+    ):
         for name, text in files.items():
-            member = tarfile.TarInfo(f"rocm-7.14.0/{name}")
+            member = tarfile.TarInfo(f"rocm-{version}/{name}")
             member.size = len(text.encode())
             archive.addfile(member, io.BytesIO(text.encode()))
     return path
+
+
+def _rocm_pkg_info(version: str, parts: str) -> str:
+    every = [f"rocm-sdk-device-{target}=={parts}" for target in ROCM_DEVICES]
+    extras = {
+        "libraries": [f"rocm-sdk-libraries=={parts}"],
+        "device": [f"rocm-sdk-device-gfx1010=={parts}"],
+        "devel": [f"rocm-sdk-devel=={parts}"],
+        **{f"device-{target}": [one] for target, one in zip(ROCM_DEVICES, every, strict=True)},
+        "device-all": every,
+    }
+    lines = ["Metadata-Version: 2.4", "Name: rocm", f"Version: {version}"]
+    lines += [f"Requires-Dist: rocm-sdk-core=={parts}"]
+    for extra, demands in extras.items():
+        lines += [f"Provides-Extra: {extra}"]
+        lines += [f'Requires-Dist: {one}; extra == "{extra}"' for one in demands]
+    return "\n".join([*lines, "Dynamic: provides-extra", "Dynamic: requires-dist"]) + "\n"
+
+
+_ROCM_SETUP = """\
+import os
+import subprocess
+from setuptools import find_packages, setup
+
+family = os.environ.get("ROCM_SDK_TARGET_FAMILY")
+if family is None:
+    try:
+        family = subprocess.check_output(["offload-arch"], text=True).split()[0]
+    except OSError:
+        family = "gfx1010"
+if family not in DEVICES:
+    raise ValueError(f"{family} is not available in the distribution")
+every = [f"rocm-sdk-device-{one}=={PARTS}" for one in DEVICES]
+setup(
+    name="rocm",
+    version=VERSION,
+    package_dir={"": "src"},
+    packages=find_packages("src"),
+    entry_points={"console_scripts": ["rocm-sdk = rocm_sdk.__main__:main"]},
+    install_requires=[f"rocm-sdk-core=={PARTS}"],
+    extras_require={
+        "libraries": [f"rocm-sdk-libraries=={PARTS}"],
+        "device": [f"rocm-sdk-device-{family}=={PARTS}"],
+        "devel": [f"rocm-sdk-devel=={PARTS}"],
+        **{f"device-{one}": [need] for one, need in zip(DEVICES, every)},
+        "device-all": every,
+    },
+)
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,8 +248,8 @@ class Fault:
 class Index:
     """A running index. `url` is what a matrix would name; `requests` are (path, Range header).
 
-    `hash_name` is the hash that its pages give ("" = none), `json` serves them as PEP 691 JSON,
-    `ranges` says whether Range is obeyed.
+    `hash_name` is the hash that its pages give ("" = none), for all files but those of `unhashed`;
+    `json` serves them as PEP 691 JSON, `ranges` says whether Range is obeyed.
     """
 
     folder: Path
@@ -168,6 +257,7 @@ class Index:
     port: int = 0
     ranges: bool = True
     hash_name: str = "sha256"
+    unhashed: str = ""
     json: bool = False
     requests: list[tuple[str, str]] = field(default_factory=list)
     faults: list[tuple[str, Fault, list[int]]] = field(default_factory=list)
@@ -296,7 +386,7 @@ class _Handler(BaseHTTPRequestHandler):
         }
 
     def _anchor(self, path: Path) -> str:
-        name = self.served.hash_name
+        name = "" if fnmatch(path.name, self.served.unhashed) else self.served.hash_name
         digest = hashlib.new(name, path.read_bytes()).hexdigest() if name else ""
         fragment = f"#{name}={digest}" if name else ""
         return f'<a href="/whl/{self.served.name}/{quote(path.name)}{fragment}">{path.name}</a>'

@@ -107,7 +107,9 @@ class NotVerifiedError(WarpfrontError):
 
 
 class BlockedError(WarpfrontError):
-    """A selected cell cannot be made from here: an index, base or registry is out of reach."""
+    """A selected cell cannot be made from here: an index, base or registry is out of reach; or it
+    cannot be verified, since it was never built.
+    """
 
     exit_code = 9
 

@@ -313,7 +313,8 @@ class LockInputs:
     exact pins (`name==version`) of the parent's lock, which a child may extend and never change.
     `machine` is the cell's; `glibc` is the base's C library, e.g. `2.36`. `relax` are (package,
     reason) of this image and of those it is built on. `sources` are its requirements that no index
-    has, `builds` how some packages are built.
+    has, `builds` how some packages are built. `targets` are the cell's where each has wheels of its
+    own, else none.
 
     What follows from the vendor: `toolkit` (`cuda`, `rocm`, `synapseai`, `cpu`); and, as fnmatch
     patterns of normalized names, `protected`, which only `index` has in earnest, and `libraries`,
@@ -331,6 +332,7 @@ class LockInputs:
     relax: tuple[tuple[str, str], ...] = ()
     sources: tuple[Source, ...] = ()
     builds: tuple[Recipe, ...] = ()
+    targets: tuple[str, ...] = ()
     toolkit: str = "cpu"
     protected: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
@@ -355,6 +357,7 @@ class LockInputs:
                 **({"sources": _texts(self.sources)} if self.sources else {}),
                 **({"builds": _texts(self.builds)} if self.builds else {}),
                 **({"own_indexes": _texts(self.own_indexes)} if self.own_indexes else {}),
+                **({"targets": sorted(self.targets)} if self.targets else {}),
             }
         )
 
@@ -406,7 +409,8 @@ class LockedWheel:
 
     `sdist` and `sdist_sha256` name the source archive of a wheel that its index does not offer and
     that we build once (AMD's `rocm`); empty for all others. `source` is where that archive, or a
-    wheel by its address, comes from if from no index (`index` is then "").
+    wheel by its address, comes from if from no index (`index` is then ""). `targets` are those that
+    a wheel was made for of an archive that serves more.
     """
 
     name: str
@@ -418,6 +422,7 @@ class LockedWheel:
     sdist: str = ""
     sdist_sha256: str = ""
     source: str = ""
+    targets: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -460,9 +465,39 @@ class WheelLock:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ImageFile:
+    """A file of an image's folder as it is: its bytes, or where the link points, and whether it may
+    be executed.
+    """
+
+    content: bytes = b""
+    link: str = ""
+    executable: bool = False
+
+    @property
+    def mode(self) -> int:
+        """What it has in a build context, whatever it has here."""
+        return 0o755 if self.executable else 0o644
+
+    @property
+    def identity(self) -> list[str]:
+        """All that makes it the file it is."""
+        if self.link:
+            return ["link", self.link]
+        return [f"{self.mode:o}", hashlib.sha256(self.content).hexdigest()]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """What lies in an image's folder and cannot go into an image, and why."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RenderedImage:
-    """The build context of one cell: file name -> text, `Dockerfile` among them. Same cell and
-    lock, same bytes.
+    """The build context of one cell: what was written for it, file name -> text, `Dockerfile` among
+    them, and the files of its folder as they are. Same cell and lock, same bytes and modes.
 
     `wheels` are those this image itself installs (the parent's are already there).
     """
@@ -470,12 +505,19 @@ class RenderedImage:
     cell_id: str
     files: Mapping[str, str]
     wheels: tuple[LockedWheel, ...]
+    assets: Mapping[str, ImageFile] = field(default_factory=dict)
+
+    @property
+    def context(self) -> dict[str, ImageFile]:
+        """All files, by their path in the build context."""
+        written = {name: ImageFile(content=text.encode()) for name, text in self.files.items()}
+        return dict(sorted({**self.assets, **written}.items()))
 
     @property
     def digest(self) -> str:
         return digest_of(
             [
-                dict(sorted(self.files.items())),
+                {name: file.identity for name, file in self.context.items()},
                 [[w.filename, w.sha256] for w in sorted(self.wheels)],
             ]
         )
@@ -483,12 +525,15 @@ class RenderedImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedBase:
-    """A base as it will be used: `identity` is the registry digest or the imported image's id."""
+    """A base as it will be used: `identity` is the registry digest or the imported image's id,
+    `recipe` the digest of what a bootstrap was made by.
+    """
 
     name: str
     source: BaseSource
     reference: str
     identity: str
+    recipe: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,8 @@ _TRITON_NEWER = "3.9.0"
 # Names that own `triton/` besides the image's, or would be another torch.
 _OTHER_TRITONS = {"triton-rocm": "3.8.0", "pytorch-triton-rocm": "3.4.0", "triton-xpu": "3.6.0"}
 _OTHER_TORCHES = {"torch-nightly": "2.16.0", "torch-cpu": "2.15.0", "torch-rocm": "2.15.0"}
+# What torch needs, at versions that it cannot work with.
+_TOO_OLD = {"typing-extensions": "4.5.0", "sympy": "1.5"}
 _LIBRARIES = {
     "nvidia-cublas-cu12": ("12.8.4.1", "nvidia/cublas/lib/libcublas.so.12"),
     "nvidia-cudnn-cu12": ("9.10.2.21", "nvidia/cudnn/lib/libcudnn.so.9"),
@@ -107,6 +109,7 @@ def _pypi(folder: Path, stack: Stack) -> list[Path]:
     wheels += [_triton(folder, name, version) for name, version in tritons.items()]
     wheels += [_torch(folder, v, name=name, cuda="13.0") for name, v in _OTHER_TORCHES.items()]
     wheels += _cuda_libraries(folder, stack)
+    wheels += [stand_in_wheel(folder, name, version) for name, version in _TOO_OLD.items()]
     return [*wheels, *_dependants(folder, stack), *_intruders(folder, stack)]
 
 
@@ -194,6 +197,7 @@ def _dependants(folder: Path, stack: Stack) -> list[Path]:
         "needs-cuda-toolkit": ["cuda-toolkit"],
         "needs-deeply": ["needs-between"],
         "needs-between": ["needs-torch-floor"],
+        "needs-old-typing": ["typing-extensions<4.6"],
     }
     wheels = [_dependant(folder, name, needs) for name, needs in asks.items()]
     wheels += [_dependant(folder, "needs-torch", ["torch"], version=v) for v in ("1.0", "2.0")]
@@ -201,6 +205,9 @@ def _dependants(folder: Path, stack: Stack) -> list[Path]:
     wheels.append(_dependant(folder, "needs-more-later", ["torch"], version="1.0"))
     newer = [f"torch>={stack.newer}"]
     wheels.append(_dependant(folder, "needs-more-later", newer, version="2.0"))
+    wheels.append(_dependant(folder, "needs-more-ever", ["torch"], version="0.1"))
+    for release in ("1.0", "1.1", "1.2", "2.0"):
+        wheels.append(_dependant(folder, "needs-more-ever", newer, version=release))
     extra = [f"torch>={stack.newer}; extra == 'gpu'"]
     wheels.append(_dependant(folder, "needs-by-extra", extra, extras=["gpu"]))
     return wheels
@@ -237,6 +244,21 @@ def _intruders(folder: Path, stack: Stack) -> list[Path]:
         "redirects-torch": {
             "a_redirects_torch.pth": finder,
             "intrudes_finder.py": _FINDER.replace("VERSION", repr(stack.newer)),
+        },
+        "plugs-into-torch": {
+            "plugs_into_torch.py": "def load():\n    import torch\n    torch.matmul = None\n",
+            "plugs_into_torch-1.0.dist-info/entry_points.txt": "[torch.backends]\n"
+            "plugged = plugs_into_torch:load\n",
+        },
+        "redirects-below": {
+            "a_redirects_below.pth": "import intrudes_below\n",
+            "intrudes_below.py": _FINDER.replace("VERSION", repr(stack.newer))
+            .replace('"torch"', '"torch.nn.functional"')
+            .replace("torch/__init__.py", "torch/nn/functional.py"),
+        },
+        "preloads-below": {
+            "zz_preloads_below.pth": "import sys, types; "
+            "sys.modules['torch.nn.functional'] = types.ModuleType('torch.nn.functional')\n",
         },
         "preloads-torch": {
             "zz_preloads_torch.pth": "import sys, types; m = types.ModuleType('torch'); "
@@ -327,6 +349,12 @@ def _projects(folder: Path, stack: Stack) -> None:
         "editable/pyproject.toml": build + project.format(name="an-app", needs="needs-torch"),
         "wants-newer/pyproject.toml": build
         + project.format(name="wants-newer", needs=f"torch>={stack.newer}"),
+        "poetry-newer/pyproject.toml": bare.format(
+            name="poetry-newer", needs=f"torch=={stack.newer}"
+        )
+        + '\n[tool.poetry]\npackage-mode = false\n\n[[tool.poetry.source]]\nname = "here"\n'
+        f'url = "{INDEX}/pypi/"\npriority = "primary"\n\n[tool.pdm]\ndistribution = false\n\n'
+        f'[[tool.pdm.source]]\nname = "pypi"\nurl = "{INDEX}/pypi/"\n',
         "uv-project/pyproject.toml": bare.format(name="uv-project", needs="torch"),
         "uv-newer/pyproject.toml": bare.format(name="uv-newer", needs=f"torch>={stack.newer}"),
         "requirements.txt": f"--extra-index-url {INDEX}/other/\n-c other-constraints.txt\n"

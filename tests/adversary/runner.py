@@ -27,6 +27,8 @@ from warpfront.system.process import Command, run
 HERE = Path(__file__).parent
 PROGRAM = "/opt/warpfront/bin/warpfront-guard"
 OLDEST_PIP = "23.0.1"
+# With what they need, for an environment of their own: no case's index has them.
+_MANAGERS = ("poetry",)
 NAMES = "localhost/warpfront/adversary"
 _SYSTEM_PYTHON = (
     "for p in /usr/bin/python3 /usr/local/bin/python3; do "
@@ -71,6 +73,11 @@ def fetch_tools(folder: Path) -> Tools:
         if not (any(folder.glob(f"{name}-{version}-*.whl")) if version else found):
             argv = (sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", wanted)
             run(Command(argv=(*argv, "--dest", str(folder)))).check()
+    managers = folder / "managers"
+    if not managers.is_dir():
+        argv = (sys.executable, "-m", "pip", "download", "--quiet", "--only-binary", ":all:")
+        more = ("--python-version", "3.11", "--dest", str(managers), *_MANAGERS)
+        run(Command(argv=(*argv, *more))).check()
     if not (folder / "bin" / "uv").exists():
         with zipfile.ZipFile(_newest(folder, "uv")) as wheel:
             member = next(name for name in wheel.namelist() if name.endswith("/scripts/uv"))
@@ -167,6 +174,7 @@ class Arena:
                 ("projects", self.offered / "projects"),
                 ("inside.py", HERE / "inside.py"),
                 ("probe.py", HERE / "probe.py"),
+                ("managers", self.tools.folder / "managers"),
             )
         ]
         uv = str(self.tools.folder / "bin" / "uv")

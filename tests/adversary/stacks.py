@@ -15,6 +15,13 @@ SITE_PACKAGES = "/opt/venv/lib/python3.11/site-packages"
 _PLACE = re.compile(r"@([a-z_]+)")
 
 
+# CUDA's libraries: nothing of another vendor's torch lies where they go.
+_CUDAS = (
+    *("nvidia", "cuda", "nvidia_cublas", "nvidia_cublas_cu12", "nvidia_cudnn_cu12"),
+    *("nvidia_cudnn_cu13", "nvidia_nccl_cu13", "cuda_toolkit", "cuda_bindings"),
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stack:
     """One kind of image. `torch` is its full version, `public` that without the label; `older` and
@@ -99,7 +106,7 @@ CPU = Stack(
     triton_version="",
     cuda=("nvidia-cublas", "nvidia-cudnn-cu13"),
     real=True,
-    free=("triton",),
+    free=("triton", *_CUDAS),
 )
 CUDA = Stack(
     kind="cuda",
@@ -134,5 +141,6 @@ ROCM = Stack(
     triton_version="3.4.0",
     cuda=("nvidia-cublas-cu12", "nvidia-cudnn-cu12"),
     real=False,
+    free=_CUDAS,
 )
 STACKS = {stack.kind: stack for stack in (CPU, CUDA, ROCM)}

@@ -17,8 +17,8 @@ from claimed import CPU  # noqa: E402
 from warpfront.inside.checks import detection  # noqa: E402
 from warpfront.inside.checks.__main__ import main  # noqa: E402
 from warpfront.inside.checks.claims import Claims  # noqa: E402
-from warpfront.inside.checks.compiling.compilation import Compilation  # noqa: E402
 from warpfront.inside.checks.compiling.job import Job, JobUnit, Probe  # noqa: E402
+from warpfront.inside.checks.compiling.job_run import CompileJobRun  # noqa: E402
 from warpfront.inside.checks.computed_dtypes import COMPUTED, probe_dtypes  # noqa: E402
 from warpfront.inside.checks.effort import Effort  # noqa: E402
 from warpfront.inside.checks.hardware import read_hardware  # noqa: E402
@@ -218,7 +218,7 @@ def test_an_extension_is_built_against_this_torch_and_imported(
         units=(JobUnit(path="setup.py", kind="extension", torch=True, argv=()),),
     )
     recorder = Recorder(session="compile", target="cpu", folder=tmp_path / "results")
-    Compilation(job=job, results=tmp_path / "results").record(recorder)
+    CompileJobRun(job=job, results=tmp_path / "results").record(recorder)
     recorder.finish()
     document = json.loads((tmp_path / "results" / "compile.json").read_text())
     assert document["environment"]["torch"]["version"] == torch.__version__

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +18,8 @@ from warpfront.images.labels import CELL
 from warpfront.pipeline.workspace import cache_folder
 from warpfront.system.process import environment, run
 from warpfront.wheels.site import read_site
-from warpfront.wheels.tools import install_toolbox
+from warpfront.wheels.toolbox import install_toolbox
+from warpfront.wheels.wheelhouse import Wheelhouse
 
 # What is fetched once per machine and says nothing of the project under test.
 SHARED = ("bases", "packages", "toolbox")
@@ -50,10 +50,10 @@ def client(engine: Engine) -> Iterator[docker.DockerClient]:
 
 @pytest.fixture(scope="session")
 def toolbox() -> Path:
-    """nox for Python 3.11, in this user's cache: made once per machine."""
-    machine = platform.machine()
-    folder = cache_folder() / "toolbox" / f"py3.11-{machine}"
-    return install_toolbox(folder, python="3.11", machine=machine, site=read_site(run), run=run)
+    """nox, in this user's cache: made once per machine."""
+    return install_toolbox(
+        cache_folder(), Wheelhouse(), site=lambda: read_site(run), on_progress=lambda *_: None
+    )
 
 
 @pytest.fixture(scope="session")
@@ -93,8 +93,11 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
 
 
 @pytest.fixture
-def alone(engine: Engine, cache: Path, index: Index) -> dict[str, str]:
-    """The environment of a machine that knows one index on loopback and nothing else."""
+def alone(engine: Engine, toolbox: Path, cache: Path, index: Index) -> dict[str, str]:
+    """The environment of a machine that knows one index on loopback and nothing else, but has the
+    toolbox.
+    """
+    assert toolbox.is_dir()
     inherited = {name: text for name, text in os.environ.items() if name not in SITE_VARIABLES}
     return {
         **inherited,

@@ -53,6 +53,9 @@ class Silent:
     def step(self, cell_id: str, text: str) -> None:
         """Nobody watches."""
 
+    def line(self, cell_id: str, text: str) -> None:
+        """Nobody watches."""
+
 
 @pytest.fixture(scope="module")
 def built(own_project: Project, cpu_image: str) -> dict[str, Any]:
@@ -172,7 +175,7 @@ def faulty(
         document = json.loads(kept)
         document["value"]["image_id"] = image_id
         path.write_text(json.dumps(document), encoding="utf-8")
-        answer = own_project.invoke("verify", *THE_CELL, "--quick", timeout=400).expect(7)
+        answer = own_project.invoke("verify", *THE_CELL, "--quick", timeout=800).expect(7)
         assert f"not verified: {CELL_ID} on {TARGET}" in answer.said
         (row,) = own_project.invoke("report", *THE_CELL, "--json").expect(0).json
         assert row["verify"] != "passed"

@@ -94,7 +94,7 @@ def project(tmp_path_factory: pytest.TempPathFactory, here: dict[str, str]) -> I
         images={
             torch: {"template": "torch", "title": "PyTorch", "packages": ["numpy", "pip"]},
             app: {
-                "on": torch,
+                "parent": torch,
                 "template": "serve",
                 "title": "Layers",
                 "requirements": "requirements.txt",
@@ -126,7 +126,7 @@ def project(tmp_path_factory: pytest.TempPathFactory, here: dict[str, str]) -> I
 def built(project: Project) -> dict[str, Any]:
     answers = project.invoke("build", "--json", timeout=900).expect(0).json
     images = yaml.safe_load((project.root / "matrix.yaml").read_text("utf-8"))["images"]
-    (app,) = [name for name, image in images.items() if "on" in image]
+    (app,) = [name for name, image in images.items() if "parent" in image]
     (cell,) = [one for one in answers if one.endswith(app)]
     return {"cell": cell, **answers[cell]}
 

@@ -4,42 +4,39 @@ build installs. No Docker.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
-import tempfile
+import os
+import re
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from standins import Index, rocm714_stand_ins, serve_index
+from standins import (
+    ROCM_DEVICES,
+    Index,
+    rocm714_stand_ins,
+    serve_index,
+    stand_in_rocm_sdist,
+)
 
-from warpfront.errors import CommandFailedError, LockError, WheelError
+from warpfront.errors import CommandFailedError
 from warpfront.images.crafting import Crafter
 from warpfront.images.engine import Engine
 from warpfront.matrix.vendors import VENDORS
-from warpfront.model import (
-    LockedWheel,
-    LockInputs,
-    Recipe,
-    Source,
-    WheelBuild,
-    WheelIndex,
-    WheelLock,
-)
+from warpfront.model import LockInputs, Source, WheelIndex, WheelLock
 from warpfront.pipeline.locking import resolve_by_uv
 from warpfront.system import process
-from warpfront.system.process import Command, Completed
 from warpfront.wheels.archives import folder_sha256
-from warpfront.wheels.choice import wheel_of
-from warpfront.wheels.lock import dump_lock, read_lock
-from warpfront.wheels.resolution import Sdist
+from warpfront.wheels.lock import dump_lock, read_lock, read_written_lock
+from warpfront.wheels.rocm import rocm_wheel
 from warpfront.wheels.sdists import sdist_builder
 from warpfront.wheels.site import read_site
 from warpfront.wheels.sources import Site
-from warpfront.wheels.tools import install_toolbox
+from warpfront.wheels.toolbox import install_toolbox
 from warpfront.wheels.trust import PYPI
 from warpfront.wheels.uv_program import uv_version
-from warpfront.wheels.wheelhouse import Wheelhouse
+from warpfront.wheels.wheelhouse import Wheelhouse, read_requires
 
 pytestmark = [pytest.mark.process, pytest.mark.network]
 
@@ -62,70 +59,104 @@ def resolved(inputs: LockInputs, site: Site, house: Wheelhouse) -> WheelLock:
 @pytest.fixture
 def rocm714(tmp_path: Path) -> Iterator[Index]:
     with serve_index(rocm714_stand_ins(tmp_path / "rocm714"), name="rocm7.14") as index:
+        index.unhashed = "rocm[-_]*"
         yield index
 
 
-class InIsolation:
-    """Builds here what warpfront builds in a container."""
-
-    def __init__(self, house: Wheelhouse, site: Site) -> None:
-        self._house = house
-        self._site = site
-
-    def from_source(self, source: Source) -> tuple[LockedWheel, WheelBuild | None]:
-        raise AssertionError(source)
-
-    def from_sdist(self, sdist: Sdist, recipe: Recipe) -> tuple[LockedWheel, WheelBuild]:
-        with tempfile.TemporaryDirectory() as folder:
-            built = sdist_builder(self._site, process.run)(sdist.path, Path(folder))
-            kept, sha256 = self._house.keep(built)
-        wheel = wheel_of(kept, sha256, sdist=sdist)
-        return wheel, WheelBuild(package=recipe.package, tools=recipe.tools)
-
-
-def test_rocm_from_7_14_brings_its_runtime_and_one_wheel_built_from_an_sdist(
-    rocm714: Index, site: Site, house: Wheelhouse, tmp_path: Path
-) -> None:
-    inputs = LockInputs(
+def rocm714_inputs(index: Index) -> LockInputs:
+    return LockInputs(
         cell_id="rocm714-torch",
         python="3.11",
         machine="x86_64",
         glibc="2.36",
-        index=WheelIndex(name=rocm714.name, url=rocm714.url),
+        index=WheelIndex(name=index.name, url=index.url),
         stack_requirements=("torch==2.14.1+rocm7.14",),
         requirements=(),
+        targets=("gfx942", "gfx950"),
+        toolkit="rocm",
         protected=VENDORS["amd"].protected,
     )
-    with pytest.raises(LockError, match="rocm"):
-        resolved(inputs, site, house)
-    allowed = dataclasses.replace(inputs, allow_builds=("rocm",))
-    crafting = InIsolation(house, site)
-    lock = resolve_by_uv(
-        allowed, site, run=process.run, on_line=print, wheelhouse=house, crafting=crafting
-    )
-    assert lock.inputs_digest == inputs.digest
-    assert [one.package for one in lock.builds] == ["rocm"]
+
+
+def test_rocm_from_7_14_brings_its_runtime_for_the_targets_of_the_cell(
+    rocm714: Index, site: Site, house: Wheelhouse, tmp_path: Path
+) -> None:
+    lock = resolved(rocm714_inputs(rocm714), site, house)
     assert {wheel.name: wheel.version for wheel in lock.wheels} == {
-        "rocm": "7.14.0",
+        "rocm": "7.14.0.post1",
         "rocm-sdk-core": "7.14.0",
         "rocm-sdk-device-gfx942": "7.14.0",
-        "rocm-sdk-libraries-gfx94x-dcgpu": "7.14.0",
+        "rocm-sdk-device-gfx950": "7.14.0",
+        "rocm-sdk-libraries": "7.14.0",
         "torch": "2.14.1+rocm7.14",
         "triton-rocm": "3.8.0",
     }
     assert {wheel.index for wheel in lock.wheels} == {rocm714.url}
     (rocm,) = [wheel for wheel in lock.wheels if wheel.name == "rocm"]
-    sdist = rocm714.folder / "rocm-7.14.0.tar.gz"
+    sdist = rocm714.folder / "rocm-7.14.0.post1.tar.gz"
     assert rocm.sdist == sdist.name
     assert rocm.sdist_sha256 == hashlib.sha256(sdist.read_bytes()).hexdigest()
-    assert read_lock(dump_lock(lock), path="pylock.cell.toml") == lock
+    assert rocm.targets == ("gfx942", "gfx950")
+    text = dump_lock(lock)
+    assert read_lock(text, path="pylock.cell.toml") == lock
+    assert read_written_lock(text, path="pylock.cell.toml") == lock
 
     elsewhere = Wheelhouse(tmp_path / "elsewhere")
-    build = sdist_builder(site, process.run)
-    elsewhere.fetch(lock.wheels, site, on_progress=lambda *_: None, build=build)
+    elsewhere.fetch(lock.wheels, site, on_progress=lambda *_: None)
     assert elsewhere.missing(lock.wheels) == ()
-    with pytest.raises(WheelError, match="nothing here builds it"):
-        Wheelhouse(tmp_path / "third").fetch((rocm,), site, on_progress=lambda *_: None)
+
+
+def test_a_machine_with_a_gpu_makes_the_same_lock_and_runs_nothing_of_rocm(
+    rocm714: Index,
+    site: Site,
+    house: Wheelhouse,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mark = tmp_path / "setup.py was run"
+    stand_in_rocm_sdist(rocm714.folder, "7.14.0.post1", mark=mark)
+    inputs = rocm714_inputs(rocm714)
+    without = resolved(inputs, site, house)
+    offload_arch = tmp_path / "bin" / "offload-arch"
+    offload_arch.parent.mkdir()
+    offload_arch.write_text(f"#!/bin/sh\ntouch '{mark}'\necho gfx1100\n")
+    offload_arch.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{offload_arch.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("ROCM_SDK_TARGET_FAMILY", "gfx1201")
+    with_gpu = resolved(inputs, site, Wheelhouse(tmp_path / "another"))
+    assert with_gpu == without
+    assert not mark.exists()
+    elsewhere = Wheelhouse(tmp_path / "elsewhere")
+    elsewhere.fetch(without.wheels, site, on_progress=lambda *_: None)
+    assert not mark.exists()
+
+
+def test_the_wheel_made_of_rocm_is_what_its_setup_py_makes_but_for_the_device_code(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROCM_SDK_TARGET_FAMILY", "gfx942")
+    sdist = stand_in_rocm_sdist(tmp_path)
+    built = sdist_builder(site, process.run)(sdist, tmp_path / "built")
+    made = rocm_wheel(sdist, tmp_path / "made", ("gfx942",))
+    assert made.name == built.name
+    assert shipped(made) == shipped(built)
+    device = re.compile(r'extra == "device(-all)?"')
+    other = {one for one in read_requires(built) if not device.search(one)}
+    assert other == {one for one in read_requires(made) if not device.search(one)}
+    assert len(other) == 3 + len(ROCM_DEVICES)
+    assert [one for one in read_requires(made) if device.search(one)] == [
+        'rocm-sdk-device-gfx942==7.14.0; extra == "device-all"'
+    ]
+
+
+def shipped(wheel: Path) -> dict[str, bytes]:
+    """Its files, and the programs it installs."""
+    with zipfile.ZipFile(wheel) as archive:
+        return {
+            name: archive.read(name).strip()
+            for name in archive.namelist()
+            if ".dist-info/" not in name or name.endswith("entry_points.txt")
+        }
 
 
 def test_pypi_itself_resolves_a_cuda_stack(site: Site, house: Wheelhouse) -> None:
@@ -151,17 +182,22 @@ def test_pypi_itself_resolves_a_cuda_stack(site: Site, house: Wheelhouse) -> Non
     assert uv_version() >= "0.11"
 
 
-def test_the_toolbox_is_made_once_for_another_python(site: Site, tmp_path: Path) -> None:
-    folder = install_toolbox(
-        tmp_path / "py3.13", python="3.13", machine="x86_64", site=site, run=process.run
-    )
+def test_the_toolbox_is_fetched_once_and_needs_no_index_after(
+    site: Site, house: Wheelhouse, tmp_path: Path
+) -> None:
+    folder = install_toolbox(tmp_path, house, site=lambda: site, on_progress=lambda *_: None)
     assert (folder / "nox" / "__init__.py").is_file()
-    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+    assert [path.name for path in folder.parent.iterdir()] == [folder.name]
 
-    def refuse(command: Command) -> Completed:
-        raise AssertionError(f"started {command}")
+    def nobody() -> Site:
+        raise AssertionError("the site was asked")
 
-    assert install_toolbox(folder, python="3.13", machine="x86_64", site=site, run=refuse) == folder
+    def again(cache: Path) -> Path:
+        return install_toolbox(cache, house, site=nobody, on_progress=lambda *_: None)
+
+    assert again(tmp_path) == folder
+    other = again(tmp_path / "other")
+    assert (other / "virtualenv" / "__init__.py").is_file()
 
 
 def crafter(root: Path, site: Site, house: Wheelhouse) -> Crafter:

@@ -57,6 +57,9 @@ class Silent:
     def step(self, cell_id: str, text: str) -> None:
         """Nor are steps."""
 
+    def line(self, cell_id: str, text: str) -> None:
+        """Nor is what they print."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
@@ -96,9 +99,9 @@ FROM_714 = Shape(
         "torch": "2.14.1+rocm7.14",
         "torchvision": "0.29.1+rocm7.14",
         "triton-rocm": "3.8.0",
-        "rocm": "7.14.0",
+        "rocm": "7.14.0.post1",
         "rocm-sdk-core": "7.14.0",
-        "rocm-sdk-libraries-gfx94x-dcgpu": "7.14.0",
+        "rocm-sdk-libraries": "7.14.0",
         "rocm-sdk-device-gfx942": "7.14.0",
     },
     triton="triton-rocm",

@@ -80,7 +80,7 @@ def project(tmp_path: Path, rocm: Index, alone: dict[str, str], canaries: Canari
         rows=[row],
         images={
             torch: {"template": "torch", "title": "Runtime"},
-            tools: {"on": torch, "template": "tools", "title": "Compiler", "compiler": True},
+            tools: {"parent": torch, "template": "tools", "title": "Compiler", "compiler": True},
         },
         indexes={"rocm6.4": rocm.url},
         templates={"tools": READS_SECRETS},

@@ -22,9 +22,13 @@ from warpfront.images import render
 from warpfront.images.engine import DEAD_MAN_SECONDS
 from warpfront.images.engine.lines import LONGEST_LINE
 from warpfront.matrix import language
+from warpfront.matrix.compat import packaged
+from warpfront.matrix.reading import read_matrix
 from warpfront.matrix.vendors import VENDORS
+from warpfront.pipeline.within import containers
 from warpfront.port.preflight import rule_texts
-from warpfront.system import trees
+from warpfront.system import foreign, trees
+from warpfront.wheels.toolbox import toolbox_wheels
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "warpfront"
@@ -68,6 +72,10 @@ COUNTS: tuple[tuple[str, str, Callable[[], int]], ...] = (
     ("docs/scan.md", r"line over ([\d,]+) characters", lambda: trees.LINE_LIMIT),
     ("docs/engine.md", r"beyond ([\d,]+) characters", lambda: LONGEST_LINE),
     ("docs/engine.md", r"([\d,]+) s later if the client", lambda: int(DEAD_MAN_SECONDS)),
+    ("docs/security.md", r"at most ([\d,]+) MiB", lambda: foreign.RESULT_LIMIT_BYTES // MIB),
+    ("docs/security.md", r"at most ([\d,]+) levels", lambda: foreign.JSON_DEPTH_LIMIT),
+    ("docs/security.md", r"last ([\d,]+) MiB", lambda: containers.OUTPUT_LIMIT_CHARACTERS // MIB),
+    ("docs/security.md", r"([\d,]+) wheels pinned", lambda: len(toolbox_wheels())),
 )
 
 
@@ -82,6 +90,31 @@ def test_a_count_in_the_docs_is_what_the_program_has(
         (ROOT / page).write_text(text[:start] + right + text[end:], encoding="utf-8")
     else:
         assert found[1] == right
+
+
+def built_rows() -> str:
+    """The rows of the matrix that README lists, with what is known of each."""
+    text = (ROOT / "matrix.yaml").read_text(encoding="utf-8")
+    lines = []
+    for cell in read_matrix(text, path="matrix.yaml", compat=packaged()).cells:
+        lock = ROOT / "images" / "locks" / f"pylock.{cell.id}.toml"
+        state = "locked" if lock.is_file() else "never built"
+        if cell.base.unpinned:
+            state = f"never built: its base, {cell.base.name}, is unpinned"
+        row = (str(cell.toolkit or cell.vendor), cell.torch, ", ".join(cell.targets), state)
+        lines.append(f"| {' | '.join(row)} |")
+    return "\n".join(dict.fromkeys(lines))
+
+
+def test_the_readme_says_which_rows_were_never_built(request: pytest.FixtureRequest) -> None:
+    head = "| row | torch | targets | |\n|---|---|---|---|\n"
+    text, right = text_of("README.md"), built_rows()
+    before, _, after = text.partition(head)
+    table = after.partition("\n\n")[0]
+    if request.config.getoption("--update-golden"):
+        (ROOT / "README.md").write_text(before + head + right + after[len(table) :], "utf-8")
+    else:
+        assert table == right
 
 
 def first_column(page: str, below: str) -> list[str]:
@@ -187,7 +220,8 @@ def test_every_task_is_somewhere_in_the_docs() -> None:
 _LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 _PATH = re.compile(r"`((?:src|tests|scripts|docs|images)/[\w./-]*\w)`")
 _TESTED = re.compile(r"pytest (?:-q )?(tests/[\w./-]*\w)")
-_MODULE = re.compile(r"python3? -m (warpfront[\w.]*\w)")
+# Not the guard as images have it, which is a copy under another name.
+_MODULE = re.compile(r"python3? -m (warpfront(?!_guard)[\w.]*\w)")
 # Written by recipes and by people, not there before.
 NOT_YET = re.compile(r"(?:A new file `|\$ cp \S+ )([\w./-]+)")
 

@@ -2,46 +2,85 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 import sys
 import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Self, TextIO
 
-from warpfront.report.sizes import readable_size
+from warpfront.report.sizes import readable_seconds, readable_size
 
 if TYPE_CHECKING:
+    from rich.console import Group
     from rich.live import Live
-    from rich.table import Table
 
-_PLAIN_EVERY_SECONDS = 5.0
+_PLAIN_EVERY_SECONDS = 30.0
 _PLAIN_WIDTH = 120
+_TELLING_SECONDS = 1.0
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-_])")
+
+
+def text_width() -> int:
+    """How wide lines are where no terminal says it: COLUMNS, or 120."""
+    return shutil.get_terminal_size((_PLAIN_WIDTH, 25)).columns
+
+
+@dataclass(slots=True, kw_only=True)
+class _Step:
+    text: str
+    since: float
+    line: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Transfer:
+    """`begun_bytes` were there before it: they say nothing of its rate."""
+
+    since: float
+    begun_bytes: int
+    done_bytes: int
+    said: float
+
+    def rate(self, now: float) -> str:
+        """`, 12 MB/s`, once there is something to tell it from."""
+        seconds = now - self.since
+        if seconds < _TELLING_SECONDS:
+            return ""
+        return f", {readable_size(int((self.done_bytes - self.begun_bytes) / seconds))}/s"
 
 
 class Display:
     """A `pipeline.Watch` on stderr, so that stdout stays free for `--json`.
 
-    rich is loaded for a terminal only: it takes a tenth of a second, of the one that a build with
-    nothing to do takes (docs/performance.md).
+    rich is loaded for a terminal only, and when something runs there: it takes a tenth of a second,
+    of the one that a build with nothing to do takes (docs/performance.md). The live lines end with
+    what they are about, so that a result may be printed to the same terminal.
     """
 
-    def __init__(self, stream: TextIO | None = None) -> None:
+    def __init__(
+        self, stream: TextIO | None = None, clock: Callable[[], float] = monotonic
+    ) -> None:
         self._stream = stream or sys.stderr
-        self._transfers: dict[str, tuple[int, int]] = {}
-        self._steps: dict[str, tuple[str, float]] = {}
-        self._said: dict[str, float] = {}
+        self._clock = clock
+        self._start = clock()
+        self._transfers: dict[str, tuple[_Transfer, int]] = {}
+        self._steps: dict[str, _Step] = {}
+        self._said: set[tuple[str, str]] = set()
         self._lock = threading.RLock()
         self._live: Live | None = None
+        self._is_terminal = self._stream.isatty()
 
     def __enter__(self) -> Self:
-        if self._stream.isatty():
-            self._live = self._made_live()
-            self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
+        with self._lock:
+            self._steps.clear()
+            self._transfers.clear()
+            self._show()
 
     def say(self, text: str) -> None:
         with self._lock:
@@ -52,51 +91,111 @@ class Display:
 
     def advance(self, what: str, done_bytes: int, total_bytes: int) -> None:
         with self._lock:
+            if not total_bytes:
+                self._transfers.pop(what, None)
+                self._show()
+                return
+            now = self._clock()
+            begun, _ = self._transfers.get(what, (None, 0))
+            transfer = begun or _Transfer(
+                since=now, begun_bytes=done_bytes, done_bytes=done_bytes, said=now
+            )
+            transfer.done_bytes = done_bytes
             if done_bytes >= total_bytes:
                 self._transfers.pop(what, None)
-                self.say(f"fetched {what} ({readable_size(total_bytes)})")
+                self._show()
+                taken = _taken(transfer, now)
+                self._say_briefly(f"fetched {readable_size(total_bytes)}{taken}: {what}")
                 return
-            self._transfers[what] = (done_bytes, total_bytes)
-            share = f"{readable_size(done_bytes)} of {readable_size(total_bytes)}"
-            self._plain(what, f"fetching {what}: {share}")
+            self._transfers[what] = (transfer, total_bytes)
+            self._show()
+            if not self._is_terminal and now - transfer.said >= _PLAIN_EVERY_SECONDS:
+                transfer.said = now
+                self._say_briefly(f"fetching {_share(transfer, total_bytes, now)}: {what}")
 
     def step(self, cell_id: str, text: str) -> None:
         with self._lock:
             if not text:
                 self._steps.pop(cell_id, None)
+                self._show()
                 return
-            shown = " ".join(text.split())
-            self._steps[cell_id] = (shown, monotonic())
-            if self._live is None:
-                self.say(f"{cell_id}: {shown[:_PLAIN_WIDTH]}")
+            shown = _one_line(text)
+            self._steps[cell_id] = _Step(text=shown, since=self._clock())
+            self._show()
+            if not self._is_terminal and (cell_id, shown) not in self._said:
+                self._said.add((cell_id, shown))
+                self._say_briefly(f"{cell_id}: {shown}")
 
-    def _plain(self, key: str, text: str) -> None:
-        """Without a terminal: one line a key every few seconds."""
-        if self._live is None and monotonic() - self._said.get(key, 0.0) > _PLAIN_EVERY_SECONDS:
-            self._said[key] = monotonic()
-            self.say(text)
+    def line(self, cell_id: str, text: str) -> None:
+        running, shown = self._steps.get(cell_id), _one_line(text)
+        if running is not None and shown:
+            running.line = shown
+
+    def _say_briefly(self, text: str) -> None:
+        """One line that fits, with the time since this display began."""
+        line = f"{readable_seconds(self._clock() - self._start):>9}  {text}"
+        width = self._live.console.width if self._live is not None else text_width()
+        self.say(line if len(line) <= width else f"{line[: width - 3]}...")
+
+    def _show(self) -> None:
+        """Live lines while something runs, on a terminal."""
+        is_busy = bool(self._steps or self._transfers)
+        if self._is_terminal and is_busy and self._live is None:
+            self._live = self._made_live()
+            self._live.start()
+        elif not is_busy and self._live is not None:
+            live, self._live = self._live, None
+            live.stop()
 
     def _made_live(self) -> Live:
         from rich.console import Console  # noqa: PLC0415 - see the class
         from rich.live import Live  # noqa: PLC0415 - see the class
 
         return Live(
-            get_renderable=self._panel,
+            get_renderable=self.panel,
             console=Console(file=self._stream, highlight=False),
             refresh_per_second=4,
             transient=True,
+            # What is printed to stdout belongs there, also while this terminal is watched.
+            redirect_stdout=False,
+            redirect_stderr=False,
         )
 
-    def _panel(self) -> Table:
-        from rich.table import Table  # noqa: PLC0415 - see the class
+    def panel(self) -> Group:
+        """What runs, a line or three each. Called by rich's thread too, which holds rich's lock:
+        with ours it would wait for who prints, and who prints for it.
+        """
+        from rich.console import Group  # noqa: PLC0415 - see the class
         from rich.text import Text  # noqa: PLC0415 - see the class
 
-        table = Table.grid(padding=(0, 2))
-        with self._lock:
-            for cell_id, (text, since) in self._steps.items():
-                elapsed = f"{monotonic() - since:.0f} s"
-                table.add_row(Text(cell_id, style="cyan"), elapsed, Text(text, overflow="ellipsis"))
-            for what, (done, total) in self._transfers.items():
-                share = f"{readable_size(done)} / {readable_size(total)}"
-                table.add_row(Text(what, style="cyan"), f"{100 * done // total} %", share)
-        return table
+        lines = self._lines(self._clock())
+        return Group(
+            *(Text(text, style, no_wrap=True, overflow="ellipsis") for text, style in lines)
+        )
+
+    def _lines(self, now: float) -> Iterator[tuple[str, str]]:
+        for cell_id, step in tuple(self._steps.items()):
+            yield f"{readable_seconds(now - step.since):>9}  {cell_id}", "cyan"
+            yield f"{'':9}  {step.text}", ""
+            if step.line:
+                yield f"{'':9}  {step.line}", "dim"
+        for what, (transfer, total) in tuple(self._transfers.items()):
+            yield f"{_share(transfer, total, now):>32}  {what}", ""
+
+
+def _share(transfer: _Transfer, total: int, now: float) -> str:
+    part = f"{readable_size(transfer.done_bytes)} of {readable_size(total)}"
+    return f"{100 * transfer.done_bytes // max(total, 1)} %, {part}{transfer.rate(now)}"
+
+
+def _taken(transfer: _Transfer, now: float) -> str:
+    rate = transfer.rate(now)
+    return f" in {readable_seconds(now - transfer.since)}{rate}" if rate else ""
+
+
+def _one_line(text: str) -> str:
+    """Foreign text as one line of a terminal: no control characters, and the last state of a
+    line that was drawn several times.
+    """
+    last = _ESCAPES.sub("", text).rstrip().rpartition("\r")[2]
+    return "".join(c for c in " ".join(last.split()) if c.isprintable())

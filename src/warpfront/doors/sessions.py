@@ -8,7 +8,6 @@ Python 3.10 too, so at its top it imports the standard library, nox and `inside.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import time
@@ -223,15 +222,16 @@ def _table(verification: Verification, outcome: str) -> str:
 
 
 def _read_results(path: Path) -> object | None:
-    """What is in a results file; None if there is none, a string if it is not JSON."""
+    """What is in a results file, None if there is none, or why it cannot be used."""
+    # Imported here: these need Python 3.11, and inside images nothing but the checks is wanted.
+    from warpfront.errors import StoreError  # noqa: PLC0415
+    from warpfront.system.foreign import read_json  # noqa: PLC0415
+    from warpfront.verify.verdict import Unusable  # noqa: PLC0415
+
     try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return None
-    try:
-        return json.loads(text)  # type: ignore[no-any-return]
-    except ValueError as error:
-        return f"not JSON: {error}"
+        return read_json(path)
+    except StoreError as error:
+        return Unusable(reason=error.message)
 
 
 def _check_inside(session: nox.Session, name: str) -> None:
@@ -288,8 +288,8 @@ def _run(session: nox.Session, *argv: str, silent: bool = False) -> str:
 
 
 def _python_path() -> str:
-    """The folder that holds only `warpfront`, before what is already there; nothing new if we are
-    installed.
+    """The folder that holds only `warpfront`, before what is already there; nothing new if
+    we are installed.
     """
     already = os.environ.get("PYTHONPATH", "")
     if SOURCE.name in {"site-packages", "dist-packages"}:

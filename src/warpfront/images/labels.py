@@ -7,10 +7,19 @@ from collections.abc import Iterator, Mapping
 from packaging.version import InvalidVersion, Version
 
 from warpfront.matrix.vendors import VENDORS
-from warpfront.model import Cell, Project, Provenance, ResolvedBase, WheelLock
+from warpfront.model import (
+    Base,
+    BaseSource,
+    Cell,
+    Project,
+    Provenance,
+    ResolvedBase,
+    WheelLock,
+)
 
 CELL = "dev.warpfront.cell"
 CONTENT_HASH = "dev.warpfront.content-hash"
+BASE = "dev.warpfront.base"
 BASE_SOURCE = "dev.warpfront.base-source"
 RELAXED = "dev.warpfront.relaxed"
 _OCI = "org.opencontainers.image"
@@ -26,8 +35,8 @@ def image_labels(
     content_hash: str,
     provenance: Provenance,
 ) -> Mapping[str, str]:
-    """Label name -> value. The base named is the one at the bottom of the chain, with where it came
-    from.
+    """Label name -> value. The base named is the one at the bottom of the chain, with where
+    it came from.
     """
     torch = {wheel.name: wheel.version for wheel in lock.wheels}.get("torch", cell.torch)
     return {
@@ -38,11 +47,12 @@ def image_labels(
         f"{_OCI}.revision": provenance.revision,
         f"{_OCI}.created": provenance.created,
         f"{_OCI}.version": cell.tag,
-        f"{_OCI}.base.name": cell.base.reference,
+        f"{_OCI}.base.name": _base_name(cell.base, base),
         f"{_OCI}.base.digest": base.identity,
         CELL: cell.id,
         CONTENT_HASH: content_hash,
         BASE_SOURCE: base.source.value,
+        BASE: _base_words(cell.base, base),
         f"{_OURS}.vendor": cell.vendor,
         f"{_OURS}.targets": ",".join(cell.targets),
         f"{_OURS}.toolkit": str(cell.toolkit or ""),
@@ -51,6 +61,23 @@ def image_labels(
         f"{_OURS}.lock": lock.digest,
         RELAXED: ",".join(sorted(relaxed.package for relaxed in lock.relaxed)),
     }
+
+
+def _base_name(declared: Base, base: ResolvedBase) -> str:
+    """The image that was built on: the declared one, unless it was made here instead."""
+    return base.reference if base.source is BaseSource.BOOTSTRAP else declared.reference
+
+
+def _base_words(declared: Base, base: ResolvedBase) -> str:
+    """What the base is, for who has to judge it. Which mirror was near is nobody's business."""
+    if base.source is not BaseSource.BOOTSTRAP or declared.bootstrap is None:
+        return declared.reference
+    bootstrap = declared.bootstrap
+    suites = " with updates and security fixes" if bootstrap.updates else ""
+    return (
+        f"bootstrapped Debian {bootstrap.suite}{suites}, by mmdebstrap from a Debian mirror; "
+        f"recipe sha256:{base.recipe}; not {declared.reference}"
+    )
 
 
 def label_disagreements(
@@ -77,7 +104,7 @@ def _label_differences(
         truths["toolkit"] = facts.get("toolkit")
     relaxed = facts.get("relaxed")
     if isinstance(relaxed, list):
-        truths["relaxed"] = ",".join(relaxed)
+        truths["relaxed"] = ",".join(map(str, relaxed))
     for name, truth in truths.items():
         label = labels.get(f"{_OURS}.{name}")
         same = label == truth or (name == "torch" and from_base and _same_release(label, truth))
@@ -110,7 +137,7 @@ def _target_differences(
 ) -> Iterator[str]:
     """The label promises the matrix's targets, and each has code in torch's own arch list."""
     archs = facts.get("archs")
-    listed = set(archs) if isinstance(archs, list) else set()
+    listed = set(map(str, archs)) if isinstance(archs, list) else set()
     promised = (labels.get(f"{_OURS}.targets") or "").split(",")
     if tuple(promised) != cell.targets:
         yield f"label {_OURS}.targets says {promised}, the matrix {list(cell.targets)}"

@@ -8,14 +8,17 @@ import re
 from collections.abc import Mapping
 
 import jinja2
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from warpfront.errors import RenderError
+from warpfront.errors import BlockedError, RenderError
 from warpfront.images.protection import GUARD_ENVIRONMENT, POLICY, RELAXED
 from warpfront.model import (
     ENVIRONMENT_PYTHON,
     Cell,
     Compiler,
+    ImageFile,
     LockedWheel,
+    Refused,
     RenderedImage,
     WheelLock,
     frozen,
@@ -33,6 +36,18 @@ _WORD = re.compile(r"[A-Za-z0-9._:/@+=,%~\-]*\Z")
 _WORDS = re.compile(r"[A-Za-z0-9 ._:/@+=,;%~()\-]*\Z")
 
 
+# What a template can raise by itself: in expressions, loops, and templates that include themselves.
+_TEMPLATE_ERRORS = (
+    jinja2.TemplateError,
+    ArithmeticError,
+    LookupError,
+    MemoryError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+
+
 class _Words(str):
     """Text that a template declared to stand where several words are harmless."""
 
@@ -40,18 +55,23 @@ class _Words(str):
 
 
 class Templates:
-    """The templates of a project: relative path below `images/` -> text, compiled once."""
+    """The folders of a project's images: relative path below `images/` -> what lies there. Their
+    templates are compiled once; what cannot go into an image blocks the cells that would have it.
+    """
 
-    def __init__(self, sources: Mapping[str, str]) -> None:
-        self._sources = frozen(sources)
-        self._environment = jinja2.Environment(
-            loader=jinja2.DictLoader(dict(sources)),
+    def __init__(self, sources: Mapping[str, str | ImageFile | Refused]) -> None:
+        self._sources = {
+            name: ImageFile(content=one.encode()) if isinstance(one, str) else one
+            for name, one in sources.items()
+        }
+        self._environment = ImmutableSandboxedEnvironment(
+            loader=jinja2.FunctionLoader(self._text),
             undefined=jinja2.StrictUndefined,
             finalize=_safe,
             keep_trailing_newline=True,
             trim_blocks=True,
             lstrip_blocks=True,
-            autoescape=False,  # noqa: S701 - Dockerfiles are no HTML; `finalize` refuses what could break out
+            autoescape=False,
         )
         self._environment.filters["words"] = _words
 
@@ -66,14 +86,39 @@ class Templates:
         except jinja2.TemplateSyntaxError as error:
             raise RenderError(f"images/{error.name}:{error.lineno}: {error.message}") from None
 
-    def context_files(self, folder: str) -> Mapping[str, str]:
-        """Files beside the template that go into the build context as they are."""
-        prefix = f"{folder}/"
+    def assets(self, folder: str) -> dict[str, ImageFile]:
+        """Files beside the template that go into the build context as they are. Raises
+        `BlockedError` for the first that cannot.
+        """
+        prefix, read = f"{folder}/", f"{folder}/{REQUIREMENTS}"
         return {
-            name.removeprefix(prefix): text
-            for name, text in self._sources.items()
-            if name.startswith(prefix) and not name.endswith((".j2", f"/{REQUIREMENTS}"))
+            name.removeprefix(prefix): self._file(name)
+            for name in self._sources
+            if name.startswith(prefix) and name != read and not name.endswith(".j2")
         }
+
+    def _file(self, name: str) -> ImageFile:
+        found = self._sources[name]
+        if isinstance(found, Refused):
+            raise BlockedError(
+                f"images/{name}: {found.reason}",
+                hint="images hold files, and links to files of the same folder: copy it there",
+            )
+        return found
+
+    def _text(self, name: str) -> str | None:
+        """The text of a template, for Jinja2; None where there is none."""
+        if name not in self._sources:
+            return None
+        file = self._file(name)
+        if file.link:
+            raise BlockedError(f"images/{name}: a template is a file, not a link to {file.link}")
+        try:
+            return file.content.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise BlockedError(
+                f"images/{name}: not UTF-8 text (byte {error.start})", hint="templates are text"
+            ) from None
 
 
 def render(
@@ -95,14 +140,38 @@ def render(
         dockerfile = templates.dockerfile(cell.template).render(
             _variables(cell, parent, wheels, guard)
         )
-    except jinja2.UndefinedError as error:
+    except _TEMPLATE_ERRORS as error:
         raise RenderError(
-            f"images/{cell.template}/{_TEMPLATE_NAME}: {error.message} (cell {cell.id})"
+            f"images/{cell.template}/{_TEMPLATE_NAME}: {_said(error)} (cell {cell.id})"
         ) from None
-    files = {**templates.context_files(cell.template), **guard, DOCKERFILE: _squeezed(dockerfile)}
+    files = {**guard, DOCKERFILE: _squeezed(dockerfile)}
     if wheels:
         files[REQUIREMENTS] = requirements_text(wheels)
-    return RenderedImage(cell_id=cell.id, files=frozen(files), wheels=wheels)
+    assets = templates.assets(cell.template)
+    for name in assets:
+        _refuse_overlap(name, files, f"images/{cell.template}")
+    assets = {name: file for name, file in assets.items() if name not in files}
+    return RenderedImage(cell_id=cell.id, files=frozen(files), wheels=wheels, assets=assets)
+
+
+def _refuse_overlap(name: str, files: Mapping[str, str], folder: str) -> None:
+    """A file where a folder of ours goes, or the other way round. (One of ours in the place of one
+    of theirs is no clash: ours it is.)
+    """
+    for ours in files:
+        if ours.startswith(f"{name}/") or name.startswith(f"{ours}/"):
+            raise RenderError(
+                f"{folder}/{name}: stands where {ours} goes", hint="give it another name"
+            )
+
+
+def _said(error: Exception) -> str:
+    """What is wrong, in Jinja2's words; of other exceptions also what they are."""
+    if isinstance(error, jinja2.TemplateNotFound):
+        return f"images/{error.name}: no such template"
+    if isinstance(error, jinja2.TemplateError):
+        return str(error.message)
+    return f"{type(error).__name__}: {error}"
 
 
 def requirements_text(wheels: tuple[LockedWheel, ...]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
-from warpfront.matrix import json_schema
+from warpfront.matrix.reading import json_schema
 
 if __name__ == "__main__":
     sys.stdout.write(json.dumps(json_schema(), indent=2, sort_keys=True) + "\n")

@@ -16,7 +16,6 @@ from warpfront.matrix.language import (
     BootstrapText,
     BuildText,
     CompilerText,
-    ImageText,
     MatrixText,
     SourceTreeText,
 )
@@ -85,32 +84,32 @@ class CellMaker:
 
     @cached_property
     def _image_order(self) -> tuple[str, ...]:
-        """All images, parents first, otherwise as matrix.yaml has them; also checks `on:`."""
+        """All images, parents first, otherwise as matrix.yaml has them; also checks `parent:`."""
         images = self.text.images
         ordered: list[str] = []
         for name, image in images.items():
             chain = [name]
-            parent = image.on
+            parent = image.parent
             while parent is not None and parent not in chain and parent in images:
                 chain.append(parent)
-                parent = images[parent].on
+                parent = images[parent].parent
             ordered += [link for link in reversed(chain) if link not in ordered]
         return tuple(ordered)
 
     def check_images(self) -> None:
-        """`on:` names an image and no circle; each unpinned base says why."""
+        """`parent:` names an image and no circle; each unpinned base says why."""
         for name, image in self.text.images.items():
-            where = ("images", name, "on")
-            parent = image.on
+            where = ("images", name, "parent")
+            parent = image.parent
             if parent is not None and parent not in self.text.images:
                 self._problem(
                     where, f"image `{parent}` is not in images:", self._near_image(parent)
                 )
             elif self._is_own_ancestor(name):
-                self._problem(where, f"image `{name}` is built on itself through `on:`")
+                self._problem(where, f"image `{name}` is built on itself through `parent:`")
             if image.builds and parent is None:
                 message = f"image `{name}` builds packages, and is built on no image to do so in"
-                hint = "`builds:` needs an `on:` image that holds torch"
+                hint = "`builds:` needs a `parent:` image that holds torch"
                 self._problem(("images", name, "builds"), message, hint)
         for name, base in self.text.bases.items():
             self._check_base(name, base)
@@ -162,9 +161,10 @@ class CellMaker:
         toolkit = (
             Toolkit(name=vendor.toolkit, version=text.toolkit or "") if vendor.toolkit else None
         )
-        compiler = vendor.compiler(toolkit, text.targets, text.python)
+        suite = text.bootstrap.suite
+        compiler = vendor.compiler(toolkit, text.targets, text.python, suite)
         if compiler is None:
-            self._problem(where, vendor.no_compiler(toolkit))
+            self._problem(where, vendor.no_compiler(toolkit, suite))
             return
         self.compilers.append(
             CompilerBase(
@@ -179,13 +179,13 @@ class CellMaker:
         )
 
     def _is_own_ancestor(self, name: str) -> bool:
-        parent = self.text.images[name].on
+        parent = self.text.images[name].parent
         for _ in self.text.images:
             if parent is None or parent not in self.text.images:
                 return False
             if parent == name:
                 return True
-            parent = self.text.images[parent].on
+            parent = self.text.images[parent].parent
         return False
 
     def _check_base(self, name: str, base: BaseText) -> None:
@@ -204,9 +204,9 @@ class CellMaker:
             image = self.text.images.get(name)
             if image is None:
                 message, hint = f"image `{name}` is not in images:", self._near_image(name)
-            elif image.on is not None and image.on not in point.images:
-                message = f"image `{name}` is built on `{image.on}`, which this row does not make"
-                hint = f"add {image.on} to its images:, or leave {name} out"
+            elif (parent := image.parent) is not None and parent not in point.images:
+                message = f"image `{name}` is built on `{parent}`, which this row does not make"
+                hint = f"add {parent} to its images:, or leave {name} out"
             else:
                 continue
             self._tell(point, message, hint)
@@ -248,7 +248,7 @@ class CellMaker:
             base=_base(point.base, base),
             index=index,
             stack=self.compat.stack(wanted),
-            compiler=vendor.compiler(toolkit, point.targets, point.python),
+            compiler=vendor.compiler(toolkit, point.targets, point.python, _suite(base.bootstrap)),
         )
 
     def _axes_fit(self, point: Point, vendor: Vendor, base: BaseText) -> bool:
@@ -344,20 +344,20 @@ class CellMaker:
                 continue
             image = self.text.images[name]
             if image.compiler and foundation.compiler is None:
-                message = f"image `{name}`: {vendor.no_compiler(foundation.toolkit)}"
+                suite = _suite(foundation.base.bootstrap)
+                why = vendor.no_compiler(foundation.toolkit, suite)
+                message = f"image `{name}`: {why}"
                 self._tell(point, message, f"leave {name} out of this row's images:")
             elif self._is_free(point, name, ids[name], tag):
                 self.cells.append(
                     _cell(
                         point,
                         foundation,
-                        project=self.text.project.name,
+                        text=self.text,
                         name=name,
-                        image=image,
                         ids=ids,
                         tag=tag,
                         own_indexes=self._own_indexes,
-                        allow_builds=tuple(sorted(self.text.allow_builds)),
                     )
                 )
 
@@ -429,6 +429,10 @@ def _base(name: str, text: BaseText) -> Base:
     )
 
 
+def _suite(bootstrap: BootstrapText | Bootstrap | None) -> str:
+    return bootstrap.suite if bootstrap else ""
+
+
 def _bootstrap(text: BootstrapText) -> Bootstrap:
     return Bootstrap(
         suite=text.suite,
@@ -446,19 +450,18 @@ def _cell(
     point: Point,
     foundation: _Foundation,
     *,
-    project: str,
+    text: MatrixText,
     name: str,
-    image: ImageText,
     ids: Mapping[str, str],
     tag: str,
     own_indexes: tuple[OwnIndex, ...],
-    allow_builds: tuple[str, ...],
 ) -> Cell:
+    image = text.images[name]
     brings_torch = VENDORS[point.vendor].torch_from == "index"
     environment = {**image.environment, **point.environment}
     return Cell(
         id=ids[name],
-        project=project,
+        project=text.project.name,
         line=point.line,
         vendor=point.vendor,
         toolkit=foundation.toolkit,
@@ -471,11 +474,11 @@ def _cell(
         index=foundation.index,
         stack=foundation.stack,
         # A base that brings torch brings what goes with it; nothing of it is replaced.
-        requirements=image.packages if brings_torch or image.on is not None else (),
+        requirements=image.packages if brings_torch or image.parent is not None else (),
         requirements_file=image.requirements,
         compiler=foundation.compiler if image.compiler else None,
         template=image.template,
-        parent=ids[image.on] if image.on is not None else None,
+        parent=ids[image.parent] if image.parent is not None else None,
         tag=tag,
         title=image.title,
         environment=frozen(environment),
@@ -483,7 +486,7 @@ def _cell(
         builds=tuple(_recipe(package, build) for package, build in sorted(image.builds.items())),
         tree=_tree(image.project) if image.project else None,
         own_indexes=own_indexes,
-        allow_builds=allow_builds,
+        allow_builds=tuple(sorted(text.allow_builds)),
     )
 
 

@@ -138,8 +138,14 @@ def _one_as_list(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
-Targets = Annotated[tuple[Target, ...], BeforeValidator(_one_as_list), Filled]
-Companions = Annotated[tuple[Companion, ...], BeforeValidator(_one_as_list)]
+_Targets = Annotated[tuple[Target, ...], Filled]
+_Companions = tuple[Companion, ...]
+Targets = Annotated[
+    _Targets, BeforeValidator(_one_as_list, json_schema_input_type=Target | _Targets)
+]
+Companions = Annotated[
+    _Companions, BeforeValidator(_one_as_list, json_schema_input_type=Companion | _Companions)
+]
 
 
 @strict_dataclass
@@ -209,12 +215,12 @@ class BuildText:
 
 @strict_dataclass
 class ImageText:
-    """`images.*:`; `on` is the image it is built on. `relax` maps a package, whose demands on the
-    torch stack may go unmet, to the reason; `builds` how packages are built in its parent."""
+    """`images.*:`; `parent` is the image it is built on. `relax` maps a package, whose demands
+    on the torch stack may go unmet, to the reason; `builds` how packages are built in that."""
 
     template: Name
     title: Annotated[str, *_words]
-    on: Name | None = None
+    parent: Name | None = field(default=None, metadata={"formerly": "on"})
     packages: tuple[Requirement, ...] = ()
     requirements: Annotated[str, *_path] | None = None
     compiler: StrictBool = False

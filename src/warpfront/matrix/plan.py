@@ -13,6 +13,11 @@ from warpfront.model import Blocked, Cell, RenderedImage, Selection, WheelLock, 
 # 4.6 times (docs/performance.md): between the two, and on the safe side where it is gigabytes.
 UNPACKED_RATIO = 2.3
 
+NEVER_BUILT = "never built: it has no lock yet"
+"""What a lock's absence says, for locks are committed: nobody has resolved the cell from a real
+index.
+"""
+
 
 class Action(StrEnum):
     """What `invoke build` would do with a cell."""

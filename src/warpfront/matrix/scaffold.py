@@ -1,4 +1,6 @@
-"""A new project's files: a matrix with one CPU row, the templates, and the two doors. Edge."""
+"""A new project's files: a matrix with one CPU row, its schema for editors, the templates, and
+the two doors. Edge.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from warpfront.system.store import read_text, write_text
 _DATA = Path(__file__).parents[1] / "data"
 # Installed, the templates lie beside the other data; in a checkout they are the repository's own.
 _IMAGES = (_DATA / "images", Path(__file__).parents[3] / "images")
+_SCHEMA = "matrix.schema.json"
 _TEMPLATES = ("_shared", "torch", "devel")
 
 
@@ -36,6 +39,8 @@ def _project_files() -> dict[str, str]:
         path.name.removesuffix(".txt"): read_text(path) or ""
         for path in sorted((_DATA / "project").iterdir())
     }
+    # A copy, so that every clone has it at one path, without a network.
+    files[_SCHEMA] = read_text(_DATA / _SCHEMA) or ""
     images = next(folder for folder in _IMAGES if folder.is_dir())
     for name in _TEMPLATES:
         for path in sorted((images / name).glob("*.j2")):

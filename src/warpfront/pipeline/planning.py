@@ -6,7 +6,13 @@ from collections.abc import Iterable, Mapping
 
 from warpfront.errors import EngineError
 from warpfront.images.engine import Engine, StoredImage, connect
-from warpfront.matrix.plan import LockState, PlannedCell, plan_cell, selected_with_parents
+from warpfront.matrix.plan import (
+    NEVER_BUILT,
+    LockState,
+    PlannedCell,
+    plan_cell,
+    selected_with_parents,
+)
 from warpfront.model import (
     Blocked,
     Cell,
@@ -22,6 +28,7 @@ from warpfront.pipeline.within.contents import (
     find_bases,
     images_by_content,
     prepare_cells,
+    render_cells,
     unrunnable,
 )
 from warpfront.pipeline.within.locks import read_locks, usable_locks
@@ -50,6 +57,7 @@ def plan(workspace: Workspace, selection: Selection, watch: Watch) -> tuple[Plan
         images = images_by_content(matrix.repositories, engine)
         unusable, prepared = _prepared(locked, usable_locks(states), bases, images, material)
         blocked |= unusable
+    blocked |= _unrenderable(locked, usable_locks(states), prepared, material)
     house = folders.wheelhouse
     blocked |= _unfetchable(prepared, house, watch)
     return tuple(
@@ -98,8 +106,35 @@ def _unlockable(
             reason = why_unresolvable(cell.index, cell.stack, site())
             watch.step(cell.id, "")
         if reason:
-            blocked[cell.id] = Blocked(cell_id=cell.id, step="lock", reason=reason)
+            blocked[cell.id] = _without_lock(cell, states[cell.id], reason)
     return blocked
+
+
+def _without_lock(cell: Cell, state: LockState, reason: str) -> Blocked:
+    if state.reason != NEVER_BUILT:
+        return Blocked(cell_id=cell.id, step="lock", reason=reason)
+    return Blocked(
+        cell_id=cell.id,
+        step="lock",
+        reason=f"{NEVER_BUILT}; {reason}",
+        hint=f"invoke lock --target {cell.targets[0]}, on a machine that reaches its index, and "
+        "commit the lock",
+    )
+
+
+def _unrenderable(
+    cells: Iterable[Cell],
+    locks: Mapping[str, WheelLock],
+    prepared: _Items,
+    material: Material,
+) -> dict[str, Blocked]:
+    """The cells whose build context cannot be made, whether their base is here or not."""
+    rendered = render_cells([cell for cell in cells if cell.id not in prepared], locks, material)
+    return {
+        cell_id: Blocked(cell_id=cell_id, step="render", reason=item.reason, hint=item.hint)
+        for cell_id, item in {**rendered, **prepared}.items()
+        if isinstance(item, Blocked | Failed)
+    }
 
 
 def _unfetchable(prepared: _Items, house: Wheelhouse, watch: Watch) -> dict[str, Blocked]:

@@ -33,6 +33,6 @@ def render(
     rendered = render_cells([cell for cell in cells if cell.id in locks], locks, material)
     for cell_id, image in rendered.items():
         if isinstance(image, RenderedImage):
-            folders.store.write_context(cell_id, image.files)
+            folders.store.write_context(cell_id, image.context)
         folders.store.save(cell_id, "render", image)
     return {**bad, **rendered}

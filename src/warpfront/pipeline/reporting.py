@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from warpfront.errors import StoreError
 from warpfront.matrix.plan import LockState, with_parents
 from warpfront.matrix.selection import select
 from warpfront.model import Blocked, BuiltImage, Cell, Failed, Selection, Verification
@@ -9,6 +10,7 @@ from warpfront.pipeline.within.locks import read_locks
 from warpfront.pipeline.workspace import Workspace
 from warpfront.report.rows import CellFacts, ReportRow, report_rows
 from warpfront.system.store import Store
+from warpfront.verify.verdict import unread_verification
 
 
 def report(workspace: Workspace, selection: Selection) -> tuple[ReportRow, ...]:
@@ -21,15 +23,40 @@ def report(workspace: Workspace, selection: Selection) -> tuple[ReportRow, ...]:
 
 
 def _facts(cell: Cell, state: LockState, store: Store) -> CellFacts:
+    build = _build(cell, store)
     verifications = {
         target: verification
         for target in cell.targets
-        if (verification := store.load(cell.id, f"verify-{target}", (Verification,)))
+        if (verification := _verification(cell, target, build, store))
     }
     return CellFacts(
         cell=cell,
         lock=state.reason,
         relaxed=tuple(one.package for one in state.lock.relaxed) if state.lock else (),
-        build=store.load(cell.id, "build", (BuiltImage, Blocked, Failed)),
+        build=build,
         verifications=verifications,
     )
+
+
+def _build(cell: Cell, store: Store) -> BuiltImage | Blocked | Failed | None:
+    """What `build` left; what cannot be read blocks this cell and no other."""
+    try:
+        found: BuiltImage | Blocked | Failed | None = store.load(
+            cell.id, "build", (BuiltImage, Blocked, Failed)
+        )
+    except StoreError as error:
+        return Blocked(cell_id=cell.id, step="build", reason=error.message, hint=error.hint)
+    return found
+
+
+def _verification(
+    cell: Cell, target: str, build: BuiltImage | Blocked | Failed | None, store: Store
+) -> Verification | None:
+    """What `verify` left; what cannot be read is an error of this cell, on this target."""
+    try:
+        found: Verification | None = store.load(cell.id, f"verify-{target}", (Verification,))
+    except StoreError as error:
+        return unread_verification(
+            cell.id, target, content_hash=getattr(build, "content_hash", ""), reason=error.message
+        )
+    return found

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
+from warpfront.errors import EngineError, StoreError
 from warpfront.images.engine import Bind, Engine, RunRequest, RunResult, StoredImage, connect
 from warpfront.images.labels import label_disagreements
 from warpfront.images.protection import claimed_policy
@@ -33,24 +34,26 @@ from warpfront.model import (
     Verification,
     WheelLock,
 )
+from warpfront.pipeline.within.attempt import attempt
 from warpfront.pipeline.within.containers import (
     MEMORY_BYTES,
+    Output,
     built_image,
     ending_of,
     not_verified,
-    parsed_json,
+    result_in,
 )
 from warpfront.pipeline.within.contents import unrunnable
 from warpfront.pipeline.within.locks import read_locks, usable_locks
 from warpfront.pipeline.workspace import AskSite, Folders, Workspace, site_when_needed
 from warpfront.report.junit import junit_xml
-from warpfront.system.process import environment, run
-from warpfront.system.store import Store, exclusive, read_text, write_json, write_text
+from warpfront.system.foreign import remove_tree
+from warpfront.system.process import environment
+from warpfront.system.store import exclusive, storing, write_json, write_text
 from warpfront.system.watch import Watch
 from warpfront.verify.claims import image_claims
 from warpfront.verify.verdict import read_verification
-from warpfront.wheels.sources import Site
-from warpfront.wheels.tools import install_toolbox
+from warpfront.wheels.toolbox import install_toolbox
 
 Verified = Verification | Blocked | Failed
 _INSIDE = "/warpfront"
@@ -112,12 +115,13 @@ def verify_cells(
     cells = tuple(cells)
     blocked = unrunnable(cells, engine, step="verify")
     for cell in cells:
-        found = blocked.get(cell.id) or _verifiable(cell, locks, folders.store, engine)
+        found = blocked.get(cell.id) or _verifiable(
+            cell, locks, folders, engine=engine, site=site, watch=watch
+        )
         if isinstance(found, Blocked | Failed):
             results.append(found)
             continue
-        built, lock = found
-        toolbox = _toolbox(cell, folders.cache, site())
+        built, lock, toolbox = found
         policy = claimed_policy(cell, by_id, locks, table)
         for one in [target] if target in cell.targets else cell.targets:
             watch.step(cell.id, f"verifying on {one}")
@@ -136,22 +140,28 @@ def verify_cells(
 
 
 def _verifiable(
-    cell: Cell, locks: Mapping[str, WheelLock], store: Store, engine: Engine
-) -> tuple[BuiltImage, WheelLock] | Failed:
-    """The image and its lock, or why there is nothing to verify."""
-    built, lock = built_image(store, cell, engine), locks.get(cell.id)
-    if isinstance(built, Failed):
+    cell: Cell,
+    locks: Mapping[str, WheelLock],
+    folders: Folders,
+    *,
+    engine: Engine,
+    site: AskSite,
+    watch: Watch,
+) -> tuple[BuiltImage, WheelLock, Path] | Blocked | Failed:
+    """The image, its lock, and nox with what it needs in a folder that is mounted read-only; or why
+    there is nothing to verify.
+    """
+    built, lock = built_image(folders.store, cell, engine), locks.get(cell.id)
+    if isinstance(built, Blocked | Failed):
         return built
     if lock is None:
         hint = f"invoke build --only {cell.id}"
         return not_verified(cell, "its lock no longer fits the matrix", hint)
-    return built, lock
-
-
-def _toolbox(cell: Cell, cache: Path, site: Site) -> Path:
-    """nox and what it needs, for the image's Python, in a folder that is mounted read-only."""
-    folder = cache / "toolbox" / f"py{cell.python}-{cell.machine}"
-    return install_toolbox(folder, python=cell.python, machine=cell.machine, site=site, run=run)
+    house, advance = folders.wheelhouse, watch.advance
+    toolbox = attempt(
+        cell.id, "verify", install_toolbox, folders.cache, house, site=site, on_progress=advance
+    )
+    return toolbox if isinstance(toolbox, Blocked | Failed) else (built, lock, toolbox)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,9 +185,17 @@ class _Verifying:
         return self.folders.store.cell_folder(self.cell.id) / f"verify-{self.target}"
 
     def run(self, engine: Engine, host: HostDevices, watch: Watch) -> Verified:
-        """Alone in its folder: two at once would read each other's results."""
-        with exclusive(self.folder, watch.say):
-            return self._run(engine, host, watch)
+        """Alone in its folder: two at once would read each other's results. Whatever goes wrong
+        with this image, the next one has its turn, unless the engine is gone.
+        """
+        try:
+            with exclusive(self.folder, watch.say):
+                return self._run(engine, host, watch)
+        except StoreError as error:
+            return not_verified(self.cell, error.message, error.hint)
+        except EngineError as error:
+            engine.reap()
+            return not_verified(self.cell, error.message, error.hint)
 
     def _run(self, engine: Engine, host: HostDevices, watch: Watch) -> Verified:
         name = f"verify-{self.target}"
@@ -185,9 +203,14 @@ class _Verifying:
         self._prepare_folder()
         access = VENDORS[self.cell.vendor].device_access(host)
         started = monotonic()
-        log: list[str] = []
-        result = engine.run(self._request(access or DeviceAccess()), on_line=log.append)
-        write_text(self.folder / "output.log", "\n".join(log) + "\n")
+        output = Output()
+
+        def heard(line: str) -> None:
+            output.add(line)
+            watch.line(self.cell.id, line)
+
+        result = engine.run(self._request(access or DeviceAccess()), on_line=heard)
+        write_text(self.folder / "output.log", output.text)
         verification = self._read_results(result, monotonic() - started)
         if "load" in self.sessions:
             image = engine.image(self.built.image_id)
@@ -206,14 +229,13 @@ class _Verifying:
 
     def _prepare_folder(self) -> None:
         results = self.folder / "results"
-        results.mkdir(parents=True, exist_ok=True)
-        for old in results.iterdir():
-            old.unlink()
+        remove_tree(results)
+        with storing(results):
+            results.mkdir(parents=True)
         write_json(self.folder / "claims.json", self.claims.document())
 
     def _request(self, access: DeviceAccess) -> RunRequest:
         package = Path(__file__).parents[1]
-        noxfile = self.folders.root / "noxfile.py"
         return RunRequest(
             image=self.built.image_id,
             command=(
@@ -225,7 +247,6 @@ class _Verifying:
             ),
             binds=(
                 Bind(source=package, target=f"{_INSIDE}/src/warpfront"),
-                Bind(source=noxfile, target=f"{_INSIDE}/noxfile.py"),
                 Bind(source=self.toolbox, target=f"{_INSIDE}/toolbox"),
                 Bind(source=self.folder / "claims.json", target=f"{_INSIDE}/claims.json"),
                 Bind(source=self.folder / "results", target=_RESULTS, writable=True),
@@ -239,18 +260,14 @@ class _Verifying:
 
     def _read_results(self, result: RunResult, seconds: float) -> Verification:
         results = self.folder / "results"
-        files = {
-            session: read_text(results / f"{session}.json", missing_ok=True)
-            for session in self.sessions
-        }
         return read_verification(
             cell_id=self.cell.id,
             target=self.target,
             where="image",
             image_id=self.built.image_id,
             content_hash=self.built.content_hash,
-            files={name: parsed_json(text) for name, text in files.items()},
-            nox_report=parsed_json(read_text(results / "nox.json", missing_ok=True)),
+            files={name: result_in(results / f"{name}.json") for name in self.sessions},
+            nox_report=result_in(results / "nox.json"),
             ended=ending_of(result, limit_seconds=TIME_LIMIT_SECONDS),
             seconds=round(seconds, 2),
         )

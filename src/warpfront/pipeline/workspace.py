@@ -9,8 +9,9 @@ from pathlib import Path
 
 from warpfront.errors import StoreError
 from warpfront.images.render import Templates
-from warpfront.matrix import Matrix, compat, read_matrix
+from warpfront.matrix import compat
 from warpfront.matrix.compat import Compat
+from warpfront.matrix.reading import Matrix, read_matrix
 from warpfront.system.process import environment, run
 from warpfront.system.store import Store, read_text, read_tree
 from warpfront.wheels.requirements import RequirementList, read_requirements

@@ -19,7 +19,7 @@ _HELP = "The message is the compiler's own; it says what has to change for this 
 _ORDER = (Outcome.PASSED, Outcome.FAILED, Outcome.UNAVAILABLE, Outcome.ERROR, Outcome.SKIPPED)
 
 
-class Compiled(Protocol):
+class CompilationFacts(Protocol):
     """What is asked of a compilation."""
 
     @property
@@ -34,7 +34,7 @@ class Compiled(Protocol):
     def notes(self) -> Sequence[str]: ...
 
 
-def compilation_text(compiled: Compiled, rules: Mapping[str, Rule]) -> str:
+def compilation_text(compiled: CompilationFacts, rules: Mapping[str, Rule]) -> str:
     """One line a source, the messages below it; what hipify left; a count of outcomes."""
     verification = compiled.verification
     lines = [f"compile for {verification.target} in {compiled.place}"]
@@ -66,7 +66,7 @@ def _counted(verification: Verification) -> str:
 
 
 def compilation_sarif(
-    compilations: Iterable[Compiled], rules: Mapping[str, Rule], *, version: str
+    compilations: Iterable[CompilationFacts], rules: Mapping[str, Rule], *, version: str
 ) -> str:
     """SARIF 2.1.0: messages as instances of `error` and `warning` of the compiler's target, what
     hipify left as instances of the scanner's rules. Sources that no compiler saw are notifications.

@@ -12,7 +12,7 @@ from warpfront.port.scan.findings import Finding, Gate, Severity
 from warpfront.report import sarif
 
 
-class Scanned(Protocol):
+class ScanFacts(Protocol):
     """What the summary asks of a scan."""
 
     @property
@@ -77,7 +77,7 @@ def findings_text(
     return "\n".join(lines) + ("\n" if lines else "")
 
 
-def scan_summary(scan: Scanned, shown: Sequence[Finding]) -> str:
+def scan_summary(scan: ScanFacts, shown: Sequence[Finding]) -> str:
     """What was scanned and what came of it, in a line or two."""
     accepted = len(scan.findings) - len(shown)
     facts = [

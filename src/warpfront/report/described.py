@@ -12,7 +12,7 @@ def describe(result: object) -> str:
         case WheelLock():
             return f"locked, {len(result.wheels)} wheels, {readable_size(result.size_bytes)}"
         case RenderedImage():
-            return f"rendered {', '.join(sorted(result.files))}"
+            return f"rendered {', '.join(result.context)}"
         case BuiltImage(reused=True):
             return f"reused {result.reference} ({readable_size(result.size_bytes)})"
         case BuiltImage():

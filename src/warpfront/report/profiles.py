@@ -21,10 +21,14 @@ def profile_counts(verification: Verification) -> dict[str, Counter[str]]:
     for check in verification.checks:
         found = check.details.get("profiles")
         for profile, answers in found.items() if isinstance(found, Mapping) else ():
-            counts.setdefault(current_profile(profile), Counter()).update(
-                {answer: int(answers.get(answer, 0)) for answer in ANSWERS}
-            )
+            counts.setdefault(current_profile(profile), Counter()).update(_counted(answers))
     return counts
+
+
+def _counted(answers: object) -> dict[str, int]:
+    """How many tensors got each answer; what is no number counts nothing."""
+    said = answers if isinstance(answers, Mapping) else {}
+    return {one: said[one] for one in ANSWERS if isinstance(said.get(one), int)}
 
 
 def profiles_text(verification: Verification) -> str:

@@ -1,4 +1,4 @@
-"""Sizes as people read them. Pure."""
+"""Sizes and times as people read them. Pure."""
 
 from __future__ import annotations
 
@@ -14,3 +14,13 @@ def readable_size(size_bytes: int | None) -> str:
     while value >= _UNIT and unit != "TB":
         value, unit = value / _UNIT, next(units)
     return f"{value:.0f} {unit}" if unit in {"B", "kB", "MB"} else f"{value:.1f} {unit}"
+
+
+def readable_seconds(seconds: float) -> str:
+    """`8 s`, `3 min 05 s`, `2 h 05 min`."""
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02} min"

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -32,19 +34,17 @@ def plan_table(planned: Iterable[PlannedCell]) -> Table:
     """What `invoke build` would do."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("cell", overflow="fold")
-    table.add_column("action")
-    table.add_column("download", justify="right")
-    table.add_column("adds about", justify="right")
-    table.add_column("why", overflow="fold")
+    table.add_column("action", no_wrap=True)
+    table.add_column("download", justify="right", no_wrap=True)
+    table.add_column("adds about", justify="right", no_wrap=True)
     for cell in planned:
         why = cell.reason if not cell.hint else f"{cell.reason} ({cell.hint})"
         downloading = cell.action is Action.BUILD
         table.add_row(
-            cell.cell_id,
+            _explained(cell.cell_id, why),
             _coloured(cell.action.value),
             readable_size(cell.download_bytes) if downloading else "",
             readable_size(cell.estimated_bytes) if downloading else "",
-            Text(why),
         )
     return table
 
@@ -54,20 +54,18 @@ def report_table(rows: Iterable[ReportRow]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("cell", "target", "lock", "build"):
         table.add_column(name, overflow="fold")
-    table.add_column("size", justify="right")
+    table.add_column("size", justify="right", no_wrap=True)
     table.add_column("verify")
-    table.add_column("checks", justify="right")
-    table.add_column("why not", overflow="fold")
+    table.add_column("checks", justify="right", no_wrap=True)
     for row in rows:
         table.add_row(
-            row.cell_id,
+            _explained(row.cell_id, row.reason),
             row.target,
             _coloured(row.lock) + _relaxed(row),
             Text.assemble(_coloured(row.build), _seconds(row.build_seconds)),
             readable_size(row.size_bytes),
             Text.assemble(_coloured(row.verify), _seconds(row.verify_seconds), _effort(row)),
             f"{row.checks_passed}/{row.checks}" if row.checks else "",
-            Text(row.reason),
         )
     return table
 
@@ -91,6 +89,11 @@ def report_markdown(rows: Iterable[ReportRow]) -> str:
         )
         lines.append("| " + " | ".join(_escaped(cell) for cell in cells) + " |")
     return "\n".join(lines) + "\n"
+
+
+def _explained(cell_id: str, reason: str) -> RenderableType:
+    """The cell, and below it why: beside it, there would be no room on most terminals."""
+    return Group(cell_id, Padding(Text(reason, style="dim"), (0, 0, 0, 4))) if reason else cell_id
 
 
 def _seconds(seconds: float | None) -> str:

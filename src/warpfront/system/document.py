@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import re
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -181,7 +182,7 @@ class _Reader:
         if node.tag == f"{_TAG}merge":
             self._problem(node, "merge keys (<<) are not read", "use defaults:, or repeat the line")
             return None
-        # YAML 1.1 calls `on` a boolean; as a key it can only be the word (YAML 1.2 agrees).
+        # YAML 1.1 calls `on` and `yes` booleans; as keys they are named as they were written.
         key = node.value if node.tag == f"{_TAG}bool" else _read_scalar(node)
         if isinstance(key, str):
             return key
@@ -219,7 +220,7 @@ def read_checked(text: str, *, path: str, into: type[T]) -> tuple[Document, T]:
     every problem of the file, in the order of its lines."""
     document = read_document(text, path=path)
     try:
-        value = TypeAdapter(into).validate_python(document.value)
+        value: T = _reader(into).validate_python(document.value)  # type: ignore[arg-type]
     except ValidationError as error:
         details = [detail for detail in error.errors() if not _is_echo(detail)]
         found = [_translated(document, detail, into) for detail in details]
@@ -227,6 +228,12 @@ def read_checked(text: str, *, path: str, into: type[T]) -> tuple[Document, T]:
     if document.problems:
         raise MatrixError(_ordered(document.problems))
     return document, value
+
+
+@functools.cache
+def _reader(into: type[T]) -> TypeAdapter[T]:
+    """pydantic's reader of one type: made in 30 ms for the matrix's language, so it is kept."""
+    return TypeAdapter(into)
 
 
 def _ordered(problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
@@ -243,9 +250,7 @@ def _translated(document: Document, detail: ErrorDetails, into: type) -> Problem
     where, kind, given = detail["loc"], detail["type"], detail.get("input")
     key = str(where[-1]) if where else ""
     if kind == "unexpected_keyword_argument":
-        known = _fields_at(into, where[:-1])
-        near = difflib.get_close_matches(key, known, n=1)
-        hint = f"did you mean `{near[0]}`?" if near else f"known here: {', '.join(sorted(known))}"
+        hint = _known_instead(key, _fields_at(into, where[:-1]))
         return document.problem(where, f"unknown key `{key}`", hint)
     if kind in {"missing", "missing_argument", "missing_keyword_only_argument"}:
         return document.problem(where, f"`{key}` is missing{_inside(where[:-1])}")
@@ -257,6 +262,16 @@ def _translated(document: Document, detail: ErrorDetails, into: type) -> Problem
         return document.problem(where, f"`{key}` is empty", "give at least one value")
     hint = str(detail.get("ctx", {}).get("hint", ""))
     return document.problem(where, f"{detail['msg']}{_inside(where)}", hint)
+
+
+def _known_instead(key: str, known: tuple[dataclasses.Field[Any], ...]) -> str:
+    """What to write for the unknown `key`. A field's metadata may say what it was `formerly`."""
+    for one in known:
+        if one.metadata.get("formerly") == key:
+            return f"it is called `{one.name}` now"
+    names = sorted(one.name for one in known)
+    near = difflib.get_close_matches(key, names, n=1)
+    return f"did you mean `{near[0]}`?" if near else f"known here: {', '.join(names)}"
 
 
 def _unquoted(given: object) -> tuple[str, str]:
@@ -277,15 +292,15 @@ def _inside(where: Where) -> str:
     return f" in {'.'.join(names)}" if names else ""
 
 
-def _fields_at(into: object, where: Where) -> list[str]:
-    """The keys that the dataclass at `where` below `into` takes."""
+def _fields_at(into: object, where: Where) -> tuple[dataclasses.Field[Any], ...]:
+    """The fields of the dataclass at `where` below `into`."""
     if dataclasses.is_dataclass(into) and isinstance(into, type):
         if not where:
-            return [field.name.rstrip("_") for field in dataclasses.fields(into)]
+            return dataclasses.fields(into)
         hints = typing.get_type_hints(into, include_extras=False)
         return _fields_at(hints.get(str(where[0]), None), where[1:])
     for inner in typing.get_args(into):
         is_item = typing.get_origin(into) in {tuple, list, Mapping, dict}
         if found := _fields_at(inner, where[1:] if is_item and where else where):
             return found
-    return []
+    return ()

@@ -8,6 +8,7 @@ import contextlib
 import dataclasses
 import errno
 import fcntl
+import hashlib
 import json
 import os
 import shutil
@@ -18,11 +19,15 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from warpfront.errors import StoreError
+from warpfront.model import ImageFile, Refused
+from warpfront.system.foreign import read_regular, remove_tree
 
 SCHEMA = 1
+_TEXT_LIMIT_BYTES = 256 * 2**20
+_FILE_LIMIT_BYTES = 2**31
 
 
 class Store:
@@ -75,21 +80,23 @@ class Store:
             return ()
         return tuple(sorted(path.stem for path in folder.glob(f"{prefix}*.json")))
 
-    def write_context(self, cell_id: str, files: Mapping[str, str]) -> Path:
-        """Replace the rendered context of a cell as a whole."""
+    def write_context(self, cell_id: str, files: Mapping[str, ImageFile]) -> Path:
+        """Replace the rendered context of a cell as a whole. Modes are those of the files and 0755
+        for folders: no umask decides who may read what is copied into an image.
+        """
         folder = self.context_folder(cell_id)
         with storing(self.folder):
             folder.parent.mkdir(parents=True, exist_ok=True)
             aside = Path(tempfile.mkdtemp(prefix=".context-", dir=folder.parent))
             try:
-                for name, text in files.items():
-                    path = aside / name
-                    path.parent.mkdir(parents=True, exist_ok=True)
-                    path.write_text(text, encoding="utf-8")
-                shutil.rmtree(folder, ignore_errors=True)
+                for name, file in files.items():
+                    _write_file(aside / name, file)
+                for one in (aside, *(path for path in aside.rglob("*") if _is_folder(path))):
+                    one.chmod(0o755)
+                remove_tree(folder)
                 aside.rename(folder)
             finally:
-                shutil.rmtree(aside, ignore_errors=True)
+                remove_tree(aside)
         return folder
 
     def exclusive(self, on_wait: Callable[[str], None]) -> AbstractContextManager[None]:
@@ -175,7 +182,7 @@ def read_text(path: Path, *, missing_ok: bool = False) -> str | None:
     """
     with storing(path):
         try:
-            return path.read_bytes().decode("utf-8")
+            return read_regular(path, _TEXT_LIMIT_BYTES, follow=True).decode("utf-8")
         except FileNotFoundError:
             if missing_ok:
                 return None
@@ -184,16 +191,60 @@ def read_text(path: Path, *, missing_ok: bool = False) -> str | None:
             raise StoreError(f"{path}: not UTF-8 text (byte {error.start})") from None
 
 
-def read_tree(folder: Path) -> Mapping[str, str]:
-    """Every regular file below `folder`, as relative POSIX path -> text, hidden ones and
-    links left out.
+def read_tree(folder: Path) -> Mapping[str, ImageFile | Refused]:
+    """Everything below `folder` but its folders, by relative POSIX path: files as they are, hidden
+    ones too, links that stay in the first folder of their path, and what can be neither.
     """
-    files = {}
-    for path in sorted(folder.rglob("*")):
-        hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
-        if path.is_file() and not path.is_symlink() and not hidden:
-            files[path.relative_to(folder).as_posix()] = read_text(path) or ""
-    return files
+    found: dict[str, ImageFile | Refused] = {}
+    with storing(folder):
+        for where, folders, names in os.walk(folder, onerror=_raise):
+            links = [name for name in folders if Path(where, name).is_symlink()]
+            for path in sorted(Path(where, name) for name in (*names, *links)):
+                found[_shown(path.relative_to(folder))] = _read_entry(path, folder)
+    return dict(sorted(found.items()))
+
+
+def _read_entry(path: Path, root: Path) -> ImageFile | Refused:
+    try:
+        if path.is_symlink():
+            return _read_link(path, root)
+        content = read_regular(path, _FILE_LIMIT_BYTES)
+        return ImageFile(content=content, executable=bool(path.stat().st_mode & 0o100))
+    except OSError as error:
+        return Refused(reason=str(error.strerror))
+    except StoreError as error:
+        return Refused(reason=error.message.removeprefix(f"{path}: "))
+
+
+def _read_link(path: Path, root: Path) -> ImageFile | Refused:
+    link = str(path.readlink())
+    own = Path(os.path.realpath(root), path.relative_to(root).parts[0])
+    lands = Path(os.path.realpath(path))
+    if not link.startswith("/") and own != lands and lands.is_relative_to(own):
+        return ImageFile(link=link)
+    return Refused(reason=f"a link that leads out of its folder, to {link}")
+
+
+def _shown(path: Path) -> str:
+    """A path as text; what is not UTF-8 in it becomes U+FFFD."""
+    return os.fsencode(path.as_posix()).decode("utf-8", "replace")
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _write_file(path: Path, file: ImageFile) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if file.link:
+        path.symlink_to(file.link)
+        return
+    path.write_bytes(file.content)
+    path.chmod(file.mode)
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
 
 
 def as_json(value: object) -> Any:
@@ -204,6 +255,8 @@ def as_json(value: object) -> Any:
         return {str(key): as_json(item) for key, item in value.items()}
     if isinstance(value, tuple | list | set | frozenset):
         return [as_json(item) for item in value]
+    if isinstance(value, bytes):  # a file of an image's folder: what it was, not what was in it
+        return f"sha256:{hashlib.sha256(value).hexdigest()}"
     return str(value) if isinstance(value, StrEnum | Path) else value
 
 
@@ -226,7 +279,7 @@ def _read_document(path: Path, text: str, kinds: Mapping[str, type]) -> Any:
             )
         kind = kinds[document["kind"]]
         value = _adapter(kind).validate_python(document["value"])
-    except (json.JSONDecodeError, KeyError, TypeError, ValidationError) as error:
+    except (RecursionError, ValueError, KeyError, TypeError) as error:
         raise StoreError(
             f"{path}: not a result of this version ({error})", hint="run the step again"
         ) from None

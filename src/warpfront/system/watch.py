@@ -16,7 +16,12 @@ class Watch(Protocol):
         """One line for people."""
 
     def advance(self, what: str, done_bytes: int, total_bytes: int) -> None:
-        """A transfer moved on; `done_bytes == total_bytes` ends it."""
+        """A transfer moved on; `done_bytes == total_bytes` ends it, and a total of 0 ends
+        one that failed.
+        """
 
     def step(self, cell_id: str, text: str) -> None:
         """A cell is now doing `text`; "" = it is done."""
+
+    def line(self, cell_id: str, text: str) -> None:
+        """The latest line of what the cell's step prints."""

@@ -8,6 +8,7 @@ something else, or contradicts nox is an `error`: never a pass.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from warpfront.inside.checks.results import SCHEMA as RESULTS_SCHEMA
@@ -20,6 +21,13 @@ _T = TypeVar("_T")
 
 class MalformedError(ValueError):
     """A document is not what its schema says; the message names the field."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unusable:
+    """In the place of a document that is there and cannot be read, and why not."""
+
+    reason: str
 
 
 def worst_of(outcomes: Iterable[Outcome]) -> Outcome:
@@ -85,6 +93,23 @@ def read_verification(
     )
 
 
+def unread_verification(
+    cell_id: str, target: str, *, content_hash: str, reason: str
+) -> Verification:
+    """In the place of a verification that was kept and cannot be read: an error, never a pass."""
+    return Verification(
+        cell_id=cell_id,
+        target=target,
+        where="image",
+        image_id="",
+        content_hash=content_hash,
+        sessions=("verify",),
+        checks=(_error("verify", "results", reason),),
+        seconds=0.0,
+        environment={},
+    )
+
+
 def read_session(
     document: object | None, *, session: str, target: str, ended: str = ""
 ) -> tuple[CheckResult, ...]:
@@ -132,6 +157,8 @@ def _contradictions(
     """Where nox and the file disagree, neither is believed."""
     if nox_report is None:
         return ()
+    if isinstance(nox_report, Unusable):
+        return (_error(session, "nox", f"nox's report cannot be used: {nox_report.reason}"),)
     results = _nox_results(nox_report)
     said = results.get(session)
     if said is None:
@@ -222,6 +249,8 @@ def _require_same(fields: Mapping[str, object], **expected: object) -> None:
 
 
 def _fields(value: object, what: str) -> dict[str, object]:
+    if isinstance(value, Unusable):
+        raise MalformedError(value.reason)
     if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
         raise MalformedError(f"{what} is not an object")
     return value

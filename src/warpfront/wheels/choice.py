@@ -21,7 +21,7 @@ from warpfront.wheels.resolution import Sdist
 from warpfront.wheels.shelf import Shelf
 from warpfront.wheels.sources import (
     Link,
-    Refusal,
+    NoAnswer,
     local_path,
 )
 from warpfront.wheels.trust import PYPI, belonging
@@ -87,7 +87,7 @@ class WheelChoice:
             return self.given[package.name]
         best = self._best(package)
         if best is None:
-            raise self._no_wheel(package)
+            raise self._lacking(package)
         url = best.url or str(best.path)
         sha256, size = best.hashes.get("sha256", ""), best.size
         if not sha256:
@@ -106,15 +106,15 @@ class WheelChoice:
         """What the best file's metadata demands: from the file beside it where the index has one
         (PEP 658), else from the wheel itself.
         """
-        given, best = self.given.get(package.name), self._best(package)
+        given = self.given.get(package.name)
         if given is not None:
             requires = read_requires(self.wheelhouse.path(given))
-        elif best is not None:
-            requires = self._requires(package.name, best)
-        else:
-            raise self._no_wheel(package)
-        version = given.version if given else str(package.version)
-        return Distribution(name=package.name, version=version, requires=requires)
+            return Distribution(name=package.name, version=given.version, requires=requires)
+        best = self._best(package)
+        if best is None:
+            raise self._lacking(package)
+        requires = self._requires(package.name, best)
+        return Distribution(name=package.name, version=str(package.version), requires=requires)
 
     def _requires(self, name: str, wheel: PackageWheel) -> tuple[str, ...]:
         url = wheel.url or str(wheel.path)
@@ -122,7 +122,7 @@ class WheelChoice:
         if local is not None:
             return read_requires(local)
         beside = self.transport.read(f"{url}.metadata")
-        if not isinstance(beside, Refusal):
+        if not isinstance(beside, NoAnswer):
             return requires_of(beside[2])
         kept, _ = self.kept(name, Link(url=url, filename=wheel.filename))
         return read_requires(kept)
@@ -140,7 +140,7 @@ class WheelChoice:
                 fitting.append((-rank, build, wheel.filename, wheel))
         return max(fitting, key=lambda one: one[:3])[3] if fitting else None
 
-    def _no_wheel(self, package: Package) -> LockError:
+    def _lacking(self, package: Package) -> LockError:
         return LockError(
             f"{self.inputs.cell_id}: {package.name} {package.version} has no wheel for Python "
             f"{self.inputs.python}, {self.inputs.machine}, glibc {self.inputs.glibc}",
@@ -172,7 +172,7 @@ class WheelChoice:
         if local is not None:
             return local.stat().st_size
         size = self.transport.size_bytes(url)
-        if isinstance(size, Refusal):
+        if isinstance(size, NoAnswer):
             raise BlockedError(f"{self.inputs.cell_id}: {_bare(size)}")
         return size
 
@@ -188,5 +188,5 @@ class WheelChoice:
         return index.url if index and (local_label or same_host) else PYPI
 
 
-def _bare(failure: Refusal) -> str:
+def _bare(failure: NoAnswer) -> str:
     return without_secrets(str(failure))

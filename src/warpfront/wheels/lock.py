@@ -71,6 +71,7 @@ def lock_inputs(
         relax=tuple(sorted({**inherited, **cell.relax}.items())),
         sources=tuple(_pinned(one, folders or {}) for one in asked.sources),
         builds=cell.builds,
+        targets=tuple(sorted(cell.targets)) if vendor.has_device_wheels(cell.toolkit) else (),
         toolkit=vendor.toolkit or "cpu",
         protected=vendor.protected,
         libraries=vendor.libraries,
@@ -158,6 +159,7 @@ def staleness(lock: WheelLock, inputs: LockInputs) -> str:
         return f"it was made for Python {lock.python}, the matrix says {inputs.python}"
     return (
         _pinned_otherwise(lock, inputs)
+        or _made_otherwise(lock, inputs)
         or _sources_otherwise(lock, inputs)
         or _relaxed_otherwise(lock, inputs)
         or f"its inputs changed ({lock.inputs_digest[:12]} -> {inputs.digest[:12]})"
@@ -214,6 +216,14 @@ def _relaxed_otherwise(lock: WheelLock, inputs: LockInputs) -> str:
     return ""
 
 
+def _made_otherwise(lock: WheelLock, inputs: LockInputs) -> str:
+    for wheel in lock.wheels:
+        if wheel.targets and set(wheel.targets) != set(inputs.targets):
+            wanted = " ".join(inputs.targets) or "none of its own"
+            return f"{wheel.name} is for {' '.join(wheel.targets)}, the matrix says {wanted}"
+    return ""
+
+
 def _sources_otherwise(lock: WheelLock, inputs: LockInputs) -> str:
     locked = {wheel.source: wheel for wheel in lock.wheels if wheel.source}
     for source in inputs.sources:
@@ -259,15 +269,18 @@ def _package(wheel: LockedWheel) -> Package:
                 path=wheel.filename, size=wheel.size_bytes, hashes={"sha256": wheel.sha256}
             )
         ],
-        tool={"warpfront": _source_document(wheel)} if wheel.source else None,
+        tool={"warpfront": made} if (made := _made_document(wheel)) else None,
     )
 
 
-def _source_document(wheel: LockedWheel) -> dict[str, str]:
-    """Where a wheel comes from that no index has. Our archives of sources are no sdists in the
-    sense of PEP 751, which have a version before they are built.
+def _made_document(wheel: LockedWheel) -> dict[str, str]:
+    """Where a wheel comes from that no index has, and for which targets it was made. Our archives
+    of sources are no sdists in the sense of PEP 751, which have a version before they are built.
     """
-    document = {"source": wheel.source}
+    document = {"targets": " ".join(wheel.targets)} if wheel.targets else {}
+    if not wheel.source:
+        return document
+    document["source"] = wheel.source
     if wheel.sdist:
         document |= {"archive": wheel.sdist, "sha256": wheel.sdist_sha256}
     return document
@@ -421,7 +434,7 @@ def _read_wheel(package: Package, path: str) -> LockedWheel:
     wheel = package.wheels[0]
     if wheel.url or not wheel.path or "/" in wheel.path or "\\" in wheel.path:
         raise LockError(f"{where}: its wheel is not named by its bare file name", hint=_RELOCK)
-    own = _read_source(package, where)
+    own = _read_own(package, where)
     source = own.get("source", "")
     if wheel.size is None or bool(package.index) == bool(source):
         raise LockError(f"{where}: no size or no index", hint=_RELOCK)
@@ -438,6 +451,7 @@ def _read_wheel(package: Package, path: str) -> LockedWheel:
         if sdist or "archive" in own
         else "",
         source=source,
+        targets=tuple(own.get("targets", "").split()),
     )
 
 
@@ -451,7 +465,7 @@ def _read_version(filename: str, where: str) -> str:
         raise LockError(f"{where}: {filename}: {error}", hint=_RELOCK) from error
 
 
-def _read_source(package: Package, where: str) -> Mapping[str, str]:
+def _read_own(package: Package, where: str) -> Mapping[str, str]:
     own = (package.tool or {}).get("warpfront", {})
     if not isinstance(own, Mapping) or not all(isinstance(one, str) for one in own.values()):
         raise LockError(f"{where}: [tool.warpfront] holds more than texts", hint=_RELOCK)

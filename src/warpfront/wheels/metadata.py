@@ -9,7 +9,7 @@ import io
 import zipfile
 from typing import TYPE_CHECKING, Any
 
-from warpfront.wheels.sources import Refusal
+from warpfront.wheels.sources import NoAnswer
 from warpfront.wheels.wheelhouse import requires_of
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _BUFFER_BYTES = 1 << 16
 def read_remote_requires(url: str, transport: Transport) -> tuple[str, ...] | None:
     """`Requires-Dist` of the wheel at `url`; None where its server gives no ranges, or no wheel."""
     size = transport.size_bytes(url)
-    if isinstance(size, Refusal):
+    if isinstance(size, NoAnswer):
         return None
     try:
         with zipfile.ZipFile(_Remote(url, size, transport)) as archive:
@@ -83,7 +83,7 @@ class _Remote(io.RawIOBase):
 
     def _fetched(self, first: int, last: int) -> bytes:
         answer = self._transport.open(self._url, {"Range": f"bytes={first}-{last}"})
-        if isinstance(answer, Refusal):
+        if isinstance(answer, NoAnswer):
             raise OSError(str(answer))
         try:
             if answer.status_code != 206:

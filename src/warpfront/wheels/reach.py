@@ -12,7 +12,7 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from warpfront.errors import without_secrets
 from warpfront.model import LockInputs, Pin, WheelIndex
 from warpfront.system.watch import Line
-from warpfront.wheels.sources import Link, Refusal, Site, links, probe
+from warpfront.wheels.sources import Link, NoAnswer, Site, links, probe
 
 if TYPE_CHECKING:
     from warpfront.wheels.transport import Transport
@@ -90,8 +90,8 @@ def _site_offers(pin: Pin, site: Site, transport: Transport) -> bool:
     )
 
 
-def _has_version(offered: tuple[Link, ...] | Refusal, pin: Pin) -> bool:
-    if isinstance(offered, Refusal):
+def _has_version(offered: tuple[Link, ...] | NoAnswer, pin: Pin) -> bool:
+    if isinstance(offered, NoAnswer):
         return False
     for link in offered:
         try:

@@ -29,6 +29,7 @@ from warpfront.system.watch import Line
 from warpfront.wheels.choice import WheelChoice, supported_tags, wheel_of
 from warpfront.wheels.reach import reach_of
 from warpfront.wheels.resolution import NO_TERMS, Contradiction, Resolution, Sdist, Terms
+from warpfront.wheels.rocm import ROCM, rocm_wheel
 from warpfront.wheels.shelf import Shelf
 from warpfront.wheels.sources import Link, Site
 from warpfront.wheels.trust import known_names, misplaced
@@ -144,9 +145,37 @@ class UvResolver:
         _check_stack(self._inputs, wheels)
         size_bytes = sum(wheel.size_bytes for wheel in wheels)
         self._on_line(f"{self._inputs.cell_id}: {len(wheels)} wheels, {size_bytes:,} bytes")
+        for target in self._inputs.targets:
+            of_target = sum(one.size_bytes for one in wheels if one.name.endswith(f"-{target}"))
+            self._on_line(f"{self._inputs.cell_id}: of these {of_target:,} bytes for {target}")
         return wheels
 
     def _compiled(self, requirements: tuple[str, ...], terms: Terms) -> Resolution | Contradiction:
+        """uv's resolution, of wheels only. Where `rocm` was missing, a second time with the wheel
+        made of its archive.
+        """
+        found = self._from_shelf(requirements, terms)
+        if ROCM in self._given or not (
+            isinstance(found, Contradiction) and re.search(rf"\b{ROCM}\b", found.explanation)
+        ):
+            return found
+        unread = dataclasses.replace(terms, unread=(*terms.unread, ROCM))
+        undecided = self._from_shelf(requirements, unread)
+        if isinstance(undecided, Contradiction) or ROCM not in undecided.versions:
+            return found
+        self.give(self._rocm_wheel(undecided))
+        return self._from_shelf(requirements, terms)
+
+    def _rocm_wheel(self, found: Resolution) -> LockedWheel:
+        sdist, targets = self.sdist(found, ROCM), self._inputs.targets
+        with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
+            made = rocm_wheel(sdist.path, Path(folder), targets)
+            kept, sha256 = self._wheelhouse.keep(made)
+        return dataclasses.replace(wheel_of(kept, sha256, sdist=sdist), targets=targets)
+
+    def _from_shelf(
+        self, requirements: tuple[str, ...], terms: Terms
+    ) -> Resolution | Contradiction:
         """uv's resolution, again until every name that belongs to one index came from there:
         which names a resolution meets is not known before.
         """
@@ -181,8 +210,7 @@ class UvResolver:
         return tuple(
             name
             for name in self._inputs.allow_builds
-            if name not in without
-            and name not in self._given
+            if name not in {*without, *self._given, ROCM}
             and re.search(rf"\b{name}\b", found.explanation)
         )
 
@@ -192,6 +220,8 @@ class UvResolver:
         inputs = self._inputs
         with tempfile.TemporaryDirectory(prefix="warpfront-") as name:
             folder = Path(name)
+            if ROCM in self._given and ROCM not in terms.unread:
+                requirements = (*requirements, self.given_for(ROCM))
             (folder / "pyproject.toml").write_text(_project(inputs, requirements), "utf-8")
             arguments = (
                 *("pip", "compile", "pyproject.toml", "--format", "pylock.toml"),
@@ -199,7 +229,7 @@ class UvResolver:
                 *("--python-version", inputs.python, "--python-platform", _platform(inputs)),
                 *("--only-binary", ":all:"),
                 *(word for one in terms.unread for word in ("--no-binary", one)),
-                *option_file(folder, "overrides", terms.overrides),
+                *option_file(folder, "overrides", tuple(map(self.given_for, terms.overrides))),
                 *option_file(folder, "excludes", terms.excludes),
                 *option_file(folder, "constraints", terms.constraints),
             )

@@ -21,7 +21,7 @@ from warpfront.wheels.reach import Reach
 from warpfront.wheels.resolution import Resolution
 from warpfront.wheels.sources import (
     Link,
-    Refusal,
+    NoAnswer,
     Site,
     links,
     local_path,
@@ -124,12 +124,12 @@ class Shelf:
         """The files that the index has under the name, or what stands for it here has together;
         none; or None, where the site's other indexes may have it.
         """
-        unanswered: list[Refusal] = []
+        unanswered: list[NoAnswer] = []
         for sources in (self._index(where), self._mirrors(where)):
             files: list[Link] = []
             for source, flat in sources:
                 found = links(source, name, transport, flat=flat)
-                if not isinstance(found, Refusal):
+                if not isinstance(found, NoAnswer):
                     files += [one for one in found if _names(one.filename, name)]
                 elif found.status not in _ABSENT and local_path(source) is None:
                     unanswered.append(found)

@@ -2,7 +2,7 @@
 reach them. Edge.
 
 A source is a folder or page of links (pip's find-links) or a package index (PEP 503 pages, PEP 691
-JSON), local (`file://`) or over HTTP. What cannot be reached is a value (`Refusal`), because
+JSON), local (`file://`) or over HTTP. What cannot be reached is a value (`NoAnswer`), because
 another source may do.
 """
 
@@ -82,7 +82,7 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class NoAnswer:
     """Why a URL gave nothing. `lasting` = asking again will not help; `after_seconds` = when it
     asked us to.
     """
@@ -99,7 +99,7 @@ class Refusal:
 
 def links(
     source: str, name: str, transport: Transport, *, flat: bool
-) -> tuple[Link, ...] | Refusal:
+) -> tuple[Link, ...] | NoAnswer:
     """What `source` offers of the distribution `name`. `flat`: a folder or page of links,
     not an index.
     """
@@ -108,13 +108,13 @@ def links(
         return _local_links(local if flat else local / canonicalize_name(name))
     url = source if flat else project_url(source, name)
     page = transport.read(url)
-    if isinstance(page, Refusal):
+    if isinstance(page, NoAnswer):
         return page
     return read_links(*page)
 
 
-def read_links(url: str, content_type: str, text: str) -> tuple[Link, ...] | Refusal:
-    """The files that an index page names: PEP 691 JSON, or PEP 503 HTML; `Refusal` for
+def read_links(url: str, content_type: str, text: str) -> tuple[Link, ...] | NoAnswer:
+    """The files that an index page names: PEP 691 JSON, or PEP 503 HTML; `NoAnswer` for
     any other page.
     """
     if "json" in content_type:
@@ -125,7 +125,9 @@ def read_links(url: str, content_type: str, text: str) -> tuple[Link, ...] | Ref
     found = tuple(_link(base, anchor) for anchor in page.anchors)
     files = tuple(link for link in found if _is_distribution(link.filename))
     if not files and page.has_form:
-        return Refusal(url=url, reason="not a package index but a page with a form (a login page?)")
+        return NoAnswer(
+            url=url, reason="not a package index but a page with a form (a login page?)"
+        )
     return files
 
 
@@ -168,19 +170,19 @@ def _probed(site: Site, index_url: str, name: str) -> str:
         return "" if local.is_dir() else "no such folder"
     with site.transport(connect_seconds=5.0, stall_seconds=site.patience_seconds) as transport:
         found = links(index_url, name, transport, flat=False)
-        if isinstance(found, Refusal) and not found.lasting and found.status:
+        if isinstance(found, NoAnswer) and not found.lasting and found.status:
             found = links(index_url, name, transport, flat=False)
-    if isinstance(found, Refusal):
+    if isinstance(found, NoAnswer):
         return found.reason
     return "" if found else f"its page for {name} names no files (a login page?)"
 
 
-def _local_links(path: Path) -> tuple[Link, ...] | Refusal:
+def _local_links(path: Path) -> tuple[Link, ...] | NoAnswer:
     page = path if path.is_file() else path / "index.html"
     if page.is_file():
         return read_links(page.as_uri(), "text/html", page.read_text("utf-8", errors="replace"))
     if not path.is_dir():
-        return Refusal(url=str(path), reason="no such folder", lasting=True)
+        return NoAnswer(url=str(path), reason="no such folder", lasting=True)
     return tuple(
         Link(url=one.absolute().as_uri(), filename=one.name)
         for one in sorted(path.iterdir())
@@ -188,7 +190,7 @@ def _local_links(path: Path) -> tuple[Link, ...] | Refusal:
     )
 
 
-def _read_json_links(url: str, text: str) -> tuple[Link, ...] | Refusal:
+def _read_json_links(url: str, text: str) -> tuple[Link, ...] | NoAnswer:
     try:
         files = json.loads(text)["files"]
         return tuple(
@@ -202,7 +204,7 @@ def _read_json_links(url: str, text: str) -> tuple[Link, ...] | Refusal:
             for file in files
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        return Refusal(url=url, reason=f"not the JSON of a package index ({error!r})")
+        return NoAnswer(url=url, reason=f"not the JSON of a package index ({error!r})")
 
 
 def _json_attributes(file: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

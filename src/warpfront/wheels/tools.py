@@ -19,19 +19,6 @@ from warpfront.wheels.uv_program import option_file, uv_command
 from warpfront.wheels.wheelhouse import put_in_place
 
 
-def install_toolbox(folder: Path, *, python: str, machine: str, site: Site, run: Run) -> Path:
-    """nox, at this installation's version, with what it needs for Python `python`
-    (X.Y), below `folder`.
-
-    Made once per version, aside, and moved into place.
-    """
-    wanted = f"nox=={importlib.metadata.version('nox')}"
-    hint = "the checks need nox inside the image's Python"
-    return install_tools(
-        folder, (wanted,), python=python, machine=machine, site=site, run=run, hint=hint
-    )
-
-
 def install_tools(
     folder: Path,
     wanted: tuple[str, ...],

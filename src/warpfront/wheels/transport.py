@@ -16,9 +16,9 @@ from requests import RequestException
 from requests.utils import get_netrc_auth, should_bypass_proxies
 
 from warpfront.errors import without_secrets
-from warpfront.wheels.sources import Refusal, Site
+from warpfront.wheels.sources import NoAnswer, Site
 
-__all__ = ["RequestException", "Transport", "received", "refusal"]
+__all__ = ["RequestException", "Transport", "no_answer", "received"]
 
 _ACCEPT = "application/vnd.pypi.simple.v1+json, text/html;q=0.9"
 _PIECE_BYTES = 1 << 18
@@ -53,7 +53,7 @@ class Transport:
 
     def open(
         self, url: str, headers: Mapping[str, str] | None = None, *, method: str = "GET"
-    ) -> requests.Response | Refusal:
+    ) -> requests.Response | NoAnswer:
         """The streaming answer to `url` (status 200 or 206), or why there is none. One try."""
         try:
             response = self._session.request(
@@ -68,43 +68,43 @@ class Transport:
                 proxies=self._proxies(url),
             )
         except RequestException as error:
-            return refusal(url, error)
+            return no_answer(url, error)
         if response.status_code in {200, 206}:
             return response
         response.close()
         return _refused_by_status(url, response)
 
-    def read(self, url: str) -> tuple[str, str, str] | Refusal:
+    def read(self, url: str) -> tuple[str, str, str] | NoAnswer:
         """(final URL, content type, text) of an index page, or why there is none. One try."""
         answer = self.open(url, {"Accept": _ACCEPT})
-        if isinstance(answer, Refusal):
+        if isinstance(answer, NoAnswer):
             return answer
         body, until = bytearray(), monotonic() + self._page_seconds
         try:
             for chunk in received(answer):  # as it comes: slow bytes must not hide the clock
                 body += chunk
                 if monotonic() > until:
-                    return Refusal(url=url, reason=f"no whole page in {self._page_seconds:g} s")
+                    return NoAnswer(url=url, reason=f"no whole page in {self._page_seconds:g} s")
                 if len(body) > _PAGE_LIMIT_BYTES:
-                    return Refusal(url=url, reason="its page is too long", lasting=True)
+                    return NoAnswer(url=url, reason="its page is too long", lasting=True)
         except RequestException as error:
-            return refusal(url, error)
+            return no_answer(url, error)
         finally:
             answer.close()
         kind = answer.headers.get("Content-Type", "")
         return answer.url, kind, body.decode(answer.encoding or "utf-8", errors="replace")
 
-    def size_bytes(self, url: str) -> int | Refusal:
+    def size_bytes(self, url: str) -> int | NoAnswer:
         """The length of what `url` would send, or why it is not known."""
         answer = self.open(url, method="HEAD")
-        if isinstance(answer, Refusal):  # not every index answers HEAD
+        if isinstance(answer, NoAnswer):  # not every index answers HEAD
             answer = self.open(url)
-        if isinstance(answer, Refusal):
+        if isinstance(answer, NoAnswer):
             return answer
         answer.close()
         length = answer.headers.get("Content-Length", "")
         if not length.isdigit():
-            return Refusal(url=url, reason="does not say how long it is", lasting=True)
+            return NoAnswer(url=url, reason="does not say how long it is", lasting=True)
         return int(length)
 
     def _proxies(self, url: str) -> dict[str, str]:
@@ -140,13 +140,13 @@ def received(answer: requests.Response) -> Iterator[bytes]:
         raise requests.exceptions.ChunkedEncodingError(error) from error
 
 
-def refusal(url: str, error: RequestException) -> Refusal:
+def no_answer(url: str, error: RequestException) -> NoAnswer:
     """`error` in the words of a person who has to fix it."""
     causes = [cause for cause in _causes(error) if isinstance(cause, Exception)]
     for kind, words in _REASONS:
         if any(isinstance(cause, kind) for cause in causes):
-            return Refusal(url=url, reason=words, lasting=kind in _LASTING)
-    return Refusal(url=url, reason=without_secrets(str(error)) or type(error).__name__)
+            return NoAnswer(url=url, reason=words, lasting=kind in _LASTING)
+    return NoAnswer(url=url, reason=without_secrets(str(error)) or type(error).__name__)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
@@ -178,10 +178,10 @@ _REASONS: tuple[tuple[type[Exception], str], ...] = (
 _LASTING = (ssl.SSLError, requests.exceptions.SSLError, requests.exceptions.InvalidURL)
 
 
-def _refused_by_status(url: str, response: requests.Response) -> Refusal:
+def _refused_by_status(url: str, response: requests.Response) -> NoAnswer:
     status = response.status_code
     after = response.headers.get("Retry-After", "")
-    return Refusal(
+    return NoAnswer(
         url=url,
         reason=f"HTTP {status} {response.reason or ''}".strip(),
         status=status,

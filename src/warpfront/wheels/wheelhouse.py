@@ -21,6 +21,7 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import partial
 from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,9 +30,10 @@ from warpfront.errors import WheelError, without_secrets
 from warpfront.model import LockedWheel
 from warpfront.system import process
 from warpfront.system.store import storing, try_lock
+from warpfront.wheels.rocm import rocm_wheel
 from warpfront.wheels.sources import (
     Link,
-    Refusal,
+    NoAnswer,
     Site,
     links,
     local_path,
@@ -242,14 +244,23 @@ class _Fetching:
         self.downloaded_bytes = 0
 
     def fetch(self, wheel: LockedWheel) -> None:
-        """Bring `wheel` from the first source that has it."""
+        """Bring `wheel` from the first source that has it; who watches is told how it ended."""
+        ended_bytes = 0
+        try:
+            if self._brought(wheel):
+                ended_bytes = wheel.size_bytes
+        finally:
+            self._on_progress(wheel.filename, ended_bytes, ended_bytes)
+
+    def _brought(self, wheel: LockedWheel) -> bool:
+        """Whether this process had to do it; another may have done so meanwhile."""
         with storing(self._wheelhouse.root):
             target = self._wheelhouse.path(wheel)
             target.parent.mkdir(parents=True, exist_ok=True)
             aside = target.with_name(f"{target.name}.part")
             with _locked(aside, self._stop) as part:
                 if part is None:
-                    return
+                    return False
                 if self._wheelhouse.missing((wheel,)):
                     target.unlink(missing_ok=True)  # damaged: a link to it must not be taken for it
                     if not self._fill(wheel, part, target):
@@ -257,7 +268,7 @@ class _Fetching:
                         aside.rename(target)
                     _note_intact(target)
                 aside.unlink(missing_ok=True)
-        self._on_progress(wheel.filename, wheel.size_bytes, wheel.size_bytes)
+        return True
 
     def interrupt(self) -> None:
         """Wake the threads that wait for bytes."""
@@ -302,7 +313,7 @@ class _Fetching:
             indexes.append((index, False))
         for source, is_flat in flat + indexes:
             offered = self._asked(source, name, is_flat=is_flat)
-            if isinstance(offered, Refusal):
+            if isinstance(offered, NoAnswer):
                 refused.append(without_secrets(str(offered)))
                 continue
             found = [link for link in offered if link.filename == filename]
@@ -310,15 +321,15 @@ class _Fetching:
                 refused.append(f"{source}: does not have it")
             yield from ((source, link) for link in found)
 
-    def _asked(self, source: str, name: str, *, is_flat: bool) -> tuple[Link, ...] | Refusal:
+    def _asked(self, source: str, name: str, *, is_flat: bool) -> tuple[Link, ...] | NoAnswer:
         for pause in (*PAUSES_SECONDS, None):
             answer = links(source, name, self._transport, flat=is_flat)
-            if not isinstance(answer, Refusal) or answer.lasting or pause is None:
+            if not isinstance(answer, NoAnswer) or answer.lasting or pause is None:
                 return answer
             self._pause(max(pause, answer.after_seconds))
         raise AssertionError
 
-    def _bring(self, wheel: LockedWheel, link: Link, part: FileIO) -> Refusal | None:
+    def _bring(self, wheel: LockedWheel, link: Link, part: FileIO) -> NoAnswer | None:
         """All bytes of `link` into `part`, verified; or why this link gave them not."""
         resumed = _size(part) > 0
         local = local_path(link.url)
@@ -339,18 +350,18 @@ class _Fetching:
             raise
         return None
 
-    def _copy(self, wheel: LockedWheel, source: Path, part: FileIO) -> Refusal | None:
+    def _copy(self, wheel: LockedWheel, source: Path, part: FileIO) -> NoAnswer | None:
         _emptied(part)
         try:
             stream = source.open("rb")
         except OSError as error:
-            return Refusal(url=str(source), reason=error.strerror or "unreadable", lasting=True)
+            return NoAnswer(url=str(source), reason=error.strerror or "unreadable", lasting=True)
         with stream:
             while chunk := stream.read(_CHUNK_BYTES):
                 self._take(wheel, chunk, part)
         return None
 
-    def _download(self, wheel: LockedWheel, link: Link, part: FileIO) -> Refusal | None:
+    def _download(self, wheel: LockedWheel, link: Link, part: FileIO) -> NoAnswer | None:
         """Try, and try again for as long as bytes keep coming; five times in a row
         without is enough.
         """
@@ -365,7 +376,7 @@ class _Fetching:
                 return failure
             self._pause(max(PAUSES_SECONDS[max(fruitless - 1, 0)], failure.after_seconds))
 
-    def _download_once(self, wheel: LockedWheel, link: Link, part: FileIO) -> Refusal | None:
+    def _download_once(self, wheel: LockedWheel, link: Link, part: FileIO) -> NoAnswer | None:
         from warpfront.wheels import transport  # noqa: PLC0415 - see `Site.transport`
 
         have = _size(part)
@@ -374,10 +385,10 @@ class _Fetching:
             have = 0
         headers = {"Range": f"bytes={have}-"} if have else {}
         answer = self._transport.open(link.url, headers)
-        if isinstance(answer, Refusal):
+        if isinstance(answer, NoAnswer):
             if answer.status == 416:
                 _emptied(part)
-                return Refusal(url=link.url, reason=answer.reason, status=416)
+                return NoAnswer(url=link.url, reason=answer.reason, status=416)
             return answer
         if not _continues(answer, have):
             _emptied(part)
@@ -387,27 +398,29 @@ class _Fetching:
                 self._take(wheel, chunk, part)
                 self._count(len(chunk))
         except transport.RequestException as error:
-            return transport.refusal(link.url, error)
+            return transport.no_answer(link.url, error)
         finally:
             self._answers.discard(answer)
             answer.close()
         if _size(part) < wheel.size_bytes and _looks_like_a_page(answer):
             _emptied(part)
-            return Refusal(url=link.url, reason="sent a page, not a wheel", lasting=True)
+            return NoAnswer(url=link.url, reason="sent a page, not a wheel", lasting=True)
         return None
 
     def _fill_by_building(self, wheel: LockedWheel, part: FileIO) -> None:
         """Fetch the wheel's sdist, build it, and accept the result if it is the locked wheel,
-        byte by byte.
+        byte by byte. One that is made for targets needs no tools.
         """
-        if self._build is None:
+        targets = wheel.targets
+        build = partial(rocm_wheel, targets=targets) if targets else self._build
+        if build is None:
             raise WheelError(
                 f"{wheel.filename}: is built from {wheel.sdist}, and nothing here builds it",
                 hint="invoke lock",
             )
         with tempfile.TemporaryDirectory(dir=self._wheelhouse.root) as folder:
             sdist = self._fetched_sdist(wheel, Path(folder))
-            built = self._build(sdist, Path(folder) / "built")
+            built = build(sdist, Path(folder) / "built")
             self._copy(wheel, built, part)
         _verify(wheel, part, f"the wheel built from {wheel.sdist}")
 
@@ -449,7 +462,7 @@ class _Fetching:
             raise _Interrupted
 
 
-def save(link: Link, path: Path, transport: Transport) -> Refusal | None:
+def save(link: Link, path: Path, transport: Transport) -> NoAnswer | None:
     """The bytes of `link` as the file `path`, unverified; or why not, after a few tries."""
     local = local_path(link.url)
     if local is not None:
@@ -463,18 +476,18 @@ def save(link: Link, path: Path, transport: Transport) -> Refusal | None:
     raise AssertionError
 
 
-def _saved_once(link: Link, path: Path, transport: Transport) -> Refusal | None:
-    from warpfront.wheels.transport import RequestException, refusal  # noqa: PLC0415 - as above
+def _saved_once(link: Link, path: Path, transport: Transport) -> NoAnswer | None:
+    from warpfront.wheels.transport import RequestException, no_answer  # noqa: PLC0415 - as above
 
     answer = transport.open(link.url)
-    if isinstance(answer, Refusal):
+    if isinstance(answer, NoAnswer):
         return answer
     try:
         with answer, path.open("wb") as stream:
             for chunk in answer.iter_content(_CHUNK_BYTES):
                 stream.write(chunk)
     except RequestException as error:
-        return refusal(link.url, error)
+        return no_answer(link.url, error)
     return None
 
 

@@ -88,3 +88,21 @@ def test_a_plan_that_has_to_ask_an_index_is_found_to(locked: Workspace) -> None:
 def test_a_scan_is_found_to_load_its_rules(tmp_path: Path) -> None:
     _, modules = loaded_by("scan", "--repo", ".", folder=tmp_path)
     assert below(modules, *NEVER)
+
+
+# What a GPU machine may lack: all that this package depends on, but nox and what nox needs.
+BARE = """
+import sys
+for name in ("docker", "invoke", "jinja2", "pydantic", "requests", "rich", "tomli_w", "uv", "yaml"):
+    sys.modules[name] = None
+from warpfront.doors import sessions
+import warpfront.report.junit, warpfront.report.profiles, warpfront.verify.verdict
+print(sessions.claims_for_target(sys.argv[1]).vendor)
+"""
+
+
+@pytest.mark.parametrize(("target", "vendor"), [("sm_90", "nvidia"), ("gfx942", "amd")])
+def test_verify_here_needs_nothing_of_ours_but_nox(target: str, vendor: str) -> None:
+    argv = [sys.executable, "-c", BARE, target]
+    ended = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert (ended.stdout, ended.stderr) == (f"{vendor}\n", "")

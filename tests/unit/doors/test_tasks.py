@@ -27,7 +27,7 @@ from warpfront.errors import LockError
 from warpfront.images.labels import CELL
 from warpfront.inside.checks.effort import Effort
 from warpfront.matrix.scaffold import make_project
-from warpfront.model import Selection
+from warpfront.model import Blocked, Selection
 from warpfront.pipeline.workspace import open_workspace
 
 SEEN: list[tuple[Selection, bool]] = []
@@ -232,6 +232,19 @@ def test_verify_hands_on_how_much_to_check(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr("warpfront.pipeline.verify", verify)
     run_task("verify", json=True, **EFFORT)
     assert asked == [Effort(quick=True, profile="torch", seeds=(0, 1, 2))]
+
+
+def test_verify_says_why_it_did_not_come_to_a_cell_and_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    never = Blocked(cell_id="cell", step="verify", reason="not built", hint="invoke build")
+    make_project(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("warpfront.pipeline.verify", lambda *_, **__: (never,))
+    with pytest.raises(Exit) as ended:
+        run_task("verify", **EFFORT)
+    assert ended.value.code == 9
+    assert "cell: blocked: not built\n    hint: invoke build\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

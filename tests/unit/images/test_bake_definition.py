@@ -34,6 +34,7 @@ def test_a_target_is_defined_by_what_it_is_built_from_and_nothing_else() -> None
                 "tags": ["localhost/demo/torch:1"],
                 "labels": {"a": "1", "b": "2"},
                 "output": ["type=docker"],
+                "platforms": ["linux/amd64"],
                 "secret": ["id=ca,src=ca.pem", "id=proxies,src=proxies.sh"],
             }
         },
@@ -55,7 +56,8 @@ def interpolated(text: str) -> str:
 def test_bake_reads_back_every_text_that_was_meant(text: str) -> None:
     changed = {"context": text, "tag": text, "output": text, "secrets": (text,)}
     facts: dict[str, Any] = {
-        "name": "a", "contexts": {"wheels": text}, "labels": {"label": text}, **changed
+        "name": "a", "machine": "x86_64", "contexts": {"wheels": text}, "labels": {"label": text},
+        **changed,
     }  # fmt: skip
     document: Any = bake_file([BakeTarget(**facts)])
     found = json.loads(json.dumps(document["target"]["a"]))

@@ -36,7 +36,7 @@ def test_a_step_belongs_to_the_target_in_its_name(tmp_path: Path) -> None:
     name = "[cell-a 2/3] RUN make"
     lines = [vertex(name, started="t"), log(name, "compiling\n"), vertex(name, completed="t")]
     steps = read(("cell-a", "cell-b"), lines, tmp_path)
-    assert [(step.target, step.state) for step in steps] == [
+    assert [(step.target, step.state) for step in steps if not step.line] == [
         ("cell-a", "running"),
         ("cell-a", "done"),
     ]
@@ -86,6 +86,110 @@ def test_lines_that_are_not_progress_are_kept_or_harmless(tmp_path: Path, line: 
     assert read(("cell-a",), [line], tmp_path) == []
     kept = (tmp_path / "cell-a.log").read_text()
     assert line in kept or line.startswith('{"logs"')
+
+
+NAME = (
+    "[cell-a stage-1 3/9] RUN --network=none     --mount=type=bind,from=wheels   uv   venv && make"
+)
+COMMAND = '"/bin/sh -c uv venv && \\\n  make \\"it\\""'
+FAILED = f"process {COMMAND} did not complete successfully: exit code: 2"
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        (NAME, "3 of 9: RUN uv venv && make"),
+        ("[cell-a 1/9] FROM docker.io/x@sha256:0", "1 of 9: FROM docker.io/x@sha256:0"),
+        ("[2/3] COPY a b", "2 of 3: COPY a b"),
+        ("[cell-a internal] load build definition", "load build definition"),
+        ("exporting to image", "exporting to image"),
+        ("[1/2] RUN", "1 of 2: RUN "),
+        ("", ""),
+    ],
+)
+def test_a_step_says_which_of_how_many_and_what_it_does(name: str, words: str) -> None:
+    assert BuildStep(target="", name=name, state="running").words == words
+
+
+def test_a_step_that_only_reads_is_known() -> None:
+    for name, internal in [
+        ("[internal] load build definition", True),
+        ("[cell-a internal] load .dockerignore", True),
+        ("[context wheels] load from client", True),
+        ("[cell-a context tools] load .dockerignore", True),
+        ("[cell-a 1/2] RUN internal]", False),
+        ("exporting to image", False),
+    ]:
+        assert BuildStep(target="", name=name, state="running").is_internal is internal
+
+
+def failing(lines: list[str], folder: Path) -> str:
+    with ProgressReader(("cell-a",), {"cell-a": folder / "log"}, ignore) as reader:
+        for line in lines:
+            reader.read_line(line)
+    return reader.failure
+
+
+def test_a_failure_is_what_the_program_said_last(tmp_path: Path) -> None:
+    said = [log(NAME, f"line {n}\n") for n in range(40)]
+    half = [log(NAME, "error: no inter"), log(NAME, "preter\n\n")]
+    ended = [vertex(NAME, started="t"), *said, *half, vertex(NAME, started="t", error=FAILED)]
+    first, *last = failing(ended, tmp_path).splitlines()
+    assert first == "step 3 of 9: RUN uv venv && make: exit code: 2"
+    assert last == [f"    line {n}" for n in range(31, 40)] + ["    error: no interpreter"]
+
+
+def test_what_is_said_of_a_failure_is_short_and_has_no_password(tmp_path: Path) -> None:
+    name = f"[cell-a 2/9] RUN {'x' * 5_000}"
+    lines = [vertex(name, started="t"), log(name, "y" * 9_000 + "\nhttps://me:secret@host/ gone\n")]
+    failure = failing([*lines, vertex(name, error=FAILED)], tmp_path)
+    assert len(failure) < 4_500
+    assert "secret" not in failure
+    assert "@host/ gone" in failure
+
+
+def test_the_first_step_that_failed_is_the_reason_and_no_step_that_was_stopped(
+    tmp_path: Path,
+) -> None:
+    lines = [
+        vertex("[1/3] RUN a", error="context canceled"),
+        vertex("[2/3] RUN b", error=FAILED),
+        vertex("[3/3] RUN c", error=FAILED),
+    ]
+    assert failing(lines, tmp_path) == "step 2 of 3: RUN b: exit code: 2"
+    assert failing([vertex("x", error="docker.io/x: not found")], tmp_path) == ""
+
+
+def test_who_watches_hears_the_latest_line_of_a_step(tmp_path: Path) -> None:
+    name = "[cell-a 2/3] RUN make"
+    lines = [vertex(name, started="t"), log(name, "one\ntwo"), log(name, " three\n\n")]
+    heard = [step.line for step in read(("cell-a",), lines, tmp_path)]
+    assert heard == ["", "two", "two three"]
+
+
+def test_bytes_of_layers_add_up_and_end_with_their_step(tmp_path: Path) -> None:
+    name = "[cell-a 1/3] FROM docker.io/x"
+
+    def status(layer: str, current: int, **more: object) -> str:
+        fact = {"id": layer, "vertex": f"sha256:{name}", "current": current, **more}
+        return json.dumps({"statuses": [fact]})
+
+    lines = [
+        vertex(name, started="t"),
+        status("sha256:a", 10, total=100),
+        status("sha256:b", 50, total=50),
+        status("extracting sha256:a", 3),
+        status("sha256:a", 100, total=100),
+        vertex(name, completed="t"),
+    ]
+    steps = read(("cell-a",), lines, tmp_path)
+    assert [(step.state, step.done_bytes, step.total_bytes) for step in steps] == [
+        ("running", 0, 0),
+        ("running", 10, 100),
+        ("running", 60, 150),
+        ("running", 149, 150),
+        ("done", 150, 150),
+    ]
 
 
 FAKE_BUILDX = """

@@ -69,6 +69,57 @@ def test_a_machine_has_one_name_whatever_the_engine_calls_it(said: str, machine:
     assert engine.machine == machine
 
 
+PLAIN = ["name=seccomp,profile=builtin", "name=cgroupns"]
+ME = f"{os.getuid()}:{os.getgid()}"
+
+
+@pytest.mark.parametrize(
+    ("options", "asked", "user", "namespace"),
+    [
+        (PLAIN, ME, ME, None),
+        ([*PLAIN, "name=rootless"], ME, "0:0", None),
+        ([*PLAIN, "name=rootless"], "12345:6", "12345:6", None),
+        ([*PLAIN, "name=userns"], ME, ME, "host"),
+        ([*PLAIN, "name=userns"], "", None, None),
+        (None, ME, ME, None),
+    ],
+)
+def test_a_container_writes_as_the_host_s_user_whatever_the_engine_calls_it(
+    options: list[str] | None, asked: str, user: str | None, namespace: str | None
+) -> None:
+    made: dict[str, Any] = {}
+
+    class Api:
+        def create_host_config(self, **settings: Any) -> dict[str, Any]:
+            return settings
+
+        def create_container(self, *_: Any, **settings: Any) -> None:
+            made.update(settings)
+            raise docker.errors.DockerException("enough was seen")
+
+        def remove_container(self, *_: Any, **__: Any) -> None: ...
+
+    class Client:
+        api = Api()
+
+        def info(self) -> dict[str, Any]:
+            return {"SecurityOptions": options}
+
+        def close(self) -> None: ...
+
+    client: Any = Client()
+    again: Any = functools.partial(Client)
+    engine = room.DockerEngine(
+        client, "unix:///x.sock", build_environment={}, cache=Path(), again=again
+    )
+    request = rooms.RunRequest(image="x", command=("true",), time_limit_seconds=1, user=asked)
+    with pytest.raises(EngineError, match="enough was seen"):
+        engine.run(request, on_line=print)
+    assert made["user"] == user
+    assert made["host_config"]["userns_mode"] == namespace
+    assert made["host_config"]["cap_drop"] == ["ALL"]
+
+
 def myself() -> liveness.Identity:
     found = liveness.identity(os.getpid())
     assert found is not None
@@ -102,14 +153,13 @@ def test_labels_that_lack_a_part_name_no_process() -> None:
     assert liveness.read_identity({"pid": "1", "started": "2"}) is None
 
 
-def test_every_distribution_has_both_sets_and_says_how_to_install() -> None:
+def test_every_distribution_has_both_sets() -> None:
     for key in ("debian-12", "debian-13", "ubuntu-24.04"):
         name, _, version = key.partition("-")
         row = packages.read_distribution(f'ID={name}\nVERSION_ID="{version}"\n')
         unpacked = {package for suite in row.engine for package in suite.packages}
         assert {"docker.io", "docker-buildx", "containerd", "runc", "tini", "nftables"} <= unpacked
         assert any("mmdebstrap" in suite.packages for suite in row.bootstrap)
-        assert row.install
 
 
 def test_debian_12_keeps_its_own_runc() -> None:
@@ -165,6 +215,20 @@ def test_the_status_of_an_engine_that_never_was_is_stopped(tmp_path: Path) -> No
 def test_half_a_record_is_a_stale_engine_not_a_traceback(tmp_path: Path) -> None:
     (tmp_path / "engine.json").write_text('{"process": {"pid"')
     assert embedded.status(tmp_path, tmp_path).state == "stale"
+
+
+@pytest.mark.parametrize(
+    ("version", "advice"),
+    [
+        ("12", "https://docs.docker.com/engine/install/"),
+        ("13", "`apt install docker.io docker-buildx`, or https://docs.docker.com/engine/install/"),
+    ],
+)
+def test_the_distributions_own_docker_is_advised_where_it_can_build(
+    version: str, advice: str
+) -> None:
+    row = packages.read_distribution(f'ID=debian\nVERSION_ID="{version}"\n')
+    assert row.docker_instead == advice
 
 
 def test_without_root_the_hint_says_what_to_install(

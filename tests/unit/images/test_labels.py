@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from builders import A_PROJECT, A_RESOLVED_BASE, a_lock, a_wheel
 
 from warpfront.images.labels import image_labels, label_disagreements
-from warpfront.model import Cell, Provenance
+from warpfront.model import BaseSource, Cell, Provenance, ResolvedBase
 from warpfront.pipeline.workspace import open_workspace
 
 CELLS = open_workspace(Path(__file__).parents[3]).matrix.cells
@@ -55,7 +56,7 @@ TRUE: Mapping[str, tuple[Cell, dict[str, Any]]] = {
 }
 
 
-def labels_of(cell: Cell) -> dict[str, str]:
+def labels_of(cell: Cell, base: ResolvedBase = A_RESOLVED_BASE) -> dict[str, str]:
     wheels = [a_wheel(pin.name, pin.version) for pin in cell.stack]
     wheels = wheels or [a_wheel("pip", "26.2.1")]  # Gaudi's torch comes with the base
     return dict(
@@ -63,7 +64,7 @@ def labels_of(cell: Cell) -> dict[str, str]:
             cell,
             project=A_PROJECT,
             lock=a_lock(cell, *wheels),
-            base=A_RESOLVED_BASE,
+            base=base,
             content_hash="ff",
             provenance=Provenance(created="2026-01-01T00:00:00+00:00", revision="abc"),
         )
@@ -117,3 +118,29 @@ def test_a_label_that_lies_is_named(kind: str, label: str) -> None:
 def test_an_image_without_labels_is_denied_not_believed() -> None:
     cell, facts = TRUE["cpu"]
     assert len(label_disagreements(cell, {}, {**facts, "relaxed": []})) >= 5
+
+
+def test_a_bootstrapped_base_is_called_what_it_is_and_not_what_it_stands_for() -> None:
+    """Whoever asks for `docker.io/library/python` trusts its makers, who made nothing of this."""
+    recipe = "5f" * 32
+    made = replace(
+        A_RESOLVED_BASE,
+        source=BaseSource.BOOTSTRAP,
+        reference="localhost/warpfront/base:debian-12-5f5f5f5f5f5f",
+        identity="sha256:" + "1" * 64,
+        recipe=recipe,
+    )
+    labels = labels_of(CPU, base=made)
+    assert labels["org.opencontainers.image.base.name"] == made.reference
+    assert labels["org.opencontainers.image.base.digest"] == made.identity
+    assert labels["dev.warpfront.base-source"] == "bootstrap"
+    assert labels["dev.warpfront.base"] == (
+        "bootstrapped Debian bookworm with updates and security fixes, by mmdebstrap from a Debian "
+        f"mirror; recipe sha256:{recipe}; not {CPU.base.reference}"
+    )
+
+
+def test_a_base_from_its_registry_has_its_own_name() -> None:
+    labels = labels_of(CPU)
+    assert labels["org.opencontainers.image.base.name"] == CPU.base.reference
+    assert labels["dev.warpfront.base"] == CPU.base.reference

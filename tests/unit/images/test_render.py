@@ -13,9 +13,9 @@ from dockerfile_parse import DockerfileParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warpfront.errors import RenderError
+from warpfront.errors import BlockedError, RenderError
 from warpfront.images.render import Templates, render
-from warpfront.model import Cell, Compiler, WheelLock
+from warpfront.model import Cell, Compiler, ImageFile, Refused, WheelLock
 from warpfront.system.store import read_tree
 
 IMAGES = Path(__file__).parents[3] / "images"
@@ -82,7 +82,60 @@ def test_a_missing_template_names_the_file_to_create() -> None:
 
 def test_files_beside_a_template_are_part_of_the_context() -> None:
     templates = Templates({"torch/Dockerfile.j2": "FROM scratch\n", "torch/app/main.py": "1\n"})
-    assert render(PARENT, PARENT_LOCK, templates).files["app/main.py"] == "1\n"
+    image = render(PARENT, PARENT_LOCK, templates)
+    assert image.context["app/main.py"] == ImageFile(content=b"1\n")
+
+
+def test_what_decides_an_image_is_in_its_digest() -> None:
+    def digest(**files: ImageFile) -> str:
+        sources = {"torch/Dockerfile.j2": ImageFile(content=b"FROM scratch\n")}
+        sources |= {f"torch/{name}": file for name, file in files.items()}
+        return render(PARENT, PARENT_LOCK, Templates(sources)).digest
+
+    one = ImageFile(content=b"1")
+    others = [
+        digest(),
+        digest(a=one),
+        digest(b=one),
+        digest(a=ImageFile(content=b"1", executable=True)),
+        digest(a=ImageFile(content=b"\xff")),
+        digest(a=ImageFile(link="1")),
+        digest(a=ImageFile(link="b"), b=one),
+    ]
+    assert len(set(others)) == len(others)
+    assert digest(a=one, b=one) == digest(b=one, a=one)
+
+
+def test_what_cannot_go_into_an_image_blocks_its_own_cells_and_names_its_path() -> None:
+    templates = Templates(
+        {
+            "torch/Dockerfile.j2": "FROM scratch\n",
+            "serve/Dockerfile.j2": "{% include '_shared/a.j2' %}",
+            "devel/Dockerfile.j2": "FROM scratch\n",
+            "devel/pipe": Refused(reason="a FIFO, not a regular file"),
+            "link/Dockerfile.j2": ImageFile(link="../torch/Dockerfile.j2"),
+            "latin/Dockerfile.j2": ImageFile(content=b"# \xe9"),
+            "_shared/a.j2": Refused(reason="a link that leads out of its folder, to /etc/passwd"),
+        }
+    )
+    assert render(PARENT, PARENT_LOCK, templates).files["Dockerfile"] == "FROM scratch\n"
+    for template, said in {
+        "serve": "images/_shared/a.j2: a link that leads out of its folder, to /etc/passwd",
+        "devel": "images/devel/pipe: a FIFO, not a regular file",
+        "link": "images/link/Dockerfile.j2: a template is a file, not a link",
+        "latin": "images/latin/Dockerfile.j2: not UTF-8 text (byte 2)",
+    }.items():
+        with pytest.raises(BlockedError) as caught:
+            render(a_cell(template=template), PARENT_LOCK, templates)
+        assert caught.value.message.startswith(said)
+
+
+@pytest.mark.parametrize("name", ["guard", "Dockerfile/x", "guard/a.py/x"])
+def test_a_file_cannot_stand_where_a_folder_of_ours_goes(name: str) -> None:
+    """A link called `guard` would take the guard's files elsewhere."""
+    templates = Templates({"torch/Dockerfile.j2": "FROM x\n", f"torch/{name}": "theirs"})
+    with pytest.raises(RenderError, match=f"images/torch/{name}: stands where .* goes"):
+        render(PARENT, PARENT_LOCK, templates, guard={"guard/a.py": "ours"})
 
 
 HOSTILE = (

@@ -108,6 +108,7 @@ def test_blocks_leave_no_line_of_their_own_and_blank_lines_come_singly() -> None
 
 def test_only_line_breaks_are_taken_from_the_ends() -> None:
     assert rendered("\n  X a X  \n\n") == "  X a X  "
+    assert rendered("\nX a X\n\n") == "X a X"
 
 
 def test_an_include_keeps_the_line_break_at_its_end() -> None:
@@ -125,14 +126,16 @@ def test_the_context_holds_the_files_beside_the_template_and_no_others() -> None
             "torch/requirements.txt": "numpy",
             "torch/app/main.py": "1\n",
             "torch/app/torch/data.txt": "2\n",
+            "torch/app/requirements.txt": "of the image's own program\n",
             "other/main.py": "of another image",
         }
     )
     rendered_image = render(CELL, LOCK, templates, guard={"guard/a.py": "3\n"})
     assert rendered_image.cell_id == CELL.id
     assert rendered_image.wheels == LOCK.wheels
-    assert dict(rendered_image.files) == {
+    assert {name: file.content.decode() for name, file in rendered_image.context.items()} == {
         "app/main.py": "1\n",
+        "app/requirements.txt": "of the image's own program\n",
         "app/torch/data.txt": "2\n",
         "guard/a.py": "3\n",
         "Dockerfile": "FROM x\n",
@@ -224,3 +227,28 @@ def test_what_the_guard_brings_decides_what_the_template_is_told() -> None:
 def test_what_the_guard_sets_is_said_in_order() -> None:
     template = "{% for name, value in guard_environment %}{{ name }}\n{% endfor %}"
     assert rendered(template).split() == sorted(GUARD_ENVIRONMENT)
+
+
+@pytest.mark.parametrize(
+    ("expression", "said"),
+    [
+        ("cell.__class__.__mro__", "unsafe"),
+        ("''.__class__.__mro__[1].__subclasses__()", "unsafe"),
+        ("cell.__init__.__globals__['os'].system('id')", "unsafe"),
+        ("self.__init__.__globals__", "unsafe"),
+        ("'{0.__class__}'.format(cell)", "unsafe"),
+        ("wheels.append(1)", "append"),
+        ("range(10**9) | list | length", "Range too big"),
+        ("1 // 0", "ZeroDivisionError"),
+        ("wheels[7].name + 1", "7"),
+    ],
+)
+def test_a_template_reaches_nothing_but_what_it_is_given(expression: str, said: str) -> None:
+    with pytest.raises(RenderError, match="images/torch/Dockerfile") as caught:
+        rendered("{{ (" + expression + ") | string | length }}")
+    assert said in caught.value.message
+
+
+def test_a_template_that_includes_itself_is_an_error_of_its_own() -> None:
+    with pytest.raises(RenderError, match=r"images/torch/Dockerfile\.j2: RecursionError"):
+        rendered("{% include 'torch/Dockerfile.j2' %}")

@@ -13,7 +13,7 @@ from guarded import GUARD, cpu_policy, sealed_cpu
 
 from warpfront.inside.checks import guarded
 from warpfront.inside.checks.guarded import check_guard, policy_differences
-from warpfront.inside.checks.results import FAILED, PASSED, CheckResult
+from warpfront.inside.checks.results import FAILED, PASSED, CheckFinding
 from warpfront.inside.guard.channels import environment_channels
 from warpfront.inside.guard.imports import Start
 from warpfront.inside.guard.places import Places
@@ -31,13 +31,13 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
         ignore=shutil.ignore_patterns("__pycache__"),
         dirs_exist_ok=True,
     )
-    monkeypatch.setattr(guarded, "read_start", lambda: Start(finders=(), modules=()))
+    monkeypatch.setattr(guarded, "read_start", lambda _: Start(finders=(), modules=()))
     for name, value in environment_channels(places).items():
         monkeypatch.setenv(name, value)
     return places
 
 
-def check(places: Places, policy: Policy | None = None) -> CheckResult:
+def check(places: Places, policy: Policy | None = None) -> CheckFinding:
     return check_guard((policy or cpu_policy()).document(), places)
 
 
@@ -45,7 +45,7 @@ def test_a_guard_as_claimed_passes(places: Places) -> None:
     found = check(places)
     assert (found.outcome, found.reason) == (
         PASSED,
-        "torch 2.13.0+cpu as sealed, 3 names protected",
+        "torch 2.13.0+cpu: as it was sealed; 3 names protected",
     )
 
 
@@ -65,6 +65,13 @@ def test_a_guard_whose_code_was_changed_fails_though_it_finds_nothing_itself(
     assert found.outcome == FAILED
     assert "verification.py is not the one" in found.reason
     assert "more.py is not the one" in found.reason
+
+
+def test_needs_other_than_those_of_the_sealed_distributions_fail(places: Places) -> None:
+    """The policy that is claimed cannot know them, and the constraints follow the image's."""
+    text = places.policy.read_text()
+    places.policy.write_text(text.replace('"needs": {', '"needs": {"sympy": ">=1"'))
+    assert "the policy's needs are not what the sealed" in check(places).reason
 
 
 def test_a_changed_stack_fails(places: Places) -> None:

@@ -19,7 +19,7 @@ from warpfront.inside.checks.results import (
     FAILED,
     PASSED,
     Check,
-    CheckResult,
+    CheckFinding,
     Recorder,
     failed,
     passed,
@@ -210,7 +210,7 @@ def boom() -> None:
     raise LookupError("no kernel image")
 
 
-def raising() -> CheckResult:
+def raising() -> CheckFinding:
     boom()
     return passed()
 
@@ -226,7 +226,7 @@ def test_a_check_that_raises_is_an_error_and_the_rest_go_on(tmp_path: Path) -> N
 
 
 def test_a_session_that_dies_leaves_what_it_planned(tmp_path: Path) -> None:
-    def die() -> CheckResult:
+    def die() -> CheckFinding:
         raise SystemExit(139)
 
     recorder = Recorder(session="numerics", target="cpu", folder=tmp_path)

@@ -20,7 +20,11 @@ FAKE_UV = """\
 #!{python}
 import json, os, sys, time
 with open({log!r}, "a") as log:
-    log.write(json.dumps(sys.argv[1:]) + "\\n")
+    ahead = "RUST_LOG" in os.environ
+    log.write(json.dumps({{"arguments": sys.argv[1:], "ahead": ahead}}) + "\\n")
+if ahead:
+    sys.stderr.write(os.environ.get("FAKE_LOG", ""))
+    sys.exit()
 if "loud" in sys.argv:
     print("resolving", file=sys.stderr, flush=True)
 if "slow" in sys.argv:
@@ -124,7 +128,9 @@ class Launched:
         )
 
     def calls(self) -> list[list[str]]:
-        return [json.loads(line) for line in self.log.read_text().splitlines()]
+        """What it was started with, without the looks ahead."""
+        lines = [json.loads(line) for line in self.log.read_text().splitlines()]
+        return [line["arguments"] for line in lines if not line["ahead"]]
 
 
 @pytest.fixture
@@ -259,3 +265,66 @@ def test_a_signal_ends_both(launched: Launched, number: int, code: int) -> None:
         child.send_signal(number)
         assert child.wait(timeout=20) == code
         os.killpg(child.pid, signal.SIGKILL) if number == signal.SIGKILL else None
+
+
+def a_log(*versions: str, wants: str = "torch>=2.15.0, <2.15.0+") -> str:
+    """As uv's resolver writes it: each release, the last of which goes with the image's torch."""
+    asked = dict.fromkeys(versions, wants) | {versions[-1]: "torch*"}
+    return "".join(
+        f"DEBUG Selecting: vllm=={one} [compatible] (vllm-{one}-py3-none-any.whl)\n"
+        f"DEBUG Adding transitive dependency for vllm=={one}: {wanted}\n"
+        for one, wanted in asked.items()
+    )
+
+
+@pytest.mark.process
+def test_uv_is_not_started_where_it_would_go_back_far(launched: Launched) -> None:
+    log = a_log("0.33.0", "0.32.1", "0.32.0", "0.2.5")
+    done = launched.run("pip", "install", "vllm", FAKE_LOG=log)
+    assert done.returncode == 1
+    assert launched.calls() == []
+    assert done.stderr.splitlines() == [
+        f"warpfront guard: {line}"
+        for line in (
+            "vllm 0.33.0 wants torch==2.15.0; this image holds torch 2.13.0+cpu, which stays.",
+            "  vllm 0.2.5 is what is taken in the place of 3 releases of vllm.",
+            "  to keep the image's: take a version of vllm that accepts it",
+            "  to have vllm beside it all the same: warpfront-guard relax vllm --reason TEXT",
+            (
+                "stopped before it is fetched. To have an older vllm all the same, name its"
+                " version, or set WARPFRONT_GUARD_OLDER=1"
+            ),
+        )
+    ]
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("log", "environment"),
+    [
+        (a_log("0.33.0", "0.2.5"), {}),
+        (a_log("0.33.0", "0.32.1", "0.32.0", "0.2.5"), {"WARPFRONT_GUARD_OLDER": "1"}),
+    ],
+)
+def test_a_step_back_or_one_that_is_meant_is_said_and_done(
+    launched: Launched, log: str, environment: dict[str, str]
+) -> None:
+    done = launched.run("pip", "install", "vllm", FAKE_LOG=log, **environment)
+    assert (done.returncode, done.stdout) == (0, "uv did pip install vllm\n")
+    assert "vllm 0.33.0 wants torch==2.15.0" in done.stderr
+    assert "vllm 0.2.5 is what is taken in the place of" in done.stderr
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    "log",
+    [
+        a_log("0.33.0"),
+        a_log("0.33.0", "0.32.1", "0.32.0", "0.2.5", wants="numpy>=3"),
+        a_log("0.33.0", "0.32.1", "0.32.0", "0.2.5", wants="torch{sys_platform == 'linux'}*"),
+        "",
+    ],
+)
+def test_what_goes_back_for_other_reasons_is_uvs_own_affair(launched: Launched, log: str) -> None:
+    done = launched.run("pip", "install", "vllm", FAKE_LOG=log)
+    assert (done.returncode, done.stderr) == (0, "")

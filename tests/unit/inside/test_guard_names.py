@@ -12,6 +12,7 @@ from packaging.utils import canonicalize_name
 
 from warpfront.inside.guard.names import (
     default_policy,
+    foreign,
     read_toolkit,
     sentinels,
     stack_patterns,
@@ -44,7 +45,7 @@ def test_every_sentinel_is_a_name_and_a_version_that_pip_and_uv_can_read(toolkit
 def test_every_name_of_cudas_is_one_that_the_vendor_calls_its_library() -> None:
     """A lock takes those with torch; what it takes must be what the guard knows."""
     libraries = VENDORS["nvidia"].libraries
-    cuda = [name for name, why in sentinels("cpu", ()).items() if why.endswith("no.cuda")]
+    cuda = [name for name, why in foreign("cpu", ()).items() if why.endswith("no.cuda")]
     assert len(cuda) > 50
     assert [name for name in cuda if not matches(name, libraries)] == []
 
@@ -64,12 +65,24 @@ def test_what_is_in_the_image_is_no_sentinel(toolkit: str) -> None:
     assert held & set(sentinels(toolkit, held)) == set()
 
 
-def test_cuda_stays_out_of_the_other_images() -> None:
-    for toolkit in ("rocm", "cpu", "synapseai"):
-        found = sentinels(toolkit, ())
-        for name in ("nvidia-cublas", "nvidia-cublas-cu12", "cuda-toolkit", "cuda-bindings"):
-            assert found[name] == f"{toolkit}.image.has.no.cuda"
-    assert "nvidia-cublas-cu12" not in sentinels("cuda", ())
+CUDAS = ("nvidia-cublas", "nvidia-cublas-cu12", "cuda-toolkit", "cuda-bindings", "nvidia-nccl-cu12")
+
+
+@pytest.mark.parametrize("toolkit", ["rocm", "cpu", "synapseai"])
+def test_images_of_other_toolkits_are_not_built_with_cudas_libraries_and_let_them_come(
+    toolkit: str,
+) -> None:
+    """Nothing of such a torch lies where they go, and xgboost asks for NCCL."""
+    built_without = foreign(toolkit, ())
+    for name in CUDAS:
+        assert built_without[name] == f"{toolkit}.image.has.no.cuda"
+        assert name not in sentinels(toolkit, ())
+
+
+def test_what_must_not_come_is_not_built_in_either() -> None:
+    for toolkit in TOOLKITS:
+        assert sentinels(toolkit, ()).items() <= foreign(toolkit, ()).items()
+    assert foreign("cuda", ()) == sentinels("cuda", ())
 
 
 def test_another_release_of_a_library_that_owns_the_same_folder_is_refused() -> None:

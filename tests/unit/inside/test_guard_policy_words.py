@@ -33,6 +33,7 @@ POLICY = Policy(
     adopt=("rocm-sdk-*",),
     shims=(Shim(name="triton", version="3.5.1", requires="pytorch-triton-rocm==3.5.1"),),
     relaxed={"vllm": "its pin is too narrow"},
+    needs={"sympy": ">=1.13.3"},
 )
 DOCUMENT: dict[str, Any] = {
     "schema": 1,
@@ -45,6 +46,7 @@ DOCUMENT: dict[str, Any] = {
     "adopt": ["rocm-sdk-*"],
     "shims": [{"name": "triton", "version": "3.5.1", "requires": "pytorch-triton-rocm==3.5.1"}],
     "relaxed": {"vllm": "its pin is too narrow"},
+    "needs": {"sympy": ">=1.13.3"},
 }
 A_SHIM = DOCUMENT["shims"][0]
 

@@ -18,11 +18,13 @@ import pytest
 from conftest import Golden
 from guarded import rocm_policy
 
-from warpfront.inside.guard.refusal import (
+from warpfront.inside.guard.pip_listening import (
     _explain_at_exit,
     _Listener,
-    explanation,
     listen_to_pip,
+)
+from warpfront.inside.guard.refusal import (
+    explanation,
     read_demands,
 )
 

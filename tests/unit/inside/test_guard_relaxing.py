@@ -7,11 +7,14 @@ import os
 from pathlib import Path
 
 import pytest
+from builders import A_PROJECT, A_RESOLVED_BASE, a_cell, a_lock
 from guarded import findings, install, sealed_cpu, sealed_rocm
 
+from warpfront.images.labels import image_labels
 from warpfront.inside.guard.places import Places
 from warpfront.inside.guard.policy import GuardError, read_policy
 from warpfront.inside.guard.relaxing import read_reasons, relax
+from warpfront.model import Provenance
 
 
 @pytest.fixture
@@ -25,15 +28,48 @@ def constrained(places: Places) -> set[str]:
 
 
 def test_a_protected_package_is_constrained_no_more(places: Places) -> None:
-    said = relax({"torch": "we bring our own"}, places)
-    assert "torch" not in constrained(places)
-    assert "torchvision" in constrained(places)
+    said = relax({"torchvision": "we bring our own"}, places)
+    assert "torchvision" not in constrained(places)
+    assert "torch" in constrained(places)
     assert said == [
-        "torch is no longer protected: pip and uv may bring, replace or remove it.",
-        "Still at their versions: torchaudio, torchvision.",
+        "torchvision is no longer protected: pip and uv may bring, replace or remove it.",
+        "Still at their versions: torch, torchaudio.",
+    ]
+    assert read_policy(places.policy).relaxed == {"torchvision": "we bring our own"}
+    assert findings(places) == []
+
+
+def test_torch_takes_along_what_goes_with_it(places: Places) -> None:
+    """Another torch loads other libraries: to hold this one's would refuse it."""
+    said = relax({"torch": "we bring our own"}, places)
+    assert constrained(places) == set()
+    assert said[:2] == [
+        "torch is no longer protected: pip and uv may bring, replace or remove it,",
+        "and what goes with it: torchaudio, torchvision.",
     ]
     assert read_policy(places.policy).relaxed == {"torch": "we bring our own"}
     assert findings(places) == []
+
+
+def test_the_labels_that_relax_names_are_those_of_our_images(places: Places) -> None:
+    said = relax({"torch": "we bring our own"}, places)
+    labels = [word.partition("=")[0] for word in said[-1].split()[1:]]
+    ours = image_labels(
+        a_cell(),
+        project=A_PROJECT,
+        lock=a_lock(),
+        base=A_RESOLVED_BASE,
+        content_hash="",
+        provenance=Provenance(revision="", created=""),
+    )
+    assert set(labels) <= set(ours)
+
+
+def test_after_torch_there_is_nothing_left_to_relax_and_no_advice_for_it(places: Places) -> None:
+    relax({"torch": "we bring our own"}, places)
+    assert relax({"vllm": "why"}, places) == [
+        "recorded: vllm. torch is relaxed, so nothing holds it here."
+    ]
 
 
 def test_a_sentinel_lets_its_name_come(places: Places) -> None:

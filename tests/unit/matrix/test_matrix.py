@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from warpfront.errors import MatrixError, NothingSelectedError
-from warpfront.matrix import Matrix, json_schema, read_matrix
 from warpfront.matrix.compat import Compat, packaged
+from warpfront.matrix.reading import Matrix, json_schema, read_matrix
 from warpfront.matrix.selection import select
 from warpfront.model import Cell, Selection, SourceTree
 
@@ -38,8 +38,8 @@ bases:
     glibc: "2.36"
 images:
   torch: {{template: torch, title: Runtime, packages: [numpy]}}
-  devel: {{on: torch, template: devel, title: Devel, packages: [ninja], compiler: true}}
-  app: {{on: torch, template: app, title: App, requirements: images/app/requirements.txt}}
+  devel: {{parent: torch, template: devel, title: Devel, packages: [ninja], compiler: true}}
+  app: {{parent: torch, template: app, title: App, requirements: images/app/requirements.txt}}
 defaults: {{python: "3.11", base: deb, images: [torch]}}
 """
 CPU = "  - {vendor: cpu, targets: x86_64, torch: '2.13.0'}\n"
@@ -329,6 +329,13 @@ def test_torch_that_comes_with_the_base_is_left_alone() -> None:
             "image `devel`: NVIDIA's wheels for cuda12.8 hold ptxas and no nvcc",
         ),
         (
+            (
+                "{vendor: amd, toolkit: '6.4', targets: [gfx942], torch: '2.9.1',"
+                " images: [torch, devel]}"
+            ),
+            "and no wheel holds the compiler of rocm6.4 | leave devel out of this row's images:",
+        ),
+        (
             "{vendor: cpu, targets: x86_64, torch: '2.13.0', index: cpo}",
             "index `cpo` is not in the compat table | did you mean `cpu`?",
         ),
@@ -451,15 +458,20 @@ def test_a_product_that_explodes_is_refused_before_it_is_walked() -> None:
     assert refused_rows(row)[0].startswith(f"{FIRST_ROW}: 40000 combinations in one row")
 
 
+def test_whoever_writes_on_is_told_what_it_is_called() -> None:
+    older = HEAD.replace("devel: {parent: torch", "devel: {on: torch")
+    assert refused(f"{older}rows:\n{CPU}") == ["16: unknown key `on` | it is called `parent` now"]
+
+
 def test_images_that_are_built_on_nothing_or_themselves_are_refused() -> None:
-    text = HEAD.replace("devel: {on: torch", "devel: {on: app").replace(
-        "app: {on: torch", "app: {on: devel"
+    text = HEAD.replace("devel: {parent: torch", "devel: {parent: app").replace(
+        "app: {parent: torch", "app: {parent: devel"
     )
     assert [p for p in refused(f"{text}rows:\n{CPU}") if "built on itself" in p] == [
-        "16: image `devel` is built on itself through `on:` | ",
-        "17: image `app` is built on itself through `on:` | ",
+        "16: image `devel` is built on itself through `parent:` | ",
+        "17: image `app` is built on itself through `parent:` | ",
     ]
-    missing = HEAD.replace("app: {on: torch", "app: {on: troch")
+    missing = HEAD.replace("app: {parent: torch", "app: {parent: troch")
     assert refused(f"{missing}rows:\n{CPU}")[0].startswith(
         "17: image `troch` is not in images: | did you mean `torch`?"
     )
@@ -828,6 +840,5 @@ def test_the_real_file_is_plain_yaml_to_everybody_else() -> None:
         "defaults",
         "rows",
         "compilers",
-        "allow_builds",
     }
     assert set(yaml.safe_load(text)) == sections

@@ -89,7 +89,9 @@ def test_labels_follow_the_index() -> None:
 
 
 def test_the_cuda_compiler_is_of_the_toolkit_s_own_minor() -> None:
-    compiler = NVIDIA.compiler(Toolkit(name="cuda", version="13.0"), ("sm_120", "sm_80"), "3.11")
+    compiler = NVIDIA.compiler(
+        Toolkit(name="cuda", version="13.0"), ("sm_120", "sm_80"), "3.11", "bookworm"
+    )
     assert compiler is not None
     assert compiler.requirements == (
         "cuda-toolkit[nvcc]==13.0.*",
@@ -105,12 +107,14 @@ def test_the_cuda_compiler_is_of_the_toolkit_s_own_minor() -> None:
 
 def test_there_is_no_nvcc_wheel_before_cuda_13() -> None:
     toolkit = Toolkit(name="cuda", version="12.8")
-    assert NVIDIA.compiler(toolkit, ("sm_90",), "3.11") is None
-    assert "no nvcc" in NVIDIA.no_compiler(toolkit)
+    assert NVIDIA.compiler(toolkit, ("sm_90",), "3.11", "bookworm") is None
+    assert "no nvcc" in NVIDIA.no_compiler(toolkit, "bookworm")
 
 
-def test_hipcc_comes_from_debian() -> None:
-    compiler = AMD.compiler(Toolkit(name="rocm", version="6.4"), ("gfx90a", "gfx942"), "3.13")
+@pytest.mark.parametrize(("version", "suite"), [("5.7", "trixie"), ("6.4", "sid")])
+def test_hipcc_comes_from_the_suite_that_has_that_rocm(version: str, suite: str) -> None:
+    toolkit = Toolkit(name="rocm", version=version)
+    compiler = AMD.compiler(toolkit, ("gfx90a", "gfx942"), "3.13", suite)
     assert compiler is not None
     assert "hipcc" in compiler.apt
     assert compiler.environment["PYTORCH_ROCM_ARCH"] == "gfx90a;gfx942"
@@ -118,12 +122,36 @@ def test_hipcc_comes_from_debian() -> None:
     assert "ROCM_PATH" not in compiler.environment
 
 
+@pytest.mark.parametrize(
+    ("version", "suite", "words"),
+    [
+        ("6.3", "trixie", "Debian trixie's hipcc is of ROCm 5.7, and no wheel holds the compiler"),
+        ("6.4", "trixie", "of rocm6.4"),
+        ("6.4", "", "which ROCm the hipcc of this base is of is not known"),
+        ("6.4", "noble", "which ROCm the hipcc of noble is of is not known"),
+        ("7.14", "sid", "of ROCm 6.4, and the index of rocm7.14 has no rocm-sdk-devel"),
+    ],
+)
+def test_another_rocm_s_hipcc_is_no_compiler_of_this_one(
+    version: str, suite: str, words: str
+) -> None:
+    toolkit = Toolkit(name="rocm", version=version)
+    assert AMD.compiler(toolkit, ("gfx942",), "3.13", suite) is None
+    assert words in AMD.no_compiler(toolkit, suite)
+
+
+def test_rocm_has_wheels_for_each_target_from_7_14_on() -> None:
+    for version, has in (("6.4", False), ("7.2", False), ("7.14", True), ("10.0", True)):
+        assert AMD.has_device_wheels(Toolkit(name="rocm", version=version)) is has
+    assert not NVIDIA.has_device_wheels(Toolkit(name="cuda", version="13.0"))
+
+
 def test_a_cpu_has_gpp_for_extensions_and_gaudi_s_base_has_its_own_tools() -> None:
-    compiler = CPU.compiler(None, ("x86_64",), "3.11")
+    compiler = CPU.compiler(None, ("x86_64",), "3.11", "bookworm")
     assert compiler is not None
     assert "g++" in compiler.apt
     toolkit = Toolkit(name="synapseai", version="1.24.1")
-    assert GAUDI.compiler(toolkit, ("gaudi3",), "3.12") is None
+    assert GAUDI.compiler(toolkit, ("gaudi3",), "3.12", "") is None
     assert GAUDI.compiler_call("gaudi3") is None
 
 

@@ -5,6 +5,7 @@ is in memory; real compilers are in tests/integration/test_compile.py.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from warpfront.pipeline.beside.compiling import (
     Compilation,
     CompileRequest,
     compile_tree,
+    left_files,
     read_compile_target,
 )
 from warpfront.pipeline.beside.projects import project_trees, with_project_checked
@@ -46,7 +48,7 @@ compilers:
 """
 DEVEL = """
   devel:
-    on: torch
+    parent: torch
     template: torch
     title: With a compiler
     compiler: true
@@ -63,6 +65,8 @@ class Quiet:
     def advance(self, what: str, done_bytes: int, total_bytes: int) -> None: ...
 
     def step(self, cell_id: str, text: str) -> None: ...
+
+    def line(self, cell_id: str, text: str) -> None: ...
 
 
 @pytest.fixture
@@ -423,3 +427,38 @@ def test_the_door_takes_the_project_of_an_image_and_says_what_it_would_do(
     assert "passed      a.cpp" in capsys.readouterr().out
     ended = invoked(workspace, monkeypatch, leave=leave_results(), image="torch")
     assert (ended.code, "no image of the selection has a `project:`" in ended.message) == (3, True)
+
+
+@pytest.mark.timeout(20)
+def test_what_a_compiled_tree_leaves_for_us_to_read_is_read_inside_its_folder_only(
+    workspace: Workspace, tree: Path, tmp_path: Path
+) -> None:
+    """A setup.py that is compiled may leave what it likes in the results."""
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    (secret / "key").write_text("error: the host's own")
+
+    def leave(folder: Path, job: dict[str, Any]) -> None:
+        leave_results()(folder, job)
+        (folder / "kept").mkdir()
+        (folder / "kept" / "a").symlink_to(secret)
+        (folder / "hipified").symlink_to(secret)
+        os.mkfifo(folder / "kept" / "fifo")
+        (folder / "kept" / "large").touch()
+        os.truncate(folder / "kept" / "large", 3 * 2**30)
+        (folder / "kept" / "fine").write_text("read")
+
+    compiled(workspace, tree, leave)
+    (folder,) = tmp_path.glob("project/build/*/compile-gfx942/results")
+    assert left_files(folder) == {"kept/fine": "read"}
+    compiled(workspace, tree, leave)
+    assert (secret / "key").exists()
+
+
+@pytest.mark.timeout(20)
+def test_a_fifo_in_the_place_of_a_compilation_s_results_is_an_error(
+    workspace: Workspace, tree: Path
+) -> None:
+    found, _ = compiled(workspace, tree, lambda folder, _job: os.mkfifo(folder / "compile.json"))
+    assert outcome_of(found.verification) is Outcome.ERROR
+    assert "a FIFO, not a regular file" in found.verification.checks[0].reason

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from builders import a_built_image, a_wheel
 from fakes import FakeEngine
 
 from warpfront import pipeline
-from warpfront.errors import BlockedError, StoreError
+from warpfront.errors import BlockedError
 from warpfront.images.crafting import Builder
 from warpfront.images.engine import RunResult
 from warpfront.images.labels import CONTENT_HASH
@@ -61,10 +62,12 @@ class Quiet:
 
     def step(self, cell_id: str, text: str) -> None: ...
 
+    def line(self, cell_id: str, text: str) -> None: ...
+
 
 SERVE = """
   serve:
-    on: torch
+    parent: torch
     template: torch
     title: Something on top
     packages: [fastapi]
@@ -219,6 +222,25 @@ def test_a_locked_cell_whose_wheels_cannot_be_had_is_blocked(
     assert planned(workspace, monkeypatch, reason)[cell.id] == ("blocked", reason)
 
 
+@pytest.mark.parametrize("with_base", [True, False])
+def test_a_plan_says_what_no_image_can_hold_and_whose_it_is(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, *, with_base: bool
+) -> None:
+    """The cell of another folder goes on."""
+    folder = workspace.folders.root / "images" / "torch"
+    os.mkfifo(folder / "pipe")
+    opened = open_workspace(workspace.folders.root)
+    torch = images(opened)["torch"]
+    other = dataclasses.replace(torch, id="other", template="devel")
+    matrix = dataclasses.replace(opened.matrix, cells=(torch, other))
+    opened = dataclasses.replace(opened, matrix=matrix)
+    if not with_base:
+        monkeypatch.setattr(planning, "find_bases", lambda *_: {})
+    found = planned(opened, monkeypatch, "")
+    assert found[torch.id] == ("blocked", "images/torch/pipe: a FIFO, not a regular file")
+    assert found[other.id][0] == "build"
+
+
 def test_images_are_found_by_content_in_one_question(workspace: Workspace) -> None:
     engine = FakeEngine()
     engine.build(images(workspace)["torch"].local_reference, {CONTENT_HASH: "aa"})
@@ -296,7 +318,8 @@ def verified(
         return 0
 
     engine.programs["python3"] = program
-    monkeypatch.setattr("warpfront.pipeline.verifying.install_toolbox", lambda folder, **_: folder)
+    toolbox = "warpfront.pipeline.verifying.install_toolbox"
+    monkeypatch.setattr(toolbox, lambda cache, *_, **__: cache)
     found = verify_cells(
         [cell],
         {key: value for key, value in locks.items() if isinstance(value, WheelLock)},
@@ -418,7 +441,7 @@ def test_an_image_whose_lock_no_longer_fits_is_not_verified(
     assert engine.requests == []
 
 
-def test_a_cell_that_was_never_built_is_not_verified(
+def test_a_cell_whose_build_was_blocked_is_blocked_for_the_same_reason(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cell = images(workspace)["torch"]
@@ -426,18 +449,24 @@ def test_a_cell_that_was_never_built_is_not_verified(
         cell.id, "build", Blocked(cell_id=cell.id, step="lock", reason="no index")
     )
     result = verified(workspace, monkeypatch, lambda _: None, FakeEngine(devices=HostDevices()))
-    assert isinstance(result, Failed)
-    assert (result.reason, result.exit_code) == ("not built: no index", 7)
+    assert isinstance(result, Blocked)
+    assert result.reason == "not built: no index"
 
 
 def test_a_report_of_an_untouched_project_says_so(workspace: Workspace) -> None:
     rows = pipeline.report(workspace, Selection(image="torch"))
-    assert [(row.lock, row.build, row.verify) for row in rows] == [("not locked yet", "-", "-")]
+    assert [(row.lock, row.build, row.verify) for row in rows] == [
+        ("never built: it has no lock yet", "-", "-")
+    ]
 
 
-def test_a_broken_result_file_stops_the_report_and_is_named(workspace: Workspace) -> None:
+def test_a_broken_result_file_blocks_its_cell_in_the_report_and_is_named(
+    workspace: Workspace,
+) -> None:
     cell = images(workspace)["torch"]
     path = workspace.folders.store.save(cell.id, "build", a_built_image(cell))
     path.write_text(path.read_text().replace(BuiltImage.__name__, "Banana"))
-    with pytest.raises(StoreError, match=r"build\.json"):
-        pipeline.report(workspace, Selection())
+    rows = {row.cell_id: row for row in pipeline.report(workspace, Selection())}
+    assert rows[cell.id].build == "blocked"
+    assert "build.json" in rows[cell.id].reason
+    assert {row.build for name, row in rows.items() if name != cell.id} == {"-"}

@@ -25,6 +25,8 @@ class Quiet:
 
     def step(self, cell_id: str, text: str) -> None: ...
 
+    def line(self, cell_id: str, text: str) -> None: ...
+
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Workspace:

@@ -48,6 +48,9 @@ class Listener:
     def step(self, cell_id: str, text: str) -> None:
         self.said.append(f"{cell_id}: {text}")
 
+    def line(self, cell_id: str, text: str) -> None:
+        raise AssertionError((cell_id, text))
+
 
 def a_tree(root: Path, **files: str) -> Path:
     for name, text in files.items():

@@ -32,6 +32,9 @@ class Nobody:
     def step(self, cell_id: str, text: str) -> None:
         raise AssertionError((cell_id, text))
 
+    def line(self, cell_id: str, text: str) -> None:
+        raise AssertionError((cell_id, text))
+
 
 def made_stack(
     title: str,

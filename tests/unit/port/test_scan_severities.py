@@ -308,6 +308,17 @@ def test_a_comment_that_suppresses_nothing_is_told_where_it_stands() -> None:
     assert (idle.line, idle.column, idle.end_column) == (1, 11, 35)
 
 
+def test_what_is_said_of_comments_is_not_said_to_targets_that_it_is_not_about() -> None:
+    text = "a = 1  # warpfront: ignore[XX001] known\n"
+    assert judged(text=text, target=CPU) == Judged(findings=(), suppressed=0)
+    assert len(judged(text=text).findings) == 1
+
+
+def test_a_reason_keeps_its_letters_and_loses_the_signs_around_it() -> None:
+    (one,) = read_suppressions("/* warpfront: ignore[XX001]: X marks the MAX */")
+    assert one.reason == "X marks the MAX"
+
+
 def test_a_comment_counts_every_finding_that_it_suppresses() -> None:
     text = "two(3)  # warpfront: ignore[XX001, XX003] known\n"
     sightings = [

@@ -47,8 +47,8 @@ def test_every_target_of_a_cell_has_a_row_unless_one_is_asked_for() -> None:
 
 
 def test_nothing_done_is_a_dash() -> None:
-    row = a_row(lock="not locked yet")
-    assert (row.lock, row.build, row.verify) == ("not locked yet", "-", "-")
+    row = a_row(lock="never built: it has no lock yet")
+    assert (row.lock, row.build, row.verify) == ("never built: it has no lock yet", "-", "-")
 
 
 def test_a_verification_of_another_content_does_not_count() -> None:

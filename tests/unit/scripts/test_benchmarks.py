@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
-from warpfront.matrix import compat, read_matrix
+from warpfront.matrix import compat
+from warpfront.matrix.reading import read_matrix
 from warpfront.model import Cell
 from warpfront.pipeline.workspace import open_workspace
 from warpfront.wheels.lock import lock_inputs, staleness

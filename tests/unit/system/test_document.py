@@ -69,7 +69,7 @@ def test_what_yaml_reads_as_something_else_is_no_string(scalar: str, kind: str) 
     assert value == {"a": expected}
 
 
-def test_the_key_on_is_a_word() -> None:
+def test_a_key_that_yaml_calls_a_boolean_is_named_as_it_was_written() -> None:
     assert read_document("on: torch\n", path="f.yaml").value == {"on": "torch"}
 
 

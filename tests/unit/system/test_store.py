@@ -7,12 +7,22 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from builders import a_built_image, a_check, a_lock, a_verification
 
 from warpfront.errors import StoreError
-from warpfront.model import Blocked, BuiltImage, Failed, Outcome, Verification, WheelLock
+from warpfront.model import (
+    Blocked,
+    BuiltImage,
+    Failed,
+    ImageFile,
+    Outcome,
+    Refused,
+    Verification,
+    WheelLock,
+)
 from warpfront.system.store import (
     Store,
     exclusive,
@@ -80,9 +90,9 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_beside_it(
 
 def test_a_context_is_replaced_as_a_whole(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    store.write_context("cell", {"Dockerfile": "1", "app/old.py": "1"})
-    folder = store.write_context("cell", {"Dockerfile": "2"})
-    assert read_tree(folder) == {"Dockerfile": "2"}
+    store.write_context("cell", {"Dockerfile": a_file("1"), "app/old.py": a_file("1")})
+    folder = store.write_context("cell", {"Dockerfile": a_file("2")})
+    assert read_tree(folder) == {"Dockerfile": a_file("2")}
     assert [path.name for path in folder.parent.iterdir()] == ["context"]
 
 
@@ -92,11 +102,105 @@ def test_a_file_that_is_not_text_is_an_error(tmp_path: Path) -> None:
         read_text(tmp_path / "x")
 
 
-def test_a_tree_leaves_out_links_and_hidden_files(tmp_path: Path) -> None:
-    (tmp_path / "a").write_text("1")
-    (tmp_path / ".hidden").write_text("1")
-    (tmp_path / "link").symlink_to("/etc/passwd")
-    assert read_tree(tmp_path) == {"a": "1"}
+def a_file(text: str) -> ImageFile:
+    return ImageFile(content=text.encode())
+
+
+PICTURE = b"\x89PNG\r\n\x1a\n\0\xff"
+TREE = {
+    "torch/.hidden/file": ImageFile(content=b"1"),
+    "torch/empty": ImageFile(),
+    "torch/latin.txt": ImageFile(content="\xe9".encode("latin-1")),
+    "torch/logo.png": ImageFile(content=PICTURE),
+    "torch/run.sh": ImageFile(content=b"#!/bin/sh\n", executable=True),
+    "torch/app/beside": ImageFile(link="../run.sh"),
+    "torch/app/folder": ImageFile(link="../.hidden"),
+    "torch/app/nowhere": ImageFile(link="not-yet"),
+}
+
+
+def write_tree(root: Path) -> None:
+    for name, file in TREE.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if file.link:
+            path.symlink_to(file.link)
+        else:
+            path.write_bytes(file.content)
+            path.chmod(0o700 if file.executable else 0o600)
+
+
+def test_a_tree_is_read_as_it_is(tmp_path: Path) -> None:
+    write_tree(tmp_path)
+    assert read_tree(tmp_path) == TREE
+
+
+@pytest.mark.timeout(20)
+def test_what_no_image_can_hold_is_refused_with_its_reason(tmp_path: Path) -> None:
+    (tmp_path / "torch" / "deep").mkdir(parents=True)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").write_text("of another image")
+    os.mkfifo(tmp_path / "torch" / "fifo")
+    links = {
+        "absolute": "/etc/passwd",
+        "out": "../../outside",
+        "sibling": "../other/file",
+        "itself": "itself",
+        "deep/up": "../..",
+        "deep/own": "..",
+        "deep/zigzag": "up/../other",
+    }
+    for name, target in links.items():
+        (tmp_path / "torch" / name).symlink_to(target)
+    (tmp_path / "mine").symlink_to("other")
+    found = dict(read_tree(tmp_path))
+    assert found.pop("other/file") == a_file("of another image")
+    assert found.pop("torch/itself") == ImageFile(link="itself")  # goes round, and nowhere else
+    assert found.pop("torch/fifo") == Refused(reason="a FIFO, not a regular file")
+    assert set(found) == {"mine", *(f"torch/{name}" for name in links if name != "itself")}
+    for name, refused in found.items():
+        assert isinstance(refused, Refused), name
+        assert "a link that leads out of its folder, to " in refused.reason
+
+
+def test_no_file_below_a_tree_can_break_off_its_reading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "large").touch()
+    os.truncate(tmp_path / "torch" / "large", 3 * 2**30)
+    Path(os.fsdecode(bytes(tmp_path / "torch") + b"/n\xe4me")).write_text("1")
+    closed, real = tmp_path / "torch" / "closed", os.open
+    closed.write_text("1")
+
+    def refuse(path: Any, *arguments: int) -> int:
+        if path == closed:
+            raise PermissionError(13, "Permission denied")
+        return real(path, *arguments)
+
+    monkeypatch.setattr("os.open", refuse)
+    assert read_tree(tmp_path) == {
+        "torch/closed": Refused(reason="Permission denied"),
+        "torch/large": Refused(reason="larger than 2048 MiB"),
+        "torch/n\N{REPLACEMENT CHARACTER}me": a_file("1"),
+    }
+
+
+@pytest.mark.parametrize("mask", [0o077, 0o022, 0o000, 0o777 & ~0o700])
+def test_a_context_has_the_modes_of_its_files_whatever_the_umask(tmp_path: Path, mask: int) -> None:
+    before = os.umask(mask)
+    try:
+        folder = Store(tmp_path).write_context("cell", TREE)
+    finally:
+        os.umask(before)
+    assert read_tree(folder) == TREE
+    modes = {path: path.lstat().st_mode & 0o777 for path in (folder, *folder.rglob("*"))}
+    assert {mode for path, mode in modes.items() if path.is_dir() and not path.is_symlink()} == {
+        0o755
+    }
+    assert modes[folder / "torch" / "run.sh"] == 0o755
+    assert modes[folder / "torch" / "logo.png"] == 0o644
+    assert modes[folder / "torch" / ".hidden" / "file"] == 0o644
 
 
 def test_a_program_is_placed_once(tmp_path: Path) -> None:

@@ -10,7 +10,15 @@ from builders import a_cell
 from packaging.pylock import Pylock
 
 from warpfront.errors import LockError
-from warpfront.model import Compiler, LockedWheel, LockInputs, Pin, WheelLock
+from warpfront.model import (
+    Compiler,
+    LockedWheel,
+    LockInputs,
+    Pin,
+    Toolkit,
+    WheelIndex,
+    WheelLock,
+)
 from warpfront.wheels.lock import difference, dump_lock, lock_inputs, read_lock, staleness
 from warpfront.wheels.requirements import RequirementList
 
@@ -84,6 +92,38 @@ def test_a_wheel_built_from_an_sdist_names_it() -> None:
     rocm = a_wheel("rocm", "7.14.0", sdist="rocm-7.14.0.tar.gz", sdist_sha256="c" * 64)
     lock = a_lock_for(INPUTS, rocm)
     assert read_lock(dump_lock(lock), path=NAME) == lock
+
+
+def test_a_lock_of_rocm_from_7_14_belongs_to_its_targets() -> None:
+    index = WheelIndex(name="rocm7.14", url="https://download.pytorch.org/whl/rocm7.14")
+
+    def asked(version: str, *targets: str) -> LockInputs:
+        rocm = Toolkit(name="rocm", version=version)
+        cell = a_cell(
+            vendor="amd",
+            toolkit=rocm,
+            targets=targets,
+            index=index,
+            stack=(),
+            requirements=(),
+        )
+        return lock_inputs(cell, None, None)
+
+    rocm = a_wheel(
+        *("rocm", "7.14.0.post1"),
+        sdist="rocm-7.14.0.post1.tar.gz",
+        sdist_sha256="c" * 64,
+        targets=("gfx90a", "gfx942"),
+        index=index.url,
+    )
+    lock = a_lock_for(asked("7.14", "gfx942", "gfx90a"), rocm)
+    assert read_lock(dump_lock(lock), path=NAME) == lock
+    assert staleness(lock, asked("7.14", "gfx90a", "gfx942")) == ""
+    assert staleness(lock, asked("7.14", "gfx942")) == (
+        "rocm is for gfx90a gfx942, the matrix says gfx942"
+    )
+    # Before, torch's wheel holds the code of every target itself.
+    assert asked("7.2", "gfx942").digest == asked("7.2", "gfx90a").digest
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from standins import (
     stand_in_wheel,
 )
 
-from warpfront.errors import BlockedError, LockError, StoreError, WarpfrontError
+from warpfront.errors import BlockedError, LockError, WarpfrontError
 from warpfront.matrix.vendors import VENDORS
 from warpfront.model import (
     LockedWheel,
@@ -39,7 +39,6 @@ from warpfront.wheels.reach import why_unresolvable
 from warpfront.wheels.resolution import Sdist
 from warpfront.wheels.site import read_pip_configuration, read_site
 from warpfront.wheels.sources import Site
-from warpfront.wheels.tools import install_toolbox
 from warpfront.wheels.trust import PYPI
 from warpfront.wheels.uv_program import uv_binary
 from warpfront.wheels.wheelhouse import Wheelhouse
@@ -451,19 +450,6 @@ def test_a_lock_installs_offline_from_a_view_and_wrong_bytes_do_not(
     )
     assert refused.returncode != 0
     assert "numpy" in refused.stderr
-
-
-@pytest.mark.process
-def test_a_toolbox_that_cannot_be_written_is_a_store_error(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("in the way")
-    with pytest.raises(StoreError, match="file"):
-        install_toolbox(
-            tmp_path / "file" / "toolbox",
-            python="3.11",
-            machine="x86_64",
-            site=Site(),
-            run=answers(""),
-        )
 
 
 @pytest.mark.process

@@ -15,11 +15,21 @@ from standins import Fault, Index, rocm64_stand_ins, serve_index, stand_in_wheel
 
 from warpfront.errors import BlockedError, LockError
 from warpfront.matrix.vendors import VENDORS
-from warpfront.model import LockedWheel, LockInputs, OwnIndex, WheelIndex, WheelLock
+from warpfront.model import (
+    LockedWheel,
+    LockInputs,
+    OwnIndex,
+    Recipe,
+    Source,
+    WheelBuild,
+    WheelIndex,
+    WheelLock,
+)
 from warpfront.pipeline.locking import resolve_by_uv
 from warpfront.system import process
+from warpfront.wheels.choice import wheel_of
 from warpfront.wheels.lock import dump_lock, read_lock, staleness
-from warpfront.wheels.resolution import Contradiction, Resolution, Terms
+from warpfront.wheels.resolution import Contradiction, Resolution, Sdist, Terms
 from warpfront.wheels.resolver import UvResolver
 from warpfront.wheels.sources import Site
 from warpfront.wheels.trust import PYPI
@@ -216,6 +226,44 @@ def test_no_setup_py_runs_for_what_is_built_or_asked_before_an_install(
     assert found.versions["app"] == "1.0"
     refused = resolver.resolution(("rocm",), Terms(unread=("rocm",)))
     assert isinstance(refused, Contradiction), "not even its archive is taken from elsewhere"
+    assert not mark.exists()
+
+
+class InContainer:
+    """Has for every archive a wheel that demands einops, and asks no engine for it."""
+
+    def __init__(self, house: Wheelhouse, folder: Path) -> None:
+        self._house = house
+        self._folder = folder
+
+    def from_source(self, source: Source) -> tuple[LockedWheel, WheelBuild | None]:
+        raise AssertionError(source)
+
+    def from_sdist(self, sdist: Sdist, recipe: Recipe) -> tuple[LockedWheel, WheelBuild]:
+        made = stand_in_wheel(self._folder, recipe.package, "1.0", requires=["einops"])
+        kept, sha256 = self._house.keep(made)
+        build = WheelBuild(package=recipe.package, tools=recipe.tools)
+        return wheel_of(kept, sha256, sdist=sdist), build
+
+
+def test_what_may_be_built_is_resolved_again_with_what_its_wheel_demands(
+    rocm: Index, public: Index, house: Wheelhouse, tmp_path: Path
+) -> None:
+    mark = tmp_path / "mark"
+    archive = hostile_sdist(public.folder, "app", "1.0", mark)
+    stand_in_wheel(public.folder, "einops", "0.8.1")
+    lock = resolve_by_uv(
+        inputs_for(rocm, requirements=("app",), allow_builds=("app",)),
+        Site(index_url=public.url),
+        run=process.run,
+        on_line=lambda _: None,
+        wheelhouse=house,
+        crafting=InContainer(house, tmp_path / "built"),
+    )
+    wheels = by_name(lock)
+    assert wheels["einops"].version == "0.8.1"
+    assert (wheels["app"].sdist, wheels["app"].index) == (archive.name, PYPI)
+    assert [one.package for one in lock.builds] == ["app"]
     assert not mark.exists()
 
 

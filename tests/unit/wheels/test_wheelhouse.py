@@ -22,7 +22,7 @@ from warpfront.errors import StoreError, WheelError
 from warpfront.model import LockedWheel
 from warpfront.system.store import place_program
 from warpfront.wheels import wheelhouse as wheelhouse_module
-from warpfront.wheels.sources import Refusal, Site
+from warpfront.wheels.sources import NoAnswer, Site
 from warpfront.wheels.transport import Transport
 from warpfront.wheels.wheelhouse import Wheelhouse
 
@@ -587,7 +587,7 @@ def test_a_page_that_comes_too_slowly_ends_after_its_time_in_all(index: Index) -
     transport = Transport(only(index), connect_seconds=5, stall_seconds=5, page_seconds=0.2)
     with transport:
         answer = transport.read(f"{index.url}/alpha/")
-    assert isinstance(answer, Refusal)
+    assert isinstance(answer, NoAnswer)
     assert answer.reason == "no whole page in 0.2 s"
 
 

@@ -14,7 +14,7 @@ import inspect
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_type_hints, overload
 
 from invoke.exceptions import Exit
 from invoke.tasks import Task, task
@@ -76,11 +76,26 @@ Locked = Annotated[
 ]
 
 
-def command(body: Callable[..., None]) -> Task[Any]:
-    """Make a task of a function whose parameters are annotated as this module says.
+@overload
+def command(body: Callable[..., None]) -> Task[Any]: ...
 
-    Turns SIGTERM into an exception, and is the one place where errors are printed and become exit
-    codes.
+
+@overload
+def command(*, name: str) -> Callable[[Callable[..., None]], Task[Any]]: ...
+
+
+def command(
+    body: Callable[..., None] | None = None, *, name: str | None = None
+) -> Task[Any] | Callable[[Callable[..., None]], Task[Any]]:
+    """Make a task of a function whose parameters are annotated as this module says; `name` where a
+    function cannot have the task's.
+    """
+    return functools.partial(_task, name=name) if body is None else _task(body, name=name)
+
+
+def _task(body: Callable[..., None], *, name: str | None) -> Task[Any]:
+    """What turns SIGTERM into an exception, and the one place where errors are printed and
+    become exit codes.
     """
     groups = _option_groups(body)
     is_told = "display" in inspect.signature(body).parameters
@@ -94,6 +109,7 @@ def command(body: Callable[..., None]) -> Task[Any]:
     every = _every(groups)
     invoked.__signature__ = _signature(every)  # type: ignore[attr-defined]
     decorated: Task[Any] = task(
+        name=name,
         help={name.replace("_", "-"): option.help for name, (_, option) in every.items()},
         iterable=[name for name, (default, _) in every.items() if default == ()],
     )(invoked)
@@ -119,8 +135,8 @@ def _as_text(default: object) -> object:
 
 
 def _option_groups(declared: Callable[..., Any]) -> dict[str, Options]:
-    """Parameter, or field, -> its options. Raises `TypeError` for one that says nothing of
-    itself.
+    """Parameter, or field, -> its options. Raises `TypeError` for one that says
+    nothing of itself.
     """
     hints = get_type_hints(declared, include_extras=True)
     groups = {}
@@ -175,8 +191,8 @@ def _made(group: Options, options: Mapping[str, Any]) -> Any:
 
 @contextlib.contextmanager
 def _errors_as_exit_codes() -> Iterator[None]:
-    """Print an error as what, where and what next, without a traceback, and exit with its own
-    code.
+    """Print an error as what, where and what next, without a traceback, and exit with
+    its own code.
     """
     try:
         yield

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +12,7 @@ from warpfront.doors.tasks.declaring import Chosen, DryRun, Json, Option, comman
 from warpfront.doors.tasks.showing import print_json, workspace_here
 from warpfront.errors import EngineError
 from warpfront.model import Outcome
+from warpfront.system.foreign import remove_tree
 from warpfront.system.process import environment
 
 CACHE_FOLDERS = ("views", "tools", "toolbox", "wheelhouse")
@@ -96,7 +96,7 @@ def clean(
     """
     from warpfront.images.engine import connect
     from warpfront.images.labels import CELL
-    from warpfront.matrix import select
+    from warpfront.matrix.selection import select
 
     remove = functools.partial(_remove, display, dry_run=dry_run)
     workspace = workspace_here()
@@ -106,7 +106,7 @@ def clean(
         folders += [workspace.folders.cache / name for name in CACHE_FOLDERS]
     for folder in folders:
         if folder.exists():
-            remove(str(folder), functools.partial(shutil.rmtree, folder))
+            remove(str(folder), functools.partial(remove_tree, folder))
     host, ours = connect(environment()), f"localhost/{workspace.matrix.project.name}/"
     for image in host.images(CELL):
         if image.labels[CELL] in cell_ids:

@@ -12,6 +12,7 @@ from warpfront.doors.tasks.showing import (
     print_json,
     print_plan,
     print_report,
+    print_unfinished,
     raise_failure,
     workspace_here,
 )
@@ -123,6 +124,7 @@ def verify(
         print_json(results)
     else:
         print_report(pipeline.report(workspace, cells), json=False)
+        print_unfinished(results)
         _print_profiles(results)
     raise_failure(results)
 

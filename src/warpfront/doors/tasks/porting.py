@@ -227,7 +227,7 @@ class Compiled:
     seconds: Annotated[float, Option("how long one source may take (300 if not given)")] = 300.0
 
 
-@command
+@command(name="compile")
 def compile_sources(
     display: Display,
     source: Annotated[
@@ -313,7 +313,7 @@ def _asked_tree(source: Selection, repo: str) -> SourceTree:
 
 def _declared_tree(source: Selection) -> SourceTree | None:
     """The `project:` of the images that the options name; None where they name none."""
-    from warpfront.matrix import select
+    from warpfront.matrix.selection import select
     from warpfront.pipeline.beside.projects import project_trees
 
     if not (source.image or source.only):

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from warpfront.doors.display import text_width
 from warpfront.model import Blocked, Failed
 
 if TYPE_CHECKING:
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from warpfront.matrix.plan import PlannedCell
     from warpfront.pipeline.workspace import Workspace
     from warpfront.report.rows import ReportRow
-
-PIPE_WIDTH = 240
 
 
 def workspace_here(display: Display | None = None) -> Workspace:
@@ -39,6 +38,13 @@ def finish(results: Mapping[str, object], *, json: bool) -> None:
         for cell_id, result in results.items():
             print(f"{cell_id}: {_said(result)}")
     raise_failure(results.values())
+
+
+def print_unfinished(results: Iterable[object]) -> None:
+    """One line for each cell that a step did not come to, with the reason."""
+    for result in results:
+        if isinstance(result, Blocked | Failed):
+            print(f"{result.cell_id}: {_said(result)}")
 
 
 def _said(result: object) -> str:
@@ -87,9 +93,14 @@ def print_report(rows: Iterable[ReportRow], *, json: bool) -> None:
 
 
 def _show(table: Table) -> None:
-    """To stdout. Not on a terminal, lines are as long as they are."""
+    """To stdout, as wide as the terminal; elsewhere without what only fills a line."""
     from rich.console import Console
 
     console = Console(highlight=False)
-    shown_on = console if console.is_terminal else Console(highlight=False, width=PIPE_WIDTH)
-    shown_on.print(table)
+    if console.is_terminal:
+        console.print(table)
+        return
+    console = Console(highlight=False, width=text_width())
+    with console.capture() as captured:
+        console.print(table)
+    print("\n".join(line.rstrip() for line in captured.get().splitlines()))

@@ -202,4 +202,5 @@ def _bootstrapped(base: Base, bootstrap: Bootstrap, stored: StoredImage) -> Reso
         source=BaseSource.BOOTSTRAP,
         reference=_reference(base.name, bootstrap),
         identity=stored.id,
+        recipe=recipe_digest(bootstrap),
     )

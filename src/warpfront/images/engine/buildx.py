@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import itertools
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -17,10 +18,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self, TextIO
 
+from warpfront.errors import without_secrets
 from warpfront.system.process import Command, Completed, stop_all, stream
 from warpfront.system.store import storing
 
+_LAYER = "sha256:"
 _EXPORTS = ("naming", "unpacking")
+_NUMBERED = re.compile(r"\[(?:[^\s\]]+ )*(?P<step>\d+)/(?P<steps>\d+)\] (?P<rest>.+)", re.DOTALL)
+_INTERNAL = re.compile(r"\[(?:[^\s\]]+ )*(?:internal\]|context )")
+_BRACKETED = re.compile(r"^\[[^\]]*\] ")
+_PROCESS_FAILED = re.compile(r'.*process ".*" did not complete successfully: ', re.DOTALL)
+_TAIL_CHARACTERS = 4_000
+_TAIL_LINES = 10
+_LONGEST_STEP = 100
 _TARGET_PREFIX = re.compile(r"\[(?P<target>[A-Za-z0-9_-]+) (?P<rest>[^\]]*)\]")
 _ENGINE_GONE = ("error reading from server: EOF", "Cannot connect to the Docker daemon")
 # As the kernel's ENOSPC is worded by Go, by C programs and by uv, in lower case.
@@ -29,13 +39,31 @@ _DISK_FULL = "no space left on device"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildStep:
-    """One thing BuildKit did: `[torch 2/3] RUN ...`. `target` is "" when it serves
-    no single target.
+    """One thing BuildKit did: `[torch 2/3] RUN ...`. `target` is "" when it serves no single
+    target. `line` is the latest that its program printed, the bytes are those of what it fetches.
     """
 
     target: str
     name: str
     state: str
+    line: str = ""
+    done_bytes: int = 0
+    total_bytes: int = 0
+
+    @property
+    def words(self) -> str:
+        """`2 of 3: RUN uv venv`: without the mounts, which say nothing of what it does."""
+        found = _NUMBERED.match(self.name)
+        if not found:
+            return " ".join(_BRACKETED.sub("", self.name).split())
+        instruction, *rest = found["rest"].split()
+        told = " ".join(itertools.dropwhile(lambda word: word.startswith("--"), rest))
+        return f"{found['step']} of {found['steps']}: {instruction} {told}"
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether it only reads what the image is made of (the Dockerfile, a context)."""
+        return bool(_INTERNAL.match(self.name))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,10 +132,13 @@ def _bake_each(request: BakeRequest, targets: tuple[str, ...], on_step: OnStep) 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ended:
-    """A bake that ended, and whether it, or a program inside it, met a full disk."""
+    """A bake that ended, whether it, or a program inside it, met a full disk, and which step
+    failed with what words.
+    """
 
     completed: Completed
     disk_full: bool
+    failure: str
 
 
 def _bake_once(request: BakeRequest, targets: tuple[str, ...], on_step: OnStep) -> _Ended:
@@ -137,7 +168,7 @@ def _bake_once(request: BakeRequest, targets: tuple[str, ...], on_step: OnStep) 
         ProgressReader(targets, request.logs, on_step, request.references) as reader,
     ):
         completed = stream(command, reader.read_line)
-    return _Ended(completed=completed, disk_full=reader.disk_full)
+    return _Ended(completed=completed, disk_full=reader.disk_full, failure=reader.failure)
 
 
 def _answers(request: BakeRequest, targets: tuple[str, ...], ended: _Ended) -> dict[str, Baked]:
@@ -145,7 +176,8 @@ def _answers(request: BakeRequest, targets: tuple[str, ...], ended: _Ended) -> d
     if completed.returncode == 0:
         digests = _read_digests(_metadata_path(request, targets))
         return {t: Baked(target=t, digest=digests.get(t, ""), error="") for t in targets}
-    error = _read_error(completed.stdout) or f"buildx exited with {completed.returncode}"
+    exited = f"buildx exited with {completed.returncode}"
+    error = ended.failure or _read_error(completed.stdout) or exited
     gone, full = _gone(completed), ended.disk_full
     return {
         t: Baked(target=t, digest="", error=error, engine_gone=gone, disk_full=full)
@@ -181,7 +213,8 @@ def _read_error(tail: str) -> str:
 @dataclass
 class ProgressReader:
     """Reads rawjson progress line by line: steps to `on_step`, output of each step to its target's
-    log. `disk_full` becomes true when BuildKit or a step's program says so.
+    log. `disk_full` becomes true when BuildKit or a step's program says so; `failure` is the first
+    step that failed, with the last words of its program.
     """
 
     targets: tuple[str, ...]
@@ -189,7 +222,10 @@ class ProgressReader:
     on_step: OnStep
     references: Mapping[str, str] = field(default_factory=dict)
     disk_full: bool = False
+    failure: str = ""
     _names: dict[str, str] = field(default_factory=dict)
+    _tails: dict[str, str] = field(default_factory=dict)
+    _parts: dict[str, dict[str, tuple[int, int]]] = field(default_factory=dict)
     _files: dict[str, TextIO] = field(default_factory=dict)
     _told: set[tuple[str, str]] = field(default_factory=set)
 
@@ -217,7 +253,7 @@ class ProgressReader:
         for status in event.get("statuses") or ():
             self._read_status(status)
         for log in event.get("logs") or ():
-            self._write(str(log.get("vertex", "")), _decoded(str(log.get("data", ""))))
+            self._read_log(str(log.get("vertex", "")), _decoded(str(log.get("data", ""))))
 
     def _read_vertex(self, vertex: Mapping[str, Any]) -> None:
         digest, name = str(vertex.get("digest", "")), str(vertex.get("name", ""))
@@ -225,17 +261,58 @@ class ProgressReader:
         state = _state(vertex)
         if state and (digest, state) not in self._told:
             self._told.add((digest, state))
-            self.on_step(BuildStep(target=self._target(name), name=name, state=state))
+            self._tell(digest, state)
             self._write(digest, f"{state}: {name}")
         if vertex.get("error"):
             self._write(digest, f"error: {vertex['error']}")
+            self.failure = self.failure or self._failure(digest, str(vertex["error"]))
+
+    def _tell(self, digest: str, state: str, line: str = "") -> None:
+        name = self._names.get(digest, "")
+        parts = self._parts.get(digest, {}).values()
+        total = sum(total for _, total in parts)
+        known = sum(done for done, _ in parts)
+        # Until BuildKit calls it done, more layers may come.
+        done = min(known, max(total - 1, 0)) if state == "running" else total
+        target = self._target(name)
+        self.on_step(
+            BuildStep(
+                target=target, name=name, state=state, line=line, done_bytes=done, total_bytes=total
+            )
+        )
+
+    def _failure(self, digest: str, error: str) -> str:
+        """The step and what its program said last; "" for one that was only stopped."""
+        cause, is_program = _PROCESS_FAILED.subn("", error)
+        if "context canceled" in error or not is_program:
+            return ""
+        words = BuildStep(target="", name=self._names.get(digest, ""), state="failed").words
+        shown = words if len(words) <= _LONGEST_STEP else f"{words[:_LONGEST_STEP]}..."
+        said = [line for line in self._tails.get(digest, "").splitlines() if line.strip()]
+        lines = [f"    {without_secrets(line.rstrip())}" for line in said[-_TAIL_LINES:]]
+        return "\n".join([f"step {shown}: {cause}", *lines])
+
+    def _read_log(self, digest: str, text: str) -> None:
+        self._write(digest, text)
+        tail = (self._tails.get(digest, "") + text)[-_TAIL_CHARACTERS:]
+        self._tails[digest] = tail
+        whole = [line for line in tail.split("\n") if line.strip()]
+        if whole:
+            self._tell(digest, "running", whole[-1])
 
     def _read_status(self, status: Mapping[str, Any]) -> None:
-        """The export of an image carries no target's name, but its statuses say the reference."""
-        doing, _, reference = str(status.get("id", "")).partition(" to ")
+        """Bytes of layers on their way; and the end of an export, which carries no target's
+        name, but says the reference.
+        """
+        name, digest = str(status.get("id", "")), str(status.get("vertex", ""))
+        total, done = int(status.get("total") or 0), int(status.get("current") or 0)
+        if total and name.startswith(_LAYER):
+            self._parts.setdefault(digest, {})[name] = (done, total)
+            self._tell(digest, "running")
+        doing, _, reference = name.partition(" to ")
         if doing in _EXPORTS and status.get("completed") and reference in self.references:
             target = self.references[reference]
-            self.on_step(BuildStep(target=target, name=str(status["id"]), state="done"))
+            self.on_step(BuildStep(target=target, name=name, state="done"))
 
     def _target(self, name: str) -> str:
         """buildx puts the target's name before the stage only when it bakes several."""

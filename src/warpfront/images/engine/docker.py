@@ -239,16 +239,19 @@ class DockerEngine:
         api = self._client.api
         inside = f"{request.time_limit_seconds + DEAD_MAN_SECONDS:g}"
         with self._translated():
+            user, namespace = user_inside(request.user, self._client.info())
             api.create_container(
                 request.image,
                 ["timeout", "--signal=KILL", inside, *request.command],
                 name=name,
                 entrypoint=[],
-                user=request.user or None,
+                user=user or None,
                 working_dir=request.workdir or None,
                 environment={**request.environment, **request.devices.environment},
                 labels=_run_labels(run_id),
-                host_config=api.create_host_config(**_host_settings(request)),
+                host_config=api.create_host_config(
+                    **_host_settings(request), userns_mode=namespace or None
+                ),
             )
 
     def _followed(self, name: str, request: RunRequest, on_line: Line) -> RunResult:
@@ -395,6 +398,24 @@ def device_nodes(dev: Path) -> Mapping[str, int]:
             if stat.S_ISCHR(found.st_mode):
                 nodes[str(path)] = found.st_gid
     return nodes
+
+
+def user_inside(user: str, info: Mapping[str, Any]) -> tuple[str, str]:
+    """How the host's `user` (`uid:gid`) is called in a container, and the user namespace that the
+    container needs for it ("" = the engine's own).
+
+    A rootless engine shows the user that runs it as root, who is nobody else outside. One with
+    userns-remap shows no user of the host at all: its containers that write for the host stand in
+    the host's namespace, as those of every other engine do, without capabilities.
+    """
+    options = {
+        word.removeprefix("name=")
+        for text in info.get("SecurityOptions") or ()
+        for word in str(text).split(",")
+    }
+    if "rootless" in options:
+        return ("0:0" if user == f"{os.getuid()}:{os.getgid()}" else user), ""
+    return user, ("host" if "userns" in options and user else "")
 
 
 def _from_environment(environment: Mapping[str, str], cache: Path) -> DockerEngine:

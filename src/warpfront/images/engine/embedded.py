@@ -174,13 +174,13 @@ def _require_root() -> None:
     if os.geteuid() == 0:
         return
     try:
-        install = f"`{packages.this_distribution().install}`, or "
+        docker = packages.this_distribution().docker_instead
     except EngineError:
-        install = ""
+        docker = packages.DOCKER_PAGE
     raise EngineError(
         "the embedded engine needs root",
-        hint=f"run it with sudo, or have Docker: {install}"
-        "https://docs.docker.com/engine/install/ ; without root: https://docs.docker.com/engine/security/rootless/",
+        hint=f"run it with sudo, or have Docker: {docker} ; "
+        "without root: https://docs.docker.com/engine/security/rootless/",
     )
 
 

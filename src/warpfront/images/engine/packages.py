@@ -23,6 +23,7 @@ from warpfront.system.process import Command
 from warpfront.system.store import exclusive
 from warpfront.system.watch import Line
 
+DOCKER_PAGE = "https://docs.docker.com/engine/install/"
 PackageSet = Literal["engine", "bootstrap"]
 _BUILDX = "usr/libexec/docker/cli-plugins/docker-buildx"
 
@@ -38,17 +39,24 @@ class Suite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinuxDistribution:
-    """What one distribution gets. `install` is what its administrator would type instead."""
+    """What one distribution gets. `install` is what its administrator would type instead, where
+    the distribution's own Docker can build what we build.
+    """
 
     key: str
     mirror: str
     keyring: str
     components: str
     codename: str
-    install: str
     perl: str
     engine: tuple[Suite, ...]
     bootstrap: tuple[Suite, ...]
+    install: str = ""
+
+    @property
+    def docker_instead(self) -> str:
+        """How to have Docker rather than the embedded engine."""
+        return f"`{self.install}`, or {DOCKER_PAGE}" if self.install else DOCKER_PAGE
 
     def suites(self, name: PackageSet) -> tuple[Suite, ...]:
         return self.engine if name == "engine" else self.bootstrap
@@ -234,7 +242,8 @@ def _fetch(
         if done.returncode:
             raise EngineError(
                 f"apt-get {step[0]} from {mirror} failed with {done.returncode}\n{done.stdout}",
-                hint=f"check the machine's apt sources, or have Docker: {distribution.install}",
+                hint="check the machine's apt sources, or have Docker: "
+                f"{distribution.docker_instead}",
             )
 
 

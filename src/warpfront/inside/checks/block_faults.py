@@ -95,8 +95,8 @@ def seed_block_faults(
 
 
 def _drowned(block: Block, place: str, dtype: torch.dtype, device: str) -> frozenset[str]:
-    """The faults that cannot be told from correct rounding in a gradient, by the operation that
-    makes it.
+    """The faults that cannot be told from correct rounding in a gradient, by the operation
+    that makes it.
     """
     leaf = place.removeprefix("grad:")
     kinds = [node.operation.kind for node in block.nodes if leaf in node.inputs]

@@ -14,8 +14,8 @@ from warpfront.inside.checks.operations import Attention, Multilinear, Norm, Ope
 
 
 class Node(NamedTuple):
-    """One operation: its name is the name of its output; `inputs` are names of leaves or earlier
-    nodes.
+    """One operation: its name is the name of its output; `inputs` are names of leaves
+    or earlier nodes.
     """
 
     name: str
@@ -62,8 +62,8 @@ class Trace:
 
 
 def make_inputs(block: Block, dtype: torch.dtype, seed: int) -> Inputs:
-    """The same numbers on every machine: made on the CPU (generators differ between devices), then
-    rounded.
+    """The same numbers on every machine: made on the CPU (generators differ between
+    devices), then rounded.
     """
     generator = torch.Generator().manual_seed(seed)
     leaves = {
@@ -74,8 +74,8 @@ def make_inputs(block: Block, dtype: torch.dtype, seed: int) -> Inputs:
 
 
 def execute(block: Block, inputs: Inputs, device: str) -> Trace:
-    """Run a block forward and backward on a device. This is the seam that tests put faulty devices
-    into.
+    """Run a block forward and backward on a device. This is the seam that tests put
+    faulty devices into.
     """
     values = {
         name: leaf.detach().to(device).requires_grad_() for name, leaf in inputs.leaves.items()

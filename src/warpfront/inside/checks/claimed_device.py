@@ -12,7 +12,7 @@ from warpfront.inside.checks.claims import Claims
 from warpfront.inside.checks.hardware import Hardware
 from warpfront.inside.checks.results import (
     Check,
-    CheckResult,
+    CheckFinding,
     Recorder,
     failed,
     passed,
@@ -24,7 +24,7 @@ from warpfront.inside.checks.torch_devices import TorchFacts, environment_of, re
 BUILDS = {"nvidia": "cuda", "amd": "rocm", "gaudi": "hpu"}
 
 
-def judge_presence(claims: Claims, facts: TorchFacts, hardware: Hardware) -> CheckResult | None:
+def judge_presence(claims: Claims, facts: TorchFacts, hardware: Hardware) -> CheckFinding | None:
     """None if the claimed device can be computed on, else the finding that every check of it gets.
 
     `failed`: torch is built for something else, or devices that this user may open are here and
@@ -70,7 +70,7 @@ def find_device(claims: Claims, recorder: Recorder, torch: Any, hardware: Hardwa
 
 def _no_device(
     claims: Claims, facts: TorchFacts, hardware: Hardware, details: dict[str, object]
-) -> CheckResult:
+) -> CheckFinding:
     devices = hardware.of(claims.vendor)
     said = f" (torch: {facts.obstacle})" if facts.obstacle else ""
     if not devices:

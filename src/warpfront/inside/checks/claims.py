@@ -77,8 +77,8 @@ def read_claims(path: Path) -> Claims:
 
 
 def claims_from(document: object) -> Claims:
-    """The claims in a parsed document. Unknown fields are refused: a claim nobody checks is a false
-    promise.
+    """The claims in a parsed document. Unknown fields are refused: a claim nobody checks is
+    a false promise.
     """
     fields = _mapping(document, "the file")
     if fields.get("schema") != SCHEMA:

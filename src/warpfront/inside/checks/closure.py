@@ -1,9 +1,9 @@
 """`python -m warpfront.inside.checks.closure`: which requirements are not met, JSON in and out.
 
-Requirements are read here only, by `packaging`, which an image need not have: it lies beside nox in
-the toolbox. So this is a process of its own. It alone has the toolbox on its path, and it looks at
-nothing but the JSON: what is installed was read by a process that sees exactly the image's own
-packages.
+Requirements are read here only, by `packaging`, which an image need not have: it lies beside nox
+in the toolbox. So this is a process of its own. It alone has the toolbox on its path, and it
+looks at nothing but the JSON: what is installed was read by a process that sees exactly the
+image's own packages.
 """
 
 from __future__ import annotations

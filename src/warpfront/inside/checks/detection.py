@@ -1,7 +1,7 @@
 """`python -m warpfront.inside.checks detect`: this machine and this torch, with evidence.
 
-Works without torch. `--record FOLDER` keeps what was read as a recording, which tests can detect
-again.
+Works without torch. `--record FOLDER` keeps what was read as a recording, which tests
+can detect again.
 """
 
 from __future__ import annotations

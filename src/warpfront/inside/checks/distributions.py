@@ -42,8 +42,8 @@ TOOLBOX = Path(__file__).resolve().parents[4] / "toolbox"
 
 @dataclass(frozen=True, kw_only=True)
 class Conflicts:
-    """What does not fit together, what could not be read, and how many distributions were looked
-    at.
+    """What does not fit together, what could not be read, and how many distributions
+    were looked at.
     """
 
     conflicts: tuple[str, ...]
@@ -95,8 +95,8 @@ def same_version(left: str, right: str) -> bool:
 
 
 def duplicates(installed: Installed, names: Iterable[str]) -> list[str]:
-    """Distributions of these names whose metadata is there more than once, and a triton with two
-    owners.
+    """Distributions of these names whose metadata is there more than once, and a triton
+    with two owners.
     """
     found = [
         f"{name} is installed more than once: {', '.join(installed.versions[name])}"
@@ -115,8 +115,8 @@ def _stands_for(name: str, others: Iterable[str], installed: Installed) -> bool:
 
 
 def foreign_toolkit(installed: Installed, toolkit: str, version: str) -> list[str]:
-    """Distributions of another vendor's toolkit than the claimed one (`cuda`, `rocm`, `synapseai`,
-    `cpu`).
+    """Distributions of another vendor's toolkit than the claimed one (`cuda`,
+    `rocm`, `synapseai`, `cpu`).
     """
     names = installed.versions
     nvidia = [name for name in names if name.startswith(_NVIDIA_PREFIXES)]

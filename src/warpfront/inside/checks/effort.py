@@ -76,8 +76,8 @@ SESSIONS = tuple(name for name, session in CHECK_SESSIONS.items() if not session
 
 @dataclass(frozen=True, kw_only=True)
 class EffortOption:
-    """One option, as every door has it. `read` raises `ValueError` for what it cannot use; a flag
-    has none.
+    """One option, as every door has it. `read` raises `ValueError` for what it cannot use; a
+    flag has none.
     """
 
     name: str

@@ -16,10 +16,10 @@ RESULTS = Path("/results")
 
 
 def main(arguments: list[str], *, root: Path = ROOT, results: Path = RESULTS) -> None:
-    """Run sessions of `root/noxfile.py` with nox from `root/toolbox`; nox exits with its own code.
+    """Run our sessions with nox from `root/toolbox`; nox exits with its own code.
 
-    Folders: `root` holds src/, noxfile.py, toolbox/ and claims.json (read-only); `results` is
-    writable.
+    Folders: `root` holds src/, toolbox/ and claims.json (read-only); `results` is writable. nox
+    reads the file of our sessions itself: what a project's noxfile imports is not in its images.
     """
     divided = arguments.index("--") if "--" in arguments else len(arguments)
     sessions, options = arguments[:divided], arguments[divided + 1 :]
@@ -29,11 +29,12 @@ def main(arguments: list[str], *, root: Path = ROOT, results: Path = RESULTS) ->
     sys.path[:] = [
         entry for entry in sys.path if Path(entry or ".").resolve() != Path(__file__).parent
     ]
-    sys.path.append(str(root / "toolbox"))
+    sys.path += [str(root / "src"), str(root / "toolbox")]
     os.environ.setdefault("HOME", "/tmp")  # noqa: S108 - a container's tmpfs; nox asks for a home
     sys.argv = [
         "nox",
-        *("--noxfile", str(root / "noxfile.py"), "--envdir", "/tmp/nox", "--no-venv"),  # noqa: S108 - as above
+        *("--noxfile", str(root / "src" / "warpfront" / "doors" / "sessions.py")),
+        *("--envdir", "/tmp/nox", "--no-venv"),  # noqa: S108 - as above
         *("--report", str(results / "nox.json"), "--sessions", *sessions),
         *("--", "--claims", str(root / "claims.json"), "--results", str(results), *options),
     ]

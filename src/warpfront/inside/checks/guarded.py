@@ -1,5 +1,5 @@
-"""The guard of an image, looked at from outside it: by the code that was mounted, not by the
-image's own.
+"""The guard of an image, looked at from outside it: by the code that was mounted, not by
+the image's own.
 """
 
 from __future__ import annotations
@@ -11,19 +11,22 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 import warpfront.inside.guard
-from warpfront.inside.checks.results import CheckResult, failed, passed
+from warpfront.inside.checks.results import CheckFinding, failed, passed
 from warpfront.inside.guard.imports import read_start
+from warpfront.inside.guard.measuring import installed
+from warpfront.inside.guard.needs import needs_of
 from warpfront.inside.guard.places import Places, places_of_this_python
 from warpfront.inside.guard.policy import GuardError, Policy, policy_from, read_policy
+from warpfront.inside.guard.standing import sentence
 from warpfront.inside.guard.verification import verify
 
 _SHOWN = 3
 PACKAGE = "warpfront_guard"
 
 
-def check_guard(claimed: object, places: Places | None = None) -> CheckResult:
-    """The stack is as it was sealed, the guard is ours, and protects what `claimed` (a policy's
-    document) says.
+def check_guard(claimed: object, places: Places | None = None) -> CheckFinding:
+    """The stack is as it was sealed, the guard is ours, and protects what `claimed` (a
+    policy's document) says.
     """
     places = places or places_of_this_python()
     try:
@@ -31,18 +34,23 @@ def check_guard(claimed: object, places: Places | None = None) -> CheckResult:
         wrong = policy_differences(found, policy_from(claimed))
     except GuardError as error:
         return failed(f"no guard to speak of: {error}")
+    there = installed(places.site_packages)
+    if found.needs != needs_of(there, found.protected):
+        wrong.append("the policy's needs are not what the sealed distributions ask for")
     wrong += _foreign_files(places)
-    wrong += [str(finding) for finding in verify(places, _given_environment(), start=read_start())]
+    start = read_start(places.manifest)
+    wrong += [str(finding) for finding in verify(places, _given_environment(), start=start)]
     details = {"protected": found.pinned(), "relaxed": dict(found.relaxed), "findings": wrong}
     if wrong:
         more = f" (and {len(wrong) - _SHOWN} more)" if len(wrong) > _SHOWN else ""
         return failed("; ".join(wrong[:_SHOWN]) + more, **details)
-    return passed(f"{found.holds()} as sealed, {len(found.pinned())} names protected", **details)
+    here = sentence(found, there)
+    return passed(f"{here}; {len(found.pinned())} names protected", **details)
 
 
 def policy_differences(found: Policy, claimed: Policy) -> list[str]:
-    """Where the image's policy is not the claimed one. What was adopted from a base is known by its
-    patterns only.
+    """Where the image's policy is not the claimed one. What was adopted from a base is known by
+    its patterns only.
     """
     wrong = []
     if claimed.adopt:
@@ -58,6 +66,7 @@ def policy_differences(found: Policy, claimed: Policy) -> list[str]:
         found = replace(
             found, protected=claimed.protected, sentinels=claimed.sentinels, shims=claimed.shims
         )
+    found = replace(found, needs=claimed.needs)  # they are read where the stack is sealed
     ours, theirs = claimed.document(), found.document()
     return wrong + [
         f"the policy's {name} is {theirs[name]!r}, claimed is {ours[name]!r}"

@@ -1,5 +1,5 @@
-"""What an image is, asked of the image itself: the facts that its labels and tag have to agree
-with.
+"""What an image is, asked of the image itself: the facts that its labels and tag have
+to agree with.
 """
 
 from __future__ import annotations

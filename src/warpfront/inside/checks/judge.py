@@ -64,8 +64,8 @@ def judge(
     *,
     profile: str = STRICT,
 ) -> Verdict:
-    """Judge one run of a block on a device. Structure first: values of the wrong shape are not
-    compared.
+    """Judge one run of a block on a device. Structure first: values of the wrong shape
+    are not compared.
     """
     dtype = inputs.cotangent.dtype
     faults = list(_structure_faults(block, trace, baseline, device, dtype))
@@ -140,8 +140,8 @@ def _structure_faults(
 def _budgets(
     block: Block, inputs: Inputs, trace: Trace, how: Arithmetic
 ) -> Iterator[tuple[str, Tensor, Budgeted]]:
-    """Every node's output and every gradient, each with its budget. A value used n times gets n
-    gradients added.
+    """Every node's output and every gradient, each with its budget. A value used n times gets
+    n gradients added.
     """
     last = block.nodes[-1].name
     parts: dict[str, list[Budgeted]] = {}
@@ -175,8 +175,8 @@ def _added(parts: list[Budgeted], how: Arithmetic) -> Budgeted:
 
 
 def element_fault(name: str, found: Tensor, budgeted: Budgeted) -> tuple[float, str]:
-    """The largest share of its bound that any element used, and the fault in words if that is over
-    1.
+    """The largest share of its bound that any element used, and the fault in words if that
+    is over 1.
     """
     error = (found - budgeted.reference).abs()
     tiny = torch.finfo(torch.float64).smallest_normal

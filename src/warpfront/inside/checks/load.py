@@ -1,5 +1,5 @@
-"""The `load` session: the image's Python holds exactly what is claimed, and torch and its
-companions load.
+"""The `load` session: the image's Python holds exactly what is claimed, and torch and
+its companions load.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from warpfront.inside.checks.distributions import (
 from warpfront.inside.checks.effort import Effort
 from warpfront.inside.checks.guarded import check_guard
 from warpfront.inside.checks.image_facts import stack_facts
-from warpfront.inside.checks.results import Check, CheckResult, Recorder, failed, passed
+from warpfront.inside.checks.results import Check, CheckFinding, Recorder, failed, passed
 from warpfront.inside.checks.torch_devices import environment_of, read_arch_list
 from warpfront.inside.guard.places import places_of_this_python
 from warpfront.inside.guard.policy import read_policy
@@ -59,7 +59,7 @@ def record_load(claims: Claims, recorder: Recorder, _effort: Effort | None = Non
     recorder.run(checks)
 
 
-def import_extension(name: str) -> CheckResult:
+def import_extension(name: str) -> CheckFinding:
     """A module that was built against torch loads beside this torch. One built against another
     fails here: symbols of C++ are missing, or an ABI check of its own speaks up.
     """
@@ -71,7 +71,7 @@ def import_extension(name: str) -> CheckResult:
     return passed(file=str(getattr(module, "__file__", None)))
 
 
-def record_facts(installed: Installed, environment: dict[str, object]) -> CheckResult:
+def record_facts(installed: Installed, environment: dict[str, object]) -> CheckFinding:
     """What this Python holds, for whoever compares labels and tags with it."""
     path = places_of_this_python().policy
     facts = stack_facts(installed, read_policy(path) if path.is_file() else None)
@@ -81,7 +81,7 @@ def record_facts(installed: Installed, environment: dict[str, object]) -> CheckR
 
 def _claimed_checks(
     claims: Claims, installed: Installed
-) -> list[tuple[str, str, Callable[[], CheckResult]]]:
+) -> list[tuple[str, str, Callable[[], CheckFinding]]]:
     """(name, why it is not claimed or nothing, check)."""
     no_lock = "" if claims.versions else "no lock: versions are not known"
     no_guard = "" if claims.guard is not None else "no guard is claimed"
@@ -100,7 +100,7 @@ def _claimed_checks(
     ]
 
 
-def import_torch(environment: dict[str, object]) -> CheckResult:
+def import_torch(environment: dict[str, object]) -> CheckFinding:
     """torch imports, and it is the installed distribution's, not another folder of that name."""
     before = time.monotonic()
     try:
@@ -121,16 +121,16 @@ def import_torch(environment: dict[str, object]) -> CheckResult:
     return passed(f"torch {torch.__version__} in {seconds:.1f} s", **details)
 
 
-def match_python(claims: Claims) -> CheckResult:
+def match_python(claims: Claims) -> CheckFinding:
     running = f"{sys.version_info.major}.{sys.version_info.minor}"
     if running != claims.python:
         return failed(f"Python is {running}, claimed is {claims.python}", executable=sys.executable)
     return passed(running)
 
 
-def match_machine(claims: Claims) -> CheckResult:
-    """Interpreter and torch's extension are ELF files for the machine that runs them, and for the
-    claimed one.
+def match_machine(claims: Claims) -> CheckFinding:
+    """Interpreter and torch's extension are ELF files for the machine that runs them, and for
+    the claimed one.
     """
     machine = platform.machine()
     torch: Any = importlib.import_module("torch")
@@ -148,8 +148,8 @@ def match_machine(claims: Claims) -> CheckResult:
 
 
 def read_elf_machine(path: Path) -> str:
-    """The machine an ELF file is for (`x86_64`), from bytes 18 and 19 of its header; else what it
-    is instead.
+    """The machine an ELF file is for (`x86_64`), from bytes 18 and 19 of its header; else what
+    it is instead.
     """
     with path.open("rb") as file:
         header = file.read(20)
@@ -159,9 +159,9 @@ def read_elf_machine(path: Path) -> str:
     return _ELF_MACHINES.get(number, f"ELF machine {number}")
 
 
-def match_build(claims: Claims) -> CheckResult:
-    """torch's own words against the toolkit. PyPI wheels carry no label in their metadata, so it is
-    not used.
+def match_build(claims: Claims) -> CheckFinding:
+    """torch's own words against the toolkit. PyPI wheels carry no label in their metadata, so it
+    is not used.
     """
     torch: Any = importlib.import_module("torch")
     said = {name: getattr(torch.version, name, None) for name in ("cuda", "hip", "rocm")}
@@ -216,19 +216,19 @@ def _same_minor(found: str, claimed: str) -> bool:
     return found.split(".")[:2] == claimed.split(".")[:2]
 
 
-def match_versions(claims: Claims, installed: Installed) -> CheckResult:
+def match_versions(claims: Claims, installed: Installed) -> CheckFinding:
     wrong = version_differences(installed, claims.versions)
     if wrong:
         return failed(_several(wrong), differences=wrong)
     return passed(f"{len(claims.versions)} distributions as locked")
 
 
-def find_duplicates(claims: Claims, installed: Installed) -> CheckResult:
+def find_duplicates(claims: Claims, installed: Installed) -> CheckFinding:
     wrong = duplicates(installed, ("torch", *IMPORT_NAMES, *claims.stack))
     return failed(_several(wrong), duplicates=wrong) if wrong else passed()
 
 
-def find_foreign_toolkit(claims: Claims, installed: Installed) -> CheckResult:
+def find_foreign_toolkit(claims: Claims, installed: Installed) -> CheckFinding:
     name, version = claims.toolkit or (_toolkit_of(claims), "")
     if not claims.image:
         # A development machine may hold other tools' wheels; what torch itself needs is judged.
@@ -240,7 +240,7 @@ def find_foreign_toolkit(claims: Claims, installed: Installed) -> CheckResult:
     return failed(_several(wrong), found=wrong, **looked_at) if wrong else passed(**looked_at)
 
 
-def cover_target(claims: Claims) -> CheckResult:
+def cover_target(claims: Claims) -> CheckFinding:
     """torch holds code that the target can run. The list is compiled in, so no device is needed."""
     listed = read_arch_list(importlib.import_module("torch"))
     serving = [arch for arch in claims.archs if arch in listed]
@@ -253,7 +253,7 @@ def cover_target(claims: Claims) -> CheckResult:
     return passed(f"{serving[0]} serves {claims.target}", **details)
 
 
-def check_dependencies(claims: Claims, installed: Installed) -> CheckResult:
+def check_dependencies(claims: Claims, installed: Installed) -> CheckFinding:
     """`pip check` of the image's Python; our own reading without pip, or if only torch is ours."""
     complaints = pip_conflicts() if claims.image else None
     if complaints is not None:
@@ -290,7 +290,7 @@ def split_relaxed(complaints: Iterable[str], claims: Claims) -> tuple[list[str],
     return split
 
 
-def use_companion(name: str) -> CheckResult:
+def use_companion(name: str) -> CheckFinding:
     """A companion imports, and does one small thing that needs its compiled part."""
     module: Any = importlib.import_module(IMPORT_NAMES[name])
     torch: Any = importlib.import_module("torch")

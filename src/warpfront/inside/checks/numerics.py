@@ -1,5 +1,5 @@
-"""The `numerics` session: blocks forward and backward on the claimed device, judged against
-float64.
+"""The `numerics` session: blocks forward and backward on the claimed device,
+judged against float64.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from warpfront.inside.checks.precision import (
     probe,
     require_full_precision,
 )
-from warpfront.inside.checks.results import Check, CheckResult, Recorder, failed, passed
+from warpfront.inside.checks.results import Check, CheckFinding, Recorder, failed, passed
 
 Execute = Callable[[Block, Inputs, str], Trace]
 
@@ -76,7 +76,7 @@ def judge_block(
 
 
 def _block_check(block: Block, dtype: str, how: _Run) -> Check:
-    def find() -> CheckResult:
+    def find() -> CheckFinding:
         verdicts = [
             judge_block(
                 block,
@@ -93,7 +93,9 @@ def _block_check(block: Block, dtype: str, how: _Run) -> Check:
     return Check(name=f"{block.name} {dtype}", find=find)
 
 
-def _block_finding(block: Block, dtype: str, how: _Run, verdicts: Sequence[Verdict]) -> CheckResult:
+def _block_finding(
+    block: Block, dtype: str, how: _Run, verdicts: Sequence[Verdict]
+) -> CheckFinding:
     faults = [
         f"seed {seed}: {fault}"
         for seed, verdict in zip(how.effort.seeds, verdicts, strict=True)
@@ -120,7 +122,7 @@ def _largest(tables: Sequence[Any]) -> dict[str, float]:
     return {name: float(f"{max(table.get(name, 0.0) for table in tables):.4g}") for name in names}
 
 
-def _dtypes_finding(probes: dict[str, str], required: Sequence[str]) -> CheckResult:
+def _dtypes_finding(probes: dict[str, str], required: Sequence[str]) -> CheckFinding:
     said = ", ".join(f"{name} {problem or 'computed'}" for name, problem in probes.items())
     broken = [name for name in required if probes[name]]
     if broken:

@@ -298,8 +298,8 @@ class Norm:
     def _summed(
         self, exact: Tensor, g: Tensor, factor: Tensor, parts: _NormParts, how: Arithmetic
     ) -> Budgeted:
-        """The budget of a parameter's gradient: the sum of g*factor over everything but the
-        parameter's axes.
+        """The budget of a parameter's gradient: the sum of g*factor over everything but
+        the parameter's axes.
         """
         axes = tuple(axis for axis in range(g.dim()) if axis not in self.along)
         together = tuple(axis for axis in axes if axis in self.over)

@@ -25,8 +25,8 @@ def tested_dtypes(device: str) -> tuple[str, ...]:
 def require_full_precision() -> None:
     """No TF32, no reductions in low precision: verification judges the dtype it names.
 
-    `torch.backends.cudnn` convolutions use TF32 by default, and the reduced reductions default to
-    on.
+    `torch.backends.cudnn` convolutions use TF32 by default, and the reduced reductions
+    default to on.
     """
     backends: Any = torch.backends
     if hasattr(backends.cuda.matmul, "fp32_precision"):

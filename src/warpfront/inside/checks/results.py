@@ -24,7 +24,7 @@ ERROR = "error"
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckResult:
+class CheckFinding:
     """What one check came to: an outcome, a reason in words, and small JSON values."""
 
     outcome: str
@@ -34,24 +34,24 @@ class CheckResult:
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """A name and a function that finds out. What it raises becomes an `error`; the other checks go
-    on.
+    """A name and a function that finds out. What it raises becomes an `error`; the other
+    checks go on.
     """
 
     name: str
-    find: Callable[[], CheckResult]
+    find: Callable[[], CheckFinding]
 
 
-def passed(reason: str = "", /, **details: object) -> CheckResult:
-    return CheckResult(outcome=PASSED, reason=reason, details=details)
+def passed(reason: str = "", /, **details: object) -> CheckFinding:
+    return CheckFinding(outcome=PASSED, reason=reason, details=details)
 
 
-def failed(reason: str, /, **details: object) -> CheckResult:
-    return CheckResult(outcome=FAILED, reason=reason, details=details)
+def failed(reason: str, /, **details: object) -> CheckFinding:
+    return CheckFinding(outcome=FAILED, reason=reason, details=details)
 
 
-def unavailable(reason: str, /, **details: object) -> CheckResult:
-    return CheckResult(outcome=UNAVAILABLE, reason=reason, details=details)
+def unavailable(reason: str, /, **details: object) -> CheckFinding:
+    return CheckFinding(outcome=UNAVAILABLE, reason=reason, details=details)
 
 
 class Recorder:
@@ -100,7 +100,7 @@ class Recorder:
         try:
             finding = check.find()
         except Exception as error:  # noqa: BLE001 - a check that raises is a result; the rest go on
-            finding = result_from(error)
+            finding = finding_from(error)
         seconds = time.monotonic() - before
         self._checks.append(
             {
@@ -133,7 +133,7 @@ class Recorder:
         )
 
 
-def result_from(error: Exception) -> CheckResult:
+def finding_from(error: Exception) -> CheckFinding:
     """An exception as a result: its type, message and the line that raised it."""
     frames = traceback.extract_tb(error.__traceback__)
     where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "unknown"
@@ -141,7 +141,7 @@ def result_from(error: Exception) -> CheckResult:
     # torch.OutOfMemoryError for devices; the CPU's allocator raises a plain RuntimeError.
     full = type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in message
     what = f"{'out of memory: ' if full else ''}{type(error).__name__}"
-    return CheckResult(
+    return CheckFinding(
         outcome=ERROR,
         reason=f"{what} at {where}: {message}",
         details={"exception": type(error).__name__, "message": message, "line": where},

@@ -26,7 +26,7 @@ from warpfront.inside.checks.opinfo.sweep import Sweep
 from warpfront.inside.checks.precision import DTYPES, require_full_precision, tested_dtypes
 from warpfront.inside.checks.results import (
     Check,
-    CheckResult,
+    CheckFinding,
     Recorder,
     failed,
     passed,
@@ -119,7 +119,7 @@ def _opinfo_checks(floating: Sequence[str], device: str, effort: Effort) -> Iter
             )
 
 
-def _opinfo_finding(sweep: Sweep, seeds: tuple[int, ...]) -> CheckResult:
+def _opinfo_finding(sweep: Sweep, seeds: tuple[int, ...]) -> CheckFinding:
     try:
         entries = load_database()
     except DatabaseMoved as error:
@@ -131,7 +131,7 @@ def _opinfo_finding(sweep: Sweep, seeds: tuple[int, ...]) -> CheckResult:
 
 
 def _seeded_check(name: str, seed_in: Seed, effort: Effort) -> Check:
-    def find() -> CheckResult:
+    def find() -> CheckFinding:
         ledger = Ledger()
         for seed in effort.seeds:
             seed_in(seed, ledger)
@@ -140,7 +140,7 @@ def _seeded_check(name: str, seed_in: Seed, effort: Effort) -> Check:
     return Check(name=name, find=find)
 
 
-def _finding(ledger: Ledger) -> CheckResult:
+def _finding(ledger: Ledger) -> CheckFinding:
     details: dict[str, object] = {"seeded": ledger.seeded, "mutations": ledger.document()}
     if ledger.missed:
         reason = f"{len(ledger.missed)} of {ledger.seeded} not caught: {ledger.missed[0]}"

@@ -1,7 +1,7 @@
 """What torch was built for and what devices it sees: two separate facts, and no judgement.
 
-What the machine has without torch is `hardware`'s to say, whether a claimed device is here
-`presence`'s.
+What the machine has without torch is `hardware`'s to say, whether a claimed device
+is here `presence`'s.
 """
 
 from __future__ import annotations
@@ -114,8 +114,8 @@ def build_of(torch: Any) -> str:
 def read_arch_list(torch: Any) -> tuple[str, ...]:
     """The architectures torch was compiled for, read without a device.
 
-    `torch.cuda.get_arch_list()` answers nothing where no device is; the build's own flags are
-    always there.
+    `torch.cuda.get_arch_list()` answers nothing where no device is; the build's own flags
+    are always there.
     """
     listed = tuple(torch.cuda.get_arch_list())
     flags = getattr(torch._C, "_cuda_getArchFlags", None)  # noqa: SLF001 - no public reader works GPU-less

@@ -17,6 +17,7 @@ from .places import ETC, HOME, Places, places_of_this_python
 from .policy import GuardError, Policy, read_policy
 from .relaxing import read_reasons, relax
 from .sealing import seal
+from .standing import sentence
 from .verification import verify
 
 
@@ -71,7 +72,9 @@ def _adopt(options: argparse.Namespace, places: Places) -> int:
 
 
 def _verify(options: argparse.Namespace, places: Places) -> int:
-    findings = verify(places, _given_environment(), start=read_start(), quick=options.quick)
+    findings = verify(
+        places, _given_environment(), start=read_start(places.manifest), quick=options.quick
+    )
     if options.json:
         print(json.dumps([vars(finding) for finding in findings], indent=1))
         return int(bool(findings))
@@ -82,7 +85,8 @@ def _verify(options: argparse.Namespace, places: Places) -> int:
     policy = read_policy(places.policy)
     for name, reason in policy.relaxed.items():
         print(f"relaxed: {name}: {reason}")
-    print(f"{len(findings)} findings" if findings else f"{policy.holds()}: as it was sealed")
+    here = sentence(policy, installed(places.site_packages))
+    print(f"{len(findings)} findings" if findings else here)
     return int(bool(findings))
 
 
@@ -98,9 +102,12 @@ def _relax(options: argparse.Namespace, places: Places) -> int:
 def _explain(options: argparse.Namespace, places: Places) -> int:
     del options
     policy = read_policy(places.policy)
-    print(f"{policy.title or policy.cell}: {policy.holds()}")
+    here = sentence(policy, installed(places.site_packages))
+    print(f"built as {policy.title or policy.cell}: {here}")
     for name, version in policy.pinned().items():
         print(f"  {name} stays {version}")
+    for name, accepted in policy.needed().items():
+        print(f"  {name} may move within {accepted}, which the stack needs")
     print(f"  {len(policy.forbidden())} names must not come: " + " ".join(policy.forbidden()))
     for name, reason in policy.relaxed.items():
         print(f"  {name} is relaxed: {reason}")

@@ -19,17 +19,28 @@ _UV_BEGIN = "# warpfront-guard: begin"
 _UV_END = "# warpfront-guard: end"
 # One line: `site` runs each line that begins with `import` by itself. Whoever takes away the
 # guard's files and leaves this one hears of it, and still has a Python that starts.
-_START_UP = "\n".join(  # noqa: FLY002 - a program, line by line
-    (
-        "try:",
-        "    import warpfront_guard.startup",
-        "    warpfront_guard.startup.start()",
-        "except Exception as error:",
-        "    text = f'warpfront guard: torch is not watched: {error}'",
-        "    sys.stderr and print(text, file=sys.stderr)",
-    )
-)
-_START_UP_LINE = f"import sys; exec({_START_UP!r})"
+_START_UP = """\
+try:
+    import warpfront_guard.startup
+    warpfront_guard.startup.start()
+except Exception as error:
+    text = f'warpfront guard: torch is not watched: {{error}}'
+    if not os.path.isdir({home!r}):
+        text = 'warpfront guard: torch is not watched: this image lacks {home}, which goes with'
+        text += ' it: COPY it too, then RUN {install}'
+    # Python reads the .pth files of a virtual environment twice.
+    if sys.stderr and not hasattr(sys, 'warpfront_guard_told'):
+        sys.warpfront_guard_told = True
+        print(text, file=sys.stderr)
+"""
+_PROFILE = """\
+# Written by warpfront-guard: a login shell starts the image's Python, too.
+case ":$PATH:" in
+*":{programs}:"*) ;;
+*) PATH="{programs}:{interpreters}:$PATH" ;;
+esac
+export PATH
+"""
 
 
 def environment_channels(places: Places) -> dict[str, str]:
@@ -57,6 +68,7 @@ def channel_files(policy: Policy, places: Places) -> dict[Path, str]:
         places.pip_configuration: _pip_configuration(places),
         places.uv_configuration: _uv_configuration(policy, places.uv_configuration),
         places.pth: pth_text(places),
+        places.profile: profile_text(places),
     }
     if places.sitecustomize:
         files[places.sitecustomize] = with_block(_theirs(places.sitecustomize), places)
@@ -65,7 +77,23 @@ def channel_files(policy: Policy, places: Places) -> dict[Path, str]:
 
 def pth_text(places: Places) -> str:
     """Every start of this interpreter puts the channels back and watches its imports."""
-    return f"{places.library}\n{_START_UP_LINE}\n"
+    program = _START_UP.format(home=str(places.home), install=installing(places))
+    return f"{places.library}\nimport os, sys; exec({program!r})\n"
+
+
+def installing(places: Places) -> str:
+    """The command that puts the guard around a stack that was copied with its home."""
+    return (
+        f"PYTHONPATH={places.library} {places.interpreters}/python3 -m warpfront_guard"
+        f" install --policy {places.policy}"
+    )
+
+
+def profile_text(places: Places) -> str:
+    """For login shells: PATH, and the environment that an image sets."""
+    path = _PROFILE.format(programs=places.programs, interpreters=places.interpreters)
+    exports = (f'export {name}="{text}"' for name, text in environment_channels(places).items())
+    return path + "".join(f"{line}\n" for line in exports)
 
 
 def channel_findings(
@@ -80,6 +108,7 @@ def channel_findings(
             (places.constraints, constraints_text(policy)),
             (places.overrides, overrides_text(policy)),
             (places.pth, pth_text(places)),
+            (places.profile, profile_text(places)),
         )
         if (problem := _difference(path, text))
     ]

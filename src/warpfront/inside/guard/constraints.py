@@ -8,6 +8,8 @@ from collections.abc import Mapping
 
 from .policy import Policy
 
+_BUILD_TOOLS = frozenset(("pip", "setuptools", "wheel"))
+
 
 def requirement(name: str, version: str) -> str:
     """The one version of a distribution. `===` where there is no local label: `torch==2.15.0` would
@@ -25,9 +27,19 @@ def pins(policy: Policy) -> list[str]:
     return [requirement(name, version) for name, version in policy.pinned().items()]
 
 
+def needs(policy: Policy) -> list[str]:
+    """What the stack needs of others, as wide as its own metadata says: those may move. `verify`
+    alone looks at what builds use: with its constraint `python -m venv` could not bring the
+    setuptools of its Python, nor pip 23 give an isolated build the one that it asks for.
+    """
+    needed = policy.needed().items()
+    return [f"{name}{accepted}" for name, accepted in needed if name not in _BUILD_TOOLS]
+
+
 def constraint_lines(policy: Policy) -> list[str]:
     """All constraints, without hashes: with one, pip demands hashes of everything."""
-    return pins(policy) + [sentinel(name, why) for name, why in policy.forbidden().items()]
+    forbidden = [sentinel(name, why) for name, why in policy.forbidden().items()]
+    return [*pins(policy), *forbidden, *needs(policy)]
 
 
 def constraints_text(policy: Policy) -> str:

@@ -8,12 +8,13 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from .going_back import read_uv_log
 from .places import HOME
 from .policy import GuardError, read_policy
-from .refusal import explanation
+from .refusal import explanation, going_back, stopped
 
 # What resolves for an environment and ends by itself. What runs programs (`run`, `tool run`) is
 # left alone: their stderr is theirs.
@@ -27,6 +28,7 @@ _WITH_VALUE = frozenset(
     ["--allow-insecure-host", "--cache-dir", "--color", "--config-file", "--directory", "--project"]
 )
 _DRY_RUN_SECONDS = 60.0
+_PLAIN = {"NO_COLOR": "1", "FORCE_COLOR": "0", "CLICOLOR_FORCE": "0"}
 _KEPT_BYTES = 1 << 18
 _COLORS = re.compile(r"\x1b\[[0-9;]*m")  # FORCE_COLOR asks for them in a pipe, too
 _NOT_FOUND = 127
@@ -43,6 +45,9 @@ def main(arguments: Sequence[str]) -> int:
     command = command_of(arguments)
     if command not in _EXPLAINED:
         os.execv(uv, [uv, *arguments])  # noqa: S606 - the user's own command, as given
+    if command == ("pip", "install") and (text := _too_far_back(uv, arguments, command, home)):
+        sys.stderr.write(text)
+        return 1
     # On a terminal uv draws, and is left to it; into a pipe or a file it writes the same to us.
     code, said = _run(uv, arguments, heard=not os.isatty(sys.stderr.fileno()))
     if code > 0:
@@ -99,9 +104,33 @@ def _run(uv: str, arguments: Sequence[str], *, heard: bool) -> tuple[int, str]:
         return child.wait(), _COLORS.sub("", said.decode(errors="replace"))
 
 
-def _asked_again(uv: str, arguments: Sequence[str], command: tuple[str, ...]) -> str:
-    """What uv said on a terminal is had by asking again, without doing anything; "" where that is
-    not possible: it reads from standard input, or knows no dry run.
+def _too_far_back(uv: str, arguments: Sequence[str], command: tuple[str, ...], home: Path) -> str:
+    """Why uv is not started: it would end with a release of years ago. A step back is said, and
+    not in its way.
+    """
+    if "--no-deps" in arguments:
+        return ""
+    try:
+        policy = read_policy(home / "guard" / "policy.json")
+    except GuardError:
+        return ""  # it is said where something is refused
+    log = _asked_again(uv, arguments, command, more={"RUST_LOG": "uv_resolver=debug"})
+    releases, chosen = read_uv_log(log, policy)
+    stops = [text for name, one in chosen.items() if (text := stopped(releases, name, one))]
+    if not stops:
+        sys.stderr.write("".join(going_back(releases, name, one) for name, one in chosen.items()))
+    return "".join(stops)
+
+
+def _asked_again(
+    uv: str,
+    arguments: Sequence[str],
+    command: tuple[str, ...],
+    *,
+    more: Mapping[str, str] | None = None,
+) -> str:
+    """What uv says on stderr without doing anything, with `more` in its environment; "" where that
+    is not possible: it reads from standard input, or knows no dry run.
     """
     if command not in _HAVE_DRY_RUN or "-" in arguments:
         return ""
@@ -113,7 +142,7 @@ def _asked_again(uv: str, arguments: Sequence[str], command: tuple[str, ...]) ->
             errors="replace",
             timeout=_DRY_RUN_SECONDS,
             check=False,
-            env={**os.environ, "NO_COLOR": "1", "FORCE_COLOR": "0", "CLICOLOR_FORCE": "0"},
+            env={**os.environ, **_PLAIN, **(more or {})},
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""

@@ -27,11 +27,13 @@ def stack_patterns(toolkit: str) -> tuple[str, ...]:
 
 
 def sentinels(toolkit: str, protected: Iterable[str]) -> dict[str, str]:
-    """Names that must never arrive -> why, as a local version label can say it.
+    """Names that must never arrive -> why, as a local version label can say it: what would own
+    files of the stack, or be another.
 
-    CUDA's own libraries belong to a CUDA image only; there, another release's name of a protected
-    library owns the same folder (`nvidia-cudnn-cu12` and `-cu13` both own `nvidia/cudnn/`). Other
-    tritons own `triton/` too; `triton` itself is not forbidden where a shim answers for it.
+    On CUDA another release's name of a protected library owns the same folder (`nvidia-cudnn-cu12`
+    and `-cu13` both own `nvidia/cudnn/`); elsewhere nothing of torch lies where CUDA's libraries
+    go. Other tritons own `triton/` too; `triton` itself is not forbidden where a shim answers for
+    it.
     """
     held = set(protected)
     image = _TOOLKIT_OF[toolkit].lower()
@@ -41,9 +43,17 @@ def sentinels(toolkit: str, protected: Iterable[str]) -> dict[str, str]:
             found |= dict.fromkeys(names, f"{image}.image.has.another.triton")
     if toolkit == "cuda":
         found |= _same_folder(held)
-    else:
-        found |= dict.fromkeys(_cuda_names(), f"{image}.image.has.no.cuda")
     return {name: why for name, why in sorted(found.items()) if name not in held}
+
+
+def foreign(toolkit: str, protected: Iterable[str]) -> dict[str, str]:
+    """What an image is not built with -> why: the sentinels, and the libraries of a toolkit that it
+    does not have. Those would hurt nothing, and its torch has no use for them.
+    """
+    held = set(protected)
+    why = f"{_TOOLKIT_OF[toolkit].lower()}.image.has.no.cuda"
+    cuda = {} if toolkit == "cuda" else dict.fromkeys(_cuda_names(), why)
+    return {name: why for name, why in cuda.items() if name not in held} | sentinels(toolkit, held)
 
 
 def triton_shims(protected: Mapping[str, str]) -> tuple[Shim, ...]:

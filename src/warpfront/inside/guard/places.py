@@ -72,6 +72,16 @@ class Places:
         return self.etc / "uv" / "uv.toml"
 
     @property
+    def profile(self) -> Path:
+        """Read by login shells, which forget the image's PATH (`su -`, ssh, `bash -l`)."""
+        return self.etc / "profile.d" / "warpfront.sh"
+
+    @property
+    def interpreters(self) -> Path:
+        """The folder with the python3 that reads `site_packages`."""
+        return self.site_packages.parents[2] / "bin"
+
+    @property
     def pth(self) -> Path:
         return self.site_packages / PTH_NAME
 

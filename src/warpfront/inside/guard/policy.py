@@ -14,6 +14,7 @@ _NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?\Z")
 _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+!_-]*\Z")
 # What a shim requires: one exact version of one distribution.
 _EXACT = re.compile(r"[a-z0-9-]+={2,3}[A-Za-z0-9.+!_-]+\Z")
+_SPECIFIERS = re.compile(r"(([<>=!~]=|[<>]|===)[A-Za-z0-9.+!*_-]+(,(?=[<>=!~])|\Z))+\Z")
 # A URL that can stand between spaces or quotes of a command.
 _INDEX = re.compile(r"[^\s'\"`$\\]*\Z")
 
@@ -39,7 +40,8 @@ class Policy:
 
     `protected` are in the image, at these versions. `companions` are not in the image, and only
     this version fits its torch. `sentinels` must never arrive: name -> why, in words that a local
-    version label can hold. `adopt` are fnmatch patterns: what the image has of them is protected as
+    version label can hold. `needs` is what the protected ask of others, name -> specifier, written
+    when they are sealed. `adopt` are fnmatch patterns: what the image has of them is protected as
     found. `relaxed` maps a name to the reason somebody gave. `index` is where the torch stack came
     from, "" when it came with the base.
     """
@@ -50,6 +52,7 @@ class Policy:
     protected: Mapping[str, str] = field(default_factory=dict)
     companions: Mapping[str, str] = field(default_factory=dict)
     sentinels: Mapping[str, str] = field(default_factory=dict)
+    needs: Mapping[str, str] = field(default_factory=dict)
     adopt: tuple[str, ...] = ()
     shims: tuple[Shim, ...] = ()
     relaxed: Mapping[str, str] = field(default_factory=dict)
@@ -64,6 +67,7 @@ class Policy:
             "protected": dict(self.protected),
             "companions": dict(self.companions),
             "sentinels": dict(self.sentinels),
+            "needs": dict(self.needs),
             "adopt": list(self.adopt),
             "shims": [vars(shim) for shim in self.shims],
             "relaxed": dict(self.relaxed),
@@ -73,18 +77,28 @@ class Policy:
         """Every name with the one version it may have, shims included, relaxed ones left out."""
         pins = {**self.companions, **self.protected}
         pins |= {shim.name: shim.version for shim in self.shims}
-        return {name: pins[name] for name in sorted(pins) if name not in self.relaxed}
+        return self._held(pins)
 
     def forbidden(self) -> dict[str, str]:
         """The sentinels that still hold."""
-        return {
-            name: self.sentinels[name]
-            for name in sorted(self.sentinels)
-            if name not in self.relaxed
-        }
+        return self._held(self.sentinels)
+
+    def needed(self) -> dict[str, str]:
+        """What the stack needs of distributions that nothing else holds: name -> specifier."""
+        others = {**self.pinned(), **self.forbidden()}
+        return {name: text for name, text in self._held(self.needs).items() if name not in others}
+
+    def is_relaxed(self, name: str) -> bool:
+        """Whether this name of the stack may be what it likes. torch takes its libraries, triton
+        and companions along: another torch loads others, and has no use for this one's.
+        """
+        return name in self.relaxed or "torch" in self.relaxed
+
+    def _held(self, names: Mapping[str, str]) -> dict[str, str]:
+        return {name: names[name] for name in sorted(names) if not self.is_relaxed(name)}
 
     def holds(self) -> str:
-        """The torch of the image, for a sentence."""
+        """The torch that was sealed, for a sentence."""
         version = self.protected.get("torch")
         return f"torch {version}" if version else "the torch of its base"
 
@@ -132,6 +146,7 @@ def policy_from(document: object) -> Policy:
         protected=_versions(document, "protected"),
         companions=_versions(document, "companions"),
         sentinels=_versions(document, "sentinels"),
+        needs=_specifiers(document, "needs"),
         adopt=tuple(adopt),
         shims=tuple(_shim(item) for item in shims),
         relaxed=_texts(document, "relaxed"),
@@ -173,6 +188,14 @@ def _versions(fields: Mapping[str, Any], name: str) -> dict[str, str]:
     for key, text in value.items():
         if not _VERSION.match(text):
             raise GuardError(f"{name}: {key}: {text!r} is no version")
+    return value
+
+
+def _specifiers(fields: Mapping[str, Any], name: str) -> dict[str, str]:
+    value = _texts(fields, name)
+    for key, text in value.items():
+        if not _SPECIFIERS.match(text):
+            raise GuardError(f"{name}: {key}: {text!r} is no version specifier")
     return value
 
 

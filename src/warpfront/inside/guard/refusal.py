@@ -4,26 +4,25 @@ and the command that does what was probably meant.
 
 from __future__ import annotations
 
-import atexit
-import logging
 import re
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from .constraints import constraint_lines, requirement
-from .policy import GuardError, Policy, normalized, read_policy
+from .going_back import GO_ON, STOPS_AT, Releases, may_go_on
+from .policy import Policy, normalized
+from .requires_dist import UnreadableError, read_requirement
 
 # "needs-torch 1.0 depends on torch>=2.9" (pip), "needs-torch==1.0 depends on torch>=2.9" (uv).
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
+_RANGE = r"[<>=!~][^\s,]*(?:,[<>=!~][^\s,]*)*"
 _WANTED = (
     rf"(?P<wanted>{_NAME})(?P<extras>\[[^\]]*\])? ?"
     r"(?P<how>[<>=!~][^\s,;]*(?:(?:,| and) ?[<>=!~][^\s,;]*)*)?"
 )
 _BY_PACKAGE = re.compile(
-    rf"(?<!your )\b(?P<who>{_NAME}(?:\[[^\]]*\])?)"
-    rf"(?:(?:==| )(?P<version>[0-9][^\s,]*)|[<>]=?[^\s,]*)? depends? on {_WANTED}"
+    rf"(?<!your )(?<![<>=!~,.\w-])(?P<who>{_NAME}(?:\[[^\]]*\])?)"
+    rf"(?:(?:==| )(?P<version>[0-9][^\s,]*)|{_RANGE})? depends? on {_WANTED}"
 )
 _BY_USER = re.compile(
     rf"(?:The user requested|you require|your project depends on) (?!\(constraint\)){_WANTED}"
@@ -45,6 +44,13 @@ class Demand:
     name: str
     text: str
 
+    def is_met_by(self, version: str) -> bool:
+        """Whether it is content with this version, and something else is in the way."""
+        try:
+            return " " not in self.text and read_requirement(self.text).accepts(version)
+        except UnreadableError:
+            return False
+
     @property
     def package(self) -> str:
         """The name of the package that asked, as `relax` takes it; "" for the user."""
@@ -58,7 +64,7 @@ def read_demands(text: str, policy: Policy) -> list[Demand]:
     that is the demand; for what is, it holds, and only stands in the same sentence.
     """
     text = " ".join(text.split())
-    guarded = {**policy.pinned(), **policy.forbidden()}
+    guarded = {**policy.pinned(), **policy.forbidden(), **policy.needed()}
     ours = {line.replace("===", "==") for line in constraint_lines(policy)}
     found: dict[Demand, None] = {}
     for pattern in (_BY_PACKAGE, _BY_USER, _NOT_FOUND):
@@ -67,6 +73,8 @@ def read_demands(text: str, policy: Policy) -> list[Demand]:
             wanted = _wanted(match)
             if wanted.replace("===", "==") in ours:
                 wanted = "" if name in policy.protected else match["wanted"]
+            if name in policy.needed() and _overlap(wanted, policy.needed()[name]):
+                wanted = ""
             if name in guarded and wanted:
                 found[Demand(who=_who(match), name=name, text=wanted)] = None
     return list(found)
@@ -78,6 +86,18 @@ def _wanted(match: re.Match[str]) -> str:
     return f"{match['wanted']}{match['extras'] or ''}{how}{' ' if file else ''}{file.strip()}"
 
 
+def _overlap(wanted: str, needed: str) -> bool:
+    """Whether some version meets both, tried with those that they name and their successors."""
+    try:
+        requirement = read_requirement(wanted)
+        need = read_requirement(f"{requirement.name}{needed}")
+    except UnreadableError:
+        return True
+    named = [version.rstrip(".*") for _, version in (*requirement.specifiers, *need.specifiers)]
+    tried = [*named, *(f"{version}.1" for version in named), "0"]
+    return any(requirement.accepts(one) and need.accepts(one) for one in tried)
+
+
 def _who(match: re.Match[str]) -> str:
     groups = match.groupdict()
     return " ".join(part for part in (groups.get("who"), groups.get("version")) if part)
@@ -87,7 +107,33 @@ def explanation(text: str, policy: Policy) -> str:
     """Lines for the user, "" where `text` has nothing to do with the guard."""
     demands = read_demands(text, policy)
     lines = [line for demand in demands[:_SHOWN] for line in _explained(demand, policy)]
-    lines = lines or list(_held(text, policy))
+    return _said(lines or list(_held(text, policy)))
+
+
+def going_back(releases: Releases, name: str, number: str) -> str:
+    """Lines about a release that is looked at, or was chosen, because newer ones do not go with the
+    stack; "" where there are none.
+    """
+    newer = releases.gone_back(name, number)
+    if not newer:
+        return ""
+    newest = newer[0]
+    wanted = normalized(re.split(r"[^A-Za-z0-9._-]", newest.wants)[0])
+    demand = Demand(who=f"{name} {newest.version}", name=wanted, text=newest.wants)
+    first, *advice = _explained(demand, releases.policy)
+    count = "it" if len(newer) == 1 else f"{len(newer)} releases of {name}"
+    return _said([first, f"  {name} {number} is what is taken in the place of {count}.", *advice])
+
+
+def stopped(releases: Releases, name: str, number: str) -> str:
+    """The same where it has to stop; "" where few were passed over, or it is meant."""
+    if len(releases.gone_back(name, number)) < STOPS_AT or may_go_on():
+        return ""
+    how = f"To have an older {name} all the same, name its version, or set {GO_ON}=1"
+    return going_back(releases, name, number) + _said([f"stopped before it is fetched. {how}"])
+
+
+def _said(lines: Iterable[str]) -> str:
     return "".join(f"warpfront guard: {line}\n" for line in dict.fromkeys(lines))
 
 
@@ -115,13 +161,35 @@ def _explained(demand: Demand, policy: Policy) -> Iterator[str]:
         yield f"{who} wants {demand.text}; with this image's {policy.holds()} goes {fitting} alone."
         if policy.index:
             yield f"  to have it: pip install --index-url {policy.index} '{fitting}'"
+            yield "  and then the same command again"
             return
         yield f"  to have it: offer {fitting} to pip or uv"
+    elif demand.name in policy.needed():
+        need = demand.name + policy.needed()[demand.name]
+        yield f"{who} wants {demand.text}; this image's {policy.holds()} needs {need}."
+        yield f"  to keep it working: {_keeping(demand)}"
     else:
         held = policy.pinned()[demand.name]
+        if demand.is_met_by(held):
+            yield from _met(demand, held, policy)
+            return
         yield f"{who} wants {demand.text}; this image holds {demand.name} {held}, which stays."
         yield f"  to keep the image's: {_keeping(demand)}"
     yield _relaxing(demand)
+
+
+def _met(demand: Demand, held: str, policy: Policy) -> Iterator[str]:
+    """The image's own would do, and a second one is looked for where there is none: with --target
+    and --prefix, in another environment, to install it again.
+    """
+    who = demand.who or "the command"
+    yield (
+        f"{who} wants {demand.text}, which the image's {demand.name} {held} meets; it would be"
+        " installed a second time, and no index that was asked has it."
+    )
+    yield "  to use the image's: the same command with --no-deps, and then what `pip check` misses"
+    if policy.index:
+        yield f"  to have a second one: the same command with --extra-index-url {policy.index}"
 
 
 def _without(demand: Demand) -> str:
@@ -141,35 +209,3 @@ def _relaxing(demand: Demand) -> str:
     if demand.package:
         return f"  to have {demand.package} beside it all the same: {relax}"
     return f"  to give up its protection: {relax}"
-
-
-class _Listener(logging.Handler):
-    """Keeps what pip says about conflicts; pip writes it for people, so it has no other form."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.INFO)
-        self.said: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.levelno >= logging.ERROR or "conflict is caused by" in str(record.msg):
-            self.said.append(record.getMessage())
-
-
-def listen_to_pip(folder: str | Path) -> None:
-    """At the end of this pip, explain what it refused because of the guard. The handler sits above
-    pip's own loggers, which it makes and sets up itself.
-    """
-    listener = _Listener()
-    logging.getLogger("pip._internal").addHandler(listener)
-    atexit.register(_explain_at_exit, listener, Path(folder))
-
-
-def _explain_at_exit(listener: _Listener, folder: Path) -> None:
-    if not listener.said or sys.stderr is None or sys.stderr.closed:
-        return
-    try:
-        policy = read_policy(folder / "policy.json")
-    except GuardError as error:
-        sys.stderr.write(f"warpfront guard: {error}\n")
-        return
-    sys.stderr.write(explanation("\n".join(listener.said), policy))

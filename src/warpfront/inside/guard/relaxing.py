@@ -12,6 +12,9 @@ from .policy import GuardError, Policy, normalized, policy_from, read_policy
 from .sealing import policy_text
 from .writing import write_files
 
+# What the names of an image's own labels begin with (`warpfront.images.labels`).
+LABELS = "dev.warpfront"
+
 
 def relax(reasons: Mapping[str, str], places: Places) -> list[str]:
     """Record for each name why it may change, or why its demands on the stack may go unmet; returns
@@ -27,8 +30,7 @@ def relax(reasons: Mapping[str, str], places: Places) -> list[str]:
                 f"{name}: a reason is needed: warpfront-guard relax {name} --reason TEXT"
             )
         policy = policy_from(policy.relax(name, reason).document())
-        guarded = name in before.pinned() or name in before.forbidden()
-        told += _no_longer_guarded(name, policy) if guarded else _beside(name, policy, places)
+        told += _told(name, before, policy, places)
     write_files({places.policy: policy_text(policy), **channel_files(policy, places)})
     return told
 
@@ -42,6 +44,26 @@ def read_reasons(path: Path) -> dict[str, str]:
     if not isinstance(reasons, dict) or not all(isinstance(why, str) for why in reasons.values()):
         raise GuardError(f"{path}: not names with their reasons")
     return reasons
+
+
+def _told(name: str, before: Policy, policy: Policy, places: Places) -> list[str]:
+    if name == "torch":
+        return _torch_lifted(before)
+    if policy.is_relaxed("torch"):
+        return [f"recorded: {name}. torch is relaxed, so nothing holds it here."]
+    if name in {**before.pinned(), **before.forbidden(), **before.needed()}:
+        return _no_longer_guarded(name, policy)
+    return _beside(name, policy, places)
+
+
+def _torch_lifted(before: Policy) -> list[str]:
+    with_it = [name for name in before.pinned() if name != "torch"]
+    return [
+        "torch is no longer protected: pip and uv may bring, replace or remove it,",
+        f"and what goes with it: {', '.join(with_it) or 'nothing'}.",
+        f"The labels of an image still say {before.holds()}: a Dockerfile that does this adds",
+        f"  LABEL {LABELS}.relaxed=torch {LABELS}.torch=VERSION",
+    ]
 
 
 def _no_longer_guarded(name: str, policy: Policy) -> list[str]:

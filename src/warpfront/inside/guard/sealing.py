@@ -17,6 +17,7 @@ from .channels import channel_files
 from .manifest import Manifest, manifest_text
 from .measuring import installed, is_sealed, measure, measured_text, versions_of
 from .names import triton_shims
+from .needs import needs_of
 from .places import Places
 from .policy import GuardError, Policy
 from .shims import INSTALLER, shim_files
@@ -40,6 +41,7 @@ def seal(policy: Policy, places: Places, *, python: str) -> Policy:
     """
     there = installed(places.site_packages)
     policy = _adopted(policy, there, places)
+    policy = replace(policy, needs=needs_of(there, policy.protected))
     _compare(policy, there, places)
     shims = {path: text for shim in policy.shims for path, text in shim_files(shim).items()}
     programs = _programs(places, python)

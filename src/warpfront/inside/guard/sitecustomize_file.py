@@ -19,7 +19,7 @@ sys.path.append({library!r})
 try:
     import warpfront_guard.startup
 
-    warpfront_guard.startup.start()
+    warpfront_guard.startup.start({packages!r})
 except Exception as error:
     if sys.stderr is not None:
         print(f"warpfront guard: torch is not watched: {{error}}", file=sys.stderr)
@@ -30,7 +30,9 @@ finally:
 
 
 def block(places: Places) -> str:
-    return _BLOCK.format(begin=_BEGIN, end=_END, library=str(places.library))
+    return _BLOCK.format(
+        begin=_BEGIN, end=_END, library=str(places.library), packages=str(places.site_packages)
+    )
 
 
 def with_block(theirs: str, places: Places) -> str:

@@ -21,8 +21,12 @@ from .measuring import (
     strays,
     versions_of,
 )
+from .needs import need_problems
 from .places import Places
+from .plugins import plugin_problems
 from .policy import GuardError, Policy, read_policy
+from .standing import relaxed_problems
+from .tracing import traced_shadows
 from .watch import sealed_names
 
 
@@ -45,26 +49,37 @@ def verify(
     there = installed(manifest.location)
     changed = size_differences(manifest, names) if quick else differences(manifest, names)
     findings = [
-        *(
-            Finding(part="channel", subject=subject, text=text)
-            for subject, text in channel_findings(policy, places, environment)
-        ),
+        *_findings("channel", channel_findings(policy, places, environment)),
         *_distribution_findings(policy, manifest, there),
-        *(Finding(part="file", subject=path, text=text) for path, text in changed),
+        *_findings("needs", need_problems(policy, there, names)),
+        *_findings("file", changed),
+        *_findings("distribution", relaxed_problems(policy, there, manifest.location)),
         *_shadow_findings(policy, manifest),
+        *_intruder_findings(policy, manifest, environment),
     ]
     if start is not None:
-        findings += [
-            Finding(part="import", subject=subject, text=text)
-            for subject, text in import_findings(start, manifest.packages())
-        ]
+        findings += _findings("import", import_findings(start, manifest.packages()))
     if not quick:
         findings += _stray_findings(names, manifest, there)
-        findings += [
-            Finding(part="file", subject=path, text=text)
-            for path, text in bytecode_findings(manifest, places.bytecode)
-        ]
+        findings += _findings("file", bytecode_findings(manifest, places.bytecode))
     return findings
+
+
+def _findings(part: str, problems: Iterable[tuple[str, str]]) -> Iterator[Finding]:
+    return (Finding(part=part, subject=subject, text=text) for subject, text in problems)
+
+
+def _intruder_findings(
+    policy: Policy, manifest: Manifest, environment: Mapping[str, str]
+) -> Iterator[Finding]:
+    """Code of others that would run as part of torch: libraries in the place of the sealed ones,
+    and what an import of it loads by itself.
+    """
+    for shadow in traced_shadows(manifest, sealed_names(policy, manifest), environment):
+        yield Finding(part="library", subject=shadow.sealed, text=shadow.words(environment))
+    for name, group, folder in plugin_problems(policy, manifest):
+        text = f"{group} in {folder}: an import loads it"
+        yield Finding(part="plugin", subject=name, text=text)
 
 
 def _distribution_findings(
@@ -138,7 +153,7 @@ def _shadow_findings(policy: Policy, manifest: Manifest) -> Iterator[Finding]:
         if place == location:
             continue
         for package, name in sorted(manifest.packages().items()):
-            if name not in policy.relaxed and _holds(place, package):
+            if not policy.is_relaxed(name) and _holds(place, package):
                 where = "is a user's folder" if place == user else "is on the path too"
                 yield Finding(part="shadow", subject=f"{place}/{package}", text=f"{place} {where}")
 

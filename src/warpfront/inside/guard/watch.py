@@ -4,21 +4,34 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
+from .libraries import mapped, sealed_libraries, shadows
 from .manifest import Manifest, read_manifest, size_differences
+from .plugins import is_loaded_by, plugin_problems
 from .policy import GuardError, Policy, normalized, read_policy
 
 _SHOWN = 3
+_AGAIN = "Start from the image again"
+_UNSHADOWED = "Start Python without that library"
 # Distributions whose files this process has looked at: torchvision's import need not do torch's
 # again. What is imported is looked at each time.
 _seen: set[str] = set()
 # The packages of the manifest, once it was read: libraries ask for an absent triton repeatedly.
 _sealed_packages: set[str] = set()
+
+
+# What was sealed by the names that a dynamic loader looks for, once the manifest was read.
+_libraries: dict[str, list[str]] = {}
+# Packages whose import has begun in this process: what it leaves behind is no intruder.
+_begun: set[str] = set()
+# Package -> why it was refused after it had run: it must not run twice.
+_shadowed: dict[str, str] = {}
+_told: set[str] = set()
 
 
 class Refusal:
@@ -37,12 +50,59 @@ class Refusal:
         _refuse(module.__name__, self._text)
 
 
-def look_at(name: str, spec: ModuleSpec | None, *, home: str) -> None:
+def look_at(name: str, spec: ModuleSpec | None, *, home: str, early: Sequence[str] = ()) -> None:
     """Raises `ImportError` that names what changed, and which path won, if the protected package
-    that would come from `spec` is not what was sealed.
+    that would come from `spec` is not what was sealed, or has modules before it is there (`early`).
     """
-    if text := _refusal_of(name, spec, Path(home) / "guard"):
+    early = () if name in _begun else early
+    text = _shadowed.get(name) or _refusal_of(name, spec, Path(home) / "guard", early)
+    if text:
         _refuse(name, text)
+    _begun.add(name)
+
+
+def look_after(name: str) -> None:
+    """Raises `ImportError` if the package, now loaded, runs other native code than was sealed."""
+    if not _libraries:
+        return
+    found = [one.words(os.environ) for one in shadows(_libraries, mapped())]
+    if found:
+        what = "runs other code"
+        _shadowed[name] = _refusal(name, _shortened(found), "", what=what, back=_UNSHADOWED)
+        _refuse(name, _shadowed[name])
+
+
+def module_from_elsewhere(top: str, spec: ModuleSpec, *, home: str) -> ModuleSpec:
+    """For a module of a protected package that Python's own finder did not find: its file is
+    another one, and its import is refused; or it is the file itself, loaded by somebody else (a
+    test runner, a profiler), which is said.
+    """
+    policy, name = _policy(home), spec.name
+    if policy is None or policy.is_relaxed(top):
+        return spec
+    kind = type(spec.loader)
+    who = f"{kind.__module__}.{kind.__qualname__}"
+    package = os.path.dirname(str(getattr(sys.modules[top], "__file__", "")))  # noqa: PTH120
+    if spec.origin and spec.origin.startswith(f"{package}/") and _is_file(spec.origin):
+        if who not in _told:
+            _told.add(who)
+            _say(f"{name} is loaded by {who}, not by Python's own loader")
+        return spec
+    problem = f"{name} would come from {spec.origin or 'nowhere'} by {who}, not from {package}"
+    loader: Any = Refusal(_refusal(name, [problem], policy.holds()))
+    return ModuleSpec(name, loader, origin=spec.origin)
+
+
+def _policy(home: str) -> Policy | None:
+    """None where it cannot be read, which the import of the package itself has refused."""
+    try:
+        return read_policy(Path(home) / "guard" / "policy.json")
+    except GuardError:
+        return None
+
+
+def _is_file(path: str) -> bool:
+    return os.path.isfile(path)  # noqa: PTH113 - of whatever a finder says
 
 
 def instead_of(name: str, spec: ModuleSpec | None, *, home: str) -> ModuleSpec | None:
@@ -62,7 +122,7 @@ def _refuse(name: str, text: str) -> NoReturn:
     raise ImportError(text, name=name)
 
 
-def _refusal_of(name: str, spec: ModuleSpec | None, folder: Path) -> str:
+def _refusal_of(name: str, spec: ModuleSpec | None, folder: Path, early: Sequence[str] = ()) -> str:
     """Why `name` must not be imported, "" if it may be."""
     if spec is None and _sealed_packages and name not in _sealed_packages:
         return ""
@@ -75,6 +135,10 @@ def _refusal_of(name: str, spec: ModuleSpec | None, folder: Path) -> str:
         _tell_of_another(name, spec, policy, manifest)
         return ""
     problems = list(import_problems(name, spec, policy, manifest))
+    if not policy.is_relaxed(name):
+        problems += _shortened([f"{one} was in sys.modules before {name} was" for one in early])
+    _libraries.update(sealed_libraries(manifest, sealed_names(policy, manifest)))
+    _tell_of_needs(policy, manifest)
     return _refusal(name, problems, policy.holds()) if problems else ""
 
 
@@ -97,7 +161,7 @@ def _tell_of_another(
     refused.
     """
     sealed = manifest.versions.get(manifest.packages().get(name, ""))
-    if spec is None or not spec.origin or sealed is None or name in policy.relaxed:
+    if spec is None or not spec.origin or sealed is None or policy.is_relaxed(name):
         return
     found = _version_beside(name, spec.origin)
     if found != sealed:
@@ -121,7 +185,7 @@ def import_problems(
     sealed beside it, worst first.
     """
     packages = manifest.packages()
-    if packages.get(name) in policy.relaxed:
+    if policy.is_relaxed(packages.get(name, "")):
         return
     if name not in packages:
         yield from _stranger_problems(name, policy)
@@ -138,11 +202,22 @@ def import_problems(
         yield f"{name} would come from {won}, the image's is {expected.parent}"
     yield from _version_problems(policy, manifest)
     yield from _size_problems(packages[name], policy, manifest)
+    yield from _intruder_problems(name, policy, manifest)
+
+
+def _intruder_problems(name: str, policy: Policy, manifest: Manifest) -> Iterator[str]:
+    """Code of others that would run as part of the package, which loads it by itself."""
+    for distribution, group, folder in plugin_problems(policy, manifest):
+        if is_loaded_by(group, name, os.environ):
+            yield (
+                f"{distribution} has it load its own code ({group} in {folder}): if that is meant,"
+                f" `warpfront-guard relax {distribution} --reason TEXT`"
+            )
 
 
 def sealed_names(policy: Policy, manifest: Manifest) -> list[str]:
     """The distributions that still have to be as they were."""
-    return [name for name in manifest.files if name not in policy.relaxed]
+    return [name for name in manifest.files if not policy.is_relaxed(name)]
 
 
 def _size_problems(distribution: str, policy: Policy, manifest: Manifest) -> Iterator[str]:
@@ -150,9 +225,42 @@ def _size_problems(distribution: str, policy: Policy, manifest: Manifest) -> Ite
     changed = list(size_differences(manifest, sorted(names)))
     if not changed:
         _seen.update(names)
-    yield from (f"{path}: {what}" for path, what in changed[:_SHOWN])
-    if len(changed) > _SHOWN:
-        yield f"and {len(changed) - _SHOWN} more files"
+    yield from _shortened([f"{path}: {what}" for path, what in changed])
+
+
+def _shortened(lines: list[str]) -> list[str]:
+    more = len(lines) - _SHOWN
+    return [*lines[:_SHOWN], *([f"and {more} more files"] if more > 0 else [])]
+
+
+def _tell_of_needs(policy: Policy, manifest: Manifest) -> None:
+    """What the stack cannot work with is said, not refused: most of torch runs without sympy."""
+    from .requires_dist import UnreadableError, read_requirement  # noqa: PLC0415 - slow to load
+
+    versions = _versions_beside(manifest)
+    for name, accepted in policy.needed().items():
+        version = versions.get(name)
+        try:
+            if version is None or read_requirement(name + accepted).accepts(version):
+                continue
+        except UnreadableError:
+            continue
+        words = f"{name} {version} was installed; {policy.holds()} needs {name}{accepted}"
+        if words not in _told:
+            _told.add(words)
+            _say(words)
+
+
+def _versions_beside(manifest: Manifest) -> dict[str, str]:
+    """Name -> version of what has its metadata beside the stack, by the folders' names."""
+    try:
+        there = os.listdir(manifest.location)  # noqa: PTH208 - names are all it takes
+    except OSError:
+        return {}
+    pairs = (
+        one.removesuffix(".dist-info").partition("-") for one in there if one[-10:] == ".dist-info"
+    )
+    return {normalized(name): version for name, _, version in pairs}
 
 
 def _same_file(one: str, other: str) -> bool:
@@ -162,7 +270,7 @@ def _same_file(one: str, other: str) -> bool:
 def _stranger_problems(name: str, policy: Policy) -> Iterator[str]:
     """A watched package that the image did not have: it has to be the one that fits its torch."""
     wanted = policy.companions.get(name)
-    if wanted is None or name in policy.relaxed:
+    if wanted is None or policy.is_relaxed(name):
         return
     from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - slow to load
 
@@ -211,10 +319,17 @@ def _isolated_build_problems(name: str, won: str, version: str) -> Iterator[str]
         )
 
 
-def _refusal(name: str, problems: list[str], holds: str) -> str:
-    what = f" ({holds})" if holds else ""
+def _refusal(
+    name: str,
+    problems: list[str],
+    holds: str,
+    *,
+    what: str = "was changed",
+    back: str = _AGAIN,
+) -> str:
+    which = f" ({holds})" if holds else ""
     return (
-        f"warpfront guard: {name}: the torch stack of this image{what} was changed: "
-        f"{'; '.join(problems)}. See `warpfront-guard verify` for all of it. Start from the image "
-        "again to have it back; a change that is meant: `warpfront-guard relax NAME --reason TEXT`."
+        f"warpfront guard: {name}: the torch stack of this image{which} {what}: "
+        f"{'; '.join(problems)}. See `warpfront-guard verify` for all of it. {back} to have it "
+        "back; a change that is meant: `warpfront-guard relax NAME --reason TEXT`."
     )

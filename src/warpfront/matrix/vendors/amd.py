@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Literal
 
+from packaging.version import Version
+
 from warpfront.model import Compiler, CompilerCall, DeviceAccess, HostDevices, Toolkit, frozen
 
 _TARGET = re.compile(r"gfx(?:[0-9]{2,3}[0-9a-f]|[0-9]{1,2}(?:-[0-9])?-generic)\Z")
@@ -25,6 +27,9 @@ _GENERIC: Mapping[str, tuple[str, ...]] = {
     ),
     "gfx12-generic": ("gfx1200", "gfx1201"),
 }
+# The ROCm whose HIP and device libraries a suite's hipcc brings, as found there: docs/compile.md.
+_HIPCC: Mapping[str, str] = {"trixie": "5.7", "sid": "6.4"}
+_FIRST_WITH_DEVICE_WHEELS = Version("7.14")
 _FAMILY = {member: family for family, members in _GENERIC.items() for member in members}
 
 
@@ -69,11 +74,20 @@ class Amd:
     def label(self, index: str) -> str:
         return index
 
+    def has_device_wheels(self, toolkit: Toolkit | None) -> bool:
+        """From ROCm 7.14 on: `rocm-sdk-device-gfx942` (ROCm/TheRock @89553ce,
+        docs/packaging/python_packaging.md)."""
+        return toolkit is not None and Version(toolkit.version) >= _FIRST_WITH_DEVICE_WHEELS
+
     def compiler(
-        self, toolkit: Toolkit | None, targets: tuple[str, ...], python: str
+        self, toolkit: Toolkit | None, targets: tuple[str, ...], python: str, suite: str
     ) -> Compiler | None:
-        """Debian's hipcc, which depends on its clang, lld, device libraries and HIP headers."""
-        del toolkit, python
+        """Debian's hipcc, which depends on its clang, lld, device libraries and HIP headers, where
+        it is of that ROCm.
+        """
+        del python
+        if toolkit is None or _HIPCC.get(suite) != toolkit.version:
+            return None
         return Compiler(
             apt=("g++", "hipcc", "hipify-perl", "python3-dev"),
             # torch looks for hipcc below ROCM_HOME. Not ROCM_PATH: given one, Debian's clang looks
@@ -83,8 +97,20 @@ class Amd:
             ),
         )
 
-    def no_compiler(self, toolkit: Toolkit | None) -> str:
-        return f"there is a compiler for {toolkit}"
+    def no_compiler(self, toolkit: Toolkit | None, suite: str) -> str:
+        """AMD's own is in `rocm-sdk-devel`, which pytorch.org's index does not mirror
+        (pytorch/test-infra#8436) and which unpacks itself where it is installed (ROCm/TheRock
+        @89553ce, templates/rocm/src/rocm_sdk/_devel.py).
+        """
+        held = _HIPCC.get(suite)
+        debian = (
+            f"Debian {suite}'s hipcc is of ROCm {held}"
+            if held
+            else f"which ROCm the hipcc of {suite or 'this base'} is of is not known"
+        )
+        if self.has_device_wheels(toolkit):
+            return f"{debian}, and the index of {toolkit} has no rocm-sdk-devel"
+        return f"{debian}, and no wheel holds the compiler of {toolkit}"
 
     def compiler_call(self, target: str) -> CompilerCall | None:
         """clang's options and messages: https://rocm.docs.amd.com/projects/HIPCC/en/latest/."""

@@ -36,15 +36,19 @@ class Cpu:
     def label(self, index: str) -> str:
         return index
 
+    def has_device_wheels(self, toolkit: Toolkit | None) -> bool:
+        del toolkit
+        return False
+
     def compiler(
-        self, toolkit: Toolkit | None, targets: tuple[str, ...], python: str
+        self, toolkit: Toolkit | None, targets: tuple[str, ...], python: str, suite: str
     ) -> Compiler | None:
         """g++, for extensions in C++."""
-        del toolkit, targets, python
+        del toolkit, targets, python, suite
         return Compiler(apt=("g++", "python3-dev"))
 
-    def no_compiler(self, toolkit: Toolkit | None) -> str:
-        del toolkit
+    def no_compiler(self, toolkit: Toolkit | None, suite: str) -> str:
+        del toolkit, suite
         return "g++ is the compiler for the vendor cpu"
 
     def compiler_call(self, target: str) -> CompilerCall | None:

@@ -45,13 +45,18 @@ class Gaudi:
         del index
         return ""
 
+    def has_device_wheels(self, toolkit: Toolkit | None) -> bool:
+        del toolkit
+        return False
+
     def compiler(
-        self, toolkit: Toolkit | None, targets: tuple[str, ...], python: str
+        self, toolkit: Toolkit | None, targets: tuple[str, ...], python: str, suite: str
     ) -> Compiler | None:
-        del toolkit, targets, python
+        del toolkit, targets, python, suite
         return None
 
-    def no_compiler(self, toolkit: Toolkit | None) -> str:
+    def no_compiler(self, toolkit: Toolkit | None, suite: str) -> str:
+        del suite
         return f"the base image of {toolkit} already holds the vendor's tools"
 
     def compiler_call(self, target: str) -> CompilerCall | None:

@@ -60,9 +60,14 @@ class Nvidia:
         """PyPI strips the label (test-infra release/pypi/prep_binary_for_pypi.py)."""
         return "" if index == "pypi" else index
 
+    def has_device_wheels(self, toolkit: Toolkit | None) -> bool:
+        del toolkit
+        return False
+
     def compiler(
-        self, toolkit: Toolkit | None, targets: tuple[str, ...], python: str
+        self, toolkit: Toolkit | None, targets: tuple[str, ...], python: str, suite: str
     ) -> Compiler | None:
+        del suite
         if toolkit is None or _major(toolkit) < _FIRST_MAJOR_WITH_NVCC_WHEEL:
             return None
         home = f"/opt/venv/lib/python{python}/site-packages/nvidia/cu{_major(toolkit)}"
@@ -81,9 +86,10 @@ class Nvidia:
             environment=frozen({"CUDA_HOME": home, "TORCH_CUDA_ARCH_LIST": _arch_list(targets)}),
         )
 
-    def no_compiler(self, toolkit: Toolkit | None) -> str:
+    def no_compiler(self, toolkit: Toolkit | None, suite: str) -> str:
         """The nvidia-cuda-nvcc-cu12 wheels (12.6.85, 12.8.93, 12.9.86 listed) hold
         ptxas, not nvcc."""
+        del suite
         return (
             f"NVIDIA's wheels for {toolkit} hold ptxas and no nvcc; "
             f"they do from cuda{_FIRST_MAJOR_WITH_NVCC_WHEEL}.0"

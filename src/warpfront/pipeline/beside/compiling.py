@@ -4,20 +4,20 @@ the tree mounted read-only.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import platform
 import re
-import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from time import monotonic
 
-from warpfront.errors import InputError, NothingSelectedError
+from warpfront.errors import InputError, NothingSelectedError, StoreError
 from warpfront.images.engine import Bind, Engine, RunRequest, RunResult, connect
 from warpfront.images.engine.bases import bootstrapped_image, recipe_digest
-from warpfront.matrix import Matrix
+from warpfront.matrix.reading import Matrix
 from warpfront.matrix.selection import select
 from warpfront.matrix.vendors import VENDORS, Vendor
 from warpfront.model import (
@@ -31,7 +31,13 @@ from warpfront.model import (
     Verification,
 )
 from warpfront.pipeline.beside.scanning import scan_tree
-from warpfront.pipeline.within.containers import MEMORY_BYTES, built_image, ending_of, parsed_json
+from warpfront.pipeline.within.containers import (
+    MEMORY_BYTES,
+    Output,
+    built_image,
+    ending_of,
+    result_in,
+)
 from warpfront.pipeline.workspace import AskSite, Folders, Workspace, site_when_needed
 from warpfront.port.compile.job_document import SOURCE, Bounds, job_document
 from warpfront.port.compile.outcomes import HIPIFIED, SESSION, Message, judged
@@ -39,8 +45,9 @@ from warpfront.port.compile.units import HEADERS, READ, SETUP, SourceUnit, inclu
 from warpfront.port.scan.findings import Finding, Severity
 from warpfront.port.scan.targets import read_target
 from warpfront.report.junit import junit_xml
+from warpfront.system.foreign import read_regular, regular_files, remove_tree
 from warpfront.system.process import environment, run
-from warpfront.system.store import Store, exclusive, read_text, write_json, write_text
+from warpfront.system.store import Store, exclusive, write_json, write_text
 from warpfront.system.trees import Tree, list_tree
 from warpfront.system.trees import read_text as read_source
 from warpfront.system.watch import Watch
@@ -57,6 +64,8 @@ _CUDA = re.compile(
     r"|\b__(?:global|device)__\b"
 )
 LEFT = "what hipify leaves"
+_KEPT = "kept/"
+_LEFT_LIMIT_BYTES = 256 * 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -331,11 +340,11 @@ class _Compiling:
         with exclusive(self.folder, watch.say):
             self._prepare_folder()
             started = monotonic()
-            lines: list[str] = []
+            output = Output()
             watch.step(self.place.id, f"compiling {len(self.units)} sources")
-            result = engine.run(self._request(), on_line=lines.append)
+            result = engine.run(self._request(), on_line=output.add)
             watch.step(self.place.id, "")
-            write_text(self.folder / "output.log", "\n".join(lines) + "\n")
+            write_text(self.folder / "output.log", output.text)
             found = self._compilation(result, monotonic() - started)
             write_text(self.folder / "junit.xml", junit_xml((found.verification,)))
             name = f"{SESSION}-{self.request.target}"
@@ -343,7 +352,7 @@ class _Compiling:
         return found
 
     def _prepare_folder(self) -> None:
-        shutil.rmtree(self.folder / "results", ignore_errors=True)
+        remove_tree(self.folder / "results")
         (self.folder / "results").mkdir(parents=True)
         needs_copy = self.hipified or any(unit.kind == "extension" for unit in self.units)
         folders = self.request.include or include_folders(file.path for file in self.tree.files)
@@ -387,14 +396,14 @@ class _Compiling:
         )
 
     def _compilation(self, result: RunResult, seconds: float) -> Compilation:
-        files = _files_of(self.folder / "results")
+        files = left_files(self.folder / "results")
         verification = read_verification(
             cell_id=self.place.id,
             target=self.request.target,
             where="image",
             image_id=self.place.image_id,
             content_hash=self.place.content_hash,
-            files={SESSION: parsed_json(files.get(f"{SESSION}.json"))},
+            files={SESSION: result_in(self.folder / "results" / f"{SESSION}.json")},
             ended=ending_of(result, limit_seconds=self.limit_seconds),
             seconds=round(seconds, 2),
         )
@@ -456,7 +465,7 @@ def _renamed(checks: Iterable[CheckResult]) -> dict[str, str]:
     """What hipify made under another name -> the source of it."""
     found = [check.details.get("renamed") for check in checks if check.name == "hipify"]
     pairs = (pair for one in found if isinstance(one, Mapping) for pair in one.items())
-    return {made: source for source, made in pairs}
+    return {made: source for source, made in pairs if isinstance(made, str)}
 
 
 def _version_line(lines: list[str]) -> str:
@@ -483,11 +492,13 @@ def _left_check(left: tuple[Finding, ...]) -> CheckResult:
     )
 
 
-def _files_of(folder: Path) -> dict[str, str]:
-    """What the container left, as texts by path below its folder."""
-    paths = (*folder.glob("*.json"), *folder.glob("kept/*/*"), *folder.glob(f"{HIPIFIED}**/*"))
-    return {
-        str(path.relative_to(folder)): read_text(path) or ""
-        for path in sorted(paths)
-        if path.is_file() and not path.is_symlink()
-    }
+def left_files(folder: Path) -> dict[str, str]:
+    """What the container left and can be read, as texts by path below its folder."""
+    files, left = {}, _LEFT_LIMIT_BYTES
+    for path in regular_files(folder):
+        name = path.relative_to(folder).as_posix()
+        if name.startswith((_KEPT, HIPIFIED)):
+            with contextlib.suppress(StoreError):
+                content = read_regular(path, left)
+                files[name], left = content.decode("utf-8", "replace"), left - len(content)
+    return files

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from time import monotonic
 
-from warpfront.errors import BuildFailedError, EngineError, StoreError
+from warpfront.errors import BuildFailedError, EngineError, StoreError, WheelError
 from warpfront.images.bake import (
     CA_SECRET,
     PROXIES_SECRET,
@@ -23,8 +23,8 @@ from warpfront.images.engine import Engine, StoredImage
 from warpfront.images.engine.bases import resolve_base
 from warpfront.images.engine.buildx import Baked, BakeRequest, BuildStep, bake
 from warpfront.images.labels import CONTENT_HASH, image_labels
-from warpfront.matrix import Matrix
 from warpfront.matrix.plan import leaves
+from warpfront.matrix.reading import Matrix
 from warpfront.model import (
     BaseSource,
     Blocked,
@@ -48,6 +48,7 @@ from warpfront.system.provenance import read_provenance
 from warpfront.system.store import Store, place_program, write_json
 from warpfront.system.watch import Watch
 from warpfront.wheels.sources import Site
+from warpfront.wheels.toolbox import install_toolbox
 from warpfront.wheels.uv_program import uv_binary, uv_version
 
 Built = BuiltImage | Blocked | Failed
@@ -194,7 +195,22 @@ class _Building:
         for item in ready:
             self._store.log_path(item.cell.id).unlink(missing_ok=True)
         answers = bake(self._request(file, ready), self._on_step)
+        self._bring_toolbox()
         return {**failed, **{item.cell.id: self._result(item, answers) for item in ready}}
+
+    def _bring_toolbox(self) -> None:
+        """What `verify` needs from outside, while outside is there for the wheels. Without it the
+        images are no worse.
+        """
+        try:
+            install_toolbox(
+                self._cache,
+                self._wheelhouse,
+                site=lambda: self._site,
+                on_progress=self._watch.advance,
+            )
+        except (WheelError, StoreError) as error:
+            self._watch.say(f"verify will not find its toolbox here: {error.message}")
 
     def _fetch(self, items: list[Prepared]) -> dict[str, Built]:
         """Every wheel of every item; those whose wheels cannot be had, and their children,
@@ -220,7 +236,7 @@ class _Building:
 
     def _target(self, item: Prepared, building: Mapping[str, Prepared]) -> BakeTarget:
         cell = item.cell
-        self._store.write_context(cell.id, item.rendered.files)
+        self._store.write_context(cell.id, item.rendered.context)
         self._store.save(cell.id, "render", item.rendered)
         needs_network = bool(cell.compiler and cell.compiler.apt)
         return BakeTarget(
@@ -292,10 +308,15 @@ class _Building:
         if not step.target:
             return
         self._finished[step.target] = monotonic()
-        if step.state != "running":
+        if step.total_bytes:
+            total = step.total_bytes if step.state != "failed" else 0
+            self._watch.advance(step.words, step.done_bytes, total)
+        if step.line:
+            self._watch.line(step.target, step.line)
+        elif step.state != "running":
             self._watch.step(step.target, "")
-        elif not step.name.startswith("[internal]"):
-            self._watch.step(step.target, step.name)
+        elif not (step.is_internal or step.total_bytes):
+            self._watch.step(step.target, step.words)
 
     def _result(self, item: Prepared, answers: Mapping[str, Baked]) -> Built:
         cell, baked = item.cell, answers[item.cell.id]

@@ -16,8 +16,8 @@ from warpfront.images.engine.bases import resolve_base
 from warpfront.images.engine.buildx import BakeRequest, bake
 from warpfront.images.labels import CONTENT_HASH
 from warpfront.images.render import DOCKERFILE, Templates
-from warpfront.matrix import Matrix
 from warpfront.matrix.plan import with_parents
+from warpfront.matrix.reading import Matrix
 from warpfront.model import BaseSource, Blocked, BuiltImage, Cell, WheelLock, digest_of
 from warpfront.pipeline.within.baking import Built, build_cells, build_secrets
 from warpfront.pipeline.workspace import IMAGES_FOLDER, AskSite, Folders, Material

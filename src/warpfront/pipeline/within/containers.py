@@ -1,30 +1,38 @@
-"""What `verify` and `compile` have in common: the image that was built, and what a container left
-and how it ended.
+"""What `verify` and `compile` have in common: the image that was built, and what a container left,
+printed, and how it ended.
 """
 
 from __future__ import annotations
 
-import json
+from collections import deque
+from pathlib import Path
 
-from warpfront.errors import NotVerifiedError
+from warpfront.errors import NotVerifiedError, StoreError
 from warpfront.images.engine import Engine, RunResult
 from warpfront.images.labels import CONTENT_HASH
 from warpfront.model import Blocked, BuiltImage, Cell, Failed
+from warpfront.system.foreign import read_json
 from warpfront.system.store import Store
+from warpfront.verify.verdict import Unusable
 
 MEMORY_BYTES = 8 * 2**30
+OUTPUT_LIMIT_CHARACTERS = 8 * 2**20
 
 
-def built_image(store: Store, cell: Cell, engine: Engine) -> BuiltImage | Failed:
+def built_image(store: Store, cell: Cell, engine: Engine) -> BuiltImage | Blocked | Failed:
     """The image that `build` left, if the engine still holds that very content."""
     hint = f"invoke build --only {cell.id}"
-    built = store.load(cell.id, "build", (BuiltImage, Blocked, Failed))
+    try:
+        built = store.load(cell.id, "build", (BuiltImage, Blocked, Failed))
+    except StoreError as error:
+        return Blocked(cell_id=cell.id, step="verify", reason=error.message, hint=hint)
     if not isinstance(built, BuiltImage):
         reason = "not built" if built is None else f"not built: {built.reason}"
-        return not_verified(cell, reason, hint)
+        return Blocked(cell_id=cell.id, step="verify", reason=reason, hint=hint)
     image = engine.image(built.image_id)
     if image is None:
-        return not_verified(cell, f"the engine holds no image {built.image_id}", hint)
+        reason = f"the engine holds no image {built.image_id}"
+        return Blocked(cell_id=cell.id, step="verify", reason=reason, hint=hint)
     if image.labels.get(CONTENT_HASH) != built.content_hash:
         return not_verified(cell, f"{built.image_id} has another content hash than was built", hint)
     return built
@@ -40,12 +48,33 @@ def not_verified(cell: Cell, reason: str, hint: str) -> Failed:
     )
 
 
-def parsed_json(text: str | None) -> object | None:
-    """A JSON value; what is not JSON is handed on as text, which the verdict refuses as such."""
+def result_in(path: Path) -> object | None:
+    """The JSON value that a container left, or why the verdict has to refuse it."""
     try:
-        return None if text is None else json.loads(text)
-    except ValueError:
-        return text
+        return read_json(path)
+    except StoreError as error:
+        return Unusable(reason=error.message)
+
+
+class Output:
+    """The last of what a container printed, however much it was."""
+
+    def __init__(self) -> None:
+        self._lines: deque[str] = deque()
+        self._kept = 0
+        self._dropped = 0
+
+    def add(self, line: str) -> None:
+        self._lines.append(line)
+        self._kept += len(line) + 1
+        while self._kept > OUTPUT_LIMIT_CHARACTERS:
+            self._kept -= len(self._lines.popleft()) + 1
+            self._dropped += 1
+
+    @property
+    def text(self) -> str:
+        head = [f"({self._dropped} lines before these were not kept)"] if self._dropped else []
+        return "\n".join([*head, *self._lines]) + "\n"
 
 
 def ending_of(result: RunResult, *, limit_seconds: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from warpfront.matrix.plan import LockState
+from warpfront.matrix.plan import NEVER_BUILT, LockState
 from warpfront.model import Blocked, Cell, Failed, LockInputs, WheelLock
 from warpfront.pipeline.within.attempt import attempt
 from warpfront.pipeline.workspace import Folders
@@ -40,7 +40,7 @@ def read_state(
     path = folders.lock_path(inputs.cell_id)
     text = read_text(path, missing_ok=True)
     if text is None:
-        return LockState(lock=None, reason="not locked yet")
+        return LockState(lock=None, reason=NEVER_BUILT)
     lock = read(text, path=str(path.relative_to(folders.root)))
     return LockState(lock=lock, reason=staleness(lock, inputs))
 

@@ -6,8 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from warpfront.inside.checks.compiling.compilation import Compilation
 from warpfront.inside.checks.compiling.job import read_job
+from warpfront.inside.checks.compiling.job_run import CompileJobRun
 from warpfront.inside.checks.results import Recorder
 
 SESSION = "compile"
@@ -21,7 +21,7 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     job = read_job(options.job)
     recorder = Recorder(session=SESSION, target=job.target, folder=options.results)
-    Compilation(job=job, results=options.results).record(recorder)
+    CompileJobRun(job=job, results=options.results).record(recorder)
     return 0 if recorder.finish() else 1
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from warpfront.inside.checks.devices.worker import OPERATIONS
-from warpfront.inside.checks.results import ERROR, CheckResult, failed, passed
+from warpfront.inside.checks.results import ERROR, CheckFinding, failed, passed
 
 # NCCL answers for RCCL as well; gloo on the CPU only tests that this code does what it says.
 BACKENDS = {"cuda": "nccl", "hpu": "hccl", "cpu": "gloo"}
@@ -27,14 +27,14 @@ class Told:
     results: tuple[Mapping[str, Mapping[str, str]], ...]
     endings: tuple[str, ...]
 
-    def finding(self, operation: str, backend: str) -> CheckResult:
+    def finding(self, operation: str, backend: str) -> CheckFinding:
         """One operation's outcome over all ranks."""
         details: dict[str, object] = {"ranks": len(self.results), "backend": backend}
         said = [result.get(operation) for result in self.results]
         for rank, (answer, ending) in enumerate(zip(said, self.endings, strict=True)):
             if answer is None:
                 reason = f"rank {rank} left no answer: {ending or 'it ended early'}"
-                return CheckResult(outcome=ERROR, reason=reason, details=details)
+                return CheckFinding(outcome=ERROR, reason=reason, details=details)
         faults = [f"rank {n}: {a['fault']}" for n, a in enumerate(said) if a and a["fault"]]
         unsupported = [a["unsupported"] for a in said if a and a["unsupported"]]
         if faults or unsupported:

@@ -15,7 +15,7 @@ from warpfront.inside.checks.effort import Effort
 from warpfront.inside.checks.golden.suite import CASES, compute
 from warpfront.inside.checks.hardware import Hardware, Machine, read_hardware
 from warpfront.inside.checks.precision import DTYPES, probe, require_full_precision
-from warpfront.inside.checks.results import Check, CheckResult, Recorder, failed, passed
+from warpfront.inside.checks.results import Check, CheckFinding, Recorder, failed, passed
 from warpfront.inside.checks.torch_devices import TorchFacts, read_facts
 
 # On the CPU two processes talk over gloo: that tests this code, and no device.
@@ -57,7 +57,7 @@ def places_of(device: str, facts: TorchFacts) -> list[str]:
     return ["cpu"] if device == "cpu" else [f"{device}:{one.index}" for one in facts.devices]
 
 
-def every_device(facts: TorchFacts, hardware: Hardware, places: list[str]) -> CheckResult:
+def every_device(facts: TorchFacts, hardware: Hardware, places: list[str]) -> CheckFinding:
     """torch sees every device that should be visible, all of one arch."""
     details: dict[str, object] = {"devices": list(places), "problems": list(hardware.problems)}
     different = disagreements(hardware, facts) if places != ["cpu"] else ()
@@ -69,14 +69,14 @@ def every_device(facts: TorchFacts, hardware: Hardware, places: list[str]) -> Ch
     return passed(f"{len(places)}: {', '.join(places)}", **details)
 
 
-def probed(device: str) -> CheckResult:
+def probed(device: str) -> CheckFinding:
     """A record of what the device computes; what it must is judged where it is used."""
     answers = probe_dtypes(device)
     able = [name for name, said in answers.items() if said == "computed"]
     return passed(", ".join(able), probes=answers)
 
 
-def use_device(place: str) -> CheckResult:
+def use_device(place: str) -> CheckFinding:
     """The golden suite's operations on one device by number, judged against float64."""
     kind = torch.device(place).type
     used: dict[str, float] = {}
@@ -97,7 +97,7 @@ def use_device(place: str) -> CheckResult:
     return passed(f"{len(CASES)} operations in {', '.join(used)}", used=used)
 
 
-def copy_across(source: str, target: str) -> CheckResult:
+def copy_across(source: str, target: str) -> CheckFinding:
     """Numbers that go from device to device, and back, are the same numbers."""
     for size in (1, 33, 1 << 20):
         sent = torch.arange(size, dtype=torch.int64)
@@ -151,7 +151,7 @@ def record_device_faults(claims: Claims, recorder: Recorder, _effort: Effort | N
     )
 
 
-def _caught(claims: Claims, world: int, fault: str) -> CheckResult:
+def _caught(claims: Claims, world: int, fault: str) -> CheckFinding:
     told = exchange(claims.device, world, fault)
     backend = BACKENDS[claims.device]
     wrong = {n for n in OPERATIONS if told.finding(n, backend).outcome != "passed"}
@@ -163,7 +163,7 @@ def _caught(claims: Claims, world: int, fault: str) -> CheckResult:
     return passed(f"caught in {', '.join(sorted(wrong))}", reasons=reasons)
 
 
-def _exchanged(device: str, world: int, operation: str) -> CheckResult:
+def _exchanged(device: str, world: int, operation: str) -> CheckFinding:
     return exchange(device, world).finding(operation, BACKENDS[device])
 
 

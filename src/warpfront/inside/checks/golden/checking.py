@@ -12,7 +12,7 @@ from warpfront.inside.checks.golden.files import Golden, GoldenError
 from warpfront.inside.checks.golden.suite import BY_NAME, Compute, compute
 from warpfront.inside.checks.operations import Budgeted
 from warpfront.inside.checks.opinions import document, opinions, tally, total
-from warpfront.inside.checks.results import CheckResult, failed, passed
+from warpfront.inside.checks.results import CheckFinding, failed, passed
 
 # Two machines' float64 references: sums of some hundred terms in another order.
 _REFERENCE_SLACK = 1e-11
@@ -33,7 +33,7 @@ class Way:
 
 def check_case(
     golden: Golden, case_name: str, dtype: str, device: str, run: Compute = compute
-) -> CheckResult:
+) -> CheckFinding:
     """One case of a golden file on this device. Raises `GoldenError` where the file has a case that
     this suite does not know, or lacks one of its tensors.
     """
@@ -65,7 +65,7 @@ def check_case(
     return passed(f"here {largest:.2f} of the budget, apart {apart:.2f} of both", **details)
 
 
-def table(golden: Golden, findings: Sequence[tuple[str, CheckResult]]) -> str:
+def table(golden: Golden, findings: Sequence[tuple[str, CheckFinding]]) -> str:
     """Shares of budgets: the maker's and ours against float64, and one against the other."""
     maker = f"{golden.vendor} {golden.arch}"
     lines = [f"{'':<36}{maker + ' : ref':>20}{'here : ref':>14}{'here : ' + maker:>22}"]

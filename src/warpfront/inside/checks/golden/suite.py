@@ -59,8 +59,8 @@ Compute = Callable[[Operation, tuple[Tensor, ...], Tensor, str], Mapping[str, Te
 def compute(
     operation: Operation, inputs: tuple[Tensor, ...], cotangent: Tensor, device: str
 ) -> Mapping[str, Tensor]:
-    """`out` and `grad/N` as a device computes them, left where they are. Tests put faulty ones
-    here.
+    """`out` and `grad/N` as a device computes them, left where they are. Tests put
+    faulty ones here.
     """
     leaves = [x.to(device).detach().requires_grad_() for x in inputs]
     output = operation(*leaves)

@@ -33,11 +33,11 @@ from warpfront.inside.checks.precision import (
 from warpfront.inside.checks.results import (
     PASSED,
     Check,
-    CheckResult,
+    CheckFinding,
     Recorder,
     failed,
+    finding_from,
     passed,
-    result_from,
 )
 from warpfront.inside.checks.torch_devices import read_facts
 
@@ -52,8 +52,8 @@ def record_golden(
     files: Sequence[Path] | None = None,
     run: Compute = compute,
 ) -> None:
-    """Check golden files (those of this package) on the claimed device, one check a case and
-    dtype.
+    """Check golden files (those of this package) on the claimed device, one check a
+    case and dtype.
     """
     paths = shipped() if files is None else tuple(files)
     recorder.plan([f"file {path.stem}" for path in paths] or ["golden files"])
@@ -73,7 +73,7 @@ def _checks(
     try:
         golden = read_golden(path)
     except GoldenError as error:
-        broken = result_from(error)
+        broken = finding_from(error)
         return [Check(name=name, find=lambda: broken)]
     checks = [Check(name=name, find=functools.partial(complete, golden, claims.device))]
     for case, dtype in golden.entries():
@@ -87,7 +87,7 @@ def _checks(
     return checks
 
 
-def complete(golden: Golden, device: str) -> CheckResult:
+def complete(golden: Golden, device: str) -> CheckFinding:
     """The file has every case of the suite in every dtype that this device must compute."""
     entries = set(golden.entries())
     wanted = [(case.name, dtype) for case in CASES for dtype in REQUIRED[device]]
@@ -106,8 +106,8 @@ def complete(golden: Golden, device: str) -> CheckResult:
 
 
 def main(arguments: list[str]) -> int:
-    """The door. Exits 0 if all is well, 1 if something is not right or not here, 2 if a file cannot
-    be used.
+    """The door. Exits 0 if all is well, 1 if something is not right or not here, 2 if a file
+    cannot be used.
     """
     options = _parser().parse_args(arguments)
     require_full_precision()
@@ -150,12 +150,12 @@ def _check_file(path: Path, claims: Claims) -> int:
     return 1 if bad else 0
 
 
-def _found(golden: Golden, case: str, dtype: str, device: str) -> CheckResult:
+def _found(golden: Golden, case: str, dtype: str, device: str) -> CheckFinding:
     """What one case came to; a device that runs out of memory or breaks down is an error."""
     try:
         return check_case(golden, case, dtype, device)
     except RuntimeError as error:
-        return result_from(error)
+        return finding_from(error)
 
 
 def _claims(target: str) -> Claims:

@@ -35,8 +35,8 @@ class Accelerator:
 
 @dataclass(frozen=True, kw_only=True)
 class Processor:
-    """The CPU: `threads` are those this process may use, `memory_bytes` what its control group
-    leaves.
+    """The CPU: `threads` are those this process may use, `memory_bytes` what its
+    control group leaves.
     """
 
     name: str

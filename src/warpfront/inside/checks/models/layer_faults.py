@@ -23,7 +23,7 @@ from warpfront.inside.checks.models.replaying import Precision, first_over
 from warpfront.inside.checks.models.specimens import make_specimen
 from warpfront.inside.checks.models.watching import layers_of
 from warpfront.inside.checks.mutations import ON_TENSORS, Mutate, stale_lanes
-from warpfront.inside.checks.results import Check, CheckResult, Recorder, failed, passed
+from warpfront.inside.checks.results import Check, CheckFinding, Recorder, failed, passed
 
 # Every class of layer is in one of these.
 SEEDED = ("resnet", "gpt", "moe", "t5", "whisper")
@@ -100,7 +100,7 @@ def record_model_faults(claims: Claims, recorder: Recorder, effort: Effort | Non
     seeded = SEEDED[1:2] if effort and effort.quick else SEEDED
     names = [family.name for family in FAMILIES if family.name in seeded]
 
-    def find(name: str) -> CheckResult:
+    def find(name: str) -> CheckFinding:
         family = next(family for family in FAMILIES if family.name == name)
         count, missed = missed_faults(family, faults_of(family), claims.device)
         if missed:
@@ -130,8 +130,8 @@ def _shifting(name: str) -> Tamper:
 
 
 def _mutating_gradient(name: str, mutate: Mutate) -> Tamper:
-    """The layer's own gradients: of a parameter, and where it has none, of the first input that has
-    one.
+    """The layer's own gradients: of a parameter, and where it has none, of the first input
+    that has one.
     """
 
     def tamper(model: nn.Module) -> None:

@@ -36,7 +36,7 @@ from warpfront.inside.checks.precision import (
     probe,
     require_full_precision,
 )
-from warpfront.inside.checks.results import Check, CheckResult, Recorder, failed, passed
+from warpfront.inside.checks.results import Check, CheckFinding, Recorder, failed, passed
 
 # torch.compile takes seconds for every model on a GPU, and half a minute where it writes C++.
 COMPILED = {"cpu": ("gpt",), "cuda": ("mlp", "resnet", "gpt", "moe"), "hpu": ("gpt",)}
@@ -173,7 +173,7 @@ def _record_compiled(recorder: Recorder, benches: Sequence[Bench], profile: str)
 
 
 def _check(family: Family, mode: str, benches: Sequence[Bench], profile: str) -> Check:
-    def find() -> CheckResult:
+    def find() -> CheckFinding:
         tables = {bench.seed: judge_mode(family, mode, bench) for bench in benches}
         return finding_of(tables, f"{family.name} {mode} on {benches[0].device}", profile)
 
@@ -182,7 +182,7 @@ def _check(family: Family, mode: str, benches: Sequence[Bench], profile: str) ->
 
 def finding_of(
     tables: dict[int, list[JudgedTensor]], what: str, profile: str = STRICT
-) -> CheckResult:
+) -> CheckFinding:
     """The first row over its budget names the layer; details have each layer's largest share."""
     used: dict[str, float] = {}
     for row in (row for rows in tables.values() for row in rows):

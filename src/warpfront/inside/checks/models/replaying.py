@@ -49,8 +49,8 @@ class JudgedTensor:
     said: Mapping[str, bool | None] = field(default_factory=dict)
 
     def fault_by(self, profile: str) -> str:
-        """What is wrong by a profile's tolerances. What has no numbers to compare is judged by
-        ours.
+        """What is wrong by a profile's tolerances. What has no numbers to compare is
+        judged by ours.
         """
         if profile == STRICT or not self.said:
             return self.fault

@@ -44,8 +44,8 @@ def export(model: nn.Module, inputs: tuple[Tensor, ...]) -> nn.Module:
 
 
 def run_compiled(model: nn.Module) -> Run:
-    """`torch.compile` in its default mode: the others may use graph capture, which is no question
-    of numerics.
+    """`torch.compile` in its default mode: the others may use graph capture, which is no
+    question of numerics.
     """
     torch.compiler.reset()
     compiled: Run = torch.compile(model, fullgraph=True, dynamic=False)

@@ -1,9 +1,9 @@
 """Rules for single operations, beside those for networks in `operations.py`.
 
-Three classes. Exact (E): the reference rounded once, or bit for bit. Rounded (U): so many units in
-the last place of the reference. Accumulating (A): `budget` of `operations.py`, with the magnitude
-and the length of each sum. Gradients are always budgets, for autograd composes them of several
-rounded steps.
+Three classes. Exact (E): the reference rounded once, or bit for bit. Rounded (U): so many units
+in the last place of the reference. Accumulating (A): `budget` of `operations.py`, with the
+magnitude and the length of each sum. Gradients are always budgets, for autograd composes them of
+several rounded steps.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ def within(reference: Tensor, ulps: float, dtype: torch.dtype, extra: float = 0.
 class Elementwise:
     """One output element from one element of each input, with broadcasting: classes E and U.
 
-    `ulps` are for float32 and float64, `ulps_half` for the 16-bit types, `absolute` is added in
-    float32 only. `size` is the magnitude that rounding errors scale with, for outputs that are
-    differences of larger numbers; `slope` likewise for each input's derivative (default: the
-    derivative itself).
+    `ulps` are for float32 and float64, `ulps_half` for the 16-bit types, `absolute` is added
+    in float32 only. `size` is the magnitude that rounding errors scale with, for outputs that
+    are differences of larger numbers; `slope` likewise for each input's derivative (default:
+    the derivative itself).
     """
 
     function: Callable[..., Tensor]

@@ -38,7 +38,7 @@ from warpfront.inside.checks.precision import (
     require_full_precision,
     tested_dtypes,
 )
-from warpfront.inside.checks.results import Check, CheckResult, Recorder, failed, passed
+from warpfront.inside.checks.results import Check, CheckFinding, Recorder, failed, passed
 from warpfront.inside.checks.torch_devices import build_of
 
 PROPERTIES = ("derivatives", "repeats", "memory")
@@ -187,7 +187,7 @@ def _pattern_check(name: str, how: Circumstances) -> Check:
     return Check(name=name, find=lambda: _cases_finding(cases, dtypes, how))
 
 
-def _cases_finding(cases: Cases, dtypes: Iterable[str], how: Circumstances) -> CheckResult:
+def _cases_finding(cases: Cases, dtypes: Iterable[str], how: Circumstances) -> CheckFinding:
     tried = {dtype: try_cases(cases, dtype, how) for dtype in dtypes}
     faults = [fault for one in tried.values() for fault in one.faults]
     tallies = total(tally for one in tried.values() for tally in one.tallies)
@@ -214,7 +214,7 @@ def _property_checks(how: Circumstances) -> Iterator[Check]:
 
 
 def _property_check(name: str, report: Callable[[], PropertyReport]) -> Check:
-    def find() -> CheckResult:
+    def find() -> CheckFinding:
         found = report()
         details: dict[str, object] = {
             "tried": found.tried,

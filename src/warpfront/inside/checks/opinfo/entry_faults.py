@@ -1,5 +1,5 @@
-"""Faulty devices for the operator database: each mutation on every result of one sample of every
-entry.
+"""Faulty devices for the operator database: each mutation on every result of one sample
+of every entry.
 """
 
 from __future__ import annotations

@@ -31,8 +31,8 @@ Mutate = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True, kw_only=True)
 class Results:
-    """Floating and other results of one call, flattened, on the CPU; None for an unused input's
-    gradient.
+    """Floating and other results of one call, flattened, on the CPU; None for an
+    unused input's gradient.
     """
 
     outputs: tuple[Tensor, ...]
@@ -101,8 +101,8 @@ def widen(x: Tensor) -> Tensor:
 def execute_entry(
     entry: Entry, sample: Sample, cotangents: Sequence[Tensor] | None, device: str
 ) -> Results:
-    """Call an entry on a device; with gradients if there is a cotangent for each output that
-    has one.
+    """Call an entry on a device; with gradients if there is a cotangent for each output
+    that has one.
     """
     backward = cotangents is not None
 

@@ -1,5 +1,5 @@
-"""The `opinfo` session: PyTorch's operator database on the claimed device, a check per dtype and
-direction.
+"""The `opinfo` session: PyTorch's operator database on the claimed device, a check per
+dtype and direction.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from warpfront.inside.checks.precision import (
 )
 from warpfront.inside.checks.results import (
     Check,
-    CheckResult,
+    CheckFinding,
     Recorder,
     failed,
     passed,
@@ -168,7 +168,7 @@ def _sweeps(claims: Claims, effort: Effort, run: Execute) -> list[Sweep]:
     ]
 
 
-def _load(entries: list[Entry]) -> CheckResult:
+def _load(entries: list[Entry]) -> CheckFinding:
     """A torch that has moved its database is not a wrong device, and not a right one either."""
     try:
         entries += load_database()
@@ -179,7 +179,7 @@ def _load(entries: list[Entry]) -> CheckResult:
     return passed(f"{len(entries)} entries", excluded_but_absent=gone)
 
 
-def _sweep_finding(entries: list[Entry], sweep: Sweep) -> CheckResult:
+def _sweep_finding(entries: list[Entry], sweep: Sweep) -> CheckFinding:
     swept = sweep_entries(entries, sweep)
     details = swept.document()
     if not swept.samples:

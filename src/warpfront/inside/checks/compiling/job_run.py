@@ -17,7 +17,7 @@ from warpfront.inside.checks.compiling.programs import Ended, ran
 from warpfront.inside.checks.results import (
     ERROR,
     Check,
-    CheckResult,
+    CheckFinding,
     Recorder,
     failed,
     passed,
@@ -51,7 +51,7 @@ for file in files:
 
 
 @dataclass(kw_only=True)
-class Compilation:
+class CompileJobRun:
     """One job. `torch` are the options of this Python's torch, None where there is none."""
 
     job: Job
@@ -94,7 +94,7 @@ class Compilation:
         options = [word for folder in folders for word in ("-isystem", folder)]
         self.torch = (facts["standard"], *self.job.torch_defines, *options)
 
-    def _find_compiler(self) -> CheckResult:
+    def _find_compiler(self) -> CheckFinding:
         """What it calls itself, and whether it compiles a line for the target at all."""
         version = self._ran(self.job.version, "version")
         self.facts["compiler"] = version.output.strip()
@@ -113,7 +113,7 @@ class Compilation:
         self.known = f"this {name} cannot compile for {self.job.target}"
         return unavailable(f"{self.known}: {_first_line(ended)}", **details)
 
-    def _find_hipified(self) -> CheckResult:
+    def _find_hipified(self) -> CheckFinding:
         if self.known:
             return unavailable(self.known)
         copy_tree(self.job, self.job.copied)
@@ -124,10 +124,10 @@ class Compilation:
         if done.said:
             name, why = min(done.said.items())
             reason = f"{len(done.said)} of {count} files as they were: {name}: {why}"
-            return CheckResult(outcome=ERROR, reason=reason, details=details)
+            return CheckFinding(outcome=ERROR, reason=reason, details=details)
         return passed(f"{done.tool} over {count} files", **details)
 
-    def _find_compiled(self, at: int, unit: JobUnit) -> CheckResult:
+    def _find_compiled(self, at: int, unit: JobUnit) -> CheckFinding:
         if self.known:
             return unavailable(self.known)
         if unit.torch and self.torch is None:
@@ -144,14 +144,14 @@ class Compilation:
         shutil.rmtree(self.job.scratch / name, ignore_errors=True)
         return finding
 
-    def _find_extension(self, at: int, unit: JobUnit) -> CheckResult:
+    def _find_extension(self, at: int, unit: JobUnit) -> CheckFinding:
         """`setup.py build_ext` against this Python's torch, then every module imported."""
         name = f"unit-{at}"
         own = self.job.scratch / name / "tree"
         try:
             copy_tree(_with_copy(self.job, own), self.job.copied)
         except CopyError as error:
-            return CheckResult(outcome=ERROR, reason=str(error))
+            return CheckFinding(outcome=ERROR, reason=str(error))
         built = self.job.scratch / name / "built"
         argv = (
             *(sys.executable, "setup.py", "build_ext", "--build-lib", str(built)),
@@ -168,7 +168,7 @@ class Compilation:
         shutil.rmtree(self.job.scratch / name, ignore_errors=True)
         return finding
 
-    def _judged(self, ended: Ended, name: str) -> CheckResult:
+    def _judged(self, ended: Ended, name: str) -> CheckFinding:
         details = {
             "argv": list(ended.argv),
             "output": ended.output,
@@ -180,10 +180,10 @@ class Compilation:
             return unavailable(f"no {ended.argv[0]} in this image")
         if ended.returncode is None:
             reason = f"stopped after {self.job.seconds:g} s"
-            return CheckResult(outcome=ERROR, reason=reason, details=details)
+            return CheckFinding(outcome=ERROR, reason=reason, details=details)
         if ended.out_of_memory:
             reason = f"the compiler ran out of its {self.job.memory_bytes / 2**30:g} GiB"
-            return CheckResult(outcome=ERROR, reason=reason, details=details)
+            return CheckFinding(outcome=ERROR, reason=reason, details=details)
         return failed(_first_line(ended), **details) if ended.returncode else passed("", **details)
 
     def _kept(self, name: str) -> list[str]:
@@ -236,7 +236,7 @@ def _with_copy(job: Job, folder: Path) -> Job:
     return dataclasses.replace(job, source=job.root, copy=folder)
 
 
-def _result_of(future: Future[CheckResult]) -> Callable[[], CheckResult]:
+def _result_of(future: Future[CheckFinding]) -> Callable[[], CheckFinding]:
     return future.result
 
 

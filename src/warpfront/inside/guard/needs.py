@@ -1,0 +1,77 @@
+"""What the sealed distributions need of others, read from their own metadata: an install that
+brings a typing-extensions that torch cannot be imported with has changed torch, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.metadata import Distribution
+
+from .measuring import versions_of
+from .policy import Policy
+from .requires_dist import Requirement, UnreadableError, read_requirement
+
+
+def needs_of(there: Mapping[str, list[Distribution]], names: Iterable[str]) -> dict[str, str]:
+    """Name -> specifier: what `names` accept of each distribution that they ask for here, those of
+    several together.
+    """
+    found: dict[str, set[str]] = {}
+    for name in names:
+        for one in _requirements(there, name):
+            for operator, version in one.specifiers:
+                found.setdefault(one.name, set()).add(operator + version)
+    return {name: ",".join(sorted(found[name])) for name in sorted(found)}
+
+
+def need_problems(
+    policy: Policy, there: Mapping[str, list[Distribution]], names: Iterable[str]
+) -> Iterator[tuple[str, str]]:
+    """(distribution, what is wrong with it) for each that `names`, or what those need in turn,
+    cannot work with: a resolver that was told otherwise brought it, or it was removed.
+    """
+    sealed = set(names)
+    waiting = sorted(sealed)
+    seen = set(waiting)
+    for asker in waiting:  # grows
+        for one in _requirements(there, asker):
+            problem = _problem(one, there)
+            if problem and one.name not in sealed and not policy.is_relaxed(one.name):
+                yield one.name, f"{problem}; {asker} needs {_text(one)}"
+            if one.name not in seen:
+                seen.add(one.name)
+                waiting.append(one.name)
+
+
+def _requirements(there: Mapping[str, list[Distribution]], name: str) -> Iterator[Requirement]:
+    """What applies here, without extras. A line that nobody can read asks for nothing: pip and uv
+    skip it too.
+    """
+    for distribution in there.get(name, [])[:1]:
+        for line in distribution.requires or ():
+            requirement = _read(line)
+            if requirement is not None:
+                yield requirement
+
+
+def _read(line: str) -> Requirement | None:
+    try:
+        requirement = read_requirement(line)
+        return requirement if requirement.applies() else None
+    except UnreadableError:
+        return None
+
+
+def _problem(requirement: Requirement, there: Mapping[str, list[Distribution]]) -> str:
+    found = versions_of(there, requirement.name)
+    if not found:
+        return "not installed"
+    try:
+        return "" if requirement.accepts(found[0]) else f"{found[0]} is installed"
+    except UnreadableError:
+        return f"{found[0]} is installed, which is no version"
+
+
+def _text(requirement: Requirement) -> str:
+    words = ",".join(operator + version for operator, version in requirement.specifiers)
+    return f"{requirement.name}{words}"

@@ -1,0 +1,246 @@
+"""Reads what installed distributions require of each other, without `packaging`, which an image
+need not have.
+
+Honest in what it cannot read: a requirement that is not understood is listed, never taken as met.
+Grammar: PEP 508 (the part that wheels' `Requires-Dist` uses), versions and specifiers: PEP 440.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from .policy import normalized
+
+_REQUIREMENT = re.compile(
+    r"\s*(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[(?P<extras>[^\]]*)\])?\s*"
+    r"\(?(?P<specifiers>[^;()@]*)\)?\s*(?:;(?P<marker>.*))?$"
+)
+_SPECIFIER = re.compile(r"(===|==|!=|<=|>=|~=|<|>)\s*([^\s<>=~]+)$")
+_VERSION = re.compile(
+    r"v?(?:(?P<epoch>\d+)!)?(?P<release>\d+(?:\.\d+)*)"
+    r"(?:[-_.]?(?P<pre>a|b|c|rc|alpha|beta|pre|preview)[-_.]?(?P<pre_n>\d*))?"
+    r"(?P<post>(?:[-_.]?(?:post|rev|r)[-_.]?(?P<post_n>\d*))|-(?P<post_m>\d+))?"
+    r"(?:[-_.]?(?P<dev>dev)[-_.]?(?P<dev_n>\d*))?"
+    r"(?:\+(?P<local>[a-z0-9]+(?:[-_.][a-z0-9]+)*))?$",
+    re.IGNORECASE,
+)
+_TOKEN = re.compile(r"\s*(\(|\)|===|==|!=|<=|>=|~=|<|>|'[^']*'|\"[^\"]*\"|[A-Za-z_][A-Za-z0-9_.]*)")
+_PRE = {"alpha": "a", "beta": "b", "c": "rc", "pre": "rc", "preview": "rc"}
+_VERSION_VARIABLES = {"python_version", "python_full_version", "implementation_version"}
+
+
+class UnreadableError(ValueError):
+    """A requirement, version or marker outside the grammar that is read here."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Requirement:
+    """One `Requires-Dist` line: `name` normalised, `specifiers` as (operator, version)."""
+
+    name: str
+    extras: tuple[str, ...]
+    specifiers: tuple[tuple[str, str], ...]
+    marker: str
+
+    def applies(self, extras: Iterable[str] = ()) -> bool:
+        """Whether the marker holds here, for the requiring distribution's chosen extras."""
+        if not self.marker:
+            return True
+        environment = marker_environment()
+        return any(
+            _Marker(self.marker, {**environment, "extra": extra}).holds() for extra in ("", *extras)
+        )
+
+    def accepts(self, version: str) -> bool:
+        return all(_meets(version, operator, wanted) for operator, wanted in self.specifiers)
+
+
+def read_requirement(line: str) -> Requirement:
+    """Parse one line. Raises `UnreadableError` for URLs and anything else outside the grammar."""
+    match = _REQUIREMENT.match(line)
+    if not match:
+        raise UnreadableError(line)
+    specifiers = []
+    for part in filter(None, (part.strip() for part in match["specifiers"].split(","))):
+        specifier = _SPECIFIER.match(part)
+        if not specifier:
+            raise UnreadableError(line)
+        specifiers.append((specifier[1], specifier[2]))
+    return Requirement(
+        name=normalized(match["name"]),
+        extras=tuple(
+            normalized(e.strip()) for e in (match["extras"] or "").split(",") if e.strip()
+        ),
+        specifiers=tuple(specifiers),
+        marker=(match["marker"] or "").strip(),
+    )
+
+
+def marker_environment() -> dict[str, str]:
+    """What markers are evaluated against: this interpreter."""
+    return {
+        "python_version": ".".join(platform.python_version_tuple()[:2]),
+        "python_full_version": platform.python_version(),
+        "os_name": os.name,
+        "sys_platform": sys.platform,
+        "platform_machine": platform.machine(),
+        "platform_system": platform.system(),
+        "platform_release": platform.release(),
+        "platform_version": platform.version(),
+        "platform_python_implementation": platform.python_implementation(),
+        "implementation_name": sys.implementation.name,
+        "implementation_version": platform.python_version(),
+    }
+
+
+def sort_key(version: str) -> tuple[object, ...]:
+    """PEP 440's order, the local label left out. Raises `UnreadableError`."""
+    match = _VERSION.match(version.strip())
+    if not match:
+        raise UnreadableError(version)
+    release = [int(part) for part in match["release"].split(".")]
+    while len(release) > 1 and release[-1] == 0:
+        release.pop()
+    pre: tuple[object, ...]
+    if match["pre"]:
+        name = match["pre"].lower()
+        pre = (0, _PRE.get(name, name), int(match["pre_n"] or 0))
+    else:
+        pre = (-1, "", 0) if match["dev"] and not match["post"] else (1, "", 0)
+    post = int(match["post_n"] or match["post_m"] or 0) if match["post"] else -1
+    dev = int(match["dev_n"] or 0) if match["dev"] else sys.maxsize
+    return (int(match["epoch"] or 0), tuple(release), pre, post, dev)
+
+
+def _meets(version: str, operator: str, wanted: str) -> bool:
+    if operator == "===":
+        return version.lower() == wanted.lower()
+    if wanted.endswith(".*"):
+        return _starts_with(version, wanted[:-2]) is (operator == "==")
+    if operator == "~=":
+        return sort_key(version) >= sort_key(wanted) and _starts_with(
+            version, wanted.rpartition(".")[0]
+        )
+    if operator in {"==", "!="} and "+" in wanted:
+        same = sort_key(version) == sort_key(wanted) and _local(version) == _local(wanted)
+        return same is (operator == "==")
+    return _compares(version, operator, wanted)
+
+
+def _compares(version: str, operator: str, wanted: str) -> bool:
+    left, right = sort_key(version), sort_key(wanted)
+    table = {
+        "==": left == right,
+        "!=": left != right,
+        "<=": left <= right,
+        ">=": left >= right,
+        # PEP 440: `<` and `>` do not reach a pre-release, respectively a post-release, of the named
+        # version.
+        "<": left < (right if _is_pre(right) else sort_key(f"{wanted}.dev0")),
+        ">": left > right
+        and not (_is_post(left) and not _is_post(right) and left[:3] == right[:3]),
+    }
+    return table[operator]
+
+
+def _is_pre(key: tuple[object, ...]) -> bool:
+    return key[2] != (1, "", 0) or key[4] != sys.maxsize
+
+
+def _is_post(key: tuple[object, ...]) -> bool:
+    return key[3] != -1
+
+
+def _starts_with(version: str, prefix: str) -> bool:
+    match = _VERSION.match(version.strip())
+    if not match or not re.fullmatch(r"\d+(\.\d+)*", prefix):
+        raise UnreadableError(f"{version} against {prefix}.*")
+    wanted = [int(part) for part in prefix.split(".")]
+    release = [int(part) for part in match["release"].split(".")]
+    return (release + [0] * len(wanted))[: len(wanted)] == wanted
+
+
+def _local(version: str) -> str:
+    return re.sub(r"[-_.]", ".", version.partition("+")[2].lower())
+
+
+class _Marker:
+    """`or` of `and` of comparisons, with parentheses."""
+
+    def __init__(self, text: str, environment: Mapping[str, str]) -> None:
+        self._text = text
+        self._environment = environment
+        self._tokens = self._read_tokens(text)
+
+    def holds(self) -> bool:
+        value = self._any_of()
+        if self._tokens:
+            raise UnreadableError(self._text)
+        return value
+
+    def _read_tokens(self, text: str) -> list[str]:
+        tokens, position = [], 0
+        text = text.rstrip()
+        while position < len(text):
+            match = _TOKEN.match(text, position)
+            if not match:
+                raise UnreadableError(text)
+            tokens.append(match[1])
+            position = match.end()
+        return tokens
+
+    def _take(self, *expected: str) -> str:
+        if not self._tokens or (expected and self._tokens[0] not in expected):
+            raise UnreadableError(self._text)
+        return self._tokens.pop(0)
+
+    def _any_of(self) -> bool:
+        value = self._all_of()
+        while self._tokens[:1] == ["or"]:
+            self._take()
+            value = self._all_of() or value
+        return value
+
+    def _all_of(self) -> bool:
+        value = self._one()
+        while self._tokens[:1] == ["and"]:
+            self._take()
+            value = self._one() and value
+        return value
+
+    def _one(self) -> bool:
+        if self._tokens[:1] == ["("]:
+            self._take()
+            value = self._any_of()
+            self._take(")")
+            return value
+        left, operator = self._take(), self._take()
+        if operator == "not":
+            operator = f"not {self._take('in')}"
+        return self._compare(left, operator, self._take())
+
+    def _compare(self, left: str, operator: str, right: str) -> bool:
+        values = [self._value(left), self._value(right)]
+        if operator in {"in", "not in"}:
+            return (values[0] in values[1]) is (operator == "in")
+        if {left, right} & _VERSION_VARIABLES:
+            if right in _VERSION_VARIABLES:
+                raise UnreadableError(self._text)
+            return _meets(values[0], operator, values[1])
+        if "extra" in {left, right}:
+            values = [normalized(value) for value in values]
+        if operator not in {"==", "!="}:
+            raise UnreadableError(self._text)
+        return (values[0] == values[1]) is (operator == "==")
+
+    def _value(self, token: str) -> str:
+        if token[0] in "'\"":
+            return token[1:-1]
+        if token not in self._environment:
+            raise UnreadableError(self._text)
+        return self._environment[token]

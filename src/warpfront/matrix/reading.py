@@ -1,0 +1,70 @@
+"""matrix.yaml: the one input, read, checked and expanded to cells. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pydantic import TypeAdapter
+
+from warpfront.errors import MatrixError, Problem
+from warpfront.matrix.cells import CellMaker
+from warpfront.matrix.compat import Compat
+from warpfront.matrix.expansion import expand_points
+from warpfront.matrix.language import MatrixText
+from warpfront.model import Cell, CompilerBase, Project
+from warpfront.system.document import read_checked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matrix:
+    """All cells of a project, parents before children, what is doubtful about them, and its
+    compilers without torch.
+    """
+
+    project: Project
+    cells: tuple[Cell, ...]
+    warnings: tuple[Problem, ...]
+    compilers: tuple[CompilerBase, ...] = ()
+
+    @property
+    def repositories(self) -> frozenset[str]:
+        """The local names of all images, without tags."""
+        return frozenset(cell.repository for cell in self.cells)
+
+
+def read_matrix(text: str, *, path: str, compat: Compat) -> Matrix:
+    """`text` as a matrix. Raises `MatrixError` with every problem of the file and its line."""
+    document, written = read_checked(text, path=path, into=MatrixText)
+    points, problems = expand_points(written, document)
+    maker = CellMaker(text=written, document=document, compat=compat)
+    maker.check_images()
+    maker.check_indexes()
+    maker.make_compilers()
+    maker.make(points)
+    found = sorted({*problems, *maker.problems})
+    if found:
+        raise MatrixError(tuple(found))
+    if not maker.cells:
+        raise MatrixError((document.problem(("rows",), "the matrix has no cells"),))
+    project = Project(
+        name=written.project.name,
+        source=written.project.source,
+        licenses=written.project.licenses,
+        repository=written.project.repository,
+    )
+    return Matrix(
+        project=project,
+        cells=tuple(maker.cells),
+        warnings=tuple(sorted(set(maker.warnings))),
+        compilers=tuple(maker.compilers),
+    )
+
+
+def json_schema() -> dict[str, object]:
+    """The language of matrix.yaml as JSON Schema 2020-12, for editors."""
+    schema = TypeAdapter(MatrixText).json_schema()
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "matrix.yaml of warpfront",
+        **schema,
+    }

@@ -1,0 +1,81 @@
+"""What a vendor has to answer: the Protocol that each module beside this one fulfils. Pure."""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+from warpfront.model import Compiler, CompilerCall, DeviceAccess, HostDevices, Toolkit
+
+
+class Vendor(Protocol):
+    """One vendor's facts and rules. Pure values: no clock, no environment, no device is touched."""
+
+    # How matrix.yaml, ids and `--vendor` call it.
+    @property
+    def name(self) -> str: ...
+
+    # The toolkit whose version a row gives; None where there is none to choose.
+    @property
+    def toolkit(self) -> Literal["cuda", "rocm", "synapseai"] | None: ...
+
+    # Whether torch is installed from a wheel index, or is already in the base image.
+    @property
+    def torch_from(self) -> Literal["index", "base"]: ...
+
+    # What torch calls the device: `torch.device("cuda")` on AMD too.
+    @property
+    def device(self) -> str: ...
+
+    # Targets whose hardware we know; others of the right form are warned about.
+    @property
+    def known_targets(self) -> tuple[str, ...]: ...
+
+    # How a target is written, for messages: "sm_90".
+    @property
+    def target_form(self) -> str: ...
+
+    # Distributions that belong to torch on this vendor, as fnmatch patterns of normalized names:
+    # a lock takes them from the cell's own index only, and a guard keeps them.
+    @property
+    def protected(self) -> tuple[str, ...]: ...
+
+    # Libraries that torch loads, as fnmatch patterns: where torch brings them, their versions go
+    # with it.
+    @property
+    def libraries(self) -> tuple[str, ...]: ...
+
+    def accepts_target(self, target: str) -> bool:
+        """Whether `target` has this vendor's form (known hardware or not)."""
+
+    def machine_of(self, target: str) -> str | None:
+        """The machine that `target` is, where it is one; None for a device that any may hold."""
+
+    def accepted_archs(self, target: str) -> tuple[str, ...]:
+        """Entries of `torch.cuda.get_arch_list()` that would serve `target`, best first; empty
+        where torch has no such list."""
+
+    def shipped_archs(self, entries: tuple[str, ...]) -> frozenset[str]:
+        """A compat table's arch list (`12.0+PTX`, `gfx90a`) as `get_arch_list()` would say it."""
+
+    def label(self, index: str) -> str:
+        """The local version label of torch from that index (`cu130`), "" for none."""
+
+    def has_device_wheels(self, toolkit: Toolkit | None) -> bool:
+        """Whether the code of each target is in wheels of its own, so that a cell's wheels depend
+        on its targets."""
+
+    def compiler(
+        self, toolkit: Toolkit | None, targets: tuple[str, ...], python: str, suite: str
+    ) -> Compiler | None:
+        """What builds extensions for `targets` with the compiler of that toolkit, on a base of the
+        Debian `suite` ("" where its suite is not said); None = there is none to be had, and
+        `no_compiler` says why."""
+
+    def no_compiler(self, toolkit: Toolkit | None, suite: str) -> str:
+        """Why `compiler` gives None, for a message."""
+
+    def compiler_call(self, target: str) -> CompilerCall | None:
+        """How one source is compiled for `target`; None = there is no compiler to call."""
+
+    def device_access(self, host: HostDevices) -> DeviceAccess | None:
+        """How a container on `host` gets the device; None = this host has no such device."""

@@ -1,0 +1,130 @@
+"""The scanner's engine for C, C++, CUDA and HIP: `reads`, `sightings`, `portable_names_of`. Pure.
+
+A file is blanked once (`lexer`), its `#if` arms are judged once (`preprocessor`), and then one pass
+over its identifiers asks `names.toml` and the rules that begin with a name (`lanes`, `device`);
+rules without a name of their own search the code only where a name that they need occurs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+from warpfront.port.scan.cuda.device import (
+    MEMORY_NAMES,
+    asm_sightings,
+    device_sightings,
+    leftovers,
+    memory_sightings,
+)
+from warpfront.port.scan.cuda.guards import guard_sightings
+from warpfront.port.scan.cuda.lanes import MASK_NAMES, lane_sightings, mask_sightings
+from warpfront.port.scan.cuda.lexer import Span
+from warpfront.port.scan.cuda.name_rows import NameRow, rows_including, rows_naming
+from warpfront.port.scan.cuda.preprocessor import Reach
+from warpfront.port.scan.cuda.view import (
+    NAME,
+    View,
+    is_definition,
+    path_of,
+    portable_names,
+    sighting,
+    view_of,
+)
+from warpfront.port.scan.findings import Context, Sighting, SourceText
+
+SUFFIXES = frozenset(
+    ".cu .cuh .hip .c .cc .cpp .cxx .h .hh .hpp .hxx .inl".split()  # noqa: SIM905 - a list to read
+)
+_ASM = frozenset({"asm", "__asm__", "__asm"})
+Seen = set[tuple[str, str, Reach]]
+"""Rule, name and who gets there, of what a file has shown already."""
+
+# Code that a generator wrote says the same thing again and again; what comes after these is not
+# looked at closely, so that no file takes minutes.
+_MOST_LOOKED_AT = 4000
+_API_RULES = frozenset({"CU101", "CU102"})
+
+
+def reads(path: PurePosixPath) -> bool:
+    """Whether files of this name are this engine's."""
+    return path.suffix.lower() in SUFFIXES
+
+
+def sightings(source: SourceText, context: Context) -> Iterator[Sighting]:
+    """Everything in `source` that a rule is about, code of every side included."""
+    view = view_of(source, context)
+    seen: Seen = set()
+    yield from _included(view, seen)
+    yield from guard_sightings(view)
+    yield from _named(view, seen)
+    yield from lane_sightings(view)
+    yield from device_sightings(view)
+
+
+def portable_names_of(source: SourceText) -> frozenset[str]:
+    """The names that a header gives AMD a meaning for: `Context.portable_names` is made of them."""
+    return portable_names(view_of(source, Context()))
+
+
+def _included(view: View, seen: Seen) -> Iterator[Sighting]:
+    for directive in view.directives:
+        header = path_of(directive.body) if directive.name.startswith("include") else None
+        if header is None:
+            continue
+        for row in rows_including(str(header)):
+            span = (directive.start, directive.end)
+            key = (row.rule, "", view.region(directive.start).reach)
+            if row.once_a_file and key in seen:
+                continue
+            seen.add(key)
+            yield sighting(view, row.rule, span, what=str(header), shift=row.shift)
+
+
+def _named(view: View, seen: Seen) -> Iterator[Sighting]:
+    interesting = {name for name in view.names if _is_asked_about(name)}
+    if not interesting:
+        return
+    looked_at = 0
+    for found in NAME.finditer(view.code):
+        if found[0] in interesting:
+            looked_at += 1
+            if looked_at <= _MOST_LOOKED_AT:
+                yield from _at_name(view, found[0], found.span())
+            yield from _by_rows(view, found[0], found.span(), seen)
+
+
+def _is_asked_about(name: str) -> bool:
+    return name in MASK_NAMES or name in _ASM or name in MEMORY_NAMES or bool(rows_naming(name))
+
+
+def _at_name(view: View, name: str, span: Span) -> Iterator[Sighting]:
+    if name in _ASM:
+        yield from asm_sightings(view, span)
+    elif name in MASK_NAMES:
+        yield from mask_sightings(view, name, span)
+    elif name in MEMORY_NAMES:
+        yield from memory_sightings(view, name, span)
+
+
+def _by_rows(view: View, name: str, span: Span, seen: Seen) -> Iterator[Sighting]:
+    for row in rows_naming(name):
+        key = (row.rule, "" if row.once_a_file else name, view.region(span[0]).reach)
+        if ((row.once or row.once_a_file) and key in seen) or not _fits(view, row, span):
+            continue
+        seen.add(key)
+        if is_definition(view, span):
+            continue
+        yield sighting(view, row.rule, span, shift=row.shift, names={name})
+        if row.rule in _API_RULES:
+            yield from leftovers(view, name, span)
+
+
+def _fits(view: View, row: NameRow, span: Span) -> bool:
+    """Whether what stands around a name is what its row asks for."""
+    after = view.code[span[1] : span[1] + 8].lstrip()
+    if row.scope:
+        return after.startswith("::")
+    if row.call:
+        return after.startswith(("(", "<"))
+    return True

@@ -1,0 +1,211 @@
+"""The engine for Python source, by `ast`, and for the code cells of notebooks. Pure.
+
+Each rule's detector is a function of one node; what stands around the node (`gates`) is asked only
+about what a detector saw. CUDA inside string literals is handed to the CUDA engine.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import PurePosixPath
+from typing import Any
+
+from warpfront.port.scan.findings import Context, Gate, Sighting, SourceText
+from warpfront.port.scan.python import (
+    devices,
+    extensions,
+    graphs,
+    kernels,
+    mentions,
+    settings,
+    without_cuda,
+)
+from warpfront.port.scan.python.gates import Gates
+from warpfront.port.scan.python.module import Module, Seen
+from warpfront.port.scan.python.tables import LAZILY as _OF_PACKAGES
+from warpfront.port.scan.python.tables import table_names
+
+Detector = Callable[[Module, Any], Iterator[Seen]]
+CudaReader = Callable[[SourceText, Context], Iterator[Sighting]]
+
+_DETECTORS: Mapping[type[ast.AST], tuple[Detector, ...]] = {
+    ast.Import: (mentions.imports,),
+    ast.ImportFrom: (mentions.imports_from,),
+    ast.Attribute: (
+        mentions.attributes,
+        mentions.rocm_version,
+        devices.cuda_version_parsed,
+        devices.home_as_switch,
+    ),
+    ast.Name: (devices.home_as_switch,),
+    ast.Constant: (
+        graphs.compile_modes,
+        settings.strings,
+        extensions.flags,
+        devices.patched_packages,
+        without_cuda.device_strings,
+        without_cuda.hpu_without_bridge,
+    ),
+    ast.Assign: (
+        graphs.inductor_assignments,
+        graphs.tf32_assignments,
+        graphs.attention_assignments,
+        settings.environment_assignments,
+        kernels.warps_assigned,
+        devices.warp_sizes,
+    ),
+    ast.Dict: (graphs.inductor_options, settings.environment_tables),
+    ast.With: (graphs.capture_bodies,),
+    ast.Try: (devices.nvml_as_a_test, devices.mock_fallbacks),
+    ast.Compare: (devices.comparisons,),
+    ast.BoolOp: (devices.arch_alternatives,),
+    ast.BinOp: (devices.core_arithmetic, kernels.warp_products),
+    ast.keyword: (extensions.linked_libraries,),
+    ast.Call: (
+        mentions.device_names,
+        graphs.rng_beside_capture,
+        graphs.matmul_precision,
+        graphs.attention_choices,
+        settings.environment_calls,
+        devices.name_prefixes,
+        devices.capability_queries,
+        devices.arch_lists,
+        devices.rocm_folder,
+        devices.libraries,
+        devices.library_choices,
+        devices.saved_tensors,
+        devices.device_random,
+        devices.copied_over,
+        devices.nccl,
+        kernels.launches,
+        kernels.inline_compilers,
+        without_cuda.device_calls,
+        without_cuda.nccl,
+        without_cuda.double_precision,
+    ),
+}
+# Rules about how the vendors are told apart: the gate that they are part of does not excuse them.
+# 32 lanes written down where only AMD comes is somebody's answer for wave32.
+_DECIDED = frozenset({"PY038", "PY055"})
+# Nothing in a module can be a sighting if it has none of these, whatever their case, and none of
+# the tables' names. A search for each is many times as fast as one for all of them by a pattern.
+_WORDS = (
+    *("torch", "cuda", "nvidia", "nvml", "nvtx", "rocm", "gfx", "triton", "jax", "flax", "flash"),
+    *("xformers", "bitsandbytes", "apex", "tensorrt", "cutlass", "nccl", "_alloc_conf", "gemm"),
+    *("site-packages", "cupy", "rapids", "cudf", "dali", "warp_size", "inductor", "nvcc", "ptxas"),
+    *("__global__", "__device__", "fast_math", "gencode", "--expt-"),
+)
+_SHORT_WORDS = re.compile(r"\b(?:hip|hpu\b|nsys\b|ncu\b)")
+_LITERALS = (
+    *_WORDS,
+    *sorted(name for name in map(str.lower, table_names()) if not any(w in name for w in _WORDS)),
+)
+_ABOUT_GATES = frozenset({"PY018", "PY023", "PY048", "PY052", "PY053", "PY059", "PY015"})
+
+
+def reads(path: PurePosixPath) -> bool:
+    return path.suffix in {".py", ".pyi", ".pyw"}
+
+
+def sightings(
+    source: SourceText, context: Context, read_cuda: CudaReader | None = None
+) -> Iterator[Sighting]:
+    """Everything in a module that a rule is about. `read_cuda` reads CUDA inside strings.
+
+    What does not parse is one sighting of SC003.
+    """
+    if not _is_worth_parsing(source.text):
+        return
+    try:
+        module = Module(source.path, source.text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        yield _unreadable(source, error)
+        return
+    gates = Gates(module)
+    said: set[object] = set()
+    for seen in _seen(module, context):
+        for sighting in _sighting(module, gates, seen):
+            once = _once(module, seen, sighting)
+            if once is None or once not in said:
+                said.add(once)
+                yield sighting
+    if read_cuda is not None:
+        yield from _inside_strings(module, gates, read_cuda, context)
+
+
+def _is_worth_parsing(text: str) -> bool:
+    lower = text.lower()
+    return any(word in lower for word in _LITERALS) or _SHORT_WORDS.search(lower) is not None
+
+
+def _seen(module: Module, context: Context) -> Iterator[Seen]:
+    for node in module.nodes:
+        for detect in _DETECTORS.get(type(node), ()):
+            for seen in detect(module, node):
+                if seen.rule not in _OF_PACKAGES or not _is_own(seen, context):
+                    yield seen
+
+
+def _once(module: Module, seen: Seen, sighting: Sighting) -> object:
+    """What is said once: a package behind one gate, a dtype in one function; None for the rest."""
+    if seen.rule in _OF_PACKAGES:
+        package = seen.what.split(".", maxsplit=1)[0]
+        return seen.rule, package, sighting.gate, sighting.sides, sighting.shift
+    if seen.rule == "PY037":
+        return seen.rule, seen.what, sighting.gate, sighting.sides, module.scope(seen.node)
+    return None
+
+
+def _unreadable(source: SourceText, error: Exception | MemoryError) -> Sighting:
+    line = error.lineno or 1 if isinstance(error, SyntaxError) else 1
+    reason = error.msg if isinstance(error, SyntaxError) else type(error).__name__
+    starts = [0]
+    for text in source.text.splitlines(keepends=True)[:line]:
+        starts.append(starts[-1] + len(text))
+    start = starts[min(line, len(starts)) - 1]
+    return Sighting(rule="SC003", start=start, end=start, what=reason)
+
+
+def _is_own(seen: Seen, context: Context) -> bool:
+    """Whether the import is of a package that this tree itself holds."""
+    return seen.what.split(".", maxsplit=1)[0] in context.own_packages
+
+
+def _sighting(module: Module, gates: Gates, seen: Seen) -> Iterator[Sighting]:
+    start, end = module.span(seen.node)
+    standing = gates.standing(seen.node)
+    if seen.rule in _DECIDED and standing.sides == {"amd"}:
+        return
+    made = Sighting(
+        rule=seen.rule,
+        start=start,
+        end=end,
+        what=seen.what,
+        shift=seen.shift,
+        sides=standing.sides,
+        gate=standing.gate,
+        gate_line=standing.line,
+    )
+    if seen.rule in _ABOUT_GATES and standing.gate is Gate.AVAILABILITY:
+        made = dataclasses.replace(made, gate=Gate.OPEN)
+    yield made
+
+
+def _inside_strings(
+    module: Module, gates: Gates, read_cuda: CudaReader, context: Context
+) -> Iterator[Sighting]:
+    for start, end, node in kernels.cuda_texts(module):
+        standing = gates.standing(node)
+        inner = SourceText(path=module.path, text=module.text[start:end])
+        for sighting in read_cuda(inner, context):
+            yield dataclasses.replace(
+                sighting,
+                start=sighting.start + start,
+                end=sighting.end + start,
+                sides=sighting.sides & standing.sides,
+                gate=sighting.gate if sighting.gate is not Gate.OPEN else standing.gate,
+                gate_line=sighting.gate_line or standing.line,
+            )

@@ -1,0 +1,99 @@
+"""The engine for what is neither Python nor C: dependencies, containers, builds, scripts. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import PurePosixPath
+from typing import Literal
+
+from warpfront.port.scan.findings import Context, Sighting, SourceText
+from warpfront.port.scan.structured.cmake import cmake_sightings
+from warpfront.port.scan.structured.dependencies import (
+    cfg_sightings,
+    requirements_sightings,
+    toml_sightings,
+)
+from warpfront.port.scan.structured.dockerfile import dockerfile_sightings
+from warpfront.port.scan.structured.documents import yaml_sightings
+from warpfront.port.scan.structured.shell import Word, script_sightings, word_sightings
+
+Kind = Literal["toml", "requirements", "cfg", "yaml", "dockerfile", "cmake", "shell", "make"]
+
+_DOCKERFILE = re.compile(r"(?i)(?:.*\.)?(?:dockerfile|containerfile)(?:[._-].*)?\Z")
+_REQUIREMENTS = re.compile(
+    r"(?i)(?:.*[-_.])?(?:requirements?|constraints?)(?:[-_.].*)?\.(?:txt|in)\Z"
+)
+_LOCKS = re.compile(r"(?i)pylock\..*|.*lock\.ya?ml|.*\.lock|pnpm-lock\.yaml")
+_SUFFIXES: Mapping[str, Kind] = {
+    ".toml": "toml",
+    ".yml": "yaml",
+    ".yaml": "yaml",
+    ".sh": "shell",
+    ".bash": "shell",
+    ".cmake": "cmake",
+    ".mk": "make",
+}
+
+
+def kind_of(path: PurePosixPath) -> Kind | None:
+    """What a file of this name is; None for what this engine does not read. Lock files are no
+    source: they say what an installer chose.
+    """
+    name = path.name
+    if _LOCKS.fullmatch(name):
+        return None
+    if _DOCKERFILE.match(name) and path.suffix not in {".md", ".j2", ".py"}:
+        return "dockerfile"
+    if _REQUIREMENTS.match(name) or (
+        path.suffix == ".txt" and "requirements" in {part.lower() for part in path.parts[:-1]}
+    ):
+        return "requirements"
+    named: Mapping[str, Kind] = {
+        "CMakeLists.txt": "cmake",
+        "setup.cfg": "cfg",
+        "Makefile": "make",
+        "GNUmakefile": "make",
+    }
+    return named.get(name) or _SUFFIXES.get(path.suffix)
+
+
+def reads(path: PurePosixPath) -> bool:
+    """Whether files of this name are this engine's."""
+    return kind_of(path) is not None
+
+
+def sightings(source: SourceText, context: Context) -> Iterator[Sighting]:
+    """Everything in `source` that a rule is about."""
+    del context
+    kind = kind_of(source.path)
+    text = source.text
+    readers: Mapping[Kind, Callable[[str], Iterator[Sighting]]] = {
+        "toml": toml_sightings,
+        "cfg": cfg_sightings,
+        "yaml": yaml_sightings,
+        "dockerfile": dockerfile_sightings,
+        "cmake": cmake_sightings,
+        "make": make_sightings,
+    }
+    if kind == "requirements":
+        yield from requirements_sightings(text, extra=_purpose(source.path))
+    elif kind == "shell":
+        yield from script_sightings(text, whole=text)
+    elif kind is not None:
+        yield from readers[kind](text)
+
+
+def _purpose(path: PurePosixPath) -> str:
+    """`requirements-cuda.txt` is for cuda, as an extra of that name would be."""
+    match = re.search(r"(?i)(cuda|nvidia|gpu|cu\d{2,3}|dev|docs?|readthedocs|lint)", path.stem)
+    return match[1] if match is not None else ""
+
+
+def make_sightings(text: str) -> Iterator[Sighting]:
+    """Makefiles: flags, word by word, comments left out."""
+    for match in re.finditer(r"(?m)^[^#\n]+", text):
+        for word in re.finditer(r"\S+", match[0]):
+            start = match.start() + word.start()
+            found = Word(text=word[0], start=start, end=start + len(word[0]))
+            yield from word_sightings(found, None)

@@ -1,0 +1,157 @@
+"""What a container or a stranger left on disk: read to a limit, without waiting for it, following
+it, or believing its shape; removed whatever it is. Edge.
+
+Imports nothing that has to be installed: `verify --here` reads with it, too.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NoReturn
+
+from warpfront.errors import StoreError
+
+RESULT_LIMIT_BYTES = 16 * 2**20
+JSON_DEPTH_LIMIT = 40
+_LARGEST_INTEGER = 2**63
+# No terminal, no XML and no UTF-8 file should have to hold them.
+_NOT_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+_KINDS = (
+    (stat.S_ISLNK, "a link"),
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISFIFO, "a FIFO"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+def read_regular(
+    path: Path, limit_bytes: int = RESULT_LIMIT_BYTES, *, follow: bool = False
+) -> bytes:
+    """The bytes of a regular file. Raises `FileNotFoundError`, and `StoreError` for anything else,
+    for what is larger than the limit, and for what may not be read. With `follow` a link to a
+    regular file is one.
+    """
+    try:
+        _require_regular(path, path.stat() if follow else path.lstat())
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+        with os.fdopen(os.open(path, flags), "rb") as file:
+            status = os.fstat(file.fileno())
+            _require_regular(path, status)
+            if status.st_size > limit_bytes:
+                _refuse_size(path, limit_bytes)
+            content = file.read(limit_bytes + 1)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise StoreError(f"{path}: {error.strerror}") from error
+    if len(content) > limit_bytes:
+        _refuse_size(path, limit_bytes)
+    return content
+
+
+def kind_of(mode: int) -> str:
+    """What a file is, in words; "" for a regular one."""
+    if stat.S_ISREG(mode):
+        return ""
+    return next((words for is_kind, words in _KINDS if is_kind(mode)), "no regular file")
+
+
+def read_json(path: Path, limit_bytes: int = RESULT_LIMIT_BYTES) -> object | None:
+    """A JSON value that somebody else wrote, as `clean_json` gives it; None where there is no file.
+    Raises `StoreError`.
+    """
+    try:
+        content = read_regular(path, limit_bytes)
+    except FileNotFoundError:
+        return None
+    try:
+        return clean_json(json.loads(content.decode("utf-8"), parse_constant=_refuse_constant))
+    except RecursionError:
+        raise StoreError(f"{path}: deeper than {JSON_DEPTH_LIMIT} levels") from None
+    except ValueError as error:
+        raise StoreError(f"{path}: {error}") from None
+
+
+def clean_json(value: object, depth: int = 0) -> object:
+    """The value, if everything that reads ours can take it: numbers that are finite, no deeper than
+    ours, text without control characters (U+FFFD in their place). Raises `ValueError`.
+    """
+    if depth > JSON_DEPTH_LIMIT:
+        raise ValueError(f"deeper than {JSON_DEPTH_LIMIT} levels")
+    if isinstance(value, str):
+        return _NOT_TEXT.sub("\N{REPLACEMENT CHARACTER}", value)
+    if isinstance(value, dict):
+        return {str(clean_json(key)): clean_json(one, depth + 1) for key, one in value.items()}
+    if isinstance(value, list):
+        return [clean_json(one, depth + 1) for one in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"a number beyond all bounds: {value}")
+    if isinstance(value, int) and abs(value) > _LARGEST_INTEGER:
+        raise ValueError("an integer of more than 64 bits")
+    return value
+
+
+def regular_files(folder: Path, *, most: int = 10_000) -> Iterator[Path]:
+    """Every regular file below `folder` in the order of their paths, but for what lies behind
+    links; no more than `most`.
+    """
+    left = most
+    for where, folders, names in os.walk(folder, followlinks=False):
+        folders.sort()
+        for name in sorted(names):
+            path = Path(where, name)
+            if left and not kind_of(path.lstat().st_mode):
+                left -= 1
+                yield path
+
+
+def remove_tree(path: Path) -> None:
+    """Remove what is there, whatever it is: no link is followed, and our own folders are opened to
+    us first. Nothing there is what was wanted. Raises `StoreError` for what is not ours to remove.
+    """
+    try:
+        if not path.is_symlink() and path.is_dir():
+            _open_folders(path)
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    except OSError as error:
+        raise StoreError(
+            f"{error.filename or path}: cannot be removed: {error.strerror}",
+            hint=f"remove {path} as the user that owns what is in it",
+        ) from error
+
+
+def _open_folders(folder: Path) -> None:
+    """Whoever closed a folder that is ours to everybody does not keep us from emptying it."""
+    pending = [folder]
+    while pending:
+        one = pending.pop()
+        status = one.lstat()
+        if status.st_uid == os.geteuid() and status.st_mode & 0o700 != 0o700:
+            one.chmod(0o700)
+        with os.scandir(one) as entries:
+            pending += [Path(entry) for entry in entries if entry.is_dir(follow_symlinks=False)]
+
+
+def _require_regular(path: Path, status: os.stat_result) -> None:
+    kind = kind_of(status.st_mode)
+    if kind:
+        raise StoreError(f"{path}: {kind}, not a regular file")
+
+
+def _refuse_size(path: Path, limit_bytes: int) -> NoReturn:
+    raise StoreError(f"{path}: larger than {limit_bytes / 2**20:g} MiB")
+
+
+def _refuse_constant(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no JSON")

@@ -1,0 +1,128 @@
+"""AMD's `rocm`, which its index has as a source archive only (from ROCm 7.14): its wheel for the
+targets of a cell, made without running anything of it. Edge.
+
+Its setup.py writes other metadata on other machines: the extra `device` names the family in
+`ROCM_SDK_TARGET_FAMILY`, else of the GPU that `offload-arch` on PATH finds, else a default. The
+archive also holds what came of it where AMD packed it, in PKG-INFO, and that is what the wheel
+gets here. Two of its extras are the cell's to answer: `device-all`, which torch's wheels of
+pytorch.org demand and which names the code of 25 GPUs, names that of the cell's targets; `device`,
+which asks what the machine is, is left out. AMD narrows releases in the same way.
+
+Sources: ROCm/TheRock @89553ce, build_tools/packaging/python/templates/rocm/setup.py and
+src/rocm_sdk/_dist_info.py (`build_per_target_extras`, `determine_target_family`), and
+build_tools/packaging/promote_packages.py (`--multi-arch-targets`, over PKG-INFO too).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from packaging.metadata import InvalidMetadata, Metadata
+from packaging.requirements import Requirement
+
+from warpfront.errors import LockError
+from warpfront.wheels.archives import unpack
+
+ROCM: Final = "rocm"
+_DEVICE = "rocm-sdk-device-"
+_EVERY_DEVICE, _OWN_DEVICE = "device-all", "device"
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+_LINUX = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix"}
+
+
+def rocm_wheel(sdist: Path, folder: Path, targets: tuple[str, ...]) -> Path:
+    """The wheel of the archive `sdist`, in `folder`, with the device code of `targets`. Same
+    archive and targets, same bytes.
+
+    Raises `LockError` for an archive that does not say what it demands, or has not those targets.
+    """
+    root = unpack(sdist, folder / "unpacked")
+    told = _metadata(root, sdist.name)
+    info = f"{ROCM}-{told.version}.dist-info"
+    content = dict(_packages(root / "src"))
+    if not content:
+        raise LockError(f"{sdist.name}: has no packages below src/")
+    entry_points = root / "src" / f"{ROCM}.egg-info" / "entry_points.txt"
+    if entry_points.is_file():
+        content[f"{info}/entry_points.txt"] = entry_points.read_bytes()
+    content[f"{info}/METADATA"] = _narrowed(told, targets, sdist.name).encode()
+    content[f"{info}/WHEEL"] = (
+        b"Wheel-Version: 1.0\nGenerator: warpfront\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    )
+    content[f"{info}/RECORD"] = _record(content, f"{info}/RECORD")
+    return _written(content, folder / f"{ROCM}-{told.version}-py3-none-any.whl")
+
+
+def _metadata(root: Path, name: str) -> Metadata:
+    """What the archive says of itself where it was packed."""
+    try:
+        told = Metadata.from_email((root / "PKG-INFO").read_bytes(), validate=False)
+        if told.name == ROCM and told.requires_dist:
+            return told
+    except (OSError, InvalidMetadata, ValueError) as error:
+        raise LockError(f"{name}: its PKG-INFO cannot be read: {error}") from error
+    raise LockError(
+        f"{name}: its PKG-INFO does not say what {ROCM} demands",
+        hint="only running its setup.py would tell, and that asks this machine for its GPU",
+    )
+
+
+def _packages(source: Path) -> Iterator[tuple[str, bytes]]:
+    """Every file of the packages in `source`, by its path in the wheel."""
+    for path in sorted(source.rglob("*")):
+        below = path.relative_to(source)
+        if path.is_file() and not below.parts[0].endswith(".egg-info"):
+            yield below.as_posix(), path.read_bytes()
+
+
+def _narrowed(told: Metadata, targets: tuple[str, ...], name: str) -> str:
+    demands = told.requires_dist or []
+    wanted = {f"{_DEVICE}{target}" for target in targets}
+    offered = {one.name for one in demands if _is_for(one, _EVERY_DEVICE)}
+    if lacking := sorted(target for target in targets if f"{_DEVICE}{target}" not in offered):
+        has = ", ".join(sorted(one.removeprefix(_DEVICE) for one in offered)) or "none"
+        raise LockError(
+            f"{name}: has no device code for {', '.join(lacking)}; it has {has}",
+            hint="leave those targets out of the row in matrix.yaml",
+        )
+    kept = [
+        one
+        for one in demands
+        if not _is_for(one, _OWN_DEVICE) and (not _is_for(one, _EVERY_DEVICE) or one.name in wanted)
+    ]
+    lines = ["Metadata-Version: 2.1", f"Name: {ROCM}", f"Version: {told.version}"]
+    lines += [f"Provides-Extra: {one}" for one in told.provides_extra or () if one != _OWN_DEVICE]
+    lines += [f"Requires-Dist: {one}" for one in kept]
+    return "\n".join(lines) + "\n"
+
+
+def _is_for(demand: Requirement, extra: str) -> bool:
+    """Whether `extra` alone asks for it, on Linux."""
+    marker = demand.marker
+    if marker is None or marker.evaluate({**_LINUX, "extra": ""}):
+        return False
+    return marker.evaluate({**_LINUX, "extra": extra})
+
+
+def _record(content: Mapping[str, bytes], own: str) -> bytes:
+    lines = [f"{path},sha256={_digest(data)},{len(data)}" for path, data in content.items()]
+    return ("\n".join([*lines, f"{own},,"]) + "\n").encode()
+
+
+def _digest(data: bytes) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+
+
+def _written(content: Mapping[str, bytes], path: Path) -> Path:
+    """Uncompressed: two machines' zlib need not make the same bytes of the same file."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+        for member, data in content.items():
+            entry = zipfile.ZipInfo(member, _EPOCH)
+            entry.external_attr = 0o100644 << 16
+            archive.writestr(entry, data)
+    return path

@@ -1,0 +1,123 @@
+"""What a connected machine does once so that AMD's rows can be built: `invoke lock`, over an index
+on loopback that serves stand-ins as pytorch.org serves ROCm 7.14's. No Docker.
+"""
+
+from __future__ import annotations
+
+import os
+import venv
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+from projects import SITE_VARIABLES, Project, write_project
+from standins import ROCM_DEVICES, Index, rocm714_stand_ins, serve_index, stand_in_wheel
+
+from warpfront.system.process import Command, Completed, run
+from warpfront.wheels.lock import read_lock
+from warpfront.wheels.rocm import rocm_wheel
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
+
+CELL = "amd-rocm714-gfx942_gfx950-py311-torch2141-torch"
+LOCK = f"images/locks/pylock.{CELL}.toml"
+
+
+@pytest.fixture
+def rocm(tmp_path: Path) -> Iterator[Index]:
+    with serve_index(rocm714_stand_ins(tmp_path / "wheels"), name="rocm7.14") as served:
+        served.unhashed = "rocm[-_]*"
+        yield served
+
+
+@pytest.fixture
+def project(rocm: Index, tmp_path: Path) -> Project:
+    row: dict[str, object] = {
+        "vendor": "amd",
+        "toolkit": "7.14",
+        "targets": ["gfx942", "gfx950"],
+        "torch": "2.14.1",
+        "companions": ["torchvision"],
+    }
+    root = write_project(
+        tmp_path / "project",
+        rows=[row],
+        images={"torch": {"template": "torch", "title": "ROCm"}},
+        indexes={"rocm7.14": rocm.url},
+    )
+    nowhere = {"DOCKER_HOST": "tcp://127.0.0.1:9", "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    return Project(root=root, environment={**os.environ, **nowhere})
+
+
+def plan(project: Project) -> tuple[str, str]:
+    (cell,) = project.invoke("plan", "--json").expect(0).json
+    assert cell["cell_id"] == CELL
+    return cell["reason"], cell["hint"]
+
+
+def test_one_command_on_a_connected_machine_is_all_that_a_row_lacks(
+    project: Project, rocm: Index
+) -> None:
+    assert plan(project) == ("never built: it has no lock yet", "")
+    said = project.invoke("lock", "--target", "gfx942").expect(0).said
+    for target in ("gfx942", "gfx950"):
+        assert f"bytes for {target}" in said
+    lock = read_lock((project.root / LOCK).read_text(encoding="utf-8"), path=LOCK)
+    assert {wheel.name: wheel.version for wheel in lock.wheels} == {
+        "torch": "2.14.1+rocm7.14",
+        "torchvision": "0.29.1+rocm7.14",
+        "triton-rocm": "3.8.0",
+        "rocm": "7.14.0.post1",
+        "rocm-sdk-core": "7.14.0",
+        "rocm-sdk-libraries": "7.14.0",
+        "rocm-sdk-device-gfx942": "7.14.0",
+        "rocm-sdk-device-gfx950": "7.14.0",
+    }
+    assert {wheel.index for wheel in lock.wheels} == {rocm.url}
+    assert "never built" not in plan(project)[0]
+    project.invoke("lock", "--locked").expect(0)
+
+
+def test_where_the_index_is_out_of_reach_the_plan_says_which_command_is_missing(
+    project: Project, rocm: Index
+) -> None:
+    matrix = project.root / "matrix.yaml"
+    matrix.write_text(matrix.read_text().replace(rocm.url, "http://127.0.0.1:9/whl/rocm7.14"))
+    reason, hint = plan(project)
+    assert reason.startswith("never built: it has no lock yet; http://127.0.0.1:9/whl/rocm7.14: ")
+    assert hint.startswith("invoke lock --target gfx942, on a machine that reaches its index")
+
+
+def installed(folder: Path, wheels: Iterable[Path]) -> Path:
+    """The pip of an environment with exactly these wheels."""
+    venv.create(folder, with_pip=True)
+    pip = folder / "bin" / "pip"
+    ran(pip, "install", "--no-index", "--no-deps", *map(str, wheels)).check()
+    return pip
+
+
+def ran(pip: Path, *arguments: str) -> Completed:
+    settings = {"PIP_CONFIG_FILE": os.devnull}
+    return run(Command(argv=(str(pip), *arguments), environment=settings, unset=SITE_VARIABLES))
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["the row's targets", "AMD's own list"])
+def test_what_needs_torch_can_be_installed_beside_it(tmp_path: Path, *, whole: bool) -> None:
+    """With AMD's own `device-all` pip wants the code of every GPU before it takes a torch that is
+    there already.
+    """
+    index = rocm714_stand_ins(tmp_path / "index", rocm={"7.14.0": "7.14.0"})
+    targets = ROCM_DEVICES if whole else ("gfx942", "gfx950")
+    rocm = rocm_wheel(index / "rocm-7.14.0.tar.gz", tmp_path / "made", targets)
+    names = (
+        *("torch-", "triton_rocm", "rocm_sdk_core", "rocm_sdk_libraries"),
+        *("rocm_sdk_device_gfx942", "rocm_sdk_device_gfx950"),
+    )
+    pip = installed(tmp_path / "venv", [rocm, *(next(index.glob(f"{one}*")) for one in names)])
+    wheel = stand_in_wheel(tmp_path, "acme", "1.0", requires=["torch>=2.9"])
+    found = ran(pip, "install", "--no-index", str(wheel))
+    assert (found.returncode == 0) is not whole, found.stderr
+    if whole:
+        assert "rocm-sdk-device-gfx" in found.stderr
+    else:
+        ran(pip, "check").check()

@@ -1,0 +1,194 @@
+"""What a person sees while something runs, on a terminal and on a pipe, narrow and wide."""
+
+from __future__ import annotations
+
+import io
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+from builders import a_built_image, a_cell
+from rich.console import Console
+
+from warpfront.doors.display import Display
+from warpfront.doors.tasks.showing import print_plan, print_report
+from warpfront.matrix.plan import Action, PlannedCell
+from warpfront.model import Failed
+from warpfront.report.rows import CellFacts, report_rows
+
+LONG = "nvidia-cuda130-sm80_sm90_sm100_sm120-py311-torch2141-devel"
+SHORT = "cpu-x86_64-py311-torch2130-torch"
+RUN = "3 of 9: RUN /tools/uv venv --no-config --offline --no-cache --python python3.11 /opt/venv"
+WHEEL = "torch-2.14.1-cp311-cp311-manylinux_2_28_x86_64.whl"
+HIDDEN, BACK = "\x1b[?25l", "\x1b[?25h"  # the cursor
+WIDTHS = pytest.mark.parametrize("width", [80, 120])
+Golden = Callable[[str, str], None]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@dataclass
+class Clock:
+    seconds: float = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def watched(display: Display, clock: Clock) -> None:
+    """A minute of a build: two cells, a download of which a part was there, and what ended."""
+    display.step(LONG, RUN)
+    display.step(SHORT, "1 of 9: FROM docker.io/library/python:3.11-slim-bookworm")
+    display.line(LONG, "Resolved 31 packages in 12ms\n")
+    display.line(LONG, "\x1b[2K\x1b[32mInstalling\x1b[0m 3/31\rInstalling 14/31\n")
+    display.advance(WHEEL, 100_000_000, 900_000_000)
+    display.advance("small.whl", 1_000, 9_000)
+    display.advance("small.whl", 9_000, 9_000)
+    display.step(LONG, RUN)
+    display.line(LONG, "Installing 14/31")
+    display.line("nobody", "whose line is this")
+    clock.seconds = 20.0
+    display.advance(WHEEL, 300_000_000, 900_000_000)
+    clock.seconds = 61.0
+    display.step(SHORT, "")
+    display.advance(WHEEL, 710_000_000, 900_000_000)
+    display.advance(WHEEL, 720_000_000, 900_000_000)
+
+
+@WIDTHS
+def test_a_terminal_shows_what_runs(
+    width: int, golden: Golden, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    clock, screen = Clock(), Console(width=width, record=True, file=io.StringIO())
+    with Display(Terminal(), clock) as display:
+        watched(display, clock)
+        screen.print(display.panel())
+    golden(f"display/terminal-{width}.txt", screen.export_text())
+
+
+@WIDTHS
+def test_a_pipe_gets_one_line_a_step_and_no_repeats(
+    width: int, golden: Golden, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    clock, pipe = Clock(), io.StringIO()
+    with Display(pipe, clock) as display:
+        watched(display, clock)
+        clock.seconds = 65.0
+        display.advance(WHEEL, 900_000_000, 900_000_000)
+    lines = pipe.getvalue().splitlines()
+    assert len(lines) == len(set(lines))
+    assert max(map(len, lines)) <= width
+    golden(f"display/pipe-{width}.txt", pipe.getvalue())
+
+
+def a_plan() -> list[PlannedCell]:
+    unreachable = "https://download.pytorch.org/whl/cu126: its host name cannot be resolved"
+    return [
+        PlannedCell(
+            cell_id=LONG,
+            action=Action.BUILD,
+            reason="no image with this content hash",
+            download_bytes=3_000_000_000,
+            estimated_bytes=7_100_000_000,
+        ),
+        PlannedCell(cell_id=SHORT, action=Action.REUSE, reason="", download_bytes=0),
+        PlannedCell(
+            cell_id=LONG.replace("devel", "torch"),
+            action=Action.BLOCKED,
+            reason=f"{unreachable}; nothing else here has torch==2.13.0+cu126",
+            hint="make it reachable",
+        ),
+    ]
+
+
+@WIDTHS
+def test_tables_are_as_wide_as_columns_says(
+    width: int, golden: Golden, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    cell, broken = a_cell(id=SHORT), a_cell(id=LONG, targets=("sm_80",))
+    reason = "step 3 of 9: RUN uv venv: exit code: 2\n    error: No interpreter found for 3.11"
+    failed = Failed(cell_id=LONG, step="build", reason=reason, exit_code=11)
+    facts = [
+        CellFacts(cell=cell, lock="", build=a_built_image(cell), verifications={}),
+        CellFacts(cell=broken, lock="", build=failed, verifications={}),
+    ]
+    print_plan(a_plan(), json=False)
+    print_report(report_rows(facts), json=False)
+    drawn = capsys.readouterr().out
+    assert max(map(len, drawn.splitlines())) <= width
+    assert not any(line.endswith(" ") for line in drawn.splitlines())
+    golden(f"display/tables-{width}.txt", drawn)
+
+
+def test_without_columns_a_pipe_is_as_wide_as_a_page(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setattr(sys, "__stdout__", io.StringIO())
+    print_plan([a_plan()[2]], json=False)
+    assert max(map(len, capsys.readouterr().out.splitlines())) in range(90, 121)
+
+
+def begun_and_left(terminal: Terminal, *, ended_bytes: int | None) -> None:
+    """A step and a transfer; Ctrl-C while they run, or after they ended."""
+    with Display(terminal) as display:
+        display.step(SHORT, RUN)
+        display.advance(WHEEL, 1, 9)
+        assert (terminal.getvalue().count(HIDDEN), terminal.getvalue().count(BACK)) == (1, 0)
+        if ended_bytes is not None:
+            display.advance(WHEEL, ended_bytes, ended_bytes)
+            display.step(SHORT, "")
+            assert terminal.getvalue().count(BACK) == 1
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("ended_bytes", [9, 0, None], ids=["done", "failed", "Ctrl-C"])
+def test_the_terminal_is_as_it_was_when_nothing_runs_any_more(ended_bytes: int | None) -> None:
+    terminal, before = Terminal(), threading.active_count()
+    with pytest.raises(KeyboardInterrupt):
+        begun_and_left(terminal, ended_bytes=ended_bytes)
+    assert (terminal.getvalue().count(HIDDEN), terminal.getvalue().count(BACK)) == (1, 1)
+    for thread in threading.enumerate()[before:]:
+        thread.join(5.0)
+    assert threading.active_count() == before
+
+
+def test_a_result_goes_to_stdout_also_while_a_terminal_is_watched(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    terminal = Terminal()
+    with Display(terminal) as display:
+        display.step(SHORT, RUN)
+        print('{"a": 1}')
+    assert capsys.readouterr().out == '{"a": 1}\n'
+    assert '{"a": 1}' not in terminal.getvalue()
+
+
+def test_who_draws_never_waits_for_who_speaks() -> None:
+    """rich's thread holds rich's lock while it draws; ours is held by whoever speaks."""
+    drawn: list[object] = []
+    with Display(Terminal()) as display:
+        display.step(SHORT, RUN)
+        with display._lock:
+            thread = threading.Thread(target=lambda: drawn.append(display.panel()))
+            thread.start()
+            thread.join(5.0)
+            assert drawn
+
+
+def test_a_program_cannot_draw_on_the_terminal() -> None:
+    clock = Clock()
+    with Display(io.StringIO(), clock) as display:
+        display.step(SHORT, "a\x1b]0;title\x07b\x9b31mc\x08\x00d")
+        display.line(SHORT, "10 %\r20 %\x1b[1A\x1b[2K")
+        screen = Console(width=80, record=True, file=io.StringIO())
+        screen.print(display.panel())
+    assert screen.export_text().split() == ["0", "s", SHORT, "ab31mcd", "20", "%"]
