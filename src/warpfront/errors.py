@@ -6,8 +6,32 @@ errors but values (`model.Failed`, `model.Blocked`), so that the other cells go 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import ClassVar
+from urllib.parse import quote
+
+_USER = re.compile(r"://[^/\s@]+@")
+# A password with a slash that nobody encoded: no program can use the address, all can print it.
+_ODD_USER = re.compile(r"://[^\s/@:]+:(?!\d{1,5}(?:[/\s]|$))[^\s'\"]*@")
+_SHORTEST_SECRET = 4
+_SECRETS: set[str] = set()
+
+
+def keep_secret(*secrets: str) -> None:
+    """Have these texts masked in everything that is said from now on, as they are and as URLs
+    spell them. Who reads a secret says so here, once.
+    """
+    for secret in secrets:
+        if len(secret) >= _SHORTEST_SECRET:
+            _SECRETS.update((secret, quote(secret, safe="")))
+
+
+def without_secrets(text: str) -> str:
+    """`text` with every known secret masked, and the user and password of every URL."""
+    for secret in sorted(_SECRETS, key=len, reverse=True):
+        text = text.replace(secret, "***")
+    return _USER.sub("://***@", _ODD_USER.sub("://***@", text))
 
 
 class WarpfrontError(Exception):
@@ -16,9 +40,8 @@ class WarpfrontError(Exception):
     exit_code: ClassVar[int] = 1
 
     def __init__(self, message: str, *, hint: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message, self.hint = without_secrets(message), without_secrets(hint)
+        super().__init__(self.message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)

@@ -99,6 +99,17 @@ class WheelIndex:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OwnIndex:
+    """A company's package index: `packages` are fnmatch patterns of normalized names that come
+    from there and from nowhere else.
+    """
+
+    name: str
+    url: str
+    packages: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pin:
     """One distribution of the torch stack at its full version (`torch`, `2.13.0+cpu`).
 
@@ -225,7 +236,8 @@ class Cell:
     `aarch64`). `parent` is the id of the cell whose image this one is
     built on. `torch` is the bare version asked for; `stack` the exact pins (empty when torch
     arrives with the base). `relax` maps a package, whose demands on the torch stack may go unmet,
-    to the reason somebody gave; `builds` are the packages that are built for it. `tree` is the
+    to the reason somebody gave; `builds` are the packages that are built for it. `own_indexes` and
+    `allow_builds` are the matrix's. `tree` is the
     source tree it is for.
     """
 
@@ -253,6 +265,8 @@ class Cell:
     relax: Mapping[str, str] = field(default_factory=dict)
     builds: tuple[Recipe, ...] = ()
     tree: SourceTree | None = None
+    own_indexes: tuple[OwnIndex, ...] = ()
+    allow_builds: tuple[str, ...] = ()
 
     @property
     def repository(self) -> str:
@@ -293,7 +307,9 @@ class Selection:
 class LockInputs:
     """Everything a lock depends on, as values. `digest` is what makes a lock stale when it changes.
 
-    `stack_requirements` may come from `index` only; `requirements` from PyPI. `parent` are the
+    `stack_requirements` may come from `index` only, what matches an own index's patterns from
+    that; `requirements` from PyPI. `allow_builds` are distributions that may be built of their
+    index's source archive where it has no wheel. `parent` are the
     exact pins (`name==version`) of the parent's lock, which a child may extend and never change.
     `machine` is the cell's; `glibc` is the base's C library, e.g. `2.36`. `relax` are (package,
     reason) of this image and of those it is built on. `sources` are its requirements that no index
@@ -320,6 +336,8 @@ class LockInputs:
     toolkit: str = "cpu"
     protected: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
+    own_indexes: tuple[OwnIndex, ...] = ()
+    allow_builds: tuple[str, ...] = ()
 
     @property
     def digest(self) -> str:
@@ -338,6 +356,7 @@ class LockInputs:
                 **({"relax": sorted(self.relax)} if self.relax else {}),
                 **({"sources": _texts(self.sources)} if self.sources else {}),
                 **({"builds": _texts(self.builds)} if self.builds else {}),
+                **({"own_indexes": _texts(self.own_indexes)} if self.own_indexes else {}),
                 **({"targets": sorted(self.targets)} if self.targets else {}),
             }
         )
@@ -636,7 +655,7 @@ def digest_of(value: object) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _texts(values: tuple[Recipe, ...] | tuple[Source, ...]) -> list[str]:
+def _texts(values: tuple[Recipe | Source | OwnIndex, ...]) -> list[str]:
     """Values as texts that sort."""
     return sorted(json.dumps(dataclasses.asdict(one), sort_keys=True) for one in values)
 

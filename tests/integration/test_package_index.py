@@ -32,8 +32,9 @@ from warpfront.wheels.lock import dump_lock, read_lock, read_written_lock
 from warpfront.wheels.rocm import rocm_wheel
 from warpfront.wheels.sdists import sdist_builder
 from warpfront.wheels.site import read_site
-from warpfront.wheels.sources import PYPI, Site
+from warpfront.wheels.sources import Site
 from warpfront.wheels.toolbox import install_toolbox
+from warpfront.wheels.trust import PYPI
 from warpfront.wheels.uv_program import uv_version
 from warpfront.wheels.wheelhouse import Wheelhouse, read_requires
 

@@ -18,8 +18,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 import zstandard
-from projects import Project, unique_image, write_project
-from standins import Fault, Index, rocm64_stand_ins, serve_index
+from projects import TORCH, Project, small_torch, unique_image, write_project
+from standins import Fault, Index, serve_index
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(300)]
 
@@ -60,21 +60,16 @@ def canaries() -> Canaries:
 
 
 @pytest.fixture
-def rocm(tmp_path: Path) -> Iterator[Index]:
-    with serve_index(rocm64_stand_ins(tmp_path / "wheels"), name="rocm6.4") as served:
+def own_index(tmp_path: Path) -> Iterator[Index]:
+    with serve_index(small_torch(tmp_path / "wheels"), name="cpu") as served:
         yield served
 
 
 @pytest.fixture
-def project(tmp_path: Path, rocm: Index, alone: dict[str, str], canaries: Canaries) -> Project:
-    """ROCm with its compiler, whose packages are what a build needs a network for."""
+def project(tmp_path: Path, own_index: Index, alone: dict[str, str], canaries: Canaries) -> Project:
+    """torch for CPUs with a compiler, whose packages are what a build needs a network for."""
     torch, tools = unique_image(), unique_image()
-    row: dict[str, object] = {
-        "vendor": "amd",
-        "toolkit": "6.4",
-        "targets": ["gfx942"],
-        "torch": "2.8.0",
-    }
+    row: dict[str, object] = {"vendor": "cpu", "targets": ["x86_64"], "torch": TORCH}
     root = write_project(
         tmp_path / "project",
         rows=[row],
@@ -82,7 +77,7 @@ def project(tmp_path: Path, rocm: Index, alone: dict[str, str], canaries: Canari
             torch: {"template": "torch", "title": "Runtime"},
             tools: {"parent": torch, "template": "tools", "title": "Compiler", "compiler": True},
         },
-        indexes={"rocm6.4": rocm.url},
+        indexes={"cpu": own_index.url},
         templates={"tools": READS_SECRETS},
     )
     certificates = tmp_path / "authorities.pem"
@@ -90,7 +85,7 @@ def project(tmp_path: Path, rocm: Index, alone: dict[str, str], canaries: Canari
     certificates.write_text(text, encoding="utf-8")
     proxy = f"http://me:{canaries.proxy}@127.0.0.1:9"
     site = {
-        "PIP_INDEX_URL": with_password(rocm.url, canaries.index),
+        "PIP_INDEX_URL": with_password(own_index.url, canaries.index),
         "PIP_CERT": str(certificates),
         "HTTP_PROXY": proxy,
         "HTTPS_PROXY": proxy,
@@ -189,11 +184,11 @@ def test_the_search_finds_a_secret_that_was_left(
     "fault", [Fault(status=401), Fault(status=503), Fault(login=True)], ids=["401", "503", "login"]
 )
 def test_an_index_that_refuses_is_named_without_its_password(
-    project: Project, rocm: Index, canaries: Canaries, fault: Fault
+    project: Project, own_index: Index, canaries: Canaries, fault: Fault
 ) -> None:
-    rocm.fail("/", fault)
+    own_index.fail("/", fault)
     ended = project.invoke("build").expect(9)
-    assert rocm.url in ended.said
+    assert own_index.url in ended.said
     assert canaries.found_in(ended.said.encode()) == []
     assert files_with(project.root, canaries) == []
 

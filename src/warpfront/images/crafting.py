@@ -51,7 +51,7 @@ Builder = Callable[[tuple[str, ...]], tuple[Engine, str]]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crafter:
     """`Crafting` for `inputs`. `root` is the project's folder, `cache` holds tools and what
-    was built before.
+    was built before. `python` is the interpreter of the image to build in.
     """
 
     inputs: LockInputs
@@ -61,6 +61,7 @@ class Crafter:
     site: Site
     builder: Builder
     on_line: Line
+    python: str = ENVIRONMENT_PYTHON
 
     def from_source(self, source: Source) -> tuple[LockedWheel, WheelBuild | None]:
         sdist = self.archived(source)
@@ -203,7 +204,7 @@ class Crafter:
             image=image,
             command=(
                 *(f"{_UV}/uv", "build", "--wheel", "--no-build-isolation", "--offline"),
-                *("--no-config", "--python", ENVIRONMENT_PYTHON, "--out-dir", _OUT, _SOURCE),
+                *("--no-config", "--python", self.python, "--out-dir", _OUT, _SOURCE),
             ),
             environment={
                 "HOME": "/tmp",  # noqa: S108 - in the container

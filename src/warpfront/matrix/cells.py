@@ -16,7 +16,6 @@ from warpfront.matrix.language import (
     BootstrapText,
     BuildText,
     CompilerText,
-    ImageText,
     MatrixText,
     SourceTreeText,
 )
@@ -29,6 +28,7 @@ from warpfront.model import (
     Cell,
     Compiler,
     CompilerBase,
+    OwnIndex,
     Pin,
     Recipe,
     SourceTree,
@@ -115,12 +115,24 @@ class CellMaker:
             self._check_base(name, base)
 
     def check_indexes(self) -> None:
-        """`indexes:` gives other addresses to indexes of the compat table, and names no others."""
+        """`indexes:` readdresses indexes of the compat table, and gives others their packages."""
         known = self.compat.table.indexes
-        for name in self.text.indexes:
-            if name not in known:
+        for name, given in self.text.indexes.items():
+            if isinstance(given, str) and name not in known:
                 message = f"index `{name}` is not in the compat table"
-                self._problem(("indexes", name), message, nearest(name, known))
+                hint = nearest(name, known) or "an index of your own says its `packages`"
+                self._problem(("indexes", name), message, hint)
+            elif not isinstance(given, str) and name in known:
+                message = f"index `{name}` is one of the compat table, which has no `packages`"
+                self._problem(("indexes", name), message, f"write `{name}: {given.url}`")
+
+    @cached_property
+    def _own_indexes(self) -> tuple[OwnIndex, ...]:
+        return tuple(
+            OwnIndex(name=name, url=given.url, packages=tuple(sorted(given.packages)))
+            for name, given in sorted(self.text.indexes.items())
+            if not isinstance(given, str)
+        )
 
     def make_compilers(self) -> None:
         """Every entry of `compilers:`."""
@@ -273,7 +285,8 @@ class CellMaker:
         index = None if vendor.torch_from == "base" else self._known_index(point)
         if index is None:
             return None
-        return WheelIndex(name=index.name, url=self.text.indexes.get(index.name, index.url))
+        given = self.text.indexes.get(index.name)
+        return WheelIndex(name=index.name, url=given if isinstance(given, str) else index.url)
 
     def _known_index(self, point: Point) -> WheelIndex | None:
         if point.index:
@@ -340,11 +353,11 @@ class CellMaker:
                     _cell(
                         point,
                         foundation,
-                        project=self.text.project.name,
+                        text=self.text,
                         name=name,
-                        image=image,
                         ids=ids,
                         tag=tag,
+                        own_indexes=self._own_indexes,
                     )
                 )
 
@@ -437,17 +450,18 @@ def _cell(
     point: Point,
     foundation: _Foundation,
     *,
-    project: str,
+    text: MatrixText,
     name: str,
-    image: ImageText,
     ids: Mapping[str, str],
     tag: str,
+    own_indexes: tuple[OwnIndex, ...],
 ) -> Cell:
+    image = text.images[name]
     brings_torch = VENDORS[point.vendor].torch_from == "index"
     environment = {**image.environment, **point.environment}
     return Cell(
         id=ids[name],
-        project=project,
+        project=text.project.name,
         line=point.line,
         vendor=point.vendor,
         toolkit=foundation.toolkit,
@@ -471,6 +485,8 @@ def _cell(
         relax=frozen(image.relax),
         builds=tuple(_recipe(package, build) for package, build in sorted(image.builds.items())),
         tree=_tree(image.project) if image.project else None,
+        own_indexes=own_indexes,
+        allow_builds=tuple(sorted(text.allow_builds)),
     )
 
 

@@ -12,7 +12,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, StrictBool
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    JsonValue,
+    StrictBool,
+    Tag,
+)
 from pydantic_core import PydanticCustomError
 
 from warpfront.system.document import strict_dataclass
@@ -86,6 +94,11 @@ _requirement = _form(_REQUIREMENT, "a requirement (name, name>=1.2, name[extra]=
 _distribution = _form(
     r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?", "a package's name (lower case, - for _ and .)", longest=100
 )
+_name_pattern = _form(
+    r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?|[a-z0-9](?:[a-z0-9-]*-)?\*",
+    "a package's name, or how such names begin and a * (acme-*)",
+    longest=100,
+)
 _path = _form(
     r"[A-Za-z0-9_-][A-Za-z0-9._-]*(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*)*",
     "a path inside the repository, without .. and leading dots",
@@ -110,6 +123,7 @@ Python = Annotated[str, *_python]
 Target = Annotated[str, *_target]
 IndexName = Annotated[str, *_index]
 IndexUrl = Annotated[str, *_index_url]
+NamePattern = Annotated[str, *_name_pattern]
 Requirement = Annotated[str, *_requirement]
 PackageName = Annotated[str, *_distribution]
 Reason = Annotated[str, *_words]
@@ -282,6 +296,24 @@ class IncludeText:
 
 
 @strict_dataclass
+class OwnIndexText:
+    """`indexes.*:`, a company's own index: `packages` come from there and from nowhere else."""
+
+    url: IndexUrl
+    packages: Annotated[tuple[NamePattern, ...], Filled]
+
+
+def _kind_of_index(value: object) -> str:
+    return "address" if isinstance(value, str) else "own"
+
+
+IndexText = Annotated[
+    Annotated[IndexUrl, Tag("address")] | Annotated[OwnIndexText, Tag("own")],
+    Discriminator(_kind_of_index),
+]
+
+
+@strict_dataclass
 class MatrixText:
     """matrix.yaml, whole."""
 
@@ -292,7 +324,8 @@ class MatrixText:
     rows: Annotated[tuple[RowText, ...], Filled]
     strict: StrictBool = False
     compilers: Mapping[Name, CompilerText] = field(default_factory=dict)
-    indexes: Mapping[IndexName, IndexUrl] = field(default_factory=dict)
+    indexes: Mapping[IndexName, IndexText] = field(default_factory=dict)
+    allow_builds: tuple[PackageName, ...] = ()
     defaults: Axes = field(default_factory=Axes)
     include: tuple[IncludeText, ...] = ()
     exclude: tuple[Filter, ...] = ()

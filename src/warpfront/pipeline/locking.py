@@ -10,7 +10,15 @@ from typing import TypedDict
 from warpfront.errors import LockError
 from warpfront.images.crafting import Crafter
 from warpfront.matrix.plan import LockState, selected_with_parents
-from warpfront.model import Blocked, Cell, Failed, LockInputs, Selection, WheelLock
+from warpfront.model import (
+    ENVIRONMENT_PYTHON,
+    Blocked,
+    Cell,
+    Failed,
+    LockInputs,
+    Selection,
+    WheelLock,
+)
 from warpfront.pipeline.within.attempt import attempt
 from warpfront.pipeline.within.builders import BuilderOf, builders
 from warpfront.pipeline.within.locks import inputs_of, read_state
@@ -75,7 +83,12 @@ def lock_cells(
             locking.results[cell.id] = _without_parent(cell, parent)
             continue
         inputs = inputs_of(cell, parent, requirements, folders)
-        state = read_state(inputs, folders, read=read_lock)
+        state = attempt(cell.id, "lock", read_state, inputs, folders, read=read_lock)
+        if isinstance(state, Blocked | Failed):
+            if not refresh:
+                locking.results[cell.id] = state
+                continue
+            state = LockState(lock=None, reason="its lock is unreadable")
         if state.lock is not None and not state.reason and not refresh:
             locking.results[cell.id] = locking.restored(cell, inputs, state.lock)
         elif locked:
@@ -176,7 +189,7 @@ class _Locking:
             parent.builds or any(wheel.source for wheel in parent.wheels)
         ):
             more["parent"] = parent
-        if inputs.sources or inputs.builds:
+        if inputs.sources or inputs.builds or inputs.allow_builds:
             more["crafting"] = self._crafter(cell, inputs)
         return more
 
@@ -190,6 +203,7 @@ class _Locking:
             site=self.site(),
             builder=self.builder_of(cell, locks),
             on_line=self.watch.say,
+            python=ENVIRONMENT_PYTHON if cell.parent else cell.base.interpreter,
         )
 
 

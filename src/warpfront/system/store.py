@@ -154,9 +154,11 @@ def write_json(path: Path, value: object) -> None:
 
 
 def place_program(program: Path, folder: Path) -> Path:
-    """A folder holding just this executable, made once and moved into place whole."""
+    """A folder holding just this executable, moved into place whole; made again where it is not as
+    it was copied.
+    """
     target = folder / program.name
-    if not target.exists():
+    if not target.exists() or not _is_copy(target, program):
         with storing(folder):
             folder.mkdir(parents=True, exist_ok=True)
             handle, aside = tempfile.mkstemp(prefix=".", dir=folder)
@@ -167,6 +169,11 @@ def place_program(program: Path, folder: Path) -> Path:
             finally:
                 Path(aside).unlink(missing_ok=True)
     return folder
+
+
+def _is_copy(path: Path, original: Path) -> bool:
+    mine, theirs = path.stat(), original.stat()
+    return (mine.st_size, mine.st_mtime_ns) == (theirs.st_size, theirs.st_mtime_ns)
 
 
 def read_text(path: Path, *, missing_ok: bool = False) -> str | None:

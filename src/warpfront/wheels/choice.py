@@ -7,26 +7,24 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from packaging.pylock import Package, PackageSdist, PackageWheel
-from packaging.requirements import Requirement
 from packaging.tags import Tag, compatible_tags, cpython_tags
-from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
-from warpfront.errors import BlockedError, LockError, WheelError
+from warpfront.errors import BlockedError, LockError, WheelError, without_secrets
 from warpfront.model import Distribution, LockedWheel, LockInputs
 from warpfront.wheels.resolution import Sdist
+from warpfront.wheels.shelf import Shelf
 from warpfront.wheels.sources import (
-    PYPI,
     Link,
     NoAnswer,
     local_path,
-    without_secrets,
 )
+from warpfront.wheels.trust import PYPI, belonging
 from warpfront.wheels.wheelhouse import Wheelhouse, read_requires, requires_of, save
 
 if TYPE_CHECKING:
@@ -82,6 +80,7 @@ class WheelChoice:
     transport: Transport
     wheelhouse: Wheelhouse
     given: Mapping[str, LockedWheel]
+    shelf: Shelf
 
     def wheel(self, package: Package) -> LockedWheel:
         if package.name in self.given:
@@ -178,18 +177,15 @@ class WheelChoice:
         return size
 
     def _index(self, package: Package, url: str) -> str:
-        """The public index to name: the cell's for its stack and for what only it can have; PyPI
-        for the rest.
+        """The public index to name, whichever mirror served the file: the one that it belongs to;
+        else the cell's for what only that can have, and PyPI for the rest.
         """
-        index = self.inputs.index
-        if index is None:
-            return PYPI
-        stack = {canonicalize_name(Requirement(one).name) for one in self.inputs.stack_requirements}
+        index, where = self.inputs.index, belonging(package.name, self.inputs)
+        if where is not None and (where.alone or self.shelf.holds(package.name)):
+            return where.url
         local_label = package.version is not None and package.version.local is not None
-        same_host = urlsplit(url).netloc == urlsplit(index.url).netloc != ""
-        protected = any(fnmatch(package.name, pattern) for pattern in self.inputs.protected)
-        own = package.name in stack or protected
-        return index.url if own or local_label or same_host else PYPI
+        same_host = index and urlsplit(url).netloc == urlsplit(index.url).netloc != ""
+        return index.url if index and (local_label or same_host) else PYPI
 
 
 def _bare(failure: NoAnswer) -> str:

@@ -46,7 +46,15 @@ class Stack:
         """What must not come at a version that nobody has; what the shims answer for at theirs."""
         return (
             *(sentinel(name, why) for name, why in sorted(self.foreign.items())),
-            *(f"{name}=={Version(one).public}" for name, one in sorted(self.answered.items())),
+            *(f"{pin.name}=={pin.version}" for pin in self.shims),
+        )
+
+    @property
+    def shims(self) -> tuple[Pin, ...]:
+        """What the shims answer for, at the versions that they say."""
+        return tuple(
+            Pin(name=name, version=Version(one).public)
+            for name, one in sorted(self.answered.items())
         )
 
     @property

@@ -35,6 +35,7 @@ from warpfront.errors import LockError
 from warpfront.matrix.vendors import VENDORS
 from warpfront.model import Cell, LockedWheel, LockInputs, Relaxed, Source, WheelBuild, WheelLock
 from warpfront.wheels.requirements import RequirementList
+from warpfront.wheels.trust import misplaced
 
 SCHEMA = 1
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -74,6 +75,8 @@ def lock_inputs(
         toolkit=vendor.toolkit or "cpu",
         protected=vendor.protected,
         libraries=vendor.libraries,
+        own_indexes=cell.own_indexes,
+        allow_builds=cell.allow_builds,
     )
 
 
@@ -150,7 +153,8 @@ def staleness(lock: WheelLock, inputs: LockInputs) -> str:
     if foreign:
         return f"it has {foreign}"
     if lock.inputs_digest == inputs.digest:
-        return ""
+        wrong = misplaced(lock.wheels, inputs)
+        return f"it claims {wrong}" if wrong else ""
     if lock.python != inputs.python:
         return f"it was made for Python {lock.python}, the matrix says {inputs.python}"
     return (
@@ -437,7 +441,7 @@ def _read_wheel(package: Package, path: str) -> LockedWheel:
     sdist = package.sdist
     return LockedWheel(
         name=package.name,
-        version=str(parse_wheel_filename(wheel.path)[1]),
+        version=_read_version(wheel.path, where),
         filename=wheel.path,
         sha256=_read_sha256(wheel.hashes, where),
         size_bytes=wheel.size,
@@ -449,6 +453,16 @@ def _read_wheel(package: Package, path: str) -> LockedWheel:
         source=source,
         targets=tuple(own.get("targets", "").split()),
     )
+
+
+def _read_version(filename: str, where: str) -> str:
+    """Wheel variants (PEP 825, a draft) have one more part in their names, which no installer of
+    today takes: which of them a cell's target wants cannot be said yet.
+    """
+    try:
+        return str(parse_wheel_filename(filename)[1])
+    except InvalidWheelFilename as error:
+        raise LockError(f"{where}: {filename}: {error}", hint=_RELOCK) from error
 
 
 def _read_own(package: Package, where: str) -> Mapping[str, str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from packaging.requirements import Requirement
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
+from warpfront.errors import without_secrets
 from warpfront.model import LockInputs, Pin, WheelIndex
 from warpfront.system.watch import Line
 from warpfront.wheels.sources import Link, NoAnswer, Site, links, probe
@@ -41,7 +42,7 @@ def reach_of(inputs: LockInputs, site: Site, on_line: Line) -> Reach:
         if reason:
             silent[stack] = reason
     for url, reason in silent.items():
-        on_line(f"{inputs.cell_id}: {url}: {reason}; going on without it")
+        on_line(without_secrets(f"{inputs.cell_id}: {url}: {reason}; going on without it"))
     return Reach(
         site=tuple(url for url in site.indexes if url not in silent),
         stack=None if stack in silent else stack,
@@ -67,7 +68,9 @@ def why_unresolvable(index: WheelIndex, stack: Iterable[Pin], site: Site) -> str
         return ""
     with site.transport(connect_seconds=5.0, stall_seconds=site.patience_seconds) as transport:
         lacking = [str(pin) for pin in pins if not _site_offers(pin, site, transport)]
-    return f"{index.url}: {reason}; nothing else here has {', '.join(lacking)}" if lacking else ""
+    if not lacking:
+        return ""
+    return without_secrets(f"{index.url}: {reason}; nothing else here has {', '.join(lacking)}")
 
 
 def why_not(site: Site, url: str, name: str) -> str:

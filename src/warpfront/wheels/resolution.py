@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from packaging.pylock import Pylock
 
-from warpfront.model import Distribution, LockedWheel, Recipe, Source, WheelBuild
+from warpfront.model import Distribution, LockedWheel, Pin, Recipe, Source, WheelBuild
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,16 +18,23 @@ class Terms:
     """What a resolution has to accept beyond the requirements: `overrides` replace every demand on
     their names, `excludes` are names left out wherever they are demanded, `constraints` hold for
     what is demanded anyway. `unread` are source archives that are taken without asking what they
-    demand, which only building them would tell.
+    demand, which only building them would tell. `answered` are pins of names that a shim of the
+    image answers for: no index is asked for them, and they are in no lock.
     """
 
     overrides: tuple[str, ...] = ()
     excludes: tuple[str, ...] = ()
     constraints: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
+    answered: tuple[Pin, ...] = ()
 
 
 NO_TERMS = Terms()
+
+BUILD_TOOLS = ("setuptools==80.9.0", "wheel==0.45.1")
+"""What a source archive is built with where nothing else is said: fixed, or two machines would
+build wheels with two hashes.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +54,14 @@ class Resolution:
     def versions(self) -> Mapping[str, str]:
         return {package.name: str(package.version) for package in self.pylock.packages}
 
-    def without(self, names: Collection[str]) -> Resolution:
+    @property
+    def unbuilt(self) -> tuple[str, ...]:
+        """The names that were found as source archives only."""
+        found = self.pylock.packages
+        return tuple(one.name for one in found if one.sdist is not None and not one.wheels)
+
+    def without(self, names: Iterable[str]) -> Resolution:
+        names = frozenset(names)
         kept = [package for package in self.pylock.packages if package.name not in names]
         return Resolution(pylock=dataclasses.replace(self.pylock, packages=kept))
 

@@ -22,7 +22,7 @@ from packaging.pylock import Pylock, PylockValidationError
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from warpfront.errors import BlockedError, LockError, WheelError
+from warpfront.errors import BlockedError, LockError, WheelError, without_secrets
 from warpfront.model import Distribution, LockedWheel, LockInputs, Source
 from warpfront.system.process import Completed, Run
 from warpfront.system.watch import Line
@@ -30,9 +30,10 @@ from warpfront.wheels.choice import WheelChoice, supported_tags, wheel_of
 from warpfront.wheels.reach import reach_of
 from warpfront.wheels.resolution import NO_TERMS, Contradiction, Resolution, Sdist, Terms
 from warpfront.wheels.rocm import ROCM, rocm_wheel
-from warpfront.wheels.sdists import BUILD_CONSTRAINTS
-from warpfront.wheels.sources import Link, Site, without_secrets
-from warpfront.wheels.uv_program import STACK_INDEX, option_file, uv_command
+from warpfront.wheels.shelf import Shelf
+from warpfront.wheels.sources import Link, Site
+from warpfront.wheels.trust import known_names, misplaced
+from warpfront.wheels.uv_program import option_file, uv_command
 from warpfront.wheels.wheelhouse import Wheelhouse
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 _PROJECT = "this-cell"
 _EXPLANATION_CHARACTERS = 1500
 _PLATFORM_MINORS = (40, 39, 38, 37, 36, 35, 34, 33, 32, 31, 28, 17)
+# uv's advice to take a name from whichever index has the highest version: docs/security.md.
+_OTHER_STRATEGY = re.compile(r"^hint: .*--index-strategy.*$", re.MULTILINE)
 _NETWORK_WORDS = re.compile(
     r"failed to fetch|error sending request|http status|error decoding response|timed out|"
     r"request failed after|network|error reading a body|failed to read metadata",
@@ -66,6 +69,7 @@ class UvResolver:
         self._on_line = on_line
         self._wheelhouse = wheelhouse or Wheelhouse()
         self._reach = reach_of(inputs, site, on_line)
+        self._shelf = Shelf(inputs, site, self._reach)
         self._given: dict[str, LockedWheel] = {}
 
     def give(self, wheel: LockedWheel, extras: tuple[str, ...] = ()) -> str:
@@ -150,17 +154,17 @@ class UvResolver:
         """uv's resolution, of wheels only. Where `rocm` was missing, a second time with the wheel
         made of its archive.
         """
-        found = self._compiled_once(requirements, terms)
+        found = self._from_shelf(requirements, terms)
         if ROCM in self._given or not (
             isinstance(found, Contradiction) and re.search(rf"\b{ROCM}\b", found.explanation)
         ):
             return found
         unread = dataclasses.replace(terms, unread=(*terms.unread, ROCM))
-        undecided = self._compiled_once(requirements, unread)
+        undecided = self._from_shelf(requirements, unread)
         if isinstance(undecided, Contradiction) or ROCM not in undecided.versions:
             return found
         self.give(self._rocm_wheel(undecided))
-        return self._compiled_once(requirements, terms)
+        return self._from_shelf(requirements, terms)
 
     def _rocm_wheel(self, found: Resolution) -> LockedWheel:
         sdist, targets = self.sdist(found, ROCM), self._inputs.targets
@@ -169,33 +173,76 @@ class UvResolver:
             kept, sha256 = self._wheelhouse.keep(made)
         return dataclasses.replace(wheel_of(kept, sha256, sdist=sdist), targets=targets)
 
+    def _from_shelf(
+        self, requirements: tuple[str, ...], terms: Terms
+    ) -> Resolution | Contradiction:
+        """uv's resolution, again until every name that belongs to one index came from there:
+        which names a resolution meets is not known before.
+        """
+        self._shelf.put(known_names(self._inputs))
+        archives: tuple[str, ...] = ()
+        while True:
+            unread = tuple(sorted({*terms.unread, *archives}))
+            found = self._compiled_once(requirements, dataclasses.replace(terms, unread=unread))
+            if isinstance(found, Resolution):
+                new = self._shelf.missing(found.versions)
+            else:
+                new = self._shelf.missing_of(found.explanation)
+            more = () if new else self._allowed(found, without=unread)
+            if not (new or more):
+                break
+            self._shelf.put(new)
+            archives += more
+        if isinstance(found, Resolution):
+            self._shelf.check(found.without(one.name for one in terms.answered))
+            return found
+        lines = (found.explanation, *self._shelf.lacking(found.explanation))
+        return Contradiction(explanation="\n    ".join(lines))
+
+    def _allowed(
+        self, found: Resolution | Contradiction, *, without: tuple[str, ...]
+    ) -> tuple[str, ...]:
+        """The archives that may be what was missing: of those uv is told the name and version and
+        nothing else. To say what they demand, it would run their code.
+        """
+        if isinstance(found, Resolution):
+            return ()
+        return tuple(
+            name
+            for name in self._inputs.allow_builds
+            if name not in {*without, *self._given, ROCM}
+            and re.search(rf"\b{name}\b", found.explanation)
+        )
+
     def _compiled_once(
         self, requirements: tuple[str, ...], terms: Terms
     ) -> Resolution | Contradiction:
         inputs = self._inputs
         with tempfile.TemporaryDirectory(prefix="warpfront-") as name:
             folder = Path(name)
-            pinned = self._reach.stack is not None
             if ROCM in self._given and ROCM not in terms.unread:
                 requirements = (*requirements, self.given_for(ROCM))
-            project = _project(inputs, requirements, pinned_to_stack=pinned)
-            (folder / "pyproject.toml").write_text(project, "utf-8")
+            (folder / "pyproject.toml").write_text(_project(inputs, requirements), "utf-8")
             arguments = (
                 *("pip", "compile", "pyproject.toml", "--format", "pylock.toml"),
-                *_settings(folder, terms.unread),
                 *("--quiet", "--output-file", "pylock.toml", "--python", sys.executable),
                 *("--python-version", inputs.python, "--python-platform", _platform(inputs)),
                 *("--only-binary", ":all:"),
-                *(word for one in sorted(terms.unread) for word in ("--no-binary", one)),
-                *option_file(folder, "build-constraints", BUILD_CONSTRAINTS),
+                *(word for one in terms.unread for word in ("--no-binary", one)),
                 *option_file(folder, "overrides", tuple(map(self.given_for, terms.overrides))),
                 *option_file(folder, "excludes", terms.excludes),
                 *option_file(folder, "constraints", terms.constraints),
-                *("--index-strategy", "unsafe-best-match"),
             )
-            completed = self._run(
-                uv_command(arguments, site=self._site, indexes=self._reach, cwd=folder)
+            command = uv_command(
+                arguments,
+                site=self._site,
+                indexes=self._reach.site,
+                folder=folder,
+                shelf=self._shelf,
+                unread=terms.unread,
+                answered=terms.answered,
             )
+            completed = self._run(command)
             if completed.returncode != 0:
                 return _read_failure(inputs, completed)
             text = (folder / "pylock.toml").read_text("utf-8")
@@ -209,22 +256,13 @@ class UvResolver:
             transport=transport,
             wheelhouse=self._wheelhouse,
             given=self._given,
+            shelf=self._shelf,
         )
 
 
-def _settings(folder: Path, unread: tuple[str, ...]) -> tuple[str, ...]:
-    """No settings of this machine's; where sources are taken unread, the one that says so."""
-    if not unread:
-        return ("--no-config",)
-    entries = [{"name": name, "requires-dist": []} for name in unread]
-    (folder / "uv.toml").write_text(tomli_w.dumps({"dependency-metadata": entries}), "utf-8")
-    return ("--config-file", "uv.toml")
-
-
-def _project(inputs: LockInputs, requirements: tuple[str, ...], *, pinned_to_stack: bool) -> str:
-    """A project that asks for `requirements`; the stack's may come from the cell's index only."""
-    stack = {canonicalize_name(Requirement(text).name) for text in inputs.stack_requirements}
-    document: dict[str, object] = {
+def _project(inputs: LockInputs, requirements: tuple[str, ...]) -> str:
+    """A project that asks for `requirements`."""
+    document = {
         "project": {
             "name": _PROJECT,
             "version": "0",
@@ -232,10 +270,6 @@ def _project(inputs: LockInputs, requirements: tuple[str, ...], *, pinned_to_sta
             "dependencies": list(requirements),
         }
     }
-    if pinned_to_stack:
-        document["tool"] = {
-            "uv": {"sources": {name: {"index": STACK_INDEX} for name in sorted(stack)}}
-        }
     return tomli_w.dumps(document)
 
 
@@ -263,6 +297,7 @@ def _read_failure(inputs: LockInputs, completed: Completed) -> Contradiction:
 
 def _explanation(text: str) -> str:
     """The reasons uv gives, without its headings and hints about its own options."""
+    text = _OTHER_STRATEGY.sub("", text)
     lines = [
         re.sub(r"^\s*(error:|cause:|\u00d7|[\u2500-\u25ff]+)\s*", "", line)
         for line in text.splitlines()
@@ -286,9 +321,8 @@ def _check_stack(inputs: LockInputs, wheels: tuple[LockedWheel, ...]) -> None:
         found = versions.get(canonicalize_name(wanted.name), "nothing")
         if found == "nothing" or not wanted.specifier.contains(found, prereleases=True):
             raise LockError(f"{inputs.cell_id}: {text} asked for, {found} resolved")
-    if inputs.index is None and "torch" in versions:
+    if inputs.index is None and (wrong := misplaced(wheels, inputs)):
         raise LockError(
-            f"{inputs.cell_id}: its requirements bring torch {versions['torch']}, and the base has "
-            "its own",
-            hint="drop the requirement that needs torch, or install it without dependencies",
+            f"{inputs.cell_id}: its requirements bring {wrong}",
+            hint="drop the requirement that needs it, or install it without dependencies",
         )

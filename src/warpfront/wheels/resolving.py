@@ -22,6 +22,7 @@ from warpfront.model import (
     Distribution,
     LockedWheel,
     LockInputs,
+    Recipe,
     Relaxed,
     UnmetDemand,
     WheelBuild,
@@ -37,6 +38,7 @@ from warpfront.wheels.demands import (
 )
 from warpfront.wheels.lock import foreign_wheel
 from warpfront.wheels.resolution import (
+    BUILD_TOOLS,
     NO_TERMS,
     Contradiction,
     Crafting,
@@ -80,6 +82,7 @@ def resolve(
     )
     if crafting is not None:
         resolving = resolving.with_sources(crafting).with_builds(crafting)
+        resolving = resolving.with_allowed_builds(crafting)
     return resolving.lock()
 
 
@@ -151,6 +154,27 @@ class _Resolving:
             builds.append(build)
         return dataclasses.replace(self, given=tuple(given), builds=tuple(builds))
 
+    def with_allowed_builds(self, crafting: Crafting) -> _Resolving:
+        """With the wheels of what its index has as a source archive only and matrix.yaml allows to
+        be built. What they demand is known once they are built, and may bring more of them.
+        """
+        if not self.inputs.allow_builds:
+            return self
+        found = self._resolution()
+        if isinstance(found, Contradiction):
+            return self
+        unbuilt = [one for one in found.unbuilt if one in self.inputs.allow_builds]
+        if not unbuilt:
+            return self
+        given, builds = list(self.given), list(self.builds)
+        for name in unbuilt:
+            recipe = Recipe(package=name, tools=BUILD_TOOLS)
+            wheel, build = crafting.from_sdist(self.resolver.sdist(found, name), recipe)
+            given.append(self.resolver.give(wheel))
+            builds.append(build)
+        more = dataclasses.replace(self, given=tuple(given), builds=tuple(builds))
+        return more.with_allowed_builds(crafting)
+
     def lock(self) -> WheelLock:
         if self.inputs.relax:
             return self._relaxed_lock(self._stack())
@@ -162,7 +186,7 @@ class _Resolving:
         stack = self._stack()
         if not set(found.versions) & set(stack.excluded):
             return self._lock(found)
-        found = self._resolution(Terms(constraints=stack.constraints))
+        found = self._resolution(_constrained(stack))
         if isinstance(found, Contradiction):
             return self._lock_or_refusal(found, stack)
         return self._lock(found.without(stack.answered))
@@ -186,7 +210,9 @@ class _Resolving:
             )
         if not inputs.stack_requirements:
             return stack_of(inputs, {})
-        alone = self.resolver.resolution(inputs.stack_requirements)
+        built = [one.package for one in self.builds if one.package in inputs.allow_builds]
+        own = (self.resolver.given_for(name) for name in built)
+        alone = self.resolver.resolution((*inputs.stack_requirements, *own))
         if isinstance(alone, Contradiction):
             raise self._contradiction(alone)
         return stack_of(inputs, alone.versions)
@@ -313,11 +339,14 @@ class _Resolving:
             return ""
         parent = (self.resolver.given_for(text) for text in inputs.parent)
         everything = (*inputs.stack_requirements, *opened, *self.given, *parent)
-        terms = Terms(constraints=stack.constraints)
-        found = self.resolver.resolution(everything, terms)
+        found = self.resolver.resolution(everything, _constrained(stack))
         if isinstance(found, Contradiction) or not roots <= set(found.versions):
             return ""
         return " with ".join(f"{name} {found.versions[name]}" for name in sorted(roots))
+
+
+def _constrained(stack: Stack) -> Terms:
+    return Terms(constraints=stack.constraints, answered=stack.shims)
 
 
 _READ_NAME = re.compile(r"[\[ ]")

@@ -9,13 +9,11 @@ from pathlib import Path
 from warpfront.errors import CommandFailedError, LockError
 from warpfront.system.process import Run
 from warpfront.wheels.archives import unpack
-from warpfront.wheels.reach import Reach, answering
+from warpfront.wheels.reach import answering
+from warpfront.wheels.resolution import BUILD_TOOLS
 from warpfront.wheels.sources import Site
 from warpfront.wheels.uv_program import uv_command
 from warpfront.wheels.wheelhouse import Build
-
-BUILD_CONSTRAINTS = ("setuptools==80.9.0", "wheel==0.45.1")
-"""What an sdist is built with: fixed, or two machines would build wheels with two hashes."""
 
 # A build that asks for torch gets none in isolation: it would be another than the cell's.
 NO_TORCH = tuple(
@@ -31,18 +29,20 @@ def sdist_builder(site: Site, run: Run, *, constraints: tuple[str, ...] = ()) ->
     def build(sdist: Path, folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         fixed = folder / "build-constraints.txt"
-        fixed.write_text("\n".join((*BUILD_CONSTRAINTS, *constraints)) + "\n", "utf-8")
+        fixed.write_text("\n".join((*BUILD_TOOLS, *constraints)) + "\n", "utf-8")
         command = uv_command(
             (
-                *("build", "--wheel", "--no-config", "--index-strategy", "unsafe-best-match"),
+                *("build", "--wheel"),
                 *("--python", sys.executable, "--build-constraints", str(fixed)),
                 *("--out-dir", str(folder), str(sdist)),
             ),
             site=site,
-            indexes=Reach(site=answering(site), stack=None),
+            indexes=answering(site),
+            folder=folder,
+            public_first=True,
             extra={"SOURCE_DATE_EPOCH": "315532800"},
         )
-        run(command).check(hint=f"{sdist.name} must build with {', '.join(BUILD_CONSTRAINTS)}")
+        run(command).check(hint=f"{sdist.name} must build with {', '.join(BUILD_TOOLS)}")
         built = sorted(folder.glob("*.whl"))
         if len(built) != 1:
             raise CommandFailedError(f"{sdist.name}: built {len(built)} wheels, not one")

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from urllib.parse import unquote, urlsplit, urlunsplit
 
+from warpfront.errors import keep_secret
 from warpfront.system import process
 from warpfront.system.process import Command, Run
-from warpfront.wheels.sources import PYPI, Site
+from warpfront.wheels.sources import Site
+from warpfront.wheels.trust import PYPI
 
+# A segment of a path that nobody would choose as a name: long, with letters and digits mixed.
+_TOKEN = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z])[A-Za-z0-9_.~%+-]{16,}")
 _CERTIFICATES = ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "CURL_CA_BUNDLE")
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 
@@ -55,17 +60,38 @@ def read_pip_configuration(text: str) -> Mapping[str, str]:
 
 def _without_credentials(url: str, credentials: dict[str, tuple[str, str]]) -> str:
     """`url` bare; its user and password, if any, go into `credentials`."""
+    _keep_secrets_of(url)
     parts = urlsplit(url)
     if parts.username is None:
         return url
-    host = parts.netloc.rpartition("@")[2]
-    credentials[host] = (unquote(parts.username), unquote(parts.password or ""))
-    return urlunsplit(parts._replace(netloc=host))
+    bare = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    credentials[_root(bare)] = (unquote(parts.username), unquote(parts.password or ""))
+    return bare
+
+
+def _keep_secrets_of(url: str) -> None:
+    """Its password, or a token in the place of a user, in the path or in the query, as written."""
+    after = url.partition("://")[2]
+    said, at, rest = after.rpartition("@")
+    user, colon, password = said.partition(":")
+    if at:
+        keep_secret(said, password if colon else user, unquote(password if colon else user))
+    path, _, query = (rest if at else after).partition("?")
+    keep_secret(*(one for one in path.split("/")[1:] if _TOKEN.fullmatch(one)))
+    keep_secret(*(one.partition("=")[2] for one in query.split("&")))
+
+
+def _root(url: str) -> str:
+    """What an index's credentials are for: its pages, and the files that lie beside them."""
+    above, _, last = url.rstrip("/").rpartition("/")
+    return above if last in {"simple", "+simple"} else url.rstrip("/")
 
 
 def _proxies(environment: Mapping[str, str], configured: str) -> Mapping[str, str]:
     """The proxy variables in force; pip's own `proxy` option wins over the environment."""
     found = {name: _first(environment, (name, name.lower())) for name in _PROXIES}
+    for proxy in (configured, *found.values()):
+        _keep_secrets_of(proxy)
     if configured:
         found |= {"HTTP_PROXY": configured, "HTTPS_PROXY": configured}
     return {name: value for name, value in found.items() if value}

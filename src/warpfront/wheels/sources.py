@@ -9,36 +9,38 @@ another source may do.
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import TYPE_CHECKING
-from urllib.parse import quote, unquote, urldefrag, urljoin, urlsplit, urlunsplit
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 from urllib.request import url2pathname
 
 from packaging.utils import canonicalize_name
 
+from warpfront.wheels.trust import PYPI
+
 if TYPE_CHECKING:
     from warpfront.wheels.transport import Transport
 
-PYPI = "https://pypi.org/simple"
-_MASKED = re.compile(r"://[^/\s@]+@")
+_SAID = ("data-requires-python", "data-core-metadata", "data-dist-info-metadata", "data-yanked")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
     """What pip's own configuration and environment say of this machine. URLs carry no credentials.
 
-    `credentials` maps `host[:port]` to (user, password). `proxies` are environment variables
-    (`HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`). `answers` remembers what indexes
-    answered, so that one run asks once; `patience_seconds` is how long one may be silent then.
+    `credentials` maps the start of an address (`https://host/company`) to (user, password).
+    `proxies` are environment variables (`HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`).
+    `answers` remembers what indexes answered, so that one run asks once; `patience_seconds` is how
+    long one may be silent then.
     """
 
-    index_url: str = PYPI
-    extra_index_urls: tuple[str, ...] = ()
-    find_links: tuple[str, ...] = ()
+    index_url: str = field(default=PYPI, repr=False)
+    extra_index_urls: tuple[str, ...] = field(default=(), repr=False)
+    find_links: tuple[str, ...] = field(default=(), repr=False)
     no_index: bool = False
     certificate: str | None = None
     trusted_hosts: tuple[str, ...] = ()
@@ -52,14 +54,10 @@ class Site:
         """Every index of the site, the mirrors first; none with `no-index`."""
         return () if self.no_index else (*self.extra_index_urls, self.index_url)
 
-    def with_credentials(self, url: str) -> str:
-        """`url` as a program needs it that knows no credentials of ours. Never print it."""
-        parts = urlsplit(url)
-        pair = self.credentials.get(parts.netloc)
-        if pair is None:
-            return url
-        user, password = (quote(text, safe="") for text in pair)
-        return urlunsplit(parts._replace(netloc=f"{user}:{password}@{parts.netloc}"))
+    def credentials_for(self, url: str) -> tuple[str, str] | None:
+        """The user and password for `url`: of the longest prefix that it is at or below."""
+        fitting = [prefix for prefix in self.credentials if _is_below(url, prefix)]
+        return self.credentials[max(fitting, key=len)] if fitting else None
 
     def transport(self, *, connect_seconds: float = 8.0, stall_seconds: float = 30.0) -> Transport:
         """A way to ask it over HTTP. Loads `requests`, which takes longer than planning that asks
@@ -73,13 +71,14 @@ class Site:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
     """One file that a source offers. `sha256` and `size_bytes` are empty/None where it
-    does not say.
+    does not say. `attributes` are what an index says of it beyond, as a page writes it.
     """
 
     url: str
     filename: str
     sha256: str = ""
     size_bytes: int | None = None
+    attributes: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,13 +122,19 @@ def read_links(url: str, content_type: str, text: str) -> tuple[Link, ...] | NoA
     page = _Anchors()
     page.feed(text)
     base = urljoin(url, page.base) if page.base else url
-    found = tuple(_link(base, href) for href in page.hrefs)
+    found = tuple(_link(base, anchor) for anchor in page.anchors)
     files = tuple(link for link in found if _is_distribution(link.filename))
     if not files and page.has_form:
         return NoAnswer(
             url=url, reason="not a package index but a page with a form (a login page?)"
         )
     return files
+
+
+def page_of(files: Iterable[Link]) -> str:
+    """A PEP 503 page that offers these files, each at its own address."""
+    lines = [_anchor(link) for link in files]
+    return "\n".join(("<!DOCTYPE html><html><body>", *lines, "</body></html>\n"))
 
 
 def probe(site: Site, index_url: str, name: str) -> str:
@@ -154,9 +159,9 @@ def local_path(source: str) -> Path | None:
     return None if "://" in source else Path(source)
 
 
-def without_secrets(text: str) -> str:
-    """`text` with the user and password of every URL masked."""
-    return _MASKED.sub("://***@", text)
+def _is_below(url: str, prefix: str) -> bool:
+    """Whether an address is at or below another, on the same host."""
+    return url == prefix or url.startswith(f"{prefix.rstrip('/')}/")
 
 
 def _probed(site: Site, index_url: str, name: str) -> str:
@@ -194,18 +199,39 @@ def _read_json_links(url: str, text: str) -> tuple[Link, ...] | NoAnswer:
                 filename=file["filename"],
                 sha256=file.get("hashes", {}).get("sha256", ""),
                 size_bytes=file.get("size"),
+                attributes=tuple(_json_attributes(file)),
             )
             for file in files
         )
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         return NoAnswer(url=url, reason=f"not the JSON of a package index ({error!r})")
 
 
-def _link(base: str, href: str) -> Link:
-    url, fragment = urldefrag(urljoin(base, href))
+def _json_attributes(file: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What PEP 691 says of a file, in the words of PEP 503."""
+    if python := file.get("requires-python"):
+        yield "data-requires-python", str(python)
+    metadata = file.get("core-metadata", file.get("dist-info-metadata"))
+    if metadata:
+        sha256 = metadata.get("sha256", "") if isinstance(metadata, Mapping) else ""
+        yield "data-core-metadata", f"sha256={sha256}" if sha256 else "true"
+    if yanked := file.get("yanked"):
+        yield "data-yanked", yanked if isinstance(yanked, str) else ""
+
+
+def _link(base: str, anchor: Mapping[str, str]) -> Link:
+    url, fragment = urldefrag(urljoin(base, anchor["href"]))
     kind, _, value = fragment.partition("=")
     name = unquote(urlsplit(url).path.rpartition("/")[2])
-    return Link(url=url, filename=name, sha256=value if kind == "sha256" else "")
+    said = tuple((key, anchor[key]) for key in _SAID if key in anchor)
+    sha256 = value if kind == "sha256" else ""
+    return Link(url=url, filename=name, sha256=sha256, attributes=said)
+
+
+def _anchor(link: Link) -> str:
+    fragment = f"#sha256={link.sha256}" if link.sha256 else ""
+    said = "".join(f' {key}="{escape(value)}"' for key, value in link.attributes)
+    return f'<a href="{escape(link.url + fragment)}"{said}>{escape(link.filename)}</a>'
 
 
 def _is_distribution(filename: str) -> bool:
@@ -213,18 +239,19 @@ def _is_distribution(filename: str) -> bool:
 
 
 class _Anchors(HTMLParser):
-    """The `href`s of a PEP 503 page; `<base>` and `<form>` are noticed."""
+    """The links of a PEP 503 page; `<base>` and `<form>` are noticed."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.hrefs: list[str] = []
+        self.anchors: list[dict[str, str]] = []
         self.base = ""
         self.has_form = False
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        href = dict(attrs).get("href")
+        said = {key: value or "" for key, value in attrs}
+        href = said.get("href")
         if tag == "a" and href:
-            self.hrefs.append(href)
+            self.anchors.append(said)
         elif tag == "base" and href:
             self.base = href
         elif tag == "form":

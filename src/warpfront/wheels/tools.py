@@ -12,7 +12,7 @@ from packaging.utils import canonicalize_name
 
 from warpfront.system.process import Run
 from warpfront.system.store import storing
-from warpfront.wheels.reach import Reach, answering
+from warpfront.wheels.reach import answering
 from warpfront.wheels.sdists import NO_TORCH
 from warpfront.wheels.sources import Site
 from warpfront.wheels.uv_program import option_file, uv_command
@@ -43,15 +43,16 @@ def install_tools(
             with tempfile.TemporaryDirectory(prefix="warpfront-") as name:
                 command = uv_command(
                     (
-                        *("pip", "install", "--no-config", "--target", str(aside), *wanted),
+                        *("pip", "install", "--target", str(aside), *wanted),
                         *("--python", sys.executable, "--python-version", python),
                         *("--python-platform", f"{machine}-manylinux_2_28"),
-                        *("--only-binary", ":all:", "--index-strategy", "unsafe-best-match"),
+                        *("--only-binary", ":all:"),
                         *option_file(Path(name), "constraints", NO_TORCH),
                     ),
                     site=site,
-                    indexes=Reach(site=answering(site), stack=None),
-                    cwd=Path(name),
+                    indexes=answering(site),
+                    folder=Path(name),
+                    public_first=True,
                 )
                 run(command).check(hint=hint)
             (aside / ".made-of").write_text(text, "utf-8")

@@ -6,6 +6,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Iterator, Mapping
+from time import monotonic
 from typing import Self
 from urllib.parse import urlsplit
 
@@ -14,13 +15,15 @@ import urllib3
 from requests import RequestException
 from requests.utils import get_netrc_auth, should_bypass_proxies
 
-from warpfront.wheels.sources import NoAnswer, Site, without_secrets
+from warpfront.errors import without_secrets
+from warpfront.wheels.sources import NoAnswer, Site
 
 __all__ = ["RequestException", "Transport", "no_answer", "received"]
 
 _ACCEPT = "application/vnd.pypi.simple.v1+json, text/html;q=0.9"
 _PIECE_BYTES = 1 << 18
 _PAGE_LIMIT_BYTES = 64 * 1024 * 1024
+_PAGE_LIMIT_SECONDS = 180.0
 _RETRIED_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
 _BYPASS = threading.Lock()  # requests changes the environment for the length of that question
 
@@ -28,9 +31,17 @@ _BYPASS = threading.Lock()  # requests changes the environment for the length of
 class Transport:
     """HTTP as the site wants it: its proxies, certificate, credentials and trusted hosts."""
 
-    def __init__(self, site: Site, *, connect_seconds: float, stall_seconds: float) -> None:
+    def __init__(
+        self,
+        site: Site,
+        *,
+        connect_seconds: float,
+        stall_seconds: float,
+        page_seconds: float = _PAGE_LIMIT_SECONDS,
+    ) -> None:
         self._site = site
         self._timeout = (connect_seconds, stall_seconds)
+        self._page_seconds = page_seconds
         self._session = requests.Session()
         self._session.trust_env = False  # the site already holds what the environment says
 
@@ -53,7 +64,7 @@ class Transport:
                 stream=True,
                 timeout=self._timeout,
                 verify=self._verify(url),
-                auth=self._site.credentials.get(urlsplit(url).netloc) or get_netrc_auth(url),
+                auth=self._site.credentials_for(url) or get_netrc_auth(url),
                 proxies=self._proxies(url),
             )
         except RequestException as error:
@@ -68,10 +79,12 @@ class Transport:
         answer = self.open(url, {"Accept": _ACCEPT})
         if isinstance(answer, NoAnswer):
             return answer
-        body = bytearray()
+        body, until = bytearray(), monotonic() + self._page_seconds
         try:
-            for chunk in answer.iter_content(1 << 16):
+            for chunk in received(answer):  # as it comes: slow bytes must not hide the clock
                 body += chunk
+                if monotonic() > until:
+                    return NoAnswer(url=url, reason=f"no whole page in {self._page_seconds:g} s")
                 if len(body) > _PAGE_LIMIT_BYTES:
                     return NoAnswer(url=url, reason="its page is too long", lasting=True)
         except RequestException as error:

@@ -1,6 +1,6 @@
 """uv as a command with this site's sources. Edge.
 
-URLs with credentials reach uv through its environment, never through its arguments.
+Credentials reach uv through its environment, never through its arguments or a file.
 """
 
 from __future__ import annotations
@@ -9,14 +9,15 @@ import importlib.metadata
 from collections.abc import Mapping
 from pathlib import Path
 
+import tomli_w
 import uv
 
+from warpfront.model import Pin
 from warpfront.system import process
 from warpfront.system.process import Command
-from warpfront.wheels.reach import Reach
-from warpfront.wheels.sources import Site
+from warpfront.wheels.shelf import Shelf
+from warpfront.wheels.sources import Site, local_path
 
-STACK_INDEX = "stack"
 _KEPT_SETTINGS = frozenset(
     {"UV_CACHE_DIR", "UV_SYSTEM_CERTS", "UV_NATIVE_TLS", "UV_PYTHON_DOWNLOADS", "UV_HTTP_RETRIES"}
 )
@@ -35,34 +36,88 @@ def uv_command(
     arguments: tuple[str, ...],
     *,
     site: Site,
-    indexes: Reach,
-    cwd: Path | None = None,
+    indexes: tuple[str, ...],
+    folder: Path,
+    shelf: Shelf | None = None,
     extra: Mapping[str, str] | None = None,
+    unread: tuple[str, ...] = (),
+    answered: tuple[Pin, ...] = (),
+    public_first: bool = False,
 ) -> Command:
-    """uv with this site's sources. Indexes come first to last; the cell's own is the last, so that
-    what PyPI has too comes from PyPI.
+    """uv, in `folder`, with this site's sources and no settings of this machine's.
+
+    uv takes a name from the first source that has it (its `first-index`): the shelf, find-links,
+    the site's `indexes`, in this order. `public_first` turns it round, for names that are known to
+    be public, at versions that a site's own sources need not have. `unread` are distributions whose
+    demands are not asked for, `answered` those that are only said to exist.
     """
-    ours = [site.with_credentials(url) for url in indexes.site if url != indexes.stack]
-    if indexes.stack is not None:
-        ours.append(f"{STACK_INDEX}={site.with_credentials(indexes.stack)}")
+    if shelf is not None:
+        shelf.write(folder / "shelf", answered)
+    given = _given(site, indexes)
+    sources = _sources(given[::-1] if public_first else given, shelf, folder)
+    document: dict[str, object] = {"index": sources} if sources else {"no-index": True}
+    if unread:
+        document["dependency-metadata"] = [{"name": one, "requires-dist": []} for one in unread]
+    (folder / "uv.toml").write_text(tomli_w.dumps(document), "utf-8")
     environment = {
         **site.proxies,
         **({"SSL_CERT_FILE": site.certificate} if site.certificate else {}),
         "UV_HTTP_TIMEOUT": "30",
-        "UV_FIND_LINKS": ",".join(site.with_credentials(url) for url in site.find_links),
+        **_credentials(site, sources),
         **(extra or {}),
     }
-    if ours:
-        environment |= {"UV_INDEX": " ".join(ours[:-1]), "UV_DEFAULT_INDEX": ours[-1]}
     hosts = tuple(word for host in site.trusted_hosts for word in ("--allow-insecure-host", host))
     settings = [name for name in process.environment() if name.startswith("UV_")]
     return Command(
-        argv=(str(uv_binary()), *arguments, *hosts, *(() if ours else ("--no-index",))),
-        cwd=cwd,
+        argv=(str(uv_binary()), *arguments, "--config-file", str(folder / "uv.toml"), *hosts),
+        cwd=folder,
         environment={name: value for name, value in environment.items() if value},
         timeout_seconds=1800,
         unset=tuple(name for name in settings if name not in _KEPT_SETTINGS),
     )
+
+
+def _given(site: Site, indexes: tuple[str, ...]) -> list[dict[str, object]]:
+    """What pip's configuration gives, as uv's `[[index]]` tables."""
+    given: list[dict[str, object]] = [
+        {"name": f"find-{number}", "url": _as_url(url), "format": "flat"}
+        for number, url in enumerate(site.find_links)
+    ]
+    given += [{"name": f"site-{number}", "url": url} for number, url in enumerate(indexes)]
+    return given
+
+
+def _sources(
+    given: list[dict[str, object]], shelf: Shelf | None, folder: Path
+) -> list[dict[str, object]]:
+    """The tables in uv's order, the shelf first. The last is its default, or PyPI would be."""
+    if not given:
+        return []
+    ours: list[dict[str, object]] = []
+    if shelf is not None:
+        ours.append({"name": "shelf", "url": (folder / "shelf").as_uri()})
+        # Only asked for the files that the shelf names; here for the sake of their credentials.
+        ours += [
+            {"name": f"own-{number}", "url": url, "explicit": True}
+            for number, url in enumerate(shelf.indexes)
+        ]
+    return [*ours, *given[:-1], {**given[-1], "default": True}]
+
+
+def _as_url(source: str) -> str:
+    local = local_path(source)
+    return source if local is None else local.absolute().as_uri()
+
+
+def _credentials(site: Site, sources: list[dict[str, object]]) -> Mapping[str, str]:
+    """Users and passwords as uv reads them from its environment, for each source by its name."""
+    found: dict[str, str] = {}
+    for source in sources:
+        pair = site.credentials_for(str(source["url"]))
+        if pair is not None:
+            name = str(source["name"]).upper().replace("-", "_")
+            found |= {f"UV_INDEX_{name}_USERNAME": pair[0], f"UV_INDEX_{name}_PASSWORD": pair[1]}
+    return found
 
 
 def option_file(folder: Path, option: str, lines: tuple[str, ...]) -> tuple[str, ...]:

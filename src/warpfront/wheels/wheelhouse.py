@@ -26,7 +26,7 @@ from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from warpfront.errors import WheelError
+from warpfront.errors import WheelError, without_secrets
 from warpfront.model import LockedWheel
 from warpfront.system import process
 from warpfront.system.store import storing, try_lock
@@ -37,7 +37,6 @@ from warpfront.wheels.sources import (
     Site,
     links,
     local_path,
-    without_secrets,
 )
 
 if TYPE_CHECKING:
@@ -157,14 +156,22 @@ class Wheelhouse:
         return self.root / "sha256" / sha256[:2] / sha256
 
     def _holds(self, wheel: LockedWheel) -> bool:
-        """Names carry the hash and files are moved in whole, so the size is all there is
-        left to check.
+        """Whether its bytes are here and are what their hash says. Read once, and again when the
+        file is another or was written to since.
         """
+        path = self.path(wheel)
         with storing(self.root):
             try:
-                return self.path(wheel).stat().st_size == wheel.size_bytes
+                if path.stat().st_size != wheel.size_bytes:
+                    return False
             except FileNotFoundError:
                 return False
+            if _known_intact(path):
+                return True
+            if sha256_of(path) != wheel.sha256:
+                return False
+            _note_intact(path)
+            return True
 
     def _present(self, wheel: LockedWheel) -> Path:
         if not self._holds(wheel):
@@ -254,9 +261,12 @@ class _Fetching:
             with _locked(aside, self._stop) as part:
                 if part is None:
                     return False
-                if self._wheelhouse.missing((wheel,)) and not self._fill(wheel, part, target):
-                    aside.chmod(0o444)
-                    aside.rename(target)
+                if self._wheelhouse.missing((wheel,)):
+                    target.unlink(missing_ok=True)  # damaged: a link to it must not be taken for it
+                    if not self._fill(wheel, part, target):
+                        aside.chmod(0o444)
+                        aside.rename(target)
+                    _note_intact(target)
                 aside.unlink(missing_ok=True)
         return True
 
@@ -600,14 +610,40 @@ def _place(source: Path, target: Path) -> None:
     try:
         shutil.copyfile(source, aside)
         Path(aside).chmod(0o444)
+        os.utime(aside, ns=(source.stat().st_atime_ns, source.stat().st_mtime_ns))
         Path(aside).rename(target)
     finally:
         Path(aside).unlink(missing_ok=True)
 
 
 def _same(one: Path, other: Path) -> bool:
-    """The same file, or a copy of it (same size: both were verified when they were made)."""
-    return one.is_file() and (one.samefile(other) or one.stat().st_size == other.stat().st_size)
+    """The same file, or a copy of it as it was made."""
+    if not one.is_file():
+        return False
+    mine, theirs = one.stat(), other.stat()
+    return (mine.st_size, mine.st_mtime_ns) == (theirs.st_size, theirs.st_mtime_ns)
+
+
+def _identity(path: Path) -> str:
+    found = path.stat()
+    return f"{found.st_size} {found.st_mtime_ns} {found.st_ino}"
+
+
+def _known_intact(path: Path) -> bool:
+    """Whether this very file was hashed before, and not written to since."""
+    with contextlib.suppress(OSError):
+        return _mark(path).read_text("utf-8") == _identity(path)
+    return False
+
+
+def _note_intact(path: Path) -> None:
+    """Remember that this file has the bytes that its folder's name says."""
+    with contextlib.suppress(OSError):  # a read-only wheelhouse is hashed each time
+        _mark(path).write_text(_identity(path), "utf-8")
+
+
+def _mark(path: Path) -> Path:
+    return path.with_name(f".{path.name}.intact")
 
 
 def put_in_place(aside: Path, folder: Path) -> None:

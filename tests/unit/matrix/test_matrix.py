@@ -832,5 +832,13 @@ def test_the_real_file_is_plain_yaml_to_everybody_else() -> None:
     assert text.startswith(
         "# yaml-language-server: $schema=src/warpfront/data/matrix.schema.json\n"
     )
-    sections = {"schema", "project", "bases", "images", "defaults", "rows", "compilers"}
+    sections = {
+        "schema",
+        "project",
+        "bases",
+        "images",
+        "defaults",
+        "rows",
+        "compilers",
+    }
     assert set(yaml.safe_load(text)) == sections

@@ -44,6 +44,7 @@ from warpfront.pipeline.within.contents import images_by_content, prepare_cells
 from warpfront.pipeline.workspace import Workspace, open_workspace
 from warpfront.system.process import Run
 from warpfront.wheels.sources import Site
+from warpfront.wheels.trust import PYPI
 
 Resolver = Callable[[LockInputs], WheelLock]
 
@@ -85,9 +86,11 @@ def workspace(tmp_path: Path) -> Workspace:
 
 def the_lock(inputs: LockInputs) -> WheelLock:
     names = [pin.split("=")[0] for pin in (*inputs.stack_requirements, *inputs.requirements)]
-    own = [a_wheel(name, "2.13.0+cpu" if name == "torch" else "1.0") for name in names]
-    inherited = [a_wheel(*pin.split("==")) for pin in inputs.parent]
-    wheels = {wheel.name: wheel for wheel in (*own, *inherited)}
+    pins = [f"{name}=={'2.13.0+cpu' if name == 'torch' else '1.0'}" for name in names]
+    assert inputs.index
+    at = {"torch": inputs.index.url}
+    every = [pin.split("==") for pin in (*pins, *inputs.parent)]
+    wheels = {name: a_wheel(name, one, index=at.get(name, PYPI)) for name, one in every}
     return WheelLock(
         cell_id=inputs.cell_id,
         python=inputs.python,

@@ -114,6 +114,7 @@ def test_a_lock_of_rocm_from_7_14_belongs_to_its_targets() -> None:
         sdist="rocm-7.14.0.post1.tar.gz",
         sdist_sha256="c" * 64,
         targets=("gfx90a", "gfx942"),
+        index=index.url,
     )
     lock = a_lock_for(asked("7.14", "gfx942", "gfx90a"), rocm)
     assert read_lock(dump_lock(lock), path=NAME) == lock

@@ -43,7 +43,8 @@ def a_wheel(name: str, version: str = "1.0", **changes: Any) -> LockedWheel:
     return LockedWheel(name=name, version=version, **(facts | changes))
 
 
-TORCH = a_wheel("torch", "2.13.0+cpu", index="https://download.pytorch.org/whl/cpu")
+CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+TORCH = a_wheel("torch", "2.13.0+cpu", index=CPU_INDEX)
 ROCM = a_wheel("rocm", "7.14.0", sdist="rocm-7.14.0.tar.gz", sdist_sha256="d" * 64)
 BUILT = a_wheel("kernels", index="", source=str(GIT), sdist="kernels.tar.gz", sdist_sha256="e" * 64)
 BY_ADDRESS = a_wheel("addressed", index="", source="https://a.test/addressed-1.0-py3-none-any.whl")
@@ -415,7 +416,7 @@ INPUTS = LockInputs(
     python="3.11",
     machine="x86_64",
     glibc="2.36",
-    index=None,
+    index=WheelIndex(name="cpu", url=CPU_INDEX),
     stack_requirements=("torch==2.13.0+cpu",),
     requirements=("rocm",),
     relax=(("audio", "no need"), ("vllm", "too narrow")),

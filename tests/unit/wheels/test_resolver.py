@@ -38,7 +38,8 @@ from warpfront.wheels.lock import dump_lock
 from warpfront.wheels.reach import why_unresolvable
 from warpfront.wheels.resolution import Sdist
 from warpfront.wheels.site import read_pip_configuration, read_site
-from warpfront.wheels.sources import PYPI, Site
+from warpfront.wheels.sources import Site
+from warpfront.wheels.trust import PYPI
 from warpfront.wheels.uv_program import uv_binary
 from warpfront.wheels.wheelhouse import Wheelhouse
 
@@ -137,7 +138,7 @@ def test_a_sites_password_is_kept_apart_from_its_urls(monkeypatch: pytest.Monkey
     )
     assert asked[0].argv[1:3] == ("-m", "pip")
     assert site.index_url == "https://mirror.test:8443/simple"
-    assert site.with_credentials(site.index_url) == "https://user:c%40nary@mirror.test:8443/simple"
+    assert site.credentials_for(site.index_url) == ("user", "c@nary")
     assert site.certificate == "/etc/site-ca.pem"
     assert site.trusted_hosts == ("other.test",)
     assert site.proxies["HTTPS_PROXY"] == "http://proxy.test:3128"
@@ -370,7 +371,7 @@ def test_a_sites_own_uv_settings_change_nothing(
 def test_a_password_is_in_no_command_lock_or_message(
     rocm: Index, pypi: Index, house: Wheelhouse
 ) -> None:
-    site = Site(index_url=pypi.url, credentials={f"127.0.0.1:{pypi.port}": ("user", "canary")})
+    site = Site(index_url=pypi.url, credentials={pypi.url: ("user", "canary")})
     commands: list[str] = []
     lines: list[str] = []
 

@@ -20,8 +20,10 @@ from standins import Fault, Index, serve_index, stand_in_wheel
 
 from warpfront.errors import StoreError, WheelError
 from warpfront.model import LockedWheel
+from warpfront.system.store import place_program
 from warpfront.wheels import wheelhouse as wheelhouse_module
-from warpfront.wheels.sources import Site
+from warpfront.wheels.sources import NoAnswer, Site
+from warpfront.wheels.transport import Transport
 from warpfront.wheels.wheelhouse import Wheelhouse
 
 NAMES = ("alpha", "beta", "gamma", "delta", "epsilon")
@@ -331,13 +333,12 @@ def test_no_index_means_no_index(house: Wheelhouse, index: Index) -> None:
 
 
 def test_a_mirrors_password_is_sent_and_never_printed(house: Wheelhouse, index: Index) -> None:
-    host = f"127.0.0.1:{index.port}"
-    site = only(index, credentials={host: ("user", "canary")})
+    site = only(index, credentials={index.url: ("user", "canary")})
     index.fail("/alpha/", Fault(status=403))
     (wheel,) = locked(index.url, index.folder, "alpha")
     with pytest.raises(WheelError) as caught:
         house.fetch((wheel,), site, on_progress=quiet)
-    assert site.with_credentials(index.url).startswith("http://user:canary@127.0.0.1")
+    assert site.credentials_for(index.url) == ("user", "canary")
     for text in (caught.value.message, caught.value.hint, repr(site)):
         assert "canary" not in text
 
@@ -550,3 +551,49 @@ def test_a_read_only_mount_serves_what_it_has_and_refuses_the_rest(
     assert (view / alpha.filename).read_bytes() == house.path(alpha).read_bytes()
     with pytest.raises(StoreError, match="Read-only file system"):
         house.fetch((beta,), only(index), on_progress=quiet)
+
+
+@pytest.mark.parametrize("damage", ["a flipped bit", "an empty file"])
+def test_a_damaged_wheel_is_found_and_fetched_again(
+    house: Wheelhouse, index: Index, tmp_path: Path, damage: str
+) -> None:
+    (wheel,) = locked(index.url, index.folder, "alpha")
+    house.fetch((wheel,), only(index), on_progress=quiet)
+    folder = house.view((wheel,), tmp_path / "view")
+    good = house.path(wheel).read_bytes()
+    house.path(wheel).chmod(0o644)
+    bad = bytes([good[0] ^ 1]) + good[1:] if damage == "a flipped bit" else b""
+    house.path(wheel).write_bytes(bad)
+    assert house.missing((wheel,)) == (wheel,)
+    assert house.fetch((wheel,), only(index), on_progress=quiet).fetched == 1
+    assert (house.view((wheel,), folder) / wheel.filename).read_bytes() == good
+
+
+def test_a_wheel_is_hashed_once_as_long_as_nobody_writes_to_it(
+    house: Wheelhouse, index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (wheel,) = locked(index.url, index.folder, "alpha")
+    house.fetch((wheel,), only(index), on_progress=quiet)
+
+    def refuse(path: Path) -> str:
+        raise AssertionError(f"{path} was read again")
+
+    monkeypatch.setattr("warpfront.wheels.wheelhouse.sha256_of", refuse)
+    assert house.missing((wheel,)) == ()
+
+
+def test_a_page_that_comes_too_slowly_ends_after_its_time_in_all(index: Index) -> None:
+    index.fail("/alpha/", Fault(bytes_per_second=40))
+    transport = Transport(only(index), connect_seconds=5, stall_seconds=5, page_seconds=0.2)
+    with transport:
+        answer = transport.read(f"{index.url}/alpha/")
+    assert isinstance(answer, NoAnswer)
+    assert answer.reason == "no whole page in 0.2 s"
+
+
+def test_an_empty_program_is_placed_again(tmp_path: Path) -> None:
+    program = tmp_path / "uv"
+    program.write_bytes(b"#!/bin/sh\n")
+    placed = place_program(program, tmp_path / "tools") / "uv"
+    placed.write_bytes(b"")
+    assert (place_program(program, tmp_path / "tools") / "uv").read_bytes() == program.read_bytes()

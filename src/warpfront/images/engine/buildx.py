@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self, TextIO
 
+from warpfront.errors import without_secrets
 from warpfront.system.process import Command, Completed, stop_all, stream
 from warpfront.system.store import storing
-from warpfront.wheels.sources import without_secrets
 
 _LAYER = "sha256:"
 _EXPORTS = ("naming", "unpacking")

@@ -12,14 +12,16 @@ from warpfront.errors import BlockedError, CommandFailedError
 from warpfront.images.bake import PROXIES_VARIABLE, BakeTarget, bake_file, proxy_script
 from warpfront.images.crafting import Builder
 from warpfront.images.engine import Engine, connect
+from warpfront.images.engine.bases import resolve_base
 from warpfront.images.engine.buildx import BakeRequest, bake
 from warpfront.images.labels import CONTENT_HASH
 from warpfront.images.render import DOCKERFILE, Templates
 from warpfront.matrix.plan import with_parents
 from warpfront.matrix.reading import Matrix
-from warpfront.model import Blocked, BuiltImage, Cell, WheelLock, digest_of
+from warpfront.model import BaseSource, Blocked, BuiltImage, Cell, WheelLock, digest_of
 from warpfront.pipeline.within.baking import Built, build_cells, build_secrets
 from warpfront.pipeline.workspace import IMAGES_FOLDER, AskSite, Folders, Material
+from warpfront.release.registry import registry_reachable
 from warpfront.system.process import environment
 from warpfront.system.store import read_tree, write_json, write_text
 from warpfront.system.watch import Watch
@@ -36,11 +38,18 @@ BuilderOf = Callable[[Cell, Mapping[str, WheelLock]], Builder]
 def builders(
     matrix: Matrix, material: Material, folders: Folders, *, site: AskSite, watch: Watch
 ) -> BuilderOf:
-    """Builders in the image of each cell's parent, which is built if need be."""
+    """Builders in the image of each cell's parent, which is built if need be; in its base where it
+    has none.
+    """
 
     def builder_of(cell: Cell, locks: Mapping[str, WheelLock]) -> Builder:
         def build(apt: tuple[str, ...]) -> tuple[Engine, str]:
             engine = connect(environment())
+            name = f"localhost/{matrix.project.name}/{_NAME}"
+            if cell.parent is None:
+                ground = _base_ground(cell, engine, folders, watch)
+                added = _Packages(ground=ground, apt=apt, machine=cell.machine)
+                return engine, _with_packages(name, added, folders, engine=engine, site=site())
             parents = [one for one in matrix.cells if one.id == cell.parent]
             chain = with_parents(parents, matrix.cells)
             built = build_cells(
@@ -49,8 +58,8 @@ def builders(
             parent = _parent_image(cell, built[parents[0].id])
             if not apt:
                 return engine, parent.image_id
-            name = f"localhost/{matrix.project.name}/{_NAME}"
-            added = _Packages(parent=parent, apt=apt, machine=cell.machine)
+            ground = _Ground(reference=parent.reference, identity=parent.content_hash, local=True)
+            added = _Packages(ground=ground, apt=apt, machine=cell.machine)
             return engine, _with_packages(name, added, folders, engine=engine, site=site())
 
         return build
@@ -70,10 +79,31 @@ def _parent_image(cell: Cell, result: Built) -> BuiltImage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Packages:
-    """Debian packages on top of a parent's image."""
+class _Ground:
+    """The image to build on, and what it is; `local` = in the engine only."""
 
-    parent: BuiltImage
+    reference: str
+    identity: str
+    local: bool
+
+
+def _base_ground(cell: Cell, engine: Engine, folders: Folders, watch: Watch) -> _Ground:
+    base = resolve_base(
+        cell.base,
+        engine,
+        registry_reachable=registry_reachable,
+        cache=folders.cache,
+        on_line=watch.say,
+    )
+    local = base.source is BaseSource.BOOTSTRAP
+    return _Ground(reference=base.reference, identity=base.identity, local=local)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Packages:
+    """Debian packages on top of an image."""
+
+    ground: _Ground
     apt: tuple[str, ...]
     machine: str
 
@@ -82,18 +112,18 @@ def _with_packages(
     name: str, added: _Packages, folders: Folders, *, engine: Engine, site: Site
 ) -> str:
     """The id of the image of that name, from before or built now."""
-    parent, apt = added.parent, added.apt
-    digest = digest_of([parent.content_hash, list(apt)])[:24]
+    ground, apt = added.ground, added.apt
+    digest = digest_of([ground.identity, list(apt)])[:24]
     reference = f"{name}:{digest}"
     known = engine.image(reference)
     if known is not None:
         return known.id
     folder = folders.store.folder / f".{_NAME}" / digest
-    write_text(folder / "context" / DOCKERFILE, _dockerfile(folders.root, parent, apt))
+    write_text(folder / "context" / DOCKERFILE, _dockerfile(folders.root, ground, apt))
     target = BakeTarget(
         name=_NAME,
         context=str(folder / "context"),
-        contexts={parent.reference: f"docker-image://{parent.reference}"},
+        contexts=({ground.reference: f"docker-image://{ground.reference}"} if ground.local else {}),
         tag=reference,
         labels={CONTENT_HASH: digest},  # not the parent's, whose labels it inherits
         output="type=docker",
@@ -117,13 +147,13 @@ def _with_packages(
     image = engine.image(reference)
     if baked.error or image is None:
         raise CommandFailedError(
-            f"{', '.join(apt)} cannot be added to {parent.reference}: {baked.error}",
+            f"{', '.join(apt) or 'nothing'} cannot be added to {ground.reference}: {baked.error}",
             hint=f"see {log}",
         )
     return image.id
 
 
-def _dockerfile(root: Path, parent: BuiltImage, apt: tuple[str, ...]) -> str:
+def _dockerfile(root: Path, ground: _Ground, apt: tuple[str, ...]) -> str:
     sources = read_tree(root / IMAGES_FOLDER)
     templates = Templates({**sources, f"{_NAME}/Dockerfile.j2": _TEMPLATE})
-    return templates.dockerfile(_NAME).render(from_reference=parent.reference, apt=apt)
+    return templates.dockerfile(_NAME).render(from_reference=ground.reference, apt=apt)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from warpfront.matrix.plan import NEVER_BUILT, LockState
-from warpfront.model import Cell, LockInputs, WheelLock
+from warpfront.model import Blocked, Cell, Failed, LockInputs, WheelLock
+from warpfront.pipeline.within.attempt import attempt
 from warpfront.pipeline.workspace import Folders
 from warpfront.system.store import read_text
 from warpfront.wheels.archives import folder_sha256
@@ -25,7 +26,10 @@ def read_locks(
             states[cell.id] = LockState(lock=None, reason=reason)
             continue
         inputs = inputs_of(cell, parent.lock if parent else None, requirements, folders)
-        states[cell.id] = read_state(inputs, folders, read=read_written_lock)
+        state = attempt(cell.id, "lock", read_state, inputs, folders, read=read_written_lock)
+        if isinstance(state, Blocked | Failed):
+            state = LockState(lock=None, reason=f"unreadable: {state.reason}")
+        states[cell.id] = state
     return states
 
 

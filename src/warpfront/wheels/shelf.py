@@ -1,0 +1,184 @@
+"""The shelf: pages of the names that belong to one index, which uv reads before any other source.
+Edge.
+
+uv takes a name from the first index that has a page for it. So a name on the shelf comes from the
+files that its page lists, and an empty page means: not at all. What is on it demands nothing.
+"""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from packaging.utils import canonicalize_name
+
+from warpfront.errors import BlockedError, LockError, without_secrets
+from warpfront.model import LockInputs, Pin
+from warpfront.wheels.reach import Reach
+from warpfront.wheels.resolution import Resolution
+from warpfront.wheels.sources import (
+    Link,
+    NoAnswer,
+    Site,
+    links,
+    local_path,
+    page_of,
+)
+from warpfront.wheels.trust import PYPI, Belonging, belonging
+
+if TYPE_CHECKING:
+    from warpfront.wheels.transport import Transport
+
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+# What an index answers for a name that it does not have: some object stores say 403.
+_ABSENT = frozenset({403, 404, 410})
+
+
+class Shelf:
+    """The shelf of one cell. `put` asks the indexes; the rest is memory."""
+
+    def __init__(self, inputs: LockInputs, site: Site, reach: Reach) -> None:
+        self._inputs = inputs
+        self._site = site
+        self._reach = reach
+        self._files: dict[str, tuple[Link, ...] | None] = {}
+
+    @property
+    def indexes(self) -> tuple[str, ...]:
+        """The indexes whose files are on it, for who has to know their credentials."""
+        own = [one.url for one in self._inputs.own_indexes]
+        stack = [self._inputs.index.url] if self._inputs.index else []
+        return tuple(dict.fromkeys((*stack, *own)))
+
+    def holds(self, name: str) -> bool:
+        """Whether its index has the name."""
+        return bool(self._files.get(name))
+
+    def missing(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Those of `names` that belong to one index and have not been put here yet."""
+        canonical = {str(canonicalize_name(name)) for name in names}
+        return tuple(
+            sorted(
+                name
+                for name in canonical
+                if name not in self._files and belonging(name, self._inputs)
+            )
+        )
+
+    def missing_of(self, text: str) -> tuple[str, ...]:
+        """The same for the names in an explanation of uv's."""
+        return self.missing(_NAME.findall(text))
+
+    def put(self, names: Iterable[str]) -> None:
+        """Put what the index of each of `names` offers of it here."""
+        with self._site.transport() as transport:
+            for name in self.missing(names):
+                where = belonging(name, self._inputs)
+                if where is not None:
+                    self._files[name] = self._offered(name, where, transport)
+
+    def write(self, folder: Path, answered: Iterable[Pin] = ()) -> Path:
+        """The shelf as an index below `folder`, with an empty wheel for each of `answered`."""
+        folder.mkdir()
+        stubs = {one.name: (_stub(one, folder),) for one in answered}
+        for name, files in {**self._files, **stubs}.items():
+            if files is not None:
+                (folder / name).mkdir(parents=True)
+                (folder / name / "index.html").write_text(page_of(files), "utf-8")
+        return folder
+
+    def lacking(self, text: str) -> tuple[str, ...]:
+        """Lines about the names in an explanation of uv's that their index does not have."""
+        said = {canonicalize_name(name) for name in _NAME.findall(text)}
+        absent = sorted(name for name in said if self._files.get(name) == ())
+        found = {name: belonging(name, self._inputs) for name in absent}
+        return tuple(
+            f"{name} comes from {where.url} only, which has none"
+            for name, where in found.items()
+            if where
+        )
+
+    def check(self, found: Resolution) -> None:
+        """Raises `LockError` where a name did not come from its page: never, unless uv changes."""
+        for package in found.pylock.packages:
+            files = self._files.get(package.name)
+            if files is None or package.directory or package.archive:
+                continue
+            known = {link.filename for link in files}
+            archives = [one.filename for one in (package.sdist,) if one]
+            taken = {*archives, *(one.filename for one in package.wheels or ())}
+            if not taken <= known:
+                raise LockError(
+                    f"{self._inputs.cell_id}: {', '.join(sorted(taken - known))} came from "
+                    "elsewhere than its index",
+                    hint="this uv orders indexes otherwise: use the version that came with "
+                    "warpfront",
+                )
+
+    def _offered(
+        self, name: str, where: Belonging, transport: Transport
+    ) -> tuple[Link, ...] | None:
+        """The files that the index has under the name, or what stands for it here has together;
+        none; or None, where the site's other indexes may have it.
+        """
+        unanswered: list[NoAnswer] = []
+        for sources in (self._index(where), self._mirrors(where)):
+            files: list[Link] = []
+            for source, flat in sources:
+                found = links(source, name, transport, flat=flat)
+                if not isinstance(found, NoAnswer):
+                    files += [one for one in found if _names(one.filename, name)]
+                elif found.status not in _ABSENT and local_path(source) is None:
+                    unanswered.append(found)
+            if files:
+                return tuple(files)
+        if unanswered:
+            raise BlockedError(
+                f"{self._inputs.cell_id}: {name}: {without_secrets(str(unanswered[0]))}",
+                hint="only this index may have it; try again",
+            )
+        return () if where.alone else None
+
+    def _index(self, where: Belonging) -> tuple[tuple[str, bool], ...]:
+        """(source, whether it is flat): the index, if it is in reach."""
+        reached = not self._site.no_index and where.url not in (self._reach.silent or {})
+        return ((where.url, False),) if reached else ()
+
+    def _mirrors(self, where: Belonging) -> tuple[tuple[str, bool], ...]:
+        """What on this machine stands for the cell's index: folders of pip's find-links; for PyPI
+        also pip's `index-url`, and its extra indexes that are folders. Nothing stands for an index
+        that matrix.yaml gives its own names.
+        """
+        site = self._site
+        if self._inputs.index is None or where.url != self._inputs.index.url:
+            return ()
+        folders = tuple((one, True) for one in site.find_links if local_path(one) is not None)
+        if where.url != PYPI:
+            return folders
+        stands = [one for one in self._reach.site if one == site.index_url or local_path(one)]
+        return (*folders, *((one, False) for one in stands))
+
+
+def _stub(pin: Pin, folder: Path) -> Link:
+    """A wheel that demands nothing, and holds nothing."""
+    stem = f"{pin.name.replace('-', '_')}-{pin.version}"
+    path = folder / f"{stem}-py3-none-any.whl"
+    content = {
+        "METADATA": f"Metadata-Version: 2.1\nName: {pin.name}\nVersion: {pin.version}\n",
+        "WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        "RECORD": "",
+    }
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, text in content.items():
+            archive.writestr(f"{stem}.dist-info/{name}", text)
+    return Link(url=path.as_uri(), filename=path.name)
+
+
+def _names(filename: str, name: str) -> bool:
+    """Whether a file is one of the distribution `name`: folders hold those of others too."""
+    stem = filename.removesuffix(".whl").removesuffix(".tar.gz").removesuffix(".zip")
+    said = stem.split("-")[0] if filename.endswith(".whl") else stem.rpartition("-")[0]
+    return canonicalize_name(said) == name
