@@ -33,10 +33,10 @@ IMAGES = os.environ.get("WARPFRONT_GUARD_IMAGES", "cpu rocm").split()
 CASES = read_cases()
 # With all of the guard gone, these are what a suite worth its name must see happen (the baseline
 # of what unguarded images suffer), and must see stay away.
-OVERWRITTEN_ALWAYS = ("floor/pip", "upgrade-torch/uv", "file/uv", "cudnn-cu12/pip")
+OVERWRITTEN_ALWAYS = ("floor/pip", "upgrade-torch/uv", "file/uv", "needs-exact/pip")
 OVERWRITTEN = (
     *OVERWRITTEN_ALWAYS,
-    *("floor/uv", "needs-exact/pip", "extra/uv", "editable-newer/pip", "no-deps/uv"),
+    *("floor/uv", "extra/uv", "editable-newer/pip", "no-deps/uv"),
     *("upgrade-torch/pip", "force-reinstall/pip", "url/pip", "triple-equals/uv"),
     *("ignore-installed/pip", "other-index/pip"),
 )
