@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from builders import a_lock
+from builders import a_lock, a_wheel
 
 from warpfront.matrix.scaffold import make_project
 from warpfront.pipeline import Workspace, open_workspace
@@ -58,7 +58,9 @@ def locked(tmp_path: Path) -> Workspace:
     make_project(tmp_path)
     workspace = open_workspace(tmp_path)
     (cell,) = workspace.matrix.cells
-    lock = dataclasses.replace(a_lock(cell), inputs_digest=lock_inputs(cell, None, None).digest)
+    assert cell.index is not None
+    wheels = a_lock(cell, a_wheel(index=cell.index.url))
+    lock = dataclasses.replace(wheels, inputs_digest=lock_inputs(cell, None, None).digest)
     path = workspace.folders.lock_path(cell.id)
     path.parent.mkdir(parents=True)
     path.write_text(dump_lock(lock))
