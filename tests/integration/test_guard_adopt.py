@@ -24,7 +24,8 @@ rm -r {SITE}/00_warpfront* /opt/warpfront /etc/pip.conf /etc/uv /opt/venv
 : > /usr/lib/python3.11/sitecustomize.py
 mkdir -p /opt/warpfront/lib && cp -r /guard /opt/warpfront/lib/warpfront_guard
 PYTHONPATH=/opt/warpfront/lib python3 -m warpfront_guard adopt > /dev/null
-export PIP_CONSTRAINT=/opt/warpfront/guard/constraints.txt UV_CONSTRAINT=$PIP_CONSTRAINT
+export UV_CONSTRAINT=/opt/warpfront/guard/constraints.txt
+export PIP_CONSTRAINT="$UV_CONSTRAINT /opt/warpfront/guard/needs.txt"
 export UV_BUILD_CONSTRAINT=/opt/warpfront/guard/overrides.txt PYTHONNOUSERSITE=1
 /opt/warpfront/bin/warpfront-guard verify
 mkdir -p /home/u && chown 1000:1000 /home/u
