@@ -217,7 +217,7 @@ def test_the_help_of_a_task_is_complete(
     golden(f"help/{name}.txt", text)
 
 
-EFFORT = {"quick": True, "profile": "torch", "seeds": "3", "selftest": False}
+EFFORT = {"quick": True, "profile": "torch", "seeds": "3", "run": "0", "selftest": False}
 
 
 def test_verify_hands_on_how_much_to_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

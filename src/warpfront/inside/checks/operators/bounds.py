@@ -23,6 +23,8 @@ from warpfront.inside.checks.operations import (
 )
 
 Sizes = Callable[..., "Tensor"]
+# Where a derivative jumps, and by how much.
+Kinks = tuple[tuple[float, float], ...]
 C_RULE = 4.0
 
 
@@ -49,11 +51,12 @@ class Elementwise:
     `ulps` are for float32 and float64, `ulps_half` for the 16-bit types, `absolute` is added
     in float32 only. `size` is the magnitude that rounding errors scale with, for outputs that
     are differences of larger numbers; `slope` likewise for each input's derivative (default:
-    the derivative itself).
+    the derivative itself). `kinks` are those of a function of one input, for `undecided`.
     """
 
     function: Callable[..., Tensor]
     kind: str = "elementwise"
+    kinks: Kinks = ()
     ulps: float = 0.0
     ulps_half: float = 1.0
     absolute: float = 0.0
@@ -71,6 +74,11 @@ class Elementwise:
         if reference.is_floating_point() and (fed or not cotangent.numel()):
             gradients = self._gradients(inputs, floats, cotangent, how)
         return Judgement(output=self.judge_output(inputs, how), gradients=gradients)
+
+    def undecided(self, x: Tensor, off: Tensor, flowing: Tensor) -> Tensor:
+        """How much of each gradient hangs on the side of a kink, where x may be off by `off`."""
+        near = [((x - place).abs() <= off) * jump for place, jump in self.kinks]
+        return flowing.abs() * sum(near, start=torch.zeros_like(x))
 
     def judge_output(self, inputs: Sequence[Tensor], how: Arithmetic) -> Budgeted:
         reference = self.function(*inputs)

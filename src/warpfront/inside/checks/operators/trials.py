@@ -16,6 +16,7 @@ from warpfront.inside.checks.claims import Claims
 from warpfront.inside.checks.effort import Effort
 from warpfront.inside.checks.operators.cases import Case, Execute, execute_case, make_maker
 from warpfront.inside.checks.operators.fused import (
+    COMPILED,
     PATTERNS,
     compile_modes,
     execute_compiled,
@@ -233,7 +234,7 @@ def _record_compiled(recorder: Recorder, how: Circumstances, build: str) -> None
     """The patterns through torch.compile, where an image has what that needs."""
     names = {
         f"{name}, compiled ({mode})": (name, mode)
-        for name in PATTERNS
+        for name in COMPILED
         for mode in compile_modes(build)
     }
     reason = "a quick run does not compile" if how.effort.quick else missing_compiler(how.device)
