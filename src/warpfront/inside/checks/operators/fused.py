@@ -132,8 +132,8 @@ class FusedPattern:
             x = exact.values[i - 1]
             off = judgements[i - 1].output.bound + _apart(x, [one.values[i - 1] for one in moved])
             loose = undecided(x.detach(), off.detach(), flowing[i])
-            for sums, part in zip(total, _carried_back(x, leaves, loose), strict=True):
-                sums += part
+            parts = _carried_back(x, leaves, loose)
+            total = [sums + part for sums, part in zip(total, parts, strict=True)]
         return total
 
     def _moved(
@@ -190,9 +190,10 @@ def _carried_back(x: Tensor, leaves: Sequence[Tensor], loose: Tensor) -> list[Te
             is_grads_batched=True,
             retain_graph=True,
         )
-        for sums, part in zip(total, found, strict=True):
-            if part is not None:
-                sums += part.detach().abs().sum(0)
+        total = [
+            sums if part is None else sums + part.detach().abs().sum(0)
+            for sums, part in zip(total, found, strict=True)
+        ]
     return total
 
 

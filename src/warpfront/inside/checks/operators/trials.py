@@ -92,19 +92,42 @@ def record_operators(
     run: Execute = execute_case,
 ) -> None:
     """Judge every operation. `run` is the device: tests put faulty ones in."""
-    effort = effort or Effort()
     names = [operator.name for operator in operators()]
     properties = [name for name in PROPERTIES if (claims.device, name) not in IMPOSSIBLE]
     recorder.plan([*names, *PATTERNS, *properties])
+    how = record_values(claims, recorder, effort, run=run)
+    record_properties(claims, recorder, effort, run=run)
+    _record_compiled(recorder, how, build_of(torch))
+    recorder.environment["counts"] = how.counts.document()
+
+
+def record_values(
+    claims: Claims,
+    recorder: Recorder,
+    effort: Effort | None = None,
+    *,
+    run: Execute = execute_case,
+) -> Circumstances:
+    """Operations and patterns alone, as often as somebody likes: what seeds have a say in."""
     os.environ.setdefault(*WORKSPACE)
     require_full_precision()
     recorder.environment["precision"] = precision_settings()
-    how = _circumstances(claims, effort, run)
+    how = _circumstances(claims, effort or Effort(), run)
     recorder.run([_operator_check(operator, how) for operator in operators()])
     recorder.run([_pattern_check(name, how) for name in PATTERNS])
-    recorder.run(list(_property_checks(how)))
-    _record_compiled(recorder, how, build_of(torch))
-    recorder.environment["counts"] = how.counts.document()
+    return how
+
+
+def record_properties(
+    claims: Claims,
+    recorder: Recorder,
+    effort: Effort | None = None,
+    *,
+    run: Execute = execute_case,
+) -> None:
+    """Derivatives, repeats and memory."""
+    os.environ.setdefault(*WORKSPACE)
+    recorder.run(list(_property_checks(_circumstances(claims, effort or Effort(), run))))
 
 
 def _circumstances(claims: Claims, effort: Effort, run: Execute) -> Circumstances:
