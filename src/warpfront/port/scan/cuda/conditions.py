@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections import ChainMap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
@@ -38,6 +39,12 @@ class MacroTable:
 
     names: Mapping[str, Mapping[Side, Known]]
     patterns: tuple[tuple[re.Pattern[str], Mapping[Side, Known]], ...]
+
+    def beside(self, names: Mapping[str, Mapping[Side, Known]]) -> MacroTable:
+        """This table and what a tree says of macros that no row of it is about."""
+        if not names:
+            return self
+        return MacroTable(names=ChainMap(dict(self.names), dict(names)), patterns=self.patterns)
 
     def known(self, name: str, side: Side) -> Known:
         row = self.names.get(name)

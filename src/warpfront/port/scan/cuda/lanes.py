@@ -89,9 +89,11 @@ _NARROW_LAUNCH = re.compile(
 )
 _NARROW_BLOCK = re.compile(r"<<<[^;<>]{0,200}?,\s*32\s*[,>]")
 _NARROW_DIM = re.compile(r"\bdim3\s+\w*(?:thread|block)\w*\s*[({]\s*32\s*[,)}]\s*(?:1\s*[,)}])?")
+_OTHER_LANGUAGE = re.compile(r"\b(?:sycl|cl_|musa|aclrt|mtl|vk_)")
 _ARCH_MACRO = re.compile(r"gfx|GFX|WAVEFRONT|WAVE_?SIZE|CDNA|RDNA", re.IGNORECASE)
 _WARP_SIZE_CONSTANT = re.compile(
-    r"\[[^\[\];]{0,40}\bwarpSize\b[^\[\];]{0,20}\]|"
+    r"(?<![\w.\])>])(?:__shared__\s+)?(?:const\s+)?(?!return\b|else\b|delete\b|new\b|case\b)[A-Za-z_][\w:]*(?:<[^<>;]{0,40}>)?"
+    r"[\s*]+\w+\s*\[[^\[\];]{0,40}\bwarpSize\b[^\[\];]{0,20}\]\s*(?:\[[^\[\];]{0,40}\]\s*)*[;={]|"
     r"\bconstexpr\b[^;{}]{0,80}=[^;{}]{0,40}\bwarpSize\b|"
     r"\bstatic_assert\s*\([^;]{0,60}\bwarpSize\b|<\s*(?:\w+\s*,\s*){0,3}warpSize\s*[,>]"
 )
@@ -176,7 +178,7 @@ def _narrow_bits(view: View, span: Span) -> Iterator[Sighting]:
     elif words & view.ballot_variables:
         yield sighting(view, "CU111", whole)
     elif _MASK_NAME.search(argument) and view.is_device_code:
-        yield sighting(view, "CU111", whole, shift=-1)
+        yield sighting(view, "CU111", whole, shift=-2)
 
 
 def _shuffle_constants(view: View, name: str, span: Span) -> Iterator[Sighting]:
@@ -207,7 +209,7 @@ def lane_sightings(view: View) -> Iterator[Sighting]:
         yield from _patterns(view, _SHIFTED_BY_LANE, "CU111")
         yield from _patterns(view, _LAST_LANE, "CU114")
         yield from _halvings(view)
-    if "warp" in lowered or "wave" in lowered:
+    if ("warp" in lowered or "wave" in lowered) and not _OTHER_LANGUAGE.search(lowered):
         yield from _warp_constants(view)
     if "warpSize" in view.names:
         for found in _WARP_SIZE_CONSTANT.finditer(view.code):
@@ -276,5 +278,5 @@ def _lane_arithmetic(view: View) -> Iterator[Sighting]:
             and _LANE_RESULT.search(statement_before(view.code, start))
             and not left.isdigit()
         ):
-            # Right as long as all of the kernel means groups of 32: open, so a warning.
-            yield sighting(view, "CU114", found.span(), shift=-1)
+            # Right as long as all of the kernel means groups of 32: open, as a constant is.
+            yield sighting(view, "CU114", found.span())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +16,7 @@ from warpfront.port.scan.cuda.preprocessor import Reaches, Region, read_reaches
 from warpfront.port.scan.findings import SIDES, Context, Gate, Side, Sighting, SourceText
 
 NAME = re.compile(r"[A-Za-z_]\w*+")
+_OF_KERNELS = frozenset({"threadIdx", "blockIdx", "blockDim", "warpSize", "__syncthreads"})
 _BRACES = re.compile(r"[{}]")
 _BRACKETS = re.compile(r"[()\[\]{},;]")
 _FUNCTION = re.compile(r"__(?:global|device)__")
@@ -56,7 +57,7 @@ class View:
 
     @cached_property
     def reaches(self) -> Reaches:
-        return read_reaches(self.directives, macro_table())
+        return read_reaches(self.directives, macro_table().beside(self.context.vendor_macros))
 
     def region(self, offset: int) -> Region:
         return self.reaches.at(offset)
@@ -109,17 +110,18 @@ class View:
         return bool({"__global__", "__device__"} & self.names)
 
     @cached_property
+    def is_cuda(self) -> bool:
+        """Whether this is source for a CUDA compiler: its suffix, its specifiers, or its names."""
+        return (
+            self.source.path.suffix.lower() in (".cu", ".cuh", ".hip")
+            or self.is_device_code
+            or bool(_OF_KERNELS & self.names)
+        )
+
+    @cached_property
     def blocks(self) -> Mapping[int, int]:
         """Offset of each `{` and of the `}` that closes it; an unclosed one ends with the file."""
-        open_at: list[int] = []
-        closed: dict[int, int] = {}
-        for brace in _BRACES.finditer(self.code):
-            if brace[0] == "{":
-                open_at.append(brace.start())
-            elif open_at:
-                closed[open_at.pop()] = brace.start()
-        closed.update(dict.fromkeys(open_at, len(self.code)))
-        return closed
+        return _blocks(self.code, self.directives)
 
     @cached_property
     def device_bodies(self) -> tuple[Span, ...]:
@@ -160,6 +162,38 @@ class View:
 
     def source_text(self, start: int, end: int) -> str:
         return self.source.text[start:end]
+
+
+def _blocks(code: str, directives: Sequence[Directive]) -> dict[int, int]:
+    """Each arm of an `#if` begins with the braces that were open before it; those that an arm left
+    open are closed by what closes the last arm's: arms often open the same brace.
+    """
+    events = [(brace.start(), brace[0]) for brace in _BRACES.finditer(code)]
+    events += [(one.start, one.name) for one in directives if one.name in _CONDITIONS]
+    open_at: list[int] = []
+    outside: list[list[int]] = []
+    beside: dict[int, list[int]] = {}
+    closed: dict[int, int] = {}
+    for offset, event in sorted(events):
+        if event == "{":
+            open_at.append(offset)
+        elif event == "}" and open_at:
+            closed[open_at.pop()] = offset
+            closed.update(dict.fromkeys(beside.pop(len(open_at), ()), offset))
+        elif event in ("if", "ifdef", "ifndef"):
+            outside.append(list(open_at))
+        elif event == "endif" and outside:
+            outside.pop()
+        elif event.startswith("el") and outside:
+            for depth in range(len(outside[-1]), len(open_at)):
+                beside.setdefault(depth, []).append(open_at[depth])
+            open_at = list(outside[-1])
+    left = (*open_at, *(offset for offsets in beside.values() for offset in offsets))
+    closed.update({offset: len(code) for offset in left if offset not in closed})
+    return closed
+
+
+_CONDITIONS = frozenset({"if", "ifdef", "ifndef", "elif", "elifdef", "elifndef", "else", "endif"})
 
 
 def inside(spans: tuple[Span, ...], offset: int) -> bool:
@@ -211,7 +245,7 @@ def sighting(
     region = view.region(span[0])
     deciding = next((arm for arm in reversed(region.arms) if len(arm.reach) < len(SIDES)), None)
     line = 0 if deciding is None else view.line(deciding.directive.start)
-    wrapped = "nvidia" in region.reach and bool(names & view.portable)
+    wrapped = bool(names & view.portable)
     return Sighting(
         rule=rule,
         start=span[0],
