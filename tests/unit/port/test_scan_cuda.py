@@ -209,8 +209,40 @@ def test_a_subscript_by_warp_size_is_no_array_bound() -> None:
 
 def test_rccl_keeps_nccls_names() -> None:
     text = "#include <hip/hip_runtime.h>\nvoid f() { ncclAllReduce(); }"
-    assert "CU138" not in rules_of(text)
-    assert "CU138" in rules_of(text.replace("ncclAllReduce", "cudaMalloc"))
+    assert "CU138" not in rules_of(text, path="collectives.cpp")
+    left = text.replace("ncclAllReduce", "cudaMalloc")
+    assert "CU138" in rules_of(left, path="collectives.cpp")
+    assert "CU138" not in rules_of(left, path="hip/names.h")
+    assert "CU138" not in rules_of(left, path="kernel.cu")  # hipify takes these, whatever they say
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["#ifdef X_USING_CUDA\n#elif defined(X_USING_HIP)", "#if defined(X_USING_CUDA) || X_USING_HIP"],
+)
+def test_cudas_macro_that_a_project_asks_for_beside_hips_is_unset_on_amd(condition: str) -> None:
+    header = f"{condition}\nint both;\n#endif\n"
+    facts = cuda.header_facts(SourceText(path=PurePosixPath("config.h"), text=header))
+    macros = cuda.vendor_macros([facts])
+    assert macros["X_USING_CUDA"]["amd"] == "unset"
+    text = "#ifdef X_USING_CUDA\n#include <cuda/std/atomic>\n#endif\n"
+    assert rules_of(text, context=Context(vendor_macros=macros)) == set()
+    both = cuda.header_facts(
+        SourceText(
+            path=PurePosixPath("config.h"),
+            text="#if defined(X_USING_CUDA) && !defined(X_USING_HIP)\nint n;\n#endif\n",
+        )
+    )
+    assert cuda.vendor_macros([both]) == {}
+
+
+def test_the_width_of_a_mask_is_that_of_its_last_declaration() -> None:
+    text = "void g(unsigned m);\n__device__ int f({0} m, int v) {{ return __shfl_sync(m, v, 0); }}"
+    found = {
+        kind: [one.shift for one in seen(text.format(kind)) if one.rule == "CU108"]
+        for kind in ("unsigned", "uint64_t", "my_mask")
+    }
+    assert found == {"unsigned": [0], "uint64_t": [], "my_mask": [-1]}
 
 
 def test_a_member_of_what_was_declared_as_something_else_is_no_half() -> None:

@@ -54,6 +54,8 @@ class Gate(StrEnum):
 
 
 Side = Literal["nvidia", "amd", "other"]
+Known = Literal["set", "unset", "open"] | int | None
+"""What is known of a macro: "open" is defined with a value that is not known, None is nothing."""
 SIDES: Final[tuple[Side, ...]] = get_args(Side)
 
 
@@ -102,7 +104,7 @@ class Context:
 
     identifiers: Mapping[str, str] = field(default_factory=dict, repr=False)
     portable_names: frozenset[str] = frozenset()
-    vendor_macros: Mapping[str, Mapping[Side, Literal["unset"]]] = field(default_factory=dict)
+    vendor_macros: Mapping[str, Mapping[Side, Known]] = field(default_factory=dict)
     own_namespaces: frozenset[str] = frozenset()
     own_packages: frozenset[str] = frozenset()
     left_out: frozenset[str] = frozenset()

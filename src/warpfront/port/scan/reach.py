@@ -63,6 +63,10 @@ def _take(
         if "amd" in command.sides
         else named.for_others
     )
+    if command.name == "add_subdirectory" and words and not removes:
+        below = f"{_joined(folder, words[0])}/"
+        here.update(file for file in texts if file.startswith(below))
+        return
     for word in words:
         here.update(_files(word, folder, texts))
 

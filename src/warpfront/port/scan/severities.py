@@ -19,7 +19,9 @@ _AUTOMATION = re.compile(
     r"\.(?:github|ci|circleci|buildkite|jenkins|azure-pipelines|gitlab)(?:/|[\w-]*\.ya?ml\Z)"
     r"|(?:azure-pipelines|appveyor|\.travis|\.gitlab-ci)[\w-]*\.ya?ml\Z|(?:ci|buildkite)/"
 )
-_NVIDIAS = re.compile(r"(?i)(?:[/._-]|\A)(?:cuda|cublas|cudnn|nvidia)[\d.]*[._-]?[^/]*\Z")
+_NVIDIAS = re.compile(
+    r"(?i:(?:[/._-]|\A)(?:cuda|cublas|cudnn|nvidia)[\d.]*(?:[._/-]|\Z))|(?:CUDA|Cuda)[^/]*\Z"
+)
 _TESTS = re.compile(r"(?i)(?:/|\A)(?:tests?|testing)/[^/]*(?:requirements|constraints)[^/]*\Z")
 _EXCERPT = 200
 _SOFTENED = {

@@ -16,13 +16,11 @@ from importlib import resources
 from typing import Final, Literal
 
 from warpfront.port.scan.cuda.lexer import Token, tokens
-from warpfront.port.scan.findings import SIDES, Side
+from warpfront.port.scan.findings import SIDES, Known, Side
 
 # An open value is None; NONZERO is defined and true, but no number is known.
 NONZERO: Final = "nonzero"
 Value = int | None | Literal["nonzero"]
-Known = Literal["set", "unset", "open"] | int | None
-"""What is known of a macro: "open" is defined with a value that is not known, None is nothing."""
 
 _MAX_DEPTH = 64
 _MAX_BODY = 2000

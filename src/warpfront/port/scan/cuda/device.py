@@ -10,10 +10,12 @@ from typing import Final
 
 from warpfront.port.scan.cuda.lexer import Span
 from warpfront.port.scan.cuda.view import (
+    FUNCTION_LENGTH,
     NEAR,
     View,
     call_arguments,
     inside,
+    last_declaration,
     number_of,
     sighting,
     statement_before,
@@ -57,7 +59,6 @@ _SIZES = {
     "int4": 16, "uint4": 16, "double2": 16,
 }  # fmt: skip
 _LDS_BYTES = 65536
-_FUNCTION_LENGTH = 20000
 _STD_EXTREME = re.compile(r"\bstd\s*::\s*(max|min|clamp|swap|abs)\s*[(<]")
 _VECTOR_OPERATOR = re.compile(
     r"\boperator\s*([-+*/]=?|==|!=)\s*\([^()]{0,120}\b(?:float|double|int|uint|short|ushort|char|"
@@ -165,7 +166,7 @@ def _points_to_half(view: View, pointer: str, offset: int) -> bool:
     declared = re.compile(
         rf"(?<![\w:>])[\w:>]++\s*+(?:const\s*)?\*+\s*(?:__restrict__\s*|const\s*)?{name[1]}\b"
     )
-    found = declared.findall(view.code, max(0, offset - _FUNCTION_LENGTH), offset)
+    found = declared.findall(view.code, max(0, offset - FUNCTION_LENGTH), offset)
     return bool(found) and _NARROW_POINTER.match(found[-1]) is not None
 
 
@@ -242,21 +243,11 @@ def _half_members(view: View) -> Iterator[Sighting]:
 
 def _declared_last(view: View, name: str, offset: int) -> bool:
     """Whether the last declaration of `name` before `offset` makes it a pair of halves."""
-    start = max(0, offset - _FUNCTION_LENGTH)
-    any_type = re.compile(rf"[\w>]\s*[&*]?\s+[&*]?\s*({name})\s*(?=[\[;=,){{(:])")
-    declarations = [
-        found
-        for found in any_type.finditer(view.code, start, offset)
-        if not _STATEMENT_WORD.search(view.code, max(start, found.start() - 9), found.start() + 1)
-    ]
-    if not declarations:
+    at = last_declaration(view, name, offset)
+    if at is None:
         return False
-    at = declarations[-1].start(1)
-    near = _HALF_DECLARED.finditer(view.code, max(start, at - 80), declarations[-1].end() + 1)
+    near = _HALF_DECLARED.finditer(view.code, max(0, at - 80), at + len(name) + 2)
     return any(found.start(1) == at for found in near)
-
-
-_STATEMENT_WORD = re.compile(r"\b(?:return|else|case|typename)\Z")
 
 
 def _shared_memory(view: View) -> Iterator[Sighting]:
@@ -355,7 +346,9 @@ def leftovers(view: View, name: str, span: Span) -> Iterator[Sighting]:
     (CU147) where the tables are there.
     """
     known = view.context.identifiers
-    if view.is_hip and "amd" in view.region(span[0]).reach and not _is_shared(view, name, known):
+    hipified = view.source.path.suffix.lower() in (".cu", ".cuh")
+    reached = view.is_hip and not hipified and "amd" in view.region(span[0]).reach
+    if reached and not _is_shared(view, name, known):
         yield sighting(view, "CU138", span)
     if known and name not in known and _API.match(name) and _is_foreign(view, name, span):
         yield sighting(view, "CU147", span)
@@ -363,15 +356,17 @@ def leftovers(view: View, name: str, span: Span) -> Iterator[Sighting]:
 
 def _is_shared(view: View, name: str, known: Mapping[str, str]) -> bool:
     """Whether a name of CUDA's form means something on AMD: RCCL keeps NCCL's names, a project
-    has names of its own, and wraps others.
+    has names of its own, and wraps others; headers of that kind have HIP in their path.
     """
     return (
         name.startswith(("nccl", "NCCL"))
         or name in view.portable
+        or _MAPPING_HEADER.search(str(view.source.path)) is not None
         or (bool(known) and name not in known)
     )
 
 
+_MAPPING_HEADER = re.compile(r"(?i)(?:hip|rocm)[^/]*(?:/[^/]+)*\.(?:h|hh|hpp|inl)\Z")
 _API = re.compile(
     r"(?:cuda(?:Malloc|Memcpy|Memset|Free|Stream|Event|Device|Func|Graph|Launch|Host|Pointer|Mem|Get|"
     r"Set|Occupancy|Array|External|Import|Ipc|Ctx|User|Library|Kernel)|"

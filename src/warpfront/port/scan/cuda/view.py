@@ -34,6 +34,7 @@ _BALLOT_ASSIGNED = re.compile(
 # What is further from a name than this belongs to something else.
 NEAR = 400
 _MAX_ARGUMENTS = 4000
+FUNCTION_LENGTH = 20000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -310,6 +311,21 @@ _TYPE_BEFORE = re.compile(r"\b([A-Za-z_]\w*)\s*[*&]?\s+[*&]?\Z")
 _PARAMETERS = re.compile(r"\s*\([^;{}]{0,400}?\)\s*(?:const\s*|noexcept\s*)*\{")
 
 
+def last_declaration(view: View, name: str, offset: int) -> int | None:
+    """Where the name stands in the last line before `offset` that declares it, as a variable or a
+    parameter; None where none does within the length of a function.
+    """
+    declaring = re.compile(rf"[\w>]\s*[&*]?\s+[&*]?\s*({name})\s*(?=[\[;=,){{(:])")
+    at = None
+    for found in declaring.finditer(view.code, max(0, offset - FUNCTION_LENGTH), offset):
+        if not _STATEMENT_WORD.search(view.code, max(0, found.start() - 9), found.start() + 1):
+            at = found.start(1)
+    return at
+
+
+_STATEMENT_WORD = re.compile(r"\b(?:return|else|case|typename)\Z")
+
+
 def statement_before(code: str, offset: int) -> str:
     """The beginning of the statement that `offset` lies in, up to it."""
     near = code[max(0, offset - NEAR) : offset]
@@ -373,7 +389,7 @@ def portable_names(view: View) -> frozenset[str]:
     aliases = {
         found[found.lastindex or 0]
         for found in _ALIAS.finditer(view.code)
-        if view.region(found.start()).reach == {"amd"}
+        if view.is_hip or view.region(found.start()).reach == {"amd"}
     }
     return frozenset(macros | functions | aliases)
 

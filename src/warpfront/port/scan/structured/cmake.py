@@ -134,6 +134,8 @@ def _of_command(command: CMakeCommand, *, has_hip: bool) -> Iterator[tuple[str, 
 
 
 def _of_word(word: Word, command: CMakeCommand) -> Iterator[Sighting]:
+    if "COMPILE_LANGUAGE:CUDA" in word.text:
+        return
     flags = word.text if " " not in word.text or word.text.startswith(("-", "$")) else ""
     for rule, _, _, flag in compiler_flags(flags):
         yield _sighting(rule, command, (word.start, word.end), flag)
