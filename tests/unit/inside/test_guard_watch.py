@@ -14,6 +14,7 @@ from guarded import (
     a_guarded_python,
     cpu_policy,
     install,
+    make_environment,
 )
 
 pytestmark = pytest.mark.process
@@ -106,18 +107,11 @@ def overlay(sealed: GuardedPython, folder: Path) -> Path:
     """An environment over the sealed one, as `--system-site-packages` makes over a system's; that
     option looks through to the first Python, so a .pth takes its place here.
     """
-    python = folder / "bin" / "python"
-    subprocess.run(
-        [sys.executable, "-m", "venv", "--without-pip", str(folder)],
-        check=True,
-        capture_output=True,
-    )
-    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    packages = folder / "lib" / version / "site-packages"
+    packages = make_environment(folder)
     (packages / "parent.pth").write_text(
         f"import site; site.addsitedir({str(sealed.places.site_packages)!r})\n"
     )
-    return python
+    return folder / "bin" / "python"
 
 
 def test_an_environment_over_the_sealed_one_sees_its_torch(
@@ -409,9 +403,7 @@ def test_a_channel_that_is_right_is_left_alone(sealed: GuardedPython) -> None:
 def test_verify_tells_a_channel_that_was_put_back_from_one_that_was_set(
     sealed: GuardedPython,
 ) -> None:
-    program = str(sealed.places.programs / "warpfront-guard")
-    hidden = ("--home", str(sealed.places.home), "--etc", str(sealed.places.etc))
-    done = sealed.run(program, *hidden, "verify", environment={"PIP_CONSTRAINT": "/mine.txt"})
+    done = sealed.program("verify", PIP_CONSTRAINT="/mine.txt")
     assert f"channel: PIP_CONSTRAINT: not set to {sealed.places.constraints}" in done.stdout
 
 
