@@ -5,11 +5,16 @@ fails.
 from __future__ import annotations
 
 import ipaddress
+import os
+import shutil
 import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
+from uv import find_uv_bin
 
 LONGEST_SLEEP_SECONDS = 0.2
 HERE = Path(__file__).parent
@@ -48,6 +53,23 @@ def _sleep_briefly(seconds: float) -> None:
     if seconds > LONGEST_SLEEP_SECONDS:
         raise AssertionError(f"a unit test slept for {seconds:g} s")
     _sleep(seconds)
+
+
+@pytest.fixture(scope="session")
+def python_known_to_uv(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache of uv's with what it asks this Python before all else, which takes a start of it."""
+    cache = tmp_path_factory.mktemp("uv-cache") / "known"
+    environment = {**os.environ, "UV_CACHE_DIR": str(cache)}
+    command = [find_uv_bin(), "python", "find", "--quiet", sys.executable]
+    subprocess.run(command, env=environment, check=True, capture_output=True)
+    return cache
+
+
+@pytest.fixture
+def uv_cache(python_known_to_uv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loopback ports come round again: a shared cache would answer for a dead index."""
+    shutil.copytree(python_known_to_uv, tmp_path / "uv-cache")
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv-cache"))
 
 
 @pytest.fixture(autouse=True)

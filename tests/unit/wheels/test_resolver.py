@@ -43,6 +43,8 @@ from warpfront.wheels.trust import PYPI
 from warpfront.wheels.uv_program import uv_binary
 from warpfront.wheels.wheelhouse import Wheelhouse
 
+pytestmark = pytest.mark.usefixtures("uv_cache")
+
 ROCM_STACK = ("torch==2.8.0+rocm6.4", "torchvision==0.23.0+rocm6.4", "torchaudio==2.8.0+rocm6.4")
 
 
@@ -69,12 +71,6 @@ def rocm(tmp_path: Path) -> Iterator[Index]:
 @pytest.fixture
 def house(tmp_path: Path) -> Wheelhouse:
     return Wheelhouse(tmp_path / "house")
-
-
-@pytest.fixture(autouse=True)
-def uv_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Loopback ports come round again: a shared cache would answer for a dead index."""
-    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv-cache"))
 
 
 def inputs_for(index: Index | None, **changes: object) -> LockInputs:
