@@ -72,10 +72,16 @@ def uv_cache(python_known_to_uv: Path, tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv-cache"))
 
 
-@pytest.fixture(autouse=True)
-def alone_and_awake(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
     """No connection leaves this machine, nothing sleeps for long. Child processes are not held by
     this: they are tested against indexes on loopback, which tests wait for.
     """
-    monkeypatch.setattr(socket.socket, "connect", _connect_here)
-    monkeypatch.setattr(time, "sleep", _sleep_briefly)
+    socket.socket.connect = _connect_here  # type: ignore[assignment,method-assign]
+    time.sleep = _sleep_briefly  # type: ignore[assignment]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    socket.socket.connect = _connect  # type: ignore[method-assign]
+    time.sleep = _sleep
