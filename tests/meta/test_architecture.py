@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -66,6 +66,10 @@ class Module:
     def tree(self) -> ast.Module:
         return ast.parse(self.text)
 
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        return list(ast.walk(self.tree))
+
     @property
     def wing(self) -> str:
         return self.name.partition(".")[0]
@@ -81,7 +85,7 @@ class Module:
     @cached_property
     def imports(self) -> set[str]:
         """Other modules of the package, as this one names them."""
-        names = imported_names(self.tree)
+        names = imported_names(self.nodes)
         return {name.removeprefix("warpfront.") for name in names if name.startswith("warpfront.")}
 
 
@@ -89,8 +93,8 @@ def _first_paragraph(tree: ast.Module) -> str:
     return (ast.get_docstring(tree) or "").partition("\n\n")[0].strip()
 
 
-def imported_names(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
+def imported_names(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -200,7 +204,7 @@ def test_what_runs_inside_images_needs_only_the_standard_library_torch_and_numpy
     allowed = {*sys.stdlib_module_names, "torch", "numpy", "torchvision", "torchaudio", "warpfront"}
     for module in MODULES.values():
         if module.wing == INSIDE:
-            names = {name.split(".")[0] for name in imported_names(module.tree)}
+            names = {name.split(".")[0] for name in imported_names(module.nodes)}
             # `enter` and `closure` alone have the toolbox on their path.
             beside = {"enter": {"nox"}, "closure": {"packaging"}}.get(module.name.split(".")[-1])
             assert names - allowed - (beside or set()) == set(), module.name
@@ -210,7 +214,7 @@ def test_functions_stay_short_enough_to_read() -> None:
     long = [
         f"{module.name}:{node.lineno} {node.name}: {node.end_lineno - node.lineno + 1}"
         for module in MODULES.values()
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and node.end_lineno is not None
         and node.end_lineno - node.lineno + 1 > 45
