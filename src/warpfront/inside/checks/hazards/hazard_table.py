@@ -1,0 +1,15 @@
+"""All classes of hazards, in the order in which they are tried."""
+
+from __future__ import annotations
+
+from warpfront.inside.checks.hazards.answers import HazardClass
+from warpfront.inside.checks.hazards.class_targets import CLASS_TARGETS
+from warpfront.inside.checks.hazards.far_out import FAR_OUT
+from warpfront.inside.checks.hazards.kept_state import KEPT_STATE
+from warpfront.inside.checks.hazards.layouts import LAYOUTS
+from warpfront.inside.checks.hazards.lengths import LENGTHS
+from warpfront.inside.checks.hazards.non_finite import NON_FINITE
+from warpfront.inside.checks.hazards.ordering import ORDERING
+from warpfront.inside.checks.hazards.random_numbers import RANDOM_NUMBERS
+
+HAZARDS: tuple[HazardClass, ...] = (FAR_OUT, NON_FINITE, LENGTHS, LAYOUTS, KEPT_STATE, CLASS_TARGETS, ORDERING, RANDOM_NUMBERS)
