@@ -49,7 +49,11 @@ def _cross_entropy(ground: Ground) -> Iterator[Answer]:
         target = ground.index(classes, 7, max(1, places))
         if hidden == "some":
             target[::3] = IGNORED
-        weight = torch.arange(1, classes + 1).double().remainder(4) + 1 if weighted else torch.ones(classes).double()
+        weight = (
+            torch.arange(1, classes + 1).double().remainder(4) + 1
+            if weighted
+            else torch.ones(classes).double()
+        )
         right, slope = _loss(array(x), array(target), array(weight), smoothing, reduction)
         leaf = ground.send(x if places else x[..., 0]).requires_grad_()
         found = functional.cross_entropy(
@@ -63,7 +67,13 @@ def _cross_entropy(ground: Ground) -> Iterator[Answer]:
         right = right if places or reduction != "none" else right[:, 0]
         slope = slope if places else slope[..., 0]
         off = 16 if ground.half else 64
-        yield Answer(label=label, found=found, right=right, ulps=4, slack=off * ground.eps * (1 + np.abs(right).max()))
+        yield Answer(
+            label=label,
+            found=found,
+            right=right,
+            ulps=4,
+            slack=off * ground.eps * (1 + np.abs(right).max()),
+        )
         found.sum().backward()
         assert leaf.grad is not None
         slack = 4 * off * ground.eps * np.abs(slope).max()
@@ -82,7 +92,13 @@ def _soft_targets(ground: Ground) -> Iterator[Answer]:
             ground.send(x), ground.send(shares), label_smoothing=smoothing, reduction=reduction
         )
         slack = 16 * ground.eps * np.abs(right).max()
-        yield Answer(label=f"smoothing {smoothing}, {reduction}", found=found, right=right, ulps=4, slack=slack)
+        yield Answer(
+            label=f"smoothing {smoothing}, {reduction}",
+            found=found,
+            right=right,
+            ulps=4,
+            slack=slack,
+        )
 
 
 def _likelihood(ground: Ground) -> Iterator[Answer]:
@@ -93,7 +109,11 @@ def _likelihood(ground: Ground) -> Iterator[Answer]:
         x = ground.whole(*shape)
         target = ground.index(shape[1], shape[0], *shape[2:])
         target.flatten()[::3] = ignored
-        weight = torch.arange(shape[1]).double().remainder(3) + 1 if weighted else torch.ones(shape[1]).double()
+        weight = (
+            torch.arange(shape[1]).double().remainder(3) + 1
+            if weighted
+            else torch.ones(shape[1]).double()
+        )
         kept = array(target) != ignored
         safe = np.where(kept, array(target), 0)
         w = np.where(kept, array(weight)[safe], 0.0)
@@ -109,7 +129,12 @@ def _likelihood(ground: Ground) -> Iterator[Answer]:
             reduction=reduction,
         )
         label = f"{shape}, weights {weighted}, {reduction}, ignored {ignored}"
-        slack = 8 * ground.eps * (np.abs(each).sum() if reduction != "none" else 0.0) / (w.sum() if reduction == "mean" else 1)
+        slack = (
+            8
+            * ground.eps
+            * (np.abs(each).sum() if reduction != "none" else 0.0)
+            / (w.sum() if reduction == "mean" else 1)
+        )
         yield Answer(label=label, found=found, right=right, ulps=2, slack=slack)
         found.sum().backward()
         assert leaf.grad is not None
@@ -136,7 +161,13 @@ def _padded_rows(ground: Ground) -> Iterator[Answer]:
         if padding is not None:
             right[padding] = 0
         assert weight.grad is not None
-        yield Answer(label=f"padding {padding}, scaled {scaled}", found=weight.grad, right=right, ulps=2, slack=8 * ground.eps * scaled)
+        yield Answer(
+            label=f"padding {padding}, scaled {scaled}",
+            found=weight.grad,
+            right=right,
+            ulps=2,
+            slack=8 * ground.eps * scaled,
+        )
 
 
 def _bags(ground: Ground) -> Iterator[Answer]:
@@ -154,10 +185,19 @@ def _bags(ground: Ground) -> Iterator[Answer]:
     leaf = ground.send(weight).requires_grad_()
     shares = ground.send(torch.tensor([1.0, 2.0, 3.0, 1.0, 2.0, 3.0, 1.0]))
     found = functional.embedding_bag(
-        index.to(ground.device), leaf, offsets.to(ground.device), mode="sum", per_sample_weights=shares
+        index.to(ground.device),
+        leaf,
+        offsets.to(ground.device),
+        mode="sum",
+        per_sample_weights=shares,
     )
     scaled = array(weight)[array(index)] * array(shares.double())[:, None]
-    yield Answer(label="weighted", found=found, right=np.stack([p.sum(0) for p in np.split(scaled, [3, 3, 5])]), ulps=1)
+    yield Answer(
+        label="weighted",
+        found=found,
+        right=np.stack([p.sum(0) for p in np.split(scaled, [3, 3, 5])]),
+        ulps=1,
+    )
     found.sum().backward()
     right = np.zeros((5, 33))
     np.add.at(right, array(index), array(shares.double())[:, None] * np.ones(33))
@@ -179,7 +219,13 @@ def _distances(ground: Ground) -> Iterator[Answer]:
         leaf = ground.send(x).requires_grad_()
         found = getattr(functional, name)(leaf, ground.send(y), reduction=reduction)
         right = {"none": each, "sum": each.sum(), "mean": each.mean()}[reduction]
-        yield Answer(label=f"{name}, {reduction}", found=found, right=right, ulps=2, slack=8 * ground.eps * ground.half * np.abs(right).max())
+        yield Answer(
+            label=f"{name}, {reduction}",
+            found=found,
+            right=right,
+            ulps=2,
+            slack=8 * ground.eps * ground.half * np.abs(right).max(),
+        )
         found.sum().backward()
         assert leaf.grad is not None
         slope = slope / (d.size if reduction == "mean" else 1)

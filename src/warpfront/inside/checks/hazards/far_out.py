@@ -44,7 +44,9 @@ class Curve:
 
 
 def _sigmoid(x: Numbers) -> Numbers:
-    return np.where(x >= 0, 1 / (1 + np.exp(-np.abs(x))), np.exp(-np.abs(x)) / (1 + np.exp(-np.abs(x))))
+    return np.where(
+        x >= 0, 1 / (1 + np.exp(-np.abs(x))), np.exp(-np.abs(x)) / (1 + np.exp(-np.abs(x)))
+    )
 
 
 def _cdf(x: Numbers) -> Numbers:
@@ -135,9 +137,7 @@ CURVES: dict[str, Curve] = {
     ),
     "mish": Curve(
         function=functional.mish,
-        value=lambda x: _product(
-            x, np.tanh(np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))))
-        ),
+        value=lambda x: _product(x, np.tanh(np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))))),
         slack=8,
         size=np.abs,
         most=FINITE,
@@ -150,7 +150,8 @@ CURVES: dict[str, Curve] = {
         most=FINITE,
     ),
     "softsign": Curve(
-        function=functional.softsign, value=lambda x: np.where(np.isinf(x), np.nan, x / (1 + np.abs(x)))
+        function=functional.softsign,
+        value=lambda x: np.where(np.isinf(x), np.nan, x / (1 + np.abs(x))),
     ),
     "sinh": Curve(function=torch.sinh, value=np.sinh, ulps=8),
     "cosh": Curve(function=torch.cosh, value=np.cosh, ulps=8),
@@ -195,7 +196,13 @@ def _curve(curve: Curve, ground: Ground) -> Iterator[Answer]:
         scale = np.nan_to_num(1 + (np.abs(array(x)) if curve.size else 0.0), posinf=0.0)
         known = np.isfinite(array(x)) & (array(x) != 0)
         off = np.where(known, curve.slope_slack * ground.eps * scale, np.inf)
-        yield Answer(label="derivative", found=sent.grad, right=np.where(known, slope, 0.0), ulps=8, slack=off)
+        yield Answer(
+            label="derivative",
+            found=sent.grad,
+            right=np.where(known, slope, 0.0),
+            ulps=8,
+            slack=off,
+        )
 
 
 def _log_sum(x: Numbers, axis: int) -> Numbers:
@@ -252,20 +259,31 @@ def _log_softmax(ground: Ground) -> Iterator[Answer]:
         found = functional.log_softmax(ground.send(x), dim=1)
         yield Answer(label=f"log_softmax of {width}", found=found, right=right, ulps=1, slack=slack)
         found = torch.logsumexp(ground.send(x), dim=1)
-        right, slack = _log_sum(array(x), 1)[:, 0], 2 * ground.eps * np.abs(_log_sum(array(x), 1))[:, 0]
+        right, slack = (
+            _log_sum(array(x), 1)[:, 0],
+            2 * ground.eps * np.abs(_log_sum(array(x), 1))[:, 0],
+        )
         yield Answer(
-            label=f"logsumexp of {width}", found=found, right=right, ulps=2, slack=slack + 4 * ground.eps
+            label=f"logsumexp of {width}",
+            found=found,
+            right=right,
+            ulps=2,
+            slack=slack + 4 * ground.eps,
         )
         target = ground.index(width, len(x))
         target[-1] = width // 2
-        loss = functional.cross_entropy(
-            ground.send(x), target.to(ground.device), reduction="none"
-        )
-        right = (_log_sum(array(x), 1)[:, 0] - array(x)[np.arange(len(x)), array(target)])
+        loss = functional.cross_entropy(ground.send(x), target.to(ground.device), reduction="none")
+        right = _log_sum(array(x), 1)[:, 0] - array(x)[np.arange(len(x)), array(target)]
         slack = 4 * ground.eps * (np.abs(right) + np.abs(_log_sum(array(x), 1)[:, 0]))
         if ground.half:
             slack = slack / 2
-        yield Answer(label=f"cross_entropy of {width}", found=loss, right=right, ulps=2, slack=slack + 4 * ground.eps)
+        yield Answer(
+            label=f"cross_entropy of {width}",
+            found=loss,
+            right=right,
+            ulps=2,
+            slack=slack + 4 * ground.eps,
+        )
 
 
 def _log_add(ground: Ground) -> Iterator[Answer]:
@@ -274,11 +292,18 @@ def _log_add(ground: Ground) -> Iterator[Answer]:
     b = b.to(ground.dtype).double()
     slack = 4 * ground.eps * (1 + np.abs(array(a)) + np.abs(array(b)))
     found = torch.logaddexp(ground.send(a), ground.send(b))
-    yield Answer(label="logaddexp", found=found, right=np.logaddexp(array(a), array(b)), slack=slack)
+    yield Answer(
+        label="logaddexp", found=found, right=np.logaddexp(array(a), array(b)), slack=slack
+    )
 
 
 def _logits_loss(ground: Ground) -> Iterator[Answer]:
-    x = torch.tensor([*WIDE, *[-w for w in WIDE], 1e4, -1e4, 3e4]).double().to(ground.dtype).double()
+    x = (
+        torch.tensor([*WIDE, *[-w for w in WIDE], 1e4, -1e4, 3e4])
+        .double()
+        .to(ground.dtype)
+        .double()
+    )
     t = torch.tensor([0.0, 1.0, 0.5]).double()
     logits, targets = (one.flatten() for one in torch.meshgrid(x, t, indexing="ij"))
     for weight in (None, 3.0):
@@ -296,7 +321,11 @@ def _logits_loss(ground: Ground) -> Iterator[Answer]:
         assert sent.grad is not None
         slope = (1 - y) - (1 + (w - 1) * y) * _sigmoid(-z)
         yield Answer(
-            label=f"derivative, weight {weight}", found=sent.grad, right=slope, ulps=2, slack=8 * ground.eps * w
+            label=f"derivative, weight {weight}",
+            found=sent.grad,
+            right=slope,
+            ulps=2,
+            slack=8 * ground.eps * w,
         )
 
 
@@ -367,7 +396,9 @@ def _whole_quotients(ground: Ground) -> Iterator[Answer]:
     x = x.to(ground.dtype).double()
     sent = ground.send(x), ground.send(y)
     p, q = array(x), array(y)
-    yield Answer(label="floor_divide", found=torch.floor_divide(*sent), right=np.floor_divide(p, q), ulps=1)
+    yield Answer(
+        label="floor_divide", found=torch.floor_divide(*sent), right=np.floor_divide(p, q), ulps=1
+    )
     yield Answer(label="remainder", found=torch.remainder(*sent), right=np.mod(p, q), ulps=1)
     yield Answer(label="fmod", found=torch.fmod(*sent), right=np.fmod(p, q), ulps=1)
     trunc = torch.div(*sent, rounding_mode="trunc")

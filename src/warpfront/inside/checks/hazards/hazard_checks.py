@@ -21,6 +21,7 @@ from warpfront.inside.checks.precision import require_full_precision, tested_dty
 from warpfront.inside.checks.results import Check, CheckFinding, Recorder, failed, passed
 
 SHOWN = 20
+QUICK_DTYPES = ("float32", "bfloat16")
 
 
 @dataclass(kw_only=True)
@@ -52,6 +53,8 @@ def record_hazards(claims: Claims, recorder: Recorder, effort: Effort | None = N
     require_full_precision()
     dtypes = (*tested_dtypes(claims.device), *(["float64"] if claims.device != "hpu" else []))
     checks = []
+    if effort.quick:
+        dtypes = tuple(name for name in dtypes if name in QUICK_DTYPES)
     for one in HAZARDS:
         here = [row for row in one.hazards if not row.devices or claims.device in row.devices]
         reason = _obstacle(here, claims.device)

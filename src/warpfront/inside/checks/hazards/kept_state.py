@@ -25,7 +25,9 @@ def _running(ground: Ground) -> Iterator[Answer]:
     for shape, momentum, last in product(shapes, (0.1, None, 1.0), (False, True)):
         if last and len(shape) != 4:
             continue
-        module = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d}[len(shape)](shape[1], momentum=momentum)
+        module = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d}[len(shape)](
+            shape[1], momentum=momentum
+        )
         module = module.to(ground.device, torch.float32 if ground.half else ground.dtype)
         axes = tuple(i for i in range(len(shape)) if i != 1)
         mean, variance = np.zeros(shape[1]), np.ones(shape[1])
@@ -39,8 +41,16 @@ def _running(ground: Ground) -> Iterator[Answer]:
         label = f"{shape}, momentum {momentum}, channels_last {last}"
         assert module.running_mean is not None
         assert module.running_var is not None
-        yield Answer(label=f"mean, {label}", found=module.running_mean, right=mean, ulps=16, slack=1e-6)
-        yield Answer(label=f"variance, {label}", found=module.running_var, right=variance, ulps=32, slack=1e-6)
+        yield Answer(
+            label=f"mean, {label}", found=module.running_mean, right=mean, ulps=16, slack=1e-6
+        )
+        yield Answer(
+            label=f"variance, {label}",
+            found=module.running_var,
+            right=variance,
+            ulps=32,
+            slack=1e-6,
+        )
         assert module.num_batches_tracked is not None
         yield Answer(label=f"count, {label}", found=module.num_batches_tracked, right=3)
         module.eval()
@@ -48,7 +58,9 @@ def _running(ground: Ground) -> Iterator[Answer]:
         along = [-1 if i == 1 else 1 for i in range(len(shape))]
         right = (array(x) - mean.reshape(along)) / np.sqrt(variance.reshape(along) + 1e-5)
         found = module(ground.send(x))
-        yield Answer(label=f"evaluation, {label}", found=found, right=right, ulps=32, slack=8 * ground.eps)
+        yield Answer(
+            label=f"evaluation, {label}", found=found, right=right, ulps=32, slack=8 * ground.eps
+        )
 
 
 def _fused_with_statistics(ground: Ground) -> Iterator[Answer]:
@@ -84,7 +96,10 @@ INPLACE: dict[str, tuple[Callable[..., Tensor], Callable[..., Numbers]]] = {
     "zero_": (lambda x, y: x.zero_(), lambda a, b: np.zeros_like(a)),
     "copy_": (lambda x, y: x.copy_(y), lambda a, b: b),
     "masked_fill_": (lambda x, y: x.masked_fill_(y > 0, 7), lambda a, b: np.where(b > 0, 7, a)),
-    "where into itself": (lambda x, y: x.copy_(torch.where(y > 0, x, y)), lambda a, b: np.where(b > 0, a, b)),
+    "where into itself": (
+        lambda x, y: x.copy_(torch.where(y > 0, x, y)),
+        lambda a, b: np.where(b > 0, a, b),
+    ),
     "triu_": (lambda x, y: x.triu_(2), lambda a, b: np.triu(a, 2)),
     "cumsum_": (lambda x, y: x.cumsum_(1), lambda a, b: a.cumsum(1)),
     "index_add_": (
@@ -100,7 +115,9 @@ INPLACE: dict[str, tuple[Callable[..., Tensor], Callable[..., Numbers]]] = {
         lambda a, b: _filled(a, [0, 5]),
     ),
     "put_": (
-        lambda x, y: x.put_(torch.tensor([0, 10, 100], device=x.device), y.flatten()[:3], accumulate=True),
+        lambda x, y: x.put_(
+            torch.tensor([0, 10, 100], device=x.device), y.flatten()[:3], accumulate=True
+        ),
         lambda a, b: _put(a, [0, 10, 100], b.flatten()[:3]),
     ),
     "slice assigned": (lambda x, y: _assigned(x, y), lambda a, b: _assigned(a.copy(), b)),
@@ -158,7 +175,13 @@ def _reduce(ground: Ground) -> Iterator[Answer]:
     """Several numbers for one place."""
     x, index = ground.whole(9, 5), ground.index(3, 9)
     at = index.to(ground.device)[:, None].expand(-1, 5)
-    for name, whole in (("amax", np.max), ("amin", np.min), ("sum", np.sum), ("mean", np.mean), ("prod", np.prod)):
+    for name, whole in (
+        ("amax", np.max),
+        ("amin", np.min),
+        ("sum", np.sum),
+        ("mean", np.mean),
+        ("prod", np.prod),
+    ):
         start = ground.send(torch.zeros(3, 5))
         found = start.scatter_reduce(0, at, ground.send(x), reduce=name, include_self=False)
         right = np.zeros((3, 5))
@@ -195,12 +218,14 @@ def _optimizer(name: str, ground: Ground) -> Iterator[Answer]:
     fed = [[ground.normal(*size) for size in sizes] for _ in range(STEPS)]
     right, kept = _optimized(name, starts, fed, torch.float64, "cpu", {"foreach": False})
     for way in WAYS:
-        if "fused" in way and name.split(",")[0].split(" ")[0] not in FUSED:
+        if "fused" in way and name.split(",", maxsplit=1)[0].split(" ", maxsplit=1)[0] not in FUSED:
             continue
         found, state = _optimized(name, starts, fed, ground.dtype, ground.device, way)
         for place, (x, exact) in enumerate(zip(found, right, strict=True)):
             slack = 64 * ground.eps * (1 + np.abs(array(exact)))
-            yield Answer(label=f"parameter {place}, {way}", found=x, right=array(exact), slack=slack)
+            yield Answer(
+                label=f"parameter {place}, {way}", found=x, right=array(exact), slack=slack
+            )
         for key, value in kept.items():
             slack = 64 * ground.eps * (1 + float(value.abs().max()))
             mine = state[key].to(ground.dtype) if state[key].is_floating_point() else state[key]
@@ -240,9 +265,15 @@ FOREACH: dict[str, tuple[Callable[..., Any], Callable[..., Numbers]]] = {
     "maximum": (lambda xs, ys: torch._foreach_maximum(xs, ys), np.maximum),  # noqa: SLF001
     "neg": (lambda xs, ys: torch._foreach_neg(xs), lambda a, b: -a),  # noqa: SLF001
     "abs": (lambda xs, ys: torch._foreach_abs(xs), lambda a, b: np.abs(a)),  # noqa: SLF001
-    "square root": (lambda xs, ys: torch._foreach_sqrt(torch._foreach_abs(xs)), lambda a, b: np.sqrt(np.abs(a))),  # noqa: SLF001
+    "square root": (
+        lambda xs, ys: torch._foreach_sqrt(torch._foreach_abs(xs)),
+        lambda a, b: np.sqrt(np.abs(a)),
+    ),  # noqa: SLF001
     "norm": (lambda xs, ys: torch._foreach_norm(xs), lambda a, b: np.sqrt((a * a).sum())),  # noqa: SLF001
-    "infinite norm": (lambda xs, ys: torch._foreach_norm(xs, float("inf")), lambda a, b: np.abs(a).max()),  # noqa: SLF001
+    "infinite norm": (
+        lambda xs, ys: torch._foreach_norm(xs, float("inf")),
+        lambda a, b: np.abs(a).max(),
+    ),  # noqa: SLF001
 }
 
 
@@ -259,7 +290,7 @@ def _foreach(name: str, ground: Ground) -> Iterator[Answer]:
 
 def _unscaled(ground: Ground) -> Iterator[Answer]:
     """Gradients divided by the scale, and an infinite one found wherever it is."""
-    unscale = torch._amp_foreach_non_finite_check_and_unscale_  # noqa: SLF001 - GradScaler's own
+    unscale = torch._amp_foreach_non_finite_check_and_unscale_
     for wrong in (None, float("inf"), float("nan")):
         gradients = [ground.whole(33), ground.whole(1025), ground.whole(65_537)]
         if wrong is not None:
@@ -267,7 +298,9 @@ def _unscaled(ground: Ground) -> Iterator[Answer]:
         sent = [ground.send(g, torch.float32) for g in gradients]
         said = torch.zeros(1, device=ground.device)
         unscale(sent, said, torch.full((1,), 0.5, device=ground.device))
-        yield Answer(label=f"found, {wrong}", found=said, right=np.array([float(wrong is not None)]))
+        yield Answer(
+            label=f"found, {wrong}", found=said, right=np.array([float(wrong is not None)])
+        )
         yield Answer(label=f"unscaled, {wrong}", found=sent[1], right=array(gradients[1]) / 2)
 
 
@@ -289,7 +322,9 @@ def _recurrent(kind: str, ground: Ground) -> Iterator[Answer]:
         y.sum().backward()
         final = last[0] if kind == "LSTM" else last
         outputs.append((y, final, values.grad, net.weight_hh_l0.grad, net.bias_ih_l1_reverse.grad))
-    for label, right, found in zip(("output", "state", "gradient", "weight's", "bias's"), *outputs, strict=True):
+    for label, right, found in zip(
+        ("output", "state", "gradient", "weight's", "bias's"), *outputs, strict=True
+    ):
         slack = 64 * ground.eps * (1 + float(right.abs().max()))
         yield Answer(label=label, found=found, right=array(right), slack=slack)
 
@@ -298,7 +333,11 @@ KEPT_STATE = HazardClass(
     name="kept state",
     asks="is what is written in place and kept right: statistics, optimizers, hidden states",
     hazards=(
-        *rows({"running statistics": _running, "given statistics": _fused_with_statistics}, once=True, dtypes=("float32", "float64")),
+        *rows(
+            {"running statistics": _running, "given statistics": _fused_with_statistics},
+            once=True,
+            dtypes=("float32", "float64"),
+        ),
         *rows({f"in place {name}": partial(_inplace, name) for name in INPLACE}, once=True),
         *rows({"scatter_reduce": _reduce}),
         *rows({name: partial(_optimizer, name) for name in OPTIMIZERS}, dtypes=SINGLE, once=True),

@@ -65,7 +65,9 @@ def _both(
     fed = ground.few(*right.shape) + ground.few(*right.shape)
     right.backward(fed)
     sent = [
-        PICTURES[form](ground.send(x)).requires_grad_() if x.dim() == 4 else ground.send(x).requires_grad_()
+        PICTURES[form](ground.send(x)).requires_grad_()
+        if x.dim() == 4
+        else ground.send(x).requires_grad_()
         for x, form in zip(tensors, formats, strict=True)
     ]
     found = call(*sent)
@@ -103,19 +105,32 @@ def _convolution(name: str, ground: Ground) -> Iterator[Answer]:
     call, shape, kernel = CONVOLUTIONS[name]
     x, weight = ground.few(*shape) * 2, ground.few(*kernel) + ground.few(*kernel)
     formats = ("contiguous", "channels_last")
-    mixed = [*product(formats, formats), ("shifted", "shifted"), ("window", "swapped"), ("spread", "contiguous")]
+    mixed = [
+        *product(formats, formats),
+        ("shifted", "shifted"),
+        ("window", "swapped"),
+        ("spread", "contiguous"),
+    ]
     for pair in mixed:
         for label, found, right in _both(call, ground, [x, weight], pair):
             # A native convolution may keep a sum in parts.
             slack = 2 * ground.eps * float(right.abs().max()) if ground.half else 0.0
-            yield Answer(label=f"{label}, {' and '.join(pair)}", found=found, right=array(right), ulps=1, slack=slack)
+            yield Answer(
+                label=f"{label}, {' and '.join(pair)}",
+                found=found,
+                right=array(right),
+                ulps=1,
+                slack=slack,
+            )
 
 
 POOLED: dict[str, Callable[[Tensor], Tensor]] = {
     "avg_pool2d": lambda x: functional.avg_pool2d(x, 2),
     "adaptive_avg_pool2d": lambda x: functional.adaptive_avg_pool2d(x, (4, 4)),
     "nearest": lambda x: functional.interpolate(x, scale_factor=2, mode="nearest"),
-    "bilinear": lambda x: functional.interpolate(x, scale_factor=2, mode="bilinear", align_corners=False),
+    "bilinear": lambda x: functional.interpolate(
+        x, scale_factor=2, mode="bilinear", align_corners=False
+    ),
     "padded": lambda x: functional.pad(x, (1, 2, 3, 0)),
     "reflected": lambda x: functional.pad(x, (1, 2, 3, 1), mode="reflect"),
     "pixel_shuffle": lambda x: functional.pixel_shuffle(x.repeat(1, 4, 1, 1), 2),
@@ -139,7 +154,13 @@ def _pooled(name: str, ground: Ground) -> Iterator[Answer]:
         for form in PICTURES:
             for label, found, right in _both(POOLED[name], ground, [x], (form,)):
                 slack = 4 * ground.eps * float(right.abs().max()) if ground.half else 0.0
-                yield Answer(label=f"{label}, {channels} channels, {form}", found=found, right=array(right), ulps=2, slack=slack)
+                yield Answer(
+                    label=f"{label}, {channels} channels, {form}",
+                    found=found,
+                    right=array(right),
+                    ulps=2,
+                    slack=slack,
+                )
 
 
 def _max_pool(ground: Ground) -> Iterator[Answer]:
@@ -151,7 +172,9 @@ def _max_pool(ground: Ground) -> Iterator[Answer]:
         for form in PICTURES:
             call = partial(functional.max_pool2d, kernel_size=2)
             for label, found, right in _both(call, ground, [x], (form,)):
-                yield Answer(label=f"{label}, {channels} channels, {form}", found=found, right=array(right))
+                yield Answer(
+                    label=f"{label}, {channels} channels, {form}", found=found, right=array(right)
+                )
 
 
 def _norms(ground: Ground) -> Iterator[Answer]:
@@ -168,7 +191,13 @@ def _norms(ground: Ground) -> Iterator[Answer]:
             parts = _both(call, ground, [x, weight, bias], (form, "contiguous", "contiguous"))
             for label, found, right in parts:
                 slack = (24 if ground.half else 64) * ground.eps * (1 + float(right.abs().max()))
-                yield Answer(label=f"{label} of {name}, {channels} channels, {form}", found=found, right=array(right), ulps=2, slack=slack)
+                yield Answer(
+                    label=f"{label} of {name}, {channels} channels, {form}",
+                    found=found,
+                    right=array(right),
+                    ulps=2,
+                    slack=slack,
+                )
 
 
 BINARY: dict[str, tuple[Callable[..., Tensor], Callable[..., Any]]] = {
@@ -209,13 +238,25 @@ def _products(ground: Ground) -> Iterator[Answer]:
     for one, other in product(forms, forms):
         left, right = forms[one](ground.send(a)), forms[other](ground.send(b))
         exact = array(forms[one](a)) @ array(forms[other](b))
-        yield Answer(label=f"bmm, {one} and {other}", found=torch.bmm(left, right), right=exact, ulps=1)
-        yield Answer(label=f"mm, {one} and {other}", found=left[1] @ right[1], right=exact[1], ulps=1)
+        yield Answer(
+            label=f"bmm, {one} and {other}", found=torch.bmm(left, right), right=exact, ulps=1
+        )
+        yield Answer(
+            label=f"mm, {one} and {other}", found=left[1] @ right[1], right=exact[1], ulps=1
+        )
         spread = _spread(ground.send(torch.zeros(33, 17)))
         torch.mm(left[1], right[1], out=spread)
-        yield Answer(label=f"mm into strides, {one} and {other}", found=spread, right=exact[1], ulps=1)
+        yield Answer(
+            label=f"mm into strides, {one} and {other}", found=spread, right=exact[1], ulps=1
+        )
     # A vector as the bias, with strides of 0.
-    found = torch.addmm(ground.send(torch.ones(1)).expand(33, 17), ground.send(a[0]), ground.send(b[0]), beta=2, alpha=3)
+    found = torch.addmm(
+        ground.send(torch.ones(1)).expand(33, 17),
+        ground.send(a[0]),
+        ground.send(b[0]),
+        beta=2,
+        alpha=3,
+    )
     yield Answer(label="addmm", found=found, right=2 + 3 * array(a[0] @ b[0]), ulps=1)
 
 
@@ -243,8 +284,16 @@ def _reduced(name: str, ground: Ground) -> Iterator[Answer]:
             continue
         found = call(VIEWS[form](ground.send(x)), axis)
         right = numbers(array(VIEWS[form](x.to(ground.dtype).double())), axis)
-        slack = 8 * ground.eps * float(np.abs(right).max()) if ground.half and name == "cumsum" else 0.0
-        yield Answer(label=f"axis {axis}, {form}", found=found, right=right, ulps=8 if name == "softmax" else 1, slack=slack)
+        slack = (
+            8 * ground.eps * float(np.abs(right).max()) if ground.half and name == "cumsum" else 0.0
+        )
+        yield Answer(
+            label=f"axis {axis}, {form}",
+            found=found,
+            right=right,
+            ulps=8 if name == "softmax" else 1,
+            slack=slack,
+        )
 
 
 def _casts(ground: Ground) -> Iterator[Answer]:
@@ -253,10 +302,27 @@ def _casts(ground: Ground) -> Iterator[Answer]:
         found = VIEWS[form](ground.send(x)).to(dtype)
         right = VIEWS[form](x).to(dtype)
         yield Answer(label=f"{form} to {dtype}", found=found, right=right)
-    values = torch.tensor([2.0**-8 + 1, 1 + 2.0**-9, 1 + 3 * 2.0**-9, 2049.0, 2051.0, 1e-40, 6e-8, 3e38, -2.5, 65_519.0])
+    values = torch.tensor(
+        [
+            2.0**-8 + 1,
+            1 + 2.0**-9,
+            1 + 3 * 2.0**-9,
+            2049.0,
+            2051.0,
+            1e-40,
+            6e-8,
+            3e38,
+            -2.5,
+            65_519.0,
+        ]
+    )
     for dtype in (torch.bfloat16, torch.float16, torch.float32):
         sent = values.repeat(33).to(ground.device).to(dtype)
-        yield Answer(label=f"float32 to {dtype}", found=sent.double(), right=_rounded(array(values.repeat(33)), dtype))
+        yield Answer(
+            label=f"float32 to {dtype}",
+            found=sent.double(),
+            right=_rounded(array(values.repeat(33)), dtype),
+        )
 
 
 def _rounded(values: Any, dtype: torch.dtype) -> Any:
@@ -272,17 +338,20 @@ def _rounded(values: Any, dtype: torch.dtype) -> Any:
     return kept.astype(np.uint32).view(np.float32).astype(np.float64)
 
 
+ONCE: dict[str, Any] = {"dtypes": ("float32", "bfloat16"), "once": True}
 LAYOUTS = HazardClass(
     name="memory formats",
     asks="are the same numbers right from every place and in every order of memory",
     hazards=(
-        *rows({f"convolution {name}": partial(_convolution, name) for name in CONVOLUTIONS}, once=True),
-        *rows({name: partial(_pooled, name) for name in POOLED}, once=True),
-        *rows({f"element {name}": partial(_binary, name) for name in BINARY}, once=True),
-        *rows({f"along axes {name}": partial(_reduced, name) for name in REDUCED}, once=True),
+        *rows(
+            {f"convolution {name}": partial(_convolution, name) for name in CONVOLUTIONS}, **ONCE
+        ),
+        *rows({name: partial(_pooled, name) for name in POOLED}, **ONCE),
+        *rows({f"element {name}": partial(_binary, name) for name in BINARY}, **ONCE),
+        *rows({f"along axes {name}": partial(_reduced, name) for name in REDUCED}, **ONCE),
         *rows(
             {"max_pool2d": _max_pool, "norms": _norms, "products": _products, "casts": _casts},
-            once=True,
+            **ONCE,
         ),
     ),
 )

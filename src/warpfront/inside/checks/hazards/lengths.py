@@ -71,7 +71,9 @@ def _sums(ground: Ground) -> Iterator[Answer]:
         x = ground.whole(count, most=1)
         sent, total = ground.send(x), float(x.sum())
         yield Answer(label=f"sum of {count}", found=sent.sum(), right=total, ulps=1)
-        yield Answer(label=f"float32 sum of {count}", found=sent.sum(dtype=torch.float32), right=total)
+        yield Answer(
+            label=f"float32 sum of {count}", found=sent.sum(dtype=torch.float32), right=total
+        )
         yield Answer(label=f"mean of {count}", found=sent.mean(), right=total / count, ulps=2)
         yield Answer(label=f"amax of {count}", found=sent.amax(), right=1.0)
         ones = (sent == 1).sum()
@@ -80,10 +82,22 @@ def _sums(ground: Ground) -> Iterator[Answer]:
     x = ground.whole(3, 65_537, most=1)
     sent = ground.send(x)
     yield Answer(label="along rows", found=sent.sum(1), right=array(x.sum(1)), ulps=1)
-    yield Answer(label="down columns", found=ground.send(x.mT.contiguous()).sum(0), right=array(x.sum(1)), ulps=1)
-    yield Answer(label="many rows", found=ground.send(x.mT.contiguous()).sum(1), right=array(x.sum(0)), ulps=1)
+    yield Answer(
+        label="down columns",
+        found=ground.send(x.mT.contiguous()).sum(0),
+        right=array(x.sum(1)),
+        ulps=1,
+    )
+    yield Answer(
+        label="many rows",
+        found=ground.send(x.mT.contiguous()).sum(1),
+        right=array(x.sum(0)),
+        ulps=1,
+    )
     yield Answer(label="both axes", found=sent.sum((0, 1)), right=float(x.sum()), ulps=1)
-    yield Answer(label="every third", found=sent[:, ::3].sum(1), right=array(x[:, ::3].sum(1)), ulps=1)
+    yield Answer(
+        label="every third", found=sent[:, ::3].sum(1), right=array(x[:, ::3].sum(1)), ulps=1
+    )
     spot = torch.full((1_000_003,), -1.0).double()
     spot[777_777] = 3.0
     yield Answer(label="argmax", found=ground.send(spot).argmax(), right=777_777)
@@ -91,7 +105,9 @@ def _sums(ground: Ground) -> Iterator[Answer]:
     yield Answer(label="max's index", found=ground.send(spot).max(0).indices, right=777_777)
     yield Answer(label="any", found=(ground.send(spot) > 2).any(), right=np.array(True))
     yield Answer(label="all", found=(ground.send(spot) < 2).all(), right=np.array(False))
-    yield Answer(label="nonzero", found=(ground.send(spot) > 2).nonzero()[:, 0], right=np.array([777_777]))
+    yield Answer(
+        label="nonzero", found=(ground.send(spot) > 2).nonzero()[:, 0], right=np.array([777_777])
+    )
 
 
 def _scans(ground: Ground) -> Iterator[Answer]:
@@ -105,11 +121,19 @@ def _scans(ground: Ground) -> Iterator[Answer]:
         signs = torch.where(ground.whole(2, count, most=1) > 0, -1.0, 1.0).double()
         found = ground.send(signs).cumprod(1)
         yield Answer(label=f"cumprod of {count}", found=found, right=array(signs).cumprod(1))
-        yield Answer(label=f"cummax of {count}", found=sent.cummax(1).values, right=np.maximum.accumulate(a, 1))
+        yield Answer(
+            label=f"cummax of {count}",
+            found=sent.cummax(1).values,
+            right=np.maximum.accumulate(a, 1),
+        )
         leaf = ground.send(x).requires_grad_()
         leaf.cumsum(1).backward(ground.send(x))
         assert leaf.grad is not None
-        yield Answer(label=f"gradient of cumsum of {count}", found=leaf.grad, right=a[:, ::-1].cumsum(1)[:, ::-1].copy())
+        yield Answer(
+            label=f"gradient of cumsum of {count}",
+            found=leaf.grad,
+            right=a[:, ::-1].cumsum(1)[:, ::-1].copy(),
+        )
     integers = ground.index(1000, 3, 100_003)
     for dtype in (torch.int64, torch.int32):
         found = integers.to(dtype).to(ground.device).cumsum(1)
@@ -125,14 +149,24 @@ def _orders(ground: Ground) -> Iterator[Answer]:
         yield Answer(label=f"sort of {count}", found=values, right=np.sort(a).astype(np.float64))
         yield Answer(label=f"places of {count}", found=places, right=np.argsort(a, kind="stable"))
         top = sent.topk(min(100, count))
-        yield Answer(label=f"topk of {count}", found=top.values, right=np.sort(a)[::-1][:100].astype(np.float64))
-        yield Answer(label=f"topk's places of {count}", found=top.indices, right=np.argsort(-a, kind="stable")[:100])
+        yield Answer(
+            label=f"topk of {count}",
+            found=top.values,
+            right=np.sort(a)[::-1][:100].astype(np.float64),
+        )
+        yield Answer(
+            label=f"topk's places of {count}",
+            found=top.indices,
+            right=np.argsort(-a, kind="stable")[:100],
+        )
         lowest = sent.topk(100, largest=False)
         yield Answer(label=f"lowest of {count}", found=lowest.values, right=np.arange(100.0))
         middle = sent.kthvalue(count // 3)
         yield Answer(label=f"kthvalue of {count}", found=middle.values, right=float(count // 3 - 1))
         yield Answer(label=f"median of {count}", found=sent.median(), right=float((count - 1) // 2))
-        yield Answer(label=f"unique of {count}", found=x.to(ground.device).unique(), right=np.arange(count))
+        yield Answer(
+            label=f"unique of {count}", found=x.to(ground.device).unique(), right=np.arange(count)
+        )
         found = torch.searchsorted(torch.arange(count).to(ground.device), x.to(ground.device))
         yield Answer(label=f"searchsorted in {count}", found=found, right=a)
     wide = torch.stack([torch.randperm(2049, generator=ground.generator) for _ in range(70)])
@@ -160,7 +194,9 @@ def _counts(ground: Ground) -> Iterator[Answer]:
     yield Answer(label="masked assignment", found=sent, right=np.where(a % 7 == 3, -1, a))
     pieces = [piece.to(ground.device) for piece in x[:60_000].split(60)]
     yield Answer(label="cat of a thousand", found=torch.cat(pieces), right=a[:60_000])
-    yield Answer(label="stack of a thousand", found=torch.stack(pieces), right=a[:60_000].reshape(-1, 60))
+    yield Answer(
+        label="stack of a thousand", found=torch.stack(pieces), right=a[:60_000].reshape(-1, 60)
+    )
 
 
 def _added(ground: Ground) -> Iterator[Answer]:
@@ -173,8 +209,14 @@ def _added(ground: Ground) -> Iterator[Answer]:
     sent, at = ground.send(values), index.to(ground.device)
     start = ground.send(torch.zeros(places, 3))
     yield Answer(label="index_add", found=start.index_add(0, at, sent), right=right)
-    yield Answer(label="scatter_add", found=start.scatter_add(0, at[:, None].expand(-1, 3), sent), right=right)
-    yield Answer(label="index_put", found=start.index_put((at,), sent, accumulate=True), right=right)
+    yield Answer(
+        label="scatter_add",
+        found=start.scatter_add(0, at[:, None].expand(-1, 3), sent),
+        right=right,
+    )
+    yield Answer(
+        label="index_put", found=start.index_put((at,), sent, accumulate=True), right=right
+    )
     weight = ground.send(torch.zeros(places, 3)).requires_grad_()
     functional.embedding(at, weight).backward(sent)
     assert weight.grad is not None
@@ -202,7 +244,9 @@ def _wide_rows(ground: Ground) -> Iterator[Answer]:
         p, logs = np.exp(a) / total, a - np.log(total)
         # The rounding of a sum of so many terms, relative to it.
         off = 2 * math.sqrt(width) * 1.2e-7 + (16 * ground.eps if ground.half else 0.0)
-        yield Answer(label=f"softmax of {width}", found=sent.softmax(1), right=p, ulps=8, slack=off * p)
+        yield Answer(
+            label=f"softmax of {width}", found=sent.softmax(1), right=p, ulps=8, slack=off * p
+        )
         found = sent.log_softmax(1)
         yield Answer(label=f"log_softmax of {width}", found=found, right=logs, ulps=4, slack=off)
         found, right = sent.logsumexp(1), np.log(total)[:, 0]
@@ -218,10 +262,14 @@ def _wide_rows(ground: Ground) -> Iterator[Answer]:
         hit[np.arange(3), array(target)] = 1
         right = (np.exp(a) / total - hit) / 3
         slack = 1e-9 + (16 * ground.eps + off) * p
-        yield Answer(label=f"its gradient of {width}", found=leaf.grad, right=right, ulps=8, slack=slack)
+        yield Answer(
+            label=f"its gradient of {width}", found=leaf.grad, right=right, ulps=8, slack=slack
+        )
         normal = functional.layer_norm(sent, (width,))
         right = (a - a.mean(1, keepdims=True)) / np.sqrt(a.var(1, keepdims=True) + 1e-5)
-        yield Answer(label=f"layer_norm of {width}", found=normal, right=right, ulps=8, slack=16 * ground.eps)
+        yield Answer(
+            label=f"layer_norm of {width}", found=normal, right=right, ulps=8, slack=16 * ground.eps
+        )
         first = sent.clone()
         first[:, width - 7] = 9
         yield Answer(label=f"argmax of {width}", found=first.argmax(1), right=np.full(3, width - 7))
@@ -236,22 +284,43 @@ def _many_rows(ground: Ground) -> Iterator[Answer]:
     yield Answer(label="softmax", found=sent.softmax(1), right=np.exp(a) / total, ulps=8)
     right = (a - a.mean(1, keepdims=True)) / np.sqrt(a.var(1, keepdims=True) + 1e-5)
     slack = 16 * ground.eps
-    yield Answer(label="layer_norm", found=functional.layer_norm(sent, (3,)), right=right, ulps=8, slack=slack)
+    yield Answer(
+        label="layer_norm",
+        found=functional.layer_norm(sent, (3,)),
+        right=right,
+        ulps=8,
+        slack=slack,
+    )
     left, other = ground.whole(count, 2, 3), ground.whole(count, 3, 2)
     found = torch.bmm(ground.send(left), ground.send(other))
     yield Answer(label="bmm", found=found, right=array(left @ other), ulps=1)
     pictures = ground.whole(count, 1, 2, 2)
     sent = ground.send(pictures)
-    yield Answer(label="max_pool2d", found=functional.max_pool2d(sent, 2), right=array(pictures.amax((2, 3), keepdim=True)))
-    yield Answer(label="avg_pool2d", found=functional.avg_pool2d(sent, 2), right=array(pictures.mean((2, 3), keepdim=True)), ulps=1)
+    yield Answer(
+        label="max_pool2d",
+        found=functional.max_pool2d(sent, 2),
+        right=array(pictures.amax((2, 3), keepdim=True)),
+    )
+    yield Answer(
+        label="avg_pool2d",
+        found=functional.avg_pool2d(sent, 2),
+        right=array(pictures.mean((2, 3), keepdim=True)),
+        ulps=1,
+    )
     weight = ground.whole(2, 1, 2, 2)
     found = functional.conv2d(sent, ground.send(weight))
     right = np.einsum("ncij,ocij->no", array(pictures), array(weight))[:, :, None, None]
     yield Answer(label="conv2d", found=found, right=right, ulps=1)
     found = functional.interpolate(sent, scale_factor=2, mode="nearest")
     yield Answer(label="interpolate", found=found, right=array(pictures).repeat(2, 2).repeat(2, 3))
-    yield Answer(label="sort", found=sent.flatten(1).sort(1).values, right=np.sort(array(pictures.flatten(1)), 1))
-    yield Answer(label="cumsum", found=sent.flatten(1).cumsum(1), right=array(pictures.flatten(1)).cumsum(1))
+    yield Answer(
+        label="sort",
+        found=sent.flatten(1).sort(1).values,
+        right=np.sort(array(pictures.flatten(1)), 1),
+    )
+    yield Answer(
+        label="cumsum", found=sent.flatten(1).cumsum(1), right=array(pictures.flatten(1)).cumsum(1)
+    )
     flat = sent.flatten(1)
     yield Answer(label="transpose", found=flat.mT.contiguous(), right=array(pictures.flatten(1).mT))
 
@@ -276,7 +345,12 @@ def _long_convolutions(ground: Ground) -> Iterator[Answer]:
     x, weight = ground.few(2, 3, 40_001), ground.few(4, 3, 5)
     sent, kernel = ground.send(x).requires_grad_(), ground.send(weight).requires_grad_()
     found = functional.conv1d(sent, kernel, padding=2)
-    yield Answer(label="40,001 places", found=found, right=array(functional.conv1d(x, weight, padding=2)), ulps=1)
+    yield Answer(
+        label="40,001 places",
+        found=found,
+        right=array(functional.conv1d(x, weight, padding=2)),
+        ulps=1,
+    )
     fed = ground.few(2, 4, 40_001)
     found.backward(ground.send(fed))
     leaves = [one.clone().requires_grad_() for one in (x, weight)]
@@ -287,7 +361,9 @@ def _long_convolutions(ground: Ground) -> Iterator[Answer]:
     for label, got, leaf in (("input", sent.grad, leaves[0]), ("weight", kernel.grad, leaves[1])):
         assert leaf.grad is not None
         slack = ground.eps * np.abs(array(leaf.grad)).max() if ground.half else 0.0
-        yield Answer(label=f"gradient of the {label}", found=got, right=array(leaf.grad), ulps=2, slack=slack)
+        yield Answer(
+            label=f"gradient of the {label}", found=got, right=array(leaf.grad), ulps=2, slack=slack
+        )
 
 
 def _moved(ground: Ground) -> Iterator[Answer]:
@@ -300,13 +376,27 @@ def _moved(ground: Ground) -> Iterator[Answer]:
     yield Answer(label="indexing", found=sent[at], right=a)
     yield Answer(label="gather", found=sent.gather(0, at), right=a)
     yield Answer(label="take", found=sent.take(at), right=a)
-    yield Answer(label="scatter", found=torch.zeros_like(sent).scatter(0, at, sent)[at], right=array(x))
+    yield Answer(
+        label="scatter", found=torch.zeros_like(sent).scatter(0, at, sent)[at], right=array(x)
+    )
     yield Answer(label="flip", found=sent.flip(0), right=array(x)[::-1].copy())
     yield Answer(label="roll", found=sent.roll(12_345), right=np.roll(array(x), 12_345))
     square = sent[:1_000_000].reshape(1000, 1000)
-    yield Answer(label="transpose", found=square.mT.contiguous(), right=array(x[:1_000_000].reshape(1000, 1000)).T.copy())
-    yield Answer(label="tril", found=square.tril(-7), right=np.tril(array(x[:1_000_000].reshape(1000, 1000)), -7))
-    yield Answer(label="repeat_interleave", found=sent[:70_001].repeat_interleave(3), right=array(x[:70_001]).repeat(3))
+    yield Answer(
+        label="transpose",
+        found=square.mT.contiguous(),
+        right=array(x[:1_000_000].reshape(1000, 1000)).T.copy(),
+    )
+    yield Answer(
+        label="tril",
+        found=square.tril(-7),
+        right=np.tril(array(x[:1_000_000].reshape(1000, 1000)), -7),
+    )
+    yield Answer(
+        label="repeat_interleave",
+        found=sent[:70_001].repeat_interleave(3),
+        right=array(x[:70_001]).repeat(3),
+    )
     yield Answer(label="arange", found=torch.arange(count, device=ground.device), right=array(x))
     yield Answer(label="through float32", found=sent.float().long(), right=array(x))
 

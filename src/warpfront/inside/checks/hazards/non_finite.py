@@ -40,7 +40,10 @@ REDUCTIONS: dict[str, Pair] = {
         lambda x: x.gather(-1, x.min(-1).indices[:, None])[:, 0],
         lambda a: a.min(-1),
     ),
-    "aminmax": (lambda x: torch.stack(torch.aminmax(x, dim=-1)), lambda a: np.stack([a.min(-1), a.max(-1)])),
+    "aminmax": (
+        lambda x: torch.stack(torch.aminmax(x, dim=-1)),
+        lambda a: np.stack([a.min(-1), a.max(-1)]),
+    ),
     "median": (lambda x: x.median(-1).values, lambda a: _median(a)),
     "last of cumsum": (lambda x: x.cumsum(-1)[:, -1], lambda a: a.sum(-1)),
     "last of cummax": (lambda x: x.cummax(-1).values[:, -1], lambda a: a.max(-1)),
@@ -50,9 +53,11 @@ REDUCTIONS: dict[str, Pair] = {
     "sort": (lambda x: x.sort(-1).values, lambda a: np.sort(a, -1)),
     "descending sort": (
         lambda x: x.sort(-1, descending=True).values,
-        lambda a: np.concatenate([a[np.isnan(a)], -np.sort(-a[~np.isnan(a)])]).reshape(a.shape)
-        if len(a) == 1
-        else np.stack([_falling(row) for row in a]),
+        lambda a: (
+            np.concatenate([a[np.isnan(a)], -np.sort(-a[~np.isnan(a)])]).reshape(a.shape)
+            if len(a) == 1
+            else np.stack([_falling(row) for row in a])
+        ),
     ),
     "topk": (lambda x: x.topk(5).values, lambda a: np.stack([_falling(row)[:5] for row in a])),
     "kthvalue": (lambda x: x.kthvalue(17).values, lambda a: np.sort(a, -1)[:, 16]),
@@ -78,7 +83,9 @@ REDUCTIONS: dict[str, Pair] = {
     ),
     "logsumexp": (
         lambda x: torch.where(x.logsumexp(-1).isfinite(), 0.0, x.logsumexp(-1)),
-        lambda a: np.where(np.isnan(a).any(-1), np.nan, np.where((a == np.inf).any(-1), np.inf, 0.0)),
+        lambda a: np.where(
+            np.isnan(a).any(-1), np.nan, np.where((a == np.inf).any(-1), np.inf, 0.0)
+        ),
     ),
     "layer_norm has NaN": (
         lambda x: functional.layer_norm(x, x.shape[-1:]).isnan().all(-1),
@@ -115,7 +122,9 @@ def _reduction(pair: Pair, ground: Ground) -> Iterator[Answer]:
             yield Answer(label=f"{special} among {name}", found=found, right=right, ulps=1)
 
 
-ELEMENTS: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], Callable[[Numbers, Numbers], Numbers]]] = {
+ELEMENTS: dict[
+    str, tuple[Callable[[Tensor, Tensor], Tensor], Callable[[Numbers, Numbers], Numbers]]
+] = {
     "maximum": (torch.maximum, np.maximum),
     "minimum": (torch.minimum, np.minimum),
     "fmax": (torch.fmax, np.fmax),
@@ -171,7 +180,10 @@ CHOICES: dict[str, Pair] = {
     "clamp from above": (lambda x: torch.clamp(x, max=1), lambda a: np.minimum(a, 1)),
     "clamp in place": (lambda x: x.clone().clamp_(-1, 1), lambda a: _kept(a, -1, 1)),
     "hardsigmoid": (functional.hardsigmoid, lambda a: _kept(a + 3, 0, 6) / 6),
-    "threshold": (lambda x: functional.threshold(x, 0.5, 7.0), lambda a: np.where(a <= 0.5, 7.0, a)),
+    "threshold": (
+        lambda x: functional.threshold(x, 0.5, 7.0),
+        lambda a: np.where(a <= 0.5, 7.0, a),
+    ),
     "abs": (torch.abs, np.abs),
     "isnan": (torch.isnan, np.isnan),
     "isinf": (torch.isinf, np.isinf),
@@ -218,7 +230,9 @@ def _products(ground: Ground) -> Iterator[Answer]:
                 ("linear", functional.linear(ground.send(left), ground.send(b.mT.contiguous()))),
                 ("bmm", (ground.send(left)[None] @ ground.send(b)[None])[0]),
             ):
-                yield Answer(label=f"{label}, {special} at {row}, {k}", found=found, right=right, ulps=1)
+                yield Answer(
+                    label=f"{label}, {special} at {row}, {k}", found=found, right=right, ulps=1
+                )
     # What beta = 0 multiplies is not read.
     spoiled = torch.full((65, 67), math.nan).double()
     found = torch.addmm(ground.send(spoiled), ground.send(a), ground.send(b), beta=0)
@@ -237,13 +251,21 @@ def _windows(ground: Ground) -> Iterator[Answer]:
             with np.errstate(all="ignore"):
                 for label, found, right in (
                     ("max_pool2d", functional.max_pool2d(sent, 2), tiles.max((3, 5))),
-                    ("adaptive_max_pool2d", functional.adaptive_max_pool2d(sent, 6), tiles.max((3, 5))),
+                    (
+                        "adaptive_max_pool2d",
+                        functional.adaptive_max_pool2d(sent, 6),
+                        tiles.max((3, 5)),
+                    ),
                     ("avg_pool2d", functional.avg_pool2d(sent, 2), tiles.mean((3, 5))),
                 ):
-                    yield Answer(label=f"{label}, {special} at {place}", found=found, right=right, ulps=1)
+                    yield Answer(
+                        label=f"{label}, {special} at {place}", found=found, right=right, ulps=1
+                    )
             last = sent.contiguous(memory_format=torch.channels_last)
             found = functional.max_pool2d(last, 2)
-            yield Answer(label=f"channels_last, {special} at {place}", found=found, right=tiles.max((3, 5)))
+            yield Answer(
+                label=f"channels_last, {special} at {place}", found=found, right=tiles.max((3, 5))
+            )
             weight = torch.ones(1, 3, 3, 3).double()
             found = functional.conv2d(sent, ground.send(weight), padding=1).isfinite()
             near = torch.zeros(2, 1, 12, 12).bool()
@@ -282,7 +304,9 @@ def _clipping(ground: Ground) -> Iterator[Answer]:
         for parameter, gradient in zip(parameters, gradients, strict=True):
             parameter.grad = ground.send(gradient)
         norm = torch.nn.utils.clip_grad_norm_(parameters, 1.0)
-        yield Answer(label=f"clip_grad_norm_, {special}", found=norm.isfinite(), right=np.array(False))
+        yield Answer(
+            label=f"clip_grad_norm_, {special}", found=norm.isfinite(), right=np.array(False)
+        )
 
 
 NON_FINITE = HazardClass(

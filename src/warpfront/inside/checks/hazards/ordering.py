@@ -26,18 +26,32 @@ def _stable(ground: Ground) -> Iterator[Answer]:
         label = f"{size}, falling {falling}, axis {axis}"
         yield Answer(label=label, found=found, right=right)
         values = values if axis else values.mT
-        yield Answer(label=f"values of {label}", found=values, right=np.take_along_axis(a, right, 1))
+        yield Answer(
+            label=f"values of {label}", found=values, right=np.take_along_axis(a, right, 1)
+        )
         plain = sent.sort(dim=axis, descending=falling)
-        yield Answer(label=f"unstable {label}", found=plain.values if axis else plain.values.mT, right=np.take_along_axis(a, right, 1))
+        yield Answer(
+            label=f"unstable {label}",
+            found=plain.values if axis else plain.values.mT,
+            right=np.take_along_axis(a, right, 1),
+        )
         reached = sent.gather(axis, plain.indices)
-        yield Answer(label=f"unstable places of {label}", found=reached if axis else reached.mT, right=np.take_along_axis(a, right, 1))
+        yield Answer(
+            label=f"unstable places of {label}",
+            found=reached if axis else reached.mT,
+            right=np.take_along_axis(a, right, 1),
+        )
         whole = torch.sort(plain.indices, dim=axis).values
         right = np.broadcast_to(np.arange(size), (3, size))
-        yield Answer(label=f"each place once, {label}", found=whole if axis else whole.mT, right=right)
+        yield Answer(
+            label=f"each place once, {label}", found=whole if axis else whole.mT, right=right
+        )
 
 
 def _stable_whole(ground: Ground) -> Iterator[Answer]:
-    for size, dtype, falling in product(SIZES, (torch.int64, torch.int32, torch.uint8, torch.bool), (False, True)):
+    for size, dtype, falling in product(
+        SIZES, (torch.int64, torch.int32, torch.uint8, torch.bool), (False, True)
+    ):
         x = ground.index(2 if dtype == torch.bool else 5, size)
         sent = x.to(dtype).to(ground.device)
         found = torch.argsort(sent, stable=True, descending=falling)
@@ -55,10 +69,18 @@ def _chosen(ground: Ground) -> Iterator[Answer]:
             right = np.sort(a, 1)[:, ::-1][:, :k] if largest else np.sort(a, 1)[:, :k]
             label = f"topk {k} of {size}, largest {largest}"
             yield Answer(label=label, found=top.values, right=right.copy())
-            yield Answer(label=f"places of {label}", found=sent.gather(1, top.indices), right=right.copy())
+            yield Answer(
+                label=f"places of {label}", found=sent.gather(1, top.indices), right=right.copy()
+            )
             order = top.indices.sort(1).values
-            yield Answer(label=f"each once, {label}", found=(order[:, 1:] == order[:, :-1]).sum(), right=0)
-        yield Answer(label=f"kthvalue {k} of {size}", found=sent.kthvalue(k).values, right=np.sort(a, 1)[:, k - 1])
+            yield Answer(
+                label=f"each once, {label}", found=(order[:, 1:] == order[:, :-1]).sum(), right=0
+            )
+        yield Answer(
+            label=f"kthvalue {k} of {size}",
+            found=sent.kthvalue(k).values,
+            right=np.sort(a, 1)[:, k - 1],
+        )
         first = (sent == sent.amax(1, keepdim=True)).to(torch.uint8).argmax(1)
         yield Answer(label=f"first largest of {size}", found=first, right=a.argmax(1))
 
@@ -74,7 +96,11 @@ def _distinct(ground: Ground) -> Iterator[Answer]:
         runs = sent.unique_consecutive(return_counts=True)
         starts = np.flatnonzero(np.concatenate([[True], a[1:] != a[:-1]]))
         yield Answer(label=f"runs of {size}", found=runs[0], right=a[starts])
-        yield Answer(label=f"lengths of runs of {size}", found=runs[1], right=np.diff(np.append(starts, size)))
+        yield Answer(
+            label=f"lengths of runs of {size}",
+            found=runs[1],
+            right=np.diff(np.append(starts, size)),
+        )
         ordered = sent.sort().values
         for side in (False, True):
             asked = torch.arange(-1, 13)
@@ -83,8 +109,12 @@ def _distinct(ground: Ground) -> Iterator[Answer]:
             yield Answer(label=f"searchsorted in {size}, right {side}", found=found, right=right)
             found = torch.bucketize(asked.to(ground.device), ordered, right=side)
             yield Answer(label=f"bucketize in {size}, right {side}", found=found, right=right)
-        found = torch.bincount(sent, weights=sent.double() if ground.device != "hpu" else sent.float())
-        yield Answer(label=f"weighted bincount of {size}", found=found, right=np.bincount(a, weights=a))
+        found = torch.bincount(
+            sent, weights=sent.double() if ground.device != "hpu" else sent.float()
+        )
+        yield Answer(
+            label=f"weighted bincount of {size}", found=found, right=np.bincount(a, weights=a)
+        )
         rows_of = x[: size - size % 3].reshape(-1, 3).remainder(3)
         found = rows_of.to(ground.device).unique(dim=0)
         yield Answer(label=f"rows of {size}", found=found, right=np.unique(array(rows_of), axis=0))
@@ -97,6 +127,10 @@ ORDERING = HazardClass(
     asks="are equals in a stable order, counted once each, and found where they are",
     hazards=(
         *rows({"stable sort": _stable, "choices": _chosen}, dtypes=DTYPES, once=True),
-        *rows({"stable sort of integers": _stable_whole, "distinct": _distinct}, dtypes=("float32",), once=True),
+        *rows(
+            {"stable sort of integers": _stable_whole, "distinct": _distinct},
+            dtypes=("float32",),
+            once=True,
+        ),
     ),
 )

@@ -60,13 +60,21 @@ DISTRIBUTIONS: dict[str, tuple[Draw, float, float]] = {
         1 / 3,
     ),
     "dropout of pictures": (
-        lambda g: functional.dropout2d(torch.ones(1000, 1000, 1, 1, device=g.device, dtype=g.dtype), 0.5).flatten(),
+        lambda g: functional.dropout2d(
+            torch.ones(1000, 1000, 1, 1, device=g.device, dtype=g.dtype), 0.5
+        ).flatten(),
         1.0,
         1.0,
     ),
-    "poisson": (lambda g: torch.poisson(torch.full((COUNT,), 3.0, device=g.device, dtype=g.dtype)), 3.0, 3.0),
+    "poisson": (
+        lambda g: torch.poisson(torch.full((COUNT,), 3.0, device=g.device, dtype=g.dtype)),
+        3.0,
+        3.0,
+    ),
     "multinomial": (
-        lambda g: torch.multinomial(torch.tensor([1.0, 2.0, 3.0, 2.0], device=g.device), COUNT, replacement=True),
+        lambda g: torch.multinomial(
+            torch.tensor([1.0, 2.0, 3.0, 2.0], device=g.device), COUNT, replacement=True
+        ),
         1.75,
         0.9375,
     ),
@@ -79,7 +87,11 @@ def _distribution(name: str, ground: Ground) -> Iterator[Answer]:
     first, second = draw(ground), draw(ground)
     _seeded(ground)
     again = draw(ground)
-    yield Answer(label="the same seed", found=again, right=array(first.double() if first.is_floating_point() else first))
+    yield Answer(
+        label="the same seed",
+        found=again,
+        right=array(first.double() if first.is_floating_point() else first),
+    )
     _seeded(ground, 1)
     other = draw(ground)
     a, b, c = (array(x.double()) for x in (first, second, other))
@@ -88,21 +100,43 @@ def _distribution(name: str, ground: Ground) -> Iterator[Answer]:
     coarse = ground.eps * (abs(mean) + math.sqrt(variance)) if ground.half else 0.0
     yield _about("mean", float(a.mean()), mean, math.sqrt(variance / count) + coarse / SIGMAS)
     kurtosis = float((((a - mean) ** 2 - variance) ** 2).mean())
-    yield _about("variance", float(((a - mean) ** 2).mean()), variance, math.sqrt(kurtosis / count) + 4 * coarse / SIGMAS)
+    yield _about(
+        "variance",
+        float(((a - mean) ** 2).mean()),
+        variance,
+        math.sqrt(kurtosis / count) + 4 * coarse / SIGMAS,
+    )
     z = (a - mean) / math.sqrt(variance)
     for lag in (1, 2, 4, 32, 64, 256, 1024, 65_536):
         if lag < count // 2:
-            yield _about(f"correlation at {lag}", float((z[:-lag] * z[lag:]).mean()), 0.0, count**-0.5 * 1.2 + coarse)
+            yield _about(
+                f"correlation at {lag}",
+                float((z[:-lag] * z[lag:]).mean()),
+                0.0,
+                count**-0.5 * 1.2 + coarse,
+            )
     for label, x in (("the next call", b), ("another seed", c)):
         with_it = float((z * (x - mean) / math.sqrt(variance)).mean())
         yield _about(f"correlation with {label}", with_it, 0.0, count**-0.5 * 1.2 + coarse)
-    halves = [z[: count // 2].mean(), z[count // 2 :].mean(), z[::2].mean(), z[1::2].mean(), z[-5000:].mean()]
+    halves = [
+        z[: count // 2].mean(),
+        z[count // 2 :].mean(),
+        z[::2].mean(),
+        z[1::2].mean(),
+        z[-5000:].mean(),
+    ]
     sizes = [count // 2] * 4 + [5000]
     for place, (half, size) in enumerate(zip(halves, sizes, strict=True)):
-        yield _about(f"mean of part {place}", float(half), 0.0, size**-0.5 + coarse / math.sqrt(variance))
+        yield _about(
+            f"mean of part {place}", float(half), 0.0, size**-0.5 + coarse / math.sqrt(variance)
+        )
     # Numbers of one call must not come again, shifted, in the next.
     if len(np.unique(a[:4096])) > 3000:
-        yield Answer(label="numbers that come again", found=torch.tensor(np.isin(b[:4096], a).mean() < 0.5), right=np.array(True))
+        yield Answer(
+            label="numbers that come again",
+            found=torch.tensor(np.isin(b[:4096], a).mean() < 0.5),
+            right=np.array(True),
+        )
 
 
 def _ranges(ground: Ground) -> Iterator[Answer]:
@@ -120,8 +154,15 @@ def _ranges(ground: Ground) -> Iterator[Answer]:
         beyond = float((np.abs(n) > bound).mean())
         coarse = 0.01 * share if ground.half else 0.0
         yield _about(f"normal beyond {bound}", beyond, share, math.sqrt(share / len(n)) + coarse)
-    yield Answer(label="normal is finite", found=torch.tensor(np.isfinite(n).all()), right=np.array(True))
-    yield _about("normal's skew", float((n**3).mean()), 0.0, math.sqrt(15 / len(n)) + (0.01 if ground.half else 0))
+    yield Answer(
+        label="normal is finite", found=torch.tensor(np.isfinite(n).all()), right=np.array(True)
+    )
+    yield _about(
+        "normal's skew",
+        float((n**3).mean()),
+        0.0,
+        math.sqrt(15 / len(n)) + (0.01 if ground.half else 0),
+    )
 
 
 def _integers(ground: Ground) -> Iterator[Answer]:
@@ -135,12 +176,22 @@ def _integers(ground: Ground) -> Iterator[Answer]:
         yield _about(f"bit {bit} of 64", float(((wide >> bit) & 1).mean()), 0.5, 0.5 * COUNT**-0.5)
     odd = array(torch.randint(-3, 4, (COUNT,), device=ground.device))
     for value in range(-3, 4):
-        yield _about(f"share of {value}", float((odd == value).mean()), 1 / 7, math.sqrt(6 / 49 / COUNT))
+        yield _about(
+            f"share of {value}", float((odd == value).mean()), 1 / 7, math.sqrt(6 / 49 / COUNT)
+        )
     yield Answer(label="range", found=torch.tensor([odd.min(), odd.max()]), right=np.array([-3, 3]))
     drawn = torch.multinomial(torch.ones(40, device=ground.device), 20)
-    yield Answer(label="without replacement", found=drawn.unique().numel() == 20 and torch.tensor(1) or torch.tensor(0), right=1)
-    never = torch.multinomial(torch.tensor([0.0, 1.0, 0.0, 3.0], device=ground.device), 100_000, replacement=True)
-    yield Answer(label="never what has no share", found=((never == 0) | (never == 2)).sum(), right=0)
+    yield Answer(
+        label="without replacement",
+        found=(drawn.unique().numel() == 20 and torch.tensor(1)) or torch.tensor(0),
+        right=1,
+    )
+    never = torch.multinomial(
+        torch.tensor([0.0, 1.0, 0.0, 3.0], device=ground.device), 100_000, replacement=True
+    )
+    yield Answer(
+        label="never what has no share", found=((never == 0) | (never == 2)).sum(), right=0
+    )
 
 
 def _permutations(ground: Ground) -> Iterator[Answer]:
@@ -151,8 +202,12 @@ def _permutations(ground: Ground) -> Iterator[Answer]:
         a = array(x).astype(float)
         z = (a - a.mean()) / a.std()
         place = np.arange(count) - (count - 1) / 2
-        yield _about(f"place and value of {count}", float((z * place / place.std()).mean()), 0.0, count**-0.5)
-        yield _about(f"neighbours of {count}", float((z[1:] * z[:-1]).mean()), -1 / count, count**-0.5)
+        yield _about(
+            f"place and value of {count}", float((z * place / place.std()).mean()), 0.0, count**-0.5
+        )
+        yield _about(
+            f"neighbours of {count}", float((z[1:] * z[:-1]).mean()), -1 / count, count**-0.5
+        )
     firsts = np.zeros(8)
     for seed in range(800):
         torch.manual_seed(ground.seed * 1000 + seed)
@@ -174,14 +229,23 @@ def _dropped(ground: Ground) -> Iterator[Answer]:
         right = kept / (1 - share)
         yield Answer(label=f"survivors at {share}", found=y, right=array(right), ulps=2)
         spread = math.sqrt(share * (1 - share))
-        yield _about(f"kept at {share}", float(kept.mean()), 1 - share, spread * kept.numel() ** -0.5)
+        yield _about(
+            f"kept at {share}", float(kept.mean()), 1 - share, spread * kept.numel() ** -0.5
+        )
         for axis in (0, 1):
             means = kept.mean(axis)
             sigma = spread * kept.shape[axis] ** -0.5
-            yield _about(f"spread along {axis} at {share}", float(means.std()), sigma, sigma / math.sqrt(2 * len(means)) * 1.2)
+            yield _about(
+                f"spread along {axis} at {share}",
+                float(means.std()),
+                sigma,
+                sigma / math.sqrt(2 * len(means)) * 1.2,
+            )
         other = functional.dropout(x.detach(), share) != 0
         together = float((kept * other.double().cpu()).mean())
-        yield _about(f"the next mask at {share}", together, (1 - share) ** 2, 0.5 * kept.numel() ** -0.5)
+        yield _about(
+            f"the next mask at {share}", together, (1 - share) ** 2, 0.5 * kept.numel() ** -0.5
+        )
     y = functional.dropout(ground.send(torch.ones(999)), 0.5, training=False)
     yield Answer(label="nothing in evaluation", found=y, right=np.ones(999))
 
@@ -198,19 +262,33 @@ def _states(ground: Ground) -> Iterator[Answer]:
     state = keep()
     first = torch.rand(1000, device=ground.device)
     give(state)
-    yield Answer(label="given back", found=torch.rand(1000, device=ground.device), right=array(first.double()))
+    yield Answer(
+        label="given back",
+        found=torch.rand(1000, device=ground.device),
+        right=array(first.double()),
+    )
     own = torch.Generator(device=ground.device).manual_seed(ground.seed)
     alone = torch.rand(1000, device=ground.device, generator=own)
     own.manual_seed(ground.seed)
-    yield Answer(label="one's own", found=torch.rand(1000, device=ground.device, generator=own), right=array(alone.double()))
+    yield Answer(
+        label="one's own",
+        found=torch.rand(1000, device=ground.device, generator=own),
+        right=array(alone.double()),
+    )
     give(state)
     with torch.random.fork_rng(devices=[0] if ground.device == "cuda" else []):
         torch.rand(77, device=ground.device)
-    yield Answer(label="fork", found=torch.rand(1000, device=ground.device), right=array(first.double()))
+    yield Answer(
+        label="fork", found=torch.rand(1000, device=ground.device), right=array(first.double())
+    )
     # In two calls what one call gives differs: but nothing of the first call is in the second.
     give(state)
     parts = torch.cat([torch.rand(500, device=ground.device) for _ in range(2)])
-    yield Answer(label="all different", found=parts.unique().numel() > 990 and torch.tensor(1) or torch.tensor(0), right=1)
+    yield Answer(
+        label="all different",
+        found=(parts.unique().numel() > 990 and torch.tensor(1)) or torch.tensor(0),
+        right=1,
+    )
 
 
 RANDOM_NUMBERS = HazardClass(
@@ -220,7 +298,12 @@ RANDOM_NUMBERS = HazardClass(
         *rows({name: partial(_distribution, name) for name in DISTRIBUTIONS}, dtypes=SINGLE),
         *rows({"ranges": _ranges}, dtypes=("float32", "bfloat16")),
         *rows(
-            {"whole numbers": _integers, "permutations": _permutations, "dropout's mask": _dropped, "states": _states},
+            {
+                "whole numbers": _integers,
+                "permutations": _permutations,
+                "dropout's mask": _dropped,
+                "states": _states,
+            },
             dtypes=SINGLE,
         ),
     ),
