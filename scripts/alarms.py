@@ -48,7 +48,7 @@ SESSIONS = {
     "numerics": "numerics:record_numerics",
     "operators": "operators.trials:record_values",
     "properties": "operators.trials:record_properties",
-    "hazards": "hazards.trials:record_hazards",
+    "hazards": "hazards.hazard_checks:record_hazards",
     "opinfo": "opinfo.sweep:record_opinfo",
     "models": "models.modes:record_models",
 }

@@ -46,7 +46,7 @@ CHECK_SESSIONS: Mapping[str, CheckSession] = {
     ),
     "operators": CheckSession(
         says="every operation by name, forward and backward, with its edges",
-        records=("operators.trials:record_operators",),
+        records=("operators.trials:record_operators", "hazards.hazard_checks:record_hazards"),
     ),
     "opinfo": CheckSession(
         says="PyTorch's own operator database",

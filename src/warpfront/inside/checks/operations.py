@@ -59,7 +59,9 @@ ANY = "any device"
 # A GPU whose convolutions are torch's own, because cuDNN (MIOpen) is switched off: products of
 # matrices, sample by sample. What a product gives is stored in the tensors' dtype before the next
 # is added to it (ConvolutionMM2d.cu, `slow_conv2d_grad_weight`: one `gemm` a sample, beta = 1) or
-# before its columns are added up (`slow_conv2d_backward`, then `col2im`).
+# before its columns are added up (`slow_conv2d_backward`, then `col2im`). Convolutions in three
+# dimensions and dilated ones also add the columns, one for each place of the kernel, in that dtype
+# (NaiveDilatedConvolution.cu, `col2hvol`).
 NATIVE = "a GPU's own convolution"
 HALF = (torch.float16, torch.bfloat16)
 SUMS_ROUNDED = {
@@ -139,12 +141,14 @@ class Arithmetic:
 @dataclass(frozen=True, kw_only=True)
 class Budgeted:
     """A reference in float64 and the largest error allowed for each of its elements. `walk` is one
-    rounding of what each sum would be if its terms had random signs.
+    rounding of what each sum would be if its terms had random signs; `errors` how many independent
+    ones there are, if not one for each element.
     """
 
     reference: Tensor
     bound: Tensor
     walk: Tensor | None = None
+    errors: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,7 +197,7 @@ class Multilinear:
             )
         ]
         squares = differentiate(self, [x**2 for x in inputs], cotangent**2)
-        samples = float(inputs[0].shape[0]) if inputs[0].dim() else 1.0
+        samples = _stored_sums(inputs)
         carried = [
             how.sum_rounding(self.kind, length, square, samples)
             for length, square in zip(lengths, squares, strict=True)
@@ -440,6 +444,13 @@ class Attention:
 
     def _join(self, x: Tensor) -> Tensor:
         return x.transpose(1, 2).flatten(-2)
+
+
+def _stored_sums(inputs: Sequence[Tensor]) -> float:
+    """How many partial sums a convolution may store: one a sample, or one a place of the kernel."""
+    if len(inputs) < 2 or inputs[1].dim() < 3:
+        return 1.0
+    return float(max(inputs[0].shape[0], inputs[1].shape[2:].numel()))
 
 
 def cudnn_enabled() -> bool:
