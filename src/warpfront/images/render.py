@@ -200,6 +200,7 @@ def _variables(
         "programs": compiler.programs,
         "libraries": compiler.libraries,
         "guarded": POLICY in guard,
+        "sealed": POLICY in guard and brings_own_torch,
         "guard_environment": sorted(GUARD_ENVIRONMENT.items()),
         "on_guarded": parent is not None,
         "relaxed": RELAXED in guard,
