@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from standins import stand_in_wheel
 
-from warpfront.errors import WheelError
+from warpfront.errors import StoreError, WheelError
 from warpfront.inside.guard.measuring import measure
 from warpfront.model import LockedWheel
 from warpfront.wheels import unpacked
@@ -120,7 +120,7 @@ def test_a_read_only_wheelhouse_is_read_each_time(
     house: Wheelhouse, wheel: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
-        raise unpacked.StoreError("read-only file system")
+        raise StoreError("read-only file system")
 
     monkeypatch.setattr(unpacked, "write_text", refuse)
     assert unpacked_files(house, kept(house, wheel)) == read_unpacked(wheel)
