@@ -167,4 +167,5 @@ class Terminated(KeyboardInterrupt):
 
 
 INTERRUPTED_EXIT_CODE = 130
+UNREAD_EXIT_CODE = 141  # what a shell says of a program that SIGPIPE ended
 BUG_EXIT_CODE = 70

@@ -11,6 +11,7 @@ _INTERPOLATION = re.compile(r"([$%])\{")
 
 WHEELS_CONTEXT = "wheels"
 TOOLS_CONTEXT = "tools"
+SEALED_CONTEXT = "sealed"
 CA_SECRET = "ca"  # noqa: S105 - the name of a BuildKit secret, not its value
 PROXIES_SECRET = "proxies"  # noqa: S105 - as above
 PROXIES_VARIABLE = "WARPFRONT_PROXIES"

@@ -436,7 +436,7 @@ def _read_wheel(package: Package, path: str) -> LockedWheel:
         raise LockError(f"{where}: its wheel is not named by its bare file name", hint=_RELOCK)
     own = _read_own(package, where)
     source = own.get("source", "")
-    if wheel.size is None or bool(package.index) == bool(source):
+    if wheel.size is None or wheel.size < 0 or bool(package.index) == bool(source):
         raise LockError(f"{where}: no size or no index", hint=_RELOCK)
     sdist = package.sdist
     return LockedWheel(

@@ -16,6 +16,6 @@ ENV PYTHONNOUSERSITE="1"
 ENV UV_BUILD_CONSTRAINT="/opt/warpfront/guard/overrides.txt"
 ENV UV_CONSTRAINT="/opt/warpfront/guard/constraints.txt"
 ENV UV_PYTHON="python3.12"
-RUN --network=none warpfront-guard verify && \
+RUN --network=none warpfront-guard verify --light && \
     python3.12 -c "import os; os.setgroups([]); os.setgid(65534); os.setuid(65534); os.execvp('warpfront-guard', ['warpfront-guard', 'verify', '--quick'])"
 CMD ["python3"]

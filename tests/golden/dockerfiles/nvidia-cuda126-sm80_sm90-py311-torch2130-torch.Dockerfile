@@ -11,13 +11,15 @@ RUN --network=none \
 ENV PATH="/opt/venv/bin:$PATH"
 COPY guard/ /opt/warpfront/lib/warpfront_guard/
 COPY policy.json /opt/warpfront/guard/
-RUN --network=none PYTHONPATH=/opt/warpfront/lib /opt/venv/bin/python -m warpfront_guard install --policy /opt/warpfront/guard/policy.json
+RUN --network=none --mount=type=bind,from=sealed,target=/run/sealed \
+    PYTHONPATH=/opt/warpfront/lib /opt/venv/bin/python -m warpfront_guard install --policy /opt/warpfront/guard/policy.json \
+      --manifest /run/sealed/stack.json
 ENV PATH="/opt/warpfront/bin:$PATH"
 ENV PIP_CONSTRAINT="/opt/warpfront/guard/constraints.txt /opt/warpfront/guard/needs.txt"
 ENV PYTHONNOUSERSITE="1"
 ENV UV_BUILD_CONSTRAINT="/opt/warpfront/guard/overrides.txt"
 ENV UV_CONSTRAINT="/opt/warpfront/guard/constraints.txt"
 ENV UV_PYTHON="/opt/venv/bin/python"
-RUN --network=none warpfront-guard verify && \
+RUN --network=none warpfront-guard verify --light && \
     /opt/venv/bin/python -c "import os; os.setgroups([]); os.setgid(65534); os.setuid(65534); os.execvp('warpfront-guard', ['warpfront-guard', 'verify', '--quick'])"
 CMD ["python3"]

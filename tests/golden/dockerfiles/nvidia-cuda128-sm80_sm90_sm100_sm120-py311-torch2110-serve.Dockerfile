@@ -7,4 +7,4 @@ RUN --network=none \
     /tools/uv pip install --no-config --offline --no-index --find-links /wheels --no-deps --require-hashes \
       --no-cache --compile-bytecode --python /opt/venv/bin/python \
       --requirement /opt/warpfront/requirements/serve.txt
-RUN --network=none warpfront-guard verify
+RUN --network=none warpfront-guard verify --light

@@ -18,7 +18,7 @@ RUN --network=none \
     /tools/uv pip install --no-config --offline --no-index --find-links /wheels --no-deps --require-hashes \
       --no-cache --compile-bytecode --python /opt/venv/bin/python \
       --requirement /opt/warpfront/requirements/devel.txt
-RUN --network=none warpfront-guard verify
+RUN --network=none warpfront-guard verify --light
 RUN --network=none ln -s lib /opt/venv/lib/python3.11/site-packages/nvidia/cu13/lib64 && \
     for file in /opt/venv/lib/python3.11/site-packages/nvidia/cu13/lib/lib*.so.*; do \
       [ -e "${file%%.so.*}.so" ] || ln -s "${file##*/}" "${file%%.so.*}.so" || exit 1; \

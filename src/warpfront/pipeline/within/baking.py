@@ -13,6 +13,7 @@ from warpfront.images.bake import (
     CA_SECRET,
     PROXIES_SECRET,
     PROXIES_VARIABLE,
+    SEALED_CONTEXT,
     TOOLS_CONTEXT,
     WHEELS_CONTEXT,
     BakeTarget,
@@ -41,6 +42,7 @@ from warpfront.pipeline.within.contents import (
     prepare_cells,
     unrunnable,
 )
+from warpfront.pipeline.within.sealed import is_sealed, write_manifest
 from warpfront.pipeline.workspace import AskSite, Folders, Material
 from warpfront.release.registry import registry_reachable
 from warpfront.system.process import run
@@ -213,8 +215,8 @@ class _Building:
             self._watch.say(f"verify will not find its toolbox here: {error.message}")
 
     def _fetch(self, items: list[Prepared]) -> dict[str, Built]:
-        """Every wheel of every item; those whose wheels cannot be had, and their children,
-        are left out.
+        """Every wheel of every item, and what its guard is told of them; those whose wheels cannot
+        be had, and their children, are left out.
         """
         failed: dict[str, Built] = {}
         for item in items:
@@ -222,17 +224,20 @@ class _Building:
             if isinstance(parent, Blocked | Failed):
                 failed[item.cell.id] = dataclasses.replace(parent, cell_id=item.cell.id)
                 continue
-            result = attempt(
-                item.cell.id,
-                "build",
-                self._wheelhouse.fetch,
-                item.rendered.wheels,
-                self._site,
-                on_progress=self._watch.advance,
-            )
+            result = attempt(item.cell.id, "build", self._fetch_one, item)
             if isinstance(result, Blocked | Failed):
                 failed[item.cell.id] = result
         return failed
+
+    def _fetch_one(self, item: Prepared) -> None:
+        wheels, cell = item.rendered.wheels, item.cell
+        self._wheelhouse.fetch(wheels, self._site, on_progress=self._watch.advance)
+        if is_sealed(cell, item.rendered):
+            self._watch.step(cell.id, "reads its wheels for the guard")
+            write_manifest(item.rendered, self._wheelhouse, self._sealed_folder(cell), cell=cell)
+
+    def _sealed_folder(self, cell: Cell) -> Path:
+        return self._store.cell_folder(cell.id) / "sealed"
 
     def _target(self, item: Prepared, building: Mapping[str, Prepared]) -> BakeTarget:
         cell = item.cell
@@ -273,6 +278,8 @@ class _Building:
         if item.rendered.wheels:
             contexts[WHEELS_CONTEXT] = str(self._wheels_view(item))
             contexts[TOOLS_CONTEXT] = str(self._tools())
+        if is_sealed(cell, item.rendered):
+            contexts[SEALED_CONTEXT] = str(self._sealed_folder(cell))
         return contexts
 
     def _wheels_view(self, item: Prepared) -> Path:
