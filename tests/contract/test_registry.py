@@ -267,9 +267,9 @@ def once_after(sent: int, then: Callable[[], object]) -> Callable[[int], None]:
 
 
 def pushing(
-    registry: RealRegistry, on_bytes: Callable[[int], None], **limits: float
+    registry: RealRegistry, on_bytes: Callable[[int], None], tries: int = QUICK.tries
 ) -> HttpRegistry:
-    patience = replace(QUICK, **limits)
+    patience = replace(QUICK, tries=tries)
     return connect(
         registry.host,
         registry.environment,
