@@ -134,7 +134,11 @@ def test_no_more_is_fetched_than_the_first_program_takes(
     assert stub.steps().count("get blob") == before + 2, "the config and one layer"
 
 
-@pytest.mark.parametrize("content", [b"no tar", gzip.compress(b"no tar"), b"\x1f\x8b\x08broken"])
+@pytest.mark.parametrize(
+    "content",
+    [b"no tar", gzip.compress(b"no tar"), b"\x1f\x8b\x08broken"],
+    ids=["no tar", "no tar in gzip", "no gzip"],
+)
 def test_a_layer_that_cannot_be_read_is_said(client: HttpRegistry, content: bytes) -> None:
     with pytest.raises(RegistryError, match="cannot be read"):
         found_in(client, put(client, "any", content))

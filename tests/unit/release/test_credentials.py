@@ -126,7 +126,9 @@ def test_a_helper_is_a_program_of_dockers_and_no_path(tmp_path: Path, name: str)
     assert helper.commands == []
 
 
-@pytest.mark.parametrize("text", ["", "[]", "x", "[" * 100_000])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "x", "[" * 100_000], ids=["empty", "list", "word", "deep"]
+)
 def test_a_configuration_that_is_none_is_said(tmp_path: Path, text: str) -> None:
     (tmp_path / "config.json").write_text(text)
     with pytest.raises(RegistryError, match=r"config\.json is no JSON object"):

@@ -8,6 +8,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -94,30 +95,47 @@ def failure_of(act: Callable[[str], object], step: str) -> RegistryError:
 
 
 @BY_STEP
-@pytest.mark.parametrize("status", [500, 503, 429])
-def test_what_fails_once_is_done_all_the_same(
-    stub: StubRegistry, clock: Clock, act: Callable[[str], object], step: str, status: int
+def test_what_fails_now_and_then_is_done_all_the_same(
+    stub: StubRegistry, clock: Clock, act: Callable[[str], object], step: str
 ) -> None:
-    stub.fail(step, Fault(status=status, times=1))
+    for status in (500, 503, 429):
+        stub.fail(step, Fault(status=status, times=1))
     act(step)
-    assert clock.waits == [0.5]
+    assert stub.steps().count(step) >= 4
+    assert clock.waits == [0.5, 1.0, 2.0]
 
 
 @BY_STEP
-@pytest.mark.parametrize("status", [500, 503, 429])
 def test_what_fails_always_is_given_up_with_words_for_who_has_to_mend_it(
-    stub: StubRegistry, clock: Clock, act: Callable[[str], object], step: str, status: int
+    stub: StubRegistry, clock: Clock, act: Callable[[str], object], step: str
 ) -> None:
-    stub.fail(step, Fault(status=status))
+    stub.fail(step, Fault(status=503))
     error = failure_of(act, step)
-    assert error.fault is (RegistryFault.SLOW if status == 429 else RegistryFault.WRONG)
+    assert error.fault is RegistryFault.WRONG
     assert error.registry == stub.host
-    assert str(error).startswith(f"{stub.host}: ")
-    assert f"HTTP {status}" in str(error)
-    assert error.step in str(error)
+    assert str(error).startswith(f"{stub.host}: {error.step}: ")
+    assert "HTTP 503" in str(error)
     assert "try again later" in error.hint
     assert stub.steps().count(step) == QUICK.tries
     assert clock.waits == [0.5, 1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("status", "fault"),
+    [
+        (408, RegistryFault.SLOW),
+        (429, RegistryFault.SLOW),
+        (500, RegistryFault.WRONG),
+        (502, RegistryFault.WRONG),
+        (504, RegistryFault.WRONG),
+    ],
+)
+def test_every_failure_that_may_pass_is_tried_again(
+    stub: StubRegistry, act: Callable[[str], object], status: int, fault: RegistryFault
+) -> None:
+    stub.fail("put manifest", Fault(status=status))
+    assert failure_of(act, "put manifest").fault is fault
+    assert stub.steps().count("put manifest") == QUICK.tries
 
 
 @BY_STEP
@@ -223,11 +241,12 @@ def test_a_registry_that_hangs_is_given_up_in_time(
     assert time.monotonic() - began < 3.0
 
 
-def test_a_registry_that_always_hangs_is_too_slow(
-    stub: StubRegistry, act: Callable[[str], object]
-) -> None:
+def test_a_registry_that_always_hangs_is_too_slow(stub: StubRegistry, tmp_path: Path) -> None:
     stub.fail("tags", Fault(hangs=True))
-    assert failure_of(act, "tags").fault is RegistryFault.SLOW
+    client = client_of(stub, tmp_path, patience=replace(QUICK, tries=1))
+    with pytest.raises(RegistryError) as caught:
+        client.tags("a/b")
+    assert caught.value.fault is RegistryFault.SLOW
 
 
 @pytest.mark.parametrize("part", ["head", "body"])

@@ -28,7 +28,7 @@ from warpfront.release.registry.contract import (
     Descriptor,
 )
 from warpfront.release.registry.credentials import Credentials
-from warpfront.release.registry.documents import MANIFEST_LIMIT_BYTES, index_body
+from warpfront.release.registry.documents import MANIFEST_LIMIT_BYTES, index_body, read_body
 from warpfront.release.registry.exchange import Exchange, Trust
 from warpfront.release.registry.patience import Pace, Patience
 from warpfront.system.process import Command, Completed
@@ -171,7 +171,11 @@ def test_a_token_is_no_header(stub: StubRegistry, client: HttpRegistry) -> None:
         client.tags("a/b")
 
 
-@pytest.mark.parametrize("body", [b"[]", b"<html>", b'{"token": 1}', b"{}", b"[" * 100_000])
+@pytest.mark.parametrize(
+    "body",
+    [b"[]", b"<html>", b'{"token": 1}', b"{}", b"[" * 100_000],
+    ids=["list", "page", "number", "empty", "deep"],
+)
 def test_what_is_no_token_is_said(stub: StubRegistry, client: HttpRegistry, body: bytes) -> None:
     stub.fail("token", Fault(instead=body))
     with pytest.raises(RegistryError, match="its token is no token"):
@@ -250,24 +254,26 @@ CHILD = {"mediaType": IMAGE_MANIFEST, "digest": OTHER, "size": 2}
         ([], IMAGE_INDEX, "no JSON object"),
     ],
 )
-def test_a_manifest_is_one_thing_only(
-    stub: StubRegistry, client: HttpRegistry, value: object, media_type: str, reason: str
-) -> None:
-    stub.keep_manifest("a/b", "v1", json.dumps(value).encode(), media_type)
-    with pytest.raises(RegistryError, match=reason) as caught:
-        client.manifest("a/b", "v1")
-    assert caught.value.fault is RegistryFault.WRONG
+def test_a_manifest_is_one_thing_only(value: object, media_type: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        read_body(json.dumps(value).encode(), media_type)
 
 
 @pytest.mark.parametrize(
-    "body", [b'{"schemaVersion":2,"schemaVersion":2}', b"[" * 100_000, b"\xff"]
+    "body", [b'{"size":2,"size":2}', b"[" * 100_000, b"\xff"], ids=["twice", "deep", "no text"]
 )
-def test_a_manifest_is_read_by_all_in_one_way(
-    stub: StubRegistry, client: HttpRegistry, body: bytes
+def test_a_manifest_is_read_by_all_in_one_way(body: bytes) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        read_body(body, IMAGE_INDEX)
+
+
+def test_a_registry_that_sends_what_is_two_things_is_not_believed(
+    stub: StubRegistry, client: HttpRegistry
 ) -> None:
-    stub.keep_manifest("a/b", "v1", body, IMAGE_INDEX)
-    with pytest.raises(RegistryError):
+    stub.keep_manifest("a/b", "v1", json.dumps({**LIST, "layers": []}).encode(), IMAGE_INDEX)
+    with pytest.raises(RegistryError, match="at once") as caught:
         client.manifest("a/b", "v1")
+    assert caught.value.fault is RegistryFault.WRONG
 
 
 def test_docker_schema_2_is_taken(stub: StubRegistry, client: HttpRegistry) -> None:
