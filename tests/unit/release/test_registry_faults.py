@@ -8,7 +8,6 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -179,6 +178,13 @@ def test_all_waits_together_have_a_limit() -> None:
     assert clock.waits == [20.0, 20.0, 10.0]
 
 
+def test_a_silence_counts_for_several_tries() -> None:
+    clock = Clock()
+    attempts = Attempts(Patience(tries=6), clock.pace)
+    assert attempts.again(0.0, 3)
+    assert not attempts.again(0.0, 3)
+
+
 def test_waits_are_anything_up_to_their_bound() -> None:
     waits: list[float] = []
     attempts = Attempts(Patience(), Pace(sleep=waits.append, chance=iter([0.25, 0.5]).__next__))
@@ -243,10 +249,11 @@ def test_a_registry_that_hangs_is_given_up_in_time(
 
 def test_a_registry_that_always_hangs_is_too_slow(stub: StubRegistry, tmp_path: Path) -> None:
     stub.fail("tags", Fault(hangs=True))
-    client = client_of(stub, tmp_path, patience=replace(QUICK, tries=1))
+    client = client_of(stub, tmp_path)
     with pytest.raises(RegistryError) as caught:
         client.tags("a/b")
     assert caught.value.fault is RegistryFault.SLOW
+    assert stub.steps().count("tags") == 2, "for one that is silent takes its time"
 
 
 @pytest.mark.parametrize("part", ["head", "body"])

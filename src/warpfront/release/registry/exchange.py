@@ -111,7 +111,7 @@ class Exchange:
             try:
                 return self.once(ask)
             except Passing as passing:
-                if not attempts.again(passing.after_seconds):
+                if not attempts.again(passing.after_seconds, passing.cost):
                     raise passing.error from None
 
     def read(self, ask: Ask, limit_bytes: int) -> tuple[requests.Response, bytes]:
@@ -122,7 +122,7 @@ class Exchange:
                 answer = self.once(ask)
                 return answer, self.body(answer, ask.step, limit_bytes)
             except Passing as passing:
-                if not attempts.again(passing.after_seconds):
+                if not attempts.again(passing.after_seconds, passing.cost):
                     raise passing.error from None
 
     def once(self, ask: Ask) -> requests.Response:
