@@ -44,7 +44,7 @@ from warpfront.pipeline.within.contents import (
 )
 from warpfront.pipeline.within.sealed import is_sealed, write_manifest
 from warpfront.pipeline.workspace import AskSite, Folders, Material
-from warpfront.release.registry import registry_reachable
+from warpfront.release.registry.reach import registry_reachable
 from warpfront.system.process import run
 from warpfront.system.provenance import read_provenance
 from warpfront.system.store import Store, place_program, write_json
