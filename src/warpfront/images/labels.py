@@ -21,6 +21,7 @@ CELL = "dev.warpfront.cell"
 CONTENT_HASH = "dev.warpfront.content-hash"
 BASE = "dev.warpfront.base"
 BASE_SOURCE = "dev.warpfront.base-source"
+LOCK = "dev.warpfront.lock"
 RELAXED = "dev.warpfront.relaxed"
 _OCI = "org.opencontainers.image"
 _OURS = "dev.warpfront"
@@ -60,7 +61,7 @@ def image_labels(
         f"{_OURS}.toolkit": str(cell.toolkit or ""),
         f"{_OURS}.torch": torch,
         f"{_OURS}.python": cell.python,
-        f"{_OURS}.lock": lock.digest,
+        LOCK: lock.digest,
         RELAXED: ",".join(sorted(relaxed.package for relaxed in lock.relaxed)),
     }
 
