@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import ClassVar
 from urllib.parse import quote
 
@@ -160,6 +161,28 @@ class InputError(WarpfrontError):
     """
 
     exit_code = 16
+
+
+class RegistryFault(StrEnum):
+    """How a registry failed us. Only `REFUSED` stays so until somebody changes something."""
+
+    UNREACHABLE = "unreachable"
+    REFUSED = "refused"
+    WRONG = "wrong"
+    FULL = "full"
+    SLOW = "slow"
+
+
+class RegistryError(WarpfrontError):
+    """A registry is out of reach, refuses, answers what cannot be true, is full, or too slow."""
+
+    exit_code = 17
+
+    def __init__(
+        self, message: str, *, registry: str, step: str, fault: RegistryFault, hint: str
+    ) -> None:
+        super().__init__(f"{registry}: {step}: {message}", hint=hint)
+        self.registry, self.step, self.fault = registry, step, fault
 
 
 class Terminated(KeyboardInterrupt):

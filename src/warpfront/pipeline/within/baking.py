@@ -42,7 +42,7 @@ from warpfront.pipeline.within.contents import (
     unrunnable,
 )
 from warpfront.pipeline.workspace import AskSite, Folders, Material
-from warpfront.release.registry import registry_reachable
+from warpfront.release.registry.reach import registry_reachable
 from warpfront.system.process import run
 from warpfront.system.provenance import read_provenance
 from warpfront.system.store import Store, place_program, write_json
