@@ -24,6 +24,8 @@ BASE_SOURCE = "dev.warpfront.base-source"
 RELAXED = "dev.warpfront.relaxed"
 _OCI = "org.opencontainers.image"
 _OURS = "dev.warpfront"
+CREATED = f"{_OCI}.created"
+REVISION = f"{_OCI}.revision"
 
 
 def image_labels(
@@ -44,8 +46,8 @@ def image_labels(
         f"{_OCI}.description": cell.title,
         f"{_OCI}.source": project.source,
         f"{_OCI}.licenses": project.licenses,
-        f"{_OCI}.revision": provenance.revision,
-        f"{_OCI}.created": provenance.created,
+        REVISION: provenance.revision,
+        CREATED: provenance.created,
         f"{_OCI}.version": cell.tag,
         f"{_OCI}.base.name": _base_name(cell.base, base),
         f"{_OCI}.base.digest": base.identity,

@@ -21,6 +21,11 @@ def read_provenance(root: Path, run: Run) -> Provenance:
     return Provenance(created=moment.isoformat(timespec="seconds"), revision=_revision(root, run))
 
 
+def now() -> str:
+    """This moment, as RFC 3339 in UTC."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
 def _revision(root: Path, run: Run) -> str:
     try:
         completed = run(Command(argv=("git", "rev-parse", "HEAD"), cwd=root, timeout_seconds=10))
