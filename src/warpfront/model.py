@@ -290,7 +290,9 @@ class Project:
     repository: str
 
 
-Allowance = Literal["unavailable", "skipped", "quick", "profile", "relaxed", "bootstrap"]
+Allowance = Literal[
+    "unavailable", "skipped", "quick", "profile", "relaxed", "bootstrap", "unsigned"
+]
 """What a channel may let pass, which is then written beside what is published."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from warpfront.model import BuiltImage, RenderedImage, WheelLock
+from warpfront.release.ledger import Publication, Stage
 from warpfront.report.sizes import readable_size
 
 
@@ -18,5 +19,25 @@ def describe(result: object) -> str:
         case BuiltImage():
             size = readable_size(result.size_bytes)
             return f"built {result.reference} ({size}) in {result.seconds:.0f} s"
+        case Publication(stage=Stage.DONE):
+            names = " ".join(one.tag for one in result.tags)
+            sent, there = readable_size(result.sent_bytes), readable_size(result.present_bytes)
+            return f"published {result.reference} as {names}; {sent} sent, {there} there"
+        case Publication():
+            return _foreseen(result)
         case _:
             return str(result)
+
+
+def _foreseen(planned: Publication) -> str:
+    """What a dry run says: every tag, and what the registry has there now."""
+    lines = [
+        f"would publish {planned.image_id} to {planned.repository}, verified on "
+        f"{', '.join(planned.targets) or 'no target'}; at most "
+        f"{readable_size(planned.present_bytes)} to send"
+    ]
+    lines += [f"    noted: {text}" for text in planned.noted]
+    for one in planned.tags:
+        kind = "alias" if one.moves else "tag"
+        lines.append(f"    {kind} {one.tag}: {f'is on {one.before}' if one.before else 'new'}")
+    return "\n".join(lines)

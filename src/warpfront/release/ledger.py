@@ -1,0 +1,112 @@
+"""What a run of publishing did, step by step: what a rerun, a rollback and a reader of the release
+need to know. Words.
+
+A ledger is written after every step, so that a run that was killed leaves what it had done. The
+registry is asked again all the same: a ledger says what was done, a registry what is so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+LEDGER_FOLDER = "release"
+"""Beside the cells' own folders, in which no cell's name can be: ids have a vendor in them."""
+
+
+class Stage(StrEnum):
+    """How far the publication of one image has come. Only `DONE` is published."""
+
+    PLANNED = "planned"
+    CANDIDATE = "candidate"
+    PROVEN = "proven"
+    DOCUMENTED = "documented"
+    SIGNED = "signed"
+    TAGGED = "tagged"
+    DONE = "done"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tagging:
+    """One tag of a publication. `before` is the digest that it was on, "" for none; `done` says
+    that the registry has it on the new one.
+    """
+
+    tag: str
+    moves: bool
+    before: str = ""
+    done: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attachment:
+    """A document that is attached to the published digest. `name` is what the signature says."""
+
+    name: str
+    artifact_type: str
+    digest: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publication:
+    """One image on its way into a channel. `repository` has its host; `config` is the digest of its
+    config. `targets` are those it was verified on, `noted` what the channel let pass. Bytes are
+    those of the image: what went over the wire, and what the registry had.
+    """
+
+    cell_id: str
+    channel: str
+    run: str
+    repository: str
+    image_id: str
+    content_hash: str
+    targets: tuple[str, ...]
+    noted: tuple[str, ...]
+    tags: tuple[Tagging, ...]
+    stage: Stage = Stage.PLANNED
+    candidate: str = ""
+    digest: str = ""
+    config: str = ""
+    attached: tuple[Attachment, ...] = ()
+    signed_by: str = ""
+    sent_bytes: int = 0
+    present_bytes: int = 0
+    seconds: float = 0.0
+
+    @property
+    def reference(self) -> str:
+        """What to pull to get exactly this."""
+        return f"{self.repository}@{self.digest}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A cell that a run did not publish, and why."""
+
+    cell_id: str
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """All that one run did. `run` names its file and its candidates."""
+
+    run: str
+    channel: str
+    action: str
+    started: str
+    publications: tuple[Publication, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+
+
+def latest(ledgers: Iterable[Ledger], cell_id: str) -> Publication | None:
+    """The last publication of a cell that came to its end."""
+    ended = (
+        publication
+        for ledger in sorted(ledgers, key=lambda one: one.started)
+        for publication in ledger.publications
+        if publication.cell_id == cell_id and publication.stage is Stage.DONE
+    )
+    return next(iter([*ended][-1:]), None)
