@@ -1,5 +1,5 @@
-"""A real registry for tests: Debian's docker-registry (distribution 2.8), unpacked and not installed,
-on loopback with TLS from a certificate authority made for it, and a password.
+"""A real registry for tests: Debian's docker-registry (distribution 2.8), unpacked and not
+installed, on loopback with TLS from a certificate authority made for it, and a password.
 
 `with real_registry(folder) as registry:` starts one and stops it; `registry.environment` is what a
 program needs to find its password and to trust it. Tests that start one are marked `process`.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import sha256
@@ -128,8 +129,15 @@ class Registry(Protocol):
     def blob(self, repository: str, digest: str, limit_bytes: int) -> bytes:
         """A small blob (a config, an SBOM), its digest checked."""
 
-    def save_blob(self, repository: str, digest: str, destination: Path) -> None:
-        """A blob of any size into a file that is there only when its digest was right."""
+    def open_blob(self, repository: str, digest: str) -> AbstractContextManager[BinaryIO]:
+        """A blob as it comes, for who needs its beginning: only at its end has the digest been
+        checked."""
+
+    def save_blob(
+        self, repository: str, digest: str, destination: Path, size_bytes: int | None = None
+    ) -> None:
+        """A blob of any size into a file that is there only when its digest was right. No more than
+        `size_bytes` are taken, if the descriptor is known."""
 
     def put_blob(
         self, repository: str, source: BlobSource, mount_from: Sequence[str] = ()
