@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
 
 from warpfront.errors import EngineError, RegistryError, RegistryFault
 from warpfront.images.engine import Features, Progress, RunRequest, RunResult, StoredImage
@@ -295,8 +298,14 @@ class FakeRegistry:
             raise self.error("blob", f"no {digest}")
         return found
 
-    def save_blob(self, repository: str, digest: str, destination: Path) -> None:
-        destination.write_bytes(self.blob(repository, digest, 1 << 40))
+    @contextlib.contextmanager
+    def open_blob(self, repository: str, digest: str) -> Iterator[BinaryIO]:
+        yield io.BytesIO(self.blob(repository, digest, 1 << 40))
+
+    def save_blob(
+        self, repository: str, digest: str, destination: Path, size_bytes: int | None = None
+    ) -> None:
+        destination.write_bytes(self.blob(repository, digest, size_bytes or 1 << 40))
 
     def put_blob(
         self, repository: str, source: BlobSource, mount_from: Sequence[str] = ()

@@ -14,7 +14,8 @@ from fakes import FakeEngine, FakeRegistry
 
 from warpfront.images.labels import BASE_SOURCE, CONTENT_HASH, CREATED, RELAXED, REVISION
 from warpfront.model import Alias, Cell, Channel, CheckResult
-from warpfront.pipeline.publishing import Published, Shop, publish_cells
+from warpfront.pipeline.within.evidence import local_evidence
+from warpfront.pipeline.within.shop import Published, Shop, publish_cells
 from warpfront.release.ledger import LEDGER_FOLDER, Ledger, Publication
 from warpfront.release.signing import Signer
 from warpfront.system.process import Command, Completed
@@ -129,7 +130,14 @@ class World:
     ) -> Mapping[str, Published]:
         cells = cells or (CPU,)
         chosen = channel or a_release_channel(*cells)
-        return publish_cells(cells, cells, chosen, self.shop(), dry_run=dry_run)
+        return publish_cells(
+            cells,
+            cells,
+            chosen,
+            self.shop(),
+            find=lambda cell: local_evidence(cell, self.store, self.engine),
+            dry_run=dry_run,
+        )
 
     def published(self, *cells: Cell, channel: Channel | None = None) -> Publication:
         (result,) = self.publish(*cells, channel=channel).values()

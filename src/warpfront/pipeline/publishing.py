@@ -1,54 +1,18 @@
-"""publish: each image that a channel's demands are met for, to its tags. All names are computed
-and checked before anything is sent; one cell is published as a whole or not at all.
-"""
+"""publish: each image that a channel's demands are met for, to its tags."""
 
 from __future__ import annotations
 
-import dataclasses
-import time
-import uuid
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 
-from warpfront.errors import (
-    EngineError,
-    MatrixError,
-    NotPublishableError,
-    Problem,
-    SignatureError,
-    TagConflictError,
-)
-from warpfront.images.engine import Engine, connect
-from warpfront.images.labels import CREATED
+from warpfront.images.engine import connect
 from warpfront.matrix.selection import select
-from warpfront.model import Blocked, BuiltImage, Cell, Channel, Failed, Selection
-from warpfront.pipeline.within.attempt import attempt
-from warpfront.pipeline.within.evidence import (
-    channel_named,
-    local_evidence,
-    verification_payload,
-)
-from warpfront.pipeline.workspace import MATRIX_FILE, Workspace
-from warpfront.release.ledger import LEDGER_FOLDER, Ledger, Publication, Refusal, Tagging
-from warpfront.release.policy import Evidence, Verdict, judge
-from warpfront.release.publication import (
-    CANDIDATE_PREFIX,
-    YANK_TYPE,
-    Document,
-    Held,
-    Publishing,
-    held_image,
-)
-from warpfront.release.registry.contract import Registry
-from warpfront.release.signing import Signer, find_cosign
-from warpfront.release.tags import Names, clashes, clashes_of_matrix, names_of, tag_words
+from warpfront.model import Selection
+from warpfront.pipeline.within.evidence import demanded_channel, local_evidence
+from warpfront.pipeline.within.shop import Published, Shop, publish_cells, run_name, signer_for
+from warpfront.pipeline.workspace import Workspace
 from warpfront.system import provenance
 from warpfront.system.process import environment, run
-from warpfront.system.store import Store
 from warpfront.system.watch import Watch
-
-Published = Publication | Blocked | Failed
-_HINT = "docs/release.md says what a channel demands; `invoke verify` proves it"
 
 
 def publish(
@@ -72,284 +36,24 @@ def publish(
     project = matrix.project.repository
     here, now = environment(), provenance.now()
     host = (chosen.repository or project).partition("/")[0]
-    signer = _signer(key or here.get("COSIGN_KEY", ""), chosen, here, store)
+    signer = signer_for(key or here.get("COSIGN_KEY", ""), chosen, here, store)
     with client.connect(host, here, run) as registry:
+        engine = connect(here)
+        shop = Shop(
+            project=project,
+            registry=registry,
+            engine=engine,
+            signer=signer,
+            store=store,
+            now=now,
+            run=run_name(now),
+            watch=watch,
+        )
         return publish_cells(
             select(matrix.cells, selection),
             matrix.cells,
             chosen,
-            Shop(
-                project=project,
-                registry=registry,
-                engine=connect(here),
-                signer=signer,
-                store=store,
-                now=now,
-                run=run_name(now),
-                watch=watch,
-            ),
+            shop,
+            find=lambda cell: local_evidence(cell, store, engine),
             dry_run=dry_run,
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shop:
-    """With whom and what a run publishes. `documents` makes what goes with an image beside its
-    verification.
-    """
-
-    project: str
-    registry: Registry
-    engine: Engine
-    signer: Signer | None
-    store: Store
-    now: str
-    run: str
-    watch: Watch
-    documents: Callable[[Cell, Held], tuple[Document, ...]] = lambda _cell, _held: ()
-    pause: Callable[[float], None] = time.sleep
-
-    def path(self, repository: str) -> str:
-        return repository.removeprefix(f"{self.registry.host}/")
-
-
-@dataclass(kw_only=True)
-class _Books:
-    """The ledger of a run, on disk after every step of it."""
-
-    store: Store
-    ledger: Ledger
-    entries: dict[str, Publication] = field(default_factory=dict)
-
-    def record(self, publication: Publication) -> None:
-        self.entries[publication.cell_id] = publication
-        self.ledger = dataclasses.replace(self.ledger, publications=tuple(self.entries.values()))
-        self.store.save(LEDGER_FOLDER, self.ledger.run, self.ledger)
-
-    def refuse(self, cell_id: str, reason: str) -> None:
-        refusal = Refusal(cell_id=cell_id, reasons=(reason,))
-        refusals = (*self.ledger.refusals, refusal)
-        self.ledger = dataclasses.replace(self.ledger, refusals=refusals)
-        self.store.save(LEDGER_FOLDER, self.ledger.run, self.ledger)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Planned:
-    """An image that may be published, and under which names."""
-
-    evidence: Evidence
-    verdict: Verdict
-    built: BuiltImage
-    names: Names
-
-
-def publish_cells(
-    cells: Iterable[Cell],
-    every: Iterable[Cell],
-    channel: Channel,
-    shop: Shop,
-    *,
-    dry_run: bool,
-) -> Mapping[str, Published]:
-    """`every` are the matrix's cells: who is not selected still has its names."""
-    cells = tuple(cells)
-    claimed = clashes_of_matrix(every, channel, project=shop.project)
-    planned = {cell.id: _plan(cell, channel, claimed.get(cell.id, ()), shop) for cell in cells}
-    found = clashes(one.names for one in planned.values() if isinstance(one, _Planned))
-    results: dict[str, Published] = {}
-    books = _Books(store=shop.store, ledger=new_ledger(shop.run, channel, "publish", shop.now))
-    for cell_id, plan in planned.items():
-        if not isinstance(plan, _Planned):
-            results[cell_id] = plan
-        elif mine := _of(plan.names, found):
-            results[cell_id] = _conflict(cell_id, mine)
-        elif dry_run:
-            results[cell_id] = attempt(cell_id, "publish", _foreseen, plan, channel, shop)
-        else:
-            results[cell_id] = _published(plan, channel, shop, books)
-        result = results[cell_id]
-        if not dry_run:
-            shop.store.save(cell_id, "publish", result)
-            if not isinstance(result, Publication):
-                books.refuse(cell_id, result.reason)
-    return results
-
-
-def _plan(
-    cell: Cell, channel: Channel, claimed: tuple[str, ...], shop: Shop
-) -> _Planned | Blocked | Failed:
-    if claimed:
-        return _conflict(cell.id, claimed)
-    found = local_evidence(cell, shop.store, shop.engine)
-    if not isinstance(found, tuple):
-        return found
-    evidence, built = found
-    verdict = with_signature(judge(evidence, channel, now=shop.now), channel, signer=shop.signer)
-    words = tag_words(cell, verdict.facts, evidence.labels, verdict.targets)
-    names = names_of(cell, channel, words, project=shop.project)
-    if against := (*verdict.against, *(names.wrong if verdict.publishable else ())):
-        return _failed(cell.id, NotPublishableError("; ".join(against), hint=_HINT))
-    return _Planned(evidence=evidence, verdict=verdict, built=built, names=names)
-
-
-def with_signature(verdict: Verdict, channel: Channel, *, signer: Signer | None) -> Verdict:
-    """The verdict, with what it means that nobody signs."""
-    if signer is not None:
-        return verdict
-    text = "there is no key to sign it with"
-    if "unsigned" in channel.allow:
-        return dataclasses.replace(verdict, noted=(*verdict.noted, text))
-    return dataclasses.replace(verdict, against=(*verdict.against, text))
-
-
-def _of(names: Names, found: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(text for text in found if text.partition(" ")[0] in names.references)
-
-
-def _conflict(cell_id: str, found: tuple[str, ...]) -> Failed:
-    hint = "give the alias a `where:`, or the template a word that tells them apart"
-    return _failed(cell_id, TagConflictError("; ".join(found), hint=hint))
-
-
-def _failed(cell_id: str, error: NotPublishableError | TagConflictError | EngineError) -> Failed:
-    return Failed(
-        cell_id=cell_id,
-        step="publish",
-        reason=error.message,
-        hint=error.hint,
-        exit_code=error.exit_code,
-    )
-
-
-def _publication(plan: _Planned, channel: Channel, shop: Shop) -> Publication:
-    tags = [Tagging(tag=tag, moves=False) for tag in plan.names.tags]
-    tags += [Tagging(tag=alias, moves=True) for alias in plan.names.aliases]
-    return Publication(
-        cell_id=plan.evidence.cell.id,
-        channel=channel.name,
-        run=shop.run,
-        repository=plan.names.repository,
-        image_id=plan.built.image_id,
-        content_hash=plan.built.content_hash,
-        targets=plan.verdict.targets,
-        noted=plan.verdict.noted,
-        tags=tuple(tags),
-        candidate=f"{CANDIDATE_PREFIX}{shop.run}-{plan.built.content_hash[:12]}",
-        present_bytes=plan.built.size_bytes,
-    )
-
-
-def _foreseen(plan: _Planned, channel: Channel, shop: Shop) -> Publication:
-    """What a run would do, and nothing of it done: where each tag is now is asked."""
-    publication = _publication(plan, channel, shop)
-    path = shop.path(publication.repository)
-    tags = []
-    for one in publication.tags:
-        standing = shop.registry.head(path, one.tag)
-        tags.append(dataclasses.replace(one, before=standing.digest if standing else ""))
-    return dataclasses.replace(publication, tags=tuple(tags))
-
-
-def _published(plan: _Planned, channel: Channel, shop: Shop, books: _Books) -> Published:
-    began = time.monotonic()
-    publishing = Publishing(
-        registry=shop.registry,
-        engine=shop.engine,
-        signer=shop.signer,
-        prove=_prover(plan, channel, shop),
-        record=books.record,
-        pause=shop.pause,
-        watch=shop.watch,
-    )
-    planned = _publication(plan, channel, shop)
-    cell_id = planned.cell_id
-    try:
-        books.record(planned)
-        result = attempt(cell_id, "publish", publishing.publish, planned)
-    except EngineError as error:
-        result = _failed(cell_id, error)
-    finally:
-        shop.watch.step(cell_id, "")
-    if isinstance(result, Publication):
-        result = dataclasses.replace(result, seconds=round(time.monotonic() - began, 2))
-        books.record(result)
-    return result
-
-
-def _prover(
-    plan: _Planned, channel: Channel, shop: Shop
-) -> Callable[[Publication, Held], tuple[Document, ...]]:
-    """Judges once more, by what the registry holds: its own labels, and the ids of its own bytes,
-    which the verifications have to name.
-    """
-
-    def prove(publication: Publication, held: Held) -> tuple[Document, ...]:
-        evidence = dataclasses.replace(
-            plan.evidence, labels=held.labels, identities=held.identities
-        )
-        verdict = judge(evidence, channel, now=shop.now)
-        path = shop.path(publication.repository)
-        against = (*verdict.against, *not_to_be_named(shop.registry, path, publication, held))
-        if against:
-            raise NotPublishableError("; ".join(against), hint=_HINT)
-        proof = verification_payload(
-            evidence, with_signature(verdict, channel, signer=shop.signer), held
-        )
-        return (proof, *shop.documents(evidence.cell, held))
-
-    return prove
-
-
-def not_to_be_named(
-    registry: Registry, path: str, publication: Publication, held: Held
-) -> tuple[str, ...]:
-    """Why a digest may not get its names, whatever was proven of it: it was yanked, or an alias is
-    on a newer image, which only a rollback may move it from.
-    """
-    attached = registry.referrers(path, held.digest)
-    wrong = ["it was yanked"] if any(one.artifact_type == YANK_TYPE for one in attached) else []
-    for one in publication.tags:
-        standing = registry.head(path, one.tag) if one.moves else None
-        if standing is None or standing.digest == held.digest:
-            continue
-        other = held_image(registry, path, standing.digest)
-        if other is not None and other.labels.get(CREATED, "") > held.labels.get(CREATED, ""):
-            wrong.append(f"{one.tag} is on a newer image, of {other.labels[CREATED]}")
-    return tuple(wrong)
-
-
-def demanded_channel(channels: tuple[Channel, ...], name: str, to: str = "") -> Channel:
-    """Raises `MatrixError` where matrix.yaml has no such channel."""
-    found = channel_named(channels, name, to)
-    if found is None:
-        names = ", ".join(one.name for one in channels) or "none"
-        message = f"there is no channel `{name}`; there are: {names}"
-        raise MatrixError(
-            (Problem(path=MATRIX_FILE, line=0, message=message, hint="docs/release.md"),)
-        )
-    return found
-
-
-def run_name(now: str) -> str:
-    """`20261122T120000-1a2b3c`: sorts by time, and no two runs share one."""
-    digits = now.partition("+")[0].replace("-", "").replace(":", "")
-    return f"{digits}-{uuid.uuid4().hex[:6]}"
-
-
-def new_ledger(run_id: str, channel: Channel, action: str, now: str) -> Ledger:
-    return Ledger(run=run_id, channel=channel.name, action=action, started=now)
-
-
-def _signer(key: str, channel: Channel, here: Mapping[str, str], store: Store) -> Signer | None:
-    """Raises `SignatureError` before anything is sent, where signatures are demanded and cannot be
-    made.
-    """
-    if key:
-        return Signer(run=run, cosign=find_cosign(run, key, here, store.folder / LEDGER_FOLDER))
-    if "unsigned" not in channel.allow:
-        raise SignatureError(
-            f"the channel {channel.name} publishes signed images, and there is no key",
-            hint="COSIGN_KEY or --key names one (`cosign generate-key-pair`), `--key keyless` has "
-            "CI vouch for it; `allow: [unsigned]` in the channel does without",
-        )
-    return None

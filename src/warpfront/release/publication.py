@@ -68,6 +68,8 @@ class Held:
         return sum(int(one["size"]) for one in (parts["config"], *parts["layers"]))
 
 
+Bring = Callable[[Publication], int]
+"""Gets an image into its repository by its digest; how many bytes that took."""
 Prove = Callable[[Publication, Held], tuple[Document, ...]]
 """Whether this very image may be published, by error; what goes with it, by value."""
 
@@ -104,6 +106,7 @@ class Publishing:
     record: Callable[[Publication], None]
     pause: Callable[[float], None]
     watch: Watch
+    bring: Bring | None = None
     _held: Held | None = None
     _documents: tuple[Document, ...] = ()
 
@@ -133,8 +136,9 @@ class Publishing:
         path = self._path(publication)
         held, sent = self._published_before(publication), 0
         if held is None:
-            sent = self._pushed(publication)
-            held = held_image(self.registry, path, publication.candidate)
+            sent = self.bring(publication) if self.bring else self._pushed(publication)
+            reference = publication.digest if self.bring else publication.candidate
+            held = held_image(self.registry, path, reference)
         if held is None:
             raise _wrong(self.registry, f"{publication.candidate} was pushed, and is not there")
         if publication.image_id not in held.identities:

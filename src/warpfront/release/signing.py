@@ -6,7 +6,6 @@ The key's password is cosign's own to read (COSIGN_PASSWORD); it passes through 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from warpfront.release.registry.references import is_loopback
 from warpfront.system.process import Command, Completed, Run
 
 _LIMIT_SECONDS = 120.0
-_VERSION = re.compile(r"GitVersion:\s*v?(\d+)\.")
+_SERVICES = "--use-signing-config"
 # The issuer of the identity that CI gives its jobs; who verifies names the workflow.
 KEYLESS = "keyless"
 
@@ -24,13 +23,13 @@ KEYLESS = "keyless"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cosign:
     """How cosign is called. `key` is a path or a KMS address, or `KEYLESS` where CI vouches for
-    its job (OIDC). `public_key` is a file of the key's other half. `major` is cosign's version: 3
-    wants to be told that no signing service is meant.
+    its job (OIDC). `public_key` is a file of the key's other half. `has_services`: it knows signing
+    services (from version 3 on it uses them), and has to be told that none is meant.
     """
 
     key: str
     public_key: str
-    major: int
+    has_services: bool
     environment: Mapping[str, str]
     program: str = "cosign"
 
@@ -40,7 +39,7 @@ def sign_command(cosign: Cosign, reference: str, annotations: Mapping[str, str])
     argv = [cosign.program, "sign", "--yes"]
     if cosign.key != KEYLESS:
         argv += ["--key", cosign.key, "--tlog-upload=false"]
-        argv += ["--use-signing-config=false"] if cosign.major >= 3 else []
+        argv += ["--use-signing-config=false"] if cosign.has_services else []
     argv += [f"--annotations={name}={text}" for name, text in sorted(annotations.items())]
     return _command(cosign, argv, reference)
 
@@ -75,8 +74,8 @@ def find_cosign(
     run: Run, key: str, environment: Mapping[str, str], folder: Path, *, program: str = "cosign"
 ) -> Cosign:
     """cosign as it is here, and the public half of `key` in `folder`. Raises `SignatureError`."""
-    said = _run(run, Command(argv=(program, "version"), timeout_seconds=20.0))
-    found = _VERSION.search(said.stdout)
+    # Distributions' builds do not know their own version; what they can do, they say.
+    said = _run(run, Command(argv=(program, "sign", "--help"), timeout_seconds=20.0))
     public = folder / "cosign.pub"
     if key != KEYLESS:
         folder.mkdir(parents=True, exist_ok=True)
@@ -86,7 +85,7 @@ def find_cosign(
     return Cosign(
         key=key,
         public_key=str(public),
-        major=int(found.group(1)) if found else 2,
+        has_services=_SERVICES in said.stdout,
         environment=environment,
         program=program,
     )

@@ -1,5 +1,5 @@
-"""What an engine says of a push: errors that end a stream as if all were well, and a silence that is
-full of words.
+"""What an engine says of a push: errors that end a stream as if all were well, and a silence that
+is full of words.
 """
 
 from __future__ import annotations

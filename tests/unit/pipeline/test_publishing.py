@@ -396,7 +396,7 @@ def test_a_registry_that_fails_at_any_call_costs_the_cell_and_leaves_nothing_unp
 
 
 def a_signer(cosign: FakeCosign) -> Signer:
-    made = Cosign(key="a.key", public_key="a.pub", major=2, environment={})
+    made = Cosign(key="a.key", public_key="a.pub", has_services=False, environment={})
     return Signer(run=cosign, cosign=made)
 
 

@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from dataclasses import dataclass
 
 from pydantic import TypeAdapter, ValidationError
 
-from warpfront.errors import StoreError
+from warpfront.errors import MatrixError, Problem, StoreError
 from warpfront.images.engine import Engine
 from warpfront.model import Blocked, BuiltImage, Cell, Channel, Failed, Verification
 from warpfront.pipeline.within.containers import built_image
@@ -25,9 +26,18 @@ _SCHEMA = 1
 _VERIFICATIONS = TypeAdapter(tuple[Verification, ...])
 
 
-def local_evidence(
-    cell: Cell, store: Store, engine: Engine
-) -> tuple[Evidence, BuiltImage] | Blocked | Failed:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """An image that is to be published. `digest` is its registry's, "" if it is in the engine."""
+
+    evidence: Evidence
+    image_id: str
+    content_hash: str
+    size_bytes: int
+    digest: str = ""
+
+
+def local_evidence(cell: Cell, store: Store, engine: Engine) -> Found | Blocked | Failed:
     """What build and verify left here of an image that the engine still has."""
     built = built_image(store, cell, engine)
     if not isinstance(built, BuiltImage):
@@ -50,7 +60,12 @@ def local_evidence(
         verifications=verifications,
         unread=unread,
     )
-    return evidence, built
+    return Found(
+        evidence=evidence,
+        image_id=built.image_id,
+        content_hash=built.content_hash,
+        size_bytes=built.size_bytes,
+    )
 
 
 def verification_payload(evidence: Evidence, verdict: Verdict, held: Held) -> Document:
@@ -113,7 +128,15 @@ def attached_payload(registry: Registry, repository: str, digest: str) -> bytes:
     return registry.blob(repository, str(layer), _LIMIT_BYTES) if layer else b""
 
 
-def channel_named(channels: tuple[Channel, ...], name: str, to: str = "") -> Channel | None:
-    """The channel of that name, to be published to another repository if one is given."""
+def demanded_channel(channels: tuple[Channel, ...], name: str, to: str = "") -> Channel:
+    """The channel of that name, published to another repository if one is given. Raises
+    `MatrixError` where matrix.yaml has none.
+    """
     found = next((one for one in channels if one.name == name), None)
-    return dataclasses.replace(found, repository=to) if found and to else found
+    if found is None:
+        names = ", ".join(one.name for one in channels) or "none"
+        message = f"there is no channel `{name}`; there are: {names}"
+        raise MatrixError(
+            (Problem(path="matrix.yaml", line=0, message=message, hint="docs/release.md"),)
+        )
+    return dataclasses.replace(found, repository=to or found.repository)
