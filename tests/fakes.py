@@ -14,7 +14,9 @@ from typing import BinaryIO
 from warpfront.errors import EngineError, RegistryError, RegistryFault
 from warpfront.images.engine import Features, Progress, RunRequest, RunResult, StoredImage
 from warpfront.model import HostDevices
+from warpfront.release.registry import documents
 from warpfront.release.registry.contract import (
+    EMPTY_BODY,
     IMAGE_MANIFEST,
     BlobSource,
     BlobTransfer,
@@ -288,6 +290,11 @@ class FakeRegistry:
         self.manifests[repository, made.digest] = (body, media_type)
         if reference != made.digest:
             self.tagged[repository, reference] = made.digest
+        subject = json.loads(body).get("subject")
+        if subject:
+            listed = self.attached.setdefault((repository, subject["digest"]), [])
+            one = documents.referrer_of(Manifest(descriptor=made, body=body))
+            listed += [] if one in listed else [one]
         self.after_call("put_manifest")
         return made
 
@@ -338,27 +345,18 @@ class FakeRegistry:
         annotations: Mapping[str, str],
     ) -> Descriptor:
         self._called("attach")
-        layer = {"mediaType": payload_type, "digest": digest_of_bytes(payload)}
-        document: dict[str, object] = {
-            "artifactType": artifact_type,
-            "annotations": dict(annotations),
-        }
-        document |= {"layers": [layer | {"size": len(payload)}], "subject": subject.digest}
-        body = json.dumps(document, sort_keys=True).encode()
-        self.blobs[repository, digest_of_bytes(payload)] = payload
-        self.manifests[repository, digest_of_bytes(body)] = (body, IMAGE_MANIFEST)
-        made = Descriptor(
-            media_type=IMAGE_MANIFEST,
-            digest=digest_of_bytes(body),
-            size_bytes=len(body),
-            artifact_type=artifact_type,
-            annotations=dict(annotations),
+        blob = BytesBlob(payload)
+        described = Descriptor(
+            media_type=payload_type, digest=blob.digest, size_bytes=blob.size_bytes
         )
-        listed = self.attached.setdefault((repository, subject.digest), [])
-        if made not in listed:
-            listed.append(made)
+        body = documents.artifact_body(
+            subject, artifact_type=artifact_type, payload=described, annotations=annotations
+        )
+        self.blobs[repository, blob.digest] = payload
+        self.blobs[repository, digest_of_bytes(EMPTY_BODY)] = EMPTY_BODY
+        put = self.put_manifest(repository, digest_of_bytes(body), body, IMAGE_MANIFEST)
         self.after_call("attach")
-        return made
+        return documents.referrer_of(Manifest(descriptor=put, body=body))
 
     def tags(self, repository: str) -> tuple[str, ...]:
         self._called("tags")

@@ -18,11 +18,13 @@ from warpfront.images.engine import Engine
 from warpfront.release.ledger import Attachment, Publication, Stage, Tagging
 from warpfront.release.registry.contract import (
     INDEX_TYPES,
+    BytesBlob,
     Descriptor,
     Manifest,
     Registry,
     digest_of_bytes,
 )
+from warpfront.release.registry.documents import artifact_body
 from warpfront.release.signing import Signer
 from warpfront.system.watch import Watch
 
@@ -205,33 +207,21 @@ class Publishing:
         """
         assert self._held is not None
         path, subject = self._path(publication), self._held.manifest.descriptor
-        attached: list[tuple[Document, Descriptor]] = []
-        for tried in range(2):
-            attached = [(one, self._attach(path, subject, one)) for one in self._documents]
+        expected = {one.name: attached_as(subject, one) for one in self._documents}
+        for _ in range(2):
             listed = {one.digest for one in self.registry.referrers(path, subject.digest)}
-            lost = sorted(one.name for one, found in attached if found.digest not in listed)
-            if lost and tried:
-                names = ", ".join(lost)
-                raise _wrong(
-                    self.registry, f"{names}: attached to {subject.digest}, and not listed"
-                )
-            if not lost:
-                break
-        return dataclasses.replace(
-            publication,
-            attached=tuple(
-                Attachment(
-                    name=one.name,
-                    artifact_type=one.artifact_type,
-                    digest=found.digest,
-                    size_bytes=found.size_bytes,
-                )
-                for one, found in attached
-            ),
-        )
+            for one in self._documents:
+                if expected[one.name].digest not in listed:
+                    self._attach(path, subject, one)
+        listed = {one.digest for one in self.registry.referrers(path, subject.digest)}
+        lost = sorted(name for name, one in expected.items() if one.digest not in listed)
+        if lost:
+            names = ", ".join(lost)
+            raise _wrong(self.registry, f"{names}: attached to {subject.digest}, and not listed")
+        return dataclasses.replace(publication, attached=tuple(expected.values()))
 
-    def _attach(self, path: str, subject: Descriptor, document: Document) -> Descriptor:
-        return self.registry.attach(
+    def _attach(self, path: str, subject: Descriptor, document: Document) -> None:
+        self.registry.attach(
             path,
             subject,
             artifact_type=document.artifact_type,
@@ -305,6 +295,27 @@ class Publishing:
     def _now_on(self, path: str, tag: str) -> str:
         found = self.registry.head(path, tag)
         return found.digest if found else ""
+
+
+def attached_as(subject: Descriptor, document: Document) -> Attachment:
+    """What a document is once it is attached: same document, same digest, in every registry."""
+    payload = BytesBlob(document.payload)
+    body = artifact_body(
+        subject,
+        artifact_type=document.artifact_type,
+        payload=Descriptor(
+            media_type=document.payload_type or document.artifact_type,
+            digest=payload.digest,
+            size_bytes=payload.size_bytes,
+        ),
+        annotations=document.annotations,
+    )
+    return Attachment(
+        name=document.name,
+        artifact_type=document.artifact_type,
+        digest=digest_of_bytes(body),
+        size_bytes=payload.size_bytes,
+    )
 
 
 def signed_annotations(publication: Publication) -> Mapping[str, str]:
