@@ -76,8 +76,9 @@ def find_cosign(
     """cosign as it is here, and the public half of `key` in `folder`. Raises `SignatureError`."""
     # Distributions' builds do not know their own version; what they can do, they say.
     said = _run(run, Command(argv=(program, "sign", "--help"), timeout_seconds=20.0))
-    public = folder / "cosign.pub"
-    if key != KEYLESS:
+    beside = Path(key).with_suffix(".pub")  # as cosign itself makes a pair of keys
+    public = beside if beside.is_file() else folder / "cosign.pub"
+    if key != KEYLESS and public != beside:
         folder.mkdir(parents=True, exist_ok=True)
         argv = (program, "public-key", "--key", key, "--outfile", str(public))
         command = Command(argv=argv, environment=environment, timeout_seconds=60.0)
