@@ -24,6 +24,7 @@ BASE_SOURCE = "dev.warpfront.base-source"
 RELAXED = "dev.warpfront.relaxed"
 _OCI = "org.opencontainers.image"
 _OURS = "dev.warpfront"
+LOCK = f"{_OURS}.lock"
 CREATED = f"{_OCI}.created"
 REVISION = f"{_OCI}.revision"
 
@@ -60,7 +61,7 @@ def image_labels(
         f"{_OURS}.toolkit": str(cell.toolkit or ""),
         f"{_OURS}.torch": torch,
         f"{_OURS}.python": cell.python,
-        f"{_OURS}.lock": lock.digest,
+        LOCK: lock.digest,
         RELAXED: ",".join(sorted(relaxed.package for relaxed in lock.relaxed)),
     }
 

@@ -8,10 +8,9 @@ from warpfront.images.engine import connect
 from warpfront.matrix.selection import select
 from warpfront.model import Selection
 from warpfront.pipeline.within.evidence import demanded_channel, local_evidence
-from warpfront.pipeline.within.shop import Published, Shop, publish_cells, run_name, signer_for
+from warpfront.pipeline.within.shop import Published, open_shop, publish_cells
 from warpfront.pipeline.workspace import Workspace
-from warpfront.system import provenance
-from warpfront.system.process import environment, run
+from warpfront.system.process import environment
 from warpfront.system.watch import Watch
 
 
@@ -29,28 +28,12 @@ def publish(
     is another repository than the matrix's; `key` is what cosign signs with.
     """
     matrix, store = workspace.matrix, workspace.folders.store
-    # Its HTTP takes longer to load than a plan to make.
-    from warpfront.release.registry import client  # noqa: PLC0415
-
     chosen = demanded_channel(matrix.channels, channel, to)
-    project = matrix.project.repository
-    here, now = environment(), provenance.now()
-    host = (chosen.repository or project).partition("/")[0]
-    signer = signer_for(key or here.get("COSIGN_KEY", ""), chosen, here, store)
-    with client.connect(host, here, run) as registry:
-        engine = connect(here)
-        shop = Shop(
-            project=project,
-            registry=registry,
-            engine=engine,
-            signer=signer,
-            store=store,
-            now=now,
-            run=run_name(now),
-            watch=watch,
-        )
+    cells = select(matrix.cells, selection)
+    engine, project = connect(environment()), matrix.project.repository
+    with open_shop(chosen, project, store, watch, engine=engine, key=key, dry_run=dry_run) as shop:
         return publish_cells(
-            select(matrix.cells, selection),
+            cells,
             matrix.cells,
             chosen,
             shop,

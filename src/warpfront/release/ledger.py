@@ -7,12 +7,16 @@ registry is asked again all the same: a ledger says what was done, a registry wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 LEDGER_FOLDER = "release"
 """Beside the cells' own folders, in which no cell's name can be: ids have a vendor in them."""
+
+
+CANDIDATE_PREFIX = "candidate-"
+"""What the tags begin with that nobody is told of."""
 
 
 class Stage(StrEnum):
@@ -101,12 +105,47 @@ class Ledger:
     refusals: tuple[Refusal, ...] = ()
 
 
-def latest(ledgers: Iterable[Ledger], cell_id: str) -> Publication | None:
-    """The last publication of a cell that came to its end."""
-    ended = (
-        publication
-        for ledger in sorted(ledgers, key=lambda one: one.started)
-        for publication in ledger.publications
-        if publication.cell_id == cell_id and publication.stage is Stage.DONE
-    )
-    return next(iter([*ended][-1:]), None)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stock:
+    """A digest of a repository: its tags, which of them are `aliases`, the digests that those were
+    on `befores`, the `channels` that it was proven for.
+    """
+
+    repository: str
+    digest: str
+    tags: tuple[str, ...]
+    aliases: tuple[str, ...] = ()
+    befores: tuple[str, ...] = ()
+    channels: tuple[str, ...] = ()
+    noted: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    yanked: bool = False
+    attached: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removed:
+    """A digest that was deleted, with the tags that went with it, and why."""
+
+    repository: str
+    digest: str
+    tags: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pruning:
+    """All that one run removed."""
+
+    removed: tuple[Removed, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Yank:
+    """A digest that was taken back: `moved` says where each alias went, `kept` why one stays."""
+
+    repository: str
+    digest: str
+    reason: str
+    moved: Mapping[str, str] = field(default_factory=dict)
+    kept: Mapping[str, str] = field(default_factory=dict)

@@ -28,7 +28,6 @@ from warpfront.release.registry.documents import artifact_body
 from warpfront.release.signing import Signer
 from warpfront.system.watch import Watch
 
-CANDIDATE_PREFIX = "candidate-"
 MOVES_TYPE = "application/vnd.warpfront.moves.v1+json"
 YANK_TYPE = "application/vnd.warpfront.yank.v1+json"
 _CONFIG_LIMIT_BYTES = 4 * 2**20
@@ -102,7 +101,7 @@ class Publishing:
     """Who takes images to their tags. `record` is told after every step, `pause` waits."""
 
     registry: Registry
-    engine: Engine
+    engine: Engine | None
     signer: Signer | None
     prove: Prove
     record: Callable[[Publication], None]
@@ -180,6 +179,7 @@ class Publishing:
         def told(done: int, total: int) -> None:
             self.watch.advance(f"push {publication.cell_id}", done, total)
 
+        assert self.engine is not None, "what is in no engine is brought"
         self.engine.tag(publication.image_id, reference)
         try:
             for tried in range(1, _PUSHES + 1):

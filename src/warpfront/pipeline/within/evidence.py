@@ -21,6 +21,8 @@ from warpfront.system.foreign import clean_json
 from warpfront.system.store import Store, as_json
 
 VERIFICATION_TYPE = "application/vnd.warpfront.verification.v1+json"
+DOCUMENT = "dev.warpfront.document"
+"""The annotation with a document's name: what the signature calls it."""
 _LIMIT_BYTES = 32 * 2**20
 _SCHEMA = 1
 _VERIFICATIONS = TypeAdapter(tuple[Verification, ...])
@@ -85,6 +87,7 @@ def verification_payload(evidence: Evidence, verdict: Verdict, held: Held) -> Do
         artifact_type=VERIFICATION_TYPE,
         payload=json.dumps(payload, sort_keys=True).encode(),
         annotations={
+            DOCUMENT: "verification",
             "dev.warpfront.cell": evidence.cell.id,
             "dev.warpfront.channel": verdict.channel,
             "dev.warpfront.targets": ",".join(verdict.targets),
@@ -101,14 +104,15 @@ def attached_evidence(registry: Registry, repository: str, cell: Cell, held: Hel
     found: dict[str, Verification] = {}
     for one in registry.referrers(repository, held.digest):
         if one.artifact_type == VERIFICATION_TYPE:
-            for verification in _read_attached(registry, repository, one.digest):
+            for verification in read_attached(registry, repository, one.digest):
                 standing = found.get(verification.target)
                 if standing is None or standing.ended < verification.ended:
                     found[verification.target] = verification
     return Evidence(cell=cell, labels=held.labels, identities=held.identities, verifications=found)
 
 
-def _read_attached(registry: Registry, repository: str, digest: str) -> tuple[Verification, ...]:
+def read_attached(registry: Registry, repository: str, digest: str) -> tuple[Verification, ...]:
+    """The verifications of an attached document; none of one that cannot be read."""
     payload = attached_payload(registry, repository, digest)
     try:
         document = clean_json(json.loads(payload))

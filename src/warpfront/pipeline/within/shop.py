@@ -7,7 +7,8 @@ from __future__ import annotations
 import dataclasses
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from warpfront.errors import (
@@ -22,10 +23,16 @@ from warpfront.images.labels import CREATED
 from warpfront.model import Blocked, Cell, Channel, Failed
 from warpfront.pipeline.within.attempt import attempt
 from warpfront.pipeline.within.evidence import Found, verification_payload
-from warpfront.release.ledger import LEDGER_FOLDER, Ledger, Publication, Refusal, Tagging
+from warpfront.release.ledger import (
+    CANDIDATE_PREFIX,
+    LEDGER_FOLDER,
+    Ledger,
+    Publication,
+    Refusal,
+    Tagging,
+)
 from warpfront.release.policy import Verdict, judge
 from warpfront.release.publication import (
-    CANDIDATE_PREFIX,
     YANK_TYPE,
     Bring,
     Document,
@@ -36,7 +43,8 @@ from warpfront.release.publication import (
 from warpfront.release.registry.contract import Registry
 from warpfront.release.signing import Signer, find_cosign
 from warpfront.release.tags import Names, clashes, clashes_of_matrix, names_of, tag_words
-from warpfront.system.process import run
+from warpfront.system import provenance
+from warpfront.system.process import environment, run
 from warpfront.system.store import Store
 from warpfront.system.watch import Watch
 
@@ -54,7 +62,7 @@ class Shop:
 
     project: str
     registry: Registry
-    engine: Engine
+    engine: Engine | None
     signer: Signer | None
     store: Store
     now: str
@@ -62,6 +70,7 @@ class Shop:
     watch: Watch
     documents: Callable[[Cell, Held], tuple[Document, ...]] = lambda _cell, _held: ()
     bring: Bring | None = None
+    action: str = "publish"
     pause: Callable[[float], None] = time.sleep
 
     def path(self, repository: str) -> str:
@@ -114,7 +123,7 @@ def publish_cells(
     }
     found = clashes(one.names for one in planned.values() if isinstance(one, _Planned))
     results: dict[str, Published] = {}
-    books = _Books(store=shop.store, ledger=new_ledger(shop.run, channel, "publish", shop.now))
+    books = _Books(store=shop.store, ledger=new_ledger(shop.run, channel, shop.action, shop.now))
     for cell_id, plan in planned.items():
         if not isinstance(plan, _Planned):
             results[cell_id] = plan
@@ -287,16 +296,53 @@ def new_ledger(run_id: str, channel: Channel, action: str, now: str) -> Ledger:
     return Ledger(run=run_id, channel=channel.name, action=action, started=now)
 
 
-def signer_for(key: str, channel: Channel, here: Mapping[str, str], store: Store) -> Signer | None:
-    """Raises `SignatureError` before anything is sent, where signatures are demanded and cannot be
-    made.
+@contextmanager
+def open_shop(
+    channel: Channel,
+    project: str,
+    store: Store,
+    watch: Watch,
+    *,
+    engine: Engine | None,
+    key: str,
+    dry_run: bool,
+) -> Iterator[Shop]:
+    """With the registry of the channel, or of the `project`, and who signs by `key`, or by the one
+    that COSIGN_KEY names.
     """
-    if key:
-        return Signer(run=run, cosign=find_cosign(run, key, here, store.folder / LEDGER_FOLDER))
-    if "unsigned" not in channel.allow:
+    # Its HTTP takes longer to load than a plan to make.
+    from warpfront.release.registry import client  # noqa: PLC0415
+
+    here, now = environment(), provenance.now()
+    signer = None
+    if key or here.get("COSIGN_KEY"):
+        found = find_cosign(run, key or here["COSIGN_KEY"], here, store.folder / LEDGER_FOLDER)
+        signer = Signer(run=run, cosign=found)
+    elif "unsigned" not in channel.allow and not dry_run:
         raise SignatureError(
             f"the channel {channel.name} publishes signed images, and there is no key",
             hint="COSIGN_KEY or --key names one (`cosign generate-key-pair`), `--key keyless` has "
             "CI vouch for it; `allow: [unsigned]` in the channel does without",
         )
-    return None
+    host = host_of(channel, project)
+    with client.connect(host, here, run) as registry:
+        yield Shop(
+            project=project,
+            registry=registry,
+            engine=engine,
+            signer=signer,
+            store=store,
+            now=now,
+            run=run_name(now),
+            watch=watch,
+        )
+
+
+def host_of(channel: Channel, project: str) -> str:
+    """The registry that a channel is published to."""
+    return (channel.repository or project).partition("/")[0]
+
+
+def path_of(channel: Channel, project: str, cell: Cell) -> str:
+    """The repository of a cell's image, without the registry's host."""
+    return f"{channel.repository or project}/{cell.image}".partition("/")[2]
