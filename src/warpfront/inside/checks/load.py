@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from warpfront.inside.checks.claims import Claims
+from warpfront.inside.checks.contents import read_contents
 from warpfront.inside.checks.distributions import (
     IMPORT_NAMES,
     Installed,
@@ -56,6 +57,8 @@ def record_load(claims: Claims, recorder: Recorder, _effort: Effort | None = Non
         for name in claims.extensions
     ]
     checks.append(Check(name="facts", find=lambda: record_facts(installed, recorder.environment)))
+    if claims.image:
+        checks.append(Check(name="contents", find=lambda: record_contents(recorder.environment)))
     recorder.run(checks)
 
 
@@ -77,6 +80,17 @@ def record_facts(installed: Installed, environment: dict[str, object]) -> CheckF
     facts = stack_facts(installed, read_policy(path) if path.is_file() else None)
     environment["facts"] = facts
     return passed(f"torch {facts['torch']} {facts['toolkit']}".rstrip())
+
+
+def record_contents(environment: dict[str, object]) -> CheckFinding:
+    """What lies here, for the image's bill of materials."""
+    contents = read_contents()
+    environment["contents"] = contents.document()
+    if not contents.distributions:
+        return failed("no distribution is found here")
+    return passed(
+        f"{len(contents.distributions)} distributions, {len(contents.packages)} Debian packages"
+    )
 
 
 def _claimed_checks(
