@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 
 from warpfront.images.engine import connect
+from warpfront.matrix.plan import with_parents
 from warpfront.matrix.selection import select
 from warpfront.model import Selection
+from warpfront.pipeline.within.documents import bill_documents
 from warpfront.pipeline.within.evidence import demanded_channel, local_evidence
+from warpfront.pipeline.within.locks import read_locks, usable_locks
 from warpfront.pipeline.within.shop import Published, open_shop, publish_cells
 from warpfront.pipeline.workspace import Workspace
 from warpfront.system.process import environment
@@ -27,16 +31,18 @@ def publish(
     """The selected images to the tags of a channel, or with `dry_run` what that would come to. `to`
     is another repository than the matrix's; `key` is what cosign signs with.
     """
-    matrix, store = workspace.matrix, workspace.folders.store
+    matrix, requirements, folders = workspace.matrix, workspace.requirements, workspace.folders
     chosen = demanded_channel(matrix.channels, channel, to)
     cells = select(matrix.cells, selection)
-    engine, project = connect(environment()), matrix.project.repository
+    engine, store, project = connect(environment()), folders.store, matrix.project.repository
+    chains = {cell.id: with_parents((cell,), matrix.cells) for cell in cells}
+    locks = usable_locks(read_locks(with_parents(cells, matrix.cells), requirements, folders))
     with open_shop(chosen, project, store, watch, engine=engine, key=key, dry_run=dry_run) as shop:
         return publish_cells(
             cells,
             matrix.cells,
             chosen,
-            shop,
+            dataclasses.replace(shop, documents=bill_documents(chains, locks, requirements)),
             find=lambda cell: local_evidence(cell, store, engine),
             dry_run=dry_run,
         )

@@ -4,17 +4,23 @@ that holds together; and who asked for each wheel in it, where this project has 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+
+from packaging.utils import canonicalize_name
 
 from warpfront.errors import InputError
 from warpfront.images.labels import BASE, BASE_SOURCE, CELL, CONTENT_HASH, CREATED, LOCK, REVISION
+from warpfront.inside.checks.contents import ContentsError, contents_from
 from warpfront.matrix.plan import with_parents
 from warpfront.model import Cell, Verification, WheelLock
 from warpfront.pipeline.within.evidence import DOCUMENT, VERIFICATION_TYPE, read_attached
 from warpfront.pipeline.within.locks import read_locks
 from warpfront.pipeline.workspace import Workspace
+from warpfront.release.bill.asking import Asking, asked_for, askers_of
+from warpfront.release.bill.parts import roots_of
 from warpfront.release.history import is_yanked
+from warpfront.release.ledger import Explanation, Proof
 from warpfront.release.publication import Held, held_image
 from warpfront.release.registry.contract import Registry
 from warpfront.release.registry.references import fallback_tag, read_reference
@@ -34,33 +40,6 @@ _SHOWN: Mapping[str, str] = {
 _SIGNATURE_TYPES = ("application/vnd.dev.sigstore.bundle", "application/vnd.dev.cosign")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Proof:
-    """A verification that is attached to an image, and what is wrong with it as a proof of it."""
-
-    target: str
-    outcome: str
-    ended: str
-    sessions: tuple[str, ...]
-    wrong: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
-    """What is known of a published image. `wheels` are its own lock's, each with who asked for it,
-    empty where this project's lock of that cell is another.
-    """
-
-    reference: str
-    labels: Mapping[str, str]
-    proofs: tuple[Proof, ...]
-    documents: tuple[tuple[str, str], ...]
-    signed: bool
-    yanked: bool
-    wheels: tuple[str, ...] = ()
-    noted: tuple[str, ...] = field(default=())
-
-
 def explain(workspace: Workspace, reference: str) -> Explanation:
     """Raises `InputError` where there is no such image."""
     matrix, requirements, folders = workspace.matrix, workspace.requirements, workspace.folders
@@ -69,11 +48,26 @@ def explain(workspace: Workspace, reference: str) -> Explanation:
     named = read_reference(reference)
     with client.connect(named.host, environment(), run) as registry:
         found = explained(registry, named.repository, named.digest or named.tag or "latest")
-    cell = next((one for one in matrix.cells if one.id == found.labels.get("cell")), None)
-    if cell is None:
+    cell = next((one for one in matrix.cells if one.id == found.labels["cell"]), None)
+    chain = with_parents((cell,), matrix.cells) if cell else ()
+    states = read_locks(chain, requirements, folders)
+    lock = states[cell.id].lock if cell else None
+    # Only the very lock that it was built from says anything about it.
+    if cell is None or lock is None or lock.digest != found.labels["lock"]:
         return found
-    state = read_locks(with_parents((cell,), matrix.cells), requirements, folders)[cell.id]
-    return _with_wheels(found, cell, state.lock)
+    wheels = tuple(_wheels(cell, lock, found.requires, roots_of(chain, requirements)))
+    return dataclasses.replace(found, wheels=wheels)
+
+
+def _wheels(
+    cell: Cell, lock: WheelLock, requires: Mapping[str, tuple[str, ...]], roots: tuple[str, ...]
+) -> Iterator[str]:
+    """Each wheel with who asked for it: the image itself, or a chain of others."""
+    asking = Asking(requires=requires, roots=roots, python=cell.python, machine=cell.machine)
+    asked = asked_for(asking)
+    for wheel in lock.wheels:
+        chains = [" -> ".join(chain) or cell.image for chain, _ in askers_of(wheel.name, asked)]
+        yield f"{wheel.name} {wheel.version}: {', '.join(chains) or 'nobody who is known'}"
 
 
 def explained(registry: Registry, path: str, reference: str) -> Explanation:
@@ -84,8 +78,8 @@ def explained(registry: Registry, path: str, reference: str) -> Explanation:
             f"{registry.host}/{path} has no {reference}", hint="`invoke release --list`"
         )
     attached = registry.referrers(path, held.digest)
-    proofs = [
-        _proof(one, held)
+    verifications = [
+        one
         for document in attached
         if document.artifact_type == VERIFICATION_TYPE
         for one in read_attached(registry, path, document.digest)
@@ -96,7 +90,8 @@ def explained(registry: Registry, path: str, reference: str) -> Explanation:
     return Explanation(
         reference=f"{registry.host}/{path}@{held.digest}",
         labels={name: held.labels.get(label, "") for name, label in _SHOWN.items()},
-        proofs=tuple(proofs),
+        proofs=tuple(_proof(one, held) for one in verifications),
+        requires=_requires(verifications),
         documents=tuple(
             (one.annotations.get(DOCUMENT, one.artifact_type or ""), one.digest) for one in attached
         ),
@@ -119,19 +114,12 @@ def _proof(one: Verification, held: Held) -> Proof:
     )
 
 
-def _with_wheels(found: Explanation, cell: Cell, lock: WheelLock | None) -> Explanation:
-    """With the wheels of the lock, if the image was built from that very one."""
-    del cell
-    if lock is None or lock.digest != found.labels["lock"]:
-        return found
-    wheels = tuple(f"{one.name} {one.version}" for one in lock.wheels)
-    return Explanation(
-        reference=found.reference,
-        labels=found.labels,
-        proofs=found.proofs,
-        documents=found.documents,
-        signed=found.signed,
-        yanked=found.yanked,
-        noted=found.noted,
-        wheels=wheels,
-    )
+def _requires(verifications: Iterable[Verification]) -> Mapping[str, tuple[str, ...]]:
+    """What each distribution in the image demands, as `load` found it."""
+    for one in verifications:
+        try:
+            contents = contents_from(one.environment.get("contents"))
+        except ContentsError:
+            continue
+        return {canonicalize_name(found.name): found.requires for found in contents.distributions}
+    return {}

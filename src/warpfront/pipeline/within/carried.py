@@ -18,6 +18,7 @@ from warpfront.pipeline.within.evidence import (
 )
 from warpfront.release.copying import Place, copy_image
 from warpfront.release.ledger import Publication
+from warpfront.release.policy import Evidence
 from warpfront.release.publication import Document, Held, held_image
 from warpfront.release.registry.contract import Registry
 from warpfront.release.tags import expected_words, names_of
@@ -59,9 +60,9 @@ class Carried:
                 return held
         return None
 
-    def documents(self, cell: Cell, held: Held) -> tuple[Document, ...]:
+    def documents(self, evidence: Evidence, held: Held) -> tuple[Document, ...]:
         """What is attached beside the verifications, and has a name of ours: as it is."""
-        place = self.place_of(cell)
+        place = self.place_of(evidence.cell)
         return tuple(
             Document(
                 name=one.annotations[DOCUMENT],

@@ -31,7 +31,7 @@ from warpfront.release.ledger import (
     Refusal,
     Tagging,
 )
-from warpfront.release.policy import Verdict, judge
+from warpfront.release.policy import Evidence, Verdict, judge
 from warpfront.release.publication import (
     YANK_TYPE,
     Bring,
@@ -68,7 +68,7 @@ class Shop:
     now: str
     run: str
     watch: Watch
-    documents: Callable[[Cell, Held], tuple[Document, ...]] = lambda _cell, _held: ()
+    documents: Callable[[Evidence, Held], tuple[Document, ...]] = lambda _evidence, _held: ()
     bring: Bring | None = None
     action: str = "publish"
     pause: Callable[[float], None] = time.sleep
@@ -263,7 +263,7 @@ def _prover(
         proof = verification_payload(
             evidence, with_signature(verdict, channel, signer=shop.signer), held
         )
-        return (proof, *shop.documents(evidence.cell, held))
+        return (proof, *shop.documents(evidence, held))
 
     return prove
 
