@@ -26,7 +26,8 @@ _ALLOWABLE: Mapping[Outcome, Allowance] = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """What is known of one image: its labels, the ids that engines and registries have for exactly
-    it, and its verifications by target. `unread` says why one cannot be read.
+    it, and its verifications by target. `unread` says why one cannot be read; `attached` are the
+    digests of the documents that they came in, if they came from a registry.
     """
 
     cell: Cell
@@ -34,6 +35,7 @@ class Evidence:
     identities: frozenset[str]
     verifications: Mapping[str, Verification]
     unread: Mapping[str, str] = field(default_factory=dict)
+    attached: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -92,6 +92,14 @@ def find_cosign(
     )
 
 
+def trusting(run: Run, public_key: str, environment: Mapping[str, str]) -> Cosign:
+    """cosign for somebody else's signatures, by their public key. It cannot sign."""
+    if not Path(public_key).is_file():
+        raise SignatureError(f"{public_key}: no such public key", hint="`cosign public-key` has it")
+    _run(run, Command(argv=("cosign", "version"), timeout_seconds=20.0))
+    return Cosign(key="", public_key=public_key, has_services=False, environment=environment)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signer:
     """Signs what is not signed yet, and believes a signature only when it was verified."""

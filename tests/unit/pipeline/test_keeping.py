@@ -9,11 +9,22 @@ from pathlib import Path
 import pytest
 from builders import a_cell, a_check
 from fakes import FakeEngine
-from releases import CPU, NOW, PROJECT, REPOSITORY, Quiet, World, a_release_channel, a_world
+from releases import (
+    CPU,
+    NOW,
+    PROJECT,
+    REPOSITORY,
+    FakeCosign,
+    Quiet,
+    World,
+    a_release_channel,
+    a_signer,
+    a_world,
+)
 
 from warpfront.errors import InputError, NotPublishableError, RegistryError, TagConflictError
 from warpfront.images.labels import CELL, CREATED
-from warpfront.model import Blocked, BuiltImage, Cell, Channel, Failed, Outcome
+from warpfront.model import Blocked, BuiltImage, Cell, Channel, Failed, Outcome, Verification
 from warpfront.pipeline.beside.adopting import adopt_image
 from warpfront.pipeline.beside.explaining import explained
 from warpfront.pipeline.beside.exporting import export_image
@@ -27,6 +38,8 @@ from warpfront.release.ledger import Publication, Stage, Stock
 from warpfront.release.registry.references import read_reference
 from warpfront.release.retention import not_needed
 from warpfront.report.releases import explanation_text, pruning_text, stock_text, yank_text
+from warpfront.system.store import as_json
+from warpfront.verify.sealing import sealed
 
 NIGHTLY = a_release_channel(
     name="nightly", tags=("{torch}-{content}-n",), aliases=(), allow=("unsigned", "skipped")
@@ -114,6 +127,42 @@ def test_an_edited_attachment_promotes_nothing(world: World) -> None:
     result = carried(world, a_release_channel())
     assert isinstance(result, Failed)
     assert "changed after it was made" in result.reason
+
+
+def test_a_forged_proof_with_a_seal_of_its_own_is_in_no_signature(world: World) -> None:
+    """A seal is no signature: whoever may push can make one."""
+    signer = a_signer(FakeCosign())
+    world.signer = signer
+    build(world, a_check(Outcome.SKIPPED))
+    digest = world.published(channel=NIGHTLY).digest
+    subject = world.registry.head(REPOSITORY, digest)
+    assert subject is not None
+    build(world)
+    forged = world.store.load(CPU.id, "verify-x86-64", (Verification,))
+    forged = sealed(dataclasses.replace(forged, image_id=digest), ended=NOW)
+    world.registry.attach(
+        REPOSITORY,
+        subject,
+        artifact_type=VERIFICATION_TYPE,
+        payload=json.dumps({"verifications": as_json([forged])}).encode(),
+        payload_type=VERIFICATION_TYPE,
+        annotations={},
+    )
+    result = carried(world, a_release_channel(allow=()))
+    assert isinstance(result, Failed)
+    assert "is in no signature of a trusted key" in result.reason
+    world.signer = None
+    result = carried(world, a_release_channel(allow=()))
+    assert isinstance(result, Failed)
+    assert result.reason == "there is no key to sign it with"
+
+
+def test_a_signed_nightly_is_promoted_by_its_signature(world: World) -> None:
+    world.signer = a_signer(FakeCosign())
+    build(world)
+    world.published(channel=NIGHTLY)
+    result = carried(world, a_release_channel(allow=()))
+    assert isinstance(result, Publication), result
 
 
 def test_what_was_never_published_cannot_be_promoted(world: World) -> None:

@@ -12,7 +12,17 @@ from pathlib import Path
 
 import pytest
 from builders import a_cell, a_channel, a_check
-from releases import CPU, NOW, PROJECT, REPOSITORY, FakeCosign, World, a_release_channel, a_world
+from releases import (
+    CPU,
+    NOW,
+    PROJECT,
+    REPOSITORY,
+    FakeCosign,
+    World,
+    a_release_channel,
+    a_signer,
+    a_world,
+)
 
 from warpfront.errors import (
     NotPublishableError,
@@ -27,7 +37,6 @@ from warpfront.release.ledger import Publication, Stage
 from warpfront.release.policy import judge
 from warpfront.release.publication import YANK_TYPE, held_image
 from warpfront.release.registry.contract import digest_of_bytes
-from warpfront.release.signing import Cosign, Signer
 
 FIXED = f"2.13.0-cpu-py3.11-{(b'a'.hex() * 64)[:12]}"
 
@@ -393,11 +402,6 @@ def test_a_registry_that_fails_at_any_call_costs_the_cell_and_leaves_nothing_unp
 
 
 # --- signatures ---
-
-
-def a_signer(cosign: FakeCosign) -> Signer:
-    made = Cosign(key="a.key", public_key="a.pub", has_services=False, environment={})
-    return Signer(run=cosign, cosign=made)
 
 
 def test_the_digest_is_signed_with_its_documents_before_it_gets_a_tag(world: World) -> None:

@@ -59,6 +59,9 @@ class Keeping:
     days: Annotated[int, Option("how old they have to be (14 if not given)")] = 14
     yes: Annotated[bool, Option("remove them: without it, prune only says what it would")] = False
     export: Annotated[str, Option("write published images into this folder, as OCI layouts")] = ""
+    trust: Annotated[
+        str, Option("the public key of who proved what is promoted, if not the one that signs here")
+    ] = ""
     import_: Annotated[str, Option("publish what `--export` wrote into this folder")] = ""
 
 
@@ -85,13 +88,18 @@ def release(
     if keeping.show:
         _explain(keeping.show, json=json)
     elif source := keeping.promote or keeping.import_:
-        finish(
-            promote(
-                workspace_here(), cells, display,
-                source=source, channel=channel, to=to, key=key, dry_run=dry_run,
-            ),
-            json=json,
-        )  # fmt: skip
+        promoted = promote(
+            workspace_here(),
+            cells,
+            display,
+            source=source,
+            channel=channel,
+            to=to,
+            key=key,
+            trust=keeping.trust,
+            dry_run=dry_run,
+        )
+        finish(promoted, json=json)
     elif keeping.export:
         folder = Path(keeping.export)
         written = export(workspace_here(), cells, display, folder=folder, channel=channel, to=to)

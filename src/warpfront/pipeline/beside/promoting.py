@@ -28,17 +28,21 @@ def promote(
     channel: str,
     to: str = "",
     key: str = "",
+    trust: str = "",
     dry_run: bool = False,
 ) -> Mapping[str, Published]:
     """The selected cells' images of the channel `source` to the tags of `channel`. Where `source`
-    is a folder, from the layouts in it: that is how a disk is unloaded.
+    is a folder, from the layouts in it: that is how a disk is unloaded. `trust` is the public key
+    of who proved them, if that is not the one that signs here.
     """
     matrix, store = workspace.matrix, workspace.folders.store
     project, chosen = matrix.project.repository, demanded_channel(matrix.channels, channel, to)
     from_disk = Path(source).is_dir()
     known = chosen if from_disk else demanded_channel(matrix.channels, source, to)
     cells = {cell.id: cell for cell in select(matrix.cells, selection)}
-    with open_shop(chosen, project, store, watch, engine=None, key=key, dry_run=dry_run) as shop:
+    with open_shop(
+        chosen, project, store, watch, engine=None, key=key, dry_run=dry_run, trust=trust
+    ) as shop:
 
         def place_of(cell: Cell) -> Place:
             if from_disk:

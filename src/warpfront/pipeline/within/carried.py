@@ -16,7 +16,7 @@ from warpfront.pipeline.within.evidence import (
     attached_evidence,
     attached_payload,
 )
-from warpfront.release.copying import Place, copy_image
+from warpfront.release.copying import Place, copy_attached, copy_image
 from warpfront.release.ledger import Publication
 from warpfront.release.policy import Evidence
 from warpfront.release.publication import Document, Held, held_image
@@ -82,7 +82,9 @@ class Carried:
             path = publication.repository.removeprefix(f"{target.host}/")
             if (source.registry.host, source.repository) == (target.host, path):
                 return 0
-            return copy_image(source, Place(registry=target, repository=path), publication.digest)
+            place, digest = Place(registry=target, repository=path), publication.digest
+            # With its signatures: what was proven elsewhere counts by them.
+            return copy_image(source, place, digest) + copy_attached(source, place, digest)
 
         return brought
 

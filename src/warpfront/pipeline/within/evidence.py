@@ -101,14 +101,20 @@ def attached_evidence(registry: Registry, repository: str, cell: Cell, held: Hel
     """What is attached to an image in a registry. Of several verifications of one target the last
     counts; what cannot be read counts as nothing, since anybody who may push may attach it.
     """
-    found: dict[str, Verification] = {}
+    found: dict[str, tuple[Verification, str]] = {}
     for one in registry.referrers(repository, held.digest):
         if one.artifact_type == VERIFICATION_TYPE:
             for verification in read_attached(registry, repository, one.digest):
                 standing = found.get(verification.target)
-                if standing is None or standing.ended < verification.ended:
-                    found[verification.target] = verification
-    return Evidence(cell=cell, labels=held.labels, identities=held.identities, verifications=found)
+                if standing is None or standing[0].ended < verification.ended:
+                    found[verification.target] = (verification, one.digest)
+    return Evidence(
+        cell=cell,
+        labels=held.labels,
+        identities=held.identities,
+        verifications={target: one for target, (one, _) in found.items()},
+        attached=tuple(dict.fromkeys(digest for _, digest in found.values())),
+    )
 
 
 def read_attached(registry: Registry, repository: str, digest: str) -> tuple[Verification, ...]:

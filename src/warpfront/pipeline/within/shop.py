@@ -41,7 +41,7 @@ from warpfront.release.publication import (
     held_image,
 )
 from warpfront.release.registry.contract import Registry
-from warpfront.release.signing import Signer, find_cosign
+from warpfront.release.signing import Signer, find_cosign, trusting
 from warpfront.release.tags import Names, clashes, clashes_of_matrix, names_of, tag_words
 from warpfront.system import provenance
 from warpfront.system.process import environment, run
@@ -57,7 +57,8 @@ _HINT = "docs/release.md says what a channel demands; `invoke verify` proves it"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shop:
     """With whom and what a run publishes. `documents` makes what goes with an image beside its
-    verification; `bring` gets an image to the registry that is not in the engine.
+    verification; `bring` gets an image to the registry that is not in the engine. Verifications
+    that came from a registry count if `trusted`, else the signer, finds them signed.
     """
 
     project: str
@@ -71,6 +72,7 @@ class Shop:
     documents: Callable[[Evidence, Held], tuple[Document, ...]] = lambda _evidence, _held: ()
     bring: Bring | None = None
     action: str = "publish"
+    trusted: Signer | None = None
     pause: Callable[[float], None] = time.sleep
 
     def path(self, repository: str) -> str:
@@ -257,7 +259,11 @@ def _prover(
         )
         verdict = judge(evidence, channel, now=shop.now)
         path = shop.path(publication.repository)
-        against = (*verdict.against, *not_to_be_named(shop.registry, path, publication, held))
+        against = (
+            *verdict.against,
+            *not_to_be_named(shop.registry, path, publication, held),
+            *_unsigned(evidence, f"{publication.repository}@{held.digest}", shop),
+        )
         if against:
             raise NotPublishableError("; ".join(against), hint=_HINT)
         proof = verification_payload(
@@ -266,6 +272,16 @@ def _prover(
         return (proof, *shop.documents(evidence, held))
 
     return prove
+
+
+def _unsigned(evidence: Evidence, reference: str, shop: Shop) -> Iterator[str]:
+    """What nobody whom we trust has signed together with the image: a seal can be made by whoever
+    may push. Without any key, the channel has allowed that (`with_signature`).
+    """
+    trusted = shop.trusted or shop.signer
+    for digest in evidence.attached:
+        if trusted and not trusted.is_signed(reference, {"dev.warpfront.verification": digest}):
+            yield f"the attached verification {digest} is in no signature of a trusted key"
 
 
 def not_to_be_named(
@@ -306,9 +322,10 @@ def open_shop(
     engine: Engine | None,
     key: str,
     dry_run: bool,
+    trust: str = "",
 ) -> Iterator[Shop]:
     """With the registry of the channel, or of the `project`, and who signs by `key`, or by the one
-    that COSIGN_KEY names.
+    that COSIGN_KEY names. `trust` is the public key of somebody whose signatures count, too.
     """
     # Its HTTP takes longer to load than a plan to make.
     from warpfront.release.registry import client  # noqa: PLC0415
@@ -324,9 +341,11 @@ def open_shop(
             hint="COSIGN_KEY or --key names one (`cosign generate-key-pair`), `--key keyless` has "
             "CI vouch for it; `allow: [unsigned]` in the channel does without",
         )
+    trusted = Signer(run=run, cosign=trusting(run, trust, here)) if trust else None
     host = host_of(channel, project)
     with client.connect(host, here, run) as registry:
         yield Shop(
+            trusted=trusted,
             project=project,
             registry=registry,
             engine=engine,
