@@ -185,6 +185,26 @@ class RegistryError(WarpfrontError):
         self.registry, self.step, self.fault = registry, step, fault
 
 
+class NotPublishableError(WarpfrontError):
+    """A selected image may not be published in the channel: what was proven is not what the channel
+    demands, or the image cannot be named.
+    """
+
+    exit_code = 18
+
+
+class TagConflictError(WarpfrontError):
+    """A tag is claimed by two cells, is taken by another image, or was moved by somebody else."""
+
+    exit_code = 19
+
+
+class SignatureError(WarpfrontError):
+    """What was to be signed could not be, or its signature does not hold."""
+
+    exit_code = 20
+
+
 class Terminated(KeyboardInterrupt):
     """SIGTERM as an exception that unwinds like Ctrl-C, so that every `finally` runs."""
 

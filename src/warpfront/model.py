@@ -290,6 +290,39 @@ class Project:
     repository: str
 
 
+Allowance = Literal[
+    "unavailable", "skipped", "quick", "profile", "relaxed", "bootstrap", "unsigned"
+]
+"""What a channel may let pass, which is then written beside what is published."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alias:
+    """A tag that moves: its template, and the ids of the cells that may claim it."""
+
+    template: str
+    cells: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Channel:
+    """What is published under some kind of name, and what has to be proven for that.
+
+    `tags` are templates of tags that never move, `aliases` of those that do. `repository` is where,
+    "" for the project's. `sessions` have to pass on `all` targets of a cell, or on `any`, no longer
+    ago than `max_age_hours`; `allow` is what may be otherwise.
+    """
+
+    name: str
+    repository: str
+    tags: tuple[str, ...]
+    aliases: tuple[Alias, ...]
+    sessions: tuple[str, ...]
+    targets: Literal["all", "any"]
+    max_age_hours: int
+    allow: tuple[Allowance, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
     """What `--target --vendor --image --only` ask for. Empty = everything.
@@ -645,6 +678,8 @@ class Verification:
     checks: tuple[CheckResult, ...]
     seconds: float
     environment: Mapping[str, object] = field(default_factory=dict)
+    ended: str = ""
+    seal: str = ""
 
 
 def digest_of(value: object) -> str:

@@ -23,6 +23,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from warpfront.model import Allowance
 from warpfront.system.document import strict_dataclass
 
 UNPINNED = "unpinned"
@@ -113,6 +114,9 @@ _glob = _form(
 )
 _flag = _form(r"-[A-Za-z0-9_+=,./:-]+", "one option of a compiler (-DFAST, -std=c++20)")
 _module = _form(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*", "a module's name")
+_tag_template = _form(
+    r"(?:[A-Za-z0-9_.-]|\{[a-z_]+\})+", "a tag, with {words} of what the image holds"
+)
 _variable = _form(r"[A-Z][A-Z0-9_]*", "an environment variable's name", longest=64)
 _value = _form(r"[A-Za-z0-9 ._:/@+=,;%~()-]*", "a plain value")
 
@@ -130,6 +134,7 @@ Reason = Annotated[str, *_words]
 Environment = dict[Annotated[str, *_variable], Annotated[str, *_value]]
 VendorName = Name
 MachineName = Literal["x86_64", "aarch64"]
+TagTemplate = Annotated[str, *_tag_template]
 Companion = Literal["torchvision", "torchaudio"]
 Filled = Field(min_length=1)
 
@@ -303,6 +308,27 @@ class OwnIndexText:
     packages: Annotated[tuple[NamePattern, ...], Filled]
 
 
+@strict_dataclass
+class AliasText:
+    """An entry of `release.*.aliases:`, a tag that moves; `where` chooses who claims it."""
+
+    tag: TagTemplate
+    where: Filter | None = None
+
+
+@strict_dataclass
+class ChannelText:
+    """`release.*:`, a channel: the tags it gives, and what has to be proven for them."""
+
+    tags: Annotated[tuple[TagTemplate, ...], Filled]
+    aliases: tuple[AliasText, ...] = ()
+    repository: Annotated[str, *_repository] | None = None
+    sessions: Annotated[tuple[Name, ...], Filled] | None = None
+    targets: Literal["all", "any"] = "all"
+    max_age_hours: Annotated[int, Field(strict=True, ge=1, le=8784)] = 168
+    allow: tuple[Allowance, ...] = ()
+
+
 def _kind_of_index(value: object) -> str:
     return "address" if isinstance(value, str) else "own"
 
@@ -329,3 +355,4 @@ class MatrixText:
     defaults: Axes = field(default_factory=Axes)
     include: tuple[IncludeText, ...] = ()
     exclude: tuple[Filter, ...] = ()
+    release: Mapping[Name, ChannelText] = field(default_factory=dict)

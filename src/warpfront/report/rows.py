@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from warpfront.model import Blocked, BuiltImage, Cell, Failed, Outcome, Verification
+from warpfront.release.ledger import Publication, Stage
+from warpfront.report.sizes import readable_size
 from warpfront.verify.verdict import outcome_of
 
 NOT_RUN = "-"
@@ -18,6 +20,7 @@ class ReportRow:
     demands on the torch stack go unmet by the matrix's leave; `build` is `built`, `reused`,
     `failed`, `blocked` or `-`; `verify` is an outcome or `-`; `effort` is empty for all checks by
     our own bounds, else `quick`, a profile, or both. Sizes are bytes; `-` never means a pass.
+    `published` are the tags of this very image, "" for none, and what they cost.
     """
 
     cell_id: str
@@ -33,12 +36,13 @@ class ReportRow:
     checks_passed: int
     checks: int
     reason: str
+    published: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellFacts:
     """What is known of one cell: its lock's state ("" = fresh) and what it relaxes, its build, its
-    verifications by target.
+    verifications by target, and what publishing it came to.
     """
 
     cell: Cell
@@ -46,6 +50,7 @@ class CellFacts:
     build: BuiltImage | Blocked | Failed | None
     verifications: Mapping[str, Verification]
     relaxed: tuple[str, ...] = ()
+    publication: Publication | Blocked | Failed | None = None
 
 
 def report_rows(facts: Iterable[CellFacts], *, target: str = "") -> tuple[ReportRow, ...]:
@@ -74,7 +79,8 @@ def _row(fact: CellFacts, target: str) -> ReportRow:
         verify_seconds=verification.seconds if verification else None,
         checks_passed=sum(check.outcome is Outcome.PASSED for check in checks),
         checks=len(checks),
-        reason=_reason(fact.build, verification),
+        reason=_reason(fact.build, verification) or _unpublished(fact.publication),
+        published=_published(fact.publication, build),
     )
 
 
@@ -84,6 +90,21 @@ def _current(fact: CellFacts, target: str, build: BuiltImage | None) -> Verifica
     if verification is None or build is None:
         return None
     return verification if verification.content_hash == build.content_hash else None
+
+
+def _published(found: Publication | Blocked | Failed | None, build: BuiltImage | None) -> str:
+    """The tags of this image and no older one, with the bytes that went and those there already."""
+    if not isinstance(found, Publication) or not build or found.image_id != build.image_id:
+        return ""
+    if found.stage is not Stage.DONE:
+        return ""
+    tags = " ".join(one.tag for one in found.tags)
+    sent, there = readable_size(found.sent_bytes), readable_size(found.present_bytes)
+    return f"{found.channel}: {tags} ({sent} sent, {there} there)"
+
+
+def _unpublished(found: Publication | Blocked | Failed | None) -> str:
+    return f"not published: {found.reason}" if isinstance(found, Blocked | Failed) else ""
 
 
 def _effort(verification: Verification) -> str:

@@ -50,13 +50,17 @@ def plan_table(planned: Iterable[PlannedCell]) -> Table:
 
 
 def report_table(rows: Iterable[ReportRow]) -> Table:
-    """Every cell and target with what each step came to."""
+    """Every cell and target with what each step came to; tags where there are any."""
+    rows = tuple(rows)
+    tagged = any(row.published for row in rows)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("cell", "target", "lock", "build"):
         table.add_column(name, overflow="fold")
     table.add_column("size", justify="right", no_wrap=True)
     table.add_column("verify")
     table.add_column("checks", justify="right", no_wrap=True)
+    if tagged:
+        table.add_column("published", overflow="fold")
     for row in rows:
         table.add_row(
             _explained(row.cell_id, row.reason),
@@ -66,6 +70,7 @@ def report_table(rows: Iterable[ReportRow]) -> Table:
             readable_size(row.size_bytes),
             Text.assemble(_coloured(row.verify), _seconds(row.verify_seconds), _effort(row)),
             f"{row.checks_passed}/{row.checks}" if row.checks else "",
+            *([row.published] if tagged else []),
         )
     return table
 
@@ -73,8 +78,8 @@ def report_table(rows: Iterable[ReportRow]) -> Table:
 def report_markdown(rows: Iterable[ReportRow]) -> str:
     """The same as a Markdown table, for step summaries and release notes."""
     lines = [
-        "| cell | target | lock | build | size | verify | checks | why not |",
-        "|---|---|---|---|---:|---|---:|---|",
+        "| cell | target | lock | build | size | verify | checks | published | why not |",
+        "|---|---|---|---|---:|---|---:|---|---|",
     ]
     for row in rows:
         cells = (
@@ -85,6 +90,7 @@ def report_markdown(rows: Iterable[ReportRow]) -> str:
             readable_size(row.size_bytes),
             f"{row.verify}{_seconds(row.verify_seconds)}{_effort(row)}",
             f"{row.checks_passed}/{row.checks}" if row.checks else "",
+            row.published,
             row.reason,
         )
         lines.append("| " + " | ".join(_escaped(cell) for cell in cells) + " |")

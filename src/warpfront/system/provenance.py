@@ -29,6 +29,11 @@ def fixed_moment() -> str:
     return datetime.fromtimestamp(int(epoch), UTC).isoformat(timespec="seconds")
 
 
+def now() -> str:
+    """This moment, as RFC 3339 in UTC."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
 def _revision(root: Path, run: Run) -> str:
     try:
         completed = run(Command(argv=("git", "rev-parse", "HEAD"), cwd=root, timeout_seconds=10))

@@ -207,6 +207,8 @@ def verification_document(verification: Verification) -> dict[str, object]:
         ],
         "seconds": verification.seconds,
         "environment": dict(verification.environment),
+        "ended": verification.ended,
+        "seal": verification.seal,
     }
 
 

@@ -847,5 +847,6 @@ def test_the_real_file_is_plain_yaml_to_everybody_else() -> None:
         "defaults",
         "rows",
         "compilers",
+        "release",
     }
     assert set(yaml.safe_load(text)) == sections

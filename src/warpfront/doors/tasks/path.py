@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 from warpfront.doors.display import Display
@@ -111,11 +112,18 @@ def verify(
     selftest: Annotated[
         bool, Option("also seed faults into every check, and demand that each is caught")
     ] = False,
+    digest: Annotated[
+        str, Option("pull this image (repository@sha256:...), and verify it as its cell's own")
+    ] = "",
 ) -> None:
     """Run the checks inside each selected cell's image, as `nox -s verify` does."""
     from warpfront import pipeline
 
     workspace = workspace_here()
+    if digest:
+        from warpfront.pipeline.beside.adopting import adopt
+
+        cells = replace(cells, only=adopt(workspace, digest, display).id)
     if dry_run:
         print_report(pipeline.report(workspace, cells), json=json)
         return

@@ -35,6 +35,7 @@ from warpfront.images.engine import (
     RUN_LABEL,
     Bind,
     Features,
+    Progress,
     RunRequest,
     RunResult,
     StoredImage,
@@ -45,6 +46,7 @@ from warpfront.images.engine import (
 )
 from warpfront.images.engine.lines import LineSplitter
 from warpfront.images.engine.rootfs import image_archive
+from warpfront.images.engine.transfers import STALL_SECONDS, Transfer
 from warpfront.model import DeviceAccess, HostDevices, frozen
 from warpfront.system import process
 from warpfront.system.process import Command
@@ -201,6 +203,37 @@ class DockerEngine:
         if found is None:
             raise EngineError(f"{reference}: loaded, and yet the engine does not have it")
         return found
+
+    def push(self, reference: str, on_progress: Progress) -> int:
+        repository, _, tag = reference.rpartition(":")
+        transfer = Transfer(verb="push", reference=reference, on_progress=on_progress)
+        with self._transferring() as api:
+            transfer.follow(api.push(repository, tag=tag, stream=True, decode=True))
+        return transfer.moved_bytes
+
+    def pull(self, reference: str, on_progress: Progress) -> StoredImage:
+        name, at, digest = reference.partition("@")
+        repository, tag = (name, digest) if at else reference.rsplit(":", 1)
+        transfer = Transfer(verb="pull", reference=reference, on_progress=on_progress)
+        with self._transferring() as api:
+            transfer.follow(api.pull(repository, tag=tag, stream=True, decode=True))
+        found = self.image(reference)
+        if found is None:
+            raise EngineError(f"{reference}: pulled, and yet the engine does not have it")
+        return found
+
+    @contextlib.contextmanager
+    def _transferring(self) -> Iterator[docker.APIClient]:
+        """A connection of its own: closed, it ends whatever transfer still runs on it. A silence is
+        cut by its timeout, and one that is filled with words by `Transfer`.
+        """
+        with self._translated():
+            client = self._again()
+            client.api.timeout = STALL_SECONDS
+            try:
+                yield client.api
+            finally:
+                client.close()
 
     def host_devices(self) -> HostDevices:
         with self._translated():
