@@ -1,8 +1,8 @@
 """What makes a task of a function: its options with their help, and errors as exit codes.
 
-A task takes what it uses. A parameter annotated with an `Option` is one option of that name; one
-annotated with `Options`, or of a dataclass whose fields are annotated so, is several that make one
-value; `display` is who is told.
+A task takes what it uses. A parameter annotated with an `Option` is one option of that name, or an
+argument by its place where it has no default; one annotated with `Options`, or of a dataclass whose
+fields are annotated so, is several that make one value; `display` is who is told.
 """
 
 from __future__ import annotations
@@ -118,7 +118,8 @@ def _task(body: Callable[..., None], *, name: str | None) -> Task[Any]:
 
 def _signature(every: Mapping[str, tuple[Any, Option]]) -> inspect.Signature:
     """What invoke reads a task's options from. Numbers are texts to it: its own reading of them
-    ends in a traceback where they are none. A list it wants as None.
+    ends in a traceback where they are none. A list it wants as None; what has no default is an
+    argument by its place.
     """
     keywords = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=_as_text(default))
@@ -129,6 +130,8 @@ def _signature(every: Mapping[str, tuple[Any, Option]]) -> inspect.Signature:
 
 
 def _as_text(default: object) -> object:
+    if default is inspect.Parameter.empty:
+        return default
     if default == ():
         return None
     return default if isinstance(default, bool) else str(default)
@@ -174,6 +177,8 @@ def _every(groups: Mapping[str, Options]) -> dict[str, tuple[Any, Option]]:
 def _single(name: str, default: Any, option: Option) -> Options:
     def make(**values: Any) -> Any:
         value = values[name]
+        if default is inspect.Parameter.empty:
+            return value
         try:
             return value if isinstance(default, bool) else type(default)(value)
         except ValueError:
