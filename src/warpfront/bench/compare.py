@@ -7,6 +7,7 @@ difference. B's time is held against A's: A is what was, B is what is.
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 from statistics import fmean, median
@@ -170,10 +171,18 @@ def verdict_of(times: Interval, noise: float) -> Verdict:
 
 
 def _side_findings(name: str, runs: Sequence[Run], side: Side) -> Iterable[Finding]:
+    """What is worth knowing of a side's runs; of several, how many each is of."""
+    counts: Counter[str] = Counter()
     for run, summary in zip(runs, side.summaries, strict=True):
-        for finding in (*run.findings, *summary.findings):
-            if finding.level != "note" and (len(runs) == 1 or "too short" not in finding.message):
-                yield dataclasses.replace(finding, message=f"{name}: {finding.message}")
+        every = [one for one in (*run.findings, *summary.findings) if one.level != "note"]
+        if len(runs) > 1:  # then runs are resampled, not steps
+            every = [one for one in every if "too short" not in one.message]
+        counts.update(
+            {one.message if len(runs) == 1 else one.message.split(":")[0] for one in every}
+        )
+    for message, count in counts.items():
+        several = f" ({count} of {len(runs)} runs)" if len(runs) > 1 else ""
+        yield Finding(level="warning", message=f"{name}: {message}{several}")
 
 
 def _own_scores(a: Sequence[Run], b: Sequence[Run], metric: Metric) -> Iterable[Finding]:

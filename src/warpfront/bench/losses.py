@@ -22,35 +22,39 @@ Losses = tuple[tuple[int, float, float], ...]
 
 
 def curve_of(run: Run) -> Curve:
-    """(tokens, loss); samples where the sequence is unknown. Evaluations, where nothing is said of
-    the steps' losses.
-    """
-    length = run.sequence or 1
+    """(tokens, loss of a step); samples where the sequence is unknown."""
     batch = run.global_batch
     points = {
-        samples * length: step.loss
+        samples * (run.sequence or 1): step.loss
         for step in run.steps
         if step.loss is not None and (samples := step.samples or (batch and step.step * batch))
     }
-    if not points:
-        points = {one.samples * length: one.value for one in run.evaluations}
-    return sorted((at, loss) for at, loss in points.items() if at)
+    return sorted(points.items())
+
+
+def evaluations_of(run: Run) -> Curve:
+    """(tokens, value of an evaluation), in the same way."""
+    points = {one.samples * (run.sequence or 1): one.value for one in run.evaluations}
+    return sorted(points.items())
 
 
 def losses_at_equal_tokens(a: Sequence[Run], b: Sequence[Run]) -> Losses:
-    """Of the first run of each side that has losses: (tokens, A's, B's), smoothed."""
-    one, other = _first(a), _first(b)
-    if not one or not other:
-        return ()
+    """Of the first run of each side: (tokens, A's, B's), smoothed. The steps' own losses; of
+    evaluations, where not both have those.
+    """
+    for curve in (curve_of, evaluations_of):
+        one, other = (next((c for run in side if (c := curve(run))), []) for side in (a, b))
+        if one and other:
+            return _side_by_side(one, other)
+    return ()
+
+
+def _side_by_side(one: Curve, other: Curve) -> Losses:
     end = min(one[-1][0], other[-1][0])
     common = [at for at, _ in one if other[0][0] <= at <= end]
     step = max(1, -(-len(common) // _POINTS))
     chosen = common[::-1][::step][::-1]
     return tuple((at, _smooth(one, at), _smooth(other, at)) for at in chosen)
-
-
-def _first(runs: Iterable[Run]) -> Curve:
-    return next((curve for run in runs if (curve := curve_of(run))), [])
 
 
 def _smooth(curve: Curve, at: int) -> float:

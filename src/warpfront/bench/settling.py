@@ -101,7 +101,11 @@ def levels_of(run: Run, metric: Metric) -> tuple[Level, ...]:
     for steps in segments_of(run, metric):
         values = _values(steps, metric)
         begun = _begun(values)
-        marks = [begun, *(begun + at for at in change_points(values[begun:])), len(steps)]
+        marks = [
+            begun,
+            *(begun + at for at in change_points(values[begun:], fewest=WINDOW)),
+            len(steps),
+        ]
         for start, stop in pairwise(marks):
             if stop > start:
                 levels.append(_level(steps[start:stop], median(values[start:stop])))
@@ -181,14 +185,11 @@ def _findings(
         yield Finding(level="warning", message=f"noisy: settled steps vary by {spread:.1%}")
     for before, after in pairwise(levels):
         if before.segment == after.segment:
-            yield Finding(
-                level="warning",
-                message=f"a change of level at step {after.first_step}: "
-                f"{after.median / before.median - 1:+.1%} per step",
-            )
-    last = run.steps[-1] if run.steps else None
+            change = f"{after.median / before.median - 1:+.1%} a step"
+            message = f"a change of level: {change} from step {after.first_step} on"
+            yield Finding(level="warning", message=message)
     skipped = sum(step.skipped or 0 for step in run.steps)
     if any(step.nan for step in run.steps):
         yield Finding(level="warning", message="losses that are no numbers")
-    if last is not None and skipped > 0.01 * sum(step.steps for step in run.steps):
+    if skipped > 0.01 * sum(step.steps for step in run.steps):
         yield Finding(level="warning", message=f"{skipped} skipped steps")

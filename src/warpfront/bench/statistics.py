@@ -25,9 +25,11 @@ _SEED = 20250101
 _POINTS = 200
 _PERMUTATIONS = 199
 FALSE_ALARMS = 0.01
-"""How often a change of level is seen where there is none."""
+"""How seldom chance has to reach a change for it to count."""
 LEAST_CHANGE = 0.02
+PLAIN_CHANGE = 1.15
 _NEIGHBOURS = 3
+_REFINEMENTS = 3
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
@@ -131,9 +133,9 @@ def holm(p_values: Sequence[float], level: float = 0.05) -> list[bool]:
 def change_points(values: Sequence[float], *, fewest: int = BLOCK) -> list[int]:
     """Where values change their level for good: indexes of the first value of each later level.
 
-    A level has at least `fewest` values, and differs by `LEAST_CHANGE` from the one before. A
-    series without a change gives none in 99 of 100 cases (`FALSE_ALARMS`, held by a test with
-    autocorrelated noise).
+    A level has at least `fewest` values, and differs by `LEAST_CHANGE` from the one before. Of 100
+    series without a change and with noise of 3 %, at most 5 give one, also where neighbours
+    correlate by 0.6 (a test holds it).
     """
     return _changes(values, fewest, Random(_SEED))  # noqa: S311 - resampling
 
@@ -154,13 +156,21 @@ def _one_change(values: Sequence[float], fewest: int, random: Random) -> int | N
     width = max(1, fewest // 2, -(-len(values) // _POINTS))
     points = [median(values[at : at + width]) for at in range(0, len(values) - width + 1, width)]
     strength, at = _strongest(_ranks(points))
-    place = _refined(values, (at + 1) * width, width)
+    place = _refined(values, min((at + 1) * width, len(values) - 1))
     if not fewest <= place <= len(values) - fewest:
         return None
     before, after = median(values[:place]), median(values[place:])
     if abs(after / before - 1) < LEAST_CHANGE:
         return None
+    if _is_plain(values[:place], values[place:]):
+        return place
     return place if _is_no_chance(_ranks(points), strength, random) else None
+
+
+def _is_plain(one: Sequence[float], other: Sequence[float]) -> bool:
+    """Whether two levels are far apart and hardly overlap: no test is needed to see it."""
+    low, high = sorted((sorted(one), sorted(other)), key=median)
+    return median(high) > median(low) * PLAIN_CHANGE and quantile(high, 0.05) > quantile(low, 0.95)
 
 
 def _ranks(values: Sequence[float]) -> list[float]:
@@ -193,18 +203,16 @@ def _is_no_chance(ranks: Sequence[float], strength: float, random: Random) -> bo
     return True
 
 
-def _refined(values: Sequence[float], place: int, width: int) -> int:
-    """Where, within a point's width, the two sides' medians leave the least behind."""
-    low, high = max(1, place - width), min(len(values) - 1, place + width)
-    before, after = median(values[: max(place - width, 1)]), median(values[place:])
-    near = range(low, high + 1)
-    return min(
-        near,
-        key=lambda at: (
-            sum(abs(value - before) for value in values[low:at])
-            + sum(abs(value - after) for value in values[at:high])
-        ),
-    )
+def _refined(values: Sequence[float], place: int) -> int:
+    """Where the medians of both sides leave the least behind: ranks find that there is a change,
+    and place it within what the later level still has of trend.
+    """
+    for _ in range(_REFINEMENTS):
+        before, after = median(values[:place]), median(values[place:])
+        gains = accumulate(abs(value - before) - abs(value - after) for value in values)
+        left = list(gains)[:-1]
+        place = min(range(len(left)), key=left.__getitem__) + 1
+    return place
 
 
 def false_alarm_rate(

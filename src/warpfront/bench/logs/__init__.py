@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from warpfront.bench.logs.facts import Format, NextRun
+from warpfront.bench.logs.fields import cleaned
 from warpfront.bench.logs.gathering import Gathering
 from warpfront.bench.logs.madengine import MADENGINE
 from warpfront.bench.logs.megatron import MEGATRON
@@ -40,6 +41,7 @@ class Choice:
 
     def look(self, number: int, line: str) -> bool:
         """Look at a line; whether more are needed."""
+        line = cleaned(line)
         for name, one in FORMATS.items():
             if not one.is_document and one.marks(line):
                 self._count(name, number, line.strip()[:_KEPT])
@@ -84,7 +86,7 @@ class Reading:
         if not whole and not self._format.closes and not self._format.is_document:
             text = text.rstrip().rpartition(" ")[0]
             self._runs[-1].add(Finding(level="note", message="a line without an end"), number)
-        for fact in self._reader.read(text):
+        for fact in self._reader.read(text if self._format.is_document else cleaned(text)):
             if isinstance(fact, NextRun) and self._runs[-1].has_steps:
                 self._runs.append(Gathering(averages=self._format.averages))
             self._runs[-1].add(fact, number)

@@ -9,6 +9,7 @@ import math
 import re
 
 _COLOUR = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)")
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _RANK = re.compile(r"\[rank-?(\d{1,7})(?:/\d+)?\]|\[default(\d{1,7})\]:|^\s*(\d{1,7}): ")
 _NUMBER = re.compile(
     r"\s*([-+]?(?:\d{1,3}(?:,\d{3})+|\d{1,25})?(?:\.\d{0,25})?(?:[eE][-+]?\d{1,4})?)"
@@ -28,7 +29,7 @@ _UNITS = {
     "TB": 2**40,
     "TIB": 2**40,
 }
-_SIZE = re.compile(r"\s*([\d.,]{1,30})\s*([KMGT]?i?B)?", re.IGNORECASE)
+_SIZE = re.compile(r"\s*([\d.,]{1,30})\s*([KMGT]?i?B)?(?![\w.,])", re.IGNORECASE)
 _VENDORS = (
     ("amd", re.compile(r"\b(?:amd|rocm|hip|radeon|instinct|mi\d{2,3}[ax]?)\b", re.IGNORECASE)),
     ("gaudi", re.compile(r"\b(?:gaudi\d?|hpu|habana)\b", re.IGNORECASE)),
@@ -46,8 +47,11 @@ _DTYPES = (
 )
 
 
-def without_colours(line: str) -> str:
-    return _COLOUR.sub("", line) if "\x1b" in line else line
+def cleaned(line: str) -> str:
+    """Foreign text without colours, and with blanks for what no terminal should be told."""
+    if line.isprintable():
+        return line
+    return _CONTROL.sub(" ", _COLOUR.sub("", line))
 
 
 def rank_of(line: str) -> str:

@@ -9,16 +9,18 @@ import dataclasses
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping
 from itertools import groupby, pairwise
+from operator import attrgetter
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from warpfront.bench.logs.facts import Fact, NextRun, Seen, Setting
-from warpfront.bench.logs.fields import vendor_of
-from warpfront.bench.records import Evaluation, Finding, Parallel, Run, Source, Step
+from warpfront.bench.logs.fields import cleaned, vendor_of
+from warpfront.bench.records import Evaluation, Finding, MemoryKind, Parallel, Run, Source, Step
 
 MOST_STEPS = 65_536
 _REMEMBERED = 256
 _MOST_FINDINGS = 20
+_LONGEST = 200
 _MIXED_SHARE = 0.1
 _FEWEST_MIXED = 3
 # What a log should say of its run; what of it stays unknown is listed.
@@ -30,7 +32,19 @@ _OF_PARALLEL = "parallel."
 # Products in eight bits are of a model that is kept in sixteen: the narrowest format is a run's.
 _PRECISIONS = ("fp4", "fp8", "bfloat16", "float16", "float32")
 _CHECKED = 0.01
+# What makes two lines say the same, wherever and whenever they do.
+_said = attrgetter(
+    *{one.name for one in dataclasses.fields(Step)} - {"segment", "line", "at", "steps"}
+)
 _WHOLE = 0.001
+
+
+class _Kept(NamedTuple):
+    """A step and where it stands: what a step is made of again only at the end."""
+
+    step: Step
+    segment: int
+    line: int
 
 
 class Gathering:
@@ -39,11 +53,11 @@ class Gathering:
     def __init__(self, *, averages: bool = False) -> None:
         self._averages = averages
         self._settings: dict[str, Any] = {}
-        self._steps: list[Step] = []
+        self._kept: list[_Kept] = []
         self._recent: OrderedDict[int, tuple[Step, str]] = OrderedDict()
         self._evaluations: list[Evaluation] = []
         self._findings: list[Finding] = []
-        self._pending: list[Step] = []
+        self._pending: list[_Kept] = []
         self._width = 1
         self._segment = 0
         self._last: int | None = None
@@ -51,14 +65,14 @@ class Gathering:
 
     @property
     def has_steps(self) -> bool:
-        return bool(self._steps or self._pending) or "run_seconds" in self._settings
+        return bool(self._kept or self._pending) or "run_seconds" in self._settings
 
     def add(self, fact: Fact, line: int) -> None:
         match fact:
             case Setting(name=name, value=value):
                 self._set(name, value, line)
             case Seen(step=step, rank=rank):
-                self._see(dataclasses.replace(step, line=step.line or line), rank)
+                self._see(step, rank, step.line or line)
             case Evaluation():
                 if len(self._evaluations) < MOST_STEPS:
                     self._evaluations.append(fact)
@@ -68,6 +82,8 @@ class Gathering:
                 pass
 
     def _set(self, name: str, value: object, line: int) -> None:
+        if isinstance(value, str) and not isinstance(value, MemoryKind):
+            value = cleaned(value)[:_LONGEST]
         known = self._settings.setdefault(name, value)
         if known != value and name == "global_batch":
             self._once(f"the global batch changes from {known} to {value}", line)
@@ -78,12 +94,12 @@ class Gathering:
 
     def _find(self, level: Any, message: str, line: int) -> None:
         if len(self._findings) < _MOST_FINDINGS:
-            self._findings.append(Finding(level=level, message=message, line=line))
+            self._findings.append(Finding(level=level, message=cleaned(message), line=line))
 
-    def _see(self, step: Step, rank: str) -> None:
+    def _see(self, step: Step, rank: str, line: int) -> None:
         self._counts["lines"] += 1
         if known := self._recent.get(step.step):
-            if _same(known[0], step):
+            if _said(known[0]) == _said(step):
                 self._counts["duplicates"] += 1
                 return
             if known[1] != rank:
@@ -91,43 +107,46 @@ class Gathering:
                 return
             if step.step == self._last:
                 self._counts["mixed"] += 1
-                self._once("two lines of one step differ: the first counts", step.line)
+                self._once("two lines of one step differ: the first counts", line)
                 return
         if self._last is not None and step.step <= self._last:
             self._counts["restarts"] += 1
             self._segment += 1
             self._recent.clear()
-            self._once(f"a restart at step {step.step}, after {self._last}", step.line)
-        self._keep(dataclasses.replace(step, segment=self._segment), rank)
+            self._once(f"a restart at step {step.step}, after {self._last}", line)
+        self._keep(step, rank, line)
 
-    def _keep(self, step: Step, rank: str) -> None:
+    def _keep(self, step: Step, rank: str, line: int) -> None:
         self._last = step.step
         self._recent[step.step] = (step, rank)
         if len(self._recent) > _REMEMBERED:
             self._recent.popitem(last=False)
-        if self._pending and self._pending[-1].segment != step.segment:
+        if self._pending and self._pending[-1].segment != self._segment:
             self._flush()
-        self._pending.append(step)
+        self._pending.append(_Kept(step, self._segment, line))
         if len(self._pending) >= self._width:
             self._flush()
 
     def _flush(self) -> None:
         """Keep what is pending; once there is too much, twice as many lines are one."""
         if self._pending:
-            self._steps.append(_mean(self._pending))
+            self._kept.append(_mean(self._pending))
             self._pending = []
-        if len(self._steps) >= MOST_STEPS:
+        if len(self._kept) >= MOST_STEPS:
             self._width *= 2
-            self._steps = [
+            self._kept = [
                 _mean(pair)
-                for segment in _by_segment(self._steps)
+                for segment in _by_segment(self._kept)
                 for pair in (segment[at : at + 2] for at in range(0, len(segment), 2))
             ]
 
     def run(self, source: Source, *, lines: int, given: Mapping[str, Any]) -> Run:
         """The run, with what options say of it beside what its log does."""
         self._flush()
-        steps = _with_intervals(self._steps) if self._averages else self._steps
+        steps = [
+            dataclasses.replace(one.step, segment=one.segment, line=one.line) for one in self._kept
+        ]
+        steps = _with_intervals(steps) if self._averages else steps
         said = {**self._settings, **given}
         fields = {one.name for one in dataclasses.fields(Run)}
         run = Run(
@@ -159,24 +178,21 @@ class Gathering:
             yield Finding(level="note", message=message)
 
 
-def _same(one: Step, other: Step) -> bool:
-    """Whether two lines say the same, wherever they stand."""
-    return dataclasses.replace(one, segment=0, line=0, at=None, steps=1) == dataclasses.replace(
-        other, segment=0, line=0, at=None, steps=1
-    )
-
-
-def _mean(steps: list[Step]) -> Step:
+def _mean(kept: list[_Kept]) -> _Kept:
     """Neighbours as one, under the last one's number."""
-    last, count = steps[-1], sum(step.steps for step in steps)
+    last = kept[-1]
+    if len(kept) == 1:
+        return last
+    steps = [one.step for one in kept]
     known = [(step.seconds, step.steps) for step in steps if step.seconds is not None]
     weight = sum(each for _, each in known)
     seconds = sum(seconds * each for seconds, each in known) / weight if known else None
-    return dataclasses.replace(last, steps=count, seconds=seconds)
+    count = sum(step.steps for step in steps)
+    return last._replace(step=dataclasses.replace(last.step, steps=count, seconds=seconds))
 
 
-def _by_segment(steps: list[Step]) -> list[list[Step]]:
-    return [list(one) for _, one in groupby(steps, key=lambda step: step.segment)]
+def _by_segment(kept: list[_Kept]) -> list[list[_Kept]]:
+    return [list(one) for _, one in groupby(kept, key=attrgetter("segment"))]
 
 
 def _with_intervals(steps: list[Step]) -> list[Step]:

@@ -20,7 +20,6 @@ from warpfront.bench.logs.fields import (
     rank_of,
     size_bytes,
     whole,
-    without_colours,
 )
 from warpfront.bench.records import MemoryKind, Step
 
@@ -56,13 +55,12 @@ class MegatronReader:
         pass
 
     def read(self, text: str) -> Iterable[Fact]:
-        line = without_colours(text)
-        if "iteration" in line:
-            yield from steps_of(line)
-        elif " ..." in line:
-            if argument := _ARGUMENT.search(line):
+        if "iteration" in text:
+            yield from steps_of(text)
+        elif " ..." in text:
+            if argument := _ARGUMENT.search(text):
                 yield from setting_of(argument[1], argument[2])
-        elif parameters := _PARAMETERS.search(line):
+        elif parameters := _PARAMETERS.search(text):
             yield from _billions(parameters[1])
 
 

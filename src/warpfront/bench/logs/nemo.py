@@ -18,7 +18,6 @@ from warpfront.bench.logs.fields import (
     rank_of,
     size_bytes,
     whole,
-    without_colours,
 )
 from warpfront.bench.records import MemoryKind, Step
 
@@ -38,11 +37,10 @@ class NemoReader:
         pass
 
     def read(self, text: str) -> Iterable[Fact]:
-        line = without_colours(text)
-        found = _ITERATION.search(line) if _TIMING in line else None
+        found = _ITERATION.search(text) if _TIMING in text else None
         if found is None:
             return
-        pieces = (piece.rpartition(":") for piece in line[found.end() :].split("|"))
+        pieces = (piece.rpartition(":") for piece in text[found.end() :].split("|"))
         fields = {name.strip(): value.strip() for name, _, value in pieces if name}
         seconds = positive(fields.get(_TIMING, ""))
         if seconds is None:
@@ -54,7 +52,7 @@ class NemoReader:
             if name in fields:
                 yield Setting("memory_kind", kind)
         step = whole(fields.get("global_step", ""))
-        yield Seen(_step(int(found[1]) if step is None else step, seconds, fields), rank_of(line))
+        yield Seen(_step(int(found[1]) if step is None else step, seconds, fields), rank_of(text))
 
 
 def _step(step: int, seconds: float, fields: Mapping[str, str]) -> Step:
@@ -75,7 +73,7 @@ def _step(step: int, seconds: float, fields: Mapping[str, str]) -> Step:
 
 
 def marks(line: str) -> bool:
-    return _TIMING in line and _ITERATION.search(without_colours(line)) is not None
+    return _TIMING in line and _ITERATION.search(line) is not None
 
 
 NEMO = Format(name="nemo", marks=marks, reader=NemoReader)

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 
 from warpfront.bench.logs import megatron
 from warpfront.bench.logs.facts import Fact, Format, Setting
-from warpfront.bench.logs.fields import without_colours
 
 _RANKED = re.compile(r"\[rank-\d+/(\d{1,7})\]")
 _SETTING = re.compile(r"([a-z][a-z0-9_]{1,60})\s+: (\S.{0,200}) \((?:int|str|bool|float)\)$")
@@ -25,7 +24,7 @@ class PrimusReader:
         self._is_unranked = True
 
     def read(self, text: str) -> Iterable[Fact]:
-        line = without_colours(text).rstrip()
+        line = text.rstrip()
         ranked = _RANKED.search(line) if self._is_unranked else None
         if ranked:
             self._is_unranked = False
@@ -47,9 +46,8 @@ def _setting(name: str, value: str) -> Iterable[Fact]:
 
 def marks(line: str) -> bool:
     """One of Megatron's lines with Primus's prefix, or with its memory."""
-    plain = without_colours(line)
-    return megatron.marks(plain) and (
-        _RANKED.search(plain) is not None or "mem usage/free/total" in plain
+    return megatron.marks(line) and (
+        _RANKED.search(line) is not None or "mem usage/free/total" in line
     )
 
 

@@ -22,7 +22,6 @@ from warpfront.bench.logs.fields import (
     size_bytes,
     vendor_of,
     whole,
-    without_colours,
 )
 from warpfront.bench.records import MemoryKind, Step
 
@@ -51,7 +50,7 @@ class TorchtitanReader:
 
     def read(self, text: str) -> Iterable[Fact]:
         # A field ends with a space: half of one, at a line's end that was cut, is none.
-        line = without_colours(text) + ("" if text[-1:].isspace() else " ")
+        line = text + ("" if text[-1:].isspace() else " ")
         found = _STEP.search(line)
         if found is None:
             if _TELLING.search(line):
@@ -132,7 +131,7 @@ def _mesh(ways: Mapping[str, int]) -> Iterator[Fact]:
 
 
 def marks(line: str) -> bool:
-    return "tps:" in line and "loss:" in line and _STEP.search(without_colours(line)) is not None
+    return "tps:" in line and "loss:" in line and _STEP.search(line) is not None
 
 
 TORCHTITAN = Format(name="torchtitan", marks=marks, reader=TorchtitanReader)
