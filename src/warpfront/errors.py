@@ -205,6 +205,18 @@ class SignatureError(WarpfrontError):
     exit_code = 20
 
 
+class NotComparableError(WarpfrontError):
+    """Two measurements are of unlike work, or too short to say anything."""
+
+    exit_code = 21
+
+
+class SlowerError(WarpfrontError):
+    """What was compared is slower than --max-slower allows, with its whole interval."""
+
+    exit_code = 22
+
+
 class Terminated(KeyboardInterrupt):
     """SIGTERM as an exception that unwinds like Ctrl-C, so that every `finally` runs."""
 

@@ -121,7 +121,8 @@ def _task(body: Callable[..., None], *, name: str | None) -> Task[Any]:
 
 def _signature(every: Mapping[str, tuple[Any, Option]]) -> inspect.Signature:
     """What invoke reads a task's options from. Numbers are texts to it: its own reading of them
-    ends in a traceback where they are none. A list it wants as None.
+    ends in a traceback where they are none. A list it wants as None; what has no default is an
+    argument by its place.
     """
     keywords = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=_as_text(default))
