@@ -11,20 +11,22 @@ from warpfront.matrix.cells import CellMaker
 from warpfront.matrix.compat import Compat
 from warpfront.matrix.expansion import expand_points
 from warpfront.matrix.language import MatrixText
+from warpfront.matrix.runners import Runner, make_runners
 from warpfront.model import Cell, CompilerBase, Project
 from warpfront.system.document import read_checked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matrix:
-    """All cells of a project, parents before children, what is doubtful about them, and its
-    compilers without torch.
+    """All cells of a project, parents before children, what is doubtful about them, its
+    compilers without torch, and the machines of its CI.
     """
 
     project: Project
     cells: tuple[Cell, ...]
     warnings: tuple[Problem, ...]
     compilers: tuple[CompilerBase, ...] = ()
+    runners: tuple[Runner, ...] = ()
 
     @property
     def repositories(self) -> frozenset[str]:
@@ -41,7 +43,8 @@ def read_matrix(text: str, *, path: str, compat: Compat) -> Matrix:
     maker.check_indexes()
     maker.make_compilers()
     maker.make(points)
-    found = sorted({*problems, *maker.problems})
+    runners, wrong_runners = make_runners(written, document)
+    found = sorted({*problems, *maker.problems, *wrong_runners})
     if found:
         raise MatrixError(tuple(found))
     if not maker.cells:
@@ -57,6 +60,7 @@ def read_matrix(text: str, *, path: str, compat: Compat) -> Matrix:
         cells=tuple(maker.cells),
         warnings=tuple(sorted(set(maker.warnings))),
         compilers=tuple(maker.compilers),
+        runners=runners,
     )
 
 
