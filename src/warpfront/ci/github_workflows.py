@@ -19,8 +19,6 @@ PYTHON = "3.11"
 Actions = Mapping[str, tuple[str, str]]
 
 _HEADER = "# Made by `invoke ci --write` from `runners:` of matrix.yaml: change that, not this.\n"
-# act, on a laptop, has the folder as it is and no store of artifacts.
-_NOT_HERE = "!env.ACT"
 _READS = {"contents": "read"}
 _POWERS = {
     "packages": "images are pushed",
@@ -206,7 +204,7 @@ class _Steps:
         steps = [self._uses("fetch", "checkout", fetch)]
         if self.job.runner.trust == "hosted":
             steps.append(self._uses("Python", "setup-python", {"python-version": PYTHON}))
-        steps.append({"name": "set up", "if": _if(_NOT_HERE), "run": "ci/setup.sh"})
+        steps.append({"name": "set up", "run": "ci/setup.sh"})
         if self.job.channel:
             steps.append(self._login())
         if self.job.takes:
@@ -216,11 +214,8 @@ class _Steps:
             steps.append(self._leave())
         return steps
 
-    def _uses(
-        self, name: str, action: str, given: Mapping[str, object], *, when: str = _NOT_HERE
-    ) -> dict[str, Any]:
-        uses = self.actions[action][0]
-        return {"name": name, "if": _if(when), "uses": uses, "with": dict(given)}
+    def _uses(self, name: str, action: str, given: Mapping[str, object]) -> dict[str, Any]:
+        return {"name": name, "uses": self.actions[action][0], "with": dict(given)}
 
     def _login(self) -> dict[str, Any]:
         """GitHub's registry takes the job's own token; another one those of the environment."""
@@ -229,7 +224,6 @@ class _Steps:
         token = "github.token" if of_github else "secrets.REGISTRY_TOKEN"
         return {
             "name": "log in",
-            "if": _if(_NOT_HERE),
             "env": {
                 "REGISTRY": self.flow.registry,
                 "REGISTRY_USER": user,
@@ -263,8 +257,4 @@ class _Steps:
             "overwrite": True,
             "retention-days": 14,
         }
-        return self._uses("leave", "upload-artifact", given, when=f"always() && {_NOT_HERE}")
-
-
-def _if(condition: str) -> str:
-    return f"${{{{ {condition} }}}}"
+        return {"if": "${{ always() }}", **self._uses("leave", "upload-artifact", given)}

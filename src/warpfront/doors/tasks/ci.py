@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from warpfront.doors.display import Display
 from warpfront.doors.tasks.declaring import Chosen, DryRun, HowMuch, Json, Option, command
-from warpfront.doors.tasks.showing import print_json, raise_failure, workspace_here
+from warpfront.doors.tasks.showing import print_json, print_report, raise_failure, workspace_here
 from warpfront.errors import InputError, StaleError
 from warpfront.model import Blocked, BuiltImage, Failed, Selection
 
@@ -180,7 +180,7 @@ def job(
     step: Annotated[str, Option("build, verify or publish")] = "",
     name: Annotated[str, Option("of this job, and of the folder that it hands over")] = "",
     cells: Annotated[str, Option("ids of cells, with spaces between them")] = "",
-    target: Annotated[str, Option("the target to verify on")] = "",
+    on: Annotated[str, Option("the target to verify on")] = "",
     runner: Annotated[str, Option("the row of `runners:` that this machine is")] = "",
     channel: Annotated[str, Option("where to publish to")] = "",
 ) -> None:
@@ -189,7 +189,7 @@ def job(
     from warpfront.pipeline.beside.working import Errand, work
 
     workspace, forge = workspace_here(), _forge()
-    errand = Errand(step=step, name=name, cells=tuple(cells.split()), target=target)  # type: ignore[arg-type]
+    errand = Errand(step=step, name=name, cells=tuple(cells.split()), target=on)  # type: ignore[arg-type]
     done = work(
         errand,
         _act(workspace, errand, display, effort=effort, channel=channel),
@@ -233,3 +233,40 @@ def _act(
     if errand.step == "build":
         return lambda cell: tuple(build(cell).values())
     return verify if errand.step == "verify" else publish
+
+
+@command
+def resume(
+    display: Display,
+    cells: Chosen,
+    *,
+    json: Json = False,
+    dry_run: DryRun = False,
+    effort: HowMuch,
+) -> None:
+    """Go on with a run: what failed for infrastructure, or never ran.
+
+    What failed for another reason would fail again, and is said, not tried.
+    """
+    from warpfront import pipeline
+    from warpfront.ci.resuming import remaining
+
+    workspace = workspace_here()
+    left = remaining(pipeline.report(workspace, cells))
+    for cell, target in [*((cell, "") for cell in left.build), *left.verify]:
+        what = f"verify {cell} on {target}" if target else f"build {cell}"
+        display.say(f"{'would ' if dry_run else ''}{what}")
+    for row in left.refused:
+        display.say(f"not again: {row.cell_id} on {row.target} ({row.kind}): {row.repeat}")
+    if dry_run:
+        return
+    results: list[object] = []
+    for cell in left.build:
+        results += pipeline.build(workspace, Selection(only=cell), display, locked=True).values()
+    missing = {one.cell_id for one in results if isinstance(one, Failed | Blocked)}
+    for cell, target in left.verify:
+        if cell not in missing:
+            chosen = Selection(only=cell, target=target)
+            results += pipeline.verify(workspace, chosen, display, effort=effort)
+    print_report(pipeline.report(workspace, cells), json=json)
+    raise_failure(results)
