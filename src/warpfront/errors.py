@@ -177,7 +177,7 @@ class CommandFailedError(WarpfrontError):
 class TimedOutError(CommandFailedError):
     """A program that was started took longer than it may."""
 
-    exit_code = 22
+    exit_code = 32
     kind = FailureKind.TIMEOUT
 
 
@@ -199,13 +199,13 @@ class InputError(WarpfrontError):
 class StaleError(WarpfrontError):
     """A generated file is not what the program would write now."""
 
-    exit_code = 20
+    exit_code = 30
 
 
 class HandoverError(WarpfrontError):
     """What one job handed to the next is not what it left, or two jobs left different things."""
 
-    exit_code = 21
+    exit_code = 31
     kind = FailureKind.INFRASTRUCTURE
 
 

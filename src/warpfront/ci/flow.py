@@ -126,6 +126,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 """
 _CALL = 'exec "${WARPFRONT_PYTHON:-.venv/bin/python}" -m invoke'
+_PAGE = f"{HANDOVER}/report/index.html"
 _WORK = '--name "$NAME" --cells "$CELLS" --runner "$RUNNER"'
 
 
@@ -136,7 +137,7 @@ def scripts(flow: Flow) -> dict[str, str]:
         "ci/build.sh": f"{_CALL} job --step build {_WORK}",
         "ci/verify.sh": f'{_CALL} job --step verify --on "$TARGET" {_WORK}',
         "ci/publish.sh": f'{_CALL} job --step publish --channel "$CHANNEL" {_WORK}',
-        "ci/report.sh": f"{_CALL} merge --below {HANDOVER} report --markdown",
+        "ci/report.sh": f"{_CALL} merge --below {HANDOVER} report --html {_PAGE}",
         "ci/required.sh": f"{_CALL} ci --judge",
         "ci/login.sh": 'docker login "$REGISTRY" --username "$REGISTRY_USER" --password-stdin '
         '<<<"$REGISTRY_TOKEN"',

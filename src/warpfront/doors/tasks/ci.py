@@ -177,6 +177,7 @@ def job(
     display: Display,
     *,
     effort: HowMuch,
+    dry_run: Annotated[bool, Option("publish: say what would be sent, and send nothing")] = False,
     step: Annotated[str, Option("build, verify or publish")] = "",
     name: Annotated[str, Option("of this job, and of the folder that it hands over")] = "",
     cells: Annotated[str, Option("ids of cells, with spaces between them")] = "",
@@ -192,7 +193,7 @@ def job(
     errand = Errand(step=step, name=name, cells=tuple(cells.split()), target=on)  # type: ignore[arg-type]
     done = work(
         errand,
-        _act(workspace, errand, display, effort=effort, channel=channel),
+        _act(workspace, errand, display, effort=effort, channel=channel, dry_run=dry_run),
         workspace.folders,
         runner=next((one for one in workspace.matrix.runners if one.name == runner), None),
         watch=display,
@@ -207,7 +208,13 @@ def job(
 
 
 def _act(
-    workspace: Workspace, errand: Errand, display: Display, *, effort: Effort, channel: str
+    workspace: Workspace,
+    errand: Errand,
+    display: Display,
+    *,
+    effort: Effort,
+    channel: str,
+    dry_run: bool,
 ) -> Act:
     """The errand's step, of one cell. An image that is not here is made: what it has to be was
     handed over.
@@ -218,21 +225,30 @@ def _act(
     def build(cell: str) -> Mapping[str, object]:
         return pipeline.build(workspace, Selection(only=cell), display, locked=True)
 
-    def verify(cell: str) -> Sequence[object]:
+    def on_the_image(cell: str, act: Act) -> Sequence[object]:
         store = workspace.folders.store
         handed = store.load(cell, "build", (BuiltImage, Blocked, Failed))
         wrong = same_image(handed, build(cell), cell)
-        if wrong is not None:
-            return [wrong]
+        return [wrong] if wrong is not None else act(cell)
+
+    def verify(cell: str) -> Sequence[object]:
         chosen = Selection(only=cell, target=errand.target)
         return pipeline.verify(workspace, chosen, display, effort=effort)
 
     def publish(cell: str) -> Sequence[object]:
-        raise InputError(f"{cell}: this version publishes nothing to {channel}")
+        step = vars(pipeline).get("publish")
+        if step is None:
+            raise InputError(f"{cell}: this version publishes nothing, to {channel} or elsewhere")
+        chosen = Selection(only=cell)
+        return tuple(step(workspace, chosen, display, channel=channel, dry_run=dry_run).values())
 
-    if errand.step == "build":
-        return lambda cell: tuple(build(cell).values())
-    return verify if errand.step == "verify" else publish
+    match errand.step:
+        case "build":
+            return lambda cell: tuple(build(cell).values())
+        case "verify":
+            return lambda cell: on_the_image(cell, verify)
+        case _:
+            return lambda cell: on_the_image(cell, publish)
 
 
 @command
