@@ -34,7 +34,7 @@ from warpfront.pipeline.workspace import open_workspace
 SEEN: list[tuple[Selection, bool]] = []
 TASKS: dict[str, Task[Any]] = dict(namespace.tasks)
 EVERY_TASK = pytest.mark.parametrize("name", sorted(TASKS))
-WITHOUT_CELLS = {"why", "engine", "init", "doctor"}
+WITHOUT_CELLS = {"why", "engine", "init", "doctor", "job", "merge"}
 
 
 def run_task(name: str, **given: Any) -> None:

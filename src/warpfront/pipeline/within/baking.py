@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from time import monotonic
 
-from warpfront.errors import BuildFailedError, EngineError, StoreError, WheelError
+from warpfront.errors import BuildFailedError, EngineError, FailureKind, StoreError, WheelError
 from warpfront.images.bake import (
     CA_SECRET,
     PROXIES_SECRET,
@@ -343,6 +343,7 @@ class _Building:
                 hint=hint,
                 log=log,
                 exit_code=BuildFailedError.exit_code,
+                kind=FailureKind.INFRASTRUCTURE if baked.disk_full else None,
             )
         return self._built(item, log)
 

@@ -268,12 +268,12 @@ FOREACH: dict[str, tuple[Callable[..., Any], Callable[..., Numbers]]] = {
     "square root": (
         lambda xs, ys: torch._foreach_sqrt(torch._foreach_abs(xs)),
         lambda a, b: np.sqrt(np.abs(a)),
-    ),  # noqa: SLF001
+    ),
     "norm": (lambda xs, ys: torch._foreach_norm(xs), lambda a, b: np.sqrt((a * a).sum())),  # noqa: SLF001
     "infinite norm": (
         lambda xs, ys: torch._foreach_norm(xs, float("inf")),
         lambda a, b: np.abs(a).max(),
-    ),  # noqa: SLF001
+    ),
 }
 
 
