@@ -17,7 +17,7 @@ from warpfront.port.scan.targets import read_target
 
 MI300X = read_target("gfx942")
 PROOFS: dict[str, dict[str, Any]] = tomllib.loads(
-    (Path(__file__).parents[2] / "scan" / "proofs.toml").read_text(encoding="utf-8")
+    (Path(__file__).parents[2] / "compile" / "rule_proofs.toml").read_text(encoding="utf-8")
 )
 
 
