@@ -24,7 +24,7 @@ DOUBLE = (*FLOATS, "float64")
 SINGLE = ("float32",)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Answer:
     """One tensor. It may be off by `ulps` units in the last place of what is right, and by `slack`
     (a number, or one for each element). Numbers that cannot be compared so (whole, true) are equal.

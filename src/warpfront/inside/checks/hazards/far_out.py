@@ -187,7 +187,7 @@ def _curve(curve: Curve, ground: Ground) -> Iterator[Answer]:
         right = curve.value(array(x))
         size = np.ones(1) if curve.size is None else curve.size(array(x))
         slack = np.nan_to_num(curve.slack * ground.eps * size, posinf=0.0)
-        yield Answer(label="value", found=found, right=right, ulps=curve.ulps, slack=slack)
+        yield Answer("value", found, right, ulps=curve.ulps, slack=slack)
         if curve.slope is None:
             return
         found.sum().backward()
@@ -197,9 +197,9 @@ def _curve(curve: Curve, ground: Ground) -> Iterator[Answer]:
         known = np.isfinite(array(x)) & (array(x) != 0)
         off = np.where(known, curve.slope_slack * ground.eps * scale, np.inf)
         yield Answer(
-            label="derivative",
-            found=sent.grad,
-            right=np.where(known, slope, 0.0),
+            "derivative",
+            sent.grad,
+            np.where(known, slope, 0.0),
             ulps=8,
             slack=off,
         )
@@ -233,7 +233,7 @@ def _softmax(ground: Ground) -> Iterator[Answer]:
         below = np.abs(array(x) - array(x).max(1, keepdims=True))
         unit = 1.2e-7 if ground.half else ground.eps
         slack = np.nan_to_num(unit * right * (8 + 2 * below), posinf=0.0, nan=0.0)
-        yield Answer(label=f"softmax of {width}", found=found, right=right, ulps=1, slack=slack)
+        yield Answer(f"softmax of {width}", found, right, ulps=1, slack=slack)
         fed = ground.normal(*x.shape)
         found.backward(ground.send(fed))
         assert sent.grad is not None
@@ -241,9 +241,9 @@ def _softmax(ground: Ground) -> Iterator[Answer]:
         projected = (g * right).sum(1, keepdims=True)
         size = right * (np.abs(g) + (np.abs(g) * right).sum(1, keepdims=True))
         yield Answer(
-            label=f"gradient of softmax of {width}",
-            found=sent.grad,
-            right=right * (g - projected),
+            f"gradient of softmax of {width}",
+            sent.grad,
+            right * (g - projected),
             ulps=1,
             slack=16 * ground.eps * size + slack * (np.abs(g) + np.abs(projected)),
         )
@@ -257,16 +257,16 @@ def _log_softmax(ground: Ground) -> Iterator[Answer]:
         # The CPU keeps the sum in 16 bits, and its logarithm is off by that rounding.
         slack = (4e-7 * size + ground.eps) if ground.half else 4 * ground.eps * size
         found = functional.log_softmax(ground.send(x), dim=1)
-        yield Answer(label=f"log_softmax of {width}", found=found, right=right, ulps=1, slack=slack)
+        yield Answer(f"log_softmax of {width}", found, right, ulps=1, slack=slack)
         found = torch.logsumexp(ground.send(x), dim=1)
         right, slack = (
             _log_sum(array(x), 1)[:, 0],
             2 * ground.eps * np.abs(_log_sum(array(x), 1))[:, 0],
         )
         yield Answer(
-            label=f"logsumexp of {width}",
-            found=found,
-            right=right,
+            f"logsumexp of {width}",
+            found,
+            right,
             ulps=2,
             slack=slack + 4 * ground.eps,
         )
@@ -278,9 +278,9 @@ def _log_softmax(ground: Ground) -> Iterator[Answer]:
         if ground.half:
             slack = slack / 2
         yield Answer(
-            label=f"cross_entropy of {width}",
-            found=loss,
-            right=right,
+            f"cross_entropy of {width}",
+            loss,
+            right,
             ulps=2,
             slack=slack + 4 * ground.eps,
         )
@@ -292,9 +292,7 @@ def _log_add(ground: Ground) -> Iterator[Answer]:
     b = b.to(ground.dtype).double()
     slack = 4 * ground.eps * (1 + np.abs(array(a)) + np.abs(array(b)))
     found = torch.logaddexp(ground.send(a), ground.send(b))
-    yield Answer(
-        label="logaddexp", found=found, right=np.logaddexp(array(a), array(b)), slack=slack
-    )
+    yield Answer("logaddexp", found, np.logaddexp(array(a), array(b)), slack=slack)
 
 
 def _logits_loss(ground: Ground) -> Iterator[Answer]:
@@ -316,14 +314,14 @@ def _logits_loss(ground: Ground) -> Iterator[Answer]:
         soft = np.log1p(np.exp(-np.abs(z)))
         right = (1 - y) * z + (1 + (w - 1) * y) * (soft + np.maximum(-z, 0))
         slack = 8 * ground.eps * (1 + np.abs(z) * w)
-        yield Answer(label=f"value, weight {weight}", found=found, right=right, ulps=2, slack=slack)
+        yield Answer(f"value, weight {weight}", found, right, ulps=2, slack=slack)
         found.sum().backward()
         assert sent.grad is not None
         slope = (1 - y) - (1 + (w - 1) * y) * _sigmoid(-z)
         yield Answer(
-            label=f"derivative, weight {weight}",
-            found=sent.grad,
-            right=slope,
+            f"derivative, weight {weight}",
+            sent.grad,
+            slope,
             ulps=2,
             slack=8 * ground.eps * w,
         )
@@ -337,11 +335,11 @@ def _far_mean(ground: Ground) -> Iterator[Answer]:
     x = (ground.whole(7, 999) + offset).to(ground.dtype).double()
     sent, a = ground.send(x), array(x)
     slack = 64 * ground.eps * (a.var(1, ddof=1) + offset * ground.eps)
-    yield Answer(label="var", found=sent.var(1), right=a.var(1, ddof=1), ulps=2, slack=slack)
-    yield Answer(label="std", found=sent.std(1), right=a.std(1, ddof=1), ulps=2, slack=slack)
+    yield Answer("var", sent.var(1), a.var(1, ddof=1), ulps=2, slack=slack)
+    yield Answer("std", sent.std(1), a.std(1, ddof=1), ulps=2, slack=slack)
     variance, mean = torch.var_mean(sent, 1, correction=0)
-    yield Answer(label="var_mean", found=variance, right=a.var(1), ulps=2, slack=slack)
-    yield Answer(label="var_mean's mean", found=mean, right=a.mean(1), ulps=2)
+    yield Answer("var_mean", variance, a.var(1), ulps=2, slack=slack)
+    yield Answer("var_mean's mean", mean, a.mean(1), ulps=2)
 
 
 def _far_norms(ground: Ground) -> Iterator[Answer]:
@@ -358,7 +356,7 @@ def _far_norms(ground: Ground) -> Iterator[Answer]:
         right = (a - mean) / deviation
         # The mean, rounded to the dtype or to float32, moves everything by that over the deviation.
         slack = 4 * ground.eps * (1 + np.abs(right)) + 4 * ground.eps * offset / deviation
-        yield Answer(label=label, found=found, right=right, ulps=2, slack=slack)
+        yield Answer(label, found, right, ulps=2, slack=slack)
 
 
 def _attention(ground: Ground) -> Iterator[Answer]:
@@ -375,7 +373,7 @@ def _attention(ground: Ground) -> Iterator[Answer]:
         p = np.exp(scores - _log_sum(scores, -1))
         size = p @ np.abs(array(v))
         slack = (4 * ground.eps + 1e-4) * size + 1e-30
-        yield Answer(label=label, found=found, right=p @ array(v), ulps=2, slack=slack)
+        yield Answer(label, found, p @ array(v), ulps=2, slack=slack)
 
 
 def _powers(ground: Ground) -> Iterator[Answer]:
@@ -385,7 +383,7 @@ def _powers(ground: Ground) -> Iterator[Answer]:
     found = torch.pow(ground.send(a), ground.send(b))
     with np.errstate(all="ignore"):
         right = np.power(array(a), array(b))
-    yield Answer(label="pow", found=found, right=right, ulps=16)
+    yield Answer("pow", found, right, ulps=16)
 
 
 def _whole_quotients(ground: Ground) -> Iterator[Answer]:
@@ -396,13 +394,11 @@ def _whole_quotients(ground: Ground) -> Iterator[Answer]:
     x = x.to(ground.dtype).double()
     sent = ground.send(x), ground.send(y)
     p, q = array(x), array(y)
-    yield Answer(
-        label="floor_divide", found=torch.floor_divide(*sent), right=np.floor_divide(p, q), ulps=1
-    )
-    yield Answer(label="remainder", found=torch.remainder(*sent), right=np.mod(p, q), ulps=1)
-    yield Answer(label="fmod", found=torch.fmod(*sent), right=np.fmod(p, q), ulps=1)
+    yield Answer("floor_divide", torch.floor_divide(*sent), np.floor_divide(p, q), ulps=1)
+    yield Answer("remainder", torch.remainder(*sent), np.mod(p, q), ulps=1)
+    yield Answer("fmod", torch.fmod(*sent), np.fmod(p, q), ulps=1)
     trunc = torch.div(*sent, rounding_mode="trunc")
-    yield Answer(label="trunc", found=trunc, right=np.trunc(p / q), ulps=1)
+    yield Answer("trunc", trunc, np.trunc(p / q), ulps=1)
 
 
 FAR_OUT = HazardClass(
