@@ -22,6 +22,7 @@ from warpfront.inside.checks.operators.bounds import spacing
 FLOATS = ("float32", "bfloat16", "float16")
 DOUBLE = (*FLOATS, "float64")
 SINGLE = ("float32",)
+TRUE, FALSE = np.ones((), dtype=bool), np.zeros((), dtype=bool)
 
 
 @dataclass(frozen=True)
@@ -141,12 +142,12 @@ def _off(answer: Answer, found: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
     narrow = found.dtype
     values, rounded = found.double(), right.to(narrow).double()
     slack = torch.as_tensor(answer.slack, dtype=torch.float64)
-    allowed = answer.ulps * spacing(rounded, narrow) + slack
+    largest = float(torch.finfo(narrow).max)
+    allowed = answer.ulps * spacing(rounded.clamp(-largest, largest), narrow) + slack
     if answer.ulps:
         # What is computed may be flushed to zero below the normal numbers; float16's are large.
         half = narrow == torch.float16
         allowed = allowed + (4 * floor_of(narrow) if half else torch.finfo(narrow).smallest_normal)
-    largest = float(torch.finfo(narrow).max)
     same = (values == rounded) | (values.isnan() & rounded.isnan())
     edge = right.isfinite() & ~values.isnan() & (values.isinf() | rounded.isinf())
     limited = torch.where(values.isinf(), values.sign() * largest, values)
@@ -166,4 +167,5 @@ def _worst(answer: Answer, found: Tensor, right: Tensor, wrong: Tensor) -> str:
 
 
 def array(x: Tensor) -> np.ndarray[Any, Any]:
-    return x.detach().cpu().numpy()
+    values: np.ndarray[Any, Any] = x.detach().cpu().numpy()
+    return values

@@ -1,4 +1,4 @@
-"""Losses over classes with all that one may ask of them: ignored targets, weights, smoothing, places."""
+"""Losses over classes with all one may ask of them: ignored targets, weights, smoothing, places."""
 
 from __future__ import annotations
 
@@ -63,7 +63,8 @@ def _cross_entropy(ground: Ground) -> Iterator[Answer]:
             label_smoothing=smoothing,
             reduction=reduction,
         )
-        label = f"{classes} classes, {places} places, smoothing {smoothing}, weights {weighted}, {reduction}, ignored {hidden}"
+        asked = f"smoothing {smoothing}, weights {weighted}, {reduction}, ignored {hidden}"
+        label = f"{classes} classes, {places} places, {asked}"
         right = right if places or reduction != "none" else right[:, 0]
         slope = slope if places else slope[..., 0]
         off = 16 if ground.half else 64
@@ -228,8 +229,8 @@ def _distances(ground: Ground) -> Iterator[Answer]:
         )
         found.sum().backward()
         assert leaf.grad is not None
-        slope = slope / (d.size if reduction == "mean" else 1)
-        yield Answer(f"gradient of {name}, {reduction}", leaf.grad, slope, ulps=4)
+        scale = d.size if reduction == "mean" else 1
+        yield Answer(f"gradient of {name}, {reduction}", leaf.grad, slope / scale, ulps=4)
 
 
 CLASS_TARGETS = HazardClass(

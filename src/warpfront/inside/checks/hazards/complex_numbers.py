@@ -80,13 +80,14 @@ def _derivatives(ground: Ground) -> Iterator[Answer]:
     """By the definition that torch states: the conjugate of the derivative, for real results."""
     x, y = _pair(ground)
     a, b = (array(z.to(torch.complex128)) for z in (x, y))
-    for label, function, right in (
+    tries: tuple[tuple[str, Callable[[Tensor, Tensor], Tensor], Numbers], ...] = (
         ("squared magnitude", lambda u, _: (u.abs() ** 2).sum(), 2 * a),
         ("magnitude", lambda u, _: u.abs().sum(), a / np.abs(a)),
         ("real part of a product", lambda u, v: (u * v).real.sum(), b.conj()),
         ("conjugate product", lambda u, v: (u.conj() * v).real.sum(), b),
         ("square", lambda u, _: (u * u).real.sum(), 2 * a.conj()),
-    ):
+    )
+    for label, function, right in tries:
         leaf = x.to(ground.device, copy=True).requires_grad_()
         function(leaf, y.to(ground.device)).backward()
         assert leaf.grad is not None

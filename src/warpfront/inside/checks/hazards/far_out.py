@@ -1,4 +1,4 @@
-"""Arguments far out: where a function saturates, nearly overflows, or a shortcut loses all digits."""
+"""Arguments far out: where a function saturates or nearly overflows, a shortcut loses digits."""
 
 from __future__ import annotations
 
@@ -387,7 +387,7 @@ def _powers(ground: Ground) -> Iterator[Answer]:
 
 
 def _whole_quotients(ground: Ground) -> Iterator[Answer]:
-    """Rounding towards minus infinity, remainders with the sign of the divisor, and of the other."""
+    """Rounding towards minus infinity, remainders with the sign of either operand."""
     a = torch.tensor([7.0, -7.0, 7.5, -7.5, 0.0, 1e4, -1e4, 3.0]).double()
     b = torch.tensor([2.0, -2.0, 3.0, -3.0, 0.5, -0.25]).double()
     x, y = (t.flatten() for t in torch.meshgrid(a, b, indexing="ij"))

@@ -251,19 +251,19 @@ def _optimized(
 
 
 FOREACH: dict[str, tuple[Callable[..., Any], Callable[..., Numbers]]] = {
-    "add": (lambda xs, ys: torch._foreach_add(xs, ys, alpha=2), lambda a, b: a + 2 * b),  # noqa: SLF001
-    "mul": (lambda xs, ys: torch._foreach_mul(xs, ys), lambda a, b: a * b),  # noqa: SLF001
-    "sub": (lambda xs, ys: torch._foreach_sub(xs, ys), lambda a, b: a - b),  # noqa: SLF001
-    "addcmul": (lambda xs, ys: torch._foreach_addcmul(xs, ys, ys, 2), lambda a, b: a + 2 * b * b),  # noqa: SLF001
-    "lerp": (lambda xs, ys: torch._foreach_lerp(xs, ys, 0.5), lambda a, b: a + (b - a) / 2),  # noqa: SLF001
-    "maximum": (lambda xs, ys: torch._foreach_maximum(xs, ys), np.maximum),  # noqa: SLF001
-    "neg": (lambda xs, _: torch._foreach_neg(xs), lambda a, _: -a),  # noqa: SLF001
-    "abs": (lambda xs, _: torch._foreach_abs(xs), lambda a, _: np.abs(a)),  # noqa: SLF001
+    "add": (lambda xs, ys: torch._foreach_add(xs, ys, alpha=2), lambda a, b: a + 2 * b),
+    "mul": (lambda xs, ys: torch._foreach_mul(xs, ys), lambda a, b: a * b),
+    "sub": (lambda xs, ys: torch._foreach_sub(xs, ys), lambda a, b: a - b),
+    "addcmul": (lambda xs, ys: torch._foreach_addcmul(xs, ys, ys, 2), lambda a, b: a + 2 * b * b),
+    "lerp": (lambda xs, ys: torch._foreach_lerp(xs, ys, 0.5), lambda a, b: a + (b - a) / 2),
+    "maximum": (lambda xs, ys: torch._foreach_maximum(xs, ys), np.maximum),
+    "neg": (lambda xs, _: torch._foreach_neg(xs), lambda a, _: -a),
+    "abs": (lambda xs, _: torch._foreach_abs(xs), lambda a, _: np.abs(a)),
     "square root": (
         lambda xs, _: torch._foreach_sqrt(torch._foreach_abs(xs)),
         lambda a, _: np.sqrt(np.abs(a)),
     ),
-    "norm": (lambda xs, _: torch._foreach_norm(xs), lambda a, _: np.sqrt((a * a).sum())),  # noqa: SLF001
+    "norm": (lambda xs, _: torch._foreach_norm(xs), lambda a, _: np.sqrt((a * a).sum())),
     "infinite norm": (
         lambda xs, _: torch._foreach_norm(xs, float("inf")),
         lambda a, _: np.abs(a).max(),

@@ -59,7 +59,7 @@ PICTURES: dict[str, Change] = {
 def _both(
     call: Callable[..., Tensor], ground: Ground, tensors: list[Tensor], formats: tuple[str, ...]
 ) -> Iterator[tuple[str, Tensor, Tensor]]:
-    """Output and gradients on the device in these formats, and in float64 from contiguous numbers."""
+    """Output and gradients in these formats, and in float64 on the CPU from contiguous numbers."""
     exact = [x.clone().requires_grad_() for x in tensors]
     right = call(*exact)
     fed = ground.few(*right.shape) + ground.few(*right.shape)

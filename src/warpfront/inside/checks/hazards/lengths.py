@@ -1,4 +1,4 @@
-"""Long: sums of many thousand terms, scans and sorts over many blocks, more rows than a grid has."""
+"""Long: sums of many thousand terms, scans and sorts of many blocks, more rows than a grid has."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import torch
 from torch.nn import functional
 
 from warpfront.inside.checks.hazards.answers import (
+    FALSE,
     SINGLE,
+    TRUE,
     Answer,
     Ground,
     HazardClass,
@@ -99,8 +101,8 @@ def _sums(ground: Ground) -> Iterator[Answer]:
     yield Answer("argmax", ground.send(spot).argmax(), 777_777)
     yield Answer("argmin", ground.send(-spot).argmin(), 777_777)
     yield Answer("max's index", ground.send(spot).max(0).indices, 777_777)
-    yield Answer("any", (ground.send(spot) > 2).any(), np.array(True))
-    yield Answer("all", (ground.send(spot) < 2).all(), np.array(False))
+    yield Answer("any", (ground.send(spot) > 2).any(), TRUE)
+    yield Answer("all", (ground.send(spot) < 2).all(), FALSE)
     yield Answer("nonzero", (ground.send(spot) > 2).nonzero()[:, 0], np.array([777_777]))
 
 
@@ -276,7 +278,16 @@ def _many_rows(ground: Ground) -> Iterator[Answer]:
     left, other = ground.whole(count, 2, 3), ground.whole(count, 3, 2)
     found = torch.bmm(ground.send(left), ground.send(other))
     yield Answer("bmm", found, array(left @ other), ulps=1)
-    pictures = ground.whole(count, 1, 2, 2)
+    flat = ground.whole(count, 4)
+    sent, a = ground.send(flat), array(flat)
+    yield Answer("sort", sent.sort(1).values, np.sort(a, 1))
+    yield Answer("cumsum", sent.cumsum(1), a.cumsum(1))
+    yield Answer("transpose", sent.mT.contiguous(), a.T)
+
+
+def _many_pictures(ground: Ground) -> Iterator[Answer]:
+    """The same of pictures, one channel each."""
+    pictures = ground.whole(GRID + 3, 1, 2, 2)
     sent = ground.send(pictures)
     yield Answer(
         "max_pool2d",
@@ -295,14 +306,6 @@ def _many_rows(ground: Ground) -> Iterator[Answer]:
     yield Answer("conv2d", found, right, ulps=1)
     found = functional.interpolate(sent, scale_factor=2, mode="nearest")
     yield Answer("interpolate", found, array(pictures).repeat(2, 2).repeat(2, 3))
-    yield Answer(
-        "sort",
-        sent.flatten(1).sort(1).values,
-        np.sort(array(pictures.flatten(1)), 1),
-    )
-    yield Answer("cumsum", sent.flatten(1).cumsum(1), array(pictures.flatten(1)).cumsum(1))
-    flat = sent.flatten(1)
-    yield Answer("transpose", flat.mT.contiguous(), array(pictures.flatten(1).mT))
 
 
 def _many_heads(ground: Ground) -> Iterator[Answer]:
@@ -389,6 +392,7 @@ LENGTHS = HazardClass(
                 "scans": _scans,
                 "wide rows": _wide_rows,
                 "many rows": _many_rows,
+                "many pictures": _many_pictures,
                 "many heads": _many_heads,
                 "convolutions": _long_convolutions,
             },

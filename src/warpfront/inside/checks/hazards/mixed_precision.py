@@ -1,4 +1,4 @@
-"""Autocast: which operations compute in 16 bits, which in float32, and when a cached cast is stale."""
+"""Autocast: what computes in 16 bits and what in float32, and when a cached cast is stale."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Eight bits: whole numbers that wrap, products of int8, and floating point by its table of codes."""
+"""Eight bits: whole numbers that wrap, products of int8, floating point by its table of codes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -60,9 +61,7 @@ def _codes(ground: Ground) -> Iterator[Answer]:
             yield Answer(f"float32 to {name}, {share} of the way", found, right_there)
         # Half way: to the code whose last bit is 0.
         even = {v: int(c) % 2 == 0 for c, v in enumerate(right) if np.isfinite(v)}
-        nearest = np.array(
-            [a if even[a] else b for a, b in zip(known[:-1], known[1:], strict=True)]
-        )
+        nearest = np.array([a if even[a] else b for a, b in pairwise(known)])
         found = torch.from_numpy(between).float().to(ground.device).to(dtype).float()
         yield Answer(f"float32 to {name}, half way", found, nearest)
 
@@ -103,6 +102,10 @@ def _scaled_products(ground: Ground) -> Iterator[Answer]:
             yield Answer(f"{name}, K {inner}", found, array(a @ b) / 2, ulps=1)
 
 
+def _as(x: torch.Tensor, numbers: Any) -> Numbers:
+    return array(x).astype(numbers)
+
+
 def _wrapping(ground: Ground) -> Iterator[Answer]:
     """Whole numbers beyond their range come round, quotients go towards minus infinity."""
     for dtype, numbers in (
@@ -115,7 +118,7 @@ def _wrapping(ground: Ground) -> Iterator[Answer]:
         drawn = ground.index(2**16, 1025) * 65_537 % (info.max - info.min + 1) + info.min
         x, y = drawn[:1024], drawn[1:]
         sent = x.to(dtype).to(ground.device), y.to(dtype).to(ground.device)
-        a, b = array(x).astype(numbers), array(y).astype(numbers)
+        a, b = (_as(one, numbers) for one in (x, y))
         with np.errstate(all="ignore"):
             for label, found, right in (
                 ("add", sent[0] + sent[1], a + b),

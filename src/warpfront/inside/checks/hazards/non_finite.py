@@ -12,7 +12,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from warpfront.inside.checks.hazards.answers import DOUBLE, Answer, Ground, HazardClass, array, rows
+from warpfront.inside.checks.hazards.answers import (
+    DOUBLE,
+    FALSE,
+    Answer,
+    Ground,
+    HazardClass,
+    array,
+    rows,
+)
 
 Numbers = Any
 Pair = tuple[Callable[[Tensor], Tensor], Callable[[Numbers], Numbers]]
@@ -298,7 +306,7 @@ def _clipping(ground: Ground) -> Iterator[Answer]:
         for parameter, gradient in zip(parameters, gradients, strict=True):
             parameter.grad = ground.send(gradient)
         norm = torch.nn.utils.clip_grad_norm_(parameters, 1.0)
-        yield Answer(f"clip_grad_norm_, {special}", norm.isfinite(), np.array(False))
+        yield Answer(f"clip_grad_norm_, {special}", norm.isfinite(), FALSE)
 
 
 NON_FINITE = HazardClass(

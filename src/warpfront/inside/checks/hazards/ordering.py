@@ -56,7 +56,7 @@ def _stable_whole(ground: Ground) -> Iterator[Answer]:
 
 
 def _chosen(ground: Ground) -> Iterator[Answer]:
-    """Values of topk, kthvalue, median and mode among many equals, and that the places hold them."""
+    """Values of topk and kthvalue among many equals, and that the places hold them."""
     for size, k in product(SIZES, (1, 7, 32)):
         x = ground.whole(3, size, most=3)
         a, sent = array(x), ground.send(x)
@@ -97,10 +97,10 @@ def _distinct(ground: Ground) -> Iterator[Answer]:
         for side in (False, True):
             asked = torch.arange(-1, 13)
             found = torch.searchsorted(ordered, asked.to(ground.device), right=side)
-            right = np.searchsorted(np.sort(a), array(asked), side="right" if side else "left")
-            yield Answer(f"searchsorted in {size}, right {side}", found, right)
+            places = np.searchsorted(np.sort(a), array(asked), side="right" if side else "left")
+            yield Answer(f"searchsorted in {size}, right {side}", found, places)
             found = torch.bucketize(asked.to(ground.device), ordered, right=side)
-            yield Answer(f"bucketize in {size}, right {side}", found, right)
+            yield Answer(f"bucketize in {size}, right {side}", found, places)
         found = torch.bincount(
             sent, weights=sent.double() if ground.device != "hpu" else sent.float()
         )

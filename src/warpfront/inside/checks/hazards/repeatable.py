@@ -10,7 +10,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from warpfront.inside.checks.hazards.answers import SINGLE, Answer, Ground, HazardClass, array, rows
+from warpfront.inside.checks.hazards.answers import (
+    SINGLE,
+    TRUE,
+    Answer,
+    Ground,
+    HazardClass,
+    array,
+    rows,
+)
 
 TIMES = 3
 COUNT = 30_011
@@ -55,7 +63,7 @@ CALLS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 @contextmanager
 def _deterministic() -> Iterator[None]:
     before = torch.are_deterministic_algorithms_enabled()
-    torch.use_deterministic_algorithms(True)  # noqa: FBT003 - torch's own signature
+    torch.use_deterministic_algorithms(True)
     try:
         yield
     finally:
@@ -85,7 +93,7 @@ def _unwritten(ground: Ground) -> Iterator[Answer]:
             ("new_empty", torch.ones(3, device=ground.device).new_empty(77)),
             ("resize_", torch.ones(3, device=ground.device).resize_(99)[3:]),
         ):
-            yield Answer(label, x.isnan().all(), torch.tensor(data=True))
+            yield Answer(label, x.isnan().all(), TRUE)
 
 
 REPEATABLE = HazardClass(

@@ -1,8 +1,8 @@
-"""More than 2^31 elements, and more than 2^32 bytes: where 32 bits of an index come to their end."""
+"""More than 2^31 elements, more than 2^32 bytes: where 32 bits of an index come to their end."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import torch
@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from warpfront.inside.checks.hazards.answers import (
     SINGLE,
+    TRUE,
     Answer,
     Ground,
     Hazard,
@@ -79,7 +80,7 @@ def _reduced(ground: Ground) -> Iterator[Answer]:
     yield Answer("argmax beyond", x.argmax(), EDGE + 77)
     yield Answer("max's index", x.max(0).indices, EDGE + 77)
     yield Answer("nonzero", (x == 200).nonzero()[:, 0], torch.tensor([EDGE + 77]))
-    yield Answer("any", (x == 200).any(), torch.tensor(data=True))
+    yield Answer("any", (x == 200).any(), TRUE)
     x[EDGE + 77] = 0
     half = x.to(torch.float16)
     yield Answer("float sum", half.sum(dtype=torch.float32), float(total))
@@ -99,12 +100,13 @@ def _scanned(ground: Ground) -> Iterator[Answer]:
 def _gathered(ground: Ground) -> Iterator[Answer]:
     x = _marks(ground, torch.uint8)
     at = torch.tensor(PLACES, device=ground.device)
-    for label, found in (
-        ("index", lambda: x[at]),
-        ("index_select", lambda: x.index_select(0, at)),
-        ("gather", lambda: x.gather(0, at)),
-        ("take", lambda: x.take(at)),
-    ):
+    calls: dict[str, Callable[[], Tensor]] = {
+        "index": lambda: x[at],
+        "index_select": lambda: x.index_select(0, at),
+        "gather": lambda: x.gather(0, at),
+        "take": lambda: x.take(at),
+    }
+    for label, found in calls.items():
         yield Answer(label, found().double(), array(RIGHT))
     x.index_fill_(0, at, 9)
     yield Answer("index_fill_", _at(x).double(), array(torch.full_like(RIGHT, 9)))
@@ -155,7 +157,7 @@ def _products(ground: Ground) -> Iterator[Answer]:
     yield Answer(
         "layer_norm",
         (normal[-1, 7] == normal[0, 7]) & (normal[-1, 7] > 100),
-        torch.tensor(data=True),
+        TRUE,
     )
 
 
@@ -164,10 +166,10 @@ def _drawn(ground: Ground) -> Iterator[Answer]:
     yield Answer(
         "all of it",
         (x[-5000:] >= 1).all() & (x[EDGE - 5000 : EDGE] >= 1).all(),
-        torch.tensor(data=True),
+        TRUE,
     )
     beyond = (x[:4000] == x[EDGE : EDGE + 4000]).float().mean() < 0.1
-    yield Answer("not the beginning again", beyond, torch.tensor(data=True))
+    yield Answer("not the beginning again", beyond, TRUE)
     x.fill_(3)
     yield Answer("fill_", _at(x).double(), array(torch.full_like(RIGHT, 3)))
 
