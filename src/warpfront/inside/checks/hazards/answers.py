@@ -8,6 +8,7 @@ summation has anything to round and any difference is a fault.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -53,6 +54,9 @@ class Ground:
         sent = torch.as_tensor(x)
         if sent.is_floating_point():
             sent = sent.to(dtype or self.dtype)
+            # The CPU's vector instructions make negative NaN of NaN, and who sorts by bits puts
+            # that first (pytorch#117617).
+            sent = sent.masked_fill(sent.isnan(), math.nan)
         return sent.to(self.device, copy=True)
 
     def whole(self, *shape: int, most: int = 4) -> Tensor:

@@ -13,7 +13,6 @@ from torch import Tensor
 from torch.nn import functional
 
 from warpfront.inside.checks.hazards.answers import (
-    DOUBLE,
     FALSE,
     Answer,
     Ground,
@@ -317,7 +316,6 @@ NON_FINITE = HazardClass(
         *rows({name: partial(_elements, *pair) for name, pair in ELEMENTS.items()}, once=True),
         *rows(
             {f"element {name}": partial(_choice, pair) for name, pair in CHOICES.items()},
-            dtypes=DOUBLE,
             once=True,
         ),
         *rows(
