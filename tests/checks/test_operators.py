@@ -451,7 +451,7 @@ def test_one_sum_after_the_other_may_walk_where_the_cpu_was_lucky() -> None:
         assert fault == ""
         largest = max(largest, ratio)
         assert told(found=exact + 1e-3 * exact.abs().clamp(min=10), walk=budgeted.output.walk)[1]
-    assert largest < 1
+    assert largest < 2, "8 are allowed"
 
 
 def test_an_intermediate_that_is_subnormal_may_be_rounded() -> None:
