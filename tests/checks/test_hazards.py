@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed; runs inside
 from claimed import CPU  # noqa: E402
 
 from warpfront.inside.checks.effort import Effort  # noqa: E402
-from warpfront.inside.checks.hazards import hazard_checks, kernel_faults  # noqa: E402
+from warpfront.inside.checks.hazards import hazard_checks, hazard_page, kernel_faults  # noqa: E402
 from warpfront.inside.checks.hazards.answers import (  # noqa: E402
     Answer,
     Ground,
@@ -89,6 +89,12 @@ def test_every_fault_names_rows_that_there_are() -> None:
         assert set(fault.rows) <= {row.name for row in own.hazards}, fault.name
     names = [fault.name for fault in KERNEL_FAULTS]
     assert len(names) == len(set(names)) > 60
+
+
+def test_the_page_has_every_class_and_every_wrong_kernel() -> None:
+    """Else: python -m warpfront.inside.checks.hazards.hazard_page, as the page says."""
+    page = Path(__file__).parents[2] / "docs" / "hazards.md"
+    assert hazard_page.main([str(page)]) == 0
 
 
 def test_a_blind_judge_fails_the_selftest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

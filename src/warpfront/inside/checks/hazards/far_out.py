@@ -414,6 +414,29 @@ def _whole_quotients(ground: Ground) -> Iterator[Answer]:
     yield Answer("trunc", trunc, np.trunc(p / q), ulps=1)
 
 
+def _beyond_the_range(ground: Ground) -> Iterator[Answer]:
+    """Sums that leave float16's range on the way to a result within it: 16 bits are added wider."""
+    x = torch.full((3, 4099), 60.0).double()
+    x[1] *= -1
+    sent, a = ground.send(x), array(x)
+    yield Answer("mean", sent.mean(1), a.mean(1), ulps=1)
+    yield Answer("mean of all", sent.abs().mean(), 60.0, ulps=1)
+    yield Answer("norm", torch.linalg.vector_norm(sent, dim=1), np.sqrt((a * a).sum(1)), ulps=1)
+    yield Answer("var", (sent - 5).var(1), np.zeros(3), slack=ground.eps)
+    squares = functional.mse_loss(sent, torch.zeros_like(sent))
+    yield Answer("mse_loss", squares, 3600.0, ulps=1)
+    yield Answer("avg_pool1d", functional.avg_pool1d(sent, 4099)[:, 0], a.mean(1), ulps=1)
+    normal = functional.rms_norm(sent, (4099,))
+    yield Answer("rms_norm", normal, np.sign(a), ulps=2)
+    rise = torch.cat([torch.full((2048,), 100.0), torch.full((2048,), -100.0)]).double()
+    both = ground.send(rise.expand(5, -1)), ground.send(torch.full((4096, 7), 100.0))
+    yield Answer("matmul", both[0] @ both[1], np.zeros((5, 7)))
+    yield Answer("linear", functional.linear(both[0], both[1].mT.contiguous()), np.zeros((5, 7)))
+    q = ground.send(torch.full((1, 2, 9, 64), 40.0))
+    found = functional.scaled_dot_product_attention(q, q, ground.send(torch.ones(1, 2, 9, 64)))
+    yield Answer("attention", found, np.ones((1, 2, 9, 64)), ulps=2)
+
+
 FAR_OUT = HazardClass(
     name="far out",
     asks="are arguments right where a function saturates, nearly overflows or cancels",
@@ -435,6 +458,7 @@ FAR_OUT = HazardClass(
                 "attention": _attention,
             }
         ),
+        Hazard(name="beyond the range", answers=_beyond_the_range, once=True),
         Hazard(name="powers", answers=_powers, once=True),
         Hazard(name="whole quotients", answers=_whole_quotients, once=True),
     ),
