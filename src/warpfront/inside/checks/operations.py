@@ -140,8 +140,8 @@ class Arithmetic:
 
 @dataclass(frozen=True, kw_only=True)
 class Budgeted:
-    """A reference in float64 and the largest error allowed for each of its elements. `walk` is one
-    rounding of what each sum would be if its terms had random signs; `errors` how many independent
+    """A reference in float64 and the largest error allowed for each of its elements. `walk` is what
+    the roundings of each sum come to if its terms have random signs; `errors` how many independent
     ones there are, if not one for each element.
     """
 
@@ -479,7 +479,9 @@ def budget(
     bound = how.u_acc * length.sqrt() * magnitude + how.unit * reference.abs() + floor_of(how.dtype)
     if carried is not None:
         bound = bound + carried
-    walk = how.u_acc * magnitude / length.sqrt()
+    # Terms of random signs, added one after the other: each of the roundings is one of a sum that
+    # is itself a walk, magnitude / sqrt(length) at most; so many add up to sqrt(length) of these.
+    walk = how.u_acc * magnitude
     return Budgeted(reference=reference, bound=c * bound, walk=walk)
 
 

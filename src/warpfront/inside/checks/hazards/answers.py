@@ -8,6 +8,7 @@ summation has anything to round and any difference is a fault.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,9 +23,10 @@ from warpfront.inside.checks.operators.bounds import spacing
 FLOATS = ("float32", "bfloat16", "float16")
 DOUBLE = (*FLOATS, "float64")
 SINGLE = ("float32",)
+TRUE, FALSE = np.ones((), dtype=bool), np.zeros((), dtype=bool)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Answer:
     """One tensor. It may be off by `ulps` units in the last place of what is right, and by `slack`
     (a number, or one for each element). Numbers that cannot be compared so (whole, true) are equal.
@@ -52,6 +54,9 @@ class Ground:
         sent = torch.as_tensor(x)
         if sent.is_floating_point():
             sent = sent.to(dtype or self.dtype)
+            # The CPU's vector instructions make negative NaN of NaN, and who sorts by bits puts
+            # that first (pytorch#117617).
+            sent = sent.masked_fill(sent.isnan(), math.nan)
         return sent.to(self.device, copy=True)
 
     def whole(self, *shape: int, most: int = 4) -> Tensor:
@@ -141,12 +146,12 @@ def _off(answer: Answer, found: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
     narrow = found.dtype
     values, rounded = found.double(), right.to(narrow).double()
     slack = torch.as_tensor(answer.slack, dtype=torch.float64)
-    allowed = answer.ulps * spacing(rounded, narrow) + slack
+    largest = float(torch.finfo(narrow).max)
+    allowed = answer.ulps * spacing(rounded.clamp(-largest, largest), narrow) + slack
     if answer.ulps:
         # What is computed may be flushed to zero below the normal numbers; float16's are large.
         half = narrow == torch.float16
         allowed = allowed + (4 * floor_of(narrow) if half else torch.finfo(narrow).smallest_normal)
-    largest = float(torch.finfo(narrow).max)
     same = (values == rounded) | (values.isnan() & rounded.isnan())
     edge = right.isfinite() & ~values.isnan() & (values.isinf() | rounded.isinf())
     limited = torch.where(values.isinf(), values.sign() * largest, values)
@@ -166,4 +171,5 @@ def _worst(answer: Answer, found: Tensor, right: Tensor, wrong: Tensor) -> str:
 
 
 def array(x: Tensor) -> np.ndarray[Any, Any]:
-    return x.detach().cpu().numpy()
+    values: np.ndarray[Any, Any] = x.detach().cpu().numpy()
+    return values

@@ -1,4 +1,4 @@
-"""Losses over classes with all that one may ask of them: ignored targets, weights, smoothing, places."""
+"""Losses over classes with all one may ask of them: ignored targets, weights, smoothing, places."""
 
 from __future__ import annotations
 
@@ -63,21 +63,22 @@ def _cross_entropy(ground: Ground) -> Iterator[Answer]:
             label_smoothing=smoothing,
             reduction=reduction,
         )
-        label = f"{classes} classes, {places} places, smoothing {smoothing}, weights {weighted}, {reduction}, ignored {hidden}"
+        asked = f"smoothing {smoothing}, weights {weighted}, {reduction}, ignored {hidden}"
+        label = f"{classes} classes, {places} places, {asked}"
         right = right if places or reduction != "none" else right[:, 0]
         slope = slope if places else slope[..., 0]
         off = 16 if ground.half else 64
         yield Answer(
-            label=label,
-            found=found,
-            right=right,
+            label,
+            found,
+            right,
             ulps=4,
             slack=off * ground.eps * (1 + np.abs(right).max()),
         )
         found.sum().backward()
         assert leaf.grad is not None
         slack = 4 * off * ground.eps * np.abs(slope).max()
-        yield Answer(label=f"gradient, {label}", found=leaf.grad, right=slope, ulps=4, slack=slack)
+        yield Answer(f"gradient, {label}", leaf.grad, slope, ulps=4, slack=slack)
 
 
 def _soft_targets(ground: Ground) -> Iterator[Answer]:
@@ -93,9 +94,9 @@ def _soft_targets(ground: Ground) -> Iterator[Answer]:
         )
         slack = 16 * ground.eps * np.abs(right).max()
         yield Answer(
-            label=f"smoothing {smoothing}, {reduction}",
-            found=found,
-            right=right,
+            f"smoothing {smoothing}, {reduction}",
+            found,
+            right,
             ulps=4,
             slack=slack,
         )
@@ -135,13 +136,13 @@ def _likelihood(ground: Ground) -> Iterator[Answer]:
             * (np.abs(each).sum() if reduction != "none" else 0.0)
             / (w.sum() if reduction == "mean" else 1)
         )
-        yield Answer(label=label, found=found, right=right, ulps=2, slack=slack)
+        yield Answer(label, found, right, ulps=2, slack=slack)
         found.sum().backward()
         assert leaf.grad is not None
         slope = np.zeros(shape)
         np.put_along_axis(slope, np.expand_dims(safe, 1), -np.expand_dims(w, 1), 1)
         slope /= w.sum() if reduction == "mean" else 1.0
-        yield Answer(label=f"gradient, {label}", found=leaf.grad, right=slope, ulps=4)
+        yield Answer(f"gradient, {label}", leaf.grad, slope, ulps=4)
 
 
 def _padded_rows(ground: Ground) -> Iterator[Answer]:
@@ -162,9 +163,9 @@ def _padded_rows(ground: Ground) -> Iterator[Answer]:
             right[padding] = 0
         assert weight.grad is not None
         yield Answer(
-            label=f"padding {padding}, scaled {scaled}",
-            found=weight.grad,
-            right=right,
+            f"padding {padding}, scaled {scaled}",
+            weight.grad,
+            right,
             ulps=2,
             slack=8 * ground.eps * scaled,
         )
@@ -181,7 +182,7 @@ def _bags(ground: Ground) -> Iterator[Answer]:
             index.to(ground.device), leaf, offsets.to(ground.device), mode=mode
         )
         right = np.stack([whole(part, 0) if len(part) else np.zeros(33) for part in parts])
-        yield Answer(label=mode, found=found, right=right, ulps=1)
+        yield Answer(mode, found, right, ulps=1)
     leaf = ground.send(weight).requires_grad_()
     shares = ground.send(torch.tensor([1.0, 2.0, 3.0, 1.0, 2.0, 3.0, 1.0]))
     found = functional.embedding_bag(
@@ -193,16 +194,16 @@ def _bags(ground: Ground) -> Iterator[Answer]:
     )
     scaled = array(weight)[array(index)] * array(shares.double())[:, None]
     yield Answer(
-        label="weighted",
-        found=found,
-        right=np.stack([p.sum(0) for p in np.split(scaled, [3, 3, 5])]),
+        "weighted",
+        found,
+        np.stack([p.sum(0) for p in np.split(scaled, [3, 3, 5])]),
         ulps=1,
     )
     found.sum().backward()
     right = np.zeros((5, 33))
     np.add.at(right, array(index), array(shares.double())[:, None] * np.ones(33))
     assert leaf.grad is not None
-    yield Answer(label="its gradient", found=leaf.grad, right=right, ulps=1)
+    yield Answer("its gradient", leaf.grad, right, ulps=1)
 
 
 def _distances(ground: Ground) -> Iterator[Answer]:
@@ -220,16 +221,16 @@ def _distances(ground: Ground) -> Iterator[Answer]:
         found = getattr(functional, name)(leaf, ground.send(y), reduction=reduction)
         right = {"none": each, "sum": each.sum(), "mean": each.mean()}[reduction]
         yield Answer(
-            label=f"{name}, {reduction}",
-            found=found,
-            right=right,
+            f"{name}, {reduction}",
+            found,
+            right,
             ulps=2,
             slack=8 * ground.eps * ground.half * np.abs(right).max(),
         )
         found.sum().backward()
         assert leaf.grad is not None
-        slope = slope / (d.size if reduction == "mean" else 1)
-        yield Answer(label=f"gradient of {name}, {reduction}", found=leaf.grad, right=slope, ulps=4)
+        scale = d.size if reduction == "mean" else 1
+        yield Answer(f"gradient of {name}, {reduction}", leaf.grad, slope / scale, ulps=4)
 
 
 CLASS_TARGETS = HazardClass(

@@ -97,21 +97,19 @@ def judge_rows(
             continue
         for dtype in [name for name in row.dtypes if name in dtypes]:
             for seed in effort.seeds[:1] if row.once else effort.seeds:
-                _judge_row(row, dtype, seed, device, effort.quick, judged)
+                ground = Ground(
+                    device=device,
+                    dtype=getattr(torch, dtype),
+                    seed=seed,
+                    generator=torch.Generator().manual_seed(seed),
+                    quick=effort.quick,
+                )
+                _judge_row(row, ground, judged)
     return judged
 
 
-def _judge_row(
-    row: Hazard, dtype: str, seed: int, device: str, quick: bool, judged: Judged
-) -> None:
-    ground = Ground(
-        device=device,
-        dtype=getattr(torch, dtype),
-        seed=seed,
-        generator=torch.Generator().manual_seed(seed),
-        quick=quick,
-    )
-    where = f"{row.name}, {dtype}, seed {seed}"
+def _judge_row(row: Hazard, ground: Ground, judged: Judged) -> None:
+    where = f"{row.name}, {str(ground.dtype).removeprefix('torch.')}, seed {ground.seed}"
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

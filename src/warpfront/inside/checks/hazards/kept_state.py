@@ -41,26 +41,22 @@ def _running(ground: Ground) -> Iterator[Answer]:
         label = f"{shape}, momentum {momentum}, channels_last {last}"
         assert module.running_mean is not None
         assert module.running_var is not None
+        yield Answer(f"mean, {label}", module.running_mean, mean, ulps=16, slack=1e-6)
         yield Answer(
-            label=f"mean, {label}", found=module.running_mean, right=mean, ulps=16, slack=1e-6
-        )
-        yield Answer(
-            label=f"variance, {label}",
-            found=module.running_var,
-            right=variance,
+            f"variance, {label}",
+            module.running_var,
+            variance,
             ulps=32,
             slack=1e-6,
         )
         assert module.num_batches_tracked is not None
-        yield Answer(label=f"count, {label}", found=module.num_batches_tracked, right=3)
+        yield Answer(f"count, {label}", module.num_batches_tracked, 3)
         module.eval()
         x = ground.whole(*shape)
         along = [-1 if i == 1 else 1 for i in range(len(shape))]
         right = (array(x) - mean.reshape(along)) / np.sqrt(variance.reshape(along) + 1e-5)
         found = module(ground.send(x))
-        yield Answer(
-            label=f"evaluation, {label}", found=found, right=right, ulps=32, slack=8 * ground.eps
-        )
+        yield Answer(f"evaluation, {label}", found, right, ulps=32, slack=8 * ground.eps)
 
 
 def _fused_with_statistics(ground: Ground) -> Iterator[Answer]:
@@ -69,15 +65,15 @@ def _fused_with_statistics(ground: Ground) -> Iterator[Answer]:
     mean, variance = ground.send(torch.zeros(5)), ground.send(torch.ones(5))
     functional.batch_norm(ground.send(x), mean, variance, training=True, momentum=0.5)
     right = array(x).mean((0, 2)) / 2
-    yield Answer(label="mean", found=mean, right=right, ulps=8)
+    yield Answer("mean", mean, right, ulps=8)
     right = 0.5 + array(x).var((0, 2), ddof=1) / 2
-    yield Answer(label="variance", found=variance, right=right, ulps=32)
+    yield Answer("variance", variance, right, ulps=32)
     mean, variance = ground.send(torch.zeros(5)), ground.send(torch.ones(5))
     functional.instance_norm(ground.send(x), mean, variance, use_input_stats=True, momentum=0.5)
     right = array(x).mean(2).mean(0) / 2
-    yield Answer(label="instances' mean", found=mean, right=right, ulps=32)
+    yield Answer("instances' mean", mean, right, ulps=32)
     right = 0.5 + array(x).var(2, ddof=1).mean(0) / 2
-    yield Answer(label="instances' variance", found=variance, right=right, ulps=32)
+    yield Answer("instances' variance", variance, right, ulps=32)
 
 
 INPLACE: dict[str, tuple[Callable[..., Tensor], Callable[..., Numbers]]] = {
@@ -88,20 +84,20 @@ INPLACE: dict[str, tuple[Callable[..., Tensor], Callable[..., Numbers]]] = {
     "addcmul_": (lambda x, y: x.addcmul_(y, y, value=2), lambda a, b: a + 2 * b * b),
     "addcdiv_": (lambda x, y: x.addcdiv_(y, torch.full_like(y, 2)), lambda a, b: a + b / 2),
     "lerp_": (lambda x, y: x.lerp_(y, 0.5), lambda a, b: a + (b - a) / 2),
-    "relu_": (lambda x, y: x.relu_(), lambda a, b: np.maximum(a, 0)),
-    "clamp_": (lambda x, y: x.clamp_(-1, 2), lambda a, b: a.clip(-1, 2)),
-    "neg_": (lambda x, y: x.neg_(), lambda a, b: -a),
-    "abs_": (lambda x, y: x.abs_(), lambda a, b: np.abs(a)),
-    "fill_": (lambda x, y: x.fill_(3), lambda a, b: np.full_like(a, 3)),
-    "zero_": (lambda x, y: x.zero_(), lambda a, b: np.zeros_like(a)),
-    "copy_": (lambda x, y: x.copy_(y), lambda a, b: b),
+    "relu_": (lambda x, _: x.relu_(), lambda a, _: np.maximum(a, 0)),
+    "clamp_": (lambda x, _: x.clamp_(-1, 2), lambda a, _: a.clip(-1, 2)),
+    "neg_": (lambda x, _: x.neg_(), lambda a, _: -a),
+    "abs_": (lambda x, _: x.abs_(), lambda a, _: np.abs(a)),
+    "fill_": (lambda x, _: x.fill_(3), lambda a, _: np.full_like(a, 3)),
+    "zero_": (lambda x, _: x.zero_(), lambda a, _: np.zeros_like(a)),
+    "copy_": (lambda x, y: x.copy_(y), lambda _, b: b),
     "masked_fill_": (lambda x, y: x.masked_fill_(y > 0, 7), lambda a, b: np.where(b > 0, 7, a)),
     "where into itself": (
         lambda x, y: x.copy_(torch.where(y > 0, x, y)),
         lambda a, b: np.where(b > 0, a, b),
     ),
-    "triu_": (lambda x, y: x.triu_(2), lambda a, b: np.triu(a, 2)),
-    "cumsum_": (lambda x, y: x.cumsum_(1), lambda a, b: a.cumsum(1)),
+    "triu_": (lambda x, _: x.triu_(2), lambda a, _: np.triu(a, 2)),
+    "cumsum_": (lambda x, _: x.cumsum_(1), lambda a, _: a.cumsum(1)),
     "index_add_": (
         lambda x, y: x.index_add_(0, torch.arange(4, device=x.device), y[:4], alpha=2),
         lambda a, b: np.concatenate([a[:4] + 2 * b[:4], a[4:]]),
@@ -111,8 +107,8 @@ INPLACE: dict[str, tuple[Callable[..., Tensor], Callable[..., Numbers]]] = {
         lambda a, b: np.concatenate([b[3::-1], a[4:]]),
     ),
     "index_fill_": (
-        lambda x, y: x.index_fill_(1, torch.tensor([0, 5], device=x.device), 9),
-        lambda a, b: _filled(a, [0, 5]),
+        lambda x, _: x.index_fill_(1, torch.tensor([0, 5], device=x.device), 9),
+        lambda a, _: _filled(a, [0, 5]),
     ),
     "put_": (
         lambda x, y: x.put_(
@@ -121,14 +117,14 @@ INPLACE: dict[str, tuple[Callable[..., Tensor], Callable[..., Numbers]]] = {
         lambda a, b: _put(a, [0, 10, 100], b.flatten()[:3]),
     ),
     "slice assigned": (lambda x, y: _assigned(x, y), lambda a, b: _assigned(a.copy(), b)),
-    "part of itself": (lambda x, y: _doubled(x), lambda a, b: _doubled(a.copy())),
+    "part of itself": (lambda x, _: _doubled(x), lambda a, _: _doubled(a.copy())),
     "addmm_": (
         lambda x, y: x[:7, :7].clone().addmm_(y[:7, :9], y[:9, :7], beta=2, alpha=0.5),
         lambda a, b: 2 * a[:7, :7] + b[:7, :9] @ b[:9, :7] / 2,
     ),
     "baddbmm_": (
         lambda x, y: x[None, :7, :7].clone().baddbmm_(y[None, :7, :9], y[None, :9, :7], beta=0),
-        lambda a, b: (b[:7, :9] @ b[:9, :7])[None],
+        lambda _, b: (b[:7, :9] @ b[:9, :7])[None],
     ),
 }
 
@@ -159,16 +155,16 @@ def _inplace(name: str, ground: Ground) -> Iterator[Answer]:
     call, numbers = INPLACE[name]
     x, y = ground.whole(17, 33), ground.whole(17, 33)
     right = numbers(array(x).copy(), array(y))
-    yield Answer(label="plain", found=call(ground.send(x), ground.send(y)), right=right, ulps=1)
+    yield Answer("plain", call(ground.send(x), ground.send(y)), right, ulps=1)
     if name in {"baddbmm_", "addmm_", "put_"}:
         return
     wide = ground.send(torch.full((19, 70), 99.0))
     view = wide[1:18, 2:68:2]
     view.copy_(ground.send(x))
     found = call(view, ground.send(y))
-    yield Answer(label="a view", found=found, right=right, ulps=1)
+    yield Answer("a view", found, right, ulps=1)
     wide[1:18, 2:68:2] = 99
-    yield Answer(label="around the view", found=wide, right=np.full((19, 70), 99.0))
+    yield Answer("around the view", wide, np.full((19, 70), 99.0))
 
 
 def _reduce(ground: Ground) -> Iterator[Answer]:
@@ -189,7 +185,7 @@ def _reduce(ground: Ground) -> Iterator[Answer]:
             if (array(index) == place).any():
                 right[place] = whole(array(x)[array(index) == place], 0)
         # In 16 bits a product is rounded step by step.
-        yield Answer(label=name, found=found, right=right, ulps=8 if name == "prod" else 2)
+        yield Answer(name, found, right, ulps=8 if name == "prod" else 2)
 
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
@@ -220,16 +216,20 @@ def _optimizer(name: str, ground: Ground) -> Iterator[Answer]:
     for way in WAYS:
         if "fused" in way and name.split(",", maxsplit=1)[0].split(" ", maxsplit=1)[0] not in FUSED:
             continue
-        found, state = _optimized(name, starts, fed, ground.dtype, ground.device, way)
+        try:
+            found, state = _optimized(name, starts, fed, ground.dtype, ground.device, way)
+        except RuntimeError as error:
+            # Not every device has every fused one, and says so.
+            if "fused=True" not in str(error):
+                raise
+            continue
         for place, (x, exact) in enumerate(zip(found, right, strict=True)):
             slack = 64 * ground.eps * (1 + np.abs(array(exact)))
-            yield Answer(
-                label=f"parameter {place}, {way}", found=x, right=array(exact), slack=slack
-            )
+            yield Answer(f"parameter {place}, {way}", x, array(exact), slack=slack)
         for key, value in kept.items():
             slack = 64 * ground.eps * (1 + float(value.abs().max()))
             mine = state[key].to(ground.dtype) if state[key].is_floating_point() else state[key]
-            yield Answer(label=f"{key}, {way}", found=mine, right=array(value), slack=slack)
+            yield Answer(f"{key}, {way}", mine, array(value), slack=slack)
 
 
 def _optimized(
@@ -257,22 +257,22 @@ def _optimized(
 
 
 FOREACH: dict[str, tuple[Callable[..., Any], Callable[..., Numbers]]] = {
-    "add": (lambda xs, ys: torch._foreach_add(xs, ys, alpha=2), lambda a, b: a + 2 * b),  # noqa: SLF001
-    "mul": (lambda xs, ys: torch._foreach_mul(xs, ys), lambda a, b: a * b),  # noqa: SLF001
-    "sub": (lambda xs, ys: torch._foreach_sub(xs, ys), lambda a, b: a - b),  # noqa: SLF001
-    "addcmul": (lambda xs, ys: torch._foreach_addcmul(xs, ys, ys, 2), lambda a, b: a + 2 * b * b),  # noqa: SLF001
-    "lerp": (lambda xs, ys: torch._foreach_lerp(xs, ys, 0.5), lambda a, b: a + (b - a) / 2),  # noqa: SLF001
-    "maximum": (lambda xs, ys: torch._foreach_maximum(xs, ys), np.maximum),  # noqa: SLF001
-    "neg": (lambda xs, ys: torch._foreach_neg(xs), lambda a, b: -a),  # noqa: SLF001
-    "abs": (lambda xs, ys: torch._foreach_abs(xs), lambda a, b: np.abs(a)),  # noqa: SLF001
+    "add": (lambda xs, ys: torch._foreach_add(xs, ys, alpha=2), lambda a, b: a + 2 * b),
+    "mul": (lambda xs, ys: torch._foreach_mul(xs, ys), lambda a, b: a * b),
+    "sub": (lambda xs, ys: torch._foreach_sub(xs, ys), lambda a, b: a - b),
+    "addcmul": (lambda xs, ys: torch._foreach_addcmul(xs, ys, ys, 2), lambda a, b: a + 2 * b * b),
+    "lerp": (lambda xs, ys: torch._foreach_lerp(xs, ys, 0.5), lambda a, b: a + (b - a) / 2),
+    "maximum": (lambda xs, ys: torch._foreach_maximum(xs, ys), np.maximum),
+    "neg": (lambda xs, _: torch._foreach_neg(xs), lambda a, _: -a),
+    "abs": (lambda xs, _: torch._foreach_abs(xs), lambda a, _: np.abs(a)),
     "square root": (
-        lambda xs, ys: torch._foreach_sqrt(torch._foreach_abs(xs)),
-        lambda a, b: np.sqrt(np.abs(a)),
+        lambda xs, _: torch._foreach_sqrt(torch._foreach_abs(xs)),
+        lambda a, _: np.sqrt(np.abs(a)),
     ),
-    "norm": (lambda xs, ys: torch._foreach_norm(xs), lambda a, b: np.sqrt((a * a).sum())),  # noqa: SLF001
+    "norm": (lambda xs, _: torch._foreach_norm(xs), lambda a, _: np.sqrt((a * a).sum())),
     "infinite norm": (
-        lambda xs, ys: torch._foreach_norm(xs, float("inf")),
-        lambda a, b: np.abs(a).max(),
+        lambda xs, _: torch._foreach_norm(xs, float("inf")),
+        lambda a, _: np.abs(a).max(),
     ),
 }
 
@@ -285,7 +285,7 @@ def _foreach(name: str, ground: Ground) -> Iterator[Answer]:
     found = call([ground.send(x) for x in xs], [ground.send(y) for y in ys])
     right = [np.asarray(numbers(array(x), array(y))).ravel() for x, y in zip(xs, ys, strict=True)]
     together = torch.cat([one.flatten() for one in found])
-    yield Answer(label="all", found=together, right=np.concatenate(right), ulps=4)
+    yield Answer("all", together, np.concatenate(right), ulps=4)
 
 
 def _unscaled(ground: Ground) -> Iterator[Answer]:
@@ -298,10 +298,8 @@ def _unscaled(ground: Ground) -> Iterator[Answer]:
         sent = [ground.send(g, torch.float32) for g in gradients]
         said = torch.zeros(1, device=ground.device)
         unscale(sent, said, torch.full((1,), 0.5, device=ground.device))
-        yield Answer(
-            label=f"found, {wrong}", found=said, right=np.array([float(wrong is not None)])
-        )
-        yield Answer(label=f"unscaled, {wrong}", found=sent[1], right=array(gradients[1]) / 2)
+        yield Answer(f"found, {wrong}", said, np.array([float(wrong is not None)]))
+        yield Answer(f"unscaled, {wrong}", sent[1], array(gradients[1]) / 2)
 
 
 def _recurrent(kind: str, ground: Ground) -> Iterator[Answer]:
@@ -326,7 +324,7 @@ def _recurrent(kind: str, ground: Ground) -> Iterator[Answer]:
         ("output", "state", "gradient", "weight's", "bias's"), *outputs, strict=True
     ):
         slack = 64 * ground.eps * (1 + float(right.abs().max()))
-        yield Answer(label=label, found=found, right=array(right), slack=slack)
+        yield Answer(label, found, array(right), slack=slack)
 
 
 KEPT_STATE = HazardClass(

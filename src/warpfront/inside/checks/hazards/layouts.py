@@ -59,7 +59,7 @@ PICTURES: dict[str, Change] = {
 def _both(
     call: Callable[..., Tensor], ground: Ground, tensors: list[Tensor], formats: tuple[str, ...]
 ) -> Iterator[tuple[str, Tensor, Tensor]]:
-    """Output and gradients on the device in these formats, and in float64 from contiguous numbers."""
+    """Output and gradients in these formats, and in float64 on the CPU from contiguous numbers."""
     exact = [x.clone().requires_grad_() for x in tensors]
     right = call(*exact)
     fed = ground.few(*right.shape) + ground.few(*right.shape)
@@ -114,11 +114,12 @@ def _convolution(name: str, ground: Ground) -> Iterator[Answer]:
     for pair in mixed:
         for label, found, right in _both(call, ground, [x, weight], pair):
             # A native convolution may keep a sum in parts.
-            slack = 2 * ground.eps * float(right.abs().max()) if ground.half else 0.0
+            # Winograd's and Fourier's transforms round on the way; a fault here is at least 1.
+            slack = 2 * ground.eps * float(right.abs().max()) if ground.half else 0.01
             yield Answer(
-                label=f"{label}, {' and '.join(pair)}",
-                found=found,
-                right=array(right),
+                f"{label}, {' and '.join(pair)}",
+                found,
+                array(right),
                 ulps=1,
                 slack=slack,
             )
@@ -155,9 +156,9 @@ def _pooled(name: str, ground: Ground) -> Iterator[Answer]:
             for label, found, right in _both(POOLED[name], ground, [x], (form,)):
                 slack = 4 * ground.eps * float(right.abs().max()) if ground.half else 0.0
                 yield Answer(
-                    label=f"{label}, {channels} channels, {form}",
-                    found=found,
-                    right=array(right),
+                    f"{label}, {channels} channels, {form}",
+                    found,
+                    array(right),
                     ulps=2,
                     slack=slack,
                 )
@@ -172,9 +173,7 @@ def _max_pool(ground: Ground) -> Iterator[Answer]:
         for form in PICTURES:
             call = partial(functional.max_pool2d, kernel_size=2)
             for label, found, right in _both(call, ground, [x], (form,)):
-                yield Answer(
-                    label=f"{label}, {channels} channels, {form}", found=found, right=array(right)
-                )
+                yield Answer(f"{label}, {channels} channels, {form}", found, array(right))
 
 
 def _norms(ground: Ground) -> Iterator[Answer]:
@@ -192,9 +191,9 @@ def _norms(ground: Ground) -> Iterator[Answer]:
             for label, found, right in parts:
                 slack = (24 if ground.half else 64) * ground.eps * (1 + float(right.abs().max()))
                 yield Answer(
-                    label=f"{label} of {name}, {channels} channels, {form}",
-                    found=found,
-                    right=array(right),
+                    f"{label} of {name}, {channels} channels, {form}",
+                    found,
+                    array(right),
                     ulps=2,
                     slack=slack,
                 )
@@ -204,7 +203,7 @@ BINARY: dict[str, tuple[Callable[..., Tensor], Callable[..., Any]]] = {
     "add": (torch.add, np.add),
     "mul": (torch.mul, np.multiply),
     "where": (lambda a, b: torch.where(a > b, a, b), np.maximum),
-    "copy": (lambda a, b: torch.empty_like(a).copy_(b), lambda a, b: b),
+    "copy": (lambda a, b: torch.empty_like(a).copy_(b), lambda _, b: b),
 }
 VIEWS: dict[str, Change] = {
     **PICTURES,
@@ -221,7 +220,7 @@ def _binary(name: str, ground: Ground) -> Iterator[Answer]:
     for one, other in product(VIEWS, VIEWS):
         found = call(VIEWS[one](ground.send(x)), VIEWS[other](ground.send(y)))
         right = numbers(array(VIEWS[one](x)), array(VIEWS[other](y)))
-        yield Answer(label=f"{one} and {other}", found=found, right=right)
+        yield Answer(f"{one} and {other}", found, right)
 
 
 def _products(ground: Ground) -> Iterator[Answer]:
@@ -238,17 +237,11 @@ def _products(ground: Ground) -> Iterator[Answer]:
     for one, other in product(forms, forms):
         left, right = forms[one](ground.send(a)), forms[other](ground.send(b))
         exact = array(forms[one](a)) @ array(forms[other](b))
-        yield Answer(
-            label=f"bmm, {one} and {other}", found=torch.bmm(left, right), right=exact, ulps=1
-        )
-        yield Answer(
-            label=f"mm, {one} and {other}", found=left[1] @ right[1], right=exact[1], ulps=1
-        )
+        yield Answer(f"bmm, {one} and {other}", torch.bmm(left, right), exact, ulps=1)
+        yield Answer(f"mm, {one} and {other}", left[1] @ right[1], exact[1], ulps=1)
         spread = _spread(ground.send(torch.zeros(33, 17)))
         torch.mm(left[1], right[1], out=spread)
-        yield Answer(
-            label=f"mm into strides, {one} and {other}", found=spread, right=exact[1], ulps=1
-        )
+        yield Answer(f"mm into strides, {one} and {other}", spread, exact[1], ulps=1)
     # A vector as the bias, with strides of 0.
     found = torch.addmm(
         ground.send(torch.ones(1)).expand(33, 17),
@@ -257,7 +250,7 @@ def _products(ground: Ground) -> Iterator[Answer]:
         beta=2,
         alpha=3,
     )
-    yield Answer(label="addmm", found=found, right=2 + 3 * array(a[0] @ b[0]), ulps=1)
+    yield Answer("addmm", found, 2 + 3 * array(a[0] @ b[0]), ulps=1)
 
 
 REDUCED: dict[str, tuple[Callable[[Tensor, int], Tensor], Callable[[Any, int], Any]]] = {
@@ -288,9 +281,9 @@ def _reduced(name: str, ground: Ground) -> Iterator[Answer]:
             8 * ground.eps * float(np.abs(right).max()) if ground.half and name == "cumsum" else 0.0
         )
         yield Answer(
-            label=f"axis {axis}, {form}",
-            found=found,
-            right=right,
+            f"axis {axis}, {form}",
+            found,
+            right,
             ulps=8 if name == "softmax" else 1,
             slack=slack,
         )
@@ -301,7 +294,7 @@ def _casts(ground: Ground) -> Iterator[Answer]:
     for form, dtype in product(VIEWS, (torch.float64, torch.int32, torch.int64, torch.float16)):
         found = VIEWS[form](ground.send(x)).to(dtype)
         right = VIEWS[form](x).to(dtype)
-        yield Answer(label=f"{form} to {dtype}", found=found, right=right)
+        yield Answer(f"{form} to {dtype}", found, right)
     values = torch.tensor(
         [
             2.0**-8 + 1,
@@ -319,9 +312,9 @@ def _casts(ground: Ground) -> Iterator[Answer]:
     for dtype in (torch.bfloat16, torch.float16, torch.float32):
         sent = values.repeat(33).to(ground.device).to(dtype)
         yield Answer(
-            label=f"float32 to {dtype}",
-            found=sent.double(),
-            right=_rounded(array(values.repeat(33)), dtype),
+            f"float32 to {dtype}",
+            sent.double(),
+            _rounded(array(values.repeat(33)), dtype),
         )
 
 

@@ -1,4 +1,4 @@
-"""Autocast: which operations compute in 16 bits, which in float32, and when a cached cast is stale."""
+"""Autocast: what computes in 16 bits and what in float32, and when a cached cast is stale."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ ORDER = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 def _is(label: str, found: Any, right: torch.dtype) -> Answer:
     return Answer(
-        label=f"{label}: {found}, expected {right}",
-        found=torch.tensor(ORDER.index(found)),
-        right=ORDER.index(right),
+        f"{label}: {found}, expected {right}",
+        torch.tensor(ORDER.index(found)),
+        ORDER.index(right),
     )
 
 
@@ -90,15 +90,15 @@ def _values(ground: Ground) -> Iterator[Answer]:
             found = functional.linear(ground.send(x), weight)
             twice = functional.linear(ground.send(x), weight)
         right = array(x @ (w + step).mT)
-        yield Answer(label=f"step {step}", found=found, right=right, ulps=1)
-        yield Answer(label=f"again, step {step}", found=twice, right=right, ulps=1)
+        yield Answer(f"step {step}", found, right, ulps=1)
+        yield Answer(f"again, step {step}", twice, right, ulps=1)
         found.sum().backward()
         assert weight.grad is not None
         yield _is("gradient", weight.grad.dtype, torch.float32)
         yield Answer(
-            label=f"gradient, step {step}",
-            found=weight.grad,
-            right=array(x.sum(0).expand(5, 8)),
+            f"gradient, step {step}",
+            weight.grad,
+            array(x.sum(0).expand(5, 8)),
             ulps=1,
         )
         with torch.no_grad():

@@ -1,8 +1,9 @@
-"""Eight bits: whole numbers that wrap, products of int8, and floating point by its table of codes."""
+"""Eight bits: whole numbers that wrap, products of int8, floating point by its table of codes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -49,26 +50,20 @@ def _codes(ground: Ground) -> Iterator[Answer]:
         right = _decoded(name)
         codes = torch.arange(256).to(torch.uint8).repeat(9)
         sent = codes.to(ground.device).view(dtype)
-        yield Answer(label=f"{name} to float32", found=sent.float(), right=np.tile(right, 9))
-        yield Answer(
-            label=f"{name} to bfloat16", found=sent.bfloat16().float(), right=np.tile(right, 9)
-        )
+        yield Answer(f"{name} to float32", sent.float(), np.tile(right, 9))
+        yield Answer(f"{name} to bfloat16", sent.bfloat16().float(), np.tile(right, 9))
         known = np.unique(right[np.isfinite(right)])
         between = (known[1:] + known[:-1]) / 2
         for share, towards in ((0.25, 0), (0.75, 1)):
             x = torch.from_numpy(known[:-1] + share * np.diff(known)).float().repeat(5)
             found = x.to(ground.device).to(dtype).float()
             right_there = np.tile(known[towards : len(known) - 1 + towards], 5)
-            yield Answer(
-                label=f"float32 to {name}, {share} of the way", found=found, right=right_there
-            )
+            yield Answer(f"float32 to {name}, {share} of the way", found, right_there)
         # Half way: to the code whose last bit is 0.
         even = {v: int(c) % 2 == 0 for c, v in enumerate(right) if np.isfinite(v)}
-        nearest = np.array(
-            [a if even[a] else b for a, b in zip(known[:-1], known[1:], strict=True)]
-        )
+        nearest = np.array([a if even[a] else b for a, b in pairwise(known)])
         found = torch.from_numpy(between).float().to(ground.device).to(dtype).float()
-        yield Answer(label=f"float32 to {name}, half way", found=found, right=nearest)
+        yield Answer(f"float32 to {name}, half way", found, nearest)
 
 
 def _whole_products(ground: Ground) -> Iterator[Answer]:
@@ -81,9 +76,7 @@ def _whole_products(ground: Ground) -> Iterator[Answer]:
         sent = a.to(torch.int8).to(ground.device), b.to(torch.int8).to(ground.device)
         if multiply is not None:
             right = array(a) @ array(b)
-            yield Answer(
-                label=f"_int_mm {rows_of}x{inner}x{columns}", found=multiply(*sent), right=right
-            )
+            yield Answer(f"_int_mm {rows_of}x{inner}x{columns}", multiply(*sent), right)
 
 
 def _scaled_products(ground: Ground) -> Iterator[Answer]:
@@ -106,7 +99,11 @@ def _scaled_products(ground: Ground) -> Iterator[Answer]:
                 )
             except (RuntimeError, ValueError):
                 continue
-            yield Answer(label=f"{name}, K {inner}", found=found, right=array(a @ b) / 2, ulps=1)
+            yield Answer(f"{name}, K {inner}", found, array(a @ b) / 2, ulps=1)
+
+
+def _as(x: torch.Tensor, numbers: Any) -> Numbers:
+    return array(x).astype(numbers)
 
 
 def _wrapping(ground: Ground) -> Iterator[Answer]:
@@ -121,7 +118,7 @@ def _wrapping(ground: Ground) -> Iterator[Answer]:
         drawn = ground.index(2**16, 1025) * 65_537 % (info.max - info.min + 1) + info.min
         x, y = drawn[:1024], drawn[1:]
         sent = x.to(dtype).to(ground.device), y.to(dtype).to(ground.device)
-        a, b = array(x).astype(numbers), array(y).astype(numbers)
+        a, b = (_as(one, numbers) for one in (x, y))
         with np.errstate(all="ignore"):
             for label, found, right in (
                 ("add", sent[0] + sent[1], a + b),
@@ -137,16 +134,16 @@ def _wrapping(ground: Ground) -> Iterator[Answer]:
                 ("cumsum", sent[0].cumsum(0), a.astype(np.int64).cumsum()),
             ):
                 yield Answer(
-                    label=f"{label}, {dtype}",
-                    found=found,
-                    right=torch.from_numpy(np.ascontiguousarray(right)),
+                    f"{label}, {dtype}",
+                    found,
+                    torch.from_numpy(np.ascontiguousarray(right)),
                 )
         divisor = torch.where(y == 0, 3, y)
         d = array(divisor).astype(numbers)
         found = torch.div(sent[0], divisor.to(dtype).to(ground.device), rounding_mode="floor")
         if dtype != torch.int32:
             right = np.floor_divide(a.astype(np.int64), d.astype(np.int64)).astype(numbers)
-            yield Answer(label=f"floor_divide, {dtype}", found=found, right=torch.from_numpy(right))
+            yield Answer(f"floor_divide, {dtype}", found, torch.from_numpy(right))
 
 
 def _quantized(ground: Ground) -> Iterator[Answer]:
@@ -160,11 +157,11 @@ def _quantized(ground: Ground) -> Iterator[Answer]:
     sent = ground.send(x).requires_grad_()
     found = torch.fake_quantize_per_tensor_affine(sent, 0.5, 3, -128, 127)
     steps = np.rint(array(x) / 0.5) + 3
-    yield Answer(label="value", found=found, right=(steps.clip(-128, 127) - 3) * 0.5, ulps=1)
+    yield Answer("value", found, (steps.clip(-128, 127) - 3) * 0.5, ulps=1)
     found.sum().backward()
     assert sent.grad is not None
     inside = (steps >= -128) & (steps <= 127)
-    yield Answer(label="gradient", found=sent.grad, right=inside.astype(float))
+    yield Answer("gradient", sent.grad, inside.astype(float))
 
 
 NARROW_TYPES = HazardClass(

@@ -10,7 +10,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from warpfront.inside.checks.hazards.answers import SINGLE, Answer, Ground, HazardClass, array, rows
+from warpfront.inside.checks.hazards.answers import (
+    SINGLE,
+    TRUE,
+    Answer,
+    Ground,
+    HazardClass,
+    array,
+    rows,
+)
 
 TIMES = 3
 COUNT = 30_011
@@ -34,19 +42,19 @@ CALLS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "gradient of embedding": lambda x, at: _leaf_gradient(
         lambda t: functional.embedding(at, t), x[:21].reshape(7, 3)
     ),
-    "cumsum": lambda x, at: x.cumsum(0),
-    "sum": lambda x, at: x.sum(),
-    "convolution": lambda x, at: _leaf_gradient(
+    "cumsum": lambda x, _: x.cumsum(0),
+    "sum": lambda x, _: x.sum(),
+    "convolution": lambda x, _: _leaf_gradient(
         lambda w: functional.conv2d(x[:24_000].reshape(5, 3, 40, 40), w, padding=1),
         x[:108].reshape(4, 3, 3, 3),
     ),
-    "linear": lambda x, at: _leaf_gradient(
+    "linear": lambda x, _: _leaf_gradient(
         lambda w: functional.linear(x[:29_970].reshape(-1, 30), w), x[:90].reshape(3, 30)
     ),
-    "max_pool2d": lambda x, at: _leaf_gradient(
+    "max_pool2d": lambda x, _: _leaf_gradient(
         lambda t: functional.max_pool2d(t, 3, 1), x[:3600].reshape(1, 1, 60, 60)
     ),
-    "layer_norm": lambda x, at: _leaf_gradient(
+    "layer_norm": lambda x, _: _leaf_gradient(
         lambda w: functional.layer_norm(x[:29_970].reshape(-1, 30), (30,), w), x[:30]
     ),
 }
@@ -55,7 +63,7 @@ CALLS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 @contextmanager
 def _deterministic() -> Iterator[None]:
     before = torch.are_deterministic_algorithms_enabled()
-    torch.use_deterministic_algorithms(True)  # noqa: FBT003 - torch's own signature
+    torch.use_deterministic_algorithms(True)
     try:
         yield
     finally:
@@ -73,7 +81,7 @@ def _repeats(name: str, ground: Ground) -> Iterator[Answer]:
             return
         for time in range(1, TIMES):
             again = CALLS[name](x, at)
-            yield Answer(label=f"time {time}", found=again, right=array(first.double()))
+            yield Answer(f"time {time}", again, array(first.double()))
 
 
 def _unwritten(ground: Ground) -> Iterator[Answer]:
@@ -85,7 +93,7 @@ def _unwritten(ground: Ground) -> Iterator[Answer]:
             ("new_empty", torch.ones(3, device=ground.device).new_empty(77)),
             ("resize_", torch.ones(3, device=ground.device).resize_(99)[3:]),
         ):
-            yield Answer(label=label, found=x.isnan().all(), right=torch.tensor(data=True))
+            yield Answer(label, x.isnan().all(), TRUE)
 
 
 REPEATABLE = HazardClass(

@@ -8,7 +8,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from warpfront.inside.checks.hazards.answers import SINGLE, Answer, Ground, HazardClass, array, rows
+from warpfront.inside.checks.hazards.answers import (
+    SINGLE,
+    TRUE,
+    Answer,
+    Ground,
+    HazardClass,
+    array,
+    rows,
+)
 
 SIZE, ROUNDS = 1500, 40
 
@@ -34,17 +42,15 @@ def _waits(ground: Ground) -> Iterator[Answer]:
         made = _slow(sent)
         event = side.record_event()
     torch.cuda.current_stream().wait_event(event)
-    yield Answer(label="event", found=made + 1, right=array(_right(x) + 1))
+    yield Answer("event", made + 1, array(_right(x) + 1))
     made.record_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         again = _slow(sent)
     torch.cuda.current_stream().wait_stream(side)
-    yield Answer(label="stream", found=again * 2, right=array(_right(x) * 2))
-    yield Answer(
-        label="item", found=torch.tensor(_slow(sent)[ROUNDS, 0].item()), right=float(x[0, 0])
-    )
+    yield Answer("stream", again * 2, array(_right(x) * 2))
+    yield Answer("item", torch.tensor(_slow(sent)[ROUNDS, 0].item()), float(x[0, 0]))
     default = _slow(sent).cpu()
-    yield Answer(label="copy to the CPU", found=default, right=array(_right(x)))
+    yield Answer("copy to the CPU", default, array(_right(x)))
 
 
 def _pinned(ground: Ground) -> Iterator[Answer]:
@@ -55,7 +61,7 @@ def _pinned(ground: Ground) -> Iterator[Answer]:
     made = _slow(sent)
     back.copy_(made, non_blocking=True)
     torch.cuda.current_stream().synchronize()
-    yield Answer(label="there and back", found=back, right=array(_right(x)))
+    yield Answer("there and back", back, array(_right(x)))
     # What is freed and taken again while a copy is on its way must not be what is copied.
     copies = []
     for step in range(8):
@@ -64,7 +70,7 @@ def _pinned(ground: Ground) -> Iterator[Answer]:
         del part
     torch.cuda.synchronize()
     for step, copy in enumerate(copies):
-        yield Answer(label=f"copy {step}", found=copy, right=array(x + step))
+        yield Answer(f"copy {step}", copy, array(x + step))
 
 
 def _reused(ground: Ground) -> Iterator[Answer]:
@@ -82,7 +88,7 @@ def _reused(ground: Ground) -> Iterator[Answer]:
         torch.full((SIZE, SIZE), 99.0, device=ground.device)
     torch.cuda.current_stream().wait_stream(side)
     for step, found in enumerate(results):
-        yield Answer(label=f"step {step}", found=found, right=array(_right(x + step)))
+        yield Answer(f"step {step}", found, array(_right(x + step)))
 
 
 def _graphs(ground: Ground) -> Iterator[Answer]:
@@ -109,14 +115,14 @@ def _graphs(ground: Ground) -> Iterator[Answer]:
             if isinstance(now, float)
             else (now @ weight.double().cpu().mT).relu().cumsum(0)
         )
-        yield Answer(label=f"replay {step}", found=y, right=array(right))
+        yield Answer(f"replay {step}", y, array(right))
         seen.append(numbers.clone())
         masks.append(drawn.clone() != 0)
     for step in range(3):
         alike = (seen[step] == seen[step + 1]).float().mean() < 0.01
-        yield Answer(label=f"numbers of replay {step}", found=alike, right=torch.tensor(data=True))
+        yield Answer(f"numbers of replay {step}", alike, TRUE)
         shared = (masks[step] == masks[step + 1]).float().mean()
-        yield Answer(label=f"masks of replay {step}", found=shared.double(), right=0.5, slack=0.01)
+        yield Answer(f"masks of replay {step}", shared.double(), 0.5, slack=0.01)
 
 
 STREAMING = HazardClass(

@@ -1,8 +1,8 @@
-"""More than 2^31 elements, and more than 2^32 bytes: where 32 bits of an index come to their end."""
+"""More than 2^31 elements, more than 2^32 bytes: where 32 bits of an index come to their end."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import torch
@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from warpfront.inside.checks.hazards.answers import (
     SINGLE,
+    TRUE,
     Answer,
     Ground,
     Hazard,
@@ -60,9 +61,9 @@ def _elements(ground: Ground) -> Iterator[Answer]:
     ):
         made = found()
         yield Answer(
-            label=label,
-            found=_at(made).double(),
-            right=array(right),
+            label,
+            _at(made).double(),
+            array(right),
             slack=1e-2 * (label == "exp2"),
         )
         del made
@@ -71,71 +72,70 @@ def _elements(ground: Ground) -> Iterator[Answer]:
 def _reduced(ground: Ground) -> Iterator[Answer]:
     x = _marks(ground, torch.uint8)
     total = int(RIGHT.sum())
-    yield Answer(label="sum", found=x.sum(), right=total)
-    yield Answer(label="count", found=x.count_nonzero(), right=len(PLACES))
-    yield Answer(label="amax", found=x.amax().long(), right=len(PLACES))
-    yield Answer(label="argmax", found=x.argmax(), right=COUNT - 1)
+    yield Answer("sum", x.sum(), total)
+    yield Answer("count", x.count_nonzero(), len(PLACES))
+    yield Answer("amax", x.amax().long(), len(PLACES))
+    yield Answer("argmax", x.argmax(), COUNT - 1)
     x[EDGE + 77] = 200
-    yield Answer(label="argmax beyond", found=x.argmax(), right=EDGE + 77)
-    yield Answer(label="max's index", found=x.max(0).indices, right=EDGE + 77)
-    yield Answer(label="nonzero", found=(x == 200).nonzero()[:, 0], right=torch.tensor([EDGE + 77]))
-    yield Answer(label="any", found=(x == 200).any(), right=torch.tensor(data=True))
+    yield Answer("argmax beyond", x.argmax(), EDGE + 77)
+    yield Answer("max's index", x.max(0).indices, EDGE + 77)
+    yield Answer("nonzero", (x == 200).nonzero()[:, 0], torch.tensor([EDGE + 77]))
+    yield Answer("any", (x == 200).any(), TRUE)
     x[EDGE + 77] = 0
     half = x.to(torch.float16)
-    yield Answer(label="float sum", found=half.sum(dtype=torch.float32), right=float(total))
+    yield Answer("float sum", half.sum(dtype=torch.float32), float(total))
     del half
     rows = x[: EDGE + WIDTH].view(-1, WIDTH)
-    yield Answer(label="rows", found=rows.sum(1).sum(), right=int(RIGHT[:-2].sum()))
-    yield Answer(label="columns", found=rows.sum(0).sum(), right=int(RIGHT[:-2].sum()))
+    yield Answer("rows", rows.sum(1).sum(), int(RIGHT[:-2].sum()))
+    yield Answer("columns", rows.sum(0).sum(), int(RIGHT[:-2].sum()))
 
 
 def _scanned(ground: Ground) -> Iterator[Answer]:
     x = _marks(ground, torch.int8)
     found = x.cumsum(0, dtype=torch.int32)
     right = torch.stack([RIGHT[: i + 1].sum() for i in range(len(PLACES))])
-    yield Answer(label="cumsum", found=_at(found).double(), right=array(right))
+    yield Answer("cumsum", _at(found).double(), array(right))
 
 
 def _gathered(ground: Ground) -> Iterator[Answer]:
     x = _marks(ground, torch.uint8)
     at = torch.tensor(PLACES, device=ground.device)
-    for label, found in (
-        ("index", lambda: x[at]),
-        ("index_select", lambda: x.index_select(0, at)),
-        ("gather", lambda: x.gather(0, at)),
-        ("take", lambda: x.take(at)),
-    ):
-        yield Answer(label=label, found=found().double(), right=array(RIGHT))
+    calls: dict[str, Callable[[], Tensor]] = {
+        "index": lambda: x[at],
+        "index_select": lambda: x.index_select(0, at),
+        "gather": lambda: x.gather(0, at),
+        "take": lambda: x.take(at),
+    }
+    for label, found in calls.items():
+        yield Answer(label, found().double(), array(RIGHT))
     x.index_fill_(0, at, 9)
-    yield Answer(label="index_fill_", found=_at(x).double(), right=array(torch.full_like(RIGHT, 9)))
+    yield Answer("index_fill_", _at(x).double(), array(torch.full_like(RIGHT, 9)))
     x.scatter_(0, at, torch.arange(len(PLACES), device=x.device, dtype=x.dtype))
-    yield Answer(label="scatter_", found=_at(x).double(), right=array(RIGHT - 1))
+    yield Answer("scatter_", _at(x).double(), array(RIGHT - 1))
     x[at] = 5
-    yield Answer(label="assigned", found=_at(x).double(), right=array(torch.full_like(RIGHT, 5)))
+    yield Answer("assigned", _at(x).double(), array(torch.full_like(RIGHT, 5)))
     table = x[: EDGE + WIDTH].view(-1, WIDTH)
     table[-1] = 7
     found = functional.embedding(
         torch.tensor([0, len(table) - 1], device=x.device), table.view(-1, WIDTH)
     )
-    yield Answer(
-        label="embedding", found=found[1].double(), right=array(torch.full((WIDTH,), 7.0).double())
-    )
+    yield Answer("embedding", found[1].double(), array(torch.full((WIDTH,), 7.0).double()))
 
 
 def _moved(ground: Ground) -> Iterator[Answer]:
     x = _marks(ground, torch.uint8)
     both = torch.cat([x[: EDGE - 5], x[EDGE - 5 :]])
-    yield Answer(label="cat", found=_at(both).double(), right=array(RIGHT))
+    yield Answer("cat", _at(both).double(), array(RIGHT))
     del both
     turned = x.flip(0)
     ends = torch.stack([turned[COUNT - 1 - p] for p in PLACES])
-    yield Answer(label="flip", found=ends.double(), right=array(RIGHT))
+    yield Answer("flip", ends.double(), array(RIGHT))
     del turned
     table = x[: EDGE + WIDTH].view(-1, WIDTH)
     flat = table.mT.contiguous()
     inside = [(n, p) for n, p in enumerate(PLACES) if p < EDGE + WIDTH]
     found = torch.stack([flat[p % WIDTH, p // WIDTH] for _, p in inside])
-    yield Answer(label="transpose", found=found.double(), right=array(RIGHT[: len(inside)]))
+    yield Answer("transpose", found.double(), array(RIGHT[: len(inside)]))
 
 
 def _products(ground: Ground) -> Iterator[Answer]:
@@ -146,32 +146,32 @@ def _products(ground: Ground) -> Iterator[Answer]:
     found = a @ b
     for row in (0, 2**15, 2**16 - 1, 2**16, rows - 1):
         right = a[row].double().cpu() @ b.double().cpu()
-        yield Answer(label=f"row {row}", found=found[row], right=array(right))
+        yield Answer(f"row {row}", found[row], array(right))
     del found
     wide = torch.zeros(rows, columns, device=ground.device, dtype=torch.bfloat16)
     wide[:, 7] = 30
     chosen = wide.softmax(1)
-    yield Answer(label="softmax", found=chosen[-5:, 7], right=array(torch.ones(5)))
+    yield Answer("softmax", chosen[-5:, 7], array(torch.ones(5)))
     del chosen
     normal = functional.layer_norm(wide, (columns,))
     yield Answer(
-        label="layer_norm",
-        found=(normal[-1, 7] == normal[0, 7]) & (normal[-1, 7] > 100),
-        right=torch.tensor(data=True),
+        "layer_norm",
+        (normal[-1, 7] == normal[0, 7]) & (normal[-1, 7] > 100),
+        TRUE,
     )
 
 
 def _drawn(ground: Ground) -> Iterator[Answer]:
     x = torch.zeros(COUNT, device=ground.device, dtype=torch.float16).uniform_(1, 2)
     yield Answer(
-        label="all of it",
-        found=(x[-5000:] >= 1).all() & (x[EDGE - 5000 : EDGE] >= 1).all(),
-        right=torch.tensor(data=True),
+        "all of it",
+        (x[-5000:] >= 1).all() & (x[EDGE - 5000 : EDGE] >= 1).all(),
+        TRUE,
     )
     beyond = (x[:4000] == x[EDGE : EDGE + 4000]).float().mean() < 0.1
-    yield Answer(label="not the beginning again", found=beyond, right=torch.tensor(data=True))
+    yield Answer("not the beginning again", beyond, TRUE)
     x.fill_(3)
-    yield Answer(label="fill_", found=_at(x).double(), right=array(torch.full_like(RIGHT, 3)))
+    yield Answer("fill_", _at(x).double(), array(torch.full_like(RIGHT, 3)))
 
 
 def _pictures(ground: Ground) -> Iterator[Answer]:
@@ -180,9 +180,9 @@ def _pictures(ground: Ground) -> Iterator[Answer]:
     x = torch.zeros(count, 1, 8, 8, device=ground.device, dtype=torch.float16)
     x[-1, 0, 7, 7] = 4
     pooled = functional.max_pool2d(x, 2)
-    yield Answer(label="max_pool2d", found=pooled[-1, 0, 3, 3], right=4.0)
+    yield Answer("max_pool2d", pooled[-1, 0, 3, 3], 4.0)
     pooled = functional.avg_pool2d(x, 2)
-    yield Answer(label="avg_pool2d", found=pooled[-1, 0, 3, 3], right=1.0)
+    yield Answer("avg_pool2d", pooled[-1, 0, 3, 3], 1.0)
 
 
 TRIES = {
