@@ -66,8 +66,8 @@ def kind_of(mode: int) -> str:
 
 
 def read_json(path: Path, limit_bytes: int = RESULT_LIMIT_BYTES) -> object | None:
-    """A JSON value that somebody else wrote, as `clean_json` gives it; None where there is no file.
-    Raises `StoreError`.
+    """A JSON value that somebody else wrote, as `clean_json` gives it; None where there is no
+    file. Raises `StoreError`.
     """
     try:
         content = read_regular(path, limit_bytes)
