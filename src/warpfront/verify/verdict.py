@@ -25,7 +25,7 @@ _WORST_FIRST = (Outcome.ERROR, Outcome.FAILED, Outcome.UNAVAILABLE, Outcome.SKIP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unusable:
+class Unreadable:
     """In the place of a document that is there and cannot be read, and why not."""
 
     reason: str
@@ -152,7 +152,7 @@ def _contradictions(
     """Where nox and the file disagree, neither is believed."""
     if nox_report is None:
         return ()
-    if isinstance(nox_report, Unusable):
+    if isinstance(nox_report, Unreadable):
         return (_error(session, "nox", f"nox's report cannot be used: {nox_report.reason}"),)
     results = _nox_results(nox_report)
     said = results.get(session)
@@ -208,7 +208,7 @@ def verification_document(verification: Verification) -> dict[str, object]:
 
 
 def _read(document: object, session: str, target: str) -> SessionRecord:
-    if isinstance(document, Unusable):
+    if isinstance(document, Unreadable):
         raise ResultsError(document.reason)
     return read_results(document, session=session, target=target)
 
