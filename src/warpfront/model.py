@@ -501,8 +501,8 @@ class WheelLock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageFile:
-    """A file of an image's folder as it is: its bytes, or where the link points, and whether it may
-    be executed.
+    """A file of an image's folder as it is: its bytes, or where the link points, and whether it
+    may be executed.
     """
 
     content: bytes = b""

@@ -16,6 +16,9 @@ from pathlib import Path
 import pytest
 from uv import find_uv_bin
 
+# jsonschema would import it for one format, which takes every worker three seconds; who needs the
+# format brings it: test_bill.py.
+sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 LONGEST_SLEEP_SECONDS = 0.2
 HERE = Path(__file__).parent
 _NOT_HERE = {"docker", "gpu", "network"}

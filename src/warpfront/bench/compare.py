@@ -51,8 +51,8 @@ class Terms:
 
 
 def metric_for(a: Sequence[Run], b: Sequence[Run]) -> Metric:
-    """What both sides can be compared by. A step is a unit only where it is the same work on as
-    many devices.
+    """What both sides can be compared by. A step is a unit only where it is the same work on
+    as many devices.
     """
     runs = (*a, *b)
     is_benchmark = all(run.benchmark and run.run_seconds for run in runs)

@@ -43,8 +43,8 @@ def _document(value: Run | Bench | Comparison) -> dict[str, Any]:
 
 
 def read_records(text: str) -> tuple[Run | Bench, ...]:
-    """The runs and benches of a document; none where it is no document of ours. Raises
-    `NoRecordError`.
+    """The runs and benches of a document; none where it is no document of
+    ours. Raises `NoRecordError`.
     """
     try:
         document = json.loads(text, parse_constant=_refuse)

@@ -277,8 +277,8 @@ class Peak:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """One operation, timed in blocks of repetitions: `samples_seconds` are theirs, block by
-    block.
+    """One operation, timed in blocks of repetitions: `samples_seconds` are theirs,
+    block by block.
     """
 
     id: str

@@ -34,8 +34,8 @@ def leave(store: Path, cells: Iterable[str], prefix: str, into: Path) -> tuple[s
 
 
 def _left(folder: Path, prefix: str) -> list[Path]:
-    """Files of a step: those that it names, and those in folders that it names; no lock, no
-    context.
+    """Files of a step: those that it names, and those in folders that it names; no
+    lock, no context.
     """
     named = [path for path in folder.glob(f"{prefix}*") if path.name.startswith(prefix)]
     every = [inner for path in named for inner in (path, *path.rglob("*"))]

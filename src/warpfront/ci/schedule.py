@@ -193,8 +193,8 @@ def _verifying(
 
 
 def shards(works: Iterable[Work]) -> list[dict[str, object]]:
-    """Jobs as a forge's matrix of matrices: each shard with a name and no more jobs than one matrix
-    may have.
+    """Jobs as a forge's matrix of matrices: each shard with a name and no more jobs than one
+    matrix may have.
     """
     entries = [
         {

@@ -132,8 +132,8 @@ class _More(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Locking:
-    """One walk over cells: what it has come to so far, and what was resolved, by digest of the
-    inputs.
+    """One walk over cells: what it has come to so far, and what was resolved, by digest
+    of the inputs.
     """
 
     folders: Folders

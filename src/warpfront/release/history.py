@@ -38,8 +38,8 @@ def is_yanked(registry: Registry, path: str, digest: str) -> bool:
 
 
 def target_before(registry: Registry, path: str, alias: str, digest: str) -> str:
-    """The last digest that an alias was on before this one, is still there, and was not yanked; ""
-    for none.
+    """The last digest that an alias was on before this one, is still there, and was not yanked;
+    "" for none.
     """
     seen = {digest}
     for _ in range(_LONGEST_HISTORY):

@@ -1,9 +1,9 @@
 """Which index a distribution comes from: the rule that a resolution keeps and a lock is read by.
 Words.
 
-An index is a level of trust. Whoever can publish on one of them could publish any name there, so
-that a name which belongs to one index is never taken from another, whatever version that has:
-docs/security.md.
+An index is a level of trust. Whoever can publish on one of them could publish any name
+there, so that a name which belongs to one index is never taken from another, whatever
+version that has: docs/security.md.
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@ from bills import A_CONTENTS, BASH, BOOTSTRAPPED, NUMPY, UV, a_bill
 from builders import A_RESOLVED_BASE, a_cell, a_child, a_lock, a_wheel
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
+from jsonschema import Draft7Validator
+from rfc3986_validator import validate_rfc3986
 from spdx_tools.spdx.parser.jsonlikedict.json_like_dict_parser import JsonLikeDictParser
 from spdx_tools.spdx.validation.document_validator import validate_full_spdx_document
 
@@ -178,9 +180,20 @@ def test_documents_of_different_bills_have_different_names() -> None:
     assert len({json.loads(spdx_text(one))["documentNamespace"] for one in bills}) == 2
 
 
+def is_iri_reference(text: object) -> bool:
+    """Ours are all of ASCII."""
+    return bool(validate_rfc3986(text, rule="URI_reference"))
+
+
+Draft7Validator.FORMAT_CHECKER.checks("iri-reference")(is_iri_reference)
+
+
 def test_the_validators_find_what_is_wrong() -> None:
     document: dict[str, Any] = json.loads(cyclonedx_text(a_bill()))
     document["components"][0]["type"] = "thing"
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(json.dumps(document))
+    document = json.loads(cyclonedx_text(a_bill()))
+    document["externalReferences"] = [{"type": "vcs", "url": "no address"}]
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(json.dumps(document))
     spdx: dict[str, Any] = json.loads(spdx_text(a_bill()))
     spdx["relationships"][0]["relatedSpdxElement"] = "SPDXRef-nobody"

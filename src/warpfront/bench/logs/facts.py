@@ -37,8 +37,8 @@ class Reader(Protocol):
     """One format's reader, for one file: it may remember lines that it has seen."""
 
     def read(self, text: str) -> Iterable[Fact]:
-        """What a line without colours says (of a document: all of it). Never raises, whatever
-        the text.
+        """What a line without colours says (of a document: all of it). Never raises,
+        whatever the text.
         """
 
 

@@ -126,8 +126,8 @@ class MllogReader:
             )
 
     def _begun(self, metadata: Mapping[str, Any]) -> int:
-        """The samples before a block: its `step` where it has one, for then `samples_count` is the
-        block's length.
+        """The samples before a block: its `step` where it has one, for then `samples_count` is
+        the block's length.
         """
         step = _whole(metadata.get("step"))
         if step is not None:

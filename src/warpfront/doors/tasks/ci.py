@@ -216,8 +216,8 @@ def _act(
     channel: str,
     dry_run: bool,
 ) -> Act:
-    """The errand's step, of one cell. An image that is not here is made: what it has to be was
-    handed over.
+    """The errand's step, of one cell. An image that is not here is made: what it has to be
+    was handed over.
     """
     from warpfront import pipeline
     from warpfront.pipeline.beside.working import same_image

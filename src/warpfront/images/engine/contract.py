@@ -137,8 +137,8 @@ class Engine(Protocol):
         """
 
     def pull(self, reference: str, on_progress: Progress) -> StoredImage:
-        """Get an image from a registry, by digest if the reference has one. Raises
-        `RegistryError`."""
+        """Get an image from a registry, by digest if the reference has
+        one. Raises `RegistryError`."""
 
     def host_devices(self) -> HostDevices: ...
 

@@ -21,7 +21,6 @@ from warpfront.inside.checks.distributions import (
     closure_conflicts,
     duplicates,
     foreign_toolkit,
-    normalized,
     pip_conflicts,
     read_installed,
     version_differences,
@@ -32,7 +31,7 @@ from warpfront.inside.checks.image_facts import stack_facts
 from warpfront.inside.checks.results import Check, CheckFinding, Recorder, failed, passed
 from warpfront.inside.checks.torch_devices import environment_of, read_arch_list
 from warpfront.inside.guard.places import places_of_this_python
-from warpfront.inside.guard.policy import read_policy
+from warpfront.inside.guard.policy import normalized, read_policy
 
 _ELF_MACHINES = {0x3E: "x86_64", 0xB7: "aarch64"}
 _SHOWN = 3

@@ -13,7 +13,7 @@ from warpfront.images.labels import CONTENT_HASH
 from warpfront.model import Blocked, BuiltImage, Cell, Failed
 from warpfront.system.foreign import read_json
 from warpfront.system.store import Store
-from warpfront.verify.verdict import Unusable
+from warpfront.verify.verdict import Unreadable
 
 MEMORY_BYTES = 8 * 2**30
 OUTPUT_LIMIT_CHARACTERS = 8 * 2**20
@@ -54,7 +54,7 @@ def result_in(path: Path) -> object | None:
     try:
         return read_json(path)
     except StoreError as error:
-        return Unusable(reason=error.message)
+        return Unreadable(reason=error.message)
 
 
 class Output:

@@ -53,8 +53,8 @@ def statement_text(statement: Statement) -> str:
 
 
 def read_statement(payload: bytes, *, digest: str, predicate_type: str) -> Statement:
-    """The statement in a payload, if it is of that kind and about that digest and nothing else.
-    Raises `StatementError`.
+    """The statement in a payload, if it is of that kind and about that digest and nothing
+    else. Raises `StatementError`.
     """
     document = Fields(parsed(payload), "the statement")
     if document.text("_type") != _TYPE:
