@@ -16,7 +16,7 @@ from builders import a_built_image, a_wheel
 from fakes import FakeEngine
 
 from warpfront import pipeline
-from warpfront.errors import BlockedError
+from warpfront.errors import BlockedError, EngineError
 from warpfront.images.crafting import Builder
 from warpfront.images.engine import RunResult
 from warpfront.images.labels import CONTENT_HASH
@@ -43,6 +43,7 @@ from warpfront.pipeline.within.containers import ending_of
 from warpfront.pipeline.within.contents import images_by_content, prepare_cells
 from warpfront.pipeline.workspace import Workspace, open_workspace
 from warpfront.system.process import Run
+from warpfront.wheels.lock import read_lock
 from warpfront.wheels.sources import Site
 from warpfront.wheels.trust import PYPI
 
@@ -220,6 +221,26 @@ def test_a_locked_cell_whose_wheels_cannot_be_had_is_blocked(
     assert planned(workspace, monkeypatch, "")[cell.id][0] == "build"
     reason = "https://index.test: no such host"
     assert planned(workspace, monkeypatch, reason)[cell.id] == ("blocked", reason)
+
+
+def test_a_locked_cell_has_sizes_where_neither_base_nor_engine_is(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a fresh machine: the lock says them."""
+    planned(workspace, monkeypatch, "")
+
+    def none_here(_environment: object) -> FakeEngine:
+        raise EngineError("no engine")
+
+    torch = images(workspace)["torch"]
+    locked = read_lock(workspace.folders.lock_path(torch.id).read_text(), path="pylock.a.toml")
+    total = sum(wheel.size_bytes for wheel in locked.wheels)
+    for connect in (none_here, lambda _environment: FakeEngine()):
+        monkeypatch.setattr(planning, "connect", connect)
+        monkeypatch.setattr(planning, "find_bases", lambda *_: {})
+        (plan,) = pipeline.plan(workspace, Selection(image="torch"), Quiet())
+        assert (plan.action.value, plan.download_bytes) == ("build", total)
+        assert plan.estimated_bytes is not None
 
 
 @pytest.mark.parametrize("with_base", [True, False])
