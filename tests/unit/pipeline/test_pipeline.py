@@ -120,16 +120,41 @@ def lock(
 
     monkeypatch.setattr("warpfront.pipeline.locking.resolve_by_uv", resolve)
     cells = workspace.matrix.cells
+    given: dict[str, Any] = {"watch": Quiet(), **options}
     results = lock_cells(
         cells,
         workspace.requirements,
         workspace.folders,
         builder_of=nobody_builds,
         site=Site,
-        watch=Quiet(),
-        **options,
+        **given,
     )
     return dict(results), asked
+
+
+def test_a_refreshed_lock_that_became_older_is_said(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def older(inputs: LockInputs) -> WheelLock:
+        made = the_lock(inputs)
+        wheels = [
+            dataclasses.replace(one, version="0.9", filename=one.filename.replace("1.0", "0.9"))
+            if one.name == "fastapi"
+            else one
+            for one in made.wheels
+        ]
+        return dataclasses.replace(made, wheels=tuple(wheels))
+
+    lock(workspace, monkeypatch)
+    watch = Quiet()
+    lock(workspace, monkeypatch, the_lock, refresh=True, watch=watch)
+    assert not any("older than before" in line for line in watch.said)
+    lock(workspace, monkeypatch, older, refresh=True, watch=watch)
+    [said] = [line for line in watch.said if "older than before" in line]
+    assert said.startswith(
+        f"{images(workspace)['serve'].id}: older than before: fastapi 1.0 -> 0.9"
+    )
+    assert "extra indexes before the index" in said
 
 
 def nobody_builds(*_: object) -> Builder:
