@@ -75,9 +75,13 @@ class Templates:
         )
         self._environment.filters["words"] = _words
 
-    def dockerfile(self, folder: str, variables: dict[str, object]) -> str:
+    def rendered(self, folder: str, variables: dict[str, object]) -> str:
+        """The text of the folder's Dockerfile. Raises what Jinja2 does in its middle."""
+        return self._environment.rendered(self.dockerfile(folder), variables)
+
+    def dockerfile(self, folder: str) -> jinja2.Template:
         try:
-            template = self._environment.get_template(f"{folder}/{_TEMPLATE_NAME}")
+            return self._environment.get_template(f"{folder}/{_TEMPLATE_NAME}")
         except jinja2.TemplateNotFound as error:
             raise RenderError(
                 f"images/{error.name}: no such template",
@@ -85,7 +89,6 @@ class Templates:
             ) from None
         except jinja2.TemplateSyntaxError as error:
             raise RenderError(f"images/{error.name}:{error.lineno}: {error.message}") from None
-        return self._environment.rendered(template, variables)
 
     def assets(self, folder: str) -> dict[str, ImageFile]:
         """Files beside the template that go into the build context as they are. Raises
@@ -139,7 +142,7 @@ def render(
     wheels = difference(lock, parent_lock) if parent_lock is not None else lock.wheels
     try:
         variables = _variables(cell, parent, wheels, guard)
-        dockerfile = templates.dockerfile(cell.template, variables)
+        dockerfile = templates.rendered(cell.template, variables)
     except _TEMPLATE_ERRORS as error:
         raise RenderError(
             f"images/{cell.template}/{_TEMPLATE_NAME}: {_said(error)} (cell {cell.id})"

@@ -12,6 +12,7 @@ from typing import Any
 
 import jinja2
 from jinja2 import nodes
+from jinja2.exceptions import SecurityError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 # This project's largest template takes 8 of them. All together last half a second.
@@ -22,7 +23,7 @@ _HAVE_BODIES = (nodes.Template, nodes.For, nodes.Macro, nodes.CallBlock, nodes.B
 
 
 class Sandbox(ImmutableSandboxedEnvironment):
-    """Raises `jinja2.sandbox.SecurityError` in the middle of a rendering that goes on for ever."""
+    """Raises `SecurityError` in the middle of a rendering that goes on for ever."""
 
     intercepted_binops = frozenset({"*", "**"})
 
@@ -42,20 +43,21 @@ class Sandbox(ImmutableSandboxedEnvironment):
         """Counts one."""
         self._left -= 1
         if self._left < 0:
-            raise jinja2.sandbox.SecurityError(f"it takes more than {STEPS:,} steps")
+            raise SecurityError(f"it takes more than {STEPS:,} steps")
         return True
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         """What can make much of little: powers, and repeated texts and lists."""
         if operator == "**" and max(abs(left), abs(right)) > LONGEST_RANGE:
-            raise jinja2.sandbox.SecurityError("a power that is too large")
+            raise SecurityError("a power that is too large")
         if operator == "*" and _repeated(left, right) > _LARGEST:
-            raise jinja2.sandbox.SecurityError("a text or a list is repeated too often")
+            raise SecurityError("a text or a list is repeated too often")
         return super().call_binop(context, operator, left, right)
 
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
         template = super()._parse(source, name, filename)
-        for node in [template, *template.find_all(_HAVE_BODIES)]:
+        bodies: list[Any] = [template, *template.find_all(_HAVE_BODIES)]
+        for node in bodies:
             node.body.insert(0, nodes.ExprStmt(_a_step(), lineno=node.lineno))
             if isinstance(node, nodes.For) and node.test is not None:
                 node.test = nodes.And(_a_step(), node.test)
@@ -69,7 +71,7 @@ def _a_step() -> nodes.Call:
 def _short_range(*bounds: int) -> range:
     numbers = range(*bounds)
     if len(numbers) > LONGEST_RANGE:
-        raise jinja2.sandbox.SecurityError(f"a range of more than {LONGEST_RANGE:,}")
+        raise SecurityError(f"a range of more than {LONGEST_RANGE:,}")
     return numbers
 
 

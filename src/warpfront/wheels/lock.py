@@ -175,6 +175,16 @@ def foreign_wheel(wheels: Iterable[LockedWheel], machine: str) -> str:
     return ""
 
 
+def gone_back(before: WheelLock, after: WheelLock) -> tuple[str, ...]:
+    """What has a lower version than it had, in words."""
+    versions = {wheel.name: wheel.version for wheel in before.wheels}
+    return tuple(
+        f"{wheel.name} {versions[wheel.name]} -> {wheel.version}"
+        for wheel in after.wheels
+        if Version(wheel.version) < Version(versions.get(wheel.name, wheel.version))
+    )
+
+
 def difference(lock: WheelLock, parent: WheelLock) -> tuple[LockedWheel, ...]:
     """The wheels that `lock` adds to its parent's. A child never changes what its parent has."""
     own = {wheel.name: wheel for wheel in lock.wheels}

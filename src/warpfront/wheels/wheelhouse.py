@@ -633,7 +633,7 @@ def _identity(path: Path) -> str:
 def _known_intact(path: Path) -> bool:
     """Whether this very file was hashed before, and not written to since."""
     with contextlib.suppress(OSError):
-        return _mark(path).read_text("utf-8") == _identity(path)
+        return _mark(path).read_bytes() == _identity(path).encode()
     return False
 
 

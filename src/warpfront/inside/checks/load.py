@@ -242,14 +242,15 @@ def find_duplicates(claims: Claims, installed: Installed) -> CheckFinding:
 
 
 def find_foreign_toolkit(claims: Claims, installed: Installed) -> CheckFinding:
+    """Of what torch itself needs: other packages may bring libraries that it has no use for, as
+    xgboost does NCCL, and the guard lets them come where they overwrite nothing.
+    """
     name, version = claims.toolkit or (_toolkit_of(claims), "")
-    if not claims.image:
-        # A development machine may hold other tools' wheels; what torch itself needs is judged.
-        reachable = closure_conflicts(installed, ("torch", *IMPORT_NAMES)).checked
-        versions = {name: installed.versions[name] for name in reachable}
-        installed = Installed(versions=versions, requirements=installed.requirements)
-    wrong = foreign_toolkit(installed, name or "cpu", version)
-    looked_at = {"distributions": len(installed.versions)}
+    reachable = closure_conflicts(installed, ("torch", *IMPORT_NAMES)).checked
+    versions = {name: installed.versions[name] for name in reachable}
+    needed = Installed(versions=versions, requirements=installed.requirements)
+    wrong = foreign_toolkit(needed, name or "cpu", version)
+    looked_at = {"distributions": len(needed.versions)}
     return failed(_several(wrong), found=wrong, **looked_at) if wrong else passed(**looked_at)
 
 

@@ -46,16 +46,6 @@ def sentinels(toolkit: str, protected: Iterable[str]) -> dict[str, str]:
     return {name: why for name, why in sorted(found.items()) if name not in held}
 
 
-def foreign(toolkit: str, protected: Iterable[str]) -> dict[str, str]:
-    """What an image is not built with -> why: the sentinels, and the libraries of a toolkit that it
-    does not have. Those would hurt nothing, and its torch has no use for them.
-    """
-    held = set(protected)
-    why = f"{_TOOLKIT_OF[toolkit].lower()}.image.has.no.cuda"
-    cuda = {} if toolkit == "cuda" else dict.fromkeys(_cuda_names(), why)
-    return {name: why for name, why in cuda.items() if name not in held} | sentinels(toolkit, held)
-
-
 def triton_shims(protected: Mapping[str, str]) -> tuple[Shim, ...]:
     """The shim for `triton` where the stack's own has another name; packages ask for that one."""
     real = _other_tritons(protected)
@@ -102,14 +92,6 @@ def read_toolkit(version_file: Path) -> str:
         if re.search(rf"^{name}\b[^=\n]*= *['\"]", text, flags=re.MULTILINE):
             return toolkit
     return "synapseai" if (version_file.parents[1] / "habana_frameworks").is_dir() else "cpu"
-
-
-def _cuda_names() -> list[str]:
-    nvidia = _NAMES["nvidia"]
-    return [
-        *(f"{stem}{suffix}" for stem in nvidia["stems"] for suffix in nvidia["suffixes"]),
-        *nvidia["others"],
-    ]
 
 
 def _same_folder(held: set[str]) -> dict[str, str]:
