@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 from bills import A_CONTENTS, CREATED
 from builders import a_built_image, a_check, a_lock, a_verification, a_wheel
+from invoke.exceptions import Exit
 
+from warpfront.doors.tasks import namespace
 from warpfront.errors import BlockedError
 from warpfront.images.labels import CELL
 from warpfront.images.labels import CREATED as CREATED_LABEL
@@ -136,14 +138,44 @@ def test_statements_are_about_the_digest_and_by_what_the_steps_left(workspace: W
         bill_for(dataclasses.replace(known, verifications=()))
 
 
-def test_who_asked_is_read_from_the_wheels_that_are_here(workspace: Workspace) -> None:
+def in_wheelhouse(workspace: Workspace, *names: str) -> None:
+    """Wheels of the lock as far as their metadata."""
     (cell,) = workspace.matrix.cells
-    wheel = next(one for one in the_lock(cell).wheels if one.name == "torch")
-    path = workspace.folders.wheelhouse.path(wheel)
-    path.parent.mkdir(parents=True)
-    with zipfile.ZipFile(path, "w") as archive:
-        text = "Name: torch\nVersion: 2.13.0\nRequires-Dist: numpy>=1\nRequires-Dist: nobody\n"
-        archive.writestr("torch-2.13.0.dist-info/METADATA", text)
-    asked = who_asked(workspace, Selection())[cell.id]
+    for wheel in (one for one in the_lock(cell).wheels if one.name in names):
+        path = workspace.folders.wheelhouse.path(wheel)
+        path.parent.mkdir(parents=True)
+        with zipfile.ZipFile(path, "w") as archive:
+            text = f"Name: {wheel.name}\nVersion: 1\nRequires-Dist: numpy>=1\nRequires-Dist: x\n"
+            archive.writestr(f"{wheel.name}-1.dist-info/METADATA", text)
+
+
+def test_who_asked_is_read_from_the_wheels(workspace: Workspace) -> None:
+    in_wheelhouse(workspace, "torch", "numpy", "uv")
+    (asked,) = who_asked(workspace, Selection()).values()
+    assert isinstance(asked, tuple)
     assert ("torch", "numpy", "numpy>=1") in asked
-    assert "nobody" not in {wanted for _, wanted, _ in asked}
+    assert "x" not in {wanted for _, wanted, _ in asked}
+
+
+def test_nobody_asked_is_never_said_where_a_wheel_is_not_here(workspace: Workspace) -> None:
+    in_wheelhouse(workspace, "torch", "uv")
+    (asked,) = who_asked(workspace, Selection()).values()
+    assert isinstance(asked, Blocked)
+    assert "numpy not here" in asked.reason
+
+
+def test_the_task_says_who_asked_or_what_is_still_to_be_done(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    in_wheelhouse(workspace, "torch", "numpy", "uv")
+    (cell,) = workspace.matrix.cells
+    monkeypatch.chdir(workspace.folders.root)
+    bill = namespace.tasks["bill"].body
+    bill(None, who="numpy")
+    said = "asked for by torch (numpy>=1)"
+    assert said in capsys.readouterr().out
+    bill(None, who="numpy", json=True)
+    assert said in json.loads(capsys.readouterr().out)[cell.id]
+    with pytest.raises(Exit) as ended:
+        bill(None)
+    assert "there is no image" in capsys.readouterr().out + str(ended.value.message)

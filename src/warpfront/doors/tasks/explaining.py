@@ -6,7 +6,8 @@ from typing import Annotated
 
 from warpfront.doors.display import Display
 from warpfront.doors.tasks.declaring import Chosen, Json, Option, command
-from warpfront.doors.tasks.showing import finish, print_json, workspace_here
+from warpfront.doors.tasks.showing import finish, workspace_here
+from warpfront.model import Blocked, Failed
 
 
 @command
@@ -30,9 +31,8 @@ def bill(
         finish(bills(workspace, cells), json=json)
         return
     asked = who_asked(workspace, cells)
-    lines = {cell_id: asking_lines(one, who) for cell_id, one in asked.items()}
-    if json:
-        print_json(lines)
-    else:
-        for cell_id, found in lines.items():
-            print(f"{cell_id}: {'; '.join(found)}")
+    lines = {
+        cell_id: one if isinstance(one, Blocked | Failed) else "; ".join(asking_lines(one, who))
+        for cell_id, one in asked.items()
+    }
+    finish(lines, json=json)
