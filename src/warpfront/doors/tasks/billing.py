@@ -1,4 +1,4 @@
-"""The tasks that explain an image: what it is made of."""
+"""The task that says what an image is made of."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def bill(
     """
     from warpfront.pipeline.beside.billing import bills
     from warpfront.pipeline.beside.who_asked import who_asked
-    from warpfront.release.why import asking_lines
+    from warpfront.release.bill.asking import asking_line
 
     workspace = workspace_here(display)
     if not who:
@@ -32,7 +32,7 @@ def bill(
         return
     asked = who_asked(workspace, cells)
     lines = {
-        cell_id: one if isinstance(one, Blocked | Failed) else "; ".join(asking_lines(one, who))
+        cell_id: one if isinstance(one, Blocked | Failed) else asking_line(who, one)
         for cell_id, one in asked.items()
     }
     finish(lines, json=json)
