@@ -29,6 +29,7 @@ from warpfront.release.policy import Evidence
 from warpfront.release.publication import Document, Held
 from warpfront.release.statements.provenance_statement import making_of, provenance_text
 from warpfront.release.statements.statement import MEDIA_TYPE
+from warpfront.release.statements.verification_statement import Proof, on_target, proof_text
 from warpfront.wheels.requirements import RequirementList
 
 CYCLONEDX_TYPE = "application/vnd.cyclonedx+json"
@@ -70,6 +71,7 @@ def bill_documents(
             _document("spdx", SPDX_TYPE, spdx_text(bill)),
             _document("licences", LICENCES_TYPE, licence_text(bill)),
             _document("provenance", MEDIA_TYPE, _provenance(cell, lock, bill, held)),
+            _document("summary", MEDIA_TYPE, _summary(lock, evidence, bill, held)),
         )
 
     return made
@@ -121,6 +123,17 @@ def _provenance(cell: Cell, lock: WheelLock, bill: Bill, held: Held) -> str:
         uv=held.labels.get(UV, ""),
     )
     return provenance_text(making, name=bill.name, digest=held.digest)
+
+
+def _summary(lock: WheelLock, evidence: Evidence, bill: Bill, held: Held) -> str:
+    """What its verifications came to, for tools that read in-toto and nothing of ours."""
+    proof = Proof(
+        cell_id=evidence.cell.id,
+        content_hash=held.labels.get(CONTENT_HASH, ""),
+        targets=tuple(on_target(one, at=one.ended) for one in evidence.verifications.values()),
+        relaxed=tuple(sorted(one.package for one in lock.relaxed)),
+    )
+    return proof_text(proof, name=bill.name, digest=held.digest)
 
 
 def _contents(verifications: Iterable[Verification]) -> object:
