@@ -56,7 +56,7 @@ def read_statement(payload: bytes, *, digest: str, predicate_type: str) -> State
     """The statement in a payload, if it is of that kind and about that digest and nothing
     else. Raises `StatementError`.
     """
-    document = Fields(parsed(payload), "the statement")
+    document = Fields(_parsed(payload), "the statement")
     if document.text("_type") != _TYPE:
         raise StatementError("it is no in-toto statement of version 1")
     if document.text("predicateType") != predicate_type:
@@ -118,7 +118,7 @@ class Fields:
             raise StatementError(f"{self._where}: unknown field {unknown[0][:80]!r}")
 
 
-def parsed(payload: bytes) -> object:
+def _parsed(payload: bytes) -> object:
     """A JSON value of somebody else's: each field once, texts that are texts, of no endless size or
     depth. Raises `StatementError`.
     """

@@ -1,0 +1,72 @@
+"""What goes with a published image: about its digest, by its lock, its labels and its
+verifications.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+from bills import A_CONTENTS, CREATED
+from builders import A_RESOLVED_BASE, a_cell, a_lock, a_verification, a_wheel
+
+from warpfront.errors import NotPublishableError
+from warpfront.images.labels import BASE_SOURCE, CONTENT_HASH, LOCK, REVISION, SOURCE, UV
+from warpfront.images.labels import CREATED as CREATED_LABEL
+from warpfront.model import Outcome
+from warpfront.pipeline.within.documents import bill_documents
+from warpfront.release.policy import Evidence
+from warpfront.release.publication import Document, Held
+from warpfront.release.registry.contract import Descriptor, Manifest
+from warpfront.release.statements.provenance_statement import read_provenance_statement
+from warpfront.release.statements.verification_statement import read_proof
+
+CELL = a_cell()
+A_LOCK = a_lock(CELL, a_wheel(), a_wheel("numpy", "2.4.6"))
+DIGEST = "sha256:" + "12" * 32
+LABELS = {
+    BASE_SOURCE: "registry",
+    CONTENT_HASH: "ef" * 32,
+    CREATED_LABEL: CREATED,
+    LOCK: A_LOCK.digest,
+    REVISION: "ab" * 20,
+    SOURCE: "https://example.test/demo",
+    UV: "0.13.9",
+    "org.opencontainers.image.base.digest": A_RESOLVED_BASE.identity,
+}
+
+
+def documents(**labels: str) -> dict[str, Document]:
+    contents = json.loads(json.dumps(A_CONTENTS.document()))
+    found = a_verification(environment={"contents": contents})
+    found = dataclasses.replace(found, ended=CREATED)
+    evidence = Evidence(
+        cell=CELL,
+        labels=LABELS,
+        identities=frozenset({DIGEST}),
+        verifications={found.target: found},
+    )
+    descriptor = Descriptor(media_type="application/x", digest=DIGEST, size_bytes=2)
+    held = Held(
+        manifest=Manifest(descriptor=descriptor, body=b"{}"),
+        config="sha256:0",
+        labels={**LABELS, **labels},
+    )
+    made = bill_documents({CELL.id: (CELL,)}, {CELL.id: A_LOCK}, {})(evidence, held)
+    return {one.name: one for one in made}
+
+
+def test_statements_are_about_the_digest_and_say_what_labels_and_verifications_say() -> None:
+    made = documents()
+    making = read_provenance_statement(made["provenance"].payload, digest=DIGEST)
+    assert (making.cell_id, making.lock) == (CELL.id, A_LOCK.digest)
+    assert {one.digest for one in making.dependencies} > {"ab" * 20, A_RESOLVED_BASE.identity[7:]}
+    proof = read_proof(made["summary"].payload, digest=DIGEST)
+    assert [(one.outcome, one.at) for one in proof.targets] == [(Outcome.PASSED, CREATED)]
+    assert {"cyclonedx", "spdx", "licences"} < set(made)
+
+
+def test_an_image_of_another_lock_has_no_documents() -> None:
+    with pytest.raises(NotPublishableError, match="another lock"):
+        documents(**{LOCK: "00" * 32})
