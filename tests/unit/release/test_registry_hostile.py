@@ -98,10 +98,11 @@ def test_nor_to_the_next_page_of_a_list(
     assert elsewhere.shown() == set()
 
 
+@pytest.mark.parametrize("auth", ["basic", "bearer"])
 def test_a_401_of_another_host_is_not_answered(
-    stub: StubRegistry, elsewhere: StubRegistry, client: HttpRegistry
+    stub: StubRegistry, elsewhere: StubRegistry, client: HttpRegistry, auth: str
 ) -> None:
-    elsewhere.auth = "basic"
+    elsewhere.auth = auth
     digest = stub.keep("a/b", CONTENT)
     where = f"http://{elsewhere.host}/v2/a/b/blobs/{digest}"
     stub.fail("get blob", Fault(status=307, headers={"Location": where}))
@@ -109,6 +110,7 @@ def test_a_401_of_another_host_is_not_answered(
         client.blob("a/b", digest, 10_000)
     assert caught.value.fault is RegistryFault.REFUSED
     assert elsewhere.shown() == set()
+    assert elsewhere.steps() == ["get blob"], "nor is a token asked for there"
 
 
 @pytest.mark.parametrize(
