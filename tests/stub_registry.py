@@ -367,7 +367,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif upload is None:
             self.take()
             self.reply(404, {}, _errors("BLOB_UPLOAD_UNKNOWN"))
-        elif self.headers.get("Content-Range", "").partition("-")[0] != str(len(upload)):
+        elif self.headers.get("Content-Range", f"{len(upload)}-").split("-")[0] != str(len(upload)):
             self.take()
             self.reply(416)
         else:
@@ -473,10 +473,10 @@ class _Handler(BaseHTTPRequestHandler):
         before = len(into)
         cuts = self.step == "piece" or (self.step == "close" and self.fault.forgets)
         most = self.fault.cut_at if cuts else None
-        left = self.length if most is None else min(most, self.length)
-        while left and (piece := self.rfile.read(min(left, 1 << 16))):
-            into += piece
-            left -= len(piece)
+        for piece in self.arriving():
+            into += piece if most is None else piece[: before + most - len(into)]
+            if most is not None and len(into) - before >= most:
+                break
         if most is not None:
             if self.fault.forgets:
                 self.served.uploads.pop(self.key, None)
@@ -484,6 +484,19 @@ class _Handler(BaseHTTPRequestHandler):
             self.connection.shutdown(socket.SHUT_RDWR)
             raise _Dropped
         return bytes(into[before:])
+
+    def arriving(self) -> Iterator[bytes]:
+        """The body as it comes, by its length or in chunks, as docker and crane send it."""
+        if self.headers.get("Transfer-Encoding", "") == "chunked":
+            while size := int(self.rfile.readline().strip() or b"0", 16):
+                yield self.rfile.read(size)
+                self.rfile.readline()
+            self.rfile.readline()
+            return
+        left = self.length
+        while left and (piece := self.rfile.read(min(left, 1 << 16))):
+            yield piece
+            left -= len(piece)
 
     def going_on(self, key: str, status: int = 202) -> None:
         has = len(self.served.uploads[key])
