@@ -14,7 +14,7 @@ import socket
 import threading
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
@@ -168,9 +168,9 @@ class Clock:
         return Pace(clock=lambda: self.now, sleep=self.sleep, chance=lambda: 1.0)
 
 
-QUICK = Patience(
-    connect_seconds=1.0, answer_seconds=0.3, window_seconds=0.15, window_bytes=100, tries=5
-)
+QUICK = Patience(connect_seconds=5.0, answer_seconds=5.0, tries=5)
+# For who waits for what never comes; a busy machine is late, too.
+IMPATIENT = replace(QUICK, answer_seconds=0.3)
 
 
 def client_of(
