@@ -53,7 +53,8 @@ _WRITES = frozenset({"begin", "piece", "status", "close", "forget", "put manifes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """How one step goes wrong, `times` times (None = always), after `spare` that go well.
+    """How one step goes wrong, `times` times (None = always), after `spare` that go well; or every
+    `every`th time.
 
     `status` answers with it (and `headers`, `body`). `cut_at` takes, or sends, so many bytes of a
     body and drops the line; `forgets` loses what had come. `hangs` never answers; `drips` sends one
@@ -74,6 +75,7 @@ class Fault:
     instead: bytes | None = None
     times: int | None = None
     spare: int = 0
+    every: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +127,8 @@ class StubRegistry:
                 if failing == step:
                     seen[0] += 1
                     beyond = seen[0] - fault.spare
+                    if seen[0] % fault.every:
+                        continue
                     if beyond > 0 and (fault.times is None or beyond <= fault.times):
                         return fault
         return Fault()
