@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -209,6 +210,16 @@ def test_what_cannot_be_mounted_is_sent(
     assert client.put_blob("c/d", blob, mount_from=["a/b"]).transfer is Transfer.SENT
     assert stub.blobs["c/d", blob.digest] == blob.content
     assert stub.uploads == {}
+
+
+def test_threads_may_share_a_client(stub: StubRegistry, client: HttpRegistry) -> None:
+    stub.auth = "bearer"
+    blobs = [BytesBlob(os.urandom(3000)) for _ in range(16)]
+    with ThreadPoolExecutor(8) as threads:
+        sent = list(threads.map(lambda blob: client.put_blob("a/b", blob), blobs))
+    assert [one.digest for one in sent] == [blob.digest for blob in blobs]
+    assert {digest for _, digest in stub.blobs} == {blob.digest for blob in blobs}
+    assert len(stub.tokens) == 1
 
 
 def test_connections_are_used_again(stub: StubRegistry, client: HttpRegistry) -> None:
