@@ -48,7 +48,7 @@ SESSIONS = {
     "numerics": "numerics:record_numerics",
     "operators": "operators.trials:record_values",
     "properties": "operators.trials:record_properties",
-    "hazards": "hazards.trials:record_hazards",
+    "hazards": "hazards.hazard_checks:record_hazards",
     "opinfo": "opinfo.sweep:record_opinfo",
     "models": "models.modes:record_models",
 }
@@ -60,7 +60,9 @@ def main(argv: Sequence[str]) -> int:
     context = multiprocessing.get_context("spawn")
     told: Any = context.Queue()
     workers = [
-        context.Process(target=work, args=(device, asked[i % len(asked)], run, i, until, told))
+        context.Process(
+            target=work, args=(device, asked[i % len(asked)], f"{run}-{i}", until, told)
+        )
         for i in range(int(processes))
     ]
     for worker in workers:
@@ -78,7 +80,7 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def work(device: str, asked: str, run: str, place: int, until: float, told: Any) -> None:
+def work(device: str, asked: str, run: str, until: float, told: Any) -> None:
     """One process keeps one session and setting: some can be set only once."""
     setting = asked.partition(":")[2] or "plain"
     if setting in ENVIRONMENT:
@@ -91,7 +93,7 @@ def work(device: str, asked: str, run: str, place: int, until: float, told: Any)
     for number in itertools.count():
         if time.monotonic() > until:
             break
-        seed = drawn_seeds(f"{run}-{place}", number + 1)[-1]
+        seed = drawn_seeds(run, number + 1)[-1]
         found = [[asked, seed, *one] for one in _refused(asked, device, seed)]
         if time.monotonic() < until + LATE_SECONDS:
             refused += found

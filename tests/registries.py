@@ -37,13 +37,24 @@ _READY_SECONDS = 20.0
 
 def registry_program() -> Path:
     """Debian's docker-registry: fetched once per machine, by apt, from where its apt fetches."""
+    return _program("docker-registry", packages.this_distribution().codename, name="registry")
+
+
+def strangers_program(name: str) -> Path:
+    """`cosign` or `oras`, which look at what we publish without us: Debian 13's, which run on
+    Debian 12.
+    """
+    return _program(name, "trixie", name=name)
+
+
+def _program(package: str, codename: str, *, name: str) -> Path:
     distribution = packages.this_distribution()
-    root = cache_folder() / "packages" / f"registry-{distribution.key}"
-    with exclusive(root.parent, print, name=".registry.lock"):
+    root = cache_folder() / "packages" / f"{name}-{distribution.key}"
+    with exclusive(root.parent, print, name=f".{name}.lock"):
         if not root.is_dir():
-            suite = packages.Suite(suite=distribution.codename, packages=("docker-registry",))
+            suite = packages.Suite(suite=codename, packages=(package,))
             packages._fill(root, distribution, (suite,), print)
-    return root / "usr/bin/docker-registry"
+    return root / "usr/bin" / package
 
 
 @dataclass(slots=True, kw_only=True)

@@ -541,7 +541,7 @@ def traces(place: embedded.EnginePlace) -> list[str]:
     """What an engine may leave on its machine: nothing of this."""
     mounts = Path("/proc/self/mountinfo").read_text().splitlines()
     found = [line for line in mounts if place.key in line or str(place.state) in line]
-    found += [str(path) for path in Path("/sys/class/net").glob(f"*{place.key}*")]
+    found += [str(path) for path in Path("/sys/class/net").glob(f"*{place.network_key}*")]
     found += [str(path) for path in Path("/run/warpfront").glob(place.key)]
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         try:

@@ -8,10 +8,10 @@ import re
 from collections.abc import Mapping
 
 import jinja2
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from warpfront.errors import BlockedError, RenderError
 from warpfront.images.protection import GUARD_ENVIRONMENT, POLICY, RELAXED
+from warpfront.images.templating import Sandbox
 from warpfront.model import (
     ENVIRONMENT_PYTHON,
     Cell,
@@ -64,7 +64,7 @@ class Templates:
             name: ImageFile(content=one.encode()) if isinstance(one, str) else one
             for name, one in sources.items()
         }
-        self._environment = ImmutableSandboxedEnvironment(
+        self._environment = Sandbox(
             loader=jinja2.FunctionLoader(self._text),
             undefined=jinja2.StrictUndefined,
             finalize=_safe,
@@ -74,6 +74,10 @@ class Templates:
             autoescape=False,
         )
         self._environment.filters["words"] = _words
+
+    def rendered(self, folder: str, variables: dict[str, object]) -> str:
+        """The text of the folder's Dockerfile. Raises what Jinja2 does in its middle."""
+        return self._environment.rendered(self.dockerfile(folder), variables)
 
     def dockerfile(self, folder: str) -> jinja2.Template:
         try:
@@ -137,9 +141,8 @@ def render(
     guard = guard or {}
     wheels = difference(lock, parent_lock) if parent_lock is not None else lock.wheels
     try:
-        dockerfile = templates.dockerfile(cell.template).render(
-            _variables(cell, parent, wheels, guard)
-        )
+        variables = _variables(cell, parent, wheels, guard)
+        dockerfile = templates.rendered(cell.template, variables)
     except _TEMPLATE_ERRORS as error:
         raise RenderError(
             f"images/{cell.template}/{_TEMPLATE_NAME}: {_said(error)} (cell {cell.id})"
@@ -200,6 +203,7 @@ def _variables(
         "programs": compiler.programs,
         "libraries": compiler.libraries,
         "guarded": POLICY in guard,
+        "sealed": POLICY in guard and brings_own_torch,
         "guard_environment": sorted(GUARD_ENVIRONMENT.items()),
         "on_guarded": parent is not None,
         "relaxed": RELAXED in guard,

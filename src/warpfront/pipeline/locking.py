@@ -26,7 +26,7 @@ from warpfront.pipeline.workspace import AskSite, Folders, Workspace, site_when_
 from warpfront.system.process import Run, run
 from warpfront.system.store import write_text
 from warpfront.system.watch import Line, Watch
-from warpfront.wheels.lock import dump_lock, read_lock
+from warpfront.wheels.lock import dump_lock, gone_back, read_lock
 from warpfront.wheels.requirements import RequirementList
 from warpfront.wheels.resolution import Crafting
 from warpfront.wheels.resolver import UvResolver
@@ -96,7 +96,20 @@ def lock_cells(
         else:
             watch.say(f"{cell.id}: {state.reason or 'refreshing the lock'}; resolving")
             locking.results[cell.id] = locking.made(cell, inputs)
+            _say_gone_back(cell, state.lock, locking.results[cell.id], watch)
     return locking.results
+
+
+def _say_gone_back(cell: Cell, before: WheelLock | None, after: Locked, watch: Watch) -> None:
+    """A refreshed lock that has become older is seldom meant."""
+    if before is None or not isinstance(after, WheelLock):
+        return
+    if older := gone_back(before, after):
+        watch.say(
+            f"{cell.id}: older than before: {', '.join(older)}. Each name comes from the first"
+            " source of pip's configuration that has it, extra indexes before the index, whatever"
+            " the others have (docs/security.md)"
+        )
 
 
 def split_locks(
@@ -132,8 +145,8 @@ class _More(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Locking:
-    """One walk over cells: what it has come to so far, and what was resolved, by digest of the
-    inputs.
+    """One walk over cells: what it has come to so far, and what was resolved, by digest
+    of the inputs.
     """
 
     folders: Folders
@@ -214,6 +227,7 @@ def _refused(cell: Cell, state: LockState) -> Failed:
         reason=f"{state.reason}, and --locked forbids to change locks",
         hint=f"invoke lock --only {cell.id}, and commit the result",
         exit_code=LockError.exit_code,
+        repeat=f"invoke lock --locked --only {cell.id}",
     )
 
 

@@ -18,6 +18,7 @@ from warpfront.model import (
     Cell,
     Failed,
     Pin,
+    RenderedImage,
     ResolvedBase,
     Selection,
     WheelIndex,
@@ -34,6 +35,7 @@ from warpfront.pipeline.within.contents import (
 from warpfront.pipeline.within.locks import read_locks, usable_locks
 from warpfront.pipeline.workspace import Material, Workspace, site_when_needed
 from warpfront.system.process import environment
+from warpfront.system.provenance import fixed_moment
 from warpfront.system.watch import Watch
 from warpfront.wheels.reach import why_unresolvable
 from warpfront.wheels.wheelhouse import Wheelhouse
@@ -54,14 +56,23 @@ def plan(workspace: Workspace, selection: Selection, watch: Watch) -> tuple[Plan
     prepared: _Items = {}
     if engine is not None:
         bases = find_bases(locked, engine, folders.cache)
-        images = images_by_content(matrix.repositories, engine)
+        images = images_by_content(matrix.repositories, engine, created=fixed_moment())
         unusable, prepared = _prepared(locked, usable_locks(states), bases, images, material)
         blocked |= unusable
-    blocked |= _unrenderable(locked, usable_locks(states), prepared, material)
+    rendered = _rendered(locked, usable_locks(states), prepared, material)
+    blocked |= _unrenderable(rendered)
     house = folders.wheelhouse
     blocked |= _unfetchable(prepared, house, watch)
     return tuple(
-        _planned(cell, states[cell.id], blocked, prepared, house, known=engine is not None)
+        _planned(
+            cell,
+            states[cell.id],
+            blocked,
+            house,
+            built=_is_built(prepared.get(cell.id)),
+            rendered=rendered.get(cell.id),
+            known=engine is not None,
+        )
         for cell in cells
     )
 
@@ -122,19 +133,33 @@ def _without_lock(cell: Cell, state: LockState, reason: str) -> Blocked:
     )
 
 
-def _unrenderable(
+def _rendered(
     cells: Iterable[Cell],
     locks: Mapping[str, WheelLock],
     prepared: _Items,
     material: Material,
+) -> Mapping[str, RenderedImage | Blocked | Failed]:
+    """The build context of every cell, whether its base is here or not."""
+    others = render_cells([cell for cell in cells if cell.id not in prepared], locks, material)
+    known = {
+        cell_id: item.rendered if isinstance(item, Prepared) else item
+        for cell_id, item in prepared.items()
+    }
+    return {**others, **known}
+
+
+def _unrenderable(
+    rendered: Mapping[str, RenderedImage | Blocked | Failed],
 ) -> dict[str, Blocked]:
-    """The cells whose build context cannot be made, whether their base is here or not."""
-    rendered = render_cells([cell for cell in cells if cell.id not in prepared], locks, material)
     return {
         cell_id: Blocked(cell_id=cell_id, step="render", reason=item.reason, hint=item.hint)
-        for cell_id, item in {**rendered, **prepared}.items()
+        for cell_id, item in rendered.items()
         if isinstance(item, Blocked | Failed)
     }
+
+
+def _is_built(item: Prepared | Blocked | Failed | None) -> bool:
+    return isinstance(item, Prepared) and item.image is not None
 
 
 def _unfetchable(prepared: _Items, house: Wheelhouse, watch: Watch) -> dict[str, Blocked]:
@@ -161,19 +186,20 @@ def _planned(
     cell: Cell,
     state: LockState,
     blocked: Mapping[str, Blocked],
-    prepared: _Items,
     house: Wheelhouse,
     *,
+    built: bool,
+    rendered: RenderedImage | Blocked | Failed | None,
     known: bool,
 ) -> PlannedCell:
-    item = prepared.get(cell.id)
-    wheels = item.rendered.wheels if isinstance(item, Prepared) else None
+    """Sizes are its lock's, so they are known where neither base nor engine is."""
+    wheels = rendered.wheels if isinstance(rendered, RenderedImage) else None
     missing = None if wheels is None else house.missing(wheels)
     return plan_cell(
         cell,
         state=state,
         blocked=blocked.get(cell.id),
-        built=isinstance(item, Prepared) and item.image is not None,
+        built=built,
         known=known,
         added_bytes=None if wheels is None else sum(wheel.size_bytes for wheel in wheels),
         missing_bytes=None if missing is None else sum(wheel.size_bytes for wheel in missing),

@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from warpfront.inside.guard.constraints import sentinel
-from warpfront.inside.guard.names import foreign, triton_shims
+from warpfront.inside.guard.names import sentinels, triton_shims
 from warpfront.model import Distribution, LockInputs, Pin, Relaxed, UnmetDemand
 
 _IN_BASE = "the.base.has.its.own"
@@ -81,7 +81,7 @@ def stack_of(inputs: LockInputs, pins: Mapping[str, str]) -> Stack:
         answered=answered,
         foreign={
             name: why
-            for name, why in {**foreign(inputs.toolkit, held), **in_base}.items()
+            for name, why in {**sentinels(inputs.toolkit, held), **in_base}.items()
             if "*" not in name and name not in answered
         },
     )
@@ -92,7 +92,7 @@ def belonging_to_a_stack(inputs: LockInputs, names: Iterable[str]) -> frozenset[
     cell's or another's.
     """
     asked = {canonicalize_name(Requirement(text).name) for text in inputs.stack_requirements}
-    patterns = (*inputs.protected, *inputs.libraries, *foreign(inputs.toolkit, ()))
+    patterns = (*inputs.protected, *inputs.libraries, *sentinels(inputs.toolkit, ()))
     return frozenset(
         name
         for name in names

@@ -34,7 +34,7 @@ def install_tools(
     never among them.
     """
     text, mark = " ".join(wanted), folder / ".made-of"
-    if mark.is_file() and mark.read_text("utf-8") == text:
+    if mark.is_file() and mark.read_bytes() == text.encode():
         return folder
     with storing(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)

@@ -207,6 +207,18 @@ def test_a_socket_and_a_bridge_fit_the_kernels_limits_however_deep_the_state() -
     assert place.bridge != embedded.EnginePlace(state=Path("/other")).bridge
 
 
+def test_two_folders_of_one_path_have_bridges_and_tables_of_their_own(tmp_path: Path) -> None:
+    """As two containers have that share the host's network: neither ends the other's."""
+    place = embedded.EnginePlace(state=tmp_path / "engine")
+    names = set()
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        place.state.symlink_to(tmp_path / folder)
+        names |= {place.bridge, place.table}
+        place.state.unlink()
+    assert len(names) == 4
+
+
 def test_the_status_of_an_engine_that_never_was_is_stopped(tmp_path: Path) -> None:
     assert embedded.status(tmp_path, tmp_path / "engine").state == "stopped"
     assert not list(tmp_path.iterdir())
@@ -332,7 +344,3 @@ def test_device_nodes_are_character_devices_with_their_groups(tmp_path: Path) ->
     (tmp_path / "kfd").write_text("a file is no device")
     (tmp_path / "nvidia0").symlink_to("/dev/null")
     assert room.device_nodes(tmp_path) == {f"{tmp_path}/nvidia0": Path("/dev/null").stat().st_gid}
-
-
-def test_label_values_survive_the_imports_dockerfile_syntax() -> None:
-    assert room._quoted('a"b\\c$d') == '"a\\"b\\\\c\\$d"'

@@ -16,10 +16,10 @@ from builders import a_built_image, a_wheel
 from fakes import FakeEngine
 
 from warpfront import pipeline
-from warpfront.errors import BlockedError
+from warpfront.errors import BlockedError, EngineError
 from warpfront.images.crafting import Builder
 from warpfront.images.engine import RunResult
-from warpfront.images.labels import CONTENT_HASH
+from warpfront.images.labels import CONTENT_HASH, CREATED
 from warpfront.inside.checks.effort import Effort
 from warpfront.matrix.scaffold import make_project
 from warpfront.model import (
@@ -43,6 +43,7 @@ from warpfront.pipeline.within.containers import ending_of
 from warpfront.pipeline.within.contents import images_by_content, prepare_cells
 from warpfront.pipeline.workspace import Workspace, open_workspace
 from warpfront.system.process import Run
+from warpfront.wheels.lock import read_lock
 from warpfront.wheels.sources import Site
 from warpfront.wheels.trust import PYPI
 
@@ -119,16 +120,41 @@ def lock(
 
     monkeypatch.setattr("warpfront.pipeline.locking.resolve_by_uv", resolve)
     cells = workspace.matrix.cells
+    given: dict[str, Any] = {"watch": Quiet(), **options}
     results = lock_cells(
         cells,
         workspace.requirements,
         workspace.folders,
         builder_of=nobody_builds,
         site=Site,
-        watch=Quiet(),
-        **options,
+        **given,
     )
     return dict(results), asked
+
+
+def test_a_refreshed_lock_that_became_older_is_said(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def older(inputs: LockInputs) -> WheelLock:
+        made = the_lock(inputs)
+        wheels = [
+            dataclasses.replace(one, version="0.9", filename=one.filename.replace("1.0", "0.9"))
+            if one.name == "fastapi"
+            else one
+            for one in made.wheels
+        ]
+        return dataclasses.replace(made, wheels=tuple(wheels))
+
+    lock(workspace, monkeypatch)
+    watch = Quiet()
+    lock(workspace, monkeypatch, the_lock, refresh=True, watch=watch)
+    assert not any("older than before" in line for line in watch.said)
+    lock(workspace, monkeypatch, older, refresh=True, watch=watch)
+    [said] = [line for line in watch.said if "older than before" in line]
+    assert said.startswith(
+        f"{images(workspace)['serve'].id}: older than before: fastapi 1.0 -> 0.9"
+    )
+    assert "extra indexes before the index" in said
 
 
 def nobody_builds(*_: object) -> Builder:
@@ -222,6 +248,26 @@ def test_a_locked_cell_whose_wheels_cannot_be_had_is_blocked(
     assert planned(workspace, monkeypatch, reason)[cell.id] == ("blocked", reason)
 
 
+def test_a_locked_cell_has_sizes_where_neither_base_nor_engine_is(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a fresh machine: the lock says them."""
+    planned(workspace, monkeypatch, "")
+
+    def none_here(_environment: object) -> FakeEngine:
+        raise EngineError("no engine")
+
+    torch = images(workspace)["torch"]
+    locked = read_lock(workspace.folders.lock_path(torch.id).read_text(), path="pylock.a.toml")
+    total = sum(wheel.size_bytes for wheel in locked.wheels)
+    for connect in (none_here, lambda _environment: FakeEngine()):
+        monkeypatch.setattr(planning, "connect", connect)
+        monkeypatch.setattr(planning, "find_bases", lambda *_: {})
+        (plan,) = pipeline.plan(workspace, Selection(image="torch"), Quiet())
+        assert (plan.action.value, plan.download_bytes) == ("build", total)
+        assert plan.estimated_bytes is not None
+
+
 @pytest.mark.parametrize("with_base", [True, False])
 def test_a_plan_says_what_no_image_can_hold_and_whose_it_is(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch, *, with_base: bool
@@ -246,6 +292,18 @@ def test_images_are_found_by_content_in_one_question(workspace: Workspace) -> No
     engine.build(images(workspace)["torch"].local_reference, {CONTENT_HASH: "aa"})
     engine.build("localhost/somebody/else:1", {})
     assert list(images_by_content(workspace.matrix.repositories, engine)) == ["aa"]
+
+
+def test_an_image_of_another_moment_is_none_where_the_moment_is_fixed(
+    workspace: Workspace,
+) -> None:
+    engine, moment = FakeEngine(), "2026-11-18T11:06:40+00:00"
+    reference = images(workspace)["torch"].local_reference
+    engine.build(reference, {CONTENT_HASH: "aa", CREATED: "2026-11-19T00:00:00+00:00"})
+    repositories = workspace.matrix.repositories
+    assert images_by_content(repositories, engine, created=moment) == {}
+    engine.build(reference, {CONTENT_HASH: "aa", CREATED: moment})
+    assert list(images_by_content(repositories, engine, created=moment)) == ["aa"]
 
 
 def test_an_image_made_from_one_of_ours_is_not_taken_for_it(workspace: Workspace) -> None:

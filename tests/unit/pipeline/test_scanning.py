@@ -179,7 +179,8 @@ def mangled(text: str, chance: random.Random) -> str:
 @pytest.mark.parametrize("seed", range(8))
 def test_mangled_examples_end_in_findings_and_not_in_an_error(seed: int) -> None:
     chance = random.Random(seed)
-    documents = [tomllib.loads(path.read_text()) for path in EXAMPLES.glob("[ps]*.toml")]
+    names = ("python", "structured", "scanner")
+    documents = [tomllib.loads((EXAMPLES / f"{name}.toml").read_text()) for name in names]
     for example in (one for document in documents for one in document.values()):
         path = PurePosixPath(example.get("path", "module.py"))
         text = mangled(example["hit"], chance)

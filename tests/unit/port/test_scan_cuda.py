@@ -44,24 +44,24 @@ def test_every_rule_of_the_engine_has_its_three_examples() -> None:
         assert {"hit", "miss", "gated"} <= record.keys()
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_a_rule_sees_its_true_positive_for_amd(rule: str) -> None:
-    found = example(rule, "hit")
-    assert found
-    for sighting in found:
-        assert "amd" in sighting.sides
-        assert sighting.gate is Gate.OPEN
-        assert EXAMPLES[rule]["hit"][sighting.start : sighting.end].strip()
+def is_open_to_amd(rule: str, found: Sighting) -> bool:
+    text = EXAMPLES[rule]["hit"][found.start : found.end]
+    return "amd" in found.sides and found.gate is Gate.OPEN and bool(text.strip())
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_a_rule_leaves_its_near_miss_alone(rule: str) -> None:
-    assert example(rule, "miss") == []
+def test_every_rule_sees_its_true_positive_for_amd() -> None:
+    found = {rule: example(rule, "hit") for rule in RULES}
+    assert [rule for rule in RULES if not found[rule]] == []
+    assert [one for rule in RULES for one in found[rule] if not is_open_to_amd(rule, one)] == []
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_code_that_amd_does_not_reach_is_no_finding_for_it(rule: str) -> None:
-    assert [found for found in example(rule, "gated") if "amd" in found.sides] == []
+def test_every_rule_leaves_its_near_miss_alone() -> None:
+    assert [one for rule in RULES for one in example(rule, "miss")] == []
+
+
+def test_code_that_amd_does_not_reach_is_no_finding_for_it() -> None:
+    gated = [one for rule in RULES for one in example(rule, "gated")]
+    assert [one for one in gated if "amd" in one.sides] == []
 
 
 def test_the_examples_come_to_what_was_reviewed() -> None:
@@ -277,8 +277,8 @@ def hostile(part: int = 1) -> dict[str, str]:
     """Long texts that never end well; a `part`-th of each."""
     return {
         "minified": "a=b;" * (300_000 // part),
-        "masks": "__shfl_sync(" * (40_000 // part),
-        "ballots": "x = __ballot(" * (40_000 // part),
+        "masks": "__shfl_sync(" * (15_000 // part),
+        "ballots": "x = __ballot(" * (15_000 // part),
         "shared": "__shared__ float x[" * (40_000 // part),
         "device": "__device__ " * (60_000 // part),
         "kernels": "__global__ void k(" * (40_000 // part),

@@ -11,7 +11,7 @@ from warpfront.wheels.demands import Stack, relaxed_of, stack_of, unmet_demands
 CPU = Stack(
     held={"torch": "2.13.0+cpu", "torchvision": "0.28.0+cpu"},
     answered={},
-    foreign={"nvidia-cublas-cu12": "cpu.image.has.no.cuda"},
+    foreign={"triton-rocm": "cpu.image.has.another.triton"},
 )
 ROCM = Stack(
     held={"torch": "2.8.0+rocm6.4", "pytorch-triton-rocm": "3.4.0"},
@@ -105,8 +105,8 @@ def test_a_marker_decides_for_the_images_platform(marker: str, *, applies: bool)
 
 
 def test_a_library_of_another_vendor_is_named_with_the_reason() -> None:
-    assert demanded("a", a=["nvidia-cublas-cu12==12.8"]) == [
-        "a 1.0 -> nvidia-cublas-cu12==12.8, but this cell must not hold it (cpu image has no cuda)"
+    assert demanded("a", a=["triton-rocm==3.8"]) == [
+        "a 1.0 -> triton-rocm==3.8, but this cell must not hold it (cpu image has another triton)"
     ]
 
 
@@ -144,12 +144,13 @@ def test_a_stack_is_what_the_matrix_names_and_what_its_torch_loads() -> None:
     assert "torch===2.14.1" in stack.pins
 
 
-def test_a_rocm_stack_answers_for_triton_and_has_no_cuda() -> None:
+def test_a_rocm_stack_answers_for_triton_and_lets_cudas_libraries_come() -> None:
     pins = {"torch": "2.8.0+rocm6.4", "pytorch-triton-rocm": "3.4.0"}
     stack = stack_of(inputs_for("amd", "torch==2.8.0+rocm6.4"), pins)
     assert stack.answered == {"triton": "3.4.0+pytorch.triton.rocm"}
-    assert {"triton", "nvidia-cublas-cu12", "nvidia-cublas"} <= set(stack.excluded)
-    assert any(text.startswith("nvidia-cublas-cu12==0+") for text in stack.constraints)
+    assert {"triton", "triton-rocm"} <= set(stack.excluded)
+    assert any(text.startswith("triton-rocm==0+") for text in stack.constraints)
+    assert not [text for text in stack.constraints if text.startswith("nvidia")]
     assert "triton==3.4.0" in stack.constraints
 
 

@@ -19,7 +19,7 @@ from warpfront.wheels.lock import dump_lock, read_lock, staleness
 from warpfront.wheels.sources import Site
 from warpfront.wheels.wheelhouse import Wheelhouse
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.usefixtures("uv_cache")]
 
 
 @pytest.fixture
@@ -38,6 +38,8 @@ def pypi(tmp_path: Path) -> Iterator[Index]:
     stand_in_wheel(folder, "timm", "1.0", requires=["torch"])
     stand_in_wheel(folder, "timm", "2.0", requires=["torch>=2.9"])
     stand_in_wheel(folder, "cupy", "13.0", requires=["nvidia-cublas-cu12"])
+    stand_in_wheel(folder, "old-kernels", "1.0", requires=["pytorch-triton"])
+    stand_in_wheel(folder, "pytorch-triton", "3.3.0")
     stand_in_wheel(folder, "kernels", "1.0", requires=["triton>=3.4"])
     stand_in_wheel(folder, "kernels", "2.0", requires=["triton>=3.5"])
     stand_in_wheel(folder, "odd", "1.0", requires=["numpy<2"])
@@ -50,12 +52,6 @@ def pypi(tmp_path: Path) -> Iterator[Index]:
 def rocm(tmp_path: Path) -> Iterator[Index]:
     with serve_index(rocm64_stand_ins(tmp_path / "rocm"), name="rocm6.4") as index:
         yield index
-
-
-@pytest.fixture(autouse=True)
-def uv_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Loopback ports come round again: a shared cache would answer for a dead index."""
-    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv-cache"))
 
 
 class Locks:
@@ -130,10 +126,15 @@ def test_the_images_own_demand_for_another_torch_is_named(locks: Locks) -> None:
     assert "relax" not in error.hint
 
 
-def test_a_library_of_another_vendor_is_refused_with_its_chain(locks: Locks) -> None:
-    error = locks.refusal("cupy")
-    assert "cupy 13.0 -> nvidia-cublas-cu12, but this cell must not hold it" in error.message
-    assert "rocm image has no cuda" in error.message
+def test_a_library_of_another_vendor_comes_where_it_overwrites_nothing(locks: Locks) -> None:
+    """As the guard lets it, once the image is there."""
+    assert versions(locks.lock("cupy"))["nvidia-cublas-cu12"] == "12.8"
+
+
+def test_another_triton_is_refused_with_its_chain(locks: Locks) -> None:
+    error = locks.refusal("old-kernels")
+    assert "old-kernels 1.0 -> pytorch-triton, but this cell must not hold it" in error.message
+    assert "rocm image has another triton" in error.message
 
 
 def test_triton_on_rocm_is_left_to_the_one_that_torch_brings(locks: Locks) -> None:

@@ -569,6 +569,19 @@ def test_a_damaged_wheel_is_found_and_fetched_again(
     assert (house.view((wheel,), folder) / wheel.filename).read_bytes() == good
 
 
+@pytest.mark.parametrize("damage", [b"", b"\xb5", b"0 0 0"])
+def test_a_damaged_note_that_a_wheel_is_intact_is_written_again(
+    house: Wheelhouse, index: Index, damage: bytes
+) -> None:
+    (wheel,) = locked(index.url, index.folder, "alpha")
+    house.fetch((wheel,), only(index), on_progress=quiet)
+    [note] = house.path(wheel).parent.glob(".*.intact")
+    right = note.read_bytes()
+    note.write_bytes(damage)
+    assert house.missing((wheel,)) == ()
+    assert note.read_bytes() == right
+
+
 def test_a_wheel_is_hashed_once_as_long_as_nobody_writes_to_it(
     house: Wheelhouse, index: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:

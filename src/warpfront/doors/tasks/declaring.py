@@ -1,8 +1,8 @@
 """What makes a task of a function: its options with their help, and errors as exit codes.
 
-A task takes what it uses. A parameter annotated with an `Option` is one option of that name; one
-annotated with `Options`, or of a dataclass whose fields are annotated so, is several that make one
-value; `display` is who is told.
+A task takes what it uses. A parameter annotated with an `Option` is one option of that name, or
+without a default the word that has to follow the task's. One annotated with `Options`, or of a
+dataclass whose fields are annotated so, is several that make one value; `display` is who is told.
 """
 
 from __future__ import annotations
@@ -11,16 +11,19 @@ import contextlib
 import dataclasses
 import functools
 import inspect
+import os
+import select
+import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, get_type_hints, overload
+from typing import Annotated, Any, TextIO, get_type_hints, overload
 
 from invoke.exceptions import Exit
 from invoke.tasks import Task, task
 
 from warpfront.doors.display import Display
-from warpfront.errors import BUG_EXIT_CODE, INTERRUPTED_EXIT_CODE, WarpfrontError
+from warpfront.errors import BUG_EXIT_CODE, INTERRUPTED_EXIT_CODE, UNREAD_EXIT_CODE, WarpfrontError
 from warpfront.inside.checks.effort import EFFORT_OPTIONS, Effort, read_effort
 from warpfront.model import Selection
 from warpfront.system.process import terminable
@@ -110,7 +113,7 @@ def _task(body: Callable[..., None], *, name: str | None) -> Task[Any]:
     invoked.__signature__ = _signature(every)  # type: ignore[attr-defined]
     decorated: Task[Any] = task(
         name=name,
-        help={name.replace("_", "-"): option.help for name, (_, option) in every.items()},
+        help={name.strip("_").replace("_", "-"): one.help for name, (_, one) in every.items()},
         iterable=[name for name, (default, _) in every.items() if default == ()],
     )(invoked)
     return decorated
@@ -118,7 +121,8 @@ def _task(body: Callable[..., None], *, name: str | None) -> Task[Any]:
 
 def _signature(every: Mapping[str, tuple[Any, Option]]) -> inspect.Signature:
     """What invoke reads a task's options from. Numbers are texts to it: its own reading of them
-    ends in a traceback where they are none. A list it wants as None.
+    ends in a traceback where they are none. A list it wants as None; what has no default is an
+    argument by its place.
     """
     keywords = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=_as_text(default))
@@ -131,6 +135,8 @@ def _signature(every: Mapping[str, tuple[Any, Option]]) -> inspect.Signature:
 def _as_text(default: object) -> object:
     if default == ():
         return None
+    if default is inspect.Parameter.empty:
+        return default
     return default if isinstance(default, bool) else str(default)
 
 
@@ -175,7 +181,8 @@ def _single(name: str, default: Any, option: Option) -> Options:
     def make(**values: Any) -> Any:
         value = values[name]
         try:
-            return value if isinstance(default, bool) else type(default)(value)
+            is_text = isinstance(default, bool) or default is inspect.Parameter.empty
+            return value if is_text else type(default)(value)
         except ValueError:
             raise ValueError(f"--{name.replace('_', '-')} {value!r} is no number") from None
 
@@ -196,6 +203,7 @@ def _errors_as_exit_codes() -> Iterator[None]:
     """
     try:
         yield
+        sys.stdout.flush()
     except WarpfrontError as error:
         hint = f"\nhint: {error.hint}" if error.hint else ""
         raise Exit(f"error: {error.message}{hint}", code=error.exit_code) from None
@@ -203,7 +211,18 @@ def _errors_as_exit_codes() -> Iterator[None]:
         raise Exit("interrupted", code=INTERRUPTED_EXIT_CODE) from None
     except Exit:
         raise
-    except Exception:  # noqa: BLE001 - a bug: the one place that shows a traceback
+    except Exception as error:  # noqa: BLE001 - a bug: the one place that shows a traceback
+        if isinstance(error, BrokenPipeError) and _is_unread(sys.stdout):
+            # The interpreter writes what is left once more when it ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise Exit(code=UNREAD_EXIT_CODE) from None
         raise Exit(
             f"this is a bug in warpfront\n{traceback.format_exc()}", code=BUG_EXIT_CODE
         ) from None
+
+
+def _is_unread(stream: TextIO) -> bool:
+    """Whether the reader of this pipe has gone, as `head` does when it has seen enough."""
+    poll = select.poll()
+    poll.register(stream.fileno(), 0)
+    return any(event & select.POLLERR for _, event in poll.poll(0))

@@ -19,7 +19,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -44,14 +44,24 @@ _SUBNETS = ("172.31.254.0/24", "10.213.77.0/24", "192.168.213.0/24", "10.77.213.
 class EnginePlace:
     """Where an engine lives. Derived from `state`, so engines of two states never meet.
 
-    The socket lies below /run: it must fit in 107 bytes, and must not survive a reboot.
+    The socket lies below /run: it must fit in 107 bytes, and must not survive a reboot. What is in
+    the network is named by the folder itself: containers that share a network have folders of one
+    path, and each its own.
     """
 
     state: Path
 
     @property
     def key(self) -> str:
-        return hashlib.sha256(str(self.state.absolute()).encode()).hexdigest()[:8]
+        return _short(str(self.state.absolute()))
+
+    @property
+    def network_key(self) -> str:
+        try:
+            folder = self.state.stat()
+        except FileNotFoundError:
+            return self.key
+        return _short(f"{self.state.absolute()} {folder.st_dev} {folder.st_ino}")
 
     @property
     def runtime(self) -> Path:
@@ -67,11 +77,11 @@ class EnginePlace:
 
     @property
     def bridge(self) -> str:
-        return f"warp-{self.key}"
+        return f"warp-{self.network_key}"
 
     @property
     def table(self) -> str:
-        return f"warpfront_{self.key}"
+        return f"warpfront_{self.network_key}"
 
     @property
     def log(self) -> Path:
@@ -87,13 +97,20 @@ class EnginePlace:
         return self.state / "engine.json"
 
 
+def _short(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """What a running engine left about itself. `forwarding` tells whether we switched it on."""
+    """What a running engine left about itself. `forwarding` tells whether we switched it on;
+    `network_key` is "" where an older warpfront named bridge and table by the path alone.
+    """
 
     process: Mapping[str, str]
     subnet: str
     forwarding: bool
+    network_key: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +208,9 @@ def _begin(place: EnginePlace, tree: PackageTree) -> None:
         place.runtime.chmod(0o700)
         subnet = _free_subnet(tree)
         forwarding = _forward()
-        record = Record(process={}, subnet=str(subnet), forwarding=forwarding)
+        record = Record(
+            process={}, subnet=str(subnet), forwarding=forwarding, network_key=place.network_key
+        )
         _write_record(place, record)
         # dockerd would give the bridge the addresses it had in an earlier run, on another subnet.
         (place.state / "data" / "network" / "files" / "local-kv.db").unlink(missing_ok=True)
@@ -207,7 +226,7 @@ def _begin(place: EnginePlace, tree: PackageTree) -> None:
             place.log,
         )
         daemon = _await_daemon(place)
-        _write_record(place, Record(process=daemon, subnet=str(subnet), forwarding=forwarding))
+        _write_record(place, replace(record, process=daemon))
     except OSError as error:
         raise EngineError(f"{error.filename or place.state}: {error.strerror}") from error
     except CommandFailedError as error:
@@ -279,7 +298,9 @@ def _end(place: EnginePlace, tree: PackageTree, on_line: Line) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     _unmount(place)
-    _remove_network(place, tree)
+    _remove_network(tree, bridge=place.bridge, table=place.table)
+    if record is not None and not record.network_key:
+        _remove_network(tree, bridge=f"warp-{place.key}", table=f"warpfront_{place.key}")
     if record is not None and record.forwarding and not _other_tables(tree):
         _FORWARDING.write_text("0", encoding="ascii")
     shutil.rmtree(place.runtime, ignore_errors=True)
@@ -358,11 +379,11 @@ def _make_bridge(place: EnginePlace, tree: PackageTree, subnet: ipaddress.IPv4Ne
     _nft(tree, "-f", "-", stdin=rules).check()
 
 
-def _remove_network(place: EnginePlace, tree: PackageTree) -> None:
-    if place.table in _tables(tree):
-        _nft(tree, "delete", "table", "ip", place.table).check()
-    if Path(f"/sys/class/net/{place.bridge}").exists():
-        _ip(tree, "link", "delete", place.bridge).check()
+def _remove_network(tree: PackageTree, *, bridge: str, table: str) -> None:
+    if table in _tables(tree):
+        _nft(tree, "delete", "table", "ip", table).check()
+    if Path(f"/sys/class/net/{bridge}").exists():
+        _ip(tree, "link", "delete", bridge).check()
 
 
 def _tables(tree: PackageTree) -> tuple[str, ...]:

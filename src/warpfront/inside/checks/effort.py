@@ -46,7 +46,7 @@ CHECK_SESSIONS: Mapping[str, CheckSession] = {
     ),
     "operators": CheckSession(
         says="every operation by name, forward and backward, with its edges",
-        records=("operators.trials:record_operators",),
+        records=("operators.trials:record_operators", "hazards.hazard_checks:record_hazards"),
     ),
     "opinfo": CheckSession(
         says="PyTorch's own operator database",
@@ -71,6 +71,7 @@ CHECK_SESSIONS: Mapping[str, CheckSession] = {
             "selftest:record_selftest",
             "models.layer_faults:record_model_faults",
             "devices.roll_call:record_device_faults",
+            "hazards.kernel_faults:record_kernel_faults",
             "selftest:record_opinfo_faults",
         ),
         asked_for=True,

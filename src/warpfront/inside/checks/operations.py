@@ -59,7 +59,9 @@ ANY = "any device"
 # A GPU whose convolutions are torch's own, because cuDNN (MIOpen) is switched off: products of
 # matrices, sample by sample. What a product gives is stored in the tensors' dtype before the next
 # is added to it (ConvolutionMM2d.cu, `slow_conv2d_grad_weight`: one `gemm` a sample, beta = 1) or
-# before its columns are added up (`slow_conv2d_backward`, then `col2im`).
+# before its columns are added up (`slow_conv2d_backward`, then `col2im`). Convolutions in three
+# dimensions and dilated ones also add the columns, one for each place of the kernel, in that dtype
+# (NaiveDilatedConvolution.cu, `col2hvol`).
 NATIVE = "a GPU's own convolution"
 HALF = (torch.float16, torch.bfloat16)
 SUMS_ROUNDED = {
@@ -138,13 +140,15 @@ class Arithmetic:
 
 @dataclass(frozen=True, kw_only=True)
 class Budgeted:
-    """A reference in float64 and the largest error allowed for each of its elements. `walk` is one
-    rounding of what each sum would be if its terms had random signs.
+    """A reference in float64 and the largest error allowed for each of its elements. `walk` is what
+    the roundings of each sum come to if its terms have random signs; `errors` how many independent
+    ones there are, if not one for each element.
     """
 
     reference: Tensor
     bound: Tensor
     walk: Tensor | None = None
+    errors: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,7 +197,7 @@ class Multilinear:
             )
         ]
         squares = differentiate(self, [x**2 for x in inputs], cotangent**2)
-        samples = float(inputs[0].shape[0]) if inputs[0].dim() else 1.0
+        samples = _stored_sums(inputs)
         carried = [
             how.sum_rounding(self.kind, length, square, samples)
             for length, square in zip(lengths, squares, strict=True)
@@ -442,6 +446,13 @@ class Attention:
         return x.transpose(1, 2).flatten(-2)
 
 
+def _stored_sums(inputs: Sequence[Tensor]) -> float:
+    """How many partial sums a convolution may store: one a sample, or one a place of the kernel."""
+    if len(inputs) < 2 or inputs[1].dim() < 3:
+        return 1.0
+    return float(max(inputs[0].shape[0], inputs[1].shape[2:].numel()))
+
+
 def cudnn_enabled() -> bool:
     return bool(torch.backends.cudnn.enabled)
 
@@ -468,7 +479,9 @@ def budget(
     bound = how.u_acc * length.sqrt() * magnitude + how.unit * reference.abs() + floor_of(how.dtype)
     if carried is not None:
         bound = bound + carried
-    walk = how.u_acc * magnitude / length.sqrt()
+    # Terms of random signs, added one after the other: each of the roundings is one of a sum that
+    # is itself a walk, magnitude / sqrt(length) at most; so many add up to sqrt(length) of these.
+    walk = how.u_acc * magnitude
     return Budgeted(reference=reference, bound=c * bound, walk=walk)
 
 

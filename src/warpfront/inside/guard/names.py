@@ -20,8 +20,8 @@ _TOOLKIT_OF = {"cuda": "CUDA", "rocm": "ROCm", "cpu": "CPU", "synapseai": "Synap
 
 
 def stack_patterns(toolkit: str) -> tuple[str, ...]:
-    """fnmatch patterns of the distributions that make up a torch stack for `cuda`, `rocm`, `cpu` or
-    `synapseai`.
+    """fnmatch patterns of the distributions that make up a torch stack for `cuda`, `rocm`,
+    `cpu` or `synapseai`.
     """
     return (*_NAMES["stack"], *(_NAMES["cuda_stack"] if toolkit == "cuda" else ()))
 
@@ -30,10 +30,10 @@ def sentinels(toolkit: str, protected: Iterable[str]) -> dict[str, str]:
     """Names that must never arrive -> why, as a local version label can say it: what would own
     files of the stack, or be another.
 
-    On CUDA another release's name of a protected library owns the same folder (`nvidia-cudnn-cu12`
-    and `-cu13` both own `nvidia/cudnn/`); elsewhere nothing of torch lies where CUDA's libraries
-    go. Other tritons own `triton/` too; `triton` itself is not forbidden where a shim answers for
-    it.
+    On CUDA another release's name of a protected library owns the same folder
+    (`nvidia-cudnn-cu12` and `-cu13` both own `nvidia/cudnn/`); elsewhere nothing of torch lies
+    where CUDA's libraries go. Other tritons own `triton/` too; `triton` itself is not forbidden
+    where a shim answers for it.
     """
     held = set(protected)
     image = _TOOLKIT_OF[toolkit].lower()
@@ -44,16 +44,6 @@ def sentinels(toolkit: str, protected: Iterable[str]) -> dict[str, str]:
     if toolkit == "cuda":
         found |= _same_folder(held)
     return {name: why for name, why in sorted(found.items()) if name not in held}
-
-
-def foreign(toolkit: str, protected: Iterable[str]) -> dict[str, str]:
-    """What an image is not built with -> why: the sentinels, and the libraries of a toolkit that it
-    does not have. Those would hurt nothing, and its torch has no use for them.
-    """
-    held = set(protected)
-    why = f"{_TOOLKIT_OF[toolkit].lower()}.image.has.no.cuda"
-    cuda = {} if toolkit == "cuda" else dict.fromkeys(_cuda_names(), why)
-    return {name: why for name, why in cuda.items() if name not in held} | sentinels(toolkit, held)
 
 
 def triton_shims(protected: Mapping[str, str]) -> tuple[Shim, ...]:
@@ -102,14 +92,6 @@ def read_toolkit(version_file: Path) -> str:
         if re.search(rf"^{name}\b[^=\n]*= *['\"]", text, flags=re.MULTILINE):
             return toolkit
     return "synapseai" if (version_file.parents[1] / "habana_frameworks").is_dir() else "cpu"
-
-
-def _cuda_names() -> list[str]:
-    nvidia = _NAMES["nvidia"]
-    return [
-        *(f"{stem}{suffix}" for stem in nvidia["stems"] for suffix in nvidia["suffixes"]),
-        *nvidia["others"],
-    ]
 
 
 def _same_folder(held: set[str]) -> dict[str, str]:

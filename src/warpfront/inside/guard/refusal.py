@@ -65,19 +65,24 @@ def read_demands(text: str, policy: Policy) -> list[Demand]:
     """
     text = " ".join(text.split())
     guarded = {**policy.pinned(), **policy.forbidden(), **policy.needed()}
-    ours = {line.replace("===", "==") for line in constraint_lines(policy)}
     found: dict[Demand, None] = {}
     for pattern in (_BY_PACKAGE, _BY_USER, _NOT_FOUND):
         for match in pattern.finditer(text):
             name = normalized(match["wanted"])
             wanted = _wanted(match)
-            if wanted.replace("===", "==") in ours:
+            if _is_ours(wanted, policy):
                 wanted = "" if name in policy.protected else match["wanted"]
             if name in policy.needed() and _overlap(wanted, policy.needed()[name]):
                 wanted = ""
             if name in guarded and wanted:
                 found[Demand(who=_who(match), name=name, text=wanted)] = None
     return list(found)
+
+
+def _is_ours(wanted: str, policy: Policy) -> bool:
+    """Whether it is what a constraint or an override of this image made of a demand."""
+    ours = {line.replace("===", "==") for line in constraint_lines(policy)}
+    return wanted.replace("===", "==") in ours
 
 
 def _wanted(match: re.Match[str]) -> str:
@@ -114,13 +119,14 @@ def going_back(releases: Releases, name: str, number: str) -> str:
     """Lines about a release that is looked at, or was chosen, because newer ones do not go with the
     stack; "" where there are none.
     """
-    newer = releases.gone_back(name, number)
+    newer, policy = releases.gone_back(name, number), releases.policy
     if not newer:
         return ""
     newest = newer[0]
     wanted = normalized(re.split(r"[^A-Za-z0-9._-]", newest.wants)[0])
-    demand = Demand(who=f"{name} {newest.version}", name=wanted, text=newest.wants)
-    first, *advice = _explained(demand, releases.policy)
+    text = wanted if _is_ours(newest.wants, policy) else newest.wants
+    demand = Demand(who=f"{name} {newest.version}", name=wanted, text=text)
+    first, *advice = _explained(demand, policy)
     count = "it" if len(newer) == 1 else f"{len(newer)} releases of {name}"
     return _said([first, f"  {name} {number} is what is taken in the place of {count}.", *advice])
 

@@ -21,7 +21,7 @@ from warpfront.matrix.reading import Matrix
 from warpfront.model import BaseSource, Blocked, BuiltImage, Cell, WheelLock, digest_of
 from warpfront.pipeline.within.baking import Built, build_cells, build_secrets
 from warpfront.pipeline.workspace import IMAGES_FOLDER, AskSite, Folders, Material
-from warpfront.release.registry.reach import registry_reachable
+from warpfront.release.registry import registry_reachable
 from warpfront.system.process import environment
 from warpfront.system.store import read_tree, write_json, write_text
 from warpfront.system.watch import Watch
@@ -156,4 +156,4 @@ def _with_packages(
 def _dockerfile(root: Path, ground: _Ground, apt: tuple[str, ...]) -> str:
     sources = read_tree(root / IMAGES_FOLDER)
     templates = Templates({**sources, f"{_NAME}/Dockerfile.j2": _TEMPLATE})
-    return templates.dockerfile(_NAME).render(from_reference=ground.reference, apt=apt)
+    return templates.rendered(_NAME, {"from_reference": ground.reference, "apt": apt})

@@ -1,5 +1,5 @@
-"""Which C++ and CUDA files a build for AMD leaves out, by the project's CMake files and includes.
-Pure.
+"""Which C++ and CUDA files a build for AMD leaves out, by the project's CMake files
+and includes. Pure.
 """
 
 from __future__ import annotations

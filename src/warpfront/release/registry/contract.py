@@ -130,8 +130,8 @@ class Registry(Protocol):
         """A small blob (a config, an SBOM), its digest checked."""
 
     def open_blob(self, repository: str, digest: str) -> AbstractContextManager[BinaryIO]:
-        """A blob as it comes, for who needs its beginning: only at its end has the digest been
-        checked."""
+        """A blob as it comes, for who needs its beginning: only at its end has the
+        digest been checked."""
 
     def save_blob(
         self, repository: str, digest: str, destination: Path, size_bytes: int | None = None

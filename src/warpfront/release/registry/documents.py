@@ -156,8 +156,8 @@ def as_object(descriptor: Descriptor) -> dict[str, Any]:
 
 
 def referrer_of(manifest: Manifest) -> Descriptor:
-    """How a list of what is attached names an artifact: with its type and annotations. Raises
-    `ValueError`."""
+    """How a list of what is attached names an artifact: with its type and
+    annotations. Raises `ValueError`."""
     document = read_document(manifest)
     return Descriptor(
         media_type=manifest.descriptor.media_type,

@@ -106,8 +106,8 @@ class Exchange:
         return Attempts(self.patience, self.pace)
 
     def ask(self, ask: Ask) -> requests.Response:
-        """The answer, tried again as patience allows: for what may be said twice. Raises
-        `RegistryError`.
+        """The answer, tried again as patience allows: for what may be said
+        twice. Raises `RegistryError`.
         """
         attempts = self.attempts()
         while True:

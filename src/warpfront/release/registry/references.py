@@ -74,8 +74,8 @@ def wrong_repository(text: str) -> str:
 
 
 def fallback_tag(digest: str) -> str:
-    """The tag under which what is attached to a digest is listed, where the registry has no
-    referrers API."""
+    """The tag under which what is attached to a digest is listed, where the registry has
+    no referrers API."""
     return digest.replace(":", "-", 1)
 
 

@@ -9,7 +9,7 @@ several rounded steps.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -164,7 +164,8 @@ class Spread:
     """How far sums inside an operation may be off: the magnitude and number of their terms, and
     what rounding an intermediate to the tensors' dtype carries into the result (in its units);
     `squares` of the terms where they are not alike. `factor` is what a rounded intermediate is
-    multiplied by: where it is subnormal, its rounding does not shrink with it.
+    multiplied by: where it is subnormal, its rounding does not shrink with it. `walk` is what one
+    run of roundings comes to, if not that of a sum, and `errors` how many such runs there are.
     """
 
     size: Tensor
@@ -172,6 +173,8 @@ class Spread:
     carried: Tensor | None = None
     squares: Tensor | None = None
     factor: Tensor | None = None
+    walk: Tensor | None = None
+    errors: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,7 +207,11 @@ class Derived:
                 carried = carried + how.unit * spread.carried.abs()
             if spread.factor is not None:
                 carried = carried + floor_of(how.dtype) * spread.factor.abs()
-            budgets.append(budget(found, size, length, how=how, c=self.c, carried=carried))
+            one = budget(found, size, length, how=how, c=self.c, carried=carried)
+            if spread.walk is not None:
+                walk = how.u_acc * spread.walk.abs().expand_as(found)
+                one = replace(one, walk=walk, errors=spread.errors)
+            budgets.append(one)
         return Judgement(output=budgets[0], gradients=tuple(budgets[1:]))
 
 

@@ -133,8 +133,8 @@ def _narrow_masks(view: View, name: str, span: Span) -> Iterator[Sighting]:
 
 
 def mask_width_doubt(view: View, mask: str, offset: int) -> int | None:
-    """0 where a mask at `offset` certainly has 32 bits, -1 where that is open, None where it has
-    64.
+    """0 where a mask at `offset` certainly has 32 bits, -1 where that is open, None where
+    it has 64.
     """
     bodies = macro_bodies(view, mask, side="amd") or (mask,)
     if all(_WIDE_MASK.match(body) for body in bodies):

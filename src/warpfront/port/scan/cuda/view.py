@@ -308,7 +308,9 @@ def is_definition(view: View, span: Span) -> bool:
 
 _DEFINE_BEFORE = re.compile(r"(?:\#|%:)\s*define\s+\Z")
 _TYPE_BEFORE = re.compile(r"\b([A-Za-z_]\w*)\s*[*&]?\s+[*&]?\Z")
-_PARAMETERS = re.compile(r"\s*\([^;{}]{0,400}?\)\s*(?:const\s*|noexcept\s*)*\{")
+_PARAMETERS = re.compile(
+    r"\s*\((?:[^;{}()]|\([^;{}()]{0,100}\)){0,400}\)\s*(?:const\s*|noexcept\s*)*\{"
+)
 
 
 def last_declaration(view: View, name: str, offset: int) -> int | None:
