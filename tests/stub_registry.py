@@ -14,7 +14,7 @@ import socket
 import threading
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
@@ -53,7 +53,8 @@ _WRITES = frozenset({"begin", "piece", "status", "close", "forget", "put manifes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """How one step goes wrong, `times` times (None = always), after `spare` that go well.
+    """How one step goes wrong, `times` times (None = always), after `spare` that go well; or every
+    `every`th time.
 
     `status` answers with it (and `headers`, `body`). `cut_at` takes, or sends, so many bytes of a
     body and drops the line; `forgets` loses what had come. `hangs` never answers; `drips` sends one
@@ -74,6 +75,7 @@ class Fault:
     instead: bytes | None = None
     times: int | None = None
     spare: int = 0
+    every: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +127,8 @@ class StubRegistry:
                 if failing == step:
                     seen[0] += 1
                     beyond = seen[0] - fault.spare
+                    if seen[0] % fault.every:
+                        continue
                     if beyond > 0 and (fault.times is None or beyond <= fault.times):
                         return fault
         return Fault()
@@ -168,9 +172,9 @@ class Clock:
         return Pace(clock=lambda: self.now, sleep=self.sleep, chance=lambda: 1.0)
 
 
-QUICK = Patience(
-    connect_seconds=1.0, answer_seconds=0.3, window_seconds=0.15, window_bytes=100, tries=4
-)
+QUICK = Patience(connect_seconds=5.0, answer_seconds=5.0, tries=5)
+# For who waits for what never comes; a busy machine is late, too.
+IMPATIENT = replace(QUICK, answer_seconds=0.3)
 
 
 def client_of(
@@ -367,7 +371,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif upload is None:
             self.take()
             self.reply(404, {}, _errors("BLOB_UPLOAD_UNKNOWN"))
-        elif self.headers.get("Content-Range", "").partition("-")[0] != str(len(upload)):
+        elif self.headers.get("Content-Range", f"{len(upload)}-").split("-")[0] != str(len(upload)):
             self.take()
             self.reply(416)
         else:
@@ -473,10 +477,10 @@ class _Handler(BaseHTTPRequestHandler):
         before = len(into)
         cuts = self.step == "piece" or (self.step == "close" and self.fault.forgets)
         most = self.fault.cut_at if cuts else None
-        left = self.length if most is None else min(most, self.length)
-        while left and (piece := self.rfile.read(min(left, 1 << 16))):
-            into += piece
-            left -= len(piece)
+        for piece in self.arriving():
+            into += piece if most is None else piece[: before + most - len(into)]
+            if most is not None and len(into) - before >= most:
+                break
         if most is not None:
             if self.fault.forgets:
                 self.served.uploads.pop(self.key, None)
@@ -484,6 +488,19 @@ class _Handler(BaseHTTPRequestHandler):
             self.connection.shutdown(socket.SHUT_RDWR)
             raise _Dropped
         return bytes(into[before:])
+
+    def arriving(self) -> Iterator[bytes]:
+        """The body as it comes, by its length or in chunks, as docker and crane send it."""
+        if self.headers.get("Transfer-Encoding", "") == "chunked":
+            while size := int(self.rfile.readline().strip() or b"0", 16):
+                yield self.rfile.read(size)
+                self.rfile.readline()
+            self.rfile.readline()
+            return
+        left = self.length
+        while left and (piece := self.rfile.read(min(left, 1 << 16))):
+            yield piece
+            left -= len(piece)
 
     def going_on(self, key: str, status: int = 202) -> None:
         has = len(self.served.uploads[key])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -159,6 +160,36 @@ def test_a_registry_that_takes_no_pieces_gets_all_at_once(
     assert stub.blobs["a/b", blob.digest] == blob.content
 
 
+def test_a_registry_that_takes_one_piece_and_no_more_gets_all_at_once(
+    stub: StubRegistry, client: HttpRegistry
+) -> None:
+    blob = BytesBlob(os.urandom(5000))
+    stub.fail("piece", Fault(spare=1, times=1, status=416))
+    stub.fail("piece", Fault(spare=1, status=416))
+    client.put_blob("a/b", blob)
+    assert stub.blobs["a/b", blob.digest] == blob.content
+    assert stub.steps()[-1] == "close"
+
+
+def test_no_proxy_leads_to_this_machine_and_one_to_all_others(
+    stub: StubRegistry,
+    client: HttpRegistry,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with serve_registry() as dead:
+        pass
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy"):
+        monkeypatch.setenv(name, f"http://{dead.host}")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    assert client.tags("a/b") == ()
+    stub.host = "registry.example"
+    with pytest.raises(RegistryError, match="the proxy does not let us through") as caught:
+        client_of(stub, tmp_path).tags("a/b")
+    assert caught.value.fault is RegistryFault.UNREACHABLE
+
+
 def test_a_blob_of_another_repository_is_mounted(stub: StubRegistry, client: HttpRegistry) -> None:
     blob = BytesBlob(b"x" * 3000)
     client.put_blob("a/b", blob)
@@ -179,6 +210,16 @@ def test_what_cannot_be_mounted_is_sent(
     assert client.put_blob("c/d", blob, mount_from=["a/b"]).transfer is Transfer.SENT
     assert stub.blobs["c/d", blob.digest] == blob.content
     assert stub.uploads == {}
+
+
+def test_threads_may_share_a_client(stub: StubRegistry, client: HttpRegistry) -> None:
+    stub.auth = "bearer"
+    blobs = [BytesBlob(os.urandom(3000)) for _ in range(16)]
+    with ThreadPoolExecutor(8) as threads:
+        sent = list(threads.map(lambda blob: client.put_blob("a/b", blob), blobs))
+    assert [one.digest for one in sent] == [blob.digest for blob in blobs]
+    assert {digest for _, digest in stub.blobs} == {blob.digest for blob in blobs}
+    assert len(stub.tokens) == 1
 
 
 def test_connections_are_used_again(stub: StubRegistry, client: HttpRegistry) -> None:
@@ -325,3 +366,6 @@ def test_a_wrong_password_is_tried_once_and_never_said(stub: StubRegistry, tmp_p
     assert caught.value.fault is RegistryFault.REFUSED
     assert caught.value.hint == f"docker login {stub.host}"
     assert stub.steps() == ["get manifest"] * 2
+    with pytest.raises(RegistryError, match="login for it is refused"):
+        client.manifest("a/b", "v1")
+    assert stub.steps() == ["get manifest"] * 3, "it is not shown twice"

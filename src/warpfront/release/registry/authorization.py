@@ -74,7 +74,8 @@ class Authorization:
         else to show now.
         """
         with self._lock:
-            if shown and shown != self._current(scopes):
+            current = self._current(scopes)
+            if current and shown != current:
                 return True  # another thread has learned meanwhile
             self._tokens.pop(scopes, None)
             bearer = _bearer_of(offers)
@@ -95,7 +96,8 @@ class Authorization:
 
     def _current(self, scopes: Scopes) -> str:
         if self._bearer is not None:
-            return f"Bearer {self._tokens.get(scopes, ('', 0.0))[0]}"
+            token, _ = self._tokens.get(scopes, ("", 0.0))
+            return f"Bearer {token}" if token else ""
         return self._basic
 
     def _known_login(self) -> Login | None:
