@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from warpfront.images.labels import BASE_SOURCE, CONTENT_HASH, CREATED, RELAXED, REVISION
 from warpfront.model import (
     Base,
     BaseSource,
     BuiltImage,
     Cell,
+    Channel,
     CheckResult,
     LockedWheel,
     Outcome,
@@ -20,6 +22,9 @@ from warpfront.model import (
     WheelIndex,
     WheelLock,
 )
+from warpfront.release.policy import Evidence
+from warpfront.report.rows import ReportRow
+from warpfront.verify.sealing import sealed
 
 A_PROJECT = Project(
     name="demo",
@@ -119,6 +124,25 @@ def a_built_image(cell: Cell | None = None, **changes: Any) -> BuiltImage:
     return dataclasses.replace(built, **changes)
 
 
+def a_report_row(**changes: Any) -> ReportRow:
+    facts: dict[str, Any] = {
+        "cell_id": _A_CELL.id,
+        "target": "x86_64",
+        "lock": "fresh",
+        "relaxed": (),
+        "build": "built",
+        "verify": "passed",
+        "effort": "",
+        "size_bytes": 1000,
+        "build_seconds": 2.0,
+        "verify_seconds": 3.0,
+        "checks_passed": 4,
+        "checks": 4,
+        "reason": "",
+    }
+    return ReportRow(**{**facts, **changes})
+
+
 def a_check(outcome: Outcome = Outcome.PASSED, **changes: Any) -> CheckResult:
     check = CheckResult(
         session="load", name="torch imports", outcome=outcome, reason="", seconds=0.1
@@ -139,3 +163,52 @@ def a_verification(*checks: CheckResult, **changes: Any) -> Verification:
         seconds=3.0,
     )
     return dataclasses.replace(verification, **changes)
+
+
+FACTS = {"torch": "2.13.0+cpu", "toolkit": "", "python": "3.11", "machine": "x86_64"}
+FULL = {"quick": False, "profile": "strict", "seeds": 1}
+
+
+def a_channel(**changes: Any) -> Channel:
+    channel = Channel(
+        name="release",
+        repository="",
+        tags=("{torch}-{toolkit}-py{python}-{content}",),
+        aliases=(),
+        sessions=("load",),
+        targets="all",
+        max_age_hours=168,
+    )
+    return dataclasses.replace(channel, **changes)
+
+
+def some_evidence(
+    cell: Cell | None = None,
+    *checks: CheckResult,
+    labels: dict[str, str] | None = None,
+    effort: object = FULL,
+    facts: object = FACTS,
+    ended: str = "2026-11-22T11:00:00+00:00",
+    **changes: Any,
+) -> Evidence:
+    """An image that was verified on each of its targets; `changes` are the verifications'."""
+    cell = cell or _A_CELL
+    built = a_built_image(cell)
+    environment = {"effort": effort, "facts": facts}
+    verifications = {}
+    for target in cell.targets:
+        said = {"cell_id": cell.id, "target": target, "environment": environment, **changes}
+        verifications[target] = sealed(a_verification(*checks, **said), ended=ended)
+    return Evidence(
+        cell=cell,
+        labels={
+            CONTENT_HASH: built.content_hash,
+            BASE_SOURCE: "registry",
+            RELAXED: "",
+            CREATED: "2026-11-20T10:00:00+00:00",
+            REVISION: "0123456789abcdef" * 2,
+            **(labels or {}),
+        },
+        identities=frozenset({built.image_id}),
+        verifications=verifications,
+    )

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Callable, Mapping
+import io
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
 
-from warpfront.errors import EngineError
-from warpfront.images.engine import Features, RunRequest, RunResult, StoredImage
+from warpfront.errors import EngineError, RegistryError, RegistryFault
+from warpfront.images.engine import Features, Progress, RunRequest, RunResult, StoredImage
 from warpfront.model import HostDevices
+from warpfront.release.registry import documents
+from warpfront.release.registry.contract import (
+    EMPTY_BODY,
+    IMAGE_MANIFEST,
+    BlobSource,
+    BlobTransfer,
+    BytesBlob,
+    Descriptor,
+    Manifest,
+    Transfer,
+    digest_of_bytes,
+)
 from warpfront.system.watch import Line
 
 Program = Callable[[RunRequest, Line], int]
@@ -40,6 +57,8 @@ class FakeEngine:
         self.requests: list[RunRequest] = []
         self.abandoned: list[str] = []
         self.gone = False
+        self.parts: dict[str, tuple[bytes, bytes, bytes]] = {}
+        self.registries: dict[str, FakeRegistry] = {}
         self.devices = devices or HostDevices()
         self.programs: dict[str, Program] = {
             "echo": _echo,
@@ -120,19 +139,55 @@ class FakeEngine:
         return self.build(reference, labels, content=content.hexdigest())
 
     def build(self, reference: str, labels: Mapping[str, str], *, content: str = "") -> StoredImage:
-        """As a finished build leaves it: equal content and labels give an equal id."""
+        """As a finished build leaves it: equal content and labels give an equal id, which is the
+        digest of its manifest, as in the containerd store.
+        """
         self._answer()
-        text = repr((content, sorted(labels.items())))
-        image_id = f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+        parts = image_parts(content, labels)
+        image_id = digest_of_bytes(parts[0])
+        self.parts[image_id] = parts
         self._untag(reference)
         known = self.stored.get(image_id)
         image = StoredImage(
             id=image_id,
             references=known.references if known else (),
             labels=dict(labels),
-            size_bytes=len(text),
+            size_bytes=sum(map(len, parts)),
         )
         return self._put(image, (*image.references, reference))
+
+    def push(self, reference: str, on_progress: Progress) -> int:
+        self._answer()
+        image = self.image(reference)
+        if image is None:
+            raise EngineError(f"{self.name}: No such image: {reference}")
+        registry, repository = self._registry(reference, "push")
+        on_progress(image.size_bytes, image.size_bytes)
+        name, _, tag = repository.rpartition(":")
+        body, *blobs = self.parts[image.id]
+        moved = [registry.put_blob(name, BytesBlob(blob)) for blob in blobs]
+        registry.put_manifest(name, tag, body, IMAGE_MANIFEST)
+        return sum(one.sent_bytes for one in moved)
+
+    def pull(self, reference: str, on_progress: Progress) -> StoredImage:
+        self._answer()
+        registry, repository = self._registry(reference, "pull")
+        on_progress(1, 1)
+        name, _, digest = repository.partition("@")
+        manifest = registry.manifest(name, digest)
+        if manifest is None:
+            raise registry.error("pull", f"{reference}: manifest unknown")
+        parts = json.loads(manifest.body)
+        config = registry.blob(name, parts["config"]["digest"], 1 << 20)
+        labels = json.loads(config)["config"]["Labels"]
+        layer = registry.blob(name, parts["layers"][0]["digest"], 1 << 20)
+        return self.build(reference, labels, content=layer.decode())
+
+    def _registry(self, reference: str, step: str) -> tuple[FakeRegistry, str]:
+        host, _, repository = reference.partition("/")
+        if host not in self.registries:
+            raise FakeRegistry(host).error(step, "connection refused")
+        return self.registries[host], repository
 
     def host_devices(self) -> HostDevices:
         self._answer()
@@ -177,3 +232,148 @@ class FakeEngine:
                     self._put(image, left)
                 else:
                     del self.stored[image.id]
+
+
+def image_parts(content: str, labels: Mapping[str, str]) -> tuple[bytes, bytes, bytes]:
+    """Manifest, config and one layer of an image."""
+    layer = content.encode()
+    config = json.dumps({"os": "linux", "config": {"Labels": dict(sorted(labels.items()))}})
+    made: list[dict[str, object]] = [
+        {
+            "mediaType": f"application/vnd.oci.image.{kind}",
+            "digest": digest_of_bytes(blob),
+            "size": len(blob),
+        }
+        for kind, blob in (("config.v1+json", config.encode()), ("layer.v1.tar", layer))
+    ]
+    manifest = {"schemaVersion": 2, "mediaType": IMAGE_MANIFEST, "config": made[0]}
+    return json.dumps({**manifest, "layers": made[1:]}).encode(), config.encode(), layer
+
+
+@dataclass
+class FakeRegistry:
+    """A registry in memory. Each call is first told to `on_call`, which may raise."""
+
+    host: str = "registry.test"
+    blobs: dict[tuple[str, str], bytes] = field(default_factory=dict)
+    manifests: dict[tuple[str, str], tuple[bytes, str]] = field(default_factory=dict)
+    tagged: dict[tuple[str, str], str] = field(default_factory=dict)
+    attached: dict[tuple[str, str], list[Descriptor]] = field(default_factory=dict)
+    on_call: Callable[[str], None] = lambda _name: None
+    after_call: Callable[[str], None] = lambda _name: None
+    calls: list[str] = field(default_factory=list)
+
+    def error(self, step: str, message: str) -> RegistryError:
+        return RegistryError(
+            message, registry=self.host, step=step, fault=RegistryFault.WRONG, hint=""
+        )
+
+    def manifest(self, repository: str, reference: str) -> Manifest | None:
+        self._called("manifest")
+        digest = self.tagged.get((repository, reference), reference)
+        found = self.manifests.get((repository, digest))
+        if found is None:
+            return None
+        return Manifest(descriptor=self._described(*found), body=found[0])
+
+    def head(self, repository: str, reference: str) -> Descriptor | None:
+        self._called("head")
+        digest = self.tagged.get((repository, reference), reference)
+        found = self.manifests.get((repository, digest))
+        return self._described(*found) if found else None
+
+    def put_manifest(
+        self, repository: str, reference: str, body: bytes, media_type: str
+    ) -> Descriptor:
+        self._called("put_manifest")
+        made = self._described(body, media_type)
+        self.manifests[repository, made.digest] = (body, media_type)
+        if reference != made.digest:
+            self.tagged[repository, reference] = made.digest
+        subject = json.loads(body).get("subject")
+        if subject:
+            listed = self.attached.setdefault((repository, subject["digest"]), [])
+            one = documents.referrer_of(Manifest(descriptor=made, body=body))
+            listed += [] if one in listed else [one]
+        self.after_call("put_manifest")
+        return made
+
+    def blob(self, repository: str, digest: str, limit_bytes: int) -> bytes:
+        self._called("blob")
+        found = self.blobs.get((repository, digest))
+        if found is None or len(found) > limit_bytes:
+            raise self.error("blob", f"no {digest}")
+        return found
+
+    @contextlib.contextmanager
+    def open_blob(self, repository: str, digest: str) -> Iterator[BinaryIO]:
+        yield io.BytesIO(self.blob(repository, digest, 1 << 40))
+
+    def save_blob(
+        self, repository: str, digest: str, destination: Path, size_bytes: int | None = None
+    ) -> None:
+        destination.write_bytes(self.blob(repository, digest, size_bytes or 1 << 40))
+
+    def put_blob(
+        self, repository: str, source: BlobSource, mount_from: Sequence[str] = ()
+    ) -> BlobTransfer:
+        self._called("put_blob")
+        how, sent = Transfer.SENT, source.size_bytes
+        if (repository, source.digest) in self.blobs:
+            how, sent = Transfer.PRESENT, 0
+        elif any((other, source.digest) in self.blobs for other in mount_from):
+            how, sent = Transfer.MOUNTED, 0
+        with source.open() as stream:
+            self.blobs[repository, source.digest] = stream.read()
+        self.after_call("put_blob")
+        return BlobTransfer(
+            digest=source.digest, size_bytes=source.size_bytes, transfer=how, sent_bytes=sent
+        )
+
+    def referrers(self, repository: str, digest: str) -> tuple[Descriptor, ...]:
+        self._called("referrers")
+        return tuple(self.attached.get((repository, digest), ()))
+
+    def attach(
+        self,
+        repository: str,
+        subject: Descriptor,
+        *,
+        artifact_type: str,
+        payload: bytes,
+        payload_type: str,
+        annotations: Mapping[str, str],
+    ) -> Descriptor:
+        self._called("attach")
+        blob = BytesBlob(payload)
+        described = Descriptor(
+            media_type=payload_type, digest=blob.digest, size_bytes=blob.size_bytes
+        )
+        body = documents.artifact_body(
+            subject, artifact_type=artifact_type, payload=described, annotations=annotations
+        )
+        self.blobs[repository, blob.digest] = payload
+        self.blobs[repository, digest_of_bytes(EMPTY_BODY)] = EMPTY_BODY
+        put = self.put_manifest(repository, digest_of_bytes(body), body, IMAGE_MANIFEST)
+        self.after_call("attach")
+        return documents.referrer_of(Manifest(descriptor=put, body=body))
+
+    def tags(self, repository: str) -> tuple[str, ...]:
+        self._called("tags")
+        return tuple(sorted(tag for name, tag in self.tagged if name == repository))
+
+    def delete(self, repository: str, digest: str) -> None:
+        self._called("delete")
+        self.manifests.pop((repository, digest), None)
+        gone = [key for key, on in self.tagged.items() if key[0] == repository and on == digest]
+        for key in gone:
+            del self.tagged[key]
+        self.after_call("delete")
+
+    def _called(self, name: str) -> None:
+        self.calls.append(name)
+        self.on_call(name)
+
+    @staticmethod
+    def _described(body: bytes, media_type: str) -> Descriptor:
+        return Descriptor(media_type=media_type, digest=digest_of_bytes(body), size_bytes=len(body))

@@ -14,6 +14,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Literal
 
+from warpfront.errors import FailureKind, kind_of_exit
+
 ENVIRONMENT_PYTHON = "/opt/venv/bin/python"
 """The interpreter of an image whose torch warpfront installed."""
 
@@ -290,6 +292,39 @@ class Project:
     repository: str
 
 
+Allowance = Literal[
+    "unavailable", "skipped", "quick", "profile", "relaxed", "bootstrap", "unsigned"
+]
+"""What a channel may let pass, which is then written beside what is published."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alias:
+    """A tag that moves: its template, and the ids of the cells that may claim it."""
+
+    template: str
+    cells: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Channel:
+    """What is published under some kind of name, and what has to be proven for that.
+
+    `tags` are templates of tags that never move, `aliases` of those that do. `repository` is where,
+    "" for the project's. `sessions` have to pass on `all` targets of a cell, or on `any`, no longer
+    ago than `max_age_hours`; `allow` is what may be otherwise.
+    """
+
+    name: str
+    repository: str
+    tags: tuple[str, ...]
+    aliases: tuple[Alias, ...]
+    sessions: tuple[str, ...]
+    targets: Literal["all", "any"]
+    max_age_hours: int
+    allow: tuple[Allowance, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
     """What `--target --vendor --image --only` ask for. Empty = everything.
@@ -466,8 +501,8 @@ class WheelLock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageFile:
-    """A file of an image's folder as it is: its bytes, or where the link points, and whether it may
-    be executed.
+    """A file of an image's folder as it is: its bytes, or where the link points, and whether it
+    may be executed.
     """
 
     content: bytes = b""
@@ -604,7 +639,9 @@ class Blocked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """A cell whose step went wrong; the others go on. `exit_code` is the error's own."""
+    """A cell whose step went wrong; the others go on. `exit_code` is the error's own, `kind` what
+    follows from it unless somebody knows better, `repeat` the line that repeats it on a laptop.
+    """
 
     cell_id: str
     step: StepName
@@ -612,6 +649,14 @@ class Failed:
     hint: str = ""
     log: str | None = None
     exit_code: int = 1
+    kind: FailureKind | None = None
+    repeat: str = ""
+
+    def __post_init__(self) -> None:
+        if self.kind is None:
+            object.__setattr__(self, "kind", kind_of_exit(self.exit_code))
+        if not self.repeat:
+            object.__setattr__(self, "repeat", repeat_line(self.step, self.cell_id))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -645,6 +690,15 @@ class Verification:
     checks: tuple[CheckResult, ...]
     seconds: float
     environment: Mapping[str, object] = field(default_factory=dict)
+    ended: str = ""
+    seal: str = ""
+
+
+def repeat_line(step: StepName, cell_id: str, target: str = "") -> str:
+    """What repeats a step of one cell from what is committed, as one types it."""
+    locked = " --locked" if step in {"render", "build"} else ""
+    on = f" --target {target}" if target else ""
+    return f"invoke {step}{locked} --only {cell_id}{on}"
 
 
 def digest_of(value: object) -> str:

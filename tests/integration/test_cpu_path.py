@@ -89,7 +89,9 @@ def test_the_image_is_verified_from_the_inside_and_reported(
     assert verified["image_id"] == built["image_id"]
     assert {check["session"] for check in verified["checks"]} == set(SESSIONS)
     assert {check["outcome"] for check in verified["checks"]} == {"passed"}
-    assert verified["environment"]["effort"] == {"quick": True, "profile": "strict", "seeds": 1}
+    effort = verified["environment"]["effort"]
+    assert (effort["quick"], effort["profile"], effort["seeds"]) == (True, "strict", 1)
+    assert effort["drawn"][0] >= 2**16, "seeds of its own, from the run's id"
     (row,) = own_project.invoke("report", *THE_CELL, "--json").expect(0).json
     assert (row["cell_id"], row["target"], row["verify"]) == (CELL_ID, TARGET, "passed")
     assert row["checks_passed"] == row["checks"] == len(verified["checks"])
@@ -201,16 +203,24 @@ def derive(engine: Engine, parent: str, script: str, reference: str, folder: Pat
     return image.id
 
 
-def test_changed_metadata_and_an_uninstalled_wheel_are_caught_at_once(faulty: Any) -> None:
+def test_changed_metadata_a_missing_wheel_and_sessions_without_results_are_caught_at_once(
+    faulty: Any,
+) -> None:
+    """`load` runs; the others end well and leave nothing, which is an error of each."""
+    code = "import os, sys; {'warpfront.inside.checks', 'load'} & {*sys.orig_argv} == "
+    code += "{'warpfront.inside.checks'} and os._exit(0)"
     checks = faulty(
         f"sed -i 's/^Version: 2.13.0/Version: 2.12.0/' {SITE_PACKAGES}/torch-*.dist-info/METADATA\n"
-        "python3 -m pip uninstall --yes --quiet networkx --root-user-action ignore"
+        "python3 -m pip uninstall --yes --quiet networkx --root-user-action ignore\n"
+        f'echo "{code}" > {AT_START}'
     )
     outcome, reason = checks["load", "versions"]
     assert outcome == "failed"
     assert "torch is 2.12.0+cpu, the lock has 2.13.0+cpu" in reason
     assert "networkx is not installed, the lock has" in reason
     assert checks["load", "dependencies"][0] == "failed"
+    others = {session: said for (session, _), (said, _) in checks.items() if session != "load"}
+    assert others == dict.fromkeys({*SESSIONS} - {"load"}, "error")
 
 
 def test_a_torch_that_raises_at_import_is_caught(faulty: Any) -> None:
@@ -226,12 +236,5 @@ def test_a_torch_that_raises_at_import_is_caught(faulty: Any) -> None:
 
 def test_a_container_that_dies_at_once_is_an_error_and_no_pass(faulty: Any) -> None:
     checks = faulty(f'echo "import os; os._exit(0)" > {AT_START}')
-    assert {outcome for outcome, _ in checks.values()} == {"error"}
-    assert {session for session, _ in checks} == set(SESSIONS)
-
-
-def test_checks_that_leave_no_results_are_an_error_though_all_exits_are_zero(faulty: Any) -> None:
-    code = "import os, sys; 'warpfront.inside.checks' in sys.orig_argv and os._exit(0)"
-    checks = faulty(f'echo "{code}" > {AT_START}')
     assert {outcome for outcome, _ in checks.values()} == {"error"}
     assert {session for session, _ in checks} == set(SESSIONS)

@@ -29,7 +29,7 @@ def text_width() -> int:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Step:
+class _Shown:
     text: str
     since: float
     line: str = ""
@@ -67,7 +67,7 @@ class Display:
         self._clock = clock
         self._start = clock()
         self._transfers: dict[str, tuple[_Transfer, int]] = {}
-        self._steps: dict[str, _Step] = {}
+        self._steps: dict[str, _Shown] = {}
         self._said: set[tuple[str, str]] = set()
         self._lock = threading.RLock()
         self._live: Live | None = None
@@ -120,7 +120,7 @@ class Display:
                 self._show()
                 return
             shown = _one_line(text)
-            self._steps[cell_id] = _Step(text=shown, since=self._clock())
+            self._steps[cell_id] = _Shown(text=shown, since=self._clock())
             self._show()
             if not self._is_terminal and (cell_id, shown) not in self._said:
                 self._said.add((cell_id, shown))

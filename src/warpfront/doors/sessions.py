@@ -226,12 +226,12 @@ def _read_results(path: Path) -> object | None:
     # Imported here: these need Python 3.11, and inside images nothing but the checks is wanted.
     from warpfront.errors import StoreError  # noqa: PLC0415
     from warpfront.system.foreign import read_json  # noqa: PLC0415
-    from warpfront.verify.verdict import Unusable  # noqa: PLC0415
+    from warpfront.verify.verdict import Unreadable  # noqa: PLC0415
 
     try:
         return read_json(path)
     except StoreError as error:
-        return Unusable(reason=error.message)
+        return Unreadable(reason=error.message)
 
 
 def _check_inside(session: nox.Session, name: str) -> None:

@@ -21,9 +21,12 @@ CELL = "dev.warpfront.cell"
 CONTENT_HASH = "dev.warpfront.content-hash"
 BASE = "dev.warpfront.base"
 BASE_SOURCE = "dev.warpfront.base-source"
+LOCK = "dev.warpfront.lock"
 RELAXED = "dev.warpfront.relaxed"
 _OCI = "org.opencontainers.image"
 _OURS = "dev.warpfront"
+CREATED = f"{_OCI}.created"
+REVISION = f"{_OCI}.revision"
 
 
 def image_labels(
@@ -44,8 +47,8 @@ def image_labels(
         f"{_OCI}.description": cell.title,
         f"{_OCI}.source": project.source,
         f"{_OCI}.licenses": project.licenses,
-        f"{_OCI}.revision": provenance.revision,
-        f"{_OCI}.created": provenance.created,
+        REVISION: provenance.revision,
+        CREATED: provenance.created,
         f"{_OCI}.version": cell.tag,
         f"{_OCI}.base.name": _base_name(cell.base, base),
         f"{_OCI}.base.digest": base.identity,
@@ -58,7 +61,7 @@ def image_labels(
         f"{_OURS}.toolkit": str(cell.toolkit or ""),
         f"{_OURS}.torch": torch,
         f"{_OURS}.python": cell.python,
-        f"{_OURS}.lock": lock.digest,
+        LOCK: lock.digest,
         RELAXED: ",".join(sorted(relaxed.package for relaxed in lock.relaxed)),
     }
 

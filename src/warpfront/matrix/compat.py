@@ -115,7 +115,7 @@ class RocmTriton:
 
 
 @strict_dataclass
-class Release:
+class TorchRelease:
     """One release of torch. `python` are the X.Y of its wheels."""
 
     torch: str
@@ -158,7 +158,7 @@ class Table:
     arch_sets: Mapping[str, tuple[str, ...]]
     unusable: tuple[Unusable, ...]
     base_torch: tuple[BaseTorch, ...]
-    releases: tuple[Release, ...]
+    releases: tuple[TorchRelease, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,7 +212,7 @@ class Compat:
         """The releases known, oldest first."""
         return tuple(self._releases)
 
-    def release(self, torch: str) -> Release | None:
+    def release(self, torch: str) -> TorchRelease | None:
         return self._releases.get(torch)
 
     def index(self, name: str) -> WheelIndex | None:
@@ -326,7 +326,7 @@ class Compat:
         hint = f" ({', '.join(near)} is)" if near else ""
         return _unknown(f"torch {wanted.torch} is not in the compat table{hint}")
 
-    def _judge_index(self, wanted: Wanted, release: Release) -> Judgement:
+    def _judge_index(self, wanted: Wanted, release: TorchRelease) -> Judgement:
         index = self.table.indexes[wanted.index]
         holds = release.pypi.toolkit if wanted.index == PYPI else index.toolkit or ""
         if (index.vendor, holds) != (wanted.vendor, wanted.toolkit):
@@ -370,7 +370,7 @@ class Compat:
                 parts.append(f"index {PYPI} for torch {torch} with toolkit {release.pypi.toolkit}")
         return "; ".join(parts) or f"nothing in the table has {vendor} {toolkit}".rstrip()
 
-    def _judge_python(self, wanted: Wanted, release: Release) -> Judgement:
+    def _judge_python(self, wanted: Wanted, release: TorchRelease) -> Judgement:
         if wanted.python in release.python:
             return Supported()
         releases = [row.torch for row in self.table.releases if wanted.python in row.python]
@@ -380,7 +380,7 @@ class Compat:
             fits=f"python {', '.join(release.python)}{others}",
         )
 
-    def _judge_companion(self, wanted: Wanted, release: Release, name: str) -> Judgement:
+    def _judge_companion(self, wanted: Wanted, release: TorchRelease, name: str) -> Judgement:
         """A companion that no longer follows torch's releases (torchaudio from 2.11.0 on) exists
         on the indexes of its own time only."""
         version = release.companion(name).version
@@ -396,7 +396,7 @@ class Compat:
             f"is not evidenced on index {wanted.index} for {wanted.vendor} {wanted.toolkit}"
         )
 
-    def _judge_targets(self, wanted: Wanted, release: Release) -> Iterator[Judgement]:
+    def _judge_targets(self, wanted: Wanted, release: TorchRelease) -> Iterator[Judgement]:
         vendor = VENDORS[wanted.vendor]
         wanting = [target for target in wanted.targets if vendor.accepted_archs(target)]
         if not wanting:
@@ -456,7 +456,7 @@ class Compat:
         return "; ".join(found) or f"no wheel in the table serves {target}"
 
     def _arch_entries(
-        self, wanted: Wanted, release: Release
+        self, wanted: Wanted, release: TorchRelease
     ) -> tuple[tuple[str, ...], Confidence] | None:
         archs = release.archs(VENDORS[wanted.vendor].toolkit)
         if archs is None:
@@ -494,7 +494,7 @@ def _unknown(reason: str) -> Unknown:
     return Unknown(reasons=(reason,))
 
 
-def _judge_glibc(wanted: Wanted, release: Release) -> Judgement:
+def _judge_glibc(wanted: Wanted, release: TorchRelease) -> Judgement:
     """manylinux_2_28 wheels need glibc 2.28 (PEP 600); the older names need less than any base."""
     needed = release.manylinux.removeprefix("manylinux_").replace("_", ".")
     if not wanted.glibc or not release.manylinux.startswith("manylinux_"):

@@ -23,10 +23,11 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from warpfront.model import Allowance
 from warpfront.system.document import strict_dataclass
 
 UNPINNED = "unpinned"
-DEFAULT_MACHINE = "x86_64"
+DEFAULT_MACHINE: Literal["x86_64"] = "x86_64"
 _SHOWN = 60
 _REQUIREMENT = (
     r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?(?:\[[A-Za-z0-9._,-]+\])?"
@@ -113,8 +114,16 @@ _glob = _form(
 )
 _flag = _form(r"-[A-Za-z0-9_+=,./:-]+", "one option of a compiler (-DFAST, -std=c++20)")
 _module = _form(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*", "a module's name")
+_tag_template = _form(
+    r"(?:[A-Za-z0-9_.-]|\{[a-z_]+\})+", "a tag, with {words} of what the image holds"
+)
 _variable = _form(r"[A-Z][A-Z0-9_]*", "an environment variable's name", longest=64)
 _value = _form(r"[A-Za-z0-9 ._:/@+=,;%~()-]*", "a plain value")
+_label = _form(
+    r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?",
+    "a runner's label (ubuntu-24.04, mi300)",
+    longest=100,
+)
 
 Name = Annotated[str, *_name]
 Version = Annotated[str, *_version]
@@ -130,6 +139,7 @@ Reason = Annotated[str, *_words]
 Environment = dict[Annotated[str, *_variable], Annotated[str, *_value]]
 VendorName = Name
 MachineName = Literal["x86_64", "aarch64"]
+TagTemplate = Annotated[str, *_tag_template]
 Companion = Literal["torchvision", "torchaudio"]
 Filled = Field(min_length=1)
 
@@ -140,6 +150,11 @@ def _one_as_list(value: object) -> object:
 
 _Targets = Annotated[tuple[Target, ...], Filled]
 _Companions = tuple[Companion, ...]
+Label = Annotated[str, *_label]
+_Labels = Annotated[tuple[Label, ...], Filled]
+Labels = Annotated[_Labels, BeforeValidator(_one_as_list, json_schema_input_type=Label | _Labels)]
+Trust = Literal["hosted", "self-hosted"]
+RunnerEngine = Literal["theirs", "embedded"]
 Targets = Annotated[
     _Targets, BeforeValidator(_one_as_list, json_schema_input_type=Target | _Targets)
 ]
@@ -303,6 +318,45 @@ class OwnIndexText:
     packages: Annotated[tuple[NamePattern, ...], Filled]
 
 
+@strict_dataclass
+class AliasText:
+    """An entry of `release.*.aliases:`, a tag that moves; `where` chooses who claims it."""
+
+    tag: TagTemplate
+    where: Filter | None = None
+
+
+@strict_dataclass
+class ChannelText:
+    """`release.*:`, a channel: the tags it gives, and what has to be proven for them."""
+
+    tags: Annotated[tuple[TagTemplate, ...], Filled]
+    aliases: tuple[AliasText, ...] = ()
+    repository: Annotated[str, *_repository] | None = None
+    sessions: Annotated[tuple[Name, ...], Filled] | None = None
+    targets: Literal["all", "any"] = "all"
+    max_age_hours: Annotated[int, Field(strict=True, ge=1, le=8784)] = 168
+    allow: tuple[Allowance, ...] = ()
+
+
+@strict_dataclass
+class RunnerText:
+    """`runners.*:`, machines that take CI's jobs: what a forge calls them (`labels`, with or
+    without a `group`, or the name of a `scale_set`), and what they have. `count` are the machines,
+    each with one job at a time."""
+
+    trust: Trust
+    labels: Labels | None = None
+    group: Label | None = None
+    scale_set: Label | None = None
+    machine: MachineName = DEFAULT_MACHINE
+    builds: StrictBool = False
+    vendor: VendorName | None = None
+    targets: Targets | None = None
+    count: Annotated[int, Field(ge=1, le=1000)] = 1
+    engine: RunnerEngine = "theirs"
+
+
 def _kind_of_index(value: object) -> str:
     return "address" if isinstance(value, str) else "own"
 
@@ -324,8 +378,10 @@ class MatrixText:
     rows: Annotated[tuple[RowText, ...], Filled]
     strict: StrictBool = False
     compilers: Mapping[Name, CompilerText] = field(default_factory=dict)
+    runners: Mapping[Name, RunnerText] = field(default_factory=dict)
     indexes: Mapping[IndexName, IndexText] = field(default_factory=dict)
     allow_builds: tuple[PackageName, ...] = ()
     defaults: Axes = field(default_factory=Axes)
     include: tuple[IncludeText, ...] = ()
     exclude: tuple[Filter, ...] = ()
+    release: Mapping[Name, ChannelText] = field(default_factory=dict)

@@ -25,7 +25,7 @@ def cell_id(
     parts = [
         vendor,
         _bare(toolkit),
-        _joined(targets),
+        joined_targets(targets),
         "" if machine in targets else machine,
         f"py{_bare(python)}",
         f"torch{_bare(torch)}",
@@ -40,7 +40,7 @@ def cell_tag(
     """`2.14.1-cuda13.0-py3.11`; `targets` and `machine`, where they are to be told, stand
     after the toolkit."""
     told = "" if machine in targets else machine
-    parts = [torch, toolkit or vendor, _joined(targets), told, f"py{python}"]
+    parts = [torch, toolkit or vendor, joined_targets(targets), told, f"py{python}"]
     return "-".join(part for part in parts if part)
 
 
@@ -59,6 +59,6 @@ def _bare(text: str) -> str:
     return text.replace(".", "")
 
 
-def _joined(targets: tuple[str, ...]) -> str:
-    """`sm80_sm90`: the underscore of `sm_80` goes, that of `x86_64` stays."""
+def joined_targets(targets: tuple[str, ...]) -> str:
+    """As names have them, `sm80_sm90`: the underscore of `sm_80` goes, that of `x86_64` stays."""
     return "_".join(_BEFORE_NUMBER.sub("", target) for target in targets)

@@ -11,20 +11,24 @@ from warpfront.matrix.cells import CellMaker
 from warpfront.matrix.compat import Compat
 from warpfront.matrix.expansion import expand_points
 from warpfront.matrix.language import MatrixText
-from warpfront.model import Cell, CompilerBase, Project
+from warpfront.matrix.releasing import read_channels
+from warpfront.matrix.runners import Runner, make_runners
+from warpfront.model import Cell, Channel, CompilerBase, Project
 from warpfront.system.document import read_checked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matrix:
-    """All cells of a project, parents before children, what is doubtful about them, and its
-    compilers without torch.
+    """All cells of a project, parents before children, what is doubtful about them, its compilers
+    without torch, the channels that its images are published in, and the machines of its CI.
     """
 
     project: Project
     cells: tuple[Cell, ...]
     warnings: tuple[Problem, ...]
     compilers: tuple[CompilerBase, ...] = ()
+    channels: tuple[Channel, ...] = ()
+    runners: tuple[Runner, ...] = ()
 
     @property
     def repositories(self) -> frozenset[str]:
@@ -41,7 +45,9 @@ def read_matrix(text: str, *, path: str, compat: Compat) -> Matrix:
     maker.check_indexes()
     maker.make_compilers()
     maker.make(points)
-    found = sorted({*problems, *maker.problems})
+    channels, misread = read_channels(written, document, tuple(maker.cells))
+    runners, wrong_runners = make_runners(written, document)
+    found = sorted({*problems, *maker.problems, *misread, *wrong_runners})
     if found:
         raise MatrixError(tuple(found))
     if not maker.cells:
@@ -57,6 +63,8 @@ def read_matrix(text: str, *, path: str, compat: Compat) -> Matrix:
         cells=tuple(maker.cells),
         warnings=tuple(sorted(set(maker.warnings))),
         compilers=tuple(maker.compilers),
+        channels=channels,
+        runners=runners,
     )
 
 

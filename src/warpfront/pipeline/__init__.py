@@ -8,6 +8,7 @@ What several steps share is in `within`; journeys that lead past the path are in
 from warpfront.pipeline.building import build
 from warpfront.pipeline.locking import lock
 from warpfront.pipeline.planning import plan
+from warpfront.pipeline.publishing import publish
 from warpfront.pipeline.rendering import render
 from warpfront.pipeline.reporting import report
 from warpfront.pipeline.verifying import verify
@@ -19,6 +20,7 @@ STEPS = (
     render,  # the build context of every selected cell, in build/<cell>/context/
     build,  # the images, parents first, reusing those whose content exists
     verify,  # the checks, run inside each image
+    publish,  # what was proven to its tags, with the proof beside it
     report,  # what all of that left behind
 )
 
@@ -29,6 +31,7 @@ __all__ = [
     "lock",
     "open_workspace",
     "plan",
+    "publish",
     "render",
     "report",
     "verify",

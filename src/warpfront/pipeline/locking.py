@@ -145,8 +145,8 @@ class _More(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Locking:
-    """One walk over cells: what it has come to so far, and what was resolved, by digest of the
-    inputs.
+    """One walk over cells: what it has come to so far, and what was resolved, by digest
+    of the inputs.
     """
 
     folders: Folders
@@ -227,6 +227,7 @@ def _refused(cell: Cell, state: LockState) -> Failed:
         reason=f"{state.reason}, and --locked forbids to change locks",
         hint=f"invoke lock --only {cell.id}, and commit the result",
         exit_code=LockError.exit_code,
+        repeat=f"invoke lock --locked --only {cell.id}",
     )
 
 

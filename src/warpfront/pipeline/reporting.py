@@ -8,6 +8,7 @@ from warpfront.matrix.selection import select
 from warpfront.model import Blocked, BuiltImage, Cell, Failed, Selection, Verification
 from warpfront.pipeline.within.locks import read_locks
 from warpfront.pipeline.workspace import Workspace
+from warpfront.release.ledger import Publication
 from warpfront.report.rows import CellFacts, ReportRow, report_rows
 from warpfront.system.store import Store
 from warpfront.verify.verdict import unread_verification
@@ -35,7 +36,19 @@ def _facts(cell: Cell, state: LockState, store: Store) -> CellFacts:
         relaxed=tuple(one.package for one in state.lock.relaxed) if state.lock else (),
         build=build,
         verifications=verifications,
+        publication=_publication(cell, store),
     )
+
+
+def _publication(cell: Cell, store: Store) -> Publication | Blocked | Failed | None:
+    """What `publish` left; what cannot be read is none of this report's: registries know."""
+    try:
+        found: Publication | Blocked | Failed | None = store.load(
+            cell.id, "publish", (Publication, Blocked, Failed)
+        )
+    except StoreError:
+        return None
+    return found
 
 
 def _build(cell: Cell, store: Store) -> BuiltImage | Blocked | Failed | None:

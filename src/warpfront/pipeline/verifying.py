@@ -49,9 +49,11 @@ from warpfront.pipeline.workspace import AskSite, Folders, Workspace, site_when_
 from warpfront.report.junit import junit_xml
 from warpfront.system.foreign import remove_tree
 from warpfront.system.process import environment
+from warpfront.system.provenance import now
 from warpfront.system.store import exclusive, storing, write_json, write_text
 from warpfront.system.watch import Watch
 from warpfront.verify.claims import image_claims
+from warpfront.verify.sealing import sealed
 from warpfront.verify.verdict import read_verification
 from warpfront.wheels.toolbox import install_toolbox
 
@@ -192,10 +194,10 @@ class _Verifying:
             with exclusive(self.folder, watch.say):
                 return self._run(engine, host, watch)
         except StoreError as error:
-            return not_verified(self.cell, error.message, error.hint)
+            return not_verified(self.cell, error.message, error.hint, error.kind)
         except EngineError as error:
             engine.reap()
-            return not_verified(self.cell, error.message, error.hint)
+            return not_verified(self.cell, error.message, error.hint, error.kind)
 
     def _run(self, engine: Engine, host: HostDevices, watch: Watch) -> Verified:
         name = f"verify-{self.target}"
@@ -222,6 +224,7 @@ class _Verifying:
             verification = with_project_checked(
                 verification, self.cell, self.built, self.folders, engine=engine, watch=watch
             )
+        verification = sealed(verification, ended=now())
         self.folders.store.save(self.cell.id, name, verification)
         write_text(self.folder / "junit.xml", junit_xml((verification,)))
         watch.say(f"{self.cell.id} on {self.target}: log in {self.folder / 'output.log'}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from warpfront.model import BuiltImage, RenderedImage, WheelLock
+from warpfront.release.ledger import Publication, Stage
 from warpfront.report.sizes import readable_size
 
 
@@ -18,5 +19,29 @@ def describe(result: object) -> str:
         case BuiltImage():
             size = readable_size(result.size_bytes)
             return f"built {result.reference} ({size}) in {result.seconds:.0f} s"
+        case Publication():
+            return _published(result)
         case _:
             return str(result)
+
+
+def _published(publication: Publication) -> str:
+    """What was published, or what a dry run says: every tag, and what the registry has there."""
+    if publication.stage is not Stage.DONE:
+        return _foreseen(publication)
+    names = " ".join(one.tag for one in publication.tags)
+    sent = readable_size(publication.sent_bytes)
+    there = readable_size(publication.present_bytes)
+    return f"published {publication.reference} as {names}; {sent} sent, {there} there"
+
+
+def _foreseen(planned: Publication) -> str:
+    targets = ", ".join(planned.targets) or "no target"
+    size = readable_size(planned.present_bytes)
+    first = f"would publish {planned.image_id} to {planned.repository}"
+    lines = [f"{first}, verified on {targets}; at most {size} to send"]
+    lines += [f"    noted: {text}" for text in planned.noted]
+    for one in planned.tags:
+        kind = "alias" if one.moves else "tag"
+        lines.append(f"    {kind} {one.tag}: {f'is on {one.before}' if one.before else 'new'}")
+    return "\n".join(lines)

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from warpfront.model import Blocked, BuiltImage, Cell, Failed, Outcome, Verification
+from warpfront.errors import FailureKind
+from warpfront.model import (
+    Blocked,
+    BuiltImage,
+    Cell,
+    Failed,
+    Outcome,
+    Verification,
+    repeat_line,
+)
+from warpfront.release.ledger import Publication, Stage
+from warpfront.report.sizes import readable_size
 from warpfront.verify.verdict import outcome_of
 
 NOT_RUN = "-"
@@ -18,6 +29,8 @@ class ReportRow:
     demands on the torch stack go unmet by the matrix's leave; `build` is `built`, `reused`,
     `failed`, `blocked` or `-`; `verify` is an outcome or `-`; `effort` is empty for all checks by
     our own bounds, else `quick`, a profile, or both. Sizes are bytes; `-` never means a pass.
+    `published` are the tags of this very image, "" for none, and what they cost.
+    `kind` is that of a failure, `repeat` the line that repeats it; both are empty without one.
     """
 
     cell_id: str
@@ -33,12 +46,15 @@ class ReportRow:
     checks_passed: int
     checks: int
     reason: str
+    published: str = ""
+    kind: str = ""
+    repeat: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellFacts:
     """What is known of one cell: its lock's state ("" = fresh) and what it relaxes, its build, its
-    verifications by target.
+    verifications by target, and what publishing it came to.
     """
 
     cell: Cell
@@ -46,6 +62,7 @@ class CellFacts:
     build: BuiltImage | Blocked | Failed | None
     verifications: Mapping[str, Verification]
     relaxed: tuple[str, ...] = ()
+    publication: Publication | Blocked | Failed | None = None
 
 
 def report_rows(facts: Iterable[CellFacts], *, target: str = "") -> tuple[ReportRow, ...]:
@@ -74,7 +91,9 @@ def _row(fact: CellFacts, target: str) -> ReportRow:
         verify_seconds=verification.seconds if verification else None,
         checks_passed=sum(check.outcome is Outcome.PASSED for check in checks),
         checks=len(checks),
-        reason=_reason(fact.build, verification),
+        reason=_reason(fact.build, verification) or _unpublished(fact.publication),
+        published=_published(fact.publication, build),
+        **_failure(fact, target, verification),
     )
 
 
@@ -84,6 +103,21 @@ def _current(fact: CellFacts, target: str, build: BuiltImage | None) -> Verifica
     if verification is None or build is None:
         return None
     return verification if verification.content_hash == build.content_hash else None
+
+
+def _published(found: Publication | Blocked | Failed | None, build: BuiltImage | None) -> str:
+    """The tags of this image and no older one, with the bytes that went and those there already."""
+    if not isinstance(found, Publication) or not build or found.image_id != build.image_id:
+        return ""
+    if found.stage is not Stage.DONE:
+        return ""
+    tags = " ".join(one.tag for one in found.tags)
+    sent, there = readable_size(found.sent_bytes), readable_size(found.present_bytes)
+    return f"{found.channel}: {tags} ({sent} sent, {there} there)"
+
+
+def _unpublished(found: Publication | Blocked | Failed | None) -> str:
+    return f"not published: {found.reason}" if isinstance(found, Blocked | Failed) else ""
 
 
 def _effort(verification: Verification) -> str:
@@ -104,6 +138,21 @@ def _build_word(build: BuiltImage | Blocked | Failed | None) -> str:
             return "failed"
         case None:
             return NOT_RUN
+
+
+def _failure(fact: CellFacts, target: str, verification: Verification | None) -> dict[str, str]:
+    """Its kind, and how to repeat it."""
+    if isinstance(fact.build, Failed):
+        return {"kind": str(fact.build.kind), "repeat": fact.build.repeat}
+    if isinstance(fact.build, Blocked):
+        repeat = repeat_line(fact.build.step, fact.cell.id)
+        return {"kind": FailureKind.INFRASTRUCTURE.value, "repeat": repeat}
+    outcome = outcome_of(verification) if verification else Outcome.PASSED
+    if outcome is Outcome.PASSED:
+        return {}
+    gone = outcome is Outcome.UNAVAILABLE
+    kind = FailureKind.INFRASTRUCTURE if gone else FailureKind.VERDICT
+    return {"kind": kind.value, "repeat": repeat_line("verify", fact.cell.id, target)}
 
 
 def _reason(build: BuiltImage | Blocked | Failed | None, verification: Verification | None) -> str:

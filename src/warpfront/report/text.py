@@ -50,22 +50,27 @@ def plan_table(planned: Iterable[PlannedCell]) -> Table:
 
 
 def report_table(rows: Iterable[ReportRow]) -> Table:
-    """Every cell and target with what each step came to."""
+    """Every cell and target with what each step came to; tags where there are any."""
+    rows = tuple(rows)
+    tagged = any(row.published for row in rows)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("cell", "target", "lock", "build"):
         table.add_column(name, overflow="fold")
     table.add_column("size", justify="right", no_wrap=True)
     table.add_column("verify")
     table.add_column("checks", justify="right", no_wrap=True)
+    if tagged:
+        table.add_column("published", overflow="fold")
     for row in rows:
         table.add_row(
-            _explained(row.cell_id, row.reason),
+            _explained(row.cell_id, _why(row)),
             row.target,
             _coloured(row.lock) + _relaxed(row),
             Text.assemble(_coloured(row.build), _seconds(row.build_seconds)),
             readable_size(row.size_bytes),
             Text.assemble(_coloured(row.verify), _seconds(row.verify_seconds), _effort(row)),
             f"{row.checks_passed}/{row.checks}" if row.checks else "",
+            *([row.published] if tagged else []),
         )
     return table
 
@@ -73,8 +78,8 @@ def report_table(rows: Iterable[ReportRow]) -> Table:
 def report_markdown(rows: Iterable[ReportRow]) -> str:
     """The same as a Markdown table, for step summaries and release notes."""
     lines = [
-        "| cell | target | lock | build | size | verify | checks | why not |",
-        "|---|---|---|---|---:|---|---:|---|",
+        "| cell | target | lock | build | size | verify | checks | published | why not |",
+        "|---|---|---|---|---:|---|---:|---|---|",
     ]
     for row in rows:
         cells = (
@@ -85,7 +90,8 @@ def report_markdown(rows: Iterable[ReportRow]) -> str:
             readable_size(row.size_bytes),
             f"{row.verify}{_seconds(row.verify_seconds)}{_effort(row)}",
             f"{row.checks_passed}/{row.checks}" if row.checks else "",
-            row.reason,
+            row.published,
+            f"{row.reason} ({row.kind}; {row.repeat})" if row.kind else row.reason,
         )
         lines.append("| " + " | ".join(_escaped(cell) for cell in cells) + " |")
     return "\n".join(lines) + "\n"
@@ -94,6 +100,11 @@ def report_markdown(rows: Iterable[ReportRow]) -> str:
 def _explained(cell_id: str, reason: str) -> RenderableType:
     """The cell, and below it why: beside it, there would be no room on most terminals."""
     return Group(cell_id, Padding(Text(reason, style="dim"), (0, 0, 0, 4))) if reason else cell_id
+
+
+def _why(row: ReportRow) -> str:
+    """The reason, and below it the line that repeats it."""
+    return "\n".join(part for part in (row.reason, row.repeat and f"repeat: {row.repeat}") if part)
 
 
 def _seconds(seconds: float | None) -> str:

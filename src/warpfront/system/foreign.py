@@ -41,21 +41,24 @@ def read_regular(
     regular file is one.
     """
     try:
-        _require_regular(path, path.stat() if follow else path.lstat())
-        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
-        with os.fdopen(os.open(path, flags), "rb") as file:
-            status = os.fstat(file.fileno())
-            _require_regular(path, status)
-            if status.st_size > limit_bytes:
-                _refuse_size(path, limit_bytes)
-            content = file.read(limit_bytes + 1)
+        kind = kind_of((path.stat() if follow else path.lstat()).st_mode)
+        content = None if kind else first_bytes(path, limit_bytes + 1, follow=follow)
     except FileNotFoundError:
         raise
     except OSError as error:
         raise StoreError(f"{path}: {error.strerror}") from error
+    if content is None:
+        raise StoreError(f"{path}: {kind or 'changed while it was read'}, not a regular file")
     if len(content) > limit_bytes:
-        _refuse_size(path, limit_bytes)
+        raise StoreError(f"{path}: larger than {limit_bytes / 2**20:g} MiB")
     return content
+
+
+def first_bytes(path: Path, most: int, *, follow: bool = False) -> bytes | None:
+    """At most so many bytes; None for what is no regular file. Never waits for a FIFO."""
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+    with os.fdopen(os.open(path, flags), "rb") as file:
+        return None if kind_of(os.fstat(file.fileno()).st_mode) else file.read(most)
 
 
 def kind_of(mode: int) -> str:
@@ -66,8 +69,8 @@ def kind_of(mode: int) -> str:
 
 
 def read_json(path: Path, limit_bytes: int = RESULT_LIMIT_BYTES) -> object | None:
-    """A JSON value that somebody else wrote, as `clean_json` gives it; None where there is no file.
-    Raises `StoreError`.
+    """A JSON value that somebody else wrote, as `clean_json` gives it; None where there is no
+    file. Raises `StoreError`.
     """
     try:
         content = read_regular(path, limit_bytes)
@@ -141,16 +144,6 @@ def _open_folders(folder: Path) -> None:
             one.chmod(0o700)
         with os.scandir(one) as entries:
             pending += [Path(entry) for entry in entries if entry.is_dir(follow_symlinks=False)]
-
-
-def _require_regular(path: Path, status: os.stat_result) -> None:
-    kind = kind_of(status.st_mode)
-    if kind:
-        raise StoreError(f"{path}: {kind}, not a regular file")
-
-
-def _refuse_size(path: Path, limit_bytes: int) -> NoReturn:
-    raise StoreError(f"{path}: larger than {limit_bytes / 2**20:g} MiB")
 
 
 def _refuse_constant(text: str) -> NoReturn:

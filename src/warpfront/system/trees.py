@@ -16,6 +16,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
 from warpfront.errors import StoreError
+from warpfront.system.foreign import first_bytes
 
 SIZE_LIMIT_BYTES = 2 * 1024 * 1024
 NOTEBOOK_LIMIT_BYTES = 32 * 1024 * 1024
@@ -181,7 +182,7 @@ def read_text(root: Path, file: TreeFile) -> str | Unread:
     """
     limit = NOTEBOOK_LIMIT_BYTES if file.path.endswith(".ipynb") else SIZE_LIMIT_BYTES
     try:
-        content = _read_regular(root / file.path, limit)
+        content = first_bytes(root / file.path, limit + 1)
     except OSError as error:
         return Unread(path=file.path, reason=str(error.strerror))
     if content is None:
@@ -196,15 +197,6 @@ def read_text(root: Path, file: TreeFile) -> str | Unread:
     ):
         return Unread(path=file.path, reason=f"a line of more than {LINE_LIMIT} characters")
     return text
-
-
-def _read_regular(path: Path, limit: int) -> bytes | None:
-    """At most `limit` + 1 bytes; None for what is no regular file. Never waits for a FIFO."""
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    with os.fdopen(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            return None
-        return file.read(limit + 1)
 
 
 def _decoded(content: bytes, suffix: str) -> str:

@@ -4,14 +4,22 @@ whole run. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Callable, Iterable
 
 from warpfront.errors import (
     BlockedError,
     BuildFailedError,
+    EngineError,
     LockError,
+    NotPublishableError,
     NotVerifiedError,
+    RegistryError,
+    RegistryFault,
     RenderError,
+    SignatureError,
+    StoreError,
+    TagConflictError,
     UnavailableError,
     WarpfrontError,
     WheelError,
@@ -19,9 +27,25 @@ from warpfront.errors import (
 from warpfront.model import Blocked, Failed, Outcome, Verification
 from warpfront.verify.verdict import outcome_of
 
-_BY_EXIT_CODE: dict[int, type[WarpfrontError]] = {
-    error.exit_code: error
-    for error in (BuildFailedError, LockError, NotVerifiedError, RenderError, WheelError)
+_BY_EXIT_CODE: dict[int, Callable[[str], WarpfrontError]] = {
+    **{
+        error.exit_code: error
+        for error in (
+            BuildFailedError,
+            EngineError,
+            LockError,
+            NotPublishableError,
+            NotVerifiedError,
+            RenderError,
+            SignatureError,
+            StoreError,
+            TagConflictError,
+            WheelError,
+        )
+    },
+    RegistryError.exit_code: functools.partial(
+        RegistryError, registry="registry", step="publish", fault=RegistryFault.WRONG, hint=""
+    ),
 }
 
 

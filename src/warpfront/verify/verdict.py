@@ -9,22 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Literal
 
-from warpfront.inside.checks.results import SCHEMA as RESULTS_SCHEMA
+from warpfront.inside.checks.results import (
+    CheckRecord,
+    ResultsError,
+    SessionRecord,
+    read_results,
+    surroundings,
+)
 from warpfront.model import CheckResult, Outcome, Verification
 
 VERIFICATION_SCHEMA = 1
 _WORST_FIRST = (Outcome.ERROR, Outcome.FAILED, Outcome.UNAVAILABLE, Outcome.SKIPPED, Outcome.PASSED)
-_T = TypeVar("_T")
-
-
-class MalformedError(ValueError):
-    """A document is not what its schema says; the message names the field."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unusable:
+class Unreadable:
     """In the place of a document that is there and cannot be read, and why not."""
 
     reason: str
@@ -79,7 +80,7 @@ def read_verification(
         found = read_session(document, session=session, target=target, ended=ended)
         checks += found
         checks += _contradictions(session, found, nox_report)
-        environment.update(_environment(session, document))
+        environment.update(surroundings(document, session=session))
     return Verification(
         cell_id=cell_id,
         target=target,
@@ -118,22 +119,16 @@ def read_session(
     if document is None:
         return (_error(session, "results", f"the session left no results file{suffix}"),)
     try:
-        fields = _fields(document, "the results file")
-        _require_same(fields, schema=RESULTS_SCHEMA, session=session, target=target)
-        planned = [
-            _typed(name, str, "planned") for name in _typed(fields.get("planned"), list, "planned")
-        ]
-        checks = [
-            _read_check(check, session) for check in _typed(fields.get("checks"), list, "checks")
-        ]
-    except MalformedError as error:
+        found = _read(document, session, target)
+    except ResultsError as error:
         return (_error(session, "results", f"the results file cannot be used: {error}"),)
+    checks = [_check_result(session, one) for one in found.checks]
     names = [check.name for check in checks]
     checks += [
         _error(
             session, name, f"planned, but there is no result: the session did not get to it{suffix}"
         )
-        for name in planned
+        for name in found.planned
         if name not in names
     ]
     checks += [
@@ -144,9 +139,9 @@ def read_session(
     checks += [
         _error(session, name, "reported without being planned")
         for name in names
-        if name not in planned
+        if name not in found.planned
     ]
-    if fields.get("finished") is not True:
+    if not found.finished:
         checks.append(_error(session, "end", f"the session did not come to its end{suffix}"))
     return tuple(checks) or (_error(session, "results", "the session planned no checks"),)
 
@@ -157,7 +152,7 @@ def _contradictions(
     """Where nox and the file disagree, neither is believed."""
     if nox_report is None:
         return ()
-    if isinstance(nox_report, Unusable):
+    if isinstance(nox_report, Unreadable):
         return (_error(session, "nox", f"nox's report cannot be used: {nox_report.reason}"),)
     results = _nox_results(nox_report)
     said = results.get(session)
@@ -207,62 +202,22 @@ def verification_document(verification: Verification) -> dict[str, object]:
         ],
         "seconds": verification.seconds,
         "environment": dict(verification.environment),
+        "ended": verification.ended,
+        "seal": verification.seal,
     }
 
 
-def _read_check(value: object, session: str) -> CheckResult:
-    fields = _fields(value, "a check")
-    outcome = _typed(fields.get("outcome"), str, "outcome")
-    if outcome not in set(Outcome):
-        raise MalformedError(f"outcome {outcome!r} is none of {', '.join(Outcome)}")
-    return CheckResult(
-        session=session,
-        name=_typed(fields.get("name"), str, "name"),
-        outcome=Outcome(outcome),
-        reason=_typed(fields.get("reason"), str, "reason"),
-        seconds=_seconds(fields.get("seconds")),
-        details=_fields(fields.get("details", {}), "details"),
-    )
+def _read(document: object, session: str, target: str) -> SessionRecord:
+    if isinstance(document, Unreadable):
+        raise ResultsError(document.reason)
+    return read_results(document, session=session, target=target)
 
 
-def _environment(session: str, document: object | None) -> dict[str, object]:
-    """What the session saw, and what nobody claimed, so nobody checked."""
-    if not isinstance(document, dict):
-        return {}
-    found = document.get("environment")
-    environment: dict[str, object] = dict(found) if isinstance(found, dict) else {}
-    if document.get("unclaimed"):
-        environment[f"unclaimed in {session}"] = document["unclaimed"]
-    return environment
+def _check_result(session: str, record: CheckRecord) -> CheckResult:
+    return CheckResult(**{**vars(record), "session": session, "outcome": Outcome(record.outcome)})
 
 
 def _error(session: str, name: str, reason: str) -> CheckResult:
     return CheckResult(
         session=session, name=name, outcome=Outcome.ERROR, reason=reason, seconds=0.0
     )
-
-
-def _require_same(fields: Mapping[str, object], **expected: object) -> None:
-    for name, value in expected.items():
-        if fields.get(name) != value:
-            raise MalformedError(f"{name} is {fields.get(name)!r}, not {value!r}")
-
-
-def _fields(value: object, what: str) -> dict[str, object]:
-    if isinstance(value, Unusable):
-        raise MalformedError(value.reason)
-    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
-        raise MalformedError(f"{what} is not an object")
-    return value
-
-
-def _typed(value: object, kind: type[_T], what: str) -> _T:
-    if not isinstance(value, kind):
-        raise MalformedError(f"{what} is {type(value).__name__}, not {kind.__name__}")
-    return value
-
-
-def _seconds(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise MalformedError(f"seconds is {value!r}")
-    return float(value)

@@ -60,8 +60,8 @@ class Site:
         return self.credentials[max(fitting, key=len)] if fitting else None
 
     def transport(self, *, connect_seconds: float = 8.0, stall_seconds: float = 30.0) -> Transport:
-        """A way to ask it over HTTP. Loads `requests`, which takes longer than planning that asks
-        nobody.
+        """A way to ask it over HTTP. Loads `requests`, which takes longer than planning
+        that asks nobody.
         """
         from warpfront.wheels.transport import Transport  # noqa: PLC0415 - see above
 

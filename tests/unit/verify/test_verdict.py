@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warpfront.inside.checks.results import Check, Recorder, failed
+from warpfront.inside.checks.results import OUTCOMES, Check, Recorder, failed
 from warpfront.model import CheckResult, Outcome, Verification
 from warpfront.verify.verdict import (
     count_outcomes,
@@ -56,6 +56,10 @@ def verify(nox_report: object = None, ended: str = "", **files: object) -> Verif
 
 def nox(**sessions: str) -> dict[str, object]:
     return {"sessions": [{"name": name, "result": result} for name, result in sessions.items()]}
+
+
+def test_what_images_write_is_what_we_read() -> None:
+    assert set(OUTCOMES) == set(Outcome)
 
 
 def test_everything_passed_is_passed() -> None:

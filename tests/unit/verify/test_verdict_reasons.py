@@ -245,6 +245,8 @@ def test_a_verification_is_written_with_its_outcome_and_every_field() -> None:
         ],
         "seconds": 2.0,
         "environment": {"torch": "2"},
+        "ended": "",
+        "seal": "",
     }
 
 

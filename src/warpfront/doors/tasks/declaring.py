@@ -1,8 +1,8 @@
 """What makes a task of a function: its options with their help, and errors as exit codes.
 
-A task takes what it uses. A parameter annotated with an `Option` is one option of that name; one
-annotated with `Options`, or of a dataclass whose fields are annotated so, is several that make one
-value; `display` is who is told.
+A task takes what it uses. A parameter annotated with an `Option` is one option of that name, or
+without a default the word that has to follow the task's. One annotated with `Options`, or of a
+dataclass whose fields are annotated so, is several that make one value; `display` is who is told.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def _task(body: Callable[..., None], *, name: str | None) -> Task[Any]:
     invoked.__signature__ = _signature(every)  # type: ignore[attr-defined]
     decorated: Task[Any] = task(
         name=name,
-        help={name.replace("_", "-"): option.help for name, (_, option) in every.items()},
+        help={name.strip("_").replace("_", "-"): one.help for name, (_, one) in every.items()},
         iterable=[name for name, (default, _) in every.items() if default == ()],
     )(invoked)
     return decorated
@@ -121,7 +121,8 @@ def _task(body: Callable[..., None], *, name: str | None) -> Task[Any]:
 
 def _signature(every: Mapping[str, tuple[Any, Option]]) -> inspect.Signature:
     """What invoke reads a task's options from. Numbers are texts to it: its own reading of them
-    ends in a traceback where they are none. A list it wants as None.
+    ends in a traceback where they are none. A list it wants as None; what has no default is an
+    argument by its place.
     """
     keywords = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=_as_text(default))
@@ -134,6 +135,8 @@ def _signature(every: Mapping[str, tuple[Any, Option]]) -> inspect.Signature:
 def _as_text(default: object) -> object:
     if default == ():
         return None
+    if default is inspect.Parameter.empty:
+        return default
     return default if isinstance(default, bool) else str(default)
 
 
@@ -178,7 +181,8 @@ def _single(name: str, default: Any, option: Option) -> Options:
     def make(**values: Any) -> Any:
         value = values[name]
         try:
-            return value if isinstance(default, bool) else type(default)(value)
+            is_text = isinstance(default, bool) or default is inspect.Parameter.empty
+            return value if is_text else type(default)(value)
         except ValueError:
             raise ValueError(f"--{name.replace('_', '-')} {value!r} is no number") from None
 

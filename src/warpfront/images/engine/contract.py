@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -13,6 +13,8 @@ from warpfront.system.watch import Line
 DEAD_MAN_SECONDS = 30.0
 DEFAULT_HOST = "unix:///var/run/docker.sock"
 RUN_LABEL = "dev.warpfront.run"
+Progress = Callable[[int, int], None]
+"""Gets bytes done and bytes in all while something is transferred."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +129,16 @@ class Engine(Protocol):
         environment: Mapping[str, str] | None = None,
     ) -> StoredImage:
         """Make an image of one layer from a tar of a root file system."""
+
+    def push(self, reference: str, on_progress: Progress) -> int:
+        """Send the image of a tag to the registry that the tag names, with the credentials that
+        docker's own configuration has. How many bytes went over the wire, as far as the engine
+        tells; which digest it is, only the registry tells. Raises `RegistryError`.
+        """
+
+    def pull(self, reference: str, on_progress: Progress) -> StoredImage:
+        """Get an image from a registry, by digest if the reference has
+        one. Raises `RegistryError`."""
 
     def host_devices(self) -> HostDevices: ...
 

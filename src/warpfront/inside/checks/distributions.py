@@ -6,12 +6,13 @@ import importlib.metadata
 import importlib.util
 import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from warpfront.inside.guard.policy import normalized
 
 # Who brings which import package: all of these own the directory `triton/`.
 TRITON_NAMES = ("triton", "pytorch-triton", "pytorch-triton-rocm", "triton-rocm", "triton-xpu")
@@ -59,18 +60,13 @@ class Installed:
     requirements: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def normalized(name: str) -> str:
-    """A distribution's name as PEP 503 compares it."""
-    return re.sub(r"[-_.]+", "-", name.strip()).lower()
-
-
 def read_installed() -> Installed:
     """Every distribution on the path, with its duplicates."""
     versions: dict[str, list[str]] = {}
     requirements: dict[str, tuple[str, ...]] = {}
     for distribution in importlib.metadata.distributions():
         raw = distribution.metadata["Name"]
-        name = normalized(raw) if raw else f"(no name in {distribution})"
+        name = normalized(raw.strip()) if raw else f"(no name in {distribution})"
         versions.setdefault(name, []).append(distribution.version or "")
         requirements.setdefault(name, tuple(distribution.requires or ()))
     found = {name: tuple(found) for name, found in sorted(versions.items())}

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from warpfront.inside.checks.claims import Claims
+from warpfront.inside.checks.contents import read_contents
 from warpfront.inside.checks.distributions import (
     IMPORT_NAMES,
     Installed,
     closure_conflicts,
     duplicates,
     foreign_toolkit,
-    normalized,
     pip_conflicts,
     read_installed,
     version_differences,
@@ -31,7 +31,7 @@ from warpfront.inside.checks.image_facts import stack_facts
 from warpfront.inside.checks.results import Check, CheckFinding, Recorder, failed, passed
 from warpfront.inside.checks.torch_devices import environment_of, read_arch_list
 from warpfront.inside.guard.places import places_of_this_python
-from warpfront.inside.guard.policy import read_policy
+from warpfront.inside.guard.policy import normalized, read_policy
 
 _ELF_MACHINES = {0x3E: "x86_64", 0xB7: "aarch64"}
 _SHOWN = 3
@@ -56,6 +56,8 @@ def record_load(claims: Claims, recorder: Recorder, _effort: Effort | None = Non
         for name in claims.extensions
     ]
     checks.append(Check(name="facts", find=lambda: record_facts(installed, recorder.environment)))
+    if claims.image:
+        checks.append(Check(name="contents", find=lambda: record_contents(recorder.environment)))
     recorder.run(checks)
 
 
@@ -77,6 +79,17 @@ def record_facts(installed: Installed, environment: dict[str, object]) -> CheckF
     facts = stack_facts(installed, read_policy(path) if path.is_file() else None)
     environment["facts"] = facts
     return passed(f"torch {facts['torch']} {facts['toolkit']}".rstrip())
+
+
+def record_contents(environment: dict[str, object]) -> CheckFinding:
+    """What lies here, for the image's bill of materials."""
+    contents = read_contents()
+    environment["contents"] = contents.document()
+    if not contents.distributions:
+        return failed("no distribution is found here")
+    return passed(
+        f"{len(contents.distributions)} distributions, {len(contents.packages)} Debian packages"
+    )
 
 
 def _claimed_checks(

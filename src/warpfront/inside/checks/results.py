@@ -1,4 +1,5 @@
 """What a session found: one JSON file, which says first what is planned and then what came of it.
+Written here inside images, and read here outside of them.
 
 A process that dies leaves a file whose plan is longer than its list of checks; the host reads that
 as an error.
@@ -14,6 +15,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 SCHEMA = 1
 PASSED = "passed"
@@ -21,6 +23,34 @@ FAILED = "failed"
 SKIPPED = "skipped"
 UNAVAILABLE = "unavailable"
 ERROR = "error"
+OUTCOMES = (PASSED, FAILED, SKIPPED, UNAVAILABLE, ERROR)
+_T = TypeVar("_T")
+
+
+class ResultsError(ValueError):
+    """A results file is not what its schema says; the message names the field."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckRecord:
+    """One check as the file has it."""
+
+    name: str
+    outcome: str
+    reason: str
+    seconds: float
+    details: Mapping[str, object]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionRecord:
+    """What the file says beside its environment and what nobody claimed, which are told whatever
+    else is wrong with it: `surroundings`.
+    """
+
+    planned: tuple[str, ...]
+    checks: tuple[CheckRecord, ...]
+    finished: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,12 +94,12 @@ class Recorder:
         self._target = target
         self._planned: list[str] = []
         self._unclaimed: list[dict[str, str]] = []
-        self._checks: list[dict[str, object]] = []
+        self._checks: list[CheckRecord] = []
         self._started = time.monotonic()
 
     @property
     def outcomes(self) -> tuple[str, ...]:
-        return tuple(str(check["outcome"]) for check in self._checks)
+        return tuple(check.outcome for check in self._checks)
 
     @property
     def planned(self) -> tuple[str, ...]:
@@ -103,13 +133,13 @@ class Recorder:
             finding = finding_from(error)
         seconds = time.monotonic() - before
         self._checks.append(
-            {
-                "name": check.name,
-                "outcome": finding.outcome,
-                "reason": finding.reason,
-                "seconds": round(seconds, 4),
-                "details": dict(finding.details),
-            }
+            CheckRecord(
+                name=check.name,
+                outcome=finding.outcome,
+                reason=finding.reason,
+                seconds=round(seconds, 4),
+                details=dict(finding.details),
+            )
         )
         self._write(finished=False)
         line = f"{self._session}: {check.name}: {finding.outcome} ({seconds:.2f} s)"
@@ -126,7 +156,7 @@ class Recorder:
                 "environment": self.environment,
                 "planned": self._planned,
                 "unclaimed": self._unclaimed,
-                "checks": self._checks,
+                "checks": [vars(check) for check in self._checks],
                 "finished": finished,
                 "seconds": round(time.monotonic() - self._started, 4),
             },
@@ -154,3 +184,58 @@ def write_json(path: Path, value: object) -> None:
     text = json.dumps(value, indent=1, sort_keys=True, default=str, allow_nan=False)
     aside.write_text(text + "\n", encoding="utf-8")
     aside.replace(path)
+
+
+def read_results(document: object, *, session: str, target: str) -> SessionRecord:
+    """The parsed file of a session, which is foreign text. Raises `ResultsError`."""
+    fields = _object(document, "the results file")
+    for name, value in {"schema": SCHEMA, "session": session, "target": target}.items():
+        if fields.get(name) != value:
+            raise ResultsError(f"{name} is {fields.get(name)!r}, not {value!r}")
+    planned = _typed(fields.get("planned"), list, "planned")
+    checks = _typed(fields.get("checks"), list, "checks")
+    return SessionRecord(
+        planned=tuple(_typed(name, str, "planned") for name in planned),
+        checks=tuple(map(_read_check, checks)),
+        finished=fields.get("finished") is True,
+    )
+
+
+def surroundings(document: object, *, session: str) -> dict[str, object]:
+    """What the session saw, and what nobody claimed, so nobody checked."""
+    if not isinstance(document, dict):
+        return {}
+    found = document.get("environment")
+    environment: dict[str, object] = dict(found) if isinstance(found, dict) else {}
+    if document.get("unclaimed"):
+        environment[f"unclaimed in {session}"] = document["unclaimed"]
+    return environment
+
+
+def _read_check(value: object) -> CheckRecord:
+    fields = _object(value, "a check")
+    outcome = _typed(fields.get("outcome"), str, "outcome")
+    if outcome not in OUTCOMES:
+        raise ResultsError(f"outcome {outcome!r} is none of {', '.join(OUTCOMES)}")
+    seconds = fields.get("seconds")
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
+        raise ResultsError(f"seconds is {seconds!r}")
+    return CheckRecord(
+        name=_typed(fields.get("name"), str, "name"),
+        outcome=outcome,
+        reason=_typed(fields.get("reason"), str, "reason"),
+        seconds=float(seconds),
+        details=_object(fields.get("details", {}), "details"),
+    )
+
+
+def _object(value: object, what: str) -> dict[str, object]:
+    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+        raise ResultsError(f"{what} is not an object")
+    return value
+
+
+def _typed(value: object, kind: type[_T], what: str) -> _T:
+    if not isinstance(value, kind):
+        raise ResultsError(f"{what} is {type(value).__name__}, not {kind.__name__}")
+    return value

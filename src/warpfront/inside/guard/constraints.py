@@ -1,5 +1,5 @@
-"""What pip and uv are told: exact versions of what is protected, impossible ones of what must not
-come.
+"""What pip and uv are told: exact versions of what is protected, impossible ones of what
+must not come.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def needs_text(policy: Policy) -> str:
 
 
 def overrides_text(policy: Policy) -> str:
-    """The exact versions alone, for `uv pip install --override` beside a package that asks for
-    others.
+    """The exact versions alone, for `uv pip install --override` beside a package that
+    asks for others.
     """
     return _file(policy, "Overrides that keep this image's torch", pins(policy))
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """`part` is what of the guard noticed (`channel`, `distribution`, `file`, `stray`, `owner`,
-    `shadow`, `forbidden`, `import`, `guard`), `subject` what it is about, `text` what is wrong with
-    it.
+    """`part` is what of the guard noticed (`channel`, `distribution`, `file`, `stray`,
+    `owner`, `shadow`, `forbidden`, `import`, `guard`), `subject` what it is about, `text` what
+    is wrong with it.
     """
 
     part: str

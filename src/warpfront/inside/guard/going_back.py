@@ -104,8 +104,8 @@ def may_go_on(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 def read_uv_log(text: str, policy: Policy) -> tuple[Releases, dict[str, str]]:
-    """What uv's resolver looked at, by its debugging log, and the version that it came to of each
-    package.
+    """What uv's resolver looked at, by its debugging log, and the version that it came to
+    of each package.
     """
     demands: dict[tuple[str, str], list[str]] = {}
     chosen: dict[str, str] = {}

@@ -131,8 +131,8 @@ def is_small(status: Status) -> bool:
 def differences(
     manifest: Manifest, names: Iterable[str], *, doubted: Doubted = always
 ) -> Iterator[tuple[str, str]]:
-    """(path, what is wrong) for every file: by its size, and by its hash where its status is
-    `doubted`.
+    """(path, what is wrong) for every file: by its size, and by its hash where its
+    status is `doubted`.
     """
     for name in names:
         files, hashed = manifest.files.get(name, {}), []

@@ -20,8 +20,8 @@ _TOOLKIT_OF = {"cuda": "CUDA", "rocm": "ROCm", "cpu": "CPU", "synapseai": "Synap
 
 
 def stack_patterns(toolkit: str) -> tuple[str, ...]:
-    """fnmatch patterns of the distributions that make up a torch stack for `cuda`, `rocm`, `cpu` or
-    `synapseai`.
+    """fnmatch patterns of the distributions that make up a torch stack for `cuda`, `rocm`,
+    `cpu` or `synapseai`.
     """
     return (*_NAMES["stack"], *(_NAMES["cuda_stack"] if toolkit == "cuda" else ()))
 
@@ -30,10 +30,10 @@ def sentinels(toolkit: str, protected: Iterable[str]) -> dict[str, str]:
     """Names that must never arrive -> why, as a local version label can say it: what would own
     files of the stack, or be another.
 
-    On CUDA another release's name of a protected library owns the same folder (`nvidia-cudnn-cu12`
-    and `-cu13` both own `nvidia/cudnn/`); elsewhere nothing of torch lies where CUDA's libraries
-    go. Other tritons own `triton/` too; `triton` itself is not forbidden where a shim answers for
-    it.
+    On CUDA another release's name of a protected library owns the same folder
+    (`nvidia-cudnn-cu12` and `-cu13` both own `nvidia/cudnn/`); elsewhere nothing of torch lies
+    where CUDA's libraries go. Other tritons own `triton/` too; `triton` itself is not forbidden
+    where a shim answers for it.
     """
     held = set(protected)
     image = _TOOLKIT_OF[toolkit].lower()

@@ -13,8 +13,8 @@ from .requires_dist import Requirement, UnreadableError, read_requirement
 
 
 def needs_of(there: Mapping[str, list[Distribution]], names: Iterable[str]) -> dict[str, str]:
-    """Name -> specifier: what `names` accept of each distribution that they ask for here, those of
-    several together.
+    """Name -> specifier: what `names` accept of each distribution that they ask for here, those
+    of several together.
     """
     found: dict[str, set[str]] = {}
     for name in names:

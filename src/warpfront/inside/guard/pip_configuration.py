@@ -77,8 +77,8 @@ def _section_of(line: str) -> str | None:
 
 
 def _without_constraint(lines: list[str], start: int) -> list[str]:
-    """`lines` without the setting `constraint`, over all its lines, of the section that starts at
-    `start`.
+    """`lines` without the setting `constraint`, over all its lines, of the section that
+    starts at `start`.
     """
     kept, dropping, inside = [], False, False
     for number, line in enumerate(lines):

@@ -124,8 +124,8 @@ def read_policy(path: Path) -> Policy:
 
 
 def policy_from(document: object) -> Policy:
-    """The policy in a parsed document. Unknown fields are refused: a rule that nobody reads is none
-    at all.
+    """The policy in a parsed document. Unknown fields are refused: a rule that nobody reads is
+    none at all.
     """
     if not isinstance(document, dict):
         raise GuardError("the policy must be an object")

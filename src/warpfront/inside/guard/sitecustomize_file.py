@@ -1,8 +1,8 @@
 """The `sitecustomize.py` of the interpreter that environments are made from.
 
-A virtual environment reads no .pth of the image's. It does import `sitecustomize` from the standard
-library's folder, and does so after every .pth, so the watch is put in front of whatever those put
-there.
+A virtual environment reads no .pth of the image's. It does import `sitecustomize` from the
+standard library's folder, and does so after every .pth, so the watch is put in front of whatever
+those put there.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Run at every start of the interpreter, through the .pth: as little as can be, so it imports
 `os` and `sys` only, which every Python has loaded by then.
 
-Puts the channels back where an environment was cleared, and watches the imports of the protected
-packages.
+Puts the channels back where an environment was cleared, and watches the imports of
+the protected packages.
 """
 
 import os
@@ -91,8 +91,8 @@ class Watcher:
     """
 
     def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> "Any":
-        """None for everything that is not watched. Raises `ImportError` where the guard itself is
-        damaged.
+        """None for everything that is not watched. Raises `ImportError` where the guard
+        itself is damaged.
         """
         if name not in WATCHED:
             return self._module(name, path, target) if path is not None else None
@@ -169,8 +169,8 @@ class ListeningLoader:
 
 
 def _with_pip(function: str, *arguments: "Any") -> None:
-    """A pip without our explanation, or one made otherwise than those we know, is a pip all the
-    same.
+    """A pip without our explanation, or one made otherwise than those we know, is a pip
+    all the same.
     """
     try:
         from . import pip_listening  # noqa: PLC0415

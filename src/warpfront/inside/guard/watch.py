@@ -157,8 +157,8 @@ def _is_elsewhere(manifest: Manifest) -> bool:
 def _tell_of_another(
     name: str, spec: ModuleSpec | None, policy: Policy, manifest: Manifest
 ) -> None:
-    """A torch of somebody's own environment is theirs to have, and not the image's: said, not
-    refused.
+    """A torch of somebody's own environment is theirs to have, and not the image's:
+    said, not refused.
     """
     sealed = manifest.versions.get(manifest.packages().get(name, ""))
     if spec is None or not spec.origin or sealed is None or policy.is_relaxed(name):

@@ -75,8 +75,9 @@ class Amd:
         return index
 
     def has_device_wheels(self, toolkit: Toolkit | None) -> bool:
-        """From ROCm 7.14 on: `rocm-sdk-device-gfx942` (ROCm/TheRock @89553ce,
-        docs/packaging/python_packaging.md)."""
+        """From ROCm 7.14 on: `rocm-sdk-device-gfx942`
+        (ROCm/TheRock @89553ce, docs/packaging/python_packaging.md).
+        """
         return toolkit is not None and Version(toolkit.version) >= _FIRST_WITH_DEVICE_WHEELS
 
     def compiler(
@@ -99,8 +100,8 @@ class Amd:
 
     def no_compiler(self, toolkit: Toolkit | None, suite: str) -> str:
         """AMD's own is in `rocm-sdk-devel`, which pytorch.org's index does not mirror
-        (pytorch/test-infra#8436) and which unpacks itself where it is installed (ROCm/TheRock
-        @89553ce, templates/rocm/src/rocm_sdk/_devel.py).
+        (pytorch/test-infra#8436) and which unpacks itself where it is installed
+        (ROCm/TheRock @89553ce, templates/rocm/src/rocm_sdk/_devel.py).
         """
         held = _HIPCC.get(suite)
         debian = (

@@ -15,7 +15,7 @@ from warpfront.inside.checks.hardware.values import Accelerator, Hardware
 from warpfront.matrix.vendors import VENDORS
 from warpfront.model import Cell, HostDevices, Outcome, WheelIndex
 from warpfront.pipeline.workspace import Workspace
-from warpfront.release.registry import registry_reachable
+from warpfront.release.registry.reach import registry_reachable
 from warpfront.report.sizes import readable_size
 from warpfront.system.process import environment, run
 from warpfront.system.watch import Watch

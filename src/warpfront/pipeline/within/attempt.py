@@ -9,11 +9,25 @@ from warpfront.errors import (
     BlockedError,
     CommandFailedError,
     LockError,
+    NotPublishableError,
+    RegistryError,
     RenderError,
+    SignatureError,
+    TagConflictError,
     WheelError,
 )
 from warpfront.model import Blocked, Failed, StepName
 
+_OF_THIS_CELL = (
+    CommandFailedError,
+    LockError,
+    NotPublishableError,
+    RegistryError,
+    RenderError,
+    SignatureError,
+    TagConflictError,
+    WheelError,
+)
 T = TypeVar("T")
 P = ParamSpec("P")
 
@@ -27,7 +41,7 @@ def attempt(
     except BlockedError as error:
         reason = error.message.removeprefix(f"{cell_id}: ")
         return Blocked(cell_id=cell_id, step=step, reason=reason, hint=error.hint)
-    except (LockError, RenderError, WheelError, CommandFailedError) as error:
+    except _OF_THIS_CELL as error:
         return Failed(
             cell_id=cell_id,
             step=step,

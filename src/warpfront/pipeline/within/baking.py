@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from time import monotonic
 
-from warpfront.errors import BuildFailedError, EngineError, StoreError, WheelError
+from warpfront.errors import BuildFailedError, EngineError, FailureKind, StoreError, WheelError
 from warpfront.images.bake import (
     CA_SECRET,
     PROXIES_SECRET,
@@ -44,9 +44,9 @@ from warpfront.pipeline.within.contents import (
 )
 from warpfront.pipeline.within.sealed import is_sealed, write_manifest
 from warpfront.pipeline.workspace import AskSite, Folders, Material
-from warpfront.release.registry import registry_reachable
+from warpfront.release.registry.reach import registry_reachable
 from warpfront.system.process import run
-from warpfront.system.provenance import read_provenance
+from warpfront.system.provenance import fixed_moment, read_provenance
 from warpfront.system.store import Store, place_program, write_json
 from warpfront.system.watch import Watch
 from warpfront.wheels.sources import Site
@@ -56,8 +56,8 @@ from warpfront.wheels.uv_program import uv_binary, uv_version
 Built = BuiltImage | Blocked | Failed
 # The containerd store keeps a tar of every layer beside its unpacked form, gzipped unless told
 # otherwise. The fastest zstd takes half of gzip's time, and writes less than no compression at all
-# (docs/performance.md).
-_OUTPUT = "type=image,compression=zstd,compression-level=0"
+# (docs/performance.md). Docker's own manifests know no zstd; OCI's do.
+_OUTPUT = "type=image,oci-mediatypes=true,compression=zstd,compression-level=0"
 _OUTPUT_CLASSIC_STORE = "type=docker"
 
 
@@ -79,7 +79,7 @@ def build_cells(
     )
     usable = _with_usable_base(cells, bases, results)
     resolved = {name: base for name, base in bases.items() if isinstance(base, ResolvedBase)}
-    images = images_by_content(matrix.repositories, engine)
+    images = images_by_content(matrix.repositories, engine, created=fixed_moment())
     to_build = []
     for cell_id, item in prepare_cells(usable, locks, resolved, images, material).items():
         if not isinstance(item, Prepared):
@@ -260,6 +260,7 @@ class _Building:
             machine=cell.machine,
             output=_OUTPUT if self._engine.features().containerd_store else _OUTPUT_CLASSIC_STORE,
             secrets=build_secrets(self._site) if needs_network else (),
+            moment=self._provenance.created,
         )
 
     def _contexts(self, item: Prepared, building: Mapping[str, Prepared]) -> dict[str, str]:
@@ -342,6 +343,7 @@ class _Building:
                 hint=hint,
                 log=log,
                 exit_code=BuildFailedError.exit_code,
+                kind=FailureKind.INFRASTRUCTURE if baked.disk_full else None,
             )
         return self._built(item, log)
 

@@ -1,16 +1,15 @@
-"""The only room that speaks HTTP with registries (OCI distribution specification, /v2/). Edge."""
+"""Whether a registry answers at all. Edge."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from warpfront.release.registry.references import address_of, is_loopback
+
 if TYPE_CHECKING:
     import requests
 
 _PROBE_SECONDS = 5.0
-_LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
-# docker.io is a name in references only; its registry answers under another one.
-_HOSTS = {"docker.io": "registry-1.docker.io", "index.docker.io": "registry-1.docker.io"}
 
 
 def registry_reachable(reference: str) -> str | None:
@@ -22,8 +21,8 @@ def registry_reachable(reference: str) -> str | None:
     import requests  # noqa: PLC0415 - planning may have nobody to ask
 
     host = reference.split("/", 1)[0]
-    address = _HOSTS.get(host, host)
-    scheme = "http" if host.rsplit(":", 1)[0] in _LOOPBACK or host in _LOOPBACK else "https"
+    address = address_of(host)
+    scheme = "http" if is_loopback(host) else "https"
     try:
         requests.get(
             f"{scheme}://{address}/v2/", timeout=_PROBE_SECONDS, allow_redirects=False, stream=True

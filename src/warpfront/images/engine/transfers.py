@@ -1,0 +1,109 @@
+"""What the engine says of a push or a pull while it runs. Errors are events of a stream that ends
+as if all were well, and a registry that hangs is waited for without end, 20 events a second. Edge.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from warpfront.errors import RegistryError, RegistryFault
+from warpfront.images.engine.contract import Progress
+
+STALL_SECONDS = 90
+_WAITING = re.compile(r"Waiting|Preparing|Retrying in|Unavailable")
+_MOVING = ("Pushing", "Downloading", "Pushed")
+# What daemons of three generations say; their words are all there is.
+_FAULTS: tuple[tuple[RegistryFault, str, str], ...] = (
+    (
+        RegistryFault.REFUSED,
+        r"unauthorized|authentication|no basic auth|denied|forbidden|insufficient_scope|\b40[13]\b",
+        "`docker login` to the registry, with an account that may push there",
+    ),
+    (
+        RegistryFault.FULL,
+        r"no space|insufficient storage|\b507\b|blob upload invalid",
+        "the registry's disk or quota may be full: see its log",
+    ),
+    (
+        RegistryFault.UNREACHABLE,
+        r"refused|no such host|\bEOF\b|reset|timeout|deadline exceeded|no route|closed pipe",
+        "is the registry up? `invoke doctor` asks it",
+    ),
+)
+
+
+@dataclass(kw_only=True)
+class Transfer:
+    """One push or pull, event by event. `moved_bytes` counts what went over the wire by the
+    engine's own count; a layer that was mounted or there already counts nothing.
+    """
+
+    verb: str
+    reference: str
+    on_progress: Progress
+    stall_seconds: float = STALL_SECONDS
+    clock: Callable[[], float] = time.monotonic
+    _layers: dict[str, tuple[int, int]] = field(default_factory=dict)
+    _last: dict[str, tuple[str, int]] = field(default_factory=dict)
+
+    @property
+    def moved_bytes(self) -> int:
+        return sum(done for done, _ in self._layers.values())
+
+    def follow(self, events: Iterable[Mapping[str, Any]]) -> None:
+        """To the end of the stream. Raises `RegistryError` for what it says went wrong, and where
+        no byte moved for too long.
+        """
+        moved = self.clock()
+        for event in events:
+            if said := _error_in(event):
+                raise self._fault(said)
+            if self._moves(event):
+                moved = self.clock()
+            elif self.clock() - moved > self.stall_seconds:
+                raise self._stalled()
+        total = self.moved_bytes
+        self.on_progress(total, total)
+
+    def _moves(self, event: Mapping[str, Any]) -> bool:
+        """Whether this event says anything that the last one of its layer did not."""
+        layer, status = str(event.get("id", "")), str(event.get("status", ""))
+        detail = event.get("progressDetail") or {}
+        current, total = int(detail.get("current") or 0), int(detail.get("total") or 0)
+        if _WAITING.match(status):
+            return False
+        if status.startswith(_MOVING) and current:
+            self._layers[layer] = (current, max(total, current))
+            self.on_progress(self.moved_bytes, sum(each for _, each in self._layers.values()) + 1)
+        news = self._last.get(layer) != (status, current)
+        self._last[layer] = (status, current)
+        return news
+
+    def _fault(self, said: str) -> RegistryError:
+        for fault, words, hint in _FAULTS:
+            if re.search(words, said, re.IGNORECASE):
+                return self._error(said, fault, hint)
+        hint = "the registry's log says more; what was sent stays there, and a rerun goes on"
+        return self._error(said, RegistryFault.WRONG, hint)
+
+    def _stalled(self) -> RegistryError:
+        hint = "is the registry hanging? a rerun goes on where this one was"
+        return self._error(f"no byte moved for {self.stall_seconds:g} s", RegistryFault.SLOW, hint)
+
+    def _error(self, said: str, fault: RegistryFault, hint: str) -> RegistryError:
+        host = self.reference.partition("/")[0]
+        self.on_progress(0, 0)
+        step = f"{self.verb} {self.reference}"
+        return RegistryError(said, registry=host, step=step, fault=fault, hint=hint)
+
+
+def _error_in(event: Mapping[str, Any]) -> str:
+    """The error that an event is; "" for none."""
+    detail = event.get("errorDetail")
+    if isinstance(detail, Mapping) and detail.get("message"):
+        return str(detail["message"]).strip()
+    return str(event.get("error") or "").strip()

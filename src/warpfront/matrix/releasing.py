@@ -1,0 +1,98 @@
+"""`release:` of matrix.yaml to channels: their templates, and who may claim an alias. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator, Mapping
+
+from warpfront.errors import Problem
+from warpfront.inside.checks.effort import CHECK_SESSIONS, SESSIONS
+from warpfront.matrix.language import ChannelText, Filter, MatrixText
+from warpfront.matrix.nearest import nearest
+from warpfront.model import Alias, Cell, Channel
+from warpfront.system.document import Document, Where
+
+TAG_WORDS: Mapping[str, str] = {
+    "torch": "torch's public version (2.14.1)",
+    "torch_minor": "its first two numbers (2.14)",
+    "toolkit": "the toolkit that torch is built with (cuda13.0), or cpu",
+    "python": "X.Y of the interpreter (3.11)",
+    "machine": "what the image runs on (x86_64)",
+    "targets": "the targets that it was verified on (sm80_sm90)",
+    "date": "the day it was built on (20261122)",
+    "revision": "the commit it was built from, 12 digits",
+    "content": "12 digits of its content hash",
+}
+_WORD = re.compile(r"\{([a-z_]+)\}")
+
+
+def words_of(template: str) -> tuple[str, ...]:
+    """The words that a template of a tag names, in their order."""
+    return tuple(_WORD.findall(template))
+
+
+def read_channels(
+    text: MatrixText, document: Document, cells: tuple[Cell, ...]
+) -> tuple[tuple[Channel, ...], tuple[Problem, ...]]:
+    """Every channel, and what is wrong with them."""
+    channels: list[Channel] = []
+    problems: list[Problem] = []
+    for name, written in text.release.items():
+        where: Where = ("release", name)
+        problems += _problems(written, document, where)
+        aliases = []
+        for place, alias in enumerate(written.aliases):
+            claiming = frozenset(cell.id for cell in cells if _matches(cell, alias.where))
+            aliases.append(Alias(template=alias.tag, cells=claiming))
+            if not claiming:
+                message = f"the alias {alias.tag} is for no cell"
+                problems.append(document.problem((*where, "aliases", place), message))
+        channel = Channel(
+            name=name,
+            repository=written.repository or "",
+            tags=written.tags,
+            aliases=tuple(aliases),
+            sessions=written.sessions or SESSIONS,
+            targets=written.targets,
+            max_age_hours=written.max_age_hours,
+            allow=tuple(sorted(written.allow)),
+        )
+        channels.append(channel)
+    return tuple(channels), tuple(problems)
+
+
+def _problems(written: ChannelText, document: Document, where: Where) -> Iterator[Problem]:
+    templates = [(("tags", place), tag) for place, tag in enumerate(written.tags)]
+    templates += [(("aliases", place), one.tag) for place, one in enumerate(written.aliases)]
+    for place, template in templates:
+        for word in words_of(template):
+            if word not in TAG_WORDS:
+                hint = nearest(word, TAG_WORDS)
+                message = f"{template}: an image does not say `{word}` of itself"
+                yield document.problem((*where, *place), message, hint)
+    for name in written.sessions or ():
+        if name not in CHECK_SESSIONS:
+            message = f"there is no session `{name}`"
+            yield document.problem((*where, "sessions"), message, nearest(name, CHECK_SESSIONS))
+
+
+def _matches(cell: Cell, chosen: Filter | None) -> bool:
+    """Whether the cell has every value that the filter gives."""
+    if chosen is None:
+        return True
+    own = {
+        "vendor": cell.vendor,
+        "toolkit": cell.toolkit.version if cell.toolkit else None,
+        "machine": cell.machine,
+        "python": cell.python,
+        "torch": cell.torch,
+        "index": cell.index.name if cell.index else None,
+        "base": cell.base.name,
+        "image": cell.image,
+    }
+    given = {one.name: getattr(chosen, one.name) for one in dataclasses.fields(chosen)}
+    targets = given.pop("targets")
+    return (targets is None or set(targets) <= set(cell.targets)) and all(
+        value is None or value == own[name] for name, value in given.items()
+    )

@@ -1,0 +1,81 @@
+"""Keeping house in the repositories of a channel: what is there, taking an image back, and removing
+what nobody needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from warpfront.images.labels import CREATED
+from warpfront.matrix.selection import select
+from warpfront.model import Selection
+from warpfront.pipeline.within.evidence import demanded_channel
+from warpfront.pipeline.within.shop import host_of, path_of, run_name
+from warpfront.pipeline.workspace import Workspace
+from warpfront.release.history import yank_image
+from warpfront.release.ledger import LEDGER_FOLDER, Pruning, Removed, Stock, Yank
+from warpfront.release.registry.contract import Registry
+from warpfront.release.registry.references import read_reference
+from warpfront.release.retention import not_needed
+from warpfront.release.stock import remove, stock_of
+from warpfront.system import provenance
+from warpfront.system.process import environment, run
+from warpfront.system.store import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class House:
+    """The repositories of a channel's images, in their registry."""
+
+    registry: Registry
+    paths: tuple[str, ...]
+    store: Store
+    now: str = field(default_factory=provenance.now)
+
+    def stock(self) -> tuple[Stock, ...]:
+        return tuple(one for path in self.paths for one in stock_of(self.registry, path))
+
+    def yank(self, reference: str, reason: str, *, dry_run: bool) -> Yank:
+        """Take back the image of a tag or digest; the run's ledger says what was done."""
+        named = read_reference(reference)
+        found = self.registry.head(named.repository, named.digest or named.tag)
+        digest = found.digest if found else named.digest or named.tag
+        name = run_name(self.now)
+        yanked = yank_image(
+            self.registry, named.name, digest, reason=reason, run=name, dry_run=dry_run
+        )
+        if not dry_run:
+            self.store.save(LEDGER_FOLDER, name, yanked)
+        return yanked
+
+    def prune(self, channel: str, *, days: int, dry_run: bool) -> tuple[Removed, ...]:
+        """Remove old candidates, and old images of a channel, "" for none's."""
+        unneeded = not_needed(
+            self.stock(), channel=channel, created=CREATED, now=self.now, days=days
+        )
+        removed = []
+        for stock, reason in unneeded:
+            done = Removed(
+                repository=stock.repository, digest=stock.digest, tags=stock.tags, reason=reason
+            )
+            removed.append(done if dry_run else remove(self.registry, stock, reason))
+        if removed and not dry_run:
+            self.store.save(LEDGER_FOLDER, run_name(self.now), Pruning(removed=tuple(removed)))
+        return tuple(removed)
+
+
+@contextmanager
+def open_house(
+    workspace: Workspace, selection: Selection, *, channel: str, to: str = ""
+) -> Iterator[House]:
+    """The selected cells' repositories, as a channel names them."""
+    matrix, store = workspace.matrix, workspace.folders.store
+    from warpfront.release.registry import client  # noqa: PLC0415 - its HTTP is slow to load
+
+    project, chosen = matrix.project.repository, demanded_channel(matrix.channels, channel, to)
+    cells = select(matrix.cells, selection)
+    paths = tuple(dict.fromkeys(path_of(chosen, project, cell) for cell in cells))
+    with client.connect(host_of(chosen, project), environment(), run) as registry:
+        yield House(registry=registry, paths=paths, store=store)

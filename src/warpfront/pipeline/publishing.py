@@ -1,0 +1,48 @@
+"""publish: each image that a channel's demands are met for, to its tags."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from warpfront.images.engine import connect
+from warpfront.matrix.plan import with_parents
+from warpfront.matrix.selection import select
+from warpfront.model import Selection
+from warpfront.pipeline.within.documents import bill_documents
+from warpfront.pipeline.within.evidence import demanded_channel, local_evidence
+from warpfront.pipeline.within.locks import read_locks, usable_locks
+from warpfront.pipeline.within.shop import Published, open_shop, publish_cells
+from warpfront.pipeline.workspace import Workspace
+from warpfront.system.process import environment
+from warpfront.system.watch import Watch
+
+
+def publish(
+    workspace: Workspace,
+    selection: Selection,
+    watch: Watch,
+    *,
+    channel: str,
+    to: str = "",
+    key: str = "",
+    dry_run: bool = False,
+) -> Mapping[str, Published]:
+    """The selected images to the tags of a channel, or with `dry_run` what that would come to. `to`
+    is another repository than the matrix's; `key` is what cosign signs with.
+    """
+    matrix, requirements, folders = workspace.matrix, workspace.requirements, workspace.folders
+    chosen = demanded_channel(matrix.channels, channel, to)
+    cells = select(matrix.cells, selection)
+    engine, store, project = connect(environment()), folders.store, matrix.project.repository
+    chains = {cell.id: with_parents((cell,), matrix.cells) for cell in cells}
+    locks = usable_locks(read_locks(with_parents(cells, matrix.cells), requirements, folders))
+    with open_shop(chosen, project, store, watch, engine=engine, key=key, dry_run=dry_run) as shop:
+        return publish_cells(
+            cells,
+            matrix.cells,
+            chosen,
+            dataclasses.replace(shop, documents=bill_documents(chains, locks, requirements)),
+            find=lambda cell: local_evidence(cell, store, engine),
+            dry_run=dry_run,
+        )

@@ -1,0 +1,95 @@
+"""Images that are in a registry already, or in a layout on a disk: how promoting, exporting and
+importing find one, what is attached to it, and how it gets elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from warpfront.images.labels import CELL, CONTENT_HASH
+from warpfront.model import Blocked, Cell, Channel
+from warpfront.pipeline.within.evidence import (
+    DOCUMENT,
+    VERIFICATION_TYPE,
+    Found,
+    attached_evidence,
+    attached_payload,
+)
+from warpfront.release.copying import Place, copy_attached, copy_image
+from warpfront.release.ledger import Publication
+from warpfront.release.policy import Evidence
+from warpfront.release.publication import Document, Held, held_image
+from warpfront.release.registry.contract import Registry
+from warpfront.release.tags import expected_words, names_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Carried:
+    """Where the images of cells are to be found: `place_of` a cell, in a `channel`'s names."""
+
+    place_of: Callable[[Cell], Place]
+    channel: Channel
+
+    def find(self, cell: Cell) -> Found | Blocked:
+        """The image that the cell's names of the channel are on. Its names only lead to it: what it
+        is, and what was proven of it, is what its own bytes and what is attached say.
+        """
+        place = self.place_of(cell)
+        held = self.held(cell)
+        if held is None:
+            reason = f"{place.registry.host}/{place.repository} has none of {cell.id}"
+            hint = f"invoke publish --channel {self.channel.name} --only {cell.id}"
+            return Blocked(cell_id=cell.id, step="publish", reason=reason, hint=hint)
+        return Found(
+            evidence=attached_evidence(place.registry, place.repository, cell, held),
+            image_id=held.digest,
+            content_hash=held.labels.get(CONTENT_HASH, ""),
+            size_bytes=held.size_bytes,
+            digest=held.digest,
+        )
+
+    def held(self, cell: Cell) -> Held | None:
+        place = self.place_of(cell)
+        names = names_of(cell, self.channel, expected_words(cell), project="")
+        for tag in (*names.aliases, *names.tags, *place.registry.tags(place.repository)):
+            if tag.startswith(("sha256-", "candidate-")):
+                continue
+            held = _image(place, tag)
+            if held is not None and held.labels.get(CELL) == cell.id:
+                return held
+        return None
+
+    def documents(self, evidence: Evidence, held: Held) -> tuple[Document, ...]:
+        """What is attached beside the verifications, and has a name of ours: as it is."""
+        place = self.place_of(evidence.cell)
+        return tuple(
+            Document(
+                name=one.annotations[DOCUMENT],
+                artifact_type=one.artifact_type or "",
+                payload=attached_payload(place.registry, place.repository, one.digest),
+                annotations=one.annotations,
+            )
+            for one in place.registry.referrers(place.repository, held.digest)
+            if DOCUMENT in one.annotations and one.artifact_type != VERIFICATION_TYPE
+        )
+
+    def bring(self, target: Registry, cells: dict[str, Cell]) -> Callable[[Publication], int]:
+        """What gets an image from here into its publication's repository."""
+
+        def brought(publication: Publication) -> int:
+            source = self.place_of(cells[publication.cell_id])
+            path = publication.repository.removeprefix(f"{target.host}/")
+            if (source.registry.host, source.repository) == (target.host, path):
+                return 0
+            place, digest = Place(registry=target, repository=path), publication.digest
+            # With its signatures: what was proven elsewhere counts by them.
+            return copy_image(source, place, digest) + copy_attached(source, place, digest)
+
+        return brought
+
+
+def _image(place: Place, tag: str) -> Held | None:
+    """The image under a tag; None for what is none."""
+    found = place.registry.head(place.repository, tag)
+    return held_image(place.registry, place.repository, found.digest) if found else None

@@ -1,0 +1,367 @@
+"""The shop that publishes: all names are computed and checked before anything is sent, and one cell
+is published as a whole or not at all. Where an image comes from, who publishes says.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from warpfront.errors import (
+    EngineError,
+    NotPublishableError,
+    SignatureError,
+    TagConflictError,
+    WarpfrontError,
+)
+from warpfront.images.engine import Engine
+from warpfront.images.labels import CREATED
+from warpfront.model import Blocked, Cell, Channel, Failed
+from warpfront.pipeline.within.attempt import attempt
+from warpfront.pipeline.within.evidence import Found, verification_payload
+from warpfront.release.ledger import (
+    CANDIDATE_PREFIX,
+    LEDGER_FOLDER,
+    Ledger,
+    Publication,
+    Refusal,
+    Tagging,
+)
+from warpfront.release.policy import Evidence, Verdict, judge
+from warpfront.release.publication import (
+    YANK_TYPE,
+    Bring,
+    Document,
+    Held,
+    Publishing,
+    held_image,
+)
+from warpfront.release.registry.contract import Registry
+from warpfront.release.signing import Signer, find_cosign, trusting
+from warpfront.release.tags import Names, clashes, clashes_of_matrix, names_of, tag_words
+from warpfront.system import provenance
+from warpfront.system.process import environment, run
+from warpfront.system.store import Store
+from warpfront.system.watch import Watch
+
+Published = Publication | Blocked | Failed
+Find = Callable[[Cell], Found | Blocked | Failed]
+"""The image of a cell that is to be published, and what is known of it."""
+_HINT = "docs/release.md says what a channel demands; `invoke verify` proves it"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shop:
+    """With whom and what a run publishes. `documents` makes what goes with an image beside its
+    verification; `bring` gets an image to the registry that is not in the engine. Verifications
+    that came from a registry count if `trusted`, else the signer, finds them signed.
+    """
+
+    project: str
+    registry: Registry
+    engine: Engine | None
+    signer: Signer | None
+    store: Store
+    now: str
+    run: str
+    watch: Watch
+    documents: Callable[[Evidence, Held], tuple[Document, ...]] = lambda _evidence, _held: ()
+    bring: Bring | None = None
+    action: str = "publish"
+    trusted: Signer | None = None
+    pause: Callable[[float], None] = time.sleep
+
+    def path(self, repository: str) -> str:
+        return repository.removeprefix(f"{self.registry.host}/")
+
+
+@dataclass(kw_only=True)
+class _Books:
+    """The ledger of a run, on disk after every step of it."""
+
+    store: Store
+    ledger: Ledger
+    entries: dict[str, Publication] = field(default_factory=dict)
+
+    def record(self, publication: Publication) -> None:
+        self.entries[publication.cell_id] = publication
+        self.ledger = dataclasses.replace(self.ledger, publications=tuple(self.entries.values()))
+        self.store.save(LEDGER_FOLDER, self.ledger.run, self.ledger)
+
+    def refuse(self, cell_id: str, reason: str) -> None:
+        refusal = Refusal(cell_id=cell_id, reasons=(reason,))
+        refusals = (*self.ledger.refusals, refusal)
+        self.ledger = dataclasses.replace(self.ledger, refusals=refusals)
+        self.store.save(LEDGER_FOLDER, self.ledger.run, self.ledger)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Planned:
+    """An image that may be published, and under which names."""
+
+    found: Found
+    verdict: Verdict
+    names: Names
+
+
+def publish_cells(
+    cells: Iterable[Cell],
+    every: Iterable[Cell],
+    channel: Channel,
+    shop: Shop,
+    *,
+    find: Find,
+    dry_run: bool,
+) -> Mapping[str, Published]:
+    """`every` are the matrix's cells: who is not selected still has its names."""
+    cells = tuple(cells)
+    claimed = clashes_of_matrix(every, channel, project=shop.project)
+    planned = {
+        cell.id: _plan(cell, channel, claimed.get(cell.id, ()), shop, find) for cell in cells
+    }
+    found = clashes(one.names for one in planned.values() if isinstance(one, _Planned))
+    results: dict[str, Published] = {}
+    books = _Books(store=shop.store, ledger=new_ledger(shop.run, channel, shop.action, shop.now))
+    for cell_id, plan in planned.items():
+        if not isinstance(plan, _Planned):
+            results[cell_id] = plan
+        elif mine := _of(plan.names, found):
+            results[cell_id] = _conflict(cell_id, mine)
+        elif dry_run:
+            results[cell_id] = attempt(cell_id, "publish", _foreseen, plan, channel, shop)
+        else:
+            results[cell_id] = _published(plan, channel, shop, books)
+        result = results[cell_id]
+        if not dry_run:
+            shop.store.save(cell_id, "publish", result)
+            if not isinstance(result, Publication):
+                books.refuse(cell_id, result.reason)
+    return results
+
+
+def _plan(
+    cell: Cell, channel: Channel, claimed: tuple[str, ...], shop: Shop, find: Find
+) -> _Planned | Blocked | Failed:
+    if claimed:
+        return _conflict(cell.id, claimed)
+    found = attempt(cell.id, "publish", find, cell)
+    if not isinstance(found, Found):
+        return found
+    evidence = found.evidence
+    verdict = with_signature(judge(evidence, channel, now=shop.now), channel, signer=shop.signer)
+    words = tag_words(cell, verdict.facts, evidence.labels, verdict.targets)
+    names = names_of(cell, channel, words, project=shop.project)
+    if against := (*verdict.against, *(names.wrong if verdict.publishable else ())):
+        return _failed(cell.id, NotPublishableError("; ".join(against), hint=_HINT))
+    return _Planned(found=found, verdict=verdict, names=names)
+
+
+def with_signature(verdict: Verdict, channel: Channel, *, signer: Signer | None) -> Verdict:
+    """The verdict, with what it means that nobody signs."""
+    if signer is not None:
+        return verdict
+    text = "there is no key to sign it with"
+    if "unsigned" in channel.allow:
+        return dataclasses.replace(verdict, noted=(*verdict.noted, text))
+    return dataclasses.replace(verdict, against=(*verdict.against, text))
+
+
+def _of(names: Names, found: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(text for text in found if text.partition(" ")[0] in names.references)
+
+
+def _conflict(cell_id: str, found: tuple[str, ...]) -> Failed:
+    hint = "give the alias a `where:`, or the template a word that tells them apart"
+    return _failed(cell_id, TagConflictError("; ".join(found), hint=hint))
+
+
+def _failed(cell_id: str, error: WarpfrontError) -> Failed:
+    return Failed(
+        cell_id=cell_id,
+        step="publish",
+        reason=error.message,
+        hint=error.hint,
+        exit_code=error.exit_code,
+    )
+
+
+def _publication(plan: _Planned, channel: Channel, shop: Shop) -> Publication:
+    tags = [Tagging(tag=tag, moves=False) for tag in plan.names.tags]
+    tags += [Tagging(tag=alias, moves=True) for alias in plan.names.aliases]
+    return Publication(
+        cell_id=plan.found.evidence.cell.id,
+        channel=channel.name,
+        run=shop.run,
+        repository=plan.names.repository,
+        image_id=plan.found.image_id,
+        content_hash=plan.found.content_hash,
+        targets=plan.verdict.targets,
+        noted=plan.verdict.noted,
+        tags=tuple(tags),
+        candidate=f"{CANDIDATE_PREFIX}{shop.run}-{plan.found.content_hash[:12]}",
+        present_bytes=plan.found.size_bytes,
+        digest=plan.found.digest,
+    )
+
+
+def _foreseen(plan: _Planned, channel: Channel, shop: Shop) -> Publication:
+    """What a run would do, and nothing of it done: where each tag is now is asked."""
+    publication = _publication(plan, channel, shop)
+    path = shop.path(publication.repository)
+    tags = []
+    for one in publication.tags:
+        standing = shop.registry.head(path, one.tag)
+        tags.append(dataclasses.replace(one, before=standing.digest if standing else ""))
+    return dataclasses.replace(publication, tags=tuple(tags))
+
+
+def _published(plan: _Planned, channel: Channel, shop: Shop, books: _Books) -> Published:
+    began = time.monotonic()
+    publishing = Publishing(
+        registry=shop.registry,
+        engine=shop.engine,
+        signer=shop.signer,
+        prove=_prover(plan, channel, shop),
+        record=books.record,
+        bring=shop.bring,
+        pause=shop.pause,
+        watch=shop.watch,
+    )
+    planned = _publication(plan, channel, shop)
+    cell_id = planned.cell_id
+    try:
+        books.record(planned)
+        result = attempt(cell_id, "publish", publishing.publish, planned)
+    except EngineError as error:
+        result = _failed(cell_id, error)
+    finally:
+        shop.watch.step(cell_id, "")
+    if isinstance(result, Publication):
+        result = dataclasses.replace(result, seconds=round(time.monotonic() - began, 2))
+        books.record(result)
+    return result
+
+
+def _prover(
+    plan: _Planned, channel: Channel, shop: Shop
+) -> Callable[[Publication, Held], tuple[Document, ...]]:
+    """Judges once more, by what the registry holds: its own labels, and the ids of its own bytes,
+    which the verifications have to name.
+    """
+
+    def prove(publication: Publication, held: Held) -> tuple[Document, ...]:
+        evidence = dataclasses.replace(
+            plan.found.evidence, labels=held.labels, identities=held.identities
+        )
+        verdict = judge(evidence, channel, now=shop.now)
+        path = shop.path(publication.repository)
+        against = (
+            *verdict.against,
+            *not_to_be_named(shop.registry, path, publication, held),
+            *_unsigned(evidence, f"{publication.repository}@{held.digest}", shop),
+        )
+        if against:
+            raise NotPublishableError("; ".join(against), hint=_HINT)
+        proof = verification_payload(
+            evidence, with_signature(verdict, channel, signer=shop.signer), held
+        )
+        return (proof, *shop.documents(evidence, held))
+
+    return prove
+
+
+def _unsigned(evidence: Evidence, reference: str, shop: Shop) -> Iterator[str]:
+    """What nobody whom we trust has signed together with the image: a seal can be made by whoever
+    may push. Without any key, the channel has allowed that (`with_signature`).
+    """
+    trusted = shop.trusted or shop.signer
+    for digest in evidence.attached:
+        if trusted and not trusted.is_signed(reference, {"dev.warpfront.verification": digest}):
+            yield f"the attached verification {digest} is in no signature of a trusted key"
+
+
+def not_to_be_named(
+    registry: Registry, path: str, publication: Publication, held: Held
+) -> tuple[str, ...]:
+    """Why a digest may not get its names, whatever was proven of it: it was yanked, or an alias is
+    on a newer image, which only a rollback may move it from.
+    """
+    attached = registry.referrers(path, held.digest)
+    wrong = ["it was yanked"] if any(one.artifact_type == YANK_TYPE for one in attached) else []
+    for one in publication.tags:
+        standing = registry.head(path, one.tag) if one.moves else None
+        if standing is None or standing.digest == held.digest:
+            continue
+        other = held_image(registry, path, standing.digest)
+        if other is not None and other.labels.get(CREATED, "") > held.labels.get(CREATED, ""):
+            wrong.append(f"{one.tag} is on a newer image, of {other.labels[CREATED]}")
+    return tuple(wrong)
+
+
+def run_name(now: str) -> str:
+    """`20261122T120000-1a2b3c`: sorts by time, and no two runs share one."""
+    digits = now.partition("+")[0].replace("-", "").replace(":", "")
+    return f"{digits}-{uuid.uuid4().hex[:6]}"
+
+
+def new_ledger(run_id: str, channel: Channel, action: str, now: str) -> Ledger:
+    return Ledger(run=run_id, channel=channel.name, action=action, started=now)
+
+
+@contextmanager
+def open_shop(
+    channel: Channel,
+    project: str,
+    store: Store,
+    watch: Watch,
+    *,
+    engine: Engine | None,
+    key: str,
+    dry_run: bool,
+    trust: str = "",
+) -> Iterator[Shop]:
+    """With the registry of the channel, or of the `project`, and who signs by `key`, or by the one
+    that COSIGN_KEY names. `trust` is the public key of somebody whose signatures count, too.
+    """
+    # Its HTTP takes longer to load than a plan to make.
+    from warpfront.release.registry import client  # noqa: PLC0415
+
+    here, now = environment(), provenance.now()
+    signer = None
+    if key or here.get("COSIGN_KEY"):
+        found = find_cosign(run, key or here["COSIGN_KEY"], here, store.folder / LEDGER_FOLDER)
+        signer = Signer(run=run, cosign=found)
+    elif "unsigned" not in channel.allow and not dry_run:
+        raise SignatureError(
+            f"the channel {channel.name} publishes signed images, and there is no key",
+            hint="COSIGN_KEY or --key names one (`cosign generate-key-pair`), `--key keyless` has "
+            "CI vouch for it; `allow: [unsigned]` in the channel does without",
+        )
+    trusted = Signer(run=run, cosign=trusting(run, trust, here)) if trust else None
+    host = host_of(channel, project)
+    with client.connect(host, here, run) as registry:
+        yield Shop(
+            trusted=trusted,
+            project=project,
+            registry=registry,
+            engine=engine,
+            signer=signer,
+            store=store,
+            now=now,
+            run=run_name(now),
+            watch=watch,
+        )
+
+
+def host_of(channel: Channel, project: str) -> str:
+    """The registry that a channel is published to."""
+    return (channel.repository or project).partition("/")[0]
+
+
+def path_of(channel: Channel, project: str, cell: Cell) -> str:
+    """The repository of a cell's image, without the registry's host."""
+    return f"{channel.repository or project}/{cell.image}".partition("/")[2]

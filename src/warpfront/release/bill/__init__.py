@@ -1,0 +1,1 @@
+"""What an image is made of, as documents that other programs read. Pure."""

@@ -1,0 +1,116 @@
+"""What a registry remembers of the names of a digest: where aliases were before they came to it,
+and whether it was yanked. It is attached to the digest, where every machine finds it. Edge.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from warpfront.errors import TagConflictError
+from warpfront.release.ledger import Yank
+from warpfront.release.publication import MOVES_TYPE, YANK_TYPE, held_image
+from warpfront.release.registry.contract import Descriptor, Manifest, Registry
+from warpfront.release.registry.references import is_digest, is_tag
+
+_LIMIT_BYTES = 1 << 20
+_LONGEST_HISTORY = 1000
+
+
+def aliases_before(registry: Registry, path: str, digest: str) -> Mapping[str, str]:
+    """Each alias that ever came to a digest, and where it was before the last time; "" = nowhere.
+    Whoever may push may attach anything: what is no tag and no digest is passed over.
+    """
+    found: dict[str, str] = {}
+    listed = [one for one in registry.referrers(path, digest) if one.artifact_type == MOVES_TYPE]
+    # The name of a run begins with its time.
+    for one in sorted(listed, key=lambda one: one.annotations.get("dev.warpfront.run", "")):
+        document = _payload(registry, path, one)
+        befores = document.get("before")
+        for tag, before in befores.items() if isinstance(befores, dict) else ():
+            if is_tag(str(tag)) and (before == "" or is_digest(str(before))):
+                found[str(tag)] = str(before)
+    return found
+
+
+def is_yanked(registry: Registry, path: str, digest: str) -> bool:
+    return any(one.artifact_type == YANK_TYPE for one in registry.referrers(path, digest))
+
+
+def target_before(registry: Registry, path: str, alias: str, digest: str) -> str:
+    """The last digest that an alias was on before this one, is still there, and was not yanked;
+    "" for none.
+    """
+    seen = {digest}
+    for _ in range(_LONGEST_HISTORY):
+        digest = aliases_before(registry, path, digest).get(alias, "")
+        if not digest or digest in seen:
+            return ""
+        seen.add(digest)
+        if registry.head(path, digest) is not None and not is_yanked(registry, path, digest):
+            return digest
+    return ""
+
+
+def yank_image(
+    registry: Registry, repository: str, digest: str, *, reason: str, run: str, dry_run: bool
+) -> Yank:
+    """Take a digest back: nobody publishes it again, and each alias on it goes back to where it
+    was. Nothing is deleted: that would take every tag on the digest, the tags that never move too.
+    """
+    path = repository.removeprefix(f"{registry.host}/")
+    held = held_image(registry, path, digest)
+    if held is None:
+        raise TagConflictError(f"{repository} has no {digest}", hint="invoke release --list")
+    moved, kept = {}, {}
+    for alias in aliases_before(registry, path, digest):
+        standing = registry.head(path, alias)
+        if standing is None or standing.digest != digest:
+            continue
+        before = target_before(registry, path, alias, digest)
+        if before:
+            moved[alias] = before
+        else:
+            kept[alias] = "there is no earlier digest to move it back to"
+    yank = Yank(repository=repository, digest=digest, reason=reason, moved=moved, kept=kept)
+    if not dry_run:
+        _record(registry, path, held.manifest.descriptor, yank, run=run)
+        for alias, before in moved.items():
+            _move_back(registry, path, alias, before, away_from=digest)
+    return yank
+
+
+def _record(registry: Registry, path: str, subject: Descriptor, yank: Yank, *, run: str) -> None:
+    payload = {"schema": 1, "run": run, "reason": yank.reason, "moved": dict(yank.moved)}
+    registry.attach(
+        path,
+        subject,
+        artifact_type=YANK_TYPE,
+        payload=json.dumps(payload, sort_keys=True).encode(),
+        payload_type=YANK_TYPE,
+        annotations={"dev.warpfront.run": run, "dev.warpfront.reason": yank.reason},
+    )
+
+
+def _move_back(registry: Registry, path: str, alias: str, before: str, *, away_from: str) -> None:
+    manifest = registry.manifest(path, before)
+    standing = registry.head(path, alias)
+    if manifest is None or standing is None or standing.digest != away_from:
+        raise TagConflictError(
+            f"{path}:{alias} was moved by somebody else while it was taken back",
+            hint="`invoke release --list` says where it is",
+        )
+    registry.put_manifest(path, alias, manifest.body, manifest.descriptor.media_type)
+    now = registry.head(path, alias)
+    if now is None or now.digest != before:
+        raise TagConflictError(f"{path}:{alias} did not stay on {before}", hint="run it again")
+
+
+def _payload(registry: Registry, path: str, attached: Descriptor) -> Mapping[str, object]:
+    manifest: Manifest | None = registry.manifest(path, attached.digest)
+    try:
+        layer = json.loads(manifest.body)["layers"][0]["digest"] if manifest else ""
+        document = json.loads(registry.blob(path, str(layer), _LIMIT_BYTES)) if layer else {}
+    except (ValueError, KeyError, TypeError, IndexError):
+        return {}
+    return document if isinstance(document, dict) else {}

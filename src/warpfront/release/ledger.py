@@ -1,0 +1,179 @@
+"""What a run of publishing did, step by step: what a rerun, a rollback and a reader of the release
+need to know. Words.
+
+A ledger is written after every step, so that a run that was killed leaves what it had done. The
+registry is asked again all the same: a ledger says what was done, a registry what is so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+LEDGER_FOLDER = "release"
+"""Beside the cells' own folders, in which no cell's name can be: ids have a vendor in them."""
+
+
+CANDIDATE_PREFIX = "candidate-"
+"""What the tags begin with that nobody is told of."""
+
+
+class Stage(StrEnum):
+    """How far the publication of one image has come. Only `DONE` is published."""
+
+    PLANNED = "planned"
+    CANDIDATE = "candidate"
+    PROVEN = "proven"
+    DOCUMENTED = "documented"
+    SIGNED = "signed"
+    TAGGED = "tagged"
+    DONE = "done"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tagging:
+    """One tag of a publication. `before` is the digest that it was on, "" for none; `done` says
+    that the registry has it on the new one.
+    """
+
+    tag: str
+    moves: bool
+    before: str = ""
+    done: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attachment:
+    """A document that is attached to the published digest. `name` is what the signature says."""
+
+    name: str
+    artifact_type: str
+    digest: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publication:
+    """One image on its way into a channel. `repository` has its host; `config` is the digest of its
+    config. `targets` are those it was verified on, `noted` what the channel let pass. Bytes are
+    those of the image: what went over the wire, and what the registry had.
+    """
+
+    cell_id: str
+    channel: str
+    run: str
+    repository: str
+    image_id: str
+    content_hash: str
+    targets: tuple[str, ...]
+    noted: tuple[str, ...]
+    tags: tuple[Tagging, ...]
+    stage: Stage = Stage.PLANNED
+    candidate: str = ""
+    digest: str = ""
+    config: str = ""
+    attached: tuple[Attachment, ...] = ()
+    signed_by: str = ""
+    sent_bytes: int = 0
+    present_bytes: int = 0
+    seconds: float = 0.0
+
+    @property
+    def reference(self) -> str:
+        """What to pull to get exactly this."""
+        return f"{self.repository}@{self.digest}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A cell that a run did not publish, and why."""
+
+    cell_id: str
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """All that one run did. `run` names its file and its candidates."""
+
+    run: str
+    channel: str
+    action: str
+    started: str
+    publications: tuple[Publication, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stock:
+    """A digest of a repository: its tags, which of them are `aliases`, the digests that those were
+    on `befores`, the `channels` that it was proven for.
+    """
+
+    repository: str
+    digest: str
+    tags: tuple[str, ...]
+    aliases: tuple[str, ...] = ()
+    befores: tuple[str, ...] = ()
+    channels: tuple[str, ...] = ()
+    noted: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    yanked: bool = False
+    attached: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removed:
+    """A digest that was deleted, with the tags that went with it, and why."""
+
+    repository: str
+    digest: str
+    tags: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pruning:
+    """All that one run removed."""
+
+    removed: tuple[Removed, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Yank:
+    """A digest that was taken back: `moved` says where each alias went, `kept` why one stays."""
+
+    repository: str
+    digest: str
+    reason: str
+    moved: Mapping[str, str] = field(default_factory=dict)
+    kept: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """A verification that is attached to an image, and what is wrong with it as a proof of it."""
+
+    target: str
+    outcome: str
+    ended: str
+    sessions: tuple[str, ...]
+    wrong: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """What is known of a published image. `wheels` are its own lock's, each with who asked for it,
+    empty where this project's lock of that cell is another.
+    """
+
+    reference: str
+    labels: Mapping[str, str]
+    proofs: tuple[Proof, ...]
+    documents: tuple[tuple[str, str], ...]
+    signed: bool
+    yanked: bool
+    wheels: tuple[str, ...] = ()
+    requires: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    noted: tuple[str, ...] = field(default=())

@@ -1,0 +1,362 @@
+"""The way of one image to its tags, in steps that can each be done again: what a step finds done is
+not done twice, and no public tag is touched before everything before it holds. Edge.
+
+A registry has no transactions. So the digest is proven and documented first, tags that never move
+come next, and aliases last; each is asked for before and after, and who finds another digest there
+says so and stops.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from warpfront.errors import RegistryError, RegistryFault, TagConflictError
+from warpfront.images.engine import Engine
+from warpfront.release.ledger import Attachment, Publication, Stage, Tagging
+from warpfront.release.registry.contract import (
+    INDEX_TYPES,
+    BytesBlob,
+    Descriptor,
+    Manifest,
+    Registry,
+    digest_of_bytes,
+)
+from warpfront.release.registry.documents import artifact_body
+from warpfront.release.signing import Signer
+from warpfront.system.watch import Watch
+
+MOVES_TYPE = "application/vnd.warpfront.moves.v1+json"
+YANK_TYPE = "application/vnd.warpfront.yank.v1+json"
+_CONFIG_LIMIT_BYTES = 4 * 2**20
+_PUSHES = 3
+_PAUSE_SECONDS = 4.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """What is attached to a digest. `name` is what the signature calls it."""
+
+    name: str
+    artifact_type: str
+    payload: bytes
+    payload_type: str = ""
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """An image as a registry holds it: its manifest, and what its config says."""
+
+    manifest: Manifest
+    config: str
+    labels: Mapping[str, str]
+
+    @property
+    def digest(self) -> str:
+        return self.manifest.descriptor.digest
+
+    @property
+    def identities(self) -> frozenset[str]:
+        """What engines of either store call this image."""
+        return frozenset({self.digest, self.config})
+
+    @property
+    def size_bytes(self) -> int:
+        parts = json.loads(self.manifest.body)
+        return sum(int(one["size"]) for one in (parts["config"], *parts["layers"]))
+
+
+Bring = Callable[[Publication], int]
+"""Gets an image into its repository by its digest; how many bytes that took."""
+Prove = Callable[[Publication, Held], tuple[Document, ...]]
+"""Whether this very image may be published, by error; what goes with it, by value."""
+
+
+def held_image(registry: Registry, repository: str, reference: str) -> Held | None:
+    """An image and its config, their digests computed here from what came. None where none is."""
+    manifest = registry.manifest(repository, reference)
+    if manifest is None:
+        return None
+    body, descriptor = manifest.body, manifest.descriptor
+    if digest_of_bytes(body) != descriptor.digest:
+        raise _wrong(registry, f"{reference} is not what its digest says: {descriptor.digest}")
+    if descriptor.media_type in INDEX_TYPES:
+        raise _wrong(registry, f"{reference} is an index of images, one image is expected")
+    try:
+        config = str(json.loads(body)["config"]["digest"])
+        content = registry.blob(repository, config, _CONFIG_LIMIT_BYTES)
+        labels = (json.loads(content).get("config") or {}).get("Labels") or {}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _wrong(registry, f"{reference} is no image manifest ({error})") from None
+    if digest_of_bytes(content) != config:
+        raise _wrong(registry, f"the config of {reference} is not what its digest says")
+    return Held(manifest=manifest, config=config, labels={str(k): str(labels[k]) for k in labels})
+
+
+@dataclass(kw_only=True)
+class Publishing:
+    """Who takes images to their tags. `record` is told after every step, `pause` waits."""
+
+    registry: Registry
+    engine: Engine | None
+    signer: Signer | None
+    prove: Prove
+    record: Callable[[Publication], None]
+    pause: Callable[[float], None]
+    watch: Watch
+    bring: Bring | None = None
+    _held: Held | None = None
+    _documents: tuple[Document, ...] = ()
+
+    def publish(self, planned: Publication) -> Publication:
+        """All of the way, or an error that says where it ended."""
+        publication = planned
+        for stage, advance in (
+            (Stage.CANDIDATE, self._candidate),
+            (Stage.PROVEN, self._proof),
+            (Stage.DOCUMENTED, self._document),
+            (Stage.SIGNED, self._sign),
+            (Stage.TAGGED, self._tag),
+            (Stage.DONE, self._look_again),
+        ):
+            self.watch.step(planned.cell_id, f"publishing: {stage}")
+            publication = dataclasses.replace(advance(publication), stage=stage)
+            self.record(publication)
+        return publication
+
+    def _path(self, publication: Publication) -> str:
+        return publication.repository.removeprefix(f"{self.registry.host}/")
+
+    # --- the candidate ---
+
+    def _candidate(self, publication: Publication) -> Publication:
+        """The image under a name that nobody was told, unless the registry has it by its own."""
+        path = self._path(publication)
+        held, sent = self._published_before(publication), 0
+        if held is None:
+            sent = self.bring(publication) if self.bring else self._pushed(publication)
+            reference = publication.digest if self.bring else publication.candidate
+            held = held_image(self.registry, path, reference)
+        if held is None:
+            raise _wrong(self.registry, f"{publication.candidate} was pushed, and is not there")
+        if publication.image_id not in held.identities:
+            raise _wrong(
+                self.registry,
+                f"{publication.candidate} is {held.digest}, not the image that was sent "
+                f"({publication.image_id})",
+            )
+        self._held = held
+        return dataclasses.replace(
+            publication,
+            digest=held.digest,
+            config=held.config,
+            sent_bytes=sent,
+            present_bytes=max(held.size_bytes - sent, 0),
+        )
+
+    def _published_before(self, publication: Publication) -> Held | None:
+        """The image, where a tag that never moves has it already. Another image there is a conflict
+        before anything was sent.
+        """
+        path = self._path(publication)
+        for tagging in publication.tags:
+            if tagging.moves:
+                continue
+            held = held_image(self.registry, path, tagging.tag)
+            if held is not None and publication.image_id not in held.identities:
+                raise _taken(publication, tagging.tag, held.digest)
+            if held is not None:
+                return held
+        return None
+
+    def _pushed(self, publication: Publication) -> int:
+        """Bytes sent. What was sent stays in the registry, so that trying again costs the rest."""
+        reference = f"{publication.repository}:{publication.candidate}"
+
+        def told(done: int, total: int) -> None:
+            self.watch.advance(f"push {publication.cell_id}", done, total)
+
+        assert self.engine is not None, "what is in no engine is brought"
+        self.engine.tag(publication.image_id, reference)
+        try:
+            for tried in range(1, _PUSHES + 1):
+                try:
+                    return self.engine.push(reference, told)
+                except RegistryError as error:
+                    if error.fault is not RegistryFault.UNREACHABLE or tried == _PUSHES:
+                        raise
+                    self.watch.say(f"{error.message}; trying again")
+                    self.pause(_PAUSE_SECONDS * tried)
+            raise AssertionError("unreachable")
+        finally:
+            self.engine.remove(reference)
+
+    # --- what goes with the digest ---
+
+    def _proof(self, publication: Publication) -> Publication:
+        assert self._held is not None
+        self._documents = self.prove(publication, self._held)
+        return publication
+
+    def _document(self, publication: Publication) -> Publication:
+        """Every document is attached, and found among what is attached afterwards: where a registry
+        keeps no list of its own, somebody else may have written the list meanwhile.
+        """
+        assert self._held is not None
+        path, subject = self._path(publication), self._held.manifest.descriptor
+        expected = {one.name: attached_as(subject, one) for one in self._documents}
+        for _ in range(2):
+            listed = {one.digest for one in self.registry.referrers(path, subject.digest)}
+            for one in self._documents:
+                if expected[one.name].digest not in listed:
+                    self._attach(path, subject, one)
+        listed = {one.digest for one in self.registry.referrers(path, subject.digest)}
+        lost = sorted(name for name, one in expected.items() if one.digest not in listed)
+        if lost:
+            names = ", ".join(lost)
+            raise _wrong(self.registry, f"{names}: attached to {subject.digest}, and not listed")
+        return dataclasses.replace(publication, attached=tuple(expected.values()))
+
+    def _attach(self, path: str, subject: Descriptor, document: Document) -> None:
+        self.registry.attach(
+            path,
+            subject,
+            artifact_type=document.artifact_type,
+            payload=document.payload,
+            payload_type=document.payload_type or document.artifact_type,
+            annotations=document.annotations,
+        )
+
+    def _sign(self, publication: Publication) -> Publication:
+        if self.signer is None:
+            return publication
+        self.signer.sign(publication.reference, signed_annotations(publication))
+        return dataclasses.replace(publication, signed_by=self.signer.name)
+
+    # --- names ---
+
+    def _tag(self, publication: Publication) -> Publication:
+        """Tags that never move, then aliases. What an alias was on is kept in the registry before
+        it moves, where every later run finds it.
+        """
+        path, digest = self._path(publication), publication.digest
+        befores = {one.tag: self._now_on(path, one.tag) for one in publication.tags}
+        tags = tuple(dataclasses.replace(one, before=befores[one.tag]) for one in publication.tags)
+        for one in tags:
+            if not one.moves and one.before not in {"", digest}:
+                raise _taken(publication, one.tag, one.before)
+        publication = dataclasses.replace(publication, tags=tags)
+        self.record(publication)
+        fixed = [one for one in tags if not one.moves]
+        moving = [one for one in tags if one.moves and one.before != digest]
+        for one in fixed:
+            publication = self._set(publication, one)
+        if moving:
+            assert self._held is not None
+            moves = moves_document(publication, {one.tag: one.before for one in moving})
+            self._attach(path, self._held.manifest.descriptor, moves)
+        for one in (one for one in tags if one.moves):
+            publication = self._set(publication, one)
+        return publication
+
+    def _set(self, publication: Publication, tagging: Tagging) -> Publication:
+        """One tag on the digest, unless it is there. It has to be as it was found just before, and
+        as it was put just after.
+        """
+        assert self._held is not None
+        path, body = self._path(publication), self._held.manifest.body
+        standing = self._now_on(path, tagging.tag)
+        if standing not in {tagging.before, publication.digest}:
+            raise _moved(publication, tagging.tag, standing)
+        if standing != publication.digest:
+            media_type = self._held.manifest.descriptor.media_type
+            self.registry.put_manifest(path, tagging.tag, body, media_type)
+            standing = self._now_on(path, tagging.tag)
+            if standing != publication.digest:
+                raise _moved(publication, tagging.tag, standing)
+        done = dataclasses.replace(tagging, done=True)
+        tags = tuple(done if one.tag == tagging.tag else one for one in publication.tags)
+        publication = dataclasses.replace(publication, tags=tags)
+        self.record(publication)
+        return publication
+
+    def _look_again(self, publication: Publication) -> Publication:
+        """All tags once more: of two who published at once, the one who lost says so."""
+        path = self._path(publication)
+        for one in publication.tags:
+            standing = self._now_on(path, one.tag)
+            if standing != publication.digest:
+                raise _moved(publication, one.tag, standing)
+        return publication
+
+    def _now_on(self, path: str, tag: str) -> str:
+        found = self.registry.head(path, tag)
+        return found.digest if found else ""
+
+
+def attached_as(subject: Descriptor, document: Document) -> Attachment:
+    """What a document is once it is attached: same document, same digest, in every registry."""
+    payload = BytesBlob(document.payload)
+    body = artifact_body(
+        subject,
+        artifact_type=document.artifact_type,
+        payload=Descriptor(
+            media_type=document.payload_type or document.artifact_type,
+            digest=payload.digest,
+            size_bytes=payload.size_bytes,
+        ),
+        annotations=document.annotations,
+    )
+    return Attachment(
+        name=document.name,
+        artifact_type=document.artifact_type,
+        digest=digest_of_bytes(body),
+        size_bytes=payload.size_bytes,
+    )
+
+
+def signed_annotations(publication: Publication) -> Mapping[str, str]:
+    """What a signature says beside the digest: which documents belong to it."""
+    documents = {f"dev.warpfront.{one.name}": one.digest for one in publication.attached}
+    return {"dev.warpfront.channel": publication.channel, **documents}
+
+
+def moves_document(publication: Publication, befores: Mapping[str, str]) -> Document:
+    """Where aliases were before they came to a digest: what a rollback goes by."""
+    content = {"schema": 1, "channel": publication.channel, "run": publication.run}
+    return Document(
+        name="moves",
+        artifact_type=MOVES_TYPE,
+        payload=json.dumps({**content, "before": dict(befores)}, sort_keys=True).encode(),
+        annotations={"dev.warpfront.run": publication.run},
+    )
+
+
+def _wrong(registry: Registry, message: str) -> RegistryError:
+    return RegistryError(
+        message,
+        registry=registry.host,
+        step="publish",
+        fault=RegistryFault.WRONG,
+        hint="nothing public was changed; ask who runs the registry, then run it again",
+    )
+
+
+def _taken(publication: Publication, tag: str, digest: str) -> TagConflictError:
+    return TagConflictError(
+        f"{publication.repository}:{tag} never moves, and is {digest or 'gone'}: another image "
+        f"than {publication.digest or publication.image_id}",
+        hint="publish from the build that was published, or give the template a word that changes "
+        "with the image, {content}",
+    )
+
+
+def _moved(publication: Publication, tag: str, digest: str) -> TagConflictError:
+    return TagConflictError(
+        f"{publication.repository}:{tag} is on {digest or 'nothing'}: somebody else published "
+        f"while {publication.digest} was",
+        hint="see who it was: `invoke release --list`; then publish again, one at a time",
+    )

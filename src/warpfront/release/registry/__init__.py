@@ -1,0 +1,1 @@
+"""Registries: the only room that speaks HTTP with them (OCI distribution specification). Words."""

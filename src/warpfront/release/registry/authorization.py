@@ -1,0 +1,186 @@
+"""What a registry is shown of a login: Basic, or a token for what is to be done (the distribution
+specification's token flow). Edge.
+
+A login and what is made from it go to two places: to the registry that asked, and to the address
+that it names for tokens (`realm`), which may be another host, as docker.io's is, but only over TLS.
+Tokens are asked for what we are about to do; what the registry would like asked for is ignored.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+from urllib.request import parse_http_list, parse_keqv_list
+
+from warpfront.errors import RegistryError, keep_secret
+from warpfront.release.registry.credentials import Credentials, Login
+from warpfront.release.registry.documents import read_object
+from warpfront.release.registry.failures import refused, wrong
+from warpfront.release.registry.patience import Pace
+from warpfront.release.registry.references import is_loopback
+
+_STEP = "login"
+_CLIENT = "warpfront"
+_DEFAULT_TOKEN_SECONDS = 60.0
+_LONGEST_TOKEN_SECONDS = 3600.0
+# A token that ends while it is under way is refused: asked for anew before.
+_MARGIN_SECONDS = 5.0
+
+Scopes = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenRequest:
+    """GET, or POST with a form. `authorization` is a header's value, "" for none."""
+
+    url: str
+    form: Mapping[str, str] | None
+    authorization: str
+
+
+Fetch = Callable[[TokenRequest], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class _Bearer:
+    realm: str
+    service: str
+
+
+class Authorization:
+    """How to speak to one registry. Knows nothing until the registry has challenged us."""
+
+    def __init__(self, host: str, credentials: Credentials, fetch: Fetch, pace: Pace) -> None:
+        self._host, self._credentials, self._fetch, self._pace = host, credentials, fetch, pace
+        self._lock = threading.RLock()
+        self._bearer: _Bearer | None = None
+        self._basic = ""
+        self._asked = False
+        self._login: Login | None = None
+        self._tokens: dict[Scopes, tuple[str, float]] = {}
+
+    def header(self, scopes: Scopes) -> str:
+        """The Authorization header's value for these scopes, "" as long as none was asked for."""
+        with self._lock:
+            if self._bearer is not None:
+                return f"Bearer {self._token(self._bearer, scopes)}"
+            return self._basic
+
+    def challenge(self, offers: Sequence[str], scopes: Scopes, shown: str) -> bool:
+        """Learn from a 401 what is wanted; `shown` is what was refused. Whether there is something
+        else to show now.
+        """
+        with self._lock:
+            if shown and shown != self._current(scopes):
+                return True  # another thread has learned meanwhile
+            self._tokens.pop(scopes, None)
+            bearer = _bearer_of(offers)
+            if bearer is not None:
+                _require_safe(bearer.realm, self._host)
+                self._bearer = bearer
+                return True
+            login = self._known_login()
+            if login is None or shown or not any(_is_basic(one) for one in offers):
+                return False
+            self._basic = login.basic
+            return bool(login.user)
+
+    def refusal(self, step: str) -> RegistryError:
+        """For a 401 that nothing of ours could answer."""
+        reason = "docker's login for it is refused" if self._login else "it wants a login"
+        return refused(self._host, step, f"HTTP 401: {reason}", f"docker login {self._host}")
+
+    def _current(self, scopes: Scopes) -> str:
+        if self._bearer is not None:
+            return f"Bearer {self._tokens.get(scopes, ('', 0.0))[0]}"
+        return self._basic
+
+    def _known_login(self) -> Login | None:
+        if not self._asked:
+            self._login, self._asked = self._credentials.login_for(self._host), True
+        return self._login
+
+    def _token(self, bearer: _Bearer, scopes: Scopes) -> str:
+        token, until = self._tokens.get(scopes, ("", 0.0))
+        if not token or self._pace.clock() >= until:
+            asked = self._pace.clock()
+            token, seconds = self._fetched(bearer, scopes)
+            self._tokens[scopes] = token, asked + seconds - _MARGIN_SECONDS
+        return token
+
+    def _fetched(self, bearer: _Bearer, scopes: Scopes) -> tuple[str, float]:
+        login = self._known_login()
+        said = {"service": bearer.service} if bearer.service else {}
+        if login is not None and login.identity_token:
+            form = {
+                **said,
+                "grant_type": "refresh_token",
+                "client_id": _CLIENT,
+                "scope": " ".join(scopes),
+                "refresh_token": login.identity_token,
+            }
+            request = TokenRequest(url=bearer.realm, form=form, authorization="")
+        else:
+            query = urlencode([*said.items(), *(("scope", scope) for scope in scopes)])
+            joint = "&" if urlsplit(bearer.realm).query else "?"
+            request = TokenRequest(
+                url=f"{bearer.realm}{joint}{query}",
+                form=None,
+                authorization=login.basic if login is not None else "",
+            )
+        return self._read(self._fetch(request))
+
+    def _read(self, body: bytes) -> tuple[str, float]:
+        try:
+            value: Mapping[str, Any] = read_object(body)
+        except ValueError as error:
+            raise wrong(self._host, _STEP, f"its token is no token: {error}") from None
+        token, seconds = value.get("token") or value.get("access_token"), value.get("expires_in")
+        if not isinstance(token, str) or not token.isascii() or not token.isprintable():
+            raise wrong(self._host, _STEP, "its token is no token")
+        keep_secret(token)
+        if not isinstance(seconds, int | float) or seconds <= 0:
+            seconds = _DEFAULT_TOKEN_SECONDS
+        return token, min(float(seconds), _LONGEST_TOKEN_SECONDS)
+
+
+def pull(repository: str) -> str:
+    return f"repository:{repository}:pull"
+
+
+def push(repository: str) -> str:
+    return f"repository:{repository}:pull,push"
+
+
+def delete(repository: str) -> str:
+    return f"repository:{repository}:delete,pull"
+
+
+def _bearer_of(offers: Sequence[str]) -> _Bearer | None:
+    for offer in offers:
+        scheme, _, rest = offer.strip().partition(" ")
+        if scheme.lower() != "bearer":
+            continue
+        try:
+            said = parse_keqv_list(parse_http_list(rest))
+        except ValueError:
+            continue
+        if said.get("realm"):
+            return _Bearer(said["realm"], said.get("service", ""))
+    return None
+
+
+def _is_basic(offer: str) -> bool:
+    return offer.strip().lower().startswith("basic")
+
+
+def _require_safe(realm: str, host: str) -> None:
+    parts = urlsplit(realm)
+    plain_at_home = parts.scheme == "http" and is_loopback(parts.netloc) and is_loopback(host)
+    if (parts.scheme != "https" and not plain_at_home) or not parts.hostname or "@" in parts.netloc:
+        raise wrong(
+            host, _STEP, f"it sends logins to {parts.scheme}://{parts.hostname}, not over TLS"
+        )

@@ -1,0 +1,503 @@
+"""A registry over HTTP (the OCI distribution specification, /v2/). Edge.
+
+Nothing that it sends is believed: bodies are held against their digests, their lengths against
+limits, media types against what is in them, and addresses against where a login may go.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, BinaryIO, Self
+
+import requests
+
+from warpfront.errors import InputError, RegistryError, RegistryFault
+from warpfront.release.registry import documents
+from warpfront.release.registry.authorization import Scopes, delete, pull, push
+from warpfront.release.registry.contract import (
+    EMPTY_BODY,
+    IMAGE_INDEX,
+    IMAGE_MANIFEST,
+    INDEX_TYPES,
+    MANIFEST_TYPES,
+    BlobSource,
+    BlobTransfer,
+    BytesBlob,
+    Descriptor,
+    Manifest,
+    Transfer,
+    digest_of_bytes,
+)
+from warpfront.release.registry.credentials import read_credentials
+from warpfront.release.registry.documents import MANIFEST_LIMIT_BYTES, Document, ImageIndex
+from warpfront.release.registry.exchange import Ask, Exchange, read_trust
+from warpfront.release.registry.failures import Passing, refused, wrong
+from warpfront.release.registry.patience import Pace, Patience
+from warpfront.release.registry.references import (
+    fallback_tag,
+    is_digest,
+    is_tag,
+    wrong_repository,
+)
+from warpfront.release.registry.saving import Saving
+from warpfront.release.registry.uploads import OnBytes, PieceSizes, Upload
+from warpfront.system.process import Run
+
+_ACCEPT = {"Accept": ", ".join((*MANIFEST_TYPES, *INDEX_TYPES))}
+_DIGEST_HEADER = "Docker-Content-Digest"
+_PAGE = 1000
+_MOST_PAGES = 200
+# What a registry without the referrers API answers: a path that it does not know.
+_NO_REFERRERS = frozenset({404, 405, 501})
+_NOT_MOUNTED = frozenset({202, 400, 403, 404, 405})
+
+
+class HttpRegistry:
+    """`contract.Registry` over HTTP. Threads may share one."""
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        *,
+        sizes: PieceSizes | None = None,
+        on_bytes: OnBytes = lambda _count: None,
+    ) -> None:
+        self._exchange, self._sizes, self._on_bytes = exchange, sizes or PieceSizes(), on_bytes
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self._exchange.close()
+
+    @property
+    def host(self) -> str:
+        return self._exchange.host
+
+    def manifest(self, repository: str, reference: str) -> Manifest | None:
+        """See `Registry`."""
+        step = f"manifest {_named(repository, reference)}"
+        ask = self._ask(
+            "GET", _manifest_path(repository, reference), step, {200, 404}, (pull(repository),)
+        )
+        answer, body = self._exchange.read(ask, MANIFEST_LIMIT_BYTES)
+        if answer.status_code == 404:
+            return None
+        digest, said = digest_of_bytes(body), answer.headers.get(_DIGEST_HEADER, "")
+        for claimed in (reference if is_digest(reference) else "", said):
+            if claimed.startswith("sha256:") and claimed != digest:
+                raise self._wrong(step, f"it sent {digest} for {claimed:.80}")
+        media_type = _media_type(answer)
+        self._document(body, media_type, step)
+        descriptor = Descriptor(media_type=media_type, digest=digest, size_bytes=len(body))
+        return Manifest(descriptor=descriptor, body=body)
+
+    def head(self, repository: str, reference: str) -> Descriptor | None:
+        """See `Registry`."""
+        step = f"manifest {_named(repository, reference)}"
+        ask = self._ask(
+            "HEAD", _manifest_path(repository, reference), step, {200, 404}, (pull(repository),)
+        )
+        answer, _ = self._exchange.read(ask, 0)
+        if answer.status_code == 404:
+            return None
+        digest, length = answer.headers.get(_DIGEST_HEADER, ""), _length(answer)
+        if not digest or length is None:  # not every registry says it to HEAD
+            found = self.manifest(repository, reference)
+            return found.descriptor if found is not None else None
+        if not is_digest(digest) or (is_digest(reference) and digest != reference):
+            raise self._wrong(step, f"it names {digest:.80}")
+        media_type = _media_type(answer)
+        if media_type not in {*MANIFEST_TYPES, *INDEX_TYPES}:
+            raise self._wrong(step, f"it is {media_type!r:.80}, no manifest that is known here")
+        return Descriptor(media_type=media_type, digest=digest, size_bytes=length)
+
+    def put_manifest(
+        self, repository: str, reference: str, body: bytes, media_type: str
+    ) -> Descriptor:
+        """See `Registry`. What is attached to a subject is listed under the fallback tag where the
+        registry does not say that it has done so itself.
+        """
+        step = f"put manifest {_named(repository, reference)}"
+        digest = digest_of_bytes(body)
+        document = self._document(body, media_type, step)
+        if is_digest(reference) and reference != digest:
+            raise InputError(f"{reference}: what should be put there is {digest}")
+        listed = self._put(repository, reference, body, media_type, step)
+        descriptor = Descriptor(media_type=media_type, digest=digest, size_bytes=len(body))
+        if document.subject is not None and listed != document.subject.digest:
+            manifest = Manifest(descriptor=descriptor, body=body)
+            self._list(repository, document.subject.digest, documents.referrer_of(manifest))
+        return descriptor
+
+    def blob(self, repository: str, digest: str, limit_bytes: int) -> bytes:
+        """See `Registry`."""
+        step = f"blob {_named(repository, digest)}"
+        ask = self._ask("GET", _blob_path(repository, digest), step, {200}, (pull(repository),))
+        _, body = self._exchange.read(ask, limit_bytes)
+        if digest_of_bytes(body) != digest:
+            raise self._wrong(step, f"it sent {digest_of_bytes(body)}")
+        return body
+
+    @contextlib.contextmanager
+    def open_blob(self, repository: str, digest: str) -> Iterator[BinaryIO]:
+        """See `Registry`."""
+        step = f"blob {_named(repository, digest)}"
+        ask = self._ask("GET", _blob_path(repository, digest), step, {200}, (pull(repository),))
+        answer = self._exchange.ask(ask)
+        try:
+            yield io.BufferedReader(_Pieces(self._checked(answer, digest, step)))
+        finally:
+            answer.close()
+
+    def save_blob(
+        self, repository: str, digest: str, destination: Path, size_bytes: int | None = None
+    ) -> None:
+        """See `Registry`."""
+        step = f"blob {_named(repository, digest)}"
+        path, scopes = _blob_path(repository, digest), (pull(repository),)
+        ask = self._ask("GET", path, step, {200, 206, 416}, scopes)
+        Saving(self._exchange, ask, digest, size_bytes, self._on_bytes).into(destination)
+
+    def put_blob(
+        self, repository: str, source: BlobSource, mount_from: Sequence[str] = ()
+    ) -> BlobTransfer:
+        """See `Registry`."""
+        if self._has_blob(repository, source):
+            return _transferred(source, Transfer.PRESENT)
+        location = ""
+        for origin in dict.fromkeys(mount_from):
+            if origin == repository:
+                continue
+            mounted, begun = self._mount(repository, source, origin)
+            if mounted:
+                self._forget(repository, location)
+                return _transferred(source, Transfer.MOUNTED)
+            if begun and location:
+                self._forget(repository, location)
+            location = begun or location
+        upload = Upload(
+            self._exchange,
+            repository,
+            source,
+            (push(repository),),
+            location=location,
+            sizes=self._sizes,
+            on_bytes=self._on_bytes,
+        )
+        upload.send()
+        return _transferred(source, Transfer.SENT, upload.sent_bytes)
+
+    def referrers(self, repository: str, digest: str) -> tuple[Descriptor, ...]:
+        """See `Registry`."""
+        step = f"referrers of {_named(repository, digest)}"
+        url = f"/v2/{repository}/referrers/{digest}"
+        found: list[Descriptor] = []
+        for answer, body in self._pages(repository, url, step, {200, *_NO_REFERRERS}):
+            if answer.status_code != 200:
+                return self._listed(repository, digest)[0]
+            document = self._document(body, _media_type(answer), step)
+            if not isinstance(document, ImageIndex):
+                raise self._wrong(step, "it sent no index")
+            found += document.manifests
+        return tuple(found)
+
+    def attach(
+        self,
+        repository: str,
+        subject: Descriptor,
+        *,
+        artifact_type: str,
+        payload: bytes,
+        payload_type: str,
+        annotations: Mapping[str, str],
+    ) -> Descriptor:
+        """See `Registry`."""
+        blob = BytesBlob(payload)
+        for source in (blob, BytesBlob(EMPTY_BODY)):
+            self.put_blob(repository, source)
+        body = documents.artifact_body(
+            subject,
+            artifact_type=artifact_type,
+            payload=Descriptor(
+                media_type=payload_type, digest=blob.digest, size_bytes=blob.size_bytes
+            ),
+            annotations=annotations,
+        )
+        put = self.put_manifest(repository, digest_of_bytes(body), body, IMAGE_MANIFEST)
+        return documents.referrer_of(Manifest(descriptor=put, body=body))
+
+    def tags(self, repository: str) -> tuple[str, ...]:
+        """See `Registry`."""
+        _require_repository(repository)
+        step = f"tags of {repository}"
+        found: list[str] = []
+        url = f"/v2/{repository}/tags/list?n={_PAGE}"
+        for answer, body in self._pages(repository, url, step, {200, 404}):
+            if answer.status_code == 404:
+                return ()
+            try:
+                named = documents.read_object(body).get("tags")
+            except ValueError as error:
+                raise self._wrong(step, str(error)) from None
+            if not _are_tags(named):
+                raise self._wrong(step, "it sent no list of tags")
+            found += named or ()
+        return tuple(dict.fromkeys(found))
+
+    def delete(self, repository: str, digest: str) -> None:
+        """See `Registry`."""
+        step = f"delete {_named(repository, digest)}"
+        if not is_digest(digest):
+            raise InputError(f"{digest}: only digests are deleted, with every tag on them")
+        ask = self._ask(
+            "DELETE",
+            _manifest_path(repository, digest),
+            step,
+            {200, 202, 204, 404, 405},
+            (delete(repository),),
+        )
+        answer, _ = self._exchange.read(ask, MANIFEST_LIMIT_BYTES)
+        if answer.status_code == 405:
+            raise refused(
+                self.host, step, "it deletes nothing", "have deletion switched on, or do without"
+            )
+
+    def _put(self, repository: str, reference: str, body: bytes, media_type: str, step: str) -> str:
+        """The subject that the registry says it has listed this under; "" for none."""
+        ask = self._ask(
+            "PUT",
+            _manifest_path(repository, reference),
+            step,
+            {200, 201},
+            (push(repository),),
+            headers={"Content-Type": media_type},
+            body=body,
+        )
+        answer, _ = self._exchange.read(ask, MANIFEST_LIMIT_BYTES)
+        digest, said = digest_of_bytes(body), answer.headers.get(_DIGEST_HEADER)
+        if said is None:  # then it has to show it
+            found = self.head(repository, reference)
+            said = found.digest if found is not None else "nothing"
+        if said != digest:
+            raise self._wrong(step, f"it says that it stored {said:.80}, not {digest}")
+        return answer.headers.get("OCI-Subject", "")
+
+    def _list(self, repository: str, subject: str, descriptor: Descriptor) -> None:
+        """Name an artifact in the fallback index of its subject. Others may write that at the same
+        time: ours is there only when it is read back.
+        """
+        attempts = self._exchange.attempts()
+        tag, step = fallback_tag(subject), f"list of what is attached to {subject}"
+        while True:
+            listed, annotations = self._listed(repository, subject)
+            if descriptor.digest in {one.digest for one in listed}:
+                return
+            body = documents.index_body((*listed, descriptor), annotations)
+            self._put(repository, tag, body, IMAGE_INDEX, step)
+            listed, _ = self._listed(repository, subject)
+            if descriptor.digest in {one.digest for one in listed}:
+                return
+            if not attempts.again(0.0):
+                raise self._wrong(step, f"{descriptor.digest} does not stay in it")
+
+    def _listed(
+        self, repository: str, subject: str
+    ) -> tuple[tuple[Descriptor, ...], Mapping[str, str]]:
+        """What the fallback index of a subject names, and its annotations."""
+        found = self.manifest(repository, fallback_tag(subject))
+        if found is None:
+            return (), {}
+        document = documents.read_document(found)
+        if not isinstance(document, ImageIndex):
+            raise self._wrong(f"tag {fallback_tag(subject)}", "it is no index")
+        return document.manifests, document.annotations
+
+    def _has_blob(self, repository: str, source: BlobSource) -> bool:
+        step = f"blob {_named(repository, source.digest)}"
+        path = _blob_path(repository, source.digest)
+        answer, _ = self._exchange.read(
+            self._ask("HEAD", path, step, {200, 404}, (push(repository),)), 0
+        )
+        if answer.status_code == 404:
+            return False
+        if _length(answer) not in {None, source.size_bytes}:
+            raise self._wrong(step, f"it has {_length(answer)} of {source.size_bytes} bytes")
+        return True
+
+    def _mount(self, repository: str, source: BlobSource, origin: str) -> tuple[bool, str]:
+        """Whether it was mounted; if not, the upload that the registry began in its place."""
+        _require_repository(origin)
+        step = f"mount of {source.digest} from {origin}"
+        ask = self._ask(
+            "POST",
+            f"/v2/{repository}/blobs/uploads/?mount={source.digest}&from={origin}",
+            step,
+            {201, *_NOT_MOUNTED},
+            (push(repository), pull(origin)),
+            body=b"",
+        )
+        try:
+            answer, _ = self._exchange.read(ask, MANIFEST_LIMIT_BYTES)
+        except RegistryError as error:
+            if error.fault is not RegistryFault.REFUSED:
+                raise
+            return False, ""  # whoever may not read there sends it
+        begun = answer.headers.get("Location", "") if answer.status_code == 202 else ""
+        if begun:
+            begun = self._exchange.next_address(begun, answer.url, step)
+        return answer.status_code == 201, begun
+
+    def _forget(self, repository: str, location: str) -> None:
+        """Tell the registry of an upload that comes to nothing; it is no harm if that fails."""
+        if location:
+            ask = self._ask("DELETE", location, "end of an upload", {204}, (push(repository),))
+            with contextlib.suppress(RegistryError, Passing):
+                self._exchange.finish(self._exchange.once(ask))
+
+    def _pages(
+        self, repository: str, url: str, step: str, accepted: set[int]
+    ) -> Iterator[tuple[requests.Response, bytes]]:
+        for _ in range(_MOST_PAGES):
+            ask = self._ask("GET", url, step, accepted, (pull(repository),))
+            answer, body = self._exchange.read(ask, MANIFEST_LIMIT_BYTES)
+            yield answer, body
+            following = answer.links.get("next", {}).get("url", "")
+            if answer.status_code != 200 or not following:
+                return
+            url = self._exchange.next_address(following, answer.url, step)
+        raise self._wrong(step, f"it has more than {_MOST_PAGES} pages")
+
+    def _checked(self, answer: requests.Response, digest: str, step: str) -> Iterator[bytes]:
+        """The pieces of a body, and an error at the end if they were others."""
+        found = sha256()
+        try:
+            for piece in self._exchange.pieces(answer, step):
+                found.update(piece)
+                yield piece
+        except Passing as passing:
+            raise passing.error from None
+        if f"sha256:{found.hexdigest()}" != digest:
+            raise self._wrong(step, f"it sent sha256:{found.hexdigest()}")
+
+    def _ask(
+        self,
+        method: str,
+        url: str,
+        step: str,
+        accepted: set[int],
+        scopes: Scopes,
+        *,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+    ) -> Ask:
+        return Ask(
+            method=method,
+            url=url,
+            step=step,
+            scopes=scopes,
+            accepted=frozenset(accepted),
+            headers={**_ACCEPT, **(headers or {})},
+            body=(lambda: body) if body is not None else None,
+        )
+
+    def _document(self, body: bytes, media_type: str, step: str) -> Document:
+        try:
+            return documents.read_body(body, media_type)
+        except ValueError as error:
+            raise self._wrong(step, str(error)) from None
+
+    def _wrong(self, step: str, reason: str) -> RegistryError:
+        return wrong(self.host, step, reason)
+
+
+def connect(
+    host: str,
+    environment: Mapping[str, str],
+    run: Run,
+    *,
+    patience: Patience | None = None,
+    pace: Pace | None = None,
+    sizes: PieceSizes | None = None,
+    on_bytes: OnBytes = lambda _count: None,
+) -> HttpRegistry:
+    """The registry `host`, with docker's own logins; nothing is sent before it is asked something.
+    `on_bytes` is told of every piece of a blob that goes or comes.
+    """
+    exchange = Exchange(
+        host,
+        read_credentials(environment, run),
+        read_trust(host, environment),
+        patience or Patience(),
+        pace or Pace(),
+    )
+    return HttpRegistry(exchange, sizes=sizes, on_bytes=on_bytes)
+
+
+class _Pieces(io.RawIOBase):
+    """An iterator of bytes as a file."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces, self._left = pieces, b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self._left = self._left or next(self._pieces, b"")
+        count = min(len(buffer), len(self._left))
+        buffer[:count], self._left = self._left[:count], self._left[count:]
+        return count
+
+
+def _transferred(source: BlobSource, transfer: Transfer, sent_bytes: int = 0) -> BlobTransfer:
+    return BlobTransfer(
+        digest=source.digest,
+        size_bytes=source.size_bytes,
+        transfer=transfer,
+        sent_bytes=sent_bytes,
+    )
+
+
+def _manifest_path(repository: str, reference: str) -> str:
+    return f"/v2/{repository}/manifests/{reference}"
+
+
+def _blob_path(repository: str, digest: str) -> str:
+    return f"/v2/{repository}/blobs/{digest}"
+
+
+def _named(repository: str, reference: str) -> str:
+    """For messages. Nothing but a repository, a tag or a digest becomes part of a path."""
+    _require_repository(repository)
+    if is_digest(reference):
+        return f"{repository}@{reference}"
+    if is_tag(reference):
+        return f"{repository}:{reference}"
+    raise InputError(f"{reference!r} is neither a tag nor a digest")
+
+
+def _require_repository(repository: str) -> None:
+    reason = wrong_repository(repository)
+    if reason:
+        raise InputError(reason)
+
+
+def _are_tags(value: Any) -> bool:
+    """null is how some registries say that there are none."""
+    return value is None or (
+        isinstance(value, list) and all(isinstance(one, str) and is_tag(one) for one in value)
+    )
+
+
+def _media_type(answer: requests.Response) -> str:
+    return answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+
+
+def _length(answer: requests.Response) -> int | None:
+    said = answer.headers.get("Content-Length", "")
+    return int(said[:18]) if said.isdigit() else None

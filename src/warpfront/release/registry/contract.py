@@ -1,0 +1,171 @@
+"""A registry, as far as warpfront speaks with one: what it is asked and answers. Words.
+
+What the OCI specifications add to a store of bytes: a descriptor in an index names a platform; the
+digest of a manifest is that of its exact bytes, so that bodies are kept and never written anew; an
+artifact's manifest may have no `artifactType`, then its config's media type is meant.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from hashlib import sha256
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+IMAGE_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+IMAGE_INDEX = "application/vnd.oci.image.index.v1+json"
+DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
+DOCKER_LIST = "application/vnd.docker.distribution.manifest.list.v2+json"
+MANIFEST_TYPES = (IMAGE_MANIFEST, DOCKER_MANIFEST)
+INDEX_TYPES = (IMAGE_INDEX, DOCKER_LIST)
+EMPTY_TYPE = "application/vnd.oci.empty.v1+json"
+EMPTY_BODY = b"{}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Platform:
+    """What a child of an index says that it runs on, in the registries' words (`amd64`)."""
+
+    os: str
+    architecture: str
+    variant: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Descriptor:
+    """What names a blob or manifest: `digest` is `sha256:` + 64 hex of its bytes."""
+
+    media_type: str
+    digest: str
+    size_bytes: int
+    artifact_type: str | None = None
+    annotations: Mapping[str, str] = field(default_factory=dict, hash=False)
+    platform: Platform | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """A manifest or index: `body` is what was received, and hashes to the descriptor's digest."""
+
+    descriptor: Descriptor
+    body: bytes
+
+
+class Transfer(StrEnum):
+    """How a blob came to be in a repository."""
+
+    SENT = "sent"
+    MOUNTED = "mounted"
+    PRESENT = "present"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlobTransfer:
+    """What putting a blob took. `sent_bytes` counts what went over the wire for it, tries that
+    broke off included; 0 unless `SENT`, or sent in vain before somebody else had brought it.
+    """
+
+    digest: str
+    size_bytes: int
+    transfer: Transfer
+    sent_bytes: int
+
+
+class BlobSource(Protocol):
+    """Bytes that can be read from the start as often as an upload has to begin again."""
+
+    @property
+    def digest(self) -> str: ...
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    def open(self) -> BinaryIO: ...
+
+
+@dataclass(frozen=True, slots=True)
+class BytesBlob:
+    """A blob that is small enough to hold: a config, an SBOM."""
+
+    content: bytes
+
+    @property
+    def digest(self) -> str:
+        return digest_of_bytes(self.content)
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.content)
+
+    def open(self) -> BinaryIO:
+        return io.BytesIO(self.content)
+
+
+class Registry(Protocol):
+    """One registry host. `repository` is without it; `reference` is a tag or a digest.
+
+    Every verb raises `RegistryError`, which names the registry, the step, and what to do next.
+    """
+
+    @property
+    def host(self) -> str: ...
+
+    def manifest(self, repository: str, reference: str) -> Manifest | None:
+        """The manifest or index under a tag or digest, its digest checked; None where none is."""
+
+    def head(self, repository: str, reference: str) -> Descriptor | None:
+        """What the registry says a tag or digest is; nobody has checked it against bytes."""
+
+    def put_manifest(
+        self, repository: str, reference: str, body: bytes, media_type: str
+    ) -> Descriptor:
+        """Put a manifest or index whose parts are there under a tag or its own digest. The digest
+        that the registry says it has is checked."""
+
+    def blob(self, repository: str, digest: str, limit_bytes: int) -> bytes:
+        """A small blob (a config, an SBOM), its digest checked."""
+
+    def open_blob(self, repository: str, digest: str) -> AbstractContextManager[BinaryIO]:
+        """A blob as it comes, for who needs its beginning: only at its end has the
+        digest been checked."""
+
+    def save_blob(
+        self, repository: str, digest: str, destination: Path, size_bytes: int | None = None
+    ) -> None:
+        """A blob of any size into a file that is there only when its digest was right. No more than
+        `size_bytes` are taken, if the descriptor is known."""
+
+    def put_blob(
+        self, repository: str, source: BlobSource, mount_from: Sequence[str] = ()
+    ) -> BlobTransfer:
+        """Have the blob in the repository: it is there already, or is mounted from one of the
+        repositories `mount_from`, or is sent."""
+
+    def referrers(self, repository: str, digest: str) -> tuple[Descriptor, ...]:
+        """What is attached to a digest: by the referrers API, else by the fallback tag."""
+
+    def attach(
+        self,
+        repository: str,
+        subject: Descriptor,
+        *,
+        artifact_type: str,
+        payload: bytes,
+        payload_type: str,
+        annotations: Mapping[str, str],
+    ) -> Descriptor:
+        """Attach a document to a digest. The same document twice is the same digest, once."""
+
+    def tags(self, repository: str) -> tuple[str, ...]:
+        """Every tag of a repository; none where there is no such repository."""
+
+    def delete(self, repository: str, digest: str) -> None:
+        """Delete a manifest, and with it every tag on it. Nothing to delete is no error."""
+
+
+def digest_of_bytes(content: bytes) -> str:
+    return f"sha256:{sha256(content).hexdigest()}"

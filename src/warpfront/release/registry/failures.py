@@ -1,0 +1,149 @@
+"""What went wrong between us and a registry, in the words of a person who has to mend it. Edge."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import ssl
+from collections.abc import Iterator, Mapping
+from email.utils import parsedate_to_datetime
+
+import requests
+
+from warpfront.errors import RegistryError, RegistryFault
+
+RETRIED_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
+_LONGEST_SAID = 300
+_COST_OF_SILENCE = 3
+_NOT_PLAIN = re.compile(r"[^\x20-\x7e\xa0-\ud7ff]+")
+# Debian's registry answers a full disk with 500, and the system's number for it in the detail.
+_NO_ROOM = re.compile(r'no space left|"Err":\s?28\b|quota exceeded', re.IGNORECASE)
+_LATER = "try again later; what is there already is not sent again"
+_FREE = f"free space where the registry keeps its blobs, then {_LATER}"
+
+
+class Passing(Exception):  # noqa: N818 - not an error yet: the same may go well the next time
+    """A failure that another try may not meet; `after_seconds` is what the registry asked for,
+    `cost` the number of tries that this one counts for.
+    """
+
+    def __init__(self, error: RegistryError, after_seconds: float = 0.0, cost: int = 1) -> None:
+        super().__init__(str(error))
+        self.error, self.after_seconds, self.cost = error, after_seconds, cost
+
+
+def wrong(registry: str, step: str, reason: str) -> RegistryError:
+    """For an answer that cannot be true."""
+    return RegistryError(
+        reason,
+        registry=registry,
+        step=step,
+        fault=RegistryFault.WRONG,
+        hint=f"do not trust what {registry} sent; ask those who run it, or what is between",
+    )
+
+
+def refused(registry: str, step: str, reason: str, hint: str) -> RegistryError:
+    """For what stays so until somebody changes something."""
+    return RegistryError(
+        reason, registry=registry, step=step, fault=RegistryFault.REFUSED, hint=hint
+    )
+
+
+def by_status(
+    registry: str, step: str, status: int, headers: Mapping[str, str], body: bytes
+) -> RegistryError | Passing:
+    """What an answer that was not hoped for means."""
+    said = _said(body)
+    reason = f"HTTP {status}" + (f" ({said})" if said else "")
+    fault, hint = _meaning(registry, status, body)
+    error = RegistryError(reason, registry=registry, step=step, fault=fault, hint=hint)
+    if status in RETRIED_STATUSES and fault is not RegistryFault.FULL:
+        return Passing(error, after_seconds(headers))
+    return error
+
+
+def by_exception(
+    registry: str, step: str, error: requests.RequestException | OSError
+) -> RegistryError | Passing:
+    """What a request that got no whole answer means."""
+    causes = tuple(_causes(error))
+    for kind, fault, words, hint in _REASONS:
+        if any(isinstance(cause, kind) for cause in causes):
+            made = RegistryError(words, registry=registry, step=step, fault=fault, hint=hint)
+            cost = _COST_OF_SILENCE if fault is RegistryFault.SLOW else 1
+            return made if kind in _LASTING else Passing(made, cost=cost)
+    return Passing(wrong(registry, step, type(error).__name__))
+
+
+def after_seconds(headers: Mapping[str, str]) -> float:
+    """Retry-After as seconds: a number, or a date, which is held against the answer's own."""
+    value = headers.get("Retry-After", "")
+    if value.isdigit():
+        return float(value[:9])
+    try:
+        then, now = (parsedate_to_datetime(headers[name]) for name in ("Retry-After", "Date"))
+        return max(0.0, (then - now).total_seconds())
+    except (KeyError, ValueError, TypeError):
+        return 0.0
+
+
+def _meaning(registry: str, status: int, body: bytes) -> tuple[RegistryFault, str]:
+    if status == 507 or (status >= 500 and _NO_ROOM.search(body.decode(errors="replace"))):
+        return RegistryFault.FULL, _FREE
+    if status == 413:
+        return RegistryFault.FULL, f"raise the limit of {registry} or of the proxy before it"
+    if status == 403:
+        return RegistryFault.REFUSED, f"ask for the right, or docker login {registry} as who has it"
+    if status in {408, 425, 429}:
+        return RegistryFault.SLOW, _LATER
+    if status >= 500:
+        return RegistryFault.WRONG, f"{_LATER}; if it stays so, the registry's own log says why"
+    return RegistryFault.REFUSED, "see what the registry said, and whether the name is right"
+
+
+def _said(body: bytes) -> str:
+    """The registry's own words: codes and messages, without what a terminal would obey."""
+    try:
+        errors = json.loads(body)["errors"]
+        words = "; ".join(f"{one.get('code', '')} {one.get('message', '')}" for one in errors)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return ""
+    return _NOT_PLAIN.sub(" ", words).strip()[:_LONGEST_SAID]
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error and everything it came from, wherever urllib3 keeps it."""
+    seen: set[int] = set()
+    waiting: list[object] = [error]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, BaseException) and id(one) not in seen:
+            seen.add(id(one))
+            yield one
+            waiting += [one.__cause__, one.__context__, getattr(one, "reason", None), *one.args]
+
+
+_UNREACHABLE, _SLOW, _WRONG = RegistryFault.UNREACHABLE, RegistryFault.SLOW, RegistryFault.WRONG
+_CERTIFICATE = "have its certificate authority in REQUESTS_CA_BUNDLE or docker's certs.d"
+_NETWORK = "check the name, the network and HTTPS_PROXY"
+_REASONS: tuple[tuple[type[BaseException], RegistryFault, str, str], ...] = (
+    (
+        ssl.SSLCertVerificationError,
+        _UNREACHABLE,
+        "its certificate is not trusted here",
+        _CERTIFICATE,
+    ),
+    (requests.exceptions.InvalidURL, _WRONG, "an address that is none", _NETWORK),
+    (requests.exceptions.ProxyError, _UNREACHABLE, "the proxy does not let us through", _NETWORK),
+    (socket.gaierror, _UNREACHABLE, "its name cannot be resolved", _NETWORK),
+    (ConnectionRefusedError, _UNREACHABLE, "connection refused", "is it running?"),
+    (requests.ConnectTimeout, _UNREACHABLE, "no connection in time", _NETWORK),
+    (requests.Timeout, _SLOW, "no answer, or too little of one, in time", _LATER),
+    (TimeoutError, _SLOW, "no bytes went or came for too long", _LATER),
+    (ConnectionError, _WRONG, "the connection was cut", _LATER),
+    (ssl.SSLError, _WRONG, "TLS broke off", _LATER),
+    (requests.RequestException, _WRONG, "the answer broke off", _LATER),
+)
+_LASTING = (ssl.SSLCertVerificationError, requests.exceptions.InvalidURL)

@@ -1,0 +1,64 @@
+"""How long a registry is waited for, and how often it is asked again. Edge."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """Limits for one verb. A body brings `window_bytes` in every `window_seconds`, or is given up;
+    an answer's head is whole in `answer_seconds`, and the end of an upload may take a second more
+    for each `settled_bytes` of it. `tries` are those that brought nothing forward; one that ended
+    in silence counts as several, for it took its time.
+    """
+
+    connect_seconds: float = 10.0
+    answer_seconds: float = 45.0
+    settled_bytes: int = 20 * 2**20
+    window_seconds: float = 60.0
+    window_bytes: int = 64 * 2**10
+    tries: int = 6
+    first_wait_seconds: float = 0.5
+    longest_wait_seconds: float = 30.0
+    waits_seconds: float = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """The clock, and what is done with it; tests bring their own."""
+
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    chance: Callable[[], float] = random.random
+
+
+class Attempts:
+    """The tries of one verb: how many are left, and what they may still wait together."""
+
+    def __init__(self, patience: Patience, pace: Pace) -> None:
+        self._patience, self._pace = patience, pace
+        self._failed, self._waited_seconds = 0, 0.0
+
+    def again(self, after_seconds: float, cost: int = 1) -> bool:
+        """Wait, and say whether there is another try. The wait is anything up to a bound that
+        doubles (full jitter), but no less than the registry asked for, up to our own longest.
+        """
+        patience = self._patience
+        self._failed += cost
+        left = patience.waits_seconds - self._waited_seconds
+        if self._failed >= patience.tries or left <= 0:
+            return False
+        bound = patience.first_wait_seconds * 2 ** (self._failed - 1)
+        wait = self._pace.chance() * min(bound, patience.longest_wait_seconds)
+        wait = min(max(wait, min(after_seconds, patience.longest_wait_seconds)), left)
+        self._waited_seconds += wait
+        self._pace.sleep(wait)
+        return True
+
+    def got_on(self) -> None:
+        """Something came of it: the next failure is a first one. What was waited stays."""
+        self._failed = 0

@@ -1,0 +1,106 @@
+"""A blob of any size on its way into a file: gone on with after a cut, there only when its digest
+is right. Edge.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import tempfile
+from hashlib import sha256
+from pathlib import Path
+from typing import BinaryIO
+
+import requests
+
+from warpfront.release.registry.exchange import Ask, Exchange
+from warpfront.release.registry.failures import Passing, wrong
+from warpfront.release.registry.uploads import OnBytes
+from warpfront.system.store import storing
+
+_FROM = re.compile(r"bytes (\d{1,18})-\d+/(?:\d+|\*)")
+
+
+class Saving:
+    """`ask` is the request for all of it. `size_bytes` is what its descriptor says, if one is
+    known: no more than that is taken.
+    """
+
+    def __init__(
+        self, exchange: Exchange, ask: Ask, digest: str, size_bytes: int | None, on_bytes: OnBytes
+    ) -> None:
+        self._exchange, self._ask, self._digest = exchange, ask, digest
+        self._limit_bytes, self._on_bytes = size_bytes, on_bytes
+        self._have = 0
+        self._found = sha256()
+
+    def into(self, destination: Path) -> None:
+        """Raises `RegistryError`, and `StoreError` where the file cannot be written."""
+        with storing(destination):
+            destination.parent.mkdir(parents=True, exist_ok=True)
+            descriptor, name = tempfile.mkstemp(prefix=".blob-", dir=destination.parent)
+            aside = Path(name)
+            try:
+                with os.fdopen(descriptor, "wb") as file:
+                    self._fill(file)
+                self._check()
+                aside.chmod(0o644)
+                aside.replace(destination)
+            finally:
+                aside.unlink(missing_ok=True)
+
+    def _fill(self, file: BinaryIO) -> None:
+        attempts = self._exchange.attempts()
+        furthest = 0
+        while True:
+            try:
+                self._take(file)
+            except Passing as passing:
+                if self._have > furthest:
+                    furthest = self._have
+                    attempts.got_on()
+                if not attempts.again(passing.after_seconds, passing.cost):
+                    raise passing.error from None
+            else:
+                return
+
+    def _take(self, file: BinaryIO) -> None:
+        """One request's worth, from where the last one broke off."""
+        span = {"Range": f"bytes={self._have}-"} if self._have else {}
+        ask = dataclasses.replace(self._ask, headers={**self._ask.headers, **span})
+        answer = self._exchange.once(ask)
+        if answer.status_code == 416 or (answer.status_code == 206 and not self._continues(answer)):
+            self._exchange.finish(answer)
+            ask = self._ask
+            answer = self._exchange.once(ask)
+        if answer.status_code != 206:
+            self._begin_anew(file, answer)
+        for piece in self._exchange.pieces(answer, self._ask.step):
+            self._have += len(piece)
+            if self._limit_bytes is None or self._have > self._limit_bytes:
+                answer.close()
+                raise wrong(
+                    self._exchange.host, self._ask.step, "it sends more than it said it would"
+                )
+            self._found.update(piece)
+            file.write(piece)
+            self._on_bytes(len(piece))
+
+    def _continues(self, answer: requests.Response) -> bool:
+        start = _FROM.fullmatch(answer.headers.get("Content-Range", ""))
+        return start is not None and int(start.group(1)) == self._have
+
+    def _begin_anew(self, file: BinaryIO, answer: requests.Response) -> None:
+        file.seek(0)
+        file.truncate()
+        self._have, self._found = 0, sha256()
+        length = answer.headers.get("Content-Length", "")
+        if self._limit_bytes is None and length.isdigit():
+            self._limit_bytes = int(length[:18])
+
+    def _check(self) -> None:
+        if f"sha256:{self._found.hexdigest()}" != self._digest:
+            raise wrong(
+                self._exchange.host, self._ask.step, f"it sent sha256:{self._found.hexdigest()}"
+            )

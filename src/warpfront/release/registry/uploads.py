@@ -1,0 +1,273 @@
+"""A blob on its way into a repository: begun, sent whole or in pieces, gone on with after a cut,
+begun anew where that cannot be. Edge.
+
+A registry that takes no pieces gets all of it at once; one that finds a piece too large gets
+smaller ones. After a failure the registry is asked how much it has; what was sent proves nothing.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import requests
+
+from warpfront.errors import RegistryError, StoreError
+from warpfront.release.registry.authorization import Scopes
+from warpfront.release.registry.contract import BlobSource
+from warpfront.release.registry.exchange import Ask, Exchange
+from warpfront.release.registry.failures import Passing, by_status, wrong
+from warpfront.release.registry.patience import Attempts
+
+# In one request without asking how far it came: what is sent again after a cut costs little.
+WHOLE_BYTES = 16 * 2**20
+PIECE_BYTES = 64 * 2**20
+_SMALLEST_PIECE_BYTES = 2**20
+_OCTETS = {"Content-Type": "application/octet-stream"}
+# "I have nothing" and "I have one byte" are the same Range, and one byte is never sent alone.
+_HAS = re.compile(r"(?:bytes=)?0-(\d{1,18})")
+# A piece that is answered with one of these is not wanted as a piece, or not there.
+_NO_PIECES = frozenset({400, 404, 405, 416, 501})
+
+OnBytes = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PieceSizes:
+    """Blobs up to `whole_bytes` are sent in one request, larger ones in pieces."""
+
+    whole_bytes: int = WHOLE_BYTES
+    piece_bytes: int = PIECE_BYTES
+
+
+class Upload:
+    """One blob. `location` is that of an upload that has been begun, "" for none."""
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        repository: str,
+        source: BlobSource,
+        scopes: Scopes,
+        *,
+        location: str,
+        sizes: PieceSizes,
+        on_bytes: OnBytes,
+    ) -> None:
+        self._exchange, self._repository, self._source = exchange, repository, source
+        self._scopes, self._on_bytes = scopes, on_bytes
+        self._step = f"upload of {source.digest} to {repository}"
+        self._location, self._offset, self._furthest = location, 0, 0
+        self._whole = source.size_bytes <= sizes.whole_bytes
+        self._piece_bytes = sizes.piece_bytes
+        self._damaged = False
+        self.sent_bytes = 0
+
+    def send(self) -> None:
+        """Returns when the registry has the blob. Raises `RegistryError`."""
+        attempts = self._exchange.attempts()
+        failed = False
+        while True:
+            try:
+                if not (failed and self._is_there_now()):
+                    self._go_on(attempts)
+            except Passing as passing:
+                if not attempts.again(passing.after_seconds, passing.cost):
+                    raise passing.error from None
+                failed = True
+            else:
+                return
+
+    def _is_there_now(self) -> bool:
+        """After a failure: the blob may have arrived, and only the answer been lost. If not, where
+        to go on from.
+        """
+        url = f"/v2/{self._repository}/blobs/{self._source.digest}"
+        answer = self._once("HEAD", url, {200, 404})
+        self._exchange.finish(answer)
+        if answer.status_code == 200:
+            return True
+        if self._location and not self._whole:
+            self._ask_how_far()
+        else:
+            self._location = ""
+        return False
+
+    def _ask_how_far(self) -> None:
+        answer = self._once("GET", self._location, {200, 202, 204, 400, 404, 405, 416, 501})
+        self._exchange.finish(answer)
+        has = _has(answer)
+        if answer.status_code >= 400 or has is None or has > self._source.size_bytes:
+            self._location = ""  # it has forgotten, or does not say: begin anew
+            return
+        self._offset = has
+        if answer.headers.get("Location"):
+            self._follow(answer)
+
+    def _go_on(self, attempts: Attempts) -> None:
+        if not self._location:
+            self._begin()
+        while not self._whole and self._offset < self._source.size_bytes:
+            self._send_piece()
+            if self._offset > self._furthest:
+                self._furthest = self._offset
+                attempts.got_on()
+        self._close()
+
+    def _begin(self) -> None:
+        self._offset = 0
+        url = f"/v2/{self._repository}/blobs/uploads/"
+        answer = self._once("POST", url, {202}, body=b"")
+        self._exchange.finish(answer)
+        self._follow(answer)
+        least = answer.headers.get("OCI-Chunk-Min-Length", "")
+        if least.isdigit():
+            self._piece_bytes = max(self._piece_bytes, int(least[:18]))
+
+    def _send_piece(self) -> None:
+        count = min(self._piece_bytes, self._source.size_bytes - self._offset)
+        span = {"Content-Range": f"{self._offset}-{self._offset + count - 1}"}
+        answer = self._once(
+            "PATCH", self._location, {202, 204, 413, *_NO_PIECES}, span, self._piece(count)
+        )
+        said = self._exchange.finish(answer)
+        if answer.status_code >= 400:
+            self._send_otherwise(answer, said, count)
+            return
+        self._follow(answer)
+        has = _has(answer)
+        if has is not None and not self._offset < has <= self._offset + count:
+            self._location = ""
+            raise Passing(
+                wrong(self._exchange.host, self._step, f"it says that it has {has} bytes")
+            )
+        self._offset = has if has is not None else self._offset + count
+
+    def _send_otherwise(self, answer: requests.Response, said: bytes, count: int) -> None:
+        """A piece was not taken: smaller ones, all at once, or from the start."""
+        error = self._failure(answer, said)
+        if answer.status_code == 413:
+            if count <= _SMALLEST_PIECE_BYTES:
+                raise error
+            self._piece_bytes = max(count // 4, _SMALLEST_PIECE_BYTES)
+            self._ask_how_far()
+        elif not self._offset:
+            self._whole = True
+        else:
+            self._location = ""
+            raise Passing(error)
+        if not self._location or self._whole:
+            self._begin()
+
+    def _close(self) -> None:
+        """The last request: with the digest, and with all bytes where they were not sent before."""
+        count = self._source.size_bytes if self._whole else 0
+        url = _with_digest(self._location, self._source.digest)
+        answer = self._once(
+            "PUT", url, {201, 204, 400, 404, 416}, {}, self._piece(count), last=True
+        )
+        said = self._exchange.finish(answer)
+        if answer.status_code < 400:
+            stored = answer.headers.get("Docker-Content-Digest", self._source.digest)
+            if stored != self._source.digest:
+                raise wrong(self._exchange.host, self._step, f"it says that it stored {stored:.80}")
+            return
+        self._location = ""
+        error = self._failure(answer, said)
+        if self._damaged:
+            raise error
+        self._damaged = True  # on the way, or in the registry: once more, from the start
+        raise Passing(error)
+
+    def _piece(self, count: int) -> Callable[[], Any]:
+        """The bytes of one request, opened anew for each try of it."""
+        if not count:
+            return lambda: b""
+        offset = 0 if self._whole else self._offset
+        return lambda: _Piece(self._source, offset, count, self._count)
+
+    def _count(self, count: int) -> None:
+        self.sent_bytes += count
+        self._on_bytes(count)
+
+    def _once(
+        self,
+        method: str,
+        url: str,
+        accepted: set[int],
+        headers: dict[str, str] | None = None,
+        body: Callable[[], Any] | bytes | None = None,
+        *,
+        last: bool = False,
+    ) -> requests.Response:
+        patience = self._exchange.patience
+        return self._exchange.once(
+            Ask(
+                method=method,
+                url=url,
+                step=self._step,
+                scopes=self._scopes,
+                accepted=frozenset(accepted),
+                headers={**(_OCTETS if headers is not None else {}), **(headers or {})},
+                body=(lambda: body) if isinstance(body, bytes) else body,
+                more_seconds=self._source.size_bytes / patience.settled_bytes if last else 0.0,
+            )
+        )
+
+    def _follow(self, answer: requests.Response) -> None:
+        self._location = self._exchange.next_address(
+            answer.headers.get("Location", ""), answer.url, self._step
+        )
+
+    def _failure(self, answer: requests.Response, said: bytes) -> RegistryError:
+        host = self._exchange.host
+        failure = by_status(host, self._step, answer.status_code, answer.headers, said)
+        return failure.error if isinstance(failure, Passing) else failure
+
+
+class _Piece:
+    """A part of a blob as a file that requests can send: it knows its length, and counts."""
+
+    def __init__(self, source: BlobSource, offset: int, count: int, on_bytes: OnBytes) -> None:
+        self._file, self._left, self._length = source.open(), count, count
+        self._digest, self._on_bytes = source.digest, on_bytes
+        self._file.seek(offset)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[bytes]:
+        while piece := self.read(io.DEFAULT_BUFFER_SIZE):
+            yield piece
+
+    def read(self, count: int = -1) -> bytes:
+        if not self._left:
+            return b""
+        piece = self._file.read(min(count, self._left) if count >= 0 else self._left)
+        if not piece:
+            raise StoreError(f"{self._digest}: its file has become shorter while it was sent")
+        self._left -= len(piece)
+        self._on_bytes(len(piece))
+        return piece
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _has(answer: requests.Response) -> int | None:
+    """How many bytes of an upload the registry says that it has."""
+    found = _HAS.fullmatch(answer.headers.get("Range", ""))
+    if found is None:
+        return None
+    last = int(found.group(1))
+    return last + 1 if last else 0
+
+
+def _with_digest(location: str, digest: str) -> str:
+    parts = urlsplit(location)
+    joint = "&" if parts.query else ""
+    return urlunsplit(parts._replace(query=f"{parts.query}{joint}digest={digest}"))

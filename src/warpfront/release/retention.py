@@ -1,0 +1,62 @@
+"""What a repository need not keep: candidates that nobody published, and old images of a channel
+that nobody is led to. Pure.
+
+Deleting a digest deletes every tag on it, so that one reason to keep it is enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+
+from warpfront.release.ledger import CANDIDATE_PREFIX, Stock
+
+_RUN_TIME = "%Y%m%dT%H%M%S"
+_RUN_TIME_LENGTH = len("20261122T120000")
+
+
+def not_needed(
+    stocks: Iterable[Stock], *, channel: str, created: str, now: str, days: int
+) -> tuple[tuple[Stock, str], ...]:
+    """Each image that may go, and why. `channel` is whose old images may, "" for none's; `created`
+    is the label that says when an image was built.
+    """
+    stocks = tuple(stocks)
+    limit = datetime.fromisoformat(now) - timedelta(days=days)
+    # Where an alias goes when the image that it is on is taken back.
+    ways_back = {before for one in stocks if one.aliases for before in one.befores}
+    found = []
+    for one in stocks:
+        public = [tag for tag in one.tags if not tag.startswith(CANDIDATE_PREFIX)]
+        if one.aliases or one.digest in ways_back:
+            continue
+        if not public and all(_is_before(_time_of_run(tag), limit) for tag in one.tags):
+            found.append((one, f"a candidate that nobody published, older than {days} days"))
+        elif (
+            public
+            and one.channels == (channel,)
+            and _is_before(_read_time(one.labels.get(created, "")), limit)
+        ):
+            found.append((one, f"an image of {channel}, older than {days} days"))
+    return tuple(found)
+
+
+def _is_before(moment: datetime | None, limit: datetime) -> bool:
+    """What does not say when it is of is kept."""
+    return moment is not None and moment < limit
+
+
+def _time_of_run(tag: str) -> datetime | None:
+    text = tag.removeprefix(CANDIDATE_PREFIX)[:_RUN_TIME_LENGTH]
+    try:
+        return datetime.strptime(text, _RUN_TIME).replace(tzinfo=UTC)
+    except ValueError:
+        return None
+
+
+def _read_time(text: str) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo else None

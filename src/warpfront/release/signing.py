@@ -1,0 +1,144 @@
+"""Signatures by cosign: the commands as values, and running them. A digest is signed, never a tag,
+together with the digests of the documents that are attached to it. Edge.
+
+The key's password is cosign's own to read (COSIGN_PASSWORD); it passes through no argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from warpfront.errors import CommandFailedError, SignatureError
+from warpfront.release.registry.references import is_loopback
+from warpfront.system.process import Command, Completed, Run
+
+_LIMIT_SECONDS = 120.0
+_SERVICES = "--use-signing-config"
+# The issuer of the identity that CI gives its jobs; who verifies names the workflow.
+KEYLESS = "keyless"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cosign:
+    """How cosign is called. `key` is a path or a KMS address, or `KEYLESS` where CI vouches for
+    its job (OIDC). `public_key` is a file of the key's other half. `has_services`: it knows signing
+    services (from version 3 on it uses them), and has to be told that none is meant.
+    """
+
+    key: str
+    public_key: str
+    has_services: bool
+    environment: Mapping[str, str]
+    program: str = "cosign"
+
+
+def sign_command(cosign: Cosign, reference: str, annotations: Mapping[str, str]) -> Command:
+    """Sign a digest. The transparency log is left out only where a key vouches for itself."""
+    argv = [cosign.program, "sign", "--yes"]
+    if cosign.key != KEYLESS:
+        argv += ["--key", cosign.key, "--tlog-upload=false"]
+        argv += ["--use-signing-config=false"] if cosign.has_services else []
+    argv += [f"--annotations={name}={text}" for name, text in sorted(annotations.items())]
+    return _command(cosign, argv, reference)
+
+
+def verify_command(
+    cosign: Cosign, reference: str, annotations: Mapping[str, str], *, identity: str = ""
+) -> Command:
+    """Whether a digest is signed, with these annotations. `identity` is a regular expression of
+    whose keyless signature is taken.
+    """
+    argv = [cosign.program, "verify"]
+    if cosign.key == KEYLESS:
+        argv += [f"--certificate-identity-regexp={identity}"]
+        argv += ["--certificate-oidc-issuer-regexp=^https://"]
+    else:
+        argv += ["--key", cosign.public_key, "--insecure-ignore-tlog=true"]
+    argv += [f"--annotations={name}={text}" for name, text in sorted(annotations.items())]
+    return _command(cosign, argv, reference)
+
+
+def _command(cosign: Cosign, argv: list[str], reference: str) -> Command:
+    host = reference.partition("/")[0]
+    loopback = ["--allow-http-registry", "--allow-insecure-registry"] if is_loopback(host) else []
+    return Command(
+        argv=(*argv, *loopback, reference),
+        environment=cosign.environment,
+        timeout_seconds=_LIMIT_SECONDS,
+    )
+
+
+def find_cosign(
+    run: Run, key: str, environment: Mapping[str, str], folder: Path, *, program: str = "cosign"
+) -> Cosign:
+    """cosign as it is here, and the public half of `key` in `folder`. Raises `SignatureError`."""
+    # Distributions' builds do not know their own version; what they can do, they say.
+    said = _run(run, Command(argv=(program, "sign", "--help"), timeout_seconds=20.0))
+    beside = Path(key).with_suffix(".pub")  # as cosign itself makes a pair of keys
+    public = beside if beside.is_file() else folder / "cosign.pub"
+    if key != KEYLESS and public != beside:
+        folder.mkdir(parents=True, exist_ok=True)
+        argv = (program, "public-key", "--key", key, "--outfile", str(public))
+        command = Command(argv=argv, environment=environment, timeout_seconds=60.0)
+        _demand(_run(run, command), f"the key {key} cannot be used", "COSIGN_KEY, COSIGN_PASSWORD")
+    return Cosign(
+        key=key,
+        public_key=str(public),
+        has_services=_SERVICES in said.stdout,
+        environment=environment,
+        program=program,
+    )
+
+
+def trusting(run: Run, public_key: str, environment: Mapping[str, str]) -> Cosign:
+    """cosign for somebody else's signatures, by their public key. It cannot sign."""
+    if not Path(public_key).is_file():
+        raise SignatureError(f"{public_key}: no such public key", hint="`cosign public-key` has it")
+    _run(run, Command(argv=("cosign", "version"), timeout_seconds=20.0))
+    return Cosign(key="", public_key=public_key, has_services=False, environment=environment)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signer:
+    """Signs what is not signed yet, and believes a signature only when it was verified."""
+
+    run: Run
+    cosign: Cosign
+    identity: str = ".*"
+
+    @property
+    def name(self) -> str:
+        return f"cosign {'keyless' if self.cosign.key == KEYLESS else 'by key'}"
+
+    def is_signed(self, reference: str, annotations: Mapping[str, str]) -> bool:
+        command = verify_command(self.cosign, reference, annotations, identity=self.identity)
+        return _run(self.run, command).returncode == 0
+
+    def sign(self, reference: str, annotations: Mapping[str, str]) -> None:
+        """Have the digest signed with these annotations. Raises `SignatureError`."""
+        if self.is_signed(reference, annotations):
+            return
+        signed = _run(self.run, sign_command(self.cosign, reference, annotations))
+        _demand(signed, f"{reference} could not be signed", "is the key readable, the registry up?")
+        verified = verify_command(self.cosign, reference, annotations, identity=self.identity)
+        _demand(
+            _run(self.run, verified),
+            f"{reference}: its signature does not hold",
+            "see cosign's words",
+        )
+
+
+def _run(run: Run, command: Command) -> Completed:
+    try:
+        return run(command)
+    except CommandFailedError as error:
+        hint = error.hint or "Debian has it as `cosign`"
+        raise SignatureError(error.message, hint=hint) from None
+
+
+def _demand(completed: Completed, what: str, hint: str) -> None:
+    if completed.returncode:
+        said = (completed.stderr.strip() or completed.stdout.strip())[-600:]
+        raise SignatureError(f"{what}: {said}", hint=hint)

@@ -1,0 +1,67 @@
+"""Contents of images, and bills of materials made of them, to start a test from."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from builders import A_RESOLVED_BASE, a_cell, a_lock, a_wheel
+
+from warpfront.inside.checks.contents import Carried, Contents, Found, Package
+from warpfront.model import BaseSource, ResolvedBase
+from warpfront.release.bill.parts import Bill, bill_of
+
+CREATED = "2026-11-22T02:24:34+00:00"
+TORCH = Found(
+    name="torch",
+    version="2.13.0+cpu",
+    expression="BSD-3-Clause",
+    requires=(
+        "numpy>=1.22",
+        "sympy; extra == 'math'",
+        "colorama; sys_platform == 'win32'",
+        "no requirement at all !!",
+    ),
+)
+NUMPY = Found(
+    name="numpy", version="2.4.6", classifiers=("License :: OSI Approved :: BSD License",)
+)
+UV = Found(
+    name="uv",
+    version="0.13.9",
+    expression="MIT OR Apache-2.0",
+    carried=(Carried(kind="cargo", name="aes", version="0.8.4"),),
+)
+BASH = Package(
+    name="bash",
+    version="5.2.15-2+b13",
+    architecture="amd64",
+    source="bash (5.2.15-2)",
+    licences=("GPL-3+", "permissive"),
+)
+A_CONTENTS = Contents(
+    distributions=(NUMPY, TORCH, UV), packages=(BASH,), system="debian", release="12"
+)
+
+
+BOOTSTRAPPED = ResolvedBase(
+    name="debian-12",
+    source=BaseSource.BOOTSTRAP,
+    reference="localhost/demo/base:1",
+    identity=A_RESOLVED_BASE.identity,
+    recipe="cd" * 32,
+)
+
+
+def a_bill(*found: Found, contents: Contents = A_CONTENTS, **changes: Any) -> Bill:
+    """The bill of an image that asks for torch, numpy and uv. `found` take the place of what was
+    found of them.
+    """
+    named = {one.name: one for one in (*contents.distributions, *found)}
+    contents = dataclasses.replace(contents, distributions=tuple(named.values()))
+    wheels = [a_wheel("torch"), a_wheel("numpy", "2.4.6"), a_wheel("uv", "0.13.9")]
+    facts: dict[str, Any] = {"roots": ("torch==2.13.0+cpu", "uv"), "created": CREATED}
+    facts |= {"source": "https://example.test/demo", "base": A_RESOLVED_BASE, "cell": a_cell()}
+    facts |= {"lock": a_lock(None, *wheels), "contents": contents, **changes}
+    cell, lock, base = facts.pop("cell"), facts.pop("lock"), facts.pop("base")
+    return bill_of(cell, lock, facts.pop("contents"), base, **facts)

@@ -1,0 +1,186 @@
+"""Hazards by class on the CPU: right kernels pass, wrong ones under the dispatcher are caught."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed; runs inside the built image")
+
+from claimed import CPU  # noqa: E402
+
+from warpfront.inside.checks.effort import Effort  # noqa: E402
+from warpfront.inside.checks.hazards import hazard_checks, hazard_page, kernel_faults  # noqa: E402
+from warpfront.inside.checks.hazards.answers import (  # noqa: E402
+    Answer,
+    Ground,
+    Hazard,
+    HazardClass,
+    answer_fault,
+)
+from warpfront.inside.checks.hazards.hazard_checks import judge_rows  # noqa: E402
+from warpfront.inside.checks.hazards.hazard_table import HAZARDS  # noqa: E402
+from warpfront.inside.checks.hazards.kernel_faults import KERNEL_FAULTS, KernelFault  # noqa: E402
+from warpfront.inside.checks.hazards.narrow_types import _decoded  # noqa: E402
+from warpfront.inside.checks.mutations import Ledger  # noqa: E402
+from warpfront.inside.checks.results import Recorder  # noqa: E402
+
+QUICK = Effort(quick=True, seeds=(0,))
+ON_THE_CPU = [one for one in HAZARDS if any(not row.devices for row in one.hazards)]
+# Rows of seconds: only in the sweep.
+SLOW = {
+    *(
+        "sums",
+        "scans",
+        "orders",
+        "wide rows",
+        "many rows",
+        "many pictures",
+        "many heads",
+        "additions",
+        "moves",
+    ),
+    *("permutations", "ranges", "AdamW", "stable sort", "running statistics", "whole numbers"),
+}
+SLOW_FAULTS = pytest.mark.exhaustive
+
+
+def of_fault(fault: KernelFault) -> Any:
+    marks = [SLOW_FAULTS] if set(fault.rows) & SLOW else []
+    return pytest.param(fault, marks=marks, id=fault.name)
+
+
+@pytest.mark.parametrize("one", ON_THE_CPU, ids=lambda one: one.name)
+def test_right_kernels_pass_every_row_of_a_class(one: HazardClass) -> None:
+    rows = [row for row in one.hazards if not row.devices and row.name not in SLOW]
+    judged = judge_rows(rows, "cpu", ("float32",), QUICK)
+    assert judged.faults == []
+    assert judged.answers > 20
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("one", ON_THE_CPU, ids=lambda one: one.name)
+def test_right_kernels_pass_with_other_seeds_in_every_dtype(one: HazardClass, seed: int) -> None:
+    rows = [row for row in one.hazards if not row.devices]
+    dtypes = ("float32", "bfloat16", "float16", "float64")
+    assert judge_rows(rows, "cpu", dtypes, Effort(seeds=(seed,))).faults == []
+
+
+@pytest.mark.parametrize("fault", [of_fault(fault) for fault in KERNEL_FAULTS])
+def test_a_wrong_kernel_under_the_dispatcher_is_caught_and_taken_out_again(
+    fault: KernelFault,
+) -> None:
+    ledger = Ledger()
+    kernel_faults.seed_kernel_faults([fault], "cpu", ledger)
+    assert ledger.missed == []
+    assert ledger.seeded == 1
+    for name in fault.operators:
+        kernel = str(torch.library.get_kernel(f"aten::{name}", "CPU"))
+        assert "kernel_faults" not in kernel
+
+
+def test_every_fault_names_rows_that_there_are() -> None:
+    for fault in KERNEL_FAULTS:
+        own = hazard_checks.class_named(fault.hazard_class)
+        assert set(fault.rows) <= {row.name for row in own.hazards}, fault.name
+    names = [fault.name for fault in KERNEL_FAULTS]
+    assert len(names) == len(set(names)) > 60
+
+
+def test_the_page_has_every_class_and_every_wrong_kernel() -> None:
+    """Else: python -m warpfront.inside.checks.hazards.hazard_page, as the page says."""
+    page = Path(__file__).parents[2] / "docs" / "hazards.md"
+    assert hazard_page.main([str(page)]) == 0
+
+
+def test_a_blind_judge_fails_the_selftest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = [fault for fault in KERNEL_FAULTS if fault.name.startswith(("vdot", "int8"))]
+    monkeypatch.setattr(kernel_faults, "KERNEL_FAULTS", tuple(few))
+    outcomes = []
+    for blind in (False, True):
+        if blind:
+            monkeypatch.setattr(hazard_checks, "answer_fault", lambda _: ("", 0.0))
+        recorder = Recorder(session="selftest", target="cpu", folder=tmp_path)
+        kernel_faults.record_kernel_faults(CPU, recorder)
+        outcomes.append(recorder.outcomes)
+    assert outcomes == [("passed", "passed"), ("failed", "failed")]
+
+
+def test_rows_are_checks_of_a_session_and_one_that_raises_stops_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def breaks(_: Ground) -> Any:
+        raise IndexError("device lost")
+        yield
+
+    def off(ground: Ground) -> Any:
+        yield Answer("value", ground.send(torch.ones(3)), [1.0, 1.0, 1.5])
+
+    broken = HazardClass(
+        name="broken",
+        asks="",
+        hazards=(
+            Hazard(name="a", answers=breaks),
+            Hazard(name="b", answers=off, dtypes=("float32",)),
+        ),
+    )
+    elsewhere = HazardClass(
+        name="elsewhere", asks="", hazards=(Hazard(name="c", answers=off, devices=("cuda",)),)
+    )
+    monkeypatch.setattr(hazard_checks, "HAZARDS", (broken, elsewhere, HAZARDS[-1]))
+    recorder = Recorder(session="operators", target="cpu", folder=tmp_path)
+    hazard_checks.record_hazards(CPU, recorder, QUICK)
+    recorder.finish()
+    document = json.loads((tmp_path / "operators.json").read_text())
+    first, last = document["checks"]
+    assert (first["outcome"], last["outcome"]) == ("failed", "passed")
+    assert first["details"]["faults"] == [
+        "a, float32, seed 0: raised IndexError: device lost",
+        "a, bfloat16, seed 0: raised IndexError: device lost",
+        "b, float32, seed 0: value: element [2] is 1.0, right is 1.5 (1 of 3 are wrong)",
+    ]
+    assert document["unclaimed"] == [{"name": "elsewhere", "reason": "says nothing about cpu"}]
+
+
+@pytest.mark.parametrize(
+    ("found", "right", "said"),
+    [
+        ([1.0, float("nan")], [1.0, float("nan")], ""),
+        ([1.0, 2.0], [1.0, float("nan")], "element [1] is 2.0, right is nan"),
+        ([float("inf"), 0.0], [1.0, 0.0], "element [0] is inf, right is 1.0"),
+        ([-float("inf"), 0.0], [float("inf"), 0.0], "element [0] is -inf"),
+        ([1.0], [1.0, 0.0], "shape (1,), expected (2,)"),
+        ([1.0000002, 0.0], [1.0, 0.0], ""),
+        ([1.000001, 0.0], [1.0, 0.0], "element [0] is"),
+    ],
+)
+def test_an_answer_is_held_to_units_in_the_last_place(
+    found: list[float], right: list[float], said: str
+) -> None:
+    fault, share = answer_fault(Answer("x", torch.tensor(found), right, ulps=2))
+    assert fault.startswith(f"x: {said}" if said else "")
+    assert bool(fault) is bool(said)
+    assert share <= 1 or fault
+
+
+def test_what_lies_at_the_end_of_the_range_may_be_on_either_side() -> None:
+    largest = 65_504.0
+    for found, right, ulps, fine in (
+        (largest, 65_530.0, 1, True),
+        (float("inf"), 65_500.0, 1, True),
+        (float("inf"), 60_000.0, 1, False),
+        (largest, 1e6, 1, False),
+        (-largest, 65_530.0, 1, False),
+    ):
+        answer = Answer("x", torch.tensor([found]).half(), [right], ulps=ulps)
+        assert (answer_fault(answer)[0] == "") is fine, (found, right)
+
+
+def test_a_table_of_codes_is_the_formats_own() -> None:
+    codes = _decoded("float8_e4m3fn")
+    assert (codes[0x7E], codes[1], codes[0x38]) == (448.0, 2.0**-9, 1.0)
+    assert codes[0xB8] == -1.0

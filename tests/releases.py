@@ -1,0 +1,169 @@
+"""A shop in memory: cells that were built and verified, an engine that has their images, and a
+registry to publish them to.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from builders import FACTS, FULL, a_built_image, a_cell, a_channel, a_check, a_verification
+from fakes import FakeEngine, FakeRegistry
+
+from warpfront.images.labels import BASE_SOURCE, CONTENT_HASH, CREATED, RELAXED, REVISION
+from warpfront.model import Alias, Cell, Channel, CheckResult
+from warpfront.pipeline.within.evidence import local_evidence
+from warpfront.pipeline.within.shop import Published, Shop, publish_cells
+from warpfront.release.ledger import LEDGER_FOLDER, Ledger, Publication
+from warpfront.release.signing import Cosign, Signer
+from warpfront.system.process import Command, Completed
+from warpfront.system.store import Store
+from warpfront.verify.sealing import sealed
+
+PROJECT = "registry.test/demo"
+REPOSITORY = "demo/torch"
+NOW = "2026-11-22T12:00:00+00:00"
+CPU = a_cell()
+
+
+class Quiet:
+    def say(self, text: str) -> None: ...
+
+    def advance(self, what: str, done_bytes: int, total_bytes: int) -> None: ...
+
+    def step(self, cell_id: str, text: str) -> None: ...
+
+    def line(self, cell_id: str, text: str) -> None: ...
+
+
+@dataclass
+class FakeCosign:
+    """Signs and verifies in memory, by the commands that the real one would get."""
+
+    signed: set[tuple[str, ...]] = field(default_factory=set)
+    commands: list[Command] = field(default_factory=list)
+    wrong: str = ""
+
+    def __call__(self, command: Command) -> Completed:
+        self.commands.append(command)
+        verb, reference = command.argv[1], command.argv[-1]
+        said = tuple(word for word in command.argv if word.startswith("--annotations="))
+        failed = self.wrong if verb == "sign" else ""
+        if verb == "sign" and not failed:
+            self.signed.add((reference, *said))
+        elif verb == "verify" and not any(
+            one[0] == reference and set(said) <= set(one) for one in self.signed
+        ):
+            failed = "no matching signatures"
+        return Completed(command=command, returncode=bool(failed), stdout="", stderr=failed)
+
+
+def a_signer(cosign: FakeCosign) -> Signer:
+    made = Cosign(key="a.key", public_key="a.pub", has_services=False, environment={})
+    return Signer(run=cosign, cosign=made)
+
+
+def a_release_channel(*cells: Cell, **changes: object) -> Channel:
+    ids = frozenset(cell.id for cell in cells or (CPU,))
+    aliases = tuple(Alias(template=t, cells=ids) for t in ("latest", "{torch}-{toolkit}"))
+    return dataclasses.replace(a_channel(aliases=aliases, allow=("unsigned",)), **changes)  # type: ignore[arg-type]
+
+
+@dataclass
+class World:
+    """One machine that publishes, and the registry that it publishes to."""
+
+    store: Store
+    engine: FakeEngine = field(default_factory=FakeEngine)
+    registry: FakeRegistry = field(default_factory=FakeRegistry)
+    signer: Signer | None = None
+    runs: int = 0
+
+    def __post_init__(self) -> None:
+        self.engine.registries[self.registry.host] = self.registry
+
+    def build(
+        self,
+        cell: Cell = CPU,
+        *checks: CheckResult,
+        content: str = "a",
+        created: str = "2026-11-20T10:00:00+00:00",
+        labels: Mapping[str, str] | None = None,
+    ) -> str:
+        """Build and verify a cell; the image's id."""
+        content_hash = (content.encode().hex() * 64)[:64]
+        said = {
+            CONTENT_HASH: content_hash,
+            BASE_SOURCE: "registry",
+            RELAXED: "",
+            CREATED: created,
+            REVISION: "0123456789ab",
+            **(labels or {}),
+        }
+        image = self.engine.build(cell.local_reference, said, content=content)
+        built = a_built_image(cell, image_id=image.id, content_hash=content_hash)
+        self.store.save(cell.id, "build", built)
+        for target in cell.targets:
+            verification = a_verification(
+                *(checks or (a_check(),)),
+                cell_id=cell.id,
+                target=target,
+                image_id=image.id,
+                content_hash=content_hash,
+                environment={"effort": FULL, "facts": FACTS},
+            )
+            sealed_one = sealed(verification, ended="2026-11-22T11:00:00+00:00")
+            self.store.save(cell.id, f"verify-{target}", sealed_one)
+        return image.id
+
+    def shop(self) -> Shop:
+        self.runs += 1
+        return Shop(
+            project=PROJECT,
+            registry=self.registry,
+            engine=self.engine,
+            signer=self.signer,
+            store=self.store,
+            now=NOW,
+            run=f"run{self.runs}",
+            watch=Quiet(),
+            pause=lambda _seconds: None,
+        )
+
+    def publish(
+        self, *cells: Cell, channel: Channel | None = None, dry_run: bool = False
+    ) -> Mapping[str, Published]:
+        cells = cells or (CPU,)
+        chosen = channel or a_release_channel(*cells)
+        return publish_cells(
+            cells,
+            cells,
+            chosen,
+            self.shop(),
+            find=lambda cell: local_evidence(cell, self.store, self.engine),
+            dry_run=dry_run,
+        )
+
+    def published(self, *cells: Cell, channel: Channel | None = None) -> Publication:
+        (result,) = self.publish(*cells, channel=channel).values()
+        assert isinstance(result, Publication), result
+        return result
+
+    def ledger(self) -> Ledger:
+        found: Ledger = self.store.load(LEDGER_FOLDER, f"run{self.runs}", (Ledger,))
+        return found
+
+    @property
+    def public(self) -> dict[str, str]:
+        """Every tag that people are told of, and the digest it is on."""
+        return {
+            tag: digest
+            for (repository, tag), digest in self.registry.tagged.items()
+            if repository == REPOSITORY and not tag.startswith("candidate-")
+        }
+
+
+def a_world(folder: Path) -> World:
+    return World(store=Store(folder / "build"))

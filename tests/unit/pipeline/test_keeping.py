@@ -1,0 +1,394 @@
+"""After publishing: promoted, taken back, carried on a disk, explained, cleared up."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+from builders import a_cell, a_check
+from fakes import FakeEngine
+from releases import (
+    CPU,
+    NOW,
+    PROJECT,
+    REPOSITORY,
+    FakeCosign,
+    Quiet,
+    World,
+    a_release_channel,
+    a_signer,
+    a_world,
+)
+
+from warpfront.errors import InputError, NotPublishableError, RegistryError, TagConflictError
+from warpfront.images.labels import CELL, CREATED
+from warpfront.model import Blocked, BuiltImage, Cell, Channel, Failed, Outcome, Verification
+from warpfront.pipeline.beside.adopting import adopt_image
+from warpfront.pipeline.beside.explaining import explained
+from warpfront.pipeline.beside.exporting import export_image
+from warpfront.pipeline.beside.keeping import House
+from warpfront.pipeline.within.carried import Carried
+from warpfront.pipeline.within.evidence import VERIFICATION_TYPE
+from warpfront.pipeline.within.shop import Published, publish_cells
+from warpfront.release.copying import Place
+from warpfront.release.layout import LayoutRegistry
+from warpfront.release.ledger import Publication, Stage, Stock
+from warpfront.release.registry.references import read_reference
+from warpfront.release.retention import not_needed
+from warpfront.report.releases import explanation_text, pruning_text, stock_text, yank_text
+from warpfront.system.store import as_json
+from warpfront.verify.sealing import sealed
+
+NIGHTLY = a_release_channel(
+    name="nightly", tags=("{torch}-{content}-n",), aliases=(), allow=("unsigned", "skipped")
+)
+NEWER = {"content": "b", "created": "2026-11-21T10:00:00+00:00"}
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return a_world(tmp_path)
+
+
+def build(world: World, *checks: object, **changes: object) -> str:
+    return world.build(CPU, *checks, labels={CELL: CPU.id}, **changes)  # type: ignore[arg-type]
+
+
+def carried(world: World, channel: Channel, source: Place | None = None, to: str = "") -> Published:
+    """The CPU image from a place into a channel, proven by what is attached to it."""
+    place = source or Place(registry=world.registry, repository=REPOSITORY)
+    found = Carried(place_of=lambda _cell: place, channel=NIGHTLY)
+    shop = dataclasses.replace(
+        world.shop(),
+        documents=found.documents,
+        bring=found.bring(world.registry, {CPU.id: CPU}),
+        action="promote",
+    )
+    wanted = dataclasses.replace(channel, repository=to)
+    (result,) = publish_cells((CPU,), (CPU,), wanted, shop, find=found.find, dry_run=False).values()
+    return result
+
+
+def house(world: World) -> House:
+    return House(registry=world.registry, paths=(REPOSITORY,), store=world.store, now=NOW)
+
+
+# --- promote ---
+
+
+def test_a_nightly_becomes_a_release_by_its_digest_without_the_engine(world: World) -> None:
+    image = build(world)
+    world.published(channel=NIGHTLY)
+    world.engine.gone = True
+    result = carried(world, a_release_channel())
+    assert isinstance(result, Publication), result
+    assert (result.digest, result.stage, result.sent_bytes) == (image, Stage.DONE, 0)
+    assert {world.public[tag] for tag in ("latest", "2.13.0-cpu")} == {image}
+    assert world.ledger().action == "promote"
+
+
+def test_what_a_release_demands_has_to_be_attached_to_the_nightly(world: World) -> None:
+    build(world, a_check(), a_check(Outcome.SKIPPED, name="b"))
+    world.published(channel=NIGHTLY)
+    public = world.public
+    result = carried(world, a_release_channel())
+    assert isinstance(result, Failed)
+    assert result.exit_code == NotPublishableError.exit_code
+    assert world.public == public
+
+
+def test_an_edited_attachment_promotes_nothing(world: World) -> None:
+    """Whoever may push may attach what they like; it has to hold together all the same."""
+    build(world, a_check(Outcome.SKIPPED))
+    digest = world.published(channel=NIGHTLY).digest
+    (attached,) = (
+        one
+        for one in world.registry.attached[REPOSITORY, digest]
+        if one.artifact_type == VERIFICATION_TYPE
+    )
+    layers = json.loads(world.registry.manifests[REPOSITORY, attached.digest][0])["layers"]
+    payload = world.registry.blobs[REPOSITORY, layers[0]["digest"]]
+    subject = world.registry.head(REPOSITORY, digest)
+    assert subject is not None
+    document = json.loads(payload)
+    document["verifications"][0]["checks"][0]["outcome"] = "passed"
+    document["verifications"][0]["ended"] = NOW
+    for forged in (json.dumps(document).encode(), b"[" * 99_999, b'{"verifications": 3}', b"\xff"):
+        world.registry.attach(
+            REPOSITORY,
+            subject,
+            artifact_type=VERIFICATION_TYPE,
+            payload=forged,
+            payload_type=VERIFICATION_TYPE,
+            annotations={},
+        )
+    result = carried(world, a_release_channel())
+    assert isinstance(result, Failed)
+    assert "changed after it was made" in result.reason
+
+
+def test_a_forged_proof_with_a_seal_of_its_own_is_in_no_signature(world: World) -> None:
+    """A seal is no signature: whoever may push can make one."""
+    signer = a_signer(FakeCosign())
+    world.signer = signer
+    build(world, a_check(Outcome.SKIPPED))
+    digest = world.published(channel=NIGHTLY).digest
+    subject = world.registry.head(REPOSITORY, digest)
+    assert subject is not None
+    build(world)
+    forged = world.store.load(CPU.id, "verify-x86-64", (Verification,))
+    forged = sealed(dataclasses.replace(forged, image_id=digest), ended=NOW)
+    world.registry.attach(
+        REPOSITORY,
+        subject,
+        artifact_type=VERIFICATION_TYPE,
+        payload=json.dumps({"verifications": as_json([forged])}).encode(),
+        payload_type=VERIFICATION_TYPE,
+        annotations={},
+    )
+    result = carried(world, a_release_channel(allow=()))
+    assert isinstance(result, Failed)
+    assert "is in no signature of a trusted key" in result.reason
+    world.signer = None
+    result = carried(world, a_release_channel(allow=()))
+    assert isinstance(result, Failed)
+    assert result.reason == "there is no key to sign it with"
+
+
+def test_a_signed_nightly_is_promoted_by_its_signature(world: World) -> None:
+    world.signer = a_signer(FakeCosign())
+    build(world)
+    world.published(channel=NIGHTLY)
+    result = carried(world, a_release_channel(allow=()))
+    assert isinstance(result, Publication), result
+
+
+def test_what_was_never_published_cannot_be_promoted(world: World) -> None:
+    build(world)
+    assert isinstance(carried(world, a_release_channel()), Blocked)
+
+
+def test_an_image_goes_to_another_repository_by_mounts_with_its_proof(world: World) -> None:
+    image = build(world)
+    world.published(channel=NIGHTLY)
+    result = carried(world, a_release_channel(), to="registry.test/stable")
+    assert isinstance(result, Publication), result
+    assert world.registry.tagged["stable/torch", "latest"] == image
+    assert result.sent_bytes == 0
+    assert explained(world.registry, "stable/torch", "latest").proofs[0].wrong == ""
+
+
+# --- yank ---
+
+
+def test_an_image_that_is_taken_back_sends_its_aliases_where_they_were(world: World) -> None:
+    first = build(world)
+    world.published()
+    second = build(world, **NEWER)
+    world.published()
+    yanked = house(world).yank(f"{PROJECT}/torch:latest", "wrong sums", dry_run=False)
+    assert yanked.moved == {"2.13.0-cpu": first, "latest": first}
+    assert world.public["latest"] == first
+    assert second in world.public.values(), "a tag that never moves does not go"
+    assert "delete" not in world.registry.calls
+    assert "latest -> " in yank_text(yanked, dry_run=False)
+    (stock,) = [one for one in house(world).stock() if one.digest == second]
+    assert stock.yanked
+
+
+def test_a_dry_run_of_it_changes_nothing(world: World) -> None:
+    build(world)
+    world.published()
+    build(world, **NEWER)
+    world.published()
+    public, attached = world.public, len(world.registry.manifests)
+    house(world).yank(f"{PROJECT}/torch:latest", "", dry_run=True)
+    assert (world.public, len(world.registry.manifests)) == (public, attached)
+
+
+def test_where_there_was_nothing_before_the_alias_stays_and_it_is_said(world: World) -> None:
+    image = build(world)
+    world.published()
+    yanked = house(world).yank(f"{PROJECT}/torch@{image}", "", dry_run=False)
+    assert (set(yanked.kept), yanked.moved) == ({"2.13.0-cpu", "latest"}, {})
+    assert world.public["latest"] == image
+
+
+def test_two_that_are_taken_back_lead_to_the_third(world: World) -> None:
+    first = build(world)
+    world.published()
+    for day in ("21", "22"):
+        build(world, content=day, created=f"2026-11-{day}T09:00:00+00:00")
+        world.published()
+    (middle,) = {digest for tag, digest in world.public.items() if "323132" in tag}
+    house(world).yank(f"{PROJECT}/torch@{middle}", "", dry_run=False)
+    house(world).yank(f"{PROJECT}/torch:latest", "", dry_run=False)
+    assert world.public["latest"] == first
+
+
+def test_an_image_that_is_not_there_cannot_be_taken_back(world: World) -> None:
+    with pytest.raises((TagConflictError, RegistryError)):
+        house(world).yank(f"{PROJECT}/torch:gone", "", dry_run=False)
+
+
+# --- prune ---
+
+
+def stock(*tags: str, created: str = "2026-01-01T00:00:00+00:00", **changes: object) -> Stock:
+    made = Stock(
+        repository="r/a",
+        digest="sha256:" + "1" * 64,
+        tags=tags,
+        channels=("nightly",),
+        labels={CREATED: created},
+    )
+    return dataclasses.replace(made, **changes)  # type: ignore[arg-type]
+
+
+def unneeded(*stocks: Stock, channel: str = "nightly") -> list[Stock]:
+    found = not_needed(stocks, channel=channel, created=CREATED, now=NOW, days=14)
+    return [one for one, _ in found]
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        stock("a", aliases=("a",)),
+        stock("a", channels=("nightly", "release")),
+        stock("a", channels=()),
+        stock("a", created="2026-11-20T00:00:00+00:00"),
+        stock("a", created="long ago"),
+        stock("candidate-20261121T000000-aa-bb"),
+        stock("candidate-of-somebody-else"),
+    ],
+)
+def test_one_reason_to_keep_an_image_is_enough(kept: Stock) -> None:
+    assert unneeded(kept) == []
+
+
+def test_old_candidates_and_old_images_of_the_channel_may_go() -> None:
+    candidate = stock("candidate-20260101T000000-aa-bb", channels=())
+    both = stock("candidate-20260101T000000-aa-bb", "a")
+    assert unneeded(candidate, both) == [candidate, both]
+    assert unneeded(candidate, both, channel="") == [candidate]
+
+
+def test_the_way_back_of_an_alias_is_kept() -> None:
+    before = stock("old")
+    now_on = stock("new", "latest", digest="x", aliases=("latest",), befores=(before.digest,))
+    assert unneeded(before, now_on) == []
+    assert unneeded(before) == [before]
+
+
+def test_nothing_is_removed_that_a_public_tag_is_on(world: World) -> None:
+    build(world)
+    world.published()
+    public = world.public
+    world.registry.tagged[REPOSITORY, "candidate-20260101T000000-aa-bb"] = public["latest"]
+    build(world, content="c")
+    stray = world.engine.parts[world.store.load(CPU.id, "build", (BuiltImage,)).image_id]
+    world.engine.tag(
+        world.store.load(CPU.id, "build", (BuiltImage,)).image_id,
+        f"{PROJECT}/torch:candidate-20260101T000000-cc-dd",
+    )
+    world.engine.push(f"{PROJECT}/torch:candidate-20260101T000000-cc-dd", lambda *_: None)
+    foreseen = house(world).prune("", days=14, dry_run=True)
+    assert [one.tags for one in foreseen] == [("candidate-20260101T000000-cc-dd",)]
+    assert "--yes" in pruning_text(foreseen, dry_run=True)
+    assert house(world).prune("", days=14, dry_run=False) == foreseen
+    assert world.public == public
+    assert house(world).prune("", days=14, dry_run=False) == ()
+    assert stray
+
+
+# --- a disk ---
+
+
+def test_an_image_on_a_disk_has_the_same_digest_proof_and_tags(
+    world: World, tmp_path: Path
+) -> None:
+    image = build(world)
+    world.published(channel=NIGHTLY)
+    place = Place(registry=world.registry, repository=REPOSITORY)
+    found = Carried(place_of=lambda _cell: place, channel=NIGHTLY)
+    assert isinstance(export_image(CPU, found, tmp_path / "disk"), str)
+    layout = LayoutRegistry(folder=tmp_path / "disk" / "torch")
+    assert json.loads((layout.folder / "oci-layout").read_text())
+    assert len(layout.tags("torch")) == 1
+    away = a_world(tmp_path / "away")
+    result = carried(
+        away, a_release_channel(), Place(registry=layout, repository="torch"), to="registry.test/x"
+    )
+    assert isinstance(result, Publication), result
+    assert away.registry.tagged["x/torch", "latest"] == image
+    assert explained(away.registry, "x/torch", "latest").proofs[0].outcome == "passed"
+
+
+def test_a_damaged_disk_publishes_nothing(world: World, tmp_path: Path) -> None:
+    build(world)
+    world.published(channel=NIGHTLY)
+    place = Place(registry=world.registry, repository=REPOSITORY)
+    export_image(CPU, Carried(place_of=lambda _cell: place, channel=NIGHTLY), tmp_path)
+    layout = LayoutRegistry(folder=tmp_path / "torch")
+    for blob in (layout.folder / "blobs/sha256").iterdir():
+        blob.write_bytes(blob.read_bytes() + b" ")
+    away = a_world(tmp_path / "away")
+    result = carried(away, a_release_channel(), Place(registry=layout, repository="torch"))
+    assert isinstance(result, Failed)
+    assert "damaged" in result.reason
+    assert away.registry.tagged == {}
+
+
+# --- what an image is ---
+
+
+def test_an_image_is_explained_by_what_is_attached_to_it(world: World) -> None:
+    image = build(world)
+    world.published()
+    found = explained(world.registry, REPOSITORY, "latest")
+    assert found.reference == f"{PROJECT}/torch@{image}"
+    assert found.labels["cell"] == CPU.id
+    assert [(one.outcome, one.wrong) for one in found.proofs] == [("passed", "")]
+    assert not found.signed
+    text = explanation_text(found)
+    assert "verified on x86-64: passed" in text
+    assert "signature: none" in text
+
+
+def test_what_is_published_is_listed_with_its_aliases(world: World) -> None:
+    build(world)
+    world.published()
+    text = stock_text(house(world).stock())
+    assert "latest (alias)" in text
+    assert "proven for: release" in text
+    assert "there is no key" in text
+
+
+# --- somebody else's copy ---
+
+
+def adopted(world: World, reference: str, cell: Cell = CPU) -> tuple[FakeEngine, Cell]:
+    engine = FakeEngine()
+    engine.registries = world.engine.registries
+    named = read_reference(reference)
+    return engine, adopt_image(named, (cell,), world.store, engine, Quiet())
+
+
+def test_a_pulled_image_is_verified_as_the_cell_that_it_says_it_is(world: World) -> None:
+    image = build(world)
+    world.published()
+    engine, cell = adopted(world, f"{PROJECT}/torch@{image}")
+    built = world.store.load(CPU.id, "build", (BuiltImage,))
+    assert (cell.id, built.image_id) == (CPU.id, image)
+    found = engine.image(CPU.local_reference)
+    assert found is not None
+    assert found.id == image
+
+
+def test_a_pulled_image_of_no_cell_here_is_refused(world: World) -> None:
+    image = build(world)
+    world.published()
+    with pytest.raises(InputError, match="this matrix has not"):
+        adopted(world, f"{PROJECT}/torch@{image}", a_cell(id="another"))

@@ -1,0 +1,488 @@
+"""From proven images to tags, in a registry in memory: all or nothing, again and again, whoever
+dies, whoever else publishes.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from builders import a_cell, a_channel, a_check
+from releases import (
+    CPU,
+    NOW,
+    PROJECT,
+    REPOSITORY,
+    FakeCosign,
+    World,
+    a_release_channel,
+    a_signer,
+    a_world,
+)
+
+from warpfront.errors import (
+    NotPublishableError,
+    RegistryError,
+    RegistryFault,
+    SignatureError,
+    TagConflictError,
+)
+from warpfront.model import Alias, Blocked, Failed, Outcome, Verification
+from warpfront.pipeline.within.evidence import VERIFICATION_TYPE, attached_evidence
+from warpfront.release.ledger import Publication, Stage
+from warpfront.release.policy import judge
+from warpfront.release.publication import YANK_TYPE, held_image
+from warpfront.release.registry.contract import digest_of_bytes
+
+FIXED = f"2.13.0-cpu-py3.11-{(b'a'.hex() * 64)[:12]}"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return a_world(tmp_path)
+
+
+def failure(world: World, **changes: object) -> Failed:
+    (result,) = world.publish(channel=a_release_channel(**changes)).values()
+    assert isinstance(result, Failed), result
+    return result
+
+
+def test_a_proven_image_gets_its_tags_and_what_was_proven_goes_with_it(world: World) -> None:
+    image = world.build()
+    done = world.published()
+    assert world.public == {FIXED: image, "2.13.0-cpu": image, "latest": image}
+    assert (done.stage, done.digest, done.reference) == (
+        Stage.DONE,
+        image,
+        f"{PROJECT}/torch@{image}",
+    )
+    assert [one.name for one in done.attached] == ["verification"]
+    held = held_image(world.registry, REPOSITORY, image)
+    assert held is not None
+    evidence = attached_evidence(world.registry, REPOSITORY, CPU, held)
+    assert judge(evidence, a_channel(), now=NOW).publishable
+
+
+def test_a_second_run_sends_nothing_and_changes_nothing(world: World) -> None:
+    world.build()
+    first, public = world.published(), world.public
+    world.registry.calls.clear()
+    second = world.published()
+    assert (second.digest, second.sent_bytes, world.public) == (first.digest, 0, public)
+    assert "put_manifest" not in world.registry.calls
+    assert "put_blob" not in world.registry.calls
+    assert first.sent_bytes == first.present_bytes + first.sent_bytes == second.present_bytes
+
+
+def test_what_was_not_proven_is_not_sent(world: World) -> None:
+    world.build(CPU, a_check(Outcome.FAILED, reason="off by 2"))
+    found = failure(world)
+    assert found.exit_code == NotPublishableError.exit_code
+    assert found.reason == "x86-64: load/torch imports: failed: off by 2"
+    assert world.registry.calls == []
+
+
+def test_what_was_not_built_is_blocked(world: World) -> None:
+    (result,) = world.publish().values()
+    assert isinstance(result, Blocked)
+    assert result.step == "publish"
+
+
+def test_one_cell_that_may_not_be_published_stops_no_other(world: World) -> None:
+    bad = a_cell(id="bad", image="bad")
+    world.build()
+    world.build(bad, a_check(Outcome.SKIPPED))
+    results = world.publish(bad, CPU)
+    assert isinstance(results["bad"], Failed)
+    assert isinstance(results[CPU.id], Publication)
+    assert [one.cell_id for one in world.ledger().refusals] == ["bad"]
+
+
+def test_two_cells_that_claim_an_alias_are_both_refused_and_nothing_is_sent(world: World) -> None:
+    other = a_cell(id="other", python="3.12", tag="2.13.0-cpu-py3.12")
+    world.build()
+    world.build(other, content="b")
+    results = world.publish(other, CPU)
+    for result in results.values():
+        assert isinstance(result, Failed)
+        assert result.exit_code == TagConflictError.exit_code
+        assert "other" in result.reason
+        assert CPU.id in result.reason
+    assert world.registry.calls == []
+
+
+def test_two_images_that_turn_out_to_be_one_are_refused(world: World) -> None:
+    """The matrix tells them apart, what they hold does not."""
+    other = a_cell(id="other", python="3.12", tag="2.13.0-cpu-py3.12")
+    channel = a_release_channel(tags=("{torch}-{python}",), aliases=())
+    world.build()
+    world.build(other, content="b")
+    assert {type(one) for one in world.publish(CPU, other, channel=channel).values()} == {Failed}
+    assert world.registry.calls == []
+
+
+def test_a_dry_run_says_where_each_tag_is_and_sends_nothing(world: World) -> None:
+    image = world.build()
+    (foreseen,) = world.publish(dry_run=True).values()
+    assert isinstance(foreseen, Publication)
+    assert {(one.tag, one.before) for one in foreseen.tags} == {
+        (FIXED, ""),
+        ("2.13.0-cpu", ""),
+        ("latest", ""),
+    }
+    assert (foreseen.stage, set(world.registry.calls)) == (Stage.PLANNED, {"head"})
+    assert not (world.store.folder / "release").exists()
+    world.published()
+    (again,) = world.publish(dry_run=True).values()
+    assert isinstance(again, Publication)
+    assert {one.before for one in again.tags} == {image}
+
+
+# --- another image ---
+
+
+def test_an_immutable_tag_never_moves(world: World) -> None:
+    channel = a_release_channel(tags=("{torch}",))
+    first = world.build()
+    world.published(channel=channel)
+    world.build(content="b")
+    world.registry.calls.clear()
+    found = failure(world, tags=("{torch}",))
+    assert found.exit_code == TagConflictError.exit_code
+    assert set(world.public.values()) == {first}
+    assert "put_blob" not in world.registry.calls
+
+
+def test_an_alias_moves_and_keeps_where_it_was(world: World) -> None:
+    first = world.build()
+    world.published()
+    second = world.build(content="b", created="2026-11-21T10:00:00+00:00")
+    done = world.published()
+    assert world.public["latest"] == second
+    assert {one.before for one in done.tags if one.moves} == {first}
+
+
+def test_an_older_image_does_not_take_an_alias_back(world: World) -> None:
+    world.build(content="b", created="2026-11-21T10:00:00+00:00")
+    world.published()
+    public = world.public
+    world.build()
+    found = failure(world)
+    assert "latest is on a newer image" in found.reason
+    assert world.public == public
+
+
+def test_a_yanked_image_is_not_published_again(world: World) -> None:
+    world.build()
+    held = held_image(world.registry, REPOSITORY, world.published().digest)
+    assert held is not None
+    world.registry.attach(
+        REPOSITORY,
+        held.manifest.descriptor,
+        artifact_type=YANK_TYPE,
+        payload=b"{}",
+        payload_type=YANK_TYPE,
+        annotations={},
+    )
+    assert "it was yanked" in failure(world).reason
+
+
+# --- attacks ---
+
+
+def edit_verification(world: World, edit: Callable[[Verification], Verification]) -> None:
+    found = world.store.load(CPU.id, "verify-x86-64", (Verification,))
+    world.store.save(CPU.id, "verify-x86-64", edit(found))
+
+
+@pytest.mark.parametrize(
+    ("edit", "reason"),
+    [
+        (lambda one: dataclasses.replace(one, checks=(a_check(),)), "changed after it was made"),
+        (lambda one: dataclasses.replace(one, ended=NOW), "changed after it was made"),
+    ],
+)
+def test_an_edited_verification_lets_nothing_through(
+    world: World, edit: Callable[[Verification], Verification], reason: str
+) -> None:
+    world.build(CPU, a_check(Outcome.FAILED))
+    edit_verification(world, edit)
+    assert reason in failure(world).reason
+    assert world.registry.calls == []
+
+
+def test_a_verification_of_an_older_image_lets_nothing_through(world: World) -> None:
+    world.build()
+    older = world.store.load(CPU.id, "verify-x86-64", (Verification,))
+    world.build(CPU, a_check(Outcome.FAILED), content="b")
+    edit_verification(world, lambda _one: older)
+    assert "verified was another content" in failure(world).reason
+
+
+def test_another_image_with_the_same_content_hash_is_another_image(world: World) -> None:
+    """Whoever can build can write any label."""
+    world.build()
+    real = world.store.load(CPU.id, "verify-x86-64", (Verification,))
+    world.build(labels={"evil": "yes"})
+    edit_verification(world, lambda _one: real)
+    assert "verified was another image" in failure(world).reason
+
+
+def test_a_registry_that_holds_other_bytes_than_were_sent_is_found_out(world: World) -> None:
+    world.build()
+    other = a_cell(id="other", image="other")
+    world.build(other, content="evil")
+    evil = world.engine.parts[world.engine.image(other.local_reference).id]  # type: ignore[union-attr]
+
+    def swap(name: str) -> None:
+        if name == "put_manifest":
+            for key in world.registry.tagged:
+                body = evil[0]
+                world.registry.manifests[REPOSITORY, digest_of_bytes(body)] = (body, "x/y")
+                world.registry.blobs[REPOSITORY, digest_of_bytes(evil[1])] = evil[1]
+                world.registry.tagged[key] = digest_of_bytes(body)
+
+    world.registry.after_call = swap
+    found = failure(world)
+    assert "not the image that was sent" in found.reason
+    assert world.public == {}
+
+
+def test_a_document_that_the_registry_loses_stops_the_tags(world: World) -> None:
+    world.build()
+    world.registry.after_call = lambda name: (
+        world.registry.attached.clear() if name == "attach" else None
+    )
+    assert "not listed" in failure(world).reason
+    assert world.public == {}
+
+
+def test_a_document_that_another_publisher_overwrote_is_attached_again(world: World) -> None:
+    world.build()
+    lost: list[bool] = []
+
+    def lose_once(name: str) -> None:
+        if name == "attach" and not lost:
+            lost.append(True)
+            world.registry.attached.clear()
+
+    world.registry.after_call = lose_once
+    assert world.published().stage is Stage.DONE
+
+
+# --- two at once ---
+
+
+def test_of_two_publishers_of_one_alias_the_loser_says_so(world: World) -> None:
+    world.build()
+    rival = "sha256:" + "12" * 32
+
+    def overtake(name: str) -> None:
+        if name == "put_manifest" and (REPOSITORY, "2.13.0-cpu") in world.registry.tagged:
+            world.registry.manifests[REPOSITORY, rival] = (b"{}", "x/y")
+            world.registry.tagged[REPOSITORY, "2.13.0-cpu"] = rival
+
+    world.registry.after_call = overtake
+    found = failure(world)
+    assert found.exit_code == TagConflictError.exit_code
+    assert "somebody else published" in found.reason
+
+
+def test_an_alias_that_was_moved_meanwhile_is_not_moved_back(world: World) -> None:
+    world.build()
+
+    def overtake(name: str) -> None:
+        if name == "attach" and (REPOSITORY, FIXED) in world.registry.tagged:
+            body = world.registry.manifests[REPOSITORY, world.public[FIXED]][0] + b" "
+            world.registry.manifests[REPOSITORY, digest_of_bytes(body)] = (body, "x/y")
+            world.registry.tagged[REPOSITORY, "latest"] = digest_of_bytes(body)
+
+    world.registry.after_call = overtake
+    found = failure(world)
+    assert "latest is on" in found.reason
+    assert world.public["latest"] != world.public[FIXED]
+
+
+# --- death at every call ---
+
+
+class Killed(BaseException):
+    """SIGKILL: nothing of ours runs afterwards that the test looks at."""
+
+
+def proven(world: World) -> dict[str, bool]:
+    """Whether each public tag is on a digest with a whole, passing verification attached."""
+    found = {}
+    for tag in world.public:
+        held = held_image(world.registry, REPOSITORY, tag)
+        assert held is not None
+        evidence = attached_evidence(world.registry, REPOSITORY, CPU, held)
+        found[tag] = judge(evidence, a_channel(), now=NOW).publishable
+    return found
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """A release is out; the next one is ready."""
+    world = a_world(tmp_path_factory.mktemp("prepared"))
+    world.build()
+    world.published()
+    world.build(content="b", created="2026-11-21T10:00:00+00:00")
+    return world
+
+
+def calls_of_a_run(prepared: World) -> int:
+    world = copy.deepcopy(prepared)
+    world.registry.calls.clear()
+    world.published()
+    return len(world.registry.calls)
+
+
+@pytest.mark.parametrize("moment", ["on_call", "after_call"])
+@pytest.mark.parametrize("remainder", range(4))
+def test_whoever_dies_at_any_call_leaves_nothing_unproven_and_a_rerun_ends_right(
+    prepared: World, moment: str, remainder: int
+) -> None:
+    count = calls_of_a_run(prepared)
+    assert count > 20
+    for deadly in range(1 + remainder, count + 1, 4):
+        world = copy.deepcopy(prepared)
+        before = world.public
+        made: list[str] = []
+
+        def die(name: str, made: list[str] = made, deadly: int = deadly) -> None:
+            made.append(name)
+            if len(made) == deadly:
+                raise Killed
+
+        setattr(world.registry, moment, die)
+        died = False
+        try:
+            world.publish()
+        except Killed:
+            died = True
+        world.registry.on_call = world.registry.after_call = nothing
+        assert all(proven(world).values()), f"call {deadly}"
+        assert set(before) <= set(world.public)
+        done = world.published()
+        assert {world.public[one.tag] for one in done.tags} == {done.digest}
+        if not died:  # fewer calls end than begin
+            assert moment == "after_call"
+            break
+
+
+def nothing(_name: str) -> None: ...
+
+
+@pytest.mark.parametrize("fault", list(RegistryFault))
+def test_a_registry_that_fails_at_any_call_costs_the_cell_and_leaves_nothing_unproven(
+    prepared: World, fault: RegistryFault
+) -> None:
+    for deadly in range(1, calls_of_a_run(prepared) + 1, 4):
+        world = copy.deepcopy(prepared)
+        made: list[str] = []
+
+        def fail(name: str, made: list[str] = made, deadly: int = deadly) -> None:
+            made.append(name)
+            if len(made) == deadly:
+                raise RegistryError("no", registry="r", step=name, fault=fault, hint="wait")
+
+        world.registry.on_call = fail
+        (result,) = world.publish().values()
+        world.registry.on_call = nothing
+        if isinstance(result, Failed):  # a push that could not connect is tried again
+            assert (result.exit_code, result.hint) == (RegistryError.exit_code, "wait")
+        assert all(proven(world).values())
+        assert world.published().stage is Stage.DONE
+
+
+# --- signatures ---
+
+
+def test_the_digest_is_signed_with_its_documents_before_it_gets_a_tag(world: World) -> None:
+    cosign = FakeCosign()
+    world.signer = a_signer(cosign)
+    world.build()
+    done = world.published(channel=a_release_channel(allow=()))
+    (signed,) = cosign.signed
+    (proof,) = done.attached
+    assert signed[0] == done.reference
+    assert f"--annotations=dev.warpfront.verification={proof.digest}" in signed
+    assert proof.artifact_type == VERIFICATION_TYPE
+    world.published(channel=a_release_channel(allow=()))
+    assert len([one for one in cosign.commands if one.argv[1] == "sign"]) == 1
+
+
+def test_what_cannot_be_signed_gets_no_tag(world: World) -> None:
+    world.signer = a_signer(FakeCosign(wrong="decrypt: encrypted key"))
+    world.build()
+    found = failure(world)
+    assert found.exit_code == SignatureError.exit_code
+    assert "decrypt" in found.reason
+    assert world.public == {}
+
+
+def test_without_a_key_nothing_is_published_but_where_the_channel_says_so(world: World) -> None:
+    world.build()
+    assert failure(world, allow=()).reason == "there is no key to sign it with"
+    assert world.registry.calls == []
+    done = world.published(channel=a_release_channel(allow=("unsigned",)))
+    assert done.noted == ("there is no key to sign it with",)
+
+
+# --- what is written down ---
+
+
+def test_the_ledger_says_how_far_a_run_that_died_had_come(world: World) -> None:
+    world.build()
+
+    def die(name: str) -> None:
+        if name == "put_manifest" and FIXED in world.public:
+            raise Killed
+
+    world.registry.on_call = die
+    with pytest.raises(Killed):
+        world.publish()
+    (publication,) = world.ledger().publications
+    assert publication.stage is Stage.SIGNED
+    assert [(one.tag, one.done) for one in publication.tags] == [
+        (FIXED, True),
+        ("2.13.0-cpu", False),
+        ("latest", False),
+    ]
+
+
+def test_what_was_let_pass_is_written_beside_the_image(world: World) -> None:
+    world.build(labels={"dev.warpfront.base-source": "bootstrap"})
+    done = world.published(channel=a_release_channel(allow=("bootstrap", "unsigned")))
+    (attached,) = (
+        one
+        for one in world.registry.attached[REPOSITORY, done.digest]
+        if one.artifact_type == VERIFICATION_TYPE
+    )
+    assert "made by a bootstrap" in attached.annotations["dev.warpfront.noted"]
+    assert "made by a bootstrap" in done.noted[0]
+    path = world.store.folder / "release" / "run1.json"
+    assert json.loads(path.read_text())["value"]["publications"][0]["noted"] == list(done.noted)
+
+
+def test_four_targets_of_which_two_were_verified_are_published_as_two(world: World) -> None:
+    cell = a_cell(id="cuda", vendor="nvidia", targets=("sm_80", "sm_90", "sm_100", "sm_120"))
+    world.build(cell)
+    for target in ("sm_100", "sm_120"):
+        world.store.drop(cell.id, f"verify-{target}")
+    channel = a_release_channel(cell, tags=("{torch}-{targets}",), targets="any", aliases=())
+    done = world.published(cell, channel=channel)
+    assert (done.targets, [*world.public]) == (("sm_80", "sm_90"), ["2.13.0-sm80_sm90"])
+
+
+def test_an_alias_is_only_for_those_it_is_for(world: World) -> None:
+    world.build()
+    alias = Alias(template="latest", cells=frozenset({"another"}))
+    world.published(channel=a_release_channel(aliases=(alias,)))
+    assert [*world.public] == [FIXED]

@@ -1,0 +1,104 @@
+"""cosign's commands, by version and by who vouches; and a signature that nobody can make."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from releases import FakeCosign
+
+from warpfront.errors import CommandFailedError, SignatureError
+from warpfront.release.signing import (
+    KEYLESS,
+    Cosign,
+    Signer,
+    find_cosign,
+    sign_command,
+    verify_command,
+)
+from warpfront.system.process import Command, Completed
+
+BY_KEY = Cosign(key="my.key", public_key="my.pub", has_services=False, environment={})
+REFERENCE = "ghcr.io/a/b@sha256:" + "0" * 64
+SAYS = {"dev.warpfront.channel": "release"}
+
+
+def test_a_key_signs_without_the_transparency_log() -> None:
+    assert sign_command(BY_KEY, REFERENCE, SAYS).argv == (
+        *("cosign", "sign", "--yes", "--key", "my.key", "--tlog-upload=false"),
+        *("--annotations=dev.warpfront.channel=release", REFERENCE),
+    )
+
+
+def test_cosign_3_has_to_be_told_that_no_service_is_meant() -> None:
+    newer = dataclasses.replace(BY_KEY, has_services=True)
+    assert "--use-signing-config=false" in sign_command(newer, REFERENCE, {}).argv
+
+
+def test_who_has_no_key_of_its_own_leaves_the_log_alone() -> None:
+    keyless = dataclasses.replace(BY_KEY, key=KEYLESS)
+    assert sign_command(keyless, REFERENCE, {}).argv == ("cosign", "sign", "--yes", REFERENCE)
+    command = verify_command(keyless, REFERENCE, {}, identity="^https://github.com/me/")
+    assert command.argv == (
+        *("cosign", "verify", "--certificate-identity-regexp=^https://github.com/me/"),
+        *("--certificate-oidc-issuer-regexp=^https://", REFERENCE),
+    )
+
+
+def test_a_signature_is_verified_by_the_public_half() -> None:
+    assert verify_command(BY_KEY, REFERENCE, SAYS).argv == (
+        *("cosign", "verify", "--key", "my.pub", "--insecure-ignore-tlog=true"),
+        *("--annotations=dev.warpfront.channel=release", REFERENCE),
+    )
+
+
+def test_plain_http_is_for_loopback_only() -> None:
+    here = sign_command(BY_KEY, "127.0.0.1:5000/a@sha256:0", {}).argv
+    assert "--allow-http-registry" in here
+    assert "--allow-http-registry" not in sign_command(BY_KEY, REFERENCE, {}).argv
+
+
+def test_a_signature_that_does_not_hold_is_no_signature() -> None:
+    cosign = FakeCosign()
+
+    def forgetful(command: Command) -> Completed:
+        done = cosign(command)
+        cosign.signed.clear()
+        return done
+
+    with pytest.raises(SignatureError, match="does not hold"):
+        Signer(run=forgetful, cosign=BY_KEY).sign(REFERENCE, SAYS)
+
+
+def test_a_signature_for_other_documents_is_another_signature() -> None:
+    signer = Signer(run=FakeCosign(), cosign=BY_KEY)
+    signer.sign(REFERENCE, SAYS)
+    assert signer.is_signed(REFERENCE, SAYS)
+    assert not signer.is_signed(REFERENCE, {**SAYS, "dev.warpfront.verification": "sha256:0"})
+
+
+def test_without_cosign_there_is_one_error_that_says_where_to_get_it(tmp_path: Path) -> None:
+    def missing(command: Command) -> Completed:
+        raise CommandFailedError(f"{command.argv[0]}: not found")
+
+    with pytest.raises(SignatureError) as caught:
+        find_cosign(missing, "my.key", {}, tmp_path)
+    assert "cosign" in caught.value.hint
+
+
+def test_a_key_that_cannot_be_opened_is_found_before_anything_is_sent(tmp_path: Path) -> None:
+    def refusing(command: Command) -> Completed:
+        code = int(command.argv[1] == "public-key")
+        return Completed(command=command, returncode=code, stdout="", stderr="decrypt: wrong")
+
+    with pytest.raises(SignatureError, match=r"my\.key cannot be used: decrypt: wrong"):
+        find_cosign(refusing, "my.key", {}, tmp_path)
+
+
+@pytest.mark.parametrize(("said", "has"), [("  --use-signing-config=true:", True), ("", False)])
+def test_what_cosign_can_do_it_says_itself(tmp_path: Path, said: str, has: bool) -> None:  # noqa: FBT001
+    def program(command: Command) -> Completed:
+        return Completed(command=command, returncode=0, stdout=said, stderr="")
+
+    assert find_cosign(program, "k", {}, tmp_path).has_services is has

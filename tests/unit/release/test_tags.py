@@ -1,0 +1,123 @@
+"""Tags come from what an image says of itself, and two cells never share one by luck."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from builders import FACTS, a_cell, a_channel, some_evidence
+from hypothesis import given
+
+from warpfront.matrix.naming import is_tag
+from warpfront.matrix.releasing import TAG_WORDS
+from warpfront.model import Alias, Cell
+from warpfront.release.tags import (
+    Names,
+    clashes,
+    clashes_of_matrix,
+    expected_words,
+    names_of,
+    tag_words,
+)
+
+PROJECT = "example.test/demo"
+CPU = a_cell()
+GAUDI = a_cell(id="gaudi", vendor="gaudi", targets=("gaudi2", "gaudi3"))
+
+
+def named(cell: Cell = CPU, facts: dict[str, str] | None = None, **changes: Any) -> Names:
+    targets = cell.targets
+    words = tag_words(cell, facts or FACTS, some_evidence(cell).labels, targets)
+    return names_of(cell, a_channel(**changes), words, project=PROJECT)
+
+
+def alias(template: str, *cells: Cell) -> Alias:
+    return Alias(template=template, cells=frozenset(cell.id for cell in cells or (CPU,)))
+
+
+def test_a_tag_says_what_was_found_inside_whatever_was_asked_for() -> None:
+    found = named(a_cell(torch="9.9.9", python="3.99", tag="9.9.9-cpu-py3.99"))
+    assert found.references == (f"{PROJECT}/torch:2.13.0-cpu-py3.11-efefefefefef",)
+
+
+@pytest.mark.parametrize(
+    ("template", "tag"),
+    [
+        ("{torch_minor}-{date}", "2.13-20261120"),
+        ("{targets}-{machine}", "x86-64-x86_64"),
+        ("{revision}", "0123456789ab"),
+    ],
+)
+def test_every_word_is_a_fact(template: str, tag: str) -> None:
+    assert named(tags=(template,)).tags == (tag,)
+
+
+def test_all_words_of_the_language_can_be_said_and_no_other() -> None:
+    words = tag_words(CPU, FACTS, some_evidence().labels, CPU.targets)
+    assert set(words) == set(expected_words(CPU)) == set(TAG_WORDS)
+
+
+def test_a_tag_names_the_targets_that_were_proven_and_no_other() -> None:
+    cell = a_cell(targets=("sm_80", "sm_90"))
+    words = tag_words(cell, FACTS, some_evidence(cell).labels, ("sm_90",))
+    assert words["targets"] == "sm90"
+
+
+def test_what_an_image_does_not_say_cannot_be_in_its_tag() -> None:
+    found = named(GAUDI, facts={**FACTS, "torch": ""}, tags=("{torch}-{toolkit}",))
+    assert found.wrong == ("{torch}-{toolkit}: the image does not say its torch and toolkit",)
+    assert named(facts={"torch": "2.13.0"}, tags=("{toolkit}",)).wrong
+
+
+def test_a_tag_that_no_registry_takes_is_wrong() -> None:
+    (wrong,) = named(tags=("a" * 120 + "{content}",)).wrong
+    assert "is no tag" in wrong
+    assert named(facts={**FACTS, "python": "3.11\n"}, tags=("{python}",)).wrong
+
+
+def test_a_tag_cannot_both_move_and_stay() -> None:
+    found = named(tags=("{torch}",), aliases=(alias("2.13.0"),))
+    assert found.wrong == ("2.13.0 is a tag that never moves and an alias",)
+
+
+def test_aliases_that_say_most_come_first() -> None:
+    aliases = tuple(alias(t) for t in ("latest", "{torch}-{toolkit}", "{torch}"))
+    assert named(aliases=aliases).aliases == ("2.13.0-cpu", "2.13.0", "latest")
+
+
+def test_an_alias_is_claimed_only_by_those_it_is_for() -> None:
+    assert named(aliases=(alias("latest", GAUDI),)).aliases == ()
+
+
+def test_two_cells_that_claim_one_name_are_both_named() -> None:
+    other = a_cell(id="other")
+    both = (alias("latest", CPU, other),)
+    names = [named(cell, aliases=both, tags=(f"{{torch}}-{cell.id}",)) for cell in (CPU, other)]
+    clash = f"{PROJECT}/torch:latest is claimed by {CPU.id} and by other"
+    assert clashes(names) == (clash,)
+    assert clashes(reversed(names)) == (
+        f"{PROJECT}/torch:latest is claimed by other and by {CPU.id}",
+    )
+
+
+def test_a_name_of_another_repository_is_another_name() -> None:
+    other = a_cell(id="other", image="serve")
+    assert clashes([named(), named(other)]) == ()
+
+
+def test_a_cell_that_was_not_selected_still_claims_its_name() -> None:
+    other = a_cell(id="other", python="3.12")
+    channel = a_channel(aliases=(alias("{torch}", CPU, other),))
+    found = clashes_of_matrix((CPU, other), channel, project=PROJECT)
+    clash = f"{PROJECT}/torch:2.13.0 is claimed by {CPU.id} and by other"
+    assert found == {CPU.id: (clash,), "other": (clash,)}
+    told_apart = dataclasses.replace(channel, aliases=(alias("{torch}-{python}", CPU, other),))
+    assert clashes_of_matrix((CPU, other), told_apart, project=PROJECT) == {}
+
+
+@given(st.lists(st.sampled_from([f"{{{word}}}" for word in TAG_WORDS] + ["a", "-"]), min_size=1))
+def test_a_name_that_is_not_wrong_is_a_tag(parts: list[str]) -> None:
+    found = named(tags=("".join(parts),))
+    assert bool(found.wrong) is not all(map(is_tag, found.tags))
