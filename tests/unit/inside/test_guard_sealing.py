@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 from pathlib import Path
@@ -322,3 +323,14 @@ def test_a_large_library_is_not_read_where_it_is_sealed_and_verify_reads_it(
     said = ["file: torch/lib/libtorch.so: other content, 13 bytes as before"]
     assert findings(places, depth="light") == []
     assert findings(places) == said
+
+
+def test_the_guard_is_compiled_for_whatever_times_its_files_get(places: Places) -> None:
+    """It runs at every start of Python, and a layer of an image may round times."""
+    source = places.library / "warpfront_guard" / "startup.py"
+    source.parent.mkdir(parents=True)
+    source.write_text("")
+    seal(cpu_policy(), places, python=sys.executable)
+    compiled = Path(importlib.util.cache_from_source(str(source))).read_bytes()
+    checked_by_hash = 0b11
+    assert int.from_bytes(compiled[4:8], "little") == checked_by_hash

@@ -150,7 +150,7 @@ def balanced(pieces: list[str]) -> str:
 
 
 @pytest.mark.process
-@settings(max_examples=settings.default.max_examples // 3)  # each starts six processes
+@settings(max_examples=settings().max_examples // 3)  # each starts six processes
 @given(st.lists(st.sampled_from(PIECES), max_size=12))
 @example(["#if MINE\n", FIXED["a mask that is a literal"]])
 def test_a_real_preprocessor_agrees_on_whatever_file(pieces: list[str]) -> None:
