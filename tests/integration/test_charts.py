@@ -1,4 +1,4 @@
-"""Comparisons as pictures: here and not among the unit tests, for matplotlib takes seconds to load."""
+"""Comparisons as pictures: no unit test, for matplotlib takes seconds to load."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def refused(found: Comparison) -> set[str]:
 
 
 def test_two_runs_of_one_thing_are_no_difference() -> None:
-    found = compared(a_run(TIMES), a_run(noisy(60, 3)))
+    found = compared(a_run(noisy(60, 4)), a_run(noisy(60, 5)))
     assert found.verdict is Verdict.NO_DIFFERENCE
     assert found.times is not None
     assert found.times.holds(1.0)
