@@ -1,4 +1,4 @@
-"""read-log, compare and compare-results: what they print, write and exit with."""
+"""read-log, compare and compare-stacks: what they print, write and exit with."""
 
 from __future__ import annotations
 
@@ -115,12 +115,12 @@ def test_each_outcome_of_compare_has_its_exit_code(
     assert code_of("compare", logs / f"{a}.log", logs / f"{b}.log", *more) == code
 
 
-def test_compare_results_takes_the_seeds_folder(
+def test_compare_stacks_takes_the_seeds_folder(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for stack, level in (("cuda", 1.0), ("rocm", 1.5)):
         text = tensorprimat(noisy(30, 1, level), software_stack=stack)
         (tmp_path / f"benchmark_{stack}_llama.json").write_text(text)
-    assert code_of("compare-results", "--folder", tmp_path) == NotComparableError.exit_code
-    assert code_of("compare-results", "--folder", tmp_path, "--allow", "precision") == 0
+    assert code_of("compare-stacks", "--folder", tmp_path) == NotComparableError.exit_code
+    assert code_of("compare-stacks", "--folder", tmp_path, "--allow", "precision") == 0
     assert "cuda llama" in capsys.readouterr().out
