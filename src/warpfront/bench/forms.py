@@ -71,6 +71,9 @@ def _figures(run: Run, summary: Summary) -> Iterable[tuple[str, str]]:
     yield "steps", f"{steps} in {len(run.steps)} lines{dropped}"
     if summary.settled_from is not None:
         yield "settled", f"from step {summary.settled_from}: {summary.settled_steps} steps"
+    elif run.steps and run.steps[-1].tokens_per_second_per_device:
+        rate = run.steps[-1].tokens_per_second_per_device
+        yield "last line", f"{rate:,.1f} tokens/s per device, and nothing is settled"
     if summary.median_seconds:
         yield "step", f"{_interval(summary.median_seconds, 1000, 1)} ms, median"
     for level in summary.levels if len(summary.levels) > 1 else ():

@@ -25,6 +25,7 @@ from warpfront.bench.records import (
     Measurement,
     Metric,
     Run,
+    Step,
     Training,
     Verdict,
 )
@@ -303,4 +304,6 @@ def test_a_runs_text_says_what_is_missing_and_what_was_given() -> None:
     text = run_text(run, summary_of(run))
     assert "not said      nodes, vendor" in text
     assert "2048 (given)" in text
+    short = dataclasses.replace(run, steps=(Step(step=1, tokens_per_second_per_device=9982.0),))
+    assert "9,982.0 tokens/s per device" in run_text(short, summary_of(short))
     assert Interval(value=2, low=1, high=4).inverse == Interval(value=0.5, low=0.25, high=1)

@@ -21,7 +21,7 @@ MOST_STEPS = 16_384
 _REMEMBERED = 256
 _MOST_FINDINGS = 20
 _LONGEST = 200
-_MIXED_SHARE = 0.1
+_MIXED_SHARE = 0.2
 _FEWEST_MIXED = 3
 # What a log should say of its run; what of it stays unknown is listed.
 WANTED = (
