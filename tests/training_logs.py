@@ -5,7 +5,7 @@ for.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from warpfront.bench.logs import FORMATS, Choice, Reading
 from warpfront.bench.records import Run, Source, Step
@@ -49,8 +49,10 @@ def format_of(text: str) -> str | None:
     return made[0].name if made else None
 
 
-def megatron_line(step: int, ms: float | str, *, total: int = 20, **fields: object) -> str:
-    """With more fields, or other values of these, by their names with `_` for blanks."""
+def megatron_line(
+    step: int, ms: float | str, *, extra: Mapping[str, object] | None = None, **fields: object
+) -> str:
+    """With more fields, or other values of these; a keyword's `_` are blanks."""
     said = {
         "consumed samples": step * BATCH,
         "elapsed time per iteration (ms)": ms,
@@ -61,8 +63,9 @@ def megatron_line(step: int, ms: float | str, *, total: int = 20, **fields: obje
         "number of skipped iterations": 0,
         "number of nan iterations": 0,
         **{name.replace("_", " "): value for name, value in fields.items()},
+        **(extra or {}),
     }
-    begun = f" [2026-05-11 03:00:{step % 60:02}.5] iteration {step:8}/{total:8} | "
+    begun = f" [2026-05-11 03:00:{step % 60:02}.5] iteration {step:8}/      20 | "
     return begun + " | ".join(f"{name}: {value}" for name, value in said.items()) + " |"
 
 
@@ -79,7 +82,7 @@ def primus_line(step: int, ms: float, *, place: int = 425, rank: int = 7, **more
         "hip mem usage/free/total/usage_ratio": "2.00GB/1.00GB/3.00GB/66.00% ",
         **more,
     }
-    line = megatron_line(step, ms, **fields)
+    line = megatron_line(step, ms, extra=fields)
     return (
         f"[\x1b[32m20260511 03:00:00\x1b[0m][\x1b[36mrank-{rank}/{DEVICES}\x1b[0m]"
         f"[\x1b[1m[DEBUG]\x1b[0m [----utils.py:{place}] :{line} rank-1 max: 9GB/8%\x1b[0m"

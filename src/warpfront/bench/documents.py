@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from warpfront.bench.records import SCHEMA, Bench, Comparison, Run, Summary
 
@@ -67,8 +67,10 @@ def _read(document: Mapping[str, Any]) -> Run | Bench:
     kind: type[Run | Bench] = Run if document["kind"] == "Run" else Bench
     try:
         read: Run | Bench = TypeAdapter(kind).validate_python(fields)
-    except (ValueError, TypeError) as error:
-        raise NoRecordError(str(error)) from None
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise NoRecordError(f"{where}: {first['msg']}") from None
     if not _has_sound_times(read):
         raise NoRecordError("a time that is none")
     return read

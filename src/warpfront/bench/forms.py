@@ -71,22 +71,29 @@ def _figures(run: Run, summary: Summary) -> Iterable[tuple[str, str]]:
     yield "steps", f"{steps} in {len(run.steps)} lines{dropped}"
     if summary.settled_from is not None:
         yield "settled", f"from step {summary.settled_from}: {summary.settled_steps} steps"
+    elif run.steps and (rate := run.steps[-1].tokens_per_second_per_device):
+        yield "last line", f"{rate:,.1f} tokens/s per device, and nothing is settled"
     if summary.median_seconds:
         yield "step", f"{_interval(summary.median_seconds, 1000, 1)} ms, median"
     for level in summary.levels if len(summary.levels) > 1 else ():
         name = f"steps {level.first_step} to {level.last_step}"
         yield "level", f"{name}: {level.median:.5g} s"
-    if summary.tokens_per_second_per_device:
-        yield "tokens/s", f"{summary.tokens_per_second_per_device:,.1f} per device"
-    if summary.flop_per_second_per_device:
-        yield "TFLOP/s", f"{summary.flop_per_second_per_device / 1e12:,.1f} per device, as printed"
-    if summary.peak_memory_bytes:
-        kind = f", {run.memory_kind}" if run.memory_kind else ""
-        yield "memory", f"{summary.peak_memory_bytes / _GIB:,.2f} GiB{kind}"
-    if summary.slow_steps:
-        yield "slow steps", str(summary.slow_steps)
-    if summary.last_loss is not None:
-        yield "last loss", f"{summary.last_loss:.5g}"
+    for name, value in _more_figures(run, summary):
+        if value is not None:
+            yield name, value
+
+
+def _more_figures(run: Run, summary: Summary) -> Iterable[tuple[str, str | None]]:
+    rate, flop = summary.tokens_per_second_per_device, summary.flop_per_second_per_device
+    memory, loss = summary.peak_memory_bytes, summary.last_loss
+    kind = f", {run.memory_kind}" if run.memory_kind else ""
+    return (
+        ("tokens/s", f"{rate:,.1f} per device" if rate else None),
+        ("TFLOP/s", f"{flop / 1e12:,.1f} per device, as printed" if flop else None),
+        ("memory", f"{memory / _GIB:,.2f} GiB{kind}" if memory else None),
+        ("slow steps", str(summary.slow_steps) if summary.slow_steps else None),
+        ("last loss", f"{loss:.5g}" if loss is not None else None),
+    )
 
 
 def _interval(interval: Interval, scale: float = 1, digits: int = 3) -> str:

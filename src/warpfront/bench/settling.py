@@ -173,7 +173,8 @@ def _middle(values: Iterable[float | None]) -> float | None:
 
 def _slow(values: Sequence[float]) -> int:
     """Steps of profilers, checkpoints and evaluations: they stay, and are no part of a median."""
-    return sum(value > SLOW * median(values) for value in values) if values else 0
+    limit = SLOW * median(values) if values else 0.0
+    return sum(value > limit for value in values)
 
 
 def _findings(

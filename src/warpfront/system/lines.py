@@ -62,12 +62,12 @@ def standard_input() -> Iterator[Path]:
 
 def read_start(path: Path, most_bytes: int) -> bytes:
     """The first bytes, unpacked, and one more than `most_bytes` where there are more."""
-    found = b""
+    found = bytearray()
     for chunk in _chunks(path):
         found += chunk
         if len(found) > most_bytes:
-            return found[: most_bytes + 1]
-    return found
+            break
+    return bytes(found[: most_bytes + 1])
 
 
 def read_lines(path: Path) -> Iterator[Line]:

@@ -59,6 +59,13 @@ def test_a_step_that_falls_is_a_restart_and_a_new_segment() -> None:
     assert "a restart at step 3, after 5" in run.findings[0].message
 
 
+def test_a_run_that_restarts_often_is_still_one_run() -> None:
+    lines = [(n, 1000.0 + attempt) for attempt in range(5) for n in range(1 + attempt, 9 + attempt)]
+    run = read_one("".join(f"{megatron_line(*one)}\n" for one in lines))
+    assert run.is_usable
+    assert {step.segment for step in run.steps} == {0, 1, 2, 3, 4}
+
+
 def test_a_line_that_is_repeated_late_is_no_restart() -> None:
     order = [1, 2, 3, 2, 4]
     run = read_one("".join(f"{megatron_line(n, 1000.0 + n)}\n" for n in order))

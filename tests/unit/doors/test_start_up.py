@@ -21,6 +21,7 @@ from warpfront.wheels.lock import dump_lock, lock_inputs
 pytestmark = pytest.mark.process
 
 NEVER = ("warpfront.port", "warpfront.bench", "warpfront.release.bill", "cyclonedx", "packageurl")
+EXTRAS = ("matplotlib", "numpy")
 NETWORK = ("requests", "urllib3", "docker", "warpfront.wheels.transport")
 PIPELINE = ("warpfront.pipeline", "warpfront.matrix", "pydantic", "jinja2", "rich")
 # An engine of this machine is out of sight: a socket is looked for elsewhere, no variable is set.
@@ -82,7 +83,7 @@ def test_listing_the_tasks_loads_no_step(tmp_path: Path) -> None:
 def test_a_plan_of_what_is_locked_loads_neither_ports_nor_networks(locked: Workspace) -> None:
     said, modules = loaded_by("plan", folder=locked.folders.root)
     assert "1 to build" in said
-    assert below(modules, *NEVER, *NETWORK) == set()
+    assert below(modules, *NEVER, *NETWORK, *EXTRAS) == set()
 
 
 def test_a_plan_that_has_to_ask_an_index_is_found_to(locked: Workspace) -> None:

@@ -34,7 +34,10 @@ from warpfront.pipeline.workspace import open_workspace
 SEEN: list[tuple[Selection, bool]] = []
 TASKS: dict[str, Task[Any]] = dict(namespace.tasks)
 EVERY_TASK = pytest.mark.parametrize("name", sorted(TASKS))
-WITHOUT_CELLS = {"why", "engine", "init", "doctor", "job", "merge"}
+WITHOUT_CELLS = {
+    *("why", "engine", "init", "doctor", "job", "merge"),
+    *("read-log", "compare", "compare-stacks"),
+}
 
 
 def run_task(name: str, **given: Any) -> None:

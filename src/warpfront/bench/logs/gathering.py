@@ -17,11 +17,11 @@ from warpfront.bench.logs.facts import Fact, NextRun, Seen, Setting
 from warpfront.bench.logs.fields import cleaned, vendor_of
 from warpfront.bench.records import Evaluation, Finding, MemoryKind, Parallel, Run, Source, Step
 
-MOST_STEPS = 65_536
+MOST_STEPS = 16_384
 _REMEMBERED = 256
 _MOST_FINDINGS = 20
 _LONGEST = 200
-_MIXED_SHARE = 0.1
+_MIXED_SHARE = 0.2
 _FEWEST_MIXED = 3
 # What a log should say of its run; what of it stays unknown is listed.
 WANTED = (

@@ -49,14 +49,19 @@ _UNSET = {"", "None", "null", "False", "0", "no"}
 
 
 class MegatronReader:
-    """Step lines, and the table of arguments above them."""
+    """Step lines, and the table of arguments above them. A line that is printed twice, as Primus
+    does, is taken apart once.
+    """
 
     def __init__(self, _path: str) -> None:
-        pass
+        self._said = ""
+        self._facts: tuple[Fact, ...] = ()
 
     def read(self, text: str) -> Iterable[Fact]:
-        if "iteration" in text:
-            yield from steps_of(text)
+        if (at := text.find("iteration")) >= 0:
+            if text[at:] != self._said:
+                self._said, self._facts = text[at:], tuple(steps_of(text))
+            yield from self._facts
         elif " ..." in text:
             if argument := _ARGUMENT.search(text):
                 yield from setting_of(argument[1], argument[2])

@@ -61,7 +61,7 @@ def read_log(
         str, Option("also write TensorPrimat's files, benchmark_{cuda,rocm}_*.json, to this folder")
     ] = "",
 ) -> None:
-    """Say what the log of somebody's training says: steps, times, what it leaves out.
+    """Say what a training's log says: steps, times, and what it leaves out.
 
     Primus, Megatron-LM, NeMo, torchtitan, MLPerf, TensorPrimat, madengine;
     packed or not. Needs no GPU.
@@ -162,7 +162,7 @@ def compare(
     asked: Asked,
     shown: Shown,
 ) -> None:
-    """Hold two measurements against each other: a ratio with its interval, or no difference.
+    """Hold two measurements against each other: a ratio, or no difference.
 
     Refuses unlike work, unless --allow names what differs. Never a winner.
     """
@@ -180,7 +180,7 @@ def compare(
 
 
 @command
-def compare_results(
+def compare_stacks(
     display: Display,
     asked: Asked,
     shown: Shown,

@@ -98,7 +98,7 @@ def files_of(where: str) -> list[Path]:
 
 def _read(path: Path, shown: str, form: str, given: Given) -> Iterable[Run | Bench]:
     identity = identity_of(path)
-    document = _document(path)
+    document = _document(path) if identity.size_bytes <= DOCUMENT_LIMIT_BYTES else None
     if document is not None and form == AUTO:
         try:
             records = read_records(document)
