@@ -187,15 +187,17 @@ def job(
 ) -> None:
     """Do one job of CI: a step for some cells, with what is left of it handed over."""
     from warpfront.ci.surfaces import error_commands, job_summary
+    from warpfront.pipeline.beside.readying import named_runner, ready
     from warpfront.pipeline.beside.working import Errand, work
 
     workspace, forge = workspace_here(), _forge()
     errand = Errand(step=step, name=name, cells=tuple(cells.split()), target=on)  # type: ignore[arg-type]
+    if runner:
+        ready(named_runner(workspace.matrix.runners, runner), display)
     done = work(
         errand,
         _act(workspace, errand, display, effort=effort, channel=channel, dry_run=dry_run),
         workspace.folders,
-        runner=next((one for one in workspace.matrix.runners if one.name == runner), None),
         watch=display,
     )
     summary = job_summary(name, done.results, tries=done.tries)
