@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_text
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,7 +31,7 @@ def ci(
     check: Annotated[bool, Option("say what is stale of them, and fail (for CI)")] = False,
     plan: Annotated[bool, Option("say which jobs a run has, and tell the forge")] = False,
     judge: Annotated[bool, Option("say whether all that was planned has passed")] = False,
-    fingerprints: Annotated[bool, Option("print what each cell depends on, as digests")] = False,
+    fingerprints: Annotated[bool, Option("print what each cell depends on, as JSON")] = False,
     scope: Annotated[str, Option("what starts the run; the forge knows if nothing is said")] = "",
     since: Annotated[str, Option("the commit to compare with, for what changed")] = "",
 ) -> None:
@@ -68,7 +67,7 @@ def _fingerprints(workspace: Workspace) -> None:
     found = fingerprint(
         workspace.matrix.cells, workspace.requirements, workspace.material, workspace.folders
     )
-    print(json_text.dumps(found.values, indent=1, sort_keys=True))
+    print_json(found.cells)
 
 
 def _forge() -> Forge:
