@@ -6,6 +6,7 @@ current Python.
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -42,3 +43,42 @@ def lint(session: nox.Session) -> None:
 def types(session: nox.Session) -> None:
     """mypy, strict."""
     session.run(sys.executable, "-m", "mypy", external=True)
+
+
+@nox.session(default=False)
+def package(session: nox.Session) -> None:
+    """The sdist and the wheel in dist/: built twice to the same bytes, and checked."""
+    folders = [Path("dist"), Path(session.create_tmp()) / "again"]
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
+        words = ("-m", "build", "--outdir", str(folder))
+        session.run(sys.executable, *words, env={"SOURCE_DATE_EPOCH": "1577836800"}, external=True)
+    files, again = (sorted(folder.iterdir()) for folder in folders)
+    pairs = zip(files, again, strict=True)
+    differing = [one.name for one, other in pairs if one.read_bytes() != other.read_bytes()]
+    if differing:
+        session.error(f"built twice, and not the same: {', '.join(differing)}")
+    names = [str(path) for path in files]
+    session.run(sys.executable, "-m", "twine", "check", "--strict", *names, external=True)
+    wheels = [name for name in names if name.endswith(".whl")]
+    session.run(sys.executable, "-m", "check_wheel_contents", *wheels, external=True)
+
+
+@nox.session(default=False)
+def install(session: nox.Session) -> None:
+    """The wheel of dist/ in an environment of its own, as a user has it.
+
+    On the Python that runs this, or on the one that is named after `--`.
+    """
+    (wheel,) = sorted(Path("dist").resolve().glob("*.whl"))
+    folder = Path(session.create_tmp()).resolve()
+    shutil.rmtree(folder / "venv", ignore_errors=True)
+    shutil.rmtree(folder / "project", ignore_errors=True)
+    (folder / "project").mkdir()
+    python = session.posargs[0] if session.posargs else sys.executable
+    session.run(python, "-m", "venv", str(folder / "venv"), external=True)
+    programs = folder / "venv" / "bin"
+    session.run(str(programs / "pip"), "install", "--quiet", str(wheel), external=True)
+    with session.chdir(folder / "project"):
+        for words in (("init",), ("--list",), ("ci", "--fingerprints")):
+            session.run(str(programs / "warpfront"), *words, env={"PYTHONPATH": ""}, external=True)

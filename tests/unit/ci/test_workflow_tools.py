@@ -11,8 +11,10 @@ import pytest
 from check_jsonschema import main as check_jsonschema
 from click.testing import CliRunner
 
+from warpfront.ci.gitlab import child_pipeline
+from warpfront.ci.schedule import SCOPES, schedule
 from warpfront.matrix.scaffold import make_project
-from warpfront.pipeline.beside.workflows import ci_files, write
+from warpfront.pipeline.beside.workflows import ci_files, flow_of, write
 from warpfront.pipeline.workspace import open_workspace
 
 pytestmark = pytest.mark.process
@@ -61,6 +63,25 @@ def test_the_schema_of_workflows_takes_them(root: Path) -> None:
     asked = ["--builtin-schema", "vendor.github-workflows", *workflows(root)]
     ran = CliRunner().invoke(check_jsonschema, asked)
     assert ran.exit_code == 0, ran.output
+
+
+def test_the_schema_of_gitlab_takes_the_parent_and_a_child(root: Path, tmp_path: Path) -> None:
+    workspace = open_workspace(root)
+    matrix = workspace.matrix
+    planned = schedule(
+        matrix.cells,
+        scope=SCOPES["release"],
+        runners=matrix.runners,
+        now=dict.fromkeys((cell.id for cell in matrix.cells), "x"),
+        before=None,
+        blocked={},
+    )
+    child = tmp_path / "child.yml"
+    child.write_text(child_pipeline(flow_of(matrix, root), planned))
+    for file in (root / ".gitlab" / "warpfront.yml", child):
+        asked = ["--builtin-schema", "vendor.gitlab-ci", "--data-transform", "gitlab-ci", str(file)]
+        ran = CliRunner().invoke(check_jsonschema, asked)
+        assert ran.exit_code == 0, ran.output
 
 
 def test_zizmor_as_an_auditor_finds_nothing(root: Path) -> None:

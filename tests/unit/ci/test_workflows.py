@@ -126,7 +126,8 @@ def holding_secrets(workflow: Workflow) -> Iterator[str]:
 
 
 def started_by_strangers(workflow: Workflow) -> Iterator[str]:
-    yield from {"pull_request_target", "workflow_run", "issue_comment"} & set(workflow["on"])
+    started = workflow.get("on") or workflow[True]  # type: ignore[index]  # as YAML 1.1 has it
+    yield from {"pull_request_target", "workflow_run", "issue_comment"} & set(started)
 
 
 RULES = (

@@ -65,7 +65,7 @@ class Working:
         target = "sm_90" if self.step == "verify" else ""
         errand = Errand(step=self.step, name=f"{self.step}-x", cells=(CELL,), target=target)  # type: ignore[arg-type]
         pauses = pause or self.pauses.append
-        return work(errand, self.act, self.folders, runner=None, watch=Nobody(), pause=pauses)
+        return work(errand, self.act, self.folders, watch=Nobody(), pause=pauses)
 
     @property
     def left(self) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_text
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,7 +31,7 @@ def ci(
     check: Annotated[bool, Option("say what is stale of them, and fail (for CI)")] = False,
     plan: Annotated[bool, Option("say which jobs a run has, and tell the forge")] = False,
     judge: Annotated[bool, Option("say whether all that was planned has passed")] = False,
-    fingerprints: Annotated[bool, Option("print what each cell depends on, as digests")] = False,
+    fingerprints: Annotated[bool, Option("print what each cell depends on, as JSON")] = False,
     scope: Annotated[str, Option("what starts the run; the forge knows if nothing is said")] = "",
     since: Annotated[str, Option("the commit to compare with, for what changed")] = "",
 ) -> None:
@@ -68,7 +67,7 @@ def _fingerprints(workspace: Workspace) -> None:
     found = fingerprint(
         workspace.matrix.cells, workspace.requirements, workspace.material, workspace.folders
     )
-    print(json_text.dumps(found.values, indent=1, sort_keys=True))
+    print_json(found.cells)
 
 
 def _forge() -> Forge:
@@ -187,15 +186,17 @@ def job(
 ) -> None:
     """Do one job of CI: a step for some cells, with what is left of it handed over."""
     from warpfront.ci.surfaces import error_commands, job_summary
+    from warpfront.pipeline.beside.readying import named_runner, ready
     from warpfront.pipeline.beside.working import Errand, work
 
     workspace, forge = workspace_here(), _forge()
     errand = Errand(step=step, name=name, cells=tuple(cells.split()), target=on)  # type: ignore[arg-type]
+    if runner:
+        ready(named_runner(workspace.matrix.runners, runner), display)
     done = work(
         errand,
         _act(workspace, errand, display, effort=effort, channel=channel, dry_run=dry_run),
         workspace.folders,
-        runner=next((one for one in workspace.matrix.runners if one.name == runner), None),
         watch=display,
     )
     summary = job_summary(name, done.results, tries=done.tries)

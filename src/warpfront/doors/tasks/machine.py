@@ -19,11 +19,22 @@ CACHE_FOLDERS = ("views", "tools", "toolbox", "wheelhouse")
 
 
 @command
-def doctor(display: Display, *, json: Json = False) -> None:
+def doctor(
+    display: Display,
+    *,
+    json: Json = False,
+    runner: Annotated[str, Option("hold it against this row of `runners:`, for CI")] = "",
+) -> None:
     """Say what this machine has, and what to do about the rest.
 
     Looks at the engine, buildx, disk, indexes, registries and devices.
     """
+    if runner:
+        from warpfront.pipeline.beside.readying import named_runner, ready
+
+        ready(named_runner(workspace_here().matrix.runners, runner), display)
+        print(f"this machine is what `runners:` says of {runner}")
+        return
     from warpfront.pipeline.beside.doctor import examine
 
     findings = examine(workspace_here(display), display)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import json
+import dataclasses
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
+from warpfront.ci.changes import CellState, changed_cells
 from warpfront.ci.fingerprints import fingerprints
 from warpfront.ci.schedule import Schedule, Scope, schedule
 from warpfront.errors import CommandFailedError
 from warpfront.matrix.plan import selected_with_parents
 from warpfront.matrix.selection import select
-from warpfront.model import Cell, RenderedImage, Selection, digest_of
+from warpfront.model import Cell, RenderedImage, Selection, WheelLock, digest_of
 from warpfront.pipeline.within.contents import render_cells
 from warpfront.pipeline.within.locks import read_locks, usable_locks
 from warpfront.pipeline.workspace import Folders, Material, Workspace
@@ -24,13 +27,19 @@ from warpfront.system.watch import Watch
 from warpfront.wheels.requirements import RequirementList
 from warpfront.wheels.uv_program import uv_version
 
+_STATES = TypeAdapter(dict[str, CellState])
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fingerprinted:
-    """Cell -> fingerprint, and the cells that can be made nowhere, with the reason."""
+    """Cell -> its state, and the cells that can be made nowhere, with the reason."""
 
-    values: Mapping[str, str]
+    cells: Mapping[str, CellState]
     blocked: Mapping[str, str]
+
+    @property
+    def values(self) -> Mapping[str, str]:
+        return _values(self.cells)
 
 
 def dispatch(
@@ -43,14 +52,22 @@ def dispatch(
     requirements, material = workspace.requirements, workspace.material
     now = fingerprint(matrix.cells, requirements, material, folders)
     compares = scope.only_changed and bool(since)
-    return schedule(
+    before = _cells_at(since, folders.root, watch) if compares else None
+    planned = schedule(
         select(matrix.cells, selection),
         scope=scope,
         runners=matrix.runners,
         now=now.values,
-        before=_fingerprints_at(since, folders.root, watch) if compares else None,
+        before=None if before is None else _values(before),
         blocked=now.blocked,
     )
+    if before is None:
+        return planned
+    return dataclasses.replace(planned, notes=tuple(changed_cells(now.cells, before)))
+
+
+def _values(cells: Mapping[str, CellState]) -> dict[str, str]:
+    return {cell: state.fingerprint for cell, state in cells.items()}
 
 
 def fingerprint(
@@ -80,7 +97,19 @@ def fingerprint(
     values = fingerprints(
         chain, rendered, blocked, builder=f"uv {uv_version()}", checks=_checks_digest()
     )
-    return Fingerprinted(values=values, blocked=blocked)
+    return Fingerprinted(
+        cells={cell: _state(value, locks.get(cell)) for cell, value in values.items()},
+        blocked=blocked,
+    )
+
+
+def _state(fingerprint: str, lock: WheelLock | None) -> CellState:
+    wheels = lock.wheels if lock else ()
+    return CellState(
+        fingerprint=fingerprint,
+        wheels={wheel.name: wheel.version for wheel in wheels},
+        size_bytes=sum(wheel.size_bytes for wheel in wheels),
+    )
 
 
 def _checks_digest() -> str:
@@ -93,7 +122,7 @@ def _checks_digest() -> str:
     return digest_of(files)
 
 
-def _fingerprints_at(commit: str, root: Path, watch: Watch) -> Mapping[str, str] | None:
+def _cells_at(commit: str, root: Path, watch: Watch) -> Mapping[str, CellState] | None:
     """What the cells were at `commit`, told by the program of that commit; None where nobody can
     say, and so everything is new.
     """
@@ -112,7 +141,7 @@ def _fingerprints_at(commit: str, root: Path, watch: Watch) -> Mapping[str, str]
             return None
 
 
-def _asked(tree: Path) -> Mapping[str, str]:
+def _asked(tree: Path) -> Mapping[str, CellState]:
     own = tree / "src"
     command = Command(
         argv=(sys.executable, "-m", "warpfront", "ci", "--fingerprints"),
@@ -120,5 +149,4 @@ def _asked(tree: Path) -> Mapping[str, str]:
         environment={"PYTHONPATH": str(own)} if (own / "warpfront").is_dir() else None,
         timeout_seconds=300,
     )
-    said = json.loads(run(command).check().stdout)
-    return {str(name): str(value) for name, value in said.items()}
+    return _STATES.validate_json(run(command).check().stdout)

@@ -10,12 +10,9 @@ from warpfront.ci.flow import HANDOVER
 from warpfront.ci.handover import leave
 from warpfront.ci.retrying import RETRIES, pause_seconds, with_flakiness, worth_another_try
 from warpfront.errors import FailureKind, InputError, StoreError, WarpfrontError
-from warpfront.images.engine import embedded
-from warpfront.matrix.runners import Runner
 from warpfront.model import Blocked, BuiltImage, Failed, StepName, Verification
 from warpfront.pipeline.beside.gathering import gather, handed_over
 from warpfront.pipeline.workspace import Folders
-from warpfront.system.process import environment
 from warpfront.system.store import Store
 from warpfront.system.watch import Watch
 
@@ -55,13 +52,10 @@ def work(
     act: Act,
     folders: Folders,
     *,
-    runner: Runner | None,
     watch: Watch,
     pause: Callable[[float], None] = time.sleep,
 ) -> Done:
     """Take what was handed over, do the step for each cell, hand over what there is of it."""
-    if runner is not None and runner.engine == "embedded":
-        embedded.start(*embedded.folders(environment()), on_line=watch.say)
     store, handover = folders.store, folders.root / HANDOVER
     gather(handed_over(handover), store)
     before = {cell: _earlier(store, cell, errand) for cell in errand.cells}

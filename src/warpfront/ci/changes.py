@@ -1,0 +1,55 @@
+"""What a commit changes of cells, for who reviews it: which are new or gone, whose wheels and bytes
+are others. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from warpfront.report.sizes import readable_size
+
+MOST_WHEELS = 12
+"""Changes of wheels that are named for one cell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellState:
+    """A cell at a commit: its fingerprint, and the versions and bytes of the wheels that it adds up
+    to; none where it has no lock.
+    """
+
+    fingerprint: str
+    wheels: Mapping[str, str]
+    size_bytes: int
+
+
+def changed_cells(now: Mapping[str, CellState], before: Mapping[str, CellState]) -> Iterator[str]:
+    """A line for each cell that is not as it was."""
+    for cell in sorted(now.keys() | before.keys()):
+        if cell not in before:
+            yield f"new: {cell}, wheels of {readable_size(now[cell].size_bytes)}"
+        elif cell not in now:
+            yield f"gone: {cell}"
+        elif now[cell].fingerprint != before[cell].fingerprint:
+            yield f"changed: {cell}: {_difference(now[cell], before[cell])}"
+
+
+def _difference(now: CellState, before: CellState) -> str:
+    wheels = [
+        _wheel(name, before.wheels.get(name, ""), now.wheels.get(name, ""))
+        for name in sorted(now.wheels.keys() | before.wheels.keys())
+        if now.wheels.get(name) != before.wheels.get(name)
+    ]
+    more = len(wheels) - MOST_WHEELS
+    said = [*wheels[:MOST_WHEELS], *([f"and {more} more wheels"] if more > 0 else [])]
+    if now.size_bytes != before.size_bytes:
+        sign = "+" if now.size_bytes > before.size_bytes else "-"
+        said.append(f"wheels {sign}{readable_size(abs(now.size_bytes - before.size_bytes))}")
+    return ", ".join(said) or "its files, base or checks; the wheels are the same"
+
+
+def _wheel(name: str, before: str, now: str) -> str:
+    if not before:
+        return f"+{name} {now}"
+    return f"{name} {before} -> {now}" if now else f"-{name} {before}"

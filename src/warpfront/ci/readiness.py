@@ -1,0 +1,43 @@
+"""Whether a machine can do what its row of `runners:` says, before a job begins. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from warpfront.inside.checks.hardware.values import Accelerator
+from warpfront.matrix.runners import Runner
+from warpfront.report.sizes import readable_size
+
+ROOM_BYTES = 20 * 10**9
+"""A CUDA image and its build need about this much (docs/performance.md). What a hosted machine has,
+it has for one job alone.
+"""
+
+
+def unready(
+    runner: Runner,
+    *,
+    machine: str,
+    accelerators: Iterable[Accelerator],
+    holders: Mapping[int, str],
+    free_bytes: int | None,
+) -> Iterator[str]:
+    """Everything that speaks against a job here. `holders` are processes that have a device open,
+    `free_bytes` the room of the engine, None where it does not say.
+    """
+    if machine != runner.machine:
+        yield f"the engine's machine is {machine}, and the row says {runner.machine}"
+    own_disk = runner.trust == "self-hosted" and free_bytes is not None
+    if own_disk and (free_bytes or 0) < ROOM_BYTES:
+        yield f"{readable_size(free_bytes)} free, and a job needs {readable_size(ROOM_BYTES)}"
+    if not runner.targets or runner.vendor == "cpu":
+        return
+    own = [one for one in accelerators if one.vendor == runner.vendor]
+    known = {one.arch for one in own if one.usable}
+    for target in runner.targets:
+        if target not in known and (known or not own):
+            yield f"no {target} here: {', '.join(sorted(known)) or f'nothing of {runner.vendor}'}"
+    if own and not known:
+        yield f"the device nodes of {runner.vendor} may not be opened by this user"
+    for pid, name in sorted(holders.items()):
+        yield f"process {pid} ({name}) holds a device"

@@ -1,0 +1,62 @@
+"""What changed since a commit, told by that commit's own program."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from warpfront.ci.schedule import SCOPES
+from warpfront.matrix.scaffold import make_project
+from warpfront.model import Selection
+from warpfront.pipeline.beside.dispatching import dispatch
+from warpfront.pipeline.workspace import open_workspace
+
+
+class Heard:
+    """A watch that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+    def advance(self, what: str, done_bytes: int, total_bytes: int) -> None: ...
+
+    def step(self, cell_id: str, text: str) -> None: ...
+
+    def line(self, cell_id: str, text: str) -> None: ...
+
+
+def git(root: Path, *words: str) -> str:
+    who = ("-c", "user.name=Nobody", "-c", "user.email=nobody@example.test")
+    ran = subprocess.run(
+        ["git", *who, *words], cwd=root, check=True, capture_output=True, text=True
+    )
+    return ran.stdout.strip()
+
+
+@pytest.mark.process
+def test_a_run_is_what_changed_since_a_commit(tmp_path: Path) -> None:
+    """The earlier commit is asked by its own program, in a tree that is gone afterwards."""
+    make_project(tmp_path)
+    git(tmp_path, "init", "--quiet")
+    git(tmp_path, "add", "--all")
+    git(tmp_path, "commit", "--quiet", "-m", "x")
+    head, watch, scope = git(tmp_path, "rev-parse", "HEAD"), Heard(), SCOPES["pull_request"]
+    cell = open_workspace(tmp_path).matrix.cells[0].id
+    same = dispatch(open_workspace(tmp_path), Selection(), watch, scope=scope, since=head)
+    assert (same.unchanged, same.unavailable, same.notes) == ((cell,), (), ())
+    matrix = tmp_path / "matrix.yaml"
+    matrix.write_text(matrix.read_text().replace('"2.13.0"', '"2.12.1"'))
+    workspace = open_workspace(tmp_path)
+    changed = dispatch(workspace, Selection(), watch, scope=scope, since=head)
+    assert changed.unchanged == ()
+    assert [note.partition(":")[0] for note in changed.notes] == ["new", "gone"]
+    assert git(tmp_path, "worktree", "list").count("\n") == 0
+    assert watch.said == []
+    lost = dispatch(workspace, Selection(), watch, scope=scope, since="0" * 40)
+    assert lost.unchanged == ()
+    assert "nothing to compare with" in watch.said[0]
