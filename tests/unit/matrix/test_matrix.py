@@ -848,5 +848,6 @@ def test_the_real_file_is_plain_yaml_to_everybody_else() -> None:
         "rows",
         "compilers",
         "release",
+        "runners",
     }
     assert set(yaml.safe_load(text)) == sections

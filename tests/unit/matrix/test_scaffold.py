@@ -15,7 +15,7 @@ def test_a_new_project_reads_and_has_a_cell_with_a_template(tmp_path: Path) -> N
     make_project(tmp_path)
     workspace = open_workspace(tmp_path)
     assert [cell.vendor for cell in workspace.matrix.cells] == ["cpu"]
-    assert workspace.material.templates.dockerfile(workspace.matrix.cells[0].template).name
+    assert (tmp_path / "images" / workspace.matrix.cells[0].template / "Dockerfile.j2").is_file()
     # Two projects on one machine do not fight over a name.
     reference = workspace.matrix.cells[0].local_reference
     assert reference == "localhost/my-images/torch:2.13.0-cpu-py3.11"

@@ -176,7 +176,7 @@ def job(
     display: Display,
     *,
     effort: HowMuch,
-    dry_run: Annotated[bool, Option("publish: say what would be sent, and send nothing")] = False,
+    dry_run: Annotated[bool, Option("say what would be published, and send nothing")] = False,
     step: Annotated[str, Option("build, verify or publish")] = "",
     name: Annotated[str, Option("of this job, and of the folder that it hands over")] = "",
     cells: Annotated[str, Option("ids of cells, with spaces between them")] = "",
