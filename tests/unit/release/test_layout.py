@@ -264,6 +264,17 @@ def test_a_folder_that_is_no_layout_is_said(
         layout.tags("")
 
 
+def test_a_blob_of_a_folder_has_the_size_that_its_descriptor_says(
+    layout: LayoutRegistry, tmp_path: Path
+) -> None:
+    blob = BytesBlob(b"x" * 100)
+    layout.put_blob("", blob)
+    with pytest.raises(RegistryError, match="has 100 of 99 bytes"):
+        layout.save_blob("", blob.digest, tmp_path / "saved", 99)
+    layout.save_blob("", blob.digest, tmp_path / "saved", 100)
+    assert (tmp_path / "saved").read_bytes() == blob.content
+
+
 def test_a_folder_of_something_else_is_no_layout(layout: LayoutRegistry) -> None:
     assert layout.tags("") == ()
     layout.folder.mkdir()
