@@ -154,7 +154,7 @@ class Sweep:
         if came == self.right[step] and not damaged:
             self.counts.reruns[step] += 1
             return
-        said = ended.stderr.strip()[-1500:]
+        said = ended.stderr.strip()[-500:]
         self.counts.wrong.append(f"{what}: {came} for {self.right[step]}; {damaged}; {said}")
         print(self.counts.wrong[-1], file=sys.stderr, flush=True)
 
@@ -204,7 +204,7 @@ class Sweep:
             ballast.unlink()
         self.counts.full_disks[f"{step} exit {ended.code}"] += 1
         if "Traceback" in ended.said or ended.code not in {0, 6, 7, 9, 13}:
-            said = ended.said.strip()[-1500:]
+            said = ended.said.strip()[-500:]
             self.counts.wrong.append(f"{step} on a full disk: {ended.code}: {said}")
         return ", then a full disk"
 
@@ -316,8 +316,14 @@ def page(document: dict[str, Any]) -> str:
     lines += ["", f"Containers left: {document['left_containers']}.", ""]
     wrong = document["wrong"]
     lines.append(f"Not right: {len(wrong) or 'none'}.")
-    lines += [f"* {' '.join(line.split())[:400]}" for line in wrong]
+    lines += [f"* {_short(line)}" for line in wrong]
     return "\n".join(lines) + "\n"
+
+
+def _short(line: str) -> str:
+    """What was done, and the last words of what came of it."""
+    words = " ".join(line.split())
+    return words if len(words) < 300 else f"{words[:120]} ... {words[-150:]}"
 
 
 def write(document: dict[str, Any]) -> None:

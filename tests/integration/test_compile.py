@@ -211,7 +211,9 @@ def test_torch_s_own_hipify_is_used_where_the_image_has_torch(
     assert "__shfl_down_sync(0xffffffff, total, offset)" in made
 
 
-PROOFS = tomllib.loads((REPOSITORY / "tests" / "compile" / "rule_proofs.toml").read_text(encoding="utf-8"))
+PROOFS = tomllib.loads(
+    (REPOSITORY / "tests" / "compile" / "rule_proofs.toml").read_text(encoding="utf-8")
+)
 _MORE_ON_GFX950 = {"CU130"}  # LDS
 
 

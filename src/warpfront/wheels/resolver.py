@@ -25,6 +25,7 @@ from packaging.utils import canonicalize_name
 from warpfront.errors import BlockedError, LockError, WheelError, without_secrets
 from warpfront.model import Distribution, LockedWheel, LockInputs, Source
 from warpfront.system.process import Completed, Run
+from warpfront.system.store import storing
 from warpfront.system.watch import Line
 from warpfront.wheels.choice import WheelChoice, supported_tags, wheel_of
 from warpfront.wheels.reach import reach_of
@@ -218,7 +219,10 @@ class UvResolver:
         self, requirements: tuple[str, ...], terms: Terms
     ) -> Resolution | Contradiction:
         inputs = self._inputs
-        with tempfile.TemporaryDirectory(prefix="warpfront-") as name:
+        with (
+            storing(Path(tempfile.gettempdir())),
+            tempfile.TemporaryDirectory(prefix="warpfront-") as name,
+        ):
             folder = Path(name)
             if ROCM in self._given and ROCM not in terms.unread:
                 requirements = (*requirements, self.given_for(ROCM))

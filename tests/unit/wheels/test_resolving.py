@@ -4,17 +4,20 @@ way, and what is relaxed.
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from standins import Index, rocm64_stand_ins, serve_index, stand_in_wheel
 
-from warpfront.errors import LockError
+from warpfront.errors import LockError, StoreError
 from warpfront.matrix.vendors import VENDORS
 from warpfront.model import LockInputs, Relaxed, WheelIndex, WheelLock
 from warpfront.pipeline.locking import resolve_by_uv as resolve
 from warpfront.system import process
+from warpfront.wheels import resolver as resolver_module
 from warpfront.wheels.lock import dump_lock, read_lock, staleness
 from warpfront.wheels.sources import Site
 from warpfront.wheels.wheelhouse import Wheelhouse
@@ -114,6 +117,16 @@ def test_a_package_without_a_fitting_version_has_only_relax_left(locks: Locks) -
     error = locks.refusal("only-new")
     assert "only-new 1.0 -> torch>=2.9" in error.message
     assert "no version of only-new was found that takes this stack" in error.hint
+
+
+def test_a_full_disk_is_said_in_words(locks: Locks, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> str:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(resolver_module, "_project", full)
+    with pytest.raises(StoreError, match="No space left on device") as raised:
+        locks.lock("timm")
+    assert raised.value.hint == "free some space, or `invoke clean`"
 
 
 def test_an_open_requirement_gives_way_to_an_older_version(locks: Locks) -> None:
