@@ -18,6 +18,7 @@ from warpfront.doors.tasks.showing import (
     raise_failure,
     workspace_here,
 )
+from warpfront.errors import InputError
 from warpfront.model import Verification
 
 if TYPE_CHECKING:
@@ -136,6 +137,31 @@ def verify(
         print_unfinished(results)
         _print_profiles(results)
     raise_failure(results)
+
+
+@command
+def explain(
+    *,
+    result: Annotated[str, Option("the results of a session, as verify left them: SESSION.json")],
+    check: Annotated[str, Option("the name of a check that failed there")],
+) -> None:
+    """Print a script that repeats a check's first failure.
+
+    It needs torch and numpy, and nothing of ours: inputs come from the seed,
+    and it says what each bound is.
+    """
+    from warpfront.inside.checks.explaining import UnexplainedError, explained
+
+    try:
+        print(explained(Path(result), check), end="")
+    except UnexplainedError as error:
+        message, _, hint = str(error).partition("\nhint: ")
+        raise InputError(message, hint=hint) from None
+    except (OSError, ValueError, KeyError) as error:
+        raise InputError(
+            f"{result}: {error}",
+            hint="name a SESSION.json below build/<cell>/verify-<target>/results",
+        ) from None
 
 
 def _print_profiles(results: Iterable[Verified]) -> None:

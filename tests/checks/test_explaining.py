@@ -1,0 +1,133 @@
+"""A failure as a script: it repeats the failure where the fault is, and passes where not."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed; runs inside the built image")
+
+from claimed import CPU  # noqa: E402
+
+from warpfront.inside.checks.effort import Effort, drawn_seeds  # noqa: E402
+from warpfront.inside.checks.explaining import UnexplainedError, explained  # noqa: E402
+from warpfront.inside.checks.hazards import hazard_checks  # noqa: E402
+from warpfront.inside.checks.hazards.hazard_table import HAZARDS  # noqa: E402
+from warpfront.inside.checks.hazards.kernel_faults import KERNEL_FAULTS, seeded  # noqa: E402
+from warpfront.inside.checks.operators import trials  # noqa: E402
+from warpfront.inside.checks.operators.table import operators  # noqa: E402
+from warpfront.inside.checks.opinfo import sweep  # noqa: E402
+from warpfront.inside.checks.opinfo.adapter import load_database  # noqa: E402
+from warpfront.inside.checks.results import Recorder  # noqa: E402
+
+EFFORT = Effort(quick=True, run="explained", seeds=drawn_seeds("explained", 1))
+
+
+def ran(script: str) -> list[str]:
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        exec(compile(script, "script", "exec"), {"__name__": "__main__"})
+    return said.getvalue().splitlines()
+
+
+def fault(name: str) -> Any:
+    return next(one for one in KERNEL_FAULTS if one.name == name)
+
+
+def record(session: str, folder: Path, kind: Any, device: Any) -> Path:
+    recorder = Recorder(session=session, target="cpu", folder=folder)
+    with device:
+        kind(CPU, recorder, EFFORT)
+    recorder.finish()
+    return recorder.path
+
+
+def numbers_of_one(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    chosen = tuple(one for one in operators() if one.name == name)
+    monkeypatch.setattr(trials, "operators", lambda: chosen)
+    monkeypatch.setattr(trials, "PATTERNS", ())
+
+
+def only_class(monkeypatch: pytest.MonkeyPatch, name: str, row: str) -> None:
+    own = hazard_checks.class_named(name)
+    rows = tuple(one for one in own.hazards if one.name == row)
+    cut = type(own)(name=name, asks="", hazards=rows)
+    monkeypatch.setattr(hazard_checks, "HAZARDS", (cut,))
+
+
+@pytest.mark.parametrize(
+    ("session", "check", "wrong"),
+    [
+        ("operators", "tanh", "tanh by exponentials"),
+        ("operators", "far out", "tanh by exponentials"),
+        ("operators", "eight bits", "int8 products held to few bits"),
+        ("opinfo", "float32", "erf saturates early"),
+    ],
+)
+@pytest.mark.process  # torch's test package looks for GPUs
+def test_a_script_fails_under_the_wrong_kernel_and_passes_without(
+    session: str, check: str, wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = fault(wrong)
+    if check in {one.name for one in HAZARDS}:
+        only_class(monkeypatch, check, kernel.rows[0])
+        kind: Any = hazard_checks.record_hazards
+    elif session == "opinfo":
+        few = [one for one in load_database() if one.name == "erf"]
+        monkeypatch.setattr(sweep, "load_database", lambda: few)
+        kind = sweep.record_opinfo
+    else:
+        numbers_of_one(monkeypatch, check)
+        kind = trials.record_values
+    path = record(session, tmp_path, kind, seeded(kernel, "cpu"))
+    script = explained(path, check)
+    assert "warpfront" not in script.partition("\n")[2]
+    with seeded(kernel, "cpu"):
+        assert ran(script)[-1] == "failed: True"
+    assert ran(script)[-1] == "failed: False"
+
+
+def written(folder: Path, session: str, check: str, fault: str, outcome: str = "failed") -> Path:
+    path = folder / f"{session}.json"
+    one = {"name": check, "outcome": outcome, "details": {"faults": [fault] if fault else []}}
+    document = {"session": session, "target": "cpu", "environment": {}, "checks": [one]}
+    path.write_text(json.dumps(document))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("session", "check", "fault"),
+    [
+        ("operators", "matmul + bias + relu", "bfloat16, 67x129x65, seed 5: gradient 0: x"),
+        ("numerics", "mlp bfloat16", "seed 7: y (linear): worst element"),
+        ("models", "mlp training", "seed 7: optimizer: x"),
+    ],
+)
+def test_networks_and_patterns_are_scripts_too(
+    session: str, check: str, fault: str, tmp_path: Path
+) -> None:
+    script = explained(written(tmp_path, session, check, fault), check)
+    assert ran(script)[-1] == "failed: False"
+
+
+@pytest.mark.parametrize(
+    ("session", "check", "outcome", "said"),
+    [
+        ("operators", "matmul", "passed", "matmul is passed: no case of it failed"),
+        ("operators", "repeats", "failed", "operators: repeats: no script repeats 'sum'"),
+        ("load", "versions", "failed", "load: versions: no script repeats 'sum'"),
+    ],
+)
+def test_what_no_script_can_repeat_is_said(
+    session: str, check: str, outcome: str, said: str, tmp_path: Path
+) -> None:
+    path = written(tmp_path, session, check, "sum: 3 runs differ", outcome)
+    with pytest.raises(UnexplainedError, match=said):
+        explained(path, check)
+    with pytest.raises(UnexplainedError, match="has no check 'other'\nhint: it has"):
+        explained(path, "other")
