@@ -210,6 +210,7 @@ class RegistryError(WarpfrontError):
     """A registry is out of reach, refuses, answers what cannot be true, is full, or too slow."""
 
     exit_code = 17
+    kind = FailureKind.INFRASTRUCTURE
 
     def __init__(
         self, message: str, *, registry: str, step: str, fault: RegistryFault, hint: str
@@ -224,6 +225,7 @@ class NotPublishableError(WarpfrontError):
     """
 
     exit_code = 18
+    kind = FailureKind.VERDICT
 
 
 class TagConflictError(WarpfrontError):
@@ -248,6 +250,7 @@ class SlowerError(WarpfrontError):
     """What was compared is slower than --max-slower allows, with its whole interval."""
 
     exit_code = 22
+    kind = FailureKind.VERDICT
 
 
 class StaleError(WarpfrontError):

@@ -22,8 +22,10 @@ class Job:
     """One kind of job. `runner` is where it runs; `script` is all that it does there, told by
     `tells` (names of `Work`'s facts, as variables). `spread` is the output of `plan` that it is
     spread over. `takes` is whose hand-overs it is given: a work's `built` and its own from before,
-    or `all`. `after` says when it runs, given how those that it needs ended. `channel`: it
-    publishes, after somebody's approval. `powers` are what its token may do beside reading.
+    or `all`. `environment` holds its secrets; `channel`: it publishes, and its environment is the
+    channel's, after somebody's approval. `powers` are what its token may do beside reading,
+    `history` that it compares with earlier commits. What is spread runs where the plan has work for
+    it; what is not, and needs others, runs however those ended.
     """
 
     name: str
@@ -35,6 +37,7 @@ class Job:
     spread: str = ""
     takes: Literal["", "work", "all"] = ""
     leaves: bool = True
+    environment: str = ""
     channel: bool = False
     powers: tuple[str, ...] = ()
     history: bool = False
@@ -43,21 +46,21 @@ class Job:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
     """All jobs, each after those that it needs. `installs` are the words for pip that bring the
-    program; `registry` is where images go.
+    program; `repository` is where images go.
     """
 
     jobs: tuple[Job, ...]
     installs: tuple[str, ...]
-    registry: str
+    repository: str
     runners: tuple[Runner, ...]
 
 
-def make_flow(runners: Iterable[Runner], *, installs: tuple[str, ...], registry: str) -> Flow:
+def make_flow(runners: Iterable[Runner], *, installs: tuple[str, ...], repository: str) -> Flow:
     """plan -> build -> verify -> publish, then report; and `required`, the check that counts."""
     runners = tuple(runners)
     builders = [one for one in runners if one.builds]
     home = min(builders, key=lambda one: one.trust != "hosted")
-    builds = tuple(_building(one) for one in builders)
+    builds = tuple(job for one in builders for job in (_building(one), _sending(one)))
     verifies = tuple(_verifying(one, builds) for one in runners if one.targets)
     made = ("plan", *(job.name for job in (*builds, *verifies)))
     publish = Job(
@@ -87,7 +90,7 @@ def make_flow(runners: Iterable[Runner], *, installs: tuple[str, ...], registry:
     return Flow(
         jobs=(plan, *builds, *verifies, publish, report, required),
         installs=installs,
-        registry=registry,
+        repository=repository,
         runners=runners,
     )
 
@@ -102,6 +105,21 @@ def _building(runner: Runner) -> Job:
         needs=("plan",),
         tells=("name", "cells"),
         spread=name,
+    )
+
+
+def _sending(runner: Runner) -> Job:
+    """As a build, of what is to be published: its images go to the registry, by digest, and the
+    very same are verified and published.
+    """
+    name = f"candidate-{runner.name}"
+    return dataclasses.replace(
+        _building(runner),
+        name=name,
+        spread=name,
+        script="ci/candidate.sh",
+        environment="candidates",
+        powers=("packages",),
     )
 
 
@@ -135,6 +153,7 @@ def scripts(flow: Flow) -> dict[str, str]:
     calls = {
         "ci/plan.sh": f'{_CALL} ci --plan --scope "${{SCOPE:-}}" --since "${{SINCE:-}}"',
         "ci/build.sh": f"{_CALL} job --step build {_WORK}",
+        "ci/candidate.sh": f"{_CALL} job --step build --to {flow.repository} {_WORK}",
         "ci/verify.sh": f'{_CALL} job --step verify --on "$TARGET" {_WORK}',
         "ci/publish.sh": f'{_CALL} job --step publish --channel "$CHANNEL" {_WORK}',
         "ci/report.sh": f"{_CALL} merge --below {HANDOVER} report --html {_PAGE}",

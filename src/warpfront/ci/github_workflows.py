@@ -38,6 +38,7 @@ _OURS = (
     "(github.event.pull_request.head.repo.full_name == github.repository && "
     f"contains(github.event.pull_request.labels.*.name, '{LABEL}'))"
 )
+_NO_REQUEST = "github.event_name != 'pull_request'"
 _TRIGGERS: dict[str, Any] = {
     "pull_request": {"types": ["opened", "synchronize", "reopened", "labeled"]},
     "merge_group": {"types": ["checks_requested"]},
@@ -111,8 +112,7 @@ def _calling(job: Job) -> dict[str, Any]:
     """The call of a job's own workflow, once for each shard."""
     planned = f"needs.plan.outputs.{job.spread}"
     conditions = ["!cancelled()", "needs.plan.result == 'success'", f"{planned} != '[]'"]
-    if job.runner.trust == "self-hosted":
-        conditions.append(f"({_OURS})")
+    conditions += _guards(job)
     given = {"jobs": "${{ toJSON(matrix.jobs) }}"}
     if job.channel:
         given["channel"] = "${{ needs.plan.outputs.channel }}"
@@ -130,13 +130,22 @@ def _calling(job: Job) -> dict[str, Any]:
     }
 
 
+def _guards(job: Job) -> list[str]:
+    """What keeps strangers from a job, whatever its plan says."""
+    ours = [f"({_OURS})"] if job.runner.trust == "self-hosted" else []
+    return [*ours, *([_NO_REQUEST] if job.powers else [])]
+
+
 def _called(flow: Flow, job: Job, actions: Actions) -> dict[str, Any]:
     """The workflow of one kind of job. A runner group can be opened to this file alone."""
     names = ("jobs", "channel") if job.channel else ("jobs",)
     inputs = {name: {"type": "string", "required": True} for name in names}
     body: dict[str, Any] = {"name": "${{ matrix.name }}"}
-    if job.runner.trust == "self-hosted":
-        body["if"] = f"${{{{ {_OURS} }}}}"
+    if guards := _guards(job):
+        body["if"] = f"${{{{ {' && '.join(guards)} }}}}"
+    if job.environment:
+        body["environment"] = job.environment
+        body["concurrency"] = {"group": "${{ matrix.name }}", "cancel-in-progress": False}
     if job.channel:
         body["environment"] = "${{ inputs.channel }}"
         body["concurrency"] = {
@@ -206,6 +215,8 @@ class _Steps:
             steps.append(self._uses("Python", "setup-python", {"python-version": PYTHON}))
         steps.append({"name": "set up", "run": "ci/setup.sh"})
         if self.job.channel:
+            steps.append(self._uses("cosign", "cosign-installer", {}))
+        if self.job.powers:
             steps.append(self._login())
         if self.job.takes:
             steps.append(self._take())
@@ -215,17 +226,19 @@ class _Steps:
         return steps
 
     def _uses(self, name: str, action: str, given: Mapping[str, object]) -> dict[str, Any]:
-        return {"name": name, "uses": self.actions[action][0], "with": dict(given)}
+        uses = {"name": name, "uses": self.actions[action][0]}
+        return {**uses, "with": dict(given)} if given else uses
 
     def _login(self) -> dict[str, Any]:
         """GitHub's registry takes the job's own token; another one those of the environment."""
-        of_github = self.flow.registry == "ghcr.io"
+        registry = self.flow.repository.partition("/")[0]
+        of_github = registry == "ghcr.io"
         user = "${{ github.actor }}" if of_github else "${{ vars.REGISTRY_USER }}"
         token = "github.token" if of_github else "secrets.REGISTRY_TOKEN"
         return {
             "name": "log in",
             "env": {
-                "REGISTRY": self.flow.registry,
+                "REGISTRY": registry,
                 "REGISTRY_USER": user,
                 "REGISTRY_TOKEN": f"${{{{ {token} }}}}",
             },

@@ -56,8 +56,9 @@ def gitlab_files(flow: Flow) -> dict[str, str]:
 
 def child_pipeline(flow: Flow, planned: Schedule) -> str:
     """The jobs of one run. `required` fails as it does elsewhere, and with it the parent."""
+    building = "candidate" if planned.channel else "build"
     works: Mapping[str, tuple[Work, ...]] = {
-        **{f"build-{name}": each for name, each in planned.build.items()},
+        **{f"{building}-{name}": each for name, each in planned.build.items()},
         **{f"verify-{name}": each for name, each in planned.verify.items()},
         "publish": planned.publish,
     }

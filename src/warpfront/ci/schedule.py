@@ -211,12 +211,18 @@ def shards(works: Iterable[Work]) -> list[dict[str, object]]:
 
 
 def outputs(planned: Schedule, runners: Iterable[Runner]) -> dict[str, str]:
-    """What the job `plan` tells the others: name -> text, `[]` where there is nothing to do. Raises
-    `InputError` where a forge would refuse it for its size.
+    """What the job `plan` tells the others: name -> text, `[]` where there is nothing to do. What
+    is to be published is sent to the registry as it is built (`candidate`). Raises `InputError`
+    where a forge would refuse it for its size.
     """
-    names = [runner.name for runner in runners]
+    names, sent = [runner.name for runner in runners], bool(planned.channel)
+
+    def works(name: str) -> tuple[Work, ...]:
+        return planned.build.get(name, ())
+
     said = {
-        **{f"build-{name}": shards(planned.build.get(name, ())) for name in names},
+        **{f"build-{name}": shards(() if sent else works(name)) for name in names},
+        **{f"candidate-{name}": shards(works(name) if sent else ()) for name in names},
         **{f"verify-{name}": shards(planned.verify.get(name, ())) for name in names},
         "publish": shards(planned.publish),
     }

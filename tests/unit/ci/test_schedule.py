@@ -137,8 +137,14 @@ def test_an_empty_plan_is_an_empty_list_for_every_job() -> None:
     told = outputs(made(cells=()), (UBUNTU, H100))
     assert told.pop("channel") == "nightly"
     assert set(told.values()) == {"[]"}
-    names = {"build-ubuntu", "verify-ubuntu", "build-h100", "verify-h100", "publish"}
-    assert told.keys() == names
+    kinds = ("build", "candidate", "verify")
+    assert told.keys() == {f"{k}-{n}" for k in kinds for n in ("ubuntu", "h100")} | {"publish"}
+
+
+def test_what_is_published_is_sent_to_the_registry_as_it_is_built() -> None:
+    nightly, queue = (outputs(made(scope), (UBUNTU,)) for scope in ("nightly", "merge_queue"))
+    assert nightly["build-ubuntu"] == queue["candidate-ubuntu"] == "[]"
+    assert nightly["candidate-ubuntu"] == queue["build-ubuntu"] != "[]"
 
 
 def test_outputs_are_json_on_one_line_each() -> None:

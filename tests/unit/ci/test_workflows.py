@@ -30,8 +30,8 @@ MATRIX = read_matrix(
 Workflow = dict[str, Any]
 
 
-def the_flow(registry: str = "ghcr.io") -> Flow:
-    return make_flow(MATRIX.runners, installs=("--editable", "."), registry=registry)
+def the_flow(repository: str = "ghcr.io/warpfront") -> Flow:
+    return make_flow(MATRIX.runners, installs=("--editable", "."), repository=repository)
 
 
 FILES = workflows(the_flow(), pinned_actions())
@@ -67,7 +67,17 @@ def powerful(workflow: Workflow) -> Iterator[str]:
     for name, job in workflow["jobs"].items():
         given = job.get("permissions")
         writes = [] if given is None else [p for p, how in given.items() if how != "read"]
-        if given is None or (writes and name not in {"publish", "release", "page"}):
+        may = name in {"publish", "release"} or name.startswith("candidate-")
+        if given is None or (writes and not may):
+            yield name
+
+
+def writing_for_a_request(workflow: Workflow) -> Iterator[str]:
+    """Jobs that may write, and are not kept from pull requests."""
+    for name, job in workflow["jobs"].items():
+        writes = "write" in (job.get("permissions") or {}).values()
+        kept = ("github.event_name != 'pull_request'", "startsWith(github.ref, 'refs/tags/")
+        if writes and not any(one in str(job.get("if")) for one in kept):
             yield name
 
 
@@ -131,7 +141,15 @@ def started_by_strangers(workflow: Workflow) -> Iterator[str]:
 
 
 RULES = (
-    *(unpinned, powerful, injectable, leaving_credentials, endless, giving_up_early),
+    *(
+        unpinned,
+        powerful,
+        writing_for_a_request,
+        injectable,
+        leaving_credentials,
+        endless,
+        giving_up_early,
+    ),
     *(open_to_forks, publishing_cancelled, holding_secrets, started_by_strangers),
 )
 
@@ -167,6 +185,8 @@ def seeded(path: str, place: str, value: object) -> Workflow:
         (powerful, seeded(MAIN, "permissions", "write-all")),
         (powerful, seeded(MAIN, "jobs.plan.permissions", {"contents": "write"})),
         (powerful, seeded(MAIN, "jobs.plan.permissions", None)),
+        (writing_for_a_request, seeded(MAIN, "jobs.candidate-ubuntu.if", "${{ !cancelled() }}")),
+        (writing_for_a_request, seeded(PUBLISH, "jobs.publish.if", "${{ always() }}")),
         (injectable, seeded(OWN, "jobs.verify-h100.steps.1.run", "echo ${{ matrix.name }}")),
         (leaving_credentials, seeded(MAIN, "jobs.plan.steps.0.with", {})),
         (endless, {"jobs": {"x": {"steps": []}}}),
@@ -232,7 +252,7 @@ def test_no_empty_matrix_reaches_a_forge() -> None:
 
 
 def test_another_registry_is_logged_into_with_what_its_environment_holds() -> None:
-    text = workflows(the_flow("registry.example.com"), pinned_actions())[PUBLISH]
+    text = workflows(the_flow("registry.example.com/mine"), pinned_actions())[PUBLISH]
     assert "secrets.REGISTRY_TOKEN" in text
     assert "github.token" not in text
 

@@ -12,7 +12,7 @@ from warpfront.errors import InputError, StaleError
 from warpfront.model import Blocked, BuiltImage, Failed, Selection
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from warpfront.ci.github import Forge
     from warpfront.ci.schedule import Scope
@@ -182,7 +182,8 @@ def job(
     cells: Annotated[str, Option("ids of cells, with spaces between them")] = "",
     on: Annotated[str, Option("the target to verify on")] = "",
     runner: Annotated[str, Option("the row of `runners:` that this machine is")] = "",
-    channel: Annotated[str, Option("where to publish to")] = "",
+    channel: Annotated[str, Option("publish: the channel of `release:`")] = "",
+    to: Annotated[str, Option("build: send images to this repository, by digest")] = "",
 ) -> None:
     """Do one job of CI: a step for some cells, with what is left of it handed over."""
     from warpfront.ci.surfaces import error_commands, job_summary
@@ -195,7 +196,7 @@ def job(
         ready(named_runner(workspace.matrix.runners, runner), display)
     done = work(
         errand,
-        _act(workspace, errand, display, effort=effort, channel=channel, dry_run=dry_run),
+        _act(workspace, errand, display, effort=effort, channel=channel, to=to, dry_run=dry_run),
         workspace.folders,
         watch=display,
     )
@@ -215,37 +216,46 @@ def _act(
     *,
     effort: Effort,
     channel: str,
+    to: str,
     dry_run: bool,
 ) -> Act:
     """The errand's step, of one cell. An image that is not here is made: what it has to be
     was handed over.
     """
     from warpfront import pipeline
+    from warpfront.pipeline.beside.candidates import send_candidates, take_candidate
     from warpfront.pipeline.beside.working import same_image
+    from warpfront.system.process import environment
 
-    def build(cell: str) -> Mapping[str, object]:
-        return pipeline.build(workspace, Selection(only=cell), display, locked=True)
+    store = workspace.folders.store
+    by_id = {cell.id: cell for cell in workspace.matrix.cells}
+
+    def build(cell: str) -> Sequence[object]:
+        results = pipeline.build(workspace, Selection(only=cell), display, locked=True).values()
+        return send_candidates(tuple(results), to, store, display) if to else tuple(results)
 
     def on_the_image(cell: str, act: Act) -> Sequence[object]:
-        store = workspace.folders.store
         handed = store.load(cell, "build", (BuiltImage, Blocked, Failed))
-        wrong = same_image(handed, build(cell), cell)
-        return [wrong] if wrong is not None else act(cell)
+        taken: object = take_candidate(by_id[cell], workspace.matrix.cells, store, display)
+        if taken is None:
+            made = pipeline.build(workspace, Selection(only=cell), display, locked=True)
+            taken = same_image(handed, made, cell)
+        return [taken] if isinstance(taken, Failed | Blocked) else act(cell)
 
     def verify(cell: str) -> Sequence[object]:
         chosen = Selection(only=cell, target=errand.target)
         return pipeline.verify(workspace, chosen, display, effort=effort)
 
     def publish(cell: str) -> Sequence[object]:
-        step = vars(pipeline).get("publish")
-        if step is None:
-            raise InputError(f"{cell}: this version publishes nothing, to {channel} or elsewhere")
-        chosen = Selection(only=cell)
-        return tuple(step(workspace, chosen, display, channel=channel, dry_run=dry_run).values())
+        key = "" if environment().get("COSIGN_KEY") or dry_run else "keyless"
+        results = pipeline.publish(
+            workspace, Selection(only=cell), display, channel=channel, key=key, dry_run=dry_run
+        )
+        return tuple(results.values())
 
     match errand.step:
         case "build":
-            return lambda cell: tuple(build(cell).values())
+            return build
         case "verify":
             return lambda cell: on_the_image(cell, verify)
         case _:

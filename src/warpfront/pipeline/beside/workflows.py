@@ -35,8 +35,8 @@ def flow_of(matrix: Matrix, root: Path) -> Flow:
             "matrix.yaml has no `runners:`, so there is nobody to run CI",
             hint="docs/ci.md has the table to begin with",
         )
-    registry = matrix.project.repository.partition("/")[0]
-    return make_flow(matrix.runners, installs=_installs(root), registry=registry)
+    repository = matrix.project.repository
+    return make_flow(matrix.runners, installs=_installs(root), repository=repository)
 
 
 def _installs(root: Path) -> tuple[str, ...]:

@@ -1,0 +1,119 @@
+"""candidates: built images on their way to the machines that verify and publish them: by digest, in
+the registry, under a name that nobody was told.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from warpfront.errors import RegistryError, RegistryFault
+from warpfront.images.engine import Engine, connect
+from warpfront.model import BuiltImage, Cell, Failed
+from warpfront.pipeline.beside.adopting import adopt_image
+from warpfront.release.ledger import CANDIDATE_PREFIX
+from warpfront.release.publication import held_image
+from warpfront.release.registry.contract import Registry
+from warpfront.release.registry.references import read_reference
+from warpfront.system.process import environment, run
+from warpfront.system.store import Store
+from warpfront.system.watch import Watch
+
+NAME = "build-candidate"
+"""Its file in build/<cell>/, which goes where the build's own goes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A built image in a registry: `registry/path@sha256:...`."""
+
+    cell_id: str
+    reference: str
+
+
+def send_candidates(
+    results: Sequence[object], repository: str, store: Store, watch: Watch
+) -> Sequence[object]:
+    """Each image that was built, to `repository`. One that does not get there is a failure of its
+    cell, by the registry's own words.
+    """
+    from warpfront.release.registry import client  # noqa: PLC0415 - its HTTP takes long to load
+
+    engine, host = connect(environment()), repository.partition("/")[0]
+    with client.connect(host, environment(), run) as registry:
+        return [
+            _sent(one, repository, store, engine=engine, registry=registry, watch=watch)
+            if isinstance(one, BuiltImage)
+            else one
+            for one in results
+        ]
+
+
+def _sent(
+    built: BuiltImage,
+    repository: str,
+    store: Store,
+    *,
+    engine: Engine,
+    registry: Registry,
+    watch: Watch,
+) -> BuiltImage | Failed:
+    try:
+        store.save(built.cell_id, NAME, send(built, repository, engine, registry, watch))
+    except RegistryError as error:
+        return Failed(
+            cell_id=built.cell_id,
+            step="build",
+            reason=error.message,
+            hint=error.hint,
+            exit_code=error.exit_code,
+        )
+    return built
+
+
+def send(
+    built: BuiltImage, repository: str, engine: Engine, registry: Registry, watch: Watch
+) -> Candidate:
+    """The image, under a tag of its content, and the digest that the registry has it by now."""
+    image = built.reference.rpartition("/")[2].partition(":")[0]
+    name, tag = f"{repository}/{image}", f"{CANDIDATE_PREFIX}{built.content_hash[:24]}"
+    engine.tag(built.image_id, f"{name}:{tag}")
+    try:
+        engine.push(f"{name}:{tag}", lambda done, total: watch.advance(f"push {tag}", done, total))
+    finally:
+        engine.remove(f"{name}:{tag}")
+    held = held_image(registry, name.partition("/")[2], tag)
+    if held is None or built.image_id not in held.identities:
+        raise RegistryError(
+            f"{name}:{tag} was pushed, and is not what is there",
+            registry=registry.host,
+            step="candidate",
+            fault=RegistryFault.WRONG,
+            hint="somebody else pushes there; build again",
+        )
+    return Candidate(cell_id=built.cell_id, reference=f"{name}@{held.digest}")
+
+
+def take_candidate(
+    cell: Cell, cells: tuple[Cell, ...], store: Store, watch: Watch, engine: Engine | None = None
+) -> BuiltImage | Failed | None:
+    """The very image that was built elsewhere, in this machine's engine; None where none was handed
+    over. What it says of itself has to be what was built.
+    """
+    candidate: Candidate | None = store.load(cell.id, NAME, (Candidate,))
+    if candidate is None:
+        return None
+    handed: BuiltImage = store.load(cell.id, "build", (BuiltImage,))
+    engine = engine or connect(environment())
+    adopted = adopt_image(read_reference(candidate.reference), cells, store, engine, watch)
+    taken: BuiltImage = store.load(adopted.id, "build", (BuiltImage,))
+    if adopted.id != cell.id or taken.content_hash != handed.content_hash:
+        return Failed(
+            cell_id=cell.id,
+            step="verify",
+            reason=f"{candidate.reference} is of {adopted.id}, content {taken.content_hash[:12]}, "
+            f"and {handed.content_hash[:12]} was built",
+            exit_code=7,
+        )
+    return dataclasses.replace(taken, log=handed.log)

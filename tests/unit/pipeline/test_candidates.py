@@ -1,0 +1,133 @@
+"""An image on its way from the machine that built it to those that verify and publish it: the very
+one, by its digest in the registry.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from builders import a_built_image, a_cell
+from fakes import FakeEngine, FakeRegistry
+
+from warpfront.errors import RegistryError
+from warpfront.images.labels import BASE_SOURCE, CELL, CONTENT_HASH
+from warpfront.model import BuiltImage, Cell, Failed
+from warpfront.pipeline.beside.candidates import NAME, Candidate, _sent, send, take_candidate
+from warpfront.system.store import Store
+
+CELL_HERE = a_cell(targets=("x86_64",))
+REPOSITORY = "registry.test/mine"
+
+
+class Nobody:
+    """Nobody to tell."""
+
+    def say(self, text: str) -> None: ...
+
+    def advance(self, what: str, done_bytes: int, total_bytes: int) -> None: ...
+
+    def step(self, cell_id: str, text: str) -> None: ...
+
+    def line(self, cell_id: str, text: str) -> None: ...
+
+
+def built_on(engine: FakeEngine, cell: Cell = CELL_HERE, content: str = "ab" * 32) -> BuiltImage:
+    labels = {CELL: cell.id, CONTENT_HASH: content, BASE_SOURCE: "registry"}
+    image = engine.build(cell.local_reference, labels, content="the image")
+    return a_built_image(
+        cell, image_id=image.id, content_hash=content, reference=cell.local_reference
+    )
+
+
+@pytest.fixture
+def registry() -> FakeRegistry:
+    return FakeRegistry("registry.test")
+
+
+@pytest.fixture
+def builder(registry: FakeRegistry) -> FakeEngine:
+    engine = FakeEngine()
+    engine.registries["registry.test"] = registry
+    return engine
+
+
+@pytest.fixture
+def verifier(registry: FakeRegistry) -> FakeEngine:
+    """Another machine's engine."""
+    engine = FakeEngine()
+    engine.registries["registry.test"] = registry
+    return engine
+
+
+def handed_over(built: BuiltImage, candidate: Candidate, folder: Path) -> Store:
+    store = Store(folder)
+    store.save(built.cell_id, "build", built)
+    store.save(built.cell_id, NAME, candidate)
+    return store
+
+
+def taken(store: Store, engine: FakeEngine) -> BuiltImage | Failed | None:
+    return take_candidate(CELL_HERE, (CELL_HERE,), store, Nobody(), engine)
+
+
+def test_the_very_image_arrives(
+    builder: FakeEngine, verifier: FakeEngine, registry: FakeRegistry, tmp_path: Path
+) -> None:
+    built = built_on(builder)
+    candidate = send(built, REPOSITORY, builder, registry, Nobody())
+    assert candidate.reference.startswith(f"{REPOSITORY}/torch@sha256:")
+    arrived = taken(handed_over(built, candidate, tmp_path), verifier)
+    assert isinstance(arrived, BuiltImage)
+    assert (arrived.image_id, arrived.content_hash) == (built.image_id, built.content_hash)
+    # The name that nobody was told does not stay in the engine.
+    stored = builder.image(built.image_id)
+    assert stored is not None
+    assert stored.references == (CELL_HERE.local_reference,)
+
+
+def test_without_a_candidate_there_is_nothing_to_take(verifier: FakeEngine, tmp_path: Path) -> None:
+    assert taken(Store(tmp_path), verifier) is None
+
+
+def test_an_image_of_other_content_is_not_taken_for_it(
+    builder: FakeEngine, verifier: FakeEngine, registry: FakeRegistry, tmp_path: Path
+) -> None:
+    built = built_on(builder)
+    candidate = send(built, REPOSITORY, builder, registry, Nobody())
+    said = dataclasses.replace(built, content_hash="cd" * 32)
+    wrong = taken(handed_over(said, candidate, tmp_path), verifier)
+    assert isinstance(wrong, Failed)
+    assert "and cdcdcdcdcdcd was built" in wrong.reason
+
+
+def test_a_registry_that_holds_another_image_than_was_pushed_is_found_out(
+    builder: FakeEngine, registry: FakeRegistry
+) -> None:
+    built = dataclasses.replace(built_on(builder), image_id="sha256:" + "0" * 64)
+    another = built_on(builder)
+
+    class Mistaken(FakeEngine):
+        """It names another image than it was asked to."""
+
+        def tag(self, image_id: str, reference: str) -> None:
+            super().tag(another.image_id, reference)
+
+    engine = Mistaken()
+    engine.registries, engine.stored, engine.parts = (
+        builder.registries,
+        builder.stored,
+        builder.parts,
+    )
+    with pytest.raises(RegistryError, match="is not what is there"):
+        send(built, REPOSITORY, engine, registry, Nobody())
+
+
+def test_a_registry_that_is_away_fails_the_cell_as_infrastructure(tmp_path: Path) -> None:
+    engine, registry = FakeEngine(), FakeRegistry("registry.test")
+    built, store = built_on(engine), Store(tmp_path)
+    failed = _sent(built, REPOSITORY, store, engine=engine, registry=registry, watch=Nobody())
+    assert isinstance(failed, Failed)
+    assert failed.kind == "infrastructure"
+    assert store.load(built.cell_id, NAME, (Candidate,)) is None
