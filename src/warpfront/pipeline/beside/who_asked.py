@@ -20,8 +20,8 @@ Asked = tuple[tuple[str, str, str], ...]
 
 
 def who_asked(workspace: Workspace, selection: Selection) -> Mapping[str, Asked | Blocked | Failed]:
-    """By cell: (asker or "" for the image, wanted, requirement), by the locks and the metadata of
-    their wheels.
+    """By cell: (asker or "" for the image, wanted, requirement), by the locks and the metadata
+    of their wheels.
     """
     matrix, requirements, folders = workspace.matrix, workspace.requirements, workspace.folders
     cells = select(matrix.cells, selection)

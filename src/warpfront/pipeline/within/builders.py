@@ -38,8 +38,8 @@ BuilderOf = Callable[[Cell, Mapping[str, WheelLock]], Builder]
 def builders(
     matrix: Matrix, material: Material, folders: Folders, *, site: AskSite, watch: Watch
 ) -> BuilderOf:
-    """Builders in the image of each cell's parent, which is built if need be; in its base where it
-    has none.
+    """Builders in the image of each cell's parent, which is built if need be; in its base where
+    it has none.
     """
 
     def builder_of(cell: Cell, locks: Mapping[str, WheelLock]) -> Builder:

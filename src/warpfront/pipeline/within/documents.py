@@ -85,8 +85,8 @@ def image_bill(
     *,
     roots: tuple[str, ...],
 ) -> Bill:
-    """The bill of an image with these labels. Raises `ContentsError` where nobody says what lies in
-    it.
+    """The bill of an image with these labels. Raises `ContentsError` where nobody says what
+    lies in it.
     """
     source = labels.get(BASE_SOURCE, "")
     base = ResolvedBase(
