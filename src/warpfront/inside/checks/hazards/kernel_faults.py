@@ -689,6 +689,7 @@ KERNEL_FAULTS: tuple[KernelFault, ...] = (
         ("convolution 3 to 5",),
         like="torch-xpu-ops#4756",
     ),
+    # A GPU makes it contiguous before the kernel.
     KernelFault(
         "group_norm of other formats",
         ("native_group_norm",),
@@ -696,6 +697,7 @@ KERNEL_FAULTS: tuple[KernelFault, ...] = (
         FORMATS,
         ("norms",),
         like="pytorch#64039",
+        devices=("cpu",),
     ),
     KernelFault(
         "running variance with its bias",

@@ -20,7 +20,14 @@ from torch import Tensor, nn
 
 from warpfront.inside.checks.effort import STRICT
 from warpfront.inside.checks.models.watching import Call, Pass, mapped, tensors_of
-from warpfront.inside.checks.operations import R_SMALL, SMALL_NUMEL, R, floor_of, rounding_unit
+from warpfront.inside.checks.operations import (
+    HALF,
+    R_SMALL,
+    SMALL_NUMEL,
+    R,
+    floor_of,
+    rounding_unit,
+)
 from warpfront.inside.checks.opinions import opinions
 
 # The worst element may be off by this many times the CPU's worst, or its own size's rounding. Like
@@ -163,6 +170,7 @@ def _judge_call(
             exact=reference,
             cpu=cpu[name],
             added=_added(gradient, reference) if name in own else 0.0,
+            walk=_walk(gradient, reference) if name in own else 0.0,
         )
         yield _row(call.layer, kind, name, tensors, how)
 
@@ -226,7 +234,7 @@ def _ends(found: Pass, exact: Pass, same_dtype: Pass) -> Iterator[tuple[str, _Te
 class _Tensors:
     """The same tensor from the device, in float64, and from the CPU in the tested dtype; what of
     the CPU's error counts (`YARDSTICK`), and whether single elements are judged. `added` is the
-    size of what was added up to each element, where it may have cancelled.
+    size of what was added up to each element, where it may have cancelled, `walk` of partial sums.
     """
 
     found: Tensor
@@ -235,6 +243,16 @@ class _Tensors:
     yardstick: float = YARDSTICK
     elements: bool = True
     added: float = 0.0
+    walk: float = 0.0
+
+
+def _walk(gradient: Tensor | None, exact: Tensor) -> float:
+    """For a vector of parameters: the size of a partial sum of what was added to each. Kernels that
+    store partial sums in 16 bits round that, however little is left in the end (`SUMS_ROUNDED`).
+    """
+    if gradient is None or exact.dim() != 1:
+        return 0.0
+    return float((gradient.double().square().sum() / exact.numel()).sqrt())
 
 
 def _added(gradient: Tensor | None, exact: Tensor) -> float:
@@ -288,7 +306,9 @@ def _numeric_fault(of: _Tensors, how: Precision) -> tuple[str, float]:
     rounding, peak_rounding = unit * _rms(exact), unit * _peak(exact)
     base = max(min(_rms(off), of.yardstick * max(rounding, unit * of.added)), rounding, floor)
     counted = of.yardstick * max(peak_rounding, unit * of.added)
-    peak = max(min(_peak(off), counted), peak_rounding, floor)
+    # `c` of `operations` times a rounding of a partial sum, as `worst` times half of one.
+    stored = unit * of.walk / 2 if dtype in HALF else 0.0
+    peak = max(min(_peak(off), counted), peak_rounding, floor, stored)
     times, worst_times = _rms(error) / base, _peak(error) / peak
     used = max(times / limit, worst_times / worst)
     if times > limit:
