@@ -75,30 +75,35 @@ def _sums(ground: Ground) -> Iterator[Answer]:
             continue
         x = ground.whole(count, most=1)
         sent, total = ground.send(x), float(x.sum())
-        yield Answer(f"sum of {count}", sent.sum(), total, ulps=1)
+        # Threads and blocks may hand on what they added in the tensors' dtype.
+        off = 2 * ground.eps * math.sqrt(count) if ground.half else 0.0
+        yield Answer(f"sum of {count}", sent.sum(), total, ulps=1, slack=off)
         yield Answer(f"float32 sum of {count}", sent.sum(dtype=torch.float32), total)
-        yield Answer(f"mean of {count}", sent.mean(), total / count, ulps=2)
+        yield Answer(f"mean of {count}", sent.mean(), total / count, ulps=2, slack=off / count)
         yield Answer(f"amax of {count}", sent.amax(), 1.0)
         ones = (sent == 1).sum()
         yield Answer(f"count of {count}", ones, int((x == 1).sum()))
         del sent
     x = ground.whole(3, 65_537, most=1)
+    off = 2 * ground.eps * math.sqrt(x.numel()) if ground.half else 0.0
     sent = ground.send(x)
-    yield Answer("along rows", sent.sum(1), array(x.sum(1)), ulps=1)
+    yield Answer("along rows", sent.sum(1), array(x.sum(1)), ulps=1, slack=off)
     yield Answer(
         "down columns",
         ground.send(x.mT.contiguous()).sum(0),
         array(x.sum(1)),
         ulps=1,
+        slack=off,
     )
     yield Answer(
         "many rows",
         ground.send(x.mT.contiguous()).sum(1),
         array(x.sum(0)),
         ulps=1,
+        slack=off,
     )
-    yield Answer("both axes", sent.sum((0, 1)), float(x.sum()), ulps=1)
-    yield Answer("every third", sent[:, ::3].sum(1), array(x[:, ::3].sum(1)), ulps=1)
+    yield Answer("both axes", sent.sum((0, 1)), float(x.sum()), ulps=1, slack=off)
+    yield Answer("every third", sent[:, ::3].sum(1), array(x[:, ::3].sum(1)), ulps=1, slack=off)
     spot = torch.full((1_000_003,), -1.0).double()
     spot[777_777] = 3.0
     yield Answer("argmax", ground.send(spot).argmax(), 777_777)

@@ -126,7 +126,7 @@ def _reduction(pair: Pair, ground: Ground) -> Iterator[Answer]:
             found = function(ground.send(x))
             with np.errstate(all="ignore"):
                 right = numbers(array(x))
-            yield Answer(f"{special} among {name}", found, right, ulps=1)
+            yield Answer(f"{special} among {name}", found, right, ulps=4 if ground.half else 1)
 
 
 ELEMENTS: dict[
