@@ -26,7 +26,7 @@ from warpfront.inside.checks.hardware.recording import Recorded  # noqa: E402
 from warpfront.inside.checks.models import modes  # noqa: E402
 from warpfront.inside.checks.operators import trials  # noqa: E402
 from warpfront.inside.checks.operators.cases import execute_case  # noqa: E402
-from warpfront.inside.checks.operators.fused import PATTERNS, execute_compiled  # noqa: E402
+from warpfront.inside.checks.operators.fused import execute_compiled  # noqa: E402
 from warpfront.inside.checks.operators.table import operators  # noqa: E402
 from warpfront.inside.checks.results import Recorder, write_json  # noqa: E402
 
@@ -138,7 +138,7 @@ NEEDS_COMPILER = pytest.mark.skipif(not shutil.which("g++"), reason="torch.compi
 def test_a_compiled_pattern_is_judged_and_a_wrong_one_is_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trials, "PATTERNS", {"add + relu": PATTERNS["add + relu"]})
+    monkeypatch.setattr(trials, "COMPILED", ("add + relu",))
     how = trials._circumstances(CPU, Effort(), execute_case)
     recorder = Recorder(session="operators", target="cpu", folder=tmp_path)
     trials._record_compiled(recorder, how, "cpu")

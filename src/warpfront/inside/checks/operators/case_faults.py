@@ -217,7 +217,7 @@ def _keeping(kept: list[Any], device: str) -> Execute:
 
     def run(case: Case, cotangent: Tensor | None, _device: str) -> Computed:
         outcome = execute_case(case, cotangent, device)
-        kept.append(torch.ones(64 * 1024, device=device))
+        kept.append(torch.ones(512 * 1024, device=device))  # more than pages given back
         return outcome
 
     return run
