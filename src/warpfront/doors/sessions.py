@@ -18,6 +18,11 @@ from typing import TYPE_CHECKING, NoReturn
 import nox
 import nox.command
 
+from warpfront.inside.checks.bench.asking import (
+    BenchEffort,
+    add_bench_options,
+    parsed_bench_effort,
+)
 from warpfront.inside.checks.claims import Claims, ClaimsError
 from warpfront.inside.checks.effort import (
     CHECK_SESSIONS,
@@ -86,6 +91,63 @@ def _golden(session: nox.Session) -> None:
         session.error(f"golden: {error.reason}")
 
 
+def _bench(session: nox.Session) -> None:
+    """Inside an image with claims, in this Python with `--here`, else by the task."""
+    parser = _bench_parser()
+    options = _read_options(session, parser)
+    try:
+        effort = parsed_bench_effort(options)
+    except ValueError as error:
+        session.error(str(error))
+    if options.claims and options.results:
+        _time(session, options.claims.resolve(), options.results.resolve(), effort)
+    elif options.here:
+        _bench_here(session, options, effort)
+    else:
+        chosen = {name: getattr(options, name) for name in ("target", "vendor", "image", "only")}
+        argv = [f"--{name}={value}" for name, value in chosen.items() if value]
+        _hand_over(
+            session, "bench", *argv, *(["--json"] if options.json else []), *effort.arguments()
+        )
+
+
+def _bench_here(session: nox.Session, options: argparse.Namespace, effort: BenchEffort) -> None:
+    """Timings of the current Python, as a record of their own."""
+    # Imported here: these need Python 3.11, and inside images nothing but the checks is wanted.
+    from warpfront.bench.documents import bench_document  # noqa: PLC0415
+    from warpfront.bench.sheet import bench_text  # noqa: PLC0415
+    from warpfront.bench.timings import bench_of  # noqa: PLC0415
+    from warpfront.system.provenance import now  # noqa: PLC0415
+
+    target = options.target or _detected_target(session)
+    try:
+        claims = claims_for_target(target)
+    except ClaimsError as error:
+        session.error(f"--target: {error}")
+    folder = (HERE_FOLDER / f"bench-{target}").resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "bench.json").unlink(missing_ok=True)
+    write_json(folder / "claims.json", claims.document())
+    _time(session, folder / "claims.json", folder, effort)
+    whose = {"cell_id": "here", "image_digest": "", "content_hash": "", "tool": {}}
+    whose |= {"verified": "not verified", "target": target, "at": now()}
+    found = bench_of(_read_results(folder / "bench.json"), whose)
+    record = folder.with_suffix(".json")
+    write_json(record, bench_document(found))
+    sys.stdout.write(record.read_text(encoding="utf-8") if options.json else bench_text(found))
+    sys.stdout.write("" if options.json else f"{record}\n")
+    sys.stdout.flush()
+
+
+def _time(session: nox.Session, claims: Path, results: Path, effort: BenchEffort) -> None:
+    argv = ["--claims", str(claims), "--results", str(results), *effort.arguments()]
+    with session.chdir(results):
+        try:
+            _run(session, "-m", "warpfront.inside.checks", "bench", *argv)
+        except nox.command.CommandFailed as error:
+            session.error(f"bench: {error.reason}")
+
+
 # Every session: what `nox --list` says of it, and what it runs. Those of the checks run inside
 # images, and have their rows in `CHECK_SESSIONS`; the others run on the host.
 SESSION_TABLE: Mapping[str, tuple[str, Runs]] = {
@@ -94,6 +156,10 @@ SESSION_TABLE: Mapping[str, tuple[str, Runs]] = {
         for name, one in CHECK_SESSIONS.items()
     },
     "golden": (f"Inside an image: {CHECK_SESSIONS['golden'].says}.", _golden),
+    "bench": (
+        "Time operations in images, or with --here in this Python: `nox -s bench -- --help`.",
+        _bench,
+    ),
     "static": (
         "What in a source tree will break on a target: `-- --repo PATH --target gfx942`; no image.",
         _run_task("scan"),
@@ -327,14 +393,31 @@ def _inside_parser(name: str) -> argparse.ArgumentParser:
     return parser
 
 
-def _verify_parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="nox -s verify --")
+def _bench_parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="nox -s bench --")
+    _add_selection(parser)
+    parser.add_argument(
+        "--here", action="store_true", help="time the current Python, without Docker"
+    )
+    parser.add_argument("--json", action="store_true", help="print the record as JSON")
+    parser.add_argument("--claims", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--results", type=Path, help=argparse.SUPPRESS)
+    add_bench_options(parser)
+    return parser
+
+
+def _add_selection(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--target", default="", help="sm_90, gfx942, gaudi3 or cpu; with --here: default detected"
     )
     parser.add_argument("--vendor", default="", help="only cells of this vendor")
     parser.add_argument("--image", default="", help="only cells of this image")
     parser.add_argument("--only", default="", metavar="GLOB", help="only cells whose id matches")
+
+
+def _verify_parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="nox -s verify --")
+    _add_selection(parser)
     parser.add_argument(
         "--here", action="store_true", help="check the current Python, without Docker"
     )

@@ -117,7 +117,7 @@ def verify_cells(
     cells = tuple(cells)
     blocked = unrunnable(cells, engine, step="verify")
     for cell in cells:
-        found = blocked.get(cell.id) or _verifiable(
+        found = blocked.get(cell.id) or verifiable(
             cell, locks, folders, engine=engine, site=site, watch=watch
         )
         if isinstance(found, Blocked | Failed):
@@ -141,7 +141,7 @@ def verify_cells(
     return tuple(results)
 
 
-def _verifiable(
+def verifiable(
     cell: Cell,
     locks: Mapping[str, WheelLock],
     folders: Folders,
@@ -238,28 +238,8 @@ class _Verifying:
         write_json(self.folder / "claims.json", self.claims.document())
 
     def _request(self, access: DeviceAccess) -> RunRequest:
-        package = Path(__file__).parents[1]
-        return RunRequest(
-            image=self.built.image_id,
-            command=(
-                "python3",
-                f"{_INSIDE}/src/warpfront/inside/checks/enter.py",
-                *self.sessions,
-                "--",
-                *self.effort.arguments(),
-            ),
-            binds=(
-                Bind(source=package, target=f"{_INSIDE}/src/warpfront"),
-                Bind(source=self.toolbox, target=f"{_INSIDE}/toolbox"),
-                Bind(source=self.folder / "claims.json", target=f"{_INSIDE}/claims.json"),
-                Bind(source=self.folder / "results", target=_RESULTS, writable=True),
-            ),
-            environment={"HOME": "/tmp", "PYTHONDONTWRITEBYTECODE": "1"},  # noqa: S108 - in the image
-            user=f"{os.getuid()}:{os.getgid()}",
-            devices=access,
-            memory_bytes=MEMORY_BYTES,
-            time_limit_seconds=TIME_LIMIT_SECONDS,
-        )
+        words = (*self.sessions, "--", *self.effort.arguments())
+        return request_inside(self.built, self.folder, self.toolbox, words, access)
 
     def _read_results(self, result: RunResult, seconds: float) -> Verification:
         results = self.folder / "results"
@@ -274,6 +254,30 @@ class _Verifying:
             ended=ending_of(result, limit_seconds=TIME_LIMIT_SECONDS),
             seconds=round(seconds, 2),
         )
+
+
+def request_inside(
+    built: BuiltImage, folder: Path, toolbox: Path, words: tuple[str, ...], access: DeviceAccess
+) -> RunRequest:
+    """Our sessions in an image, as its users would start it: `words` are `enter.py`'s. `folder`
+    holds claims.json, and results/ for what they leave.
+    """
+    package = Path(__file__).parents[1]
+    return RunRequest(
+        image=built.image_id,
+        command=("python3", f"{_INSIDE}/src/warpfront/inside/checks/enter.py", *words),
+        binds=(
+            Bind(source=package, target=f"{_INSIDE}/src/warpfront"),
+            Bind(source=toolbox, target=f"{_INSIDE}/toolbox"),
+            Bind(source=folder / "claims.json", target=f"{_INSIDE}/claims.json"),
+            Bind(source=folder / "results", target=_RESULTS, writable=True),
+        ),
+        environment={"HOME": "/tmp", "PYTHONDONTWRITEBYTECODE": "1"},  # noqa: S108 - in the image
+        user=f"{os.getuid()}:{os.getgid()}",
+        devices=access,
+        memory_bytes=MEMORY_BYTES,
+        time_limit_seconds=TIME_LIMIT_SECONDS,
+    )
 
 
 def with_labels_judged(

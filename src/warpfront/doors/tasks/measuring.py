@@ -1,4 +1,4 @@
-"""The tasks about speed: logs of trainings, comparisons."""
+"""The tasks about speed: timings in images, logs of trainings, comparisons."""
 
 from __future__ import annotations
 
@@ -7,15 +7,51 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from warpfront.doors.display import Display, text_width
-from warpfront.doors.tasks.declaring import Json, Option, command
-from warpfront.doors.tasks.showing import print_json
+from warpfront.doors.tasks.declaring import Chosen, Json, Option, Options, command
+from warpfront.doors.tasks.showing import (
+    print_json,
+    print_unfinished,
+    raise_failure,
+    workspace_here,
+)
 from warpfront.errors import CommandFailedError, InputError, NotComparableError, SlowerError
+from warpfront.inside.checks.bench.asking import BENCH_OPTIONS, BenchEffort, read_bench_effort
+from warpfront.model import Failed
 
 if TYPE_CHECKING:
     from warpfront.bench.compare import Terms
     from warpfront.bench.records import Comparison, Run
 
 _NO_NUMBER = "none"
+Timed = Annotated[
+    BenchEffort,
+    Options(
+        {one.name: (one.default, Option(one.help)) for one in BENCH_OPTIONS}, read_bench_effort
+    ),
+]
+
+
+@command
+def bench(display: Display, cells: Chosen, *, json: Json = False, timed: Timed) -> None:
+    """Time operations inside each selected cell's image, as `nox -s bench` does.
+
+    The record goes to build/<cell>/bench-<target>.json; `compare` reads it.
+    """
+    from warpfront.bench.documents import bench_document
+    from warpfront.bench.records import Bench
+    from warpfront.bench.sheet import bench_text
+    from warpfront.pipeline.beside import benching
+
+    results = tuple(benching.bench(workspace_here(display), cells, display, effort=timed))
+    found = [one for one in results if isinstance(one, Bench)]
+    if json:
+        print_json([bench_document(one) for one in found])
+    else:
+        print("\n".join(map(bench_text, found)), end="")
+    print_unfinished(() if json else results)
+    if failed := sorted({one.cell_id for one in results if isinstance(one, Failed)}):
+        raise CommandFailedError(f"not timed: {', '.join(failed)}", hint="the reasons are above")
+    raise_failure(results)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

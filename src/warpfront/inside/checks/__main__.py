@@ -2,7 +2,7 @@
 
 Exits 0 only if everything planned was checked and passed, 1 if not, 2 if it could not begin.
 `python -m warpfront.inside.checks detect` says what this machine and torch are, without claims;
-`... golden make FILE | check [FILE...]` makes and checks golden vectors.
+`... golden make FILE | check [FILE...]` makes and checks golden vectors; `... bench` times.
 """
 
 from __future__ import annotations
@@ -36,6 +36,11 @@ def main(arguments: list[str]) -> int:
         from warpfront.inside.checks.golden.vectors import main as golden  # noqa: PLC0415
 
         return golden(arguments[1:])
+    if arguments[:1] == ["bench"]:
+        # No check: it times, and judges nothing.
+        from warpfront.inside.checks.bench.session import main as bench  # noqa: PLC0415
+
+        return bench(arguments[1:])
     options = _parser().parse_args(arguments)
     try:
         claims = read_claims(options.claims)

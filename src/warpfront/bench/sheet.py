@@ -1,0 +1,94 @@
+"""A bench as people read it: what each operation took, and what its formula makes of it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain
+from statistics import median
+
+from warpfront.bench.records import Bench, Measurement, Training
+from warpfront.bench.statistics import quantile
+
+_HEAD = ("operation", "median ms", "p05..p95", "TFLOP/s", "GB/s", "of peak", "kernel")
+_KERNEL_CHARACTERS = 40
+
+
+def times_of(one: Measurement) -> list[float]:
+    return list(chain.from_iterable(one.samples_seconds))
+
+
+def flop_rate(one: Measurement) -> float | None:
+    times = times_of(one)
+    return one.flops / median(times) if one.flops and times else None
+
+
+def byte_rate(one: Measurement) -> float | None:
+    times = times_of(one)
+    return one.bytes / median(times) if one.bytes and times else None
+
+
+def share_of_peak(one: Measurement) -> float | None:
+    """Of what bounds it by its formula: the arithmetic where it is counted, else the memory. None
+    where nobody says what the device reaches.
+    """
+    flops, moved = flop_rate(one), byte_rate(one)
+    if one.peak is None:
+        return None
+    if flops is not None:
+        return flops / one.peak.flop_per_second if one.peak.flop_per_second else None
+    return moved / one.peak.bytes_per_second if moved and one.peak.bytes_per_second else None
+
+
+def tokens_per_second(one: Training) -> float:
+    """Of each device, by the median step."""
+    return one.tokens_per_step / median(one.step_seconds) / one.devices
+
+
+def model_flops_utilization(one: Training) -> float | None:
+    """MFU: what the model needs, of the dense peak of this very dtype."""
+    if one.peak is None or not one.peak.flop_per_second or not one.model_flops_per_token:
+        return None
+    return tokens_per_second(one) * one.model_flops_per_token / one.peak.flop_per_second
+
+
+def bench_text(bench: Bench) -> str:
+    rows = [_HEAD, *(_row(one) for one in bench.results)]
+    widths = [max(len(row[at]) for row in rows) for at in range(len(_HEAD))]
+    lines = ["  ".join(_padded(row, widths)).rstrip() for row in rows]
+    lines += map(_training_line, bench.training)
+    lines += (f"{one.level}: {one.message}" for one in bench.findings)
+    name = bench.environment.get("device_name") or "unknown device"
+    whose = f"{bench.image_digest or 'no image'}, {bench.verified}"
+    return "\n".join([f"{bench.cell_id} on {bench.target} ({name}): {whose}", *lines]) + "\n"
+
+
+def _row(one: Measurement) -> tuple[str, ...]:
+    times = times_of(one)
+    if not times:
+        return (one.id, one.outcome, one.note, "", "", "", "")
+    low, high = (1000 * quantile(sorted(times), at) for at in (0.05, 0.95))
+    share = share_of_peak(one)
+    return (
+        one.id,
+        f"{1000 * median(times):.4g}",
+        f"{low:.4g}..{high:.4g}",
+        _scaled(flop_rate(one), 1e12),
+        _scaled(byte_rate(one), 1e9),
+        "-" if share is None else f"{share:.1%}",
+        (one.kernel or "-")[:_KERNEL_CHARACTERS],
+    )
+
+
+def _padded(row: tuple[str, ...], widths: list[int]) -> Iterable[str]:
+    return (text.ljust(width) for text, width in zip(row, widths, strict=True))
+
+
+def _scaled(rate: float | None, unit: float) -> str:
+    return "-" if rate is None else f"{rate / unit:.4g}"
+
+
+def _training_line(one: Training) -> str:
+    mfu = model_flops_utilization(one)
+    share = "unknown" if mfu is None else f"{mfu:.1%}"
+    seconds = 1000 * median(one.step_seconds)
+    return f"{one.id}: {seconds:.4g} ms a step, {tokens_per_second(one):,.0f} tokens/s, MFU {share}"

@@ -1,0 +1,38 @@
+"""What a session of `bench` left, which is foreign text, as a record that belongs
+to an image. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from warpfront.bench.records import Bench
+from warpfront.inside.checks.bench.asking import SCHEMA
+
+KIND = "Timings"
+
+
+class NoTimingsError(ValueError):
+    """What was left cannot be used; the message says why."""
+
+
+def bench_of(document: object, whose: Mapping[str, Any]) -> Bench:
+    """`whose` are the fields of a record that the session cannot know: cell, image, when, verified
+    or not. Raises `NoTimingsError`.
+    """
+    if not isinstance(document, dict) or document.get("kind") != KIND:
+        raise NoTimingsError("no timings were left")
+    if document.get("schema") != SCHEMA:
+        raise NoTimingsError(f"timings of schema {document.get('schema')!r}, expected {SCHEMA}")
+    if document.get("target") != whose["target"]:
+        raise NoTimingsError(f"timings of {document.get('target')!r}, not of {whose['target']!r}")
+    fields = {name: value for name, value in document.items() if name not in {"schema", "kind"}}
+    try:
+        return TypeAdapter(Bench).validate_python({**fields, **whose})
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise NoTimingsError(f"{where}: {first['msg']}") from None

@@ -1,0 +1,1 @@
+"""Timings: what operations take here, beside what the device is said to reach. Judges nothing."""

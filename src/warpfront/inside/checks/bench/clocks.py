@@ -1,0 +1,91 @@
+"""The clocks of real devices: events where the device has them, else the host's between
+two synchronisations.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import torch
+
+from warpfront.inside.checks.bench.timer import Clock, Work
+
+# Where torch does not say how much the last level of cache holds: more than any known has.
+_CACHE_BYTES = 256 * 2**20
+
+
+def clock_of(device: str, *, cold: bool) -> Clock:
+    """`cold` writes over the cache before every repetition, outside of what is timed."""
+    spoil = _spoiler(device) if cold else None
+    if device in {"cuda", "xpu"}:
+        return EventClock(getattr(torch, device), spoil)
+    return HostClock(_synchronise(device), spoil)
+
+
+class EventClock:
+    """A pair of events for each repetition, and one synchronisation at the end."""
+
+    def __init__(self, module: Any, spoil: Work | None) -> None:
+        self._module, self._spoil = module, spoil
+
+    def first(self, work: Work) -> float:
+        return _host_seconds(work, self._module.synchronize)
+
+    def times(self, work: Work, repetitions: int) -> list[float]:
+        event = self._module.Event
+        pairs = [(event(enable_timing=True), event(enable_timing=True)) for _ in range(repetitions)]
+        self._module.synchronize()
+        for start, end in pairs:
+            if self._spoil:
+                self._spoil()
+            start.record()
+            work()
+            end.record()
+        self._module.synchronize()
+        return [start.elapsed_time(end) / 1000 for start, end in pairs]
+
+
+class HostClock:
+    """The host's clock, around the work and a synchronisation."""
+
+    def __init__(self, synchronise: Work, spoil: Work | None) -> None:
+        self._synchronise, self._spoil = synchronise, spoil
+
+    def first(self, work: Work) -> float:
+        return _host_seconds(work, self._synchronise)
+
+    def times(self, work: Work, repetitions: int) -> list[float]:
+        seen = []
+        for _ in range(repetitions):
+            if self._spoil:
+                self._spoil()
+            seen.append(_host_seconds(work, self._synchronise))
+        return seen
+
+
+def _host_seconds(work: Work, synchronise: Work) -> float:
+    synchronise()
+    start = time.perf_counter_ns()
+    work()
+    synchronise()
+    # What the clock cannot tell from nothing took its finest tick.
+    return max(1, time.perf_counter_ns() - start) / 1e9
+
+
+def _synchronise(device: str) -> Work:
+    if device == "cpu":
+        return lambda: None
+    module: Any = getattr(torch, device)
+    synchronise: Work = module.synchronize
+    return synchronise
+
+
+def _spoiler(device: str) -> Work:
+    size = 2 * _CACHE_BYTES
+    if device == "cuda":
+        cache = getattr(torch.cuda.get_device_properties(0), "L2_cache_size", 0)
+        size = 2 * int(cache or _CACHE_BYTES)
+    buffer = torch.empty(size, dtype=torch.uint8, device=device)
+    zero: Work = buffer.zero_
+    return zero

@@ -1,0 +1,100 @@
+"""How long something takes: warmed up, in blocks, each repetition by itself. No torch.
+
+A `Clock` knows the device; what is decided here needs none, and is tested with one of fakes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Protocol, TypeVar
+
+_T = TypeVar("_T")
+BLOCKS = 5
+# Of the budget, what warming up may take at most, and how still the last medians have to be.
+WARM_SHARE = 0.25
+WARM_WINDOW = 5
+WARM_MOVE = 0.01
+WARM_LEAST = 3
+REPETITIONS_LEAST = 20
+# In one block: what a record holds of something short would be megabytes.
+REPETITIONS_MOST = 100
+# After inputs were made anew for a later block: not timed.
+RECALLED = 2
+
+Work = Callable[[], object]
+
+
+class Clock(Protocol):
+    """A device's clock."""
+
+    def first(self, work: Work) -> float:
+        """Seconds on the host until the very first call is over: loading, searching, compiling."""
+        ...
+
+    def times(self, work: Work, repetitions: int) -> Sequence[float]:
+        """Seconds on the device, of each repetition."""
+        ...
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How long one case may take. `iterations` and `warmup` above 0 fix counts, as the seed's flags
+    do, and leave `seconds` unused.
+    """
+
+    seconds: float = 0.5
+    iterations: int = 0
+    warmup: int = 0
+
+
+@dataclass(frozen=True)
+class Warmed:
+    """What a case took before it counted. `settled` is False where time ran out first."""
+
+    first_seconds: float
+    seconds: float
+    repetitions: int
+    settled: bool
+
+
+def warm_up(clock: Clock, work: Work, budget: Budget) -> Warmed:
+    """Until the median of the last five repetitions is within 1 % of that of the five before, or a
+    quarter of the budget is spent; at least three.
+    """
+    first = clock.first(work)
+    if budget.warmup:
+        seen = list(clock.times(work, budget.warmup))
+        return Warmed(first, median(seen), len(seen), settled=True)
+    seen = []
+    while not (settled := _is_still(seen)):
+        if len(seen) >= WARM_LEAST and sum(seen) >= WARM_SHARE * budget.seconds:
+            break
+        seen += clock.times(work, 1)
+    return Warmed(first, median(seen[-WARM_WINDOW:]), len(seen), settled)
+
+
+def _is_still(seen: Sequence[float]) -> bool:
+    if len(seen) < 2 * WARM_WINDOW:
+        return False
+    before, last = median(seen[-2 * WARM_WINDOW : -WARM_WINDOW]), median(seen[-WARM_WINDOW:])
+    return abs(last - before) < WARM_MOVE * before
+
+
+def repetitions_of_a_block(budget: Budget, seconds: float) -> int:
+    """What fits into a fifth of the budget, where one takes `seconds`; or a fifth of what was
+    asked for.
+    """
+    if budget.iterations:
+        return math.ceil(budget.iterations / BLOCKS)
+    fitting = math.ceil(budget.seconds / BLOCKS / seconds) if seconds > 0 else REPETITIONS_MOST
+    return min(REPETITIONS_MOST, max(REPETITIONS_LEAST // BLOCKS, fitting))
+
+
+def rotated(cases: Sequence[_T], block: int) -> Iterator[_T]:
+    """Every block begins a fifth further on, so that drift is not always the same cases'."""
+    start = block * len(cases) // BLOCKS
+    yield from cases[start:]
+    yield from cases[:start]
