@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from warpfront.errors import InputError
+from warpfront.errors import RegistryError, RegistryFault
 from warpfront.release.registry.contract import BlobTransfer, Manifest, Registry
 from warpfront.release.registry.references import fallback_tag
 
@@ -29,10 +29,16 @@ class Place:
 
 
 def copy_image(source: Place, target: Place, digest: str) -> int:
-    """One image by its digest; the bytes that were sent. Raises `InputError` if it is not there."""
+    """One image by its digest; the bytes that were sent. Raises `RegistryError` if it is gone."""
     manifest = source.registry.manifest(source.repository, digest)
     if manifest is None:
-        raise InputError(f"{source.registry.host}/{source.repository} has no {digest}")
+        raise RegistryError(
+            f"there is no {digest}",
+            registry=source.registry.host,
+            step=f"copy {source.repository}",
+            fault=RegistryFault.WRONG,
+            hint="`invoke release --list` says what is there",
+        )
     return _copy_manifest(source, target, manifest, digest)
 
 

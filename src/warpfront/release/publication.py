@@ -167,7 +167,7 @@ class Publishing:
                 continue
             held = held_image(self.registry, path, tagging.tag)
             if held is not None and publication.image_id not in held.identities:
-                raise _taken(publication, tagging.tag, held.digest)
+                raise taken(publication, tagging.tag, held.digest)
             if held is not None:
                 return held
         return None
@@ -247,7 +247,7 @@ class Publishing:
         tags = tuple(dataclasses.replace(one, before=befores[one.tag]) for one in publication.tags)
         for one in tags:
             if not one.moves and one.before not in {"", digest}:
-                raise _taken(publication, one.tag, one.before)
+                raise taken(publication, one.tag, one.before)
         publication = dataclasses.replace(publication, tags=tags)
         self.record(publication)
         fixed = [one for one in tags if not one.moves]
@@ -345,7 +345,8 @@ def _wrong(registry: Registry, message: str) -> RegistryError:
     )
 
 
-def _taken(publication: Publication, tag: str, digest: str) -> TagConflictError:
+def taken(publication: Publication, tag: str, digest: str) -> TagConflictError:
+    """That a tag which never moves is on another image."""
     return TagConflictError(
         f"{publication.repository}:{tag} never moves, and is {digest or 'gone'}: another image "
         f"than {publication.digest or publication.image_id}",

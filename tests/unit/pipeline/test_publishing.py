@@ -135,12 +135,32 @@ def test_a_dry_run_says_where_each_tag_is_and_sends_nothing(world: World) -> Non
         ("2.13.0-cpu", ""),
         ("latest", ""),
     }
-    assert (foreseen.stage, set(world.registry.calls)) == (Stage.PLANNED, {"head"})
+    assert foreseen.stage is Stage.PLANNED
+    assert set(world.registry.calls) <= {"head", "manifest", "referrers"}
     assert not (world.store.folder / "release").exists()
     world.published()
     (again,) = world.publish(dry_run=True).values()
     assert isinstance(again, Publication)
     assert {one.before for one in again.tags} == {image}
+
+
+def test_a_dry_run_refuses_a_tag_that_is_taken(world: World) -> None:
+    channel = a_release_channel(tags=("{torch}",))
+    world.build()
+    world.published(channel=channel)
+    world.build(content="b", created="2026-11-21T10:00:00+00:00")
+    (foreseen,) = world.publish(channel=channel, dry_run=True).values()
+    assert isinstance(foreseen, Failed)
+    assert "never moves" in foreseen.reason
+
+
+def test_a_dry_run_says_that_an_alias_is_on_a_newer_image(world: World) -> None:
+    world.build(content="b", created="2026-11-21T10:00:00+00:00")
+    world.published()
+    world.build()
+    (foreseen,) = world.publish(dry_run=True).values()
+    assert isinstance(foreseen, Failed)
+    assert "latest is on a newer image" in foreseen.reason
 
 
 # --- another image ---

@@ -206,7 +206,9 @@ class DockerEngine:
         repository, _, tag = reference.rpartition(":")
         transfer = Transfer(verb="push", reference=reference, on_progress=on_progress)
         with self._transferring() as api:
-            transfer.follow(api.push(repository, tag=tag, stream=True, decode=True))
+            events: Any = api.push(repository, tag=tag, stream=True, decode=True)
+            with contextlib.closing(events):
+                transfer.follow(events)
         return transfer.moved_bytes
 
     def pull(self, reference: str, on_progress: Progress) -> StoredImage:
@@ -214,7 +216,9 @@ class DockerEngine:
         repository, tag = (name, digest) if at else reference.rsplit(":", 1)
         transfer = Transfer(verb="pull", reference=reference, on_progress=on_progress)
         with self._transferring() as api:
-            transfer.follow(api.pull(repository, tag=tag, stream=True, decode=True))
+            events: Any = api.pull(repository, tag=tag, stream=True, decode=True)
+            with contextlib.closing(events):
+                transfer.follow(events)
         found = self.image(reference)
         if found is None:
             raise EngineError(f"{reference}: pulled, and yet the engine does not have it")

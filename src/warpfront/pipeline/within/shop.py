@@ -23,6 +23,7 @@ from warpfront.images.labels import CREATED
 from warpfront.model import Blocked, Cell, Channel, Failed
 from warpfront.pipeline.within.attempt import attempt
 from warpfront.pipeline.within.evidence import Found, verification_payload
+from warpfront.release.history import is_yanked
 from warpfront.release.ledger import (
     CANDIDATE_PREFIX,
     LEDGER_FOLDER,
@@ -33,12 +34,12 @@ from warpfront.release.ledger import (
 )
 from warpfront.release.policy import Evidence, Verdict, judge
 from warpfront.release.publication import (
-    YANK_TYPE,
     Bring,
     Document,
     Held,
     Publishing,
     held_image,
+    taken,
 )
 from warpfront.release.registry.contract import Registry
 from warpfront.release.signing import Signer, find_cosign, trusting
@@ -209,14 +210,25 @@ def _publication(plan: _Planned, channel: Channel, shop: Shop) -> Publication:
 
 
 def _foreseen(plan: _Planned, channel: Channel, shop: Shop) -> Publication:
-    """What a run would do, and nothing of it done: where each tag is now is asked."""
+    """What a run would do, and nothing of it done: where each tag is now is asked. What a run would
+    refuse for that is refused here.
+    """
     publication = _publication(plan, channel, shop)
-    path = shop.path(publication.repository)
-    tags = []
+    path, image_id = shop.path(publication.repository), publication.image_id
+    tags, digest = [], image_id
     for one in publication.tags:
-        standing = shop.registry.head(path, one.tag)
-        tags.append(dataclasses.replace(one, before=standing.digest if standing else ""))
-    return dataclasses.replace(publication, tags=tuple(tags))
+        standing = held_image(shop.registry, path, one.tag)
+        if standing and image_id in standing.identities:
+            digest = standing.digest
+        elif standing and not one.moves:
+            raise taken(publication, one.tag, standing.digest)
+        before = standing.digest if standing else ""
+        tags.append(dataclasses.replace(one, before=before))
+    publication = dataclasses.replace(publication, tags=tuple(tags))
+    labels = plan.found.evidence.labels
+    if against := not_to_be_named(shop.registry, path, publication.tags, digest, labels):
+        raise NotPublishableError("; ".join(against), hint=_HINT)
+    return publication
 
 
 def _published(plan: _Planned, channel: Channel, shop: Shop, books: _Books) -> Published:
@@ -261,7 +273,7 @@ def _prover(
         path = shop.path(publication.repository)
         against = (
             *verdict.against,
-            *not_to_be_named(shop.registry, path, publication, held),
+            *not_to_be_named(shop.registry, path, publication.tags, held.digest, held.labels),
             *_unsigned(evidence, f"{publication.repository}@{held.digest}", shop),
         )
         if against:
@@ -285,19 +297,22 @@ def _unsigned(evidence: Evidence, reference: str, shop: Shop) -> Iterator[str]:
 
 
 def not_to_be_named(
-    registry: Registry, path: str, publication: Publication, held: Held
+    registry: Registry,
+    path: str,
+    tags: Iterable[Tagging],
+    digest: str,
+    labels: Mapping[str, str],
 ) -> tuple[str, ...]:
     """Why a digest may not get its names, whatever was proven of it: it was yanked, or an alias is
     on a newer image, which only a rollback may move it from.
     """
-    attached = registry.referrers(path, held.digest)
-    wrong = ["it was yanked"] if any(one.artifact_type == YANK_TYPE for one in attached) else []
-    for one in publication.tags:
+    wrong = ["it was yanked"] if is_yanked(registry, path, digest) else []
+    for one in tags:
         standing = registry.head(path, one.tag) if one.moves else None
-        if standing is None or standing.digest == held.digest:
+        if standing is None or standing.digest == digest:
             continue
         other = held_image(registry, path, standing.digest)
-        if other is not None and other.labels.get(CREATED, "") > held.labels.get(CREATED, ""):
+        if other is not None and other.labels.get(CREATED, "") > labels.get(CREATED, ""):
             wrong.append(f"{one.tag} is on a newer image, of {other.labels[CREATED]}")
     return tuple(wrong)
 
