@@ -224,7 +224,7 @@ class _Verifying:
             verification = with_project_checked(
                 verification, self.cell, self.built, self.folders, engine=engine, watch=watch
             )
-        # How much was checked is known out here: a session that has no less to do says nothing of it.
+        # How much was asked for is known out here, whichever sessions were run.
         known = {**verification.environment, "effort": self.effort.document()}
         verification = sealed(dataclasses.replace(verification, environment=known), ended=now())
         self.folders.store.save(self.cell.id, name, verification)
