@@ -23,6 +23,7 @@ from warpfront.model import (
     WheelLock,
 )
 from warpfront.release.policy import Evidence
+from warpfront.report.rows import ReportRow
 from warpfront.verify.sealing import sealed
 
 A_PROJECT = Project(
@@ -121,6 +122,25 @@ def a_built_image(cell: Cell | None = None, **changes: Any) -> BuiltImage:
         log="build.log",
     )
     return dataclasses.replace(built, **changes)
+
+
+def a_report_row(**changes: Any) -> ReportRow:
+    facts: dict[str, Any] = {
+        "cell_id": _A_CELL.id,
+        "target": "x86_64",
+        "lock": "fresh",
+        "relaxed": (),
+        "build": "built",
+        "verify": "passed",
+        "effort": "",
+        "size_bytes": 1000,
+        "build_seconds": 2.0,
+        "verify_seconds": 3.0,
+        "checks_passed": 4,
+        "checks": 4,
+        "reason": "",
+    }
+    return ReportRow(**{**facts, **changes})
 
 
 def a_check(outcome: Outcome = Outcome.PASSED, **changes: Any) -> CheckResult:

@@ -17,6 +17,8 @@ from sweeps import Sweeps
 GOLDEN = Path(__file__).parent / "golden"
 _MAY_START_PROCESSES = {"process", "network", "docker", "gpu"}
 
+_start = subprocess.Popen.__init__
+
 Golden = Callable[[str, str], None]
 
 
@@ -50,16 +52,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in set(swept)]
 
 
-@pytest.fixture(autouse=True)
-def no_processes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def _refuse(*arguments: object, **_: object) -> None:
+    raise AssertionError(f"a test without the marker `process` started {arguments}")
+
+
+# Hooks and no fixtures: five thousand tests pass here.
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
     """The suite cannot build, download or delete by accident."""
-    if _MAY_START_PROCESSES & {mark.name for mark in request.node.iter_markers()}:
-        return
+    starts = not _MAY_START_PROCESSES.isdisjoint(mark.name for mark in item.iter_markers())
+    subprocess.Popen.__init__ = _start if starts else _refuse  # type: ignore[method-assign]
 
-    def refuse(*arguments: object, **_: object) -> None:
-        raise AssertionError(f"a test without the marker `process` started {arguments}")
 
-    monkeypatch.setattr(subprocess.Popen, "__init__", refuse)
+def pytest_sessionfinish() -> None:
+    subprocess.Popen.__init__ = _start  # type: ignore[method-assign]
 
 
 @pytest.fixture

@@ -4,19 +4,29 @@ leaves them, with a guard around them below one folder.
 
 from __future__ import annotations
 
+import atexit
+import compileall
+import contextlib
+import functools
+import io
 import os
+import py_compile
 import shutil
 import subprocess
 import sys
+import tempfile
+import venv
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from standins import stand_in_wheel
 
 import warpfront.inside.guard
+from warpfront.inside.guard import __main__ as program
 from warpfront.inside.guard.channels import environment_channels
 from warpfront.inside.guard.finding import Finding
 from warpfront.inside.guard.places import Places
@@ -155,44 +165,87 @@ class GuardedPython:
         """A start of this Python in the environment that the image sets, with `environment` added;
         "" takes a variable out.
         """
-        given = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(self.folder / "user"),
-            **environment_channels(self.places),
-            **(environment or {}),
-        }
         return subprocess.run(
             [str(python or self.python), *arguments],
-            env={name: value for name, value in given.items() if value},
+            env=self.given(environment or {}),
             cwd=self.folder,
             capture_output=True,
             text=True,
             check=False,
         )
 
-    def guard(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """`warpfront-guard`, as the image's program."""
+    def given(self, more: Mapping[str, str]) -> dict[str, str]:
+        set_by_the_image = environment_channels(self.places)
+        user = {"PATH": os.environ["PATH"], "HOME": str(self.folder / "user")}
+        return {
+            name: value for name, value in {**user, **set_by_the_image, **more}.items() if value
+        }
+
+    def program(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """A start of `warpfront-guard`, as the image's program."""
         program = self.places.programs / "warpfront-guard"
         hidden = ("--home", str(self.places.home), "--etc", str(self.places.etc))
-        return self.run(str(program), *hidden, *arguments)
+        return self.run(str(program), *hidden, *arguments, environment=environment)
+
+    def guard(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """What `program` says and returns, in this process; the Pythons that it starts are that of
+        the environment.
+        """
+        out, err = io.StringIO(), io.StringIO()
+        with (
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+            mock.patch.dict(os.environ, self.given(environment), clear=True),
+            mock.patch.object(sys, "executable", str(self.python)),
+            mock.patch.object(sys, "path", [*sys.path, str(self.places.site_packages)]),
+            mock.patch.object(program, "places_of_this_python", return_value=self.places),
+        ):
+            try:
+                code = program.main(arguments)
+            except SystemExit as wrong:
+                code = int(wrong.code or 0)
+        return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
 
 
 def a_guarded_python(folder: Path, policy: Policy | None = None) -> GuardedPython:
-    """Needs the marker `process`."""
-    guarded = an_unguarded_python(folder)
+    """What `install` leaves, with the guard as it was compiled once. Needs the marker `process`."""
+    guarded = _a_python_with_a_stack(folder)
     seal(policy or cpu_policy(), guarded.places, python=str(guarded.python))
+    shutil.copytree(compiled_guard(), guarded.places.library / "warpfront_guard")
     return guarded
 
 
 def an_unguarded_python(folder: Path) -> GuardedPython:
     """The stack and the guard's files, before `install` or `adopt` has run."""
-    venv = folder / "venv"
-    subprocess.run(
-        [sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True, capture_output=True
-    )
+    guarded = _a_python_with_a_stack(folder)
+    shutil.copytree(GUARD, guarded.places.library / "warpfront_guard", ignore=_SOURCES_ALONE)
+    return guarded
+
+
+def make_environment(folder: Path, *, sees_packages: bool = False) -> Path:
+    """What `python -m venv --without-pip` makes of this Python; returns its site-packages."""
+    maker = venv.EnvBuilder(system_site_packages=sees_packages, symlinks=True)
+    maker.create(folder)
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    places = places_below(folder, venv / "lib" / version / "site-packages")
+    return folder / "lib" / version / "site-packages"
+
+
+def _a_python_with_a_stack(folder: Path) -> GuardedPython:
+    places = places_below(folder, make_environment(folder / "venv"))
     install_cpu_stack(places.site_packages)
-    sources = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(GUARD, places.library / "warpfront_guard", ignore=sources)
     return GuardedPython(folder=folder, places=places)
+
+
+_SOURCES_ALONE = shutil.ignore_patterns("__pycache__")
+
+
+@functools.cache
+def compiled_guard() -> Path:
+    """The guard with its byte code, as `seal` compiles it where it finds its files."""
+    folder = Path(tempfile.mkdtemp(prefix="warpfront-guard-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    guard = folder / "warpfront_guard"
+    shutil.copytree(GUARD, guard, ignore=_SOURCES_ALONE)
+    checked = py_compile.PycInvalidationMode.CHECKED_HASH
+    compileall.compile_dir(guard, quiet=2, invalidation_mode=checked)
+    return guard

@@ -296,7 +296,7 @@ def serve_index(folder: Path, *, name: str = "rocm6.4") -> Iterator[Index]:
     server.daemon_threads = True
     server.block_on_close = False
     index.port = server.server_port
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
         yield index
@@ -316,6 +316,7 @@ def _handler(index: Index) -> type[BaseHTTPRequestHandler]:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # or a body waits until the client has acknowledged its head
     served: Index
 
     def do_HEAD(self) -> None:

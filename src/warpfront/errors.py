@@ -35,10 +35,25 @@ def without_secrets(text: str) -> str:
     return _USER.sub("://***@", _ODD_USER.sub("://***@", text))
 
 
+class FailureKind(StrEnum):
+    """What went wrong, for who decides what to do next: only `INFRASTRUCTURE` may go away by
+    itself, and only it is tried again.
+    """
+
+    INFRASTRUCTURE = "infrastructure"
+    RESOLUTION = "resolution"
+    BUILD = "build"
+    VERDICT = "verdict"
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
+    INPUT = "input"
+
+
 class WarpfrontError(Exception):
     """Base of all expected failures. `exit_code` is unique per class (checked by a test)."""
 
     exit_code: ClassVar[int] = 1
+    kind: ClassVar[FailureKind] = FailureKind.INPUT
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         self.message, self.hint = without_secrets(message), without_secrets(hint)
@@ -85,6 +100,7 @@ class LockError(WarpfrontError):
     """A lock is stale, unreadable, or cannot be made."""
 
     exit_code = 4
+    kind = FailureKind.RESOLUTION
 
 
 class RenderError(WarpfrontError):
@@ -93,18 +109,21 @@ class RenderError(WarpfrontError):
     """
 
     exit_code = 5
+    kind = FailureKind.BUILD
 
 
 class BuildFailedError(WarpfrontError):
     """At least one selected cell failed to build (the others were still tried)."""
 
     exit_code = 6
+    kind = FailureKind.BUILD
 
 
 class NotVerifiedError(WarpfrontError):
     """At least one check of a selected cell failed, broke off, or left no report."""
 
     exit_code = 7
+    kind = FailureKind.VERDICT
 
 
 class BlockedError(WarpfrontError):
@@ -113,12 +132,14 @@ class BlockedError(WarpfrontError):
     """
 
     exit_code = 9
+    kind = FailureKind.INFRASTRUCTURE
 
 
 class EngineError(WarpfrontError):
     """No usable container engine, or it went away."""
 
     exit_code = 10
+    kind = FailureKind.INFRASTRUCTURE
 
 
 class UnavailableError(WarpfrontError):
@@ -127,12 +148,14 @@ class UnavailableError(WarpfrontError):
     """
 
     exit_code = 11
+    kind = FailureKind.INFRASTRUCTURE
 
 
 class WheelError(WarpfrontError):
     """A wheel could not be fetched intact: truncated, wrong hash, out of reach."""
 
     exit_code = 12
+    kind = FailureKind.INFRASTRUCTURE
 
 
 class StoreError(WarpfrontError):
@@ -141,18 +164,28 @@ class StoreError(WarpfrontError):
     """
 
     exit_code = 13
+    kind = FailureKind.INFRASTRUCTURE
 
 
 class CommandFailedError(WarpfrontError):
     """A program we started failed or is missing."""
 
     exit_code = 14
+    kind = FailureKind.BUILD
+
+
+class TimedOutError(CommandFailedError):
+    """A program that was started took longer than it may."""
+
+    exit_code = 32
+    kind = FailureKind.TIMEOUT
 
 
 class FindingsError(WarpfrontError):
     """A scan or a preflight of somebody's source found what has to change."""
 
     exit_code = 15
+    kind = FailureKind.VERDICT
 
 
 class InputError(WarpfrontError):
@@ -205,9 +238,45 @@ class SignatureError(WarpfrontError):
     exit_code = 20
 
 
+class NotComparableError(WarpfrontError):
+    """Two measurements are of unlike work, or too short to say anything."""
+
+    exit_code = 21
+
+
+class SlowerError(WarpfrontError):
+    """What was compared is slower than --max-slower allows, with its whole interval."""
+
+    exit_code = 22
+
+
+class StaleError(WarpfrontError):
+    """A generated file is not what the program would write now."""
+
+    exit_code = 30
+
+
+class HandoverError(WarpfrontError):
+    """What one job handed to the next is not what it left, or two jobs left different things."""
+
+    exit_code = 31
+    kind = FailureKind.INFRASTRUCTURE
+
+
 class Terminated(KeyboardInterrupt):
     """SIGTERM as an exception that unwinds like Ctrl-C, so that every `finally` runs."""
 
 
 INTERRUPTED_EXIT_CODE = 130
+UNREAD_EXIT_CODE = 141  # what a shell says of a program that SIGPIPE ended
 BUG_EXIT_CODE = 70
+
+
+def kind_of_exit(code: int) -> FailureKind:
+    """The kind of what ended with an exit code; a bug, and what nobody knows, is of the build."""
+    kinds = {error.exit_code: error.kind for error in _family(WarpfrontError)}
+    return {**kinds, INTERRUPTED_EXIT_CODE: FailureKind.CANCELLED}.get(code, FailureKind.BUILD)
+
+
+def _family(error: type[WarpfrontError]) -> list[type[WarpfrontError]]:
+    return [error, *(one for child in error.__subclasses__() for one in _family(child))]

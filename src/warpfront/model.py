@@ -14,6 +14,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Literal
 
+from warpfront.errors import FailureKind, kind_of_exit
+
 ENVIRONMENT_PYTHON = "/opt/venv/bin/python"
 """The interpreter of an image whose torch warpfront installed."""
 
@@ -637,7 +639,9 @@ class Blocked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """A cell whose step went wrong; the others go on. `exit_code` is the error's own."""
+    """A cell whose step went wrong; the others go on. `exit_code` is the error's own, `kind` what
+    follows from it unless somebody knows better, `repeat` the line that repeats it on a laptop.
+    """
 
     cell_id: str
     step: StepName
@@ -645,6 +649,14 @@ class Failed:
     hint: str = ""
     log: str | None = None
     exit_code: int = 1
+    kind: FailureKind | None = None
+    repeat: str = ""
+
+    def __post_init__(self) -> None:
+        if self.kind is None:
+            object.__setattr__(self, "kind", kind_of_exit(self.exit_code))
+        if not self.repeat:
+            object.__setattr__(self, "repeat", repeat_line(self.step, self.cell_id))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -680,6 +692,13 @@ class Verification:
     environment: Mapping[str, object] = field(default_factory=dict)
     ended: str = ""
     seal: str = ""
+
+
+def repeat_line(step: StepName, cell_id: str, target: str = "") -> str:
+    """What repeats a step of one cell from what is committed, as one types it."""
+    locked = " --locked" if step in {"render", "build"} else ""
+    on = f" --target {target}" if target else ""
+    return f"invoke {step}{locked} --only {cell_id}{on}"
 
 
 def digest_of(value: object) -> str:

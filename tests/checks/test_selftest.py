@@ -65,11 +65,7 @@ def test_every_fault_in_blocks_operators_and_patterns_is_caught(tmp_path: Path) 
         *("mlp float32", "operators float32", "operators float64", "operators int64"),
         *("patterns float32", "properties"),
     ]
-    # Three operations keep too little for a process's own pages to show it.
-    assert {n: c["outcome"] for n, c in checks.items() if c["outcome"] != "passed"} in (
-        {},
-        {"properties": "failed"},
-    )
+    assert {n: c["outcome"] for n, c in checks.items() if c["outcome"] != "passed"} == {}
     seeded = checks["operators float32"]["details"]["mutations"]
     assert seeded["3 percent too large"]["caught"] == 8
     assert seeded["dropped gradient"]["caught"] == 5

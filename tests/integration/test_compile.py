@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -208,3 +209,27 @@ def test_torch_s_own_hipify_is_used_where_the_image_has_torch(
     assert "hipError_t launch(" in made
     # What neither tool translates.
     assert "__shfl_down_sync(0xffffffff, total, offset)" in made
+
+
+PROOFS = tomllib.loads((REPOSITORY / "tests" / "scan" / "proofs.toml").read_text(encoding="utf-8"))
+_MORE_ON_GFX950 = {"CU130"}  # LDS
+
+
+def proven(rule: str, kind: str, target: str) -> str:
+    """What hipcc has to say of one example: 5.7 compiles for gfx942, 6.4 for gfx950."""
+    unknown = target == "gfx942" and "unknown_before" in PROOFS[rule] and kind == "seen"
+    refused = kind == "refused" and not (target == "gfx950" and rule in _MORE_ON_GFX950)
+    return "failed" if refused or unknown else "passed"
+
+
+@SWEPT  # 35 compilations each
+@pytest.mark.parametrize("target", ["gfx942", "gfx950"])
+def test_compilers_agree_with_the_rules(own_project: Project, tmp_path: Path, target: str) -> None:
+    """What the scanner calls an error hipcc refuses, and what it calls none hipcc takes."""
+    expected = {}
+    for rule, proof in PROOFS.items():
+        for kind in proof.keys() & {"refused", "seen", "accepted"}:
+            (tmp_path / f"{rule}_{kind}.hip").write_text(proof[kind])
+            expected[f"{rule}_{kind}.hip"] = proven(rule, kind, target)
+    found = outcomes(compiled(own_project, tmp_path, "--target", target, code=7))
+    assert {name: outcome for name, (outcome, _) in found.items() if name in expected} == expected

@@ -24,6 +24,11 @@ GUARD = (REPOSITORY / "images" / "_shared" / "guard.j2").read_text(encoding="utf
 CHECK = "RUN --network=none warpfront-guard verify"
 FILES = INSTALLED + '{% include "_shared/guard.j2" %}\nCOPY . /app/\n'
 CLOSED = INSTALLED + GUARD.replace(CHECK, f"RUN chmod -R go-rwx /opt/warpfront/lib\n{CHECK}")
+# As large as it was, and small: a build reads those that it has just installed.
+EDIT = "RUN sed -i s/2.13.0/2.14.0/ /opt/venv/lib/python3.11/site-packages/torch/__init__.py\n"
+EDITED_BEFORE = INSTALLED + EDIT + GUARD
+EDITED_BETWEEN = INSTALLED + GUARD.replace(CHECK, f"{EDIT}{CHECK}")
+EDITED_AFTER = INSTALLED + GUARD + EDIT
 PICTURE = b"\x89PNG\r\n\x1a\n\0\xff"
 # Runs at the end of every Python in the image, after the results were written.
 ATTACK = (
@@ -121,6 +126,35 @@ def test_a_guard_that_only_root_can_read_fails_its_own_build(
     assert ended.code == 6
     assert "as it was sealed" in reason  # said to root
     assert "No module named 'warpfront_guard'" in reason
+
+
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [
+        (EDITED_BEFORE, "is not what its wheels hold: torch/__init__.py: other content"),
+        (EDITED_BETWEEN, "file: torch/__init__.py: other content"),
+    ],
+)
+def test_a_torch_that_another_step_of_its_build_edits_fails_that_build(
+    project: Callable[..., Project], template: str, said: str
+) -> None:
+    assert template.count(EDIT) == 1
+    image = unique_image()
+    ended = project(image, template).invoke("build", "--json")
+    assert ended.code == 6
+    assert said in ended.json[cell_id(image)]["reason"]
+
+
+def test_a_torch_that_the_last_step_of_its_build_edits_fails_its_verification(
+    project: Callable[..., Project],
+) -> None:
+    image = unique_image()
+    made = project(image, EDITED_AFTER)
+    made.invoke("build").expect(0)
+    made.invoke("verify", "--quick", timeout=120).expect(7)
+    outcome, reason = made.checks(cell_id(image), "x86_64")["load", "guard"]
+    assert outcome == "failed"
+    assert "file: torch/__init__.py: other content" in reason
 
 
 @pytest.mark.parametrize("noxfile", ["import yaml_of_somebody\n", None])

@@ -147,7 +147,7 @@ def test_the_page_of_exit_codes_has_every_cause_and_no_other() -> None:
         if isinstance(error, type) and issubclass(error, WarpfrontError)
     ]
     codes = {error.exit_code for error in family if error is not WarpfrontError}
-    codes |= {0, errors.INTERRUPTED_EXIT_CODE, errors.BUG_EXIT_CODE}
+    codes |= {0, errors.INTERRUPTED_EXIT_CODE, errors.UNREAD_EXIT_CODE, errors.BUG_EXIT_CODE}
     assert [int(code) for code in first_column("docs/exit-codes.md", "# Exit codes")] == sorted(
         codes
     )
@@ -182,7 +182,7 @@ def test_the_page_of_the_matrix_names_every_key_of_the_language() -> None:
         and kind.__module__ == language.__name__
     ]
     # The page itself, and those that it sends its reader to.
-    about = ("matrix", "locks", "compile", "release")
+    about = ("matrix", "locks", "compile", "release", "ci")
     pages = "".join(text_of(f"docs/{page}.md") for page in about)
     unnamed = {key for key in fields(*kinds) if not re.search(rf"`{key}[`:]|\b{key}:", pages)}
     assert unnamed == set()

@@ -20,7 +20,7 @@ def family() -> list[type[WarpfrontError]]:
 
 def test_every_cause_has_an_exit_code_of_its_own() -> None:
     codes = [error.exit_code for error in family()]
-    codes += [errors.INTERRUPTED_EXIT_CODE, errors.BUG_EXIT_CODE]
+    codes += [errors.INTERRUPTED_EXIT_CODE, errors.UNREAD_EXIT_CODE, errors.BUG_EXIT_CODE]
     assert len(codes) == len(set(codes))
 
 

@@ -5,11 +5,16 @@ fails.
 from __future__ import annotations
 
 import ipaddress
+import os
+import shutil
 import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
+from uv import find_uv_bin
 
 LONGEST_SLEEP_SECONDS = 0.2
 HERE = Path(__file__).parent
@@ -50,10 +55,33 @@ def _sleep_briefly(seconds: float) -> None:
     _sleep(seconds)
 
 
-@pytest.fixture(autouse=True)
-def alone_and_awake(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="session")
+def python_known_to_uv(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache of uv's with what it asks this Python before all else, which takes a start of it."""
+    cache = tmp_path_factory.mktemp("uv-cache") / "known"
+    environment = {**os.environ, "UV_CACHE_DIR": str(cache)}
+    command = [find_uv_bin(), "python", "find", "--quiet", sys.executable]
+    subprocess.run(command, env=environment, check=True, capture_output=True)
+    return cache
+
+
+@pytest.fixture
+def uv_cache(python_known_to_uv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loopback ports come round again: a shared cache would answer for a dead index."""
+    shutil.copytree(python_known_to_uv, tmp_path / "uv-cache")
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv-cache"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
     """No connection leaves this machine, nothing sleeps for long. Child processes are not held by
     this: they are tested against indexes on loopback, which tests wait for.
     """
-    monkeypatch.setattr(socket.socket, "connect", _connect_here)
-    monkeypatch.setattr(time, "sleep", _sleep_briefly)
+    socket.socket.connect = _connect_here  # type: ignore[assignment,method-assign]
+    time.sleep = _sleep_briefly  # type: ignore[assignment]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    socket.socket.connect = _connect  # type: ignore[method-assign]
+    time.sleep = _sleep

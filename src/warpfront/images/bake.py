@@ -6,11 +6,13 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 _INTERPOLATION = re.compile(r"([$%])\{")
 
 WHEELS_CONTEXT = "wheels"
 TOOLS_CONTEXT = "tools"
+SEALED_CONTEXT = "sealed"
 CA_SECRET = "ca"  # noqa: S105 - the name of a BuildKit secret, not its value
 PROXIES_SECRET = "proxies"  # noqa: S105 - as above
 PROXIES_VARIABLE = "WARPFRONT_PROXIES"
@@ -21,7 +23,8 @@ PLATFORMS: Mapping[str, str] = {"x86_64": "linux/amd64", "aarch64": "linux/arm64
 class BakeTarget:
     """One image to build. `contexts` are BuildKit's named contexts: name -> folder,
     `target:...` or `docker-image://...`. `machine` is what it is for, `secrets` are as
-    `--secret` takes them (`id=ca,src=ca.pem`).
+    `--secret` takes them (`id=ca,src=ca.pem`). `moment` is what the image says of when it was made
+    (RFC 3339), "" for now.
     """
 
     name: str
@@ -32,6 +35,7 @@ class BakeTarget:
     output: str
     machine: str
     secrets: tuple[str, ...] = ()
+    moment: str = ""
 
 
 def bake_file(targets: Iterable[BakeTarget]) -> dict[str, object]:
@@ -63,6 +67,10 @@ def _definition(target: BakeTarget) -> dict[str, object]:
     }
     if target.secrets:
         definition["secret"] = list(target.secrets)
+    if target.moment:
+        # The one argument, and one that BuildKit takes for itself: no step sees it.
+        epoch = int(datetime.fromisoformat(target.moment).timestamp())
+        definition["args"] = {"SOURCE_DATE_EPOCH": str(epoch)}
     escaped = _escaped(definition)
     assert isinstance(escaped, dict)
     return escaped

@@ -17,7 +17,7 @@ from warpfront.inside.guard.places import Places
 from warpfront.inside.guard.policy import Policy
 from warpfront.matrix.compat import COMPANIONS, Compat
 from warpfront.matrix.vendors import VENDORS
-from warpfront.model import Cell, WheelLock
+from warpfront.model import ENVIRONMENT_PYTHON, Cell, WheelLock
 
 POLICY = "policy.json"
 RELAXED = "relaxed.json"
@@ -52,6 +52,12 @@ def guard_policy(cell: Cell, lock: WheelLock, compat: Compat) -> Policy:
         shims=triton_shims(protected),
         relaxed=relaxed_reasons(lock),
     )
+
+
+def stack_location(cell: Cell) -> Path:
+    """The site-packages of the environment that the image of `cell` makes."""
+    environment = Path(ENVIRONMENT_PYTHON).parents[1]
+    return environment / "lib" / f"python{cell.python}" / "site-packages"
 
 
 def claimed_policy(

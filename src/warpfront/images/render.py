@@ -8,10 +8,10 @@ import re
 from collections.abc import Mapping
 
 import jinja2
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from warpfront.errors import BlockedError, RenderError
 from warpfront.images.protection import GUARD_ENVIRONMENT, POLICY, RELAXED
+from warpfront.images.templating import Sandbox
 from warpfront.model import (
     ENVIRONMENT_PYTHON,
     Cell,
@@ -64,7 +64,7 @@ class Templates:
             name: ImageFile(content=one.encode()) if isinstance(one, str) else one
             for name, one in sources.items()
         }
-        self._environment = ImmutableSandboxedEnvironment(
+        self._environment = Sandbox(
             loader=jinja2.FunctionLoader(self._text),
             undefined=jinja2.StrictUndefined,
             finalize=_safe,
@@ -75,9 +75,9 @@ class Templates:
         )
         self._environment.filters["words"] = _words
 
-    def dockerfile(self, folder: str) -> jinja2.Template:
+    def dockerfile(self, folder: str, variables: dict[str, object]) -> str:
         try:
-            return self._environment.get_template(f"{folder}/{_TEMPLATE_NAME}")
+            template = self._environment.get_template(f"{folder}/{_TEMPLATE_NAME}")
         except jinja2.TemplateNotFound as error:
             raise RenderError(
                 f"images/{error.name}: no such template",
@@ -85,6 +85,7 @@ class Templates:
             ) from None
         except jinja2.TemplateSyntaxError as error:
             raise RenderError(f"images/{error.name}:{error.lineno}: {error.message}") from None
+        return self._environment.rendered(template, variables)
 
     def assets(self, folder: str) -> dict[str, ImageFile]:
         """Files beside the template that go into the build context as they are. Raises
@@ -137,9 +138,8 @@ def render(
     guard = guard or {}
     wheels = difference(lock, parent_lock) if parent_lock is not None else lock.wheels
     try:
-        dockerfile = templates.dockerfile(cell.template).render(
-            _variables(cell, parent, wheels, guard)
-        )
+        variables = _variables(cell, parent, wheels, guard)
+        dockerfile = templates.dockerfile(cell.template, variables)
     except _TEMPLATE_ERRORS as error:
         raise RenderError(
             f"images/{cell.template}/{_TEMPLATE_NAME}: {_said(error)} (cell {cell.id})"
@@ -200,6 +200,7 @@ def _variables(
         "programs": compiler.programs,
         "libraries": compiler.libraries,
         "guarded": POLICY in guard,
+        "sealed": POLICY in guard and brings_own_torch,
         "guard_environment": sorted(GUARD_ENVIRONMENT.items()),
         "on_guarded": parent is not None,
         "relaxed": RELAXED in guard,

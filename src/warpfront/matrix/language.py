@@ -27,7 +27,7 @@ from warpfront.model import Allowance
 from warpfront.system.document import strict_dataclass
 
 UNPINNED = "unpinned"
-DEFAULT_MACHINE = "x86_64"
+DEFAULT_MACHINE: Literal["x86_64"] = "x86_64"
 _SHOWN = 60
 _REQUIREMENT = (
     r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?(?:\[[A-Za-z0-9._,-]+\])?"
@@ -119,6 +119,11 @@ _tag_template = _form(
 )
 _variable = _form(r"[A-Z][A-Z0-9_]*", "an environment variable's name", longest=64)
 _value = _form(r"[A-Za-z0-9 ._:/@+=,;%~()-]*", "a plain value")
+_label = _form(
+    r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?",
+    "a runner's label (ubuntu-24.04, mi300)",
+    longest=100,
+)
 
 Name = Annotated[str, *_name]
 Version = Annotated[str, *_version]
@@ -145,6 +150,11 @@ def _one_as_list(value: object) -> object:
 
 _Targets = Annotated[tuple[Target, ...], Filled]
 _Companions = tuple[Companion, ...]
+Label = Annotated[str, *_label]
+_Labels = Annotated[tuple[Label, ...], Filled]
+Labels = Annotated[_Labels, BeforeValidator(_one_as_list, json_schema_input_type=Label | _Labels)]
+Trust = Literal["hosted", "self-hosted"]
+RunnerEngine = Literal["theirs", "embedded"]
 Targets = Annotated[
     _Targets, BeforeValidator(_one_as_list, json_schema_input_type=Target | _Targets)
 ]
@@ -329,6 +339,24 @@ class ChannelText:
     allow: tuple[Allowance, ...] = ()
 
 
+@strict_dataclass
+class RunnerText:
+    """`runners.*:`, machines that take CI's jobs: what a forge calls them (`labels`, with or
+    without a `group`, or the name of a `scale_set`), and what they have. `count` are the machines,
+    each with one job at a time."""
+
+    trust: Trust
+    labels: Labels | None = None
+    group: Label | None = None
+    scale_set: Label | None = None
+    machine: MachineName = DEFAULT_MACHINE
+    builds: StrictBool = False
+    vendor: VendorName | None = None
+    targets: Targets | None = None
+    count: Annotated[int, Field(ge=1, le=1000)] = 1
+    engine: RunnerEngine = "theirs"
+
+
 def _kind_of_index(value: object) -> str:
     return "address" if isinstance(value, str) else "own"
 
@@ -350,6 +378,7 @@ class MatrixText:
     rows: Annotated[tuple[RowText, ...], Filled]
     strict: StrictBool = False
     compilers: Mapping[Name, CompilerText] = field(default_factory=dict)
+    runners: Mapping[Name, RunnerText] = field(default_factory=dict)
     indexes: Mapping[IndexName, IndexText] = field(default_factory=dict)
     allow_builds: tuple[PackageName, ...] = ()
     defaults: Axes = field(default_factory=Axes)

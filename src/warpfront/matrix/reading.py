@@ -12,6 +12,7 @@ from warpfront.matrix.compat import Compat
 from warpfront.matrix.expansion import expand_points
 from warpfront.matrix.language import MatrixText
 from warpfront.matrix.releasing import read_channels
+from warpfront.matrix.runners import Runner, make_runners
 from warpfront.model import Cell, Channel, CompilerBase, Project
 from warpfront.system.document import read_checked
 
@@ -19,7 +20,7 @@ from warpfront.system.document import read_checked
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matrix:
     """All cells of a project, parents before children, what is doubtful about them, its compilers
-    without torch, and the channels that its images are published in.
+    without torch, the channels that its images are published in, and the machines of its CI.
     """
 
     project: Project
@@ -27,6 +28,7 @@ class Matrix:
     warnings: tuple[Problem, ...]
     compilers: tuple[CompilerBase, ...] = ()
     channels: tuple[Channel, ...] = ()
+    runners: tuple[Runner, ...] = ()
 
     @property
     def repositories(self) -> frozenset[str]:
@@ -44,7 +46,8 @@ def read_matrix(text: str, *, path: str, compat: Compat) -> Matrix:
     maker.make_compilers()
     maker.make(points)
     channels, misread = read_channels(written, document, tuple(maker.cells))
-    found = sorted({*problems, *maker.problems, *misread})
+    runners, wrong_runners = make_runners(written, document)
+    found = sorted({*problems, *maker.problems, *misread, *wrong_runners})
     if found:
         raise MatrixError(tuple(found))
     if not maker.cells:
@@ -61,6 +64,7 @@ def read_matrix(text: str, *, path: str, compat: Compat) -> Matrix:
         warnings=tuple(sorted(set(maker.warnings))),
         compilers=tuple(maker.compilers),
         channels=channels,
+        runners=runners,
     )
 
 

@@ -214,6 +214,7 @@ def _refused(cell: Cell, state: LockState) -> Failed:
         reason=f"{state.reason}, and --locked forbids to change locks",
         hint=f"invoke lock --only {cell.id}, and commit the result",
         exit_code=LockError.exit_code,
+        repeat=f"invoke lock --locked --only {cell.id}",
     )
 
 

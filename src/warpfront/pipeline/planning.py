@@ -34,6 +34,7 @@ from warpfront.pipeline.within.contents import (
 from warpfront.pipeline.within.locks import read_locks, usable_locks
 from warpfront.pipeline.workspace import Material, Workspace, site_when_needed
 from warpfront.system.process import environment
+from warpfront.system.provenance import fixed_moment
 from warpfront.system.watch import Watch
 from warpfront.wheels.reach import why_unresolvable
 from warpfront.wheels.wheelhouse import Wheelhouse
@@ -54,7 +55,7 @@ def plan(workspace: Workspace, selection: Selection, watch: Watch) -> tuple[Plan
     prepared: _Items = {}
     if engine is not None:
         bases = find_bases(locked, engine, folders.cache)
-        images = images_by_content(matrix.repositories, engine)
+        images = images_by_content(matrix.repositories, engine, created=fixed_moment())
         unusable, prepared = _prepared(locked, usable_locks(states), bases, images, material)
         blocked |= unusable
     blocked |= _unrenderable(locked, usable_locks(states), prepared, material)

@@ -194,10 +194,10 @@ class _Verifying:
             with exclusive(self.folder, watch.say):
                 return self._run(engine, host, watch)
         except StoreError as error:
-            return not_verified(self.cell, error.message, error.hint)
+            return not_verified(self.cell, error.message, error.hint, error.kind)
         except EngineError as error:
             engine.reap()
-            return not_verified(self.cell, error.message, error.hint)
+            return not_verified(self.cell, error.message, error.hint, error.kind)
 
     def _run(self, engine: Engine, host: HostDevices, watch: Watch) -> Verified:
         name = f"verify-{self.target}"

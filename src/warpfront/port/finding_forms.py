@@ -40,6 +40,9 @@ _GATES: Mapping[Gate, str] = {
     Gate.WRAPPED: "a header of the project gives the name a meaning on AMD",
     Gate.TEST: "in test code",
     Gate.AUTOMATION: "in the project's own CI",
+    Gate.NVIDIAS: "the file is NVIDIA's by its name",
+    Gate.LEFT_OUT: "the project's build for AMD leaves the file out",
+    Gate.REPEATED: "said of this folder already",
 }
 
 

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from warpfront.model import Blocked, BuiltImage, Cell, Failed, Outcome, Verification
+from warpfront.errors import FailureKind
+from warpfront.model import (
+    Blocked,
+    BuiltImage,
+    Cell,
+    Failed,
+    Outcome,
+    Verification,
+    repeat_line,
+)
 from warpfront.release.ledger import Publication, Stage
 from warpfront.report.sizes import readable_size
 from warpfront.verify.verdict import outcome_of
@@ -21,6 +30,7 @@ class ReportRow:
     `failed`, `blocked` or `-`; `verify` is an outcome or `-`; `effort` is empty for all checks by
     our own bounds, else `quick`, a profile, or both. Sizes are bytes; `-` never means a pass.
     `published` are the tags of this very image, "" for none, and what they cost.
+    `kind` is that of a failure, `repeat` the line that repeats it; both are empty without one.
     """
 
     cell_id: str
@@ -37,6 +47,8 @@ class ReportRow:
     checks: int
     reason: str
     published: str = ""
+    kind: str = ""
+    repeat: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +93,7 @@ def _row(fact: CellFacts, target: str) -> ReportRow:
         checks=len(checks),
         reason=_reason(fact.build, verification) or _unpublished(fact.publication),
         published=_published(fact.publication, build),
+        **_failure(fact, target, verification),
     )
 
 
@@ -125,6 +138,21 @@ def _build_word(build: BuiltImage | Blocked | Failed | None) -> str:
             return "failed"
         case None:
             return NOT_RUN
+
+
+def _failure(fact: CellFacts, target: str, verification: Verification | None) -> dict[str, str]:
+    """Its kind, and how to repeat it."""
+    if isinstance(fact.build, Failed):
+        return {"kind": str(fact.build.kind), "repeat": fact.build.repeat}
+    if isinstance(fact.build, Blocked):
+        repeat = repeat_line(fact.build.step, fact.cell.id)
+        return {"kind": FailureKind.INFRASTRUCTURE.value, "repeat": repeat}
+    outcome = outcome_of(verification) if verification else Outcome.PASSED
+    if outcome is Outcome.PASSED:
+        return {}
+    gone = outcome is Outcome.UNAVAILABLE
+    kind = FailureKind.INFRASTRUCTURE if gone else FailureKind.VERDICT
+    return {"kind": kind.value, "repeat": repeat_line("verify", fact.cell.id, target)}
 
 
 def _reason(build: BuiltImage | Blocked | Failed | None, verification: Verification | None) -> str:

@@ -63,7 +63,7 @@ def report_table(rows: Iterable[ReportRow]) -> Table:
         table.add_column("published", overflow="fold")
     for row in rows:
         table.add_row(
-            _explained(row.cell_id, row.reason),
+            _explained(row.cell_id, _why(row)),
             row.target,
             _coloured(row.lock) + _relaxed(row),
             Text.assemble(_coloured(row.build), _seconds(row.build_seconds)),
@@ -91,7 +91,7 @@ def report_markdown(rows: Iterable[ReportRow]) -> str:
             f"{row.verify}{_seconds(row.verify_seconds)}{_effort(row)}",
             f"{row.checks_passed}/{row.checks}" if row.checks else "",
             row.published,
-            row.reason,
+            f"{row.reason} ({row.kind}; {row.repeat})" if row.kind else row.reason,
         )
         lines.append("| " + " | ".join(_escaped(cell) for cell in cells) + " |")
     return "\n".join(lines) + "\n"
@@ -100,6 +100,11 @@ def report_markdown(rows: Iterable[ReportRow]) -> str:
 def _explained(cell_id: str, reason: str) -> RenderableType:
     """The cell, and below it why: beside it, there would be no room on most terminals."""
     return Group(cell_id, Padding(Text(reason, style="dim"), (0, 0, 0, 4))) if reason else cell_id
+
+
+def _why(row: ReportRow) -> str:
+    """The reason, and below it the line that repeats it."""
+    return "\n".join(part for part in (row.reason, row.repeat and f"repeat: {row.repeat}") if part)
 
 
 def _seconds(seconds: float | None) -> str:

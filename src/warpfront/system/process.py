@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from warpfront.errors import CommandFailedError, Terminated
+from warpfront.errors import CommandFailedError, Terminated, TimedOutError
 from warpfront.system.watch import Line
 
 TAIL_LINES = 20
@@ -78,7 +78,7 @@ def run(command: Command) -> Completed:
             out, err = child.communicate(command.stdin, timeout=command.timeout_seconds)
         except subprocess.TimeoutExpired:
             _stop(child)
-            raise CommandFailedError(
+            raise TimedOutError(
                 f"{command} was stopped after {command.timeout_seconds:g} s"
             ) from None
         except BaseException:

@@ -4,6 +4,7 @@ for it. Edge.
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,9 +17,16 @@ def read_provenance(root: Path, run: Run) -> Provenance:
     """Now (or `SOURCE_DATE_EPOCH`, https://reproducible-builds.org/specs/source-date-epoch/) and
     the commit checked out at `root`; the revision is "" where there is no repository.
     """
+    created = fixed_moment() or datetime.now(UTC).isoformat(timespec="seconds")
+    return Provenance(created=created, revision=_revision(root, run))
+
+
+def fixed_moment() -> str:
+    """What `SOURCE_DATE_EPOCH` says, as RFC 3339; "" where it says nothing."""
     epoch = environment().get("SOURCE_DATE_EPOCH", "")
-    moment = datetime.fromtimestamp(int(epoch), UTC) if epoch.isdigit() else datetime.now(UTC)
-    return Provenance(created=moment.isoformat(timespec="seconds"), revision=_revision(root, run))
+    if not re.fullmatch(r"[0-9]{1,11}", epoch):
+        return ""
+    return datetime.fromtimestamp(int(epoch), UTC).isoformat(timespec="seconds")
 
 
 def now() -> str:

@@ -88,12 +88,12 @@ def dump_lock(lock: WheelLock) -> str:
         created_by="warpfront",
         packages=[_package(wheel) for wheel in sorted(lock.wheels)],
         tool={"warpfront": _own_document(lock)},
-    )
+    ).to_dict()
     try:
-        document.validate()
+        Pylock.from_dict(document)  # what is wrong with it is said before it is written
     except PylockValidationError as error:
         raise LockError(f"{lock.cell_id}: the lock would not be valid: {error}") from error
-    return tomli_w.dumps(document.to_dict())
+    return tomli_w.dumps(document)
 
 
 def read_lock(text: str, *, path: str) -> WheelLock:
@@ -436,7 +436,7 @@ def _read_wheel(package: Package, path: str) -> LockedWheel:
         raise LockError(f"{where}: its wheel is not named by its bare file name", hint=_RELOCK)
     own = _read_own(package, where)
     source = own.get("source", "")
-    if wheel.size is None or bool(package.index) == bool(source):
+    if wheel.size is None or wheel.size < 0 or bool(package.index) == bool(source):
         raise LockError(f"{where}: no size or no index", hint=_RELOCK)
     sdist = package.sdist
     return LockedWheel(

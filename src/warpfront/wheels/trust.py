@@ -8,6 +8,7 @@ docs/security.md.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -75,7 +76,12 @@ def _indexes_for(name: str, inputs: LockInputs) -> tuple[str, ...]:
 
 
 def _stack_names(inputs: LockInputs) -> frozenset[str]:
-    return frozenset(canonicalize_name(Requirement(one).name) for one in inputs.stack_requirements)
+    return frozenset(map(_name_of, inputs.stack_requirements))
+
+
+@functools.cache  # asked for every wheel of every lock, of a handful of requirements
+def _name_of(requirement: str) -> str:
+    return canonicalize_name(Requirement(requirement).name)
 
 
 def _matches(name: str, patterns: Iterable[str]) -> bool:

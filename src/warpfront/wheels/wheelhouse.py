@@ -145,7 +145,7 @@ class Wheelhouse:
             aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
             try:
                 for wheel in wanted.values():
-                    _place(self._present(wheel), aside / wheel.filename)
+                    _place(self.present(wheel), aside / wheel.filename)
                 aside.chmod(0o755)
                 put_in_place(aside, folder)
             finally:
@@ -173,7 +173,8 @@ class Wheelhouse:
             _note_intact(path)
             return True
 
-    def _present(self, wheel: LockedWheel) -> Path:
+    def present(self, wheel: LockedWheel) -> Path:
+        """Where its bytes are. Raises `WheelError` where they are not."""
         if not self._holds(wheel):
             raise WheelError(f"{wheel.filename}: not in the wheelhouse", hint="fetch it first")
         return self.path(wheel)
@@ -181,7 +182,7 @@ class Wheelhouse:
     def _shows(self, folder: Path, wanted: dict[str, LockedWheel]) -> bool:
         if not folder.is_dir() or {path.name for path in folder.iterdir()} != set(wanted):
             return False
-        return all(_same(folder / name, self._present(wheel)) for name, wheel in wanted.items())
+        return all(_same(folder / name, self.present(wheel)) for name, wheel in wanted.items())
 
 
 def default_root() -> Path:

@@ -4,25 +4,38 @@ FROM localhost/warpfront/torch:2.15.0-cuda13.2-py3.11
 RUN --mount=type=secret,id=ca,target=/run/secrets/ca \
     --mount=type=secret,id=proxies,target=/run/secrets/proxies \
     --mount=type=tmpfs,target=/var/lib/apt/lists \
+    start=$(date +%s) && \
     if [ -s /run/secrets/proxies ]; then . /run/secrets/proxies; fi && \
     if [ -s /run/secrets/ca ]; then set -- -o Acquire::https::CAInfo=/run/secrets/ca; fi && \
     apt-get "$@" update && \
     apt-get "$@" install --yes --no-install-recommends \
       g++ \
       python3-dev \
-    && apt-get clean
-COPY requirements.txt /opt/warpfront/requirements/devel.txt
+    && apt-get clean && \
+    rm -f /var/log/apt/* /var/log/alternatives.log /var/log/dpkg.log /var/cache/ldconfig/aux-cache && \
+    { find / -xdev -newermt "@$((start - 1))" -exec touch -hd @315532800 {} + 2>/dev/null || true; }
 RUN --network=none \
+    --mount=type=bind,source=requirements.txt,target=/run/requirements.txt \
     --mount=type=bind,from=wheels,target=/wheels \
     --mount=type=bind,from=tools,target=/tools \
+    start=$(date +%s) && \
+    install -D --mode=644 /run/requirements.txt /opt/warpfront/requirements/devel.txt && \
     /tools/uv pip install --no-config --offline --no-index --find-links /wheels --no-deps --require-hashes \
-      --no-cache --compile-bytecode --python /opt/venv/bin/python \
-      --requirement /opt/warpfront/requirements/devel.txt
-RUN --network=none warpfront-guard verify
-RUN --network=none ln -s lib /opt/venv/lib/python3.11/site-packages/nvidia/cu13/lib64 && \
+      --no-cache --python /opt/venv/bin/python \
+      --requirement /opt/warpfront/requirements/devel.txt && \
+    site=$(/opt/venv/bin/python -c 'import site; print(site.getsitepackages()[0])') && \
+    find "$site" -name '*.py' -newermt "@$((start - 1))" -exec touch -d @315532800 {} + && \
+    { PYTHONHASHSEED=0 /opt/venv/bin/python -m compileall -qq -j 0 "$site" || true; } && \
+    { find / -xdev -newermt "@$((start - 1))" -exec touch -hd @315532800 {} + 2>/dev/null || true; }
+RUN --network=none start=$(date +%s) && \
+    warpfront-guard verify --light && \
+    { find / -xdev -newermt "@$((start - 1))" -exec touch -hd @315532800 {} + 2>/dev/null || true; }
+RUN --network=none start=$(date +%s) && \
+    ln -s lib /opt/venv/lib/python3.11/site-packages/nvidia/cu13/lib64 && \
     for file in /opt/venv/lib/python3.11/site-packages/nvidia/cu13/lib/lib*.so.*; do \
       [ -e "${file%%.so.*}.so" ] || ln -s "${file##*/}" "${file%%.so.*}.so" || exit 1; \
-    done
+    done && \
+    { find / -xdev -newermt "@$((start - 1))" -exec touch -hd @315532800 {} + 2>/dev/null || true; }
 ENV PATH="/opt/venv/lib/python3.11/site-packages/nvidia/cu13/bin:$PATH"
 ENV CUDA_HOME="/opt/venv/lib/python3.11/site-packages/nvidia/cu13"
 ENV TORCH_CUDA_ARCH_LIST="8.0;9.0;10.0;12.0+PTX"

@@ -15,6 +15,7 @@ from warpfront.inside.checks.effort import (
     SESSIONS,
     Effort,
     add_effort_options,
+    drawn_seeds,
     parsed_effort,
     profile_names,
 )
@@ -46,6 +47,7 @@ def parser() -> argparse.ArgumentParser:
     [
         Effort(),
         Effort(quick=True),
+        Effort(run="r-1", seeds=drawn_seeds("r-1", 3)),
         *(Effort(profile=name, seeds=(0, 1)) for name in profile_names()),
     ],
     ids=lambda effort: " ".join(effort.arguments()),
@@ -54,12 +56,22 @@ def test_what_one_door_hands_on_the_next_reads_the_same(effort: Effort) -> None:
     assert parsed_effort(parser().parse_args(effort.arguments())) == effort
 
 
+def test_a_run_draws_seeds_of_its_own_and_the_same_by_its_id() -> None:
+    fresh = [parsed_effort(parser().parse_args(["--seeds", "3"])) for _ in range(2)]
+    assert fresh[0].run != fresh[1].run
+    assert not set(fresh[0].seeds) & set(fresh[1].seeds)
+    assert min(fresh[0].seeds) >= 2**16, "no seed that a bound was set on"
+    again = parser().parse_args(["--seeds", "3", "--run", fresh[0].run])
+    assert parsed_effort(again) == fresh[0]
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
         (["--seeds", "0"], "'0' is not a number from 1 on"),
         (["--seeds", "x"], "'x' is not a number from 1 on"),
         (["--profile", "loose"], "no profile 'loose'"),
+        (["--run", "a b"], "'a b' is not an id"),
     ],
 )
 def test_a_wrong_effort_is_refused_in_the_same_words(wrong: list[str], said: str) -> None:

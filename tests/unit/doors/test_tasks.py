@@ -7,7 +7,8 @@ import json
 import os
 import re
 import signal
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,7 +34,7 @@ from warpfront.pipeline.workspace import open_workspace
 SEEN: list[tuple[Selection, bool]] = []
 TASKS: dict[str, Task[Any]] = dict(namespace.tasks)
 EVERY_TASK = pytest.mark.parametrize("name", sorted(TASKS))
-WITHOUT_CELLS = {"why", "engine", "init", "doctor"}
+WITHOUT_CELLS = {"why", "engine", "init", "doctor", "job", "merge"}
 
 
 def run_task(name: str, **given: Any) -> None:
@@ -60,8 +61,12 @@ def run_with(error: BaseException) -> Exit:
     def broken() -> None:
         raise error
 
+    return ended_by(broken)
+
+
+def ended_by(body: Callable[[], None]) -> Exit:
     with pytest.raises(Exit) as caught:
-        command(broken).body(None)
+        command(body).body(None)
     return caught.value
 
 
@@ -89,6 +94,28 @@ def test_clean_removes_the_projects_images_and_leaves_what_stands_on_them(
     monkeypatch.setattr("warpfront.images.engine.connect", lambda _environment: engine)
     run_task("clean")
     assert [image.references for image in engine.images(CELL)] == [("my/app:1",)]
+
+
+@pytest.mark.parametrize("text", ["a line\n", "x" * 1_000_000])
+def test_a_reader_that_has_gone_ends_a_task_silently(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`invoke plan --json | head`, whether head went before the first byte or in the middle."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "w") as stream:  # noqa: PTH123 - a descriptor
+        monkeypatch.setattr(sys, "stdout", stream)
+        ended = ended_by(lambda: print(text))
+    assert (ended.code, ended.message) == (141, None)
+
+
+def test_a_pipe_of_somebody_elses_that_broke_is_still_a_bug(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reading, writing = os.pipe()
+    with open(reading) as _, open(writing, "w") as stream:  # noqa: PTH123 - descriptors
+        monkeypatch.setattr(sys, "stdout", stream)
+        assert run_with(BrokenPipeError("a socket")).code == 70
 
 
 def test_ctrl_c_is_130() -> None:
@@ -217,7 +244,7 @@ def test_the_help_of_a_task_is_complete(
     golden(f"help/{name}.txt", text)
 
 
-EFFORT = {"quick": True, "profile": "torch", "seeds": "3", "selftest": False}
+EFFORT = {"quick": True, "profile": "torch", "seeds": "3", "run": "0", "selftest": False}
 
 
 def test_verify_hands_on_how_much_to_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,6 +33,12 @@ def test_every_target_is_in_the_default_group() -> None:
     assert set(document["target"]) == {"cell-a", "cell-b"}
 
 
+def test_an_image_is_of_the_moment_that_its_label_says_and_nothing_else_is_an_argument() -> None:
+    document: Any = bake_file([a_target(moment="2026-11-18T11:06:40+00:00"), a_target(name="b")])
+    assert document["target"]["cell-a"]["args"] == {"SOURCE_DATE_EPOCH": "1795000000"}
+    assert "args" not in document["target"]["b"]
+
+
 def test_bake_expressions_in_values_are_text() -> None:
     document = bake_file([a_target(labels={"a": "${HOME} %{if}"}, context="x/${y}")])
     text = json.dumps(document)

@@ -24,7 +24,7 @@ from warpfront.wheels.lock import dump_lock, read_lock, staleness
 from warpfront.wheels.sources import Site
 from warpfront.wheels.wheelhouse import Wheelhouse
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.usefixtures("uv_cache")]
 
 RECIPE = Recipe(package="flash", tools=("setuptools", "wheel"), extensions=("flash_core",))
 NEEDS_TORCH = "import torch\nfrom setuptools import setup\nsetup(name='flash', version='1.0')\n"
@@ -48,11 +48,6 @@ class Container:
         files: dict[str, str | bytes] = {"flash_core.so": self.marker}
         stand_in_wheel(out, "flash", "1.0", requires=self.requires, files=files, tag=tag)
         return 0
-
-
-@pytest.fixture(autouse=True)
-def uv_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv-cache"))
 
 
 class Bench:

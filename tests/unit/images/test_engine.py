@@ -332,7 +332,3 @@ def test_device_nodes_are_character_devices_with_their_groups(tmp_path: Path) ->
     (tmp_path / "kfd").write_text("a file is no device")
     (tmp_path / "nvidia0").symlink_to("/dev/null")
     assert room.device_nodes(tmp_path) == {f"{tmp_path}/nvidia0": Path("/dev/null").stat().st_gid}
-
-
-def test_label_values_survive_the_imports_dockerfile_syntax() -> None:
-    assert room._quoted('a"b\\c$d') == '"a\\"b\\\\c\\$d"'

@@ -105,4 +105,10 @@ def test_what_was_asked_for_is_in_the_results(
     stand_in(monkeypatch, "golden", lambda *_: None)
     complete, document = recorded("golden", "cpu", tmp_path, monkeypatch, "none")
     assert complete
-    assert document["environment"]["effort"] == {"quick": True, "profile": "strict", "seeds": 1}
+    assert document["environment"]["effort"] == {
+        "quick": True,
+        "profile": "strict",
+        "seeds": 1,
+        "run": "0",
+        "drawn": [0],
+    }

@@ -6,11 +6,10 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from guarded import GuardedPython, a_guarded_python, findings, sealed_cpu
+from guarded import GuardedPython, a_guarded_python, findings, make_environment, sealed_cpu
 
 from warpfront.inside.guard.channels import installing, profile_text
 from warpfront.inside.guard.sitecustomize_file import block
@@ -59,18 +58,13 @@ def test_a_profile_that_was_changed_is_found(tmp_path: Path) -> None:
     assert findings(places) == [f"channel: {places.profile}: not as the policy demands"]
 
 
-@pytest.mark.parametrize(("switch", "sees"), [("--system-site-packages", True), ("", False)])
+@pytest.mark.parametrize("sees", [True, False])
 def test_an_environment_that_asks_for_the_systems_packages_sees_the_images(
     own: GuardedPython,
-    switch: str,
     sees: bool,  # noqa: FBT001
 ) -> None:
     folder = own.folder / "over"
-    options = [*filter(None, [switch]), "--without-pip"]
-    subprocess.run(
-        [sys.executable, "-m", "venv", *options, str(folder)], check=True, capture_output=True
-    )
-    [packages] = (folder / "lib").glob("*/site-packages")
+    packages = make_environment(folder, sees_packages=sees)
     # The standard library's folder, where it belongs, is left alone by a test.
     (packages / "sitecustomize.py").write_text(block(own.places))
     done = own.run("-c", "import torch; print(torch.__file__)", python=folder / "bin" / "python")
@@ -80,9 +74,7 @@ def test_an_environment_that_asks_for_the_systems_packages_sees_the_images(
 
 def test_the_same_environment_with_a_torch_of_its_own_is_refused(own: GuardedPython) -> None:
     folder = own.folder / "over"
-    command = [sys.executable, "-m", "venv", "--system-site-packages", "--without-pip", str(folder)]
-    subprocess.run(command, check=True, capture_output=True)
-    [packages] = (folder / "lib").glob("*/site-packages")
+    packages = make_environment(folder, sees_packages=True)
     (packages / "sitecustomize.py").write_text(block(own.places))
     (packages / "torch").mkdir()
     (packages / "torch" / "__init__.py").write_text("")

@@ -5,11 +5,17 @@ image's Python.
 from __future__ import annotations
 
 import dataclasses
-import subprocess
 from pathlib import Path
 
 import pytest
-from guarded import GuardedPython, a_guarded_python, findings, places_below, sealed_cpu
+from guarded import (
+    GuardedPython,
+    a_guarded_python,
+    findings,
+    make_environment,
+    places_below,
+    sealed_cpu,
+)
 
 from warpfront.inside.guard.channels import channel_findings, environment_channels
 from warpfront.inside.guard.imports import Start
@@ -89,47 +95,48 @@ def test_a_sitecustomize_without_the_watch_is_found(tmp_path: Path) -> None:
     assert (subject, text) == (str(places.sitecustomize), "it does not start the watch")
 
 
-def an_environment(guarded: GuardedPython, torch: str) -> Path:
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> GuardedPython:
+    """For tests that change nothing in it."""
+    return a_guarded_python(tmp_path_factory.mktemp("image"))
+
+
+def an_environment(image: GuardedPython, folder: Path, torch: str) -> Path:
     """Somebody's own environment with a torch in it, that imports the guard's sitecustomize; a
     stand-in for the one in the standard library, which a test leaves alone.
     """
-    folder = guarded.folder / "own"
-    subprocess.run(
-        [str(guarded.python), "-m", "venv", "--without-pip", str(folder)],
-        check=True,
-        capture_output=True,
-    )
-    [packages] = (folder / "lib").glob("*/site-packages")
+    packages = make_environment(folder)
     (packages / "torch").mkdir()
     (packages / "torch" / "__init__.py").write_text("")
     (packages / f"torch-{torch}.dist-info").mkdir()
-    (packages / "sitecustomize.py").write_text(block(guarded.places))
+    (packages / "sitecustomize.py").write_text(block(image.places))
     return folder / "bin" / "python"
 
 
 @pytest.mark.process
 def test_another_torch_of_somebodys_own_environment_is_told_from_the_images(
-    tmp_path: Path,
+    image: GuardedPython, tmp_path: Path
 ) -> None:
-    guarded = a_guarded_python(tmp_path)
-    done = guarded.run("-c", "import torch", python=an_environment(guarded, "2.15.0"))
+    done = image.run("-c", "import torch", python=an_environment(image, tmp_path, "2.15.0"))
     assert done.returncode == 0, done.stderr
     assert done.stderr.startswith("warpfront guard: torch 2.15.0 of ")
     assert "is not this image's torch 2.13.0+cpu" in done.stderr
 
 
 @pytest.mark.process
-def test_the_same_torch_in_somebodys_own_environment_is_nothing_to_tell(tmp_path: Path) -> None:
-    guarded = a_guarded_python(tmp_path)
-    done = guarded.run("-c", "import torch", python=an_environment(guarded, "2.13.0+cpu"))
+def test_the_same_torch_in_somebodys_own_environment_is_nothing_to_tell(
+    image: GuardedPython, tmp_path: Path
+) -> None:
+    done = image.run("-c", "import torch", python=an_environment(image, tmp_path, "2.13.0+cpu"))
     assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.process
-def test_pip_in_somebodys_own_environment_is_constrained_too(tmp_path: Path) -> None:
-    guarded = a_guarded_python(tmp_path)
-    python = an_environment(guarded, "2.15.0")
+def test_pip_in_somebodys_own_environment_is_constrained_too(
+    image: GuardedPython, tmp_path: Path
+) -> None:
+    python = an_environment(image, tmp_path, "2.15.0")
     program = "import os; print(os.environ['PIP_CONSTRAINT'])"
-    done = guarded.run("-c", program, python=python, environment={"PIP_CONSTRAINT": ""})
-    ours = [str(guarded.places.constraints), str(guarded.places.needs)]
+    done = image.run("-c", program, python=python, environment={"PIP_CONSTRAINT": ""})
+    ours = [str(image.places.constraints), str(image.places.needs)]
     assert done.stdout.split() == ours

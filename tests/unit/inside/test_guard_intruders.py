@@ -39,11 +39,7 @@ def refused(own: GuardedPython, program: str = SAY, **environment: str) -> str:
 
 
 def found(own: GuardedPython, **environment: str) -> str:
-    done = own.run(
-        str(own.places.programs / "warpfront-guard"),
-        *("--home", str(own.places.home), "--etc", str(own.places.etc), "verify"),
-        environment=environment,
-    )
+    done = own.guard("verify", **environment)
     assert done.returncode == 1
     return done.stdout
 

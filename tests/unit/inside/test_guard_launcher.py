@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,30 +13,26 @@ import time
 from pathlib import Path
 
 import pytest
-from guarded import GUARD, cpu_policy
+from guarded import compiled_guard, cpu_policy
 
 from warpfront.inside.guard.launcher import _as_dry_run, command_of, real_uv
 
-FAKE_UV = """\
-#!{python}
-import json, os, sys, time
-with open({log!r}, "a") as log:
-    ahead = "RUST_LOG" in os.environ
-    log.write(json.dumps({{"arguments": sys.argv[1:], "ahead": ahead}}) + "\\n")
-if ahead:
-    sys.stderr.write(os.environ.get("FAKE_LOG", ""))
-    sys.exit()
-if "loud" in sys.argv:
-    print("resolving", file=sys.stderr, flush=True)
-if "slow" in sys.argv:
-    print("started", flush=True)
-    time.sleep(30)
-if "refused" in sys.argv:
-    sys.stderr.write("error: No solution found\\n  cause: Because you require torch>=2.15 and\\n"
-        "         torch==2.13.0+cpu, we can conclude that your requirements are unsatisfiable.\\n")
-    sys.exit(1)
-print("uv did", *sys.argv[1:])
-sys.exit(int(os.environ.get("FAKE_EXIT", "0")))
+FAKE_UV = r"""#!/bin/sh
+printf '%s\t' "${RUST_LOG+ahead}" "$@" >>CALLS
+echo >>CALLS
+if [ "${RUST_LOG+ahead}" ]; then printf '%s' "$FAKE_LOG" >&2; exit; fi
+told() { case " $ARGUMENTS " in *" $1 "*) ;; *) return 1 ;; esac; }
+ARGUMENTS="$*"
+if told loud; then echo resolving >&2; fi
+if told slow; then echo started; exec /bin/sleep 30; fi
+if told refused; then
+  echo "error: No solution found" >&2
+  echo "  cause: Because you require torch>=2.15 and" >&2
+  echo "         torch==2.13.0+cpu, we can conclude that your requirements are unsatisfiable." >&2
+  exit 1
+fi
+echo "uv did $*"
+exit "${FAKE_EXIT:-0}"
 """
 
 
@@ -106,16 +103,14 @@ class Launched:
         self.folder = folder
         self.log = folder / "calls"
         library = folder / "home/lib"
-        library.mkdir(parents=True)
-        (library / "warpfront_guard").symlink_to(GUARD)
+        shutil.copytree(compiled_guard(), library / "warpfront_guard", copy_function=os.link)
         program = "import sys\nfrom warpfront_guard.launcher import main\n"
-        text = f"#!{sys.executable}\n{program}sys.exit(main(sys.argv[1:]))\n"
+        text = f"#!{sys.executable} -S\n{program}sys.exit(main(sys.argv[1:]))\n"
         an_executable(folder / "home/bin/uv", text)
-        an_executable(folder / "real/uv", FAKE_UV.format(python=sys.executable, log=str(self.log)))
+        an_executable(folder / "real/uv", FAKE_UV.replace("CALLS", str(self.log)))
         self.environment = {
             "PATH": f"{folder}/home/bin:{folder}/real",
             "PYTHONPATH": str(library),
-            "PYTHONDONTWRITEBYTECODE": "1",
         }
 
     def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -129,27 +124,16 @@ class Launched:
 
     def calls(self) -> list[list[str]]:
         """What it was started with, without the looks ahead."""
-        lines = [json.loads(line) for line in self.log.read_text().splitlines()]
-        return [line["arguments"] for line in lines if not line["ahead"]]
+        lines = [line.split("\t") for line in self.log.read_text().splitlines()]
+        return [arguments for ahead, *arguments, _ in lines if not ahead]
 
 
 @pytest.fixture
 def launched(tmp_path: Path) -> Launched:
-    """The guard is the checkout's through a link, so its policy is put where it looks for it."""
-    from warpfront.inside.guard import launcher
-
     found = Launched(tmp_path)
-    text = (found.folder / "home/bin/uv").read_text()
-    patched = text.replace(
-        "from warpfront_guard.launcher import main\n",
-        "from pathlib import Path\nfrom warpfront_guard import launcher\n"
-        f"launcher._home = lambda: Path({str(tmp_path / 'home')!r})\nmain = launcher.main\n",
-    )
-    an_executable(found.folder / "home/bin/uv", patched)
     policy = tmp_path / "home/guard/policy.json"
     policy.parent.mkdir()
     policy.write_text(json.dumps(cpu_policy().document()))
-    assert launcher._home() == GUARD.parents[1]
     return found
 
 

@@ -42,6 +42,8 @@ def test_a_policy_reads_back_as_it_was_written(policy: Policy, tmp_path: Path) -
         ("index", "https://a.test/\n--pre"),
         ("index", "https://a.test/';reboot;'"),
         ("index", "https://a.test/$(reboot)"),
+        ("index", "https://a.test/\x1b]0;title\x07"),
+        ("index", "https://a.test/\x7f"),
         ("protected", []),
         ("protected", {"torch": None}),
         ("protected", {"torch": "2.13.0\nnumpy==1"}),

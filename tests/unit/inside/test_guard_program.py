@@ -23,6 +23,12 @@ from warpfront.inside.guard.places import HOME, places_of_this_python
 pytestmark = pytest.mark.process
 
 
+@pytest.fixture(scope="module")
+def sealed(tmp_path_factory: pytest.TempPathFactory) -> GuardedPython:
+    """For tests that change nothing in it."""
+    return a_guarded_python(tmp_path_factory.mktemp("sealed"))
+
+
 def as_module(guarded: GuardedPython, *arguments: str) -> subprocess.CompletedProcess[str]:
     """As a Dockerfile starts it: there is no .pth yet."""
     hidden = ("--home", str(guarded.places.home), "--etc", str(guarded.places.etc))
@@ -38,7 +44,7 @@ def test_install_seals_the_stack_and_verify_agrees(tmp_path: Path) -> None:
     done = as_module(fresh, "install", "--policy", str(policy))
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("sealed: torch 2.13.0+cpu, torchaudio 2.11.0+cpu")
-    [line] = fresh.guard("verify").stdout.splitlines()
+    [line] = fresh.program("verify").stdout.splitlines()
     assert line.endswith("as it was sealed")
 
 
@@ -88,7 +94,7 @@ def test_a_torch_on_pythonpath_is_not_the_one_that_is_adopted(tmp_path: Path) ->
 def test_a_finding_is_exit_code_1_and_a_line(tmp_path: Path) -> None:
     own = a_guarded_python(tmp_path)
     (own.places.site_packages / "torch/version.py").write_text("")
-    done = own.guard("verify")
+    done = own.program("verify")
     assert done.returncode == 1
     assert "file: torch/version.py: 0 bytes instead of 50" in done.stdout.splitlines()
     findings = json.loads(own.guard("verify", "--json").stdout)
@@ -158,10 +164,18 @@ def test_what_is_relaxed_beside_torch_is_named_with_it(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_what_cannot_be_done_is_exit_code_2(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    done = a_guarded_python(tmp_path).guard(*arguments)
+def test_what_cannot_be_done_is_exit_code_2(
+    sealed: GuardedPython, arguments: tuple[str, ...]
+) -> None:
+    done = sealed.guard(*arguments)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
+
+
+def test_the_programs_exit_code_is_that_of_the_command(sealed: GuardedPython) -> None:
+    done = sealed.program("relax", "torch")
+    assert done.returncode == 2
+    assert done.stderr.startswith("warpfront-guard: ")
 
 
 def test_the_places_of_a_python_are_below_opt_unless_said_otherwise(tmp_path: Path) -> None:
@@ -184,7 +198,6 @@ def test_of_several_folders_the_one_with_torch_is_the_place(
     assert places_of_this_python().site_packages == local
 
 
-def test_the_guard_runs_without_the_rest_of_warpfront(tmp_path: Path) -> None:
-    own = a_guarded_python(tmp_path)
+def test_the_guard_runs_without_the_rest_of_warpfront(sealed: GuardedPython) -> None:
     program = "import sys, warpfront_guard.__main__; print('warpfront' in sys.modules)"
-    assert own.run("-I", "-c", program).stdout.strip() == "False"
+    assert sealed.run("-I", "-c", program).stdout.strip() == "False"

@@ -33,10 +33,16 @@ VERSIONS = (
 OPERATORS = ("==", "!=", "<=", ">=", "<", ">")
 
 
-@pytest.mark.parametrize(("left", "right"), list(itertools.product(VERSIONS, VERSIONS)))
-def test_versions_are_ordered_as_packaging_orders_them(left: str, right: str) -> None:
-    public = Version(Version(left).public), Version(Version(right).public)
-    assert (sort_key(left) < sort_key(right)) is (public[0] < public[1])
+def public(version: str) -> Version:
+    return Version(Version(version).public)
+
+
+def test_versions_are_ordered_as_packaging_orders_them() -> None:
+    assert [
+        (left, right)
+        for left, right in itertools.product(VERSIONS, VERSIONS)
+        if (sort_key(left) < sort_key(right)) is not (public(left) < public(right))
+    ] == []
 
 
 @given(

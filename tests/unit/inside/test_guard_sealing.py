@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from guarded import (
     TORCH,
+    TORCH_VERSION_PY,
     TRITON,
     cpu_policy,
     findings,
@@ -22,8 +23,9 @@ from guarded import (
     sealed_rocm,
 )
 
-from warpfront.inside.guard.manifest import read_manifest
-from warpfront.inside.guard.measuring import installed
+from warpfront.inside.guard import measuring
+from warpfront.inside.guard.manifest import Manifest, read_manifest
+from warpfront.inside.guard.measuring import installed, measure
 from warpfront.inside.guard.names import default_policy
 from warpfront.inside.guard.places import Places
 from warpfront.inside.guard.policy import GuardError, Policy, read_policy
@@ -249,3 +251,74 @@ def test_the_manifest_is_outside_of_what_an_installer_writes(tmp_path: Path) -> 
     places = sealed_cpu(tmp_path)
     assert not places.manifest.is_relative_to(places.site_packages)
     assert read_manifest(places.manifest).location == places.site_packages
+
+
+def wheels_manifest(places: Places) -> Manifest:
+    """What the wheels of the stack hold, as the host reads it."""
+    return measure(places.site_packages, cpu_policy().protected)
+
+
+def refused_by_manifest(places: Places, folder: Path, manifest: Manifest) -> str:
+    """What sealing with it says; nothing was written."""
+    before = files(folder)
+    with pytest.raises(GuardError) as raised:
+        seal(cpu_policy(), places, python="python", manifest=manifest)
+    assert files(folder) == before
+    return str(raised.value).partition("hold: ")[2] or str(raised.value)
+
+
+def test_sealing_by_the_wheels_manifest_gives_the_files_that_reading_everything_gives(
+    places: Places, tmp_path: Path
+) -> None:
+    seal(cpu_policy(), places, python="python")
+    read = files(tmp_path)
+    seal(cpu_policy(), places, python="python", manifest=wheels_manifest(places))
+    assert files(tmp_path) == read
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (TORCH_VERSION_PY.replace("13", "14").encode(), "other content, 50 bytes as before"),
+        (b"", "0 bytes instead of 50"),
+        (None, "missing"),
+    ],
+)
+def test_what_was_changed_before_it_was_sealed_is_refused(
+    places: Places, tmp_path: Path, data: bytes | None, said: str
+) -> None:
+    manifest = wheels_manifest(places)
+    path = places.site_packages / "torch/version.py"
+    path.unlink() if data is None else path.write_bytes(data)
+    assert refused_by_manifest(places, tmp_path, manifest) == f"torch/version.py: {said}"
+
+
+def test_a_file_that_only_the_record_of_what_is_installed_knows_is_refused(
+    places: Places, tmp_path: Path
+) -> None:
+    manifest = wheels_manifest(places)
+    (places.site_packages / "torch/hook.py").write_text("")
+    with (places.site_packages / "torch-2.13.0+cpu.dist-info/RECORD").open("a") as record:
+        record.write("torch/hook.py,,\n")
+    said = refused_by_manifest(places, tmp_path, manifest)
+    assert said == "torch/hook.py: not in the wheel of torch"
+
+
+def test_a_manifest_of_other_distributions_than_the_policys_is_refused(
+    places: Places, tmp_path: Path
+) -> None:
+    manifest = measure(places.site_packages, ["torch"])
+    said = refused_by_manifest(places, tmp_path, manifest)
+    assert said == "the manifest is of other distributions than the policy protects"
+
+
+def test_a_large_library_is_not_read_where_it_is_sealed_and_verify_reads_it(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measuring, "SMALL_BYTES", 13)
+    manifest = wheels_manifest(places)
+    (places.site_packages / "torch/lib/libtorch.so").write_bytes(b"\x7fELF standing")
+    seal(cpu_policy(), places, python="python", manifest=manifest)
+    said = ["file: torch/lib/libtorch.so: other content, 13 bytes as before"]
+    assert findings(places, depth="light") == []
+    assert findings(places) == said

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
+import marshal
 import site
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from guarded import (
@@ -17,6 +21,8 @@ from guarded import (
     verified,
 )
 
+from warpfront.inside.guard.manifest import read_manifest
+from warpfront.inside.guard.measuring import differences, written_since
 from warpfront.inside.guard.places import Places
 from warpfront.inside.guard.policy import Policy
 from warpfront.inside.guard.relaxing import relax
@@ -34,7 +40,7 @@ def parts(places: Places) -> set[str]:
 
 @pytest.mark.parametrize("quick", [False, True])
 def test_a_sound_stack_has_no_findings(places: Places, quick: bool) -> None:  # noqa: FBT001
-    assert findings(places, quick=quick) == []
+    assert findings(places, depth="quick" if quick else "full") == []
 
 
 def test_a_second_dist_info_is_found(places: Places) -> None:
@@ -216,12 +222,47 @@ def test_quick_looks_at_sizes_and_at_no_strays(places: Places) -> None:
     version = places.site_packages / "torch/version.py"
     version.write_text(version.read_text().replace("2.13.0", "2.14.0"))
     (places.site_packages / "torch/stray.py").write_text("")
-    assert findings(places, quick=True) == []
+    assert findings(places, depth="quick") == []
     version.write_text("")
-    assert len(findings(places, quick=True)) == 1
+    assert len(findings(places, depth="quick")) == 1
 
 
 def test_a_policy_that_was_loosened_by_hand_shows_in_the_channels(places: Places) -> None:
     """The files for pip and uv are compared with what the policy says."""
     places.policy.write_text(places.policy.read_text().replace("nvidia-cublas-cu12", "other"))
     assert parts(places) == {"channel"}
+
+
+def test_light_reads_what_was_written_to_since_the_sealing(places: Places) -> None:
+    """In a build, the step before has written and sealed all of it."""
+    version = places.site_packages / "torch/version.py"
+    version.write_text(version.read_text().replace("2.13.0", "2.14.0"))
+    (places.site_packages / "torch/nn/patch.py").write_text("")
+    assert findings(places, depth="light") == [
+        "file: torch/version.py: other content, 50 bytes as before",
+        "stray: torch/nn/patch.py: added by nobody",
+    ]
+
+
+def test_light_reads_nothing_that_is_older_than_the_seal(places: Places) -> None:
+    sealed = places.manifest.stat().st_ctime_ns
+    newer = written_since(places.manifest)
+    assert [newer(written_at(sealed + after)) for after in (-1, 0, 1)] == [False, True, True]
+    version = places.site_packages / "torch/version.py"
+    version.write_text(version.read_text().replace("2.13.0", "2.14.0"))
+    manifest = read_manifest(places.manifest)
+    assert list(differences(manifest, ["torch"], doubted=lambda _: False)) == []
+
+
+def written_at(nanoseconds: int) -> Any:
+    return SimpleNamespace(st_ctime_ns=nanoseconds)
+
+
+def test_light_finds_byte_code_that_was_written_since(places: Places) -> None:
+    cache = places.site_packages / "torch/__pycache__"
+    cache.mkdir()
+    other = compile("import os", "version.py", "exec")
+    data = importlib.util.MAGIC_NUMBER + bytes(12) + marshal.dumps(other)
+    (cache / f"version.{sys.implementation.cache_tag}.pyc").write_bytes(data)
+    [found] = findings(places, depth="light")
+    assert found.endswith("byte code of another source")

@@ -14,9 +14,11 @@ from guarded import (
     a_guarded_python,
     cpu_policy,
     install,
+    make_environment,
 )
 
 pytestmark = pytest.mark.process
+
 
 SAY = "import torch; print(torch.__version__)"
 # Whatever else it says, it does so before anything of torch has run.
@@ -33,6 +35,11 @@ def sealed(tmp_path_factory: pytest.TempPathFactory) -> GuardedPython:
 def own(tmp_path: Path) -> GuardedPython:
     """For tests that break it."""
     return a_guarded_python(tmp_path)
+
+
+def swept(*cases: object) -> list[object]:
+    """Cases that differ from those beside them in nothing that the watch looks at."""
+    return [pytest.param(case, marks=pytest.mark.exhaustive) for case in cases]
 
 
 def refusal(done: subprocess.CompletedProcess[str]) -> str:
@@ -55,7 +62,9 @@ def test_a_sealed_torch_is_imported_without_a_word(sealed: GuardedPython) -> Non
     assert fine(sealed.run("-c", SAY)) == "2.13.0+cpu"
 
 
-@pytest.mark.parametrize("switch", ["-I", "-E", "-s", "-O", "-B", "-Xutf8", "-Werror", "-v"])
+@pytest.mark.parametrize(
+    "switch", ["-I", "-O", "-Werror", "-v", *swept("-E", "-s", "-B", "-Xutf8")]
+)
 def test_every_way_to_start_python_imports_a_sealed_torch(
     sealed: GuardedPython, switch: str
 ) -> None:
@@ -63,7 +72,7 @@ def test_every_way_to_start_python_imports_a_sealed_torch(
     assert (done.returncode, done.stdout.strip()) == (0, "2.13.0+cpu")
 
 
-@pytest.mark.parametrize("switch", ["-I", "-E", "-s", "-O", "-Werror"])
+@pytest.mark.parametrize("switch", ["-I", "-O", *swept("-E", "-s", "-Werror")])
 def test_every_way_to_start_python_refuses_a_changed_torch(own: GuardedPython, switch: str) -> None:
     (own.places.site_packages / "torch/version.py").write_text("__version__ = '2.15.0'\n")
     assert "torch/version.py: 23 bytes instead of 50" in refusal(own.run(switch, "-c", SAY))
@@ -106,18 +115,11 @@ def overlay(sealed: GuardedPython, folder: Path) -> Path:
     """An environment over the sealed one, as `--system-site-packages` makes over a system's; that
     option looks through to the first Python, so a .pth takes its place here.
     """
-    python = folder / "bin" / "python"
-    subprocess.run(
-        [sys.executable, "-m", "venv", "--without-pip", str(folder)],
-        check=True,
-        capture_output=True,
-    )
-    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    packages = folder / "lib" / version / "site-packages"
+    packages = make_environment(folder)
     (packages / "parent.pth").write_text(
         f"import site; site.addsitedir({str(sealed.places.site_packages)!r})\n"
     )
-    return python
+    return folder / "bin" / "python"
 
 
 def test_an_environment_over_the_sealed_one_sees_its_torch(
@@ -409,9 +411,7 @@ def test_a_channel_that_is_right_is_left_alone(sealed: GuardedPython) -> None:
 def test_verify_tells_a_channel_that_was_put_back_from_one_that_was_set(
     sealed: GuardedPython,
 ) -> None:
-    program = str(sealed.places.programs / "warpfront-guard")
-    hidden = ("--home", str(sealed.places.home), "--etc", str(sealed.places.etc))
-    done = sealed.run(program, *hidden, "verify", environment={"PIP_CONSTRAINT": "/mine.txt"})
+    done = sealed.program("verify", PIP_CONSTRAINT="/mine.txt")
     assert f"channel: PIP_CONSTRAINT: not set to {sealed.places.constraints}" in done.stdout
 
 
@@ -467,13 +467,15 @@ print("torch" in asked)
     "environment",
     [
         {"HOME": "/nonexistent"},
-        {"HOME": ""},
-        {"PYTHONHASHSEED": "0"},
         {"PYTHONSAFEPATH": "1"},
-        {"PYTHONDONTWRITEBYTECODE": "1"},
-        {"PYTHONWARNINGS": "error"},
         {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
         {"PYTHONDEVMODE": "1", "PYTHONWARNINGS": "error"},
+        *swept(
+            {"HOME": ""},
+            {"PYTHONHASHSEED": "0"},
+            {"PYTHONDONTWRITEBYTECODE": "1"},
+            {"PYTHONWARNINGS": "error"},
+        ),
     ],
     ids=str,
 )

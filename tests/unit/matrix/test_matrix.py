@@ -532,11 +532,18 @@ SMUGGLED = {
 }
 
 
-@pytest.mark.parametrize("field", TEXT_FIELDS)
+def takes(text: str) -> bool:
+    try:
+        read(text)
+    except MatrixError:
+        return False
+    return True
+
+
 @pytest.mark.parametrize("kind", SMUGGLED)
-def test_nothing_is_smuggled_through_a_value(field: str, kind: str) -> None:
+def test_nothing_is_smuggled_through_a_value(kind: str) -> None:
     value = json.dumps(SMUGGLED[kind])
-    assert refused(TEXT_FIELDS[field](value))
+    assert [field for field, put in TEXT_FIELDS.items() if takes(put(value))] == []
 
 
 @pytest.mark.parametrize(

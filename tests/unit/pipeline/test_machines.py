@@ -84,7 +84,6 @@ def workspace(
     text = file.read_text().replace(row, zipped)
     file.write_text(text.replace("\nrows:", f"\nindexes: {{cpu: '{cpu.url}'}}\n\nrows:"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv-cache"))
     for step in ("locking", "rendering", "building", "planning"):
         monkeypatch.setattr(
             f"warpfront.pipeline.{step}.site_when_needed",
@@ -123,6 +122,7 @@ def shown(plan: tuple[PlannedCell, ...]) -> str:
 
 
 @pytest.mark.process
+@pytest.mark.usefixtures("uv_cache")
 def test_each_machine_gets_its_own_wheels_and_what_only_it_needs(workspace: Workspace) -> None:
     locks = locked(workspace)
     assert platforms(locks["x86_64"]) == {"any", "manylinux_2_28_x86_64"}
@@ -132,6 +132,7 @@ def test_each_machine_gets_its_own_wheels_and_what_only_it_needs(workspace: Work
 
 
 @pytest.mark.process
+@pytest.mark.usefixtures("uv_cache")
 def test_a_row_for_arm_is_locked_rendered_and_planned_as_reviewed(
     workspace: Workspace, cpu: Index, pypi: Index, monkeypatch: pytest.MonkeyPatch, golden: Golden
 ) -> None:
@@ -156,6 +157,7 @@ def _without_digests(text: str) -> str:
 
 
 @pytest.mark.process
+@pytest.mark.usefixtures("uv_cache")
 def test_the_wheels_of_another_machine_are_refused_in_a_lock(workspace: Workspace) -> None:
     """Files exchanged between the cells, with the digests that make them look fresh."""
     locks, folders = locked(workspace), workspace.folders
@@ -199,6 +201,7 @@ def built(
 
 
 @pytest.mark.process
+@pytest.mark.usefixtures("uv_cache")
 def test_an_engine_builds_the_cells_of_its_own_machine_and_the_others_are_blocked(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,7 +19,7 @@ from warpfront import pipeline
 from warpfront.errors import BlockedError
 from warpfront.images.crafting import Builder
 from warpfront.images.engine import RunResult
-from warpfront.images.labels import CONTENT_HASH
+from warpfront.images.labels import CONTENT_HASH, CREATED
 from warpfront.inside.checks.effort import Effort
 from warpfront.matrix.scaffold import make_project
 from warpfront.model import (
@@ -246,6 +246,18 @@ def test_images_are_found_by_content_in_one_question(workspace: Workspace) -> No
     engine.build(images(workspace)["torch"].local_reference, {CONTENT_HASH: "aa"})
     engine.build("localhost/somebody/else:1", {})
     assert list(images_by_content(workspace.matrix.repositories, engine)) == ["aa"]
+
+
+def test_an_image_of_another_moment_is_none_where_the_moment_is_fixed(
+    workspace: Workspace,
+) -> None:
+    engine, moment = FakeEngine(), "2026-11-18T11:06:40+00:00"
+    reference = images(workspace)["torch"].local_reference
+    engine.build(reference, {CONTENT_HASH: "aa", CREATED: "2026-11-19T00:00:00+00:00"})
+    repositories = workspace.matrix.repositories
+    assert images_by_content(repositories, engine, created=moment) == {}
+    engine.build(reference, {CONTENT_HASH: "aa", CREATED: moment})
+    assert list(images_by_content(repositories, engine, created=moment)) == ["aa"]
 
 
 def test_an_image_made_from_one_of_ours_is_not_taken_for_it(workspace: Workspace) -> None:

@@ -428,3 +428,68 @@ def test_json_holds_every_finding_with_its_fix(
     said = json.loads(capsys.readouterr().out)
     assert [finding["rule"] for finding in said["findings"]] == ["PY014", "SC003"]
     assert said["findings"][0]["fix"] == catalogue()["PY014"].fix
+
+
+CMAKE = """
+enable_language(HIP)
+set(SOURCES both.cu)
+if(WITH_CUDA)
+  list(APPEND SOURCES tensor_cores.cu)
+elseif(WITH_HIP)
+  list(REMOVE_ITEM SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/removed.cu)
+endif()
+"""
+PTX = '__global__ void k() { asm("mov.u32 %0, %laneid;"); }\n'
+
+
+def test_what_the_build_for_amd_leaves_out_is_notes(tmp_path: Path) -> None:
+    (tmp_path / "CMakeLists.txt").write_text(CMAKE)
+    for name in ("both", "tensor_cores", "removed"):
+        (tmp_path / f"{name}.cu").write_text(f'#include "{name}.cuh"\n{PTX}')
+        (tmp_path / f"{name}.cuh").write_text(PTX)
+    (tmp_path / "both.cu").write_text(f'#include "both.cuh"\n#include "used.cuh"\n{PTX}')
+    (tmp_path / "used.cuh").write_text(f'#include "both.cuh"\n{PTX}')
+    found = [one for one in scan_tree(tmp_path, MI300X).findings if one.rule == "CU107"]
+    assert {one.path for one in found if one.severity is Severity.ERROR} == {
+        "both.cu",
+        "both.cuh",
+        "used.cuh",
+    }
+    assert {one.path for one in found if one.gate == "left-out"} == {
+        "removed.cu",
+        "removed.cuh",
+        "tensor_cores.cu",
+        "tensor_cores.cuh",
+    }
+
+
+def test_a_project_without_a_build_for_amd_leaves_nothing_out(tmp_path: Path) -> None:
+    (tmp_path / "CMakeLists.txt").write_text(CMAKE.replace("enable_language(HIP)", ""))
+    (tmp_path / "tensor_cores.cu").write_text(PTX)
+    (found,) = [one for one in scan_tree(tmp_path, MI300X).findings if one.rule == "CU107"]
+    assert found.severity is Severity.ERROR
+
+
+def test_one_fact_of_a_folder_is_one_error(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        for name in ("x.cu", "y.cu"):
+            (tmp_path / folder / name).write_text("#include <cutlass/gemm.h>\n")
+    found = [one for one in scan_tree(tmp_path, MI300X).findings if one.rule == "CU104"]
+    assert [(one.path, one.severity, one.gate) for one in found] == [
+        ("a/x.cu", "error", "open"),
+        ("a/y.cu", "note", "repeated"),
+        ("b/x.cu", "error", "open"),
+        ("b/y.cu", "note", "repeated"),
+    ]
+
+
+@pytest.mark.parametrize("name", ["main-cuda.Dockerfile", "cublas.Dockerfile", "Dockerfile.nvidia"])
+def test_a_dockerfile_that_is_nvidias_by_name_is_notes(tmp_path: Path, name: str) -> None:
+    for file in (name, "Dockerfile"):
+        (tmp_path / file).write_text("FROM nvidia/cuda:12.8.1-devel-ubuntu22.04\n")
+    found = scan_tree(tmp_path, MI300X).findings
+    assert {(one.path, one.severity) for one in found} == {
+        (name, Severity.NOTE),
+        ("Dockerfile", Severity.ERROR),
+    }

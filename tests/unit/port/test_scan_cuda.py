@@ -44,24 +44,24 @@ def test_every_rule_of_the_engine_has_its_three_examples() -> None:
         assert {"hit", "miss", "gated"} <= record.keys()
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_a_rule_sees_its_true_positive_for_amd(rule: str) -> None:
-    found = example(rule, "hit")
-    assert found
-    for sighting in found:
-        assert "amd" in sighting.sides
-        assert sighting.gate is Gate.OPEN
-        assert EXAMPLES[rule]["hit"][sighting.start : sighting.end].strip()
+def is_open_to_amd(rule: str, found: Sighting) -> bool:
+    text = EXAMPLES[rule]["hit"][found.start : found.end]
+    return "amd" in found.sides and found.gate is Gate.OPEN and bool(text.strip())
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_a_rule_leaves_its_near_miss_alone(rule: str) -> None:
-    assert example(rule, "miss") == []
+def test_every_rule_sees_its_true_positive_for_amd() -> None:
+    found = {rule: example(rule, "hit") for rule in RULES}
+    assert [rule for rule in RULES if not found[rule]] == []
+    assert [one for rule in RULES for one in found[rule] if not is_open_to_amd(rule, one)] == []
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_code_that_amd_does_not_reach_is_no_finding_for_it(rule: str) -> None:
-    assert [found for found in example(rule, "gated") if "amd" in found.sides] == []
+def test_every_rule_leaves_its_near_miss_alone() -> None:
+    assert [one for rule in RULES for one in example(rule, "miss")] == []
+
+
+def test_code_that_amd_does_not_reach_is_no_finding_for_it() -> None:
+    gated = [one for rule in RULES for one in example(rule, "gated")]
+    assert [one for one in gated if "amd" in one.sides] == []
 
 
 def test_the_examples_come_to_what_was_reviewed() -> None:
@@ -115,7 +115,140 @@ __device__ inline int __dp4a(int a, int b, int c) { return 0; }
 #define BOTH 2
 """
     source = SourceText(path=PurePosixPath("compat.cuh"), text=text)
-    assert cuda.portable_names_of(source) == {"__syncwarp", "cub", "nv_bfloat16", "__dp4a"}
+    facts = cuda.header_facts(source)
+    assert facts.portable == {"__syncwarp", "cub", "nv_bfloat16", "__dp4a"}
+    assert cuda.vendor_macros([facts])["MINE"] == {"amd": "unset"}
+
+
+def test_a_header_that_is_hips_own_maps_all_that_it_defines() -> None:
+    text = "#pragma once\n#include <hip/hip_runtime.h>\n#define __shfl_sync(m, v, l) __shfl(v, l)\n"
+    for path, portable in (("vendors/hip.h", {"__shfl_sync"}), ("kernels.hip", set())):
+        facts = cuda.header_facts(SourceText(path=PurePosixPath(path), text=text))
+        assert facts.portable == portable
+
+
+def test_code_behind_a_macro_that_no_header_gives_amd_is_not_amds() -> None:
+    header = "#if !defined(USE_HIP) && __CUDA_ARCH__ >= 750\n#define TURING 1\n#endif\n"
+    facts = cuda.header_facts(SourceText(path=PurePosixPath("common.cuh"), text=header))
+    context = Context(vendor_macros=cuda.vendor_macros([facts]))
+    text = '#ifdef TURING\n__global__ void k() { asm("mov.u32 %0, %laneid;"); }\n#endif\n'
+    assert rules_of(text) == {"CU107"}
+    assert rules_of(text, context=context) == set()
+
+
+def test_a_macro_that_one_header_gives_everybody_is_open_however_others_define_it() -> None:
+    texts = ("#ifdef __CUDA_ARCH__\n#define FAST 1\n#endif\n", "#define FAST 0 // CUDA, HIP\n")
+    facts = [
+        cuda.header_facts(SourceText(path=PurePosixPath(f"{at}.h"), text=text))
+        for at, text in enumerate(texts)
+    ]
+    assert cuda.vendor_macros(facts[:1])["FAST"] == {"amd": "unset", "other": "unset"}
+    assert "FAST" not in cuda.vendor_macros(facts)
+
+
+def test_assembly_of_another_processor_is_no_ptx() -> None:
+    text = 'void f() { __asm__ volatile("fcvtn v0.4h, v1.4s" ::: "v0"); }'
+    assert rules_of(text, path="arm/repack.cpp") == set()
+    assert rules_of(text.replace("void f", "__device__ void f"), path="repack.cpp") == {"CU107"}
+
+
+def test_an_instruction_without_a_dot_is_ptx_too() -> None:
+    assert rules_of('__global__ void k() { asm("trap;"); }') == {"CU107"}
+
+
+def test_a_projects_own_namespace_cuda_is_not_libcuxx() -> None:
+    text = "auto f = cuda::maximum<float>();"
+    mine = Context(own_namespaces=frozenset({"cuda"}))
+    assert rules_of(text) == {"CU122"}
+    assert rules_of(text, context=mine) == set()
+    assert rules_of(f"#include <cuda/functional>\n{text}", context=mine) == {"CU122"}
+    assert rules_of("cuda::std::atomic<int> a;", context=mine) == {"CU122"}
+
+
+def test_a_launch_from_the_host_after_a_kernel_whose_arms_open_one_brace_twice() -> None:
+    text = """
+__global__ void k() {
+#ifdef FAST
+  if (true) {
+#else
+  if (false) {
+#endif
+  }
+}
+void host() { k<<<1, 1>>>(); }
+"""
+    assert "CU134" not in rules_of(text)
+    assert "CU134" in rules_of(text.replace("void host", "__global__ void other"))
+
+
+def test_a_kernel_that_each_arm_defines_ends_with_its_own_brace() -> None:
+    text = """
+#if __CUDA_ARCH__ >= 800
+__global__ void k(int a) {
+}
+#else
+__global__ void k(int b) {
+}
+#endif
+void host() { k<<<1, 1>>>(0); }
+"""
+    assert "CU134" not in rules_of(text)
+
+
+def test_a_version_below_which_amd_always_is_takes_the_arm_of_old_releases() -> None:
+    assert rules_of("#if CUDART_VERSION < 11020\nint old;\n#endif\n") == {"CU124"}
+    ours = "#if CUDART_VERSION < 11020 && !defined(USE_ROCM)\nint old;\n#endif\n"
+    assert rules_of(ours) == set()
+
+
+def test_a_subscript_by_warp_size_is_no_array_bound() -> None:
+    for line in ("s[threadIdx.x / warpSize] = 0;", "return a[warpSize];", "x = a.b[warpSize];"):
+        assert "CU116" not in rules_of(f"__global__ void k() {{ {line} }}")
+    assert "CU116" in rules_of("__global__ void k() { __shared__ float s[1024 / warpSize]; }")
+
+
+def test_rccl_keeps_nccls_names() -> None:
+    text = "#include <hip/hip_runtime.h>\nvoid f() { ncclAllReduce(); }"
+    assert "CU138" not in rules_of(text, path="collectives.cpp")
+    left = text.replace("ncclAllReduce", "cudaMalloc")
+    assert "CU138" in rules_of(left, path="collectives.cpp")
+    assert "CU138" not in rules_of(left, path="hip/names.h")
+    assert "CU138" not in rules_of(left, path="kernel.cu")  # hipify takes these, whatever they say
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["#ifdef X_USING_CUDA\n#elif defined(X_USING_HIP)", "#if defined(X_USING_CUDA) || X_USING_HIP"],
+)
+def test_cudas_macro_that_a_project_asks_for_beside_hips_is_unset_on_amd(condition: str) -> None:
+    header = f"{condition}\nint both;\n#endif\n"
+    facts = cuda.header_facts(SourceText(path=PurePosixPath("config.h"), text=header))
+    macros = cuda.vendor_macros([facts])
+    assert macros["X_USING_CUDA"]["amd"] == "unset"
+    text = "#ifdef X_USING_CUDA\n#include <cuda/std/atomic>\n#endif\n"
+    assert rules_of(text, context=Context(vendor_macros=macros)) == set()
+    both = cuda.header_facts(
+        SourceText(
+            path=PurePosixPath("config.h"),
+            text="#if defined(X_USING_CUDA) && !defined(X_USING_HIP)\nint n;\n#endif\n",
+        )
+    )
+    assert cuda.vendor_macros([both]) == {}
+
+
+def test_the_width_of_a_mask_is_that_of_its_last_declaration() -> None:
+    text = "void g(unsigned m);\n__device__ int f({0} m, int v) {{ return __shfl_sync(m, v, 0); }}"
+    found = {
+        kind: [one.shift for one in seen(text.format(kind)) if one.rule == "CU108"]
+        for kind in ("unsigned", "uint64_t", "my_mask")
+    }
+    assert found == {"unsigned": [0], "uint64_t": [], "my_mask": [-1]}
+
+
+def test_a_member_of_what_was_declared_as_something_else_is_no_half() -> None:
+    text = "__device__ void f(half2 v) {{ {0} v; v.x = 0; }}"
+    assert "CU127" in rules_of(text.format("half2"))
+    assert "CU127" not in rules_of(text.format("float4"))
 
 
 def test_the_name_that_a_macro_gives_amd_is_no_use_of_it() -> None:
@@ -144,8 +277,8 @@ def hostile(part: int = 1) -> dict[str, str]:
     """Long texts that never end well; a `part`-th of each."""
     return {
         "minified": "a=b;" * (300_000 // part),
-        "masks": "__shfl_sync(" * (40_000 // part),
-        "ballots": "x = __ballot(" * (40_000 // part),
+        "masks": "__shfl_sync(" * (15_000 // part),
+        "ballots": "x = __ballot(" * (15_000 // part),
         "shared": "__shared__ float x[" * (40_000 // part),
         "device": "__device__ " * (60_000 // part),
         "kernels": "__global__ void k(" * (40_000 // part),

@@ -104,17 +104,26 @@ def test_a_size_the_synthetic_matrix_cannot_have_is_refused(plan: Any, cells: in
         plan.matrix_text(cells)
 
 
+@pytest.fixture
+def two_images(plan: Any, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Twenty cells are enough to run every stage."""
+    monkeypatch.setattr(plan, "IMAGES", 2)
+    monkeypatch.setattr(plan, "_CELLS_PER_SUBSET", 20)
+    return 20
+
+
 def test_every_stage_of_the_plan_benchmark_runs_from_memory_and_from_files(
-    plan: Any, tmp_path: Path
+    plan: Any, two_images: int, tmp_path: Path
 ) -> None:
     for lock_files in (False, True):
-        seconds = plan.plan_and_render(200, tmp_path / str(lock_files), lock_files=lock_files)
+        folder = tmp_path / str(lock_files)
+        seconds = plan.plan_and_render(two_images, folder, lock_files=lock_files)
         assert set(seconds) == set(plan.STAGES)
         assert min(seconds.values()) > 0
 
 
 def test_the_plan_benchmark_refuses_to_measure_stale_locks(
-    plan: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    plan: Any, two_images: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     good = plan.made_locks
 
@@ -125,7 +134,7 @@ def test_the_plan_benchmark_refuses_to_measure_stale_locks(
 
     monkeypatch.setattr(plan, "made_locks", stale)
     with pytest.raises(RuntimeError, match=r"stale: .*inputs changed"):
-        plan.plan_and_render(200, tmp_path, lock_files=False)
+        plan.plan_and_render(two_images, tmp_path, lock_files=False)
 
 
 def test_time_per_cell_is_relative_to_the_first_size(plan: Any) -> None:

@@ -284,6 +284,12 @@ def test_what_one_package_relaxes_must_be_a_table_too() -> None:
     assert error.hint == RELOCK
 
 
+def test_a_wheel_of_less_than_nothing_is_refused() -> None:
+    before, _, after = WHOLE_TEXT.rpartition("size = 7\n")
+    error = refusal(f"{before}size = -7\n{after}")
+    assert (error.message, error.hint) == (f"{PATH}: torch: no size or no index", RELOCK)
+
+
 def test_a_wheel_without_a_size_is_refused() -> None:
     before, found, after = WHOLE_TEXT.rpartition("size = 7\n")
     assert found

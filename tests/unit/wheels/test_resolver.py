@@ -43,6 +43,8 @@ from warpfront.wheels.trust import PYPI
 from warpfront.wheels.uv_program import uv_binary
 from warpfront.wheels.wheelhouse import Wheelhouse
 
+pytestmark = [pytest.mark.process, pytest.mark.usefixtures("uv_cache")]
+
 ROCM_STACK = ("torch==2.8.0+rocm6.4", "torchvision==0.23.0+rocm6.4", "torchaudio==2.8.0+rocm6.4")
 
 
@@ -69,12 +71,6 @@ def rocm(tmp_path: Path) -> Iterator[Index]:
 @pytest.fixture
 def house(tmp_path: Path) -> Wheelhouse:
     return Wheelhouse(tmp_path / "house")
-
-
-@pytest.fixture(autouse=True)
-def uv_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Loopback ports come round again: a shared cache would answer for a dead index."""
-    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv-cache"))
 
 
 def inputs_for(index: Index | None, **changes: object) -> LockInputs:
@@ -161,7 +157,6 @@ def test_only_what_the_base_can_load_is_supported() -> None:
     assert not [tag for tag in tags if "2_39" in tag or "musllinux" in tag or "cp312" in tag]
 
 
-@pytest.mark.process
 def test_a_rocm_stack_is_locked_from_its_own_index(
     rocm: Index, pypi: Index, house: Wheelhouse
 ) -> None:
@@ -184,7 +179,6 @@ def test_a_rocm_stack_is_locked_from_its_own_index(
     assert lock.inputs_digest == inputs.digest
 
 
-@pytest.mark.process
 def test_the_same_inputs_give_the_same_bytes_from_other_sources(
     rocm: Index, pypi: Index, house: Wheelhouse
 ) -> None:
@@ -194,7 +188,6 @@ def test_the_same_inputs_give_the_same_bytes_from_other_sources(
     assert dump_lock(resolved(inputs, mirrored, house)) == text
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("hash_name", ["", "md5"])
 def test_an_index_without_sha256_is_fetched_and_hashed(
     rocm: Index, pypi: Index, house: Wheelhouse, hash_name: str
@@ -208,7 +201,6 @@ def test_an_index_without_sha256_is_fetched_and_hashed(
         assert wheel.size_bytes == len(data)
 
 
-@pytest.mark.process
 def test_of_two_wheels_with_one_tag_the_higher_build_is_locked(
     rocm: Index, pypi: Index, house: Wheelhouse
 ) -> None:
@@ -224,7 +216,6 @@ def test_of_two_wheels_with_one_tag_the_higher_build_is_locked(
     assert torch.filename == f"torch-2.10.0-3-{tag}.whl"
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("requirement", ["torch>=2.9", "needs-newer-torch"])
 def test_a_requirement_that_would_move_torch_is_a_lock_error(
     rocm: Index, pypi: Index, house: Wheelhouse, requirement: str
@@ -236,7 +227,6 @@ def test_a_requirement_that_would_move_torch_is_a_lock_error(
     assert "this-cell" not in caught.value.message
 
 
-@pytest.mark.process
 def test_a_requirement_that_needs_any_torch_gets_the_cells(
     rocm: Index, pypi: Index, house: Wheelhouse
 ) -> None:
@@ -246,7 +236,6 @@ def test_a_requirement_that_needs_any_torch_gets_the_cells(
     assert versions(lock)["torch"] == "2.8.0+rocm6.4"
 
 
-@pytest.mark.process
 def test_a_version_that_does_not_exist_is_a_lock_error(
     rocm: Index, pypi: Index, house: Wheelhouse
 ) -> None:
@@ -255,7 +244,6 @@ def test_a_version_that_does_not_exist_is_a_lock_error(
         resolved(inputs, Site(index_url=pypi.url), house)
 
 
-@pytest.mark.process
 def test_a_child_keeps_its_parents_pins(rocm: Index, pypi: Index, house: Wheelhouse) -> None:
     stand_in_wheel(pypi.folder, "numpy", "2.4.7")
     inputs = inputs_for(rocm, requirements=("einops",), parent=("numpy==2.4.6",))
@@ -266,7 +254,6 @@ def test_a_child_keeps_its_parents_pins(rocm: Index, pypi: Index, house: Wheelho
         resolved(conflicting, Site(index_url=pypi.url), house)
 
 
-@pytest.mark.process
 def test_a_cell_whose_torch_is_in_its_base_gets_no_second_one(
     pypi: Index, house: Wheelhouse
 ) -> None:
@@ -276,7 +263,6 @@ def test_a_cell_whose_torch_is_in_its_base_gets_no_second_one(
         resolved(inputs_for(None, requirements=("needs-torch",)), site, house)
 
 
-@pytest.mark.process
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
@@ -297,7 +283,6 @@ def test_an_index_that_does_not_serve_blocks_the_cell(
     assert rocm.url in caught.value.message
 
 
-@pytest.mark.process
 def test_an_index_that_is_down_blocks_the_cell_unless_the_site_has_the_pins(
     rocm: Index, pypi: Index, house: Wheelhouse
 ) -> None:
@@ -316,7 +301,6 @@ def test_an_index_that_is_down_blocks_the_cell_unless_the_site_has_the_pins(
         resolved(moved, mirrored, house)
 
 
-@pytest.mark.process
 def test_an_index_that_hangs_blocks_the_cell_soon(
     rocm: Index, pypi: Index, house: Wheelhouse
 ) -> None:
@@ -326,7 +310,6 @@ def test_an_index_that_hangs_blocks_the_cell_soon(
         resolved(inputs_for(rocm), site, house)
 
 
-@pytest.mark.process
 def test_an_index_that_fails_midway_is_never_called_a_contradiction(
     rocm: Index, pypi: Index, house: Wheelhouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -339,13 +322,11 @@ def test_an_index_that_fails_midway_is_never_called_a_contradiction(
     assert "500" in caught.value.message
 
 
-@pytest.mark.process
 def test_pypi_out_of_reach_blocks_the_cell(rocm: Index, house: Wheelhouse) -> None:
     with pytest.raises(BlockedError, match=r"127\.0\.0\.1:9/simple \(connection refused\)"):
         resolved(inputs_for(rocm), Site(index_url="http://127.0.0.1:9/simple"), house)
 
 
-@pytest.mark.process
 def test_an_air_gapped_site_resolves_from_its_folders(
     rocm: Index, pypi: Index, house: Wheelhouse
 ) -> None:
@@ -355,7 +336,6 @@ def test_an_air_gapped_site_resolves_from_its_folders(
     assert rocm.requests == []
 
 
-@pytest.mark.process
 def test_a_sites_own_uv_settings_change_nothing(
     rocm: Index, pypi: Index, house: Wheelhouse, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -367,7 +347,6 @@ def test_a_sites_own_uv_settings_change_nothing(
     assert versions(lock)["numpy"] == "2.4.6"
 
 
-@pytest.mark.process
 def test_a_password_is_in_no_command_lock_or_message(
     rocm: Index, pypi: Index, house: Wheelhouse
 ) -> None:
@@ -392,7 +371,6 @@ def test_a_password_is_in_no_command_lock_or_message(
         assert "canary" not in text
 
 
-@pytest.mark.process
 def test_the_plan_can_ask_whether_a_cell_is_in_reach(rocm: Index, pypi: Index) -> None:
     pins = (Pin(name="torch", version="2.8.0+rocm6.4"),)
     index = WheelIndex(name="rocm6.4", url=rocm.url)
@@ -407,7 +385,6 @@ def test_the_plan_can_ask_whether_a_cell_is_in_reach(rocm: Index, pypi: Index) -
     assert why_unresolvable(down, (), site) == ""
 
 
-@pytest.mark.process
 def test_a_lock_installs_offline_from_a_view_and_wrong_bytes_do_not(
     rocm: Index, pypi: Index, house: Wheelhouse, tmp_path: Path
 ) -> None:
@@ -452,7 +429,6 @@ def test_a_lock_installs_offline_from_a_view_and_wrong_bytes_do_not(
     assert "numpy" in refused.stderr
 
 
-@pytest.mark.process
 @pytest.mark.parametrize(("machine", "other"), [("x86_64", "aarch64"), ("aarch64", "x86_64")])
 def test_a_wheel_by_its_address_for_another_machine_is_refused(
     machine: str, other: str, pypi: Index, house: Wheelhouse

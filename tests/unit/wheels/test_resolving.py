@@ -19,7 +19,7 @@ from warpfront.wheels.lock import dump_lock, read_lock, staleness
 from warpfront.wheels.sources import Site
 from warpfront.wheels.wheelhouse import Wheelhouse
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.usefixtures("uv_cache")]
 
 
 @pytest.fixture
@@ -50,12 +50,6 @@ def pypi(tmp_path: Path) -> Iterator[Index]:
 def rocm(tmp_path: Path) -> Iterator[Index]:
     with serve_index(rocm64_stand_ins(tmp_path / "rocm"), name="rocm6.4") as index:
         yield index
-
-
-@pytest.fixture(autouse=True)
-def uv_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Loopback ports come round again: a shared cache would answer for a dead index."""
-    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv-cache"))
 
 
 class Locks:

@@ -91,6 +91,7 @@ def test_no_canary_of_pips_configuration_is_said_or_written(
 ) -> None:
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "written" / "uv"))
     monkeypatch.setenv("TMPDIR", str(tmp_path / "written"))
+    monkeypatch.setattr("warpfront.wheels.wheelhouse.PAUSES_SECONDS", (0.01,))
     (tmp_path / "written").mkdir()
     own = rocm.url.replace("http://", "http://user:canary-plain@")
     site = configured(

@@ -38,13 +38,7 @@ from warpfront.wheels.wheelhouse import Wheelhouse
 TORCH = "torch==2.8.0+rocm6.4"
 TAG = "cp311-cp311-manylinux_2_28_x86_64"
 
-pytestmark = pytest.mark.process
-
-
-@pytest.fixture(autouse=True)
-def uv_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Loopback ports come round again: a shared cache would answer for a dead index."""
-    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv-cache"))
+pytestmark = [pytest.mark.process, pytest.mark.usefixtures("uv_cache")]
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ and without TOML for ours.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -75,8 +76,9 @@ def edited(text: str) -> Iterator[str]:
         yield "".join([*lines[:at], line, *lines[at:]])
 
 
-def test_after_any_edit_both_readers_say_the_same() -> None:
-    for text in edited(TEXT):
+def test_after_any_edit_both_readers_say_the_same(request: pytest.FixtureRequest) -> None:
+    every = 1 if request.config.getoption("--exhaustive") else 5  # of nine a place: all come round
+    for text in itertools.islice(edited(TEXT), 0, None, every):
         assert outcome(read_written_lock, text) == made_of(text), text
 
 

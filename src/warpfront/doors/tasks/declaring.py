@@ -11,16 +11,19 @@ import contextlib
 import dataclasses
 import functools
 import inspect
+import os
+import select
+import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, get_type_hints, overload
+from typing import Annotated, Any, TextIO, get_type_hints, overload
 
 from invoke.exceptions import Exit
 from invoke.tasks import Task, task
 
 from warpfront.doors.display import Display
-from warpfront.errors import BUG_EXIT_CODE, INTERRUPTED_EXIT_CODE, WarpfrontError
+from warpfront.errors import BUG_EXIT_CODE, INTERRUPTED_EXIT_CODE, UNREAD_EXIT_CODE, WarpfrontError
 from warpfront.inside.checks.effort import EFFORT_OPTIONS, Effort, read_effort
 from warpfront.model import Selection
 from warpfront.system.process import terminable
@@ -118,7 +121,8 @@ def _task(body: Callable[..., None], *, name: str | None) -> Task[Any]:
 
 def _signature(every: Mapping[str, tuple[Any, Option]]) -> inspect.Signature:
     """What invoke reads a task's options from. Numbers are texts to it: its own reading of them
-    ends in a traceback where they are none. A list it wants as None.
+    ends in a traceback where they are none. A list it wants as None; what has no default is an
+    argument by its place.
     """
     keywords = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=_as_text(default))
@@ -199,6 +203,7 @@ def _errors_as_exit_codes() -> Iterator[None]:
     """
     try:
         yield
+        sys.stdout.flush()
     except WarpfrontError as error:
         hint = f"\nhint: {error.hint}" if error.hint else ""
         raise Exit(f"error: {error.message}{hint}", code=error.exit_code) from None
@@ -206,7 +211,18 @@ def _errors_as_exit_codes() -> Iterator[None]:
         raise Exit("interrupted", code=INTERRUPTED_EXIT_CODE) from None
     except Exit:
         raise
-    except Exception:  # noqa: BLE001 - a bug: the one place that shows a traceback
+    except Exception as error:  # noqa: BLE001 - a bug: the one place that shows a traceback
+        if isinstance(error, BrokenPipeError) and _is_unread(sys.stdout):
+            # The interpreter writes what is left once more when it ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise Exit(code=UNREAD_EXIT_CODE) from None
         raise Exit(
             f"this is a bug in warpfront\n{traceback.format_exc()}", code=BUG_EXIT_CODE
         ) from None
+
+
+def _is_unread(stream: TextIO) -> bool:
+    """Whether the reader of this pipe has gone, as `head` does when it has seen enough."""
+    poll = select.poll()
+    poll.register(stream.fileno(), 0)
+    return any(event & select.POLLERR for _, event in poll.poll(0))

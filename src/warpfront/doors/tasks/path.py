@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from warpfront.doors.display import Display
@@ -148,16 +149,34 @@ def _print_profiles(results: Iterable[Verified]) -> None:
 
 @command
 def report(
+    display: Display,
     cells: Chosen,
     *,
     json: Json = False,
     markdown: Annotated[bool, Option("print it as a Markdown table")] = False,
+    html: Annotated[str, Option("also write it as one page, to this file")] = "",
+    history: Annotated[str, Option("with --html: JSON lines of runs, to show and to add to")] = "",
 ) -> None:
     """Show what each step made of every cell, from what the steps left behind."""
     from warpfront import pipeline
     from warpfront.report.text import report_markdown
 
-    rows = pipeline.report(workspace_here(), cells)
+    workspace = workspace_here()
+    rows = pipeline.report(workspace, cells)
+    if html:
+        from warpfront.pipeline.beside.paging import write_page
+        from warpfront.system.process import run
+        from warpfront.system.provenance import read_provenance
+
+        write_page(
+            Path(html),
+            rows,
+            {cell.id: cell for cell in workspace.matrix.cells},
+            workspace.folders.store,
+            provenance=read_provenance(workspace.folders.root, run),
+            history=Path(history) if history else None,
+            watch=display,
+        )
     if markdown and not json:
         print(report_markdown(rows), end="")
     else:

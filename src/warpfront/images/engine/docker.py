@@ -45,6 +45,7 @@ from warpfront.images.engine import (
     packages,
 )
 from warpfront.images.engine.lines import LineSplitter
+from warpfront.images.engine.rootfs import image_archive
 from warpfront.images.engine.transfers import STALL_SECONDS, Transfer
 from warpfront.model import DeviceAccess, HostDevices, frozen
 from warpfront.system import process
@@ -178,28 +179,29 @@ class DockerEngine:
         labels: Mapping[str, str],
         environment: Mapping[str, str] | None = None,
     ) -> StoredImage:
-        changes = [f"LABEL {_quoted(key)}={_quoted(value)}" for key, value in labels.items()]
-        changes += [f"ENV {key}={_quoted(value)}" for key, value in (environment or {}).items()]
-        repository, _, name = reference.rpartition(":")
-        parameters = {"fromSrc": "-", "repo": repository, "tag": name, "changes": changes}
+        names = {ours: theirs for theirs, ours in _MACHINES.items()}
+        body = image_archive(
+            tar,
+            reference,
+            architecture=names.get(self.machine, self.machine),
+            labels=labels,
+            environment=environment or {},
+        )
         api = self._client.api
-        with self._translated(), tar.open("rb") as body:
-            headers = {"Content-Type": "application/x-tar"}
+        with self._translated():
             answer = api.post(
-                f"{api.base_url}/v{api.api_version}/images/create",
+                f"{api.base_url}/v{api.api_version}/images/load",
                 data=body,
-                params=parameters,
-                headers=headers,
+                params={"quiet": "1"},
+                headers={"Content-Type": "application/x-tar"},
                 timeout=_ANSWER_SECONDS,
             )
             answer.raise_for_status()
-        if '"error"' in answer.text:  # the status is 200 even when the import broke off
-            raise EngineError(
-                f"{tar}: the engine could not import it: {answer.text[-500:].strip()}"
-            )
+        if '"error"' in answer.text:  # the status is 200 even when it broke off
+            raise EngineError(f"{tar}: the engine could not load it: {answer.text[-500:].strip()}")
         found = self.image(reference)
         if found is None:
-            raise EngineError(f"{reference}: imported, and yet the engine does not have it")
+            raise EngineError(f"{reference}: loaded, and yet the engine does not have it")
         return found
 
     def push(self, reference: str, on_progress: Progress) -> int:
@@ -600,12 +602,6 @@ def _listed_image(row: Mapping[str, Any]) -> StoredImage:
 def _inspected_image(row: Mapping[str, Any]) -> StoredImage:
     labels = (row.get("Config") or {}).get("Labels") or {}
     return _listed_image({**row, "Labels": labels})
-
-
-def _quoted(text: str) -> str:
-    """A value in the Dockerfile syntax that the import takes its labels and environment in."""
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("$", "\\$")
-    return f'"{escaped}"'
 
 
 def _run_labels(run_id: str) -> dict[str, str]:

@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
+import secrets
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 
 STRICT = "strict"
+# The run whose seeds are 0, 1, 2 ...: bounds were set on them, and faults are seeded with them.
+DEVELOPMENT = "0"
 PROFILES = Path(__file__).with_name("profiles.json")
 
 
@@ -41,7 +46,7 @@ CHECK_SESSIONS: Mapping[str, CheckSession] = {
     ),
     "operators": CheckSession(
         says="every operation by name, forward and backward, with its edges",
-        records=("operators.trials:record_operators",),
+        records=("operators.trials:record_operators", "hazards.hazard_checks:record_hazards"),
     ),
     "opinfo": CheckSession(
         says="PyTorch's own operator database",
@@ -88,11 +93,14 @@ class EffortOption:
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
-    """`quick` keeps every operation and drops sizes, dtypes and repetitions; `profile` decides."""
+    """`quick` keeps every operation and drops sizes, dtypes and repetitions; `profile` decides.
+    `run` is the id of the whole verification, from which every session draws the same seeds.
+    """
 
     quick: bool = False
     profile: str = STRICT
     seeds: tuple[int, ...] = (0,)
+    run: str = DEVELOPMENT
 
     def arguments(self) -> tuple[str, ...]:
         """As options of a command line."""
@@ -107,16 +115,32 @@ class Effort:
         return tuple(argv)
 
     def document(self) -> dict[str, object]:
-        return {"quick": self.quick, "profile": self.profile, "seeds": len(self.seeds)}
+        return {
+            "quick": self.quick,
+            "profile": self.profile,
+            "seeds": len(self.seeds),
+            "run": self.run,
+            "drawn": list(self.seeds),
+        }
 
 
-def read_effort(*, quick: bool, profile: str, seeds: str | int) -> Effort:
+def read_effort(*, quick: bool, profile: str, seeds: str | int, run: str) -> Effort:
     """The effort that options ask for. Raises `ValueError` with what is wrong with one of them."""
+    named = _read_run(run) or secrets.token_hex(4)
     return Effort(
         quick=quick,
         profile=_read_profile(profile),
-        seeds=tuple(range(_read_seeds(str(seeds)))),
+        seeds=drawn_seeds(named, _read_seeds(str(seeds))),
+        run=named,
     )
+
+
+def drawn_seeds(run: str, count: int) -> tuple[int, ...]:
+    """Seeds of a run, from its id alone: none below 2**16, which development has used."""
+    if run == DEVELOPMENT:
+        return tuple(range(count))
+    texts = (f"{run} {place}".encode() for place in range(count))
+    return tuple(2**16 + int(sha256(text).hexdigest()[:7], 16) for text in texts)
 
 
 def add_effort_options(parser: argparse.ArgumentParser) -> None:
@@ -149,6 +173,12 @@ def _read_seeds(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise ValueError(f"--seeds {text!r} is not a number from 1 on")
     return int(text)
+
+
+def _read_run(text: str) -> str:
+    if text and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", text):
+        raise ValueError(f"--run {text!r} is not an id of letters, digits, `.`, `_` and `-`")
+    return text
 
 
 def _read_profile(text: str) -> str:
@@ -186,6 +216,12 @@ EFFORT_OPTIONS = (
         help=f"whose tolerances decide: {', '.join(profile_names())}; every result says what each "
         "would have said",
         read=_read_profile,
+    ),
+    EffortOption(
+        name="run",
+        default="",
+        help="the id of a run, to draw its seeds again (a new one if not given)",
+        read=_read_run,
     ),
     EffortOption(name="quick", default=False, help="every operation, fewer cases of each"),
 )

@@ -223,12 +223,13 @@ def rms_fault(
     dtype: torch.dtype,
     *,
     walk: Tensor | None = None,
+    errors: int = 0,
 ) -> tuple[float, str]:
     """The device's root mean square error over the CPU's in the same dtype, or over one rounding
-    (for few numbers also of the sums behind them, see `Budgeted.walk`) if that is larger.
+    (for few independent errors also of the sums behind them, see `Budgeted`) if that is larger.
     """
     allowed = max(_rms(same_dtype - exact), rounding_unit(dtype) * _rms(exact))
-    if walk is not None and exact.numel() < FEW_NUMEL:
+    if walk is not None and (errors or exact.numel()) < FEW_NUMEL:
         allowed = max(allowed, _rms(walk.expand_as(exact)))
     error, limit = (
         _rms(found - exact),

@@ -54,14 +54,26 @@ U_ACC = torch.finfo(torch.float32).eps / 2
 # PARTIAL: partial sums do; seen with torch 2.11.0+cu130 on an H200 in the native kernel for
 # contiguous tensors, whatever dtype the parameters have (for channels_last, and through cuDNN, the
 # sums are float32's).
-EVERY, PARTIAL = "every", "partial"
+EVERY, PARTIAL, SAMPLES = "every", "partial", "samples"
 ANY = "any device"
+# A GPU whose convolutions are torch's own, because cuDNN (MIOpen) is switched off: products of
+# matrices, sample by sample. What a product gives is stored in the tensors' dtype before the next
+# is added to it (ConvolutionMM2d.cu, `slow_conv2d_grad_weight`: one `gemm` a sample, beta = 1) or
+# before its columns are added up (`slow_conv2d_backward`, then `col2im`). Convolutions in three
+# dimensions and dilated ones also add the columns, one for each place of the kernel, in that dtype
+# (NaiveDilatedConvolution.cu, `col2hvol`).
+NATIVE = "a GPU's own convolution"
 HALF = (torch.float16, torch.bfloat16)
 SUMS_ROUNDED = {
     ("cpu", "convolution", torch.float16): EVERY,
     ("cpu", "transposed convolution", torch.float16): EVERY,
     ("cpu", "transposed convolution output", torch.float16): EVERY,
     ("cuda", "transposed convolution output", torch.float16): PARTIAL,
+    **{
+        (NATIVE, kind, dtype): SAMPLES
+        for kind in ("convolution", "transposed convolution", "transposed convolution output")
+        for dtype in HALF
+    },
     **{("cpu", "product", dtype): EVERY for dtype in HALF},
     **{
         ("cuda", kind, dtype): EVERY
@@ -105,30 +117,38 @@ class Arithmetic:
         return min(float(U_ACC), self.unit)
 
     def rounding_of(self, kind: str) -> str:
-        """How sums of a kind are rounded here: `EVERY`, `PARTIAL`, or not (empty)."""
-        known = SUMS_ROUNDED.get((self.device, kind, self.dtype))
-        return known or SUMS_ROUNDED.get((ANY, kind, self.dtype), "")
+        """How sums of a kind are rounded here: `EVERY`, `PARTIAL`, `SAMPLES`, or not (empty)."""
+        native = self.device == "cuda" and not cudnn_enabled()
+        devices = (*([NATIVE] if native else []), self.device, ANY)
+        known = (SUMS_ROUNDED.get((device, kind, self.dtype), "") for device in devices)
+        return next(filter(None, known), "")
 
-    def sum_rounding(self, kind: str, length: Tensor, squares: Tensor) -> Tensor:
+    def sum_rounding(
+        self, kind: str, length: Tensor, squares: Tensor, samples: float = 1.0
+    ) -> Tensor:
         """What rounded sums of `length` terms, whose squares add up to `squares`, are off by:
-        partial sums walk at random, so they are about as large as the root of that.
+        partial sums walk at random, so they are about as large as the root of that. `samples` is
+        how many there are where each sample's is stored.
         """
         rounded = self.rounding_of(kind)
         if not rounded:
             return torch.zeros_like(squares)
-        steps = length if rounded == EVERY else torch.ones_like(length)
+        parts = torch.full_like(length, samples if rounded == SAMPLES else 1.0)
+        steps = length if rounded == EVERY else parts
         return self.unit * (steps * squares).sqrt()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Budgeted:
     """A reference in float64 and the largest error allowed for each of its elements. `walk` is one
-    rounding of what each sum would be if its terms had random signs.
+    rounding of what each sum would be if its terms had random signs; `errors` how many independent
+    ones there are, if not one for each element.
     """
 
     reference: Tensor
     bound: Tensor
     walk: Tensor | None = None
+    errors: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,15 +197,16 @@ class Multilinear:
             )
         ]
         squares = differentiate(self, [x**2 for x in inputs], cotangent**2)
+        samples = _stored_sums(inputs)
         carried = [
-            how.sum_rounding(self.kind, length, square)
+            how.sum_rounding(self.kind, length, square, samples)
             for length, square in zip(lengths, squares, strict=True)
         ]
         # The bias may be added to a product that was already rounded.
         unbiased = (
             self.function(*inputs[:2]).abs() if len(inputs) > 2 else torch.zeros_like(exact[0])
         )
-        together = how.sum_rounding(f"{self.kind} output", lengths[0], squares[0])
+        together = how.sum_rounding(f"{self.kind} output", lengths[0], squares[0], samples)
         carried[0] = how.unit * unbiased + together
         budgets = [
             budget(reference, magnitude, length, how=how, c=c, carried=extra)
@@ -423,6 +444,17 @@ class Attention:
 
     def _join(self, x: Tensor) -> Tensor:
         return x.transpose(1, 2).flatten(-2)
+
+
+def _stored_sums(inputs: Sequence[Tensor]) -> float:
+    """How many partial sums a convolution may store: one a sample, or one a place of the kernel."""
+    if len(inputs) < 2 or inputs[1].dim() < 3:
+        return 1.0
+    return float(max(inputs[0].shape[0], inputs[1].shape[2:].numel()))
+
+
+def cudnn_enabled() -> bool:
+    return bool(torch.backends.cudnn.enabled)
 
 
 def differentiate(

@@ -13,7 +13,7 @@ import torch
 from warpfront.inside.checks.block_faults import seed_block_faults
 from warpfront.inside.checks.blocks import BLOCKS, Block
 from warpfront.inside.checks.claims import Claims
-from warpfront.inside.checks.effort import Effort
+from warpfront.inside.checks.effort import DEVELOPMENT, Effort, drawn_seeds
 from warpfront.inside.checks.mutations import Ledger
 from warpfront.inside.checks.operators.case_faults import Subject, seed_faults, seed_property_faults
 from warpfront.inside.checks.operators.cases import Case, make_maker
@@ -115,7 +115,8 @@ def _opinfo_checks(floating: Sequence[str], device: str, effort: Effort) -> Iter
         if dtype in floating:
             sweep = Sweep(dtype=dtype, backward=backward, device=device, effort=effort)
             yield Check(
-                name=f"opinfo {sweep.name}", find=partial(_opinfo_finding, sweep, effort.seeds[:1])
+                name=f"opinfo {sweep.name}",
+                find=partial(_opinfo_finding, sweep, drawn_seeds(DEVELOPMENT, 1)),
             )
 
 
@@ -133,7 +134,7 @@ def _opinfo_finding(sweep: Sweep, seeds: tuple[int, ...]) -> CheckFinding:
 def _seeded_check(name: str, seed_in: Seed, effort: Effort) -> Check:
     def find() -> CheckFinding:
         ledger = Ledger()
-        for seed in effort.seeds:
+        for seed in drawn_seeds(DEVELOPMENT, len(effort.seeds)):
             seed_in(seed, ledger)
         return _finding(ledger)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from .channels import environment_channels
 from .imports import read_start
+from .manifest import read_manifest
 from .measuring import installed
 from .names import default_policy
 from .places import ETC, HOME, Places, places_of_this_python
@@ -18,7 +19,7 @@ from .policy import GuardError, Policy, read_policy
 from .relaxing import read_reasons, relax
 from .sealing import seal
 from .standing import sentence
-from .verification import verify
+from .verification import Depth, verify
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -39,11 +40,14 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     command = commands.add_parser("install", help="put the guard around this image's stack")
     command.add_argument("--policy", type=Path, required=True, help="what to protect")
+    command.add_argument("--manifest", type=Path, help="what the wheels of the stack hold")
     command.set_defaults(act=_install)
     command = commands.add_parser("adopt", help="protect the torch that this Python already has")
     command.set_defaults(act=_adopt)
     command = commands.add_parser("verify", help="is the stack the one that was sealed?")
-    command.add_argument("--quick", action="store_true", help="sizes instead of hashes")
+    depth = command.add_mutually_exclusive_group()
+    depth.add_argument("--quick", action="store_true", help="sizes instead of hashes")
+    depth.add_argument("--light", action="store_true", help="hashes of what is newer than the seal")
     command.add_argument("--json", action="store_true", help="findings as JSON")
     command.set_defaults(act=_verify)
     command = commands.add_parser("relax", help="let a package change, or go without its demands")
@@ -59,7 +63,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _install(options: argparse.Namespace, places: Places) -> int:
-    _say_sealed(seal(read_policy(options.policy), places, python=sys.executable))
+    manifest = read_manifest(options.manifest) if options.manifest else None
+    policy = read_policy(options.policy)
+    _say_sealed(seal(policy, places, python=sys.executable, manifest=manifest))
     return 0
 
 
@@ -72,9 +78,9 @@ def _adopt(options: argparse.Namespace, places: Places) -> int:
 
 
 def _verify(options: argparse.Namespace, places: Places) -> int:
-    findings = verify(
-        places, _given_environment(), start=read_start(places.manifest), quick=options.quick
-    )
+    depth: Depth = "quick" if options.quick else "light" if options.light else "full"
+    start = read_start(places.manifest)
+    findings = verify(places, _given_environment(), start=start, depth=depth)
     if options.json:
         print(json.dumps([vars(finding) for finding in findings], indent=1))
         return int(bool(findings))

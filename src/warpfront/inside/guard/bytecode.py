@@ -13,6 +13,7 @@ from types import CodeType
 from typing import Any
 
 from .manifest import Manifest
+from .measuring import Doubted, always, status_of
 
 _HEADER_BYTES = 16  # PEP 552: magic, flags, then time and size of the source or its hash
 
@@ -34,14 +35,19 @@ def bytecode_paths(manifest: Manifest) -> Iterator[str]:
                 yield importlib.util.cache_from_source(path)
 
 
-def bytecode_findings(manifest: Manifest, sealed_file: Path) -> Iterator[tuple[str, str]]:
+def bytecode_findings(
+    manifest: Manifest, sealed_file: Path, doubted: Doubted = always
+) -> Iterator[tuple[str, str]]:
     """(path, what is wrong) for byte code that is neither as sealed nor what its source compiles
-    to.
+    to. What is as it was sealed is read only where its status is `doubted`.
     """
     sealed = _read_sealed(sealed_file)
     for path in bytecode_paths(manifest):
+        status = status_of(f"{manifest.location}/{path}")
+        if status is None or (path in sealed and not doubted(status)):
+            continue
         file = manifest.location / path
-        if not file.is_file() or _sha256(file) == sealed.get(path):
+        if _sha256(file) == sealed.get(path):
             continue
         source = manifest.location / importlib.util.source_from_cache(path)
         if not _compiled_from(file, source):

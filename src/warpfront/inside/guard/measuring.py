@@ -5,17 +5,26 @@ from __future__ import annotations
 import csv
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import Distribution, distributions
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from .manifest import Manifest, Measured
 from .policy import GuardError, normalized
 
+Status = os.stat_result
+# Which files are not what their size says.
+Doubted = Callable[[Status], bool]
+SMALL_BYTES = 1 << 20
 _CHUNK = 1 << 20
-# What an installer writes about itself, other for each.
-_INSTALLERS_OWN = frozenset(("RECORD", "INSTALLER", "REQUESTED"))
+_BATCHES = 32
+# What an installer writes about itself, other for each: uv's even says when the wheel's file was
+# made.
+_INSTALLERS_OWN = frozenset(
+    ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json", "uv_build.json", "uv_cache.json")
+)
 
 
 def installed(location: Path) -> dict[str, list[Distribution]]:
@@ -62,32 +71,41 @@ def recorded_paths(distribution: Distribution, location: Path) -> list[str]:
     itself: byte code, and what the installer writes about itself.
     """
     name = _name_of(distribution)
-    try:
-        files = distribution.files
-    except (ValueError, csv.Error) as error:
-        raise GuardError(f"{name} in {location}: its RECORD cannot be read: {error}") from error
-    if files is None:
+    record = distribution.read_text("RECORD")
+    if record is None:
         raise GuardError(f"{name} has no RECORD in {location}: its files cannot be told")
-    paths = (PurePosixPath(os.path.normpath(path)) for path in files)
-    return sorted(str(path) for path in paths if is_sealed(path))
+    try:
+        listed = [row[0] for row in csv.reader(record.splitlines(), strict=True) if row]
+    except csv.Error as error:
+        raise GuardError(f"{name} in {location}: its RECORD cannot be read: {error}") from error
+    return sorted({path for path in map(os.path.normpath, listed) if is_sealed(path)})
 
 
-def is_sealed(path: PurePosixPath) -> bool:
-    if path.suffix == ".pyc" or path.parts[0] == ".." or path.is_absolute():
+def is_sealed(path: str) -> bool:
+    """Of a normalized path below site-packages."""
+    top = path.partition("/")[0]
+    if path.endswith(".pyc") or top in ("..", ""):
         return False
-    return not (path.parts[0].endswith(".dist-info") and path.name in _INSTALLERS_OWN)
+    return not (top.endswith(".dist-info") and path.rpartition("/")[2] in _INSTALLERS_OWN)
 
 
 def _measured(location: Path, paths: list[str]) -> dict[str, Measured]:
-    with ThreadPoolExecutor() as pool:  # hashing releases the interpreter's lock
-        measures = pool.map(lambda path: measured_file(location / path), paths)
-        return dict(zip(paths, measures, strict=True))
+    """Hashing releases the interpreter's lock. In batches: most files are so small that to hand one
+    over costs more than to hash it. Neighbours are alike, and go into different batches.
+    """
+    with ThreadPoolExecutor() as pool:
+        batches = [paths[start::_BATCHES] for start in range(_BATCHES)]
+        found = pool.map(
+            lambda batch: {path: measured_file(f"{location}/{path}") for path in batch}, batches
+        )
+        together = {path: measure for batch in found for path, measure in batch.items()}
+    return {path: together[path] for path in paths}
 
 
-def measured_file(path: Path) -> Measured:
+def measured_file(path: str) -> Measured:
     digest, size = hashlib.sha256(), 0
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - ten thousands of files: Path costs more than their bytes
             while chunk := file.read(_CHUNK):
                 digest.update(chunk)
                 size += len(chunk)
@@ -102,35 +120,64 @@ def measured_text(text: str) -> Measured:
     return len(data), hashlib.sha256(data).hexdigest()
 
 
-def differences(manifest: Manifest, names: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """(path, what is wrong) for every file, by its hash."""
+def always(_: Status) -> bool:
+    return True
+
+
+def is_small(status: Status) -> bool:
+    return status.st_size < SMALL_BYTES
+
+
+def differences(
+    manifest: Manifest, names: Iterable[str], *, doubted: Doubted = always
+) -> Iterator[tuple[str, str]]:
+    """(path, what is wrong) for every file: by its size, and by its hash where its status is
+    `doubted`.
+    """
     for name in names:
-        files = manifest.files.get(name, {})
-        there = [path for path in files if (manifest.location / path).is_file()]
-        yield from ((path, "missing") for path in sorted(set(files) - set(there)))
-        for path, (size, sha256) in _measured(manifest.location, there).items():
-            sealed_size, sealed_sha256 = files[path]
-            if size != sealed_size:
-                yield path, f"{size} bytes instead of {sealed_size}"
-            elif sha256 != sealed_sha256:
+        files, hashed = manifest.files.get(name, {}), []
+        for path, (sealed, _) in files.items():
+            status = status_of(f"{manifest.location}/{path}")
+            if status is None:
+                yield path, "missing"
+            elif status.st_size != sealed:
+                yield path, f"{status.st_size} bytes instead of {sealed}"
+            elif doubted(status):
+                hashed.append(path)
+        for path, (size, sha256) in _measured(manifest.location, hashed).items():
+            if sha256 != files[path][1]:
                 yield path, f"other content, {size} bytes as before"
+
+
+def written_since(sealed: Path) -> Doubted:
+    """Whether a file was written to after this one. Its ctime says so, which nobody sets, and which
+    an image's lower layers have from before.
+    """
+    since = sealed.stat().st_ctime_ns
+    return lambda status: status.st_ctime_ns >= since
+
+
+def status_of(path: str) -> Status | None:
+    """None for what is no file."""
+    try:
+        status = os.stat(path)  # noqa: PTH116 - as in `measured_file`
+    except OSError:
+        return None
+    return status if stat.S_ISREG(status.st_mode) else None
 
 
 def strays(manifest: Manifest, names: Iterable[str]) -> Iterator[str]:
     """Files inside the folders of the protected distributions that none of them brought."""
     wanted = set(names)
     sealed = {path for files in manifest.files.values() for path in files}
+    start = len(f"{manifest.location}/")
     for top, owners in sorted(manifest.folders().items()):
         if not owners & wanted:
             continue
-        for folder, folders, files in os.walk(manifest.location / top):
+        for folder, folders, files in os.walk(f"{manifest.location}/{top}"):
             folders[:] = sorted(set(folders) - {"__pycache__"})
-            relative = Path(folder).relative_to(manifest.location)
-            yield from (
-                str(relative / file)
-                for file in sorted(files)
-                if not file.endswith(".pyc") and str(relative / file) not in sealed
-            )
+            found = (f"{folder[start:]}/{file}" for file in sorted(files))
+            yield from (path for path in found if not path.endswith(".pyc") and path not in sealed)
 
 
 def shared_folders(manifest: Manifest) -> tuple[str, ...]:

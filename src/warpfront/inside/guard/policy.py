@@ -15,8 +15,8 @@ _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+!_-]*\Z")
 # What a shim requires: one exact version of one distribution.
 _EXACT = re.compile(r"[a-z0-9-]+={2,3}[A-Za-z0-9.+!_-]+\Z")
 _SPECIFIERS = re.compile(r"(([<>=!~]=|[<>]|===)[A-Za-z0-9.+!*_-]+(,(?=[<>=!~])|\Z))+\Z")
-# A URL that can stand between spaces or quotes of a command.
-_INDEX = re.compile(r"[^\s'\"`$\\]*\Z")
+# A URL that can stand between spaces or quotes of a command, and on a terminal.
+_INDEX = re.compile(r"(?:(?!['\"`$\\])[\x21-\x7e])*\Z")
 
 
 class GuardError(Exception):

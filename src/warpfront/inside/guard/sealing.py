@@ -10,12 +10,21 @@ from collections.abc import Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from importlib.metadata import Distribution
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from .bytecode import bytecode_text
 from .channels import channel_files
 from .manifest import Manifest, manifest_text
-from .measuring import installed, is_sealed, measure, measured_text, versions_of
+from .measuring import (
+    differences,
+    installed,
+    is_sealed,
+    is_small,
+    measure,
+    measured_text,
+    recorded_paths,
+    versions_of,
+)
 from .names import triton_shims
 from .needs import needs_of
 from .places import Places
@@ -34,10 +43,13 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-def seal(policy: Policy, places: Places, *, python: str) -> Policy:
+def seal(
+    policy: Policy, places: Places, *, python: str, manifest: Manifest | None = None
+) -> Policy:
     """Write constraints, channels, shims, programs and manifest; returns the policy with what was
-    adopted. `python` is the interpreter of the programs. Raises `GuardError`, and has written
-    nothing, if the stack is not what the policy says or one of the files may not be written.
+    adopted. `python` is the interpreter of the programs. `manifest` is what the wheels of this
+    stack hold; without one every file is read. Raises `GuardError`, and has written nothing, if the
+    stack is not what policy and manifest say or one of the files may not be written.
     """
     there = installed(places.site_packages)
     policy = _adopted(policy, there, places)
@@ -45,7 +57,11 @@ def seal(policy: Policy, places: Places, *, python: str) -> Policy:
     _compare(policy, there, places)
     shims = {path: text for shim in policy.shims for path, text in shim_files(shim).items()}
     programs = _programs(places, python)
-    manifest = _sealed(policy, places)
+    if manifest is None:
+        manifest = measure(places.site_packages, policy.protected)
+    else:
+        manifest = _as_installed(manifest, policy, there, places)
+    manifest = _with_shims(manifest, policy)
     write_files(
         {
             **{places.site_packages / path: text for path, text in shims.items()},
@@ -107,14 +123,33 @@ def _is_shim(distribution: Distribution) -> bool:
     return (distribution.read_text("INSTALLER") or "").strip() == INSTALLER
 
 
-def _sealed(policy: Policy, places: Places) -> Manifest:
-    """The manifest of the protected distributions and of the shims, which are yet to be written."""
-    manifest = measure(places.site_packages, policy.protected)
+def _as_installed(
+    manifest: Manifest, policy: Policy, there: Mapping[str, list[Distribution]], places: Places
+) -> Manifest:
+    """What the wheels hold, where it is what was installed of them: the same files, of the same
+    sizes, and the small ones of the same content. What an installer has unpacked of a large one is
+    read where time is not a build's: by `verify`.
+    """
+    if dict(manifest.versions) != dict(policy.protected):
+        raise GuardError("the manifest is of other distributions than the policy protects")
+    manifest = replace(manifest, location=places.site_packages)
+    wrong = [
+        f"{path}: {text}" for path, text in differences(manifest, manifest.files, doubted=is_small)
+    ]
+    for name, files in manifest.files.items():
+        recorded = recorded_paths(there[name][0], places.site_packages)
+        wrong += [f"{path}: not in the wheel of {name}" for path in recorded if path not in files]
+    if wrong:
+        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+        raise GuardError(f"{places.site_packages} is not what its wheels hold: {wrong[0]}{more}")
+    return manifest
+
+
+def _with_shims(manifest: Manifest, policy: Policy) -> Manifest:
+    """With the shims, which are yet to be written."""
     shims = {
         shim.name: {
-            path: measured_text(text)
-            for path, text in shim_files(shim).items()
-            if is_sealed(PurePosixPath(path))
+            path: measured_text(text) for path, text in shim_files(shim).items() if is_sealed(path)
         }
         for shim in policy.shims
     }

@@ -1,4 +1,4 @@
-"""`verify`: everything that can be wrong with a guarded stack, by full hashes."""
+"""`verify`: everything that can be wrong with a guarded stack."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import site
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import Distribution
+from typing import Literal
 
 from .bytecode import bytecode_findings
 from .channels import channel_findings
@@ -14,12 +15,14 @@ from .finding import Finding
 from .imports import Start, import_findings
 from .manifest import Manifest, read_manifest, size_differences
 from .measuring import (
+    always,
     differences,
     installed,
     recorded_paths,
     shared_folders,
     strays,
     versions_of,
+    written_since,
 )
 from .needs import need_problems
 from .places import Places
@@ -29,17 +32,20 @@ from .standing import relaxed_problems
 from .tracing import traced_shadows
 from .watch import sealed_names
 
+Depth = Literal["quick", "light", "full"]
+
 
 def verify(
     places: Places,
     environment: Mapping[str, str],
     *,
     start: Start | None = None,
-    quick: bool = False,
+    depth: Depth = "full",
 ) -> list[Finding]:
     """All findings; none means that the stack is the one that was sealed. `environment` is what the
     process was started with, `start` (`read_start()`) the state of a new interpreter, looked at if
-    given. `quick` compares sizes instead of hashes, and looks for no strays.
+    given. "quick" compares sizes instead of hashes, and looks for no strays; "light", for a build
+    that has just sealed it, hashes what was written to since.
     """
     try:
         policy, manifest = read_policy(places.policy), read_manifest(places.manifest)
@@ -47,7 +53,11 @@ def verify(
         return [Finding(part="guard", subject=str(places.folder), text=str(error))]
     names = sealed_names(policy, manifest)
     there = installed(manifest.location)
-    changed = size_differences(manifest, names) if quick else differences(manifest, names)
+    doubted = written_since(places.manifest) if depth == "light" else always
+    if depth == "quick":
+        changed = size_differences(manifest, names)
+    else:
+        changed = differences(manifest, names, doubted=doubted)
     findings = [
         *_findings("channel", channel_findings(policy, places, environment)),
         *_distribution_findings(policy, manifest, there),
@@ -59,9 +69,9 @@ def verify(
     ]
     if start is not None:
         findings += _findings("import", import_findings(start, manifest.packages()))
-    if not quick:
+    if depth != "quick":
         findings += _stray_findings(names, manifest, there)
-        findings += _findings("file", bytecode_findings(manifest, places.bytecode))
+        findings += _findings("file", bytecode_findings(manifest, places.bytecode, doubted))
     return findings
 
 

@@ -20,7 +20,8 @@ from warpfront.port.scan.baseline import baseline_text, beyond, read_baseline
 from warpfront.port.scan.catalogue import catalogue
 from warpfront.port.scan.engines import BINARIES, Scope, is_read, scan_source
 from warpfront.port.scan.findings import Context, Finding, SourceText
-from warpfront.port.scan.severities import Judged
+from warpfront.port.scan.reach import left_out_of_hip
+from warpfront.port.scan.severities import Judged, said_once
 from warpfront.port.scan.targets import ScanTarget
 from warpfront.system.store import read_text as read_file
 from warpfront.system.store import write_text
@@ -93,7 +94,7 @@ def scan_tree(
     unread = [result.unread for result in results if result.unread is not None]
     return Scan(
         target=target.name,
-        findings=tuple(finding for one in judged for finding in one.findings),
+        findings=tuple(said_once((f for one in judged for f in one.findings), scope.rules)),
         unread=tuple(sorted((*tree.unread, *unread))),
         files=len(judged),
         lines=sum(result.lines for result in results),
@@ -107,13 +108,22 @@ def _context(tree: Tree, files: Iterable[TreeFile]) -> Context:
     headers = [file for file in files if cuda.reads(PurePosixPath(file.path))]
     if not headers:
         return Context(own_packages=own)
-    portable: set[str] = set()
-    for file in headers:
-        text = read_text(tree.root, file)
-        if isinstance(text, str):
-            portable |= cuda.portable_names_of(SourceText(path=PurePosixPath(file.path), text=text))
+    read = ((file.path, read_text(tree.root, file)) for file in headers)
+    texts = {path: text for path, text in read if isinstance(text, str)}
+    facts = [
+        cuda.header_facts(SourceText(path=PurePosixPath(path), text=text))
+        for path, text in texts.items()
+    ]
+    cmake = (file for file in files if PurePosixPath(file.path).suffix in (".txt", ".cmake"))
+    read = ((file.path, read_text(tree.root, file)) for file in cmake)
+    texts |= {path: text for path, text in read if isinstance(text, str)}
     return Context(
-        identifiers=read_identifiers(), portable_names=frozenset(portable), own_packages=own
+        identifiers=read_identifiers(),
+        portable_names=frozenset().union(*(one.portable for one in facts)),
+        vendor_macros=cuda.vendor_macros(facts),
+        own_namespaces=frozenset().union(*(one.namespaces for one in facts)),
+        own_packages=own,
+        left_out=left_out_of_hip(texts),
     )
 
 

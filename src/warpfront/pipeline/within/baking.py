@@ -8,11 +8,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from time import monotonic
 
-from warpfront.errors import BuildFailedError, EngineError, StoreError, WheelError
+from warpfront.errors import BuildFailedError, EngineError, FailureKind, StoreError, WheelError
 from warpfront.images.bake import (
     CA_SECRET,
     PROXIES_SECRET,
     PROXIES_VARIABLE,
+    SEALED_CONTEXT,
     TOOLS_CONTEXT,
     WHEELS_CONTEXT,
     BakeTarget,
@@ -41,10 +42,11 @@ from warpfront.pipeline.within.contents import (
     prepare_cells,
     unrunnable,
 )
+from warpfront.pipeline.within.sealed import is_sealed, write_manifest
 from warpfront.pipeline.workspace import AskSite, Folders, Material
 from warpfront.release.registry.reach import registry_reachable
 from warpfront.system.process import run
-from warpfront.system.provenance import read_provenance
+from warpfront.system.provenance import fixed_moment, read_provenance
 from warpfront.system.store import Store, place_program, write_json
 from warpfront.system.watch import Watch
 from warpfront.wheels.sources import Site
@@ -54,8 +56,8 @@ from warpfront.wheels.uv_program import uv_binary, uv_version
 Built = BuiltImage | Blocked | Failed
 # The containerd store keeps a tar of every layer beside its unpacked form, gzipped unless told
 # otherwise. The fastest zstd takes half of gzip's time, and writes less than no compression at all
-# (docs/performance.md).
-_OUTPUT = "type=image,compression=zstd,compression-level=0"
+# (docs/performance.md). Docker's own manifests know no zstd; OCI's do.
+_OUTPUT = "type=image,oci-mediatypes=true,compression=zstd,compression-level=0"
 _OUTPUT_CLASSIC_STORE = "type=docker"
 
 
@@ -77,7 +79,7 @@ def build_cells(
     )
     usable = _with_usable_base(cells, bases, results)
     resolved = {name: base for name, base in bases.items() if isinstance(base, ResolvedBase)}
-    images = images_by_content(matrix.repositories, engine)
+    images = images_by_content(matrix.repositories, engine, created=fixed_moment())
     to_build = []
     for cell_id, item in prepare_cells(usable, locks, resolved, images, material).items():
         if not isinstance(item, Prepared):
@@ -213,8 +215,8 @@ class _Building:
             self._watch.say(f"verify will not find its toolbox here: {error.message}")
 
     def _fetch(self, items: list[Prepared]) -> dict[str, Built]:
-        """Every wheel of every item; those whose wheels cannot be had, and their children,
-        are left out.
+        """Every wheel of every item, and what its guard is told of them; those whose wheels cannot
+        be had, and their children, are left out.
         """
         failed: dict[str, Built] = {}
         for item in items:
@@ -222,17 +224,20 @@ class _Building:
             if isinstance(parent, Blocked | Failed):
                 failed[item.cell.id] = dataclasses.replace(parent, cell_id=item.cell.id)
                 continue
-            result = attempt(
-                item.cell.id,
-                "build",
-                self._wheelhouse.fetch,
-                item.rendered.wheels,
-                self._site,
-                on_progress=self._watch.advance,
-            )
+            result = attempt(item.cell.id, "build", self._fetch_one, item)
             if isinstance(result, Blocked | Failed):
                 failed[item.cell.id] = result
         return failed
+
+    def _fetch_one(self, item: Prepared) -> None:
+        wheels, cell = item.rendered.wheels, item.cell
+        self._wheelhouse.fetch(wheels, self._site, on_progress=self._watch.advance)
+        if is_sealed(cell, item.rendered):
+            self._watch.step(cell.id, "reads its wheels for the guard")
+            write_manifest(item.rendered, self._wheelhouse, self._sealed_folder(cell), cell=cell)
+
+    def _sealed_folder(self, cell: Cell) -> Path:
+        return self._store.cell_folder(cell.id) / "sealed"
 
     def _target(self, item: Prepared, building: Mapping[str, Prepared]) -> BakeTarget:
         cell = item.cell
@@ -255,6 +260,7 @@ class _Building:
             machine=cell.machine,
             output=_OUTPUT if self._engine.features().containerd_store else _OUTPUT_CLASSIC_STORE,
             secrets=build_secrets(self._site) if needs_network else (),
+            moment=self._provenance.created,
         )
 
     def _contexts(self, item: Prepared, building: Mapping[str, Prepared]) -> dict[str, str]:
@@ -273,6 +279,8 @@ class _Building:
         if item.rendered.wheels:
             contexts[WHEELS_CONTEXT] = str(self._wheels_view(item))
             contexts[TOOLS_CONTEXT] = str(self._tools())
+        if is_sealed(cell, item.rendered):
+            contexts[SEALED_CONTEXT] = str(self._sealed_folder(cell))
         return contexts
 
     def _wheels_view(self, item: Prepared) -> Path:
@@ -335,6 +343,7 @@ class _Building:
                 hint=hint,
                 log=log,
                 exit_code=BuildFailedError.exit_code,
+                kind=FailureKind.INFRASTRUCTURE if baked.disk_full else None,
             )
         return self._built(item, log)
 

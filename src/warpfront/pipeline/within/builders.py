@@ -156,4 +156,4 @@ def _with_packages(
 def _dockerfile(root: Path, ground: _Ground, apt: tuple[str, ...]) -> str:
     sources = read_tree(root / IMAGES_FOLDER)
     templates = Templates({**sources, f"{_NAME}/Dockerfile.j2": _TEMPLATE})
-    return templates.dockerfile(_NAME).render(from_reference=ground.reference, apt=apt)
+    return templates.dockerfile(_NAME, {"from_reference": ground.reference, "apt": apt})

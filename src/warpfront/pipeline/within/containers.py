@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import deque
 from pathlib import Path
 
-from warpfront.errors import NotVerifiedError, StoreError
+from warpfront.errors import FailureKind, NotVerifiedError, StoreError
 from warpfront.images.engine import Engine, RunResult
 from warpfront.images.labels import CONTENT_HASH
 from warpfront.model import Blocked, BuiltImage, Cell, Failed
@@ -38,13 +38,14 @@ def built_image(store: Store, cell: Cell, engine: Engine) -> BuiltImage | Blocke
     return built
 
 
-def not_verified(cell: Cell, reason: str, hint: str) -> Failed:
+def not_verified(cell: Cell, reason: str, hint: str, kind: FailureKind | None = None) -> Failed:
     return Failed(
         cell_id=cell.id,
         step="verify",
         reason=reason,
         hint=hint,
         exit_code=NotVerifiedError.exit_code,
+        kind=kind,
     )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from warpfront.images.engine import Engine, StoredImage
 from warpfront.images.engine.bases import find_base
-from warpfront.images.labels import CONTENT_HASH
+from warpfront.images.labels import CONTENT_HASH, CREATED
 from warpfront.images.protection import guard_files, guard_policy, relaxed_files
 from warpfront.images.render import render
 from warpfront.matrix.plan import content_hash
@@ -89,8 +89,11 @@ def prepare_cells(
     return results
 
 
-def images_by_content(repositories: Collection[str], engine: Engine) -> Mapping[str, StoredImage]:
+def images_by_content(
+    repositories: Collection[str], engine: Engine, *, created: str = ""
+) -> Mapping[str, StoredImage]:
     """Every image of these repositories in the engine, by its content hash: one call to the engine.
+    Where somebody fixed the moment that images are of, those of another are none.
 
     What somebody built `FROM` one of ours has its labels, too, and goes by another name.
     """
@@ -98,6 +101,7 @@ def images_by_content(repositories: Collection[str], engine: Engine) -> Mapping[
         image.labels[CONTENT_HASH]: image
         for image in engine.images(CONTENT_HASH)
         if any(reference.rpartition(":")[0] in repositories for reference in image.references)
+        and (not created or image.labels.get(CREATED) == created)
     }
 
 

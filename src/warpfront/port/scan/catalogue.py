@@ -15,7 +15,7 @@ from warpfront.port.scan.targets import CLASSES, ScanTarget
 
 ENGINES = ("python", "cuda", "structured", "scanner")
 _FIELDS = {"title", "engines", "phase", "severity", "message", "why", "fix", "sources"}
-_OPTIONAL = {"structural", "of_amd"}
+_OPTIONAL = {"structural", "of_amd", "of_a_folder"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,8 +26,9 @@ class Rule:
     `rocm`, `hpu`, `cpu`) to a severity. `message` says what is wrong in one line, with `{what}` for
     the code it is about. `phase` (0 to 8) is the step of a port that deals with it. `structural`
     rules are about files that no condition guards: gates do not touch them. `of_amd` rules are
-    about code that is written for AMD: in AMD's own arm it is no worse than elsewhere. `sources`
-    say where the claim comes from.
+    about code that is written for AMD: in AMD's own arm it is no worse than elsewhere. What
+    `of_a_folder` rules say is one fact of a folder, said at its first place there. `sources` say
+    where the claim comes from.
     """
 
     id: str
@@ -41,6 +42,7 @@ class Rule:
     sources: tuple[str, ...]
     structural: bool = False
     of_amd: bool = False
+    of_a_folder: bool = False
 
     def severity_for(self, target: ScanTarget) -> Severity:
         """The severity of the narrowest class of `target` that this rule names; none if none."""
@@ -92,6 +94,7 @@ def _read_rule(rule_id: str, record: Mapping[str, Any], name: str) -> Rule:
         sources=tuple(record["sources"]),
         structural=record.get("structural", False),
         of_amd=record.get("of_amd", False),
+        of_a_folder=record.get("of_a_folder", False),
     )
 
 

@@ -45,7 +45,8 @@ def scan_source(source: SourceText, scope: Scope, before: SourceText | None = No
         seen = (*seen, *edited)
     except RecursionError:
         seen = (Sighting(rule="SC003", start=0, end=0, what="nested too deeply"),)
-    return judge(source, seen, scope.target, scope.rules)
+    left_out = scope.target.is_rocm and str(source.path) in scope.context.left_out
+    return judge(source, seen, scope.target, scope.rules, left_out=left_out)
 
 
 def _seen(source: SourceText, context: Context) -> tuple[SourceText, tuple[Sighting, ...]]:

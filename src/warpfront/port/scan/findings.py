@@ -45,9 +45,17 @@ class Gate(StrEnum):
     """Test code: a note."""
     AUTOMATION = "automation"
     """What the project's own CI runs on its own machines: a note."""
+    NVIDIAS = "nvidias"
+    """A file for packaging whose name says that it is NVIDIA's: a note."""
+    LEFT_OUT = "left-out"
+    """The project's build for AMD does not compile the file: a note."""
+    REPEATED = "repeated"
+    """Said of this folder already, one fact: a note."""
 
 
 Side = Literal["nvidia", "amd", "other"]
+Known = Literal["set", "unset", "open"] | int | None
+"""What is known of a macro: "open" is defined with a value that is not known, None is nothing."""
 SIDES: Final[tuple[Side, ...]] = get_args(Side)
 
 
@@ -88,13 +96,18 @@ class Context:
 
     `identifiers` maps a CUDA name to its HIP name, from torch's own hipify tables where torch is
     there; empty otherwise. `portable_names` are macros and functions that some header of the tree
-    defines under USE_ROCM as well. `own_packages` are the Python packages that the tree itself is
-    the source of.
+    defines for AMD as well. `vendor_macros` are those that its headers define on some sides only:
+    there a number stands for nothing, "unset" is all that is known. `own_namespaces` are the C++
+    namespaces that it opens. `own_packages` are the Python packages that the tree itself is the
+    source of. `left_out` are the paths of files that its build for AMD does not compile.
     """
 
     identifiers: Mapping[str, str] = field(default_factory=dict, repr=False)
     portable_names: frozenset[str] = frozenset()
+    vendor_macros: Mapping[str, Mapping[Side, Known]] = field(default_factory=dict)
+    own_namespaces: frozenset[str] = frozenset()
     own_packages: frozenset[str] = frozenset()
+    left_out: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from warpfront.port.scan.catalogue import Rule
 from warpfront.port.scan.findings import Finding, Gate, Severity, Side, Sighting, SourceText
@@ -19,11 +19,16 @@ _AUTOMATION = re.compile(
     r"\.(?:github|ci|circleci|buildkite|jenkins|azure-pipelines|gitlab)(?:/|[\w-]*\.ya?ml\Z)"
     r"|(?:azure-pipelines|appveyor|\.travis|\.gitlab-ci)[\w-]*\.ya?ml\Z|(?:ci|buildkite)/"
 )
+_NVIDIAS = re.compile(
+    r"(?i:(?:[/._-]|\A)(?:cuda|cublas|cudnn|nvidia)[\d.]*(?:[._/-]|\Z))|(?:CUDA|Cuda)[^/]*\Z"
+)
+_TESTS = re.compile(r"(?i)(?:/|\A)(?:tests?|testing)/[^/]*(?:requirements|constraints)[^/]*\Z")
 _EXCERPT = 200
 _SOFTENED = {
     Gate.AVAILABILITY: Severity.WARNING,
     Gate.WRAPPED: Severity.NOTE,
     Gate.TEST: Severity.NOTE,
+    Gate.LEFT_OUT: Severity.NOTE,
 }
 
 
@@ -47,13 +52,20 @@ class Judged:
 
 
 def judge(
-    source: SourceText, sightings: Iterable[Sighting], target: ScanTarget, rules: Mapping[str, Rule]
+    source: SourceText,
+    sightings: Iterable[Sighting],
+    target: ScanTarget,
+    rules: Mapping[str, Rule],
+    *,
+    left_out: bool = False,
 ) -> Judged:
-    """The findings that `sightings` of one file come to for `target`. The same thing seen twice
-    is one finding.
+    """The findings that `sightings` of one file come to for `target`; of a file that the build
+    leaves out all are notes. The same thing seen twice is one finding.
     """
     lines = _Lines(source.text)
     suppressions = tuple(read_suppressions(source.text, lines))
+    if left_out:
+        sightings = [replace(one, gate=Gate.LEFT_OUT) for one in sightings]
     found = {
         (finding.rule, finding.line, finding.column): finding
         for sighting in sorted(sightings, key=_worst_last)
@@ -99,10 +111,11 @@ def _finding(
     source: SourceText, sighting: Sighting, target: ScanTarget, rule: Rule, lines: _Lines
 ) -> Finding | None:
     severity, gate = _weighed(sighting, target, rule)
-    if _AUTOMATION.match(str(source.path)) and severity is not Severity.NONE:
-        severity, gate = Severity.NOTE, Gate.AUTOMATION
     if severity is Severity.NONE:
         return None
+    softer = _of_path(str(source.path), rule)
+    if softer is not None:
+        severity, gate = Severity.NOTE, softer
     line, column = lines.place(sighting.start)
     end_line, end_column = lines.place(max(sighting.end, sighting.start))
     what = " ".join((sighting.what or lines.text(line)).split())[:_EXCERPT]
@@ -122,6 +135,17 @@ def _finding(
     )
 
 
+def _of_path(path: str, rule: Rule) -> Gate | None:
+    """What the name of a file says of everything in it, if it says something."""
+    if _AUTOMATION.match(path):
+        return Gate.AUTOMATION
+    if rule.engines != ("structured",):
+        return None
+    if _NVIDIAS.search(path):
+        return Gate.NVIDIAS
+    return Gate.TEST if _TESTS.search(path) else None
+
+
 def _weighed(sighting: Sighting, target: ScanTarget, rule: Rule) -> tuple[Severity, Gate]:
     severity = rule.severity_for(target).shifted(sighting.shift)
     if rule.structural or severity is Severity.NONE:
@@ -135,8 +159,25 @@ def _weighed(sighting: Sighting, target: ScanTarget, rule: Rule) -> tuple[Severi
         return min(severity, limit, key=order.index), sighting.gate
     own_arm = sighting.sides == {side} and target.is_rocm and not rule.of_amd
     if own_arm and severity is not Severity.NOTE:
-        return severity.shifted(1), Gate.OWN_ARM
+        # Whoever wrote this arm wrote it for AMD: what only may be wrong was a decision there.
+        worse = severity is Severity.ERROR or "cuda" not in rule.engines
+        return severity.shifted(1 if worse else -1), Gate.OWN_ARM
     return severity, Gate.OPEN
+
+
+def said_once(findings: Iterable[Finding], rules: Mapping[str, Rule]) -> Iterator[Finding]:
+    """The findings in their order; of a rule that states one fact of a folder, the first of each
+    severity there, and notes for the rest.
+    """
+    said: set[tuple[str, str, Severity]] = set()
+    for finding in findings:
+        key = (finding.rule, finding.path.rpartition("/")[0], finding.severity)
+        once = rules[finding.rule].of_a_folder and finding.severity is not Severity.NOTE
+        if once and key in said:
+            yield replace(finding, severity=Severity.NOTE, gate=Gate.REPEATED)
+        else:
+            said.add(key)
+            yield finding
 
 
 def read_suppressions(text: str, lines: _Lines | None = None) -> Iterator[Suppression]:

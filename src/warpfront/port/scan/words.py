@@ -12,12 +12,13 @@ ALLOCATOR = re.compile(
     re.IGNORECASE,
 )
 _SETTING = re.compile(r"(?:\w+\s*=\s*)?['\"]?\w+\s*:[\w:,.\[\]>\s{}-]*['\"]?")
+# hipcc takes `-lineinfo` and the like, with one dash, as something else, and only warns.
 _COMPILER = re.compile(
     r"""(?x)(?<![\w-])(?:
         (?P<nvcc>--use_fast_math|-use_fast_math|--expt-(?:relaxed-constexpr|extended-lambda)
-            |-?-lineinfo|-?-generate-line-info|--ptxas-options\S*|-Xptxas\S*|-?-maxrregcount\S*
-            |-?-extended-lambda|-rdc=true|--relocatable-device-code=true|-Xcudafe\S*
-            |--threads(?=[=\s\d]|\Z)|-Xfatbin\S*|-diag-suppress\S*|--diag_suppress\S*)
+            |--generate-line-info|--ptxas-options\S*|-Xptxas\S*|-?-maxrregcount\S*
+            |--extended-lambda|-rdc=true|--relocatable-device-code=true|-Xcudafe\S*
+            |--threads(?=[=\s\d]|\Z)|-Xfatbin\S*|--diag_suppress\S*)
         |(?P<arch>-gencode\S*|--generate-code\S*|-arch[=\s]*(?:sm|compute)_\S*
             |arch=compute_\S*|code=sm_\S*|--gpu-architecture\S*)
         |(?P<link>-lcuda|-lcudart(?:_static)?|-lcublas(?:Lt)?|-lcudnn|-lnccl|-lnvToolsExt|-lnvrtc

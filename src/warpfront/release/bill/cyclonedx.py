@@ -17,8 +17,10 @@ from cyclonedx.model.dependency import Dependency
 from cyclonedx.model.license import DisjunctiveLicense, LicenseAcknowledgement, LicenseExpression
 from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
+from packaging.utils import canonicalize_name
 
 from warpfront.release.bill.parts import Bill, Part
+from warpfront.release.statements.statement import Fields, StatementError, parsed
 
 if TYPE_CHECKING:
     from cyclonedx.model.license import License
@@ -99,3 +101,27 @@ def _dependencies(bill: Bill) -> list[Dependency]:
         Dependency(BomRef(asker), [Dependency(BomRef(one)) for one in sorted(found)])
         for asker, found in sorted(wanted.items())
     ]
+
+
+def read_asked(payload: bytes) -> tuple[tuple[str, str, str], ...]:
+    """(asker or "" for the image, wanted, version of that) by the dependencies of such a document,
+    as somebody else's. Raises `StatementError`.
+    """
+    document = Fields(parsed(payload), "the bill of materials")
+    if document.text("bomFormat") != "CycloneDX":
+        raise StatementError("it is no CycloneDX document")
+    metadata = Fields(document.value("metadata", dict), "metadata")
+    image = Fields(metadata.value("component", dict), "the image").text("bom-ref")
+    listed = [Fields(one, "a component") for one in document.list("components")]
+    known = {image: ("", "")} | {
+        one.text("bom-ref"): (canonicalize_name(one.text("name")), one.text("version"))
+        for one in listed
+        if one.text("type") == "library"
+    }
+    found = []
+    for one in document.list("dependencies"):
+        fields = Fields(one, "a dependency")
+        wanted = fields.texts("dependsOn") if "dependsOn" in one else ()
+        asker = known.get(fields.text("ref"))
+        found += [(asker[0], *known[ref]) for ref in wanted if asker and ref in known]
+    return tuple(sorted(found))

@@ -241,14 +241,12 @@ class HttpRegistry:
             if answer.status_code == 404:
                 return ()
             try:
-                named = documents.read_object(body).get("tags") or []
+                named = documents.read_object(body).get("tags")
             except ValueError as error:
                 raise self._wrong(step, str(error)) from None
-            if not isinstance(named, list) or not all(
-                isinstance(one, str) and is_tag(one) for one in named
-            ):
+            if not _are_tags(named):
                 raise self._wrong(step, "it sent no list of tags")
-            found += named
+            found += named or ()
         return tuple(dict.fromkeys(found))
 
     def delete(self, repository: str, digest: str) -> None:
@@ -487,6 +485,13 @@ def _require_repository(repository: str) -> None:
     reason = wrong_repository(repository)
     if reason:
         raise InputError(reason)
+
+
+def _are_tags(value: Any) -> bool:
+    """null is how some registries say that there are none."""
+    return value is None or (
+        isinstance(value, list) and all(isinstance(one, str) and is_tag(one) for one in value)
+    )
 
 
 def _media_type(answer: requests.Response) -> str:

@@ -5,6 +5,8 @@ tried again. Edge.
 from __future__ import annotations
 
 import contextlib
+import socket
+import ssl
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from http.cookiejar import DefaultCookiePolicy
@@ -14,7 +16,7 @@ from urllib.parse import urljoin, urlsplit
 
 import requests
 
-from warpfront.errors import RegistryError, RegistryFault
+from warpfront.errors import RegistryError
 from warpfront.release.registry.authorization import (
     Authorization,
     Scopes,
@@ -109,7 +111,7 @@ class Exchange:
             try:
                 return self.once(ask)
             except Passing as passing:
-                if not attempts.again(passing.after_seconds):
+                if not attempts.again(passing.after_seconds, passing.cost):
                     raise passing.error from None
 
     def read(self, ask: Ask, limit_bytes: int) -> tuple[requests.Response, bytes]:
@@ -120,7 +122,7 @@ class Exchange:
                 answer = self.once(ask)
                 return answer, self.body(answer, ask.step, limit_bytes)
             except Passing as passing:
-                if not attempts.again(passing.after_seconds):
+                if not attempts.again(passing.after_seconds, passing.cost):
                     raise passing.error from None
 
     def once(self, ask: Ask) -> requests.Response:
@@ -271,15 +273,19 @@ class Exchange:
         return is_loopback(urlsplit(url).netloc) and self.origin.startswith("http://")
 
     def _speaks_tls(self) -> bool:
-        """Asked without a login, and only of this machine."""
+        """Asked of this machine only, and told nothing."""
+        parts = urlsplit(f"//{self.host}")
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        seconds = self.patience.connect_seconds
         try:
-            self._request("GET", f"https://{self.host}/v2/", "first contact", {}).close()
-        except Passing as passing:
-            if passing.error.fault is not RegistryFault.WRONG:
-                raise
-            return False
-        except RegistryError:
-            return True  # with a certificate that is not trusted, which the next request says
+            with socket.create_connection((parts.hostname, parts.port or 443), seconds) as line:
+                try:
+                    context.wrap_socket(line, server_hostname=parts.hostname).close()
+                except (ssl.SSLError, ConnectionError):
+                    return False
+        except OSError as error:
+            self._fail("first contact", error)
         return True
 
 

@@ -15,6 +15,7 @@ from warpfront.errors import RegistryError, RegistryFault
 
 RETRIED_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
 _LONGEST_SAID = 300
+_COST_OF_SILENCE = 3
 _NOT_PLAIN = re.compile(r"[^\x20-\x7e\xa0-\ud7ff]+")
 # Debian's registry answers a full disk with 500, and the system's number for it in the detail.
 _NO_ROOM = re.compile(r'no space left|"Err":\s?28\b|quota exceeded', re.IGNORECASE)
@@ -23,11 +24,13 @@ _FREE = f"free space where the registry keeps its blobs, then {_LATER}"
 
 
 class Passing(Exception):  # noqa: N818 - not an error yet: the same may go well the next time
-    """A failure that another try may not meet; `after_seconds` is what the registry asked for."""
+    """A failure that another try may not meet; `after_seconds` is what the registry asked for,
+    `cost` the number of tries that this one counts for.
+    """
 
-    def __init__(self, error: RegistryError, after_seconds: float = 0.0) -> None:
+    def __init__(self, error: RegistryError, after_seconds: float = 0.0, cost: int = 1) -> None:
         super().__init__(str(error))
-        self.error, self.after_seconds = error, after_seconds
+        self.error, self.after_seconds, self.cost = error, after_seconds, cost
 
 
 def wrong(registry: str, step: str, reason: str) -> RegistryError:
@@ -69,7 +72,8 @@ def by_exception(
     for kind, fault, words, hint in _REASONS:
         if any(isinstance(cause, kind) for cause in causes):
             made = RegistryError(words, registry=registry, step=step, fault=fault, hint=hint)
-            return made if kind in _LASTING else Passing(made)
+            cost = _COST_OF_SILENCE if fault is RegistryFault.SLOW else 1
+            return made if kind in _LASTING else Passing(made, cost=cost)
     return Passing(wrong(registry, step, type(error).__name__))
 
 

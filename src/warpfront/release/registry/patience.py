@@ -12,11 +12,12 @@ from dataclasses import dataclass
 class Patience:
     """Limits for one verb. A body brings `window_bytes` in every `window_seconds`, or is given up;
     an answer's head is whole in `answer_seconds`, and the end of an upload may take a second more
-    for each `settled_bytes` of it. `tries` are those that brought nothing forward.
+    for each `settled_bytes` of it. `tries` are those that brought nothing forward; one that ended
+    in silence counts as several, for it took its time.
     """
 
     connect_seconds: float = 10.0
-    answer_seconds: float = 60.0
+    answer_seconds: float = 45.0
     settled_bytes: int = 20 * 2**20
     window_seconds: float = 60.0
     window_bytes: int = 64 * 2**10
@@ -42,12 +43,12 @@ class Attempts:
         self._patience, self._pace = patience, pace
         self._failed, self._waited_seconds = 0, 0.0
 
-    def again(self, after_seconds: float) -> bool:
+    def again(self, after_seconds: float, cost: int = 1) -> bool:
         """Wait, and say whether there is another try. The wait is anything up to a bound that
         doubles (full jitter), but no less than the registry asked for, up to our own longest.
         """
         patience = self._patience
-        self._failed += 1
+        self._failed += cost
         left = patience.waits_seconds - self._waited_seconds
         if self._failed >= patience.tries or left <= 0:
             return False

@@ -60,7 +60,7 @@ class Saving:
                 if self._have > furthest:
                     furthest = self._have
                     attempts.got_on()
-                if not attempts.again(passing.after_seconds):
+                if not attempts.again(passing.after_seconds, passing.cost):
                     raise passing.error from None
             else:
                 return

@@ -76,7 +76,7 @@ class Upload:
                 if not (failed and self._is_there_now()):
                     self._go_on(attempts)
             except Passing as passing:
-                if not attempts.again(passing.after_seconds):
+                if not attempts.again(passing.after_seconds, passing.cost):
                     raise passing.error from None
                 failed = True
             else:

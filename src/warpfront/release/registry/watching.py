@@ -98,11 +98,13 @@ def _head_within(connection: HTTPConnection) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if late.is_set():
-            raise TimeoutError("the head of the answer did not come whole") from error
-        raise
+        if not late.is_set():
+            raise
+        raise TimeoutError("the head of the answer did not come whole") from error
     finally:
         timer.cancel()
+    if late.is_set():  # a head that ends early reads like a short one
+        raise TimeoutError("the head of the answer did not come whole")
 
 
 def received(answer: requests.Response, patience: Patience, pace: Pace) -> Iterator[bytes]:

@@ -9,7 +9,7 @@ several rounded steps.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -23,6 +23,8 @@ from warpfront.inside.checks.operations import (
 )
 
 Sizes = Callable[..., "Tensor"]
+# Where a derivative jumps, and by how much.
+Kinks = tuple[tuple[float, float], ...]
 C_RULE = 4.0
 
 
@@ -49,11 +51,12 @@ class Elementwise:
     `ulps` are for float32 and float64, `ulps_half` for the 16-bit types, `absolute` is added
     in float32 only. `size` is the magnitude that rounding errors scale with, for outputs that
     are differences of larger numbers; `slope` likewise for each input's derivative (default:
-    the derivative itself).
+    the derivative itself). `kinks` are those of a function of one input, for `undecided`.
     """
 
     function: Callable[..., Tensor]
     kind: str = "elementwise"
+    kinks: Kinks = ()
     ulps: float = 0.0
     ulps_half: float = 1.0
     absolute: float = 0.0
@@ -71,6 +74,11 @@ class Elementwise:
         if reference.is_floating_point() and (fed or not cotangent.numel()):
             gradients = self._gradients(inputs, floats, cotangent, how)
         return Judgement(output=self.judge_output(inputs, how), gradients=gradients)
+
+    def undecided(self, x: Tensor, off: Tensor, flowing: Tensor) -> Tensor:
+        """How much of each gradient hangs on the side of a kink, where x may be off by `off`."""
+        near = [((x - place).abs() <= off) * jump for place, jump in self.kinks]
+        return flowing.abs() * sum(near, start=torch.zeros_like(x))
 
     def judge_output(self, inputs: Sequence[Tensor], how: Arithmetic) -> Budgeted:
         reference = self.function(*inputs)
@@ -156,7 +164,8 @@ class Spread:
     """How far sums inside an operation may be off: the magnitude and number of their terms, and
     what rounding an intermediate to the tensors' dtype carries into the result (in its units);
     `squares` of the terms where they are not alike. `factor` is what a rounded intermediate is
-    multiplied by: where it is subnormal, its rounding does not shrink with it.
+    multiplied by: where it is subnormal, its rounding does not shrink with it. `walk` is what one
+    run of roundings comes to, if not that of a sum, and `errors` how many such runs there are.
     """
 
     size: Tensor
@@ -164,6 +173,8 @@ class Spread:
     carried: Tensor | None = None
     squares: Tensor | None = None
     factor: Tensor | None = None
+    walk: Tensor | None = None
+    errors: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,7 +207,11 @@ class Derived:
                 carried = carried + how.unit * spread.carried.abs()
             if spread.factor is not None:
                 carried = carried + floor_of(how.dtype) * spread.factor.abs()
-            budgets.append(budget(found, size, length, how=how, c=self.c, carried=carried))
+            one = budget(found, size, length, how=how, c=self.c, carried=carried)
+            if spread.walk is not None:
+                walk = how.u_acc * spread.walk.abs().expand_as(found)
+                one = replace(one, walk=walk, errors=spread.errors)
+            budgets.append(one)
         return Judgement(output=budgets[0], gradients=tuple(budgets[1:]))
 
 

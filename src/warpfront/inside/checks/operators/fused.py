@@ -8,8 +8,9 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,10 +26,11 @@ from warpfront.inside.checks.operations import (
     Operation,
     Pointwise,
 )
-from warpfront.inside.checks.operators.bounds import Elementwise, gradients_of, spacing
+from warpfront.inside.checks.operators.bounds import Elementwise, Moved, spacing
 from warpfront.inside.checks.operators.cases import Case, Computed, Maker, execute_case
 
 DRAWS = 16
+LOOSE_AT_ONCE = 64
 SEED_OF_DRAWS = 20_040
 # reduce-overhead and max-autotune capture graphs; on ROCm the first is refused outright (seed of
 # the porting rules), and everywhere a wrong answer through a graph must be told from a slow one.
@@ -40,9 +42,10 @@ NO_GRAPHS = {"triton.cudagraphs": False, "triton.cudagraph_trees": False, "memor
 class FusedPattern:
     """Operations in a row: each takes the result of the one before and parameters of its own.
 
-    What one operation may be off by reaches the end through the others. That is sampled: every
-    intermediate value and gradient is moved by its own bound, up or down at random, in float64.
-    Where ReLU's kink lies within the bound, the draws fall on both sides of it.
+    What one operation may be off by reaches the end through the others. Where they are smooth that
+    is sampled: every intermediate value and gradient is moved by its own bound, up or down at
+    random, in float64. A kink is not sampled, for one element on its other side may be all that a
+    gradient is off by: every element that may lie on either side counts, with all of its gradient.
     """
 
     stages: tuple[Operation, ...]
@@ -65,25 +68,36 @@ class FusedPattern:
         return results
 
     def judge(self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic) -> Judgement:
-        judgements = self._stage_judgements(inputs, cotangent, how)
-        exact = (self(*inputs).detach(), *gradients_of(self, inputs, cotangent))
-        own = self._own_bounds(judgements)
+        leaves = [x.detach().clone().requires_grad_() for x in inputs]
+        results = self.run(leaves)
+        flowing = torch.autograd.grad(results[-1], results, cotangent, retain_graph=True)
+        judgements = self._stage_judgements(inputs, results, flowing, how)
+        exact = _Flow(
+            results, torch.autograd.grad(results[-1], leaves, cotangent, retain_graph=True)
+        )
         moved = self._moved(inputs, cotangent, judgements)
+        hanging = self._hanging(leaves, exact, flowing, judgements, moved)
         # What moved is rounded where it went to, not where the reference is.
         rounded = 1 + C_OTHER * how.unit
-        budgets = []
-        for i, (reference, bound) in enumerate(zip(exact, own, strict=True)):
-            apart = torch.stack([draw[i] - reference for draw in moved]).abs().amax(0)
-            budgets.append(Budgeted(reference=reference, bound=bound + rounded * apart))
+        own = self._own_bounds(judgements)
+        bounds = [own[0] + rounded * _apart(exact.values[-1], [one.values[-1] for one in moved])]
+        for i, gradient in enumerate(exact.gradients):
+            apart = _apart(gradient, [one.gradients[i] for one in moved])
+            bounds.append(own[i + 1] + rounded * (apart + hanging[i]))
+        budgets = [
+            Budgeted(reference=reference.detach(), bound=bound.detach())
+            for reference, bound in zip((results[-1], *exact.gradients), bounds, strict=True)
+        ]
         return Judgement(output=budgets[0], gradients=tuple(budgets[1:]))
 
     def _stage_judgements(
-        self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic
+        self,
+        inputs: Sequence[Tensor],
+        results: Sequence[Tensor],
+        flowing: Sequence[Tensor],
+        how: Arithmetic,
     ) -> list[Judgement]:
         """Every stage by itself, at the exact values and gradients around it."""
-        leaves = [x.detach().clone().requires_grad_() for x in inputs]
-        results = self.run(leaves)
-        flowing = torch.autograd.grad(results[-1], results, cotangent)
         judgements, rest = [], list(inputs)
         for i, (stage, count) in enumerate(zip(self.stages, self.counts, strict=True)):
             own, rest = rest[:count], rest[count:]
@@ -99,9 +113,32 @@ class FusedPattern:
             bounds += [gradient.bound for gradient in judgement.gradients[1 if i else 0 :]]
         return bounds
 
+    def _hanging(
+        self,
+        leaves: Sequence[Tensor],
+        exact: _Flow,
+        flowing: Sequence[Tensor],
+        judgements: Sequence[Judgement],
+        moved: Sequence[_Flow],
+    ) -> list[Tensor]:
+        """What each input's gradient may be off by because of kinks: the gradients that hang on a
+        side, each carried back by itself and added up without its sign.
+        """
+        total = [torch.zeros_like(leaf) for leaf in leaves]
+        for i, stage in enumerate(self.stages):
+            undecided = getattr(stage, "undecided", None)
+            if undecided is None or not i:
+                continue
+            x = exact.values[i - 1]
+            off = judgements[i - 1].output.bound + _apart(x, [one.values[i - 1] for one in moved])
+            loose = undecided(x.detach(), off.detach(), flowing[i])
+            parts = _carried_back(x, leaves, loose)
+            total = [sums + part for sums, part in zip(total, parts, strict=True)]
+        return total
+
     def _moved(
         self, inputs: Sequence[Tensor], cotangent: Tensor, judgements: Sequence[Judgement]
-    ) -> list[tuple[Tensor, ...]]:
+    ) -> list[_Flow]:
         generator = torch.Generator().manual_seed(SEED_OF_DRAWS)
 
         def off(bound: Tensor) -> Tensor:
@@ -116,10 +153,48 @@ class FusedPattern:
                 value.register_hook(lambda gradient: gradient + off(bound))
             return value
 
-        def disturbed(*leaves: Tensor) -> Tensor:
-            return self.run(leaves, disturb)[-1]
+        def draw() -> _Flow:
+            leaves = [x.detach().clone().requires_grad_() for x in inputs]
+            values = self.run(leaves, disturb)
+            gradients = torch.autograd.grad(values[-1], leaves, cotangent)
+            return _Flow([value.detach() for value in values], gradients)
 
-        return [_run_once(disturbed, inputs, cotangent) for _ in range(DRAWS)]
+        return [draw() for _ in range(DRAWS)]
+
+
+class _Flow(NamedTuple):
+    """What every stage gave, and the gradient of every input."""
+
+    values: Sequence[Tensor]
+    gradients: Sequence[Tensor]
+
+
+def _apart(reference: Tensor, others: Sequence[Tensor]) -> Tensor:
+    return torch.stack([other - reference for other in others]).abs().amax(0)
+
+
+def _carried_back(x: Tensor, leaves: Sequence[Tensor], loose: Tensor) -> list[Tensor]:
+    """The size of what reaches the leaves if each element of `loose` is a gradient of `x` alone:
+    one backward pass an element, for signs that cancel in one sum need not in another.
+    """
+    total = [torch.zeros_like(leaf) for leaf in leaves]
+    hanging = loose.flatten().nonzero().flatten()
+    for places in hanging.split(LOOSE_AT_ONCE) if len(hanging) else ():
+        fed = loose.new_zeros(len(places), loose.numel())
+        fed[torch.arange(len(places)), places] = loose.flatten()[places]
+        found = torch.autograd.grad(
+            x,
+            leaves,
+            fed.reshape(-1, *x.shape),
+            allow_unused=True,
+            is_grads_batched=True,
+            retain_graph=True,
+        )
+        total = [
+            sums if part is None else sums + part.detach().abs().sum(0)
+            for sums, part in zip(total, found, strict=True)
+        ]
+    return total
 
 
 def _rounded(budgeted: Budgeted, how: Arithmetic) -> Budgeted:
@@ -128,12 +203,32 @@ def _rounded(budgeted: Budgeted, how: Arithmetic) -> Budgeted:
     return replace(budgeted, bound=budgeted.bound + half)
 
 
-def _run_once(
-    function: Callable[..., Tensor], inputs: Sequence[Tensor], cotangent: Tensor
-) -> tuple[Tensor, ...]:
-    leaves = [x.detach().clone().requires_grad_() for x in inputs]
-    output = function(*leaves)
-    return (output.detach(), *torch.autograd.grad(output, leaves, cotangent))
+@dataclass(frozen=True, kw_only=True)
+class MaxPool:
+    """The largest of each window. Two of its numbers that are closer than they may be off have one
+    gradient between them, and either may get it.
+    """
+
+    kernel: int
+    kind: str = "pooling"
+
+    def __call__(self, *inputs: Tensor) -> Tensor:
+        return functional.max_pool2d(inputs[0], self.kernel)
+
+    def judge(self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic) -> Judgement:
+        return Moved(function=self, kind=self.kind).judge(inputs, cotangent, how)
+
+    def undecided(self, x: Tensor, off: Tensor, flowing: Tensor) -> Tensor:
+        high, low = x + off, x - off
+        surest = functional.max_pool2d(low, self.kernel)
+        spread = partial(functional.interpolate, scale_factor=self.kernel, mode="nearest")
+        whole = tuple(slice(0, size * self.kernel) for size in surest.shape[2:])
+        inside = (..., *whole)
+        may_win = (high[inside] >= spread(surest)).double()
+        contested = functional.avg_pool2d(may_win, self.kernel) * self.kernel**2 > 1
+        loose = torch.zeros_like(x)
+        loose[inside] = may_win * spread(contested * flowing.abs())
+        return loose
 
 
 def _batch_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -145,7 +240,8 @@ def _same_size(x: Tensor, weight: Tensor) -> Tensor:
 
 
 LINEAR = Multilinear(kind="linear", function=functional.linear)
-RELU = Elementwise(function=functional.relu, ulps_half=0.0)
+RELU = Elementwise(function=functional.relu, ulps_half=0.0, kinks=((0.0, 1.0),))
+HARDTANH = Elementwise(function=functional.hardtanh, ulps_half=0.0, kinks=((-1.0, 1.0), (1.0, 1.0)))
 PATTERNS: Mapping[str, FusedPattern] = {
     "matmul + bias + relu": FusedPattern(stages=(LINEAR, RELU), counts=(3, 0)),
     "matmul + bias + gelu": FusedPattern(
@@ -160,7 +256,18 @@ PATTERNS: Mapping[str, FusedPattern] = {
         counts=(2, 2, 0),
     ),
     "add + relu": FusedPattern(stages=(Elementwise(function=torch.add), RELU), counts=(2, 0)),
+    "matmul + bias + hardtanh": FusedPattern(stages=(LINEAR, HARDTANH), counts=(3, 0)),
+    "conv + relu + max pool": FusedPattern(
+        stages=(
+            Multilinear(kind="convolution", function=_same_size),
+            RELU,
+            MaxPool(kernel=2),
+        ),
+        counts=(2, 0, 0),
+    ),
 }
+# Compiling is slow, and these are what compilers fuse.
+COMPILED = tuple(PATTERNS)[:4]
 
 
 def pattern_cases(name: str, maker: Maker) -> Iterator[Case]:
@@ -183,15 +290,9 @@ def _pattern_tensors(name: str, maker: Maker) -> Iterator[tuple[str, tuple[Tenso
                 ),
             )
     elif name.startswith("conv"):
-        yield (
-            "3x5x9x7",
-            (
-                maker.normal(3, 5, 9, 7),
-                maker.normal(8, 5, 3, 3, scale=0.15),
-                maker.normal(8, scale=0.2, mean=1.0),
-                maker.normal(8, scale=0.5),
-            ),
-        )
+        x, weight = maker.normal(3, 5, 9, 7), maker.normal(8, 5, 3, 3, scale=0.15)
+        norm = (maker.normal(8, scale=0.2, mean=1.0), maker.normal(8, scale=0.5))
+        yield "3x5x9x7", (x, weight, *(norm if "norm" in name else ()))
     else:
         yield "67x129", (maker.normal(67, 129), maker.normal(67, 129))
 

@@ -4,10 +4,12 @@ every time, and memory given back.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import torch
@@ -19,8 +21,12 @@ from warpfront.inside.checks.operators.cases import Case, Computed, Execute, exe
 from warpfront.inside.checks.operators.table import Operator
 
 REPEATS = 3
-ROUNDS = 12
-LEAK_BYTES = 16 * 2**20
+# Readings of the memory in use, one after each block of runs; the last steps have to be steady. The
+# least step is what a device's allocator gives at once, and for a process well above the pages that
+# malloc keeps for itself.
+BLOCK, READINGS, STEADY = 3, 7, 5
+DEVICE_STEP_BYTES = 512
+PROCESS_STEP_BYTES = 2**20
 STATM = Path("/proc/self/statm")
 PAGE_BYTES = 4096
 SLIGHT = 1e-6
@@ -102,45 +108,57 @@ def check_repeats(
 def check_memory(
     chosen: Sequence[Operator], device: str, *, run: Execute = execute_case
 ) -> PropertyReport:
-    """Memory in use after many runs against after a few: per operation on a device that counts its
+    """Memory in use that grows, and does not stop: per operation on a device that counts its
     bytes, for all together on the CPU, whose pages are the process's.
     """
     cases = list(_plain_cases(chosen, "float32"))
-    faults: list[str] = []
-    grown = 0
-    if device == "cuda":
-        for operator, case, cotangent in cases:
-            work = partial(run, case, cotangent, device)
-            growth = _growth(work, torch.cuda.memory_allocated)
-            grown += growth
-            if growth > 0:
-                faults.append(f"{operator.name}: {growth} bytes more in use after {ROUNDS} runs")
-    else:
-
-        def everything() -> None:
-            for _, case, cotangent in cases:
-                run(case, cotangent, device)
-
-        grown = _growth(everything, _resident_bytes)
-        if grown > LEAK_BYTES:
-            faults.append(f"all operations: {grown} bytes more in use after {ROUNDS} rounds")
-    return PropertyReport(faults=tuple(faults), tried=len(cases), grown_bytes=grown)
+    tries: list[tuple[str, Callable[[], object]]] = []
+    for operator, case, cotangent in cases:
+        tries.append((operator.name, partial(run, case, cotangent, device)))
+    measure, least = torch.cuda.memory_allocated, DEVICE_STEP_BYTES
+    if device != "cuda":
+        works = [work for _, work in tries]
+        tries = [("all operations", lambda: [work() for work in works])]
+        measure, least = _resident_bytes, PROCESS_STEP_BYTES
+    faults, largest = [], 0
+    for name, work in tries:
+        grown = systematic_growth(memory_readings(work, measure), least)
+        if grown:
+            grown = systematic_growth(memory_readings(work, measure, collect=True), least)
+        largest = max(largest, grown)
+        if grown:
+            faults.append(f"{name}: {grown} bytes more in use every {BLOCK} runs, without an end")
+    return PropertyReport(faults=tuple(faults), tried=len(cases), grown_bytes=largest)
 
 
-def _growth(work: Callable[[], object], measure: Callable[[], int]) -> int:
-    for _ in range(2):
-        work()
-    before = measure()
-    for _ in range(ROUNDS):
-        work()
-    growth = measure() - before
-    if growth > 0:
-        gc.collect()
-        growth = measure() - before
-    return growth
+def memory_readings(
+    work: Callable[[], object], measure: Callable[[], int], *, collect: bool = False
+) -> list[int]:
+    """Bytes in use after every `BLOCK` runs."""
+    readings = []
+    for _ in range(READINGS):
+        for _ in range(BLOCK):
+            work()
+        if collect:
+            gc.collect()
+        readings.append(measure())
+    return readings
+
+
+def systematic_growth(readings: Sequence[int], least: int) -> int:
+    """The smallest step of the last `STEADY`, if each is at least so large; else nothing. What is
+    allocated once (a workspace, a cache, a plan) shows in one step or two, a leak in all of them.
+    """
+    last = readings[-STEADY - 1 :]
+    smallest = min(after - before for before, after in pairwise(last))
+    return smallest if smallest >= least else 0
 
 
 def _resident_bytes() -> int:
+    """What the process holds, once malloc has given back what nobody uses (glibc's alone can)."""
+    give_back = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if give_back is not None:
+        give_back(0)
     return int(STATM.read_text(encoding="ascii").split()[1]) * PAGE_BYTES
 
 

@@ -97,9 +97,25 @@ def _prod(axis: int, length: float) -> Operation:
         (x,) = inputs
         wide = g * product
         whole = (wide.unsqueeze(axis) if x.dim() else wide) / x
+        # All of a row's gradients are its product over a factor, and share what that is off by.
+        root, rows = length**0.5, product.numel()
         return (
-            Spread(size=product, length=length, carried=product, squares=product**2),
-            Spread(size=whole, length=length, carried=2 * whole, squares=whole**2),
+            Spread(
+                size=product,
+                length=length,
+                carried=product,
+                squares=product**2,
+                walk=root * product,
+                errors=rows,
+            ),
+            Spread(
+                size=whole,
+                length=length,
+                carried=2 * whole,
+                squares=whole**2,
+                walk=root * whole,
+                errors=rows,
+            ),
         )
 
     return Derived(function=partial(torch.prod, dim=axis), spreads=spreads, kind="product")

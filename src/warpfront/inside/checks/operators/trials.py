@@ -16,6 +16,7 @@ from warpfront.inside.checks.claims import Claims
 from warpfront.inside.checks.effort import Effort
 from warpfront.inside.checks.operators.cases import Case, Execute, execute_case, make_maker
 from warpfront.inside.checks.operators.fused import (
+    COMPILED,
     PATTERNS,
     compile_modes,
     execute_compiled,
@@ -91,19 +92,42 @@ def record_operators(
     run: Execute = execute_case,
 ) -> None:
     """Judge every operation. `run` is the device: tests put faulty ones in."""
-    effort = effort or Effort()
     names = [operator.name for operator in operators()]
     properties = [name for name in PROPERTIES if (claims.device, name) not in IMPOSSIBLE]
     recorder.plan([*names, *PATTERNS, *properties])
+    how = record_values(claims, recorder, effort, run=run)
+    record_properties(claims, recorder, effort, run=run)
+    _record_compiled(recorder, how, build_of(torch))
+    recorder.environment["counts"] = how.counts.document()
+
+
+def record_values(
+    claims: Claims,
+    recorder: Recorder,
+    effort: Effort | None = None,
+    *,
+    run: Execute = execute_case,
+) -> Circumstances:
+    """Operations and patterns alone, as often as somebody likes: what seeds have a say in."""
     os.environ.setdefault(*WORKSPACE)
     require_full_precision()
     recorder.environment["precision"] = precision_settings()
-    how = _circumstances(claims, effort, run)
+    how = _circumstances(claims, effort or Effort(), run)
     recorder.run([_operator_check(operator, how) for operator in operators()])
     recorder.run([_pattern_check(name, how) for name in PATTERNS])
-    recorder.run(list(_property_checks(how)))
-    _record_compiled(recorder, how, build_of(torch))
-    recorder.environment["counts"] = how.counts.document()
+    return how
+
+
+def record_properties(
+    claims: Claims,
+    recorder: Recorder,
+    effort: Effort | None = None,
+    *,
+    run: Execute = execute_case,
+) -> None:
+    """Derivatives, repeats and memory."""
+    os.environ.setdefault(*WORKSPACE)
+    recorder.run(list(_property_checks(_circumstances(claims, effort or Effort(), run))))
 
 
 def _circumstances(claims: Claims, effort: Effort, run: Execute) -> Circumstances:
@@ -233,7 +257,7 @@ def _record_compiled(recorder: Recorder, how: Circumstances, build: str) -> None
     """The patterns through torch.compile, where an image has what that needs."""
     names = {
         f"{name}, compiled ({mode})": (name, mode)
-        for name in PATTERNS
+        for name in COMPILED
         for mode in compile_modes(build)
     }
     reason = "a quick run does not compile" if how.effort.quick else missing_compiler(how.device)

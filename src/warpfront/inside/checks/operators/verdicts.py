@@ -199,5 +199,6 @@ def _judge_tensor(
     faults = [fault] if fault else []
     if same is None or dtype == torch.float64 or not bool(finite.all()):
         return share, 0.0, faults
-    ratio, fault = rms_fault(name, values, reference, same.double(), dtype, walk=budgeted.walk)
+    few = {"walk": budgeted.walk, "errors": budgeted.errors}
+    ratio, fault = rms_fault(name, values, reference, same.double(), dtype, **few)
     return share, ratio, [*faults, *([fault] if fault else [])]

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from warpfront.inside.checks.effort import STRICT
 from warpfront.inside.checks.judge import form_fault, place_fault
@@ -150,18 +151,39 @@ def cotangents_for(results: Sequence[Tensor], dtype: torch.dtype, seed: int) -> 
     return found
 
 
+class Saturated(TorchDispatchMode):  # type: ignore[misc]
+    """Every number that leaves a dtype's range becomes infinite, in whatever step it does."""
+
+    def __init__(self, largest: float) -> None:
+        super().__init__()
+        self.largest = largest
+
+    def __torch_dispatch__(
+        self, operator: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        given = operator(*args, **(kwargs or {}))
+        for x in tensors_in(given):
+            if x.is_floating_point() and x.layout == torch.strided and x.numel():
+                # `.data`: autograd would take it for a change after the fact.
+                x.data.masked_fill_(x > self.largest, torch.inf)
+                x.data.masked_fill_(x < -self.largest, -torch.inf)
+        return given
+
+
 def judge_results(
     found: Results,
     exact: Results,
     same_dtype: Results | None,
     sensitivity: Callable[[], tuple[Results, ...]],
     *,
+    saturated: Callable[[], Results | None] = lambda: None,
     device: str,
     unit_dtype: torch.dtype,
     profile: str = STRICT,
 ) -> SampleVerdict:
-    """Judge one call. `sensitivity`, the exact results from inputs off by one rounding, is asked
-    for only where an error has to be explained.
+    """Judge one call. `sensitivity`, the exact results from inputs off by one rounding, and
+    `saturated`, what becomes of them if every step overflows where the dtype does, are asked for
+    only where an error has to be explained.
     """
     faults = list(_structure_faults(found, exact, device))
     if faults:
@@ -173,6 +195,9 @@ def judge_results(
             continue
         peer = same_dtype.all[i] if same_dtype and len(same_dtype.all) > i else None
         limits = Limits.of(x, reference, peer, unit_dtype)
+        if limits.wrong and limits.numeric:
+            reached = saturated()
+            limits = limits.but_overflow(x, reference, reached.all[i] if reached else None)
         if limits.exceeded and limits.numeric:
             moved = sensitivity() if moved is None else moved
             limits = limits.eased([results.all[i] for results in moved], reference)
@@ -214,9 +239,7 @@ class Limits:
                 numeric=False, error=nothing, scale_rms=1.0, scale_element=nothing + 1, wrong=wrong
             )
         values, exact = _real(found), _real(reference)
-        narrow = (
-            torch.view_as_real(found.resolve_conj()).dtype if found.is_complex() else found.dtype
-        )
+        narrow = _narrow(found)
         rounded = exact.to(narrow).double()
         finite = values.isfinite() & rounded.isfinite()
         agree = (values.isnan() & rounded.isnan()) | (values == rounded)
@@ -238,6 +261,23 @@ class Limits:
             allowed_element=R_ELEMENT.get(coarser, R_ELEMENT_HALF),
             wrong=int((~finite & ~agree).sum()),
         )
+
+    def but_overflow(self, found: Tensor, reference: Tensor, saturated: Tensor | None) -> Limits:
+        """Not wrong: what lies within its error of the largest number, on whichever side; and what
+        an intermediate value beyond that number may have reached, in whatever order it is computed.
+        """
+        values, exact = _real(found), _real(reference)
+        rounded = exact.to(_narrow(found)).double()
+        same = (values.isnan() & rounded.isnan()) | (values == rounded)
+        judged = values.isfinite() & rounded.isfinite()
+        off = self.allowed_element * self.scale_element
+        largest = float(torch.finfo(_narrow(found)).max)
+        limited = torch.where(values.isinf(), values.sign() * largest, values)
+        at_the_edge = exact.isfinite() & ~values.isnan() & ((limited - exact).abs() <= off)
+        if saturated is not None and saturated.shape == reference.shape:
+            reached = _real(saturated)
+            at_the_edge |= (reached != exact) & ~values.isfinite()
+        return replace(self, wrong=int((~judged & ~same & ~at_the_edge).sum()))
 
     def eased(self, moved: Sequence[Tensor | None], reference: Tensor) -> Limits:
         """With the most that one rounding of the inputs did to the exact result in any draw."""
@@ -345,6 +385,11 @@ def _real(x: Tensor) -> Tensor:
     if x.is_complex():
         return torch.view_as_real(x.resolve_conj().to(torch.complex128))
     return x.double()
+
+
+def _narrow(x: Tensor) -> torch.dtype:
+    """The dtype of a tensor's real numbers."""
+    return torch.view_as_real(x.resolve_conj()).dtype if x.is_complex() else x.dtype
 
 
 def _rms(x: Tensor) -> float:

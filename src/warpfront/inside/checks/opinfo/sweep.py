@@ -20,6 +20,7 @@ from warpfront.inside.checks.opinfo.entry_verdicts import (
     Execute,
     Results,
     SampleVerdict,
+    Saturated,
     convert_sample,
     cotangents_for,
     disturbed,
@@ -245,6 +246,7 @@ class Expected:
     exact: Results
     same_dtype: Callable[[], Results | None]
     sensitivity: Callable[[], tuple[Results, ...]]
+    saturated: Callable[[], Results | None]
     cotangents: list[torch.Tensor] | None
     dtype: torch.dtype
 
@@ -266,6 +268,7 @@ class Expected:
             self.exact,
             baseline,
             self.sensitivity,
+            saturated=self.saturated,
             device=device,
             unit_dtype=self.dtype,
             profile=profile,
@@ -298,7 +301,12 @@ def expect_sample(
         tried = (_attempt(entry, *disturbed(wide, raised, inside, draw)) for draw in draws)
         return tuple(results for results in tried if results is not None)
 
+    def saturated() -> Results | None:
+        with Saturated(float(torch.finfo(dtype).max)):
+            return _attempt(entry, wide, raised)
+
     return Expected(
+        saturated=saturated,
         exact=exact,
         same_dtype=same_dtype,
         sensitivity=sensitivity,

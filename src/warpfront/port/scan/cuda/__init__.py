@@ -1,5 +1,6 @@
 """The engine for C, C++, CUDA and HIP. Pure."""
 
-from warpfront.port.scan.cuda.reading_code import portable_names_of, reads, sightings
+from warpfront.port.scan.cuda.headers import vendor_macros
+from warpfront.port.scan.cuda.reading_code import header_facts, reads, sightings
 
-__all__ = ["portable_names_of", "reads", "sightings"]
+__all__ = ["header_facts", "reads", "sightings", "vendor_macros"]

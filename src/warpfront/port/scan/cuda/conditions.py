@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections import ChainMap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
@@ -15,13 +16,11 @@ from importlib import resources
 from typing import Final, Literal
 
 from warpfront.port.scan.cuda.lexer import Token, tokens
-from warpfront.port.scan.findings import SIDES, Side
+from warpfront.port.scan.findings import SIDES, Known, Side
 
 # An open value is None; NONZERO is defined and true, but no number is known.
 NONZERO: Final = "nonzero"
 Value = int | None | Literal["nonzero"]
-Known = Literal["set", "unset", "open"] | int | None
-"""What is known of a macro: "open" is defined with a value that is not known, None is nothing."""
 
 _MAX_DEPTH = 64
 _MAX_BODY = 2000
@@ -38,6 +37,12 @@ class MacroTable:
 
     names: Mapping[str, Mapping[Side, Known]]
     patterns: tuple[tuple[re.Pattern[str], Mapping[Side, Known]], ...]
+
+    def beside(self, names: Mapping[str, Mapping[Side, Known]]) -> MacroTable:
+        """This table and what a tree says of macros that no row of it is about."""
+        if not names:
+            return self
+        return MacroTable(names=ChainMap(dict(self.names), dict(names)), patterns=self.patterns)
 
     def known(self, name: str, side: Side) -> Known:
         row = self.names.get(name)

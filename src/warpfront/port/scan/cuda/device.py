@@ -5,15 +5,17 @@ operators of vectors. Pure.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from warpfront.port.scan.cuda.lexer import Span
 from warpfront.port.scan.cuda.view import (
+    FUNCTION_LENGTH,
     NEAR,
     View,
     call_arguments,
     inside,
+    last_declaration,
     number_of,
     sighting,
     statement_before,
@@ -27,6 +29,7 @@ _PTX = re.compile(
     r"\b[a-z][a-z0-9]*(?:\.[a-z0-9:_]+)+|%%?(?:laneid|warpid|lanemask_\w+|smid|clock|globaltimer|tid|"
     r"ctaid)\b|\.reg\b"
 )
+_BARE_PTX = re.compile(r"\s*(?:trap|exit|brkpt|membar|pmevent|nanosleep|discard)\b[\w. ]*;")
 _TENSOR_CORE = re.compile(
     r"\b(?:mma\.|wmma\.|wgmma\.|ldmatrix|stmatrix|cp\.async|tcgen05\.|mbarrier\.|"
     r"fence\.proxy|cp\.reduce|setmaxnreg|griddepcontrol|elect\.sync|barrier\.cluster|mapa\.)"
@@ -56,7 +59,6 @@ _SIZES = {
     "int4": 16, "uint4": 16, "double2": 16,
 }  # fmt: skip
 _LDS_BYTES = 65536
-_FUNCTION_LENGTH = 20000
 _STD_EXTREME = re.compile(r"\bstd\s*::\s*(max|min|clamp|swap|abs)\s*[(<]")
 _VECTOR_OPERATOR = re.compile(
     r"\boperator\s*([-+*/]=?|==|!=)\s*\([^()]{0,120}\b(?:float|double|int|uint|short|ushort|char|"
@@ -93,14 +95,28 @@ def asm_sightings(view: View, span: Span) -> Iterator[Sighting]:
     whole = (span[0], given[-1][1] + 1)
     end = _template_end(view, opening.end(), whole[1])
     template = " ".join(_STRING.findall(view.source_text(opening.end(), end)))
-    if not template.strip() or _GCN.match(template):
+    if not template.strip() or _GCN.match(template) or not _may_be_ptx(view, span[0]):
         return
     if _TENSOR_CORE.search(template):
         yield sighting(view, "CU121", whole, what=_short(template))
-    elif _PTX.search(template):
+    elif _PTX.search(template) or _BARE_PTX.match(template):
         yield sighting(view, "CU107", whole, what=_short(template))
     elif "%" in template and view.in_device_code(span[0]):
         yield sighting(view, "CU107", whole, what=_short(template), shift=-1)
+
+
+def _may_be_ptx(view: View, offset: int) -> bool:
+    """Whether NVIDIA's compiler reads this for a device at all: other processors have dots in the
+    names of their instructions too.
+    """
+    return (
+        view.is_cuda
+        or bool(view.names & _PTX_OPERANDS)
+        or view.region(offset).reach == frozenset({"nvidia"})
+    )
+
+
+_PTX_OPERANDS = frozenset({"__cvta_generic_to_shared", "__CUDA_ARCH__", "__forceinline__"})
 
 
 def _template_end(view: View, start: int, end: int) -> int:
@@ -150,7 +166,7 @@ def _points_to_half(view: View, pointer: str, offset: int) -> bool:
     declared = re.compile(
         rf"(?<![\w:>])[\w:>]++\s*+(?:const\s*)?\*+\s*(?:__restrict__\s*|const\s*)?{name[1]}\b"
     )
-    found = declared.findall(view.code, max(0, offset - _FUNCTION_LENGTH), offset)
+    found = declared.findall(view.code, max(0, offset - FUNCTION_LENGTH), offset)
     return bool(found) and _NARROW_POINTER.match(found[-1]) is not None
 
 
@@ -169,8 +185,25 @@ def device_sightings(view: View) -> Iterator[Sighting]:
             yield from _patterns(view, pattern, rule)
 
 
+def _libcuxx(view: View) -> Iterator[Sighting]:
+    """Names of `cuda::` that a project which has a namespace of that name may mean itself are only
+    libcu++'s where its headers are.
+    """
+    included = any(
+        directive.name == "include" and _LIBCUXX_HEADER.match(directive.body)
+        for directive in view.directives
+    )
+    own = "cuda" in view.context.own_namespaces
+    for found in _LIBCUXX.finditer(view.code):
+        if included or not own or _CERTAINLY_LIBCUXX.search(found[0]):
+            words = frozenset(re.findall(r"\w+", found[0]))
+            yield sighting(view, "CU122", found.span(), names=words)
+
+
+_LIBCUXX_HEADER = re.compile(r"<(?:cuda|nv)/")
+_CERTAINLY_LIBCUXX = re.compile(r"cuda\s*::\s*(?:std|ptx)\b")
+
 _PATTERNS = (
-    ("cuda", _LIBCUXX, "CU122"),
     ("thrust", _THRUST_CUDA, "CU106"),
     ("texture", _TEXTURE_REFERENCE, "CU135"),
     ("cg", _CLUSTER_SCOPE, "CU119"),
@@ -200,8 +233,21 @@ def _half_members(view: View) -> Iterator[Sighting]:
     if not declared:
         return
     for found in _MEMBER.finditer(view.code):
-        if found[1] in declared and view.code[found.start() - 1 : found.start()] not in (".", ">"):
+        if (
+            found[1] in declared
+            and view.code[found.start() - 1 : found.start()] not in (".", ">")
+            and _declared_last(view, found[1], found.start())
+        ):
             yield sighting(view, "CU127", found.span())
+
+
+def _declared_last(view: View, name: str, offset: int) -> bool:
+    """Whether the last declaration of `name` before `offset` makes it a pair of halves."""
+    at = last_declaration(view, name, offset)
+    if at is None:
+        return False
+    near = _HALF_DECLARED.finditer(view.code, max(0, at - 80), at + len(name) + 2)
+    return any(found.start(1) == at for found in near)
 
 
 def _shared_memory(view: View) -> Iterator[Sighting]:
@@ -223,6 +269,30 @@ def _launches_from_kernels(view: View) -> Iterator[Sighting]:
         if inside(view.kernel_bodies, at):
             yield sighting(view, "CU134", (at, at + 3))
         at = view.code.find("<<<", at + 3)
+
+
+def _capabilities(view: View) -> Iterator[Sighting]:
+    """Comparisons of what a device's properties call major, and arithmetic that makes one number
+    of major and minor.
+    """
+    if _DEVICE_PROPERTIES & view.names or view.is_cuda:
+        yield from _patterns(view, _CAPABILITY, "CU151")
+
+
+def _capability_attributes(view: View) -> Iterator[Sighting]:
+    yield from _patterns(view, _CAPABILITY_ATTRIBUTE, "CU151")
+
+
+_DEVICE_PROPERTIES = frozenset(
+    {"cudaDeviceProp", "cudaGetDeviceProperties", "getCurrentDeviceProperties"}
+    | {"getDeviceProperties", "cudaDeviceProperties"}
+)
+_CAPABILITY = re.compile(
+    r"(?:\.|->)\s*major\s*(?:[<>]=?|[=!]=|\*\s*10)|\b\d\s*(?:[<>]=?|[=!]=)\s*[\w.()>-]{1,60}(?:\.|->)\s*major\b"
+)
+_CAPABILITY_ATTRIBUTE = re.compile(
+    r"\b(?:cudaDevAttrComputeCapabilityMajor|CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)\b"
+)
 
 
 def _std_in_device_code(view: View) -> Iterator[Sighting]:
@@ -255,12 +325,16 @@ def _launch_bounds(view: View) -> Iterator[Sighting]:
 
 
 _SEARCHES: Final[tuple[tuple[str, Callable[[View], Iterator[Sighting]]], ...]] = (
+    ("cuda", _libcuxx),
     ("half2", _half_members),
     ("__half2", _half_members),
     ("__nv_bfloat162", _half_members),
     ("__shared__", _shared_memory),
     ("__global__", _launches_from_kernels),
     ("operator", _vector_operators),
+    ("major", _capabilities),
+    ("cudaDevAttrComputeCapabilityMajor", _capability_attributes),
+    ("CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR", _capability_attributes),
     ("std", _std_in_device_code),
     ("typename", _missing_typenames),
     ("__launch_bounds__", _launch_bounds),
@@ -271,13 +345,28 @@ def leftovers(view: View, name: str, span: Span) -> Iterator[Sighting]:
     """CUDA's names in a file that says it is HIP (CU138), and those that hipify's tables lack
     (CU147) where the tables are there.
     """
-    if view.is_hip and "amd" in view.region(span[0]).reach:
-        yield sighting(view, "CU138", span)
     known = view.context.identifiers
+    hipified = view.source.path.suffix.lower() in (".cu", ".cuh")
+    reached = view.is_hip and not hipified and "amd" in view.region(span[0]).reach
+    if reached and not _is_shared(view, name, known):
+        yield sighting(view, "CU138", span)
     if known and name not in known and _API.match(name) and _is_foreign(view, name, span):
         yield sighting(view, "CU147", span)
 
 
+def _is_shared(view: View, name: str, known: Mapping[str, str]) -> bool:
+    """Whether a name of CUDA's form means something on AMD: RCCL keeps NCCL's names, a project
+    has names of its own, and wraps others; headers of that kind have HIP in their path.
+    """
+    return (
+        name.startswith(("nccl", "NCCL"))
+        or name in view.portable
+        or _MAPPING_HEADER.search(str(view.source.path)) is not None
+        or (bool(known) and name not in known)
+    )
+
+
+_MAPPING_HEADER = re.compile(r"(?i)(?:hip|rocm)[^/]*(?:/[^/]+)*\.(?:h|hh|hpp|inl)\Z")
 _API = re.compile(
     r"(?:cuda(?:Malloc|Memcpy|Memset|Free|Stream|Event|Device|Func|Graph|Launch|Host|Pointer|Mem|Get|"
     r"Set|Occupancy|Array|External|Import|Ipc|Ctx|User|Library|Kernel)|"

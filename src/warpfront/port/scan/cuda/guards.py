@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
-from warpfront.port.scan.cuda.preprocessor import Arm, ConditionChain
+from warpfront.port.scan.cuda.conditions import Macros, macro_table, truth
+from warpfront.port.scan.cuda.preprocessor import Arm, ConditionChain, condition_of
 from warpfront.port.scan.cuda.view import View, sighting
 from warpfront.port.scan.findings import Sighting
 
@@ -27,11 +29,29 @@ def guard_sightings(view: View) -> Iterator[Sighting]:
             continue
         for arm in chain.arms:
             if "amd" in arm.reach:
+                if arm.macros & _VERSIONS and _certain_on_amd(arm):
+                    yield _at(view, "CU124", arm, chain)
                 continue
             if "__CUDA_ARCH__" in arm.macros:
                 yield _at(view, "CU123", arm, chain)
             elif arm.macros & _VERSIONS:
                 yield _at(view, "CU124", arm, chain)
+
+
+def _certain_on_amd(arm: Arm) -> bool:
+    """Whether a comparison with a version holds on AMD because nothing, or HIP's own number, stands
+    there, and may not hold on NVIDIA: AMD takes the arm of old releases.
+    """
+    condition = condition_of(arm.directive)
+    macros = Macros(table=macro_table())
+    return (
+        bool(_LESS.search(condition))
+        and truth(condition, "amd", macros) is True
+        and truth(condition, "nvidia", macros) is None
+    )
+
+
+_LESS = re.compile(r"<")
 
 
 def _has_arm_for_amd(chain: ConditionChain) -> bool:

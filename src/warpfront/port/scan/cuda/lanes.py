@@ -13,6 +13,7 @@ from warpfront.port.scan.cuda.view import (
     View,
     call_arguments,
     is_definition,
+    last_declaration,
     macro_bodies,
     number_of,
     sighting,
@@ -38,6 +39,10 @@ _NARROW_MASK = re.compile(
 _WIDE_MASK = re.compile(
     r".*(?:uint64_t|unsigned long long|ull|ULL|UINT64_MAX|[fF]{16}|__activemask|__ballot|lanemask)",
     re.DOTALL,
+)
+_NARROW_BEFORE = re.compile(rf"(?:^|[^\w>:]){NARROW_TYPE}(?:\s+const)?\s+\Z")
+_WIDE_TYPE = re.compile(
+    r"\b(?:u?int64_t|long\s+long(?:\s+int)?|lane_mask_t|size_t)(?:\s+const)?\s+\Z"
 )
 _ASSIGNED_NARROW = re.compile(
     rf"(?:^|[^\w>])(?:const\s+|constexpr\s+|volatile\s+)*{NARROW_TYPE}(?:\s+const)?\s+(\w+)\s*"
@@ -89,9 +94,12 @@ _NARROW_LAUNCH = re.compile(
 )
 _NARROW_BLOCK = re.compile(r"<<<[^;<>]{0,200}?,\s*32\s*[,>]")
 _NARROW_DIM = re.compile(r"\bdim3\s+\w*(?:thread|block)\w*\s*[({]\s*32\s*[,)}]\s*(?:1\s*[,)}])?")
+_OWN_WARP_SIZE = re.compile(r"\b(?:int|unsigned|size_t|auto|u?int\d+_t)\s+warpSize\b")
+_OTHER_LANGUAGE = re.compile(r"\b(?:sycl|cl_|musa|aclrt|mtl|vk_)")
 _ARCH_MACRO = re.compile(r"gfx|GFX|WAVEFRONT|WAVE_?SIZE|CDNA|RDNA", re.IGNORECASE)
 _WARP_SIZE_CONSTANT = re.compile(
-    r"\[[^\[\];]{0,40}\bwarpSize\b[^\[\];]{0,20}\]|"
+    r"(?<![\w.\])>])(?:__shared__\s+)?(?:const\s+)?(?!return\b|else\b|delete\b|new\b|case\b)[A-Za-z_][\w:]*(?:<[^<>;]{0,40}>)?"
+    r"[\s*]+\w+\s*\[[^\[\];]{0,40}\bwarpSize\b[^\[\];]{0,20}\]\s*(?:\[[^\[\];]{0,40}\]\s*)*[;={]|"
     r"\bconstexpr\b[^;{}]{0,80}=[^;{}]{0,40}\bwarpSize\b|"
     r"\bstatic_assert\s*\([^;]{0,60}\bwarpSize\b|<\s*(?:\w+\s*,\s*){0,3}warpSize\s*[,>]"
 )
@@ -116,7 +124,7 @@ def _narrow_masks(view: View, name: str, span: Span) -> Iterator[Sighting]:
     if not given:
         return
     mask = view.code[slice(*given[0])].strip()
-    shift = mask_width_doubt(view, mask)
+    shift = mask_width_doubt(view, mask, span[0])
     if shift is None:
         return
     whole = (span[0], given[0][1])
@@ -124,8 +132,10 @@ def _narrow_masks(view: View, name: str, span: Span) -> Iterator[Sighting]:
     yield sighting(view, "CU108", whole, what=what, shift=shift, names={name, mask})
 
 
-def mask_width_doubt(view: View, mask: str) -> int | None:
-    """0 where a mask certainly has 32 bits, -1 where that is open, None where it has 64."""
+def mask_width_doubt(view: View, mask: str, offset: int) -> int | None:
+    """0 where a mask at `offset` certainly has 32 bits, -1 where that is open, None where it has
+    64.
+    """
     bodies = macro_bodies(view, mask, side="amd") or (mask,)
     if all(_WIDE_MASK.match(body) for body in bodies):
         return None
@@ -133,9 +143,16 @@ def mask_width_doubt(view: View, mask: str) -> int | None:
         return 0
     if not re.fullmatch(r"\w+", mask):
         return -1
-    if mask in view.wide_variables:
+    return _doubt_of_type(view, mask, offset)
+
+
+def _doubt_of_type(view: View, name: str, offset: int) -> int | None:
+    declared = last_declaration(view, name, offset)
+    before = "" if declared is None else view.code[max(0, declared - 60) : declared]
+    if _WIDE_TYPE.search(before) or (not before and name in view.wide_variables):
         return None
-    return 0 if mask in view.narrow_variables else -1
+    narrow = _NARROW_BEFORE.search(before) or (not before and name in view.narrow_variables)
+    return 0 if narrow else -1
 
 
 def _narrow_ballots(view: View, name: str, span: Span) -> Iterator[Sighting]:
@@ -176,7 +193,7 @@ def _narrow_bits(view: View, span: Span) -> Iterator[Sighting]:
     elif words & view.ballot_variables:
         yield sighting(view, "CU111", whole)
     elif _MASK_NAME.search(argument) and view.is_device_code:
-        yield sighting(view, "CU111", whole, shift=-1)
+        yield sighting(view, "CU111", whole, shift=-2)
 
 
 def _shuffle_constants(view: View, name: str, span: Span) -> Iterator[Sighting]:
@@ -207,9 +224,9 @@ def lane_sightings(view: View) -> Iterator[Sighting]:
         yield from _patterns(view, _SHIFTED_BY_LANE, "CU111")
         yield from _patterns(view, _LAST_LANE, "CU114")
         yield from _halvings(view)
-    if "warp" in lowered or "wave" in lowered:
+    if ("warp" in lowered or "wave" in lowered) and not _OTHER_LANGUAGE.search(lowered):
         yield from _warp_constants(view)
-    if "warpSize" in view.names:
+    if "warpSize" in view.names and not _OWN_WARP_SIZE.search(view.code):
         for found in _WARP_SIZE_CONSTANT.finditer(view.code):
             yield sighting(view, "CU116", found.span(), sides=_amd_too(view, found.start()))
     if "threadIdx" in view.names or view.is_device_code:
@@ -276,5 +293,5 @@ def _lane_arithmetic(view: View) -> Iterator[Sighting]:
             and _LANE_RESULT.search(statement_before(view.code, start))
             and not left.isdigit()
         ):
-            # Right as long as all of the kernel means groups of 32: open, so a warning.
-            yield sighting(view, "CU114", found.span(), shift=-1)
+            # Right as long as all of the kernel means groups of 32: open, as a constant is.
+            yield sighting(view, "CU114", found.span())

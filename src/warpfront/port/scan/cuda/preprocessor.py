@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from warpfront.port.scan.cuda.conditions import Known, Macros, MacroTable, named, truth
+from warpfront.port.scan.cuda.conditions import Macros, MacroTable, named, truth
 from warpfront.port.scan.cuda.lexer import Directive
-from warpfront.port.scan.findings import SIDES, Side
+from warpfront.port.scan.findings import SIDES, Known, Side
 
 Reach = frozenset[Side]
 EVERYWHERE: Final[Reach] = frozenset(SIDES)

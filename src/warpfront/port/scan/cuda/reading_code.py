@@ -1,4 +1,4 @@
-"""The scanner's engine for C, C++, CUDA and HIP: `reads`, `sightings`, `portable_names_of`. Pure.
+"""The scanner's engine for C, C++, CUDA and HIP: `reads`, `sightings`, `header_facts`. Pure.
 
 A file is blanked once (`lexer`), its `#if` arms are judged once (`preprocessor`), and then one pass
 over its identifiers asks `names.toml` and the rules that begin with a name (`lanes`, `device`);
@@ -18,6 +18,7 @@ from warpfront.port.scan.cuda.device import (
     memory_sightings,
 )
 from warpfront.port.scan.cuda.guards import guard_sightings
+from warpfront.port.scan.cuda.headers import HeaderFacts, facts_of
 from warpfront.port.scan.cuda.lanes import MASK_NAMES, lane_sightings, mask_sightings
 from warpfront.port.scan.cuda.lexer import Span
 from warpfront.port.scan.cuda.name_rows import NameRow, rows_including, rows_naming
@@ -27,7 +28,6 @@ from warpfront.port.scan.cuda.view import (
     View,
     is_definition,
     path_of,
-    portable_names,
     sighting,
     view_of,
 )
@@ -62,9 +62,9 @@ def sightings(source: SourceText, context: Context) -> Iterator[Sighting]:
     yield from device_sightings(view)
 
 
-def portable_names_of(source: SourceText) -> frozenset[str]:
-    """The names that a header gives AMD a meaning for: `Context.portable_names` is made of them."""
-    return portable_names(view_of(source, Context()))
+def header_facts(source: SourceText) -> HeaderFacts:
+    """What a file tells the others of its tree: `Context` is made of them."""
+    return facts_of(view_of(source, Context()))
 
 
 def _included(view: View, seen: Seen) -> Iterator[Sighting]:

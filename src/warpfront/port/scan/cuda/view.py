@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +16,7 @@ from warpfront.port.scan.cuda.preprocessor import Reaches, Region, read_reaches
 from warpfront.port.scan.findings import SIDES, Context, Gate, Side, Sighting, SourceText
 
 NAME = re.compile(r"[A-Za-z_]\w*+")
+_OF_KERNELS = frozenset({"threadIdx", "blockIdx", "blockDim", "warpSize", "__syncthreads"})
 _BRACES = re.compile(r"[{}]")
 _BRACKETS = re.compile(r"[()\[\]{},;]")
 _FUNCTION = re.compile(r"__(?:global|device)__")
@@ -33,6 +34,7 @@ _BALLOT_ASSIGNED = re.compile(
 # What is further from a name than this belongs to something else.
 NEAR = 400
 _MAX_ARGUMENTS = 4000
+FUNCTION_LENGTH = 20000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +58,7 @@ class View:
 
     @cached_property
     def reaches(self) -> Reaches:
-        return read_reaches(self.directives, macro_table())
+        return read_reaches(self.directives, macro_table().beside(self.context.vendor_macros))
 
     def region(self, offset: int) -> Region:
         return self.reaches.at(offset)
@@ -109,17 +111,18 @@ class View:
         return bool({"__global__", "__device__"} & self.names)
 
     @cached_property
+    def is_cuda(self) -> bool:
+        """Whether this is source for a CUDA compiler: its suffix, its specifiers, or its names."""
+        return (
+            self.source.path.suffix.lower() in (".cu", ".cuh", ".hip")
+            or self.is_device_code
+            or bool(_OF_KERNELS & self.names)
+        )
+
+    @cached_property
     def blocks(self) -> Mapping[int, int]:
         """Offset of each `{` and of the `}` that closes it; an unclosed one ends with the file."""
-        open_at: list[int] = []
-        closed: dict[int, int] = {}
-        for brace in _BRACES.finditer(self.code):
-            if brace[0] == "{":
-                open_at.append(brace.start())
-            elif open_at:
-                closed[open_at.pop()] = brace.start()
-        closed.update(dict.fromkeys(open_at, len(self.code)))
-        return closed
+        return _blocks(self.code, self.directives)
 
     @cached_property
     def device_bodies(self) -> tuple[Span, ...]:
@@ -160,6 +163,38 @@ class View:
 
     def source_text(self, start: int, end: int) -> str:
         return self.source.text[start:end]
+
+
+def _blocks(code: str, directives: Sequence[Directive]) -> dict[int, int]:
+    """Each arm of an `#if` begins with the braces that were open before it; those that an arm left
+    open are closed by what closes the last arm's: arms often open the same brace.
+    """
+    events = [(brace.start(), brace[0]) for brace in _BRACES.finditer(code)]
+    events += [(one.start, one.name) for one in directives if one.name in _CONDITIONS]
+    open_at: list[int] = []
+    outside: list[list[int]] = []
+    beside: dict[int, list[int]] = {}
+    closed: dict[int, int] = {}
+    for offset, event in sorted(events):
+        if event == "{":
+            open_at.append(offset)
+        elif event == "}" and open_at:
+            closed[open_at.pop()] = offset
+            closed.update(dict.fromkeys(beside.pop(len(open_at), ()), offset))
+        elif event in ("if", "ifdef", "ifndef"):
+            outside.append(list(open_at))
+        elif event == "endif" and outside:
+            outside.pop()
+        elif event.startswith("el") and outside:
+            for depth in range(len(outside[-1]), len(open_at)):
+                beside.setdefault(depth, []).append(open_at[depth])
+            open_at = list(outside[-1])
+    left = (*open_at, *(offset for offsets in beside.values() for offset in offsets))
+    closed.update({offset: len(code) for offset in left if offset not in closed})
+    return closed
+
+
+_CONDITIONS = frozenset({"if", "ifdef", "ifndef", "elif", "elifdef", "elifndef", "else", "endif"})
 
 
 def inside(spans: tuple[Span, ...], offset: int) -> bool:
@@ -211,7 +246,7 @@ def sighting(
     region = view.region(span[0])
     deciding = next((arm for arm in reversed(region.arms) if len(arm.reach) < len(SIDES)), None)
     line = 0 if deciding is None else view.line(deciding.directive.start)
-    wrapped = "nvidia" in region.reach and bool(names & view.portable)
+    wrapped = bool(names & view.portable)
     return Sighting(
         rule=rule,
         start=span[0],
@@ -273,7 +308,24 @@ def is_definition(view: View, span: Span) -> bool:
 
 _DEFINE_BEFORE = re.compile(r"(?:\#|%:)\s*define\s+\Z")
 _TYPE_BEFORE = re.compile(r"\b([A-Za-z_]\w*)\s*[*&]?\s+[*&]?\Z")
-_PARAMETERS = re.compile(r"\s*\([^;{}]{0,400}?\)\s*(?:const\s*|noexcept\s*)*\{")
+_PARAMETERS = re.compile(
+    r"\s*\((?:[^;{}()]|\([^;{}()]{0,100}\)){0,400}\)\s*(?:const\s*|noexcept\s*)*\{"
+)
+
+
+def last_declaration(view: View, name: str, offset: int) -> int | None:
+    """Where the name stands in the last line before `offset` that declares it, as a variable or a
+    parameter; None where none does within the length of a function.
+    """
+    declaring = re.compile(rf"[\w>]\s*[&*]?\s+[&*]?\s*({name})\s*(?=[\[;=,){{(:])")
+    at = None
+    for found in declaring.finditer(view.code, max(0, offset - FUNCTION_LENGTH), offset):
+        if not _STATEMENT_WORD.search(view.code, max(0, found.start() - 9), found.start() + 1):
+            at = found.start(1)
+    return at
+
+
+_STATEMENT_WORD = re.compile(r"\b(?:return|else|case|typename)\Z")
 
 
 def statement_before(code: str, offset: int) -> str:
@@ -339,7 +391,7 @@ def portable_names(view: View) -> frozenset[str]:
     aliases = {
         found[found.lastindex or 0]
         for found in _ALIAS.finditer(view.code)
-        if view.region(found.start()).reach == {"amd"}
+        if view.is_hip or view.region(found.start()).reach == {"amd"}
     }
     return frozenset(macros | functions | aliases)
 

@@ -97,9 +97,14 @@ def _raw_commands(text: str) -> Iterator[tuple[str, int, tuple[Word, ...]]]:
                 name, arguments = "", []
 
 
+def builds_hip(text: str) -> bool:
+    """Whether CMake text has a build for AMD: HIP as a language, or its package."""
+    return _HIP_ARM.search(text) is not None
+
+
 def cmake_sightings(text: str) -> Iterator[Sighting]:
     """Everything in CMake text that a rule is about."""
-    has_hip = _HIP_ARM.search(text) is not None
+    has_hip = builds_hip(text)
     for command in read_cmake(text):
         for rule, what, shift in _of_command(command, has_hip=has_hip):
             end = command.arguments[-1].end if command.arguments else command.start
@@ -129,6 +134,8 @@ def _of_command(command: CMakeCommand, *, has_hip: bool) -> Iterator[tuple[str, 
 
 
 def _of_word(word: Word, command: CMakeCommand) -> Iterator[Sighting]:
+    if "COMPILE_LANGUAGE:CUDA" in word.text:
+        return
     flags = word.text if " " not in word.text or word.text.startswith(("-", "$")) else ""
     for rule, _, _, flag in compiler_flags(flags):
         yield _sighting(rule, command, (word.start, word.end), flag)

@@ -67,6 +67,8 @@ _WITH_VALUE = frozenset(
         "--requirement",
         "-c",
         "--constraint",
+        "--no-install-package",
+        "--no-build-isolation-package",
         "-i",
         "--index-url",
         "-f",

@@ -1,0 +1,124 @@
+"""How often a correct device is refused: sessions with fresh seeds, many processes side by side.
+
+    python scripts/alarms.py DEVICE SECONDS PROCESSES SESSION[:SETTING] ...
+
+Each process takes one session of the list, in turn, with one seed after another until the time is
+over. Seeds are drawn from the id that is printed. The last line is JSON: per session and
+setting how many seeds were looked at, and every check that was not passed with its reason.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import itertools
+import json
+import multiprocessing
+import os
+import secrets
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
+
+from warpfront.inside.checks.claims import Claims
+from warpfront.inside.checks.effort import Effort, drawn_seeds
+from warpfront.inside.checks.results import Recorder
+
+LATE_SECONDS = 60
+# What a user may have set, and be right.
+SETTINGS: Mapping[str, Callable[[Any], None]] = {
+    "plain": lambda _: None,
+    "cudnn-off": lambda torch: setattr(torch.backends.cudnn, "enabled", False),
+    "benchmark": lambda torch: setattr(torch.backends.cudnn, "benchmark", True),
+    "deterministic": lambda torch: setattr(torch.backends.cudnn, "deterministic", True),
+    "cublaslt": lambda torch: torch.backends.cuda.preferred_blas_library("cublaslt"),
+    "math": lambda torch: _attention_by(torch, "math"),
+    "efficient": lambda torch: _attention_by(torch, "mem_efficient"),
+    "tf32": lambda torch: setattr(torch.backends.cuda.matmul, "allow_tf32", True),
+    "expandable": lambda _: None,
+}
+ENVIRONMENT = {"expandable": ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")}
+SESSIONS = {
+    "numerics": "numerics:record_numerics",
+    "operators": "operators.trials:record_values",
+    "properties": "operators.trials:record_properties",
+    "hazards": "hazards.hazard_checks:record_hazards",
+    "opinfo": "opinfo.sweep:record_opinfo",
+    "models": "models.modes:record_models",
+}
+
+
+def main(argv: Sequence[str]) -> int:
+    device, seconds, processes, *asked = argv
+    run, until = secrets.token_hex(4), time.monotonic() + float(seconds)
+    context = multiprocessing.get_context("spawn")
+    told: Any = context.Queue()
+    workers = [
+        context.Process(target=work, args=(device, asked[i % len(asked)], run, i, until, told))
+        for i in range(int(processes))
+    ]
+    for worker in workers:
+        worker.start()
+    results = [told.get(timeout=max(1.0, until + 120 - time.monotonic())) for _ in workers]
+    for worker in workers:
+        worker.join(5)
+    counts: dict[str, int] = {}
+    alarms: list[object] = []
+    for looked_at, refused in results:
+        alarms += refused
+        for name in looked_at:
+            counts[name] = counts.get(name, 0) + 1
+    print(json.dumps({"run": run, "seeds": counts, "alarms": alarms[:40], "in_all": len(alarms)}))
+    return 0
+
+
+def work(device: str, asked: str, run: str, place: int, until: float, told: Any) -> None:
+    """One process keeps one session and setting: some can be set only once."""
+    setting = asked.partition(":")[2] or "plain"
+    if setting in ENVIRONMENT:
+        os.environ[ENVIRONMENT[setting][0]] = ENVIRONMENT[setting][1]
+    torch = importlib.import_module("torch")
+    torch.set_num_threads(1)
+    SETTINGS[setting](torch)
+    looked_at: list[str] = []
+    refused: list[object] = []
+    for number in itertools.count():
+        if time.monotonic() > until:
+            break
+        seed = drawn_seeds(f"{run}-{place}", number + 1)[-1]
+        found = [[asked, seed, *one] for one in _refused(asked, device, seed)]
+        if time.monotonic() < until + LATE_SECONDS:
+            refused += found
+            looked_at.append(asked)
+    told.put((looked_at, refused))
+
+
+def _refused(name: str, device: str, seed: int) -> Iterator[tuple[str, str]]:
+    module, _, function = SESSIONS[name.partition(":")[0]].partition(":")
+    record = getattr(importlib.import_module(f"warpfront.inside.checks.{module}"), function)
+    claims = Claims(cell="here", target=device, vendor=device, device=device, image=False)
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
+        recorder = Recorder(session=name, target=device, folder=Path(folder))
+        record(claims, recorder, Effort(seeds=(seed,)))
+        recorder.finish()
+        document = json.loads(recorder.path.read_text())
+    for check in document["checks"]:
+        if check["outcome"] not in {"passed", "skipped"}:
+            yield check["name"], str(check["reason"])[:240]
+
+
+def _attention_by(torch: Any, kept: str) -> None:
+    for name in ("flash", "mem_efficient", "math", "cudnn"):
+        switch = getattr(torch.backends.cuda, f"enable_{name}_sdp", None)
+        if switch is not None:
+            switch(name == kept)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,3 @@
+"""Measurements: what was timed, here or in others' trainings, and what two of them say of each
+other. Words.
+"""

@@ -1,0 +1,300 @@
+"""Two sides by one metric: what may be compared, and the ratio with its interval. Pure.
+
+There is no winner: a ratio whose interval holds 1, or that lies within the declared noise, is no
+difference. B's time is held against A's: A is what was, B is what is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from random import Random
+from statistics import fmean, median
+
+from warpfront.bench import statistics
+from warpfront.bench.likeness import differences
+from warpfront.bench.losses import losses_at_equal_tokens, training_findings
+from warpfront.bench.records import (
+    Bench,
+    CaseRatio,
+    Comparison,
+    Difference,
+    Finding,
+    Interval,
+    Metric,
+    Run,
+    Side,
+    Verdict,
+)
+from warpfront.bench.settling import FEWEST_STEPS, summary_of, times_of
+
+NOISE = 0.01
+FEWEST_RUNS = 3
+_SEED = 20250102
+
+Groups = list[list[float]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """How a comparison is asked for. `metric` None takes what both sides have."""
+
+    metric: Metric | None = None
+    allowed: tuple[str, ...] = ()
+    noise: float = NOISE
+    max_slower: float | None = None
+
+    @property
+    def limit(self) -> float | None:
+        return None if self.max_slower is None else 1 + self.max_slower
+
+
+def metric_for(a: Sequence[Run], b: Sequence[Run]) -> Metric:
+    """What both sides can be compared by. A step is a unit only where it is the same work on as
+    many devices.
+    """
+    runs = (*a, *b)
+    is_benchmark = all(run.benchmark and run.run_seconds for run in runs)
+    if is_benchmark and min(len(a), len(b)) >= FEWEST_RUNS:
+        return Metric.TIME_TO_TRAIN
+    alike = len({(run.global_batch, run.devices) for run in runs}) == 1
+    order = [Metric.TOKENS_PER_SECOND, Metric.SAMPLES_PER_SECOND, Metric.STEP_SECONDS]
+    if alike:
+        order.insert(0, Metric.STEP_SECONDS)
+    found = (one for one in order if all(times_of(run, one) for run in runs))
+    return next(found, Metric.STEP_SECONDS)
+
+
+def compare_runs(
+    a: tuple[str, Sequence[Run]], b: tuple[str, Sequence[Run]], terms: Terms
+) -> Comparison:
+    """Two sides of one or more runs each, with a name."""
+    metric = terms.metric or metric_for(a[1], b[1])
+    groups = tuple([_values(run, metric) for run in side] for _, side in (a, b))
+    sides = (_side(*a, groups[0], metric), _side(*b, groups[1], metric))
+    unlike = differences(a[1], b[1], metric, terms.allowed)
+    losses = losses_at_equal_tokens(a[1], b[1])
+    asked = Comparison(
+        metric=metric,
+        a=sides[0],
+        b=sides[1],
+        verdict=Verdict.NOT_COMPARABLE,
+        noise=terms.noise,
+        limit=terms.limit,
+        differences=unlike,
+        allowed=tuple(one.name for one in unlike if one.allowed),
+        losses=losses,
+        findings=(
+            *training_findings(a[1], b[1], losses),
+            *_side_findings("A", a[1], sides[0]),
+            *_side_findings("B", b[1], sides[1]),
+            *_own_scores(a[1], b[1], metric),
+        ),
+    )
+    refused = _refusals(unlike)
+    if refused:
+        return dataclasses.replace(asked, reasons=refused)
+    return _measured(asked, *groups)
+
+
+def _refusals(unlike: Iterable[Difference]) -> tuple[str, ...]:
+    return tuple(
+        f"{one.name}: {one.a} against {one.b}" if one.a != one.b else f"{one.name}: {one.a}"
+        for one in unlike
+        if one.refused and not one.allowed
+    )
+
+
+def _values(run: Run, metric: Metric) -> list[float]:
+    if metric is Metric.TIME_TO_TRAIN:
+        return [run.run_seconds] if run.run_seconds else []
+    return times_of(run, metric)
+
+
+def _side(name: str, runs: Sequence[Run], groups: Groups, metric: Metric) -> Side:
+    known = [group for group in groups if group]
+    middle = statistics.median_of(known) if known else None
+    if middle and metric.is_rate:
+        middle = 1 / middle
+    return Side(
+        name=name,
+        sources=tuple(run.source.path for run in runs),
+        runs=len(runs),
+        samples=sum(map(len, known)),
+        median=middle,
+        summaries=tuple(map(summary_of, runs)),
+    )
+
+
+def _measured(asked: Comparison, a: Groups, b: Groups) -> Comparison:
+    reason = _too_short("A", a, asked.metric) or _too_short("B", b, asked.metric)
+    if reason:
+        return dataclasses.replace(asked, verdict=Verdict.TOO_SHORT, reasons=(reason,))
+    one, other = _units(a), _units(b)
+    times = statistics.ratio_interval(one, other)
+    resampled = f"{_drawn(one)} against {_drawn(other)}"
+    return dataclasses.replace(
+        asked, verdict=verdict_of(times, asked.noise), times=times, resampled=resampled
+    )
+
+
+def _too_short(name: str, groups: Groups, metric: str) -> str:
+    known = [group for group in groups if group]
+    if len(known) < len(groups):
+        return f"{len(groups) - len(known)} runs of {name} have nothing that is settled"
+    if metric is Metric.TIME_TO_TRAIN:
+        short = len(known) < FEWEST_RUNS
+        return f"{name} has {len(known)} runs, {FEWEST_RUNS} are needed" if short else ""
+    if len(known) < FEWEST_RUNS and sum(map(len, known)) < FEWEST_STEPS:
+        return f"{name} has {sum(map(len, known))} settled steps, {FEWEST_STEPS} are needed"
+    return ""
+
+
+def _units(groups: Groups) -> Groups:
+    """Runs where there are enough to resample; else all steps as one run's."""
+    if len(groups) >= FEWEST_RUNS:
+        return groups
+    return [[value for group in groups for value in group]]
+
+
+def _drawn(groups: Groups) -> str:
+    if len(groups) > 1:
+        return f"{len(groups)} runs"
+    return f"{len(groups[0])} steps in blocks of {statistics.BLOCK}"
+
+
+def verdict_of(times: Interval, noise: float) -> Verdict:
+    if times.holds(1.0) or abs(times.value - 1) <= noise:
+        return Verdict.NO_DIFFERENCE
+    return Verdict.DIFFERENCE
+
+
+def _side_findings(name: str, runs: Sequence[Run], side: Side) -> Iterable[Finding]:
+    """What is worth knowing of a side's runs; of several, how many each is of."""
+    counts: Counter[str] = Counter()
+    for run, summary in zip(runs, side.summaries, strict=True):
+        every = [one for one in (*run.findings, *summary.findings) if one.level != "note"]
+        if len(runs) > 1:  # then runs are resampled, not steps
+            every = [one for one in every if "too short" not in one.message]
+        counts.update(
+            {one.message if len(runs) == 1 else one.message.split(":")[0] for one in every}
+        )
+    for message, count in counts.items():
+        several = f" ({count} of {len(runs)} runs)" if len(runs) > 1 else ""
+        yield Finding(level="warning", message=f"{name}: {message}{several}")
+
+
+def _own_scores(a: Sequence[Run], b: Sequence[Run], metric: Metric) -> Iterable[Finding]:
+    """MLPerf's own score beside the median: the mean without the best and the worst run."""
+    if metric is Metric.TIME_TO_TRAIN and min(len(a), len(b)) >= FEWEST_RUNS:
+        scores = (
+            fmean(sorted(run.run_seconds or 0.0 for run in runs)[1:-1]) / 60 for runs in (a, b)
+        )
+        one, other = scores
+        message = f"by MLPerf's own scoring, A {one:.2f} and B {other:.2f} minutes"
+        yield Finding(level="note", message=message)
+
+
+def compare_benches(a: tuple[str, Bench], b: tuple[str, Bench], terms: Terms) -> Comparison:
+    """Operation by operation, those that both have; together, the geometric mean of their ratios.
+    Which changed is said after Holm's correction for their number.
+    """
+    one, other = (_cases(bench) for _, bench in (a, b))
+    common = [name for name in one if name in other]
+    unlike = tuple(_bench_differences(a[1], b[1], terms.allowed))
+    asked = Comparison(
+        metric="seconds_per_operation",
+        a=_bench_side(*a, one),
+        b=_bench_side(*b, other),
+        verdict=Verdict.NOT_COMPARABLE,
+        noise=terms.noise,
+        limit=terms.limit,
+        differences=unlike,
+        allowed=tuple(found.name for found in unlike if found.allowed),
+        findings=(*a[1].findings, *b[1].findings),
+        only_in_a=tuple(name for name in one if name not in other),
+        only_in_b=tuple(name for name in other if name not in one),
+    )
+    refused = _refusals(unlike)
+    if refused or not common:
+        return dataclasses.replace(asked, reasons=refused or ("no operation that both have",))
+    return _measured_cases(asked, {name: (one[name], other[name]) for name in common})
+
+
+def _measured_cases(asked: Comparison, cases: Mapping[str, tuple[Groups, Groups]]) -> Comparison:
+    resampled = {name: _block_ratios(*sides) for name, sides in cases.items()}
+    values = {name: _flat_median(b) / _flat_median(a) for name, (a, b) in cases.items()}
+    p_values = {name: statistics.p_value(ratios) for name, ratios in resampled.items()}
+    stands = statistics.holm(list(p_values.values()))
+    ratios = []
+    for (name, drawn), stand in zip(resampled.items(), stands, strict=True):
+        ratio = statistics.geometric_mean([drawn], [values[name]])
+        changed = stand and verdict_of(ratio, asked.noise) is Verdict.DIFFERENCE
+        ratios.append(CaseRatio(id=name, ratio=ratio, p_value=p_values[name], changed=changed))
+    times = statistics.geometric_mean(list(resampled.values()), list(values.values()))
+    differs = any(case.changed for case in ratios)
+    return dataclasses.replace(
+        asked,
+        verdict=Verdict.DIFFERENCE if differs else verdict_of(times, asked.noise),
+        times=times,
+        cases=tuple(ratios),
+        resampled=f"blocks of repetitions of {len(ratios)} operations",
+    )
+
+
+def _cases(bench: Bench) -> dict[str, Groups]:
+    """Times by operation, in their blocks; those that were not timed are none."""
+    timed = {
+        one.id: [list(block) for block in one.samples_seconds if block]
+        for one in bench.results
+        if any(one.samples_seconds)
+    }
+    size = statistics.BLOCK
+    for training in bench.training:
+        steps = list(training.step_seconds)
+        if steps:
+            timed[training.id] = [steps[at : at + size] for at in range(0, len(steps), size)]
+    return timed
+
+
+def _block_ratios(a: Groups, b: Groups) -> list[float]:
+    """Ratios of medians of resampled blocks: what varies between blocks counts."""
+    random = Random(_SEED)  # noqa: S311 - resampling
+    return [_drawn_median(b, random) / _drawn_median(a, random) for _ in range(_draws(a, b))]
+
+
+def _draws(a: Groups, b: Groups) -> int:
+    return statistics.resamplings_for(sum(map(len, a)) + sum(map(len, b)))
+
+
+def _drawn_median(blocks: Groups, random: Random) -> float:
+    return _flat_median([random.choice(blocks) for _ in blocks])
+
+
+def _flat_median(blocks: Groups) -> float:
+    return median(value for block in blocks for value in block)
+
+
+def _bench_side(name: str, bench: Bench, cases: Mapping[str, Groups]) -> Side:
+    samples = sum(len(block) for blocks in cases.values() for block in blocks)
+    return Side(name=name, sources=(bench.cell_id,), runs=1, samples=samples, median=None)
+
+
+def _bench_differences(a: Bench, b: Bench, allowed: Iterable[str]) -> Iterable[Difference]:
+    """How operations were timed has to be the same; what they ran on is what is compared."""
+    names = set(allowed)
+    for key in sorted({*a.settings, *b.settings}):
+        one, other = a.settings.get(key), b.settings.get(key)
+        if one != other:
+            unlike = key in {"cold", "precision", "tf32"}
+            yield Difference(
+                name=key, a=str(one), b=str(other), refused=unlike, allowed=key in names
+            )
+    for key in ("target", "image_digest"):
+        if getattr(a, key) != getattr(b, key):
+            yield Difference(name=key, a=getattr(a, key), b=getattr(b, key))
+    for key in ("device_name", "torch", "power_limit_watts"):
+        if a.environment.get(key) != b.environment.get(key):
+            one, other = str(a.environment.get(key)), str(b.environment.get(key))
+            yield Difference(name=key, a=one, b=other)

@@ -1,0 +1,94 @@
+"""Records at rest: a run, a bench or a comparison as JSON, and read again. Pure.
+
+One schema number for all; a document of another is refused, not guessed at.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from pydantic import TypeAdapter
+
+from warpfront.bench.records import SCHEMA, Bench, Comparison, Run, Summary
+
+_DERIVED = "summary"
+
+
+class NoRecordError(ValueError):
+    """A document that says it is one of ours, and cannot be read."""
+
+
+def run_document(run: Run, summary: Summary) -> dict[str, Any]:
+    """A run with its summary, which is worked out again when it is read."""
+    return {**_document(run), _DERIVED: dataclasses.asdict(summary)}
+
+
+def bench_document(bench: Bench) -> dict[str, Any]:
+    return _document(bench)
+
+
+def comparison_document(comparison: Comparison) -> dict[str, Any]:
+    """A comparison; `inverse` is A's time over B's."""
+    times = comparison.times
+    inverse = dataclasses.asdict(times.inverse) if times else None
+    return {**_document(comparison), "inverse": inverse, "is_slower": comparison.is_slower}
+
+
+def _document(value: Run | Bench | Comparison) -> dict[str, Any]:
+    return {"schema": SCHEMA, "kind": type(value).__name__, **dataclasses.asdict(value)}
+
+
+def read_records(text: str) -> tuple[Run | Bench, ...]:
+    """The runs and benches of a document; none where it is no document of ours. Raises
+    `NoRecordError`.
+    """
+    try:
+        document = json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return ()
+    several = document if isinstance(document, list) else [document]
+    if not several or not all(map(_is_ours, several)):
+        return ()
+    return tuple(map(_read, several))
+
+
+def _is_ours(document: object) -> bool:
+    return isinstance(document, dict) and document.get("kind") in {"Run", "Bench"}
+
+
+def _read(document: Mapping[str, Any]) -> Run | Bench:
+    if document.get("schema") != SCHEMA:
+        raise NoRecordError(f"schema {document.get('schema')!r}, expected {SCHEMA}")
+    fields = {k: v for k, v in document.items() if k not in {"schema", "kind", _DERIVED}}
+    kind: type[Run | Bench] = Run if document["kind"] == "Run" else Bench
+    try:
+        read: Run | Bench = TypeAdapter(kind).validate_python(fields)
+    except (ValueError, TypeError) as error:
+        raise NoRecordError(str(error)) from None
+    if not _has_sound_times(read):
+        raise NoRecordError("a time that is none")
+    return read
+
+
+def _has_sound_times(record: Run | Bench) -> bool:
+    """Written by hand, a time may be anything; divided by, it has to be one."""
+    if isinstance(record, Run):
+        times = [
+            value
+            for step in record.steps
+            for value in (step.seconds, step.tokens_per_second_per_device, step.samples_per_second)
+            if value is not None
+        ]
+        times += [record.run_seconds] if record.run_seconds is not None else []
+    else:
+        times = [one for case in record.results for block in case.samples_seconds for one in block]
+        times += [one for case in record.training for one in case.step_seconds]
+    return all(math.isfinite(one) and one > 0 for one in times)
+
+
+def _refuse(_: str) -> NoReturn:
+    raise ValueError("no number")

@@ -1,0 +1,225 @@
+"""Runs and comparisons as people read them: text for a terminal, Markdown. Pure."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from warpfront.bench.records import Comparison, Interval, Metric, Run, Side, Summary, Verdict
+
+Rows = list[tuple[str, ...]]
+RUN_HEAD = ("log", "format", "steps", "settled from", "median step ms", "95 %", "tokens/s/device")
+CASES_HEAD = ("operation", "B / A", "95 %", "p", "")
+SIDES_HEAD = ("", "what", "runs", "samples", "median")
+_MOST_CASES = 40
+_GIB = 2**30
+
+
+def run_row(run: Run, summary: Summary) -> tuple[str, ...]:
+    seconds = summary.median_seconds
+    rate = summary.tokens_per_second_per_device
+    return (
+        run.source.path.rpartition("/")[2],
+        run.source.format,
+        str(sum(step.steps for step in run.steps)),
+        "-" if summary.settled_from is None else str(summary.settled_from),
+        milliseconds(seconds.value) if seconds else "-",
+        f"{milliseconds(seconds.low)}..{milliseconds(seconds.high)}" if seconds else "-",
+        f"{rate:,.1f}" if rate else "-",
+    )
+
+
+def milliseconds(seconds: float) -> str:
+    return f"{seconds * 1000:,.1f}"
+
+
+def run_text(run: Run, summary: Summary) -> str:
+    """One run, a fact a line; what is missing is listed, not guessed at."""
+    said = [(name, str(getattr(run, name))) for name in _SAID if getattr(run, name) is not None]
+    ways = {name: getattr(run.parallel, name) for name in run.parallel.__dataclass_fields__}
+    parallel = " ".join(f"{name} {count}" for name, count in ways.items() if count)
+    lines = [
+        f"{run.source.path}: {run.source.format}",
+        f"  because       {run.source.evidence}",
+        *(f"  {name.replace('_', ' '):<13} {_marked(run, name, value)}" for name, value in said),
+        *([f"  parallel      {parallel}"] if parallel else []),
+        *(f"  {name:<13} {value}" for name, value in _figures(run, summary)),
+        *([f"  not said      {', '.join(run.missing)}"] if run.missing else []),
+        *(f"  {one.level}: {one.message}" for one in (*run.findings, *summary.findings)),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+_SAID = (
+    *("framework", "vendor", "device_name", "devices", "nodes", "precision", "model", "parameters"),
+    *("global_batch", "micro_batch", "sequence", "run_seconds"),
+)
+
+
+def _marked(run: Run, name: str, value: str) -> str:
+    if name in run.solved:
+        return f"{value} (solved from its tokens/s)"
+    return f"{value} (given)" if name in run.given else value
+
+
+def _figures(run: Run, summary: Summary) -> Iterable[tuple[str, str]]:
+    steps = sum(step.steps for step in run.steps)
+    dropped = f", {summary.dropped_steps} dropped before it settled" if steps else ""
+    yield "steps", f"{steps} in {len(run.steps)} lines{dropped}"
+    if summary.settled_from is not None:
+        yield "settled", f"from step {summary.settled_from}: {summary.settled_steps} steps"
+    if summary.median_seconds:
+        yield "step", f"{_interval(summary.median_seconds, 1000, 1)} ms, median"
+    for level in summary.levels if len(summary.levels) > 1 else ():
+        name = f"steps {level.first_step} to {level.last_step}"
+        yield "level", f"{name}: {level.median:.5g} s"
+    if summary.tokens_per_second_per_device:
+        yield "tokens/s", f"{summary.tokens_per_second_per_device:,.1f} per device"
+    if summary.flop_per_second_per_device:
+        yield "TFLOP/s", f"{summary.flop_per_second_per_device / 1e12:,.1f} per device, as printed"
+    if summary.peak_memory_bytes:
+        kind = f", {run.memory_kind}" if run.memory_kind else ""
+        yield "memory", f"{summary.peak_memory_bytes / _GIB:,.2f} GiB{kind}"
+    if summary.slow_steps:
+        yield "slow steps", str(summary.slow_steps)
+    if summary.last_loss is not None:
+        yield "last loss", f"{summary.last_loss:.5g}"
+
+
+def _interval(interval: Interval, scale: float = 1, digits: int = 3) -> str:
+    value, low, high = (one * scale for one in (interval.value, interval.low, interval.high))
+    return f"{value:,.{digits}f} ({low:,.{digits}f}..{high:,.{digits}f})"
+
+
+def sentence(found: Comparison) -> str:
+    """What a comparison came to, in one line; never a winner."""
+    names = f"A ({found.a.name}) and B ({found.b.name})"
+    if found.verdict in {Verdict.NOT_COMPARABLE, Verdict.TOO_SHORT} or found.times is None:
+        return f"{found.verdict}: {'; '.join(found.reasons)}"
+    differs = found.verdict is Verdict.DIFFERENCE
+    said = f"{names} differ" if differs else f"no difference between {names}"
+    return (
+        f"{said}: B takes {_interval(found.times)} times as long as A, "
+        f"A {_interval(found.times.inverse)} times as long as B; {found.resampled}"
+    )
+
+
+def _side_rows(found: Comparison) -> Rows:
+    return [
+        (letter, side.name, str(side.runs), str(side.samples), _median(side, found.metric))
+        for letter, side in (("A", found.a), ("B", found.b))
+    ]
+
+
+def _median(side: Side, metric: str) -> str:
+    if side.median is None:
+        return "-"
+    match metric:
+        case Metric.STEP_SECONDS:
+            return f"{milliseconds(side.median)} ms"
+        case Metric.TIME_TO_TRAIN:
+            return f"{side.median / 60:,.2f} min"
+        case Metric.SAMPLES_PER_SECOND:
+            return f"{side.median:,.2f} samples/s"
+        case _:
+            return f"{side.median:,.1f} tokens/s/device"
+
+
+def _difference_rows(found: Comparison) -> Rows:
+    return [
+        (one.name, one.a, one.b, _standing(refused=one.refused, allowed=one.allowed))
+        for one in found.differences
+    ]
+
+
+def _standing(*, refused: bool, allowed: bool) -> str:
+    if not refused:
+        return "shown"
+    return "allowed" if allowed else "refused"
+
+
+def _case_rows(found: Comparison) -> Rows:
+    ordered = sorted(found.cases, key=lambda case: case.ratio.value, reverse=True)
+    return [
+        (
+            case.id,
+            f"{case.ratio.value:.3f}",
+            f"{case.ratio.low:.3f}..{case.ratio.high:.3f}",
+            f"{case.p_value:.3g}",
+            "changed" if case.changed else "",
+        )
+        for case in ordered[:_MOST_CASES]
+    ]
+
+
+def _level_lines(found: Comparison) -> Iterable[str]:
+    for letter, side in (("A", found.a), ("B", found.b)):
+        for summary in side.summaries if side.runs == 1 else ():
+            for level in summary.levels if len(summary.levels) > 1 else ():
+                steps = f"steps {level.first_step} to {level.last_step}"
+                yield f"{letter}, {steps}: {level.median:.5g} s a step"
+
+
+def _tables(found: Comparison) -> Iterable[tuple[str, tuple[str, ...], Rows]]:
+    yield f"By {found.metric}", SIDES_HEAD, _side_rows(found)
+    if found.differences:
+        yield "What they do not share", ("", "A", "B", ""), _difference_rows(found)
+    if found.cases:
+        yield "By operation", CASES_HEAD, _case_rows(found)
+
+
+def _remarks(found: Comparison) -> list[str]:
+    remarks = [*_level_lines(found), *(one.message for one in found.findings)]
+    for letter, names in (("A", found.only_in_a), ("B", found.only_in_b)):
+        if names:
+            remarks.append(f"only in {letter}: {', '.join(names)}")
+    if found.limit and found.times and not found.is_slower and found.times.high > found.limit:
+        high = f"{found.times.high:.3f}"
+        remarks.append(f"B is not slower than allowed for certain, but may be: {high} times")
+    return remarks
+
+
+def comparison_text(found: Comparison, *, width: int = 120) -> str:
+    stream = io.StringIO()
+    console = Console(file=stream, width=width, highlight=False, no_color=True)
+    for title, head, rows in _tables(found):
+        console.print(_table(title, head, rows))
+    lines = (line.rstrip() for line in stream.getvalue().splitlines())
+    remarks = "".join(f"{one}\n" for one in _remarks(found))
+    return "\n".join(lines) + f"\n{remarks}{sentence(found)}\n"
+
+
+def _table(title: str, head: Sequence[str], rows: Rows) -> Table:
+    table = Table(title=title, box=None, title_justify="left", pad_edge=False)
+    for name in head:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def comparison_markdown(found: Comparison) -> str:
+    parts = [f"**{_plain(sentence(found))}**\n"]
+    for title, head, rows in _tables(found):
+        parts.append(f"{title}:\n\n{markdown_table(head, rows)}")
+    remarks = _remarks(found)
+    if remarks:
+        parts.append("".join(f"* {_plain(one)}\n" for one in remarks))
+    return "\n".join(parts)
+
+
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *([_plain(one) for one in row] for row in rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _plain(text: str) -> str:
+    """Foreign text as the inside of a cell."""
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+
+
+def runs_markdown(runs: Iterable[tuple[Run, Summary]]) -> str:
+    return markdown_table(RUN_HEAD, (run_row(run, summary) for run, summary in runs))

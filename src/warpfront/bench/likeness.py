@@ -1,0 +1,120 @@
+"""What has to be the same for two sides to have done the same work. Pure.
+
+What differs refuses a comparison, and so does what nobody says, unless its name is allowed; the
+rest is shown. A benchmark's time to train is held equal by its own rules: where both sides reached
+its target with the same global batch, a number format or a sequence that no log names is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from warpfront.bench.records import Difference, Metric, Run
+
+UNKNOWN = "unknown"
+_ROUNDING = 0.01
+_IDENTITY = ("benchmark", "parameters", "model")
+# What has to be equal where both sides say it.
+_SHAPE = (
+    *("parameters", "active_parameters", "layers", "hidden_size", "vocabulary"),
+    "target_quality",
+)
+_SHOWN = (
+    *("vendor", "device_name", "devices", "nodes", "framework", "framework_version", "torch"),
+    *("global_batch", "micro_batch", "parallel"),
+)
+# What has to be known and equal, beside the model.
+_WORK: Mapping[Metric, tuple[str, ...]] = {
+    Metric.STEP_SECONDS: ("sequence", "precision", "global_batch", "devices"),
+    Metric.TOKENS_PER_SECOND: ("sequence", "precision"),
+    Metric.SAMPLES_PER_SECOND: ("sequence", "precision", "global_batch"),
+    Metric.TIME_TO_TRAIN: ("benchmark", "global_batch", "sequence", "precision"),
+}
+# A rate of all devices together is of as many, where their number is known.
+_ALSO: Mapping[Metric, tuple[str, ...]] = {Metric.SAMPLES_PER_SECOND: ("devices",)}
+_BY_THE_RULES = ("sequence", "precision")
+ALLOWABLE = tuple(
+    dict.fromkeys(("model", *_SHAPE, *(name for names in _WORK.values() for name in names)))
+)
+
+
+def differences(
+    a: Sequence[Run], b: Sequence[Run], metric: Metric, allowed: Iterable[str]
+) -> tuple[Difference, ...]:
+    """What refuses first, then what is only shown."""
+    names = set(allowed)
+    refused = {**_model(a, b, metric), **_work(a, b, metric)}
+    shown = (_difference(name, a, b) for name in _SHOWN if name not in refused)
+    found = [
+        Difference(name=name, a=one, b=other, refused=True, allowed=name in names)
+        for name, (one, other) in refused.items()
+    ]
+    open_by_the_rules = _ruled_by_benchmark(a, b, metric, refused)
+    found = [
+        Difference(name=one.name, a=one.a, b=one.b)
+        if one.name in open_by_the_rules and UNKNOWN in {one.a, one.b}
+        else one
+        for one in found
+    ]
+    return (*found, *(one for one in shown if one.a != one.b))
+
+
+def _ruled_by_benchmark(
+    a: Sequence[Run], b: Sequence[Run], metric: Metric, refused: Mapping[str, object]
+) -> tuple[str, ...]:
+    is_ruled = metric is Metric.TIME_TO_TRAIN and not {"benchmark", "global_batch"} & set(refused)
+    reached = all(run.succeeded for run in (*a, *b))
+    return _BY_THE_RULES if is_ruled and reached else ()
+
+
+def _difference(name: str, a: Sequence[Run], b: Sequence[Run]) -> Difference:
+    return Difference(name=name, a=said(name, a), b=said(name, b))
+
+
+def said(name: str, runs: Sequence[Run]) -> str:
+    """What the runs of a side say of it, in a few words."""
+    values = {getattr(run, name) for run in runs}
+    if name == "parallel":
+        return "; ".join(sorted({_ways(run) for run in runs}))
+    words = sorted(UNKNOWN if value is None else str(value) for value in values)
+    return ", ".join(words)
+
+
+def _ways(run: Run) -> str:
+    ways = {name: getattr(run.parallel, name) for name in run.parallel.__dataclass_fields__}
+    return " ".join(f"{name} {count}" for name, count in ways.items() if count) or UNKNOWN
+
+
+def _model(a: Sequence[Run], b: Sequence[Run], metric: Metric) -> dict[str, tuple[str, str]]:
+    """Whatever both sides say of their models has to agree, and they have to share a name, or a
+    number of parameters.
+    """
+    found = {
+        name: (said(name, a), said(name, b))
+        for name in (*_SHAPE, *_ALSO.get(metric, ()))
+        if _is_known(name, a, b) and not _agree(name, a, b)
+    }
+    shared = any(_is_known(name, a, b) and _agree(name, a, b) for name in _IDENTITY)
+    if not shared and not found:
+        found["model"] = (said("model", a), said("model", b))
+    return found
+
+
+def _work(a: Sequence[Run], b: Sequence[Run], metric: Metric) -> dict[str, tuple[str, str]]:
+    return {
+        name: (said(name, a), said(name, b))
+        for name in _WORK[metric]
+        if not _is_known(name, a, b) or not _agree(name, a, b)
+    }
+
+
+def _is_known(name: str, a: Sequence[Run], b: Sequence[Run]) -> bool:
+    return all(getattr(run, name) is not None for run in (*a, *b))
+
+
+def _agree(name: str, a: Sequence[Run], b: Sequence[Run]) -> bool:
+    """One value on both sides; counts of parameters are often rounded."""
+    values = [getattr(run, name) for run in (*a, *b)]
+    if name in {"parameters", "active_parameters"}:
+        return bool(max(values) <= min(values) * (1 + _ROUNDING))
+    return len(set(values)) == 1

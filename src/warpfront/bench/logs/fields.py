@@ -1,0 +1,113 @@
+"""Pieces of foreign lines: colours, ranks, numbers, units, names of vendors. Pure.
+
+Nothing here raises: what is no number is None.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+_COLOUR = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)")
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_RANK = re.compile(r"\[rank-?(\d{1,7})(?:/\d+)?\]|\[default(\d{1,7})\]:|^\s*(\d{1,7}): ")
+_NUMBER = re.compile(
+    r"\s*([-+]?(?:\d{1,3}(?:,\d{3})+|\d{1,25})?(?:\.\d{0,25})?(?:[eE][-+]?\d{1,4})?)"
+)
+_NAN = re.compile(r"\s*[-+]?(?:nan|inf(?:inity)?)\b", re.IGNORECASE)
+_LARGEST = 2**62
+_UNITS = {
+    "": 1,
+    "B": 1,
+    # Primus says GB and divides by 1024 three times; torchtitan says GiB.
+    "KB": 2**10,
+    "KIB": 2**10,
+    "MB": 2**20,
+    "MIB": 2**20,
+    "GB": 2**30,
+    "GIB": 2**30,
+    "TB": 2**40,
+    "TIB": 2**40,
+}
+_SIZE = re.compile(r"\s*([\d.,]{1,30})\s*([KMGT]?i?B)?(?![\w.,])", re.IGNORECASE)
+_VENDORS = (
+    ("amd", re.compile(r"\b(?:amd|rocm|hip|radeon|instinct|mi\d{2,3}[ax]?)\b", re.IGNORECASE)),
+    ("gaudi", re.compile(r"\b(?:gaudi\d?|hpu|habana)\b", re.IGNORECASE)),
+    (
+        "nvidia",
+        re.compile(r"\b(?:nvidia|nvd|cuda|nemo|geforce|g?[abhv]\d{2,3}|gh200)\b", re.IGNORECASE),
+    ),
+)
+_DTYPES = (
+    ("fp8", re.compile(r"fp8|float8|e4m3|e5m2|hybrid", re.IGNORECASE)),
+    ("fp4", re.compile(r"fp4|float4|e2m1", re.IGNORECASE)),
+    ("bfloat16", re.compile(r"bf16|bfloat16", re.IGNORECASE)),
+    ("float16", re.compile(r"fp16|float16|\bhalf\b", re.IGNORECASE)),
+    ("float32", re.compile(r"fp32|float32|tf32", re.IGNORECASE)),
+)
+
+
+def cleaned(line: str) -> str:
+    """Foreign text without colours, and with blanks for what no terminal should be told."""
+    if line.isprintable():
+        return line
+    return _CONTROL.sub(" ", _COLOUR.sub("", line))
+
+
+def rank_of(line: str) -> str:
+    """Which rank wrote a line, as its prefix says; "" where it says nothing."""
+    found = _RANK.search(line)
+    return next((rank for rank in found.groups() if rank), "") if found else ""
+
+
+def number(text: str) -> float | None:
+    """The finite number that a text begins with: `9,982`, `1.249e+03`, `32066.9/32789.1`."""
+    found = _NUMBER.match(text)
+    try:
+        value = float(found[1].replace(",", "")) if found and found[1] else math.nan
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def positive(text: str) -> float | None:
+    """As `number`, where only more than nothing makes sense."""
+    value = number(text)
+    return value if value is not None and value > 0 else None
+
+
+def whole(text: str) -> int | None:
+    """A whole number that is not negative."""
+    value = number(text)
+    if value is None or value < 0 or value != int(value) or value > _LARGEST:
+        return None
+    return int(value)
+
+
+def is_no_number(text: str) -> bool:
+    """`nan`, `inf`: said, and no figure."""
+    return _NAN.match(text) is not None
+
+
+def size_bytes(text: str) -> int | None:
+    """`168.57GiB(94.52%)`, `33.81GB/254.18GB`, `115792977920`."""
+    found = _SIZE.match(text)
+    value = positive(found[1]) if found else None
+    if found is None or value is None:
+        return None
+    size = value * _UNITS[(found[2] or "").upper()]
+    return round(size) if size < _LARGEST else None
+
+
+def vendor_of(*texts: str | None) -> str | None:
+    """The vendor that the first telling text names, by any of the names in use."""
+    for text in texts:
+        for vendor, names in _VENDORS:
+            if text and names.search(text.replace("_", " ")):
+                return vendor
+    return None
+
+
+def precision_of(text: str) -> str | None:
+    """torch's name of the number format that a text names."""
+    return next((name for name, form in _DTYPES if form.search(text)), None)

@@ -1,0 +1,182 @@
+"""TensorPrimat's records, its two schemas read, and its file layout written. Pure.
+
+    output/benchmark_{cuda,rocm}_{model}.json
+
+The older schema says `raw_step_times`, the newer `step_times` with losses; a GB is 1e9 bytes.
+`software_stack` wins over `platform`. Written are the names that its users' tools read, by its own
+definition of each (a mean without the first step), but not rounded; not written are its cores and
+`throughput_per_gpu_core`: a core is no unit of speed across vendors.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from statistics import fmean
+from typing import Any, NoReturn
+
+from warpfront.bench.logs.facts import Fact, Format, Seen, Setting
+from warpfront.bench.logs.fields import vendor_of
+from warpfront.bench.records import MemoryKind, Run, Step
+
+_GB = 10**9
+STACKS = {"nvidia": "cuda", "amd": "rocm", "gaudi": "hpu", "cpu": "cpu"}
+_PLATFORMS = {"nvidia": "nvd", "amd": "amd"}
+_NAME = re.compile(r"(?:benchmark|train)(?:_[a-z]+)*?_([a-zA-Z0-9.-]+)\.json$")
+_PARALLEL = {
+    "tensor_model_parallel_size": "tensor",
+    "pipeline_model_parallel_size": "pipeline",
+    "data_parallel_size": "data",
+}
+_CONFIG = {
+    "global_batch_size": "global_batch",
+    "micro_batch_size": "micro_batch",
+    "sequence_length": "sequence",
+    "num_gpus": "devices",
+}
+
+
+class TensorprimatReader:
+    """One file is one run; its model stands in the file's name."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def read(self, text: str) -> Iterable[Fact]:
+        document = _document(text)
+        times = document.get("step_times", document.get("raw_step_times"))
+        if not isinstance(times, list):
+            return
+        yield from _settings(document)
+        if name := _NAME.search(self._path):
+            yield Setting("model", name[1])
+        losses = document.get("loss_values")
+        peak = _peak(_part(document, "memory_metrics"))
+        if peak:
+            yield Setting("memory_kind", MemoryKind.ALLOCATED)
+        for index, seconds in enumerate(map(_number, times)):
+            if seconds:
+                loss = losses[index] if isinstance(losses, list) and index < len(losses) else None
+                yield Seen(
+                    Step(step=index + 1, seconds=seconds, loss=_number(loss), memory_bytes=peak)
+                )
+
+
+def _settings(document: Mapping[str, Any]) -> Iterator[Fact]:
+    device, config = _part(document, "gpu_info"), _part(document, "training_config")
+    said = (device.get("software_stack"), document.get("platform"), device.get("device_name"))
+    if vendor := vendor_of(*(text for text in said if isinstance(text, str))):
+        yield Setting("vendor", vendor)
+    for name, key in (("device_name", "device_name"), ("torch", "pytorch_version")):
+        if isinstance(value := device.get(key), str) and value:
+            yield Setting(name, value)
+    if (devices := _number(device.get("device_count"))) and "num_gpus" not in config:
+        yield Setting("devices", int(devices))
+    for key, name in _CONFIG.items():
+        if count := _number(config.get(key)):
+            yield Setting(name, int(count))
+    for key, name in _PARALLEL.items():
+        if count := _number(_part(document, "parallelism_config").get(key)):
+            yield Setting(f"parallel.{name}", int(count))
+
+
+def _peak(memory: Mapping[str, Any]) -> int | None:
+    peak = _number(memory.get("peak_memory_allocated_gb"))
+    return round(peak * _GB) if peak else None
+
+
+def _part(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    part = document.get(name)
+    return part if isinstance(part, dict) else {}
+
+
+def _document(text: str) -> Mapping[str, Any]:
+    try:
+        document = json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def _refuse(_: str) -> NoReturn:
+    raise ValueError("no number")
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if 0 <= value < 10**15 else None
+
+
+def marks(text: str) -> bool:
+    document = _document(text)
+    return isinstance(document.get("step_times", document.get("raw_step_times")), list)
+
+
+TENSORPRIMAT = Format(name="tensorprimat", marks=marks, reader=TensorprimatReader, is_document=True)
+
+
+def layout_name(run: Run) -> str:
+    """`benchmark_rocm_llama.json`, as its tools look for it."""
+    stack = STACKS.get(run.vendor or "", "unknown")
+    model = re.sub(r"[^a-zA-Z0-9.-]+", "-", run.model or "unknown").strip("-")
+    return f"benchmark_{stack}_{model}.json"
+
+
+def layout_text(run: Run) -> str:
+    """A run as TensorPrimat writes one; what the run does not know is left out."""
+    times = [step.seconds for step in run.steps if step.seconds is not None]
+    document: dict[str, Any] = {
+        "platform": _PLATFORMS.get(run.vendor or "", run.vendor),
+        "gpu_info": {
+            "device_count": run.devices,
+            "device_name": run.device_name,
+            "pytorch_version": run.torch,
+            "software_stack": STACKS.get(run.vendor or ""),
+        },
+        "training_config": {
+            "max_steps": len(times),
+            **{key: getattr(run, name) for key, name in _CONFIG.items()},
+        },
+        "performance_metrics": _performance(run, times),
+        "raw_step_times": times,
+        "loss_values": [step.loss for step in run.steps if step.loss is not None],
+        "memory_metrics": _memory(run),
+        "source": f"warpfront read-log, {run.source.format}",
+    }
+    return json.dumps(_known(document), indent=2) + "\n"
+
+
+def _performance(run: Run, times: list[float]) -> dict[str, Any]:
+    counted = times[1:] or times
+    mean = fmean(counted) if counted else None
+    tokens = run.global_batch * run.sequence if run.global_batch and run.sequence else None
+    rate = tokens / mean if tokens and mean else None
+    return {
+        "total_steps": len(times),
+        "total_time_seconds": sum(times),
+        "avg_step_time_seconds": mean,
+        "min_step_time_seconds": min(counted, default=None),
+        "max_step_time_seconds": max(counted, default=None),
+        "steps_per_second": 1 / mean if mean else None,
+        "tokens_per_second": rate,
+        "tokens_per_second_per_gpu": rate / run.devices if rate and run.devices else None,
+    }
+
+
+def _memory(run: Run) -> dict[str, Any]:
+    known = [step.memory_bytes for step in run.steps if step.memory_bytes]
+    if run.memory_kind is not MemoryKind.ALLOCATED or not known:
+        return {}
+    return {
+        "avg_memory_allocated_gb": fmean(known) / _GB,
+        "peak_memory_allocated_gb": max(known) / _GB,
+    }
+
+
+def _known(value: Any) -> Any:
+    if isinstance(value, dict):
+        kept = {key: _known(one) for key, one in value.items() if one is not None}
+        return {key: one for key, one in kept.items() if one not in ({}, [])}
+    return value

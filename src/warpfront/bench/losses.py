@@ -1,0 +1,83 @@
+"""Losses of two sides at equal tokens: whether it was the same training. Pure.
+
+Fast and wrong is no speed. The order of samples differs between frameworks, so a loss is held
+against the other's by the median of its neighbours.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from statistics import median
+
+from warpfront.bench.records import Finding, Run
+
+_POINTS = 200
+_NEIGHBOURS = 5
+_AWAY = 0.05
+_MOST_SKIPPED = 0.01
+
+Curve = list[tuple[int, float]]
+Losses = tuple[tuple[int, float, float], ...]
+
+
+def curve_of(run: Run) -> Curve:
+    """(tokens, loss of a step); samples where the sequence is unknown."""
+    batch = run.global_batch
+    points = {
+        samples * (run.sequence or 1): step.loss
+        for step in run.steps
+        if step.loss is not None and (samples := step.samples or (batch and step.step * batch))
+    }
+    return sorted(points.items())
+
+
+def evaluations_of(run: Run) -> Curve:
+    """(tokens, value of an evaluation), in the same way."""
+    points = {one.samples * (run.sequence or 1): one.value for one in run.evaluations}
+    return sorted(points.items())
+
+
+def losses_at_equal_tokens(a: Sequence[Run], b: Sequence[Run]) -> Losses:
+    """Of the first run of each side: (tokens, A's, B's), smoothed. The steps' own losses; of
+    evaluations, where not both have those.
+    """
+    for curve in (curve_of, evaluations_of):
+        one, other = (next((c for run in side if (c := curve(run))), []) for side in (a, b))
+        if one and other:
+            return _side_by_side(one, other)
+    return ()
+
+
+def _side_by_side(one: Curve, other: Curve) -> Losses:
+    end = min(one[-1][0], other[-1][0])
+    common = [at for at, _ in one if other[0][0] <= at <= end]
+    step = max(1, -(-len(common) // _POINTS))
+    chosen = common[::-1][::step][::-1]
+    return tuple((at, _smooth(one, at), _smooth(other, at)) for at in chosen)
+
+
+def _smooth(curve: Curve, at: int) -> float:
+    index = bisect_left(curve, (at, float("-inf")))
+    low = max(0, index - _NEIGHBOURS // 2)
+    near = curve[low : low + _NEIGHBOURS] or curve[-_NEIGHBOURS:]
+    return median(loss for _, loss in near)
+
+
+def training_findings(a: Sequence[Run], b: Sequence[Run], losses: Losses) -> Iterable[Finding]:
+    """Why the two were not the same training, if they were not."""
+    for name, runs in (("A", a), ("B", b)):
+        steps = [step for run in runs for step in run.steps]
+        if any(step.nan for step in steps):
+            yield _not_the_same(f"a loss of {name} is no number")
+        skipped = sum(step.skipped or 0 for step in steps)
+        if skipped > _MOST_SKIPPED * sum(step.steps for step in steps):
+            yield _not_the_same(f"{name} skipped {skipped} steps")
+    if losses:
+        tokens, one, other = losses[-1]
+        if abs(one - other) > _AWAY * min(abs(one), abs(other)):
+            yield _not_the_same(f"a loss of {one:.4g} against {other:.4g} after {tokens:,} tokens")
+
+
+def _not_the_same(why: str) -> Finding:
+    return Finding(level="warning", message=f"not the same training: {why}")

@@ -1,0 +1,331 @@
+"""The records of measurements: frozen values with units in their names, as they are at rest. Words.
+
+Seconds, bytes, rates per second, nothing rounded. What a source does not say is None, and a run's
+`missing` names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+SCHEMA = 1
+
+
+class MemoryKind(StrEnum):
+    """What a figure of memory counts: torch's tensors, torch's pool, or the whole device."""
+
+    ALLOCATED = "allocated"
+    RESERVED = "reserved"
+    DEVICE = "device"
+
+
+class Metric(StrEnum):
+    """What runs are compared by. A time or a rate; `TIME_TO_TRAIN` is of a whole run."""
+
+    STEP_SECONDS = "step_seconds"
+    TOKENS_PER_SECOND = "tokens_per_second_per_device"
+    SAMPLES_PER_SECOND = "samples_per_second"
+    TIME_TO_TRAIN = "time_to_train"
+
+    @property
+    def is_rate(self) -> bool:
+        """More of it is faster."""
+        return self in {Metric.TOKENS_PER_SECOND, Metric.SAMPLES_PER_SECOND}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where a record was read from. `sha256` is of the bytes as they lie there."""
+
+    path: str
+    sha256: str
+    size_bytes: int
+    format: str
+    evidence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parallel:
+    """How many ways a model is divided."""
+
+    tensor: int | None = None
+    pipeline: int | None = None
+    data: int | None = None
+    expert: int | None = None
+    context: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What one line says. `steps` is how many optimizer steps its figures are the mean of, the last
+    of which is `step`. `segment` counts restarts.
+    """
+
+    step: int
+    steps: int = 1
+    segment: int = 0
+    seconds: float | None = None
+    tokens_per_second_per_device: float | None = None
+    samples_per_second: float | None = None
+    flop_per_second_per_device: float | None = None
+    loss: float | None = None
+    grad_norm: float | None = None
+    samples: int | None = None
+    skipped: int | None = None
+    nan: int | None = None
+    memory_bytes: int | None = None
+    power_watts: float | None = None
+    at: str | None = None
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """A measure of quality, after so many samples."""
+
+    samples: int
+    value: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What a reader, or who judges a run, wants to be known of it. An `error` makes it unusable."""
+
+    level: Literal["note", "warning", "error"]
+    message: str
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One training, as its log tells it. `given` names what options said instead of the log,
+    `solved` what follows from other figures.
+    """
+
+    source: Source
+    framework: str | None = None
+    framework_version: str | None = None
+    torch: str | None = None
+    vendor: str | None = None
+    device_name: str | None = None
+    devices: int | None = None
+    nodes: int | None = None
+    precision: str | None = None
+    parallel: Parallel = Parallel()
+    global_batch: int | None = None
+    micro_batch: int | None = None
+    sequence: int | None = None
+    model: str | None = None
+    parameters: int | None = None
+    active_parameters: int | None = None
+    layers: int | None = None
+    hidden_size: int | None = None
+    vocabulary: int | None = None
+    benchmark: str | None = None
+    target_quality: float | None = None
+    steps: tuple[Step, ...] = ()
+    evaluations: tuple[Evaluation, ...] = ()
+    memory_kind: MemoryKind | None = None
+    run_seconds: float | None = None
+    succeeded: bool | None = None
+    lines: int = 0
+    given: tuple[str, ...] = ()
+    solved: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    missing: tuple[str, ...] = ()
+
+    @property
+    def is_usable(self) -> bool:
+        return not any(finding.level == "error" for finding in self.findings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """A value, and the bounds that hold it in 95 of 100 resamplings."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def inverse(self) -> Interval:
+        return Interval(value=1 / self.value, low=1 / self.high, high=1 / self.low)
+
+    def holds(self, value: float) -> bool:
+        return self.low <= value <= self.high
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Level:
+    """Neighbouring steps that take the same time, give or take noise."""
+
+    segment: int
+    first_step: int
+    last_step: int
+    steps: int
+    median: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """A run in a few figures, over its settled steps. Times are of one step."""
+
+    settled_from: int | None
+    settled_steps: int
+    dropped_steps: int
+    slow_steps: int
+    median_seconds: Interval | None = None
+    p95_seconds: float | None = None
+    variation: float | None = None
+    tokens_per_second_per_device: float | None = None
+    samples_per_second: float | None = None
+    flop_per_second_per_device: float | None = None
+    peak_memory_bytes: int | None = None
+    last_loss: float | None = None
+    levels: tuple[Level, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+class Verdict(StrEnum):
+    """What a comparison came to. There is no winner."""
+
+    NO_DIFFERENCE = "no difference"
+    DIFFERENCE = "difference"
+    NOT_COMPARABLE = "not comparable"
+    TOO_SHORT = "too short"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """What two sides do not share, as each has it; `refused` where it makes them unlike work."""
+
+    name: str
+    a: str
+    b: str
+    refused: bool = False
+    allowed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One side of a comparison."""
+
+    name: str
+    sources: tuple[str, ...]
+    runs: int
+    samples: int
+    median: float | None
+    summaries: tuple[Summary, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseRatio:
+    """One timed operation on both sides: B's time over A's. `changed` after Holm's correction."""
+
+    id: str
+    ratio: Interval
+    p_value: float
+    changed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Two sides by one metric. `times` is B's time over A's, also where the metric is a rate:
+    over 1, B is slower. `limit` is the largest ratio that was allowed, if one was given.
+    """
+
+    metric: str
+    a: Side
+    b: Side
+    verdict: Verdict
+    reasons: tuple[str, ...] = ()
+    times: Interval | None = None
+    resampled: str = ""
+    noise: float = 0.01
+    differences: tuple[Difference, ...] = ()
+    allowed: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    losses: tuple[tuple[int, float, float], ...] = ()
+    cases: tuple[CaseRatio, ...] = ()
+    only_in_a: tuple[str, ...] = ()
+    only_in_b: tuple[str, ...] = ()
+    limit: float | None = None
+
+    @property
+    def is_slower(self) -> bool:
+        """Whether B, or an operation that changed, is slower than allowed, for certain: its whole
+        interval lies beyond the limit.
+        """
+        if self.limit is None or self.times is None:
+            return False
+        changed = (case.ratio for case in self.cases if case.changed)
+        return any(ratio.low > self.limit for ratio in (self.times, *changed))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peak:
+    """What a device is said to reach, of one dtype, and who says so."""
+
+    flop_per_second: float | None
+    bytes_per_second: float | None
+    dense: bool
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """One operation, timed in blocks of repetitions: `samples_seconds` are theirs, block by
+    block.
+    """
+
+    id: str
+    suite: str
+    op: str
+    shape: str
+    dtype: str
+    direction: Literal["forward", "backward", "both", "copy"]
+    outcome: str
+    samples_seconds: tuple[tuple[float, ...], ...] = ()
+    first_seconds: float | None = None
+    flops: int | None = None
+    bytes: int | None = None
+    peak: Peak | None = None
+    memory_peak_bytes: int | None = None
+    kernel: str | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """Steps of a decoder, timed one by one."""
+
+    id: str
+    dtype: str
+    tokens_per_step: int
+    devices: int
+    step_seconds: tuple[float, ...]
+    losses: tuple[float, ...] = ()
+    model_flops_per_token: int | None = None
+    peak: Peak | None = None
+    memory_peak_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """What `bench` timed in one image, on one device. `environment` is what `detect` found."""
+
+    cell_id: str
+    image_digest: str
+    content_hash: str
+    verified: str
+    target: str
+    at: str
+    tool: Mapping[str, str]
+    environment: Mapping[str, object]
+    settings: Mapping[str, object]
+    results: tuple[Measurement, ...] = ()
+    training: tuple[Training, ...] = ()
+    findings: tuple[Finding, ...] = ()

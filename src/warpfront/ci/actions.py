@@ -1,0 +1,16 @@
+"""The actions that workflows use, pinned, from data/actions.toml. Edge."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+from warpfront.system.store import read_text
+
+
+def pinned_actions() -> Mapping[str, tuple[str, str]]:
+    """Name -> `owner/action@commit`, and the version that the commit is."""
+    text = read_text(Path(__file__).parents[1] / "data" / "actions.toml") or ""
+    rows = tomllib.loads(text)
+    return {name: (row["uses"], row["version"]) for name, row in rows.items()}

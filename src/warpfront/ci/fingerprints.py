@@ -1,0 +1,37 @@
+"""What a cell's image and its verification depend on, as one digest each, without an engine: equal
+at two commits, nothing has to be built or verified anew. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from warpfront.matrix.plan import content_hash
+from warpfront.model import Cell, RenderedImage, digest_of
+
+
+def fingerprints(
+    cells: Iterable[Cell],
+    rendered: Mapping[str, RenderedImage],
+    blocked: Mapping[str, str],
+    *,
+    builder: str,
+    checks: str,
+) -> dict[str, str]:
+    """Cell -> digest, parents first. A cell that cannot be rendered has that of the reason, so that
+    it changes when the reason does. `checks` is the digest of what runs in images.
+    """
+    found: dict[str, str] = {}
+    for cell in cells:
+        if cell.id in blocked:
+            found[cell.id] = digest_of(["blocked", blocked[cell.id], cell.tag])
+            continue
+        base = found[cell.parent] if cell.parent else digest_of(_base(cell))
+        content = content_hash(rendered[cell.id], base_identity=base, builder=builder)
+        found[cell.id] = digest_of([content, checks, sorted(cell.targets)])
+    return found
+
+
+def _base(cell: Cell) -> list[object]:
+    made = cell.base.bootstrap
+    return [cell.base.pinned, *([made.suite, list(made.include), made.updates] if made else [])]

@@ -1,0 +1,147 @@
+"""The jobs of CI and what each needs, leaves and may do: one value, which every forge's renderer
+says in its own words. Pure.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from warpfront.matrix.runners import Runner
+
+HANDOVER = "handover"
+"""The folder in which a job finds what others left, and leaves what it made: one folder a job."""
+LABEL = "gpu"
+"""What a maintainer puts on a pull request so that it may reach machines of our own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One kind of job. `runner` is where it runs; `script` is all that it does there, told by
+    `tells` (names of `Work`'s facts, as variables). `spread` is the output of `plan` that it is
+    spread over. `takes` is whose hand-overs it is given: a work's `built` and its own from before,
+    or `all`. `after` says when it runs, given how those that it needs ended. `channel`: it
+    publishes, after somebody's approval. `powers` are what its token may do beside reading.
+    """
+
+    name: str
+    runner: Runner
+    script: str
+    minutes: int
+    needs: tuple[str, ...] = ()
+    tells: tuple[str, ...] = ()
+    spread: str = ""
+    takes: Literal["", "work", "all"] = ""
+    leaves: bool = True
+    channel: bool = False
+    powers: tuple[str, ...] = ()
+    history: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flow:
+    """All jobs, each after those that it needs. `installs` are the words for pip that bring the
+    program; `registry` is where images go.
+    """
+
+    jobs: tuple[Job, ...]
+    installs: tuple[str, ...]
+    registry: str
+    runners: tuple[Runner, ...]
+
+
+def make_flow(runners: Iterable[Runner], *, installs: tuple[str, ...], registry: str) -> Flow:
+    """plan -> build -> verify -> publish, then report; and `required`, the check that counts."""
+    runners = tuple(runners)
+    builders = [one for one in runners if one.builds]
+    home = min(builders, key=lambda one: one.trust != "hosted")
+    builds = tuple(_building(one) for one in builders)
+    verifies = tuple(_verifying(one, builds) for one in runners if one.targets)
+    made = ("plan", *(job.name for job in (*builds, *verifies)))
+    publish = Job(
+        name="publish",
+        runner=home,
+        script="ci/publish.sh",
+        minutes=180,
+        needs=made,
+        tells=("name", "cells"),
+        spread="publish",
+        takes="all",
+        channel=True,
+        powers=("packages", "id-token", "attestations"),
+    )
+    report = Job(
+        name="report",
+        runner=home,
+        script="ci/report.sh",
+        minutes=20,
+        needs=(*made, "publish"),
+        takes="all",
+    )
+    required = dataclasses.replace(
+        report, name="required", script="ci/required.sh", needs=made, leaves=False
+    )
+    plan = Job(name="plan", runner=home, script="ci/plan.sh", minutes=20, history=True)
+    return Flow(
+        jobs=(plan, *builds, *verifies, publish, report, required),
+        installs=installs,
+        registry=registry,
+        runners=runners,
+    )
+
+
+def _building(runner: Runner) -> Job:
+    name = f"build-{runner.name}"
+    return Job(
+        name=name,
+        runner=runner,
+        script="ci/build.sh",
+        minutes=240,
+        needs=("plan",),
+        tells=("name", "cells"),
+        spread=name,
+    )
+
+
+def _verifying(runner: Runner, builds: Iterable[Job]) -> Job:
+    name = f"verify-{runner.name}"
+    return Job(
+        name=name,
+        runner=runner,
+        script="ci/verify.sh",
+        minutes=180,
+        needs=("plan", *(job.name for job in builds)),
+        tells=("name", "cells", "target"),
+        spread=name,
+        takes="work",
+    )
+
+
+_HEAD = """\
+#!/usr/bin/env bash
+# Made by `invoke ci --write`; `invoke ci --check` says when it is stale.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+"""
+_CALL = 'exec "${WARPFRONT_PYTHON:-.venv/bin/python}" -m invoke'
+_PAGE = f"{HANDOVER}/report/index.html"
+_WORK = '--name "$NAME" --cells "$CELLS" --runner "$RUNNER"'
+
+
+def scripts(flow: Flow) -> dict[str, str]:
+    """The entry points of the jobs, by path: one call each."""
+    calls = {
+        "ci/plan.sh": f'{_CALL} ci --plan --scope "${{SCOPE:-}}" --since "${{SINCE:-}}"',
+        "ci/build.sh": f"{_CALL} job --step build {_WORK}",
+        "ci/verify.sh": f'{_CALL} job --step verify --on "$TARGET" {_WORK}',
+        "ci/publish.sh": f'{_CALL} job --step publish --channel "$CHANNEL" {_WORK}',
+        "ci/report.sh": f"{_CALL} merge --below {HANDOVER} report --html {_PAGE}",
+        "ci/required.sh": f"{_CALL} ci --judge",
+        "ci/login.sh": 'docker login "$REGISTRY" --username "$REGISTRY_USER" --password-stdin '
+        '<<<"$REGISTRY_TOKEN"',
+        "ci/setup.sh": "python3 -m venv .venv\n.venv/bin/python -m pip install --quiet "
+        + " ".join(flow.installs),
+    }
+    return {path: f"{_HEAD}{call}\n" for path, call in calls.items()}

@@ -1,0 +1,82 @@
+"""What GitHub says to a job, and a job to GitHub: the one reader of its environment. Edge."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from warpfront.errors import InputError
+from warpfront.system.store import read_text, storing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forge:
+    """The job that this is. `scope` is what started its run, `since` the commit that it is compared
+    with. `planned` and `ended` are how the jobs before this one ended. All empty on a laptop.
+    """
+
+    scope: str = ""
+    since: str = ""
+    planned: str = ""
+    ended: tuple[str, ...] = ()
+    summary: Path | None = None
+    outputs: Path | None = None
+
+    def say_outputs(self, outputs: Mapping[str, str]) -> None:
+        """Each on one line: none holds a line's end."""
+        if self.outputs is not None:
+            _append(self.outputs, "".join(f"{name}={text}\n" for name, text in outputs.items()))
+
+    def say_summary(self, markdown: str) -> None:
+        """Below what the steps before have said on the run's page."""
+        if self.summary is not None:
+            _append(self.summary, markdown)
+
+
+def read_forge(environment: Mapping[str, str], *, label: str) -> Forge:
+    """`label` is what a maintainer puts on a pull request for machines of our own."""
+    if environment.get("GITHUB_ACTIONS") != "true":
+        return Forge()
+    event = _event(environment.get("GITHUB_EVENT_PATH", ""))
+    summary, outputs = environment.get("GITHUB_STEP_SUMMARY"), environment.get("GITHUB_OUTPUT")
+    name = environment.get("GITHUB_EVENT_NAME", "")
+    scope, since = _of_event(name, event, environment.get("GITHUB_REPOSITORY", ""), label)
+    return Forge(
+        scope=scope,
+        since=since,
+        planned=environment.get("PLANNED", ""),
+        ended=tuple(part for part in environment.get("ENDED", "").split(",") if part),
+        summary=Path(summary) if summary else None,
+        outputs=Path(outputs) if outputs else None,
+    )
+
+
+def _event(path: str) -> Any:
+    text = read_text(Path(path), missing_ok=True) if path else None
+    try:
+        return json.loads(text or "{}")
+    except ValueError as error:
+        raise InputError(f"{path}: not the JSON of an event: {error}") from None
+
+
+def _of_event(name: str, event: Any, repository: str, label: str) -> tuple[str, str]:
+    """(scope, since). A pull request of a fork stays one, whatever its labels say."""
+    if name == "pull_request":
+        asked = event.get("pull_request", {})
+        own = (asked.get("head", {}).get("repo") or {}).get("full_name") == repository
+        labels = {one.get("name") for one in asked.get("labels", ())}
+        scope = "labelled" if own and label in labels else "pull_request"
+        return scope, asked.get("base", {}).get("sha", "")
+    if name == "merge_group":
+        return "merge_queue", event.get("merge_group", {}).get("base_sha", "")
+    if name == "workflow_dispatch":
+        return (event.get("inputs") or {}).get("scope", "") or "nightly", ""
+    return "nightly", ""
+
+
+def _append(path: Path, text: str) -> None:
+    with storing(path), path.open("a", encoding="utf-8") as stream:
+        stream.write(text)

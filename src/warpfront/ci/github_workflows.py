@@ -1,0 +1,260 @@
+"""The flow as GitHub's workflows: one that says when, and one for each kind of job that is spread
+over cells, which it calls in shards. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from warpfront.ci.flow import HANDOVER, LABEL, Flow, Job
+from warpfront.matrix.runners import Runner
+
+FOLDER = ".github/workflows"
+MAIN = "warpfront"
+PYTHON = "3.11"
+Actions = Mapping[str, tuple[str, str]]
+
+_HEADER = "# Made by `invoke ci --write` from `runners:` of matrix.yaml: change that, not this.\n"
+_READS = {"contents": "read"}
+_POWERS = {
+    "packages": "images are pushed",
+    "id-token": "signatures without a key name this workflow",
+    "attestations": "provenance is kept beside the image",
+}
+_ZIZMOR = """\
+rules:
+  # `./` is what every version of the forge, actionlint and act resolve; `$/` is not, yet.
+  self-repository:
+    disable: true"""
+_OWN = """\
+    # No fork reaches them: a job's `if` says so, there and where it is called.
+    ignore:"""
+_OURS = (
+    "github.event_name != 'pull_request' || "
+    "(github.event.pull_request.head.repo.full_name == github.repository && "
+    f"contains(github.event.pull_request.labels.*.name, '{LABEL}'))"
+)
+_TRIGGERS: dict[str, Any] = {
+    "pull_request": {"types": ["opened", "synchronize", "reopened", "labeled"]},
+    "merge_group": {"types": ["checks_requested"]},
+    "schedule": [{"cron": "17 2 * * *"}],
+    "workflow_dispatch": {
+        "inputs": {
+            "scope": {
+                "description": "how far it goes",
+                "type": "choice",
+                "options": ["nightly", "release"],
+                "default": "nightly",
+            }
+        }
+    },
+}
+
+
+def workflows(flow: Flow, actions: Actions) -> dict[str, str]:
+    """Every file of the flow that is GitHub's, by path."""
+    made = {f"{FOLDER}/{MAIN}.yml": _main(flow, actions)}
+    for job in flow.jobs:
+        if job.spread:
+            made[f"{FOLDER}/{MAIN}-{job.name}.yml"] = _called(flow, job, actions)
+    files = {path: _text(document, actions) for path, document in made.items()}
+    labels = _text(_labels(flow), actions)
+    return {**files, ".github/actionlint.yaml": labels, ".github/zizmor.yml": _zizmor(flow)}
+
+
+def _text(document: object, actions: Actions) -> str:
+    """YAML with the version beside each commit, which PyYAML cannot write."""
+    text = yaml.safe_dump(document, sort_keys=False, width=10_000, allow_unicode=True)
+    for uses, version in actions.values():
+        text = text.replace(f"uses: {uses}\n", f"uses: {uses} # {version}\n")
+    for power, reason in _POWERS.items():
+        text = text.replace(f" {power}: write\n", f" {power}: write # {reason}\n")
+    return _HEADER + text
+
+
+def _zizmor(flow: Flow) -> str:
+    """What its strictest persona may go on saying, with the reason."""
+    own = [job for job in flow.jobs if job.spread and job.runner.trust == "self-hosted"]
+    files = [f"      - {MAIN}-{job.name}.yml" for job in own]
+    lines = ["  self-hosted-runner:", _OWN, *files] if own else []
+    return "\n".join([_HEADER + _ZIZMOR, *lines, ""])
+
+
+def _labels(flow: Flow) -> dict[str, Any]:
+    """What actionlint has to know of machines that are not GitHub's."""
+    own = {label for one in flow.runners if one.trust == "self-hosted" for label in one.labels}
+    return {"self-hosted-runner": {"labels": sorted(own)}}
+
+
+def _main(flow: Flow, actions: Actions) -> dict[str, Any]:
+    pull_request = "github.event_name == 'pull_request'"
+    return {
+        "name": MAIN,
+        "on": _TRIGGERS,
+        "permissions": {},
+        "concurrency": {
+            "group": f"{MAIN}-${{{{ github.event.pull_request.number || github.run_id }}}}",
+            "cancel-in-progress": f"${{{{ {pull_request} }}}}",
+        },
+        "jobs": {
+            job.name: _calling(job) if job.spread else _whole(flow, job, actions)
+            for job in flow.jobs
+        },
+    }
+
+
+def _calling(job: Job) -> dict[str, Any]:
+    """The call of a job's own workflow, once for each shard."""
+    planned = f"needs.plan.outputs.{job.spread}"
+    conditions = ["!cancelled()", "needs.plan.result == 'success'", f"{planned} != '[]'"]
+    if job.runner.trust == "self-hosted":
+        conditions.append(f"({_OURS})")
+    given = {"jobs": "${{ toJSON(matrix.jobs) }}"}
+    if job.channel:
+        given["channel"] = "${{ needs.plan.outputs.channel }}"
+    return {
+        "name": f"{job.name} ${{{{ matrix.shard }}}}",
+        "needs": list(job.needs),
+        "if": f"${{{{ {' && '.join(conditions)} }}}}",
+        "strategy": {
+            "fail-fast": False,
+            "matrix": {"include": f"${{{{ fromJSON({planned}) }}}}"},
+        },
+        "permissions": _permissions(job),
+        "uses": f"./{FOLDER}/{MAIN}-{job.name}.yml",
+        "with": given,
+    }
+
+
+def _called(flow: Flow, job: Job, actions: Actions) -> dict[str, Any]:
+    """The workflow of one kind of job. A runner group can be opened to this file alone."""
+    names = ("jobs", "channel") if job.channel else ("jobs",)
+    inputs = {name: {"type": "string", "required": True} for name in names}
+    body: dict[str, Any] = {"name": "${{ matrix.name }}"}
+    if job.runner.trust == "self-hosted":
+        body["if"] = f"${{{{ {_OURS} }}}}"
+    if job.channel:
+        body["environment"] = "${{ inputs.channel }}"
+        body["concurrency"] = {
+            "group": "${{ inputs.channel }}-${{ matrix.name }}",
+            "cancel-in-progress": False,
+        }
+    return {
+        "name": f"{MAIN}-{job.name}",
+        "on": {"workflow_call": {"inputs": inputs}},
+        "permissions": {},
+        "jobs": {
+            job.name: {
+                **body,
+                "strategy": {
+                    "fail-fast": False,
+                    "max-parallel": job.runner.count,
+                    "matrix": {"include": "${{ fromJSON(inputs.jobs) }}"},
+                },
+                **_whole(flow, job, actions),
+            }
+        },
+    }
+
+
+def _whole(flow: Flow, job: Job, actions: Actions) -> dict[str, Any]:
+    """A job with its steps: fetch, set up, take what others left, one call, leave what it made."""
+    body: dict[str, Any] = {} if job.spread else {"name": job.name}
+    if job.needs and not job.spread:
+        body["needs"] = list(job.needs)
+        body["if"] = "${{ always() }}"
+    body |= {
+        "runs-on": _runs_on(job.runner),
+        "timeout-minutes": job.minutes,
+        "permissions": _permissions(job),
+    }
+    if job.name == "plan":
+        body["outputs"] = {
+            name: f"${{{{ steps.call.outputs.{name} }}}}"
+            for name in (*(one.spread for one in flow.jobs if one.spread), "channel")
+        }
+    return {**body, "steps": _Steps(flow=flow, job=job, actions=actions).all()}
+
+
+def _permissions(job: Job) -> dict[str, str]:
+    return {**_READS, **dict.fromkeys(job.powers, "write")}
+
+
+def _runs_on(runner: Runner) -> object:
+    """One label as a text, which is also how a scale set is named."""
+    if runner.group:
+        return {"group": runner.group, "labels": list(runner.labels)}
+    return runner.labels[0] if len(runner.labels) == 1 else list(runner.labels)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Steps:
+    """The steps of one job."""
+
+    flow: Flow
+    job: Job
+    actions: Actions
+
+    def all(self) -> list[dict[str, Any]]:
+        fetch = {"persist-credentials": False, **({"fetch-depth": 0} if self.job.history else {})}
+        steps = [self._uses("fetch", "checkout", fetch)]
+        if self.job.runner.trust == "hosted":
+            steps.append(self._uses("Python", "setup-python", {"python-version": PYTHON}))
+        steps.append({"name": "set up", "run": "ci/setup.sh"})
+        if self.job.channel:
+            steps.append(self._login())
+        if self.job.takes:
+            steps.append(self._take())
+        steps.append(self._call())
+        if self.job.leaves:
+            steps.append(self._leave())
+        return steps
+
+    def _uses(self, name: str, action: str, given: Mapping[str, object]) -> dict[str, Any]:
+        return {"name": name, "uses": self.actions[action][0], "with": dict(given)}
+
+    def _login(self) -> dict[str, Any]:
+        """GitHub's registry takes the job's own token; another one those of the environment."""
+        of_github = self.flow.registry == "ghcr.io"
+        user = "${{ github.actor }}" if of_github else "${{ vars.REGISTRY_USER }}"
+        token = "github.token" if of_github else "secrets.REGISTRY_TOKEN"
+        return {
+            "name": "log in",
+            "env": {
+                "REGISTRY": self.flow.registry,
+                "REGISTRY_USER": user,
+                "REGISTRY_TOKEN": f"${{{{ {token} }}}}",
+            },
+            "run": "ci/login.sh",
+        }
+
+    def _take(self) -> dict[str, Any]:
+        """Each hand-over in a folder of its own, which a pattern makes also where one matches."""
+        of_work = "{${{ matrix.built }},${{ matrix.name }}}"
+        pattern = of_work if self.job.takes == "work" else "*"
+        return self._uses("take", "download-artifact", {"pattern": pattern, "path": HANDOVER})
+
+    def _call(self) -> dict[str, Any]:
+        told = {name.upper(): f"${{{{ matrix.{name} }}}}" for name in self.job.tells}
+        if self.job.spread:
+            told["RUNNER"] = self.job.runner.name
+        if self.job.channel:
+            told["CHANNEL"] = "${{ inputs.channel }}"
+        if self.job.name == "required":
+            told |= {"PLANNED": "${{ needs.plan.result }}", "ENDED": "${{ join(needs.*.result) }}"}
+        step = {"name": self.job.name, "id": "call", "env": told, "run": self.job.script}
+        return step if told else {key: value for key, value in step.items() if key != "env"}
+
+    def _leave(self) -> dict[str, Any]:
+        name = "${{ matrix.name }}" if self.job.spread else self.job.name
+        given: dict[str, object] = {
+            "name": name,
+            "path": f"{HANDOVER}/{name}",
+            "overwrite": True,
+            "retention-days": 14,
+        }
+        return {"if": "${{ always() }}", **self._uses("leave", "upload-artifact", given)}

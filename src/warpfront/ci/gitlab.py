@@ -1,0 +1,135 @@
+"""The flow as GitLab's: a pipeline that plans, and the child that it starts, whose jobs the plan
+wrote out: no matrix, no shards. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from warpfront.ci.flow import HANDOVER, LABEL, Flow, Job
+from warpfront.ci.schedule import Schedule, Work
+
+PARENT = ".gitlab/warpfront.yml"
+CHILD = f"{HANDOVER}/plan/gitlab.yml"
+_PLANNED = "planned"
+_HEADER = "# Made by `invoke ci --write` from `runners:` of matrix.yaml: change that, not this.\n"
+# What starts a pipeline -> the scope. A fork's merge request runs in the fork, on its own machines.
+_REQUEST = '$CI_PIPELINE_SOURCE == "merge_request_event"'
+_RULES = (
+    (f'{_REQUEST} && $CI_MERGE_REQUEST_EVENT_TYPE == "merge_train"', "merge_queue"),
+    (f"{_REQUEST} && $CI_MERGE_REQUEST_LABELS =~ /\\b{LABEL}\\b/", "labelled"),
+    (_REQUEST, "pull_request"),
+    ('$CI_PIPELINE_SOURCE == "schedule"', "nightly"),
+    ("$CI_COMMIT_TAG", "release"),
+)
+
+
+def gitlab_files(flow: Flow) -> dict[str, str]:
+    """What the project's own .gitlab-ci.yml includes."""
+    plan = next(job for job in flow.jobs if job.name == "plan")
+    document = {
+        "stages": ["plan", "cells"],
+        "plan": {
+            "stage": "plan",
+            **_machine(plan),
+            "rules": [{"if": rule, "variables": {"SCOPE": scope}} for rule, scope in _RULES],
+            "variables": {"SINCE": "$CI_MERGE_REQUEST_DIFF_BASE_SHA", "GIT_DEPTH": "0"},
+            "script": ["ci/setup.sh", plan.script],
+            "artifacts": _artifacts("plan"),
+        },
+        "cells": {
+            "stage": "cells",
+            "needs": ["plan"],
+            "rules": [{"if": rule} for rule, _ in _RULES],
+            "trigger": {
+                "include": [{"artifact": CHILD, "job": "plan"}],
+                "strategy": "depend",
+            },
+            "variables": {"PARENT_PIPELINE": "$CI_PIPELINE_ID"},
+        },
+    }
+    return {PARENT: _HEADER + _yaml(document)}
+
+
+def child_pipeline(flow: Flow, planned: Schedule) -> str:
+    """The jobs of one run. `required` fails as it does elsewhere, and with it the parent."""
+    works: Mapping[str, tuple[Work, ...]] = {
+        **{f"build-{name}": each for name, each in planned.build.items()},
+        **{f"verify-{name}": each for name, each in planned.verify.items()},
+        "publish": planned.publish,
+    }
+    jobs: dict[str, Any] = {_PLANNED: _planned(flow)}
+    stages = [_PLANNED, *(job.name for job in flow.jobs if job.name != "plan")]
+    for job in flow.jobs:
+        for work in works.get(job.spread, ()) if job.spread else ():
+            jobs[work.name] = _spread(job, work, planned.channel)
+        if not job.spread and job.name != "plan":
+            jobs[job.name] = _whole(job)
+    return _yaml({"stages": stages, **jobs})
+
+
+def _planned(flow: Flow) -> dict[str, Any]:
+    """Brings the parent's plan to the child: each stage has what those before it left."""
+    plan = next(job for job in flow.jobs if job.name == "plan")
+    return {
+        "stage": _PLANNED,
+        **_machine(plan),
+        "needs": [{"pipeline": "$PARENT_PIPELINE", "job": "plan"}],
+        "script": [f"test -s {HANDOVER}/plan/plan.json"],
+        "artifacts": _artifacts("plan"),
+    }
+
+
+def _spread(job: Job, work: Work, channel: str) -> dict[str, Any]:
+    facts = {"NAME": work.name, "CELLS": " ".join(work.cells), "RUNNER": job.runner.name}
+    if work.target:
+        facts["TARGET"] = work.target
+    body: dict[str, Any] = {
+        "stage": job.name,
+        **_machine(job),
+        "variables": {**facts, **({"CHANNEL": channel} if job.channel else {})},
+        "script": ["ci/setup.sh", job.script],
+        "artifacts": _artifacts(work.name),
+        "allow_failure": True,  # the others go on: `required` is what counts
+    }
+    if job.takes == "work":
+        body["needs"] = [work.built]
+    if job.channel:
+        body |= {
+            "environment": channel,
+            "resource_group": f"{channel}-{work.name}",
+            "interruptible": False,
+            "id_tokens": {"SIGSTORE_ID_TOKEN": {"aud": "sigstore"}},
+        }
+    return body
+
+
+def _whole(job: Job) -> dict[str, Any]:
+    """The end of a run: with everything that the jobs before left, and what the parent planned."""
+    return {
+        "stage": job.name,
+        **_machine(job),
+        "when": "always",
+        "script": ["ci/setup.sh", job.script],
+        **({"artifacts": _artifacts(job.name)} if job.leaves else {}),
+    }
+
+
+def _machine(job: Job) -> dict[str, Any]:
+    labels = [*job.runner.labels, *([job.runner.group] if job.runner.group else [])]
+    return {
+        "tags": labels,
+        "timeout": f"{job.minutes} minutes",
+        "interruptible": True,
+    }
+
+
+def _artifacts(name: str) -> dict[str, Any]:
+    return {"when": "always", "expire_in": "14 days", "paths": [f"{HANDOVER}/{name}"]}
+
+
+def _yaml(document: object) -> str:
+    return yaml.safe_dump(document, sort_keys=False, width=10_000, allow_unicode=True)

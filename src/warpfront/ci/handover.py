@@ -1,0 +1,104 @@
+"""What one job hands to the next: results of cells with the sha256 of each file, and back into one
+build folder. Edge.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path, PurePosixPath
+
+from warpfront.errors import HandoverError
+from warpfront.system.foreign import read_json, read_regular, remove_tree
+from warpfront.system.store import storing, write_json
+
+MANIFEST = "manifest.json"
+SCHEMA = 1
+_RESULTS = "build"
+_LIMIT_BYTES = 1 << 30
+
+
+def leave(store: Path, cells: Iterable[str], prefix: str, into: Path) -> tuple[str, ...]:
+    """Copy what a step left of `cells` in `store` to `into`, with a manifest. `prefix` is how the
+    names of its files begin (`build`, `verify-sm_90`). The paths of what was copied.
+    """
+    remove_tree(into)
+    files: dict[str, str] = {}
+    for cell in cells:
+        for path in _left(store / cell, prefix):
+            name = f"{_RESULTS}/{cell}/{path.relative_to(store / cell).as_posix()}"
+            files[name] = _place(into / name, read_regular(path, _LIMIT_BYTES))
+    write_json(into / MANIFEST, {"schema": SCHEMA, "files": files})
+    return tuple(files)
+
+
+def _left(folder: Path, prefix: str) -> list[Path]:
+    """Files of a step: those that it names, and those in folders that it names; no lock, no
+    context.
+    """
+    named = [path for path in folder.glob(f"{prefix}*") if path.name.startswith(prefix)]
+    every = [inner for path in named for inner in (path, *path.rglob("*"))]
+    return sorted(p for p in set(every) if p.is_file() and not p.is_symlink() and p.name[0] != ".")
+
+
+def _place(path: Path, content: bytes) -> str:
+    """Write, and say the hash of what was written."""
+    with storing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return hashlib.sha256(content).hexdigest()
+
+
+def merge(folders: Iterable[Path], store: Path) -> tuple[str, ...]:
+    """Bring the hand-overs in `folders` into `store`; the names of the files that it has now.
+
+    Raises `HandoverError` before anything is written where a file is not what its manifest says, is
+    in none, or two hand-overs have different ones of a name.
+    """
+    merged: dict[str, tuple[bytes, Path]] = {}
+    for folder in folders:
+        for name, content in read_handover(folder).items():
+            known = merged.setdefault(name, (content, folder))
+            if known[0] != content:
+                raise HandoverError(
+                    f"{known[1]} and {folder} have different files {name}",
+                    hint="two runs are mixed: merge what one run left",
+                )
+    for name, (content, _) in merged.items():
+        _place(store / name, content)
+    return tuple(sorted(merged))
+
+
+def read_handover(folder: Path) -> Mapping[str, bytes]:
+    """What a job handed over, by path below a build folder. All of it is a stranger's."""
+    manifest = read_json(folder / MANIFEST)
+    files = _files_of(manifest, folder)
+    present = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if not p.is_dir()}
+    unsaid = sorted(present - set(files) - {MANIFEST})
+    if unsaid:
+        raise HandoverError(f"{folder / unsaid[0]} is in no manifest", hint="hand it over again")
+    found = {}
+    for name, digest in files.items():
+        with storing(folder / name):
+            content = read_regular(folder / name, _LIMIT_BYTES)
+        if hashlib.sha256(content).hexdigest() != digest:
+            raise HandoverError(
+                f"{folder / name} is not what was handed over: its sha256 is another",
+                hint="the job that made it has to run again",
+            )
+        found[name.removeprefix(f"{_RESULTS}/")] = content
+    return found
+
+
+def _files_of(manifest: object, folder: Path) -> dict[str, str]:
+    said = manifest if isinstance(manifest, dict) else {}
+    files = said.get("files")
+    if not isinstance(files, dict) or said.get("schema") != SCHEMA:
+        raise HandoverError(f"{folder}: no manifest of this version", hint="hand it over again")
+    for name in files:
+        parts = PurePosixPath(str(name)).parts
+        if parts[:1] != (_RESULTS,) or len(parts) < 3 or ".." in parts:
+            shown = json.dumps(str(name)[:200])
+            raise HandoverError(f"{folder}: {shown} is no place in a build folder")
+    return {str(name): str(digest) for name, digest in files.items()}

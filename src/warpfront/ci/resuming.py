@@ -1,0 +1,35 @@
+"""What a run that broke off still has to do: what failed for infrastructure, or never ran. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from warpfront.errors import FailureKind
+from warpfront.report.rows import NOT_RUN, ReportRow
+
+_BUILT = frozenset({"built", "reused"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remaining:
+    """Cells to build; cells and targets to verify, once they are built; and what is not tried
+    again, because it would end as it did.
+    """
+
+    build: tuple[str, ...]
+    verify: tuple[tuple[str, str], ...]
+    refused: tuple[ReportRow, ...]
+
+
+def remaining(rows: Iterable[ReportRow]) -> Remaining:
+    """Of what the steps left."""
+    rows = tuple(rows)
+    again = [row for row in rows if row.kind in {"", FailureKind.INFRASTRUCTURE}]
+    return Remaining(
+        build=tuple(dict.fromkeys(row.cell_id for row in again if row.build not in _BUILT)),
+        verify=tuple(
+            (row.cell_id, row.target) for row in again if row.verify == NOT_RUN or row.kind
+        ),
+        refused=tuple(row for row in rows if row not in again),
+    )

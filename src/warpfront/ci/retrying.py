@@ -1,0 +1,47 @@
+"""What a job tries again, and what a second try may not hide. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+
+from warpfront.errors import FailureKind
+from warpfront.model import CheckResult, Failed, Outcome, Verification
+from warpfront.verify.verdict import outcome_of
+
+RETRIES = 2
+"""How many more times a job tries a cell that failed for infrastructure, and for nothing else."""
+
+
+def worth_another_try(results: Iterable[object]) -> bool:
+    """Whether something failed that may go away by itself."""
+    return any(
+        isinstance(one, Failed) and one.kind is FailureKind.INFRASTRUCTURE for one in results
+    )
+
+
+def pause_seconds(tries: int) -> float:
+    """Before the next try, after so many."""
+    return 10.0 * 3.0 ** (tries - 1)
+
+
+def with_flakiness(now: Verification, before: Verification | None) -> Verification:
+    """What is found now, held against what was found `before` of the very same image: failed and
+    then passed is a finding, never a pass.
+    """
+    if (
+        before is None
+        or (before.content_hash, before.target) != (now.content_hash, now.target)
+        or (outcome_of(before), outcome_of(now)) != (Outcome.FAILED, Outcome.PASSED)
+    ):
+        return now
+    bad = next(check for check in before.checks if check.outcome is Outcome.FAILED)
+    finding = CheckResult(
+        session=bad.session,
+        name="the same verdict twice",
+        outcome=Outcome.FAILED,
+        reason=f"flaky: {bad.session}/{bad.name} failed on this very image before, and passes now: "
+        f"{bad.reason}",
+        seconds=0.0,
+    )
+    return dataclasses.replace(now, checks=(*now.checks, finding))

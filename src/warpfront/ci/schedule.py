@@ -1,0 +1,232 @@
+"""Which jobs a run of CI has: from cells, what changed of them, and the machines. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from warpfront.errors import InputError
+from warpfront.matrix.runners import Runner
+from warpfront.model import Cell
+
+JOBS_PER_SHARD = 256
+"""https://docs.github.com/en/actions/reference/limits: jobs that one matrix generates."""
+OUTPUT_LIMIT_BYTES = 1_000_000
+"""The same page: what the outputs of one job may hold is 1 MB."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """What starts a run, and how far it goes. `trusted`: self-hosted machines may take part;
+    `channel` is where it publishes to.
+    """
+
+    name: str
+    only_changed: bool
+    trusted: bool
+    channel: str = ""
+
+
+SCOPES: Mapping[str, Scope] = {
+    scope.name: scope
+    for scope in (
+        Scope(name="pull_request", only_changed=True, trusted=False),
+        Scope(name="labelled", only_changed=True, trusted=True),
+        Scope(name="merge_queue", only_changed=True, trusted=True),
+        Scope(name="nightly", only_changed=False, trusted=True, channel="nightly"),
+        Scope(name="release", only_changed=False, trusted=True, channel="release"),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """One job: the `cells` that it takes, and the `target` where it verifies. `name` is its name in
+    the forge and that of what it hands over; `built` is that of the job which made its image.
+    """
+
+    name: str
+    cells: tuple[str, ...]
+    target: str = ""
+    built: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Omitted:
+    """A cell on a target (`""`: as a whole) that no job is for, and why."""
+
+    cell_id: str
+    target: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """A run of CI. `build` and `verify` are jobs by the name of their runner. `unavailable` was
+    asked for and nobody can do it; `later` is for another scope; `unchanged` need nothing.
+    """
+
+    scope: str
+    channel: str
+    build: Mapping[str, tuple[Work, ...]]
+    verify: Mapping[str, tuple[Work, ...]]
+    publish: tuple[Work, ...] = ()
+    unchanged: tuple[str, ...] = ()
+    unavailable: tuple[Omitted, ...] = ()
+    later: tuple[Omitted, ...] = ()
+    notes: tuple[str, ...] = ()
+    fingerprints: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def selected(self) -> tuple[tuple[str, str], ...]:
+        """Every cell and target that has to pass."""
+        works = (work for each in self.verify.values() for work in each)
+        return tuple((cell, work.target) for work in works for cell in work.cells)
+
+    @property
+    def building(self) -> tuple[str, ...]:
+        """Every cell that has to be built."""
+        works = (work for each in self.build.values() for work in each)
+        return tuple(cell for work in works for cell in work.cells)
+
+
+def schedule(
+    cells: Iterable[Cell],
+    *,
+    scope: Scope,
+    runners: Iterable[Runner],
+    now: Mapping[str, str],
+    before: Mapping[str, str] | None,
+    blocked: Mapping[str, str],
+) -> Schedule:
+    """The jobs for `cells` in `scope`. `now` and `before` are their fingerprints, here and at the
+    commit that is compared with (None: there is nothing to compare with). `blocked` maps cells that
+    can be made nowhere to the reason.
+    """
+    cells, runners = tuple(cells), tuple(runners)
+    compared = before if scope.only_changed and before is not None else {}
+    changed = [cell for cell in cells if compared.get(cell.id) != now[cell.id]]
+    makers = {cell.id: _builder(cell, runners, scope) for cell in changed if cell.id not in blocked}
+    unavailable = [
+        Omitted(cell_id=cell.id, target="", reason=why)
+        for cell in changed
+        if (why := _why_not_built(cell, makers, blocked))
+    ]
+    made = [cell for cell in changed if makers.get(cell.id)]
+    roots = _roots(cells)
+    verify, missing, later = _verifying(made, roots, runners, scope)
+    works = [Work(name=f"publish-{cell.id}", cells=(cell.id,)) for cell in made]
+    return Schedule(
+        scope=scope.name,
+        channel=scope.channel,
+        build=_building(made, makers, roots),
+        verify=verify,
+        publish=tuple(works) if scope.channel else (),
+        unchanged=tuple(cell.id for cell in cells if cell not in changed),
+        unavailable=tuple(sorted([*unavailable, *missing])),
+        later=tuple(sorted(later)),
+        fingerprints=now,
+    )
+
+
+def _roots(cells: Iterable[Cell]) -> dict[str, str]:
+    """Cell -> the cell at the bottom of its chain of parents, whose job makes all of the chain: its
+    layers are warm there.
+    """
+    roots: dict[str, str] = {}
+    for cell in cells:  # parents come before children
+        roots[cell.id] = roots.get(cell.parent, cell.parent) if cell.parent else cell.id
+    return roots
+
+
+def _builder(cell: Cell, runners: Iterable[Runner], scope: Scope) -> str:
+    """A hosted machine before one of our own, which makers of images need not keep busy."""
+    fits = [one for one in runners if one.builds and one.machine == cell.machine]
+    usable = [one for one in fits if one.trust == "hosted" or scope.trusted]
+    return min(usable, key=lambda one: one.trust != "hosted").name if usable else ""
+
+
+def _why_not_built(cell: Cell, makers: Mapping[str, str], blocked: Mapping[str, str]) -> str:
+    if cell.id in blocked:
+        return blocked[cell.id]
+    return "" if makers[cell.id] else f"no runner that may take part builds for {cell.machine}"
+
+
+def _building(
+    cells: Iterable[Cell], makers: Mapping[str, str], roots: Mapping[str, str]
+) -> dict[str, tuple[Work, ...]]:
+    chains: dict[tuple[str, str], list[str]] = {}
+    for cell in cells:
+        chains.setdefault((makers[cell.id], roots[cell.id]), []).append(cell.id)
+    works: dict[str, list[Work]] = {}
+    for (runner, root), chain in chains.items():
+        works.setdefault(runner, []).append(Work(name=f"build-{root}", cells=tuple(chain)))
+    return {runner: tuple(each) for runner, each in works.items()}
+
+
+def _verifying(
+    cells: Iterable[Cell], roots: Mapping[str, str], runners: Iterable[Runner], scope: Scope
+) -> tuple[dict[str, tuple[Work, ...]], list[Omitted], list[Omitted]]:
+    works: dict[str, list[Work]] = {}
+    missing, later = [], []
+    for cell in cells:
+        for target in cell.targets:
+            fits = [one for one in runners if one.verifies(cell.vendor, target, cell.machine)]
+            usable = [one for one in fits if scope.trusted or one.trust == "hosted"]
+            omitted = Omitted(
+                cell_id=cell.id, target=target, reason=f"no runner of the table has {target}"
+            )
+            if usable:
+                work = Work(
+                    name=f"verify-{cell.id}-{target}",
+                    cells=(cell.id,),
+                    target=target,
+                    built=f"build-{roots[cell.id]}",
+                )
+                works.setdefault(usable[0].name, []).append(work)
+            elif scope.trusted:
+                missing.append(omitted)
+            else:
+                later.append(omitted)
+    return {runner: tuple(each) for runner, each in works.items()}, missing, later
+
+
+def shards(works: Iterable[Work]) -> list[dict[str, object]]:
+    """Jobs as a forge's matrix of matrices: each shard with a name and no more jobs than one matrix
+    may have.
+    """
+    entries = [
+        {
+            "name": work.name,
+            "cells": " ".join(work.cells),
+            **({"target": work.target, "built": work.built} if work.target else {}),
+        }
+        for work in works
+    ]
+    return [
+        {"shard": number // JOBS_PER_SHARD + 1, "jobs": entries[number : number + JOBS_PER_SHARD]}
+        for number in range(0, len(entries), JOBS_PER_SHARD)
+    ]
+
+
+def outputs(planned: Schedule, runners: Iterable[Runner]) -> dict[str, str]:
+    """What the job `plan` tells the others: name -> text, `[]` where there is nothing to do. Raises
+    `InputError` where a forge would refuse it for its size.
+    """
+    names = [runner.name for runner in runners]
+    said = {
+        **{f"build-{name}": shards(planned.build.get(name, ())) for name in names},
+        **{f"verify-{name}": shards(planned.verify.get(name, ())) for name in names},
+        "publish": shards(planned.publish),
+    }
+    texts = {name: json.dumps(value, separators=(",", ":")) for name, value in said.items()}
+    texts["channel"] = planned.channel
+    size = sum(len(name) + len(text) for name, text in texts.items())
+    if size > OUTPUT_LIMIT_BYTES:
+        raise InputError(
+            f"{len(planned.selected)} verifications make {size} bytes of job outputs, and a forge "
+            f"takes {OUTPUT_LIMIT_BYTES}",
+            hint="run CI for a part of the matrix: --vendor, --image, --only",
+        )
+    return texts

@@ -1,0 +1,166 @@
+"""What people read of a run on a forge's pages: summaries, worst first and cut to what is taken,
+and annotations where a cell stands in matrix.yaml. Pure.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from warpfront.ci.judging import Judgement
+from warpfront.ci.schedule import Omitted, Schedule
+from warpfront.model import Blocked, Failed, Outcome, Verification, repeat_line
+from warpfront.report.described import describe
+from warpfront.verify.verdict import outcome_of
+
+SUMMARY_LIMIT_BYTES = 1_000_000
+"""A step's summary is refused as a whole beyond 1 MiB."""
+ANNOTATION_LIMIT = 10
+"""https://docs.github.com/en/actions/reference/limits: errors that are shown of one step."""
+
+
+def cut(lines: Iterable[str], limit_bytes: int = SUMMARY_LIMIT_BYTES) -> str:
+    """As many of the lines as there is room for, and how many there are more."""
+    kept: list[str] = []
+    lines = tuple(lines)
+    room = limit_bytes - len(f"\nand {len(lines)} more\n".encode())
+    for line in lines:
+        room -= len(line.encode()) + 1
+        if room < 0:
+            kept.append(f"\nand {len(lines) - len(kept)} more")
+            break
+        kept.append(line)
+    return "\n".join(kept) + "\n"
+
+
+def plan_summary(planned: Schedule) -> str:
+    """What a run will do, and all that it will not, with the reasons."""
+    build, verify = len(planned.building), len(planned.selected)
+    unchanged = len(planned.unchanged)
+    lines = [
+        f"### {planned.scope}: {build} to build, {verify} to verify, {unchanged} unchanged",
+        "",
+        *(f"- {note}" for note in planned.notes),
+        *_omitted("unavailable: nobody can", planned.unavailable),
+        *_omitted("not in this scope", planned.later),
+    ]
+    return cut(lines)
+
+
+def _omitted(title: str, omitted: tuple[Omitted, ...]) -> list[str]:
+    if not omitted:
+        return []
+    rows = [f"| {one.cell_id} | {one.target or '-'} | {_cell(one.reason)} |" for one in omitted]
+    return [
+        f"**{title}** ({len(omitted)})",
+        "",
+        "| cell | target | why |",
+        "|---|---|---|",
+        *rows,
+        "",
+    ]
+
+
+def judgement_summary(judgement: Judgement) -> str:
+    """The end of a run in a list: what failed, what nobody could do, how many passed."""
+    failed, missing = len(judgement.failures), len(judgement.unavailable)
+    word = "green" if judgement.error is None else "red"
+    return cut(
+        [
+            f"### {word}: {failed} failed, {missing} unavailable, {judgement.passed} passed",
+            "",
+            *(f"- failed: {line}" for line in judgement.failures),
+            *(f"- unavailable: {line}" for line in judgement.unavailable),
+        ]
+    )
+
+
+def job_summary(name: str, results: Iterable[object], *, tries: Mapping[str, int]) -> str:
+    """What one job made of its cells, the worst first, each failure with how to repeat it."""
+    ordered = sorted(results, key=_rank)
+    counts = Counter(_word(one) for one in ordered)
+    said = ", ".join(f"{count} {word}" for word, count in counts.items())
+    lines = [f"### {name}: {said or 'nothing to do'}", ""]
+    for one in ordered:
+        lines += _lines(one)
+    again = {cell: count for cell, count in tries.items() if count > 1}
+    lines += [f"- {cell} was tried {count} times" for cell, count in again.items()]
+    return cut(lines)
+
+
+def _lines(result: object) -> list[str]:
+    match result:
+        case Failed():
+            said = f"- **failed** ({result.kind}) `{result.cell_id}`: {_cell(result.reason)}"
+            return [said, f"  repeat: `{result.repeat}`"]
+        case Blocked():
+            return [f"- **blocked** `{result.cell_id}`: {_cell(result.reason)}"]
+        case Verification():
+            outcome = outcome_of(result)
+            said = f"- {outcome} `{result.cell_id}` on {result.target}"
+            if outcome is Outcome.PASSED:
+                return [said]
+            bad = (check for check in result.checks if check.outcome is outcome)
+            reasons = [f"  - {one.session}/{one.name}: {_cell(one.reason)}" for one in bad]
+            repeat = repeat_line("verify", result.cell_id, result.target)
+            return [said, *reasons[:20], f"  repeat: `{repeat}`"]
+        case _:
+            return [f"- {describe(result)}"]
+
+
+def _rank(result: object) -> int:
+    if isinstance(result, Failed):
+        return 0
+    if isinstance(result, Verification):
+        order = [Outcome.ERROR, Outcome.FAILED, Outcome.SKIPPED, Outcome.UNAVAILABLE]
+        outcome = outcome_of(result)
+        return 1 + order.index(outcome) if outcome in order else 9
+    return 6 if isinstance(result, Blocked) else 8
+
+
+def _word(result: object) -> str:
+    match result:
+        case Failed():
+            return "failed"
+        case Blocked():
+            return "blocked"
+        case Verification():
+            return outcome_of(result).value
+        case _:
+            return "made"
+
+
+def error_commands(results: Iterable[object], lines: Mapping[str, int]) -> list[str]:
+    """GitHub's workflow commands, worst first: what failed, at the line of its row. `lines` are
+    those of the cells in matrix.yaml.
+    """
+    bad = [one for one in sorted(results, key=_rank) if _word(one) not in {"made", "passed"}]
+    said = [_annotation(one, lines) for one in bad]
+    if len(said) <= ANNOTATION_LIMIT:
+        return said
+    more = len(said) - ANNOTATION_LIMIT + 1
+    return [*said[: ANNOTATION_LIMIT - 1], f"::error title=more::and {more} more, in the summary"]
+
+
+def _annotation(result: object, lines: Mapping[str, int]) -> str:
+    cell_id = getattr(result, "cell_id", "")
+    text = " ".join(line.strip() for line in _lines(result)).replace("`", "").replace("**", "")
+    where = f"file=matrix.yaml,line={lines.get(cell_id, 1)},title={_property(cell_id)}"
+    return f"::error {where}::{_data(text)}"
+
+
+def _data(text: str) -> str:
+    """https://github.com/actions/toolkit/blob/main/packages/core/src/command.ts: what would end a
+    command, or its message.
+    """
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def _cell(text: str) -> str:
+    """One line of Markdown, whatever somebody's program has printed."""
+    flat = " ".join(text.split())
+    return flat.replace("|", "\\|").replace("<", "&lt;").replace("`", "'")[:600]

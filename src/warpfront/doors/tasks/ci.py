@@ -1,0 +1,288 @@
+"""The tasks of CI: what forges are told, which jobs a run has, what each does, how it ends."""
+
+from __future__ import annotations
+
+import json as json_text
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from warpfront.doors.display import Display
+from warpfront.doors.tasks.declaring import Chosen, DryRun, HowMuch, Json, Option, command
+from warpfront.doors.tasks.showing import print_json, print_report, raise_failure, workspace_here
+from warpfront.errors import InputError, StaleError
+from warpfront.model import Blocked, BuiltImage, Failed, Selection
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from warpfront.ci.github import Forge
+    from warpfront.ci.schedule import Scope
+    from warpfront.inside.checks.effort import Effort
+    from warpfront.pipeline.beside.working import Act, Errand
+    from warpfront.pipeline.workspace import Workspace
+
+
+@command
+def ci(
+    display: Display,
+    cells: Chosen,
+    *,
+    json: Json = False,
+    write: Annotated[bool, Option("write the workflows and entry points")] = False,
+    check: Annotated[bool, Option("say what is stale of them, and fail (for CI)")] = False,
+    plan: Annotated[bool, Option("say which jobs a run has, and tell the forge")] = False,
+    judge: Annotated[bool, Option("say whether all that was planned has passed")] = False,
+    fingerprints: Annotated[bool, Option("print what each cell depends on, as digests")] = False,
+    scope: Annotated[str, Option("what starts the run; the forge knows if nothing is said")] = "",
+    since: Annotated[str, Option("the commit to compare with, for what changed")] = "",
+) -> None:
+    """Make the workflows of CI, and be what they call."""
+    workspace = workspace_here()
+    if write or check:
+        _workflows(workspace, display, only_check=check)
+    elif fingerprints:
+        _fingerprints(workspace)
+    elif judge:
+        _judge(workspace, json=json)
+    elif plan:
+        _plan(workspace, cells, display, scope=scope, since=since, json=json)
+    else:
+        raise InputError("nothing asked for", hint="--write, --check, --plan or --judge")
+
+
+def _workflows(workspace: Workspace, display: Display, *, only_check: bool) -> None:
+    from warpfront.pipeline.beside import workflows
+
+    files, root = workflows.ci_files(workspace), workspace.folders.root
+    if not only_check:
+        for name in workflows.write(files, root):
+            display.say(f"wrote {name}" if files[name] is not None else f"removed {name}")
+    elif diff := workflows.stale(files, root):
+        print(diff, end="")
+        raise StaleError("workflows are stale", hint="`invoke ci --write`, and commit the result")
+
+
+def _fingerprints(workspace: Workspace) -> None:
+    from warpfront.pipeline.beside.dispatching import fingerprint
+
+    found = fingerprint(
+        workspace.matrix.cells, workspace.requirements, workspace.material, workspace.folders
+    )
+    print(json_text.dumps(found.values, indent=1, sort_keys=True))
+
+
+def _forge() -> Forge:
+    from warpfront.ci.flow import LABEL
+    from warpfront.ci.github import read_forge
+    from warpfront.system.process import environment
+
+    return read_forge(environment(), label=LABEL)
+
+
+def _plan(
+    workspace: Workspace,
+    cells: Selection,
+    display: Display,
+    *,
+    scope: str,
+    since: str,
+    json: bool,
+) -> None:
+    from warpfront.ci.flow import HANDOVER
+    from warpfront.ci.gitlab import CHILD, child_pipeline
+    from warpfront.ci.schedule import outputs
+    from warpfront.ci.surfaces import plan_summary
+    from warpfront.pipeline.beside.dispatching import dispatch
+    from warpfront.pipeline.beside.gathering import keep_plan
+    from warpfront.pipeline.beside.workflows import flow_of
+    from warpfront.system.foreign import remove_tree
+    from warpfront.system.store import write_text
+
+    forge, root = _forge(), workspace.folders.root
+    flow = flow_of(workspace.matrix, root)
+    planned = dispatch(
+        workspace, cells, display, scope=_scope(scope or forge.scope), since=since or forge.since
+    )
+    told = outputs(planned, workspace.matrix.runners)
+    remove_tree(root / HANDOVER)
+    keep_plan(planned, root)
+    write_text(root / CHILD, child_pipeline(flow, planned))
+    forge.say_outputs(told)
+    summary = plan_summary(planned)
+    forge.say_summary(summary)
+    if json:
+        print_json(planned)
+    else:
+        print(summary, end="")
+
+
+def _scope(name: str) -> Scope:
+    from warpfront.ci.schedule import SCOPES
+
+    if (name or "pull_request") not in SCOPES:
+        raise InputError(f"scope {name!r} is not known", hint=f"known: {', '.join(SCOPES)}")
+    return SCOPES[name or "pull_request"]
+
+
+def _judge(workspace: Workspace, *, json: bool) -> None:
+    from warpfront import pipeline
+    from warpfront.ci.surfaces import judgement_summary
+    from warpfront.pipeline.beside.gathering import judge_run
+
+    forge = _forge()
+    judgement = judge_run(
+        workspace.folders.root,
+        workspace.folders.store,
+        lambda: pipeline.report(workspace, Selection()),
+        plan_ended=forge.planned,
+        ended=forge.ended,
+    )
+    summary = judgement_summary(judgement)
+    forge.say_summary(summary)
+    if json:
+        print_json(judgement)
+    else:
+        print(summary, end="")
+    if judgement.error is not None:
+        raise judgement.error
+
+
+@command
+def merge(
+    display: Display,
+    *,
+    dry_run: DryRun = False,
+    folder: Annotated[tuple[str, ...], Option("a hand-over; may be given several times")] = (),
+    below: Annotated[str, Option("every hand-over in this folder")] = "",
+) -> None:
+    """Bring what several machines left into this build folder.
+
+    Each file has to be what its manifest says; two that differ are refused.
+    """
+    from warpfront.ci.handover import read_handover
+    from warpfront.pipeline.beside.gathering import gather, handed_over
+
+    workspace = workspace_here()
+    folders = [*map(Path, folder), *(handed_over(Path(below)) if below else ())]
+    if dry_run:
+        names = [name for one in folders for name in read_handover(one)]
+    else:
+        names = list(gather(folders, workspace.folders.store))
+    verb = "would merge" if dry_run else "merged"
+    display.say(f"{verb} {len(names)} files of {len(folders)} hand-overs")
+
+
+@command
+def job(
+    display: Display,
+    *,
+    effort: HowMuch,
+    dry_run: Annotated[bool, Option("publish: say what would be sent, and send nothing")] = False,
+    step: Annotated[str, Option("build, verify or publish")] = "",
+    name: Annotated[str, Option("of this job, and of the folder that it hands over")] = "",
+    cells: Annotated[str, Option("ids of cells, with spaces between them")] = "",
+    on: Annotated[str, Option("the target to verify on")] = "",
+    runner: Annotated[str, Option("the row of `runners:` that this machine is")] = "",
+    channel: Annotated[str, Option("where to publish to")] = "",
+) -> None:
+    """Do one job of CI: a step for some cells, with what is left of it handed over."""
+    from warpfront.ci.surfaces import error_commands, job_summary
+    from warpfront.pipeline.beside.working import Errand, work
+
+    workspace, forge = workspace_here(), _forge()
+    errand = Errand(step=step, name=name, cells=tuple(cells.split()), target=on)  # type: ignore[arg-type]
+    done = work(
+        errand,
+        _act(workspace, errand, display, effort=effort, channel=channel, dry_run=dry_run),
+        workspace.folders,
+        runner=next((one for one in workspace.matrix.runners if one.name == runner), None),
+        watch=display,
+    )
+    summary = job_summary(name, done.results, tries=done.tries)
+    forge.say_summary(summary)
+    print(summary, end="")
+    if forge.scope:
+        lines = {cell.id: cell.line for cell in workspace.matrix.cells}
+        print("\n".join(error_commands(done.results, lines)))
+    raise_failure(done.results)
+
+
+def _act(
+    workspace: Workspace,
+    errand: Errand,
+    display: Display,
+    *,
+    effort: Effort,
+    channel: str,
+    dry_run: bool,
+) -> Act:
+    """The errand's step, of one cell. An image that is not here is made: what it has to be was
+    handed over.
+    """
+    from warpfront import pipeline
+    from warpfront.pipeline.beside.working import same_image
+
+    def build(cell: str) -> Mapping[str, object]:
+        return pipeline.build(workspace, Selection(only=cell), display, locked=True)
+
+    def on_the_image(cell: str, act: Act) -> Sequence[object]:
+        store = workspace.folders.store
+        handed = store.load(cell, "build", (BuiltImage, Blocked, Failed))
+        wrong = same_image(handed, build(cell), cell)
+        return [wrong] if wrong is not None else act(cell)
+
+    def verify(cell: str) -> Sequence[object]:
+        chosen = Selection(only=cell, target=errand.target)
+        return pipeline.verify(workspace, chosen, display, effort=effort)
+
+    def publish(cell: str) -> Sequence[object]:
+        step = vars(pipeline).get("publish")
+        if step is None:
+            raise InputError(f"{cell}: this version publishes nothing, to {channel} or elsewhere")
+        chosen = Selection(only=cell)
+        return tuple(step(workspace, chosen, display, channel=channel, dry_run=dry_run).values())
+
+    match errand.step:
+        case "build":
+            return lambda cell: tuple(build(cell).values())
+        case "verify":
+            return lambda cell: on_the_image(cell, verify)
+        case _:
+            return lambda cell: on_the_image(cell, publish)
+
+
+@command
+def resume(
+    display: Display,
+    cells: Chosen,
+    *,
+    json: Json = False,
+    dry_run: DryRun = False,
+    effort: HowMuch,
+) -> None:
+    """Go on with a run: what failed for infrastructure, or never ran.
+
+    What failed for another reason would fail again, and is said, not tried.
+    """
+    from warpfront import pipeline
+    from warpfront.ci.resuming import remaining
+
+    workspace = workspace_here()
+    left = remaining(pipeline.report(workspace, cells))
+    for cell, target in [*((cell, "") for cell in left.build), *left.verify]:
+        what = f"verify {cell} on {target}" if target else f"build {cell}"
+        display.say(f"{'would ' if dry_run else ''}{what}")
+    for row in left.refused:
+        display.say(f"not again: {row.cell_id} on {row.target} ({row.kind}): {row.repeat}")
+    if dry_run:
+        return
+    results: list[object] = []
+    for cell in left.build:
+        results += pipeline.build(workspace, Selection(only=cell), display, locked=True).values()
+    missing = {one.cell_id for one in results if isinstance(one, Failed | Blocked)}
+    for cell, target in left.verify:
+        if cell not in missing:
+            chosen = Selection(only=cell, target=target)
+            results += pipeline.verify(workspace, chosen, display, effort=effort)
+    print_report(pipeline.report(workspace, cells), json=json)
+    raise_failure(results)

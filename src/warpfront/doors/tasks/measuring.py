@@ -1,0 +1,248 @@
+"""The tasks about speed: logs of trainings, comparisons."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from warpfront.doors.display import Display, text_width
+from warpfront.doors.tasks.declaring import Json, Option, command
+from warpfront.doors.tasks.showing import print_json
+from warpfront.errors import CommandFailedError, InputError, NotComparableError, SlowerError
+
+if TYPE_CHECKING:
+    from warpfront.bench.compare import Terms
+    from warpfront.bench.records import Comparison, Run
+
+_NO_NUMBER = "none"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """What a log does not say, said by who knows."""
+
+    gpus: Annotated[int, Option("how many devices, if the log does not say")] = 0
+    nodes: Annotated[int, Option("how many machines")] = 0
+    sequence: Annotated[int, Option("tokens of a sample")] = 0
+    batch: Annotated[int, Option("samples of a step, of all devices")] = 0
+    parameters: Annotated[int, Option("parameters of the model")] = 0
+    model: Annotated[str, Option("the model's name")] = ""
+    precision: Annotated[str, Option("the number format: bfloat16, fp8, ...")] = ""
+
+    def said(self) -> dict[str, object]:
+        """By the names of a run's fields."""
+        said = {
+            "devices": self.gpus,
+            "nodes": self.nodes,
+            "sequence": self.sequence,
+            "global_batch": self.batch,
+            "parameters": self.parameters,
+            "model": self.model,
+            "precision": self.precision,
+        }
+        if any(isinstance(value, int) and value < 0 for value in said.values()):
+            raise InputError("what is given of a run has to be more than nothing")
+        return {name: value for name, value in said.items() if value}
+
+
+@command
+def read_log(
+    display: Display,
+    file: Annotated[str, Option("a log, several with commas between them, a folder, a glob, or -")],
+    given: Given,
+    *,
+    format: Annotated[  # noqa: A002 - the name of the option
+        str, Option("whose log it is, if it is not to be told by its lines")
+    ] = "auto",
+    out: Annotated[str, Option("also write the record to this file, as JSON")] = "",
+    json: Json = False,
+    seed_layout: Annotated[
+        str, Option("also write TensorPrimat's files, benchmark_{cuda,rocm}_*.json, to this folder")
+    ] = "",
+) -> None:
+    """Say what the log of somebody's training says: steps, times, what it leaves out.
+
+    Primus, Megatron-LM, NeMo, torchtitan, MLPerf, TensorPrimat, madengine;
+    packed or not. Needs no GPU.
+    """
+    from warpfront.bench.documents import run_document
+    from warpfront.bench.forms import run_text
+    from warpfront.bench.settling import summary_of
+    from warpfront.pipeline.beside import measuring
+    from warpfront.system.store import write_json
+
+    runs = measuring.read_all(file, display, form=format, given=given.said())
+    summaries = [(run, summary_of(run)) for run in runs]
+    documents = [run_document(*one) for one in summaries] if json or out else []
+    document = documents[0] if len(documents) == 1 else documents
+    if out:
+        write_json(Path(out), document)
+    if seed_layout:
+        for path in measuring.write_layout(runs, Path(seed_layout)):
+            display.say(f"wrote {path}")
+    if json:
+        print_json(document)
+    else:
+        print("\n".join(run_text(*one) for one in summaries), end="")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What is compared by what, and what may differ."""
+
+    metric: Annotated[
+        str,
+        Option(
+            "step_seconds, tokens_per_second_per_device, samples_per_second or time_to_train "
+            "(what both have, if not given)"
+        ),
+    ] = ""
+    allow: Annotated[
+        tuple[str, ...],
+        Option("a difference that is accepted: precision, global_batch, ...; several times"),
+    ] = ()
+    noise: Annotated[str, Option("a ratio this near to 1 is no difference (1% if not given)")] = (
+        "1%"
+    )
+    max_slower: Annotated[
+        str, Option("fail if B is slower than A by more than this, 5% or 0.05, for certain")
+    ] = _NO_NUMBER
+
+    def terms(self) -> Terms:
+        from warpfront.bench.compare import Terms
+        from warpfront.bench.likeness import ALLOWABLE
+        from warpfront.bench.records import Metric
+
+        allowed = tuple(name for one in self.allow for name in one.split(",") if name)
+        allowable = {*ALLOWABLE, "cold", "tf32"}
+        if unknown := sorted(set(allowed) - allowable):
+            hint = f"one of {', '.join(sorted(allowable))}"
+            raise InputError(f"--allow {unknown[0]}: no such difference", hint=hint)
+        if self.metric and self.metric not in set(Metric):
+            raise InputError(f"--metric {self.metric}: unknown", hint=f"one of {', '.join(Metric)}")
+        return Terms(
+            metric=Metric(self.metric) if self.metric else None,
+            allowed=allowed,
+            noise=_share(self.noise, "--noise"),
+            max_slower=None
+            if self.max_slower == _NO_NUMBER
+            else _share(self.max_slower, "--max-slower"),
+        )
+
+
+def _share(text: str, option: str) -> float:
+    """`5%` or `0.05`."""
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        raise InputError(f"{option} {text}: no share", hint="5% or 0.05") from None
+    if not 0 <= value < 10:
+        raise InputError(f"{option} {text}: no share between 0 and 1000 %", hint="5% or 0.05")
+    return value
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """In which forms a comparison is given."""
+
+    json: Json = False
+    markdown: Annotated[str, Option("also write the comparison to this file, as Markdown")] = ""
+    out: Annotated[str, Option("also write the comparison to this file, as JSON")] = ""
+    charts: Annotated[
+        str, Option("also draw it into this folder, as SVG (needs `warpfront[charts]`)")
+    ] = ""
+
+
+@command
+def compare(
+    display: Display,
+    a: Annotated[str, Option("what was: logs or records, as for read-log")],
+    b: Annotated[str, Option("what is, held against A")],
+    asked: Asked,
+    shown: Shown,
+) -> None:
+    """Hold two measurements against each other: a ratio with its interval, or no difference.
+
+    Refuses unlike work, unless --allow names what differs. Never a winner.
+    """
+    from warpfront.pipeline.beside import measuring
+
+    terms = asked.terms()
+    one, other = (measuring.read_side(name, display) for name in (a, b))
+    found = measuring.compare_sides((a, one), (b, other), terms)
+    _show(found, shown)
+    if shown.charts:
+        _draw(
+            found, [side if isinstance(side, list) else [] for side in (one, other)], shown.charts
+        )
+    _raise(found)
+
+
+@command
+def compare_results(
+    display: Display,
+    asked: Asked,
+    shown: Shown,
+    *,
+    folder: Annotated[
+        str, Option("TensorPrimat's folder of benchmark_{cuda,rocm}_*.json")
+    ] = "output",
+) -> None:
+    """Compare what TensorPrimat left, model by model: CUDA against ROCm.
+
+    The place of its compare_results.py.
+    """
+    from warpfront.pipeline.beside import measuring
+
+    every = list(measuring.compare_layout(Path(folder), asked.terms(), display))
+    for found in every:
+        _show(found, shown)
+    for found in every:
+        _raise(found)
+
+
+def _draw(found: Comparison, sides: list[list[Run]], folder: str) -> None:
+    from warpfront.bench.charts import charts_of
+    from warpfront.system.store import write_text
+
+    try:
+        pictures = charts_of(found, sides)
+    except ModuleNotFoundError as error:
+        hint = "pip install 'warpfront[charts]'"
+        raise CommandFailedError(f"no charts: {error.name} is not installed", hint=hint) from None
+    for name, picture in pictures.items():
+        write_text(Path(folder) / name, picture)
+
+
+def _show(found: Comparison, shown: Shown) -> None:
+    from warpfront.bench.documents import comparison_document
+    from warpfront.bench.forms import comparison_markdown, comparison_text
+    from warpfront.system.store import write_json, write_text
+
+    document = comparison_document(found)
+    if shown.markdown:
+        write_text(Path(shown.markdown), comparison_markdown(found))
+    if shown.out:
+        write_json(Path(shown.out), document)
+    if shown.json:
+        print_json(document)
+    else:
+        print(comparison_text(found, width=text_width()), end="")
+
+
+def _raise(found: Comparison) -> None:
+    from warpfront.bench.forms import sentence
+    from warpfront.bench.records import Verdict
+
+    refused = [one.name for one in found.differences if one.refused and not one.allowed]
+    if found.verdict in {Verdict.NOT_COMPARABLE, Verdict.TOO_SHORT}:
+        allow = " ".join(f"--allow {name}" for name in refused)
+        hint = f"{allow} compares them all the same, and says so" if allow else ""
+        raise NotComparableError(sentence(found), hint=hint)
+    if found.is_slower and found.times is not None:
+        raise SlowerError(
+            f"B is slower than allowed: {found.times.low:.3f} to {found.times.high:.3f} times A's "
+            f"time, {found.limit:.3f} are allowed",
+            hint="by operation, above" if found.cases else "",
+        )

@@ -1,0 +1,92 @@
+"""A root file system as an image that engines load: the same tar, the same image on every engine.
+Edge.
+
+An import would do, but for the moment that the engine writes into it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO
+
+_PIECE = 1 << 20
+
+
+def image_archive(
+    tar: Path,
+    reference: str,
+    *,
+    architecture: str,
+    labels: Mapping[str, str],
+    environment: Mapping[str, str],
+) -> Iterator[bytes]:
+    """An archive as `docker load` takes it, piece by piece. The image is as old as the newest file
+    in it.
+    """
+    with tar.open("rb") as layer:
+        digest = hashlib.file_digest(layer, "sha256").hexdigest()
+    created = _newest(tar)
+    config = json.dumps(
+        {
+            "architecture": architecture,
+            "os": "linux",
+            "created": created,
+            "config": {
+                "Env": [f"{name}={value}" for name, value in environment.items()],
+                "Labels": dict(sorted(labels.items())),
+            },
+            "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
+            "history": [{"created": created, "created_by": "a root file system"}],
+        },
+        sort_keys=True,
+    ).encode()
+    name = f"{hashlib.sha256(config).hexdigest()}.json"
+    folder = f"{digest}/layer.tar"
+    manifest = [{"Config": name, "RepoTags": [reference], "Layers": [folder]}]
+    yield from _entry(name, config)
+    with tempfile.TemporaryFile() as packed:
+        _pack(tar, packed)
+        size = packed.tell()
+        packed.seek(0)
+        yield _header(folder, size)
+        while piece := packed.read(_PIECE):
+            yield piece
+    yield _padding(size)
+    yield from _entry("manifest.json", json.dumps(manifest).encode())
+    yield bytes(2 * tarfile.BLOCKSIZE)
+
+
+def _pack(tar: Path, packed: IO[bytes]) -> None:
+    """As gzip, because engines keep and push a layer as they got it; without a name or time."""
+    with tar.open("rb") as layer, gzip.GzipFile("", "wb", 6, packed, mtime=0) as stream:
+        shutil.copyfileobj(layer, stream, _PIECE)
+
+
+def _newest(tar: Path) -> str:
+    with tarfile.open(tar, "r|*") as members:
+        newest = max((int(member.mtime) for member in members), default=0)
+    return datetime.fromtimestamp(newest, UTC).isoformat().replace("+00:00", "Z")
+
+
+def _entry(name: str, content: bytes) -> Iterator[bytes]:
+    yield _header(name, len(content))
+    yield content
+    yield _padding(len(content))
+
+
+def _header(name: str, size: int) -> bytes:
+    member = tarfile.TarInfo(name)
+    member.size = size
+    return member.tobuf(tarfile.GNU_FORMAT)
+
+
+def _padding(size: int) -> bytes:
+    return bytes(-size % tarfile.BLOCKSIZE)

@@ -1,0 +1,169 @@
+"""Answers: what a device gave, what is right, and by how much they may differ.
+
+A right answer never comes from the kernels that are judged, on the CPU neither: it is a closed
+form, numpy's, or follows from the device's own other answers (the same call with the same seed).
+Most inputs are whole numbers so small that every partial sum is exact, so that no order of
+summation has anything to round and any difference is a fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from warpfront.inside.checks.operations import floor_of
+from warpfront.inside.checks.operators.bounds import spacing
+
+FLOATS = ("float32", "bfloat16", "float16")
+DOUBLE = (*FLOATS, "float64")
+SINGLE = ("float32",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """One tensor. It may be off by `ulps` units in the last place of what is right, and by `slack`
+    (a number, or one for each element). Numbers that cannot be compared so (whole, true) are equal.
+    """
+
+    label: str
+    found: Tensor
+    right: Any
+    ulps: float = 0.0
+    slack: Any = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ground:
+    """Where a row is tried: device and dtype, and numbers of one seed, made on the CPU."""
+
+    device: str
+    dtype: torch.dtype
+    seed: int
+    generator: torch.Generator = field(default_factory=torch.Generator)
+    quick: bool = False
+
+    def send(self, x: Tensor | np.ndarray[Any, Any], dtype: torch.dtype | None = None) -> Tensor:
+        """A fresh tensor on the device."""
+        sent = torch.as_tensor(x)
+        if sent.is_floating_point():
+            sent = sent.to(dtype or self.dtype)
+        return sent.to(self.device, copy=True)
+
+    def whole(self, *shape: int, most: int = 4) -> Tensor:
+        """Whole numbers from -most to most, in float64."""
+        drawn = torch.randint(-most, most + 1, shape, generator=self.generator)
+        return drawn.double()
+
+    def few(self, *shape: int) -> Tensor:
+        """-1, 0 and 1, mostly 0: sums of many thousands stay exact in every dtype."""
+        drawn = torch.randint(0, 16, shape, generator=self.generator)
+        return (drawn == 0).double() - (drawn == 1).double()
+
+    def index(self, high: int, *shape: int) -> Tensor:
+        return torch.randint(0, high, shape, generator=self.generator)
+
+    def normal(self, *shape: int) -> Tensor:
+        """Normal numbers, rounded to the dtype, in float64."""
+        drawn = torch.randn(shape, generator=self.generator, dtype=torch.float64)
+        return drawn.to(self.dtype).double()
+
+    @property
+    def eps(self) -> float:
+        return float(torch.finfo(self.dtype).eps)
+
+    @property
+    def half(self) -> bool:
+        return self.dtype in {torch.float16, torch.bfloat16}
+
+
+Try = Callable[[Ground], Iterator[Answer]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hazard:
+    """A row: what it is called, how it is tried, in which dtypes. `devices` are those that it says
+    anything about, if not all; `bytes` what it needs there.
+    """
+
+    name: str
+    answers: Try
+    dtypes: tuple[str, ...] = FLOATS
+    devices: tuple[str, ...] = ()
+    needed_bytes: int = 0
+    once: bool = False
+
+
+Hazards = tuple[Hazard, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class HazardClass:
+    """Rows of a kind. `asks` is the question in words."""
+
+    name: str
+    asks: str
+    hazards: Hazards
+
+
+def rows(table: Mapping[str, Try], **options: Any) -> Hazards:
+    """A table of names and tries, all with the same options."""
+    return tuple(Hazard(name=name, answers=tried, **options) for name, tried in table.items())
+
+
+def answer_fault(answer: Answer) -> tuple[str, float]:
+    """What is wrong with an answer, or nothing, and the largest share of what it may be off by."""
+    found, right = answer.found.detach().cpu(), torch.as_tensor(answer.right)
+    if found.shape != right.shape:
+        return f"{answer.label}: shape {tuple(found.shape)}, expected {tuple(right.shape)}", 1e300
+    if not found.numel():
+        return "", 0.0
+    if found.is_complex() or right.is_complex():
+        found, right = (torch.view_as_real(x.to(torch.complex128)) for x in (found, right))
+    if not found.is_floating_point():
+        wrong = found != right
+        return (_worst(answer, found, right, wrong), 1e300) if bool(wrong.any()) else ("", 0.0)
+    off, allowed = _off(answer, found, right.double())
+    share = torch.where(off == 0, off, off / allowed.clamp(min=1e-320))
+    if bool((share <= 1).all()):
+        return "", float(share.max())
+    return _worst(answer, found, right, ~(share <= 1)), 1e300
+
+
+def _off(answer: Answer, found: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
+    """How far each element is off, infinitely where one is infinite or NaN and the other is not. A
+    result beyond the dtype's largest number is infinite, or that number if it is close enough.
+    """
+    narrow = found.dtype
+    values, rounded = found.double(), right.to(narrow).double()
+    slack = torch.as_tensor(answer.slack, dtype=torch.float64)
+    allowed = answer.ulps * spacing(rounded, narrow) + slack
+    if answer.ulps:
+        # What is computed may be flushed to zero below the normal numbers; float16's are large.
+        half = narrow == torch.float16
+        allowed = allowed + (4 * floor_of(narrow) if half else torch.finfo(narrow).smallest_normal)
+    largest = float(torch.finfo(narrow).max)
+    same = (values == rounded) | (values.isnan() & rounded.isnan())
+    edge = right.isfinite() & ~values.isnan() & (values.isinf() | rounded.isinf())
+    limited = torch.where(values.isinf(), values.sign() * largest, values)
+    off = torch.where(edge, limited - right, values - rounded).abs()
+    off = torch.where(off.isnan() | (~edge & values.isinf()), torch.inf, off)
+    return torch.where(same, 0.0, off), allowed.expand_as(off)
+
+
+def _worst(answer: Answer, found: Tensor, right: Tensor, wrong: Tensor) -> str:
+    place = int(wrong.flatten().to(torch.uint8).argmax())
+    index = [int(i) for i in torch.unravel_index(torch.tensor(place), found.shape)]
+    gave, is_right = found.flatten()[place].item(), right.flatten()[place].item()
+    return (
+        f"{answer.label}: element {index} is {gave!r}, right is {is_right!r}"
+        f" ({int(wrong.sum())} of {found.numel()} are wrong)"
+    )
+
+
+def array(x: Tensor) -> np.ndarray[Any, Any]:
+    return x.detach().cpu().numpy()

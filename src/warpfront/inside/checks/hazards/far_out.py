@@ -1,0 +1,431 @@
+"""Arguments far out: where a function saturates, nearly overflows, or a shortcut loses all digits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from warpfront.inside.checks.hazards.answers import Answer, Ground, Hazard, HazardClass, array, rows
+
+Numbers = Any
+VECTORIZED_ERF: Callable[[Numbers], Numbers] = np.vectorize(math.erf, otypes=[float])
+VECTORIZED_ERFC: Callable[[Numbers], Numbers] = np.vectorize(math.erfc, otypes=[float])
+WIDE = (0.0, 1e-30, 1e-8, 1e-4, 0.1, 0.5, 1.0, 3.0, 7.5, 10.0, 15.0, 19.0, 40.0, 80.0, 87.0, 88.5)
+FURTHER = (100.0, 700.0, 1e4, 3e4, 1e10, 1e30, math.inf)
+# Zero times infinity is what a gate at infinity comes to.
+FINITE = 1e30
+# Each argument many times: kernels treat whole vectors and their remainders apart.
+TIMES = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """A function of one number, what it is in float64, and its derivative. `ulps` are float32's
+    and float64's; `slack` is what sums inside may lose, in roundings of 1 (or of `size`).
+    """
+
+    function: Callable[[Tensor], Tensor]
+    value: Callable[[Numbers], Numbers]
+    slope: Callable[[Numbers], Numbers] | None = None
+    ulps: float = 4.0
+    slack: float = 0.0
+    slope_slack: float = 4.0
+    positive: bool = False
+    most: float = math.inf
+    size: Callable[[Numbers], Numbers] | None = None
+
+
+def _sigmoid(x: Numbers) -> Numbers:
+    return np.where(
+        x >= 0, 1 / (1 + np.exp(-np.abs(x))), np.exp(-np.abs(x)) / (1 + np.exp(-np.abs(x)))
+    )
+
+
+def _cdf(x: Numbers) -> Numbers:
+    return VECTORIZED_ERFC(-x / math.sqrt(2)) / 2
+
+
+def _density(x: Numbers) -> Numbers:
+    return np.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+
+
+def _product(x: Numbers, gate: Numbers) -> Numbers:
+    """x times a gate that reaches 0 faster than x grows."""
+    return np.where(gate == 0, 0.0 * np.sign(x), np.where(np.isinf(x), x, x * gate))
+
+
+def _tanh_slope(x: Numbers) -> Numbers:
+    return 1 / np.cosh(np.clip(x, -350, 350)) ** 2
+
+
+CURVES: dict[str, Curve] = {
+    "exp": Curve(function=torch.exp, value=np.exp, slope=np.exp, slope_slack=0),
+    "exp2": Curve(function=torch.exp2, value=np.exp2),
+    "expm1": Curve(function=torch.expm1, value=np.expm1),
+    "log": Curve(function=torch.log, value=np.log, slope=lambda x: 1 / x, positive=True),
+    "log2": Curve(function=torch.log2, value=np.log2, positive=True),
+    "log10": Curve(function=torch.log10, value=np.log10, positive=True),
+    "log1p": Curve(
+        function=torch.log1p, value=np.log1p, slope=lambda x: 1 / (1 + x), positive=True
+    ),
+    "sqrt": Curve(function=torch.sqrt, value=np.sqrt, positive=True),
+    "rsqrt": Curve(function=torch.rsqrt, value=lambda x: 1 / np.sqrt(x), positive=True),
+    "reciprocal": Curve(function=torch.reciprocal, value=lambda x: 1 / x, positive=True),
+    "sigmoid": Curve(
+        function=torch.sigmoid, value=_sigmoid, slope=lambda x: _sigmoid(x) * _sigmoid(-x)
+    ),
+    "log sigmoid": Curve(
+        function=functional.logsigmoid,
+        value=lambda x: np.minimum(x, 0) - np.log1p(np.exp(-np.abs(x))),
+        slope=lambda x: _sigmoid(-x),
+        slack=2,
+    ),
+    "tanh": Curve(function=torch.tanh, value=np.tanh, slope=_tanh_slope),
+    "erf": Curve(
+        function=torch.erf,
+        value=VECTORIZED_ERF,
+        # A 16-bit one may give 0 for what is far below its rounding of 1.
+        slack=1e-5,
+        slope=lambda x: 2 / math.sqrt(math.pi) * np.exp(-x * x),
+    ),
+    "erfc": Curve(function=torch.erfc, value=VECTORIZED_ERFC, ulps=16.0, most=9.0),
+    "gelu": Curve(
+        function=functional.gelu,
+        value=lambda x: _product(x, _cdf(x)),
+        slope=lambda x: _cdf(x) + _product(x, _density(x)),
+        slack=2,
+        size=np.abs,
+        most=FINITE,
+    ),
+    "gelu, tanh form": Curve(
+        function=partial(functional.gelu, approximate="tanh"),
+        value=lambda x: _product(
+            x, _sigmoid(2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x))
+        ),
+        slack=4,
+        size=np.abs,
+        most=1e10,
+    ),
+    "silu": Curve(
+        function=functional.silu,
+        value=lambda x: _product(x, _sigmoid(x)),
+        slope=lambda x: _sigmoid(x) + _product(x, _sigmoid(x) * _sigmoid(-x)),
+        slack=2,
+        size=np.abs,
+        most=FINITE,
+    ),
+    "softplus": Curve(
+        function=functional.softplus,
+        value=lambda x: np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))),
+        slope=_sigmoid,
+        # Above its threshold of 20 it is x by definition.
+        slack=64,
+    ),
+    "elu": Curve(
+        function=functional.elu,
+        value=lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
+        slope=lambda x: np.where(x > 0, 1.0, np.exp(np.minimum(x, 0))),
+        slack=2,
+    ),
+    "mish": Curve(
+        function=functional.mish,
+        value=lambda x: _product(x, np.tanh(np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))))),
+        slack=8,
+        size=np.abs,
+        most=FINITE,
+    ),
+    "hardswish": Curve(
+        function=functional.hardswish,
+        value=lambda x: _product(x, np.clip(x + 3, 0, 6) / 6),
+        slack=4,
+        size=np.abs,
+        most=FINITE,
+    ),
+    "softsign": Curve(
+        function=functional.softsign,
+        value=lambda x: np.where(np.isinf(x), np.nan, x / (1 + np.abs(x))),
+    ),
+    "sinh": Curve(function=torch.sinh, value=np.sinh, ulps=8),
+    "cosh": Curve(function=torch.cosh, value=np.cosh, ulps=8),
+    "asinh": Curve(function=torch.asinh, value=np.arcsinh, ulps=8, slack=1),
+    "atan": Curve(function=torch.atan, value=np.arctan),
+    "sin": Curve(function=torch.sin, value=np.sin, slack=4, most=1e5),
+    "cos": Curve(function=torch.cos, value=np.cos, slack=4, most=1e5),
+    "lgamma": Curve(
+        function=torch.lgamma,
+        value=np.vectorize(lambda x: math.lgamma(x) if 0 < x < 1e300 else math.inf, otypes=[float]),
+        ulps=16,
+        slack=8,
+        positive=True,
+    ),
+    "square": Curve(function=torch.square, value=np.square, slope=lambda x: 2 * x, slope_slack=0),
+    "cube": Curve(function=lambda x: x**3, value=lambda x: x**3, ulps=8),
+}
+
+
+def _arguments(ground: Ground, curve: Curve) -> Tensor:
+    magnitudes = torch.tensor([x for x in (*WIDE, *FURTHER) if x <= curve.most]).double()
+    found = magnitudes if curve.positive else torch.cat([magnitudes, -magnitudes])
+    # What the dtype makes of them: the device gets these very numbers.
+    kept = found.to(ground.dtype).double()
+    return (kept if curve.most == math.inf else kept[kept.isfinite()]).repeat(TIMES)
+
+
+def _curve(curve: Curve, ground: Ground) -> Iterator[Answer]:
+    x = _arguments(ground, curve)
+    sent = ground.send(x).requires_grad_(curve.slope is not None)
+    found = curve.function(sent)
+    with np.errstate(all="ignore"):
+        right = curve.value(array(x))
+        size = np.ones(1) if curve.size is None else curve.size(array(x))
+        slack = np.nan_to_num(curve.slack * ground.eps * size, posinf=0.0)
+        yield Answer(label="value", found=found, right=right, ulps=curve.ulps, slack=slack)
+        if curve.slope is None:
+            return
+        found.sum().backward()
+        assert sent.grad is not None
+        slope = curve.slope(array(x))
+        scale = np.nan_to_num(1 + (np.abs(array(x)) if curve.size else 0.0), posinf=0.0)
+        known = np.isfinite(array(x)) & (array(x) != 0)
+        off = np.where(known, curve.slope_slack * ground.eps * scale, np.inf)
+        yield Answer(
+            label="derivative",
+            found=sent.grad,
+            right=np.where(known, slope, 0.0),
+            ulps=8,
+            slack=off,
+        )
+
+
+def _log_sum(x: Numbers, axis: int) -> Numbers:
+    top = x.max(axis, keepdims=True)
+    return top + np.log(np.exp(x - top).sum(axis, keepdims=True))
+
+
+OFFSETS = (0.0, 100.0, -100.0, 1e4, -1e4, 3e4, -3e4)
+
+
+def _logits(ground: Ground, width: int) -> Tensor:
+    """Rows whose numbers are all far from 0, one that spans the range, one with only one finite."""
+    wide = 2e-3 if not ground.half else 0.25
+    body = [ground.normal(width).mul(max(1.0, abs(o) * wide)).add(o) for o in OFFSETS]
+    span = torch.linspace(-3e4, 3e4, width).double()
+    alone = torch.full((width,), -math.inf).double()
+    alone[width // 2] = 5.0
+    return torch.stack([*body, span, alone]).to(ground.dtype).double()
+
+
+def _softmax(ground: Ground) -> Iterator[Answer]:
+    for width in (5, 67, 1025, 4099):
+        x = _logits(ground, width)
+        sent = ground.send(x).requires_grad_()
+        right = np.exp(array(x) - _log_sum(array(x), 1))
+        found = functional.softmax(sent, dim=1)
+        # An exponent is off by the rounding of its argument.
+        below = np.abs(array(x) - array(x).max(1, keepdims=True))
+        unit = 1.2e-7 if ground.half else ground.eps
+        slack = np.nan_to_num(unit * right * (8 + 2 * below), posinf=0.0, nan=0.0)
+        yield Answer(label=f"softmax of {width}", found=found, right=right, ulps=1, slack=slack)
+        fed = ground.normal(*x.shape)
+        found.backward(ground.send(fed))
+        assert sent.grad is not None
+        g = array(fed)
+        projected = (g * right).sum(1, keepdims=True)
+        size = right * (np.abs(g) + (np.abs(g) * right).sum(1, keepdims=True))
+        yield Answer(
+            label=f"gradient of softmax of {width}",
+            found=sent.grad,
+            right=right * (g - projected),
+            ulps=1,
+            slack=16 * ground.eps * size + slack * (np.abs(g) + np.abs(projected)),
+        )
+
+
+def _log_softmax(ground: Ground) -> Iterator[Answer]:
+    for width in (5, 67, 1025, 4099):
+        x = _logits(ground, width)
+        right = array(x) - _log_sum(array(x), 1)
+        size = np.abs(array(x)).clip(max=1e5) + np.abs(_log_sum(array(x), 1))
+        # The CPU keeps the sum in 16 bits, and its logarithm is off by that rounding.
+        slack = (4e-7 * size + ground.eps) if ground.half else 4 * ground.eps * size
+        found = functional.log_softmax(ground.send(x), dim=1)
+        yield Answer(label=f"log_softmax of {width}", found=found, right=right, ulps=1, slack=slack)
+        found = torch.logsumexp(ground.send(x), dim=1)
+        right, slack = (
+            _log_sum(array(x), 1)[:, 0],
+            2 * ground.eps * np.abs(_log_sum(array(x), 1))[:, 0],
+        )
+        yield Answer(
+            label=f"logsumexp of {width}",
+            found=found,
+            right=right,
+            ulps=2,
+            slack=slack + 4 * ground.eps,
+        )
+        target = ground.index(width, len(x))
+        target[-1] = width // 2
+        loss = functional.cross_entropy(ground.send(x), target.to(ground.device), reduction="none")
+        right = _log_sum(array(x), 1)[:, 0] - array(x)[np.arange(len(x)), array(target)]
+        slack = 4 * ground.eps * (np.abs(right) + np.abs(_log_sum(array(x), 1)[:, 0]))
+        if ground.half:
+            slack = slack / 2
+        yield Answer(
+            label=f"cross_entropy of {width}",
+            found=loss,
+            right=right,
+            ulps=2,
+            slack=slack + 4 * ground.eps,
+        )
+
+
+def _log_add(ground: Ground) -> Iterator[Answer]:
+    x = torch.tensor(OFFSETS).double().to(ground.dtype).double()
+    a, b = (t.flatten() for t in torch.meshgrid(x, x + 1, indexing="ij"))
+    b = b.to(ground.dtype).double()
+    slack = 4 * ground.eps * (1 + np.abs(array(a)) + np.abs(array(b)))
+    found = torch.logaddexp(ground.send(a), ground.send(b))
+    yield Answer(
+        label="logaddexp", found=found, right=np.logaddexp(array(a), array(b)), slack=slack
+    )
+
+
+def _logits_loss(ground: Ground) -> Iterator[Answer]:
+    x = (
+        torch.tensor([*WIDE, *[-w for w in WIDE], 1e4, -1e4, 3e4])
+        .double()
+        .to(ground.dtype)
+        .double()
+    )
+    t = torch.tensor([0.0, 1.0, 0.5]).double()
+    logits, targets = (one.flatten() for one in torch.meshgrid(x, t, indexing="ij"))
+    for weight in (None, 3.0):
+        sent = ground.send(logits).requires_grad_()
+        scaled = None if weight is None else ground.send(torch.tensor(weight))
+        found = functional.binary_cross_entropy_with_logits(
+            sent, ground.send(targets), pos_weight=scaled, reduction="none"
+        )
+        z, y, w = array(logits), array(targets), weight or 1.0
+        soft = np.log1p(np.exp(-np.abs(z)))
+        right = (1 - y) * z + (1 + (w - 1) * y) * (soft + np.maximum(-z, 0))
+        slack = 8 * ground.eps * (1 + np.abs(z) * w)
+        yield Answer(label=f"value, weight {weight}", found=found, right=right, ulps=2, slack=slack)
+        found.sum().backward()
+        assert sent.grad is not None
+        slope = (1 - y) - (1 + (w - 1) * y) * _sigmoid(-z)
+        yield Answer(
+            label=f"derivative, weight {weight}",
+            found=sent.grad,
+            right=slope,
+            ulps=2,
+            slack=8 * ground.eps * w,
+        )
+
+
+def _far_mean(ground: Ground) -> Iterator[Answer]:
+    """Variance of numbers that are far from 0: the mean of squares less the square of the mean has
+    no digit left.
+    """
+    offset = 4096.0 if ground.dtype == torch.float32 else 1e7 if not ground.half else 64.0
+    x = (ground.whole(7, 999) + offset).to(ground.dtype).double()
+    sent, a = ground.send(x), array(x)
+    slack = 64 * ground.eps * (a.var(1, ddof=1) + offset * ground.eps)
+    yield Answer(label="var", found=sent.var(1), right=a.var(1, ddof=1), ulps=2, slack=slack)
+    yield Answer(label="std", found=sent.std(1), right=a.std(1, ddof=1), ulps=2, slack=slack)
+    variance, mean = torch.var_mean(sent, 1, correction=0)
+    yield Answer(label="var_mean", found=variance, right=a.var(1), ulps=2, slack=slack)
+    yield Answer(label="var_mean's mean", found=mean, right=a.mean(1), ulps=2)
+
+
+def _far_norms(ground: Ground) -> Iterator[Answer]:
+    offset = 4096.0 if ground.dtype == torch.float32 else 1e6 if not ground.half else 32.0
+    x = (ground.whole(6, 8, 33) + offset).to(ground.dtype).double()
+    sent, a = ground.send(x), array(x)
+    for label, found, axes in (
+        ("layer_norm", functional.layer_norm(sent, (33,)), (2,)),
+        ("group_norm", functional.group_norm(sent, 8), (2,)),
+        ("instance_norm", functional.instance_norm(sent), (2,)),
+        ("batch_norm", functional.batch_norm(sent, None, None, training=True), (0, 2)),
+    ):
+        mean, deviation = a.mean(axes, keepdims=True), np.sqrt(a.var(axes, keepdims=True) + 1e-5)
+        right = (a - mean) / deviation
+        # The mean, rounded to the dtype or to float32, moves everything by that over the deviation.
+        slack = 4 * ground.eps * (1 + np.abs(right)) + 4 * ground.eps * offset / deviation
+        yield Answer(label=label, found=found, right=right, ulps=2, slack=slack)
+
+
+def _attention(ground: Ground) -> Iterator[Answer]:
+    """Scores of some hundreds, and keys of which all but one are hidden."""
+    q, k = (ground.whole(2, 3, 65, 32) for _ in range(2))
+    v = ground.whole(2, 3, 65, 32)
+    for label, mask in (("large scores", None), ("all but one hidden", torch.eye(65).bool())):
+        sent = [ground.send(x) for x in (q * 4, k * 4, v)]
+        hidden = None if mask is None else mask.to(ground.device)
+        found = functional.scaled_dot_product_attention(*sent, attn_mask=hidden)
+        scores = array(q * 4) @ array(k * 4).swapaxes(-1, -2) / math.sqrt(32)
+        if mask is not None:
+            scores = np.where(array(mask), scores, -np.inf)
+        p = np.exp(scores - _log_sum(scores, -1))
+        size = p @ np.abs(array(v))
+        slack = (4 * ground.eps + 1e-4) * size + 1e-30
+        yield Answer(label=label, found=found, right=p @ array(v), ulps=2, slack=slack)
+
+
+def _powers(ground: Ground) -> Iterator[Answer]:
+    base = torch.tensor([0.5, 2.0, -2.0, 10.0, 0.0, 1.0, -1.0]).double()
+    power = torch.tensor([-20.0, -3.0, 0.0, 1.0, 2.0, 3.0, 10.0, 15.0]).double()
+    a, b = (t.flatten() for t in torch.meshgrid(base, power, indexing="ij"))
+    found = torch.pow(ground.send(a), ground.send(b))
+    with np.errstate(all="ignore"):
+        right = np.power(array(a), array(b))
+    yield Answer(label="pow", found=found, right=right, ulps=16)
+
+
+def _whole_quotients(ground: Ground) -> Iterator[Answer]:
+    """Rounding towards minus infinity, remainders with the sign of the divisor, and of the other."""
+    a = torch.tensor([7.0, -7.0, 7.5, -7.5, 0.0, 1e4, -1e4, 3.0]).double()
+    b = torch.tensor([2.0, -2.0, 3.0, -3.0, 0.5, -0.25]).double()
+    x, y = (t.flatten() for t in torch.meshgrid(a, b, indexing="ij"))
+    x = x.to(ground.dtype).double()
+    sent = ground.send(x), ground.send(y)
+    p, q = array(x), array(y)
+    yield Answer(
+        label="floor_divide", found=torch.floor_divide(*sent), right=np.floor_divide(p, q), ulps=1
+    )
+    yield Answer(label="remainder", found=torch.remainder(*sent), right=np.mod(p, q), ulps=1)
+    yield Answer(label="fmod", found=torch.fmod(*sent), right=np.fmod(p, q), ulps=1)
+    trunc = torch.div(*sent, rounding_mode="trunc")
+    yield Answer(label="trunc", found=trunc, right=np.trunc(p / q), ulps=1)
+
+
+FAR_OUT = HazardClass(
+    name="far out",
+    asks="are arguments right where a function saturates, nearly overflows or cancels",
+    hazards=(
+        *rows(
+            {name: partial(_curve, curve) for name, curve in CURVES.items()},
+            dtypes=("float32", "bfloat16", "float16", "float64"),
+            once=True,
+        ),
+        *rows(
+            {
+                "softmax": _softmax,
+                "logarithms of sums": _log_softmax,
+                "logaddexp": _log_add,
+                "loss of logits": _logits_loss,
+                "variance far from 0": _far_mean,
+                "normalisation far from 0": _far_norms,
+                "attention": _attention,
+            }
+        ),
+        Hazard(name="powers", answers=_powers, once=True),
+        Hazard(name="whole quotients", answers=_whole_quotients, once=True),
+    ),
+)

@@ -1,0 +1,348 @@
+"""What is written in place and kept: running statistics, optimizer state, hidden states, masks."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import product
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from warpfront.inside.checks.hazards.answers import SINGLE, Answer, Ground, HazardClass, array, rows
+
+STEPS = 4
+Numbers = Any
+
+
+def _running(ground: Ground) -> Iterator[Answer]:
+    """Mean, variance (without bias) and count after three batches, then evaluation with them."""
+    shapes = ((4, 5, 7, 9), (16, 33), (3, 6, 17))
+    for shape, momentum, last in product(shapes, (0.1, None, 1.0), (False, True)):
+        if last and len(shape) != 4:
+            continue
+        module = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d}[len(shape)](
+            shape[1], momentum=momentum
+        )
+        module = module.to(ground.device, torch.float32 if ground.half else ground.dtype)
+        axes = tuple(i for i in range(len(shape)) if i != 1)
+        mean, variance = np.zeros(shape[1]), np.ones(shape[1])
+        for step in range(1, 4):
+            x = ground.whole(*shape) + step
+            sent = ground.send(x)
+            module(sent.contiguous(memory_format=torch.channels_last) if last else sent)
+            rate = 1 / step if momentum is None else momentum
+            mean = (1 - rate) * mean + rate * array(x).mean(axes)
+            variance = (1 - rate) * variance + rate * array(x).var(axes, ddof=1)
+        label = f"{shape}, momentum {momentum}, channels_last {last}"
+        assert module.running_mean is not None
+        assert module.running_var is not None
+        yield Answer(
+            label=f"mean, {label}", found=module.running_mean, right=mean, ulps=16, slack=1e-6
+        )
+        yield Answer(
+            label=f"variance, {label}",
+            found=module.running_var,
+            right=variance,
+            ulps=32,
+            slack=1e-6,
+        )
+        assert module.num_batches_tracked is not None
+        yield Answer(label=f"count, {label}", found=module.num_batches_tracked, right=3)
+        module.eval()
+        x = ground.whole(*shape)
+        along = [-1 if i == 1 else 1 for i in range(len(shape))]
+        right = (array(x) - mean.reshape(along)) / np.sqrt(variance.reshape(along) + 1e-5)
+        found = module(ground.send(x))
+        yield Answer(
+            label=f"evaluation, {label}", found=found, right=right, ulps=32, slack=8 * ground.eps
+        )
+
+
+def _fused_with_statistics(ground: Ground) -> Iterator[Answer]:
+    """What is written to statistics that were given, and to those of instances."""
+    x = ground.whole(4, 5, 33) + 2
+    mean, variance = ground.send(torch.zeros(5)), ground.send(torch.ones(5))
+    functional.batch_norm(ground.send(x), mean, variance, training=True, momentum=0.5)
+    right = array(x).mean((0, 2)) / 2
+    yield Answer(label="mean", found=mean, right=right, ulps=8)
+    right = 0.5 + array(x).var((0, 2), ddof=1) / 2
+    yield Answer(label="variance", found=variance, right=right, ulps=32)
+    mean, variance = ground.send(torch.zeros(5)), ground.send(torch.ones(5))
+    functional.instance_norm(ground.send(x), mean, variance, use_input_stats=True, momentum=0.5)
+    right = array(x).mean(2).mean(0) / 2
+    yield Answer(label="instances' mean", found=mean, right=right, ulps=32)
+    right = 0.5 + array(x).var(2, ddof=1).mean(0) / 2
+    yield Answer(label="instances' variance", found=variance, right=right, ulps=32)
+
+
+INPLACE: dict[str, tuple[Callable[..., Tensor], Callable[..., Numbers]]] = {
+    "add_": (lambda x, y: x.add_(y), lambda a, b: a + b),
+    "add_ of twice": (lambda x, y: x.add_(y, alpha=2), lambda a, b: a + 2 * b),
+    "sub_": (lambda x, y: x.sub_(y), lambda a, b: a - b),
+    "mul_": (lambda x, y: x.mul_(y), lambda a, b: a * b),
+    "addcmul_": (lambda x, y: x.addcmul_(y, y, value=2), lambda a, b: a + 2 * b * b),
+    "addcdiv_": (lambda x, y: x.addcdiv_(y, torch.full_like(y, 2)), lambda a, b: a + b / 2),
+    "lerp_": (lambda x, y: x.lerp_(y, 0.5), lambda a, b: a + (b - a) / 2),
+    "relu_": (lambda x, y: x.relu_(), lambda a, b: np.maximum(a, 0)),
+    "clamp_": (lambda x, y: x.clamp_(-1, 2), lambda a, b: a.clip(-1, 2)),
+    "neg_": (lambda x, y: x.neg_(), lambda a, b: -a),
+    "abs_": (lambda x, y: x.abs_(), lambda a, b: np.abs(a)),
+    "fill_": (lambda x, y: x.fill_(3), lambda a, b: np.full_like(a, 3)),
+    "zero_": (lambda x, y: x.zero_(), lambda a, b: np.zeros_like(a)),
+    "copy_": (lambda x, y: x.copy_(y), lambda a, b: b),
+    "masked_fill_": (lambda x, y: x.masked_fill_(y > 0, 7), lambda a, b: np.where(b > 0, 7, a)),
+    "where into itself": (
+        lambda x, y: x.copy_(torch.where(y > 0, x, y)),
+        lambda a, b: np.where(b > 0, a, b),
+    ),
+    "triu_": (lambda x, y: x.triu_(2), lambda a, b: np.triu(a, 2)),
+    "cumsum_": (lambda x, y: x.cumsum_(1), lambda a, b: a.cumsum(1)),
+    "index_add_": (
+        lambda x, y: x.index_add_(0, torch.arange(4, device=x.device), y[:4], alpha=2),
+        lambda a, b: np.concatenate([a[:4] + 2 * b[:4], a[4:]]),
+    ),
+    "index_copy_": (
+        lambda x, y: x.index_copy_(0, torch.arange(3, -1, -1, device=x.device), y[:4]),
+        lambda a, b: np.concatenate([b[3::-1], a[4:]]),
+    ),
+    "index_fill_": (
+        lambda x, y: x.index_fill_(1, torch.tensor([0, 5], device=x.device), 9),
+        lambda a, b: _filled(a, [0, 5]),
+    ),
+    "put_": (
+        lambda x, y: x.put_(
+            torch.tensor([0, 10, 100], device=x.device), y.flatten()[:3], accumulate=True
+        ),
+        lambda a, b: _put(a, [0, 10, 100], b.flatten()[:3]),
+    ),
+    "slice assigned": (lambda x, y: _assigned(x, y), lambda a, b: _assigned(a.copy(), b)),
+    "part of itself": (lambda x, y: _doubled(x), lambda a, b: _doubled(a.copy())),
+    "addmm_": (
+        lambda x, y: x[:7, :7].clone().addmm_(y[:7, :9], y[:9, :7], beta=2, alpha=0.5),
+        lambda a, b: 2 * a[:7, :7] + b[:7, :9] @ b[:9, :7] / 2,
+    ),
+    "baddbmm_": (
+        lambda x, y: x[None, :7, :7].clone().baddbmm_(y[None, :7, :9], y[None, :9, :7], beta=0),
+        lambda a, b: (b[:7, :9] @ b[:9, :7])[None],
+    ),
+}
+
+
+def _filled(a: Numbers, columns: list[int]) -> Numbers:
+    wrong = a.copy()
+    wrong[:, columns] = 9
+    return wrong
+
+
+def _put(a: Numbers, places: list[int], values: Numbers) -> Numbers:
+    flat = a.flatten()
+    flat[places] += values
+    return flat.reshape(a.shape)
+
+
+def _assigned(x: Any, y: Any) -> Any:
+    x[2:9:3, 1::2] = y[:3, ::2][:, : x[2:9:3, 1::2].shape[1]]
+    return x
+
+
+def _doubled(x: Any) -> Any:
+    x[1:5] += x[10:14]
+    return x
+
+
+def _inplace(name: str, ground: Ground) -> Iterator[Answer]:
+    call, numbers = INPLACE[name]
+    x, y = ground.whole(17, 33), ground.whole(17, 33)
+    right = numbers(array(x).copy(), array(y))
+    yield Answer(label="plain", found=call(ground.send(x), ground.send(y)), right=right, ulps=1)
+    if name in {"baddbmm_", "addmm_", "put_"}:
+        return
+    wide = ground.send(torch.full((19, 70), 99.0))
+    view = wide[1:18, 2:68:2]
+    view.copy_(ground.send(x))
+    found = call(view, ground.send(y))
+    yield Answer(label="a view", found=found, right=right, ulps=1)
+    wide[1:18, 2:68:2] = 99
+    yield Answer(label="around the view", found=wide, right=np.full((19, 70), 99.0))
+
+
+def _reduce(ground: Ground) -> Iterator[Answer]:
+    """Several numbers for one place."""
+    x, index = ground.whole(9, 5), ground.index(3, 9)
+    at = index.to(ground.device)[:, None].expand(-1, 5)
+    for name, whole in (
+        ("amax", np.max),
+        ("amin", np.min),
+        ("sum", np.sum),
+        ("mean", np.mean),
+        ("prod", np.prod),
+    ):
+        start = ground.send(torch.zeros(3, 5))
+        found = start.scatter_reduce(0, at, ground.send(x), reduce=name, include_self=False)
+        right = np.zeros((3, 5))
+        for place in range(3):
+            if (array(index) == place).any():
+                right[place] = whole(array(x)[array(index) == place], 0)
+        # In 16 bits a product is rounded step by step.
+        yield Answer(label=name, found=found, right=right, ulps=8 if name == "prod" else 2)
+
+
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "SGD": partial(torch.optim.SGD, lr=0.1),
+    "SGD with momentum": partial(torch.optim.SGD, lr=0.1, momentum=0.9, weight_decay=0.1),
+    "SGD of Nesterov": partial(torch.optim.SGD, lr=0.1, momentum=0.9, nesterov=True),
+    "Adam": partial(torch.optim.Adam, lr=0.1, weight_decay=0.1),
+    "Adam, amsgrad": partial(torch.optim.Adam, lr=0.1, amsgrad=True),
+    "AdamW": partial(torch.optim.AdamW, lr=0.1, weight_decay=0.1),
+    "Adagrad": partial(torch.optim.Adagrad, lr=0.1),
+    "RMSprop": partial(torch.optim.RMSprop, lr=0.1, momentum=0.5, centered=True),
+    "Adamax": partial(torch.optim.Adamax, lr=0.1),
+    "RAdam": partial(torch.optim.RAdam, lr=0.1),
+    "NAdam": partial(torch.optim.NAdam, lr=0.1),
+}
+WAYS: tuple[dict[str, bool], ...] = ({"foreach": False}, {"foreach": True}, {"fused": True})
+FUSED = frozenset({"SGD", "Adam", "AdamW", "Adagrad"})
+
+
+def _optimizer(name: str, ground: Ground) -> Iterator[Answer]:
+    """One tensor at a time, all at once, and fused: against one at a time in float64 on the CPU,
+    for parameters of odd sizes, one of which has no gradient.
+    """
+    sizes = ((3,), (33, 5), (1025,), (65, 65), (), (70_001,))
+    starts = [ground.normal(*size) for size in sizes]
+    fed = [[ground.normal(*size) for size in sizes] for _ in range(STEPS)]
+    right, kept = _optimized(name, starts, fed, torch.float64, "cpu", {"foreach": False})
+    for way in WAYS:
+        if "fused" in way and name.split(",", maxsplit=1)[0].split(" ", maxsplit=1)[0] not in FUSED:
+            continue
+        found, state = _optimized(name, starts, fed, ground.dtype, ground.device, way)
+        for place, (x, exact) in enumerate(zip(found, right, strict=True)):
+            slack = 64 * ground.eps * (1 + np.abs(array(exact)))
+            yield Answer(
+                label=f"parameter {place}, {way}", found=x, right=array(exact), slack=slack
+            )
+        for key, value in kept.items():
+            slack = 64 * ground.eps * (1 + float(value.abs().max()))
+            mine = state[key].to(ground.dtype) if state[key].is_floating_point() else state[key]
+            yield Answer(label=f"{key}, {way}", found=mine, right=array(value), slack=slack)
+
+
+def _optimized(
+    name: str,
+    starts: list[Tensor],
+    fed: list[list[Tensor]],
+    dtype: torch.dtype,
+    device: str,
+    way: dict[str, bool],
+) -> tuple[list[Tensor], dict[str, Tensor]]:
+    parameters = [nn.Parameter(x.to(device, dtype, copy=True)) for x in starts]
+    idle = nn.Parameter(torch.ones(7, device=device, dtype=dtype))
+    optimizer = OPTIMIZERS[name]([*parameters, idle], **way)
+    for gradients in fed:
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.grad = gradient.to(device, dtype, copy=True)
+        optimizer.step()
+    kept = {
+        f"{key} of {place}": value.detach().cpu()
+        for place, parameter in enumerate(parameters)
+        for key, value in optimizer.state[parameter].items()
+        if isinstance(value, Tensor)
+    }
+    return [*(p.detach() for p in parameters), idle.detach()], kept
+
+
+FOREACH: dict[str, tuple[Callable[..., Any], Callable[..., Numbers]]] = {
+    "add": (lambda xs, ys: torch._foreach_add(xs, ys, alpha=2), lambda a, b: a + 2 * b),  # noqa: SLF001
+    "mul": (lambda xs, ys: torch._foreach_mul(xs, ys), lambda a, b: a * b),  # noqa: SLF001
+    "sub": (lambda xs, ys: torch._foreach_sub(xs, ys), lambda a, b: a - b),  # noqa: SLF001
+    "addcmul": (lambda xs, ys: torch._foreach_addcmul(xs, ys, ys, 2), lambda a, b: a + 2 * b * b),  # noqa: SLF001
+    "lerp": (lambda xs, ys: torch._foreach_lerp(xs, ys, 0.5), lambda a, b: a + (b - a) / 2),  # noqa: SLF001
+    "maximum": (lambda xs, ys: torch._foreach_maximum(xs, ys), np.maximum),  # noqa: SLF001
+    "neg": (lambda xs, ys: torch._foreach_neg(xs), lambda a, b: -a),  # noqa: SLF001
+    "abs": (lambda xs, ys: torch._foreach_abs(xs), lambda a, b: np.abs(a)),  # noqa: SLF001
+    "square root": (
+        lambda xs, ys: torch._foreach_sqrt(torch._foreach_abs(xs)),
+        lambda a, b: np.sqrt(np.abs(a)),
+    ),
+    "norm": (lambda xs, ys: torch._foreach_norm(xs), lambda a, b: np.sqrt((a * a).sum())),  # noqa: SLF001
+    "infinite norm": (
+        lambda xs, ys: torch._foreach_norm(xs, float("inf")),
+        lambda a, b: np.abs(a).max(),
+    ),
+}
+
+
+def _foreach(name: str, ground: Ground) -> Iterator[Answer]:
+    """Lists of tensors in one kernel: of many sizes, more tensors than one launch takes."""
+    call, numbers = FOREACH[name]
+    sizes = [(1,), (33,), (1025,), (65_537,), (3, 5), (128, 128), *[(7,)] * 130]
+    xs, ys = [ground.whole(*s) for s in sizes], [ground.whole(*s) for s in sizes]
+    found = call([ground.send(x) for x in xs], [ground.send(y) for y in ys])
+    right = [np.asarray(numbers(array(x), array(y))).ravel() for x, y in zip(xs, ys, strict=True)]
+    together = torch.cat([one.flatten() for one in found])
+    yield Answer(label="all", found=together, right=np.concatenate(right), ulps=4)
+
+
+def _unscaled(ground: Ground) -> Iterator[Answer]:
+    """Gradients divided by the scale, and an infinite one found wherever it is."""
+    unscale = torch._amp_foreach_non_finite_check_and_unscale_
+    for wrong in (None, float("inf"), float("nan")):
+        gradients = [ground.whole(33), ground.whole(1025), ground.whole(65_537)]
+        if wrong is not None:
+            gradients[2][65_000] = wrong
+        sent = [ground.send(g, torch.float32) for g in gradients]
+        said = torch.zeros(1, device=ground.device)
+        unscale(sent, said, torch.full((1,), 0.5, device=ground.device))
+        yield Answer(
+            label=f"found, {wrong}", found=said, right=np.array([float(wrong is not None)])
+        )
+        yield Answer(label=f"unscaled, {wrong}", found=sent[1], right=array(gradients[1]) / 2)
+
+
+def _recurrent(kind: str, ground: Ground) -> Iterator[Answer]:
+    """Two layers, both directions, hidden states given: against the same in float64 on the CPU."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(ground.seed)
+        module = getattr(nn, kind)(7, 9, num_layers=2, bidirectional=True, batch_first=True)
+    x = ground.normal(3, 13, 7)
+    state = ground.normal(4, 3, 9)
+    exact = copy.deepcopy(module).to(ground.dtype).double()
+    own = copy.deepcopy(exact).to(ground.device, ground.dtype)
+    outputs = []
+    for net, values, hidden in (
+        (exact, x.clone().requires_grad_(), state),
+        (own, ground.send(x).requires_grad_(), ground.send(state)),
+    ):
+        y, last = net(values, (hidden, hidden.clone()) if kind == "LSTM" else hidden)
+        y.sum().backward()
+        final = last[0] if kind == "LSTM" else last
+        outputs.append((y, final, values.grad, net.weight_hh_l0.grad, net.bias_ih_l1_reverse.grad))
+    for label, right, found in zip(
+        ("output", "state", "gradient", "weight's", "bias's"), *outputs, strict=True
+    ):
+        slack = 64 * ground.eps * (1 + float(right.abs().max()))
+        yield Answer(label=label, found=found, right=array(right), slack=slack)
+
+
+KEPT_STATE = HazardClass(
+    name="kept state",
+    asks="is what is written in place and kept right: statistics, optimizers, hidden states",
+    hazards=(
+        *rows(
+            {"running statistics": _running, "given statistics": _fused_with_statistics},
+            once=True,
+            dtypes=("float32", "float64"),
+        ),
+        *rows({f"in place {name}": partial(_inplace, name) for name in INPLACE}, once=True),
+        *rows({"scatter_reduce": _reduce}),
+        *rows({name: partial(_optimizer, name) for name in OPTIMIZERS}, dtypes=SINGLE, once=True),
+        *rows({f"foreach {name}": partial(_foreach, name) for name in FOREACH}, once=True),
+        *rows({"unscaling": _unscaled}, dtypes=SINGLE, once=True),
+        *rows({kind: partial(_recurrent, kind) for kind in ("LSTM", "GRU", "RNN")}, dtypes=SINGLE),
+    ),
+)

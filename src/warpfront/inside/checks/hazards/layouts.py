@@ -1,0 +1,357 @@
+"""The same numbers in other places of memory: formats with odd channels, offsets, strides of 0."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import product
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from warpfront.inside.checks.hazards.answers import Answer, Ground, HazardClass, array, rows
+
+Change = Callable[[Tensor], Tensor]
+
+
+def _last(x: Tensor) -> Tensor:
+    return x.contiguous(memory_format=torch.channels_last)
+
+
+def _shifted(x: Tensor) -> Tensor:
+    """One element behind where an allocation begins: not aligned."""
+    roomy = x.new_zeros(x.numel() + 3)
+    view = roomy[1 : 1 + x.numel()].view(x.shape)
+    return view.copy_(x)
+
+
+def _spread(x: Tensor) -> Tensor:
+    """Every second element of the last axis of something wider, full of other numbers between."""
+    wide = x.new_full((*x.shape[:-1], 2 * x.shape[-1]), 99.0)
+    wide[..., ::2] = x
+    return wide[..., ::2]
+
+
+def _swapped(x: Tensor) -> Tensor:
+    return x.transpose(-1, -2).contiguous().transpose(-1, -2)
+
+
+def _outside(x: Tensor) -> Tensor:
+    """A window into something larger."""
+    wide = x.new_full(tuple(size + 3 for size in x.shape), 99.0)
+    view = wide[tuple(slice(2, 2 + size) for size in x.shape)]
+    return view.copy_(x)
+
+
+PICTURES: dict[str, Change] = {
+    "contiguous": torch.clone,
+    "channels_last": _last,
+    "shifted": _shifted,
+    "spread": _spread,
+    "swapped": _swapped,
+    "window": _outside,
+}
+
+
+def _both(
+    call: Callable[..., Tensor], ground: Ground, tensors: list[Tensor], formats: tuple[str, ...]
+) -> Iterator[tuple[str, Tensor, Tensor]]:
+    """Output and gradients on the device in these formats, and in float64 from contiguous numbers."""
+    exact = [x.clone().requires_grad_() for x in tensors]
+    right = call(*exact)
+    fed = ground.few(*right.shape) + ground.few(*right.shape)
+    right.backward(fed)
+    sent = [
+        PICTURES[form](ground.send(x)).requires_grad_()
+        if x.dim() == 4
+        else ground.send(x).requires_grad_()
+        for x, form in zip(tensors, formats, strict=True)
+    ]
+    found = call(*sent)
+    found.backward(PICTURES[formats[0]](ground.send(fed)) if fed.dim() == 4 else ground.send(fed))
+    yield "output", found, right.detach()
+    for place, (mine, leaf) in enumerate(zip(sent, exact, strict=True)):
+        assert mine.grad is not None
+        assert leaf.grad is not None
+        yield f"gradient {place}", mine.grad, leaf.grad
+
+
+CONVOLUTIONS: dict[str, tuple[Callable[..., Tensor], tuple[int, ...], tuple[int, ...]]] = {
+    "3 to 5": (partial(functional.conv2d, padding=1), (2, 3, 9, 7), (5, 3, 3, 3)),
+    "1 to 1": (functional.conv2d, (2, 1, 9, 7), (1, 1, 3, 3)),
+    "7 to 33": (partial(functional.conv2d, stride=2), (3, 7, 11, 13), (33, 7, 3, 3)),
+    "17 to 9, kernel 1": (functional.conv2d, (2, 17, 5, 7), (9, 17, 1, 1)),
+    "groups of 3": (partial(functional.conv2d, groups=3, padding=1), (2, 9, 7, 7), (15, 3, 3, 3)),
+    "depthwise 7": (partial(functional.conv2d, groups=7, padding=1), (2, 7, 9, 9), (7, 1, 3, 3)),
+    "depthwise 33": (
+        partial(functional.conv2d, groups=33, padding=2, dilation=2),
+        (2, 33, 9, 9),
+        (33, 1, 3, 3),
+    ),
+    "64 to 64": (partial(functional.conv2d, padding=1), (2, 64, 7, 7), (64, 64, 3, 3)),
+    "one row of 5": (partial(functional.conv2d, padding=(0, 2)), (2, 5, 1, 33), (3, 5, 1, 5)),
+    "transposed 5 to 3": (
+        partial(functional.conv_transpose2d, stride=2, output_padding=1),
+        (2, 5, 5, 7),
+        (5, 3, 3, 3),
+    ),
+}
+
+
+def _convolution(name: str, ground: Ground) -> Iterator[Answer]:
+    call, shape, kernel = CONVOLUTIONS[name]
+    x, weight = ground.few(*shape) * 2, ground.few(*kernel) + ground.few(*kernel)
+    formats = ("contiguous", "channels_last")
+    mixed = [
+        *product(formats, formats),
+        ("shifted", "shifted"),
+        ("window", "swapped"),
+        ("spread", "contiguous"),
+    ]
+    for pair in mixed:
+        for label, found, right in _both(call, ground, [x, weight], pair):
+            # A native convolution may keep a sum in parts.
+            slack = 2 * ground.eps * float(right.abs().max()) if ground.half else 0.0
+            yield Answer(
+                label=f"{label}, {' and '.join(pair)}",
+                found=found,
+                right=array(right),
+                ulps=1,
+                slack=slack,
+            )
+
+
+POOLED: dict[str, Callable[[Tensor], Tensor]] = {
+    "avg_pool2d": lambda x: functional.avg_pool2d(x, 2),
+    "adaptive_avg_pool2d": lambda x: functional.adaptive_avg_pool2d(x, (4, 4)),
+    "nearest": lambda x: functional.interpolate(x, scale_factor=2, mode="nearest"),
+    "bilinear": lambda x: functional.interpolate(
+        x, scale_factor=2, mode="bilinear", align_corners=False
+    ),
+    "padded": lambda x: functional.pad(x, (1, 2, 3, 0)),
+    "reflected": lambda x: functional.pad(x, (1, 2, 3, 1), mode="reflect"),
+    "pixel_shuffle": lambda x: functional.pixel_shuffle(x.repeat(1, 4, 1, 1), 2),
+    "mean of places": lambda x: x.mean((2, 3)),
+    "sum of channels": lambda x: x.sum(1),
+    "cat": lambda x: torch.cat([x, x * 2, x], 1),
+    "flip": lambda x: x.flip(3),
+    "roll": lambda x: x.roll((1, 2), (2, 3)),
+    "unfold": lambda x: functional.unfold(x, 3),
+    "add a vector": lambda x: x + x[:, :, :1, :1],
+    "cumsum of channels": lambda x: x.cumsum(1),
+    "permuted": lambda x: x.permute(0, 2, 3, 1).reshape(-1, x.shape[1]),
+    "index": lambda x: x[:, torch.arange(x.shape[1] - 1, -1, -1)],
+    "upsampled and summed": lambda x: functional.interpolate(x, size=(24, 8)).sum(1),
+}
+
+
+def _pooled(name: str, ground: Ground) -> Iterator[Answer]:
+    for channels in (3, 33):
+        x = ground.whole(2, channels, 8, 8)
+        for form in PICTURES:
+            for label, found, right in _both(POOLED[name], ground, [x], (form,)):
+                slack = 4 * ground.eps * float(right.abs().max()) if ground.half else 0.0
+                yield Answer(
+                    label=f"{label}, {channels} channels, {form}",
+                    found=found,
+                    right=array(right),
+                    ulps=2,
+                    slack=slack,
+                )
+
+
+def _max_pool(ground: Ground) -> Iterator[Answer]:
+    """Numbers without equals, so that each gradient has one place to go to."""
+    for channels in (1, 3, 7, 33):
+        count = 2 * channels * 64
+        order = torch.randperm(min(count, 250), generator=ground.generator).repeat(-(-count // 250))
+        x = order[:count].reshape(2, channels, 8, 8).double()
+        for form in PICTURES:
+            call = partial(functional.max_pool2d, kernel_size=2)
+            for label, found, right in _both(call, ground, [x], (form,)):
+                yield Answer(
+                    label=f"{label}, {channels} channels, {form}", found=found, right=array(right)
+                )
+
+
+def _norms(ground: Ground) -> Iterator[Answer]:
+    """Batch, group and instance norm of odd channels, forward and backward."""
+    for channels, form in product((3, 33), PICTURES):
+        x = ground.whole(4, channels, 5, 7)
+        weight, bias = ground.whole(channels) + 5, ground.whole(channels)
+        calls: dict[str, Callable[..., Tensor]] = {
+            "batch_norm": lambda t, w, b: functional.batch_norm(t, None, None, w, b, training=True),
+            "group_norm": lambda t, w, b: functional.group_norm(t, 3, w, b),
+            "instance_norm": lambda t, w, b: functional.instance_norm(t, weight=w, bias=b),
+        }
+        for name, call in calls.items():
+            parts = _both(call, ground, [x, weight, bias], (form, "contiguous", "contiguous"))
+            for label, found, right in parts:
+                slack = (24 if ground.half else 64) * ground.eps * (1 + float(right.abs().max()))
+                yield Answer(
+                    label=f"{label} of {name}, {channels} channels, {form}",
+                    found=found,
+                    right=array(right),
+                    ulps=2,
+                    slack=slack,
+                )
+
+
+BINARY: dict[str, tuple[Callable[..., Tensor], Callable[..., Any]]] = {
+    "add": (torch.add, np.add),
+    "mul": (torch.mul, np.multiply),
+    "where": (lambda a, b: torch.where(a > b, a, b), np.maximum),
+    "copy": (lambda a, b: torch.empty_like(a).copy_(b), lambda a, b: b),
+}
+VIEWS: dict[str, Change] = {
+    **PICTURES,
+    "turned": lambda x: x.permute(3, 1, 0, 2).contiguous().permute(2, 1, 3, 0),
+    "expanded": lambda x: x[:, :1].expand_as(x),
+    "one number": lambda x: x[:1, :1, :1, :1].expand_as(x),
+}
+
+
+def _binary(name: str, ground: Ground) -> Iterator[Answer]:
+    """Each format against each other one: where two operands walk differently."""
+    call, numbers = BINARY[name]
+    x, y = ground.whole(3, 5, 7, 9), ground.whole(3, 5, 7, 9)
+    for one, other in product(VIEWS, VIEWS):
+        found = call(VIEWS[one](ground.send(x)), VIEWS[other](ground.send(y)))
+        right = numbers(array(VIEWS[one](x)), array(VIEWS[other](y)))
+        yield Answer(label=f"{one} and {other}", found=found, right=right)
+
+
+def _products(ground: Ground) -> Iterator[Answer]:
+    """Operands with strides, offsets and repeats; results written where there are strides too."""
+    a, b = ground.whole(2, 33, 65), ground.whole(2, 65, 17)
+    forms: dict[str, Change] = {
+        "contiguous": torch.clone,
+        "swapped": _swapped,
+        "shifted": _shifted,
+        "spread": _spread,
+        "window": _outside,
+        "repeated": lambda x: x[:1].expand_as(x),
+    }
+    for one, other in product(forms, forms):
+        left, right = forms[one](ground.send(a)), forms[other](ground.send(b))
+        exact = array(forms[one](a)) @ array(forms[other](b))
+        yield Answer(
+            label=f"bmm, {one} and {other}", found=torch.bmm(left, right), right=exact, ulps=1
+        )
+        yield Answer(
+            label=f"mm, {one} and {other}", found=left[1] @ right[1], right=exact[1], ulps=1
+        )
+        spread = _spread(ground.send(torch.zeros(33, 17)))
+        torch.mm(left[1], right[1], out=spread)
+        yield Answer(
+            label=f"mm into strides, {one} and {other}", found=spread, right=exact[1], ulps=1
+        )
+    # A vector as the bias, with strides of 0.
+    found = torch.addmm(
+        ground.send(torch.ones(1)).expand(33, 17),
+        ground.send(a[0]),
+        ground.send(b[0]),
+        beta=2,
+        alpha=3,
+    )
+    yield Answer(label="addmm", found=found, right=2 + 3 * array(a[0] @ b[0]), ulps=1)
+
+
+REDUCED: dict[str, tuple[Callable[[Tensor, int], Tensor], Callable[[Any, int], Any]]] = {
+    "sum": (lambda x, axis: x.sum(axis), lambda a, axis: a.sum(axis)),
+    "amax": (lambda x, axis: x.amax(axis), lambda a, axis: a.max(axis)),
+    "argmax": (lambda x, axis: x.argmax(axis), lambda a, axis: a.argmax(axis)),
+    "cumsum": (lambda x, axis: x.cumsum(axis), lambda a, axis: a.cumsum(axis)),
+    "sort": (lambda x, axis: x.sort(axis).values, lambda a, axis: np.sort(a, axis)),
+    "softmax": (
+        lambda x, axis: x.softmax(axis),
+        lambda a, axis: np.exp(a) / np.exp(a).sum(axis, keepdims=True),
+    ),
+}
+
+
+def _reduced(name: str, ground: Ground) -> Iterator[Answer]:
+    call, numbers = REDUCED[name]
+    x = torch.randperm(3 * 5 * 7 * 9, generator=ground.generator).reshape(3, 5, 7, 9)
+    x = x.remainder(251).double() / (64 if name == "softmax" else 1)
+    # Equal numbers are far apart: no row of any axis holds two.
+    x = x if name == "softmax" else (torch.arange(945).reshape(3, 5, 7, 9) * 97 % 251).double()
+    for form, axis in product(VIEWS, range(4)):
+        if name == "argmax" and form in {"expanded", "one number"}:
+            continue
+        found = call(VIEWS[form](ground.send(x)), axis)
+        right = numbers(array(VIEWS[form](x.to(ground.dtype).double())), axis)
+        slack = (
+            8 * ground.eps * float(np.abs(right).max()) if ground.half and name == "cumsum" else 0.0
+        )
+        yield Answer(
+            label=f"axis {axis}, {form}",
+            found=found,
+            right=right,
+            ulps=8 if name == "softmax" else 1,
+            slack=slack,
+        )
+
+
+def _casts(ground: Ground) -> Iterator[Answer]:
+    x = ground.whole(3, 5, 7, 9)
+    for form, dtype in product(VIEWS, (torch.float64, torch.int32, torch.int64, torch.float16)):
+        found = VIEWS[form](ground.send(x)).to(dtype)
+        right = VIEWS[form](x).to(dtype)
+        yield Answer(label=f"{form} to {dtype}", found=found, right=right)
+    values = torch.tensor(
+        [
+            2.0**-8 + 1,
+            1 + 2.0**-9,
+            1 + 3 * 2.0**-9,
+            2049.0,
+            2051.0,
+            1e-40,
+            6e-8,
+            3e38,
+            -2.5,
+            65_519.0,
+        ]
+    )
+    for dtype in (torch.bfloat16, torch.float16, torch.float32):
+        sent = values.repeat(33).to(ground.device).to(dtype)
+        yield Answer(
+            label=f"float32 to {dtype}",
+            found=sent.double(),
+            right=_rounded(array(values.repeat(33)), dtype),
+        )
+
+
+def _rounded(values: Any, dtype: torch.dtype) -> Any:
+    """To the nearest, ties to even, by arithmetic of numpy alone."""
+    values = values.astype(np.float32)
+    if dtype == torch.float16:
+        with np.errstate(over="ignore"):
+            return values.astype(np.float16).astype(np.float64)
+    if dtype == torch.float32:
+        return values.astype(np.float64)
+    bits = values.view(np.uint32).astype(np.uint64)
+    kept = (bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000
+    return kept.astype(np.uint32).view(np.float32).astype(np.float64)
+
+
+ONCE: dict[str, Any] = {"dtypes": ("float32", "bfloat16"), "once": True}
+LAYOUTS = HazardClass(
+    name="memory formats",
+    asks="are the same numbers right from every place and in every order of memory",
+    hazards=(
+        *rows(
+            {f"convolution {name}": partial(_convolution, name) for name in CONVOLUTIONS}, **ONCE
+        ),
+        *rows({name: partial(_pooled, name) for name in POOLED}, **ONCE),
+        *rows({f"element {name}": partial(_binary, name) for name in BINARY}, **ONCE),
+        *rows({f"along axes {name}": partial(_reduced, name) for name in REDUCED}, **ONCE),
+        *rows(
+            {"max_pool2d": _max_pool, "norms": _norms, "products": _products, "casts": _casts},
+            **ONCE,
+        ),
+    ),
+)

@@ -1,0 +1,184 @@
+"""Eight bits: whole numbers that wrap, products of int8, and floating point by its table of codes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from warpfront.inside.checks.hazards.answers import SINGLE, Answer, Ground, HazardClass, array, rows
+
+# Exponent bits, mantissa bits, bias, whether infinities exist, and whether 0x80 is NaN (FNUZ).
+FORMATS: dict[str, tuple[int, int, int, bool, bool]] = {
+    "float8_e4m3fn": (4, 3, 7, False, False),
+    "float8_e5m2": (5, 2, 15, True, False),
+    "float8_e4m3fnuz": (4, 3, 8, False, True),
+    "float8_e5m2fnuz": (5, 2, 16, False, True),
+}
+Numbers = Any
+
+
+def _decoded(name: str) -> Numbers:
+    """What each of the 256 codes means, by the definition of the format."""
+    exponents, mantissas, bias, infinite, fnuz = FORMATS[name]
+    values = np.zeros(256)
+    for code in range(256):
+        sign, exponent = -1.0 if code & 0x80 else 1.0, (code >> mantissas) & (2**exponents - 1)
+        mantissa = code & (2**mantissas - 1)
+        if exponent:
+            values[code] = sign * (1 + mantissa / 2**mantissas) * 2.0 ** (exponent - bias)
+        else:
+            values[code] = sign * mantissa / 2**mantissas * 2.0 ** (1 - bias)
+        if fnuz:
+            values[code] = np.nan if code == 0x80 else values[code]
+        elif infinite and exponent == 2**exponents - 1:
+            values[code] = np.nan if mantissa else sign * np.inf
+        elif not infinite and code & 0x7F == 0x7F:
+            values[code] = np.nan
+    return values
+
+
+def _codes(ground: Ground) -> Iterator[Answer]:
+    """Every code there and back, and every number between two codes to the nearer one."""
+    for name in FORMATS:
+        dtype = getattr(torch, name, None)
+        if dtype is None:
+            continue
+        right = _decoded(name)
+        codes = torch.arange(256).to(torch.uint8).repeat(9)
+        sent = codes.to(ground.device).view(dtype)
+        yield Answer(label=f"{name} to float32", found=sent.float(), right=np.tile(right, 9))
+        yield Answer(
+            label=f"{name} to bfloat16", found=sent.bfloat16().float(), right=np.tile(right, 9)
+        )
+        known = np.unique(right[np.isfinite(right)])
+        between = (known[1:] + known[:-1]) / 2
+        for share, towards in ((0.25, 0), (0.75, 1)):
+            x = torch.from_numpy(known[:-1] + share * np.diff(known)).float().repeat(5)
+            found = x.to(ground.device).to(dtype).float()
+            right_there = np.tile(known[towards : len(known) - 1 + towards], 5)
+            yield Answer(
+                label=f"float32 to {name}, {share} of the way", found=found, right=right_there
+            )
+        # Half way: to the code whose last bit is 0.
+        even = {v: int(c) % 2 == 0 for c, v in enumerate(right) if np.isfinite(v)}
+        nearest = np.array(
+            [a if even[a] else b for a, b in zip(known[:-1], known[1:], strict=True)]
+        )
+        found = torch.from_numpy(between).float().to(ground.device).to(dtype).float()
+        yield Answer(label=f"float32 to {name}, half way", found=found, right=nearest)
+
+
+def _whole_products(ground: Ground) -> Iterator[Answer]:
+    """int8 times int8 in int32, to the last bit, at the ends of the range too."""
+    multiply = getattr(torch, "_int_mm", None)
+    for rows_of, inner, columns in ((32, 64, 32), (33, 1024, 64), (64, 8192, 32)):
+        a = ground.index(256, rows_of, inner) - 128
+        b = ground.index(256, inner, columns) - 128
+        a[0], b[:, 0] = -128, -128
+        sent = a.to(torch.int8).to(ground.device), b.to(torch.int8).to(ground.device)
+        if multiply is not None:
+            right = array(a) @ array(b)
+            yield Answer(
+                label=f"_int_mm {rows_of}x{inner}x{columns}", found=multiply(*sent), right=right
+            )
+
+
+def _scaled_products(ground: Ground) -> Iterator[Answer]:
+    """float8 products of whole numbers, whose sums are exact, and the scales multiplied in."""
+    multiply = getattr(torch, "_scaled_mm", None)
+    if multiply is None or ground.device == "cpu":
+        return
+    for inner in (64, 1024, 8192):
+        a, b = ground.few(32, inner), ground.few(inner, 48)
+        for name in ("float8_e4m3fn", "float8_e4m3fnuz"):
+            dtype = getattr(torch, name, None)
+            if dtype is None:
+                continue
+            scales = [torch.tensor(x, device=ground.device) for x in (2.0, 0.25)]
+            left = a.float().to(ground.device).to(dtype)
+            right = b.mT.contiguous().float().to(ground.device).to(dtype).mT
+            try:
+                found = multiply(
+                    left, right, scale_a=scales[0], scale_b=scales[1], out_dtype=torch.bfloat16
+                )
+            except (RuntimeError, ValueError):
+                continue
+            yield Answer(label=f"{name}, K {inner}", found=found, right=array(a @ b) / 2, ulps=1)
+
+
+def _wrapping(ground: Ground) -> Iterator[Answer]:
+    """Whole numbers beyond their range come round, quotients go towards minus infinity."""
+    for dtype, numbers in (
+        (torch.int8, np.int8),
+        (torch.uint8, np.uint8),
+        (torch.int16, np.int16),
+        (torch.int32, np.int32),
+    ):
+        info = torch.iinfo(dtype)
+        drawn = ground.index(2**16, 1025) * 65_537 % (info.max - info.min + 1) + info.min
+        x, y = drawn[:1024], drawn[1:]
+        sent = x.to(dtype).to(ground.device), y.to(dtype).to(ground.device)
+        a, b = array(x).astype(numbers), array(y).astype(numbers)
+        with np.errstate(all="ignore"):
+            for label, found, right in (
+                ("add", sent[0] + sent[1], a + b),
+                ("sub", sent[0] - sent[1], a - b),
+                ("mul", sent[0] * sent[1], a * b),
+                ("and", sent[0] & sent[1], a & b),
+                ("xor", sent[0] ^ sent[1], a ^ b),
+                ("shift", sent[0] >> 3, a >> 3),
+                ("less", sent[0] < sent[1], a < b),
+                ("sum", sent[0].sum()[None], a.astype(np.int64).sum()[None]),
+                ("amax", sent[0].amax()[None], a.max()[None]),
+                ("sort", sent[0].sort().values, np.sort(a)),
+                ("cumsum", sent[0].cumsum(0), a.astype(np.int64).cumsum()),
+            ):
+                yield Answer(
+                    label=f"{label}, {dtype}",
+                    found=found,
+                    right=torch.from_numpy(np.ascontiguousarray(right)),
+                )
+        divisor = torch.where(y == 0, 3, y)
+        d = array(divisor).astype(numbers)
+        found = torch.div(sent[0], divisor.to(dtype).to(ground.device), rounding_mode="floor")
+        if dtype != torch.int32:
+            right = np.floor_divide(a.astype(np.int64), d.astype(np.int64)).astype(numbers)
+            yield Answer(label=f"floor_divide, {dtype}", found=found, right=torch.from_numpy(right))
+
+
+def _quantized(ground: Ground) -> Iterator[Answer]:
+    """Fake quantisation: to the nearest step, ties to even, held to the range."""
+    x = torch.cat(
+        [
+            ground.whole(4096, most=300) / 2,
+            torch.tensor([0.25, 0.75, 1.25, -0.25, 1e6, -1e6]).double(),
+        ]
+    )
+    sent = ground.send(x).requires_grad_()
+    found = torch.fake_quantize_per_tensor_affine(sent, 0.5, 3, -128, 127)
+    steps = np.rint(array(x) / 0.5) + 3
+    yield Answer(label="value", found=found, right=(steps.clip(-128, 127) - 3) * 0.5, ulps=1)
+    found.sum().backward()
+    assert sent.grad is not None
+    inside = (steps >= -128) & (steps <= 127)
+    yield Answer(label="gradient", found=sent.grad, right=inside.astype(float))
+
+
+NARROW_TYPES = HazardClass(
+    name="eight bits",
+    asks="are casts, products and arithmetic of 8-bit numbers right, code by code",
+    hazards=rows(
+        {
+            "codes": _codes,
+            "int8 products": _whole_products,
+            "float8 products": _scaled_products,
+            "wrapping": _wrapping,
+            "fake quantisation": _quantized,
+        },
+        dtypes=SINGLE,
+        once=True,
+    ),
+)

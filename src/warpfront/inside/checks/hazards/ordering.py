@@ -1,0 +1,136 @@
+"""Order among equals: what is stable stays stable, and what repeats is counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+import numpy as np
+import torch
+
+from warpfront.inside.checks.hazards.answers import Answer, Ground, HazardClass, array, rows
+
+DTYPES = ("float32", "bfloat16", "float16")
+SIZES = (33, 129, 1025, 2049, 4097, 20_001)
+
+
+def _stable(ground: Ground) -> Iterator[Answer]:
+    """Few different numbers: the places of equals stay in order, falling too, along any axis."""
+    for size, falling, axis in product(SIZES, (False, True), (0, 1)):
+        x = ground.whole(3, size, most=2)
+        a = array(x)
+        sent = ground.send(x if axis else x.mT.contiguous())
+        values, places = sent.sort(dim=axis, descending=falling, stable=True)
+        right = np.argsort(-a if falling else a, axis=1, kind="stable")
+        found = places if axis else places.mT
+        label = f"{size}, falling {falling}, axis {axis}"
+        yield Answer(label=label, found=found, right=right)
+        values = values if axis else values.mT
+        yield Answer(
+            label=f"values of {label}", found=values, right=np.take_along_axis(a, right, 1)
+        )
+        plain = sent.sort(dim=axis, descending=falling)
+        yield Answer(
+            label=f"unstable {label}",
+            found=plain.values if axis else plain.values.mT,
+            right=np.take_along_axis(a, right, 1),
+        )
+        reached = sent.gather(axis, plain.indices)
+        yield Answer(
+            label=f"unstable places of {label}",
+            found=reached if axis else reached.mT,
+            right=np.take_along_axis(a, right, 1),
+        )
+        whole = torch.sort(plain.indices, dim=axis).values
+        right = np.broadcast_to(np.arange(size), (3, size))
+        yield Answer(
+            label=f"each place once, {label}", found=whole if axis else whole.mT, right=right
+        )
+
+
+def _stable_whole(ground: Ground) -> Iterator[Answer]:
+    for size, dtype, falling in product(
+        SIZES, (torch.int64, torch.int32, torch.uint8, torch.bool), (False, True)
+    ):
+        x = ground.index(2 if dtype == torch.bool else 5, size)
+        sent = x.to(dtype).to(ground.device)
+        found = torch.argsort(sent, stable=True, descending=falling)
+        right = np.argsort(-array(x) if falling else array(x), kind="stable")
+        yield Answer(label=f"{size}, {dtype}, falling {falling}", found=found, right=right)
+
+
+def _chosen(ground: Ground) -> Iterator[Answer]:
+    """Values of topk, kthvalue, median and mode among many equals, and that the places hold them."""
+    for size, k in product(SIZES, (1, 7, 32)):
+        x = ground.whole(3, size, most=3)
+        a, sent = array(x), ground.send(x)
+        for largest in (True, False):
+            top = sent.topk(k, largest=largest)
+            right = np.sort(a, 1)[:, ::-1][:, :k] if largest else np.sort(a, 1)[:, :k]
+            label = f"topk {k} of {size}, largest {largest}"
+            yield Answer(label=label, found=top.values, right=right.copy())
+            yield Answer(
+                label=f"places of {label}", found=sent.gather(1, top.indices), right=right.copy()
+            )
+            order = top.indices.sort(1).values
+            yield Answer(
+                label=f"each once, {label}", found=(order[:, 1:] == order[:, :-1]).sum(), right=0
+            )
+        yield Answer(
+            label=f"kthvalue {k} of {size}",
+            found=sent.kthvalue(k).values,
+            right=np.sort(a, 1)[:, k - 1],
+        )
+        first = (sent == sent.amax(1, keepdim=True)).to(torch.uint8).argmax(1)
+        yield Answer(label=f"first largest of {size}", found=first, right=a.argmax(1))
+
+
+def _distinct(ground: Ground) -> Iterator[Answer]:
+    for size in SIZES:
+        x = ground.index(11, size)
+        a, sent = array(x), x.to(ground.device)
+        found = sent.unique(return_inverse=True, return_counts=True)
+        right = np.unique(a, return_inverse=True, return_counts=True)
+        for label, one, exact in zip(("values", "inverse", "counts"), found, right, strict=True):
+            yield Answer(label=f"{label} of {size}", found=one, right=exact.reshape(one.shape))
+        runs = sent.unique_consecutive(return_counts=True)
+        starts = np.flatnonzero(np.concatenate([[True], a[1:] != a[:-1]]))
+        yield Answer(label=f"runs of {size}", found=runs[0], right=a[starts])
+        yield Answer(
+            label=f"lengths of runs of {size}",
+            found=runs[1],
+            right=np.diff(np.append(starts, size)),
+        )
+        ordered = sent.sort().values
+        for side in (False, True):
+            asked = torch.arange(-1, 13)
+            found = torch.searchsorted(ordered, asked.to(ground.device), right=side)
+            right = np.searchsorted(np.sort(a), array(asked), side="right" if side else "left")
+            yield Answer(label=f"searchsorted in {size}, right {side}", found=found, right=right)
+            found = torch.bucketize(asked.to(ground.device), ordered, right=side)
+            yield Answer(label=f"bucketize in {size}, right {side}", found=found, right=right)
+        found = torch.bincount(
+            sent, weights=sent.double() if ground.device != "hpu" else sent.float()
+        )
+        yield Answer(
+            label=f"weighted bincount of {size}", found=found, right=np.bincount(a, weights=a)
+        )
+        rows_of = x[: size - size % 3].reshape(-1, 3).remainder(3)
+        found = rows_of.to(ground.device).unique(dim=0)
+        yield Answer(label=f"rows of {size}", found=found, right=np.unique(array(rows_of), axis=0))
+        found = torch.isin(sent, torch.tensor([2, 5], device=ground.device))
+        yield Answer(label=f"isin {size}", found=found, right=np.isin(a, [2, 5]))
+
+
+ORDERING = HazardClass(
+    name="order",
+    asks="are equals in a stable order, counted once each, and found where they are",
+    hazards=(
+        *rows({"stable sort": _stable, "choices": _chosen}, dtypes=DTYPES, once=True),
+        *rows(
+            {"stable sort of integers": _stable_whole, "distinct": _distinct},
+            dtypes=("float32",),
+            once=True,
+        ),
+    ),
+)

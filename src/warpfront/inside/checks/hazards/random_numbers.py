@@ -1,0 +1,310 @@
+"""Random generators: mean, variance, range, independence, and that a seed repeats them.
+
+Every bound of a statistic is 6 of its standard deviations: a right generator is refused once in
+5 * 10^8 looks at one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from warpfront.inside.checks.hazards.answers import SINGLE, Answer, Ground, HazardClass, array, rows
+
+SIGMAS = 6.0
+COUNT = 1_000_003
+Numbers = Any
+
+
+def _seeded(ground: Ground, offset: int = 0) -> None:
+    torch.manual_seed(ground.seed + offset)
+
+
+def _empty(ground: Ground, count: int = COUNT) -> Tensor:
+    return torch.empty(count, device=ground.device, dtype=ground.dtype)
+
+
+def _about(label: str, value: float, expected: float, deviation: float) -> Answer:
+    found = torch.tensor(value, dtype=torch.float64)
+    return Answer(label=label, found=found, right=expected, slack=SIGMAS * deviation)
+
+
+Draw = Callable[[Ground], Tensor]
+# How to draw, and mean and variance.
+DISTRIBUTIONS: dict[str, tuple[Draw, float, float]] = {
+    "rand": (lambda g: torch.rand(COUNT, device=g.device, dtype=g.dtype), 0.5, 1 / 12),
+    "uniform_": (lambda g: _empty(g).uniform_(), 0.5, 1 / 12),
+    "uniform_ from -3 to 5": (lambda g: _empty(g).uniform_(-3, 5), 1.0, 64 / 12),
+    "randn": (lambda g: torch.randn(COUNT, device=g.device, dtype=g.dtype), 0.0, 1.0),
+    "normal_": (lambda g: _empty(g).normal_(2.0, 3.0), 2.0, 9.0),
+    "bernoulli_": (lambda g: _empty(g).bernoulli_(0.3), 0.3, 0.21),
+    "bernoulli of shares": (
+        lambda g: torch.bernoulli(torch.full((COUNT,), 0.25, device=g.device, dtype=g.dtype)),
+        0.25,
+        0.1875,
+    ),
+    "exponential_": (lambda g: _empty(g).exponential_(2.0), 0.5, 0.25),
+    "geometric_": (lambda g: _empty(g).geometric_(0.5), 2.0, 2.0),
+    "randint": (lambda g: torch.randint(0, 16, (COUNT,), device=g.device), 7.5, 255 / 12),
+    "random_": (lambda g: _empty(g).random_(0, 128), 63.5, (128**2 - 1) / 12),
+    "dropout": (
+        lambda g: functional.dropout(torch.ones(COUNT, device=g.device, dtype=g.dtype), 0.25),
+        1.0,
+        1 / 3,
+    ),
+    "dropout of pictures": (
+        lambda g: functional.dropout2d(
+            torch.ones(1000, 1000, 1, 1, device=g.device, dtype=g.dtype), 0.5
+        ).flatten(),
+        1.0,
+        1.0,
+    ),
+    "poisson": (
+        lambda g: torch.poisson(torch.full((COUNT,), 3.0, device=g.device, dtype=g.dtype)),
+        3.0,
+        3.0,
+    ),
+    "multinomial": (
+        lambda g: torch.multinomial(
+            torch.tensor([1.0, 2.0, 3.0, 2.0], device=g.device), COUNT, replacement=True
+        ),
+        1.75,
+        0.9375,
+    ),
+}
+
+
+def _distribution(name: str, ground: Ground) -> Iterator[Answer]:
+    draw, mean, variance = DISTRIBUTIONS[name]
+    _seeded(ground)
+    first, second = draw(ground), draw(ground)
+    _seeded(ground)
+    again = draw(ground)
+    yield Answer(
+        label="the same seed",
+        found=again,
+        right=array(first.double() if first.is_floating_point() else first),
+    )
+    _seeded(ground, 1)
+    other = draw(ground)
+    a, b, c = (array(x.double()) for x in (first, second, other))
+    count = len(a)
+    # 16 bits round what is drawn.
+    coarse = ground.eps * (abs(mean) + math.sqrt(variance)) if ground.half else 0.0
+    yield _about("mean", float(a.mean()), mean, math.sqrt(variance / count) + coarse / SIGMAS)
+    kurtosis = float((((a - mean) ** 2 - variance) ** 2).mean())
+    yield _about(
+        "variance",
+        float(((a - mean) ** 2).mean()),
+        variance,
+        math.sqrt(kurtosis / count) + 4 * coarse / SIGMAS,
+    )
+    z = (a - mean) / math.sqrt(variance)
+    for lag in (1, 2, 4, 32, 64, 256, 1024, 65_536):
+        if lag < count // 2:
+            yield _about(
+                f"correlation at {lag}",
+                float((z[:-lag] * z[lag:]).mean()),
+                0.0,
+                count**-0.5 * 1.2 + coarse,
+            )
+    for label, x in (("the next call", b), ("another seed", c)):
+        with_it = float((z * (x - mean) / math.sqrt(variance)).mean())
+        yield _about(f"correlation with {label}", with_it, 0.0, count**-0.5 * 1.2 + coarse)
+    halves = [
+        z[: count // 2].mean(),
+        z[count // 2 :].mean(),
+        z[::2].mean(),
+        z[1::2].mean(),
+        z[-5000:].mean(),
+    ]
+    sizes = [count // 2] * 4 + [5000]
+    for place, (half, size) in enumerate(zip(halves, sizes, strict=True)):
+        yield _about(
+            f"mean of part {place}", float(half), 0.0, size**-0.5 + coarse / math.sqrt(variance)
+        )
+    # Numbers of one call must not come again, shifted, in the next.
+    if len(np.unique(a[:4096])) > 3000:
+        yield Answer(
+            label="numbers that come again",
+            found=torch.tensor(np.isin(b[:4096], a).mean() < 0.5),
+            right=np.array(True),
+        )
+
+
+def _ranges(ground: Ground) -> Iterator[Answer]:
+    _seeded(ground)
+    x = torch.rand(4_000_000, device=ground.device, dtype=ground.dtype)
+    yield Answer(label="rand below 1", found=(x < 1).all(), right=np.array(True))
+    yield Answer(label="rand not below 0", found=(x >= 0).all(), right=np.array(True))
+    yield Answer(label="rand near 1", found=x.amax() > 0.99, right=np.array(True))
+    y = torch.empty(1_000_000, device=ground.device, dtype=ground.dtype).uniform_(2, 3)
+    yield Answer(label="uniform_ in range", found=((y >= 2) & (y <= 3)).all(), right=np.array(True))
+    e = torch.empty(1_000_000, device=ground.device, dtype=ground.dtype).exponential_()
+    yield Answer(label="exponential_ above 0", found=(e > 0).all(), right=np.array(True))
+    n = array(torch.randn(4_000_000, device=ground.device, dtype=ground.dtype).double())
+    for bound, share in ((1.0, 0.3173105), (2.0, 0.0455003), (3.0, 0.0026998), (4.0, 6.334e-5)):
+        beyond = float((np.abs(n) > bound).mean())
+        coarse = 0.01 * share if ground.half else 0.0
+        yield _about(f"normal beyond {bound}", beyond, share, math.sqrt(share / len(n)) + coarse)
+    yield Answer(
+        label="normal is finite", found=torch.tensor(np.isfinite(n).all()), right=np.array(True)
+    )
+    yield _about(
+        "normal's skew",
+        float((n**3).mean()),
+        0.0,
+        math.sqrt(15 / len(n)) + (0.01 if ground.half else 0),
+    )
+
+
+def _integers(ground: Ground) -> Iterator[Answer]:
+    """Every bit of a whole number is fair, also for ranges that are no power of 2."""
+    _seeded(ground)
+    x = array(torch.randint(0, 2**31, (COUNT,), device=ground.device))
+    for bit in range(31):
+        yield _about(f"bit {bit}", float(((x >> bit) & 1).mean()), 0.5, 0.5 * COUNT**-0.5)
+    wide = array(torch.randint(-(2**62), 2**62, (COUNT,), device=ground.device))
+    for bit in (0, 7, 31, 32, 33, 61):
+        yield _about(f"bit {bit} of 64", float(((wide >> bit) & 1).mean()), 0.5, 0.5 * COUNT**-0.5)
+    odd = array(torch.randint(-3, 4, (COUNT,), device=ground.device))
+    for value in range(-3, 4):
+        yield _about(
+            f"share of {value}", float((odd == value).mean()), 1 / 7, math.sqrt(6 / 49 / COUNT)
+        )
+    yield Answer(label="range", found=torch.tensor([odd.min(), odd.max()]), right=np.array([-3, 3]))
+    drawn = torch.multinomial(torch.ones(40, device=ground.device), 20)
+    yield Answer(
+        label="without replacement",
+        found=(drawn.unique().numel() == 20 and torch.tensor(1)) or torch.tensor(0),
+        right=1,
+    )
+    never = torch.multinomial(
+        torch.tensor([0.0, 1.0, 0.0, 3.0], device=ground.device), 100_000, replacement=True
+    )
+    yield Answer(
+        label="never what has no share", found=((never == 0) | (never == 2)).sum(), right=0
+    )
+
+
+def _permutations(ground: Ground) -> Iterator[Answer]:
+    for count in (10, 1000, 30_011, 200_003):
+        _seeded(ground)
+        x = torch.randperm(count, device=ground.device)
+        yield Answer(label=f"each of {count} once", found=x.sort().values, right=np.arange(count))
+        a = array(x).astype(float)
+        z = (a - a.mean()) / a.std()
+        place = np.arange(count) - (count - 1) / 2
+        yield _about(
+            f"place and value of {count}", float((z * place / place.std()).mean()), 0.0, count**-0.5
+        )
+        yield _about(
+            f"neighbours of {count}", float((z[1:] * z[:-1]).mean()), -1 / count, count**-0.5
+        )
+    firsts = np.zeros(8)
+    for seed in range(800):
+        torch.manual_seed(ground.seed * 1000 + seed)
+        firsts[int(torch.randperm(8, device=ground.device)[0])] += 1
+    for value in range(8):
+        yield _about(f"{value} comes first", firsts[value] / 800, 1 / 8, math.sqrt(7 / 64 / 800))
+
+
+def _dropped(ground: Ground) -> Iterator[Answer]:
+    """What was dropped forward is dropped backward, and nothing else; survivors are scaled."""
+    for share in (0.1, 0.5, 0.9):
+        _seeded(ground)
+        x = ground.send(torch.ones(1025, 257)).requires_grad_()
+        y = functional.dropout(x, share)
+        y.backward(torch.ones_like(y))
+        assert x.grad is not None
+        yield Answer(label=f"gradient at {share}", found=x.grad, right=array(y.detach().double()))
+        kept = (y != 0).double().cpu()
+        right = kept / (1 - share)
+        yield Answer(label=f"survivors at {share}", found=y, right=array(right), ulps=2)
+        spread = math.sqrt(share * (1 - share))
+        yield _about(
+            f"kept at {share}", float(kept.mean()), 1 - share, spread * kept.numel() ** -0.5
+        )
+        for axis in (0, 1):
+            means = kept.mean(axis)
+            sigma = spread * kept.shape[axis] ** -0.5
+            yield _about(
+                f"spread along {axis} at {share}",
+                float(means.std()),
+                sigma,
+                sigma / math.sqrt(2 * len(means)) * 1.2,
+            )
+        other = functional.dropout(x.detach(), share) != 0
+        together = float((kept * other.double().cpu()).mean())
+        yield _about(
+            f"the next mask at {share}", together, (1 - share) ** 2, 0.5 * kept.numel() ** -0.5
+        )
+    y = functional.dropout(ground.send(torch.ones(999)), 0.5, training=False)
+    yield Answer(label="nothing in evaluation", found=y, right=np.ones(999))
+
+
+def _states(ground: Ground) -> Iterator[Answer]:
+    """State taken and given back, a generator of one's own, and a fork that leaves no trace."""
+    if ground.device == "cuda":
+        keep: Callable[[], Tensor] = torch.cuda.get_rng_state
+        give: Callable[[Tensor], None] = torch.cuda.set_rng_state
+    else:
+        keep, give = torch.get_rng_state, torch.set_rng_state
+    _seeded(ground)
+    torch.rand(1000, device=ground.device)
+    state = keep()
+    first = torch.rand(1000, device=ground.device)
+    give(state)
+    yield Answer(
+        label="given back",
+        found=torch.rand(1000, device=ground.device),
+        right=array(first.double()),
+    )
+    own = torch.Generator(device=ground.device).manual_seed(ground.seed)
+    alone = torch.rand(1000, device=ground.device, generator=own)
+    own.manual_seed(ground.seed)
+    yield Answer(
+        label="one's own",
+        found=torch.rand(1000, device=ground.device, generator=own),
+        right=array(alone.double()),
+    )
+    give(state)
+    with torch.random.fork_rng(devices=[0] if ground.device == "cuda" else []):
+        torch.rand(77, device=ground.device)
+    yield Answer(
+        label="fork", found=torch.rand(1000, device=ground.device), right=array(first.double())
+    )
+    # In two calls what one call gives differs: but nothing of the first call is in the second.
+    give(state)
+    parts = torch.cat([torch.rand(500, device=ground.device) for _ in range(2)])
+    yield Answer(
+        label="all different",
+        found=(parts.unique().numel() > 990 and torch.tensor(1)) or torch.tensor(0),
+        right=1,
+    )
+
+
+RANDOM_NUMBERS = HazardClass(
+    name="random numbers",
+    asks="have they mean, variance and range, are they independent, and does a seed repeat them",
+    hazards=(
+        *rows({name: partial(_distribution, name) for name in DISTRIBUTIONS}, dtypes=SINGLE),
+        *rows({"ranges": _ranges}, dtypes=("float32", "bfloat16")),
+        *rows(
+            {
+                "whole numbers": _integers,
+                "permutations": _permutations,
+                "dropout's mask": _dropped,
+                "states": _states,
+            },
+            dtypes=SINGLE,
+        ),
+    ),
+)

@@ -1,0 +1,212 @@
+"""More than 2^31 elements, and more than 2^32 bytes: where 32 bits of an index come to their end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from warpfront.inside.checks.hazards.answers import (
+    SINGLE,
+    Answer,
+    Ground,
+    Hazard,
+    HazardClass,
+    array,
+)
+
+EDGE = 2**31
+COUNT = EDGE + 4099
+WIDTH = 4096
+GIB = 2**30
+# Around the edges of signed and unsigned indices of elements and bytes, and the very last.
+PLACES = (0, 1, EDGE // 2 - 1, EDGE // 2, EDGE - 2, EDGE - 1, EDGE, EDGE + 1, COUNT - 2, COUNT - 1)
+
+
+def _at(x: Tensor) -> Tensor:
+    return (
+        x.flatten()[torch.tensor(PLACES, device=x.device)]
+        if x.numel() < EDGE
+        else torch.stack([x.view(-1)[p] for p in PLACES])
+    )
+
+
+def _marks(ground: Ground, dtype: torch.dtype) -> Tensor:
+    """Zeros with a different number at each place."""
+    x = torch.zeros(COUNT, device=ground.device, dtype=dtype)
+    for number, place in enumerate(PLACES):
+        x[place] = number + 1
+    return x
+
+
+RIGHT = torch.arange(1, len(PLACES) + 1).double()
+
+
+def _elements(ground: Ground) -> Iterator[Answer]:
+    x = _marks(ground, torch.float16)
+    for label, found, right in (
+        ("add", lambda: x + 1, RIGHT + 1),
+        ("mul", lambda: x * 2, RIGHT * 2),
+        ("relu", lambda: functional.relu(x - 3), (RIGHT - 3).relu()),
+        ("clone", x.clone, RIGHT),
+        ("to uint8", lambda: x.to(torch.uint8), RIGHT),
+        ("where", lambda: torch.where(x > 5, x, -x), torch.where(RIGHT > 5, RIGHT, -RIGHT)),
+        ("exp2", lambda: torch.exp2(x), torch.exp2(RIGHT)),
+        ("in place", lambda: x.clone().add_(1), RIGHT + 1),
+        ("masked_fill", lambda: x.masked_fill(x > 8, 0), torch.where(RIGHT > 8, 0.0, RIGHT)),
+    ):
+        made = found()
+        yield Answer(
+            label=label,
+            found=_at(made).double(),
+            right=array(right),
+            slack=1e-2 * (label == "exp2"),
+        )
+        del made
+
+
+def _reduced(ground: Ground) -> Iterator[Answer]:
+    x = _marks(ground, torch.uint8)
+    total = int(RIGHT.sum())
+    yield Answer(label="sum", found=x.sum(), right=total)
+    yield Answer(label="count", found=x.count_nonzero(), right=len(PLACES))
+    yield Answer(label="amax", found=x.amax().long(), right=len(PLACES))
+    yield Answer(label="argmax", found=x.argmax(), right=COUNT - 1)
+    x[EDGE + 77] = 200
+    yield Answer(label="argmax beyond", found=x.argmax(), right=EDGE + 77)
+    yield Answer(label="max's index", found=x.max(0).indices, right=EDGE + 77)
+    yield Answer(label="nonzero", found=(x == 200).nonzero()[:, 0], right=torch.tensor([EDGE + 77]))
+    yield Answer(label="any", found=(x == 200).any(), right=torch.tensor(data=True))
+    x[EDGE + 77] = 0
+    half = x.to(torch.float16)
+    yield Answer(label="float sum", found=half.sum(dtype=torch.float32), right=float(total))
+    del half
+    rows = x[: EDGE + WIDTH].view(-1, WIDTH)
+    yield Answer(label="rows", found=rows.sum(1).sum(), right=int(RIGHT[:-2].sum()))
+    yield Answer(label="columns", found=rows.sum(0).sum(), right=int(RIGHT[:-2].sum()))
+
+
+def _scanned(ground: Ground) -> Iterator[Answer]:
+    x = _marks(ground, torch.int8)
+    found = x.cumsum(0, dtype=torch.int32)
+    right = torch.stack([RIGHT[: i + 1].sum() for i in range(len(PLACES))])
+    yield Answer(label="cumsum", found=_at(found).double(), right=array(right))
+
+
+def _gathered(ground: Ground) -> Iterator[Answer]:
+    x = _marks(ground, torch.uint8)
+    at = torch.tensor(PLACES, device=ground.device)
+    for label, found in (
+        ("index", lambda: x[at]),
+        ("index_select", lambda: x.index_select(0, at)),
+        ("gather", lambda: x.gather(0, at)),
+        ("take", lambda: x.take(at)),
+    ):
+        yield Answer(label=label, found=found().double(), right=array(RIGHT))
+    x.index_fill_(0, at, 9)
+    yield Answer(label="index_fill_", found=_at(x).double(), right=array(torch.full_like(RIGHT, 9)))
+    x.scatter_(0, at, torch.arange(len(PLACES), device=x.device, dtype=x.dtype))
+    yield Answer(label="scatter_", found=_at(x).double(), right=array(RIGHT - 1))
+    x[at] = 5
+    yield Answer(label="assigned", found=_at(x).double(), right=array(torch.full_like(RIGHT, 5)))
+    table = x[: EDGE + WIDTH].view(-1, WIDTH)
+    table[-1] = 7
+    found = functional.embedding(
+        torch.tensor([0, len(table) - 1], device=x.device), table.view(-1, WIDTH)
+    )
+    yield Answer(
+        label="embedding", found=found[1].double(), right=array(torch.full((WIDTH,), 7.0).double())
+    )
+
+
+def _moved(ground: Ground) -> Iterator[Answer]:
+    x = _marks(ground, torch.uint8)
+    both = torch.cat([x[: EDGE - 5], x[EDGE - 5 :]])
+    yield Answer(label="cat", found=_at(both).double(), right=array(RIGHT))
+    del both
+    turned = x.flip(0)
+    ends = torch.stack([turned[COUNT - 1 - p] for p in PLACES])
+    yield Answer(label="flip", found=ends.double(), right=array(RIGHT))
+    del turned
+    table = x[: EDGE + WIDTH].view(-1, WIDTH)
+    flat = table.mT.contiguous()
+    inside = [(n, p) for n, p in enumerate(PLACES) if p < EDGE + WIDTH]
+    found = torch.stack([flat[p % WIDTH, p // WIDTH] for _, p in inside])
+    yield Answer(label="transpose", found=found.double(), right=array(RIGHT[: len(inside)]))
+
+
+def _products(ground: Ground) -> Iterator[Answer]:
+    """A result of more than 2^31 elements; its last rows, and those about the edge."""
+    rows, columns = 2**16 + 3, 2**15
+    a = ground.send(ground.whole(rows, 16, most=2)).bfloat16()
+    b = ground.send(ground.whole(16, columns, most=2)).bfloat16()
+    found = a @ b
+    for row in (0, 2**15, 2**16 - 1, 2**16, rows - 1):
+        right = a[row].double().cpu() @ b.double().cpu()
+        yield Answer(label=f"row {row}", found=found[row], right=array(right))
+    del found
+    wide = torch.zeros(rows, columns, device=ground.device, dtype=torch.bfloat16)
+    wide[:, 7] = 30
+    chosen = wide.softmax(1)
+    yield Answer(label="softmax", found=chosen[-5:, 7], right=array(torch.ones(5)))
+    del chosen
+    normal = functional.layer_norm(wide, (columns,))
+    yield Answer(
+        label="layer_norm",
+        found=(normal[-1, 7] == normal[0, 7]) & (normal[-1, 7] > 100),
+        right=torch.tensor(data=True),
+    )
+
+
+def _drawn(ground: Ground) -> Iterator[Answer]:
+    x = torch.zeros(COUNT, device=ground.device, dtype=torch.float16).uniform_(1, 2)
+    yield Answer(
+        label="all of it",
+        found=(x[-5000:] >= 1).all() & (x[EDGE - 5000 : EDGE] >= 1).all(),
+        right=torch.tensor(data=True),
+    )
+    beyond = (x[:4000] == x[EDGE : EDGE + 4000]).float().mean() < 0.1
+    yield Answer(label="not the beginning again", found=beyond, right=torch.tensor(data=True))
+    x.fill_(3)
+    yield Answer(label="fill_", found=_at(x).double(), right=array(torch.full_like(RIGHT, 3)))
+
+
+def _pictures(ground: Ground) -> Iterator[Answer]:
+    """One plane a picture, more pictures and places than 2^31 together."""
+    count = EDGE // 64 + 5
+    x = torch.zeros(count, 1, 8, 8, device=ground.device, dtype=torch.float16)
+    x[-1, 0, 7, 7] = 4
+    pooled = functional.max_pool2d(x, 2)
+    yield Answer(label="max_pool2d", found=pooled[-1, 0, 3, 3], right=4.0)
+    pooled = functional.avg_pool2d(x, 2)
+    yield Answer(label="avg_pool2d", found=pooled[-1, 0, 3, 3], right=1.0)
+
+
+TRIES = {
+    "elements": (_elements, 14 * GIB),
+    "reductions": (_reduced, 10 * GIB),
+    "scans": (_scanned, 20 * GIB),
+    "indices": (_gathered, 6 * GIB),
+    "moves": (_moved, 8 * GIB),
+    "products": (_products, 16 * GIB),
+    "random numbers": (_drawn, 8 * GIB),
+    "pictures": (_pictures, 10 * GIB),
+}
+VAST = HazardClass(
+    name="more than 2^31",
+    asks="do indices reach beyond 2^31 elements and 2^32 bytes",
+    hazards=tuple(
+        Hazard(
+            name=name,
+            answers=partial(tried),
+            dtypes=SINGLE,
+            devices=("cuda",),
+            needed_bytes=size,
+            once=True,
+        )
+        for name, (tried, size) in TRIES.items()
+    ),
+)

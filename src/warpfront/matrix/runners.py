@@ -1,0 +1,95 @@
+"""The machines that take CI's jobs, as `runners:` of matrix.yaml says. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from warpfront.errors import Problem
+from warpfront.matrix.language import MatrixText, RunnerEngine, RunnerText, Trust
+from warpfront.matrix.nearest import nearest
+from warpfront.matrix.vendors import VENDORS
+from warpfront.system.document import Document, Where
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runner:
+    """A kind of machine. A forge finds it by all of `labels`, and by `group` where there is one; a
+    scale set's name is its one label. It makes images if it `builds`, and verifies cells of
+    `vendor` on `targets`.
+    """
+
+    name: str
+    trust: Trust
+    labels: tuple[str, ...]
+    group: str
+    machine: str
+    builds: bool
+    vendor: str
+    targets: tuple[str, ...]
+    count: int
+    engine: RunnerEngine
+
+    def verifies(self, vendor: str, target: str, machine: str) -> bool:
+        """Whether cells of `vendor`, for `machine`, can be verified here on `target`."""
+        return (self.vendor, self.machine) == (vendor, machine) and target in self.targets
+
+
+def make_runners(text: MatrixText, document: Document) -> tuple[tuple[Runner, ...], list[Problem]]:
+    """Every entry of `runners:`, and what is wrong with them."""
+    problems = [
+        document.problem(("runners", name, *where), message, hint)
+        for name, one in text.runners.items()
+        for where, message, hint in _wrong(name, one)
+    ]
+    runners = tuple(_runner(name, one) for name, one in text.runners.items())
+    if text.runners and not any(one.builds for one in runners):
+        hint = "give one of them `builds: true`; images need no accelerator to be made"
+        problems.append(document.problem(("runners",), "no runner builds images", hint))
+    return runners, problems
+
+
+def _wrong(name: str, one: RunnerText) -> Iterator[tuple[Where, str, str]]:
+    ways = [way for way in ("labels", "scale_set") if getattr(one, way)]
+    if len(ways) != 1:
+        message = f"runner `{name}` is found by `labels` or by a `scale_set`"
+        yield (), message, "give one of the two; `group` goes with labels"
+    if one.scale_set and one.group:
+        yield ("group",), f"runner `{name}` has a scale set, which needs no `group`", "remove it"
+    if bool(one.vendor) != bool(one.targets):
+        message = f"runner `{name}` needs both `vendor` and `targets` to verify"
+        yield (), message, "or neither, if it only builds"
+    elif not one.vendor and not one.builds:
+        yield (), f"runner `{name}` neither builds nor verifies", "`builds: true`, or targets"
+    if one.vendor:
+        yield from _wrong_targets(name, one)
+
+
+def _wrong_targets(name: str, one: RunnerText) -> Iterator[tuple[Where, str, str]]:
+    vendor = VENDORS.get(one.vendor or "")
+    if vendor is None:
+        message = f"vendor `{one.vendor}` of runner `{name}` is not known"
+        yield ("vendor",), message, nearest(one.vendor or "", VENDORS)
+        return
+    for target in one.targets or ():
+        if not vendor.accepts_target(target):
+            hint = f"its targets look like {vendor.target_form}"
+            yield ("targets",), f"`{target}` is no target of {vendor.name}", hint
+        elif vendor.machine_of(target) not in {None, one.machine}:
+            message = f"target `{target}` is a machine, and the runner is {one.machine}"
+            yield ("targets",), message, f"give it `machine: {target}`"
+
+
+def _runner(name: str, one: RunnerText) -> Runner:
+    return Runner(
+        name=name,
+        trust=one.trust,
+        labels=one.labels or ((one.scale_set,) if one.scale_set else ()),
+        group=one.group or "",
+        machine=one.machine,
+        builds=one.builds,
+        vendor=one.vendor or "",
+        targets=one.targets or (),
+        count=one.count,
+        engine=one.engine,
+    )

@@ -1,0 +1,124 @@
+"""dispatch: the jobs of a run of CI, from what changed; needs no engine, and builds nothing."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from warpfront.ci.fingerprints import fingerprints
+from warpfront.ci.schedule import Schedule, Scope, schedule
+from warpfront.errors import CommandFailedError
+from warpfront.matrix.plan import selected_with_parents
+from warpfront.matrix.selection import select
+from warpfront.model import Cell, RenderedImage, Selection, digest_of
+from warpfront.pipeline.within.contents import render_cells
+from warpfront.pipeline.within.locks import read_locks, usable_locks
+from warpfront.pipeline.workspace import Folders, Material, Workspace
+from warpfront.system.process import Command, run
+from warpfront.system.store import read_tree
+from warpfront.system.watch import Watch
+from warpfront.wheels.requirements import RequirementList
+from warpfront.wheels.uv_program import uv_version
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fingerprinted:
+    """Cell -> fingerprint, and the cells that can be made nowhere, with the reason."""
+
+    values: Mapping[str, str]
+    blocked: Mapping[str, str]
+
+
+def dispatch(
+    workspace: Workspace, selection: Selection, watch: Watch, *, scope: Scope, since: str
+) -> Schedule:
+    """The jobs for the selected cells: those that changed since the commit `since`, where the scope
+    asks for no more.
+    """
+    matrix, folders = workspace.matrix, workspace.folders
+    requirements, material = workspace.requirements, workspace.material
+    now = fingerprint(matrix.cells, requirements, material, folders)
+    compares = scope.only_changed and bool(since)
+    return schedule(
+        select(matrix.cells, selection),
+        scope=scope,
+        runners=matrix.runners,
+        now=now.values,
+        before=_fingerprints_at(since, folders.root, watch) if compares else None,
+        blocked=now.blocked,
+    )
+
+
+def fingerprint(
+    cells: Iterable[Cell],
+    requirements: Mapping[str, RequirementList],
+    material: Material,
+    folders: Folders,
+) -> Fingerprinted:
+    """Every one of `cells`, which are with their parents."""
+    chain = selected_with_parents(tuple(cells), Selection())
+    states = read_locks(chain, requirements, folders)
+    blocked: dict[str, str] = {}
+    for cell in chain:
+        if cell.parent in blocked:
+            blocked[cell.id] = f"its parent {cell.parent} is blocked"
+        elif states[cell.id].reason:
+            blocked[cell.id] = f"its lock: {states[cell.id].reason}"
+        elif cell.base.unpinned:
+            blocked[cell.id] = f"base {cell.base.name} is unpinned: {cell.base.unpinned}"
+    locks = usable_locks(states)
+    rendered: dict[str, RenderedImage] = {}
+    for cell_id, item in render_cells([c for c in chain if c.id in locks], locks, material).items():
+        if isinstance(item, RenderedImage):
+            rendered[cell_id] = item
+        else:
+            blocked.setdefault(cell_id, item.reason)
+    values = fingerprints(
+        chain, rendered, blocked, builder=f"uv {uv_version()}", checks=_checks_digest()
+    )
+    return Fingerprinted(values=values, blocked=blocked)
+
+
+def _checks_digest() -> str:
+    folder = Path(__file__).parents[2] / "inside"
+    files = {
+        name: getattr(file, "identity", "")
+        for name, file in read_tree(folder).items()
+        if "__pycache__" not in name
+    }
+    return digest_of(files)
+
+
+def _fingerprints_at(commit: str, root: Path, watch: Watch) -> Mapping[str, str] | None:
+    """What the cells were at `commit`, told by the program of that commit; None where nobody can
+    say, and so everything is new.
+    """
+    with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
+        tree = Path(folder) / "tree"
+        add = ("git", "worktree", "add", "--detach", "--quiet", "--", str(tree), commit)
+        try:
+            run(Command(argv=add, cwd=root)).check()
+            try:
+                return _asked(tree)
+            finally:
+                run(Command(argv=("git", "worktree", "remove", "--force", str(tree)), cwd=root))
+        except (CommandFailedError, ValueError) as error:
+            first = str(error).splitlines()[0]
+            watch.say(f"warning: nothing to compare with at {commit}, so all is new: {first}")
+            return None
+
+
+def _asked(tree: Path) -> Mapping[str, str]:
+    own = tree / "src"
+    command = Command(
+        argv=(sys.executable, "-m", "warpfront", "ci", "--fingerprints"),
+        cwd=tree,
+        environment={"PYTHONPATH": str(own)} if (own / "warpfront").is_dir() else None,
+        timeout_seconds=300,
+    )
+    said = json.loads(run(command).check().stdout)
+    return {str(name): str(value) for name, value in said.items()}

@@ -1,0 +1,52 @@
+"""gather: what the jobs of a run left, in one build folder, and the verdict on the run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from warpfront.ci.flow import HANDOVER
+from warpfront.ci.handover import MANIFEST, merge
+from warpfront.ci.judging import Judgement, judge
+from warpfront.ci.schedule import Schedule
+from warpfront.report.rows import ReportRow
+from warpfront.system.store import Store
+
+PLAN = "plan"
+
+
+def keep_plan(planned: Schedule, root: Path) -> None:
+    """For the jobs after: handover/plan/plan.json."""
+    Store(root / HANDOVER).save(PLAN, PLAN, planned)
+
+
+def kept_plan(root: Path) -> Schedule | None:
+    found: Schedule | None = Store(root / HANDOVER).load(PLAN, PLAN, (Schedule,))
+    return found
+
+
+def handed_over(folder: Path) -> list[Path]:
+    """The hand-overs below a folder: whatever says that it is one."""
+    return sorted(path.parent for path in folder.glob(f"*/{MANIFEST}"))
+
+
+def gather(folders: Iterable[Path], store: Store) -> tuple[str, ...]:
+    """Merge hand-overs into the build folder."""
+    return merge(folders, store.folder)
+
+
+def judge_run(
+    root: Path,
+    store: Store,
+    report: Callable[[], tuple[ReportRow, ...]],
+    *,
+    plan_ended: str,
+    ended: Iterable[str],
+) -> Judgement:
+    """Whether everything that was planned has passed. `report` says what the build folder holds,
+    once the hand-overs are in it.
+    """
+    planned = kept_plan(root)
+    gather(handed_over(root / HANDOVER), store)
+    rows = report() if planned is not None else ()
+    return judge(planned, rows, plan_ended=plan_ended, ended=ended)

@@ -1,0 +1,60 @@
+"""page: the report as one file that opens anywhere, and the history that it shows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from warpfront.model import Cell, Provenance
+from warpfront.report.page import PageFiles, page_html, state_of
+from warpfront.report.past import history_line, read_history
+from warpfront.report.rows import ReportRow
+from warpfront.system.store import Store, read_text, storing, write_text
+from warpfront.system.watch import Watch
+
+_DATA = Path(__file__).parents[2] / "data" / "page"
+
+
+def write_page(
+    path: Path,
+    rows: Iterable[ReportRow],
+    cells: Mapping[str, Cell],
+    store: Store,
+    *,
+    provenance: Provenance,
+    history: Path | None,
+    watch: Watch,
+) -> None:
+    """The page of `rows`, with the runs before it from `history`, to which this one is added."""
+    rows = tuple(rows)
+    runs, unread = read_history(read_text(history, missing_ok=True) or "") if history else ((), 0)
+    if unread:
+        watch.say(f"warning: {history}: {unread} lines are no runs, and were left out")
+    logs = {
+        cell: os.path.relpath(log, path.parent.resolve())
+        for cell in {row.cell_id for row in rows}
+        if (log := store.log_path(cell).resolve()).is_file()
+    }
+    at = f" of {provenance.revision[:12]}" if provenance.revision else ""
+    text = page_html(
+        [(cells[row.cell_id], row) for row in rows],
+        _files(),
+        title=f"{next(iter(cells.values())).project}: every cell",
+        made=f"{len(rows)} results{at}, {provenance.created}",
+        past=runs,
+        logs=logs,
+    )
+    write_text(path, text)
+    if history:
+        states = [(row, state_of(row)) for row in rows]
+        line = history_line(states, made=provenance.created, revision=provenance.revision)
+        with storing(history), history.open("a", encoding="utf-8") as stream:
+            stream.write(line)
+    watch.say(f"wrote {path}")
+
+
+def _files() -> PageFiles:
+    names = ("page.html.j2", "page.css", "page.js")
+    template, style, script = (read_text(_DATA / name) or "" for name in names)
+    return PageFiles(template=template, style=style, script=script)

@@ -1,0 +1,40 @@
+"""What the guard of an image is told of the files that it will find: the manifest, from the wheels.
+
+It follows from what the content hash covers, the wheels and the guard, and is no part of it.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from warpfront.images.protection import POLICY, stack_location
+from warpfront.inside.guard.manifest import Manifest, manifest_text
+from warpfront.inside.guard.policy import policy_from
+from warpfront.model import Cell, RenderedImage
+from warpfront.system.store import write_text
+from warpfront.wheels.unpacked import unpacked_files
+from warpfront.wheels.wheelhouse import Wheelhouse
+
+_MANIFEST = "stack.json"
+
+
+def is_sealed(cell: Cell, rendered: RenderedImage) -> bool:
+    """Whether this image gets a guard, and that around wheels: not around the torch of its base."""
+    return POLICY in rendered.files and bool(cell.stack)
+
+
+def write_manifest(
+    rendered: RenderedImage, wheelhouse: Wheelhouse, folder: Path, *, cell: Cell
+) -> None:
+    """The manifest of what the guard of `cell` protects, in `folder`. Raises `WheelError` for a
+    wheel whose RECORD is not true.
+    """
+    protected = policy_from(json.loads(rendered.files[POLICY])).protected
+    wheels = [wheel for wheel in rendered.wheels if wheel.name in protected]
+    manifest = Manifest(
+        location=stack_location(cell),
+        versions={wheel.name: wheel.version for wheel in wheels},
+        files={wheel.name: unpacked_files(wheelhouse, wheel) for wheel in wheels},
+    )
+    write_text(folder / _MANIFEST, manifest_text(manifest))

@@ -1,0 +1,106 @@
+"""What the headers of a tree tell its other files: names with a meaning on AMD, macros that one
+side alone gets, namespaces of its own. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from warpfront.port.scan.cuda.conditions import macro_table
+from warpfront.port.scan.cuda.preprocessor import EVERYWHERE, Reach, is_guard
+from warpfront.port.scan.cuda.view import View, portable_names
+from warpfront.port.scan.findings import SIDES, Known, Side
+
+_HEADERS = frozenset({".h", ".hh", ".hpp", ".hxx", ".cuh", ".inl"})
+_VENDOR = re.compile(r"CUDA|HIP|ROCM|AMD|NVCC|NVIDIA|hip/")
+_NAMESPACE = re.compile(r"\bnamespace\s+((?:\w+\s*::\s*)*\w+)\s*\{")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeaderFacts:
+    """Of one file: `reaches` says of each macro that a header defines who gets a definition,
+    `nvidias` are macros with CUDA in their name that are asked for beside one of AMD's.
+    """
+
+    portable: frozenset[str]
+    reaches: Mapping[str, Reach]
+    namespaces: frozenset[str]
+    nvidias: frozenset[str] = frozenset()
+
+
+def facts_of(view: View) -> HeaderFacts:
+    """What other files may take from this one. Macros of a `.cu` are its own business."""
+    namespaces = frozenset(
+        name.strip() for found in _NAMESPACE.findall(view.code) for name in found.split("::")
+    )
+    if not _VENDOR.search(view.source.text):
+        return HeaderFacts(portable=frozenset(), reaches={}, namespaces=namespaces)
+    header = view.source.path.suffix.lower() in _HEADERS
+    reaches = dict(_macro_reaches(view)) if header else {}
+    portable = portable_names(view)
+    if header and view.is_hip:
+        portable |= reaches.keys()
+        reaches = dict.fromkeys(reaches, frozenset({"amd"}))
+    return HeaderFacts(
+        portable=portable, reaches=reaches, namespaces=namespaces, nvidias=_nvidias(view)
+    )
+
+
+def _nvidias(view: View) -> frozenset[str]:
+    """In `#if X_CUDA ... #elif X_HIP` and in `X_CUDA || X_HIP`, AMD has no X_CUDA: the second would
+    never be asked for.
+    """
+    found: set[str] = set()
+    for chain in view.reaches.chains:
+        before: set[str] = set()
+        for arm in chain.arms:
+            asked = {name for name in arm.macros if _CUDA_NAME.search(name)}
+            amd = any(_AMD_NAME.search(name) for name in arm.macros)
+            if amd and "&&" not in arm.directive.body and "!" not in arm.directive.body:
+                found |= before | asked
+            elif len(arm.macros) == 1 and "!" not in arm.directive.body:
+                before |= asked
+    return frozenset(found)
+
+
+_CUDA_NAME = re.compile(r"[A-Z0-9]_(?:\w+_)?CUDA$|^CUDA_ENABLED$|[A-Z0-9]_CUDA_\w*$")
+_AMD_NAME = re.compile(r"(?:^|_)(?:HIP|ROCM|HIPCC)(?:_|$)")
+
+
+def _macro_reaches(view: View) -> Iterator[tuple[str, Reach]]:
+    directives = view.directives
+    guards = {d.body for at, d in enumerate(directives) if is_guard(directives, at)}
+    for name, defined in view.macros.items():
+        if name not in guards:
+            yield name, frozenset().union(*(view.region(one.start).reach for one in defined))
+
+
+def vendor_macros(facts: Iterable[HeaderFacts]) -> dict[str, Mapping[Side, Known]]:
+    """The macros that no header defines for some side, and those that are asked for beside AMD's,
+    by name: unset there. Those that the table knows stay as they are there.
+    """
+    reaches: dict[str, Reach] = {}
+    for one in facts:
+        reaches.update(dict.fromkeys(one.nvidias - reaches.keys(), frozenset({"nvidia"})))
+        for name, reach in one.reaches.items():
+            reaches[name] = reaches.get(name, frozenset()) | reach
+    return {
+        name: row
+        for name, reach in reaches.items()
+        if reach and reach != EVERYWHERE and (row := _row(name, EVERYWHERE - reach))
+    }
+
+
+def _row(name: str, missing: Reach) -> Mapping[Side, Known]:
+    """What is known of a macro on each side; nothing where the table says all of it."""
+    table = macro_table()
+    if name in table.names or all(table.known(name, side) is not None for side in missing):
+        return {}
+    known = {side: table.known(name, side) for side in SIDES}
+    return {
+        side: "unset" if known[side] is None else known[side]
+        for side in SIDES
+        if side in missing or known[side] is not None
+    }

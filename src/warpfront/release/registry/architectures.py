@@ -1,0 +1,196 @@
+"""Which machine an image is for: what its config says, and what a program in it says. An index of
+several is put only when each child is what the index will call it. Edge.
+
+A build for another platform over a local base of this one makes an image that says `arm64` and
+holds programs for x86_64; builders, registries and indexes take it without a word.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import struct
+import tarfile
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, BinaryIO, cast
+
+import zstandard
+
+from warpfront.errors import InputError
+from warpfront.release.registry import documents
+from warpfront.release.registry.contract import (
+    IMAGE_INDEX,
+    Descriptor,
+    Manifest,
+    Platform,
+    Registry,
+)
+from warpfront.release.registry.documents import CONFIG_LIMIT_BYTES, ImageManifest
+from warpfront.release.registry.failures import wrong
+
+UNPACKED_LIMIT_BYTES = 256 * 2**20
+# e_machine of an ELF header, in the registries' words.
+_MACHINES = {62: "amd64", 183: "arm64", 243: "riscv64", 21: "ppc64le", 22: "s390x"}
+_FOLDERS = frozenset({"bin", "usr/bin", "usr/sbin", "usr/local/bin", "opt/venv/bin"})
+_HEADER_BYTES = 20
+_UNREADABLE = (tarfile.TarError, zstandard.ZstdError, zlib.error, OSError, EOFError, ValueError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchitectureFound:
+    """`config` is what the image's config says; `machine` what `file`, a program of it, is for;
+    both in the registries' words (`amd64`). `machine` is "" where none was found within the limit.
+    """
+
+    os: str
+    config: str
+    machine: str
+    file: str
+
+    def differs_from(self, platform: Platform) -> str:
+        """Why an image is not for that platform; "" if it is."""
+        if (self.os, self.config) != (platform.os, platform.architecture):
+            return f"its config says {self.os}/{self.config}"
+        if not self.machine:
+            return "no program was found in it"
+        if self.machine != platform.architecture:
+            return f"/{self.file} in it is for {self.machine}"
+        return ""
+
+
+def architecture_found(
+    registry: Registry,
+    repository: str,
+    manifest: Manifest,
+    *,
+    limit_bytes: int = UNPACKED_LIMIT_BYTES,
+) -> ArchitectureFound:
+    """Read from the config and from the first program in the layers, of which no more is fetched
+    than that takes. Raises `RegistryError`, and `InputError` for an index.
+    """
+    document = documents.read_document(manifest)
+    if not isinstance(document, ImageManifest):
+        raise InputError(f"{manifest.descriptor.digest}: an index is for no one machine")
+    body = registry.blob(repository, document.config.digest, CONFIG_LIMIT_BYTES)
+    step = f"architecture of {repository}@{manifest.descriptor.digest}"
+    try:
+        config = documents.read_object(body)
+        machine, file = _first_program(registry, repository, document, limit_bytes)
+    except _UNREADABLE as error:
+        raise wrong(registry.host, step, f"it cannot be read: {error}") from error
+    return ArchitectureFound(
+        os=str(config.get("os", "")),
+        config=str(config.get("architecture", "")),
+        machine=machine,
+        file=file,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexChild:
+    """An image that is in the repository, and what the index will say that it runs on."""
+
+    image: Descriptor
+    platform: Platform
+
+
+def put_index(
+    registry: Registry, repository: str, reference: str, children: Sequence[IndexChild]
+) -> Descriptor:
+    """Put an index of these images under a tag, when each is there and is what it is called. Raises
+    `InputError` with all that are not; then nothing is put.
+    """
+    problems = [
+        f"{repository}@{child.image.digest} as {child.platform.architecture}: {reason}"
+        for child in children
+        if (reason := _wrong_child(registry, repository, child))
+    ]
+    platforms = [child.platform for child in children]
+    problems += ["two images for one platform"] if len(set(platforms)) < len(platforms) else []
+    if problems or not children:
+        raise InputError(
+            f"no index {repository}:{reference}: " + ("; ".join(problems) or "it would be empty"),
+            hint="build the image on, or with a base for, the machine that it is for",
+        )
+    body = documents.index_body(
+        [replace(child.image, platform=child.platform, annotations={}) for child in children]
+    )
+    return registry.put_manifest(repository, reference, body, IMAGE_INDEX)
+
+
+def _wrong_child(registry: Registry, repository: str, child: IndexChild) -> str:
+    manifest = registry.manifest(repository, child.image.digest)
+    if manifest is None:
+        return "it is not there"
+    if manifest.descriptor.media_type != child.image.media_type:
+        return f"it is {manifest.descriptor.media_type}"
+    return architecture_found(registry, repository, manifest).differs_from(child.platform)
+
+
+def _first_program(
+    registry: Registry, repository: str, image: ImageManifest, limit_bytes: int
+) -> tuple[str, str]:
+    left = limit_bytes
+    for layer in image.layers:
+        with registry.open_blob(repository, layer.digest) as packed:
+            limited = _Limited(_unpacked(packed), left)
+            found = _program_in(limited)
+        if found[0] or limited.used_up:
+            return found
+        left = limited.left
+    return "", ""
+
+
+def _program_in(unpacked: _Limited) -> tuple[str, str]:
+    """The machine and name of the first ELF file in a folder of programs."""
+    try:
+        with tarfile.open(fileobj=cast("BinaryIO", unpacked), mode="r|") as archive:
+            for member in archive:
+                name = member.name.removeprefix("./").lstrip("/")
+                if not member.isreg() or name.rpartition("/")[0] not in _FOLDERS:
+                    continue
+                file = archive.extractfile(member)
+                machine = _elf_machine(file.read(_HEADER_BYTES)) if file is not None else ""
+                if machine:
+                    return machine, name
+    except tarfile.ReadError:
+        if not unpacked.used_up:
+            raise
+    return "", ""
+
+
+def _elf_machine(header: bytes) -> str:
+    """In the registries' words; "" for what is no ELF file."""
+    if len(header) < _HEADER_BYTES or not header.startswith(b"\x7fELF"):
+        return ""
+    order = "<" if header[5] == 1 else ">"
+    number = struct.unpack_from(f"{order}H", header, 18)[0]
+    return _MACHINES.get(number, f"ELF machine {number}")
+
+
+def _unpacked(packed: BinaryIO) -> Any:
+    """The tar in a layer, by its first bytes: what a layer is called is not always what it is."""
+    start = packed.peek(4)[:4] if isinstance(packed, io.BufferedReader) else b""
+    if start.startswith(b"\x1f\x8b"):
+        return gzip.GzipFile(fileobj=packed)
+    if start == b"\x28\xb5\x2f\xfd":
+        return zstandard.ZstdDecompressor(max_window_size=2**27).stream_reader(packed)
+    return packed
+
+
+class _Limited:
+    """As much of a stream as may be unpacked; then it ends."""
+
+    def __init__(self, stream: Any, left: int) -> None:
+        self._stream, self.left = stream, left
+
+    @property
+    def used_up(self) -> bool:
+        return self.left <= 0
+
+    def read(self, count: int) -> bytes:
+        piece: bytes = self._stream.read(min(count, max(self.left, 0)))
+        self.left -= len(piece)
+        return piece

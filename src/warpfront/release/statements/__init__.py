@@ -1,0 +1,1 @@
+"""What is said of a digest: in-toto statements, written and read back. Pure."""

@@ -1,0 +1,178 @@
+"""The report as one page that needs no network: a grid of states, with what is known of each. Pure.
+
+Everything that a check, a package or a matrix may have written is escaped by Jinja2; the script
+fills in texts, never markup.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import jinja2
+
+from warpfront.model import Cell
+from warpfront.report.past import PastRun
+from warpfront.report.rows import NOT_RUN, ReportRow
+from warpfront.report.sizes import readable_size
+
+MOST_LISTED = 200
+"""Failures that are written out above the grid."""
+STATES: Mapping[str, str] = {
+    "failed": "✕",
+    "error": "!",
+    "blocked": "■",
+    "unavailable": "◇",
+    "skipped": "○",
+    "missing": "?",
+    "passed": "✓",
+}
+"""Each state with its shape, worst first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageFiles:
+    """What the page is made from: data of the package."""
+
+    template: str
+    style: str
+    script: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One cell on one target, as the page shows it."""
+
+    number: int
+    cell: Cell
+    row: ReportRow
+    log: str = ""
+
+    @property
+    def state(self) -> str:
+        return state_of(self.row)
+
+    @property
+    def image(self) -> str:
+        return self.cell.image
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A row of the grid: cells that differ in image and target only."""
+
+    toolkit: str
+    torch: str
+    python: str
+    entries: tuple[Entry, ...]
+
+    def at(self, target: str) -> list[Entry]:
+        return [entry for entry in self.entries if entry.row.target == target]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VendorGrid:
+    """A vendor's part of the grid."""
+
+    name: str
+    targets: tuple[str, ...]
+    lines: tuple[Line, ...]
+
+
+def state_of(row: ReportRow) -> str:
+    """What a row comes to, as a whole. Only a verification that passed is a pass."""
+    if row.build in {"failed", "blocked"}:
+        return row.build
+    return "missing" if row.verify == NOT_RUN else row.verify
+
+
+def page_html(
+    rows: Iterable[tuple[Cell, ReportRow]],
+    files: PageFiles,
+    *,
+    title: str,
+    made: str,
+    past: Iterable[PastRun] = (),
+    logs: Mapping[str, str] | None = None,
+) -> str:
+    """`made` says when and of what; `past` are earlier runs, oldest first; `logs` are addresses of
+    logs by cell id, relative to the page.
+    """
+    known = logs or {}
+    entries = tuple(
+        Entry(number=number, cell=cell, row=row, log=known.get(cell.id, ""))
+        for number, (cell, row) in enumerate(rows)
+    )
+    rank = list(STATES)
+    wrong = [entry for entry in entries if entry.state != "passed"]
+    counts = Counter(entry.state for entry in entries)
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    runs = tuple(past)
+    return environment.from_string(files.template).render(
+        title=title,
+        made=made,
+        style=files.style,
+        script=files.script,
+        states=STATES,
+        counts={state: counts[state] for state in rank if counts[state]},
+        total=len(entries),
+        wrong=sorted(wrong, key=lambda entry: rank.index(entry.state)),
+        most=MOST_LISTED,
+        vendors=_vendors(entries),
+        entries=[_facts(entry, runs) for entry in entries],
+    )
+
+
+def _vendors(entries: tuple[Entry, ...]) -> list[VendorGrid]:
+    grids: dict[str, dict[tuple[str, str, str], list[Entry]]] = {}
+    for entry in entries:
+        cell = entry.cell
+        key = (str(cell.toolkit or "-"), cell.torch, cell.python)
+        grids.setdefault(cell.vendor, {}).setdefault(key, []).append(entry)
+    return [
+        VendorGrid(
+            name=vendor,
+            targets=tuple(dict.fromkeys(e.row.target for each in lines.values() for e in each)),
+            lines=tuple(
+                Line(toolkit=toolkit, torch=torch, python=python, entries=tuple(each))
+                for (toolkit, torch, python), each in lines.items()
+            ),
+        )
+        for vendor, lines in grids.items()
+    ]
+
+
+def _facts(entry: Entry, past: tuple[PastRun, ...]) -> dict[str, object]:
+    """What a click shows; the script sets it as text."""
+    row, cell = entry.row, entry.cell
+    facts = {
+        "state": entry.state,
+        "why": row.reason,
+        "kind": row.kind,
+        "repeat": row.repeat,
+        "vendor": cell.vendor,
+        "toolkit": str(cell.toolkit or ""),
+        "torch": cell.torch,
+        "python": cell.python,
+        "target": row.target,
+        "image": cell.image,
+        "lock": row.lock,
+        "build": f"{row.build}{_seconds(row.build_seconds)}",
+        "verify": f"{row.verify}{_seconds(row.verify_seconds)}",
+        "checks": f"{row.checks_passed} of {row.checks} passed" if row.checks else "",
+        "size": readable_size(row.size_bytes),
+        "before": "\n".join(_before(row, past)),
+    }
+    return {"title": f"{row.cell_id} on {row.target}", "facts": facts, "link": entry.log}
+
+
+def _before(row: ReportRow, past: tuple[PastRun, ...]) -> list[str]:
+    """Earlier runs of the same cell and target, the newest first."""
+    key = (row.cell_id, row.target)
+    found = [(run.made, run.states[key]) for run in reversed(past) if key in run.states]
+    return [f"{made} {STATES.get(state, '?')} {state}" for made, state in found[:20]]
+
+
+def _seconds(seconds: float | None) -> str:
+    return f" in {seconds:.0f} s" if seconds else ""

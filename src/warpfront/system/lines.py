@@ -1,0 +1,137 @@
+"""Lines of files that may be large, packed, cut short or hostile, in bounded memory. Edge."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import hashlib
+import os
+import sys
+import tempfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from warpfront.errors import InputError
+from warpfront.system.store import storing
+
+LONGEST_LINE_BYTES = 16_384
+_CHUNK_BYTES = 256 * 1024
+_PACKED = b"\x1f\x8b"
+_MARKS_OF_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+_MARK_OF_UTF8 = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line, from 1 on; not whole if it was too long, or if the file ends in it."""
+
+    number: int
+    text: str
+    whole: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The bytes of a file as they lie there."""
+
+    sha256: str
+    size_bytes: int
+
+
+def identity_of(path: Path) -> Identity:
+    digest, size = hashlib.sha256(), 0
+    with _opened(path) as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            digest.update(chunk)
+            size += len(chunk)
+    return Identity(sha256=digest.hexdigest(), size_bytes=size)
+
+
+@contextlib.contextmanager
+def standard_input() -> Iterator[Path]:
+    """What stdin holds, as a file that can be read twice."""
+    with tempfile.NamedTemporaryFile(prefix="warpfront-stdin-") as aside, storing(Path(aside.name)):
+        while chunk := sys.stdin.buffer.read(_CHUNK_BYTES):
+            aside.write(chunk)
+        aside.flush()
+        yield Path(aside.name)
+
+
+def read_start(path: Path, most_bytes: int) -> bytes:
+    """The first bytes, unpacked, and one more than `most_bytes` where there are more."""
+    found = b""
+    for chunk in _chunks(path):
+        found += chunk
+        if len(found) > most_bytes:
+            return found[: most_bytes + 1]
+    return found
+
+
+def read_lines(path: Path) -> Iterator[Line]:
+    """The lines of a file, unpacked where it is gzip's. `\\r` ends one, too; bytes that are not
+    UTF-8 become U+FFFD; a longer line than `LONGEST_LINE_BYTES` is cut. An archive that is cut
+    short ends in a line that is not whole. Raises `InputError` and `StoreError`.
+    """
+    number, kept, is_cut = 1, b"", False
+    for chunk in _chunks(path):
+        first, *rest = chunk.split(b"\n")
+        is_cut = is_cut or len(kept) + len(first) > LONGEST_LINE_BYTES
+        kept += first[: LONGEST_LINE_BYTES - len(kept)]
+        for piece in rest:
+            yield from _lines(number, kept, whole=not is_cut)
+            number += 1
+            kept, is_cut = piece[:LONGEST_LINE_BYTES], len(piece) > LONGEST_LINE_BYTES
+    if kept:
+        yield from _lines(number, kept, whole=False)
+
+
+def _lines(number: int, content: bytes, *, whole: bool) -> Iterator[Line]:
+    text = content.decode("utf-8", "replace")
+    if "\r" not in text:
+        yield Line(number, text, whole)
+        return
+    *before, last = text.removesuffix("\r").split("\r")
+    for one in before:
+        yield Line(number, one)
+    yield Line(number, last, whole or text.endswith("\r"))
+
+
+def _chunks(path: Path) -> Iterator[bytes]:
+    """The bytes, unpacked, without a mark of UTF-8."""
+    with _opened(path) as file:
+        start = file.read(3)
+        file.seek(0)
+        if start[:2] in _MARKS_OF_UTF16:
+            raise InputError(
+                f"{path}: UTF-16 text", hint="iconv -f UTF-16 -t UTF-8 makes it readable"
+            )
+        if start == _MARK_OF_UTF8:
+            file.seek(3)
+        source = gzip.GzipFile(fileobj=file) if start[:2] == _PACKED else file
+        while chunk := _next_chunk(source):
+            yield chunk
+
+
+def _next_chunk(source: IO[bytes] | gzip.GzipFile) -> bytes:
+    """Nothing more where an archive is cut short or broken: what came before it stands."""
+    try:
+        return (
+            source.read(_CHUNK_BYTES) if not isinstance(source, gzip.GzipFile) else source.read1()
+        )
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        return b""
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[IO[bytes]]:
+    """A regular file, without waiting for one that is none."""
+    with storing(path):
+        if not path.exists():
+            raise InputError(f"{path}: no such file")
+        if not path.is_file():
+            raise InputError(f"{path}: no regular file")
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            yield file

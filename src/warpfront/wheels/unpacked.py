@@ -1,0 +1,157 @@
+"""What a wheel leaves in site-packages: size and sha256 of each file, from the wheel's own bytes.
+Edge.
+
+A wheel's RECORD says the same, and whoever makes a wheel writes it as they like: the bytes are
+read once for each wheel, held against RECORD, and what they came to is kept beside the wheel.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import csv
+import hashlib
+import io
+import json
+import zipfile
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from warpfront.errors import StoreError, WheelError
+from warpfront.inside.guard.manifest import Measured
+from warpfront.inside.guard.measuring import is_sealed
+from warpfront.model import LockedWheel
+from warpfront.system.store import write_text
+from warpfront.wheels.wheelhouse import Wheelhouse
+
+# What is kept says nothing to a warpfront that unpacks by other rules.
+_RULES = "1"
+_CHUNK_BYTES = 1 << 18
+# Lists itself without a hash; the signatures are of it.
+_UNHASHED = ("RECORD", "RECORD.jws", "RECORD.p7s")
+_AT_HOME = ("purelib", "platlib")
+_HINT = "the file is damaged or forged: have its publisher make it anew, or lock another"
+
+
+def unpacked_files(wheelhouse: Wheelhouse, wheel: LockedWheel) -> Mapping[str, Measured]:
+    """Path below site-packages -> size and sha256, without what installers write anew. Read once
+    for each wheel. Raises `WheelError` where RECORD says something else than the wheel holds.
+    """
+    path = wheelhouse.present(wheel)
+    kept = path.with_name(f".{path.name}.unpacked-{_RULES}")
+    known = _kept(kept)
+    if known is not None:
+        return known
+    found = read_unpacked(path)
+    text = json.dumps(found, separators=(",", ":"), sort_keys=True)
+    with contextlib.suppress(StoreError):  # a read-only wheelhouse is read each time
+        write_text(kept, f"{_digest(text)}\n{text}")
+    return found
+
+
+def read_unpacked(path: Path) -> dict[str, Measured]:
+    """The same from a wheel's file. Raises `WheelError`."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = [member for member in archive.infolist() if not member.is_dir()]
+            _refuse_twice(path, members)
+            info = _metadata_folder(path, members)
+            with (
+                ThreadPoolExecutor() as pool
+            ):  # unpacking and hashing release the interpreter's lock
+                sums = pool.map(lambda member: _measured(archive, member), members)
+                measured = {member.filename: one for member, one in zip(members, sums, strict=True)}
+            record = archive.read(f"{info}/RECORD").decode("utf-8")
+    except (OSError, KeyError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+        raise WheelError(f"{path.name}: not a readable wheel: {error}") from error
+    _compare_record(path, info, _recorded(path, record), measured)
+    placed = ((_installed_path(name), one) for name, one in sorted(measured.items()))
+    return {name: one for name, one in placed if name and is_sealed(name)}
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _kept(path: Path) -> dict[str, Measured] | None:
+    """What was kept of it before; None where that is missing or damaged."""
+    try:
+        digest, _, text = path.read_text("utf-8").partition("\n")
+    except (OSError, UnicodeDecodeError):
+        return None
+    return dict(json.loads(text)) if _digest(text) == digest else None
+
+
+def _refuse_twice(path: Path, members: list[zipfile.ZipInfo]) -> None:
+    """Of two members of one name, installers differ on which they take."""
+    name, times = Counter(member.filename for member in members).most_common(1)[0]
+    if times > 1:
+        raise WheelError(f"{path.name}: holds {name} {times} times", hint=_HINT)
+
+
+def _metadata_folder(path: Path, members: list[zipfile.ZipInfo]) -> str:
+    found = {
+        member.filename.partition("/")[0]
+        for member in members
+        if member.filename.count("/") == 1 and member.filename.endswith(".dist-info/RECORD")
+    }
+    if len(found) != 1:
+        raise WheelError(f"{path.name}: holds {len(found)} RECORDs, not one", hint=_HINT)
+    return found.pop()
+
+
+def _measured(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Measured:
+    digest, size = hashlib.sha256(), 0
+    with archive.open(member) as stream:
+        while chunk := stream.read(_CHUNK_BYTES):
+            digest.update(chunk)
+            size += len(chunk)
+    return [size, digest.hexdigest()]
+
+
+def _recorded(path: Path, record: str) -> dict[str, str]:
+    """Member -> its hash as RECORD has it (`sha256=...`)."""
+    try:
+        rows = [row for row in csv.reader(io.StringIO(record), strict=True) if row]
+    except csv.Error as error:
+        raise WheelError(f"{path.name}: its RECORD cannot be read: {error}", hint=_HINT) from error
+    return {row[0]: row[1] if len(row) > 1 else "" for row in rows}
+
+
+def _compare_record(
+    path: Path, info: str, recorded: Mapping[str, str], measured: Mapping[str, Measured]
+) -> None:
+    for problem in _record_problems(info, recorded, measured):
+        raise WheelError(f"{path.name}: {problem}", hint=_HINT)
+
+
+def _record_problems(
+    info: str, recorded: Mapping[str, str], measured: Mapping[str, Measured]
+) -> Iterator[str]:
+    unhashed = {f"{info}/{name}" for name in _UNHASHED}
+    for name, (_, sha256) in measured.items():
+        if name in unhashed:
+            continue
+        if name not in recorded:
+            yield f"its RECORD does not list {name}"
+        elif recorded[name].startswith("sha256=") and recorded[name] != _as_recorded(sha256):
+            yield f"its RECORD says {recorded[name]} of {name}, which has another"
+    gone = sorted(name for name in set(recorded) - set(measured) if not name.endswith(".pyc"))
+    if gone:
+        yield f"its RECORD lists {gone[0]}, which it does not hold"
+
+
+def _as_recorded(sha256: str) -> str:
+    return "sha256=" + base64.urlsafe_b64encode(bytes.fromhex(sha256)).rstrip(b"=").decode()
+
+
+def _installed_path(member: str) -> str:
+    """Where a member comes to lie below site-packages; "" for programs, headers and data."""
+    top, _, rest = member.partition("/")
+    if not top.endswith(".data"):
+        return member
+    scheme, _, below = rest.partition("/")
+    return below if scheme in _AT_HOME else ""

@@ -1,0 +1,342 @@
+"""lock, build and verify of a small project, killed at random moments, with flipped bits and full
+disks between: every run after that ends as an undisturbed one does.
+
+Project and cache lie on a disk of their own, so that it can be filled; the engine is the one that
+commands on this machine use. The counts are kept in docs/results/faults.json and faults.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import docker
+from projects import (
+    REPOSITORY,
+    SITE_VARIABLES,
+    Ended,
+    Project,
+    cell_id,
+    half_written,
+    small_project,
+    small_torch,
+    unique_image,
+)
+from standins import Index, serve_index
+
+from warpfront.images.engine import connect
+from warpfront.images.labels import CELL, CONTENT_HASH
+from warpfront.pipeline.workspace import cache_folder
+from warpfront.system.process import environment, run
+from warpfront.wheels.site import read_site
+from warpfront.wheels.toolbox import install_toolbox
+from warpfront.wheels.wheelhouse import Wheelhouse
+
+RESULTS = REPOSITORY / "docs" / "results"
+SHARED = ("bases", "packages", "toolbox")
+DISK_BYTES = 700_000_000
+PADDING_BYTES = 20_000_000
+STEPS = ("lock", "build", "verify")
+FLIP_IN = 0.3
+FILL_IN = 0.1
+FIFTHS = 5
+# A guarded image; the number makes it another one, before its wheels or after its guard.
+TEMPLATE = (
+    "FROM {{ from_reference }}\nENV BEFORE=%d\n"
+    '{%% include "_shared/wheels.j2" %%}\nENV PATH="/opt/venv/bin:$PATH"\n'
+    '{%% include "_shared/guard.j2" %%}\nENV AFTER=%d\n'
+)
+
+
+@dataclass(kw_only=True)
+class Counts:
+    """What was done, and what came of it; `wrong`: a line for each run that did not end right."""
+
+    kills: Counter[str] = field(default_factory=Counter)
+    moments: Counter[str] = field(default_factory=Counter)
+    ended_before: Counter[str] = field(default_factory=Counter)
+    reruns: Counter[str] = field(default_factory=Counter)
+    flips: Counter[str] = field(default_factory=Counter)
+    full_disks: Counter[str] = field(default_factory=Counter)
+    left_files: Counter[str] = field(default_factory=Counter)
+    left_containers: int = 0
+    wrong: list[str] = field(default_factory=list)
+
+    def document(self) -> dict[str, Any]:
+        return {
+            name: dict(sorted(value.items())) if isinstance(value, Counter) else value
+            for name, value in vars(self).items()
+        }
+
+
+class Sweep:
+    """One project, and everything that is done to it."""
+
+    def __init__(self, folder: Path, index: Index, engine_name: str, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.counts = Counts()
+        self.image = unique_image()
+        self.cell = cell_id(self.image)
+        self.cache = folder / "cache" / "warpfront"
+        self.folder = folder
+        self.number = 0
+        root = small_project(
+            folder / "project",
+            index.url,
+            names=(self.image,),
+            templates={self.image: TEMPLATE % (0, 0)},
+        )
+        self.project = Project(root=root, environment=self._alone(engine_name, index))
+        self.client = docker.DockerClient(base_url=engine_name)
+        self.right: dict[str, Any] = {}
+        self.seconds: dict[str, float] = {}
+
+    def undisturbed(self) -> None:
+        """What each step comes to, and how long it takes, where nothing happens."""
+        for step in (*STEPS, *STEPS):
+            self.prepare(step)
+            ended = self.project.invoke(step, "--json")
+            self.right[step] = self.came_to(step, ended)
+            self.seconds[step] = ended.seconds
+
+    def round(self) -> None:
+        """One step, killed; then a fault or none; then the step again."""
+        step = self.random.choice(STEPS)
+        self.prepare(step)
+        share = self.random.random()
+        child = self.project.start(step, "--json")
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.child.wait(share * self.seconds[step])
+        if child.child.poll() is not None:
+            self.counts.ended_before[step] += 1
+            return
+        number = signal.SIGKILL
+        (child.send_group if self.random.random() < 0.5 else child.send)(number)
+        child.child.wait()
+        self.counts.kills[step] += 1
+        self.counts.moments[f"{step} {int(share * FIFTHS) + 1} of {FIFTHS}"] += 1
+        what = f"kill {sum(self.counts.kills.values())} at {share:.2f} of {step}"
+        what += self.flip() if self.random.random() < FLIP_IN else ""
+        what += self.fill(step) if self.random.random() < FILL_IN else ""
+        self.judge(what, step)
+
+    def prepare(self, step: str) -> None:
+        """So that the step has something to do."""
+        if step == "lock":
+            shutil.rmtree(self.project.root / "images" / "locks", ignore_errors=True)
+        if step == "build":
+            self.number += 1
+            first = self.random.random() < 0.5
+            numbers = (self.number, 0) if first else (0, self.number)
+            template = self.project.root / "images" / self.image / "Dockerfile.j2"
+            template.write_text(TEMPLATE % numbers, encoding="utf-8")
+
+    def judge(self, what: str, step: str) -> None:
+        ended = self.project.invoke(step, "--json")
+        came = self.came_to(step, ended)
+        damaged = [
+            one for one in half_written(self.project.root / "build") if "put aside" not in one
+        ]
+        if came == self.right[step] and not damaged:
+            self.counts.reruns[step] += 1
+            return
+        said = ended.stderr.strip()[-1500:]
+        self.counts.wrong.append(f"{what}: {came} for {self.right[step]}; {damaged}; {said}")
+        print(self.counts.wrong[-1], file=sys.stderr, flush=True)
+
+    def came_to(self, step: str, ended: Ended) -> Any:
+        """What a step that ended is compared by."""
+        root, said = self.project.root, "a traceback" if "Traceback" in ended.said else ""
+        if step == "lock":
+            locks = sorted((root / "images" / "locks").glob("*.toml"))
+            return ended.code, said, [path.read_text("utf-8") for path in locks]
+        if step == "build":
+            return ended.code, said, ended.code == 0 and self._is_labelled(ended.json[self.cell])
+        try:
+            checks = self.project.checks(self.cell, "x86_64")
+        except (OSError, ValueError, KeyError) as error:
+            return ended.code, said, repr(error)
+        return ended.code, said, sorted((*key, one[0]) for key, one in checks.items())
+
+    def _is_labelled(self, built: dict[str, Any]) -> bool:
+        image = self.client.images.get(built["reference"])
+        return bool(image.labels[CONTENT_HASH] == built["content_hash"])
+
+    def flip(self) -> str:
+        """One bit of one file that the wheelhouse keeps."""
+        files = [path for path in self.cache.glob("wheelhouse/**/*") if path.is_file()]
+        files = [path for path in files if path.stat().st_size]
+        if not files:
+            return ""
+        path = self.random.choice(sorted(files))
+        data = bytearray(path.read_bytes())
+        bit = self.random.randrange(len(data) * 8)
+        data[bit // 8] ^= 1 << bit % 8
+        path.chmod(0o644)
+        path.write_bytes(data)
+        kind = path.suffix if not path.name.startswith(".") else path.name.rpartition(".")[2]
+        self.counts.flips[kind.lstrip(".")] += 1
+        return f", a bit flipped in {path.name}"
+
+    def fill(self, step: str) -> str:
+        """The step on a disk that has next to nothing left: it may fail, in words."""
+        self.prepare(step)
+        ballast = self.folder / "ballast"
+        free = shutil.disk_usage(self.folder).free - self.random.randrange(300_000)
+        subprocess.run(["fallocate", "-l", str(max(free, 1)), str(ballast)], check=True)
+        try:
+            ended = self._on_full_disk(step)
+        finally:
+            ballast.unlink()
+        self.counts.full_disks[f"{step} exit {ended.code}"] += 1
+        if "Traceback" in ended.said or ended.code not in {0, 6, 7, 9, 13}:
+            said = ended.said.strip()[-1500:]
+            self.counts.wrong.append(f"{step} on a full disk: {ended.code}: {said}")
+        return ", then a full disk"
+
+    def _on_full_disk(self, step: str) -> Ended:
+        """Its output goes to another disk."""
+        done = subprocess.run(
+            [sys.executable, "-m", "invoke", step, "--json"],
+            cwd=self.project.root,
+            env=self.project.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return Ended(code=done.returncode, stdout=done.stdout, stderr=done.stderr, seconds=0)
+
+    def end(self) -> None:
+        """Count what the killed left, and take it away."""
+        for path in (self.project.root / "build").rglob(".*"):
+            if path.name not in {".lock", ".bake"}:
+                self.counts.left_files[path.name.split("-")[0]] += 1
+        for path in self.cache.rglob("*"):
+            if path.suffix in {".part", ".new", ".old"} or path.name.startswith(".tmp"):
+                self.counts.left_files[f"cache {path.suffix or '.tmp'}"] += 1
+        images = [
+            one for one in self.client.images.list() if self.image in one.labels.get(CELL, "")
+        ]
+        for image in images:
+            known = str(image.id)
+            for container in self.client.containers.list(all=True, filters={"ancestor": known}):
+                self.counts.left_containers += 1
+                container.remove(force=True)
+            self.client.images.remove(known, force=True)
+        self.client.close()
+
+    def _alone(self, engine_name: str, index: Index) -> dict[str, str]:
+        """A machine that knows one index and has the toolbox, with a cache on the small disk."""
+        self.cache.mkdir(parents=True)
+        for name in SHARED:
+            (self.cache / name).symlink_to(cache_folder() / name)
+        inherited = {name: text for name, text in os.environ.items() if name not in SITE_VARIABLES}
+        return {
+            **inherited,
+            "DOCKER_HOST": engine_name,
+            "XDG_CACHE_HOME": str(self.cache.parent),
+            "PIP_CONFIG_FILE": os.devnull,
+            "PIP_INDEX_URL": index.url,
+            "UV_CACHE_DIR": str(self.cache.parent / "uv"),
+            "TMPDIR": str(self.folder),
+        }
+
+
+@contextlib.contextmanager
+def small_disk(place: Path) -> Iterator[Path]:
+    """A folder on a disk of its own."""
+    disk, folder = place / "disk", place / "mounted"
+    with disk.open("wb") as file:
+        file.truncate(DISK_BYTES)
+    folder.mkdir()
+    subprocess.run(["mkfs.ext4", "-q", "-m", "0", str(disk)], check=True)
+    subprocess.run(["mount", "-o", "loop", str(disk), str(folder)], check=True)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def swept(seed: int, kills: int, *, seconds: float) -> dict[str, Any]:
+    """The counts of `kills` kills, or of those that there was time for."""
+    site = read_site(run)
+    install_toolbox(cache_folder(), Wheelhouse(), site=lambda: site, on_progress=lambda *_: None)
+    deadline = time.monotonic() + seconds
+    with tempfile.TemporaryDirectory(prefix="warpfront-faults-") as name:
+        place = Path(name)
+        wheels = small_torch(place / "wheels", padding_bytes=PADDING_BYTES)
+        with serve_index(wheels, name="cpu") as index, small_disk(place) as folder:
+            sweep = Sweep(folder, index, connect(environment()).name, seed)
+            try:
+                sweep.undisturbed()
+                while sum(sweep.counts.kills.values()) < kills and time.monotonic() < deadline:
+                    sweep.round()
+            finally:
+                sweep.end()
+    return {"seed": seed, "seconds": sweep.seconds, **sweep.counts.document()}
+
+
+def page(document: dict[str, Any]) -> str:
+    """The same for people."""
+    kills, reruns = document["kills"], document["reruns"]
+    lines = [
+        "<!-- Written by scripts/fault-sweep. -->",
+        "",
+        f"`scripts/fault-sweep --seed {document['seed']}`: {sum(kills.values())} kills (SIGKILL,",
+        "to the command or to its whole group), each at a random moment of its step, and then the",
+        "step again.",
+        "",
+        "| step | killed | ended before the kill | then ended right |",
+        "|---|---:|---:|---:|",
+    ]
+    for step in STEPS:
+        early = document["ended_before"].get(step, 0)
+        lines.append(f"| {step} | {kills.get(step, 0)} | {early} | {reruns.get(step, 0)} |")
+    for title, name in (
+        ("Bits flipped between, by kind of file in the wheelhouse", "flips"),
+        ("Runs on a full disk between, by how they ended", "full_disks"),
+        ("Files that the killed left, and nobody took away", "left_files"),
+    ):
+        said = ", ".join(f"{key}: {count}" for key, count in document[name].items())
+        lines += ["", f"{title}: {said or 'none'}."]
+    lines += ["", f"Containers left: {document['left_containers']}.", ""]
+    wrong = document["wrong"]
+    lines.append(f"Not right: {len(wrong) or 'none'}.")
+    lines += [f"* {' '.join(line.split())[:400]}" for line in wrong]
+    return "\n".join(lines) + "\n"
+
+
+def write(document: dict[str, Any]) -> None:
+    text = json.dumps(document, indent=1, sort_keys=True)
+    (RESULTS / "faults.json").write_text(f"{text}\n", encoding="utf-8")
+    (RESULTS / "faults.md").write_text(page(document), encoding="utf-8")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="scripts/fault-sweep", description=__doc__)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--minutes", type=float, default=240.0, help="begin no round after these")
+    options = parser.parse_args()
+    document = swept(options.seed, options.kills, seconds=options.minutes * 60)
+    write(document)
+    print(page(document))
+    return int(bool(document["wrong"]))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,196 @@
+"""The page in a real browser: opened from disk, filtered, clicked and walked by keyboard."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import a_cell, a_report_row
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+from warpfront.model import Toolkit
+from warpfront.pipeline.beside.paging import _files
+from warpfront.report.page import STATES, page_html
+
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.timeout(120),
+    pytest.mark.skipif(
+        not shutil.which("chromium") or not shutil.which("chromedriver"),
+        reason="no browser: apt-get install chromium chromium-driver",
+    ),
+]
+
+RESULTS = 2000
+TARGETS = ("sm_80", "sm_90", "sm_100", "sm_120")
+LIMIT_MILLISECONDS = 100.0
+
+
+def a_big_page() -> str:
+    """2,000 results: 100 versions of torch, five images, four targets; a state in turn."""
+    pairs = []
+    for number in range(RESULTS):
+        torch, rest = divmod(number, 20)
+        image, target = f"image{rest // 4}", TARGETS[rest % 4]
+        state = tuple(STATES)[number % len(STATES)]
+        cell = a_cell(
+            id=f"nvidia-{torch}-{image}",
+            vendor="nvidia",
+            toolkit=Toolkit(name="cuda", version="13.0"),
+            torch=f"2.{torch}.0",
+            image=image,
+        )
+        word = "-" if state in {"missing", "blocked"} else state
+        built = "blocked" if state == "blocked" else "built"
+        row = a_report_row(cell_id=cell.id, target=target, verify=word, build=built, reason="<b>")
+        pairs.append((cell, dataclasses.replace(row, repeat=f"invoke verify --only {cell.id}")))
+    return page_html(pairs, _files(), title="2,000 results", made="today")
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
+    folder = tmp_path_factory.mktemp("page")
+    file = folder / "index.html"
+    file.write_text(a_big_page(), encoding="utf-8")
+    options = webdriver.ChromeOptions()
+    profile = f"--user-data-dir={folder / 'profile'}"
+    for word in (
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        profile,
+    ):
+        options.add_argument(word)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    service = webdriver.ChromeService(shutil.which("chromedriver"))
+    browser = webdriver.Chrome(options=options, service=service)
+    try:
+        browser.get(file.as_uri())
+        yield browser
+    finally:
+        browser.quit()
+
+
+def script(page: webdriver.Chrome, text: str) -> Any:
+    return page.execute_script(text)  # type: ignore[no-untyped-call]
+
+
+def shown(page: webdriver.Chrome) -> int:
+    tiles = "document.querySelectorAll('button.tile:not([hidden])').length"
+    return int(script(page, f"return {tiles}"))
+
+
+def test_it_opens_from_disk_and_says_nothing_wrong(page: webdriver.Chrome) -> None:
+    assert shown(page) == RESULTS
+    assert page.get_log("browser") == []  # type: ignore[no-untyped-call]
+    assert script(page, "return performance.getEntriesByType('resource').length") == 0
+
+
+def test_a_filter_of_2000_results_is_faster_than_is_noticed(page: webdriver.Chrome) -> None:
+    took = script(
+        page,
+        """
+        const form = document.getElementById("filters"), took = [];
+        const typed = [["state", "failed"], ["find", "sm_90"], ["find", ""], ["state", ""]];
+        for (const [name, text] of typed) {
+          form.elements[name].value = text;
+          const started = performance.now();
+          form.dispatchEvent(new Event("input"));
+          document.body.getBoundingClientRect();
+          took.push(performance.now() - started);
+        }
+        return took;
+        """,
+    )
+    assert max(took) < LIMIT_MILLISECONDS, took
+
+
+def test_filters_add_up_and_stand_in_the_address(page: webdriver.Chrome) -> None:
+    find = page.find_element(By.NAME, "find")
+    find.send_keys("sm_90 image3")
+    assert shown(page) == 100
+    page.find_element(By.CSS_SELECTOR, "select[name=state] option[value=failed], option").click()
+    assert "find=sm_90" in page.current_url
+    assert page.find_element(By.NAME, "shown").text == "100 shown"
+    find.send_keys(Keys.CONTROL, "a")
+    find.send_keys(Keys.DELETE)
+    assert shown(page) == RESULTS
+
+
+def test_a_click_shows_the_reason_as_text_and_escape_closes_it(page: webdriver.Chrome) -> None:
+    tile = page.find_element(By.CSS_SELECTOR, "button.tile")
+    tile.click()
+    dialog = page.find_element(By.ID, "details")
+    assert dialog.is_displayed()
+    assert "<b>" in dialog.text
+    assert "invoke verify --only nvidia-0-image0" in dialog.text
+    dialog.send_keys(Keys.ESCAPE)
+    assert not dialog.is_displayed()
+    # Where it was opened, one goes on.
+    assert page.switch_to.active_element == tile
+
+
+def test_it_can_be_walked_by_keyboard(page: webdriver.Chrome) -> None:
+    first, second = page.find_elements(By.CSS_SELECTOR, "button.tile")[:2]
+    script(page, "document.querySelector('button.tile').focus()")
+    assert page.switch_to.active_element == first
+    page.switch_to.active_element.send_keys(Keys.TAB)
+    assert page.switch_to.active_element == second
+    page.switch_to.active_element.send_keys(Keys.ENTER)
+    assert page.find_element(By.ID, "details").is_displayed()
+    page.switch_to.active_element.send_keys(Keys.ENTER)
+    assert not page.find_element(By.ID, "details").is_displayed()
+
+
+def test_states_differ_in_more_than_colour(page: webdriver.Chrome) -> None:
+    labels = script(
+        page,
+        "return [...new Set([...document.querySelectorAll('button.tile')]"
+        ".map((tile) => tile.textContent.trim()[0]))]",
+    )
+    assert sorted(labels) == sorted(STATES.values())
+
+
+def test_what_is_said_can_be_read_on_both_grounds(page: webdriver.Chrome) -> None:
+    """At least 4.5 to 1, as WCAG's AA asks of text."""
+    for scheme in ("light", "dark"):
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+        text, back = script(
+            page,
+            "const {color, backgroundColor} = getComputedStyle(document.body); "
+            "return [color, backgroundColor].map((c) => c.match(/[0-9]+/g).map(Number))",
+        )
+        bright, dark = sorted((luminance(text), luminance(back)), reverse=True)
+        assert (bright + 0.05) / (dark + 0.05) >= 4.5, scheme
+
+
+def luminance(colour: list[int]) -> float:
+    """https://www.w3.org/TR/WCAG22/#dfn-relative-luminance"""
+    linear = [
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
+        for part in (value / 255 for value in colour[:3])
+    ]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_it_prints_without_its_filters(page: webdriver.Chrome) -> None:
+    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        assert not page.find_element(By.ID, "filters").is_displayed()
+        assert page.find_element(By.CSS_SELECTOR, "table.list").is_displayed()
+    finally:
+        page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
+def test_screens_are_there_for_people(page: webdriver.Chrome, tmp_path: Path) -> None:
+    file = tmp_path / "page.png"
+    assert page.save_screenshot(str(file))
+    assert file.stat().st_size > 10_000

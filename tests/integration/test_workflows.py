@@ -1,0 +1,163 @@
+"""The workflows, run: from the plan to the one check that counts, by `act` on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+import yaml
+from acting import REPOSITORY_NAME, commit, with_forge
+from projects import REPOSITORY, Project, cell_id, copy_project, small_project, unique_image
+from standins import Index
+
+from warpfront.ci import schedule
+from warpfront.ci.schedule import Schedule, Work, outputs
+from warpfront.matrix.compat import packaged
+from warpfront.matrix.reading import read_matrix
+
+CPU_CELL = "cpu-x86_64-py311-torch2130-torch"
+UBUNTU = {
+    "labels": "ubuntu-24.04",
+    "trust": "hosted",
+    "builds": True,
+    "vendor": "cpu",
+    "targets": "x86_64",
+}
+H100 = {"labels": "h100", "trust": "self-hosted", "vendor": "nvidia", "targets": "sm_90"}
+REAL = 'exec "$PYTHON" "$@"\n'
+# act ends a whole run with the first called workflow that fails; a forge goes on.
+GOING_ON = 'case "$*" in *" job "*) "$PYTHON" "$@" || echo "ENDED WITH $?"; exit 0 ;; esac\n'
+# Nobody waits for everything in a test of how jobs follow one another.
+QUICK = 'case "$*" in *"--step verify"*) set -- "$@" --quick ;; esac\n'
+
+
+def pull_request(
+    *, base: str = "", repository: str = REPOSITORY_NAME, label: str = ""
+) -> dict[str, object]:
+    """What a forge says of one."""
+    asked = {
+        "number": 7,
+        "base": {"sha": base},
+        "head": {"repo": {"full_name": repository}},
+        "labels": [{"name": label}],
+    }
+    return {"pull_request": asked, "repository": {"full_name": REPOSITORY_NAME}}
+
+
+def add_runners(root: Path, **runners: object) -> Path:
+    path = root / "matrix.yaml"
+    matrix = yaml.safe_load(path.read_text())
+    path.write_text(yaml.safe_dump({**matrix, "runners": runners}, sort_keys=False))
+    Project(root=root, environment=dict(os.environ)).invoke("ci", "--write").expect(0)
+    return root
+
+
+@pytest.fixture
+def planless(tmp_path: Path) -> Path:
+    """A project whose one cell was never locked: there is nothing to build anywhere."""
+    root = small_project(tmp_path / "project", "http://127.0.0.1:9/cpu", names=("torch",))
+    return add_runners(root, ubuntu=UBUNTU, h100=H100)
+
+
+def told(planned: Schedule, root: Path, folder: Path) -> str:
+    """A program that plans what it is told to, and does nothing else."""
+    text = (root / "matrix.yaml").read_text()
+    runners = read_matrix(text, path="matrix.yaml", compat=packaged()).runners
+    said = folder / "outputs"
+    said.parent.mkdir(parents=True, exist_ok=True)
+    said.write_text("".join(f"{n}={t}\n" for n, t in outputs(planned, runners).items()))
+    return f'case "$*" in *--plan*) cat {said} >>"$GITHUB_OUTPUT" ;; *) echo "DID $*" ;; esac\n'
+
+
+def built(count: int, root: Path, folder: Path) -> set[str]:
+    """The cells that were built, of so many that were planned."""
+    works = tuple(Work(name=f"build-cell-{n}", cells=(f"cell-{n}",)) for n in range(count))
+    planned = Schedule(scope="nightly", channel="", build={"ubuntu": works}, verify={})
+    ran = with_forge(root, folder, told(planned, root, folder)).run("schedule", timeout=800)
+    assert "build-ubuntu 2" in ran.expect(0).said
+    did = [line for line in ran.said.splitlines() if "--step build" in line and "DID" in line]
+    return {line.split("--cells ")[1].split()[0] for line in did}
+
+
+@pytest.mark.process
+def test_what_is_too_much_for_one_matrix_is_built_in_shards(
+    planless: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedule, "JOBS_PER_SHARD", 4)
+    assert built(7, planless, tmp_path / "forge") == {f"cell-{n}" for n in range(7)}
+
+
+@pytest.mark.process
+@pytest.mark.exhaustive
+def test_300_cells_are_built_in_two_shards(planless: Path, tmp_path: Path) -> None:
+    assert built(300, planless, tmp_path / "forge") == {f"cell-{n}" for n in range(300)}
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("repository", "label", "reached"),
+    [(REPOSITORY_NAME, "gpu", True), (REPOSITORY_NAME, "docs", False), ("else/mine", "gpu", False)],
+    ids=["labelled", "not labelled", "fork"],
+)
+def test_only_a_labelled_pull_request_of_our_own_reaches_our_machines(
+    planless: Path, tmp_path: Path, repository: str, label: str, *, reached: bool
+) -> None:
+    """Whatever its plan says."""
+    work = Work(name="verify-x", cells=("x",), target="sm_90", built="build-x")
+    planned = Schedule(scope="labelled", channel="", build={}, verify={"h100": (work,)})
+    forge = with_forge(planless, tmp_path / "forge", told(planned, planless, tmp_path / "forge"))
+    ran = forge.run("pull_request", pull_request(repository=repository, label=label)).expect(0)
+    assert ("DID -m invoke job --step verify" in ran.said) == reached
+    assert any("verify-x" in job for job in ran.jobs) == reached
+
+
+@pytest.mark.process
+def test_nothing_changed_means_no_job_and_green(planless: Path, tmp_path: Path) -> None:
+    forge = with_forge(planless, tmp_path / "forge", REAL)
+    (planless / "README.md").write_text("Words only.\n")
+    before = commit(planless)
+    ran = forge.run("pull_request", pull_request(base=before)).expect(0)
+    assert set(ran.jobs) == {"plan", "report", "required"}
+    assert "green: 0 failed" in ran.said
+
+
+@pytest.mark.docker
+@pytest.mark.timeout(300)
+def test_a_cell_that_fails_makes_the_required_check_red(
+    alone: dict[str, str], index: Index, tmp_path: Path
+) -> None:
+    """The stand-in for torch builds, and computes nothing."""
+    image = unique_image()
+    root = small_project(tmp_path / "project", index.url, names=(image,))
+    add_runners(root, ubuntu=UBUNTU)
+    Project(root=root, environment=alone).invoke("lock").expect(0)
+    forge = with_forge(root, tmp_path / "forge", GOING_ON + REAL, **alone)
+    ran = forge.run("pull_request", pull_request()).expect(1)
+    assert ran.jobs["required"] == "failed"
+    assert "ENDED WITH 7" in ran.said
+    assert f"{cell_id(image)} on x86_64: error" in ran.said
+    assert "red: 1 failed" in ran.said
+
+
+@pytest.mark.docker
+@pytest.mark.exhaustive
+@pytest.mark.timeout(600)
+def test_the_cpu_cell_goes_from_plan_to_green(
+    here: dict[str, str], cpu_image: str, tmp_path: Path
+) -> None:
+    assert cpu_image
+    root = copy_project(tmp_path / "project")
+    matrix = yaml.safe_load((REPOSITORY / "matrix.yaml").read_text())
+    row = {**matrix["rows"][0], "images": ["torch"]}
+    (root / "matrix.yaml").write_text(
+        yaml.safe_dump({**matrix, "rows": [row]}, sort_keys=False), encoding="utf-8"
+    )
+    add_runners(root, ubuntu=UBUNTU)
+    forge = with_forge(root, tmp_path / "forge", QUICK + REAL, **here)
+    ran = forge.run("merge_group", {"merge_group": {"base_sha": ""}}, timeout=500).expect(0)
+    assert set(ran.jobs.values()) == {"succeeded"}
+    assert "green: 0 failed, 0 unavailable, 1 passed" in ran.said
+    left = json.loads((ran.store / f"verify-{CPU_CELL}-x86_64" / "manifest.json").read_text())
+    assert f"build/{CPU_CELL}/verify-x86_64.json" in left["files"]

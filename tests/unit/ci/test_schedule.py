@@ -1,0 +1,157 @@
+"""Which jobs a run has, and what every cell without one is told."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+from builders import a_cell, a_child
+
+from warpfront.ci.schedule import (
+    JOBS_PER_SHARD,
+    OUTPUT_LIMIT_BYTES,
+    SCOPES,
+    Schedule,
+    Work,
+    outputs,
+    schedule,
+    shards,
+)
+from warpfront.errors import InputError
+from warpfront.matrix.runners import Runner
+from warpfront.model import Cell
+
+UBUNTU = Runner(
+    name="ubuntu",
+    trust="hosted",
+    labels=("ubuntu-24.04",),
+    group="",
+    machine="x86_64",
+    builds=True,
+    vendor="cpu",
+    targets=("x86_64",),
+    count=20,
+    engine="theirs",
+)
+H100 = dataclasses.replace(
+    UBUNTU,
+    name="h100",
+    trust="self-hosted",
+    labels=("h100",),
+    builds=False,
+    vendor="nvidia",
+    targets=("sm_90",),
+)
+CPU = a_cell(targets=("x86_64",))
+SERVE = a_child(CPU)
+GPU = a_cell(id="gpu", vendor="nvidia", targets=("sm_80", "sm_90"))
+CELLS = (CPU, SERVE, GPU)
+
+
+def made(scope: str = "nightly", cells: tuple[Cell, ...] = CELLS, **changes: Any) -> Schedule:
+    facts: dict[str, Any] = {
+        "runners": (UBUNTU, H100),
+        "now": {cell.id: f"now-{cell.id}" for cell in cells},
+        "before": None,
+        "blocked": {},
+    }
+    return schedule(cells, scope=SCOPES[scope], **{**facts, **changes})
+
+
+def test_a_chain_of_images_is_one_job_and_each_cell_and_target_another() -> None:
+    planned = made()
+    assert planned.build == {
+        "ubuntu": (
+            Work(name=f"build-{CPU.id}", cells=(CPU.id, SERVE.id)),
+            Work(name="build-gpu", cells=("gpu",)),
+        )
+    }
+    assert [work.name for work in planned.verify["ubuntu"]] == [
+        f"verify-{CPU.id}-x86_64",
+        f"verify-{SERVE.id}-x86_64",
+    ]
+    assert [work.built for work in planned.verify["ubuntu"]] == [f"build-{CPU.id}"] * 2
+    assert [work.target for work in planned.verify["h100"]] == ["sm_90"]
+
+
+def test_what_nobody_has_is_unavailable_and_said() -> None:
+    (missing,) = made().unavailable
+    assert (missing.cell_id, missing.target) == ("gpu", "sm_80")
+    assert missing.reason == "no runner of the table has sm_80"
+
+
+def test_a_pull_request_reaches_hosted_machines_only_and_says_what_comes_later() -> None:
+    planned = made("pull_request")
+    assert set(planned.verify) == {"ubuntu"}
+    assert {one.target for one in planned.later} == {"sm_80", "sm_90"}
+    assert planned.unavailable == ()
+    assert planned.publish == ()
+    assert planned.building == (CPU.id, SERVE.id, "gpu")
+
+
+def test_nobody_of_ours_builds_for_a_pull_request() -> None:
+    own = dataclasses.replace(UBUNTU, trust="self-hosted")
+    assert made("pull_request", runners=(own,)).build == {}
+    assert set(made("merge_queue", runners=(own,)).build) == {"ubuntu"}
+
+
+def test_an_unchanged_cell_makes_no_job() -> None:
+    before = {cell.id: f"now-{cell.id}" for cell in CELLS} | {SERVE.id: "another"}
+    planned = made("merge_queue", before=before)
+    assert planned.building == (SERVE.id,)
+    assert planned.selected == ((SERVE.id, "x86_64"),)
+    assert planned.unchanged == (CPU.id, "gpu")
+    assert made("nightly", before=before).unchanged == ()
+
+
+def test_what_can_be_made_nowhere_is_unavailable_until_it_is_not_new() -> None:
+    (blocked, *_) = made(blocked={"gpu": "its lock: never built"}).unavailable
+    assert (blocked.cell_id, blocked.reason) == ("gpu", "its lock: never built")
+    same = {cell.id: f"now-{cell.id}" for cell in CELLS}
+    assert made("merge_queue", before=same, blocked={"gpu": "x"}).unavailable == ()
+
+
+def test_another_machine_needs_a_builder_of_its_own() -> None:
+    arm = a_cell(id="arm", machine="aarch64", targets=("aarch64",))
+    (missing,) = made(cells=(arm,)).unavailable
+    assert "builds for aarch64" in missing.reason
+
+
+def test_a_release_publishes_what_was_made() -> None:
+    planned = made("release")
+    assert planned.channel == "release"
+    assert [work.cells for work in planned.publish] == [(CPU.id,), (SERVE.id,), ("gpu",)]
+
+
+@pytest.mark.parametrize(("count", "sizes"), [(0, []), (1, [1]), (256, [256]), (300, [256, 44])])
+def test_no_matrix_has_more_jobs_than_a_forge_takes(count: int, sizes: list[int]) -> None:
+    works = [Work(name=f"build-{n}", cells=(str(n),)) for n in range(count)]
+    made_of_them = shards(works)
+    assert [len(one["jobs"]) for one in made_of_them] == sizes  # type: ignore[arg-type]
+    assert max(sizes, default=0) <= JOBS_PER_SHARD
+
+
+def test_an_empty_plan_is_an_empty_list_for_every_job() -> None:
+    told = outputs(made(cells=()), (UBUNTU, H100))
+    assert told.pop("channel") == "nightly"
+    assert set(told.values()) == {"[]"}
+    names = {"build-ubuntu", "verify-ubuntu", "build-h100", "verify-h100", "publish"}
+    assert told.keys() == names
+
+
+def test_outputs_are_json_on_one_line_each() -> None:
+    told = outputs(made(), (UBUNTU, H100))
+    (shard,) = json.loads(told["verify-h100"])
+    assert shard["jobs"] == [
+        {"name": "verify-gpu-sm_90", "cells": "gpu", "target": "sm_90", "built": "build-gpu"}
+    ]
+    assert not [text for text in told.values() if "\n" in text]
+
+
+def test_outputs_that_a_forge_would_refuse_are_an_error_before_it_does() -> None:
+    works = tuple(Work(name="n" * 500, cells=(str(n),)) for n in range(2000))
+    planned = dataclasses.replace(made(), build={"ubuntu": works})
+    with pytest.raises(InputError, match=str(OUTPUT_LIMIT_BYTES)):
+        outputs(planned, (UBUNTU,))

@@ -1,0 +1,90 @@
+"""What others' tools say of the workflows and entry points: nothing without a reason."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from check_jsonschema import main as check_jsonschema
+from click.testing import CliRunner
+
+from warpfront.matrix.scaffold import make_project
+from warpfront.pipeline.beside.workflows import ci_files, write
+from warpfront.pipeline.workspace import open_workspace
+
+pytestmark = pytest.mark.process
+
+ROOT = Path(__file__).resolve().parents[3]
+PROGRAMS = Path(sys.executable).parent
+RUNNERS = """
+runners:
+  ubuntu: {labels: ubuntu-24.04, trust: hosted, builds: true, vendor: cpu, targets: x86_64}
+  h100: {group: lab, labels: [gpu], trust: self-hosted, vendor: nvidia, targets: sm_90}
+  arc: {scale_set: linux-mi300, trust: self-hosted, vendor: amd, targets: gfx942}
+"""
+
+
+@pytest.fixture(params=["ours", "a new project's"])
+def root(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A project with workflows, as git sees one."""
+    if request.param == "ours":
+        return ROOT
+    make_project(tmp_path)
+    matrix = tmp_path / "matrix.yaml"
+    matrix.write_text(matrix.read_text() + RUNNERS)
+    write(ci_files(open_workspace(tmp_path)), tmp_path)
+    (tmp_path / ".git").mkdir()
+    return tmp_path
+
+
+def said(root: Path, program: str, *words: str) -> str:
+    """What a program finds; "" for nothing."""
+    ran = subprocess.run(
+        [str(PROGRAMS / program), *words],
+        cwd=root,
+        env={**os.environ, "PATH": f"{PROGRAMS}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return "" if ran.returncode == 0 else ran.stdout + ran.stderr
+
+
+def workflows(root: Path) -> list[str]:
+    return sorted(str(path) for path in (root / ".github" / "workflows").glob("*.yml"))
+
+
+def test_the_schema_of_workflows_takes_them(root: Path) -> None:
+    asked = ["--builtin-schema", "vendor.github-workflows", *workflows(root)]
+    ran = CliRunner().invoke(check_jsonschema, asked)
+    assert ran.exit_code == 0, ran.output
+
+
+def test_zizmor_as_an_auditor_finds_nothing(root: Path) -> None:
+    assert said(root, "zizmor", "--offline", "--persona", "auditor", ".github") == ""
+
+
+def test_zizmor_finds_a_seeded_fault(tmp_path: Path) -> None:
+    folder = tmp_path / ".github" / "workflows"
+    folder.mkdir(parents=True)
+    name = "warpfront-verify-h100.yml"
+    text = (ROOT / ".github" / "workflows" / name).read_text()
+    (folder / name).write_text(
+        text.replace("run: ci/verify.sh", "run: echo ${{ github.head_ref }}")
+    )
+    assert "template-injection" in said(tmp_path, "zizmor", "--offline", ".github")
+
+
+def test_actionlint_finds_nothing(root: Path) -> None:
+    assert (
+        said(root, "actionlint", "-config-file", ".github/actionlint.yaml", *workflows(root)) == ""
+    )
+
+
+def test_shellcheck_finds_nothing_in_the_entry_points(root: Path) -> None:
+    scripts = sorted(str(path) for path in (root / "ci").glob("*.sh"))
+    assert len(scripts) >= 8
+    assert said(root, "shellcheck", *scripts) == ""

@@ -1,0 +1,320 @@
+"""What forges are told, held to rules: each rule finds its fault when one is seeded."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from warpfront.ci.actions import pinned_actions
+from warpfront.ci.flow import Flow, make_flow, scripts
+from warpfront.ci.github_workflows import workflows
+from warpfront.ci.gitlab import PARENT, child_pipeline, gitlab_files
+from warpfront.ci.schedule import SCOPES, schedule
+from warpfront.errors import InputError
+from warpfront.matrix.compat import packaged
+from warpfront.matrix.reading import read_matrix
+from warpfront.matrix.scaffold import make_project
+from warpfront.pipeline.beside.workflows import ci_files, flow_of, stale, write
+from warpfront.pipeline.workspace import open_workspace
+
+ROOT = Path(__file__).resolve().parents[3]
+MATRIX = read_matrix(
+    (ROOT / "matrix.yaml").read_text(encoding="utf-8"), path="matrix.yaml", compat=packaged()
+)
+Workflow = dict[str, Any]
+
+
+def the_flow(registry: str = "ghcr.io") -> Flow:
+    return make_flow(MATRIX.runners, installs=("--editable", "."), registry=registry)
+
+
+FILES = workflows(the_flow(), pinned_actions())
+RENDERED = {p: yaml.safe_load(t) for p, t in FILES.items() if p.startswith(".github/workflows/")}
+BY_HAND = {
+    str(path.relative_to(ROOT)): yaml.safe_load(path.read_text(encoding="utf-8"))
+    for path in (ROOT / ".github" / "workflows").glob("*.yml")
+}
+
+
+def jobs_of(workflow: Workflow) -> list[Workflow]:
+    return list(workflow["jobs"].values())
+
+
+def steps_of(workflow: Workflow) -> Iterator[Workflow]:
+    for job in jobs_of(workflow):
+        yield from job.get("steps", ())
+
+
+# --- the rules: each yields what breaks it ---
+
+
+def unpinned(workflow: Workflow) -> Iterator[str]:
+    known = {uses for uses, _ in pinned_actions().values()}
+    for step in steps_of(workflow):
+        if "uses" in step and step["uses"] not in known:
+            yield step["uses"]
+
+
+def powerful(workflow: Workflow) -> Iterator[str]:
+    if workflow.get("permissions") != {}:
+        yield "the whole workflow"
+    for name, job in workflow["jobs"].items():
+        given = job.get("permissions")
+        writes = [] if given is None else [p for p, how in given.items() if how != "read"]
+        if given is None or (writes and name not in {"publish", "release", "page"}):
+            yield name
+
+
+def injectable(workflow: Workflow) -> Iterator[str]:
+    for step in steps_of(workflow):
+        if "${{" in step.get("run", ""):
+            yield step["run"]
+
+
+def leaving_credentials(workflow: Workflow) -> Iterator[str]:
+    for step in steps_of(workflow):
+        fetches = step.get("uses", "").startswith("actions/checkout@")
+        if fetches and step["with"].get("persist-credentials") is not False:
+            yield step["uses"]
+
+
+def endless(workflow: Workflow) -> Iterator[str]:
+    for name, job in workflow["jobs"].items():
+        if "uses" not in job and "timeout-minutes" not in job:
+            yield name
+
+
+def giving_up_early(workflow: Workflow) -> Iterator[str]:
+    for name, job in workflow["jobs"].items():
+        if job.get("strategy", {"fail-fast": False})["fail-fast"]:
+            yield name
+
+
+def open_to_forks(workflow: Workflow) -> Iterator[str]:
+    """Jobs on machines of our own whose condition does not keep forks out."""
+    own = {label for one in MATRIX.runners if one.trust == "self-hosted" for label in one.labels}
+    for name, job in workflow["jobs"].items():
+        labels = job.get("runs-on", name.partition("-")[2])
+        used = set(labels if isinstance(labels, list) else [labels])
+        called = any(
+            name == f"verify-{one.name}" for one in MATRIX.runners if one.trust != "hosted"
+        )
+        guard = "head.repo.full_name == github.repository"
+        if (used & own or called) and guard not in str(job.get("if", "")):
+            yield name
+
+
+def publishing_cancelled(workflow: Workflow) -> Iterator[str]:
+    for name, job in workflow["jobs"].items():
+        if (
+            "environment" in job
+            and job.get("concurrency", {}).get("cancel-in-progress") is not False
+        ):
+            yield name
+
+
+def holding_secrets(workflow: Workflow) -> Iterator[str]:
+    for name, job in workflow["jobs"].items():
+        if "environment" not in job and re.search(r"secrets\.|github\.token", str(job)):
+            yield name
+
+
+def started_by_strangers(workflow: Workflow) -> Iterator[str]:
+    yield from {"pull_request_target", "workflow_run", "issue_comment"} & set(workflow["on"])
+
+
+RULES = (
+    *(unpinned, powerful, injectable, leaving_credentials, endless, giving_up_early),
+    *(open_to_forks, publishing_cancelled, holding_secrets, started_by_strangers),
+)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+@pytest.mark.parametrize("path", sorted({*RENDERED, *BY_HAND}))
+def test_a_workflow_keeps_the_rule(path: str, rule: Callable[[Workflow], Iterator[str]]) -> None:
+    for found in (RENDERED, BY_HAND):
+        if path in found:
+            assert list(rule(found[path])) == []
+
+
+MAIN = ".github/workflows/warpfront.yml"
+OWN = ".github/workflows/warpfront-verify-h100.yml"
+PUBLISH = ".github/workflows/warpfront-publish.yml"
+
+
+def seeded(path: str, place: str, value: object) -> Workflow:
+    """The workflow with one value of it another: `jobs.plan.steps.0.uses`."""
+    workflow: Workflow = copy.deepcopy(RENDERED[path])
+    at: Any = workflow
+    *way, last = place.split(".")
+    for part in way:
+        at = at[int(part) if isinstance(at, list) else part]
+    at[last] = value
+    return workflow
+
+
+@pytest.mark.parametrize(
+    ("rule", "workflow"),
+    [
+        (unpinned, seeded(MAIN, "jobs.plan.steps.0.uses", "actions/checkout@v7")),
+        (powerful, seeded(MAIN, "permissions", "write-all")),
+        (powerful, seeded(MAIN, "jobs.plan.permissions", {"contents": "write"})),
+        (powerful, seeded(MAIN, "jobs.plan.permissions", None)),
+        (injectable, seeded(OWN, "jobs.verify-h100.steps.1.run", "echo ${{ matrix.name }}")),
+        (leaving_credentials, seeded(MAIN, "jobs.plan.steps.0.with", {})),
+        (endless, {"jobs": {"x": {"steps": []}}}),
+        (giving_up_early, seeded(OWN, "jobs.verify-h100.strategy.fail-fast", "true")),
+        (open_to_forks, seeded(MAIN, "jobs.verify-h100.if", "${{ !cancelled() }}")),
+        (open_to_forks, seeded(OWN, "jobs.verify-h100.if", "${{ always() }}")),
+        (publishing_cancelled, seeded(PUBLISH, "jobs.publish.concurrency", {})),
+        (holding_secrets, seeded(OWN, "jobs.verify-h100.env", {"A": "${{ secrets.TOKEN }}"})),
+        (started_by_strangers, seeded(MAIN, "on", {"pull_request_target": {}})),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_rule_finds_its_fault(
+    rule: Callable[[Workflow], Iterator[str]], workflow: Workflow
+) -> None:
+    assert len(list(rule(workflow))) == 1
+
+
+def test_every_action_is_a_commit_with_its_version_beside_it() -> None:
+    for uses, version in pinned_actions().values():
+        assert re.fullmatch(r"[\w-]+(/[\w-]+)+@[0-9a-f]{40}", uses)
+        assert re.fullmatch(r"v\d+\.\d+\.\d+", version)
+    used = [line for text in FILES.values() for line in text.splitlines() if "uses: " in line]
+    assert used
+    for line in used:
+        assert re.search(r"uses: (\./\S+|\S+@[0-9a-f]{40} # v[\d.]+)$", line), line
+
+
+def test_a_run_is_cancelled_by_a_newer_push_and_by_nothing_else() -> None:
+    concurrency = RENDERED[MAIN]["concurrency"]
+    assert concurrency["cancel-in-progress"] == "${{ github.event_name == 'pull_request' }}"
+    assert "github.run_id" in concurrency["group"]
+
+
+def test_a_job_is_one_call() -> None:
+    for workflow in RENDERED.values():
+        for job in jobs_of(workflow):
+            calls = [step["run"] for step in job.get("steps", ()) if "run" in step]
+            assert len([one for one in calls if one not in {"ci/setup.sh", "ci/login.sh"}]) <= 1
+            assert set(calls) <= scripts(the_flow()).keys()
+    for path, text in scripts(the_flow()).items():
+        lines = [line for line in text.splitlines()[4:] if line]
+        assert len(lines) <= 2, path
+        assert not re.search(r"\b(if|for|while|case)\b", "\n".join(lines))
+
+
+def test_the_required_check_always_runs_and_hears_how_the_others_ended() -> None:
+    required = RENDERED[MAIN]["jobs"]["required"]
+    assert required["if"] == "${{ always() }}"
+    others = set(RENDERED[MAIN]["jobs"]) - {"required", "report", "publish"}
+    assert set(required["needs"]) == others
+    (call,) = [step for step in required["steps"] if step.get("id") == "call"]
+    assert call["env"] == {
+        "PLANNED": "${{ needs.plan.result }}",
+        "ENDED": "${{ join(needs.*.result) }}",
+    }
+
+
+def test_no_empty_matrix_reaches_a_forge() -> None:
+    for name, job in RENDERED[MAIN]["jobs"].items():
+        if "strategy" in job:
+            assert f"needs.plan.outputs.{name} != '[]'" in job["if"]
+
+
+def test_another_registry_is_logged_into_with_what_its_environment_holds() -> None:
+    text = workflows(the_flow("registry.example.com"), pinned_actions())[PUBLISH]
+    assert "secrets.REGISTRY_TOKEN" in text
+    assert "github.token" not in text
+
+
+def test_the_same_flow_gives_the_same_bytes() -> None:
+    assert workflows(the_flow(), pinned_actions()) == FILES
+
+
+def test_gitlab_runs_the_same_calls_of_the_same_jobs() -> None:
+    planned = schedule(
+        MATRIX.cells,
+        scope=SCOPES["nightly"],
+        runners=MATRIX.runners,
+        now=dict.fromkeys((cell.id for cell in MATRIX.cells), "x"),
+        before=None,
+        blocked={},
+    )
+    child = yaml.safe_load(child_pipeline(the_flow(), planned))
+    jobs = {name: body for name, body in child.items() if name not in {"stages", "planned"}}
+    works = [w for each in (planned.build, planned.verify) for ws in each.values() for w in ws]
+    assert jobs.keys() == {work.name for work in (*works, *planned.publish)} | {
+        "report",
+        "required",
+    }
+    for name, body in jobs.items():
+        assert body["script"][-1] in scripts(the_flow())
+        assert body["timeout"].endswith("minutes")
+        assert body["tags"]
+        assert name.startswith("publish-") == (not body["interruptible"])
+        assert name.startswith("publish-") == ("resource_group" in body)
+    h100 = [body for body in jobs.values() if "h100" in body["tags"]]
+    assert all(body["script"][-1] == "ci/verify.sh" for body in h100)
+    assert jobs["required"].get("allow_failure") is None
+
+
+def test_gitlab_is_told_what_starts_a_run() -> None:
+    parent = yaml.safe_load(gitlab_files(the_flow())[PARENT])
+    scopes = [rule["variables"]["SCOPE"] for rule in parent["plan"]["rules"]]
+    assert sorted(scopes) == sorted(SCOPES)
+    assert parent["cells"]["trigger"]["strategy"] == "depend"
+
+
+def test_what_is_committed_is_what_would_be_written() -> None:
+    assert stale(ci_files(open_workspace(ROOT)), ROOT) == ""
+
+
+RUNNERS = """
+runners:
+  ubuntu: {labels: ubuntu-24.04, trust: hosted, builds: true, vendor: cpu, targets: x86_64}
+  h100: {group: lab, labels: [gpu], trust: self-hosted, vendor: nvidia, targets: sm_90}
+"""
+
+
+def test_what_is_stale_is_shown_and_written_and_what_is_left_over_goes(tmp_path: Path) -> None:
+    make_project(tmp_path)
+    matrix = tmp_path / "matrix.yaml"
+    matrix.write_text(matrix.read_text() + RUNNERS)
+    files = ci_files(open_workspace(tmp_path))
+    assert "warpfront==" in (files["ci/setup.sh"] or "")
+    assert "+jobs:" in stale(files, tmp_path)
+    assert set(write(files, tmp_path)) == set(files)
+    assert (tmp_path / "ci" / "plan.sh").stat().st_mode & 0o111
+    assert (stale(files, tmp_path), write(files, tmp_path)) == ("", ())
+    matrix.write_text(matrix.read_text().replace("  h100:", "  h200:"))
+    files = ci_files(open_workspace(tmp_path))
+    old = ".github/workflows/warpfront-verify-h100.yml"
+    assert files[old] is None
+    assert f"--- {old}" in stale(files, tmp_path)
+    assert old in write(files, tmp_path)
+    assert not (tmp_path / old).exists()
+    assert stale(ci_files(open_workspace(tmp_path)), tmp_path) == ""
+
+
+def test_a_group_is_named_beside_its_labels(tmp_path: Path) -> None:
+    make_project(tmp_path)
+    matrix = tmp_path / "matrix.yaml"
+    matrix.write_text(matrix.read_text() + RUNNERS)
+    text = ci_files(open_workspace(tmp_path))[OWN]
+    (job,) = yaml.safe_load(text or "")["jobs"].values()
+    assert job["runs-on"] == {"group": "lab", "labels": ["gpu"]}
+
+
+def test_without_machines_there_is_nothing_to_write(tmp_path: Path) -> None:
+    make_project(tmp_path)
+    with pytest.raises(InputError, match="no `runners:`"):
+        flow_of(open_workspace(tmp_path).matrix, tmp_path)

@@ -1,0 +1,170 @@
+"""The page: whole in one file, every state a shape and a word, and nobody's text a tag."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from builders import a_cell, a_report_row
+
+from warpfront.model import Cell, Provenance
+from warpfront.pipeline.beside.paging import _files, write_page
+from warpfront.report.page import MOST_LISTED, STATES, page_html, state_of
+from warpfront.report.past import RUNS_READ, history_line, read_history
+from warpfront.report.rows import ReportRow
+from warpfront.system.store import Store
+
+CELL = a_cell(targets=("x86_64",))
+EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(1)> \" ' & |"
+
+
+class Elements(HTMLParser):
+    """What a page has: tags with their attributes, and the text of scripts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[str] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_data(self, data: str) -> None:
+        if self.found and self.found[-1][0] == "script":
+            self.scripts[-1] += data
+        self.text += data
+
+    def named(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.found if name == tag]
+
+
+def page_of(*rows: ReportRow, cell: Cell = CELL) -> Elements:
+    cells = [dataclasses.replace(cell, id=row.cell_id) for row in rows]
+    pairs = list(zip(cells, rows, strict=True))
+    return Elements(page_html(pairs, _files(), title="mine", made="today"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "state"),
+    [
+        ({}, "passed"),
+        ({"verify": "failed"}, "failed"),
+        ({"verify": "error"}, "error"),
+        ({"verify": "skipped"}, "skipped"),
+        ({"verify": "unavailable"}, "unavailable"),
+        ({"verify": "-"}, "missing"),
+        ({"build": "blocked", "verify": "-"}, "blocked"),
+        ({"build": "failed", "verify": "passed"}, "failed"),
+    ],
+)
+def test_a_state_is_a_shape_and_a_word(changes: dict[str, str], state: str) -> None:
+    row = a_report_row(**changes)
+    assert state_of(row) == state
+    (tile,) = [one for one in page_of(row).named("button") if "data-entry" in one]
+    assert tile["aria-label"] == f"torch on x86_64: {state}"
+    assert state in (tile["class"] or "")
+    assert len(set(STATES.values())) == len(STATES)
+
+
+def test_nobodys_text_is_markup() -> None:
+    row = a_report_row(verify="failed", reason=EVIL, target=EVIL, cell_id=EVIL)
+    page = page_of(row, cell=dataclasses.replace(CELL, vendor=EVIL, image=EVIL, torch=EVIL))
+    assert page.named("img") == []
+    assert len(page.named("script")) == 2
+    assert not [name for _, attributes in page.found for name in attributes if name[:2] == "on"]
+    (entry,) = json.loads(page.scripts[0])
+    assert entry["facts"]["why"] == EVIL
+    assert EVIL in page.text
+
+
+def test_the_page_asks_nobody_for_anything() -> None:
+    page = page_of(a_report_row())
+    asked = [
+        value
+        for _, attributes in page.found
+        for name, value in attributes.items()
+        if name in {"src", "href", "action", "srcset", "data"}
+    ]
+    assert asked == []
+    (policy,) = [one["content"] for one in page.named("meta") if "http-equiv" in one]
+    assert (policy or "").startswith("default-src 'none'")
+    files = _files()
+    assert not re.search(r"https?:|url\(|@import|fetch\(|innerHTML", files.style + files.script)
+
+
+def test_what_is_no_pass_is_written_out_worst_first_with_how_to_repeat_it() -> None:
+    rows = [
+        a_report_row(cell_id="b", verify="unavailable", reason="no gpu"),
+        a_report_row(
+            cell_id="a", verify="failed", reason="0.1 off", repeat="invoke verify --only a"
+        ),
+        a_report_row(cell_id="c"),
+    ]
+    text = page_of(*rows).text
+    assert "What is not a pass (2)" in text
+    assert text.index("0.1 off") < text.index("no gpu")
+    assert "invoke verify" in text
+    many = [
+        a_report_row(cell_id=f"c{number}", verify="failed") for number in range(MOST_LISTED + 5)
+    ]
+    assert "and 5 more, in the grid" in page_of(*many).text
+
+
+def test_history_is_one_line_a_run_and_a_broken_line_is_counted() -> None:
+    row = a_report_row()
+    line = history_line([(row, "passed")], made="monday", revision="abc")
+    assert line.count("\n") == 1
+    runs, unread = read_history(line + '{"half": \n[]\n{"schema":2}\n' + line)
+    assert unread == 3
+    assert [run.states for run in runs] == [{(row.cell_id, row.target): "passed"}] * 2
+    assert len(read_history(line * (RUNS_READ + 7))[0]) == RUNS_READ
+
+
+class Heard:
+    """A watch that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+    def advance(self, what: str, done_bytes: int, total_bytes: int) -> None: ...
+
+    def step(self, cell_id: str, text: str) -> None: ...
+
+    def line(self, cell_id: str, text: str) -> None: ...
+
+
+def test_a_page_shows_the_runs_before_it_and_adds_its_own(tmp_path: Path) -> None:
+    history, page, watch = tmp_path / "runs.jsonl", tmp_path / "out" / "index.html", Heard()
+    store = Store(tmp_path / "build")
+    log = store.log_path(CELL.id)
+    log.parent.mkdir(parents=True)
+    log.write_text("x")
+
+    def write(made: str, verify: str) -> str:
+        rows = [a_report_row(verify=verify)]
+        provenance = Provenance(created=made, revision="0123456789abcdef")
+        cells = {CELL.id: CELL}
+        write_page(page, rows, cells, store, provenance=provenance, history=history, watch=watch)
+        return page.read_text()
+
+    assert "monday" not in write("sunday", "passed").replace("sunday", "")
+    text = write("monday", "failed")
+    (entry,) = json.loads(Elements(text).scripts[0])
+    assert entry["facts"]["before"] == "sunday ✓ passed"
+    assert entry["link"] == f"../build/{CELL.id}/build.log"
+    assert "0123456789ab, monday" in text
+    assert len(history.read_text().splitlines()) == 2
+    history.write_text("nonsense\n")
+    write("tuesday", "passed")
+    assert any("1 lines are no runs" in said for said in watch.said)
