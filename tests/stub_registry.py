@@ -169,7 +169,7 @@ class Clock:
 
 
 QUICK = Patience(
-    connect_seconds=1.0, answer_seconds=0.3, window_seconds=0.15, window_bytes=100, tries=4
+    connect_seconds=1.0, answer_seconds=0.3, window_seconds=0.15, window_bytes=100, tries=5
 )
 
 

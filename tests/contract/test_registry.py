@@ -30,11 +30,11 @@ from warpfront.release.registry.contract import (
     Registry,
     Transfer,
 )
-from warpfront.release.registry.copying import export_image, import_image
+from warpfront.release.registry.copying import Place, copy_attached, copy_image
 from warpfront.release.registry.credentials import read_credentials
 from warpfront.release.registry.documents import as_object, index_body
 from warpfront.release.registry.exchange import Exchange, read_trust
-from warpfront.release.registry.layout import Layout
+from warpfront.release.registry.layout import LayoutRegistry
 from warpfront.release.registry.patience import Pace, Patience
 from warpfront.release.registry.uploads import PieceSizes
 from warpfront.system import process
@@ -61,10 +61,16 @@ def connected(registry: RealRegistry, patience: Patience = QUICK) -> HttpRegistr
     )
 
 
-@pytest.fixture(params=["stub", "stub without referrers", pytest.param("debians", marks=REAL)])
+REGISTRIES = ["stub", "stub without referrers", "folder", pytest.param("debians", marks=REAL)]
+
+
+@pytest.fixture(params=REGISTRIES)
 def registry(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Registry]:
     if request.param == "debians":
         yield connected(request.getfixturevalue("debians"))
+        return
+    if request.param == "folder":
+        yield LayoutRegistry(folder=tmp_path / "folder")
         return
     with serve_registry(auth="basic", referrers=request.param == "stub") as stub:
         yield client_of(stub, tmp_path, sizes=IN_PIECES)
@@ -121,7 +127,8 @@ def test_a_blob_is_mounted_from_beside(registry: Registry, repository: str) -> N
     blob = BytesBlob(os.urandom(2000))
     registry.put_blob(repository, blob)
     beside = f"{repository}/beside"
-    assert registry.put_blob(beside, blob, ["no/where", repository]).transfer is Transfer.MOUNTED
+    brought = registry.put_blob(beside, blob, ["no/where", repository])
+    assert (brought.transfer is not Transfer.SENT, brought.sent_bytes) == (True, 0)
     assert registry.blob(beside, blob.digest, 3000) == blob.content
 
 
@@ -162,9 +169,8 @@ def test_what_names_something_that_is_not_there_is_refused(
     registry: Registry, repository: str
 ) -> None:
     gone = Descriptor(media_type=IMAGE_MANIFEST, digest="sha256:" + "0" * 64, size_bytes=5)
-    with pytest.raises(RegistryError, match="MANIFEST_BLOB_UNKNOWN") as caught:
+    with pytest.raises(RegistryError, match=r"MANIFEST_BLOB_UNKNOWN|missing"):
         registry.put_manifest(repository, "all", index_body([gone]), IMAGE_INDEX)
-    assert caught.value.fault is RegistryFault.REFUSED
     assert registry.head(repository, "all") is None
 
 
@@ -181,13 +187,18 @@ def test_an_image_goes_through_a_folder_with_all_that_is_attached(
         payload_type="application/json",
         annotations={},
     )
-    layout = Layout(tmp_path / "layout")
-    export_image(registry, repository, index.digest, layout)
+    layout = LayoutRegistry(folder=tmp_path / "carried")
+    here, disk = (
+        Place(registry=registry, repository=repository),
+        Place(registry=layout, repository="x"),
+    )
+    there = Place(registry=registry, repository=f"{repository}/elsewhere")
+    for source, target in ((here, disk), (disk, there)):
+        copy_image(source, target, index.digest)
+        copy_attached(source, target, index.digest)
     layout.check()
-    elsewhere = f"{repository}/elsewhere"
-    assert import_image(layout, registry, elsewhere, tag="all").root == index
-    assert registry.head(elsewhere, "all") == index
-    assert registry.referrers(elsewhere, image.digest) == registry.referrers(
+    assert registry.head(there.repository, index.digest) == index
+    assert registry.referrers(there.repository, image.digest) == registry.referrers(
         repository, image.digest
     )
 

@@ -159,6 +159,36 @@ def test_a_registry_that_takes_no_pieces_gets_all_at_once(
     assert stub.blobs["a/b", blob.digest] == blob.content
 
 
+def test_a_registry_that_takes_one_piece_and_no_more_gets_all_at_once(
+    stub: StubRegistry, client: HttpRegistry
+) -> None:
+    blob = BytesBlob(os.urandom(5000))
+    stub.fail("piece", Fault(spare=1, times=1, status=416))
+    stub.fail("piece", Fault(spare=1, status=416))
+    client.put_blob("a/b", blob)
+    assert stub.blobs["a/b", blob.digest] == blob.content
+    assert stub.steps()[-1] == "close"
+
+
+def test_no_proxy_leads_to_this_machine_and_one_to_all_others(
+    stub: StubRegistry,
+    client: HttpRegistry,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with serve_registry() as dead:
+        pass
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy"):
+        monkeypatch.setenv(name, f"http://{dead.host}")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    assert client.tags("a/b") == ()
+    stub.host = "registry.example"
+    with pytest.raises(RegistryError, match="the proxy does not let us through") as caught:
+        client_of(stub, tmp_path).tags("a/b")
+    assert caught.value.fault is RegistryFault.UNREACHABLE
+
+
 def test_a_blob_of_another_repository_is_mounted(stub: StubRegistry, client: HttpRegistry) -> None:
     blob = BytesBlob(b"x" * 3000)
     client.put_blob("a/b", blob)
@@ -325,3 +355,6 @@ def test_a_wrong_password_is_tried_once_and_never_said(stub: StubRegistry, tmp_p
     assert caught.value.fault is RegistryFault.REFUSED
     assert caught.value.hint == f"docker login {stub.host}"
     assert stub.steps() == ["get manifest"] * 2
+    with pytest.raises(RegistryError, match="login for it is refused"):
+        client.manifest("a/b", "v1")
+    assert stub.steps() == ["get manifest"] * 3, "it is not shown twice"

@@ -19,12 +19,17 @@ from warpfront.release.registry.contract import (
     IMAGE_MANIFEST,
     BytesBlob,
     Descriptor,
-    Platform,
     Transfer,
 )
-from warpfront.release.registry.copying import DEEPEST, export_image, import_image
+from warpfront.release.registry.copying import (
+    DEEPEST,
+    Copied,
+    Place,
+    copy_attached,
+    copy_image,
+)
 from warpfront.release.registry.documents import as_object, index_body
-from warpfront.release.registry.layout import FileBlob, Layout
+from warpfront.release.registry.layout import NAME, FileBlob, LayoutRegistry
 
 LAYER = "application/vnd.oci.image.layer.v1.tar"
 CONFIG = "application/vnd.oci.image.config.v1+json"
@@ -42,8 +47,18 @@ def client(stub: StubRegistry, tmp_path: Path) -> HttpRegistry:
 
 
 @pytest.fixture
-def layout(tmp_path: Path) -> Layout:
-    return Layout(tmp_path / "layout")
+def layout(tmp_path: Path) -> LayoutRegistry:
+    return LayoutRegistry(folder=tmp_path / "layout")
+
+
+@pytest.fixture
+def here(client: HttpRegistry) -> Place:
+    return Place(registry=client, repository="a/b")
+
+
+@pytest.fixture
+def disk(layout: LayoutRegistry) -> Place:
+    return Place(registry=layout, repository="any")
 
 
 def put_blob(client: HttpRegistry, content: bytes, media_type: str) -> Descriptor:
@@ -85,23 +100,34 @@ def published(client: HttpRegistry) -> Descriptor:
     return index
 
 
+def copy(source: Place, target: Place, digest: str) -> Copied:
+    image = copy_image(source, target, digest)
+    attached = copy_attached(source, target, digest)
+    return Copied(
+        manifests=(*image.manifests, *attached.manifests), blobs=(*image.blobs, *attached.blobs)
+    )
+
+
 def test_everything_goes_through_a_folder_and_keeps_its_digest(
-    stub: StubRegistry, client: HttpRegistry, layout: Layout, published: Descriptor, tmp_path: Path
+    stub: StubRegistry, here: Place, disk: Place, published: Descriptor, tmp_path: Path
 ) -> None:
-    copied = export_image(client, "a/b", published.digest, layout, name="all")
-    assert (copied.root, copied.manifests, copied.attached) == (published, 6, 3)
-    layout.check()
+    assert isinstance(disk.registry, LayoutRegistry)
+    copied = copy(here, disk, published.digest)
+    assert len(set(copied.manifests)) == len(copied.manifests) == 6
+    disk.registry.check()
+    assert disk.registry.referrers("", published.digest) == here.registry.referrers(
+        "a/b", published.digest
+    )
     (tmp_path / "other").mkdir()
     with serve_registry(referrers=stub.referrers) as other:
-        target = client_of(other, tmp_path / "other")
-        imported = import_image(layout, target, "c/d", name="all", tag="all")
-        assert (imported.root, imported.manifests, imported.attached) == (published, 6, 3)
+        there = Place(registry=client_of(other, tmp_path / "other"), repository="c/d")
+        assert copy(disk, there, published.digest).sent_bytes == copied.sent_bytes
         assert documents_of(other) == documents_of(stub)
-        assert target.head("c/d", "all") == published
-        assert target.referrers("c/d", published.digest) == client.referrers(
+        assert there.registry.head("c/d", published.digest) == published
+        assert there.registry.referrers("c/d", published.digest) == here.registry.referrers(
             "a/b", published.digest
         )
-        again = import_image(layout, target, "c/d", name="all", tag="all")
+        again = copy(disk, there, published.digest)
         assert {one.transfer for one in again.blobs} == {Transfer.PRESENT}
 
 
@@ -111,100 +137,147 @@ def documents_of(stub: StubRegistry) -> set[str]:
     return {digest for _, digest in stub.manifests} - lists
 
 
-def test_what_a_folder_has_is_not_fetched_again(
-    stub: StubRegistry, client: HttpRegistry, layout: Layout, published: Descriptor
+def test_signatures_that_are_kept_under_tags_go_with_their_image(
+    client: HttpRegistry, here: Place, disk: Place
 ) -> None:
-    export_image(client, "a/b", published.digest, layout)
+    image, signature = put_image(client, "amd64"), put_image(client, "signature")
+    tag = f"{image.digest.replace(':', '-')}.sig"
+    found = client.manifest("a/b", "signature")
+    assert found is not None
+    client.put_manifest("a/b", tag, found.body, IMAGE_MANIFEST)
+    copy(here, disk, image.digest)
+    assert disk.registry.tags("") == (tag,)
+    assert disk.registry.head("", tag) == signature
+
+
+def test_what_a_folder_has_is_not_fetched_again_unless_it_is_damaged(
+    stub: StubRegistry, here: Place, disk: Place, published: Descriptor
+) -> None:
+    layout = disk.registry
+    assert isinstance(layout, LayoutRegistry)
+    copy(here, disk, published.digest)
     before = stub.steps().count("get blob")
-    copied = export_image(client, "a/b", published.digest, layout)
+    assert {one.transfer for one in copy(here, disk, published.digest).blobs} == {Transfer.PRESENT}
     assert stub.steps().count("get blob") == before
-    assert {one.transfer for one in copied.blobs} == {Transfer.PRESENT}
-
-
-def test_but_what_was_damaged_there_is(
-    client: HttpRegistry, layout: Layout, published: Descriptor
-) -> None:
-    export_image(client, "a/b", published.digest, layout)
     blob = max((layout.folder / "blobs" / "sha256").iterdir(), key=lambda one: one.stat().st_size)
     content = blob.read_bytes()
     blob.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    with pytest.raises(InputError, match="missing, or not whole"):
+    with pytest.raises(RegistryError, match="missing or damaged"):
         layout.check()
-    export_image(client, "a/b", published.digest, layout)
+    copy(here, disk, published.digest)
     layout.check()
 
 
-def test_a_second_image_joins_the_first(
-    client: HttpRegistry, layout: Layout, published: Descriptor
+def test_between_repositories_of_one_registry_blobs_are_mounted(
+    client: HttpRegistry, here: Place, published: Descriptor
 ) -> None:
-    other = put_image(client, "riscv64")
-    export_image(client, "a/b", published.digest, layout, name="all")
-    export_image(client, "a/b", other.digest, layout, name="riscv64")
-    assert layout.root("all").digest == published.digest
-    assert layout.root("riscv64").digest == other.digest
-    with pytest.raises(InputError, match="2 images") as caught:
-        layout.root()
-    assert caught.value.hint == "there are: all, riscv64"
+    copied = copy_image(here, Place(registry=client, repository="c/d"), published.digest)
+    assert {one.transfer for one in copied.blobs} == {Transfer.MOUNTED}
+    assert copied.sent_bytes == 0
 
 
-def test_an_export_that_breaks_off_names_nothing(
-    stub: StubRegistry, client: HttpRegistry, layout: Layout, published: Descriptor
+def test_a_copy_that_breaks_off_names_nothing(
+    stub: StubRegistry, here: Place, disk: Place, published: Descriptor
 ) -> None:
     stub.fail("get blob", Fault(status=403, spare=2))
     with pytest.raises(RegistryError):
-        export_image(client, "a/b", published.digest, layout)
-    assert not (layout.folder / "index.json").exists()
+        copy_image(here, disk, published.digest)
+    assert not (Path(disk.registry.host) / "index.json").exists()
 
 
-def test_a_file_of_this_disk_becomes_a_blob_without_a_copy(tmp_path: Path, layout: Layout) -> None:
+def an_index(layout: LayoutRegistry, tag: str = "v1", **annotations: str) -> Descriptor:
+    return layout.put_manifest("", tag, index_body([], annotations), IMAGE_INDEX)
+
+
+def test_a_tag_in_a_folder_moves_and_what_is_part_of_more_is_named_once(
+    layout: LayoutRegistry,
+) -> None:
+    first, second = an_index(layout, "v1", a="1"), an_index(layout, "v2", a="2")
+    layout.put_manifest("", "v2", index_body([], {"a": "1"}), IMAGE_INDEX)
+    assert layout.tags("") == ("v1", "v2")
+    assert {one.digest for one in layout.listed()} == {first.digest}
+    assert layout.head("", second.digest) == second, "its bytes stay"
+    by_digest = layout.put_manifest("", second.digest, index_body([], {"a": "2"}), IMAGE_INDEX)
+    assert by_digest.digest in {one.digest for one in layout.listed()}
+    layout.put_manifest("", "all", index_body([first, second]), IMAGE_INDEX)
+    assert [one.annotations.get(NAME) for one in layout.listed()] == ["v1", "v2", "all"]
+
+
+def test_a_file_of_this_disk_becomes_a_blob_without_a_copy(
+    tmp_path: Path, layout: LayoutRegistry
+) -> None:
     file = tmp_path / "layer"
     file.write_bytes(b"layer")
-    layout.begin()
-    layout.link(file, digest_of(b"layer"))
-    assert layout.blob_path(digest_of(b"layer")).stat().st_ino == file.stat().st_ino
     blob = FileBlob(file, digest_of(b"layer"), 5)
-    with blob.open() as opened:
-        assert opened.read() == b"layer"
+    assert layout.put_blob("", blob).transfer is Transfer.SENT
+    assert layout.blob_path(blob.digest).stat().st_ino == file.stat().st_ino
+    with pytest.raises(RegistryError, match="is damaged"):
+        layout.put_blob("", FileBlob(file, digest_of(b"other"), 5))
+    assert [one.name for one in layout.blob_path(blob.digest).parent.iterdir()] == [
+        blob.digest.removeprefix("sha256:")
+    ]
 
 
-def an_empty(layout: Layout, body: bytes = index_body([])) -> Descriptor:
-    layout.begin()
-    layout.write(body)
-    named = Descriptor(media_type=IMAGE_INDEX, digest=digest_of(body), size_bytes=len(body))
-    layout.write_list([named])
-    return named
-
-
-def test_a_blob_of_a_stranger_is_a_regular_file_of_its_size(layout: Layout) -> None:
-    named = an_empty(layout)
+@pytest.mark.parametrize("kind", ["a FIFO", "a link", "a folder"])
+def test_what_is_in_a_folder_of_a_stranger_is_a_regular_file(
+    layout: LayoutRegistry, tmp_path: Path, kind: str
+) -> None:
+    named = an_index(layout)
     place = layout.blob_path(named.digest)
-    place.write_bytes(b"{}")
-    with pytest.raises(InputError, match="2 of"):
-        layout.source(named)
     place.unlink()
-    os.mkfifo(place)
-    with pytest.raises(InputError, match="a FIFO"):
-        layout.source(named)
-    with pytest.raises(InputError, match="a FIFO"):
-        layout.manifest(named.digest)
-    place.unlink()
-    place.symlink_to("/etc/passwd")
-    with pytest.raises(InputError, match="a link"):
-        layout.source(named)
-    with pytest.raises(InputError, match="a link"):
-        layout.manifest(named.digest)
+    if kind == "a FIFO":
+        os.mkfifo(place)
+    elif kind == "a folder":
+        place.mkdir()
+    else:
+        place.symlink_to("/etc/passwd")
+    for read in (
+        lambda: layout.manifest("", "v1"),
+        lambda: layout.blob("", named.digest, 1000),
+        lambda: layout.save_blob("", named.digest, tmp_path / "saved"),
+        lambda: layout.open_blob("", named.digest).__enter__(),
+        layout.check,
+    ):
+        with pytest.raises(RegistryError, match=kind) as caught:
+            read()
+        assert caught.value.registry == str(layout.folder)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"imageLayoutVersion": "2"}', "\xff"])
-def test_a_folder_that_is_no_layout_is_said(layout: Layout, text: str) -> None:
-    an_empty(layout)
-    (layout.folder / "oci-layout").write_text(text)
-    with pytest.raises(InputError, match="oci-layout"):
-        layout.listed()
-    (layout.folder / "oci-layout").unlink()
-    with pytest.raises(InputError, match="no such file") as caught:
-        layout.listed()
-    assert "OCI image layout?" in caught.value.hint
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("oci-layout", ""),
+        ("oci-layout", '{"imageLayoutVersion": "2"}'),
+        ("index.json", "[]"),
+        ("index.json", json.dumps({"schemaVersion": 2, "manifests": [{"digest": "../../x"}]})),
+        ("oci-layout", None),
+    ],
+)
+def test_a_folder_that_is_no_layout_is_said(
+    layout: LayoutRegistry, file: str, text: str | None
+) -> None:
+    an_index(layout)
+    (layout.folder / file).unlink()
+    if text is not None:
+        (layout.folder / file).write_text(text)
+    with pytest.raises(RegistryError):
+        layout.tags("")
+
+
+def test_a_folder_of_something_else_is_no_layout(layout: LayoutRegistry) -> None:
+    assert layout.tags("") == ()
+    layout.folder.mkdir()
+    assert layout.tags("") == ()
+    (layout.folder / "notes").write_text("x")
+    with pytest.raises(RegistryError, match="is it an OCI image layout"):
+        layout.tags("")
+
+
+def test_a_manifest_of_another_content_in_its_place_is_noticed(layout: LayoutRegistry) -> None:
+    named = an_index(layout)
+    layout.blob_path(named.digest).write_bytes(index_body([], {"b": "c"}))
+    with pytest.raises(RegistryError, match="is damaged"):
+        layout.manifest("", "v1")
 
 
 def nested(stub: StubRegistry, levels: int) -> str:
@@ -217,35 +290,25 @@ def nested(stub: StubRegistry, levels: int) -> str:
 
 
 def test_an_index_of_indexes_of_indexes_has_an_end(
-    stub: StubRegistry, client: HttpRegistry, layout: Layout
+    stub: StubRegistry, here: Place, disk: Place
 ) -> None:
-    export_image(client, "a/b", nested(stub, DEEPEST), layout)
+    copy_image(here, disk, nested(stub, DEEPEST))
     with pytest.raises(InputError, match=f"more than {DEEPEST} levels"):
-        export_image(client, "a/b", nested(stub, DEEPEST + 1), layout)
+        copy_image(here, disk, nested(stub, DEEPEST + 1))
 
 
-def test_a_child_is_what_its_index_says_that_it_is(
-    stub: StubRegistry, client: HttpRegistry, layout: Layout
+def test_a_child_is_there_and_is_what_its_index_says(
+    stub: StubRegistry, here: Place, disk: Place
 ) -> None:
-    digest = stub.keep_manifest("a/b", "", index_body([]), IMAGE_INDEX)
-    for named in (
-        Descriptor(media_type=IMAGE_MANIFEST, digest=digest, size_bytes=len(index_body([]))),
-        Descriptor(media_type=IMAGE_INDEX, digest=digest, size_bytes=1),
+    body = index_body([])
+    digest = stub.keep_manifest("a/b", "", body, IMAGE_INDEX)
+    for named, reason in (
+        (Descriptor(media_type=IMAGE_MANIFEST, digest=digest, size_bytes=len(body)), "is not what"),
+        (Descriptor(media_type=IMAGE_INDEX, digest=digest, size_bytes=1), "is not what"),
+        (Descriptor(media_type=IMAGE_INDEX, digest=digest_of(b"x"), size_bytes=1), "is not there"),
     ):
         parent = stub.keep_manifest("a/b", "", index_body([named]), IMAGE_INDEX)
-        with pytest.raises(InputError, match="not what its descriptor says"):
-            export_image(client, "a/b", parent, layout)
-
-
-def test_a_child_that_is_not_there_is_missed(
-    stub: StubRegistry, client: HttpRegistry, layout: Layout
-) -> None:
-    missing = Descriptor(
-        media_type=IMAGE_INDEX,
-        digest=digest_of(b"gone"),
-        size_bytes=4,
-        platform=Platform(os="linux", architecture="arm64"),
-    )
-    parent = stub.keep_manifest("a/b", "", index_body([missing]), IMAGE_INDEX)
-    with pytest.raises(InputError, match="named, and not there"):
-        export_image(client, "a/b", parent, layout)
+        with pytest.raises(InputError, match=reason):
+            copy_image(here, disk, parent)
+    with pytest.raises(InputError, match="is not there"):
+        copy_attached(here, disk, digest_of(b"x"))

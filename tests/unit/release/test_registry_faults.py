@@ -116,7 +116,7 @@ def test_what_fails_always_is_given_up_with_words_for_who_has_to_mend_it(
     assert "HTTP 503" in str(error)
     assert "try again later" in error.hint
     assert stub.steps().count(step) == QUICK.tries
-    assert clock.waits == [0.5, 1.0, 2.0]
+    assert clock.waits == [0.5, 1.0, 2.0, 4.0]
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_the_registry_is_given_the_time_that_it_asks_for(
 
 @pytest.mark.parametrize(
     ("said", "waits"),
-    [("9999", [30.0, 30.0, 30.0]), ("-1", [0.5, 1.0, 2.0]), ("soon", [0.5, 1.0, 2.0])],
+    [("9999", [30.0] * 4), ("-1", [0.5, 1.0, 2.0, 4.0]), ("soon", [0.5, 1.0, 2.0, 4.0])],
 )
 def test_but_no_more_than_our_own_patience(
     stub: StubRegistry, clock: Clock, act: Callable[[str], object], said: str, waits: list[float]

@@ -98,17 +98,28 @@ def test_nor_to_the_next_page_of_a_list(
     assert elsewhere.shown() == set()
 
 
+@pytest.mark.parametrize("auth", ["basic", "bearer"])
+@pytest.mark.parametrize("step", ["get blob", "begin"])
 def test_a_401_of_another_host_is_not_answered(
-    stub: StubRegistry, elsewhere: StubRegistry, client: HttpRegistry
+    stub: StubRegistry, elsewhere: StubRegistry, client: HttpRegistry, auth: str, step: str
 ) -> None:
-    elsewhere.auth = "basic"
-    digest = stub.keep("a/b", CONTENT)
-    where = f"http://{elsewhere.host}/v2/a/b/blobs/{digest}"
-    stub.fail("get blob", Fault(status=307, headers={"Location": where}))
+    elsewhere.auth = auth
+    leads = {"Location": f"http://{elsewhere.host}/v2/a/b/blobs/{digest_of(CONTENT)}"}
+    if step == "begin":
+        leads = {"Location": f"http://{elsewhere.host}/v2/a/b/blobs/uploads/x"}
+    stub.fail(step, Fault(status=202 if step == "begin" else 307, headers=leads))
+    blob = BytesBlob(CONTENT)
+    act: Callable[[], object] = {
+        "begin": lambda: client.put_blob("a/b", blob),
+        "get blob": lambda: client.blob("a/b", blob.digest, 10_000),
+    }[step]
     with pytest.raises(RegistryError) as caught:
-        client.blob("a/b", digest, 10_000)
+        act()
     assert caught.value.fault is RegistryFault.REFUSED
+    client.tags("a/b")
+    client.put_manifest("a/b", "v1", index_body([]), IMAGE_INDEX)
     assert elsewhere.shown() == set()
+    assert len(elsewhere.steps()) == 1, "nor is a token asked for there, then or later"
 
 
 @pytest.mark.parametrize(
@@ -160,7 +171,7 @@ def test_a_login_is_not_sent_for_tokens_without_tls(
     stub: StubRegistry, client: HttpRegistry, realm: str
 ) -> None:
     stub.realm = realm or "/"
-    with pytest.raises(RegistryError):
+    with pytest.raises(RegistryError, match="not over TLS"):
         client.tags("a/b")
     assert not any(shown.startswith("Basic") for shown in stub.shown())
 

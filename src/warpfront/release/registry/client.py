@@ -106,7 +106,7 @@ class HttpRegistry:
         if answer.status_code == 404:
             return None
         digest, length = answer.headers.get(_DIGEST_HEADER, ""), _length(answer)
-        if not digest or length is None:  # not every registry says it to HEAD
+        if not digest or not length:  # not every registry says it to HEAD
             found = self.manifest(repository, reference)
             return found.descriptor if found is not None else None
         if not is_digest(digest) or (is_digest(reference) and digest != reference):

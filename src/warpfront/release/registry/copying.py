@@ -1,156 +1,177 @@
-"""An image with everything that is attached to it, from a registry into a folder and from a folder
-into a registry: the same bytes, so the same digests. Edge.
+"""Images and what is attached to them, from one registry to another, of which any may be a folder:
+the same bytes, so the same digests. Edge.
+
+What is there stays, what another repository of the same registry has is mounted, the rest is sent.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable
-from dataclasses import dataclass
+import contextlib
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
 
 from warpfront.errors import InputError
 from warpfront.release.registry import documents
-from warpfront.release.registry.contract import (
-    BlobTransfer,
-    Descriptor,
-    Manifest,
-    Registry,
-    Transfer,
-)
-from warpfront.release.registry.documents import ImageManifest
-from warpfront.release.registry.layout import NAME, Layout, parts_of
+from warpfront.release.registry.contract import BlobTransfer, Descriptor, Manifest, Registry
+from warpfront.release.registry.documents import ImageIndex
+from warpfront.release.registry.layout import parts_of
+from warpfront.release.registry.references import fallback_tag
 
 # An index of platforms, its images, a document about one, the signature of that.
 DEEPEST = 4
 MOST_MANIFESTS = 1000
+# What cosign 2 keeps beside an image under tags, where others use referrers.
+_SIGNATURE_TAGS = (".sig", ".att")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A repository of a registry."""
+
+    registry: Registry
+    repository: str
+
+    def __str__(self) -> str:
+        return f"{self.registry.host}/{self.repository}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copied:
-    """What was copied: the image's descriptor, how many manifests (children and attached ones are
-    some), and how each blob came there.
-    """
+    """What was copied: the digests of manifests, parts first, and how each blob came there."""
 
-    root: Descriptor
-    manifests: int
-    attached: int
+    manifests: tuple[str, ...]
     blobs: tuple[BlobTransfer, ...]
 
+    @property
+    def sent_bytes(self) -> int:
+        return sum(blob.sent_bytes for blob in self.blobs)
 
-def export_image(
-    registry: Registry, repository: str, digest: str, layout: Layout, *, name: str = ""
-) -> Copied:
-    """Copy into a layout, which names the image as `name`; blobs that it has are not fetched."""
-    walk = _Walk(
-        f"{registry.host}/{repository}",
-        lambda one: registry.manifest(repository, one),
-        lambda one: registry.referrers(repository, one),
+
+def copy_image(source: Place, target: Place, digest: str) -> Copied:
+    """An image, or an index and its images, by digest. Raises `InputError` if it is not there."""
+    walk = _Walk(source)
+    walk.follow(digest)
+    return _copy(source, target, walk)
+
+
+def copy_attached(source: Place, target: Place, digest: str) -> Copied:
+    """Everything that is attached to a digest and to its parts, what is attached to that, and the
+    signatures. The image itself is only read.
+    """
+    image, walk = _Walk(source), _Walk(source)
+    image.follow(digest)
+    for one in image.found:
+        walk.follow_attached(one)
+    copied = _copy(source, target, walk)
+    tagged = [_copy_tags(source, target, one) for one in image.found]
+    return Copied(
+        manifests=(*copied.manifests, *(one for more in tagged for one in more.manifests)),
+        blobs=(*copied.blobs, *(one for more in tagged for one in more.blobs)),
     )
-    root = walk.follow(digest)
-    layout.begin()
-    blobs = []
+
+
+def _copy_tags(source: Place, target: Place, digest: str) -> Copied:
+    walk = _Walk(source)
+    for suffix in _SIGNATURE_TAGS:
+        tag = f"{fallback_tag(digest)}{suffix}"
+        found = source.registry.manifest(source.repository, tag)
+        if found is not None:
+            walk.follow(found.descriptor.digest)
+            walk.tags[tag] = found
+    return _copy(source, target, walk)
+
+
+def _copy(source: Place, target: Place, walk: _Walk) -> Copied:
+    """Blobs, then the manifests that name them, then tags."""
+    blobs: dict[str, BlobTransfer] = {}
     for manifest in walk.found.values():
         for part in _blobs_of(manifest):
-            there = layout.has(part)
-            if not there:
-                place = layout.blob_path(part.digest)
-                registry.save_blob(repository, part.digest, place, part.size_bytes)
-            blobs.append(_transfer(part, Transfer.PRESENT if there else Transfer.SENT))
-        layout.write(manifest.body)
-    named = dataclasses.replace(root, annotations={NAME: name}) if name else root
-    kept = [one for one in _listed_already(layout) if one.digest not in walk.found]
-    layout.write_list([*kept, named, *walk.attached.values()])
-    return _copied(root, walk, blobs)
-
-
-def import_image(
-    layout: Layout, registry: Registry, repository: str, *, name: str = "", tag: str = ""
-) -> Copied:
-    """Copy out of a layout; the tag, if there is one, last."""
-    walk = _Walk(str(layout.folder), layout.manifest, layout.referrers)
-    root = walk.follow(layout.root(name).digest)
-    blobs = [
-        registry.put_blob(repository, layout.source(part))
-        for manifest in walk.found.values()
-        for part in _blobs_of(manifest)
-    ]
-    for digest, manifest in walk.found.items():
-        registry.put_manifest(repository, digest, manifest.body, manifest.descriptor.media_type)
-    if tag:
-        body = walk.found[root.digest].body
-        registry.put_manifest(repository, tag, body, root.media_type)
-    return _copied(root, walk, blobs)
-
-
-class _Walk:
-    """Everything that belongs to an image, parts before what names them. A place that names itself,
-    or more than anybody would publish, is refused.
-    """
-
-    def __init__(
-        self,
-        place: str,
-        manifest_of: Callable[[str], Manifest | None],
-        referrers_of: Callable[[str], tuple[Descriptor, ...]],
-    ) -> None:
-        self._place, self._manifest_of, self._referrers_of = place, manifest_of, referrers_of
-        self._seen: set[str] = set()
-        self.found: dict[str, Manifest] = {}
-        self.attached: dict[str, Descriptor] = {}
-
-    def follow(self, digest: str, named: Descriptor | None = None, depth: int = 0) -> Descriptor:
-        if digest in self._seen:
-            if digest not in self.found:
-                raise self._wrong(digest, "it belongs to itself")
-            return self.found[digest].descriptor
-        if depth > DEEPEST or len(self._seen) >= MOST_MANIFESTS:
-            limit = f"{DEEPEST} levels" if depth > DEEPEST else f"{MOST_MANIFESTS} manifests"
-            raise self._wrong(digest, f"more than {limit}")
-        self._seen.add(digest)
-        manifest = self._manifest_of(digest)
-        if manifest is None:
-            raise self._wrong(digest, "it is named, and not there")
-        found = manifest.descriptor
-        if named is not None and (found.media_type, found.size_bytes) != (
-            named.media_type,
-            named.size_bytes,
-        ):
-            raise self._wrong(digest, "it is not what its descriptor says")
-        if not isinstance(documents.read_document(manifest), ImageManifest):
-            for child in parts_of(manifest):
-                self.follow(child.digest, child, depth + 1)
-        self.found[digest] = manifest
-        for referrer in self._referrers_of(digest):
-            self.follow(referrer.digest, referrer, depth + 1)
-            self.attached[referrer.digest] = referrer
-        return found
-
-    def _wrong(self, digest: str, reason: str) -> InputError:
-        return InputError(f"{self._place}@{digest}: {reason}", hint="nothing was written")
+            if part.digest not in blobs:
+                blobs[part.digest] = _copy_blob(source, target, part)
+    for reference, manifest in {**walk.found, **walk.tags}.items():
+        target.registry.put_manifest(
+            target.repository, reference, manifest.body, manifest.descriptor.media_type
+        )
+    return Copied(manifests=tuple(walk.found), blobs=tuple(blobs.values()))
 
 
 def _blobs_of(manifest: Manifest) -> tuple[Descriptor, ...]:
-    is_image = isinstance(documents.read_document(manifest), ImageManifest)
-    return parts_of(manifest) if is_image else ()
+    document = documents.read_document(manifest)
+    return () if isinstance(document, ImageIndex) else parts_of(document)
 
 
-def _listed_already(layout: Layout) -> tuple[Descriptor, ...]:
-    return layout.listed() if (layout.folder / "index.json").exists() else ()
+def _copy_blob(source: Place, target: Place, blob: Descriptor) -> BlobTransfer:
+    mounts = (source.repository,) if source.registry.host == target.registry.host else ()
+    with _lazily(source, blob) as fetched:
+        return target.registry.put_blob(target.repository, fetched, mounts)
 
 
-def _transfer(blob: Descriptor, transfer: Transfer) -> BlobTransfer:
-    return BlobTransfer(
-        digest=blob.digest,
-        size_bytes=blob.size_bytes,
-        transfer=transfer,
-        sent_bytes=blob.size_bytes if transfer is Transfer.SENT else 0,
-    )
+@contextlib.contextmanager
+def _lazily(source: Place, blob: Descriptor) -> Iterator[_Fetched]:
+    """A blob that is fetched only if somebody has to read it."""
+    with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
+        yield _Fetched(
+            source=source,
+            path=Path(folder, "blob"),
+            digest=blob.digest,
+            size_bytes=blob.size_bytes,
+        )
 
 
-def _copied(root: Descriptor, walk: _Walk, blobs: list[BlobTransfer]) -> Copied:
-    return Copied(
-        root=root,
-        manifests=len(walk.found),
-        attached=len(walk.attached),
-        blobs=tuple({one.digest: one for one in reversed(blobs)}.values()),
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Fetched:
+    source: Place
+    path: Path
+    digest: str
+    size_bytes: int
+
+    def open(self) -> BinaryIO:
+        if not self.path.exists():
+            registry, repository = self.source.registry, self.source.repository
+            registry.save_blob(repository, self.digest, self.path, self.size_bytes)
+        return self.path.open("rb")
+
+
+@dataclass(slots=True)
+class _Walk:
+    """What belongs to an image, parts before what names them. What names itself, or more than
+    anybody would publish, is refused before anything is written.
+    """
+
+    source: Place
+    found: dict[str, Manifest] = field(default_factory=dict)
+    tags: dict[str, Manifest] = field(default_factory=dict)
+    _begun: set[str] = field(default_factory=set)
+
+    def follow(self, digest: str, named: Descriptor | None = None, depth: int = 0) -> None:
+        """A manifest, and its children if it is an index."""
+        if digest in self.found:
+            return
+        if digest in self._begun or depth > DEEPEST or len(self._begun) >= MOST_MANIFESTS:
+            limit = f"more than {DEEPEST} levels or {MOST_MANIFESTS} manifests, or a circle"
+            raise self._wrong(digest, limit)
+        self._begun.add(digest)
+        manifest = self.source.registry.manifest(self.source.repository, digest)
+        if manifest is None:
+            raise self._wrong(digest, "it is not there")
+        found = manifest.descriptor
+        if named and (found.media_type, found.size_bytes) != (named.media_type, named.size_bytes):
+            raise self._wrong(digest, "it is not what its descriptor says")
+        document = documents.read_document(manifest)
+        if isinstance(document, ImageIndex):
+            for child in document.manifests:
+                self.follow(child.digest, child, depth + 1)
+        self.found[digest] = manifest
+
+    def follow_attached(self, digest: str, depth: int = 0) -> None:
+        """Everything that is attached to a digest, and to that."""
+        for one in self.source.registry.referrers(self.source.repository, digest):
+            if one.digest not in self.found:
+                self.follow(one.digest, one, depth + 1)
+                self.follow_attached(one.digest, depth + 1)
+
+    def _wrong(self, digest: str, reason: str) -> InputError:
+        return InputError(f"{self.source}@{digest}: {reason}", hint="nothing was written")

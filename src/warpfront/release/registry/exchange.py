@@ -34,6 +34,9 @@ _ERROR_LIMIT_BYTES = 64 * 2**10
 _TOKEN_LIMIT_BYTES = 2**20
 _CERTIFICATES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
 
+# No proxy leads to this machine; what the environment says is not looked at then.
+_NO_PROXIES = {"http": "", "https": ""}
+
 Body = Callable[[], BinaryIO | bytes]
 
 
@@ -234,6 +237,7 @@ class Exchange:
                     self.patience.answer_seconds + more_seconds,
                 ),
                 verify=self._trust.bundle or True,
+                proxies=_NO_PROXIES if is_loopback(urlsplit(url).netloc) else None,
                 auth=_no_netrc,
             )
         except (requests.RequestException, OSError) as error:

@@ -15,7 +15,7 @@ from warpfront.errors import RegistryError, RegistryFault
 
 RETRIED_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
 _LONGEST_SAID = 300
-_COST_OF_SILENCE = 3
+_COST_OF_SILENCE = 4
 _NOT_PLAIN = re.compile(r"[^\x20-\x7e\xa0-\ud7ff]+")
 # Debian's registry answers a full disk with 500, and the system's number for it in the detail.
 _NO_ROOM = re.compile(r'no space left|"Err":\s?28\b|quota exceeded', re.IGNORECASE)

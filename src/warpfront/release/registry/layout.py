@@ -1,36 +1,51 @@
-"""Images in a folder (the OCI image layout): what a disk carries where no network goes. Edge.
+"""A registry in a folder (the OCI image layout): what a disk carries where no network goes. Edge.
 
-What is read is a stranger's: regular files only, to a limit, and held against their digests.
+What is in it is a stranger's: regular files only, read to a limit, and held against their digests.
+One repository a layout, whatever it is asked for. `index.json` names what has a tag
+(`org.opencontainers.image.ref.name`), what is attached, and what nothing else names.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
-import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import file_digest
+from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import BinaryIO
 
-from warpfront.errors import InputError, StoreError
+from warpfront.errors import RegistryError, RegistryFault, StoreError
 from warpfront.release.registry import documents
 from warpfront.release.registry.contract import (
+    EMPTY_BODY,
     IMAGE_INDEX,
+    IMAGE_MANIFEST,
     INDEX_TYPES,
     MANIFEST_TYPES,
+    BlobSource,
+    BlobTransfer,
+    BytesBlob,
     Descriptor,
     Manifest,
+    Transfer,
     digest_of_bytes,
 )
-from warpfront.release.registry.documents import MANIFEST_LIMIT_BYTES, ImageIndex, ImageManifest
+from warpfront.release.registry.documents import (
+    MANIFEST_LIMIT_BYTES,
+    Document,
+    ImageIndex,
+    ImageManifest,
+)
 from warpfront.release.registry.references import is_digest
 from warpfront.system.foreign import kind_of, read_regular
 from warpfront.system.store import storing, write_text
 
-_VERSION = '{"imageLayoutVersion":"1.0.0"}'
 NAME = "org.opencontainers.image.ref.name"
+_VERSION = '{"imageLayoutVersion":"1.0.0"}'
+_PIECE_BYTES = 1 << 20
+_STEP = "image layout"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,165 +60,293 @@ class FileBlob:
         return self.path.open("rb")
 
 
-class Layout:
-    """A folder of blobs by their digests, and `index.json`, which names the images and what is
-    attached to them. Raises `InputError` for what is not as it should be.
-    """
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayoutRegistry:
+    """`contract.Registry` over a folder, which need not be there before something is put."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    folder: Path
 
-    def begin(self) -> None:
-        """Make the folder one, unless it is."""
-        with storing(self.folder):
-            (self.folder / "blobs" / "sha256").mkdir(parents=True, exist_ok=True)
-        write_text(self.folder / "oci-layout", _VERSION)
+    @property
+    def host(self) -> str:
+        return str(self.folder)
 
-    def listed(self) -> tuple[Descriptor, ...]:
-        """What `index.json` names."""
-        self._require_version()
-        body = self._read(self.folder / "index.json", MANIFEST_LIMIT_BYTES)
-        with _said_of(self.folder / "index.json"):
-            value = documents.read_object(body)
-            document = documents.read_body(body, value.get("mediaType", IMAGE_INDEX))
-        if not isinstance(document, ImageIndex):
-            raise InputError(f"{self.folder / 'index.json'}: it is no index")
-        return document.manifests
-
-    def write_list(self, descriptors: Sequence[Descriptor]) -> None:
-        """Name these, and nothing else; the last thing that is written."""
-        write_text(self.folder / "index.json", documents.index_body(descriptors).decode())
-
-    def root(self, name: str = "") -> Descriptor:
-        """The image of that name, or the only one."""
-        images = [one for one in self.listed() if self._subject_of(one.digest) is None]
-        found = [one for one in images if one.annotations.get(NAME) == name] if name else images
-        if len(found) != 1:
-            names = ", ".join(one.annotations.get(NAME, one.digest) for one in images)
-            raise InputError(
-                f"{self.folder}: {len(found)} images{f' named {name}' if name else ''}",
-                hint=f"there are: {names}" if names else "it is empty",
-            )
-        return found[0]
-
-    def manifest(self, digest: str) -> Manifest | None:
-        """A manifest or index of the layout, checked; None where there is none."""
-        path = self.blob_path(digest)
-        try:
-            body = read_regular(path, MANIFEST_LIMIT_BYTES)
-        except FileNotFoundError:
+    def manifest(self, repository: str, reference: str) -> Manifest | None:
+        """See `Registry`."""
+        digest = reference if is_digest(reference) else self._tagged(reference)
+        if digest is None or not os.path.lexists(self.blob_path(digest)):
             return None
-        except StoreError as error:
-            raise InputError(error.message) from error
-        with _said_of(path):
-            if digest_of_bytes(body) != digest:
-                raise ValueError(f"it is {digest_of_bytes(body)}")
+        body = self.blob(repository, digest, MANIFEST_LIMIT_BYTES)
+        try:
             media_type = documents.read_object(body).get("mediaType")
             if not isinstance(media_type, str):
-                raise ValueError("it does not say what it is")  # noqa: TRY004 - a wrong value
+                raise self._wrong(f"{digest} does not say what it is")
             documents.read_body(body, media_type)
+        except ValueError as error:
+            raise self._wrong(f"{digest}: {error}") from None
         descriptor = Descriptor(media_type=media_type, digest=digest, size_bytes=len(body))
         return Manifest(descriptor=descriptor, body=body)
 
-    def referrers(self, digest: str) -> tuple[Descriptor, ...]:
-        """What is attached to a digest, of what `index.json` names."""
-        return tuple(one for one in self.listed() if self._subject_of(one.digest) == digest)
+    def head(self, repository: str, reference: str) -> Descriptor | None:
+        """See `Registry`."""
+        found = self.manifest(repository, reference)
+        return found.descriptor if found is not None else None
 
-    def source(self, descriptor: Descriptor) -> FileBlob:
-        """A blob to be sent: a regular file of the right size. Who gets it checks its digest."""
-        path = self.blob_path(descriptor.digest)
+    def put_manifest(
+        self, repository: str, reference: str, body: bytes, media_type: str
+    ) -> Descriptor:
+        """See `Registry`. What it is made of has to be there before, as in every registry."""
+        digest = digest_of_bytes(body)
         try:
-            status = path.lstat()
-        except OSError as error:
-            raise InputError(f"{path}: {error.strerror}") from error
-        kind = kind_of(status.st_mode)
-        if kind or status.st_size != descriptor.size_bytes:
-            raise InputError(
-                f"{path}: {kind or f'{status.st_size} of {descriptor.size_bytes} bytes'}"
-            )
-        return FileBlob(path, descriptor.digest, descriptor.size_bytes)
+            document = documents.read_body(body, media_type)
+        except ValueError as error:
+            raise self._wrong(f"{digest}: {error}") from None
+        for part in parts_of(document):
+            self._require(part)
+        descriptor = Descriptor(media_type=media_type, digest=digest, size_bytes=len(body))
+        self.put_blob(repository, BytesBlob(body))
+        named = {} if is_digest(reference) else {NAME: reference}
+        self._list(dataclasses.replace(descriptor, annotations=named), document)
+        return descriptor
 
-    def has(self, descriptor: Descriptor) -> bool:
-        """Whether a blob is there, whole."""
-        try:
-            with self.source(descriptor).path.open("rb") as file:
-                return f"sha256:{file_digest(file, 'sha256').hexdigest()}" == descriptor.digest
-        except InputError:
-            return False
-
-    def write(self, body: bytes) -> None:
-        """Have a small blob."""
-        write_text(self.blob_path(digest_of_bytes(body)), body.decode())
-
-    def link(self, file: Path, digest: str) -> None:
-        """Have a file of this disk as a blob: by hard link where one can be, else a copy."""
+    def blob(self, repository: str, digest: str, limit_bytes: int) -> bytes:
+        """See `Registry`."""
+        del repository
         path = self.blob_path(digest)
-        with storing(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            aside = path.with_name(f".{path.name}.{os.getpid()}")
-            try:
-                try:
-                    os.link(file, aside, follow_symlinks=False)
-                except OSError:
-                    shutil.copyfile(file, aside)
-                aside.replace(path)
-            finally:
-                aside.unlink(missing_ok=True)
+        try:
+            content = read_regular(path, limit_bytes)
+        except FileNotFoundError:
+            raise self._wrong(f"{digest} is missing") from None
+        except StoreError as error:
+            raise self._wrong(error.message) from None
+        if digest_of_bytes(content) != digest:
+            raise self._wrong(f"{digest} is damaged")
+        return content
 
-    def blob_path(self, digest: str) -> Path:
-        if not is_digest(digest):
-            raise InputError(f"{digest!r} is no digest")
-        return self.folder / "blobs" / "sha256" / digest.removeprefix("sha256:")
+    @contextlib.contextmanager
+    def open_blob(self, repository: str, digest: str) -> Iterator[BinaryIO]:
+        """See `Registry`."""
+        del repository
+        self._require_regular(digest)
+        with self.blob_path(digest).open("rb") as file:
+            yield file
+
+    def save_blob(
+        self, repository: str, digest: str, destination: Path, size_bytes: int | None = None
+    ) -> None:
+        """See `Registry`."""
+        del repository
+        size = self._require_regular(digest)
+        if size_bytes is not None and size != size_bytes:
+            raise self._wrong(f"{digest} has {size} of {size_bytes} bytes")
+        self._take(self.blob_path(digest), digest, destination)
+
+    def put_blob(
+        self, repository: str, source: BlobSource, mount_from: Sequence[str] = ()
+    ) -> BlobTransfer:
+        """See `Registry`. A file of the same file system becomes a hard link."""
+        del repository, mount_from
+        there = self._has(source.digest, source.size_bytes)
+        if not there:
+            with source.open() as stream:
+                self._take(stream, source.digest, self.blob_path(source.digest))
+        return BlobTransfer(
+            digest=source.digest,
+            size_bytes=source.size_bytes,
+            transfer=Transfer.PRESENT if there else Transfer.SENT,
+            sent_bytes=0 if there else source.size_bytes,
+        )
+
+    def referrers(self, repository: str, digest: str) -> tuple[Descriptor, ...]:
+        """See `Registry`."""
+        found = []
+        for entry in self.listed():
+            manifest = self.manifest(repository, entry.digest)
+            subject = documents.read_document(manifest).subject if manifest else None
+            if manifest and subject and subject.digest == digest:
+                found.append(documents.referrer_of(manifest))
+        return tuple(found)
+
+    def attach(
+        self,
+        repository: str,
+        subject: Descriptor,
+        *,
+        artifact_type: str,
+        payload: bytes,
+        payload_type: str,
+        annotations: Mapping[str, str],
+    ) -> Descriptor:
+        """See `Registry`."""
+        blob = BytesBlob(payload)
+        for source in (blob, BytesBlob(EMPTY_BODY)):
+            self.put_blob(repository, source)
+        body = documents.artifact_body(
+            subject,
+            artifact_type=artifact_type,
+            payload=Descriptor(
+                media_type=payload_type, digest=blob.digest, size_bytes=blob.size_bytes
+            ),
+            annotations=annotations,
+        )
+        put = self.put_manifest(repository, digest_of_bytes(body), body, IMAGE_MANIFEST)
+        return documents.referrer_of(Manifest(descriptor=put, body=body))
+
+    def tags(self, repository: str) -> tuple[str, ...]:
+        """See `Registry`."""
+        del repository
+        return tuple(sorted({one.annotations[NAME] for one in self.listed() if _name(one)}))
+
+    def delete(self, repository: str, digest: str) -> None:
+        """See `Registry`. Its bytes stay, unnamed."""
+        del repository
+        self._write_list([one for one in self.listed() if one.digest != digest])
+
+    def listed(self) -> tuple[Descriptor, ...]:
+        """What `index.json` names; nothing where there is none yet."""
+        if not os.path.lexists(self.folder / "index.json"):
+            self._require_begun()
+            return ()
+        try:
+            version = documents.read_object(self._read("oci-layout")).get("imageLayoutVersion")
+            body = self._read("index.json")
+            media_type = documents.read_object(body).get("mediaType", IMAGE_INDEX)
+            document = documents.read_body(body, media_type)
+        except FileNotFoundError:
+            raise self._wrong("it has no oci-layout") from None
+        except ValueError as error:
+            raise self._wrong(f"index.json or oci-layout: {error}") from None
+        if version != "1.0.0" or not isinstance(document, ImageIndex):
+            raise self._wrong(f"layout version {version!r:.40} is not known here")
+        return document.manifests
 
     def check(self) -> None:
-        """That everything which `index.json` names, and what that names, is there and whole."""
+        """That all which `index.json` names, and what that is made of, is there and whole."""
         waiting, seen = list(self.listed()), set[str]()
         while waiting:
             one = waiting.pop()
-            if one.digest in seen:
-                continue
-            seen.add(one.digest)
-            if not self.has(one):
-                raise InputError(f"{self.blob_path(one.digest)}: missing, or not whole")
-            if one.media_type in {*MANIFEST_TYPES, *INDEX_TYPES}:
-                manifest = self.manifest(one.digest)
-                assert manifest is not None
-                waiting += parts_of(manifest)
+            if one.digest not in seen:
+                seen.add(one.digest)
+                self._require(one)
+                if one.media_type in {*MANIFEST_TYPES, *INDEX_TYPES}:
+                    manifest = self.manifest("", one.digest)
+                    assert manifest is not None
+                    waiting += parts_of(documents.read_document(manifest))
 
-    def _subject_of(self, digest: str) -> str | None:
-        manifest = self.manifest(digest)
-        subject = documents.read_document(manifest).subject if manifest else None
-        return subject.digest if subject else None
+    def blob_path(self, digest: str) -> Path:
+        if not is_digest(digest):
+            raise self._wrong(f"{digest!r:.80} is no digest")
+        return self.folder / "blobs" / "sha256" / digest.removeprefix("sha256:")
 
-    def _require_version(self) -> None:
-        place = self.folder / "oci-layout"
-        with _said_of(place):
-            version = documents.read_object(self._read(place, 4096)).get("imageLayoutVersion")
-            if version != "1.0.0":
-                raise ValueError(f"layout version {version!r:.40} is not known here")
+    def _require_begun(self) -> None:
+        """A folder without an index is empty, or an export that broke off; or somebody erred."""
+        with storing(self.folder):
+            found = {one.name for one in self.folder.iterdir()} if self.folder.exists() else set()
+        if found - {"blobs", "oci-layout"}:
+            raise self._wrong("it has no index.json: is it an OCI image layout?")
 
-    def _read(self, path: Path, limit_bytes: int) -> bytes:
+    def _tagged(self, tag: str) -> str | None:
+        return next((one.digest for one in self.listed() if _name(one) == tag), None)
+
+    def _list(self, new: Descriptor, document: Document) -> None:
+        """Name it in `index.json`: in place of what had its tag, and of its children that have
+        none. What is named already need not be named again without a tag.
+        """
+        before = self.listed()
+        if not _name(new) and new.digest in {one.digest for one in before}:
+            return
+        children = {part.digest for part in parts_of(document)}
+        kept = [
+            one
+            for one in before
+            if not (_name(one) and _name(one) == _name(new))
+            and not (not _name(one) and one.digest in {new.digest, *children})
+        ]
+        self._write_list([*kept, new])
+
+    def _write_list(self, descriptors: Sequence[Descriptor]) -> None:
+        write_text(self.folder / "oci-layout", _VERSION)
+        write_text(self.folder / "index.json", documents.index_body(descriptors).decode())
+
+    def _has(self, digest: str, size_bytes: int) -> bool:
+        """Whether a blob is there, whole."""
+        path = self.blob_path(digest)
+        if not os.path.lexists(path) or self._require_regular(digest) != size_bytes:
+            return False
+        with path.open("rb") as file:
+            return f"sha256:{file_digest(file, 'sha256').hexdigest()}" == digest
+
+    def _require(self, part: Descriptor) -> None:
+        if not self._has(part.digest, part.size_bytes):
+            raise self._wrong(f"{part.digest} is missing or damaged")
+
+    def _require_regular(self, digest: str) -> int:
+        """Its size, if it is a file."""
         try:
-            return read_regular(path, limit_bytes)
+            status = self.blob_path(digest).lstat()
         except FileNotFoundError:
-            raise InputError(
-                f"{path}: no such file", hint=f"is {self.folder} an OCI image layout?"
-            ) from None
+            raise self._wrong(f"{digest} is missing") from None
+        kind = kind_of(status.st_mode)
+        if kind:
+            raise self._wrong(f"{digest} is {kind}, not a regular file")
+        return status.st_size
+
+    def _take(self, source: Path | BinaryIO, digest: str, destination: Path) -> None:
+        """Have these bytes there, if their digest is right: by hard link where one can be."""
+        with storing(destination):
+            destination.parent.mkdir(parents=True, exist_ok=True)
+            aside = destination.with_name(f".{destination.name}.{os.getpid()}")
+            try:
+                if _linked_or_copied(source, aside) != digest:
+                    raise self._wrong(f"{digest} is damaged")
+                aside.replace(destination)
+            finally:
+                aside.unlink(missing_ok=True)
+
+    def _read(self, name: str) -> bytes:
+        try:
+            return read_regular(self.folder / name, MANIFEST_LIMIT_BYTES)
         except StoreError as error:
-            raise InputError(error.message) from error
+            raise self._wrong(error.message) from error
+
+    def _wrong(self, reason: str) -> RegistryError:
+        return RegistryError(
+            reason,
+            registry=self.host,
+            step=_STEP,
+            fault=RegistryFault.WRONG,
+            hint="export it again, and carry all of the folder",
+        )
 
 
-def parts_of(manifest: Manifest) -> tuple[Descriptor, ...]:
+def parts_of(document: Document) -> tuple[Descriptor, ...]:
     """What has to be there before it: config and layers, or the children of an index."""
-    document = documents.read_document(manifest)
     if isinstance(document, ImageManifest):
         return (document.config, *document.layers)
     return document.manifests
 
 
-@contextlib.contextmanager
-def _said_of(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except ValueError as error:
-        raise InputError(f"{path}: {error}") from None
+def _name(descriptor: Descriptor) -> str:
+    return descriptor.annotations.get(NAME, "")
+
+
+def _linked_or_copied(source: Path | BinaryIO, target: Path) -> str:
+    """The digest of what is there then. An open file is linked by the name that it was opened by;
+    what is sealed afterwards is that which was read.
+    """
+    if isinstance(source, Path):
+        with source.open("rb") as stream:
+            return _linked_or_copied(stream, target)
+    named = getattr(source, "name", None)
+    if isinstance(named, str):
+        with contextlib.suppress(OSError):
+            os.link(named, target, follow_symlinks=False)
+            if os.path.samestat(target.lstat(), os.fstat(source.fileno())):
+                with target.open("rb") as linked:
+                    return f"sha256:{file_digest(linked, 'sha256').hexdigest()}"
+            target.unlink()
+    found = sha256()
+    with target.open("wb") as file:
+        while piece := source.read(_PIECE_BYTES):
+            found.update(piece)
+            file.write(piece)
+    return f"sha256:{found.hexdigest()}"

@@ -21,7 +21,7 @@ class Patience:
     settled_bytes: int = 20 * 2**20
     window_seconds: float = 60.0
     window_bytes: int = 64 * 2**10
-    tries: int = 6
+    tries: int = 7
     first_wait_seconds: float = 0.5
     longest_wait_seconds: float = 30.0
     waits_seconds: float = 120.0

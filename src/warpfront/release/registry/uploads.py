@@ -64,7 +64,7 @@ class Upload:
         self._location, self._offset, self._furthest = location, 0, 0
         self._whole = source.size_bytes <= sizes.whole_bytes
         self._piece_bytes = sizes.piece_bytes
-        self._damaged = False
+        self._damaged = self._stumbled = False
         self.sent_bytes = 0
 
     def send(self) -> None:
@@ -155,9 +155,10 @@ class Upload:
                 raise error
             self._piece_bytes = max(count // 4, _SMALLEST_PIECE_BYTES)
             self._ask_how_far()
-        elif not self._offset:
+        elif not self._offset or self._stumbled:
             self._whole = True
         else:
+            self._stumbled = True  # it forgot, or takes one piece only: the next time tells
             self._location = ""
             raise Passing(error)
         if not self._location or self._whole:

@@ -40,18 +40,21 @@ class Adapter(HTTPAdapter):
         super().__init__()
 
     def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
-        if self._authorities:
-            context = ssl.create_default_context()
-            for file in self._authorities:
-                context.load_verify_locations(file)
-            options["ssl_context"] = context
-        super().init_poolmanager(*arguments, blocksize=_SENT_AT_ONCE_BYTES, **options)
+        super().init_poolmanager(*arguments, **{**options, **self._options()})
         self.poolmanager.pool_classes_by_scheme = _POOLS
 
     def proxy_manager_for(self, proxy: str, **options: Any) -> Any:
-        manager = super().proxy_manager_for(proxy, blocksize=_SENT_AT_ONCE_BYTES, **options)
+        manager = super().proxy_manager_for(proxy, **{**options, **self._options()})
         manager.pool_classes_by_scheme = _POOLS
         return manager
+
+    def _options(self) -> dict[str, Any]:
+        if not self._authorities:
+            return {"blocksize": _SENT_AT_ONCE_BYTES}
+        context = ssl.create_default_context()
+        for file in self._authorities:
+            context.load_verify_locations(file)
+        return {"blocksize": _SENT_AT_ONCE_BYTES, "ssl_context": context}
 
 
 class _WatchedHTTP(HTTPConnection):
