@@ -32,8 +32,8 @@ from warpfront.pipeline.beside.keeping import House
 from warpfront.pipeline.within.carried import Carried
 from warpfront.pipeline.within.evidence import VERIFICATION_TYPE
 from warpfront.pipeline.within.shop import Published, publish_cells
-from warpfront.release.copying import Place
-from warpfront.release.layout import LayoutRegistry
+from warpfront.release.registry.copying import Place
+from warpfront.release.registry.layout import LayoutRegistry
 from warpfront.release.ledger import Publication, Stage, Stock
 from warpfront.release.registry.references import read_reference
 from warpfront.release.retention import not_needed

@@ -13,8 +13,8 @@ from warpfront.pipeline.within.carried import Carried
 from warpfront.pipeline.within.evidence import demanded_channel
 from warpfront.pipeline.within.shop import host_of, path_of
 from warpfront.pipeline.workspace import Workspace
-from warpfront.release.copying import Place, copy_attached, copy_image
-from warpfront.release.layout import LayoutRegistry
+from warpfront.release.registry.copying import Place, copy_attached, copy_image
+from warpfront.release.registry.layout import LayoutRegistry
 from warpfront.system.process import environment, run
 from warpfront.system.watch import Watch
 

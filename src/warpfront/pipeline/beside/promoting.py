@@ -14,8 +14,8 @@ from warpfront.pipeline.within.carried import Carried
 from warpfront.pipeline.within.evidence import demanded_channel
 from warpfront.pipeline.within.shop import Published, open_shop, path_of, publish_cells
 from warpfront.pipeline.workspace import Workspace
-from warpfront.release.copying import Place
-from warpfront.release.layout import LayoutRegistry
+from warpfront.release.registry.copying import Place
+from warpfront.release.registry.layout import LayoutRegistry
 from warpfront.system.watch import Watch
 
 
