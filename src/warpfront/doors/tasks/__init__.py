@@ -10,10 +10,10 @@ from __future__ import annotations
 from invoke.collection import Collection
 from invoke.tasks import Task
 
-from warpfront.doors.tasks import machine, path, porting
+from warpfront.doors.tasks import explaining, machine, path, porting
 
 namespace = Collection()
-for _family in (path, porting, machine):
+for _family in (path, explaining, porting, machine):
     for _task in vars(_family).values():
         if isinstance(_task, Task):
             namespace.add_task(_task)
