@@ -22,10 +22,12 @@ CONTENT_HASH = "dev.warpfront.content-hash"
 BASE = "dev.warpfront.base"
 BASE_SOURCE = "dev.warpfront.base-source"
 LOCK = "dev.warpfront.lock"
+UV = "dev.warpfront.uv"
 RELAXED = "dev.warpfront.relaxed"
 _OCI = "org.opencontainers.image"
 _OURS = "dev.warpfront"
 CREATED = f"{_OCI}.created"
+SOURCE = f"{_OCI}.source"
 REVISION = f"{_OCI}.revision"
 
 
@@ -37,15 +39,16 @@ def image_labels(
     base: ResolvedBase,
     content_hash: str,
     provenance: Provenance,
+    uv: str,
 ) -> Mapping[str, str]:
     """Label name -> value. The base named is the one at the bottom of the chain, with where
-    it came from.
+    it came from; `uv` is the version of what installed the wheels.
     """
     torch = {wheel.name: wheel.version for wheel in lock.wheels}.get("torch", cell.torch)
     return {
         f"{_OCI}.title": f"{project.name} {cell.image}",
         f"{_OCI}.description": cell.title,
-        f"{_OCI}.source": project.source,
+        SOURCE: project.source,
         f"{_OCI}.licenses": project.licenses,
         REVISION: provenance.revision,
         CREATED: provenance.created,
@@ -62,6 +65,7 @@ def image_labels(
         f"{_OURS}.torch": torch,
         f"{_OURS}.python": cell.python,
         LOCK: lock.digest,
+        UV: uv,
         RELAXED: ",".join(sorted(relaxed.package for relaxed in lock.relaxed)),
     }
 

@@ -11,6 +11,7 @@ RUN --network=none \
       --no-cache --python /opt/venv/bin/python \
       --requirement /opt/warpfront/requirements/torch.txt && \
     site=$(/opt/venv/bin/python -c 'import site; print(site.getsitepackages()[0])') && \
+    find "$site" -name uv_cache.json -newermt "@$((start - 1))" -execdir sed -i '/\/uv_cache\.json,/d' RECORD \; -delete && \
     find "$site" -name '*.py' -newermt "@$((start - 1))" -exec touch -d @315532800 {} + && \
     { PYTHONHASHSEED=0 /opt/venv/bin/python -m compileall -qq -j 0 "$site" || true; } && \
     { find / -xdev -newermt "@$((start - 1))" -exec touch -hd @315532800 {} + 2>/dev/null || true; }

@@ -81,6 +81,7 @@ def test_labels_name_the_content_the_base_and_the_torch_that_was_locked() -> Non
         base=A_RESOLVED_BASE,
         content_hash="ff",
         provenance=Provenance(created="2026-01-01T00:00:00+00:00", revision="abc"),
+        uv="0.13.9",
     )
     assert labels[CONTENT_HASH] == "ff"
     assert labels["org.opencontainers.image.base.digest"] == A_RESOLVED_BASE.identity

@@ -67,6 +67,7 @@ def labels_of(cell: Cell, base: ResolvedBase = A_RESOLVED_BASE) -> dict[str, str
             base=base,
             content_hash="ff",
             provenance=Provenance(created="2026-01-01T00:00:00+00:00", revision="abc"),
+            uv="0.13.9",
         )
     )
 

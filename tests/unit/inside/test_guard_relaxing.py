@@ -61,6 +61,7 @@ def test_the_labels_that_relax_names_are_those_of_our_images(places: Places) -> 
         base=A_RESOLVED_BASE,
         content_hash="",
         provenance=Provenance(revision="", created=""),
+        uv="",
     )
     assert set(labels) <= set(ours)
 

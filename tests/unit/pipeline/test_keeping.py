@@ -32,9 +32,9 @@ from warpfront.pipeline.beside.keeping import House
 from warpfront.pipeline.within.carried import Carried
 from warpfront.pipeline.within.evidence import VERIFICATION_TYPE
 from warpfront.pipeline.within.shop import Published, publish_cells
+from warpfront.release.ledger import Publication, Stage, Stock
 from warpfront.release.registry.copying import Place
 from warpfront.release.registry.layout import LayoutRegistry
-from warpfront.release.ledger import Publication, Stage, Stock
 from warpfront.release.registry.references import read_reference
 from warpfront.release.retention import not_needed
 from warpfront.report.releases import explanation_text, pruning_text, stock_text, yank_text

@@ -42,6 +42,12 @@ def a_found(name: str = "demo", **changes: object) -> Found:
             "License",
         ),
         (a_found("other", classifiers=(MIT, OTHER)), "LicenseRef-Proprietary", "Classifier"),
+        (a_found("nvidia-nvtx", licence="Apache 2.0", classifiers=(OTHER,)), "", ""),
+        (
+            a_found("nvidia-cufft", licence="LicenseRef-NVIDIA-Proprietary", classifiers=(OTHER,)),
+            "LicenseRef-NVIDIA-Proprietary",
+            "License",
+        ),
         (a_found("nvidia-nvtx", expression="Apache-2.0"), "Apache-2.0", "License-Expression"),
     ],
 )

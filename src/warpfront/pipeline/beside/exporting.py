@@ -58,7 +58,8 @@ def export_image(cell: Cell, carried: Carried, folder: Path) -> str | Blocked:
     source = carried.place_of(cell)
     layout = LayoutRegistry(folder=folder / cell.image)
     target = Place(registry=layout, repository=source.repository)
-    sent = copy_image(source, target, found.digest) + copy_attached(source, target, found.digest)
+    image = copy_image(source, target, found.digest)
+    sent = image.sent_bytes + copy_attached(source, target, found.digest).sent_bytes
     manifest = source.registry.manifest(source.repository, found.digest)
     assert manifest is not None
     for tag in source.registry.tags(source.repository):

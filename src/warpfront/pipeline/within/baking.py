@@ -256,6 +256,7 @@ class _Building:
                 base=item.base,
                 content_hash=item.content_hash,
                 provenance=self._provenance,
+                uv=uv_version(),
             ),
             machine=cell.machine,
             output=_OUTPUT if self._engine.features().containerd_store else _OUTPUT_CLASSIC_STORE,

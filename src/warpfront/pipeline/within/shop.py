@@ -23,6 +23,7 @@ from warpfront.images.labels import CREATED
 from warpfront.model import Blocked, Cell, Channel, Failed
 from warpfront.pipeline.within.attempt import attempt
 from warpfront.pipeline.within.evidence import Found, verification_payload
+from warpfront.pipeline.within.papers import Papers
 from warpfront.release.history import is_yanked
 from warpfront.release.ledger import (
     CANDIDATE_PREFIX,
@@ -70,7 +71,7 @@ class Shop:
     now: str
     run: str
     watch: Watch
-    documents: Callable[[Evidence, Held], tuple[Document, ...]] = lambda _evidence, _held: ()
+    documents: Papers = lambda _publication, _evidence, _held: ()
     bring: Bring | None = None
     action: str = "publish"
     trusted: Signer | None = None
@@ -281,7 +282,7 @@ def _prover(
         proof = verification_payload(
             evidence, with_signature(verdict, channel, signer=shop.signer), held
         )
-        return (proof, *shop.documents(evidence, held))
+        return (proof, *shop.documents(publication, evidence, held))
 
     return prove
 

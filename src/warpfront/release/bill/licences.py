@@ -63,16 +63,20 @@ def licence_of(found: Found) -> Licence:
     if found.expression:
         expression = _canonical(found.expression)
         return Licence(expression=expression, source="License-Expression", said=found.expression)
+    everything = "; ".join(filter(None, (found.licence, *found.classifiers)))
     proprietary = _proprietary(found)
+    text = _canonical(found.licence) or _tables()["words"].get(_plain(found.licence), "")
+    named = Licence(expression=text, source="License", said=found.licence)
+    if text and proprietary and class_of(named).name != "proprietary":
+        return Licence(said=everything)  # nvidia-nvtx: Apache 2.0, and proprietary
+    if text:
+        return named
     if proprietary:
         return proprietary
-    named = _canonical(found.licence) or _tables()["words"].get(_plain(found.licence), "")
-    if named:
-        return Licence(expression=named, source="License", said=found.licence)
     known = {_tables()["classifiers"].get(one, "") for one in found.classifiers}
     if len(known) == 1 and "" not in known:
         return Licence(expression=known.pop(), source="Classifier", said=found.classifiers[0])
-    return Licence(said="; ".join(filter(None, (found.licence, *found.classifiers))))
+    return Licence(said=everything)
 
 
 def licence_of_package(package: Package) -> Licence:
