@@ -47,6 +47,7 @@ def publish(
 class Keeping:
     """What `release` is to do; one of them, the listing if none."""
 
+    list_: Annotated[bool, Option("list what is published (the default)")] = False
     show: Annotated[str, Option("one image by its reference: what `why` says of it")] = ""
     promote: Annotated[
         str, Option("the channel whose images go into --channel, proven by what is attached")
@@ -69,10 +70,10 @@ class Keeping:
 def release(
     display: Display,
     cells: Chosen,
-    keeping: Keeping,
     *,
     json: Json = False,
     dry_run: DryRun = False,
+    keeping: Keeping,
     channel: Channel = "release",
     to: To = "",
     key: Key = "",
