@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from warpfront.errors import (
     EngineError,
+    InputError,
     NotPublishableError,
     SignatureError,
     TagConflictError,
@@ -249,7 +250,7 @@ def _published(plan: _Planned, channel: Channel, shop: Shop, books: _Books) -> P
     try:
         books.record(planned)
         result = attempt(cell_id, "publish", publishing.publish, planned)
-    except EngineError as error:
+    except (EngineError, InputError) as error:
         result = _failed(cell_id, error)
     finally:
         shop.watch.step(cell_id, "")
