@@ -34,7 +34,7 @@ def publish(
     matrix, requirements, folders = workspace.matrix, workspace.requirements, workspace.folders
     chosen = demanded_channel(matrix.channels, channel, to)
     cells = select(matrix.cells, selection)
-    engine, store, project = connect(environment()), folders.store, matrix.project.repository
+    engine, store, project = connect(environment()), folders.store, matrix.project
     chains = {cell.id: with_parents((cell,), matrix.cells) for cell in cells}
     locks = usable_locks(read_locks(with_parents(cells, matrix.cells), requirements, folders))
     with open_shop(chosen, project, store, watch, engine=engine, key=key, dry_run=dry_run) as shop:

@@ -21,7 +21,7 @@ from warpfront.errors import (
 )
 from warpfront.images.engine import Engine
 from warpfront.images.labels import CREATED
-from warpfront.model import Blocked, Cell, Channel, Failed
+from warpfront.model import Blocked, Cell, Channel, Failed, Project
 from warpfront.pipeline.within.attempt import attempt
 from warpfront.pipeline.within.evidence import Found, verification_payload
 from warpfront.pipeline.within.papers import Papers
@@ -332,7 +332,7 @@ def new_ledger(run_id: str, channel: Channel, action: str, now: str) -> Ledger:
 @contextmanager
 def open_shop(
     channel: Channel,
-    project: str,
+    project: Project,
     store: Store,
     watch: Watch,
     *,
@@ -350,7 +350,13 @@ def open_shop(
     here, now = environment(), provenance.now()
     signer = None
     if key or here.get("COSIGN_KEY"):
-        found = find_cosign(run, key or here["COSIGN_KEY"], here, store.folder / LEDGER_FOLDER)
+        found = find_cosign(
+            run,
+            key or here["COSIGN_KEY"],
+            here,
+            store.folder / LEDGER_FOLDER,
+            source=project.source,
+        )
         signer = Signer(run=run, cosign=found)
     elif "unsigned" not in channel.allow and not dry_run:
         raise SignatureError(
@@ -359,11 +365,11 @@ def open_shop(
             "CI vouch for it; `allow: [unsigned]` in the channel does without",
         )
     trusted = Signer(run=run, cosign=trusting(run, trust, here)) if trust else None
-    host = host_of(channel, project)
+    host = host_of(channel, project.repository)
     with client.connect(host, here, run) as registry:
         yield Shop(
             trusted=trusted,
-            project=project,
+            project=project.repository,
             registry=registry,
             engine=engine,
             signer=signer,
