@@ -9,9 +9,9 @@ from warpfront.images.engine import connect
 from warpfront.matrix.plan import with_parents
 from warpfront.matrix.selection import select
 from warpfront.model import Selection
-from warpfront.pipeline.within.documents import bill_documents
 from warpfront.pipeline.within.evidence import demanded_channel, local_evidence
 from warpfront.pipeline.within.locks import read_locks, usable_locks
+from warpfront.pipeline.within.papers import papers_of
 from warpfront.pipeline.within.shop import Published, open_shop, publish_cells
 from warpfront.pipeline.workspace import Workspace
 from warpfront.system.process import environment
@@ -34,7 +34,7 @@ def publish(
     matrix, requirements, folders = workspace.matrix, workspace.requirements, workspace.folders
     chosen = demanded_channel(matrix.channels, channel, to)
     cells = select(matrix.cells, selection)
-    engine, store, project = connect(environment()), folders.store, matrix.project.repository
+    engine, store, project = connect(environment()), folders.store, matrix.project
     chains = {cell.id: with_parents((cell,), matrix.cells) for cell in cells}
     locks = usable_locks(read_locks(with_parents(cells, matrix.cells), requirements, folders))
     with open_shop(chosen, project, store, watch, engine=engine, key=key, dry_run=dry_run) as shop:
@@ -42,7 +42,7 @@ def publish(
             cells,
             matrix.cells,
             chosen,
-            dataclasses.replace(shop, documents=bill_documents(chains, locks, requirements)),
+            dataclasses.replace(shop, documents=papers_of(chains, locks, requirements, store)),
             find=lambda cell: local_evidence(cell, store, engine),
             dry_run=dry_run,
         )

@@ -224,7 +224,9 @@ class _Verifying:
             verification = with_project_checked(
                 verification, self.cell, self.built, self.folders, engine=engine, watch=watch
             )
-        verification = sealed(verification, ended=now())
+        # How much was asked for is known out here, whichever sessions were run.
+        known = {**verification.environment, "effort": self.effort.document()}
+        verification = sealed(dataclasses.replace(verification, environment=known), ended=now())
         self.folders.store.save(self.cell.id, name, verification)
         write_text(self.folder / "junit.xml", junit_xml((verification,)))
         watch.say(f"{self.cell.id} on {self.target}: log in {self.folder / 'output.log'}")

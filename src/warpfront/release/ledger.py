@@ -149,31 +149,3 @@ class Yank:
     reason: str
     moved: Mapping[str, str] = field(default_factory=dict)
     kept: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Proof:
-    """A verification that is attached to an image, and what is wrong with it as a proof of it."""
-
-    target: str
-    outcome: str
-    ended: str
-    sessions: tuple[str, ...]
-    wrong: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
-    """What is known of a published image. `wheels` are its own lock's, each with who asked for it,
-    empty where this project's lock of that cell is another.
-    """
-
-    reference: str
-    labels: Mapping[str, str]
-    proofs: tuple[Proof, ...]
-    documents: tuple[tuple[str, str], ...]
-    signed: bool
-    yanked: bool
-    wheels: tuple[str, ...] = ()
-    requires: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    noted: tuple[str, ...] = field(default=())

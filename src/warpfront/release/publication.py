@@ -17,20 +17,24 @@ from warpfront.errors import RegistryError, RegistryFault, TagConflictError
 from warpfront.images.engine import Engine
 from warpfront.release.ledger import Attachment, Publication, Stage, Tagging
 from warpfront.release.registry.contract import (
-    INDEX_TYPES,
     BytesBlob,
     Descriptor,
     Manifest,
     Registry,
     digest_of_bytes,
 )
-from warpfront.release.registry.documents import artifact_body
+from warpfront.release.registry.documents import (
+    CONFIG_LIMIT_BYTES,
+    ImageManifest,
+    artifact_body,
+    read_document,
+    read_object,
+)
 from warpfront.release.signing import Signer
 from warpfront.system.watch import Watch
 
 MOVES_TYPE = "application/vnd.warpfront.moves.v1+json"
 YANK_TYPE = "application/vnd.warpfront.yank.v1+json"
-_CONFIG_LIMIT_BYTES = 4 * 2**20
 _PUSHES = 3
 _PAUSE_SECONDS = 4.0
 
@@ -48,11 +52,14 @@ class Document:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """An image as a registry holds it: its manifest, and what its config says."""
+    """An image as a registry holds it: its manifest, its config's digest, what that says, and the
+    size of all that it is made of.
+    """
 
     manifest: Manifest
     config: str
     labels: Mapping[str, str]
+    size_bytes: int
 
     @property
     def digest(self) -> str:
@@ -62,11 +69,6 @@ class Held:
     def identities(self) -> frozenset[str]:
         """What engines of either store call this image."""
         return frozenset({self.digest, self.config})
-
-    @property
-    def size_bytes(self) -> int:
-        parts = json.loads(self.manifest.body)
-        return sum(int(one["size"]) for one in (parts["config"], *parts["layers"]))
 
 
 Bring = Callable[[Publication], int]
@@ -80,20 +82,22 @@ def held_image(registry: Registry, repository: str, reference: str) -> Held | No
     manifest = registry.manifest(repository, reference)
     if manifest is None:
         return None
-    body, descriptor = manifest.body, manifest.descriptor
-    if digest_of_bytes(body) != descriptor.digest:
+    descriptor = manifest.descriptor
+    if digest_of_bytes(manifest.body) != descriptor.digest:
         raise _wrong(registry, f"{reference} is not what its digest says: {descriptor.digest}")
-    if descriptor.media_type in INDEX_TYPES:
-        raise _wrong(registry, f"{reference} is an index of images, one image is expected")
     try:
-        config = str(json.loads(body)["config"]["digest"])
-        content = registry.blob(repository, config, _CONFIG_LIMIT_BYTES)
-        labels = (json.loads(content).get("config") or {}).get("Labels") or {}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise _wrong(registry, f"{reference} is no image manifest ({error})") from None
-    if digest_of_bytes(content) != config:
+        parts = read_document(manifest)
+        if not isinstance(parts, ImageManifest):
+            raise _wrong(registry, f"{reference} is an index of images, one image is expected")
+        content = registry.blob(repository, parts.config.digest, CONFIG_LIMIT_BYTES)
+        labels = (read_object(content).get("config") or {}).get("Labels") or {}
+        said = {str(name): str(text) for name, text in labels.items()}
+    except (ValueError, AttributeError) as error:
+        raise _wrong(registry, f"{reference} is no image ({error})") from None
+    if digest_of_bytes(content) != parts.config.digest:
         raise _wrong(registry, f"the config of {reference} is not what its digest says")
-    return Held(manifest=manifest, config=config, labels={str(k): str(labels[k]) for k in labels})
+    sizes = (one.size_bytes for one in (parts.config, *parts.layers))
+    return Held(manifest=manifest, config=parts.config.digest, labels=said, size_bytes=sum(sizes))
 
 
 @dataclass(kw_only=True)
@@ -167,7 +171,7 @@ class Publishing:
                 continue
             held = held_image(self.registry, path, tagging.tag)
             if held is not None and publication.image_id not in held.identities:
-                raise _taken(publication, tagging.tag, held.digest)
+                raise taken(publication, tagging.tag, held.digest)
             if held is not None:
                 return held
         return None
@@ -247,7 +251,7 @@ class Publishing:
         tags = tuple(dataclasses.replace(one, before=befores[one.tag]) for one in publication.tags)
         for one in tags:
             if not one.moves and one.before not in {"", digest}:
-                raise _taken(publication, one.tag, one.before)
+                raise taken(publication, one.tag, one.before)
         publication = dataclasses.replace(publication, tags=tags)
         self.record(publication)
         fixed = [one for one in tags if not one.moves]
@@ -345,7 +349,8 @@ def _wrong(registry: Registry, message: str) -> RegistryError:
     )
 
 
-def _taken(publication: Publication, tag: str, digest: str) -> TagConflictError:
+def taken(publication: Publication, tag: str, digest: str) -> TagConflictError:
+    """That a tag which never moves is on another image."""
     return TagConflictError(
         f"{publication.repository}:{tag} never moves, and is {digest or 'gone'}: another image "
         f"than {publication.digest or publication.image_id}",

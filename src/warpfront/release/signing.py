@@ -6,9 +6,11 @@ The key's password is cosign's own to read (COSIGN_PASSWORD); it passes through 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from warpfront.errors import CommandFailedError, SignatureError
 from warpfront.release.registry.references import is_loopback
@@ -24,13 +26,15 @@ KEYLESS = "keyless"
 class Cosign:
     """How cosign is called. `key` is a path or a KMS address, or `KEYLESS` where CI vouches for
     its job (OIDC). `public_key` is a file of the key's other half. `has_services`: it knows signing
-    services (from version 3 on it uses them), and has to be told that none is meant.
+    services (from version 3 on it uses them), and has to be told that none is meant. `source` is
+    the project's address, below which the workflows are whose keyless signatures count.
     """
 
     key: str
     public_key: str
     has_services: bool
     environment: Mapping[str, str]
+    source: str = ""
     program: str = "cosign"
 
 
@@ -44,20 +48,25 @@ def sign_command(cosign: Cosign, reference: str, annotations: Mapping[str, str])
     return _command(cosign, argv, reference)
 
 
-def verify_command(
-    cosign: Cosign, reference: str, annotations: Mapping[str, str], *, identity: str = ""
-) -> Command:
-    """Whether a digest is signed, with these annotations. `identity` is a regular expression of
-    whose keyless signature is taken.
+def verify_command(cosign: Cosign, reference: str, annotations: Mapping[str, str]) -> Command:
+    """Whether a digest is signed, with these annotations. Keyless, anybody can sign anything: only
+    the project's own workflows count, vouched for by the CI of where it lives.
     """
     argv = [cosign.program, "verify"]
     if cosign.key == KEYLESS:
-        argv += [f"--certificate-identity-regexp={identity}"]
-        argv += ["--certificate-oidc-issuer-regexp=^https://"]
+        argv += [f"--certificate-identity-regexp=^{re.escape(cosign.source.rstrip('/'))}/"]
+        argv += [f"--certificate-oidc-issuer-regexp={_issuer(cosign.source)}"]
     else:
         argv += ["--key", cosign.public_key, "--insecure-ignore-tlog=true"]
     argv += [f"--annotations={name}={text}" for name, text in sorted(annotations.items())]
     return _command(cosign, argv, reference)
+
+
+def _issuer(source: str) -> str:
+    """Who says for which workflow a job runs: the CI of where the project lives."""
+    host = urlsplit(source).hostname or ""
+    issuers = {"github.com": "token.actions.githubusercontent.com"}
+    return f"^https://{re.escape(issuers.get(host, host))}$"
 
 
 def _command(cosign: Cosign, argv: list[str], reference: str) -> Command:
@@ -71,7 +80,13 @@ def _command(cosign: Cosign, argv: list[str], reference: str) -> Command:
 
 
 def find_cosign(
-    run: Run, key: str, environment: Mapping[str, str], folder: Path, *, program: str = "cosign"
+    run: Run,
+    key: str,
+    environment: Mapping[str, str],
+    folder: Path,
+    *,
+    source: str,
+    program: str = "cosign",
 ) -> Cosign:
     """cosign as it is here, and the public half of `key` in `folder`. Raises `SignatureError`."""
     # Distributions' builds do not know their own version; what they can do, they say.
@@ -88,6 +103,7 @@ def find_cosign(
         public_key=str(public),
         has_services=_SERVICES in said.stdout,
         environment=environment,
+        source=source,
         program=program,
     )
 
@@ -106,14 +122,13 @@ class Signer:
 
     run: Run
     cosign: Cosign
-    identity: str = ".*"
 
     @property
     def name(self) -> str:
         return f"cosign {'keyless' if self.cosign.key == KEYLESS else 'by key'}"
 
     def is_signed(self, reference: str, annotations: Mapping[str, str]) -> bool:
-        command = verify_command(self.cosign, reference, annotations, identity=self.identity)
+        command = verify_command(self.cosign, reference, annotations)
         return _run(self.run, command).returncode == 0
 
     def sign(self, reference: str, annotations: Mapping[str, str]) -> None:
@@ -122,7 +137,7 @@ class Signer:
             return
         signed = _run(self.run, sign_command(self.cosign, reference, annotations))
         _demand(signed, f"{reference} could not be signed", "is the key readable, the registry up?")
-        verified = verify_command(self.cosign, reference, annotations, identity=self.identity)
+        verified = verify_command(self.cosign, reference, annotations)
         _demand(
             _run(self.run, verified),
             f"{reference}: its signature does not hold",

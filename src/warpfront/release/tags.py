@@ -20,6 +20,7 @@ from warpfront.matrix.vendors import VENDORS
 from warpfront.model import Cell, Channel
 
 _DIGITS = 12
+_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,16 +96,22 @@ def names_of(cell: Cell, channel: Channel, words: Mapping[str, str], *, project:
 
 
 def clashes(every: Iterable[Names]) -> tuple[str, ...]:
-    """Each name that more than one cell claims, with all who do."""
+    """Each name that more than one cell claims, with the first of those who do."""
     claims: defaultdict[str, list[str]] = defaultdict(list)
     for names in every:
         for reference in names.references:
             claims[reference].append(names.cell_id)
     return tuple(
-        f"{reference} is claimed by {' and by '.join(cell_ids)}"
+        f"{reference} is claimed by {_named(cell_ids)}"
         for reference, cell_ids in claims.items()
         if len(cell_ids) > 1
     )
+
+
+def _named(cell_ids: list[str]) -> str:
+    more = len(cell_ids) - _SHOWN
+    rest = [f"{more} more"] if more > 0 else []
+    return " and by ".join([*cell_ids[:_SHOWN], *rest])
 
 
 def clashes_of_matrix(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from warpfront.release.ledger import Explanation, Removed, Stock, Yank
+from warpfront.release.ledger import Removed, Stock, Yank
 
 
 def stock_text(stocks: Iterable[Stock]) -> str:
@@ -38,20 +38,3 @@ def pruning_text(removed: Iterable[Removed], *, dry_run: bool) -> str:
     ]
     lines += ["--yes removes them"] if lines and dry_run else []
     return "\n".join([*lines, ""]) if lines else "there is nothing to remove\n"
-
-
-def explanation_text(found: Explanation) -> str:
-    """What an image is, then what proves it, then who asked for what is in it."""
-    lines = [found.reference]
-    lines += [f"    {name}: {text}" for name, text in found.labels.items() if text]
-    for one in found.proofs:
-        wrong = f", which proves nothing of it: {one.wrong}" if one.wrong else ""
-        sessions = " ".join(one.sessions)
-        lines.append(f"    verified on {one.target}: {one.outcome}, {one.ended}, {sessions}{wrong}")
-    lines += ["    not verified, as far as is attached"] if not found.proofs else []
-    lines += [f"    noted: {text}" for text in found.noted]
-    lines += [f"    attached: {name} {digest}" for name, digest in found.documents]
-    lines.append(f"    signature: {'there is one' if found.signed else 'none'}")
-    lines += ["    yanked"] if found.yanked else []
-    lines += [f"    wheel {text}" for text in found.wheels]
-    return "\n".join([*lines, ""])

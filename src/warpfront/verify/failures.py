@@ -11,6 +11,7 @@ from warpfront.errors import (
     BlockedError,
     BuildFailedError,
     EngineError,
+    InputError,
     LockError,
     NotPublishableError,
     NotVerifiedError,
@@ -33,6 +34,7 @@ _BY_EXIT_CODE: dict[int, Callable[[str], WarpfrontError]] = {
         for error in (
             BuildFailedError,
             EngineError,
+            InputError,
             LockError,
             NotPublishableError,
             NotVerifiedError,

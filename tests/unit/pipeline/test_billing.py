@@ -10,30 +10,29 @@ from typing import Any
 
 import pytest
 from bills import A_CONTENTS, CREATED
-from builders import A_RESOLVED_BASE, a_check, a_lock, a_verification, a_wheel
+from builders import a_built_image, a_check, a_lock, a_verification, a_wheel
 from invoke.exceptions import Exit
 
 from warpfront.doors.tasks import namespace
-from warpfront.images.labels import BASE_SOURCE, LOCK
+from warpfront.errors import BlockedError
+from warpfront.images.labels import CELL, LOCK
 from warpfront.images.labels import CREATED as CREATED_LABEL
 from warpfront.matrix.scaffold import make_project
 from warpfront.model import Blocked, Cell, Selection, Verification, WheelLock
 from warpfront.pipeline import Workspace, open_workspace
 from warpfront.pipeline.beside.billing import Billed, bills
 from warpfront.pipeline.beside.who_asked import who_asked
+from warpfront.pipeline.within.documents import Known, bill_for, statement_papers
+from warpfront.release.statements.provenance_statement import read_provenance_statement
+from warpfront.release.statements.verification_statement import read_proof
 from warpfront.wheels.lock import dump_lock, lock_inputs
 
-OTHERS = (a_wheel("numpy", "2.4.6"), a_wheel("uv", "0.13.9"))
-LABELS = {
-    CREATED_LABEL: CREATED,
-    LOCK: a_lock(None, a_wheel(sha256="ab" * 32), *OTHERS).digest,
-    BASE_SOURCE: "registry",
-    "org.opencontainers.image.base.digest": A_RESOLVED_BASE.identity,
-}
+LABELS = {CREATED_LABEL: CREATED, CELL: "a"}
+DIGEST = "sha256:" + "12" * 32
 
 
-def a_verified(*, labels: dict[str, str] = LABELS, **changes: Any) -> Verification:
-    check = a_check(name="labels and tag", details={"labels": labels})
+def a_verified(**changes: Any) -> Verification:
+    check = a_check(name="labels and tag", details={"labels": LABELS})
     contents = json.loads(json.dumps(A_CONTENTS.document()))
     return a_verification(check, **{"environment": {"contents": contents}, **changes})
 
@@ -54,14 +53,15 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
 def the_lock(cell: Cell) -> WheelLock:
     assert cell.index is not None
     torch = a_wheel(index=cell.index.url, sha256="ab" * 32)
-    lock = a_lock(cell, torch, *OTHERS)
+    lock = a_lock(cell, torch, a_wheel("numpy", "2.4.6"), a_wheel("uv", "0.13.9"))
     return dataclasses.replace(lock, inputs_digest=lock_inputs(cell, None, None).digest)
 
 
 def leave(workspace: Workspace, *verifications: Verification) -> Cell:
-    """What verify leaves of a cell."""
+    """What the steps leave of a cell that was built and verified."""
     (cell,) = workspace.matrix.cells
     store = workspace.folders.store
+    store.save(cell.id, "build", a_built_image(cell))
     for one in verifications:
         found = dataclasses.replace(one, cell_id=cell.id, target=cell.targets[0])
         store.save(cell.id, f"verify-{cell.targets[0]}", found)
@@ -83,12 +83,21 @@ def test_papers_are_written_beside_what_they_are_about(workspace: Workspace) -> 
     assert (found.packages, found.decisions) == (4, 2)
 
 
+def test_an_image_of_another_lock_has_no_papers(workspace: Workspace) -> None:
+    check = a_check(name="labels and tag", details={"labels": {**LABELS, LOCK: "00" * 32}})
+    cell = leave(workspace, a_verified(checks=(check,)))
+    found = bills(workspace, Selection())[cell.id]
+    assert isinstance(found, Blocked)
+    assert "of its lock" in found.reason
+
+
 @pytest.mark.parametrize(
     ("verifications", "said"),
     [
-        ((), "no image was verified"),
-        ((a_verified(environment={}),), "nobody says what lies in its image"),
+        ((), "labels"),
+        ((a_verified(environment={}),), "nobody says what lies in its image; on x86"),
         ((a_verified(environment={"contents": {"schema": 1}}),), "not a list"),
+        ((a_verified(content_hash="00" * 32),), "another content was verified"),
     ],
 )
 def test_what_nobody_looked_at_has_no_papers_and_says_what_to_do(
@@ -107,11 +116,34 @@ def test_a_cell_that_was_not_built_has_no_papers(workspace: Workspace) -> None:
     assert "invoke build" in found.hint
 
 
-def test_an_image_of_another_lock_has_no_papers(workspace: Workspace) -> None:
-    cell = leave(workspace, a_verified(labels={**LABELS, LOCK: "00" * 32}))
-    found = bills(workspace, Selection())[cell.id]
-    assert isinstance(found, Blocked)
-    assert "of its lock" in found.reason
+def test_statements_are_about_the_digest_and_by_what_the_steps_left(workspace: Workspace) -> None:
+    (cell,) = workspace.matrix.cells
+    verification = a_verified(target=cell.targets[0], cell_id=cell.id)
+    known = Known(
+        cell=cell,
+        chain=(cell,),
+        requirements={},
+        lock=the_lock(cell),
+        built=a_built_image(cell),
+        labels=LABELS,
+        verifications=(verification,),
+    )
+    papers = statement_papers(
+        known,
+        bill_for(known),
+        name="ghcr.io/demo/torch",
+        digest=DIGEST,
+        builder="https://ci.example/1",
+        ended={cell.targets[0]: CREATED},
+        noted=("its base was made by a bootstrap",),
+    )
+    made, proven = (paper.text.encode() for paper in papers)
+    assert read_provenance_statement(made, digest=DIGEST).lock == the_lock(cell).digest
+    proof = read_proof(proven, digest=DIGEST)
+    assert (proof.cell_id, proof.targets[0].at) == (cell.id, CREATED)
+    assert proof.noted == ("its base was made by a bootstrap",)
+    with pytest.raises(BlockedError, match="nobody says"):
+        bill_for(dataclasses.replace(known, verifications=()))
 
 
 def in_wheelhouse(workspace: Workspace, *names: str) -> None:
@@ -154,4 +186,4 @@ def test_the_task_says_who_asked_or_what_is_still_to_be_done(
     assert said in json.loads(capsys.readouterr().out)[cell.id]
     with pytest.raises(Exit) as ended:
         bill(None)
-    assert "no image was verified" in capsys.readouterr().out + str(ended.value.message)
+    assert "there is no image" in capsys.readouterr().out + str(ended.value.message)

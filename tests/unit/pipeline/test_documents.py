@@ -6,21 +6,24 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from pathlib import Path
 
 import pytest
 from bills import A_CONTENTS, CREATED
-from builders import A_RESOLVED_BASE, a_cell, a_lock, a_verification, a_wheel
+from builders import A_RESOLVED_BASE, a_built_image, a_cell, a_lock, a_verification, a_wheel
 
 from warpfront.errors import NotPublishableError
 from warpfront.images.labels import BASE_SOURCE, CONTENT_HASH, LOCK, REVISION, SOURCE, UV
 from warpfront.images.labels import CREATED as CREATED_LABEL
 from warpfront.model import Outcome
-from warpfront.pipeline.within.documents import bill_documents
+from warpfront.pipeline.within.papers import papers_of
+from warpfront.release.ledger import Publication
 from warpfront.release.policy import Evidence
 from warpfront.release.publication import Document, Held
 from warpfront.release.registry.contract import Descriptor, Manifest
 from warpfront.release.statements.provenance_statement import read_provenance_statement
 from warpfront.release.statements.verification_statement import read_proof
+from warpfront.system.store import Store
 
 CELL = a_cell()
 A_LOCK = a_lock(CELL, a_wheel(), a_wheel("numpy", "2.4.6"))
@@ -37,7 +40,7 @@ LABELS = {
 }
 
 
-def documents(**labels: str) -> dict[str, Document]:
+def documents(folder: Path, **labels: str) -> dict[str, Document]:
     contents = json.loads(json.dumps(A_CONTENTS.document()))
     found = a_verification(environment={"contents": contents})
     found = dataclasses.replace(found, ended=CREATED)
@@ -51,22 +54,40 @@ def documents(**labels: str) -> dict[str, Document]:
     held = Held(
         manifest=Manifest(descriptor=descriptor, body=b"{}"),
         config="sha256:0",
+        size_bytes=2,
         labels={**LABELS, **labels},
     )
-    made = bill_documents({CELL.id: (CELL,)}, {CELL.id: A_LOCK}, {})(evidence, held)
+    store = Store(folder)
+    store.save(CELL.id, "build", a_built_image(CELL, content_hash=found.content_hash))
+    publication = Publication(
+        cell_id=CELL.id,
+        channel="nightly",
+        run="r",
+        repository="ghcr.io/demo/torch",
+        image_id=DIGEST,
+        content_hash=found.content_hash,
+        targets=(found.target,),
+        noted=("its base was made by a bootstrap",),
+        tags=(),
+    )
+    papers = papers_of({CELL.id: (CELL,)}, {CELL.id: A_LOCK}, {}, store)
+    made = papers(publication, evidence, held)
     return {one.name: one for one in made}
 
 
-def test_statements_are_about_the_digest_and_say_what_labels_and_verifications_say() -> None:
-    made = documents()
+def test_statements_are_about_the_digest_and_say_what_labels_and_verifications_say(
+    tmp_path: Path,
+) -> None:
+    made = documents(tmp_path)
     making = read_provenance_statement(made["provenance"].payload, digest=DIGEST)
     assert (making.cell_id, making.lock) == (CELL.id, A_LOCK.digest)
     assert {one.digest for one in making.dependencies} > {"ab" * 20, A_RESOLVED_BASE.identity[7:]}
-    proof = read_proof(made["summary"].payload, digest=DIGEST)
+    proof = read_proof(made["tested"].payload, digest=DIGEST)
+    assert proof.noted == ("its base was made by a bootstrap",)
     assert [(one.outcome, one.at) for one in proof.targets] == [(Outcome.PASSED, CREATED)]
     assert {"cyclonedx", "spdx", "licences"} < set(made)
 
 
-def test_an_image_of_another_lock_has_no_documents() -> None:
+def test_an_image_of_another_lock_has_no_documents(tmp_path: Path) -> None:
     with pytest.raises(NotPublishableError, match="another lock"):
-        documents(**{LOCK: "00" * 32})
+        documents(tmp_path, **{LOCK: "00" * 32})

@@ -32,12 +32,13 @@ from warpfront.pipeline.beside.keeping import House
 from warpfront.pipeline.within.carried import Carried
 from warpfront.pipeline.within.evidence import VERIFICATION_TYPE
 from warpfront.pipeline.within.shop import Published, publish_cells
-from warpfront.release.copying import Place
-from warpfront.release.layout import LayoutRegistry
 from warpfront.release.ledger import Publication, Stage, Stock
+from warpfront.release.registry.copying import Place
+from warpfront.release.registry.layout import LayoutRegistry
 from warpfront.release.registry.references import read_reference
 from warpfront.release.retention import not_needed
-from warpfront.report.releases import explanation_text, pruning_text, stock_text, yank_text
+from warpfront.release.why import why_text
+from warpfront.report.releases import pruning_text, stock_text, yank_text
 from warpfront.system.store import as_json
 from warpfront.verify.sealing import sealed
 
@@ -177,7 +178,8 @@ def test_an_image_goes_to_another_repository_by_mounts_with_its_proof(world: Wor
     assert isinstance(result, Publication), result
     assert world.registry.tagged["stable/torch", "latest"] == image
     assert result.sent_bytes == 0
-    assert explained(world.registry, "stable/torch", "latest").proofs[0].wrong == ""
+    why, _ = explained(world.registry, "stable/torch", "latest")
+    assert why.unread == ()
 
 
 # --- yank ---
@@ -323,7 +325,8 @@ def test_an_image_on_a_disk_has_the_same_digest_proof_and_tags(
     )
     assert isinstance(result, Publication), result
     assert away.registry.tagged["x/torch", "latest"] == image
-    assert explained(away.registry, "x/torch", "latest").proofs[0].outcome == "passed"
+    why, _ = explained(away.registry, "x/torch", "latest")
+    assert (why.digest, why.unread) == (image, ())
 
 
 def test_a_damaged_disk_publishes_nothing(world: World, tmp_path: Path) -> None:
@@ -347,14 +350,40 @@ def test_a_damaged_disk_publishes_nothing(world: World, tmp_path: Path) -> None:
 def test_an_image_is_explained_by_what_is_attached_to_it(world: World) -> None:
     image = build(world)
     world.published()
-    found = explained(world.registry, REPOSITORY, "latest")
-    assert found.reference == f"{PROJECT}/torch@{image}"
-    assert found.labels["cell"] == CPU.id
-    assert [(one.outcome, one.wrong) for one in found.proofs] == [("passed", "")]
-    assert not found.signed
-    text = explanation_text(found)
-    assert "verified on x86-64: passed" in text
-    assert "signature: none" in text
+    why, _ = explained(world.registry, REPOSITORY, "latest")
+    assert (why.digest, why.unread, why.signature) == (image, (), "none")
+    assert why.labels[CELL] == CPU.id
+    assert "verification: none" in why_text(why), "the summary is a paper, which this shop has not"
+
+
+def test_a_signature_is_checked_with_the_verification_that_it_is_for(world: World) -> None:
+    world.signer = a_signer(FakeCosign())
+    build(world)
+    digest = world.published().digest
+    why, _ = explained(world.registry, REPOSITORY, digest, signer=world.signer)
+    assert why.signature.startswith("holds")
+    why, _ = explained(world.registry, REPOSITORY, digest, signer=a_signer(FakeCosign()))
+    assert "none of this key" in why.signature
+
+
+def test_what_is_attached_and_does_not_hold_is_said(world: World) -> None:
+    build(world)
+    digest = world.published().digest
+    subject = world.registry.head(REPOSITORY, digest)
+    assert subject is not None
+    for name, said in (("a", {}), ("b", {"dev.warpfront.statement": "provenance"})):
+        world.registry.attach(
+            REPOSITORY,
+            subject,
+            artifact_type=VERIFICATION_TYPE,
+            payload=name.encode(),
+            payload_type="text/plain",
+            annotations=said,
+        )
+    why, _ = explained(world.registry, REPOSITORY, digest)
+    assert len(why.unread) == 3
+    with pytest.raises(InputError):
+        explained(world.registry, REPOSITORY, "gone")
 
 
 def test_what_is_published_is_listed_with_its_aliases(world: World) -> None:

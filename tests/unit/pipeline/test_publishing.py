@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from builders import a_cell, a_channel, a_check
+from fakes import image_parts
 from releases import (
     CPU,
     NOW,
@@ -36,7 +37,7 @@ from warpfront.pipeline.within.evidence import VERIFICATION_TYPE, attached_evide
 from warpfront.release.ledger import Publication, Stage
 from warpfront.release.policy import judge
 from warpfront.release.publication import YANK_TYPE, held_image
-from warpfront.release.registry.contract import digest_of_bytes
+from warpfront.release.registry.contract import IMAGE_MANIFEST, digest_of_bytes
 
 FIXED = f"2.13.0-cpu-py3.11-{(b'a'.hex() * 64)[:12]}"
 
@@ -135,12 +136,32 @@ def test_a_dry_run_says_where_each_tag_is_and_sends_nothing(world: World) -> Non
         ("2.13.0-cpu", ""),
         ("latest", ""),
     }
-    assert (foreseen.stage, set(world.registry.calls)) == (Stage.PLANNED, {"head"})
+    assert foreseen.stage is Stage.PLANNED
+    assert set(world.registry.calls) <= {"head", "manifest", "referrers"}
     assert not (world.store.folder / "release").exists()
     world.published()
     (again,) = world.publish(dry_run=True).values()
     assert isinstance(again, Publication)
     assert {one.before for one in again.tags} == {image}
+
+
+def test_a_dry_run_refuses_a_tag_that_is_taken(world: World) -> None:
+    channel = a_release_channel(tags=("{torch}",))
+    world.build()
+    world.published(channel=channel)
+    world.build(content="b", created="2026-11-21T10:00:00+00:00")
+    (foreseen,) = world.publish(channel=channel, dry_run=True).values()
+    assert isinstance(foreseen, Failed)
+    assert "never moves" in foreseen.reason
+
+
+def test_a_dry_run_says_that_an_alias_is_on_a_newer_image(world: World) -> None:
+    world.build(content="b", created="2026-11-21T10:00:00+00:00")
+    world.published()
+    world.build()
+    (foreseen,) = world.publish(dry_run=True).values()
+    assert isinstance(foreseen, Failed)
+    assert "latest is on a newer image" in foreseen.reason
 
 
 # --- another image ---
@@ -243,7 +264,7 @@ def test_a_registry_that_holds_other_bytes_than_were_sent_is_found_out(world: Wo
         if name == "put_manifest":
             for key in world.registry.tagged:
                 body = evil[0]
-                world.registry.manifests[REPOSITORY, digest_of_bytes(body)] = (body, "x/y")
+                world.registry.manifests[REPOSITORY, digest_of_bytes(body)] = (body, IMAGE_MANIFEST)
                 world.registry.blobs[REPOSITORY, digest_of_bytes(evil[1])] = evil[1]
                 world.registry.tagged[key] = digest_of_bytes(body)
 
@@ -251,6 +272,31 @@ def test_a_registry_that_holds_other_bytes_than_were_sent_is_found_out(world: Wo
     found = failure(world)
     assert "not the image that was sent" in found.reason
     assert world.public == {}
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        b"{}",
+        b"[]",
+        b"not json",
+        b'{"config": []}',
+        b'{"config": {"Labels": ["a"]}}',
+        b'{"config": {"Labels": {"dev.warpfront.content-hash": ["x"]}}}',
+    ],
+)
+def test_an_image_that_says_anything_but_labels_has_none_or_is_none(
+    world: World, config: bytes
+) -> None:
+    """Whoever runs the registry may answer anything; nothing of it is a bug of ours."""
+    manifest, _, layer = image_parts("a", {})
+    body = json.loads(manifest)
+    body["config"] |= {"digest": digest_of_bytes(config), "size": len(config)}
+    world.registry.blobs[REPOSITORY, digest_of_bytes(config)] = config
+    world.registry.blobs[REPOSITORY, digest_of_bytes(layer)] = layer
+    world.registry.put_manifest(REPOSITORY, FIXED, json.dumps(body).encode(), IMAGE_MANIFEST)
+    world.build()
+    assert failure(world).exit_code in {RegistryError.exit_code, TagConflictError.exit_code}
 
 
 def test_a_document_that_the_registry_loses_stops_the_tags(world: World) -> None:
@@ -299,7 +345,7 @@ def test_an_alias_that_was_moved_meanwhile_is_not_moved_back(world: World) -> No
     def overtake(name: str) -> None:
         if name == "attach" and (REPOSITORY, FIXED) in world.registry.tagged:
             body = world.registry.manifests[REPOSITORY, world.public[FIXED]][0] + b" "
-            world.registry.manifests[REPOSITORY, digest_of_bytes(body)] = (body, "x/y")
+            world.registry.manifests[REPOSITORY, digest_of_bytes(body)] = (body, IMAGE_MANIFEST)
             world.registry.tagged[REPOSITORY, "latest"] = digest_of_bytes(body)
 
     world.registry.after_call = overtake

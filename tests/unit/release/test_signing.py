@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 
 import pytest
@@ -39,11 +40,23 @@ def test_cosign_3_has_to_be_told_that_no_service_is_meant() -> None:
 def test_who_has_no_key_of_its_own_leaves_the_log_alone() -> None:
     keyless = dataclasses.replace(BY_KEY, key=KEYLESS)
     assert sign_command(keyless, REFERENCE, {}).argv == ("cosign", "sign", "--yes", REFERENCE)
-    command = verify_command(keyless, REFERENCE, {}, identity="^https://github.com/me/")
-    assert command.argv == (
-        *("cosign", "verify", "--certificate-identity-regexp=^https://github.com/me/"),
-        *("--certificate-oidc-issuer-regexp=^https://", REFERENCE),
-    )
+
+
+@pytest.mark.parametrize(
+    ("source", "issuer"),
+    [
+        ("https://github.com/me/mine", r"^https://token\.actions\.githubusercontent\.com$"),
+        ("https://git.example.org/me/mine/", r"^https://git\.example\.org$"),
+    ],
+)
+def test_keyless_only_the_projects_own_workflows_count(source: str, issuer: str) -> None:
+    keyless = dataclasses.replace(BY_KEY, key=KEYLESS, source=source)
+    words = dict(one.split("=", 1) for one in verify_command(keyless, REFERENCE, {}).argv[2:4])
+    identity = re.compile(words["--certificate-identity-regexp"])
+    assert identity.match(f"{source.rstrip('/')}/.github/workflows/publish.yml@refs/heads/main")
+    for other in ("https://github.com/me/mine-evil/", "https://githubxcom/me/mine/", "x"):
+        assert not identity.match(other)
+    assert words["--certificate-oidc-issuer-regexp"] == issuer
 
 
 def test_a_signature_is_verified_by_the_public_half() -> None:
@@ -83,7 +96,7 @@ def test_without_cosign_there_is_one_error_that_says_where_to_get_it(tmp_path: P
         raise CommandFailedError(f"{command.argv[0]}: not found")
 
     with pytest.raises(SignatureError) as caught:
-        find_cosign(missing, "my.key", {}, tmp_path)
+        find_cosign(missing, "my.key", {}, tmp_path, source="")
     assert "cosign" in caught.value.hint
 
 
@@ -93,7 +106,7 @@ def test_a_key_that_cannot_be_opened_is_found_before_anything_is_sent(tmp_path: 
         return Completed(command=command, returncode=code, stdout="", stderr="decrypt: wrong")
 
     with pytest.raises(SignatureError, match=r"my\.key cannot be used: decrypt: wrong"):
-        find_cosign(refusing, "my.key", {}, tmp_path)
+        find_cosign(refusing, "my.key", {}, tmp_path, source="")
 
 
 @pytest.mark.parametrize(("said", "has"), [("  --use-signing-config=true:", True), ("", False)])
@@ -101,4 +114,4 @@ def test_what_cosign_can_do_it_says_itself(tmp_path: Path, said: str, has: bool)
     def program(command: Command) -> Completed:
         return Completed(command=command, returncode=0, stdout=said, stderr="")
 
-    assert find_cosign(program, "k", {}, tmp_path).has_services is has
+    assert find_cosign(program, "k", {}, tmp_path, source="").has_services is has

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import hypothesis.strategies as st
@@ -10,7 +11,9 @@ import pytest
 from builders import FACTS, a_cell, a_channel, some_evidence
 from hypothesis import given
 
+from warpfront.matrix.compat import packaged
 from warpfront.matrix.naming import is_tag
+from warpfront.matrix.reading import read_matrix
 from warpfront.matrix.releasing import TAG_WORDS
 from warpfront.model import Alias, Cell
 from warpfront.release.tags import (
@@ -121,3 +124,12 @@ def test_a_cell_that_was_not_selected_still_claims_its_name() -> None:
 def test_a_name_that_is_not_wrong_is_a_tag(parts: list[str]) -> None:
     found = named(tags=("".join(parts),))
     assert bool(found.wrong) is not all(map(is_tag, found.tags))
+
+
+def test_no_two_cells_of_this_repository_claim_one_name() -> None:
+    root = Path(__file__).parents[3]
+    text = (root / "matrix.yaml").read_text(encoding="utf-8")
+    matrix = read_matrix(text, path="matrix.yaml", compat=packaged())
+    assert {one.name for one in matrix.channels} == {"nightly", "release"}
+    for channel in matrix.channels:
+        assert clashes_of_matrix(matrix.cells, channel, project=PROJECT) == {}

@@ -47,6 +47,7 @@ def publish(
 class Keeping:
     """What `release` is to do; one of them, the listing if none."""
 
+    list_: Annotated[bool, Option("list what is published (the default)")] = False
     show: Annotated[str, Option("one image by its reference: what `why` says of it")] = ""
     promote: Annotated[
         str, Option("the channel whose images go into --channel, proven by what is attached")
@@ -69,10 +70,10 @@ class Keeping:
 def release(
     display: Display,
     cells: Chosen,
-    keeping: Keeping,
     *,
     json: Json = False,
     dry_run: DryRun = False,
+    keeping: Keeping,
     channel: Channel = "release",
     to: To = "",
     key: Key = "",
@@ -85,7 +86,7 @@ def release(
     from warpfront.pipeline.beside.promoting import promote
 
     if keeping.show:
-        _explain(keeping.show, json=json)
+        _explain(keeping.show, keeping.trust, json=json)
     elif source := keeping.promote or keeping.import_:
         promoted = promote(
             workspace_here(),
@@ -132,21 +133,22 @@ def _keep_house(
 def why(
     *,
     reference: Annotated[str, Option("the image: registry.example/repository:tag, or @sha256:...")],
+    trust: Annotated[str, Option("a public key whose signature it should have")] = "",
     json: Json = False,
 ) -> None:
     """Say what a published image is, and what was proven of it.
 
     And who asked for each of its wheels, where this project has its lock.
     """
-    _explain(reference, json=json)
+    _explain(reference, trust, json=json)
 
 
-def _explain(reference: str, *, json: bool) -> None:
+def _explain(reference: str, trust: str, *, json: bool) -> None:
     from warpfront.pipeline.beside.explaining import explain
-    from warpfront.report.releases import explanation_text
+    from warpfront.release.why import why_text
 
-    found = explain(workspace_here(), reference)
-    _print(found, explanation_text(found), json=json)
+    found = explain(workspace_here(), reference, trust=trust)
+    _print(found, why_text(found), json=json)
 
 
 def _print(value: object, text: str, *, json: bool) -> None:

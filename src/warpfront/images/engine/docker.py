@@ -207,23 +207,27 @@ class DockerEngine:
     def push(self, reference: str, on_progress: Progress) -> int:
         repository, _, tag = reference.rpartition(":")
         transfer = Transfer(verb="push", reference=reference, on_progress=on_progress)
-        with self._transferring() as api:
-            transfer.follow(api.push(repository, tag=tag, stream=True, decode=True))
+        with self._transferring(transfer) as api:
+            events: Any = api.push(repository, tag=tag, stream=True, decode=True)
+            with contextlib.closing(events):
+                transfer.follow(events)
         return transfer.moved_bytes
 
     def pull(self, reference: str, on_progress: Progress) -> StoredImage:
         name, at, digest = reference.partition("@")
         repository, tag = (name, digest) if at else reference.rsplit(":", 1)
         transfer = Transfer(verb="pull", reference=reference, on_progress=on_progress)
-        with self._transferring() as api:
-            transfer.follow(api.pull(repository, tag=tag, stream=True, decode=True))
+        with self._transferring(transfer) as api:
+            events: Any = api.pull(repository, tag=tag, stream=True, decode=True)
+            with contextlib.closing(events):
+                transfer.follow(events)
         found = self.image(reference)
         if found is None:
             raise EngineError(f"{reference}: pulled, and yet the engine does not have it")
         return found
 
     @contextlib.contextmanager
-    def _transferring(self) -> Iterator[docker.APIClient]:
+    def _transferring(self, transfer: Transfer) -> Iterator[docker.APIClient]:
         """A connection of its own: closed, it ends whatever transfer still runs on it. A silence is
         cut by its timeout, and one that is filled with words by `Transfer`.
         """
@@ -232,6 +236,8 @@ class DockerEngine:
             client.api.timeout = STALL_SECONDS
             try:
                 yield client.api
+            except docker.errors.APIError as error:  # before the stream: the registry's words
+                raise transfer.fault(_api_words(error)) from None
             finally:
                 client.close()
 

@@ -61,7 +61,7 @@ class Transfer:
         moved = self.clock()
         for event in events:
             if said := _error_in(event):
-                raise self._fault(said)
+                raise self.fault(said)
             if self._moves(event):
                 moved = self.clock()
             elif self.clock() - moved > self.stall_seconds:
@@ -83,7 +83,8 @@ class Transfer:
         self._last[layer] = (status, current)
         return news
 
-    def _fault(self, said: str) -> RegistryError:
+    def fault(self, said: str) -> RegistryError:
+        """What the engine said went wrong, in its stream or before there was one."""
         for fault, words, hint in _FAULTS:
             if re.search(words, said, re.IGNORECASE):
                 return self._error(said, fault, hint)

@@ -6,19 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from warpfront.errors import BlockedError
-from warpfront.images.labels import LOCK
-from warpfront.inside.checks.contents import ContentsError
+from warpfront.images.labels import CREATED, LOCK
 from warpfront.matrix.plan import with_parents
 from warpfront.matrix.selection import select
-from warpfront.model import Blocked, Cell, Failed, Selection, Verification, WheelLock
+from warpfront.model import Blocked, BuiltImage, Cell, Failed, Selection, Verification, WheelLock
 from warpfront.pipeline.within.attempt import attempt
-from warpfront.pipeline.within.documents import image_bill, licence_text
+from warpfront.pipeline.within.documents import Known, bill_for, bill_papers
 from warpfront.pipeline.within.locks import read_locks, usable_locks
 from warpfront.pipeline.workspace import Workspace
-from warpfront.release.bill.cyclonedx import cyclonedx_text
-from warpfront.release.bill.licence_table import licence_markdown, licence_rows
-from warpfront.release.bill.parts import roots_of
-from warpfront.release.bill.spdx import spdx_text
+from warpfront.release.bill.licence_table import licence_rows
 from warpfront.system.store import Store, write_text
 from warpfront.wheels.requirements import RequirementList
 
@@ -69,38 +65,46 @@ def _bill(
 ) -> Billed:
     cell = chain[-1]
     hint = f"invoke build --only {cell.id}; invoke verify --only {cell.id}"
+    built = store.load(cell.id, "build", (BuiltImage, Blocked, Failed))
+    if lock is None or not isinstance(built, BuiltImage):
+        raise BlockedError(f"{cell.id}: there is no image with a lock that fits", hint=hint)
     loaded = (store.load(cell.id, f"verify-{one}", (Verification,)) for one in cell.targets)
     verifications = tuple(one for one in loaded if one is not None)
-    labels = _labels_seen(verifications)
-    if lock is None or labels.get(LOCK) != lock.digest:
-        raise BlockedError("no image was verified that is of its lock", hint=hint)
-    try:
-        bill = image_bill(cell, lock, verifications, labels, roots=roots_of(chain, requirements))
-    except ContentsError as error:
-        raise BlockedError(f"nobody says what lies in its image: {error}", hint=hint) from None
-    papers = {
-        "sbom.cdx.json": cyclonedx_text(bill),
-        "sbom.spdx.json": spdx_text(bill),
-        "licences.json": licence_text(bill),
-        "licences.md": licence_markdown(bill),
-    }
+    labels = labels_seen(verifications, cell)
+    if labels.get(LOCK, lock.digest) != lock.digest:
+        raise BlockedError(f"{cell.id}: no image was verified that is of its lock", hint=hint)
+    bill = bill_for(
+        Known(
+            cell=cell,
+            chain=chain,
+            requirements=requirements,
+            lock=lock,
+            built=built,
+            labels=labels,
+            verifications=verifications,
+        )
+    )
     folder = store.cell_folder(cell.id) / _FOLDER
-    for name, text in papers.items():
-        write_text(folder / name, text)
+    papers = bill_papers(bill)
+    for paper in papers:
+        write_text(folder / paper.name, paper.text)
     rows = licence_rows(bill)
     return Billed(
         cell_id=cell.id,
-        files=tuple(str(folder / name) for name in papers),
+        files=tuple(str(folder / paper.name) for paper in papers),
         packages=len(rows),
         decisions=sum(row.asks.decision for row in rows),
     )
 
 
-def _labels_seen(verifications: tuple[Verification, ...]) -> Mapping[str, str]:
+def labels_seen(verifications: tuple[Verification, ...], cell: Cell) -> Mapping[str, str]:
     """The image's labels as `verify` saw them, so that no engine has to be asked again."""
     for one in verifications:
         for check in one.checks:
             labels = check.details.get("labels")
-            if check.name == "labels and tag" and isinstance(labels, Mapping):
+            if check.name == "labels and tag" and isinstance(labels, Mapping) and CREATED in labels:
                 return {str(name): str(value) for name, value in labels.items()}
-    return {}
+    raise BlockedError(
+        f"{cell.id}: no verification says what labels its image has",
+        hint=f"invoke verify --only {cell.id}",
+    )

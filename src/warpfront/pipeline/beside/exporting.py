@@ -13,8 +13,8 @@ from warpfront.pipeline.within.carried import Carried
 from warpfront.pipeline.within.evidence import demanded_channel
 from warpfront.pipeline.within.shop import host_of, path_of
 from warpfront.pipeline.workspace import Workspace
-from warpfront.release.copying import Place, copy_attached, copy_image
-from warpfront.release.layout import LayoutRegistry
+from warpfront.release.registry.copying import Place, copy_attached, copy_image
+from warpfront.release.registry.layout import LayoutRegistry
 from warpfront.system.process import environment, run
 from warpfront.system.watch import Watch
 
@@ -58,7 +58,8 @@ def export_image(cell: Cell, carried: Carried, folder: Path) -> str | Blocked:
     source = carried.place_of(cell)
     layout = LayoutRegistry(folder=folder / cell.image)
     target = Place(registry=layout, repository=source.repository)
-    sent = copy_image(source, target, found.digest) + copy_attached(source, target, found.digest)
+    image = copy_image(source, target, found.digest)
+    sent = image.sent_bytes + copy_attached(source, target, found.digest).sent_bytes
     manifest = source.registry.manifest(source.repository, found.digest)
     assert manifest is not None
     for tag in source.registry.tags(source.repository):

@@ -14,8 +14,8 @@ from warpfront.pipeline.within.carried import Carried
 from warpfront.pipeline.within.evidence import demanded_channel
 from warpfront.pipeline.within.shop import Published, open_shop, path_of, publish_cells
 from warpfront.pipeline.workspace import Workspace
-from warpfront.release.copying import Place
-from warpfront.release.layout import LayoutRegistry
+from warpfront.release.registry.copying import Place
+from warpfront.release.registry.layout import LayoutRegistry
 from warpfront.system.watch import Watch
 
 
@@ -36,7 +36,7 @@ def promote(
     of who proved them, if that is not the one that signs here.
     """
     matrix, store = workspace.matrix, workspace.folders.store
-    project, chosen = matrix.project.repository, demanded_channel(matrix.channels, channel, to)
+    project, chosen = matrix.project, demanded_channel(matrix.channels, channel, to)
     from_disk = Path(source).is_dir()
     known = chosen if from_disk else demanded_channel(matrix.channels, source, to)
     cells = {cell.id: cell for cell in select(matrix.cells, selection)}
@@ -48,7 +48,9 @@ def promote(
             if from_disk:
                 layout = LayoutRegistry(folder=Path(source, cell.image))
                 return Place(registry=layout, repository=cell.image)
-            return Place(registry=shop.registry, repository=path_of(known, project, cell))
+            return Place(
+                registry=shop.registry, repository=path_of(known, project.repository, cell)
+            )
 
         carried = Carried(place_of=place_of, channel=known)
         carrying = dataclasses.replace(

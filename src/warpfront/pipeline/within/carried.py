@@ -16,11 +16,11 @@ from warpfront.pipeline.within.evidence import (
     attached_evidence,
     attached_payload,
 )
-from warpfront.release.copying import Place, copy_attached, copy_image
 from warpfront.release.ledger import Publication
 from warpfront.release.policy import Evidence
 from warpfront.release.publication import Document, Held, held_image
 from warpfront.release.registry.contract import Registry
+from warpfront.release.registry.copying import Place, copy_attached, copy_image
 from warpfront.release.tags import expected_words, names_of
 
 
@@ -60,8 +60,11 @@ class Carried:
                 return held
         return None
 
-    def documents(self, evidence: Evidence, held: Held) -> tuple[Document, ...]:
+    def documents(
+        self, publication: Publication, evidence: Evidence, held: Held
+    ) -> tuple[Document, ...]:
         """What is attached beside the verifications, and has a name of ours: as it is."""
+        del publication
         place = self.place_of(evidence.cell)
         return tuple(
             Document(
@@ -84,7 +87,8 @@ class Carried:
                 return 0
             place, digest = Place(registry=target, repository=path), publication.digest
             # With its signatures: what was proven elsewhere counts by them.
-            return copy_image(source, place, digest) + copy_attached(source, place, digest)
+            image = copy_image(source, place, digest)
+            return image.sent_bytes + copy_attached(source, place, digest).sent_bytes
 
         return brought
 

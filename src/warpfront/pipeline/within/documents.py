@@ -1,151 +1,140 @@
-"""What is attached to a published image beside its verifications: what is in it, as CycloneDX and
-as SPDX, under which licences, and how it was made. From the lock and from what `load` found inside.
+"""What is written about an image that was built and verified: its bill of materials, twice, the
+table of its licences, how it was made, and what was proven of it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
-from warpfront.errors import NotPublishableError
-from warpfront.images.engine.bases import RECIPE_LABEL
-from warpfront.images.labels import (
-    BASE_SOURCE,
-    CONTENT_HASH,
-    CREATED,
-    LOCK,
-    REVISION,
-    SOURCE,
-    UV,
-)
-from warpfront.inside.checks.contents import ContentsError, contents_from
-from warpfront.model import BaseSource, Cell, ResolvedBase, Verification, WheelLock
-from warpfront.pipeline.within.evidence import DOCUMENT
+from warpfront.errors import BlockedError
+from warpfront.images.labels import CREATED, REVISION, SOURCE, UV
+from warpfront.inside.checks.contents import Contents, ContentsError, contents_from
+from warpfront.model import BuiltImage, Cell, Verification, WheelLock
 from warpfront.release.bill.cyclonedx import cyclonedx_text
-from warpfront.release.bill.licence_table import licence_document
+from warpfront.release.bill.licence_table import licence_document, licence_markdown
 from warpfront.release.bill.parts import Bill, bill_of, roots_of
 from warpfront.release.bill.spdx import spdx_text
-from warpfront.release.policy import Evidence
-from warpfront.release.publication import Document, Held
 from warpfront.release.statements.provenance_statement import making_of, provenance_text
 from warpfront.release.statements.statement import MEDIA_TYPE
 from warpfront.release.statements.verification_statement import Proof, on_target, proof_text
 from warpfront.wheels.requirements import RequirementList
 
-CYCLONEDX_TYPE = "application/vnd.cyclonedx+json"
-SPDX_TYPE = "application/spdx+json"
-LICENCES_TYPE = "application/vnd.warpfront.licences.v1+json"
-_BASE_NAME = "org.opencontainers.image.base.name"
-_BASE_DIGEST = "org.opencontainers.image.base.digest"
 
-Documents = Callable[[Evidence, Held], tuple[Document, ...]]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paper:
+    """A document about an image: a file's name, what registries call its kind, and its text."""
 
-
-def bill_documents(
-    chains: Mapping[str, tuple[Cell, ...]],
-    locks: Mapping[str, WheelLock],
-    requirements: Mapping[str, RequirementList],
-) -> Documents:
-    """What makes an image's documents. `chains` are each cell with those it is built on."""
-
-    def made(evidence: Evidence, held: Held) -> tuple[Document, ...]:
-        cell = evidence.cell
-        lock = locks.get(cell.id)
-        if lock is None or lock.digest != held.labels.get(LOCK):
-            raise NotPublishableError(
-                f"{cell.id}: the image was built from another lock than is here, so that nobody "
-                "can say where its wheels are from",
-                hint="publish from the revision that it was built from",
-            )
-        roots = roots_of(chains[cell.id], requirements)
-        verifications = tuple(evidence.verifications.values())
-        try:
-            bill = image_bill(cell, lock, verifications, held.labels, roots=roots)
-        except ContentsError as error:
-            raise NotPublishableError(
-                f"{cell.id}: `load` did not say what is in the image ({error})",
-                hint="invoke verify",
-            ) from None
-        return (
-            _document("cyclonedx", CYCLONEDX_TYPE, cyclonedx_text(bill)),
-            _document("spdx", SPDX_TYPE, spdx_text(bill)),
-            _document("licences", LICENCES_TYPE, licence_text(bill)),
-            _document("provenance", MEDIA_TYPE, _provenance(cell, lock, bill, held)),
-            _document("summary", MEDIA_TYPE, _summary(lock, evidence, bill, held)),
-        )
-
-    return made
+    name: str
+    media_type: str
+    text: str
 
 
-def image_bill(
-    cell: Cell,
-    lock: WheelLock,
-    verifications: Iterable[Verification],
-    labels: Mapping[str, str],
-    *,
-    roots: tuple[str, ...],
-) -> Bill:
-    """The bill of an image with these labels. Raises `ContentsError` where nobody says what
-    lies in it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What papers are written from: an image as `build` and `verify` left it. `chain` is its cell
+    with those it is built on, `labels` are the image's own.
     """
-    source = labels.get(BASE_SOURCE, "")
-    base = ResolvedBase(
-        name=cell.base.name,
-        source=BaseSource.REGISTRY if source == BaseSource.REGISTRY else BaseSource.BOOTSTRAP,
-        reference=labels.get(_BASE_NAME, ""),
-        identity=labels.get(_BASE_DIGEST, ""),
-        recipe=labels.get(RECIPE_LABEL, ""),
-    )
+
+    cell: Cell
+    chain: tuple[Cell, ...]
+    requirements: Mapping[str, RequirementList]
+    lock: WheelLock
+    built: BuiltImage
+    labels: Mapping[str, str]
+    verifications: tuple[Verification, ...]
+
+
+def bill_for(known: Known) -> Bill:
+    """The bill of an image. Raises `BlockedError` where no verification says what lies in it."""
     return bill_of(
-        cell,
-        lock,
-        contents_from(_contents(verifications)),
-        base,
-        roots=roots,
-        created=labels.get(CREATED, ""),
-        source=labels.get(SOURCE, ""),
+        known.cell,
+        known.lock,
+        _contents(known),
+        known.built.base,
+        roots=roots_of(known.chain, known.requirements),
+        created=known.labels[CREATED],
+        source=known.labels.get(SOURCE, ""),
     )
 
 
-def licence_text(bill: Bill) -> str:
-    return json.dumps(licence_document(bill), sort_keys=True)
+def bill_papers(bill: Bill) -> tuple[Paper, ...]:
+    """What needs no digest."""
+    licences = json.dumps(licence_document(bill), indent=1, sort_keys=True) + "\n"
+    return (
+        Paper(
+            name="sbom.cdx.json",
+            media_type="application/vnd.cyclonedx+json",
+            text=cyclonedx_text(bill),
+        ),
+        Paper(name="sbom.spdx.json", media_type="application/spdx+json", text=spdx_text(bill)),
+        Paper(
+            name="licences.json",
+            media_type="application/vnd.warpfront.licences.v1+json",
+            text=licences,
+        ),
+        Paper(name="licences.md", media_type="text/markdown", text=licence_markdown(bill)),
+    )
 
 
-def _provenance(cell: Cell, lock: WheelLock, bill: Bill, held: Held) -> str:
-    """How it was made. Who vouches for that is the project: its signature is over this digest."""
+def statement_papers(
+    known: Known,
+    bill: Bill,
+    *,
+    name: str,
+    digest: str,
+    builder: str,
+    ended: Mapping[str, str],
+    noted: Iterable[str] = (),
+) -> tuple[Paper, ...]:
+    """What is said of the image `name` with `digest`. `builder` names who vouches for how it was
+    made, `ended` when each target's verification did, `noted` is what a channel let pass.
+    """
+    content_hash = known.built.content_hash
     making = making_of(
-        cell,
-        lock,
+        known.cell,
+        known.lock,
         bill,
-        builder=bill.source,
-        content_hash=held.labels.get(CONTENT_HASH, ""),
-        revision=held.labels.get(REVISION, ""),
-        uv=held.labels.get(UV, ""),
+        builder=builder,
+        content_hash=content_hash,
+        revision=known.labels.get(REVISION, ""),
+        uv=known.labels.get(UV, ""),
     )
-    return provenance_text(making, name=bill.name, digest=held.digest)
-
-
-def _summary(lock: WheelLock, evidence: Evidence, bill: Bill, held: Held) -> str:
-    """What its verifications came to, for tools that read in-toto and nothing of ours."""
     proof = Proof(
-        cell_id=evidence.cell.id,
-        content_hash=held.labels.get(CONTENT_HASH, ""),
-        targets=tuple(on_target(one, at=one.ended) for one in evidence.verifications.values()),
-        relaxed=tuple(sorted(one.package for one in lock.relaxed)),
+        cell_id=known.cell.id,
+        content_hash=content_hash,
+        targets=tuple(on_target(one, at=ended[one.target]) for one in known.verifications),
+        relaxed=tuple(sorted(one.package for one in known.lock.relaxed)),
+        noted=tuple(noted),
     )
-    return proof_text(proof, name=bill.name, digest=held.digest)
+    return (
+        Paper(
+            name="provenance.json",
+            media_type=MEDIA_TYPE,
+            text=provenance_text(making, name=name, digest=digest),
+        ),
+        Paper(
+            name="verification.json",
+            media_type=MEDIA_TYPE,
+            text=proof_text(proof, name=name, digest=digest),
+        ),
+    )
 
 
-def _contents(verifications: Iterable[Verification]) -> object:
-    """Those of the first verification that has any: all are of the same image."""
-    found = (one.environment["contents"] for one in verifications if "contents" in one.environment)
-    return next(found, None)
-
-
-def _document(name: str, media_type: str, text: str) -> Document:
-    return Document(
-        name=name,
-        artifact_type=media_type,
-        payload=text.encode(),
-        annotations={DOCUMENT: name},
+def _contents(known: Known) -> Contents:
+    """What `load` found, on whichever target: it is one image. Of another content, nothing."""
+    reasons = []
+    for one in known.verifications:
+        if one.content_hash != known.built.content_hash:
+            reasons.append(f"on {one.target}, another content was verified")
+            continue
+        try:
+            return contents_from(one.environment.get("contents"))
+        except ContentsError as error:
+            reasons.append(f"on {one.target}: {error}")
+    raise BlockedError(
+        f"{known.cell.id}: nobody says what lies in its image"
+        + "".join(f"; {reason}" for reason in reasons),
+        hint=f"invoke verify --only {known.cell.id}",
     )

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from warpfront.errors import (
     EngineError,
+    InputError,
     NotPublishableError,
     SignatureError,
     TagConflictError,
@@ -20,9 +21,11 @@ from warpfront.errors import (
 )
 from warpfront.images.engine import Engine
 from warpfront.images.labels import CREATED
-from warpfront.model import Blocked, Cell, Channel, Failed
+from warpfront.model import Blocked, Cell, Channel, Failed, Project
 from warpfront.pipeline.within.attempt import attempt
 from warpfront.pipeline.within.evidence import Found, verification_payload
+from warpfront.pipeline.within.papers import Papers
+from warpfront.release.history import is_yanked
 from warpfront.release.ledger import (
     CANDIDATE_PREFIX,
     LEDGER_FOLDER,
@@ -33,12 +36,12 @@ from warpfront.release.ledger import (
 )
 from warpfront.release.policy import Evidence, Verdict, judge
 from warpfront.release.publication import (
-    YANK_TYPE,
     Bring,
     Document,
     Held,
     Publishing,
     held_image,
+    taken,
 )
 from warpfront.release.registry.contract import Registry
 from warpfront.release.signing import Signer, find_cosign, trusting
@@ -69,7 +72,7 @@ class Shop:
     now: str
     run: str
     watch: Watch
-    documents: Callable[[Evidence, Held], tuple[Document, ...]] = lambda _evidence, _held: ()
+    documents: Papers = lambda _publication, _evidence, _held: ()
     bring: Bring | None = None
     action: str = "publish"
     trusted: Signer | None = None
@@ -209,14 +212,25 @@ def _publication(plan: _Planned, channel: Channel, shop: Shop) -> Publication:
 
 
 def _foreseen(plan: _Planned, channel: Channel, shop: Shop) -> Publication:
-    """What a run would do, and nothing of it done: where each tag is now is asked."""
+    """What a run would do, and nothing of it done: where each tag is now is asked. What a run would
+    refuse for that is refused here.
+    """
     publication = _publication(plan, channel, shop)
-    path = shop.path(publication.repository)
-    tags = []
+    path, image_id = shop.path(publication.repository), publication.image_id
+    tags, digest = [], image_id
     for one in publication.tags:
-        standing = shop.registry.head(path, one.tag)
-        tags.append(dataclasses.replace(one, before=standing.digest if standing else ""))
-    return dataclasses.replace(publication, tags=tuple(tags))
+        standing = held_image(shop.registry, path, one.tag)
+        if standing and image_id in standing.identities:
+            digest = standing.digest
+        elif standing and not one.moves:
+            raise taken(publication, one.tag, standing.digest)
+        before = standing.digest if standing else ""
+        tags.append(dataclasses.replace(one, before=before))
+    publication = dataclasses.replace(publication, tags=tuple(tags))
+    labels = plan.found.evidence.labels
+    if against := not_to_be_named(shop.registry, path, publication.tags, digest, labels):
+        raise NotPublishableError("; ".join(against), hint=_HINT)
+    return publication
 
 
 def _published(plan: _Planned, channel: Channel, shop: Shop, books: _Books) -> Published:
@@ -236,7 +250,7 @@ def _published(plan: _Planned, channel: Channel, shop: Shop, books: _Books) -> P
     try:
         books.record(planned)
         result = attempt(cell_id, "publish", publishing.publish, planned)
-    except EngineError as error:
+    except (EngineError, InputError) as error:
         result = _failed(cell_id, error)
     finally:
         shop.watch.step(cell_id, "")
@@ -261,7 +275,7 @@ def _prover(
         path = shop.path(publication.repository)
         against = (
             *verdict.against,
-            *not_to_be_named(shop.registry, path, publication, held),
+            *not_to_be_named(shop.registry, path, publication.tags, held.digest, held.labels),
             *_unsigned(evidence, f"{publication.repository}@{held.digest}", shop),
         )
         if against:
@@ -269,7 +283,7 @@ def _prover(
         proof = verification_payload(
             evidence, with_signature(verdict, channel, signer=shop.signer), held
         )
-        return (proof, *shop.documents(evidence, held))
+        return (proof, *shop.documents(publication, evidence, held))
 
     return prove
 
@@ -285,19 +299,22 @@ def _unsigned(evidence: Evidence, reference: str, shop: Shop) -> Iterator[str]:
 
 
 def not_to_be_named(
-    registry: Registry, path: str, publication: Publication, held: Held
+    registry: Registry,
+    path: str,
+    tags: Iterable[Tagging],
+    digest: str,
+    labels: Mapping[str, str],
 ) -> tuple[str, ...]:
     """Why a digest may not get its names, whatever was proven of it: it was yanked, or an alias is
     on a newer image, which only a rollback may move it from.
     """
-    attached = registry.referrers(path, held.digest)
-    wrong = ["it was yanked"] if any(one.artifact_type == YANK_TYPE for one in attached) else []
-    for one in publication.tags:
+    wrong = ["it was yanked"] if is_yanked(registry, path, digest) else []
+    for one in tags:
         standing = registry.head(path, one.tag) if one.moves else None
-        if standing is None or standing.digest == held.digest:
+        if standing is None or standing.digest == digest:
             continue
         other = held_image(registry, path, standing.digest)
-        if other is not None and other.labels.get(CREATED, "") > held.labels.get(CREATED, ""):
+        if other is not None and other.labels.get(CREATED, "") > labels.get(CREATED, ""):
             wrong.append(f"{one.tag} is on a newer image, of {other.labels[CREATED]}")
     return tuple(wrong)
 
@@ -315,7 +332,7 @@ def new_ledger(run_id: str, channel: Channel, action: str, now: str) -> Ledger:
 @contextmanager
 def open_shop(
     channel: Channel,
-    project: str,
+    project: Project,
     store: Store,
     watch: Watch,
     *,
@@ -333,7 +350,13 @@ def open_shop(
     here, now = environment(), provenance.now()
     signer = None
     if key or here.get("COSIGN_KEY"):
-        found = find_cosign(run, key or here["COSIGN_KEY"], here, store.folder / LEDGER_FOLDER)
+        found = find_cosign(
+            run,
+            key or here["COSIGN_KEY"],
+            here,
+            store.folder / LEDGER_FOLDER,
+            source=project.source,
+        )
         signer = Signer(run=run, cosign=found)
     elif "unsigned" not in channel.allow and not dry_run:
         raise SignatureError(
@@ -342,11 +365,11 @@ def open_shop(
             "CI vouch for it; `allow: [unsigned]` in the channel does without",
         )
     trusted = Signer(run=run, cosign=trusting(run, trust, here)) if trust else None
-    host = host_of(channel, project)
+    host = host_of(channel, project.repository)
     with client.connect(host, here, run) as registry:
         yield Shop(
             trusted=trusted,
-            project=project,
+            project=project.repository,
             registry=registry,
             engine=engine,
             signer=signer,

@@ -1,0 +1,109 @@
+"""Why an image is as it is: from its labels and from what is attached to it, in words. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from warpfront.images.labels import BASE, CELL, CONTENT_HASH, CREATED, LOCK, RELAXED, REVISION
+from warpfront.release.bill.asking import askers_of
+from warpfront.release.statements.provenance_statement import Making
+from warpfront.release.statements.verification_statement import Proof
+
+_NOT_TEXT = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_UNKNOWN = "\N{REPLACEMENT CHARACTER}"
+_WORDS = (
+    ("cell", CELL),
+    ("lock", LOCK),
+    ("content", CONTENT_HASH),
+    ("revision", REVISION),
+    ("created", CREATED),
+    ("base", BASE),
+    ("relaxed", RELAXED),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Why:
+    """An image and what is known of it. `making` and `proof` are what is attached and holds,
+    `signature` what became of checking that, in words; `unread` why something attached does not
+    count. `asked` are (asker or "" for the image, wanted, version or requirement).
+    """
+
+    reference: str
+    digest: str
+    labels: Mapping[str, str]
+    signature: str
+    making: Making | None = None
+    proof: Proof | None = None
+    unread: tuple[str, ...] = ()
+    asked: tuple[tuple[str, str, str], ...] = ()
+
+
+def why_text(why: Why) -> str:
+    """All of it, a fact a line."""
+    lines = [f"{why.reference}", f"  digest     {why.digest}"]
+    for word, label in _WORDS:
+        if why.labels.get(label):
+            lines.append(f"  {word:<10} {why.labels[label]}")
+    lines.append(f"  signature  {why.signature}")
+    lines += [f"  but        {one}" for one in (*contradictions(why), *why.unread)]
+    lines += _making_lines(why.making)
+    lines += _proof_lines(why.proof)
+    if why.asked:
+        lines.append("wheels, and who asked for each:")
+        lines += [f"  {one}" for one in asking_lines(why.asked)]
+    return "".join(f"{_NOT_TEXT.sub(_UNKNOWN, line)}\n" for line in lines)
+
+
+def contradictions(why: Why) -> tuple[str, ...]:
+    """Where what is attached is about something else than what the labels say."""
+    found = []
+    for kind, said in (("provenance", why.making), ("verification", why.proof)):
+        if said is None:
+            continue
+        for word, label, value in (
+            ("cell", CELL, said.cell_id),
+            ("content", CONTENT_HASH, said.content_hash),
+        ):
+            if why.labels.get(label) != value:
+                found.append(f"the {kind} is of the {word} {value}")
+    if why.making is not None and why.labels.get(LOCK) != why.making.lock:
+        found.append(f"the provenance is of the lock {why.making.lock}")
+    return tuple(found)
+
+
+def asking_lines(asked: tuple[tuple[str, str, str], ...], package: str = "") -> list[str]:
+    """`numpy: asked for by torch`, for each wheel or for `package` only, by the shortest chains."""
+    names = [package] if package else sorted({wanted for _, wanted, _ in asked})
+    return [f"{name}: {'; '.join(_askers(name, asked)) or 'nobody asked for it'}" for name in names]
+
+
+def _askers(name: str, asked: tuple[tuple[str, str, str], ...]) -> Iterator[str]:
+    for chain, text in askers_of(name, asked):
+        detail = f" ({text})" if text and text != name else ""
+        yield f"asked for by {' -> '.join(chain) or 'the image itself'}{detail}"
+
+
+def _making_lines(making: Making | None) -> list[str]:
+    if making is None:
+        return ["provenance: none is attached"]
+    known = [one for one in making.dependencies if one.digest]
+    wheels = [one for one in known if one.uri.startswith("pkg:pypi/")]
+    sources = [one for one in known if one.algorithm == "gitCommit"]
+    return [
+        f"provenance: made by {making.builder}, {making.created}",
+        *(f"  from {one.uri} {one.digest}" for one in sources),
+        f"  with {len(wheels)} wheels by sha256",
+    ]
+
+
+def _proof_lines(proof: Proof | None) -> list[str]:
+    if proof is None:
+        return ["verification: none is attached"]
+    lines = ["verification:"]
+    for one in proof.targets:
+        sessions = ", ".join(f"{session.name} {session.outcome}" for session in one.sessions)
+        lines.append(f"  {one.target}: {one.outcome}, {one.at} ({sessions})")
+    return [*lines, *(f"  let pass: {one}" for one in proof.noted)]
