@@ -79,7 +79,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]
 
 
 def script(page: webdriver.Chrome, text: str) -> Any:
-    return page.execute_script(text)  # type: ignore[no-untyped-call]
+    return page.execute_script(text)
 
 
 def shown(page: webdriver.Chrome) -> int:
@@ -89,7 +89,7 @@ def shown(page: webdriver.Chrome) -> int:
 
 def test_it_opens_from_disk_and_says_nothing_wrong(page: webdriver.Chrome) -> None:
     assert shown(page) == RESULTS
-    assert page.get_log("browser") == []  # type: ignore[no-untyped-call]
+    assert page.get_log("browser") == []
     assert script(page, "return performance.getEntriesByType('resource').length") == 0
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import docker
 import pytest
@@ -24,7 +25,7 @@ def forget_everything(host: str) -> None:
     client = docker.DockerClient(base_url=host)
     try:
         for image in client.images.list():
-            client.images.remove(image.id, force=True)
+            client.images.remove(str(image.id), force=True)
         client.api.prune_builds(all=True)
         assert client.images.list() == []
     finally:
@@ -38,7 +39,7 @@ def test_an_image_is_the_same_to_the_byte_when_nothing_is_left_of_the_first(
     root = small_project(tmp_path / "project", index.url, names=(image,))
     made = Project(root=root, environment={**alone, "DOCKER_HOST": own_engine.host})
 
-    def built(name: str, **changes: str) -> Path:
+    def built(name: str, **changes: Any) -> Path:
         answer = made.invoke("build", "--json", **changes).expect(0).json[cell_id(image)]
         assert answer["reused"] is False
         path = tmp_path / name

@@ -111,7 +111,8 @@ def test_a_registry_that_holds_another_image_than_was_pushed_is_found_out(
     class Mistaken(FakeEngine):
         """It names another image than it was asked to."""
 
-        def tag(self, image_id: str, reference: str) -> None:  # noqa: ARG002 - that is the fault
+        def tag(self, image_id: str, reference: str) -> None:
+            del image_id
             super().tag(another.image_id, reference)
 
     engine = Mistaken()

@@ -176,14 +176,16 @@ def job(
     display: Display,
     *,
     effort: HowMuch,
-    dry_run: Annotated[bool, Option("say what would be published, and send nothing")] = False,
+    dry_run: Annotated[
+        bool, Option("say what would be sent to a channel, and send nothing")
+    ] = False,
     step: Annotated[str, Option("build, verify or publish")] = "",
     name: Annotated[str, Option("of this job, and of the folder that it hands over")] = "",
     cells: Annotated[str, Option("ids of cells, with spaces between them")] = "",
     on: Annotated[str, Option("the target to verify on")] = "",
     runner: Annotated[str, Option("the row of `runners:` that this machine is")] = "",
-    channel: Annotated[str, Option("publish: the channel of `release:`")] = "",
-    to: Annotated[str, Option("build: send images to this repository, by digest")] = "",
+    channel: Annotated[str, Option("the channel that it goes to")] = "",
+    to: Annotated[str, Option("the repository that built images go to, by digest")] = "",
 ) -> None:
     """Do one job of CI: a step for some cells, with what is left of it handed over."""
     from warpfront.ci.surfaces import error_commands, job_summary
@@ -219,13 +221,12 @@ def _act(
     to: str,
     dry_run: bool,
 ) -> Act:
-    """The errand's step, of one cell. An image that is not here is made: what it has to be
-    was handed over.
+    """The errand's step, of one cell. An image that is not here is made: what it has to be was
+    handed over.
     """
     from warpfront import pipeline
     from warpfront.pipeline.beside.candidates import send_candidates, take_candidate
     from warpfront.pipeline.beside.working import same_image
-    from warpfront.system.process import environment
 
     store = workspace.folders.store
     by_id = {cell.id: cell for cell in workspace.matrix.cells}
@@ -247,19 +248,27 @@ def _act(
         return pipeline.verify(workspace, chosen, display, effort=effort)
 
     def publish(cell: str) -> Sequence[object]:
-        key = "" if environment().get("COSIGN_KEY") or dry_run else "keyless"
-        results = pipeline.publish(
-            workspace, Selection(only=cell), display, channel=channel, key=key, dry_run=dry_run
-        )
-        return tuple(results.values())
+        return _published(workspace, cell, display, channel=channel, dry_run=dry_run)
 
-    match errand.step:
-        case "build":
-            return build
-        case "verify":
-            return lambda cell: on_the_image(cell, verify)
-        case _:
-            return lambda cell: on_the_image(cell, publish)
+    if errand.step == "build":
+        return build
+    act = verify if errand.step == "verify" else publish
+    return lambda cell: on_the_image(cell, act)
+
+
+def _published(
+    workspace: Workspace, cell: str, display: Display, *, channel: str, dry_run: bool
+) -> Sequence[object]:
+    """Signed by COSIGN_KEY, or without a key, by the identity that CI gives to a workflow."""
+    from warpfront import pipeline
+    from warpfront.system.process import environment
+
+    key = "" if environment().get("COSIGN_KEY") or dry_run else "keyless"
+    chosen = Selection(only=cell)
+    results = pipeline.publish(
+        workspace, chosen, display, channel=channel, key=key, dry_run=dry_run
+    )
+    return tuple(results.values())
 
 
 @command

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.nn import functional
@@ -67,7 +67,7 @@ class _Inputs:
 
 
 def _without_gradient(forward: Work) -> Work:
-    return torch.no_grad()(forward)
+    return cast("Work", torch.no_grad()(forward))
 
 
 def _both(forward: Callable[[], Any], needing: list[Any]) -> Work:
