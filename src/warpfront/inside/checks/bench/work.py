@@ -67,7 +67,8 @@ class _Inputs:
 
 
 def _without_gradient(forward: Work) -> Work:
-    return torch.no_grad()(forward)
+    without: Work = torch.no_grad()(forward)
+    return without
 
 
 def _both(forward: Callable[[], Any], needing: list[Any]) -> Work:
