@@ -21,7 +21,10 @@ from warpfront.inside.checks.bench.decoder import training_step  # noqa: E402
 from warpfront.inside.checks.bench.formulas import Decoder  # noqa: E402
 from warpfront.inside.checks.bench.work import work_of  # noqa: E402
 from warpfront.inside.checks.claims import Claims  # noqa: E402
-from warpfront.inside.checks.precision import require_full_precision  # noqa: E402
+from warpfront.inside.checks.precision import (  # noqa: E402
+    precision_settings,
+    require_full_precision,
+)
 
 ON_CPU = Claims(cell="here", target="cpu", vendor="cpu", device="cpu", image=False)
 COUNTED = [case for case in cases_of(TINY) if case.flops and "attention" not in case.op]
@@ -120,10 +123,10 @@ def test_a_cold_clock_writes_over_the_cache_first(monkeypatch: pytest.MonkeyPatc
 
 def test_tf32_is_allowed_only_where_it_is_asked_for() -> None:
     require_full_precision()
-    before = session.precision_settings()
+    before = precision_settings()
     session._allow_tf32()
     try:
-        assert session.precision_settings() != before
+        assert precision_settings() != before
     finally:
         require_full_precision()
-    assert session.precision_settings() == before
+    assert precision_settings() == before

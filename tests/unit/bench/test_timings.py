@@ -34,7 +34,7 @@ OPERATIONS = ("mm", "relu", "softmax")
 
 def a_document(**other: Any) -> dict[str, Any]:
     empty: dict[str, Any] = {"results": [], "training": [], "findings": []}
-    about = {"environment": {}, "settings": {}}
+    about: dict[str, Any] = {"environment": {}, "settings": {}}
     return {"schema": 1, "kind": "Timings", "target": "cpu", **empty, **about, **other}
 
 
@@ -42,12 +42,18 @@ def measured(op: str, seed: int, *, slower: float = 1.0, **fields: Any) -> Measu
     """Five blocks of twenty, of a machine whose times vary by 1 %."""
     times = noisy(100, seed, 0.001 * slower)
     blocks = tuple(tuple(times[at : at + 20]) for at in range(0, 100, 20))
-    about = {"suite": "x", "op": op, "shape": "8", "dtype": "float32", "direction": "forward"}
+    about: dict[str, Any] = {
+        "suite": "x",
+        "op": op,
+        "shape": "8",
+        "dtype": "float32",
+        "direction": "forward",
+    }
     return Measurement(
         id=op,
         outcome="timed",
         samples_seconds=blocks,
-        **{**about, **fields},  # type: ignore[arg-type]
+        **{**about, **fields},
     )
 
 

@@ -28,6 +28,7 @@ from warpfront.inside.checks.bench.rounds import time_cases
 from warpfront.inside.checks.bench.timer import (
     BLOCKS,
     Budget,
+    Clock,
     repetitions_of_a_block,
     rotated,
     warm_up,
@@ -62,7 +63,7 @@ class FakeBench:
     """A device on which a case named in `broken` fails in the block it is given for."""
 
     def __init__(self, *, broken: dict[str, tuple[int, Exception]] | None = None) -> None:
-        self.clock = FakeClock(0.01)
+        self.clock: Clock = FakeClock(0.01)
         self.made: list[str] = []
         self._broken = broken or {}
 

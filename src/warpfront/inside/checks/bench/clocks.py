@@ -1,5 +1,5 @@
-"""The clocks of real devices: events where the device has them, else the host's between
-two synchronisations.
+"""The clocks of real devices: events where there are such, else the host's time between two
+points at which the device has nothing left to do.
 """
 
 from __future__ import annotations

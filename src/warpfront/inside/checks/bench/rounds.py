@@ -32,8 +32,8 @@ class Bench(Protocol):
     clock: Clock
 
     def make(self, case: Case) -> Work:
-        """Raises what torch raises for what it cannot make; `LookupError` for what makes no sense
-        here.
+        """Raises what torch raises for what it cannot make, `LookupError` for what is not for
+        this device.
         """
         ...
 

@@ -38,9 +38,7 @@ def read_state(reader: Reader, device: str, address: str, uuid: str) -> dict[str
 
 
 def here(device: str, properties: Any) -> tuple[Reader, str, str, str]:
-    """This machine, and its first device's names, as `read_state` wants them. `properties` are
-    torch's.
-    """
+    """This machine, and what `read_state` asks by, from torch's `properties` of a device."""
     is_amd = bool(getattr(properties, "gcnArchName", ""))
     return Machine(), device, _address(properties) if is_amd else "", _uuid(properties)
 
