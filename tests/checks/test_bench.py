@@ -113,7 +113,7 @@ def test_both_gives_the_gradients_of_what_needs_them() -> None:
 def test_a_cold_clock_writes_over_the_cache_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("warpfront.inside.checks.bench.clocks._CACHE_BYTES", 16)
     seen: list[str] = []
-    clock = clock_of("cpu", cold=True)
+    clock: Any = clock_of("cpu", cold=True)
     spoil = clock._spoil
     assert spoil().numel() == 32
     clock._spoil = lambda: seen.append("written")
