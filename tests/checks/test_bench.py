@@ -14,9 +14,9 @@ torch = pytest.importorskip("torch", reason="torch is not installed; runs inside
 from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
 from warpfront.inside.checks.__main__ import main  # noqa: E402
-from warpfront.inside.checks.bench import session  # noqa: E402
+from warpfront.inside.checks.bench import clocks, session  # noqa: E402
 from warpfront.inside.checks.bench.cases import TINY, Case, cases_of  # noqa: E402
-from warpfront.inside.checks.bench.clocks import clock_of  # noqa: E402
+from warpfront.inside.checks.bench.clocks import EventClock, clock_of  # noqa: E402
 from warpfront.inside.checks.bench.decoder import training_step  # noqa: E402
 from warpfront.inside.checks.bench.formulas import Decoder  # noqa: E402
 from warpfront.inside.checks.bench.work import work_of  # noqa: E402
@@ -119,6 +119,57 @@ def test_a_cold_clock_writes_over_the_cache_first(monkeypatch: pytest.MonkeyPatc
     clock._spoil = lambda: seen.append("written")
     clock.times(lambda: seen.append("worked"), 2)
     assert seen == ["written", "worked"] * 2
+
+
+class FakeModule:
+    """A device of fakes: a kernel takes as long as it is told, and what is launched late waits."""
+
+    def __init__(self) -> None:
+        self.slept: list[int] = []
+        self.host, self.device = 0.0, 0.0
+
+    def synchronize(self) -> None:
+        self.host = max(self.host, self.device)
+
+    def launch(self, seconds: float, *, launching: float) -> None:
+        self.host += launching
+        self.device = max(self.device, self.host) + seconds
+
+    def _sleep(self, cycles: int) -> None:
+        self.slept.append(cycles)
+        self.launch(cycles / 1e9, launching=0.0)
+
+    def Event(self, *, enable_timing: bool) -> Any:  # noqa: N802 - torch's name
+        module = self
+
+        class Event:
+            at = 0.0
+
+            def record(self) -> None:
+                assert enable_timing
+                module.device = self.at = max(module.device, module.host)
+
+            def elapsed_time(self, end: Any) -> float:
+                return 1000 * (end.at - self.at)
+
+        return Event()
+
+
+def test_a_kernel_shorter_than_its_launch_takes_its_own_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """5 us of work, 30 us to launch it: without a head start, the clock would tell the host's."""
+    module = FakeModule()
+    monkeypatch.setattr(clocks.time, "perf_counter", lambda: module.host)
+
+    def work() -> None:
+        module.launch(5e-6, launching=30e-6)
+
+    alone = EventClock(module, None, None).times(work, 20)
+    ahead = EventClock(module, None, clocks._waiting(module)).times(work, 20)
+    assert min(alone) == pytest.approx(30e-6)
+    assert max(ahead) == pytest.approx(5e-6)
+    assert module.slept[-1] == pytest.approx(60_000, rel=0.01)
 
 
 def test_tf32_is_allowed_only_where_it_is_asked_for() -> None:

@@ -405,3 +405,29 @@ def test_an_nvidia_devices_state_is_what_nvml_tells() -> None:
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda path: path.name)
 def test_what_times_inside_parses_on_python_3_10(path: Path) -> None:
     ast.parse(path.read_text(), feature_version=(3, 10))
+
+
+class LostNvml(FakeNvml):
+    """It knows no such UUID, and holds so many devices."""
+
+    def __init__(self, devices: int) -> None:
+        self._devices = devices
+
+    def __getattr__(self, name: str) -> Callable[..., int]:
+        def count(answer: Any) -> int:
+            answer._obj.value = self._devices
+            return 0
+
+        if name == "nvmlDeviceGetHandleByUUID":
+            return lambda *_: 6
+        return count if name == "nvmlDeviceGetCount_v2" else super().__getattr__(name)
+
+
+def test_a_device_that_is_not_found_by_its_uuid_is_the_only_one_or_none() -> None:
+    assert nvml_state.read_nvml_state(LostNvml(1), "GPU-1")["temperature_celsius"] == 41
+    with pytest.raises(OSError, match=r"2 devices, and none is GPU-1 \(NVML's 6\)"):
+        nvml_state.read_nvml_state(LostNvml(2), "GPU-1")
+
+
+def test_a_state_that_cannot_be_read_says_so() -> None:
+    assert state.read_state(FakeMachine(), "cuda", "", "")["unread"] == "NVML said nothing"

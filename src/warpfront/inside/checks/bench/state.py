@@ -64,8 +64,10 @@ def _load() -> float:
 
 
 def _nvidia(reader: Reader, uuid: str) -> dict[str, Any]:
-    said = reader.run((*NVML_PROGRAM, uuid)).text
-    found: dict[str, Any] = json.loads(said) if said else {}
+    answer = reader.run((*NVML_PROGRAM, uuid))
+    if not answer.text:
+        return {"unread": answer.complaint or answer.output.strip() or "NVML said nothing"}
+    found: dict[str, Any] = json.loads(answer.text)
     return found
 
 
