@@ -54,10 +54,11 @@ def bench(
     workspace: Workspace, selection: Selection, watch: Watch, *, effort: BenchEffort
 ) -> Iterator[Benched]:
     """Each selected cell's image, on each of its targets, or on the selected one."""
-    matrix, folders = workspace.matrix, workspace.folders
+    matrix, requirements = workspace.matrix, workspace.requirements
+    folders, table = workspace.folders, workspace.material.compat
     cells = select(matrix.cells, selection)
     chain = with_parents(cells, matrix.cells)
-    locks = usable_locks(read_locks(chain, workspace.requirements, folders))
+    locks = usable_locks(read_locks(chain, requirements, folders))
     by_id = {cell.id: cell for cell in chain}
     engine = connect(environment())
     engine.reap()
@@ -71,7 +72,7 @@ def bench(
             yield found
             continue
         built, lock, toolbox = found
-        policy = claimed_policy(cell, by_id, locks, workspace.material.compat)
+        policy = claimed_policy(cell, by_id, locks, table)
         target = selection.target
         for one in [target] if target in cell.targets else cell.targets:
             claims = image_claims(cell, lock, policy, target=one)

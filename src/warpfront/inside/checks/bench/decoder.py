@@ -53,9 +53,7 @@ class _Model(nn.Module):  # type: ignore[misc]
 
 
 def training_step(shape: Decoder, dtype: str, device: str) -> Callable[[], Any]:
-    """One step, again and again over one batch: forward, backward, AdamW. Answers its loss, on
-    the device.
-    """
+    """One step, again and again over one batch: forward, backward, AdamW. Answers its loss."""
     torch.manual_seed(0)
     model = _Model(shape).to(device=device, dtype=getattr(torch, dtype))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)

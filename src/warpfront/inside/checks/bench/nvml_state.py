@@ -28,19 +28,26 @@ def main(arguments: list[str]) -> int:
 
 
 def read_nvml_state(library: Any, uuid: str = "") -> dict[str, float]:
-    """Of the device of this UUID, or of the first. AttributeError where the library is too old."""
-    if library.nvmlInit_v2():
-        return {}
+    """Of the device of this UUID, or of the only one. Raises OSError where it cannot be had."""
+    if code := library.nvmlInit_v2():
+        raise OSError(f"nvmlInit returned {code}")
     try:
-        handle = ctypes.c_void_p()
-        found = (
-            library.nvmlDeviceGetHandleByUUID(uuid.encode(), ctypes.byref(handle))
-            if uuid
-            else library.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(handle))
-        )
-        return dict(_state(library, handle)) if not found else {}
+        return dict(_state(library, _handle(library, uuid)))
     finally:
         library.nvmlShutdown()
+
+
+def _handle(library: Any, uuid: str) -> Any:
+    handle, count = ctypes.c_void_p(), ctypes.c_uint()
+    code = library.nvmlDeviceGetHandleByUUID(uuid.encode(), ctypes.byref(handle)) if uuid else 0
+    if uuid and not code:
+        return handle
+    library.nvmlDeviceGetCount_v2(ctypes.byref(count))
+    if count.value != 1:
+        raise OSError(f"{count.value} devices, and none is {uuid or 'named'} (NVML's {code})")
+    if code := library.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(handle)):
+        raise OSError(f"nvmlDeviceGetHandleByIndex returned {code}")
+    return handle
 
 
 def _state(library: Any, handle: Any) -> Iterator[tuple[str, float]]:

@@ -32,9 +32,7 @@ class Bench(Protocol):
     clock: Clock
 
     def make(self, case: Case) -> Work:
-        """Raises what torch raises for what it cannot make; `LookupError` for what makes no sense
-        here.
-        """
+        """Raises whatever torch does, and `LookupError` for what makes no sense here."""
         ...
 
     def peak(self, dtype: str) -> Peak | None: ...

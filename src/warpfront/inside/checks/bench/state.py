@@ -38,9 +38,7 @@ def read_state(reader: Reader, device: str, address: str, uuid: str) -> dict[str
 
 
 def here(device: str, properties: Any) -> tuple[Reader, str, str, str]:
-    """This machine, and its first device's names, as `read_state` wants them. `properties` are
-    torch's.
-    """
+    """This machine, and what `read_state` asks by, from torch's `properties` of a device."""
     is_amd = bool(getattr(properties, "gcnArchName", ""))
     return Machine(), device, _address(properties) if is_amd else "", _uuid(properties)
 
@@ -66,8 +64,10 @@ def _load() -> float:
 
 
 def _nvidia(reader: Reader, uuid: str) -> dict[str, Any]:
-    said = reader.run((*NVML_PROGRAM, uuid)).text
-    found: dict[str, Any] = json.loads(said) if said else {}
+    answer = reader.run((*NVML_PROGRAM, uuid))
+    if not answer.text:
+        return {"unread": answer.complaint or answer.output.strip() or "NVML said nothing"}
+    found: dict[str, Any] = json.loads(answer.text)
     return found
 
 

@@ -84,9 +84,7 @@ def _is_still(seen: Sequence[float]) -> bool:
 
 
 def repetitions_of_a_block(budget: Budget, seconds: float) -> int:
-    """What fits into a fifth of the budget, where one takes `seconds`; or a fifth of what was
-    asked for.
-    """
+    """What fits into a fifth of the budget, where one takes `seconds`; or a fifth of the count."""
     if budget.iterations:
         return math.ceil(budget.iterations / BLOCKS)
     fitting = math.ceil(budget.seconds / BLOCKS / seconds) if seconds > 0 else REPETITIONS_MOST

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch.nn import functional
@@ -67,7 +67,8 @@ class _Inputs:
 
 
 def _without_gradient(forward: Work) -> Work:
-    return cast("Work", torch.no_grad()(forward))
+    without: Work = torch.no_grad()(forward)
+    return without
 
 
 def _both(forward: Callable[[], Any], needing: list[Any]) -> Work:

@@ -1,0 +1,183 @@
+"""Timings on the CPU: the session's own file, read as a record; work as torch counts it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed; runs inside the built image")
+
+from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
+
+from warpfront.inside.checks.__main__ import main  # noqa: E402
+from warpfront.inside.checks.bench import clocks, session  # noqa: E402
+from warpfront.inside.checks.bench.cases import TINY, Case, cases_of  # noqa: E402
+from warpfront.inside.checks.bench.clocks import EventClock, clock_of  # noqa: E402
+from warpfront.inside.checks.bench.decoder import training_step  # noqa: E402
+from warpfront.inside.checks.bench.formulas import Decoder  # noqa: E402
+from warpfront.inside.checks.bench.work import work_of  # noqa: E402
+from warpfront.inside.checks.claims import Claims  # noqa: E402
+from warpfront.inside.checks.precision import (  # noqa: E402
+    precision_settings,
+    require_full_precision,
+)
+
+ON_CPU = Claims(cell="here", target="cpu", vendor="cpu", device="cpu", image=False)
+COUNTED = [case for case in cases_of(TINY) if case.flops and "attention" not in case.op]
+SMALL = Decoder(hidden=16, layers=2, heads=2, sequence=8, batch=2, vocabulary=32)
+
+
+def timed(folder: Path, *options: str, claims: Claims = ON_CPU) -> tuple[int, Any]:
+    (folder / "claims.json").write_text(json.dumps(claims.document()))
+    where = ("--claims", str(folder / "claims.json"), "--results", str(folder))
+    code = main(["bench", *where, *options])
+    path = folder / "bench.json"
+    return code, json.loads(path.read_text()) if path.exists() else None
+
+
+@pytest.mark.process
+def test_a_few_cases_of_tiny_become_a_record(tmp_path: Path) -> None:
+    pytest.importorskip("pydantic", reason="the host's side of it")
+    from warpfront.bench.documents import bench_document, read_records
+    from warpfront.bench.records import Bench
+    from warpfront.bench.sheet import bench_text
+    from warpfront.bench.timings import bench_of
+
+    options = ("--preset", "tiny", "--seconds", "0.02", "--cases", "[mhd][me2]*")
+    code, document = timed(tmp_path, *options)
+    assert code == 0
+    whose = {"cell_id": "here", "image_digest": "", "content_hash": "", "verified": "passed"}
+    whose |= {"target": "cpu", "at": "2026-01-01T00:00:00+00:00"}
+    bench = bench_of(document, {**whose, "tool": {}})
+    (read,) = read_records(json.dumps(bench_document(bench)))
+    assert isinstance(read, Bench)
+    assert read == bench
+    times = {one.op: one.samples_seconds for one in read.results}
+    assert [len(block) >= 4 for block in times["mm"]] == [True] * 5
+    assert {one.outcome for one in read.results if one.suite == "memory"} == {"unavailable"}
+    assert read.results[0].kernel == "aten::mm"
+    (training,) = read.training
+    assert len(training.step_seconds) == len(training.losses) == 20
+    assert training.losses[-1] < training.losses[0]
+    text = bench_text(read)
+    assert "tokens/s, MFU unknown" in text
+    assert "unavailable" in text
+
+
+def test_a_device_that_is_not_here_is_not_timed_as_the_cpu(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("a device is here")
+    claims = dataclasses.replace(ON_CPU, target="sm_90", vendor="nvidia", device="cuda")
+    assert timed(tmp_path, "--preset", "tiny", "--matmul", claims=claims) == (2, None)
+    assert "error: " in capsys.readouterr().err
+
+
+def test_an_option_that_cannot_be_used_ends_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert timed(tmp_path, "--dtypes", "float33") == (2, None)
+    assert "float33" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("case", COUNTED, ids=lambda case: case.id)
+def test_formulas_agree_with_torchs_own_counter(case: Case) -> None:
+    """Where it counts: of attention it counts nothing on the CPU."""
+    work = work_of(case, "cpu")
+    with FlopCounterMode(display=False) as counter:
+        work()
+    assert counter.get_total_flops() == case.flops
+
+
+def test_a_decoders_formula_is_what_its_products_take() -> None:
+    """Without attention, which torch's counter does not see on the CPU."""
+    step = training_step(SMALL, "float32", "cpu")
+    with FlopCounterMode(display=False) as counter:
+        step()
+    products = 6 * SMALL.multiplied_parameters * SMALL.tokens_per_step
+    assert counter.get_total_flops() == pytest.approx(products, rel=0.01)
+
+
+def test_both_gives_the_gradients_of_what_needs_them() -> None:
+    case = next(one for one in cases_of(TINY) if one.op == "mlp" and one.direction == "both")
+    gradients = work_of(case, "cpu")()
+    assert isinstance(gradients, tuple)
+    assert [tuple(one.shape) for one in gradients] == [(256, 784), (10, 256)]
+
+
+def test_a_cold_clock_writes_over_the_cache_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("warpfront.inside.checks.bench.clocks._CACHE_BYTES", 16)
+    seen: list[str] = []
+    clock: Any = clock_of("cpu", cold=True)
+    spoil = clock._spoil
+    assert spoil().numel() == 32
+    clock._spoil = lambda: seen.append("written")
+    clock.times(lambda: seen.append("worked"), 2)
+    assert seen == ["written", "worked"] * 2
+
+
+class FakeModule:
+    """A device of fakes: a kernel takes as long as it is told, and what is launched late waits."""
+
+    def __init__(self) -> None:
+        self.slept: list[int] = []
+        self.host, self.device = 0.0, 0.0
+
+    def synchronize(self) -> None:
+        self.host = max(self.host, self.device)
+
+    def launch(self, seconds: float, *, launching: float) -> None:
+        self.host += launching
+        self.device = max(self.device, self.host) + seconds
+
+    def _sleep(self, cycles: int) -> None:
+        self.slept.append(cycles)
+        self.launch(cycles / 1e9, launching=0.0)
+
+    def Event(self, *, enable_timing: bool) -> Any:  # noqa: N802 - torch's name
+        module = self
+
+        class Event:
+            at = 0.0
+
+            def record(self) -> None:
+                assert enable_timing
+                module.device = self.at = max(module.device, module.host)
+
+            def elapsed_time(self, end: Any) -> float:
+                return 1000 * (end.at - self.at)
+
+        return Event()
+
+
+def test_a_kernel_shorter_than_its_launch_takes_its_own_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """5 us of work, 30 us to launch it: without a head start, the clock would tell the host's."""
+    module = FakeModule()
+    monkeypatch.setattr(clocks.time, "perf_counter", lambda: module.host)
+
+    def work() -> None:
+        module.launch(5e-6, launching=30e-6)
+
+    alone = EventClock(module, None, None).times(work, 20)
+    ahead = EventClock(module, None, clocks._waiting(module)).times(work, 20)
+    assert min(alone) == pytest.approx(30e-6)
+    assert max(ahead) == pytest.approx(5e-6)
+    assert module.slept[-1] == pytest.approx(60_000, rel=0.01)
+
+
+def test_tf32_is_allowed_only_where_it_is_asked_for() -> None:
+    require_full_precision()
+    before = precision_settings()
+    session._allow_tf32()
+    try:
+        assert precision_settings() != before
+    finally:
+        require_full_precision()
+    assert precision_settings() == before

@@ -1,0 +1,433 @@
+"""Timing without a device: a clock of fakes, formulas against hand-worked numbers, peaks, noise."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from warpfront.inside.checks.bench import asking, formulas, nvml_state, peaks, state
+from warpfront.inside.checks.bench.cases import (
+    PRESETS,
+    SEED,
+    SUITES,
+    TINY,
+    Case,
+    Preset,
+    cases_of,
+    chosen,
+)
+from warpfront.inside.checks.bench.formulas import Convolution, Decoder
+from warpfront.inside.checks.bench.rounds import time_cases
+from warpfront.inside.checks.bench.timer import (
+    BLOCKS,
+    Budget,
+    Clock,
+    repetitions_of_a_block,
+    rotated,
+    warm_up,
+)
+from warpfront.inside.checks.hardware.reading import Answer
+
+FOLDER = Path(asking.__file__).parent
+GIB = 2**30
+H100 = ("sm_90", "NVIDIA H100 80GB HBM3", 79 * GIB)
+
+
+class FakeClock:
+    """Answers what it was told that repetitions take; the last answer again and again."""
+
+    def __init__(self, *seconds: float, first: float = 9.0) -> None:
+        self._seconds, self._first, self.asked = list(seconds), first, 0
+
+    def first(self, work: Callable[[], object]) -> float:
+        work()
+        return self._first
+
+    def times(self, work: Callable[[], object], repetitions: int) -> Sequence[float]:
+        work()
+        self.asked += repetitions
+        return [
+            self._seconds.pop(0) if len(self._seconds) > 1 else self._seconds[0]
+            for _ in range(repetitions)
+        ]
+
+
+class FakeBench:
+    """A device on which a case named in `broken` fails in the block it is given for."""
+
+    def __init__(self, *, broken: dict[str, tuple[int, Exception]] | None = None) -> None:
+        self.clock: Clock = FakeClock(0.01)
+        self.made: list[str] = []
+        self._broken = broken or {}
+
+    def make(self, case: Case) -> Callable[[], object]:
+        block, error = self._broken.get(case.op, (-1, ValueError()))
+        self.made.append(case.op)
+        if self.made.count(case.op) == block + 1:
+            raise error
+        return lambda: None
+
+    def peak(self, dtype: str) -> dict[str, object] | None:
+        return {"dtype": dtype}
+
+    def memory_from_here(self) -> None: ...
+
+    def memory_peak(self) -> int:
+        return 4096
+
+    def kernel(self, work: Callable[[], object]) -> str:
+        work()
+        return "a_kernel"
+
+
+def nothing() -> None: ...
+
+
+def a_case(op: str, suite: str = "matmul") -> Case:
+    return Case(suite, op, (8, 8), "float32", flops=1024)
+
+
+def test_warming_up_ends_when_the_median_is_still() -> None:
+    """After five slow repetitions, once both windows of five are fast by their medians."""
+    clock = FakeClock(*[0.02] * 5, 0.01)
+    warmed = warm_up(clock, nothing, Budget(seconds=100))
+    assert (warmed.repetitions, warmed.seconds, warmed.settled) == (13, 0.01, True)
+    assert warmed.first_seconds == 9.0
+
+
+def test_warming_up_takes_a_quarter_of_the_budget_at_most_but_three_at_least() -> None:
+    falling = [1.0 / (n + 1) for n in range(100)]
+    short = warm_up(FakeClock(*falling), nothing, Budget(seconds=8))
+    assert (short.repetitions, short.settled) == (4, False)  # 1 + 1/2 + 1/3 + 1/4 > 2
+    assert warm_up(FakeClock(50.0), nothing, Budget(seconds=1)).repetitions == 3
+
+
+def test_a_fixed_warm_up_is_done_as_asked() -> None:
+    clock = FakeClock(0.5)
+    assert warm_up(clock, nothing, Budget(warmup=20)).repetitions == 20
+    assert clock.asked == 20
+
+
+@pytest.mark.parametrize(
+    ("budget", "seconds", "count"),
+    [
+        (Budget(seconds=0.5), 0.01, 10),  # a fifth of the budget
+        (Budget(seconds=0.5), 3.0, 4),  # 20 in five blocks, however long it takes
+        (Budget(seconds=0.5), 1e-6, 100),
+        (Budget(seconds=0.5), 0.0, 100),
+        (Budget(iterations=200), 1.0, 40),
+    ],
+)
+def test_repetitions_fit_the_budget(budget: Budget, seconds: float, count: int) -> None:
+    assert repetitions_of_a_block(budget, seconds) == count
+
+
+def test_every_block_begins_elsewhere_and_holds_every_case() -> None:
+    orders = [list(rotated("abcdefghij", block)) for block in range(BLOCKS)]
+    assert [order[0] for order in orders] == ["a", "c", "e", "g", "i"]
+    assert all(sorted(order) == sorted("abcdefghij") for order in orders)
+
+
+def test_a_case_that_fails_ends_alone() -> None:
+    """One in its first block, one in its third, one that makes no sense here."""
+    broken = {
+        "first": (0, RuntimeError("no kernel image\nand more")),
+        "third": (2, RuntimeError("lost")),
+        "nowhere": (0, LookupError("no device")),
+    }
+    cases = [a_case(name) for name in ("first", "third", "nowhere", "well")]
+    said: list[str] = []
+    found = {
+        one["op"]: one for one in time_cases(cases, FakeBench(broken=broken), Budget(), said.append)
+    }
+    assert {op: one["outcome"] for op, one in found.items()} == {
+        "first": "error",
+        "third": "error",
+        "nowhere": "unavailable",
+        "well": "timed",
+    }
+    assert found["first"]["note"] == "RuntimeError: no kernel image"
+    assert found["third"]["samples_seconds"] == []
+    assert [len(block) for block in found["well"]["samples_seconds"]] == [10] * BLOCKS
+    assert (found["well"]["kernel"], found["well"]["memory_peak_bytes"]) == ("a_kernel", 4096)
+    assert len(said) == 4
+
+
+def test_a_copy_has_no_peak() -> None:
+    """What links it to the device is in no table."""
+    (copy,) = time_cases([a_case("h2d_pinned", "memory")], FakeBench(), Budget(), lambda _: None)
+    assert copy["peak"] is None
+
+
+@pytest.mark.parametrize(
+    ("counted", "by_hand"),
+    [
+        (formulas.gemm_flops(8192, 8192, 8192), 1_099_511_627_776),
+        (formulas.gemm_flops(128, 128, 128, batch=64), 268_435_456),
+        # 32 pictures, 64 channels of 112 x 112 out, 3 x 7 x 7 in: 2*32*64*12544*147
+        (Convolution(32, 3, 224, 64, 7, stride=2).flops, 7_552_892_928),
+        (Convolution(1, 4, 8, 4, 3, groups=2).flops, 2 * 4 * 64 * 2 * 9),
+        (formulas.attention_flops(8, 512, 512), 4_294_967_296),
+        (formulas.mlp_flops(64, (784, 256, 10)), 2 * 64 * (784 * 256 + 256 * 10)),
+    ],
+)
+def test_work_is_what_it_is_by_hand(counted: int, by_hand: int) -> None:
+    assert counted == by_hand
+
+
+def test_a_decoder_counts_six_for_each_parameter_and_its_causal_attention() -> None:
+    shape = Decoder(hidden=8, layers=2, heads=2, sequence=16, batch=4, vocabulary=32)
+    assert shape.multiplied_parameters == 2 * 12 * 64 + 8 * 32 == 1792
+    assert shape.model_flops_per_token == 6 * 1792 + 6 * 2 * 8 * 16
+    assert shape.tokens_per_step == 64
+
+
+def test_the_seeds_shapes_are_all_there() -> None:
+    counts = dict.fromkeys(SUITES, 0)
+    for case in cases_of(SEED, ("float32",)):
+        counts[case.suite] += 1
+    assert counts == {
+        "matmul": 7 + 5,
+        "conv": 2 * 8,
+        "activations": 3 * 5 + 4,
+        "reductions": 8,
+        "elementwise": 3,
+        "memory": 4 * 6,
+        "pooling": 4,
+        "batchnorm": 5,
+        "mlp": 2 * 3,
+        "attention": 4 * 4,
+        "train": 0,
+    }
+
+
+@pytest.mark.parametrize("preset", PRESETS.values(), ids=PRESETS)
+def test_ids_name_one_case_each(preset: Preset) -> None:
+    ids = [case.id for case in cases_of(preset)]
+    assert len(set(ids)) == len(ids)
+
+
+def test_cases_are_chosen_by_suite_and_by_glob() -> None:
+    cases = cases_of(TINY, ("float32", "bfloat16"))
+    assert {case.suite for case in chosen(cases, ("conv", "mlp"), "")} == {"conv", "mlp"}
+    assert {case.dtype for case in chosen(cases, (), "*/bfloat16/*")} == {"bfloat16"}
+    assert chosen(cases, ("conv",), "mm/*") == ()
+
+
+def test_options_come_back_from_a_command_line_as_they_were() -> None:
+    defaults = {one.name: one.default for one in asking.BENCH_OPTIONS}
+    said = {
+        "preset": "seed",
+        "dtypes": "float32,bfloat16",
+        "iterations": "200",
+        "warmup": "20",
+        "conv": True,
+        "cold": True,
+    }
+    effort = asking.read_bench_effort(**{**defaults, **said})
+    assert (effort.suites, effort.budget.iterations) == (("conv",), 200)
+    parser = argparse.ArgumentParser()
+    asking.add_bench_options(parser)
+    assert asking.parsed_bench_effort(parser.parse_args(effort.arguments())) == effort
+    assert asking.read_bench_effort(**{**defaults, "all": True, "conv": True}).suites == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("preset", "huge"),
+        ("dtypes", "float33"),
+        ("seconds", "soon"),
+        ("seconds", "nan"),
+        ("iterations", "-3"),
+    ],
+)
+def test_an_option_that_cannot_be_used_is_named(name: str, text: str) -> None:
+    defaults = {one.name: one.default for one in asking.BENCH_OPTIONS}
+    with pytest.raises(ValueError, match=name):
+        asking.read_bench_effort(**{**defaults, name: text})
+
+
+@pytest.mark.parametrize(
+    ("arch", "name", "memory", "flops"),
+    [
+        (*H100, 989.4e12),
+        ("sm_90", "NVIDIA H200", 140 * GIB, 989.4e12),
+        ("gfx942", "AMD Instinct MI300X", 191.98 * GIB, 1307.4e12),
+        ("gfx90a", "AMD Instinct MI250X", 64 * GIB, 191.5e12),
+    ],
+)
+def test_a_known_device_has_its_dense_peak(
+    arch: str, name: str, memory: float, flops: float
+) -> None:
+    peak = peaks.peak_of(arch, name, int(memory), "bfloat16")
+    assert peak is not None
+    assert (peak["flop_per_second"], peak["dense"]) == (flops, True)
+
+
+@pytest.mark.parametrize(
+    ("arch", "name", "memory"),
+    [
+        ("sm_90", "NVIDIA H100", 79 * GIB),  # part of a name
+        ("sm_90", "NVIDIA GH200 480GB", 95 * GIB),
+        ("sm_80", "NVIDIA H100 80GB HBM3", 79 * GIB),
+        ("sm_90", "NVIDIA H100 80GB HBM3", 20 * GIB),  # a slice of one
+        ("gfx942", "AMD Instinct MI300X", 256 * GIB),
+        ("gfx942", "", 192 * GIB),
+    ],
+)
+def test_an_unknown_device_has_no_peak(arch: str, name: str, memory: int) -> None:
+    assert peaks.peak_of(arch, name, memory, "bfloat16") is None
+
+
+def test_a_peak_is_of_one_dtype() -> None:
+    assert peaks.peak_of(*H100, "tf32") != peaks.peak_of(*H100, "float32")
+    eighth = peaks.peak_of(*H100, "float8_e4m3fn")
+    assert eighth is not None
+    assert eighth["flop_per_second"] is None
+
+
+def test_every_row_of_the_peaks_names_its_source() -> None:
+    rows = peaks.peak_table()["rows"]
+    assert all(row["source"] and row["names"] for row in rows)
+    seen = [(row["arch"], name, *row["memory_gib"]) for row in rows for name in row["names"]]
+    assert len(set(seen)) == len(seen)
+    for row in rows:
+        known = [row["flop_per_second"][one] for one in ("float32", "tf32", "bfloat16")]
+        assert all(a <= b for a, b in pairwise(one for one in known if one)), row["names"]
+
+
+class FakeMachine:
+    """Files and one program's answer."""
+
+    def __init__(self, files: dict[str, str] | None = None, said: str = "") -> None:
+        self._files, self._said = files or {}, said
+        self.environment: dict[str, str] = {}
+
+    def text(self, path: str) -> str | None:
+        return self._files.get(path)
+
+    def names(self, path: str) -> tuple[str, ...]:
+        below = (one[len(path) + 1 :] for one in self._files if one.startswith(f"{path}/"))
+        return tuple(sorted({one.partition("/")[0] for one in below}))
+
+    def access(self, path: str) -> bool | None:
+        return path in self._files or None
+
+    def run(self, argv: tuple[str, ...]) -> Answer:
+        return Answer(status=0 if argv else None, output=self._said)
+
+
+def test_an_amd_devices_state_is_read_from_sysfs() -> None:
+    folder = "/sys/bus/pci/devices/0000:c1:00.0"
+    machine = FakeMachine(
+        {
+            f"{folder}/gpu_busy_percent": "97\n",
+            f"{folder}/hwmon/hwmon3/power1_average": "412000000\n",
+            f"{folder}/hwmon/hwmon3/freq1_input": "2100000000\n",
+            f"{folder}/hwmon/hwmon3/temp1_input": "48000\n",
+        }
+    )
+    found = state.read_state(machine, "cuda", "0000:c1:00.0", "")
+    assert found["power_watts"] == pytest.approx(412)
+    assert found["clock_hertz"] == 2.1e9
+    assert found["temperature_celsius"] == 48
+    assert "power_limit_watts" not in found
+    calm = {"load": 0.0, "cores": 2}
+    assert state.noisy({**found, **calm}, calm) == ["the device was 97 % busy before it began"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "reasons"),
+    [
+        ({}, {}, 0),
+        ({"load": 20.0}, {}, 1),
+        ({}, {"load": 20.0}, 0),  # that was us
+        ({"processes": 1}, {"processes": 1}, 0),
+        ({"processes": 2}, {}, 1),
+        ({}, {"clocks_event_reasons": 0x04}, 0),  # the power cap is as it is
+        ({}, {"clocks_event_reasons": 0x01 | 0x40}, 1),
+    ],
+)
+def test_a_busy_or_throttled_device_is_noisy(
+    before: dict[str, Any], after: dict[str, Any], reasons: int
+) -> None:
+    calm = {"load": 0.5, "cores": 2}
+    assert len(state.noisy({**calm, **before}, {**calm, **after})) == reasons
+
+
+class FakeNvml:
+    """As much of NVML as is asked; power is not told."""
+
+    def __getattr__(self, name: str) -> Callable[..., int]:
+        answers = {
+            "nvmlDeviceGetClockInfo": 1980,
+            "nvmlDeviceGetEnforcedPowerLimit": 700_000,
+            "nvmlDeviceGetTemperature": 41,
+            "nvmlDeviceGetCurrentClocksThrottleReasons": 0x20,
+        }
+
+        def call(*arguments: Any) -> int:
+            if name == "nvmlDeviceGetPowerUsage":
+                return 3
+            if name == "nvmlDeviceGetComputeRunningProcesses_v3":
+                arguments[1]._obj.value = 2
+                return 7
+            if name in answers:
+                arguments[-1]._obj.value = answers[name]
+            return 0
+
+        return call
+
+
+def test_an_nvidia_devices_state_is_what_nvml_tells() -> None:
+    told = nvml_state.read_nvml_state(FakeNvml(), "GPU-1")
+    assert told == {
+        "clock_hertz": 1.98e9,
+        "memory_clock_hertz": 1.98e9,
+        "power_limit_watts": 700,
+        "temperature_celsius": 41,
+        "clocks_event_reasons": 0x20,
+        "processes": 2,
+    }
+    found = state.read_state(FakeMachine(said=json.dumps(told)), "cuda", "", "GPU-1")
+    calm = {"load": 0.0, "cores": 2}
+    assert len(state.noisy({**found, **calm}, calm)) == 2
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda path: path.name)
+def test_what_times_inside_parses_on_python_3_10(path: Path) -> None:
+    ast.parse(path.read_text(), feature_version=(3, 10))
+
+
+class LostNvml(FakeNvml):
+    """It knows no such UUID, and holds so many devices."""
+
+    def __init__(self, devices: int) -> None:
+        self._devices = devices
+
+    def __getattr__(self, name: str) -> Callable[..., int]:
+        def count(answer: Any) -> int:
+            answer._obj.value = self._devices
+            return 0
+
+        if name == "nvmlDeviceGetHandleByUUID":
+            return lambda *_: 6
+        return count if name == "nvmlDeviceGetCount_v2" else super().__getattr__(name)
+
+
+def test_a_device_that_is_not_found_by_its_uuid_is_the_only_one_or_none() -> None:
+    assert nvml_state.read_nvml_state(LostNvml(1), "GPU-1")["temperature_celsius"] == 41
+    with pytest.raises(OSError, match=r"2 devices, and none is GPU-1 \(NVML's 6\)"):
+        nvml_state.read_nvml_state(LostNvml(2), "GPU-1")
+
+
+def test_a_state_that_cannot_be_read_says_so() -> None:
+    assert state.read_state(FakeMachine(), "cuda", "", "")["unread"] == "NVML said nothing"
