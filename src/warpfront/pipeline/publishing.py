@@ -11,7 +11,6 @@ from warpfront.matrix.selection import select
 from warpfront.model import Selection
 from warpfront.pipeline.within.evidence import demanded_channel, local_evidence
 from warpfront.pipeline.within.locks import read_locks, usable_locks
-from warpfront.pipeline.within.papers import papers_of
 from warpfront.pipeline.within.shop import Published, open_shop, publish_cells
 from warpfront.pipeline.workspace import Workspace
 from warpfront.system.process import environment
@@ -31,6 +30,9 @@ def publish(
     """The selected images to the tags of a channel, or with `dry_run` what that would come to. `to`
     is another repository than the matrix's; `key` is what cosign signs with.
     """
+    # What writes bills of materials is loaded by who publishes.
+    from warpfront.pipeline.within.papers import papers_of  # noqa: PLC0415
+
     matrix, requirements, folders = workspace.matrix, workspace.requirements, workspace.folders
     chosen = demanded_channel(matrix.channels, channel, to)
     cells = select(matrix.cells, selection)

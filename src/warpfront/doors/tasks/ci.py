@@ -221,8 +221,8 @@ def _act(
     to: str,
     dry_run: bool,
 ) -> Act:
-    """The errand's step, of one cell. An image that is not here is made: what it has to be was
-    handed over.
+    """The errand's step, of one cell. An image that is not here is made: what it has to be
+    was handed over.
     """
     from warpfront import pipeline
     from warpfront.pipeline.beside.candidates import send_candidates, take_candidate

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from warpfront.errors import NotPublishableError
 from warpfront.images.labels import LOCK, SOURCE
@@ -15,6 +15,7 @@ from warpfront.pipeline.within.documents import (
     statement_papers,
 )
 from warpfront.pipeline.within.evidence import DOCUMENT
+from warpfront.pipeline.within.shop import Papers
 from warpfront.release.ledger import Publication
 from warpfront.release.policy import Evidence
 from warpfront.release.publication import Document, Held
@@ -22,7 +23,6 @@ from warpfront.release.statements.statement import MEDIA_TYPE
 from warpfront.system.store import Store
 from warpfront.wheels.requirements import RequirementList
 
-Papers = Callable[[Publication, Evidence, Held], tuple[Document, ...]]
 # The table for people is for a terminal: who pulls reads the one for programs.
 _NAMES = {
     "sbom.cdx.json": "cyclonedx",

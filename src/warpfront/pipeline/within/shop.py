@@ -24,7 +24,6 @@ from warpfront.images.labels import CREATED
 from warpfront.model import Blocked, Cell, Channel, Failed, Project
 from warpfront.pipeline.within.attempt import attempt
 from warpfront.pipeline.within.evidence import Found, verification_payload
-from warpfront.pipeline.within.papers import Papers
 from warpfront.release.history import is_yanked
 from warpfront.release.ledger import (
     CANDIDATE_PREFIX,
@@ -54,6 +53,8 @@ from warpfront.system.watch import Watch
 Published = Publication | Blocked | Failed
 Find = Callable[[Cell], Found | Blocked | Failed]
 """The image of a cell that is to be published, and what is known of it."""
+Papers = Callable[[Publication, Evidence, Held], tuple[Document, ...]]
+"""What writes the documents that go with an image."""
 _HINT = "docs/release.md says what a channel demands; `invoke verify` proves it"
 
 
@@ -348,17 +349,8 @@ def open_shop(
     from warpfront.release.registry import client  # noqa: PLC0415
 
     here, now = environment(), provenance.now()
-    signer = None
-    if key or here.get("COSIGN_KEY"):
-        found = find_cosign(
-            run,
-            key or here["COSIGN_KEY"],
-            here,
-            store.folder / LEDGER_FOLDER,
-            source=project.source,
-        )
-        signer = Signer(run=run, cosign=found)
-    elif "unsigned" not in channel.allow and not dry_run:
+    signer = _signer(project, store, key or here.get("COSIGN_KEY", ""))
+    if signer is None and "unsigned" not in channel.allow and not dry_run:
         raise SignatureError(
             f"the channel {channel.name} publishes signed images, and there is no key",
             hint="COSIGN_KEY or --key names one (`cosign generate-key-pair`), `--key keyless` has "
@@ -378,6 +370,16 @@ def open_shop(
             run=run_name(now),
             watch=watch,
         )
+
+
+def _signer(project: Project, store: Store, key: str) -> Signer | None:
+    """Who signs by a key, nobody without one."""
+    if not key:
+        return None
+    folder = store.folder / LEDGER_FOLDER
+    return Signer(
+        run=run, cosign=find_cosign(run, key, environment(), folder, source=project.source)
+    )
 
 
 def host_of(channel: Channel, project: str) -> str:
