@@ -57,6 +57,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--results", type=Path, required=True)
     add_bench_options(parser)
     options = parser.parse_args(arguments)
+    # torch 2.13's profiler else prints two lines for each operation.
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     try:
         effort, claims = parsed_bench_effort(options), read_claims(options.claims)
         options.results.mkdir(parents=True, exist_ok=True)
