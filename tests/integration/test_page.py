@@ -89,7 +89,7 @@ def shown(page: webdriver.Chrome) -> int:
 
 def test_it_opens_from_disk_and_says_nothing_wrong(page: webdriver.Chrome) -> None:
     assert shown(page) == RESULTS
-    assert page.get_log("browser") == []
+    assert page.get_log("browser") == []  # type: ignore[no-untyped-call]
     assert script(page, "return performance.getEntriesByType('resource').length") == 0
 
 

@@ -30,15 +30,15 @@ def publish(
     """The selected images to the tags of a channel, or with `dry_run` what that would come to. `to`
     is another repository than the matrix's; `key` is what cosign signs with.
     """
-    # What writes bills of materials is loaded by who publishes.
-    from warpfront.pipeline.within.papers import papers_of  # noqa: PLC0415
-
     matrix, requirements, folders = workspace.matrix, workspace.requirements, workspace.folders
     chosen = demanded_channel(matrix.channels, channel, to)
     cells = select(matrix.cells, selection)
     engine, store, project = connect(environment()), folders.store, matrix.project
     chains = {cell.id: with_parents((cell,), matrix.cells) for cell in cells}
     locks = usable_locks(read_locks(with_parents(cells, matrix.cells), requirements, folders))
+    # What writes bills of materials is loaded by who publishes.
+    from warpfront.pipeline.within.papers import papers_of  # noqa: PLC0415
+
     with open_shop(chosen, project, store, watch, engine=engine, key=key, dry_run=dry_run) as shop:
         return publish_cells(
             cells,

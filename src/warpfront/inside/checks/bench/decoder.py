@@ -15,7 +15,7 @@ WARM_STEPS = 3
 STEPS = 20
 
 
-class _Block(nn.Module):  # type: ignore[misc]
+class _Block(nn.Module):
     def __init__(self, hidden: int, heads: int) -> None:
         super().__init__()
         self.heads = heads
@@ -35,7 +35,7 @@ class _Block(nn.Module):  # type: ignore[misc]
         return x + self.narrow(functional.gelu(self.wide(self.before_feeding(x))))
 
 
-class _Model(nn.Module):  # type: ignore[misc]
+class _Model(nn.Module):
     def __init__(self, shape: Decoder) -> None:
         super().__init__()
         self.tokens = nn.Embedding(shape.vocabulary, shape.hidden)
