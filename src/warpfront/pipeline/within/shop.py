@@ -348,17 +348,9 @@ def open_shop(
     from warpfront.release.registry import client  # noqa: PLC0415
 
     here, now = environment(), provenance.now()
-    signer = None
-    if key or here.get("COSIGN_KEY"):
-        found = find_cosign(
-            run,
-            key or here["COSIGN_KEY"],
-            here,
-            store.folder / LEDGER_FOLDER,
-            source=project.source,
-        )
-        signer = Signer(run=run, cosign=found)
-    elif "unsigned" not in channel.allow and not dry_run:
+    key = key or here.get("COSIGN_KEY", "")
+    signer = _signer(key, here, project, store) if key else None
+    if signer is None and "unsigned" not in channel.allow and not dry_run:
         raise SignatureError(
             f"the channel {channel.name} publishes signed images, and there is no key",
             hint="COSIGN_KEY or --key names one (`cosign generate-key-pair`), `--key keyless` has "
@@ -378,6 +370,11 @@ def open_shop(
             run=run_name(now),
             watch=watch,
         )
+
+
+def _signer(key: str, here: Mapping[str, str], project: Project, store: Store) -> Signer:
+    found = find_cosign(run, key, here, store.folder / LEDGER_FOLDER, source=project.source)
+    return Signer(run=run, cosign=found)
 
 
 def host_of(channel: Channel, project: str) -> str:
