@@ -111,6 +111,7 @@ def release(
     cpu_image: str,
     toolbox: Path,
     engine: Engine,
+    client: docker.DockerClient,
     here: dict[str, str],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Release]:
@@ -135,6 +136,9 @@ def release(
         subprocess.run(pair, env=variables, check=True, capture_output=True)
         project = Project(root=root, environment=variables)
         yield Release(project=project, registry=registry, key=folder / "mine.key")
+        for name in client.images.get(cpu_image).attrs["RepoDigests"]:
+            if name.startswith(registry.host):  # what the tests have pulled
+                engine.remove(name)
 
 
 _OF_THE_REGISTRY = ("DOCKER_CONFIG", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")

@@ -80,7 +80,7 @@ def release(
 ) -> None:
     """List what is published, promote it, take it back, carry it, clear up.
 
-    Without an option of its own: every image of the channel with its tags.
+    Without an option of its own, every image of the channel with its tags.
     """
     from warpfront.pipeline.beside.exporting import export
     from warpfront.pipeline.beside.promoting import promote

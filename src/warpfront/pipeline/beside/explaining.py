@@ -40,8 +40,8 @@ _SIGNATURE_TYPES = ("application/vnd.dev.sigstore.bundle", "application/vnd.dev.
 
 
 def explain(workspace: Workspace, reference: str, *, trust: str = "") -> Why:
-    """Raises `InputError` where there is no such image. `trust` is a public key whose signature the
-    image should have.
+    """Raises `InputError` where there is no such image. `trust` is a public key by which the image
+    should be signed, together with its verification.
     """
     matrix, requirements, folders = workspace.matrix, workspace.requirements, workspace.folders
     from warpfront.release.registry import client  # noqa: PLC0415 - its HTTP is slow to load

@@ -349,7 +349,8 @@ def open_shop(
     from warpfront.release.registry import client  # noqa: PLC0415
 
     here, now = environment(), provenance.now()
-    signer = _signer(project, store, key or here.get("COSIGN_KEY", ""))
+    key = key or here.get("COSIGN_KEY", "")
+    signer = _signer(key, here, project, store) if key else None
     if signer is None and "unsigned" not in channel.allow and not dry_run:
         raise SignatureError(
             f"the channel {channel.name} publishes signed images, and there is no key",
@@ -372,14 +373,9 @@ def open_shop(
         )
 
 
-def _signer(project: Project, store: Store, key: str) -> Signer | None:
-    """Who signs by a key, nobody without one."""
-    if not key:
-        return None
-    folder = store.folder / LEDGER_FOLDER
-    return Signer(
-        run=run, cosign=find_cosign(run, key, environment(), folder, source=project.source)
-    )
+def _signer(key: str, here: Mapping[str, str], project: Project, store: Store) -> Signer:
+    found = find_cosign(run, key, here, store.folder / LEDGER_FOLDER, source=project.source)
+    return Signer(run=run, cosign=found)
 
 
 def host_of(channel: Channel, project: str) -> str:
