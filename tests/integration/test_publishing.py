@@ -107,7 +107,7 @@ def verified_here(root: Path, engine: Engine) -> None:
 
 
 @pytest.fixture(scope="module")
-def release(
+def release(  # noqa: PLR0917 - fixtures
     cpu_image: str,
     toolbox: Path,
     engine: Engine,
