@@ -138,9 +138,9 @@ class Asked:
         tuple[str, ...],
         Option("a difference that is accepted: precision, global_batch, ...; several times"),
     ] = ()
-    noise: Annotated[str, Option("a ratio this near to 1 is no difference (1% if not given)")] = (
-        "1%"
-    )
+    noise: Annotated[
+        str, Option("a ratio this near to 1 is no difference (1%, of operations 3%)")
+    ] = _NO_NUMBER
     max_slower: Annotated[
         str, Option("fail if B is slower than A by more than this, 5% or 0.05, for certain")
     ] = _NO_NUMBER
@@ -160,7 +160,7 @@ class Asked:
         return Terms(
             metric=Metric(self.metric) if self.metric else None,
             allowed=allowed,
-            noise=_share(self.noise, "--noise"),
+            noise=None if self.noise == _NO_NUMBER else _share(self.noise, "--noise"),
             max_slower=None
             if self.max_slower == _NO_NUMBER
             else _share(self.max_slower, "--max-slower"),
