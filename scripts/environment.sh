@@ -74,6 +74,16 @@ confirm() {
   [ "$answer" = y ]
 }
 
+# What the tests of the report's page open it in. Where it cannot be had, they say that they were skipped.
+install_browser() {
+  if command -v chromium >/dev/null && command -v chromedriver >/dev/null; then return; fi
+  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null && confirm "install Debian's chromium with apt-get?"; then
+    echo "== installing chromium"
+    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install --yes -qq chromium chromium-driver >/dev/null ||
+      echo "chromium could not be installed: the page is not opened in a browser" >&2
+  fi
+}
+
 start_engine() {
   if "$PYTHON" -m warpfront doctor --json >/dev/null 2>&1; then return; fi
   echo "== no usable container engine: starting warpfront's own"

@@ -202,7 +202,7 @@ class _Verifying:
     def _run(self, engine: Engine, host: HostDevices, watch: Watch) -> Verified:
         name = f"verify-{self.target}"
         self.folders.store.drop(self.cell.id, name)
-        self._prepare_folder()
+        prepare_folder(self.folder, self.claims)
         access = VENDORS[self.cell.vendor].device_access(host)
         started = monotonic()
         output = Output()
@@ -232,13 +232,6 @@ class _Verifying:
         watch.say(f"{self.cell.id} on {self.target}: log in {self.folder / 'output.log'}")
         return verification
 
-    def _prepare_folder(self) -> None:
-        results = self.folder / "results"
-        remove_tree(results)
-        with storing(results):
-            results.mkdir(parents=True)
-        write_json(self.folder / "claims.json", self.claims.document())
-
     def _request(self, access: DeviceAccess) -> RunRequest:
         words = (*self.sessions, "--", *self.effort.arguments())
         return request_inside(self.built, self.folder, self.toolbox, words, access)
@@ -256,6 +249,15 @@ class _Verifying:
             ended=ending_of(result, limit_seconds=TIME_LIMIT_SECONDS),
             seconds=round(seconds, 2),
         )
+
+
+def prepare_folder(folder: Path, claims: Claims) -> None:
+    """What a container is given and leaves: the claims, and no results of before."""
+    results = folder / "results"
+    remove_tree(results)
+    with storing(results):
+        results.mkdir(parents=True)
+    write_json(folder / "claims.json", claims.document())
 
 
 def request_inside(

@@ -30,15 +30,14 @@ from warpfront.model import (
     Selection,
     Verification,
 )
-from warpfront.pipeline.verifying import request_inside, verifiable
+from warpfront.pipeline.verifying import prepare_folder, request_inside, verifiable
 from warpfront.pipeline.within.containers import Output, ending_of, result_in
 from warpfront.pipeline.within.contents import unrunnable
 from warpfront.pipeline.within.locks import read_locks, usable_locks
 from warpfront.pipeline.workspace import Folders, Workspace, site_when_needed
-from warpfront.system.foreign import remove_tree
 from warpfront.system.process import environment, run
 from warpfront.system.provenance import now, read_provenance
-from warpfront.system.store import Store, exclusive, storing, write_json, write_text
+from warpfront.system.store import Store, exclusive, write_json, write_text
 from warpfront.system.watch import Watch
 from warpfront.verify.claims import image_claims
 from warpfront.verify.verdict import outcome_of
@@ -139,7 +138,7 @@ class _Benching:
     def _run(self, engine: Engine, watch: Watch) -> Benched:
         record = self.folder.with_suffix(".json")
         record.unlink(missing_ok=True)
-        self._prepare_folder()
+        prepare_folder(self.folder, self.claims)
         access = VENDORS[self.cell.vendor].device_access(engine.host_devices()) or DeviceAccess()
         words = (SESSION, "--", *self.effort.arguments())
         request = request_inside(self.built, self.folder, self.toolbox, words, access)
@@ -163,13 +162,6 @@ class _Benching:
         write_json(record, bench_document(found))
         watch.say(f"{self.cell.id} on {self.target}: {record}")
         return found
-
-    def _prepare_folder(self) -> None:
-        results = self.folder / "results"
-        remove_tree(results)
-        with storing(results):
-            results.mkdir(parents=True)
-        write_json(self.folder / "claims.json", self.claims.document())
 
     def _whose(self) -> dict[str, object]:
         return {

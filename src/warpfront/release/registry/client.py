@@ -17,11 +17,10 @@ import requests
 
 from warpfront.errors import InputError, RegistryError, RegistryFault
 from warpfront.release.registry import documents
+from warpfront.release.registry.attaching import attach_payload
 from warpfront.release.registry.authorization import Scopes, delete, pull, push
 from warpfront.release.registry.contract import (
-    EMPTY_BODY,
     IMAGE_INDEX,
-    IMAGE_MANIFEST,
     INDEX_TYPES,
     MANIFEST_TYPES,
     BlobSource,
@@ -217,19 +216,15 @@ class HttpRegistry:
         annotations: Mapping[str, str],
     ) -> Descriptor:
         """See `Registry`."""
-        blob = BytesBlob(payload)
-        for source in (blob, BytesBlob(EMPTY_BODY)):
-            self.put_blob(repository, source)
-        body = documents.artifact_body(
+        return attach_payload(
+            self,
+            repository,
             subject,
+            BytesBlob(payload),
             artifact_type=artifact_type,
-            payload=Descriptor(
-                media_type=payload_type, digest=blob.digest, size_bytes=blob.size_bytes
-            ),
+            payload_type=payload_type,
             annotations=annotations,
         )
-        put = self.put_manifest(repository, digest_of_bytes(body), body, IMAGE_MANIFEST)
-        return documents.referrer_of(Manifest(descriptor=put, body=body))
 
     def tags(self, repository: str) -> tuple[str, ...]:
         """See `Registry`."""

@@ -1,0 +1,41 @@
+"""A document attached to an image, in whatever keeps the contract of a registry. Words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from warpfront.release.registry import documents
+from warpfront.release.registry.contract import (
+    EMPTY_BODY,
+    IMAGE_MANIFEST,
+    BytesBlob,
+    Descriptor,
+    Manifest,
+    Registry,
+    digest_of_bytes,
+)
+
+
+def attach_payload(
+    registry: Registry,
+    repository: str,
+    subject: Descriptor,
+    payload: BytesBlob,
+    *,
+    artifact_type: str,
+    payload_type: str,
+    annotations: Mapping[str, str],
+) -> Descriptor:
+    """The payload first, then the manifest that says whose it is. Raises what `registry` does."""
+    for source in (payload, BytesBlob(EMPTY_BODY)):
+        registry.put_blob(repository, source)
+    body = documents.artifact_body(
+        subject,
+        artifact_type=artifact_type,
+        payload=Descriptor(
+            media_type=payload_type, digest=payload.digest, size_bytes=payload.size_bytes
+        ),
+        annotations=annotations,
+    )
+    put = registry.put_manifest(repository, digest_of_bytes(body), body, IMAGE_MANIFEST)
+    return documents.referrer_of(Manifest(descriptor=put, body=body))
