@@ -7,7 +7,7 @@ from typing import Any
 
 from builders import A_RESOLVED_BASE, a_cell, a_lock, a_wheel
 
-from warpfront.inside.checks.contents import Carried, Contents, Found, Package
+from warpfront.inside.checks.image_contents import Carried, Contents, Found, Package
 from warpfront.model import BaseSource, ResolvedBase
 from warpfront.release.bill.parts import Bill, bill_of
 

@@ -14,7 +14,7 @@ from typing import BinaryIO
 from warpfront.errors import EngineError, RegistryError, RegistryFault
 from warpfront.images.engine import Features, Progress, RunRequest, RunResult, StoredImage
 from warpfront.model import HostDevices
-from warpfront.release.registry import documents
+from warpfront.release.registry import manifests
 from warpfront.release.registry.contract import (
     EMPTY_BODY,
     IMAGE_MANIFEST,
@@ -26,7 +26,7 @@ from warpfront.release.registry.contract import (
     Transfer,
     digest_of_bytes,
 )
-from warpfront.system.watch import Line
+from warpfront.system.progress import Line
 
 Program = Callable[[RunRequest, Line], int]
 
@@ -293,7 +293,7 @@ class FakeRegistry:
         subject = json.loads(body).get("subject")
         if subject:
             listed = self.attached.setdefault((repository, subject["digest"]), [])
-            one = documents.referrer_of(Manifest(descriptor=made, body=body))
+            one = manifests.referrer_of(Manifest(descriptor=made, body=body))
             listed += [] if one in listed else [one]
         self.after_call("put_manifest")
         return made
@@ -349,14 +349,14 @@ class FakeRegistry:
         described = Descriptor(
             media_type=payload_type, digest=blob.digest, size_bytes=blob.size_bytes
         )
-        body = documents.artifact_body(
+        body = manifests.artifact_body(
             subject, artifact_type=artifact_type, payload=described, annotations=annotations
         )
         self.blobs[repository, blob.digest] = payload
         self.blobs[repository, digest_of_bytes(EMPTY_BODY)] = EMPTY_BODY
         put = self.put_manifest(repository, digest_of_bytes(body), body, IMAGE_MANIFEST)
         self.after_call("attach")
-        return documents.referrer_of(Manifest(descriptor=put, body=body))
+        return manifests.referrer_of(Manifest(descriptor=put, body=body))
 
     def tags(self, repository: str) -> tuple[str, ...]:
         self._called("tags")

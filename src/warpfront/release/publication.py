@@ -23,7 +23,7 @@ from warpfront.release.registry.contract import (
     Registry,
     digest_of_bytes,
 )
-from warpfront.release.registry.documents import (
+from warpfront.release.registry.manifests import (
     CONFIG_LIMIT_BYTES,
     ImageManifest,
     artifact_body,
@@ -31,7 +31,7 @@ from warpfront.release.registry.documents import (
     read_object,
 )
 from warpfront.release.signing import Signer
-from warpfront.system.watch import Watch
+from warpfront.system.progress import Watch
 
 MOVES_TYPE = "application/vnd.warpfront.moves.v1+json"
 YANK_TYPE = "application/vnd.warpfront.yank.v1+json"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from warpfront.images.labels import BASE, CELL, CONTENT_HASH, CREATED, LOCK, RELAXED, REVISION
-from warpfront.release.bill.asking import askers_of
+from warpfront.release.bill.askers import askers_of
 from warpfront.release.statements.provenance_statement import Making
 from warpfront.release.statements.verification_statement import Proof
 

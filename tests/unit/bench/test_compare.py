@@ -10,14 +10,14 @@ from series import noisy
 from training_logs import a_run, amd_mllog, nvidia_mllog, read_one
 
 from warpfront.bench.compare import Terms, compare_benches, compare_runs
-from warpfront.bench.documents import (
+from warpfront.bench.forms import comparison_markdown, comparison_text, run_text, sentence
+from warpfront.bench.record_files import (
     NoRecordError,
     bench_document,
     comparison_document,
     read_records,
     run_document,
 )
-from warpfront.bench.forms import comparison_markdown, comparison_text, run_text, sentence
 from warpfront.bench.records import (
     Bench,
     Comparison,

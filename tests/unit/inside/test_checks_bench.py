@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 from warpfront.inside.checks.bench import asking, formulas, nvml_state, peaks, state
-from warpfront.inside.checks.bench.cases import (
+from warpfront.inside.checks.bench.formulas import Convolution, Decoder
+from warpfront.inside.checks.bench.rounds import time_cases
+from warpfront.inside.checks.bench.timed_cases import (
     PRESETS,
     SEED,
     SUITES,
@@ -23,8 +25,6 @@ from warpfront.inside.checks.bench.cases import (
     cases_of,
     chosen,
 )
-from warpfront.inside.checks.bench.formulas import Convolution, Decoder
-from warpfront.inside.checks.bench.rounds import time_cases
 from warpfront.inside.checks.bench.timer import (
     BLOCKS,
     Budget,
@@ -33,7 +33,7 @@ from warpfront.inside.checks.bench.timer import (
     rotated,
     warm_up,
 )
-from warpfront.inside.checks.hardware.reading import Answer
+from warpfront.inside.checks.hardware.machine_reader import Answer
 
 FOLDER = Path(asking.__file__).parent
 GIB = 2**30

@@ -17,8 +17,8 @@ from warpfront.images.labels import BASE_SOURCE, CONTENT_HASH, LOCK, REVISION, S
 from warpfront.images.labels import CREATED as CREATED_LABEL
 from warpfront.model import Outcome
 from warpfront.pipeline.within.papers import papers_of
+from warpfront.release.admission import Evidence
 from warpfront.release.ledger import Publication
-from warpfront.release.policy import Evidence
 from warpfront.release.publication import Document, Held
 from warpfront.release.registry.contract import Descriptor, Manifest
 from warpfront.release.statements.provenance_statement import read_provenance_statement

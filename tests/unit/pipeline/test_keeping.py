@@ -26,9 +26,9 @@ from warpfront.errors import InputError, NotPublishableError, RegistryError, Tag
 from warpfront.images.labels import CELL, CREATED
 from warpfront.model import Blocked, BuiltImage, Cell, Channel, Failed, Outcome, Verification
 from warpfront.pipeline.beside.adopting import adopt_image
-from warpfront.pipeline.beside.explaining import explained
 from warpfront.pipeline.beside.exporting import export_image
 from warpfront.pipeline.beside.keeping import House
+from warpfront.pipeline.beside.why_published import explained
 from warpfront.pipeline.within.carried import Carried
 from warpfront.pipeline.within.evidence import VERIFICATION_TYPE
 from warpfront.pipeline.within.shop import Published, publish_cells
@@ -40,7 +40,7 @@ from warpfront.release.retention import not_needed
 from warpfront.release.why import why_text
 from warpfront.report.releases import pruning_text, stock_text, yank_text
 from warpfront.system.store import as_json
-from warpfront.verify.sealing import sealed
+from warpfront.verify.seal import sealed
 
 NIGHTLY = a_release_channel(
     name="nightly", tags=("{torch}-{content}-n",), aliases=(), allow=("unsigned", "skipped")

@@ -16,9 +16,9 @@ from rfc3986_validator import validate_rfc3986
 from spdx_tools.spdx.parser.jsonlikedict.json_like_dict_parser import JsonLikeDictParser
 from spdx_tools.spdx.validation.document_validator import validate_full_spdx_document
 
-from warpfront.inside.checks.contents import Contents, Found, Package
+from warpfront.inside.checks.image_contents import Contents, Found, Package
 from warpfront.model import OwnIndex, WheelIndex
-from warpfront.release.bill.asking import Asking, asked_for, askers_of
+from warpfront.release.bill.askers import Asking, asked_for, askers_of
 from warpfront.release.bill.cyclonedx import cyclonedx_text
 from warpfront.release.bill.parts import Bill, roots_of
 from warpfront.release.bill.spdx import spdx_text

@@ -21,7 +21,7 @@ from warpfront.release.registry.contract import (
     Descriptor,
     Transfer,
 )
-from warpfront.release.registry.documents import index_body
+from warpfront.release.registry.manifests import index_body
 from warpfront.release.registry.uploads import PieceSizes
 
 CONFIG = b'{"architecture":"amd64","os":"linux"}'

@@ -28,8 +28,8 @@ from warpfront.release.registry.copying import (
     copy_attached,
     copy_image,
 )
-from warpfront.release.registry.documents import as_object, index_body
 from warpfront.release.registry.layout import NAME, FileBlob, LayoutRegistry
+from warpfront.release.registry.manifests import as_object, index_body
 
 LAYER = "application/vnd.oci.image.layer.v1.tar"
 CONFIG = "application/vnd.oci.image.config.v1+json"

@@ -7,7 +7,7 @@ import json
 import pytest
 from bills import A_CONTENTS, BASH, BOOTSTRAPPED, a_bill
 
-from warpfront.inside.checks.contents import Found, Package
+from warpfront.inside.checks.image_contents import Found, Package
 from warpfront.release.bill.licence_table import licence_document, licence_markdown, licence_rows
 from warpfront.release.bill.licences import Licence, class_of, licence_of, licence_of_package
 

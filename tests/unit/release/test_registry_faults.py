@@ -25,7 +25,7 @@ from stub_registry import (
 from warpfront.errors import RegistryError, RegistryFault
 from warpfront.release.registry.client import HttpRegistry
 from warpfront.release.registry.contract import IMAGE_INDEX, BytesBlob, Transfer
-from warpfront.release.registry.documents import index_body
+from warpfront.release.registry.manifests import index_body
 from warpfront.release.registry.patience import Attempts, Pace, Patience
 from warpfront.release.registry.uploads import PieceSizes
 

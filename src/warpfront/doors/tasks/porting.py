@@ -176,10 +176,10 @@ def _show_findings(
 
 
 def _print_phases(asked: ScanRequest, found: Scan) -> None:
-    from warpfront.pipeline.beside import porting
+    from warpfront.pipeline.beside import port_work
     from warpfront.port.scan.phases import phases_text
 
-    order = porting.phases_of(
+    order = port_work.phases_of(
         asked.repo, found.findings, exclude=asked.exclude, vendored=asked.vendored
     )
     print(phases_text(order), end="")
@@ -187,14 +187,14 @@ def _print_phases(asked: ScanRequest, found: Scan) -> None:
 
 def _fixed(asked: ScanRequest, patch: str, *, apply: bool) -> str:
     """Write what is mechanical as a patch, or into the tree; what was done, in words."""
-    from warpfront.pipeline.beside import porting
+    from warpfront.pipeline.beside import port_work
     from warpfront.system.store import write_text
 
-    fixes = porting.fixes_of(asked.repo, exclude=asked.exclude, vendored=asked.vendored)
+    fixes = port_work.fixes_of(asked.repo, exclude=asked.exclude, vendored=asked.vendored)
     if patch:
         write_text(Path(patch), "".join(one.patch for one in fixes))
     if apply:
-        porting.write_fixes(asked.repo, fixes)
+        port_work.write_fixes(asked.repo, fixes)
     places = sum(len(one.rules) for one in fixes)
     return f"--fix {'changed' if apply else 'could change'} {places} places in {len(fixes)} files"
 

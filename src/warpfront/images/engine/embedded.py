@@ -28,8 +28,8 @@ from warpfront.images.engine import liveness, packages
 from warpfront.images.engine.packages import PackageTree
 from warpfront.system import process
 from warpfront.system.process import Command
+from warpfront.system.progress import Line
 from warpfront.system.store import exclusive
-from warpfront.system.watch import Line
 
 _START_SECONDS = 60.0
 _STOP_SECONDS = 60.0

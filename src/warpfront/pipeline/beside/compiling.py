@@ -47,10 +47,10 @@ from warpfront.port.scan.targets import read_target
 from warpfront.report.junit import junit_xml
 from warpfront.system.foreign import read_regular, regular_files, remove_tree
 from warpfront.system.process import environment, run
+from warpfront.system.progress import Watch
 from warpfront.system.store import Store, exclusive, write_json, write_text
 from warpfront.system.trees import Tree, list_tree
 from warpfront.system.trees import read_text as read_source
-from warpfront.system.watch import Watch
 from warpfront.verify.verdict import read_verification
 from warpfront.wheels.tools import install_tools
 

@@ -16,7 +16,7 @@ from warpfront.pipeline.workspace import Workspace
 from warpfront.release.registry.copying import Place, copy_attached, copy_image
 from warpfront.release.registry.layout import LayoutRegistry
 from warpfront.system.process import environment, run
-from warpfront.system.watch import Watch
+from warpfront.system.progress import Watch
 
 
 def export(

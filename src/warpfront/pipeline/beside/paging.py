@@ -10,8 +10,8 @@ from warpfront.model import Cell, Provenance
 from warpfront.report.page import PageFiles, page_html, state_of
 from warpfront.report.past import history_line, read_history
 from warpfront.report.rows import ReportRow
+from warpfront.system.progress import Watch
 from warpfront.system.store import Store, read_text, storing, write_text
-from warpfront.system.watch import Watch
 
 _DATA = Path(__file__).parents[2] / "data" / "page"
 

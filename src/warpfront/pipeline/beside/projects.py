@@ -17,7 +17,7 @@ from warpfront.pipeline.workspace import Folders
 from warpfront.port.compile.outcomes import SESSION as COMPILE
 from warpfront.port.scan.findings import Finding, Severity
 from warpfront.port.scan.targets import has_rules, read_target
-from warpfront.system.watch import Watch
+from warpfront.system.progress import Watch
 
 STATIC = "static"
 _SHOWN = 20

@@ -16,7 +16,7 @@ from warpfront.pipeline.within.shop import Published, open_shop, path_of, publis
 from warpfront.pipeline.workspace import Workspace
 from warpfront.release.registry.copying import Place
 from warpfront.release.registry.layout import LayoutRegistry
-from warpfront.system.watch import Watch
+from warpfront.system.progress import Watch
 
 
 def promote(

@@ -20,13 +20,13 @@ from warpfront.port.scan.baseline import baseline_text, beyond, read_baseline
 from warpfront.port.scan.catalogue import catalogue
 from warpfront.port.scan.engines import BINARIES, Scope, is_read, scan_source
 from warpfront.port.scan.findings import Context, Finding, SourceText
-from warpfront.port.scan.reach import left_out_of_hip
+from warpfront.port.scan.left_out import left_out_of_hip
 from warpfront.port.scan.severities import Judged, said_once
 from warpfront.port.scan.targets import ScanTarget
+from warpfront.system.progress import Watch
 from warpfront.system.store import read_text as read_file
 from warpfront.system.store import write_text
 from warpfront.system.trees import Tree, TreeFile, Unread, list_tree, read_text
-from warpfront.system.watch import Watch
 
 SECONDS_PER_FILE = 20.0
 _CHUNK_BYTES = 512 * 1024

@@ -36,7 +36,7 @@ from warpfront.model import (
     WheelLock,
 )
 from warpfront.pipeline.within.attempt import attempt
-from warpfront.pipeline.within.contents import (
+from warpfront.pipeline.within.preparing import (
     Prepared,
     images_by_content,
     prepare_cells,
@@ -44,11 +44,11 @@ from warpfront.pipeline.within.contents import (
 )
 from warpfront.pipeline.within.sealed import is_sealed, write_manifest
 from warpfront.pipeline.workspace import AskSite, Folders, Material
-from warpfront.release.registry.reach import registry_reachable
+from warpfront.release.registry.ping import registry_reachable
 from warpfront.system.process import run
+from warpfront.system.progress import Watch
 from warpfront.system.provenance import fixed_moment, read_provenance
 from warpfront.system.store import Store, place_program, write_json
-from warpfront.system.watch import Watch
 from warpfront.wheels.sources import Site
 from warpfront.wheels.toolbox import install_toolbox
 from warpfront.wheels.uv_program import uv_binary, uv_version

@@ -16,8 +16,8 @@ from warpfront.pipeline.within.evidence import (
     attached_evidence,
     attached_payload,
 )
+from warpfront.release.admission import Evidence
 from warpfront.release.ledger import Publication
-from warpfront.release.policy import Evidence
 from warpfront.release.publication import Document, Held, held_image
 from warpfront.release.registry.contract import Registry
 from warpfront.release.registry.copying import Place, copy_attached, copy_image

@@ -14,7 +14,7 @@ from warpfront.errors import MatrixError, Problem, StoreError
 from warpfront.images.engine import Engine
 from warpfront.model import Blocked, BuiltImage, Cell, Channel, Failed, Verification
 from warpfront.pipeline.within.containers import built_image
-from warpfront.release.policy import Evidence, Verdict
+from warpfront.release.admission import Evidence, Verdict
 from warpfront.release.publication import Document, Held
 from warpfront.release.registry.contract import Registry
 from warpfront.system.foreign import clean_json

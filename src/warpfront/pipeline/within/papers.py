@@ -7,17 +7,17 @@ from collections.abc import Mapping
 from warpfront.errors import NotPublishableError
 from warpfront.images.labels import LOCK, SOURCE
 from warpfront.model import BuiltImage, Cell, WheelLock
-from warpfront.pipeline.within.documents import (
+from warpfront.pipeline.within.evidence import DOCUMENT
+from warpfront.pipeline.within.image_papers import (
     Known,
     Paper,
     bill_for,
     bill_papers,
     statement_papers,
 )
-from warpfront.pipeline.within.evidence import DOCUMENT
 from warpfront.pipeline.within.shop import Papers
+from warpfront.release.admission import Evidence
 from warpfront.release.ledger import Publication
-from warpfront.release.policy import Evidence
 from warpfront.release.publication import Document, Held
 from warpfront.release.statements.statement import MEDIA_TYPE
 from warpfront.system.store import Store

@@ -24,6 +24,7 @@ from warpfront.images.labels import CREATED
 from warpfront.model import Blocked, Cell, Channel, Failed, Project
 from warpfront.pipeline.within.attempt import attempt
 from warpfront.pipeline.within.evidence import Found, verification_payload
+from warpfront.release.admission import Evidence, Verdict, judge
 from warpfront.release.history import is_yanked
 from warpfront.release.ledger import (
     CANDIDATE_PREFIX,
@@ -33,7 +34,6 @@ from warpfront.release.ledger import (
     Refusal,
     Tagging,
 )
-from warpfront.release.policy import Evidence, Verdict, judge
 from warpfront.release.publication import (
     Bring,
     Document,
@@ -47,8 +47,8 @@ from warpfront.release.signing import Signer, find_cosign, trusting
 from warpfront.release.tags import Names, clashes, clashes_of_matrix, names_of, tag_words
 from warpfront.system import provenance
 from warpfront.system.process import environment, run
+from warpfront.system.progress import Watch
 from warpfront.system.store import Store
-from warpfront.system.watch import Watch
 
 Published = Publication | Blocked | Failed
 Find = Callable[[Cell], Found | Blocked | Failed]

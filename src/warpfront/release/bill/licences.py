@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 
-from warpfront.inside.checks.contents import Found, Package
+from warpfront.inside.checks.image_contents import Found, Package
 
 Source = Literal["License-Expression", "License", "Classifier", "copyright file", ""]
 _LONGEST = 20_000

@@ -11,9 +11,9 @@ from typing import Literal
 from packageurl import PackageURL
 from packaging.utils import canonicalize_name
 
-from warpfront.inside.checks.contents import Carried, Contents, Found, Package
+from warpfront.inside.checks.image_contents import Carried, Contents, Found, Package
 from warpfront.model import BaseSource, Cell, LockedWheel, ResolvedBase, WheelLock
-from warpfront.release.bill.asking import Asking, asked_for
+from warpfront.release.bill.askers import Asking, asked_for
 from warpfront.release.bill.licences import Licence, licence_of, licence_of_package
 from warpfront.wheels.requirements import RequirementList
 

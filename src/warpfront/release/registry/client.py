@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Self
 import requests
 
 from warpfront.errors import InputError, RegistryError, RegistryFault
-from warpfront.release.registry import documents
+from warpfront.release.registry import manifests
 from warpfront.release.registry.attaching import attach_payload
 from warpfront.release.registry.authorization import Scopes, delete, pull, push
 from warpfront.release.registry.contract import (
@@ -32,9 +32,8 @@ from warpfront.release.registry.contract import (
     digest_of_bytes,
 )
 from warpfront.release.registry.credentials import read_credentials
-from warpfront.release.registry.documents import MANIFEST_LIMIT_BYTES, Document, ImageIndex
 from warpfront.release.registry.exchange import Ask, Exchange, read_trust
-from warpfront.release.registry.failures import Passing, refused, wrong
+from warpfront.release.registry.manifests import MANIFEST_LIMIT_BYTES, Document, ImageIndex
 from warpfront.release.registry.patience import Pace, Patience
 from warpfront.release.registry.references import (
     fallback_tag,
@@ -42,6 +41,7 @@ from warpfront.release.registry.references import (
     is_tag,
     wrong_repository,
 )
+from warpfront.release.registry.registry_errors import Passing, refused, wrong
 from warpfront.release.registry.saving import Saving
 from warpfront.release.registry.uploads import OnBytes, PieceSizes, Upload
 from warpfront.system.process import Run
@@ -130,7 +130,7 @@ class HttpRegistry:
         descriptor = Descriptor(media_type=media_type, digest=digest, size_bytes=len(body))
         if document.subject is not None and listed != document.subject.digest:
             manifest = Manifest(descriptor=descriptor, body=body)
-            self._list(repository, document.subject.digest, documents.referrer_of(manifest))
+            self._list(repository, document.subject.digest, manifests.referrer_of(manifest))
         return descriptor
 
     def blob(self, repository: str, digest: str, limit_bytes: int) -> bytes:
@@ -236,7 +236,7 @@ class HttpRegistry:
             if answer.status_code == 404:
                 return ()
             try:
-                named = documents.read_object(body).get("tags")
+                named = manifests.read_object(body).get("tags")
             except ValueError as error:
                 raise self._wrong(step, str(error)) from None
             if not _are_tags(named):
@@ -292,7 +292,7 @@ class HttpRegistry:
             listed, annotations = self._listed(repository, subject)
             if descriptor.digest in {one.digest for one in listed}:
                 return
-            body = documents.index_body((*listed, descriptor), annotations)
+            body = manifests.index_body((*listed, descriptor), annotations)
             self._put(repository, tag, body, IMAGE_INDEX, step)
             listed, _ = self._listed(repository, subject)
             if descriptor.digest in {one.digest for one in listed}:
@@ -307,7 +307,7 @@ class HttpRegistry:
         found = self.manifest(repository, fallback_tag(subject))
         if found is None:
             return (), {}
-        document = documents.read_document(found)
+        document = manifests.read_document(found)
         if not isinstance(document, ImageIndex):
             raise self._wrong(f"tag {fallback_tag(subject)}", "it is no index")
         return document.manifests, document.annotations
@@ -402,7 +402,7 @@ class HttpRegistry:
 
     def _document(self, body: bytes, media_type: str, step: str) -> Document:
         try:
-            return documents.read_body(body, media_type)
+            return manifests.read_body(body, media_type)
         except ValueError as error:
             raise self._wrong(step, str(error)) from None
 

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from warpfront.errors import InputError
-from warpfront.release.registry import documents
+from warpfront.release.registry import manifests
 from warpfront.release.registry.contract import BlobTransfer, Descriptor, Manifest, Registry
-from warpfront.release.registry.documents import ImageIndex
 from warpfront.release.registry.layout import parts_of
+from warpfront.release.registry.manifests import ImageIndex
 from warpfront.release.registry.references import fallback_tag
 
 # An index of platforms, its images, a document about one, the signature of that.
@@ -99,7 +99,7 @@ def _copy(source: Place, target: Place, walk: _Walk) -> Copied:
 
 
 def _blobs_of(manifest: Manifest) -> tuple[Descriptor, ...]:
-    document = documents.read_document(manifest)
+    document = manifests.read_document(manifest)
     return () if isinstance(document, ImageIndex) else parts_of(document)
 
 
@@ -160,7 +160,7 @@ class _Walk:
         found = manifest.descriptor
         if named and (found.media_type, found.size_bytes) != (named.media_type, named.size_bytes):
             raise self._wrong(digest, "it is not what its descriptor says")
-        document = documents.read_document(manifest)
+        document = manifests.read_document(manifest)
         if isinstance(document, ImageIndex):
             for child in document.manifests:
                 self.follow(child.digest, child, depth + 1)

@@ -10,7 +10,7 @@ from itertools import chain
 from statistics import median
 from typing import Any, Protocol
 
-from warpfront.inside.checks.bench.cases import Case
+from warpfront.inside.checks.bench.timed_cases import Case
 from warpfront.inside.checks.bench.timer import (
     BLOCKS,
     RECALLED,

@@ -22,18 +22,18 @@ from warpfront.inside.checks.bench.asking import (
     add_bench_options,
     parsed_bench_effort,
 )
-from warpfront.inside.checks.bench.cases import PRESETS, Case, cases_of, chosen
 from warpfront.inside.checks.bench.clocks import clock_of
 from warpfront.inside.checks.bench.decoder import STEPS, WARM_STEPS, training_step
 from warpfront.inside.checks.bench.formulas import Decoder
 from warpfront.inside.checks.bench.peaks import peak_of
 from warpfront.inside.checks.bench.rounds import Peak, time_cases
 from warpfront.inside.checks.bench.state import here, noisy, read_state
+from warpfront.inside.checks.bench.timed_cases import PRESETS, Case, cases_of, chosen
 from warpfront.inside.checks.bench.timer import Work
 from warpfront.inside.checks.bench.work import work_of
 from warpfront.inside.checks.claims import Claims, ClaimsError, read_claims
+from warpfront.inside.checks.hardware.machine_reader import Machine
 from warpfront.inside.checks.hardware.processor import read_processor
-from warpfront.inside.checks.hardware.reading import Machine
 from warpfront.inside.checks.precision import precision_settings, require_full_precision
 from warpfront.inside.checks.results import write_json
 from warpfront.inside.checks.torch_devices import Device, environment_of, read_facts

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from warpfront.inside.checks.hardware.reading import Machine, Reader
+from warpfront.inside.checks.hardware.machine_reader import Machine, Reader
 
 NVML_PROGRAM = (sys.executable, str(Path(__file__).with_name("nvml_state.py")))
 _PCI = "/sys/bus/pci/devices"

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from warpfront.inside.checks.bench.cases import BOTH, MI, Case
+from warpfront.inside.checks.bench.timed_cases import BOTH, MI, Case
 
 Work = Callable[[], object]
 _SEED = 0

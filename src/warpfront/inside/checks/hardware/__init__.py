@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from warpfront.inside.checks.hardware.amd_devices import read_amd
 from warpfront.inside.checks.hardware.gaudi_devices import read_gaudi
+from warpfront.inside.checks.hardware.machine_reader import Machine, Noting, Reader
 from warpfront.inside.checks.hardware.nvidia_devices import read_nvidia
 from warpfront.inside.checks.hardware.processor import read_processor
-from warpfront.inside.checks.hardware.reading import Machine, Noting, Reader
 from warpfront.inside.checks.hardware.values import Accelerator, Hardware, Processor, Visibility
 from warpfront.inside.checks.hardware.visibility import resolve_visibility
 

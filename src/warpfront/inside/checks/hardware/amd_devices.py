@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from warpfront.inside.checks.hardware.reading import Reader
+from warpfront.inside.checks.hardware.machine_reader import Reader
 from warpfront.inside.checks.hardware.values import Accelerator, Found, device_table, gfx_family
 
 _TOPOLOGY = "/sys/class/kfd/kfd/topology/nodes"

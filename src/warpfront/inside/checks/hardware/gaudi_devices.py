@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 
-from warpfront.inside.checks.hardware.reading import Reader
+from warpfront.inside.checks.hardware.machine_reader import Reader
 from warpfront.inside.checks.hardware.values import Accelerator, Found, device_table
 
 # https://docs.habana.ai/en/latest/Management_and_Monitoring/Embedded_System_Tools_Guide/System_Management_Interface_Tool.html

@@ -7,7 +7,7 @@ import json
 import re
 from typing import Any
 
-from warpfront.inside.checks.hardware.reading import Reader
+from warpfront.inside.checks.hardware.machine_reader import Reader
 from warpfront.inside.checks.hardware.values import Accelerator, Found, device_table
 
 # Query fields: `nvidia-smi --help-query-gpu`.

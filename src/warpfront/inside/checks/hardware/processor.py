@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from warpfront.inside.checks.hardware.reading import Reader
+from warpfront.inside.checks.hardware.machine_reader import Reader
 from warpfront.inside.checks.hardware.values import Processor
 
 # Flags of /proc/cpuinfo that change what torch computes with (oneDNN dispatches on them).

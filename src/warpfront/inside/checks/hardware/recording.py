@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from warpfront.inside.checks.hardware.reading import Answer, Reader
+from warpfront.inside.checks.hardware.machine_reader import Answer, Reader
 
 SCHEMA = 1
 _VARIABLE = re.compile(

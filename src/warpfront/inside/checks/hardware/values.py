@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from warpfront.inside.checks.hardware.reading import Evidence
+from warpfront.inside.checks.hardware.machine_reader import Evidence
 
 
 @dataclass(frozen=True, kw_only=True)

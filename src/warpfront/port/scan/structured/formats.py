@@ -15,8 +15,8 @@ from warpfront.port.scan.structured.dependencies import (
     toml_sightings,
 )
 from warpfront.port.scan.structured.dockerfile import dockerfile_sightings
-from warpfront.port.scan.structured.documents import yaml_sightings
 from warpfront.port.scan.structured.shell import Word, script_sightings, word_sightings
+from warpfront.port.scan.structured.yaml_documents import yaml_sightings
 
 Kind = Literal["toml", "requirements", "cfg", "yaml", "dockerfile", "cmake", "shell", "make"]
 

@@ -20,9 +20,9 @@ from warpfront.images.labels import CREATED as CREATED_LABEL
 from warpfront.matrix.scaffold import make_project
 from warpfront.model import Blocked, Cell, Selection, Verification, WheelLock
 from warpfront.pipeline import Workspace, open_workspace
-from warpfront.pipeline.beside.billing import Billed, bills
+from warpfront.pipeline.beside.bills import Billed, bills
 from warpfront.pipeline.beside.who_asked import who_asked
-from warpfront.pipeline.within.documents import Known, bill_for, statement_papers
+from warpfront.pipeline.within.image_papers import Known, bill_for, statement_papers
 from warpfront.release.statements.provenance_statement import read_provenance_statement
 from warpfront.release.statements.verification_statement import read_proof
 from warpfront.wheels.lock import dump_lock, lock_inputs

@@ -11,7 +11,7 @@ from warpfront.matrix.plan import with_parents
 from warpfront.matrix.selection import select
 from warpfront.model import Blocked, BuiltImage, Cell, Failed, Selection, Verification, WheelLock
 from warpfront.pipeline.within.attempt import attempt
-from warpfront.pipeline.within.documents import Known, bill_for, bill_papers
+from warpfront.pipeline.within.image_papers import Known, bill_for, bill_papers
 from warpfront.pipeline.within.locks import read_locks, usable_locks
 from warpfront.pipeline.workspace import Workspace
 from warpfront.release.bill.licence_table import licence_rows

@@ -10,10 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from warpfront.bench.compare import Terms, compare_benches, compare_runs
-from warpfront.bench.documents import NoRecordError, read_records
-from warpfront.bench.logs import FORMATS, Choice, Reading
+from warpfront.bench.logs import FORMATS
 from warpfront.bench.logs.facts import Format
+from warpfront.bench.logs.format_choice import Choice
+from warpfront.bench.logs.log_reading import Reading
 from warpfront.bench.logs.tensorprimat import layout_name, layout_text
+from warpfront.bench.record_files import NoRecordError, read_records
 from warpfront.bench.records import Bench, Comparison, Run, Source
 from warpfront.errors import InputError, NotComparableError
 from warpfront.system.lines import (
@@ -23,8 +25,8 @@ from warpfront.system.lines import (
     read_start,
     standard_input,
 )
+from warpfront.system.progress import Watch
 from warpfront.system.store import write_text
-from warpfront.system.watch import Watch
 
 AUTO = "auto"
 STDIN = "-"

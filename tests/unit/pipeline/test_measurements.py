@@ -21,11 +21,11 @@ from training_logs import (
 )
 
 from warpfront.bench.compare import Terms
-from warpfront.bench.documents import bench_document
+from warpfront.bench.record_files import bench_document
 from warpfront.bench.records import Bench, Run, Verdict
 from warpfront.doors.display import Display
 from warpfront.errors import InputError, NotComparableError
-from warpfront.pipeline.beside.measuring import (
+from warpfront.pipeline.beside.measurements import (
     compare_layout,
     compare_sides,
     files_of,
@@ -101,7 +101,7 @@ def test_runs_that_are_mixed_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_record_of_ours_is_read_again(log: Path, tmp_path: Path) -> None:
-    from warpfront.bench.documents import run_document
+    from warpfront.bench.record_files import run_document
     from warpfront.bench.settling import summary_of
     from warpfront.system.store import write_json
 
@@ -189,7 +189,7 @@ def test_clocks_and_numbers_beyond_all_bounds_give_no_step(tmp_path: Path) -> No
 CHILD = """
 import json, resource, sys
 from warpfront.doors.display import Display
-from warpfront.pipeline.beside.measuring import read_all
+from warpfront.pipeline.beside.measurements import read_all
 (run,) = read_all(sys.argv[1], Display())
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 print(json.dumps([sum(step.steps for step in run.steps), peak / 1024]))

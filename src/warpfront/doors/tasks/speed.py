@@ -37,7 +37,7 @@ def bench(display: Display, cells: Chosen, *, json: Json = False, timed: Timed) 
 
     The record goes to build/<cell>/bench-<target>.json; `compare` reads it.
     """
-    from warpfront.bench.documents import bench_document
+    from warpfront.bench.record_files import bench_document
     from warpfront.bench.records import Bench
     from warpfront.bench.sheet import bench_text
     from warpfront.pipeline.beside import benching
@@ -102,20 +102,20 @@ def read_log(
     Primus, Megatron-LM, NeMo, torchtitan, MLPerf, TensorPrimat, madengine;
     packed or not. Needs no GPU.
     """
-    from warpfront.bench.documents import run_document
     from warpfront.bench.forms import run_text
+    from warpfront.bench.record_files import run_document
     from warpfront.bench.settling import summary_of
-    from warpfront.pipeline.beside import measuring
+    from warpfront.pipeline.beside import measurements
     from warpfront.system.store import write_json
 
-    runs = measuring.read_all(file, display, form=format, given=given.said())
+    runs = measurements.read_all(file, display, form=format, given=given.said())
     summaries = [(run, summary_of(run)) for run in runs]
     documents = [run_document(*one) for one in summaries] if json or out else []
     document = documents[0] if len(documents) == 1 else documents
     if out:
         write_json(Path(out), document)
     if seed_layout:
-        for path in measuring.write_layout(runs, Path(seed_layout)):
+        for path in measurements.write_layout(runs, Path(seed_layout)):
             display.say(f"wrote {path}")
     if json:
         print_json(document)
@@ -202,11 +202,11 @@ def compare(
 
     Refuses unlike work, unless --allow names what differs. Never a winner.
     """
-    from warpfront.pipeline.beside import measuring
+    from warpfront.pipeline.beside import measurements
 
     terms = asked.terms()
-    one, other = (measuring.read_side(name, display) for name in (a, b))
-    found = measuring.compare_sides((a, one), (b, other), terms)
+    one, other = (measurements.read_side(name, display) for name in (a, b))
+    found = measurements.compare_sides((a, one), (b, other), terms)
     _show(found, shown)
     if shown.charts:
         _draw(
@@ -229,9 +229,9 @@ def compare_stacks(
 
     The place of its compare_results.py.
     """
-    from warpfront.pipeline.beside import measuring
+    from warpfront.pipeline.beside import measurements
 
-    every = list(measuring.compare_layout(Path(folder), asked.terms(), display))
+    every = list(measurements.compare_layout(Path(folder), asked.terms(), display))
     for found in every:
         _show(found, shown)
     for found in every:
@@ -252,8 +252,8 @@ def _draw(found: Comparison, sides: list[list[Run]], folder: str) -> None:
 
 
 def _show(found: Comparison, shown: Shown) -> None:
-    from warpfront.bench.documents import comparison_document
     from warpfront.bench.forms import comparison_markdown, comparison_text
+    from warpfront.bench.record_files import comparison_document
     from warpfront.system.store import write_json, write_text
 
     document = comparison_document(found)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from warpfront.model import DeviceAccess, HostDevices
-from warpfront.system.watch import Line
+from warpfront.system.progress import Line
 
 DEAD_MAN_SECONDS = 30.0
 DEFAULT_HOST = "unix:///var/run/docker.sock"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from warpfront.errors import BlockedError
 from warpfront.images.labels import CREATED, REVISION, SOURCE, UV
-from warpfront.inside.checks.contents import Contents, ContentsError, contents_from
+from warpfront.inside.checks.image_contents import Contents, ContentsError, contents_from
 from warpfront.model import BuiltImage, Cell, Verification, WheelLock
 from warpfront.release.bill.cyclonedx import cyclonedx_text
 from warpfront.release.bill.licence_table import licence_document, licence_markdown

@@ -11,7 +11,7 @@ from builders import a_cell, a_lock, a_wheel
 from warpfront.inside.checks.claims import Claims, claims_from
 from warpfront.inside.guard.policy import Policy
 from warpfront.model import Toolkit, WheelBuild
-from warpfront.verify.claims import image_claims
+from warpfront.verify.image_claims import image_claims
 
 POLICY = Policy(cell="cell", title="A cell", protected={"torch": "2.14.1"})
 

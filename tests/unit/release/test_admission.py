@@ -12,8 +12,8 @@ from hypothesis import given
 
 from warpfront.images.labels import BASE_SOURCE, CONTENT_HASH, RELAXED
 from warpfront.model import Cell, Outcome, Verification
-from warpfront.release.policy import Evidence, Verdict, judge
-from warpfront.verify.sealing import is_sealed, sealed
+from warpfront.release.admission import Evidence, Verdict, judge
+from warpfront.verify.seal import is_sealed, sealed
 
 NOW = "2026-11-22T12:00:00+00:00"
 TARGETS = ("sm_80", "sm_90", "sm_100", "sm_120")

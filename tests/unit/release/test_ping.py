@@ -10,8 +10,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 import requests
 
-from warpfront.release.registry import reach
-from warpfront.release.registry.reach import registry_reachable
+from warpfront.release.registry import ping
+from warpfront.release.registry.ping import registry_reachable
 
 
 class Registry(BaseHTTPRequestHandler):
@@ -51,7 +51,7 @@ def test_a_refused_connection_is_named_with_its_host() -> None:
 
 
 def test_a_registry_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reach, "_PROBE_SECONDS", 0.2)
+    monkeypatch.setattr(ping, "_PROBE_SECONDS", 0.2)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()

@@ -24,10 +24,11 @@ from training_logs import (
     titan_line,
 )
 
-from warpfront.bench.logs import FORMATS, Reading
-from warpfront.bench.logs import gathering as gathering_module
+from warpfront.bench.logs import FORMATS
+from warpfront.bench.logs import assembling as gathering_module
+from warpfront.bench.logs.assembling import Gathering
 from warpfront.bench.logs.facts import Seen
-from warpfront.bench.logs.gathering import Gathering
+from warpfront.bench.logs.log_reading import Reading
 from warpfront.bench.records import Run, Step
 from warpfront.bench.settling import summary_of
 

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 
 from warpfront.images.labels import BASE_SOURCE, CONTENT_HASH, RELAXED
 from warpfront.model import Allowance, BaseSource, Cell, Channel, Outcome, Verification
-from warpfront.verify.sealing import is_sealed
+from warpfront.verify.seal import is_sealed
 
 _FACTS = ("torch", "toolkit", "python", "machine")
 _CLOCK_SKEW = timedelta(minutes=5)

@@ -16,7 +16,7 @@ from warpfront.matrix.plan import content_hash
 from warpfront.model import Blocked, Cell, Failed, RenderedImage, ResolvedBase, StepName, WheelLock
 from warpfront.pipeline.within.attempt import attempt
 from warpfront.pipeline.workspace import Material
-from warpfront.release.registry.reach import registry_reachable
+from warpfront.release.registry.ping import registry_reachable
 from warpfront.wheels.uv_program import uv_version
 
 

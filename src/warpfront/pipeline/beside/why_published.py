@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 
 from warpfront.errors import InputError
 from warpfront.images.labels import CELL, LOCK
-from warpfront.inside.checks.contents import ContentsError, contents_from
+from warpfront.inside.checks.image_contents import ContentsError, contents_from
 from warpfront.matrix.plan import with_parents
 from warpfront.model import Verification
 from warpfront.pipeline.within.evidence import (
@@ -22,7 +22,7 @@ from warpfront.pipeline.within.evidence import (
 )
 from warpfront.pipeline.within.locks import read_locks
 from warpfront.pipeline.workspace import Workspace
-from warpfront.release.bill.asking import Asking, asked_for
+from warpfront.release.bill.askers import Asking, asked_for
 from warpfront.release.bill.parts import roots_of
 from warpfront.release.history import is_yanked
 from warpfront.release.publication import Held, held_image
@@ -34,7 +34,7 @@ from warpfront.release.statements.statement import StatementError
 from warpfront.release.statements.verification_statement import Proof, read_proof
 from warpfront.release.why import Why
 from warpfront.system.process import environment, run
-from warpfront.verify.sealing import is_sealed
+from warpfront.verify.seal import is_sealed
 
 _SIGNATURE_TYPES = ("application/vnd.dev.sigstore.bundle", "application/vnd.dev.cosign")
 
