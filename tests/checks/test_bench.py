@@ -18,7 +18,7 @@ from warpfront.inside.checks.bench import clocks, session  # noqa: E402
 from warpfront.inside.checks.bench.clocks import EventClock, clock_of  # noqa: E402
 from warpfront.inside.checks.bench.decoder import training_step  # noqa: E402
 from warpfront.inside.checks.bench.formulas import Decoder  # noqa: E402
-from warpfront.inside.checks.bench.timed_cases import TINY, Case, cases_of  # noqa: E402
+from warpfront.inside.checks.bench.timed_cases import TINY, TimedCase, cases_of  # noqa: E402
 from warpfront.inside.checks.bench.work import work_of  # noqa: E402
 from warpfront.inside.checks.claims import Claims  # noqa: E402
 from warpfront.inside.checks.precision import (  # noqa: E402
@@ -86,7 +86,7 @@ def test_an_option_that_cannot_be_used_ends_it(
 
 
 @pytest.mark.parametrize("case", COUNTED, ids=lambda case: case.id)
-def test_formulas_agree_with_torchs_own_counter(case: Case) -> None:
+def test_formulas_agree_with_torchs_own_counter(case: TimedCase) -> None:
     """Where it counts: of attention it counts nothing on the CPU."""
     work = work_of(case, "cpu")
     with FlopCounterMode(display=False) as counter:

@@ -8,7 +8,15 @@ from collections.abc import Iterable, Sequence
 from rich.console import Console
 from rich.table import Table
 
-from warpfront.bench.records import Comparison, Interval, Metric, Run, Side, Summary, Verdict
+from warpfront.bench.records import (
+    Comparison,
+    ComparisonOutcome,
+    Interval,
+    Metric,
+    Run,
+    Side,
+    Summary,
+)
 
 Rows = list[tuple[str, ...]]
 RUN_HEAD = ("log", "format", "steps", "settled from", "median step ms", "95 %", "tokens/s/device")
@@ -104,9 +112,12 @@ def _interval(interval: Interval, scale: float = 1, digits: int = 3) -> str:
 def sentence(found: Comparison) -> str:
     """What a comparison came to, in one line; never a winner."""
     names = f"A ({found.a.name}) and B ({found.b.name})"
-    if found.verdict in {Verdict.NOT_COMPARABLE, Verdict.TOO_SHORT} or found.times is None:
+    if (
+        found.verdict in {ComparisonOutcome.NOT_COMPARABLE, ComparisonOutcome.TOO_SHORT}
+        or found.times is None
+    ):
         return f"{found.verdict}: {'; '.join(found.reasons)}"
-    differs = found.verdict is Verdict.DIFFERENCE
+    differs = found.verdict is ComparisonOutcome.DIFFERENCE
     said = f"{names} differ" if differs else f"no difference between {names}"
     return (
         f"{said}: B takes {_interval(found.times)} times as long as A, "

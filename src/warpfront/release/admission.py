@@ -39,7 +39,7 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Admission:
     """Whether an image may be published in a channel: `against` says why not, `noted` what the
     channel let pass. `targets` are those it was verified on, which is what it may be named after;
     `facts` what it says of itself.
@@ -66,7 +66,7 @@ class _Said:
     only_here: bool = False  # no reason against the other targets
 
 
-def judge(evidence: Evidence, channel: Channel, *, now: str) -> Verdict:
+def judge(evidence: Evidence, channel: Channel, *, now: str) -> Admission:
     """Every reason why this image may not be published now, and every leave that was taken."""
     allow = frozenset(channel.allow)
     said = [*_of_the_image(evidence)]
@@ -84,7 +84,7 @@ def judge(evidence: Evidence, channel: Channel, *, now: str) -> Verdict:
             proven.append(target)
     facts, wrong = _facts(evidence)
     nothing_else = left_out if not proven and not waived else []
-    return Verdict(
+    return Admission(
         cell_id=evidence.cell.id,
         channel=channel.name,
         targets=tuple(proven),

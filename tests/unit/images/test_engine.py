@@ -120,7 +120,7 @@ def test_a_container_writes_as_the_host_s_user_whatever_the_engine_calls_it(
     assert made["host_config"]["cap_drop"] == ["ALL"]
 
 
-def myself() -> liveness.Identity:
+def myself() -> liveness.ProcessIdentity:
     found = liveness.identity(os.getpid())
     assert found is not None
     return found

@@ -20,9 +20,9 @@ from training_logs import (
     tensorprimat,
 )
 
-from warpfront.bench.compare import Terms
+from warpfront.bench.compare import ComparisonTerms
 from warpfront.bench.record_files import bench_document
-from warpfront.bench.records import Bench, Run, Verdict
+from warpfront.bench.records import Bench, ComparisonOutcome, Run
 from warpfront.doors.display import Display
 from warpfront.errors import InputError, NotComparableError
 from warpfront.pipeline.beside.measurements import (
@@ -130,15 +130,17 @@ def test_the_seeds_layout_is_written_and_read_and_compared(tmp_path: Path) -> No
     assert "gpu_cores" not in document["gpu_info"]
     (back,) = read(tmp_path / written[0])
     assert [step.seconds for step in back.steps] == [step.seconds for step in runs[0].steps]
-    (found,) = compare_layout(tmp_path, Terms(allowed=("precision",)), Display(io.StringIO()))
+    (found,) = compare_layout(
+        tmp_path, ComparisonTerms(allowed=("precision",)), Display(io.StringIO())
+    )
     assert (found.a.name, found.b.name, found.verdict) == (
         "cuda llama",
         "rocm llama",
-        Verdict.DIFFERENCE,
+        ComparisonOutcome.DIFFERENCE,
     )
     (tmp_path / written[1]).unlink()
     with pytest.raises(NotComparableError, match="both CUDA and ROCm"):
-        list(compare_layout(tmp_path, Terms(), Display(io.StringIO())))
+        list(compare_layout(tmp_path, ComparisonTerms(), Display(io.StringIO())))
 
 
 def test_a_bench_is_not_held_against_a_training(log: Path, tmp_path: Path) -> None:
@@ -150,7 +152,7 @@ def test_a_bench_is_not_held_against_a_training(log: Path, tmp_path: Path) -> No
     assert read_any(str(tmp_path / "bench.json"), Display(io.StringIO())) == [bench]
     one, other = (read_side(str(p), Display(io.StringIO())) for p in (log, tmp_path / "bench.json"))
     with pytest.raises(NotComparableError, match="a bench and a training"):
-        compare_sides(("a", one), ("b", other), Terms())
+        compare_sides(("a", one), ("b", other), ComparisonTerms())
 
 
 @pytest.mark.parametrize(

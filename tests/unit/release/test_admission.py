@@ -12,7 +12,7 @@ from hypothesis import given
 
 from warpfront.images.labels import BASE_SOURCE, CONTENT_HASH, RELAXED
 from warpfront.model import Cell, Outcome, Verification
-from warpfront.release.admission import Evidence, Verdict, judge
+from warpfront.release.admission import Admission, Evidence, judge
 from warpfront.verify.seal import is_sealed, sealed
 
 NOW = "2026-11-22T12:00:00+00:00"
@@ -20,7 +20,7 @@ TARGETS = ("sm_80", "sm_90", "sm_100", "sm_120")
 CUDA = a_cell(id="nvidia", vendor="nvidia", targets=TARGETS)
 
 
-def verdict(evidence: Evidence, now: str = NOW, **changes: Any) -> Verdict:
+def verdict(evidence: Evidence, now: str = NOW, **changes: Any) -> Admission:
     return judge(evidence, a_channel(**changes), now=now)
 
 

@@ -13,9 +13,17 @@ from operator import attrgetter
 from statistics import median
 from typing import Any, NamedTuple
 
-from warpfront.bench.logs.facts import Fact, NextRun, Seen, Setting
+from warpfront.bench.logs.facts import Fact, LoggedStep, NextRun, Setting
 from warpfront.bench.logs.fields import cleaned, vendor_of
-from warpfront.bench.records import Evaluation, Finding, MemoryKind, Parallel, Run, Source, Step
+from warpfront.bench.records import (
+    Evaluation,
+    MemoryKind,
+    Parallel,
+    RecordSource,
+    Remark,
+    Run,
+    Step,
+)
 
 MOST_STEPS = 16_384
 _REMEMBERED = 256
@@ -47,7 +55,7 @@ class _Kept(NamedTuple):
     line: int
 
 
-class Gathering:
+class Assembling:
     """One run in the making."""
 
     def __init__(self, *, averages: bool = False) -> None:
@@ -56,7 +64,7 @@ class Gathering:
         self._kept: list[_Kept] = []
         self._recent: OrderedDict[int, tuple[Step, str]] = OrderedDict()
         self._evaluations: list[Evaluation] = []
-        self._findings: list[Finding] = []
+        self._findings: list[Remark] = []
         self._pending: list[_Kept] = []
         self._width = 1
         self._segment = 0
@@ -71,12 +79,12 @@ class Gathering:
         match fact:
             case Setting(name=name, value=value):
                 self._set(name, value, line)
-            case Seen(step=step, rank=rank):
+            case LoggedStep(step=step, rank=rank):
                 self._see(step, rank, step.line or line)
             case Evaluation():
                 if len(self._evaluations) < MOST_STEPS:
                     self._evaluations.append(fact)
-            case Finding():
+            case Remark():
                 self._find(fact.level, fact.message, fact.line or line)
             case NextRun():
                 pass
@@ -94,7 +102,7 @@ class Gathering:
 
     def _find(self, level: Any, message: str, line: int) -> None:
         if len(self._findings) < _MOST_FINDINGS:
-            self._findings.append(Finding(level=level, message=cleaned(message), line=line))
+            self._findings.append(Remark(level=level, message=cleaned(message), line=line))
 
     def _see(self, step: Step, rank: str, line: int) -> None:
         self._counts["lines"] += 1
@@ -140,7 +148,7 @@ class Gathering:
                 for pair in (segment[at : at + 2] for at in range(0, len(segment), 2))
             ]
 
-    def run(self, source: Source, *, lines: int, given: Mapping[str, Any]) -> Run:
+    def run(self, source: RecordSource, *, lines: int, given: Mapping[str, Any]) -> Run:
         """The run, with what options say of it beside what its log does."""
         self._flush()
         steps = [
@@ -161,21 +169,21 @@ class Gathering:
         )
         return completed(run, said)
 
-    def _counted(self) -> Iterable[Finding]:
+    def _counted(self) -> Iterable[Remark]:
         lines, mixed = self._counts["lines"], self._counts["mixed"] + self._counts["restarts"]
         for what, words in (("duplicates", "repeat"), ("other ranks", "are other ranks' of")):
             if count := self._counts[what]:
                 message = f"{count} of {lines} lines {words} a step that is known"
-                yield Finding(level="note", message=message)
+                yield Remark(level="note", message=message)
         if mixed >= _FEWEST_MIXED and mixed > _MIXED_SHARE * lines:
-            yield Finding(
+            yield Remark(
                 level="error",
                 message=f"lines of several runs, or of ranks without a prefix, are mixed: {mixed} "
                 f"of {lines} do not follow the one before",
             )
         if self._width > 1:
             message = f"more lines than are kept: each step is the mean of {self._width}"
-            yield Finding(level="note", message=message)
+            yield Remark(level="note", message=message)
 
 
 def _mean(kept: list[_Kept]) -> _Kept:
@@ -226,7 +234,7 @@ def completed(run: Run, said: Mapping[str, Any]) -> Run:
         solved.append("sequence")
     elif sequence and run.sequence and abs(sequence / run.sequence - 1) > _CHECKED:
         message = f"its tokens/s fit a sequence of {sequence}, and it says {run.sequence}"
-        findings.append(Finding(level="warning", message=message))
+        findings.append(Remark(level="warning", message=message))
     steps = tuple(_filled(step, run) for step in run.steps)
     missing = tuple(name for name in WANTED if getattr(run, name) is None)
     return dataclasses.replace(

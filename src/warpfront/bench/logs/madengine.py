@@ -8,9 +8,9 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Iterator, Mapping
 
-from warpfront.bench.logs.facts import Fact, Format, NextRun, Seen, Setting
+from warpfront.bench.logs.facts import Fact, Format, LoggedStep, NextRun, Setting
 from warpfront.bench.logs.fields import positive, precision_of, vendor_of, whole
-from warpfront.bench.records import Finding, Step
+from warpfront.bench.records import Remark, Step
 
 COLUMNS = ("model", "performance", "metric")
 _RATES = {
@@ -39,7 +39,7 @@ class MadengineReader:
             try:
                 row = next(rows, None)
             except csv.Error as error:
-                yield Finding(level="warning", message=f"no CSV: {error}", line=number)
+                yield Remark(level="warning", message=f"no CSV: {error}", line=number)
                 continue
             if row is None:
                 return
@@ -50,10 +50,10 @@ class MadengineReader:
 def _row(row: Mapping[str, str], line: int) -> Iterator[Fact]:
     step = _figure(row, line)
     if row.get("status", "SUCCESS").strip().upper() not in {"SUCCESS", "PASSED", ""}:
-        yield Finding(level="note", message=f"status {row['status'][:40]}", line=line)
+        yield Remark(level="note", message=f"status {row['status'][:40]}", line=line)
     elif step is None:
         said = f"{row.get('performance', '')[:40]!r} {row.get('metric', '')[:40]!r}"
-        yield Finding(level="note", message=f"no figure that is known: {said}", line=line)
+        yield Remark(level="note", message=f"no figure that is known: {said}", line=line)
     else:
         yield NextRun()
         yield Setting("model", row.get("model", "").strip()[:200] or "unknown")
@@ -68,7 +68,7 @@ def _row(row: Mapping[str, str], line: int) -> Iterator[Fact]:
             vendor = "amd" if architecture.startswith("gfx") else vendor_of(architecture)
             if vendor:
                 yield Setting("vendor", vendor)
-        yield Seen(step)
+        yield LoggedStep(step)
 
 
 def _figure(row: Mapping[str, str], line: int) -> Step | None:

@@ -17,7 +17,7 @@ from warpfront.model import Outcome, Selection, SourceTree
 if TYPE_CHECKING:
     from warpfront.pipeline.beside.compiling import Compilation, CompileRequest
     from warpfront.pipeline.beside.scanning import Scan, ScanRequest
-    from warpfront.port.scan.findings import Finding
+    from warpfront.port.scan.findings import ScanFinding
 
 DEFAULT_TARGET = "gfx942"
 
@@ -151,7 +151,7 @@ def _scan_request(source: Selection, scanned: Scanned, *, dry_run: bool) -> Scan
 
 
 def _show_findings(
-    found: Scan, new: tuple[Finding, ...], forms: Forms, *, everything: bool
+    found: Scan, new: tuple[ScanFinding, ...], forms: Forms, *, everything: bool
 ) -> None:
     """Findings on the screen or as JSON, and in the files that were asked for."""
     from warpfront.port import finding_forms
@@ -199,7 +199,7 @@ def _fixed(asked: ScanRequest, patch: str, *, apply: bool) -> str:
     return f"--fix {'changed' if apply else 'could change'} {places} places in {len(fixes)} files"
 
 
-def _raise_errors(found: Scan, new: tuple[Finding, ...]) -> None:
+def _raise_errors(found: Scan, new: tuple[ScanFinding, ...]) -> None:
     from warpfront.port.finding_forms import counted
 
     if any(finding.severity == "error" for finding in new):

@@ -19,7 +19,7 @@ from warpfront.inside.checks.bench.asking import BENCH_OPTIONS, BenchEffort, rea
 from warpfront.model import Failed
 
 if TYPE_CHECKING:
-    from warpfront.bench.compare import Terms
+    from warpfront.bench.compare import ComparisonTerms
     from warpfront.bench.records import Comparison, Run
 
 _NO_NUMBER = "none"
@@ -124,7 +124,7 @@ def read_log(
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Compared:
     """What is compared by what, and what may differ."""
 
     metric: Annotated[
@@ -145,8 +145,8 @@ class Asked:
         str, Option("fail if B is slower than A by more than this, 5% or 0.05, for certain")
     ] = _NO_NUMBER
 
-    def terms(self) -> Terms:
-        from warpfront.bench.compare import Terms
+    def terms(self) -> ComparisonTerms:
+        from warpfront.bench.compare import ComparisonTerms
         from warpfront.bench.likeness import ALLOWABLE
         from warpfront.bench.records import Metric
 
@@ -157,7 +157,7 @@ class Asked:
             raise InputError(f"--allow {unknown[0]}: no such difference", hint=hint)
         if self.metric and self.metric not in set(Metric):
             raise InputError(f"--metric {self.metric}: unknown", hint=f"one of {', '.join(Metric)}")
-        return Terms(
+        return ComparisonTerms(
             metric=Metric(self.metric) if self.metric else None,
             allowed=allowed,
             noise=None if self.noise == _NO_NUMBER else _share(self.noise, "--noise"),
@@ -195,7 +195,7 @@ def compare(
     display: Display,
     a: Annotated[str, Option("what was: logs or records, as for read-log")],
     b: Annotated[str, Option("what is, held against A")],
-    asked: Asked,
+    asked: Compared,
     shown: Shown,
 ) -> None:
     """Hold two measurements against each other: a ratio, or no difference.
@@ -218,7 +218,7 @@ def compare(
 @command
 def compare_stacks(
     display: Display,
-    asked: Asked,
+    asked: Compared,
     shown: Shown,
     *,
     folder: Annotated[
@@ -269,10 +269,10 @@ def _show(found: Comparison, shown: Shown) -> None:
 
 def _raise(found: Comparison) -> None:
     from warpfront.bench.forms import sentence
-    from warpfront.bench.records import Verdict
+    from warpfront.bench.records import ComparisonOutcome
 
     refused = [one.name for one in found.differences if one.refused and not one.allowed]
-    if found.verdict in {Verdict.NOT_COMPARABLE, Verdict.TOO_SHORT}:
+    if found.verdict in {ComparisonOutcome.NOT_COMPARABLE, ComparisonOutcome.TOO_SHORT}:
         allow = " ".join(f"--allow {name}" for name in refused)
         hint = f"{allow} compares them all the same, and says so" if allow else ""
         raise NotComparableError(sentence(found), hint=hint)

@@ -269,7 +269,7 @@ def _await_daemon(place: EnginePlace) -> dict[str, str]:
     )
 
 
-def _daemon(place: EnginePlace) -> liveness.Identity | None:
+def _daemon(place: EnginePlace) -> liveness.ProcessIdentity | None:
     """The living dockerd that wrote the pid file, told from a stranger by its command line."""
     with contextlib.suppress(OSError, ValueError):
         pid = int((place.runtime / "docker.pid").read_text(encoding="ascii"))

@@ -46,7 +46,7 @@ class Carried:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class FoundDistribution:
     """A distribution by its own metadata. `expression`, `licence` and `classifiers` are its three
     ways to name a licence, `requires` its `Requires-Dist`.
     """
@@ -78,7 +78,7 @@ class Package:
 class Contents:
     """All of it. `system` and `release` are ID and VERSION_ID of os-release (`debian`, `12`)."""
 
-    distributions: tuple[Found, ...] = ()
+    distributions: tuple[FoundDistribution, ...] = ()
     packages: tuple[Package, ...] = ()
     system: str = ""
     release: str = ""
@@ -136,13 +136,13 @@ def with_licences(package: Package, copyright_text: str) -> Package:
     return replace(package, licences=tuple(sorted(names)))
 
 
-def found_in(metadata: str, carried: Iterable[Carried] = ()) -> Found | None:
+def found_in(metadata: str, carried: Iterable[Carried] = ()) -> FoundDistribution | None:
     """A distribution by the text of its METADATA; None where that names none."""
     read = HeaderParser().parsestr(metadata)
     name, version = read.get("Name", "").strip(), read.get("Version", "").strip()
     if not name or not version:
         return None
-    return Found(
+    return FoundDistribution(
         name=_short(name),
         version=_short(version),
         expression=_short(str(read.get("License-Expression", ""))),
@@ -182,10 +182,10 @@ def contents_from(document: object) -> Contents:
     )
 
 
-def _found(value: object) -> Found:
+def _found(value: object) -> FoundDistribution:
     told = dict(_mapping(value, "a distribution"))
     carried = tuple(_made(Carried, one) for one in _list(told.pop("carried", [])))
-    return _made(Found, {**told, "carried": []}, carried=carried)
+    return _made(FoundDistribution, {**told, "carried": []}, carried=carried)
 
 
 def _made(kind: type[_T], value: object, **known: Any) -> _T:
@@ -226,7 +226,7 @@ def _list(value: object) -> list[Any]:
     return value
 
 
-def _distributions() -> Iterator[Found]:
+def _distributions() -> Iterator[FoundDistribution]:
     for one in importlib.metadata.distributions():
         found = found_in(one.read_text("METADATA") or one.read_text("PKG-INFO") or "", _inside(one))
         if found is not None:

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 
 from warpfront.ci.changes import CellState, changed_cells
 from warpfront.ci.fingerprints import fingerprints
-from warpfront.ci.schedule import Schedule, Scope, schedule
+from warpfront.ci.schedule import RunScope, Schedule, schedule
 from warpfront.errors import CommandFailedError
 from warpfront.matrix.plan import selected_with_parents
 from warpfront.matrix.selection import select
@@ -43,7 +43,7 @@ class Fingerprinted:
 
 
 def dispatch(
-    workspace: Workspace, selection: Selection, watch: Watch, *, scope: Scope, since: str
+    workspace: Workspace, selection: Selection, watch: Watch, *, scope: RunScope, since: str
 ) -> Schedule:
     """The jobs for the selected cells: those that changed since the commit `since`, where the scope
     asks for no more.

@@ -9,17 +9,17 @@ import glob
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from warpfront.bench.compare import Terms, compare_benches, compare_runs
+from warpfront.bench.compare import ComparisonTerms, compare_benches, compare_runs
 from warpfront.bench.logs import FORMATS
 from warpfront.bench.logs.facts import Format
 from warpfront.bench.logs.format_choice import Choice
 from warpfront.bench.logs.log_reading import Reading
 from warpfront.bench.logs.tensorprimat import layout_name, layout_text
 from warpfront.bench.record_files import NoRecordError, read_records
-from warpfront.bench.records import Bench, Comparison, Run, Source
+from warpfront.bench.records import Bench, Comparison, RecordSource, Run
 from warpfront.errors import InputError, NotComparableError
 from warpfront.system.lines import (
-    Identity,
+    FileIdentity,
     identity_of,
     read_lines,
     read_start,
@@ -116,8 +116,8 @@ def _read(path: Path, shown: str, form: str, given: Given) -> Iterable[Run | Ben
     return runs
 
 
-def _source(shown: str, identity: Identity, chosen: Format, evidence: str) -> Source:
-    return Source(
+def _source(shown: str, identity: FileIdentity, chosen: Format, evidence: str) -> RecordSource:
+    return RecordSource(
         path=shown,
         sha256=identity.sha256,
         size_bytes=identity.size_bytes,
@@ -155,7 +155,7 @@ def _format(path: Path, shown: str, document: str | None, name: str) -> tuple[Fo
 
 
 def _runs(
-    path: Path, document: str | None, chosen: Format, source: Source, given: Given
+    path: Path, document: str | None, chosen: Format, source: RecordSource, given: Given
 ) -> tuple[Run, ...]:
     reading = Reading(chosen, source.path)
     if chosen.is_document:
@@ -174,7 +174,7 @@ def read_side(where: str, watch: Watch) -> list[Run] | Bench:
 
 
 def compare_sides(
-    a: tuple[str, list[Run] | Bench], b: tuple[str, list[Run] | Bench], terms: Terms
+    a: tuple[str, list[Run] | Bench], b: tuple[str, list[Run] | Bench], terms: ComparisonTerms
 ) -> Comparison:
     """What two sides, each with its name, come to. Raises `InputError`."""
     match a, b:
@@ -200,7 +200,7 @@ def write_layout(runs: Iterable[Run], folder: Path) -> list[Path]:
     return written
 
 
-def compare_layout(folder: Path, terms: Terms, watch: Watch) -> Iterator[Comparison]:
+def compare_layout(folder: Path, terms: ComparisonTerms, watch: Watch) -> Iterator[Comparison]:
     """TensorPrimat's folder: by model, what ran on CUDA against what ran on ROCm."""
     runs = read_all(str(folder), watch)
     pairs = 0

@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 
 from warpfront.port.scan import cuda
 from warpfront.port.scan.catalogue import catalogue
-from warpfront.port.scan.findings import Context, Finding, SourceText
+from warpfront.port.scan.findings import Context, ScanFinding, SourceText
 from warpfront.port.scan.fix import Fix, fix_source
 from warpfront.port.scan.phases import Phase, plan_port
 from warpfront.system.store import storing, write_text
@@ -15,7 +15,11 @@ from warpfront.system.trees import list_tree, read_text
 
 
 def phases_of(
-    root: Path, findings: Iterable[Finding], *, exclude: Iterable[str] = (), vendored: bool = False
+    root: Path,
+    findings: Iterable[ScanFinding],
+    *,
+    exclude: Iterable[str] = (),
+    vendored: bool = False,
 ) -> tuple[Phase, ...]:
     """The phases of a port of the tree below `root`, whose findings these are."""
     tree = list_tree(root, exclude=exclude, vendored=vendored)

@@ -11,7 +11,7 @@ from typing import Literal
 from packageurl import PackageURL
 from packaging.utils import canonicalize_name
 
-from warpfront.inside.checks.image_contents import Carried, Contents, Found, Package
+from warpfront.inside.checks.image_contents import Carried, Contents, FoundDistribution, Package
 from warpfront.model import BaseSource, Cell, LockedWheel, ResolvedBase, WheelLock
 from warpfront.release.bill.askers import Asking, asked_for
 from warpfront.release.bill.licences import Licence, licence_of, licence_of_package
@@ -126,7 +126,7 @@ def roots_of(chain: Iterable[Cell], requirements: Mapping[str, RequirementList])
     return tuple(asked)
 
 
-def _wheel(wheel: LockedWheel, found: Mapping[str, Found], own: set[str]) -> Part:
+def _wheel(wheel: LockedWheel, found: Mapping[str, FoundDistribution], own: set[str]) -> Part:
     """A wheel of the lock. A company's own index is nobody else's business."""
     facts = found.get(_name(wheel.name))
     url = "" if wheel.index in own or wheel.index.rstrip("/") == _PYPI else wheel.index
@@ -141,7 +141,7 @@ def _wheel(wheel: LockedWheel, found: Mapping[str, Found], own: set[str]) -> Par
     )
 
 
-def _distribution(found: Found) -> Part:
+def _distribution(found: FoundDistribution) -> Part:
     return Part(
         kind="distribution",
         name=found.name,

@@ -23,9 +23,9 @@ from warpfront.release.registry import manifests
 from warpfront.release.registry.contract import (
     IMAGE_INDEX,
     Descriptor,
-    Manifest,
     Platform,
     Registry,
+    RegistryManifest,
 )
 from warpfront.release.registry.manifests import CONFIG_LIMIT_BYTES, ImageManifest
 from warpfront.release.registry.registry_errors import wrong
@@ -63,7 +63,7 @@ class ArchitectureFound:
 def architecture_found(
     registry: Registry,
     repository: str,
-    manifest: Manifest,
+    manifest: RegistryManifest,
     *,
     limit_bytes: int = UNPACKED_LIMIT_BYTES,
 ) -> ArchitectureFound:

@@ -10,8 +10,8 @@ from warpfront.release.registry.contract import (
     IMAGE_MANIFEST,
     BytesBlob,
     Descriptor,
-    Manifest,
     Registry,
+    RegistryManifest,
     digest_of_bytes,
 )
 
@@ -38,4 +38,4 @@ def attach_payload(
         annotations=annotations,
     )
     put = registry.put_manifest(repository, digest_of_bytes(body), body, IMAGE_MANIFEST)
-    return manifests.referrer_of(Manifest(descriptor=put, body=body))
+    return manifests.referrer_of(RegistryManifest(descriptor=put, body=body))

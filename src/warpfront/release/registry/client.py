@@ -27,8 +27,8 @@ from warpfront.release.registry.contract import (
     BlobTransfer,
     BytesBlob,
     Descriptor,
-    Manifest,
-    Transfer,
+    RegistryManifest,
+    TransferKind,
     digest_of_bytes,
 )
 from warpfront.release.registry.credentials import read_credentials
@@ -77,7 +77,7 @@ class HttpRegistry:
     def host(self) -> str:
         return self._exchange.host
 
-    def manifest(self, repository: str, reference: str) -> Manifest | None:
+    def manifest(self, repository: str, reference: str) -> RegistryManifest | None:
         """See `Registry`."""
         step = f"manifest {_named(repository, reference)}"
         ask = self._ask(
@@ -93,7 +93,7 @@ class HttpRegistry:
         media_type = _media_type(answer)
         self._document(body, media_type, step)
         descriptor = Descriptor(media_type=media_type, digest=digest, size_bytes=len(body))
-        return Manifest(descriptor=descriptor, body=body)
+        return RegistryManifest(descriptor=descriptor, body=body)
 
     def head(self, repository: str, reference: str) -> Descriptor | None:
         """See `Registry`."""
@@ -129,7 +129,7 @@ class HttpRegistry:
         listed = self._put(repository, reference, body, media_type, step)
         descriptor = Descriptor(media_type=media_type, digest=digest, size_bytes=len(body))
         if document.subject is not None and listed != document.subject.digest:
-            manifest = Manifest(descriptor=descriptor, body=body)
+            manifest = RegistryManifest(descriptor=descriptor, body=body)
             self._list(repository, document.subject.digest, manifests.referrer_of(manifest))
         return descriptor
 
@@ -167,7 +167,7 @@ class HttpRegistry:
     ) -> BlobTransfer:
         """See `Registry`."""
         if self._has_blob(repository, source):
-            return _transferred(source, Transfer.PRESENT)
+            return _transferred(source, TransferKind.PRESENT)
         location = ""
         for origin in dict.fromkeys(mount_from):
             if origin == repository:
@@ -175,7 +175,7 @@ class HttpRegistry:
             mounted, begun = self._mount(repository, source, origin)
             if mounted:
                 self._forget(repository, location)
-                return _transferred(source, Transfer.MOUNTED)
+                return _transferred(source, TransferKind.MOUNTED)
             if begun and location:
                 self._forget(repository, location)
             location = begun or location
@@ -189,7 +189,7 @@ class HttpRegistry:
             on_bytes=self._on_bytes,
         )
         upload.send()
-        return _transferred(source, Transfer.SENT, upload.sent_bytes)
+        return _transferred(source, TransferKind.SENT, upload.sent_bytes)
 
     def referrers(self, repository: str, digest: str) -> tuple[Descriptor, ...]:
         """See `Registry`."""
@@ -449,7 +449,7 @@ class _Pieces(io.RawIOBase):
         return count
 
 
-def _transferred(source: BlobSource, transfer: Transfer, sent_bytes: int = 0) -> BlobTransfer:
+def _transferred(source: BlobSource, transfer: TransferKind, sent_bytes: int = 0) -> BlobTransfer:
     return BlobTransfer(
         digest=source.digest,
         size_bytes=source.size_bytes,

@@ -27,8 +27,8 @@ from warpfront.release.registry.contract import (
     BlobTransfer,
     BytesBlob,
     Descriptor,
-    Manifest,
-    Transfer,
+    RegistryManifest,
+    TransferKind,
     digest_of_bytes,
 )
 from warpfront.release.registry.manifests import (
@@ -69,7 +69,7 @@ class LayoutRegistry:
     def host(self) -> str:
         return str(self.folder)
 
-    def manifest(self, repository: str, reference: str) -> Manifest | None:
+    def manifest(self, repository: str, reference: str) -> RegistryManifest | None:
         """See `Registry`."""
         digest = reference if is_digest(reference) else self._tagged(reference)
         if digest is None or not os.path.lexists(self.blob_path(digest)):
@@ -83,7 +83,7 @@ class LayoutRegistry:
         except ValueError as error:
             raise self._wrong(f"{digest}: {error}") from None
         descriptor = Descriptor(media_type=media_type, digest=digest, size_bytes=len(body))
-        return Manifest(descriptor=descriptor, body=body)
+        return RegistryManifest(descriptor=descriptor, body=body)
 
     def head(self, repository: str, reference: str) -> Descriptor | None:
         """See `Registry`."""
@@ -151,7 +151,7 @@ class LayoutRegistry:
         return BlobTransfer(
             digest=source.digest,
             size_bytes=source.size_bytes,
-            transfer=Transfer.PRESENT if there else Transfer.SENT,
+            transfer=TransferKind.PRESENT if there else TransferKind.SENT,
             sent_bytes=0 if there else source.size_bytes,
         )
 

@@ -21,8 +21,8 @@ from warpfront.release.registry.contract import (
     INDEX_TYPES,
     MANIFEST_TYPES,
     Descriptor,
-    Manifest,
     Platform,
+    RegistryManifest,
     digest_of_bytes,
 )
 from warpfront.release.registry.references import is_digest
@@ -60,7 +60,7 @@ class ImageIndex:
 Document = ImageManifest | ImageIndex
 
 
-def read_document(manifest: Manifest) -> Document:
+def read_document(manifest: RegistryManifest) -> Document:
     """Raises `ValueError` for what is none, or could be taken for both."""
     return read_body(manifest.body, manifest.descriptor.media_type)
 
@@ -155,7 +155,7 @@ def as_object(descriptor: Descriptor) -> dict[str, Any]:
     return value
 
 
-def referrer_of(manifest: Manifest) -> Descriptor:
+def referrer_of(manifest: RegistryManifest) -> Descriptor:
     """How a list of what is attached names an artifact: with its type and
     annotations. Raises `ValueError`."""
     document = read_document(manifest)

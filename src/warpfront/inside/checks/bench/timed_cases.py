@@ -43,7 +43,7 @@ SUITES = (
 
 
 @dataclass(frozen=True)
-class Case:
+class TimedCase:
     """One operation on one shape. `sizes` are what `work` makes it from; `flops` is None where
     an operation is not counted by them, `bytes` where memory does not bound it.
     """
@@ -176,7 +176,7 @@ FULL = Preset(
 PRESETS = {preset.name: preset for preset in (TINY, DEFAULT, SEED, FULL)}
 
 
-def cases_of(preset: Preset, dtypes: Iterable[str] = ()) -> tuple[Case, ...]:
+def cases_of(preset: Preset, dtypes: Iterable[str] = ()) -> tuple[TimedCase, ...]:
     """Every case of a preset but the training step, each dtype in turn; copies have no dtype."""
     return (
         *(case for dtype in (dtypes or preset.dtypes) for case in _typed(preset, dtype)),
@@ -184,7 +184,9 @@ def cases_of(preset: Preset, dtypes: Iterable[str] = ()) -> tuple[Case, ...]:
     )
 
 
-def chosen(cases: Iterable[Case], suites: Iterable[str], pattern: str) -> tuple[Case, ...]:
+def chosen(
+    cases: Iterable[TimedCase], suites: Iterable[str], pattern: str
+) -> tuple[TimedCase, ...]:
     wanted = set(suites) or set(SUITES)
     return tuple(
         case
@@ -193,35 +195,35 @@ def chosen(cases: Iterable[Case], suites: Iterable[str], pattern: str) -> tuple[
     )
 
 
-def _typed(preset: Preset, dtype: str) -> Iterator[Case]:
+def _typed(preset: Preset, dtype: str) -> Iterator[TimedCase]:
     yield from _products(preset, dtype)
     yield from _convolutions(preset, dtype)
     yield from _passes(preset, dtype)
     yield from _layers(preset, dtype)
 
 
-def _products(preset: Preset, dtype: str) -> Iterator[Case]:
+def _products(preset: Preset, dtype: str) -> Iterator[TimedCase]:
     item = ITEM_BYTES[dtype]
     for m, k, n in preset.products:
         moved = (m * k + k * n + m * n) * item
-        yield Case("matmul", "mm", (m, k, n), dtype, flops=gemm_flops(m, k, n), bytes=moved)
+        yield TimedCase("matmul", "mm", (m, k, n), dtype, flops=gemm_flops(m, k, n), bytes=moved)
     for batch, m, k, n in preset.batches:
         flops, moved = gemm_flops(m, k, n, batch), batch * (m * k + k * n + m * n) * item
-        yield Case("matmul", "bmm", (batch, m, k, n), dtype, flops=flops, bytes=moved)
+        yield TimedCase("matmul", "bmm", (batch, m, k, n), dtype, flops=flops, bytes=moved)
 
 
-def _convolutions(preset: Preset, dtype: str) -> Iterator[Case]:
+def _convolutions(preset: Preset, dtype: str) -> Iterator[TimedCase]:
     for one in preset.convolutions:
         sizes = (one.n, one.cin, one.size, one.cout, one.kernel, one.stride)
         moved = one.elements * ITEM_BYTES[dtype]
-        yield Case("conv", "conv2d", sizes, dtype, flops=one.flops, bytes=moved)
-        yield Case("conv", "conv2d", sizes, dtype, BOTH, flops=(1 + BACKWARD) * one.flops)
+        yield TimedCase("conv", "conv2d", sizes, dtype, flops=one.flops, bytes=moved)
+        yield TimedCase("conv", "conv2d", sizes, dtype, BOTH, flops=(1 + BACKWARD) * one.flops)
 
 
-def _passes(preset: Preset, dtype: str) -> Iterator[Case]:
+def _passes(preset: Preset, dtype: str) -> Iterator[TimedCase]:
     """What memory bounds: so many bytes read, so many written."""
     for suite, op, sizes, elements in (*_streams(preset), *_planes(preset)):
-        yield Case(suite, op, sizes, dtype, bytes=elements * ITEM_BYTES[dtype])
+        yield TimedCase(suite, op, sizes, dtype, bytes=elements * ITEM_BYTES[dtype])
 
 
 def _streams(preset: Preset) -> Iterator[Passing]:
@@ -245,28 +247,28 @@ def _planes(preset: Preset) -> Iterator[Passing]:
         yield "batchnorm", "batch_norm", (n, channels, size), 2 * n * channels * size**2
 
 
-def _layers(preset: Preset, dtype: str) -> Iterator[Case]:
+def _layers(preset: Preset, dtype: str) -> Iterator[TimedCase]:
     for batch, *widths in preset.mlps:
         flops = mlp_flops(batch, tuple(widths))
         # The first layer's input needs no gradient: one product less.
         saved = gemm_flops(batch, widths[0], widths[1])
         sizes = (batch, *widths)
-        yield Case("mlp", "mlp", sizes, dtype, flops=flops)
+        yield TimedCase("mlp", "mlp", sizes, dtype, flops=flops)
         both = (1 + BACKWARD) * flops - saved
-        yield Case("mlp", "mlp", sizes, dtype, BOTH, flops=both)
+        yield TimedCase("mlp", "mlp", sizes, dtype, BOTH, flops=both)
     for batch, sequence, hidden, heads in preset.attentions:
         flops, sizes = attention_flops(batch, sequence, hidden), (batch, sequence, hidden, heads)
         for op, note in (("attention", "counted full"), ("causal_attention", "counted causal")):
             counted = flops // 2 if op == "causal_attention" else flops
-            yield Case("attention", op, sizes, dtype, flops=counted, note=note)
+            yield TimedCase("attention", op, sizes, dtype, flops=counted, note=note)
             both = (1 + BACKWARD) * counted
-            yield Case("attention", op, sizes, dtype, BOTH, flops=both, note=note)
+            yield TimedCase("attention", op, sizes, dtype, BOTH, flops=both, note=note)
 
 
-def _copies(preset: Preset) -> Iterator[Case]:
+def _copies(preset: Preset) -> Iterator[TimedCase]:
     for mebibytes in preset.copies:
         for op in ("h2d", "d2h"):
             for memory in ("pageable", "pinned"):
-                yield Case(
+                yield TimedCase(
                     "memory", f"{op}_{memory}", (mebibytes,), "uint8", COPY, bytes=mebibytes * MI
                 )

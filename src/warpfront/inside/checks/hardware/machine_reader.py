@@ -1,6 +1,6 @@
 """The one way detection looks at a machine: files, device nodes, programs and the environment.
 
-Everything that detection knows without torch comes through a `Reader`, so a recorded machine
+Everything that detection knows without torch comes through a `MachineReader`, so a recorded machine
 (`recording.py`) is detected by the same code as this one.
 """
 
@@ -21,7 +21,7 @@ _OWN_PROGRAMS = {"warpfront-nvml": (sys.executable, str(Path(__file__).with_name
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class ProgramOutput:
     """What a program came to. `status` is None if it could not be run or did not end in time, and
     `complaint` then says which.
     """
@@ -36,7 +36,7 @@ class Answer:
         return self.output if self.status == 0 else ""
 
 
-class Reader(Protocol):
+class MachineReader(Protocol):
     """A machine to be looked at. Nothing here changes it or raises for what is missing."""
 
     @property
@@ -54,7 +54,7 @@ class Reader(Protocol):
         """Whether we may read and write a device node; None where there is none."""
         ...
 
-    def run(self, argv: tuple[str, ...]) -> Answer:
+    def run(self, argv: tuple[str, ...]) -> ProgramOutput:
         """What a program prints."""
         ...
 
@@ -82,7 +82,7 @@ class Machine:
         """By permission bits only: opening a Gaudi's node would take it from another process."""
         return os.access(path, os.R_OK | os.W_OK) if Path(path).exists() else None
 
-    def run(self, argv: tuple[str, ...]) -> Answer:
+    def run(self, argv: tuple[str, ...]) -> ProgramOutput:
         program = (*_OWN_PROGRAMS.get(argv[0], argv[:1]), *argv[1:])
         try:
             ended = subprocess.run(
@@ -95,18 +95,18 @@ class Machine:
                 check=False,
             )
         except FileNotFoundError:
-            return Answer(status=None, complaint="not found")
+            return ProgramOutput(status=None, complaint="not found")
         except OSError as error:
-            return Answer(status=None, complaint=f"cannot be run: {error.strerror}")
+            return ProgramOutput(status=None, complaint=f"cannot be run: {error.strerror}")
         except subprocess.TimeoutExpired:
-            return Answer(status=None, complaint=f"no answer in {PATIENCE_SECONDS:g} s")
-        return Answer(
+            return ProgramOutput(status=None, complaint=f"no answer in {PATIENCE_SECONDS:g} s")
+        return ProgramOutput(
             status=ended.returncode, output=ended.stdout, complaint=ended.stderr.strip()[-500:]
         )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evidence:
+class Testimony:
     """One source that was asked, and the beginning of what it said."""
 
     source: str
@@ -116,7 +116,7 @@ class Evidence:
 class Noting:
     """A reader that keeps what every source said, for the report."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: MachineReader) -> None:
         self._reader = reader
         self._said: dict[str, str] = {}
 
@@ -125,8 +125,8 @@ class Noting:
         return self._reader.environment
 
     @property
-    def evidence(self) -> tuple[Evidence, ...]:
-        return tuple(Evidence(source=source, said=said) for source, said in self._said.items())
+    def evidence(self) -> tuple[Testimony, ...]:
+        return tuple(Testimony(source=source, said=said) for source, said in self._said.items())
 
     def text(self, path: str) -> str | None:
         text = self._reader.text(path)
@@ -143,7 +143,7 @@ class Noting:
             self._said[path] = "can be opened" if allowed else "may not be opened by this user"
         return allowed
 
-    def run(self, argv: tuple[str, ...]) -> Answer:
+    def run(self, argv: tuple[str, ...]) -> ProgramOutput:
         answer = self._reader.run(argv)
         if answer.status is None:
             said = answer.complaint
