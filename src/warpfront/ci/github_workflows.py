@@ -26,7 +26,7 @@ _POWERS = {
     "attestations": "provenance is kept beside the image",
 }
 _KEY_SECRETS = ("COSIGN_PRIVATE_KEY", "COSIGN_PASSWORD")
-"""For `COSIGN_KEY: env://COSIGN_PRIVATE_KEY`; all are empty where images are signed without a key."""
+"""For `COSIGN_KEY: env://COSIGN_PRIVATE_KEY`; all are empty where nobody signs with a key."""
 _ZIZMOR = """\
 rules:
   # `./` is what every version of the forge, actionlint and act resolve; `$/` is not, yet.
