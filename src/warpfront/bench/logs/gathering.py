@@ -17,7 +17,7 @@ from warpfront.bench.logs.facts import Fact, NextRun, Seen, Setting
 from warpfront.bench.logs.fields import cleaned, vendor_of
 from warpfront.bench.records import Evaluation, Finding, MemoryKind, Parallel, Run, Source, Step
 
-MOST_STEPS = 16_384
+MOST_STEPS = 8_192
 _REMEMBERED = 256
 _MOST_FINDINGS = 20
 _LONGEST = 200
