@@ -178,11 +178,11 @@ def _watched(lines: Iterable[Line], source: RecordSource, watch: Watch) -> Itera
             done += len(line.text) + 1
             if not line.number % _LINES_BETWEEN_REPORTS:
                 is_long = True
-                watch.advance(source.path, min(done, size - 1), size)
+                watch.advance(f"read {source.path}", min(done, size - 1), size)
             yield line
     finally:
         if is_long:
-            watch.advance(source.path, size, size)
+            watch.advance(f"read {source.path}", size, size)
 
 
 def read_side(where: str, watch: Watch) -> list[Run] | Bench:
