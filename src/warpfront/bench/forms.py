@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+import jinja2
 from rich.console import Console
 from rich.table import Table
 
@@ -227,6 +228,20 @@ def comparison_markdown(found: Comparison) -> str:
     if remarks:
         parts.append("".join(f"* {_plain(one)}\n" for one in remarks))
     return "\n".join(parts)
+
+
+def comparison_html(found: Comparison, charts: Mapping[str, str], template: str, style: str) -> str:
+    """One page that needs nothing else; `charts` are SVGs of ours by name. What logs say is escaped
+    by Jinja2, the charts' texts by matplotlib.
+    """
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    return environment.from_string(template).render(
+        sentence=sentence(found),
+        tables=list(_tables(found)),
+        remarks=_remarks(found),
+        charts={name: picture[picture.index("<svg") :] for name, picture in charts.items()},
+        style=style,
+    )
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

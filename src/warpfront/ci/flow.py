@@ -151,7 +151,7 @@ _WORK = '--name "$NAME" --cells "$CELLS" --runner "$RUNNER"'
 def scripts(flow: Flow) -> dict[str, str]:
     """The entry points of the jobs, by path: one call each."""
     calls = {
-        "ci/plan.sh": f'{_CALL} ci --plan --scope "${{SCOPE:-}}" --since "${{SINCE:-}}"',
+        "ci/plan.sh": f'{_CALL} ci --check ci --plan --scope "${{SCOPE:-}}" --since "${{SINCE:-}}"',
         "ci/build.sh": f"{_CALL} job --step build {_WORK}",
         "ci/candidate.sh": f"{_CALL} job --step build --to {flow.repository} {_WORK}",
         "ci/verify.sh": f'{_CALL} job --step verify --on "$TARGET" {_WORK}',

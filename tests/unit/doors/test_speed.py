@@ -124,3 +124,55 @@ def test_compare_stacks_takes_the_seeds_folder(
     assert code_of("compare-stacks", "--folder", tmp_path) == NotComparableError.exit_code
     assert code_of("compare-stacks", "--folder", tmp_path, "--allow", "precision") == 0
     assert "cuda llama" in capsys.readouterr().out
+
+
+def a_bench_of(folder: Path, night: int, seconds: float) -> Path:
+    """A record as `bench` leaves one."""
+    document = {
+        "schema": 1, "kind": "Bench", "cell_id": "cell", "image_digest": f"sha256:{night}",
+        "content_hash": "", "verified": "passed", "target": "sm_90", "at": f"night {night:02}",
+        "tool": {}, "environment": {"device_name": "H100"}, "settings": {},
+        "results": [{
+            "id": "mm", "suite": "matmul", "op": "mm", "shape": "512", "dtype": "float32",
+            "direction": "forward", "outcome": "passed", "samples_seconds": [[seconds]],
+        }],
+    }  # fmt: skip
+    path = folder / f"bench-{night:02}.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
+def test_nights_name_what_became_slower_for_good(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    history = tmp_path / "history" / "nights.jsonl"
+    assert code_of("nights", history) == InputError.exit_code
+    times = [*noisy(8, 1), *noisy(6, 2, 1.1)]
+    records = [a_bench_of(tmp_path, night, seconds) for night, seconds in enumerate(times)]
+    assert code_of("nights", history, "--add", ",".join(map(str, records[:-1]))) == 0
+    with history.open("a") as stream:
+        stream.write('{"schema": 1, "at')  # a disk that was full
+    assert code_of("nights", history, "--add", records[-1], "--max-slower", "20%") == 0
+    said = capsys.readouterr()
+    assert "mm: 1.1" in said.out
+    assert "since night 08" in said.out
+    assert "1 lines are no nights" in said.err
+    assert len(history.read_text().splitlines()) == 15
+    assert code_of("nights", history, "--max-slower", "5%") == SlowerError.exit_code
+    capsys.readouterr()
+    assert code_of("nights", history, "--json") == 0
+    (shift,) = json.loads(capsys.readouterr().out)
+    assert (shift["case"], shift["at"]) == ("mm", "night 08")
+    assert code_of("nights", history, "--add", tmp_path / "none") == InputError.exit_code
+
+
+def test_a_run_goes_to_madengines_table_and_comes_back(
+    logs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = logs / "perf.csv"
+    assert code_of("read-log", logs / "base.log", "--perf-csv", table) == 0
+    assert code_of("read-log", table, "--json") == 0
+    run = json.loads(capsys.readouterr().out.partition("\n{")[2].join(("{", "")))
+    assert run["source"]["format"] == "madengine"
+    assert run["devices"] == 8
+    assert run["steps"][0]["tokens_per_second_per_device"] or run["steps"][0]["seconds"]

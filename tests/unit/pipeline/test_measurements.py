@@ -25,6 +25,7 @@ from warpfront.bench.record_files import bench_document
 from warpfront.bench.records import Bench, ComparisonOutcome, Run
 from warpfront.doors.display import Display
 from warpfront.errors import InputError, NotComparableError
+from warpfront.pipeline.beside import measurements as measuring_module
 from warpfront.pipeline.beside.measurements import (
     compare_layout,
     compare_sides,
@@ -52,6 +53,34 @@ def test_a_packed_log_is_read_and_its_source_is_kept(log: Path) -> None:
     assert (len(run.steps), run.source.format) == (21, "primus")
     assert run.source.size_bytes == log.stat().st_size
     assert "42 of primus's lines, line 1: [20260511 03:00:00][rank-7/8]" in run.source.evidence
+
+
+def test_a_long_log_shows_how_far_it_is_read_and_a_short_one_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[int, int]] = []
+    watch = Display(io.StringIO())
+    monkeypatch.setattr(watch, "advance", lambda _, done, total: seen.append((done, total)))
+    path = tmp_path / "train.log"
+    path.write_text(primus_log(noisy(20, 1)))
+    read_all(str(path), watch)
+    assert not seen
+    monkeypatch.setattr(measuring_module, "_LINES_BETWEEN_REPORTS", 10)
+    read_all(str(path), watch)
+    size = path.stat().st_size
+    assert [total for _, total in seen] == [size] * 5
+    assert [done for done, _ in seen] == sorted({done for done, _ in seen if done <= size})
+    assert seen[-1] == (size, size)
+
+
+def test_a_log_that_begins_with_a_bracket_is_not_read_whole(tmp_path: Path) -> None:
+    """Sixty megabytes of it would be held at once, to find that it is no JSON."""
+    path = tmp_path / "train.log"
+    path.write_text("[2026-11-01 03:09:43] hello\n")
+    assert measuring_module._document(path) is None
+    for text in ('{"kind": 1}', ' [\n {"kind": 1}]', "[]"):
+        path.write_text(text)
+        assert measuring_module._document(path) == text
 
 
 def test_a_name_is_a_file_several_a_folder_or_a_glob(tmp_path: Path) -> None:

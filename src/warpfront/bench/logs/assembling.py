@@ -25,7 +25,7 @@ from warpfront.bench.records import (
     Step,
 )
 
-MOST_STEPS = 16_384
+MOST_STEPS = 8_192
 _REMEMBERED = 256
 _MOST_FINDINGS = 20
 _LONGEST = 200

@@ -19,8 +19,10 @@ from warpfront.inside.checks.bench.asking import BENCH_OPTIONS, BenchEffort, rea
 from warpfront.model import Failed
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from warpfront.bench.compare import ComparisonTerms
-    from warpfront.bench.records import Comparison, Run
+    from warpfront.bench.records import Bench, Comparison, Run
 
 _NO_NUMBER = "none"
 Timed = Annotated[
@@ -96,6 +98,7 @@ def read_log(
     seed_layout: Annotated[
         str, Option("also write TensorPrimat's files, benchmark_{cuda,rocm}_*.json, to this folder")
     ] = "",
+    perf_csv: Annotated[str, Option("also write madengine's perf.csv to this file")] = "",
 ) -> None:
     """Say what a training's log says: steps, times, and what it leaves out.
 
@@ -106,7 +109,7 @@ def read_log(
     from warpfront.bench.record_files import run_document
     from warpfront.bench.settling import summary_of
     from warpfront.pipeline.beside import measurements
-    from warpfront.system.store import write_json
+    from warpfront.system.store import write_json, write_text
 
     runs = measurements.read_all(file, display, form=format, given=given.said())
     summaries = [(run, summary_of(run)) for run in runs]
@@ -114,6 +117,10 @@ def read_log(
     document = documents[0] if len(documents) == 1 else documents
     if out:
         write_json(Path(out), document)
+    if perf_csv:
+        from warpfront.bench.logs import madengine
+
+        write_text(Path(perf_csv), madengine.perf_csv(summaries))
     if seed_layout:
         for path in measurements.write_layout(runs, Path(seed_layout)):
             display.say(f"wrote {path}")
@@ -188,6 +195,9 @@ class Shown:
     charts: Annotated[
         str, Option("also draw it into this folder, as SVG (needs `warpfront[charts]`)")
     ] = ""
+    page: Annotated[str, Option("also write it to this file with its charts, as one HTML page")] = (
+        ""
+    )
 
 
 @command
@@ -203,16 +213,51 @@ def compare(
     Refuses unlike work, unless --allow names what differs. Never a winner.
     """
     from warpfront.pipeline.beside import measurements
+    from warpfront.system.store import write_text
 
     terms = asked.terms()
     one, other = (measurements.read_side(name, display) for name in (a, b))
     found = measurements.compare_sides((a, one), (b, other), terms)
     _show(found, shown)
     if shown.charts:
-        _draw(
-            found, [side if isinstance(side, list) else [] for side in (one, other)], shown.charts
-        )
+        for name, picture in _charts(found, [one, other]).items():
+            write_text(Path(shown.charts) / name, picture)
+    if shown.page:
+        write_text(Path(shown.page), measurements.page_of(found, _charts(found, [one, other])))
     _raise(found)
+
+
+@command
+def nights(
+    display: Display,
+    file: Annotated[str, Option("the nights so far, a line each; made by --add")],
+    *,
+    add: Annotated[
+        str, Option("first add these records, build/*/bench-*.json: files, a folder, or a glob")
+    ] = "",
+    runner: Annotated[str, Option("the machine's name, where several have one device's")] = "",
+    max_slower: Annotated[
+        str, Option("fail if an operation became slower for good by more than this, 5% or 0.05")
+    ] = _NO_NUMBER,
+    json: Json = False,
+) -> None:
+    """Say which operations took another time for good, over benches of many nights."""
+    from warpfront.bench.nights import shifts_of, shifts_text
+    from warpfront.pipeline.beside import measurements
+
+    if add:
+        measurements.add_nights(Path(file), add, display, runner=runner)
+    found = measurements.read_nights_of(Path(file), display)
+    shifts = shifts_of(found)
+    if json:
+        print_json([{**dataclasses.asdict(shift), "ratio": shift.ratio} for shift in shifts])
+    else:
+        print(shifts_text(found, shifts), end="")
+    allowed = float("inf") if max_slower == _NO_NUMBER else 1 + _share(max_slower, "--max-slower")
+    if slower := [shift for shift in shifts if shift.ratio > allowed]:
+        worst = max(slower, key=lambda shift: shift.ratio)
+        message = f"{len(slower)} operations became slower for good, {worst.case} the most"
+        raise SlowerError(message, hint=f"since {worst.at}, image {worst.image_digest or 'none'}")
 
 
 @command
@@ -238,17 +283,14 @@ def compare_stacks(
         _raise(found)
 
 
-def _draw(found: Comparison, sides: list[list[Run]], folder: str) -> None:
+def _charts(found: Comparison, sides: list[list[Run] | Bench]) -> Mapping[str, str]:
     from warpfront.bench.charts import charts_of
-    from warpfront.system.store import write_text
 
     try:
-        pictures = charts_of(found, sides)
+        return charts_of(found, sides)
     except ModuleNotFoundError as error:
         hint = "pip install 'warpfront[charts]'"
         raise CommandFailedError(f"no charts: {error.name} is not installed", hint=hint) from None
-    for name, picture in pictures.items():
-        write_text(Path(folder) / name, picture)
 
 
 def _show(found: Comparison, shown: Shown) -> None:

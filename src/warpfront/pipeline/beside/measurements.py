@@ -6,32 +6,41 @@ A log is looked at twice: to know its format, and to read it.
 from __future__ import annotations
 
 import glob
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from warpfront.bench.compare import ComparisonTerms, compare_benches, compare_runs
+from warpfront.bench.forms import comparison_html
 from warpfront.bench.logs import FORMATS
 from warpfront.bench.logs.facts import Format
 from warpfront.bench.logs.format_choice import Choice
 from warpfront.bench.logs.log_reading import Reading
 from warpfront.bench.logs.tensorprimat import layout_name, layout_text
+from warpfront.bench.nights import Night, night_line, night_of, read_nights
 from warpfront.bench.record_files import NoRecordError, read_records
 from warpfront.bench.records import Bench, Comparison, RecordSource, Run
 from warpfront.errors import InputError, NotComparableError
 from warpfront.system.lines import (
     FileIdentity,
+    Line,
     identity_of,
     read_lines,
     read_start,
     standard_input,
 )
 from warpfront.system.progress import Watch
-from warpfront.system.store import write_text
+from warpfront.system.store import append_text, read_text, write_text
 
 AUTO = "auto"
 STDIN = "-"
 DOCUMENT_LIMIT_BYTES = 64 * 2**20
 _START_BYTES = 4096
+_LINES_BETWEEN_REPORTS = 50_000
+# An object, or a list of them; `[2026-11-01` and `[rank0]` begin a log's line.
+_JSON = re.compile(r"\{|\[\s*[{\]]")
+_DATA = Path(__file__).parents[2] / "data" / "page"
+_PAGE_FILES = ("comparison.html.j2", "page.css")
 Given = Mapping[str, object]
 
 
@@ -69,12 +78,12 @@ def read_any(
         raise InputError(f"--format {form}: unknown", hint=f"one of {', '.join((AUTO, *FORMATS))}")
     if where == STDIN:
         with standard_input() as path:
-            return list(_read(path, STDIN, form, given or {}))
+            return list(_read(path, STDIN, form, given or {}, watch))
     paths = files_of(where)
     found: list[Run | Bench] = []
     for path in paths:
         try:
-            found += _read(path, str(path), form, given or {})
+            found += _read(path, str(path), form, given or {}, watch)
         except InputError as error:
             if len(paths) == 1:
                 raise
@@ -98,7 +107,7 @@ def files_of(where: str) -> list[Path]:
     return found
 
 
-def _read(path: Path, shown: str, form: str, given: Given) -> Iterable[Run | Bench]:
+def _read(path: Path, shown: str, form: str, given: Given, watch: Watch) -> Iterable[Run | Bench]:
     identity = identity_of(path)
     document = _document(path) if identity.size_bytes <= DOCUMENT_LIMIT_BYTES else None
     if document is not None and form == AUTO:
@@ -110,7 +119,13 @@ def _read(path: Path, shown: str, form: str, given: Given) -> Iterable[Run | Ben
             return records
     chosen, evidence = _format(path, shown, document, form)
     source = _source(shown, identity, chosen, evidence)
-    runs = _runs(path, document, chosen, source, given)
+    reading = Reading(chosen, source.path)
+    if chosen.is_document:
+        reading.feed(1, document or "")
+    else:
+        for line in _watched(read_lines(path), source, watch):
+            reading.feed(line.number, line.text, whole=line.whole)
+    runs = reading.runs(source, given)
     if not runs:
         raise InputError(f"{shown}: no step in what {chosen.name} writes", hint=evidence)
     return runs
@@ -130,7 +145,7 @@ def _document(path: Path) -> str | None:
     """All of a file that begins as JSON or a table does, unless it is too large to be one."""
     start = read_start(path, _START_BYTES).decode("utf-8", "replace").lstrip()
     head = start.split("\n", 1)[0]
-    if not start.startswith(("{", "[")) and not ("," in head and "performance" in head):
+    if not _JSON.match(start) and not ("," in head and "performance" in head):
         return None
     content = read_start(path, DOCUMENT_LIMIT_BYTES)
     return None if len(content) > DOCUMENT_LIMIT_BYTES else content.decode("utf-8", "replace")
@@ -154,16 +169,20 @@ def _format(path: Path, shown: str, document: str | None, name: str) -> tuple[Fo
     return made
 
 
-def _runs(
-    path: Path, document: str | None, chosen: Format, source: RecordSource, given: Given
-) -> tuple[Run, ...]:
-    reading = Reading(chosen, source.path)
-    if chosen.is_document:
-        reading.feed(1, document or "")
-    else:
-        for line in read_lines(path):
-            reading.feed(line.number, line.text, whole=line.whole)
-    return reading.runs(source, given)
+def _watched(lines: Iterable[Line], source: RecordSource, watch: Watch) -> Iterator[Line]:
+    """Lines of a long log, as someone watches. Of a packed one, more is read than lies there."""
+    done, size = 0, source.size_bytes
+    is_long = False
+    try:
+        for line in lines:
+            done += len(line.text) + 1
+            if not line.number % _LINES_BETWEEN_REPORTS:
+                is_long = True
+                watch.advance(f"read {source.path}", min(done, size - 1), size)
+            yield line
+    finally:
+        if is_long:
+            watch.advance(f"read {source.path}", size, size)
 
 
 def read_side(where: str, watch: Watch) -> list[Run] | Bench:
@@ -184,6 +203,32 @@ def compare_sides(
             return compare_runs((a[0], one), (b[0], other), terms)
         case _:
             raise NotComparableError(f"{a[0]} and {b[0]}: a bench and a training")
+
+
+def add_nights(file: Path, where: str, watch: Watch, *, runner: str = "") -> None:
+    """Append the benches that `where` names. Raises `InputError` where there is none."""
+    benches = [one for one in read_any(where, watch) if isinstance(one, Bench)]
+    if not benches:
+        raise InputError(f"{where}: no bench", hint="`invoke bench` leaves build/*/bench-*.json")
+    lines = "".join(night_line(night_of(bench, runner=runner)) for bench in benches)
+    append_text(file, lines)
+
+
+def read_nights_of(file: Path, watch: Watch) -> tuple[Night, ...]:
+    """The nights of a file; lines that are none are counted aloud. Raises `InputError`."""
+    text = read_text(file, missing_ok=True)
+    if text is None:
+        raise InputError(f"{file}: no nights yet", hint="--add build/*/bench-*.json makes it")
+    found, unread = read_nights(text)
+    if unread:
+        watch.say(f"warning: {file}: {unread} lines are no nights, and were left out")
+    return found
+
+
+def page_of(found: Comparison, charts: Mapping[str, str]) -> str:
+    """A comparison as one HTML page."""
+    template, style = (read_text(_DATA / name) or "" for name in _PAGE_FILES)
+    return comparison_html(found, charts, template, style)
 
 
 def write_layout(runs: Iterable[Run], folder: Path) -> list[Path]:
