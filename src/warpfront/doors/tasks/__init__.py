@@ -10,10 +10,19 @@ from __future__ import annotations
 from invoke.collection import Collection
 from invoke.tasks import Task
 
-from warpfront.doors.tasks import billing, ci, machine, measuring, path, porting, releasing
+from warpfront.doors.tasks import (
+    billing,
+    ci,
+    hosting,
+    machine,
+    measuring,
+    path,
+    porting,
+    releasing,
+)
 
 namespace = Collection()
-for _family in (path, billing, releasing, ci, porting, measuring, machine):
+for _family in (path, billing, releasing, ci, hosting, porting, measuring, machine):
     for _task in vars(_family).values():
         if isinstance(_task, Task):
             namespace.add_task(_task)
