@@ -20,6 +20,7 @@ from projects import REPOSITORY, Project, copy_project
 from registries import PASSWORD, USER, RealRegistry, real_registry, strangers_program
 
 from warpfront.images.engine import Engine
+from warpfront.pipeline.workspace import cache_folder
 
 pytestmark = [
     pytest.mark.docker,
@@ -103,6 +104,7 @@ def ran(
         (folder / "docker").mkdir()
         variables = {
             **here,
+            "XDG_CACHE_HOME": str(cache_folder().parent),
             "REQUESTS_CA_BUNDLE": str(registry.ca),
             "SSL_CERT_FILE": str(registry.ca),
             "DOCKER_CONFIG": str(folder / "docker"),
