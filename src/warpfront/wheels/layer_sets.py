@@ -6,17 +6,31 @@ ones share one, since an image has 127 layers at most, and each costs a mount.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from warpfront.model import LockedWheel
 
 ALONE_BYTES = 16 << 20
 MOST_ALONE = 40
+ALONE_SOURCES_BYTES = 4 << 20
+
+Wheels = tuple[LockedWheel, ...]
 
 
-def layer_sets(wheels: Iterable[LockedWheel]) -> tuple[tuple[LockedWheel, ...], ...]:
+def layer_sets(wheels: Iterable[LockedWheel]) -> tuple[Wheels, ...]:
     """The sets, each in order: the small wheels first, then one set for each large wheel."""
     ordered = sorted(wheels, key=lambda wheel: (-wheel.size_bytes, wheel))
     large = [wheel for wheel in ordered[:MOST_ALONE] if wheel.size_bytes >= ALONE_BYTES]
     small = tuple(sorted(wheel for wheel in ordered if wheel not in large))
     return tuple(([small] if small else []) + [(wheel,) for wheel in sorted(large)])
+
+
+def bytecode_sets(sets: Sequence[Wheels], sources_bytes: Sequence[int]) -> tuple[Wheels, ...]:
+    """Which wheels share a layer of byte code: those with many sources have their own, and the
+    rest one, since most large wheels hold no Python to speak of.
+    """
+    sized = tuple(zip(sets, sources_bytes, strict=True))
+    alone = [wheels for wheels, size in sized if size >= ALONE_SOURCES_BYTES]
+    shared = [wheels for wheels, size in sized if size and wheels not in alone]
+    rest = tuple(wheel for wheels in shared for wheel in wheels)
+    return tuple(([rest] if rest else []) + alone)
