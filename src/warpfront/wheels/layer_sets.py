@@ -12,7 +12,6 @@ from warpfront.model import LockedWheel
 
 ALONE_BYTES = 16 << 20
 MOST_ALONE = 40
-ALONE_SOURCES_BYTES = 4 << 20
 
 Wheels = tuple[LockedWheel, ...]
 
@@ -26,11 +25,12 @@ def layer_sets(wheels: Iterable[LockedWheel]) -> tuple[Wheels, ...]:
 
 
 def bytecode_sets(sets: Sequence[Wheels], sources_bytes: Sequence[int]) -> tuple[Wheels, ...]:
-    """Which wheels share a layer of byte code: those with many sources have their own, and the
-    rest one, since most large wheels hold no Python to speak of.
+    """Which wheels share a layer of byte code: the set with the most sources has its own (torch,
+    which a patch release changes), and the rest one. Most large wheels hold no Python to speak of.
     """
-    sized = tuple(zip(sets, sources_bytes, strict=True))
-    alone = [wheels for wheels, size in sized if size >= ALONE_SOURCES_BYTES]
-    shared = [wheels for wheels, size in sized if size and wheels not in alone]
-    rest = tuple(wheel for wheels in shared for wheel in wheels)
-    return tuple(([rest] if rest else []) + alone)
+    sized = [(size, wheels) for size, wheels in zip(sources_bytes, sets, strict=True) if size]
+    if not sized:
+        return ()
+    _, most = max(sized)
+    rest = tuple(wheel for _, wheels in sized if wheels != most for wheel in wheels)
+    return (rest, most) if rest else (most,)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from warpfront.model import LockedWheel
 from warpfront.wheels.layer_sets import (
     ALONE_BYTES,
-    ALONE_SOURCES_BYTES,
     MOST_ALONE,
     bytecode_sets,
     layer_sets,
@@ -39,9 +38,11 @@ def test_the_largest_are_alone_where_there_are_too_many() -> None:
     assert min(one.size_bytes for (one,) in alone) > max(one.size_bytes for one in together)
 
 
-def test_byte_code_of_many_sources_is_alone_and_where_there_is_none_it_is_not_compiled() -> None:
+def test_byte_code_of_the_most_sources_is_alone_and_where_there_is_none_it_is_not_compiled() -> (
+    None
+):
     small, cublas, torch = layer_sets([*LARGE, *SMALL])
-    sizes = (100, 0, ALONE_SOURCES_BYTES)
-    assert bytecode_sets((small, cublas, torch), sizes) == (small, torch)
+    assert bytecode_sets((small, cublas, torch), (100, 0, 101)) == (small, torch)
+    assert bytecode_sets((small, cublas, torch), (3, 1, 2)) == ((*cublas, *torch), small)
+    assert bytecode_sets((small, cublas, torch), (0, 0, 5)) == (torch,)
     assert bytecode_sets((small, cublas, torch), (0, 0, 0)) == ()
-    assert bytecode_sets((small, cublas, torch), (1, 1, 1)) == ((*small, *cublas, *torch),)

@@ -90,7 +90,7 @@ def test_the_guard_is_told_what_the_maker_measured_and_the_wheel_is_read_once(
 
 @pytest.mark.parametrize("keeps_size", [False, True])
 def test_a_damaged_blob_is_made_again(
-    keeps_size: bool, store: LayerStore, house: Wheelhouse
+    *, keeps_size: bool, store: LayerStore, house: Wheelhouse
 ) -> None:
     torch = a_wheel(house, "torch", os.urandom(10_000))
     (layer,) = made(store, torch)
