@@ -4,6 +4,7 @@ pulls it, cosign verifies it, oras finds what is attached.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import signal
@@ -13,14 +14,25 @@ from pathlib import Path
 import docker
 import pytest
 import requests
+from publish_kills import SOWN, Kills
 from real_releases import CELL, KEY_PASSWORD, Release, digest_in, real_release
 from registries import PASSWORD, USER
+from releases import Quiet
 
 from warpfront.errors import NotPublishableError, RegistryError, RegistryFault
 from warpfront.images.engine import Engine, connect
 from warpfront.images.engine import docker as docker_engine
 from warpfront.images.engine.transfers import Transfer
-from warpfront.system.process import environment
+from warpfront.inside.checks.effort import Effort
+from warpfront.model import Verification
+from warpfront.pipeline.beside.strangers import attached_making, verify_claimed
+from warpfront.pipeline.workspace import open_workspace
+from warpfront.release.registry import client as registry_client
+from warpfront.release.registry.references import read_reference
+from warpfront.release.statements.provenance_statement import Making
+from warpfront.system.process import environment, run
+from warpfront.system.store import Store
+from warpfront.wheels.sources import Site
 
 pytestmark = [pytest.mark.docker, pytest.mark.process]
 
@@ -90,6 +102,46 @@ def test_nothing_that_is_left_has_a_password_in_it(release: Release) -> None:
     assert [path for path in written if any(one in path.read_bytes() for one in canaries)] == []
 
 
+def test_somebody_elses_image_is_verified_for_what_it_says_of_itself(
+    release: Release, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a project that has no such cell: by its labels and the provenance that is attached."""
+    digest = digest_in(release.invoke("publish"))
+    for name in ("DOCKER_CONFIG", "REQUESTS_CA_BUNDLE"):
+        monkeypatch.setenv(name, release.environment[name])
+    named = read_reference(f"{release.repository}@{digest}")
+    with registry_client.connect(named.host, dict(release.environment), run) as registry:
+        making = attached_making(registry, named)
+    assert making is not None
+    workspace = open_workspace(release.project.root)
+    folders = dataclasses.replace(workspace.folders, store=Store(tmp_path / "strangers"))
+
+    def verified(said: Making | None) -> dict[str, tuple[str, str]]:
+        (found,), (row,) = verify_claimed(
+            named,
+            said,
+            folders,
+            engine=engine,
+            site=Site,
+            target="",
+            sessions=("load",),
+            effort=Effort(),
+            watch=Quiet(),
+        )
+        assert isinstance(found, Verification)
+        assert row.lock == "not here"
+        return {one.name: (str(one.outcome), one.reason) for one in found.checks}
+
+    checks = verified(making)
+    not_passed = {name: said for name, said in checks.items() if said[0] != "passed"}
+    assert not_passed == {"guard": ("skipped", "no guard is claimed")}
+    assert checks["labels and tag"][0] == "passed"
+    wheels = [one for one in making.dependencies if one.uri.startswith("pkg:pypi/numpy@")]
+    lie = dataclasses.replace(wheels[0], uri="pkg:pypi/numpy@0.0.1")
+    checks = verified(dataclasses.replace(making, dependencies=(*making.dependencies, lie)))
+    assert "failed" in {outcome for outcome, _ in checks.values()}
+
+
 def test_an_image_goes_over_a_disk_and_back(release: Release, tmp_path: Path) -> None:
     digest = digest_in(release.invoke("publish"))
     release.invoke("release", "--export", str(tmp_path / "disk"))
@@ -154,6 +206,7 @@ def test_a_registry_that_hangs_is_left(
 def tags_in(release: Release, path: str) -> dict[str, str]:
     """Every public tag of a repository and its digest, asked for without our client."""
     with requests.Session() as line:
+        line.trust_env = False  # SSL_CERT_FILE of this machine would count for more
         line.auth, line.verify = (USER, PASSWORD), str(release.registry.ca)
         root = f"https://{release.registry.host}/v2/{path}"
         names = line.get(f"{root}/tags/list", timeout=20).json()["tags"] or ()
@@ -206,3 +259,28 @@ def test_images_are_pruned_promoted_and_taken_back_in_a_real_registry(release: R
         assert again.code == NotPublishableError.exit_code
         assert "it was yanked" in again.said
         assert tags_in(release, f"{to}/torch") == standing
+
+
+def test_the_stranger_who_judges_finds_what_is_wrong_and_no_fault_where_none_is(
+    release: Release,
+) -> None:
+    """The oracle of `scripts/publish-kills`, on a publication that is killed in its middle: as it
+    is, and with each fault sown into it that the order of its steps is there to prevent.
+    """
+    with release.small():
+        honest = Kills(release, seed=1, path="honest/torch")
+        honest.oracle.proven.add(release.renew())
+        child = honest.start((str(SOWN), "after-tags"))
+        assert child.wait().code == -signal.SIGKILL
+        assert (len(honest.oracle.tags()), honest.oracle.wrong()) == (1, [])
+        honest.start().wait().expect(0)
+        assert (len(honest.oracle.tags()), honest.oracle.wrong()) == (3, [])
+        for fault, said in (
+            ("alias-first", "is on what has no other tag"),
+            ("unsigned", "verifications is signed with it"),
+            ("unproven", "none of its 0 verifications"),
+        ):
+            kills = Kills(release, seed=1, path=f"{fault}/torch")
+            kills.oracle.proven.add(release.renew())
+            kills.start((str(SOWN), fault)).wait()
+            assert [one for one in kills.oracle.wrong() if said in one], fault
