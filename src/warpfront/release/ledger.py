@@ -91,7 +91,7 @@ class Publication:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class Unpublished:
     """A cell that a run did not publish, and why."""
 
     cell_id: str
@@ -107,7 +107,7 @@ class Ledger:
     action: str
     started: str
     publications: tuple[Publication, ...] = ()
-    refusals: tuple[Refusal, ...] = ()
+    refusals: tuple[Unpublished, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -149,6 +149,17 @@ def write_text(path: Path, text: str) -> None:
             Path(aside).unlink(missing_ok=True)
 
 
+def append_text(path: Path, text: str) -> None:
+    """Add lines to a file that only grows; what a full disk left of a line is ended first."""
+    with storing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab+") as stream:
+            if stream.tell():
+                stream.seek(-1, os.SEEK_END)
+                text = text if stream.read(1) == b"\n" else f"\n{text}"
+            stream.write(text.encode())
+
+
 def write_json(path: Path, value: object) -> None:
     """Plain JSON values, in a form that diffs well."""
     write_text(path, json.dumps(value, indent=2, sort_keys=True) + "\n")

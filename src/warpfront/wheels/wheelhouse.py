@@ -168,11 +168,11 @@ class Wheelhouse:
                     return False
             except FileNotFoundError:
                 return False
-            if _known_intact(path):
+            if known_intact(path):
                 return True
             if sha256_of(path) != wheel.sha256:
                 return False
-            _note_intact(path)
+            note_intact(path)
             return True
 
     def drop_damaged(self, wheels: Iterable[LockedWheel], view: Path) -> tuple[LockedWheel, ...]:
@@ -286,7 +286,7 @@ class _Fetching:
                     if not self._fill(wheel, part, target):
                         aside.chmod(0o444)
                         aside.rename(target)
-                    _note_intact(target)
+                    note_intact(target)
                 aside.unlink(missing_ok=True)
         return True
 
@@ -662,14 +662,14 @@ def _identity(path: Path) -> str:
     return f"{found.st_size} {found.st_mtime_ns} {found.st_ino}"
 
 
-def _known_intact(path: Path) -> bool:
+def known_intact(path: Path) -> bool:
     """Whether this very file was hashed before, and not written to since."""
     with contextlib.suppress(OSError):
         return _mark(path).read_bytes() == _identity(path).encode()
     return False
 
 
-def _note_intact(path: Path) -> None:
+def note_intact(path: Path) -> None:
     """Remember that this file has the bytes that its folder's name says."""
     with contextlib.suppress(OSError):  # a read-only wheelhouse is hashed each time
         _mark(path).write_text(_identity(path), "utf-8")

@@ -641,8 +641,9 @@ def test_a_file_has_its_time_in_all_however_often_its_bytes_go_on(
     with pytest.raises(WheelError, match="its bytes come too slowly"):
         house.fetch((wheel,), only(index), on_progress=quiet)
     with only(index).transport() as transport:
-        link = links(index.url, "alpha", transport, flat=False)[0]
-        answer = wheelhouse_module.save(link, tmp_path / "file", transport)
+        found = links(index.url, "alpha", transport, flat=False)
+        assert isinstance(found, tuple)
+        answer = wheelhouse_module.save(found[0], tmp_path / "file", transport)
     assert isinstance(answer, NoAnswer)
     assert answer.reason == "its bytes come too slowly, or without end"
     assert Transport(only(index), connect_seconds=1, stall_seconds=1).deadline(655_360_000) == (

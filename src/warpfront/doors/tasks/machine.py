@@ -15,7 +15,7 @@ from warpfront.model import Outcome
 from warpfront.system.foreign import remove_tree
 from warpfront.system.process import environment
 
-CACHE_FOLDERS = ("views", "tools", "toolbox", "wheelhouse")
+CACHE_FOLDERS = ("views", "tools", "toolbox", "layers", "wheelhouse")
 
 
 @command
