@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -124,7 +125,7 @@ class Module:
         """What was imported under the name, or what it is an alias of."""
         if node.id in self.imported:
             return self.imported[node.id]
-        value = self.scopes.one(node)
+        value = self.scopes.one(node) if node.id in self.scopes.aliases else node
         if isinstance(value, ast.Attribute | ast.Call):
             self._dotted[node] = node.id  # a name that is an alias of itself
             dotted = self.dotted(value)
@@ -237,6 +238,15 @@ class Module:
         """Whether the module can give any of the settings that rules are about."""
         lower = self.text.lower()
         return any(word in lower for word in SETTING_WORDS)
+
+    @cached_property
+    def knows_gaudi(self) -> bool:
+        """Whether the module names Gaudi's device, or asks for whichever accelerator there is."""
+        return re.search(r"\bhpu\b|habana|torch\.accelerator", self.text) is not None
+
+    @cached_property
+    def names_toolkits(self) -> bool:
+        return "CUDA_HOME" in self.text or "ROCM_HOME" in self.text
 
     @cached_property
     def builds_extensions(self) -> bool:
