@@ -10,12 +10,18 @@ from warpfront.port.scan.python.module import Module, Seen, keyword, last_name, 
 from warpfront.port.scan.python.scopes import parameters
 
 _DEVICE_NAME = re.compile(
-    r"(?:.*_)?(?:device|dev|accelerator|map_location|location|mem_type|placement)(?:_?(?:type|str|"
+    r"(?:.*_)?(?:device|dev|accelerator|map_location|location|mem_type|placement|backend)(?:_?(?:type|str|"
     r"name|id|kind))?\Z",
     re.IGNORECASE,
 )
 _LOGGERS = ("logger", "logging", "log", "warnings", "console")
 _QUESTIONS = frozenset({"torch.cuda.is_available", "torch.cuda.device_count"})
+_DOING_NOTHING = frozenset(
+    f"torch.cuda.{name}"
+    for name in ("empty_cache", "manual_seed", "manual_seed_all", "memory_allocated",
+                 "max_memory_allocated", "memory_reserved", "memory_stats")
+)  # fmt: skip
+"""They ask first whether CUDA was started, and do nothing where it was not."""
 _FUNCTIONS = frozenset(
     {"current_device", "synchronize", "empty_cache", "set_device", "manual_seed"}
 )
@@ -34,7 +40,7 @@ def device_calls(module: Module, node: ast.Call) -> Iterator[Seen]:
     elif dotted.startswith("torch.cuda.amp.") or _is_cuda_autocast(dotted, node):
         yield Seen(rule="HP604", node=node, what=dotted)
     elif dotted.startswith("torch.cuda.") and dotted.split(".")[-1] not in _HARMLESS:
-        yield Seen(rule="HP601", node=node, what=dotted)
+        yield Seen(rule="HP601", node=node, what=dotted, shift=-2 * (dotted in _DOING_NOTHING))
     elif dotted.split(".")[-1] == "CUDAExtension":
         yield Seen(rule="HP606", node=node, what="CUDAExtension")
     if dotted == "torch.compile":
