@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import PurePosixPath
 
 from warpfront.port.scan.findings import SIDES, Side
+from warpfront.port.scan.python.lowering import parsed
 from warpfront.port.scan.python.scopes import Scopes
 from warpfront.port.scan.setting_rules import WORDS as SETTING_WORDS
 
@@ -44,7 +45,7 @@ class Module:
     def __init__(self, path: PurePosixPath, text: str) -> None:
         self.path = path
         self.text = text
-        self.tree = ast.parse(text)
+        self.tree = parsed(text)
         self.memo: dict[str, object] = {}
         self._dotted: dict[ast.AST, str] = {}
         self.parents: dict[ast.AST, ast.AST] = {}
