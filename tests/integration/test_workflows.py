@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from pathlib import Path
@@ -111,6 +112,49 @@ def test_only_a_labelled_pull_request_of_our_own_reaches_our_machines(
     ran = forge.run("pull_request", pull_request(repository=repository, label=label)).expect(0)
     assert ("DID -m invoke job --step verify" in ran.said) == reached
     assert any("verify-x" in job for job in ran.jobs) == reached
+
+
+@pytest.mark.process
+def test_a_fork_gets_no_secret_and_no_job_of_ours_whatever_the_repository_holds(
+    planless: Path, tmp_path: Path
+) -> None:
+    """The plan says that everything is to be published, as a changed program might."""
+    folder, canary = tmp_path / "forge", "a canary that no stranger hears"
+    works = (Work(name="build-x", cells=("x",)),)
+    verify = (Work(name="verify-x", cells=("x",), target="sm_90", built="build-x"),)
+    planned = Schedule(
+        scope="release",
+        channel="release",
+        build={"ubuntu": works},
+        verify={"h100": verify},
+        publish=(Work(name="publish-x", cells=("x",)),),
+    )
+    told_all = told(planned, planless, folder) + "env | sed 's/canary/CANARY/;t;d'\n"
+    forge = dataclasses.replace(
+        with_forge(planless, folder, told_all),
+        secrets=dict.fromkeys(("COSIGN_PASSWORD", "COSIGN_PRIVATE_KEY"), canary),
+    )
+    ran = forge.run("pull_request", pull_request(repository="else/mine")).expect(0)
+    assert set(ran.jobs) == {"plan", "report", "required"}
+    assert "CANARY" not in ran.said
+    ran = forge.run("schedule").expect(0)
+    assert "DID -m invoke job --step publish" in ran.said
+    assert "COSIGN_PASSWORD=" in ran.said
+
+
+@pytest.mark.process
+def test_workflows_that_are_not_what_the_table_says_are_refused_before_anything(
+    planless: Path, tmp_path: Path
+) -> None:
+    forge = with_forge(planless, tmp_path / "forge", REAL)
+    matrix = planless / "matrix.yaml"
+    matrix.write_text(matrix.read_text().replace("  h100:", "  h200:"))
+    commit(planless)
+    ran = forge.run("pull_request", pull_request()).expect(1)
+    # act goes no further after a plan without outputs; tests/integration/test_expressions.py does.
+    assert ran.jobs == {"plan": "failed"}
+    assert "error: workflows are stale" in ran.said
+    assert "invoke ci --write" in ran.said
 
 
 @pytest.mark.process
