@@ -61,8 +61,8 @@ def scale_set(runner: Runner, images: Images, *, source: str) -> dict[str, Any]:
 
 
 def _pod(runner: Runner, images: Images) -> dict[str, Any]:
-    """The runner, beside an engine of its own that has the device: what a job leaves goes with the
-    pod.
+    """The runner, beside an engine of its own that has the device. What a job leaves in either of
+    them goes with the pod.
     """
     resource = VENDORS[runner.vendor].kubernetes_resource if runner.vendor else ""
     shared = [
@@ -100,7 +100,7 @@ def _pod(runner: Runner, images: Images) -> dict[str, Any]:
 def _engine(
     runner: Runner, images: Images, shared: list[dict[str, str]], resource: str
 ) -> dict[str, Any]:
-    """A sidecar, up before the runner and gone after it. It holds the device: containers of a job
+    """A sidecar, up before the runner and gone after it; it has the device, for containers of jobs
     are its children.
     """
     limits = {resource: 1} if resource else {}
