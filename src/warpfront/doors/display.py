@@ -105,13 +105,13 @@ class Display:
                 self._transfers.pop(what, None)
                 self._show()
                 taken = _taken(transfer, now)
-                self._say_briefly(f"fetched {readable_size(total_bytes)}{taken}: {what}")
+                self._say_briefly(f"{readable_size(total_bytes)}{taken}: {what}")
                 return
             self._transfers[what] = (transfer, total_bytes)
             self._show()
             if not self._is_terminal and now - transfer.said >= _PLAIN_EVERY_SECONDS:
                 transfer.said = now
-                self._say_briefly(f"fetching {_share(transfer, total_bytes, now)}: {what}")
+                self._say_briefly(f"{_share(transfer, total_bytes, now)}: {what}")
 
     def step(self, cell_id: str, text: str) -> None:
         with self._lock:

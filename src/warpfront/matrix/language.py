@@ -114,6 +114,12 @@ _glob = _form(
 )
 _flag = _form(r"-[A-Za-z0-9_+=,./:-]+", "one option of a compiler (-DFAST, -std=c++20)")
 _module = _form(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*", "a module's name")
+_sha256 = _form(r"[0-9a-f]{64}", "a sha256 (64 hex digits)", longest=64)
+_exact = _form(
+    r"[0-9]+(?:\.[0-9]+)*(?:(?:a|b|rc)[0-9]+)?(?:\.post[0-9]+)?(?:\+[a-z0-9]+(?:\.[a-z0-9]+)*)?",
+    'one version ("0.3.9")',
+    longest=64,
+)
 _tag_template = _form(
     r"(?:[A-Za-z0-9_.-]|\{[a-z_]+\})+", "a tag, with {words} of what the image holds"
 )
@@ -230,9 +236,25 @@ class BuildText:
 
 
 @strict_dataclass
+class PatchText:
+    """An entry of `images.*.patches:`, a change to one version of a package; with `until`, no
+    longer than upstream lacks it."""
+
+    file: Annotated[str, *_path]
+    package: PackageName
+    version: Annotated[str, *_exact]
+    sha256: Annotated[str, *_sha256]
+    reason: Reason
+    strip: Annotated[int, Field(strict=True, ge=0, le=9)] = 1
+    upstream: Annotated[str, *_https] | None = None
+    until: Requirement | None = None
+
+
+@strict_dataclass
 class ImageText:
     """`images.*:`; `parent` is the image it is built on. `relax` maps a package, whose demands
-    on the torch stack may go unmet, to the reason; `builds` how packages are built in that."""
+    on the torch stack may go unmet, to the reason; `builds` how packages are built in that;
+    `patches` what is changed in packages of others."""
 
     template: Name
     title: Annotated[str, *_words]
@@ -243,6 +265,7 @@ class ImageText:
     project: SourceTreeText | None = None
     relax: Mapping[PackageName, Reason] = field(default_factory=dict)
     builds: Mapping[PackageName, BuildText] = field(default_factory=dict)
+    patches: tuple[PatchText, ...] = ()
     environment: Environment = field(default_factory=dict)
 
 

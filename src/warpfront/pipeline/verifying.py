@@ -43,17 +43,17 @@ from warpfront.pipeline.within.containers import (
     not_verified,
     result_in,
 )
-from warpfront.pipeline.within.contents import unrunnable
 from warpfront.pipeline.within.locks import read_locks, usable_locks
+from warpfront.pipeline.within.preparing import unrunnable
 from warpfront.pipeline.workspace import AskSite, Folders, Workspace, site_when_needed
 from warpfront.report.junit import junit_xml
 from warpfront.system.foreign import remove_tree
 from warpfront.system.process import environment
+from warpfront.system.progress import Watch
 from warpfront.system.provenance import now
 from warpfront.system.store import exclusive, storing, write_json, write_text
-from warpfront.system.watch import Watch
-from warpfront.verify.claims import image_claims
-from warpfront.verify.sealing import sealed
+from warpfront.verify.image_claims import image_claims
+from warpfront.verify.seal import sealed
 from warpfront.verify.verdict import read_verification
 from warpfront.wheels.toolbox import install_toolbox
 

@@ -24,7 +24,7 @@ from warpfront.ci import holders
 from warpfront.ci.holders import device_holders, end_left_behind
 from warpfront.ci.readiness import ROOM_BYTES
 from warpfront.errors import CommandFailedError, InputError, UnavailableError
-from warpfront.images.engine.contract import Features, StoredImage
+from warpfront.images.engine.protocol import Features, StoredImage
 from warpfront.images.labels import CELL
 from warpfront.model import HostDevices
 from warpfront.pipeline.beside import readying, serving

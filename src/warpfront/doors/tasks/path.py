@@ -92,6 +92,9 @@ def build(
     json: Json = False,
     dry_run: DryRun = False,
     locked: Locked = False,
+    by_run: Annotated[
+        bool, Option("install wheels by RUN, also where layers made before could stand for it")
+    ] = False,
 ) -> None:
     """Build images of the selected cells, reusing those whose content exists."""
     from warpfront import pipeline
@@ -100,7 +103,8 @@ def build(
     if dry_run:
         print_plan(pipeline.plan(workspace, cells, display), json=json)
         return
-    finish(pipeline.build(workspace, cells, display, locked=locked), json=json)
+    results = pipeline.build(workspace, cells, display, locked=locked, by_run=by_run)
+    finish(results, json=json)
 
 
 @command

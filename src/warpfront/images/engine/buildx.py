@@ -92,6 +92,7 @@ class BakeRequest:
     references: Mapping[str, str] = field(default_factory=dict)
     leaves: tuple[str, ...] = ()
     parallel: int = 2
+    writable: tuple[Path, ...] = ()
 
 
 OnStep = Callable[[BuildStep], None]
@@ -152,6 +153,7 @@ def _bake_once(request: BakeRequest, targets: tuple[str, ...], on_step: OnStep) 
             "--metadata-file",
             str(_metadata_path(request, targets)),
             *(f"--allow=fs.read={path}" for path in request.readable),
+            *(f"--allow=fs.write={path}" for path in request.writable),
             *targets,
         ),
         environment={

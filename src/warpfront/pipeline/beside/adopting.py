@@ -13,8 +13,8 @@ from warpfront.model import BaseSource, BuiltImage, Cell, ResolvedBase
 from warpfront.pipeline.workspace import Workspace
 from warpfront.release.registry.references import Reference, read_reference
 from warpfront.system.process import environment
+from warpfront.system.progress import Watch
 from warpfront.system.store import Store
-from warpfront.system.watch import Watch
 
 
 def adopt(workspace: Workspace, reference: str, watch: Watch) -> Cell:

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from warpfront.errors import EngineError
 from warpfront.images.engine import Engine, connect
 from warpfront.inside.checks.hardware import read_hardware
-from warpfront.inside.checks.hardware.reading import Machine
+from warpfront.inside.checks.hardware.machine_reader import Machine
 from warpfront.inside.checks.hardware.values import Accelerator, Hardware
 from warpfront.matrix.vendors import VENDORS
 from warpfront.model import Cell, HostDevices, Outcome, WheelIndex
 from warpfront.pipeline.workspace import Workspace
-from warpfront.release.registry.reach import registry_reachable
+from warpfront.release.registry.ping import registry_reachable
 from warpfront.report.sizes import readable_size
 from warpfront.system.process import environment, run
-from warpfront.system.watch import Watch
+from warpfront.system.progress import Watch
 from warpfront.wheels.site import read_site
 from warpfront.wheels.sources import probe
 

@@ -8,10 +8,10 @@ from warpfront.errors import InputError, UnavailableError
 from warpfront.images.engine import Engine, connect, embedded
 from warpfront.images.labels import CELL
 from warpfront.inside.checks.hardware import read_hardware
-from warpfront.inside.checks.hardware.reading import Machine
+from warpfront.inside.checks.hardware.machine_reader import Machine
 from warpfront.matrix.runners import Runner
 from warpfront.system.process import environment
-from warpfront.system.watch import Watch
+from warpfront.system.progress import Watch
 
 
 def named_runner(runners: tuple[Runner, ...], name: str) -> Runner:

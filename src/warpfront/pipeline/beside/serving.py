@@ -16,7 +16,7 @@ from warpfront.matrix.runners import Runner
 from warpfront.model import HostDevices
 from warpfront.pipeline.beside.readying import engine_of, ready, tidy
 from warpfront.system.process import Command, Run
-from warpfront.system.watch import Watch
+from warpfront.system.progress import Watch
 
 JIT_VARIABLE = "ACTIONS_RUNNER_INPUT_JITCONFIG"
 """The agent takes each of its options so, and removes it before a job begins: no list of processes

@@ -9,10 +9,17 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from cyclonedx.model import HashAlgorithm, HashType, Property
+from cyclonedx.model import AttachedText, HashAlgorithm, HashType, Property, XsUri
 from cyclonedx.model.bom import Bom, BomMetaData
 from cyclonedx.model.bom_ref import BomRef
-from cyclonedx.model.component import Component, ComponentType
+from cyclonedx.model.component import (
+    Component,
+    ComponentType,
+    Diff,
+    Patch,
+    PatchClassification,
+    Pedigree,
+)
 from cyclonedx.model.dependency import Dependency
 from cyclonedx.model.license import DisjunctiveLicense, LicenseAcknowledgement, LicenseExpression
 from cyclonedx.output.json import JsonV1Dot6
@@ -65,11 +72,29 @@ def _component(part: Part, carried: Iterable[Part]) -> Component:
         purl=PackageURL.from_string(part.purl),
         hashes=[HashType(alg=HashAlgorithm.SHA_256, content=part.sha256)] if part.sha256 else (),
         licenses=_licences(part),
+        pedigree=_pedigree(part),
         properties=_properties(
             kind=part.kind, licence_source=part.licence.source, source=part.source
         ),
         components=[_component(one, ()) for one in carried],
     )
+
+
+def _pedigree(part: Part) -> Pedigree | None:
+    """What was changed in it since its authors published it."""
+    if not part.patches:
+        return None
+    patches = [
+        Patch(
+            type=PatchClassification.UNOFFICIAL,
+            diff=Diff(
+                text=AttachedText(content=str(one)),
+                url=XsUri(one.upstream) if one.upstream else None,
+            ),
+        )
+        for one in part.patches
+    ]
+    return Pedigree(patches=patches, notes=part.source)
 
 
 def _licences(part: Part) -> list[License]:

@@ -74,7 +74,7 @@ class Conditions:
 
     def __init__(self, module: Module) -> None:
         self._module = module
-        self._names: dict[str, Truths] = {}
+        self._values: dict[ast.expr, Truths] = {}
         self._terms = 0
         self._handlers: Mapping[type[ast.expr], Callable[[Any, int], Truths]] = {
             ast.Constant: lambda test, _: dict.fromkeys(SIDES, bool(test.value)),
@@ -88,6 +88,22 @@ class Conditions:
             ast.NamedExpr: lambda test, depth: self.truths(test.value, depth + 1),
             ast.Subscript: self._subscripted,
         }
+
+    @classmethod
+    def of(cls, module: Module) -> Conditions:
+        """The conditions of `module`, the same each time."""
+        known = module.memo.setdefault("conditions", cls(module))
+        return known if isinstance(known, cls) else cls(module)
+
+    def true_for(self, value: ast.expr) -> frozenset[Side]:
+        """The sides on which `value` is certainly true, whichever of its values it has."""
+        return frozenset(
+            side
+            for one in self._module.scopes.values(value)
+            if text_of(one) is None
+            for side, truth in self.truths(one).items()
+            if truth is True
+        )
 
     def truths(self, test: ast.expr, depth: int = 0) -> Truths:
         """What `test` comes to on every side."""
@@ -146,24 +162,38 @@ class Conditions:
             return _NVIDIA
         return UNKNOWN
 
+    def matched(self, subject: ast.expr, pattern: ast.pattern) -> Truths:
+        """Whether a `case` fits: a constant, one of several, or anything."""
+        match pattern:
+            case ast.MatchSingleton(value=value):
+                known = self.truths(subject)
+                return known if value else negated(known)
+            case ast.MatchValue(value=value):
+                return self._worded(subject, value)
+            case ast.MatchOr(patterns=patterns):
+                return _any_of([self.matched(subject, one) for one in patterns])
+            case ast.MatchAs(pattern=None):
+                return dict.fromkeys(SIDES, True)
+            case _:
+                return UNKNOWN
+
     def _named(self, node: ast.Name | ast.Attribute, depth: int) -> Truths:
         dotted = self._module.dotted(node)
         if dotted in _FACTS:
             return _FACTS[dotted]
         name = _last_name(node)
-        known = self._defined(name, depth) if isinstance(node, ast.Name) else UNKNOWN
+        known = self._defined(node, depth)
         said = _by_convention(name)
         return {side: said[side] if known[side] is None else known[side] for side in SIDES}
 
-    def _defined(self, name: str, depth: int) -> Truths:
-        if name in self._names:
-            return self._names[name]
-        value = self._module.assigned.get(name)
-        if value is None:
+    def _defined(self, node: ast.Name | ast.Attribute, depth: int) -> Truths:
+        value = self._module.scopes.one(node)
+        if value is node or not isinstance(value, ast.expr):
             return UNKNOWN
-        self._names[name] = UNKNOWN  # a name that is defined by itself
-        self._names[name] = found = self.truths(value, depth + 1)
-        return found
+        if value not in self._values:
+            self._values[value] = UNKNOWN  # a name that is defined by itself
+            self._values[value] = self.truths(value, depth + 1)
+        return self._values[value]
 
     def _called(self, call: ast.Call, depth: int) -> Truths:
         dotted = self._module.dotted(call.func)
