@@ -35,7 +35,7 @@ from warpfront.pipeline.verifying import verify_cells
 from warpfront.pipeline.within.locks import read_locks, usable_locks
 from warpfront.pipeline.workspace import open_workspace
 from warpfront.system.store import Store
-from warpfront.verify.sealing import sealed
+from warpfront.verify.seal import sealed
 from warpfront.verify.verdict import outcome_of
 from warpfront.wheels.sources import Site
 

@@ -26,7 +26,7 @@ pytestmark = [
     pytest.mark.docker,
     pytest.mark.process,
     pytest.mark.exhaustive,
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(2700),
 ]
 
 PROJECT = "flow-demo"
@@ -111,7 +111,7 @@ def ran(
             "PATH": f"{strangers_program('cosign').parent}:{os.environ['PATH']}",
         }
         root = a_project(folder / "project", registry.host, variables)
-        acted = a_forge(root, folder, variables).run("schedule", timeout=800)
+        acted = a_forge(root, folder, variables).run("schedule", timeout=2400)
         yield Ran(
             acted=acted,
             registry=registry,

@@ -236,7 +236,7 @@ class _Steps:
     def all(self) -> list[dict[str, Any]]:
         fetch = {"persist-credentials": False, **({"fetch-depth": 0} if self.job.history else {})}
         steps = [self._uses("fetch", "checkout", fetch)]
-        if self.job.runner.trust == "hosted":
+        if self.job.runner.trust == "hosted" or self.job.runner.scale_set:
             steps.append(self._uses("Python", "setup-python", {"python-version": PYTHON}))
         steps.append({"name": "set up", "run": "ci/setup.sh"})
         if self.job.channel:

@@ -7,7 +7,6 @@ from typing import Any
 import requests
 
 from warpfront.errors import InputError, UnavailableError
-from warpfront.matrix.runners import Runner
 
 SECONDS = 30.0
 _DEFAULT_GROUP = 1
@@ -23,9 +22,11 @@ _HINTS = {
 }
 
 
-def one_job_configuration(runner: Runner, name: str, *, api: str, token: str) -> str:
+def one_job_configuration(
+    name: str, labels: tuple[str, ...], group: str, *, api: str, token: str
+) -> str:
     """What the agent needs to take one job and no more, and is of no use after it. `api` is
-    `https://api.github.com/repos/me/mine` or `.../orgs/mine`.
+    `https://api.github.com/repos/me/mine` or `.../orgs/mine`; `group` may be "".
 
     https://docs.github.com/en/rest/actions/self-hosted-runners#create-configuration-for-a-just-in-time-runner-for-a-repository
     """
@@ -33,8 +34,8 @@ def one_job_configuration(runner: Runner, name: str, *, api: str, token: str) ->
         session.headers.update({**_VERSION, "Authorization": f"Bearer {token}"})
         asked = {
             "name": name,
-            "runner_group_id": _group(session, api, runner.group),
-            "labels": list(runner.labels),
+            "runner_group_id": _group(session, api, group),
+            "labels": list(labels),
             "work_folder": "_work",
         }
         answer = _asked(session, "POST", f"{api}/actions/runners/generate-jitconfig", asked)

@@ -11,8 +11,6 @@ from warpfront.doors.display import Display
 from warpfront.doors.tasks.declaring import DryRun, Option, command
 from warpfront.doors.tasks.showing import workspace_here
 from warpfront.errors import InputError
-from warpfront.system.process import run, stream
-from warpfront.system.store import read_text
 
 
 @command
@@ -36,6 +34,7 @@ def runner(
     from warpfront.pipeline.beside import serving
     from warpfront.pipeline.beside.readying import engine_of, named_runner
     from warpfront.pipeline.beside.readying import tidy as tidy_up
+    from warpfront.system.process import run, stream
 
     found = named_runner(workspace_here().matrix.runners, row)
     if prepare + tidy + serve != 1:
@@ -61,6 +60,8 @@ def runner(
 
 def _token(path: str) -> str:
     """Never as an argument: every user of the machine can read those."""
+    from warpfront.system.store import read_text
+
     if path == "-":
         return sys.stdin.readline().strip()
     return (read_text(Path(path)) or "").strip() if path else ""

@@ -1,5 +1,5 @@
-"""serving: a machine of one's own gets ready for its row of `runners:`, and serves a forge, one job
-a registration.
+"""serving: a machine of one's own gets ready for its row of `runners:`, and serves a forge by one
+registration for each job.
 """
 
 from __future__ import annotations
@@ -118,7 +118,9 @@ def _one_job(runner: Runner, place: Place, watch: Watch, run: Run) -> None:
     )
 
     name = f"{runner.name}-{platform.node()}-{secrets.token_hex(4)}"
-    configuration = one_job_configuration(runner, name, api=place.api, token=place.token)
+    configuration = one_job_configuration(
+        name, runner.labels, runner.group, api=place.api, token=place.token
+    )
     watch.say(f"{name} waits for a job")
     agent = Command(
         argv=(str(place.agent / "run.sh"),),

@@ -22,8 +22,8 @@ from warpfront.release.statements.provenance_statement import Making, read_prove
 from warpfront.release.statements.statement import StatementError
 from warpfront.report.rows import CellFacts, ReportRow, report_rows
 from warpfront.system.process import environment, run
+from warpfront.system.progress import Watch
 from warpfront.system.store import Store
-from warpfront.system.watch import Watch
 from warpfront.verify.claimed_cell import claimed_cell, claimed_versions, claims_of
 
 FOLDER = "strangers"

@@ -42,6 +42,7 @@ _DETECTORS: Mapping[type[ast.AST], tuple[Detector, ...]] = {
         mentions.rocm_version,
         devices.cuda_version_parsed,
         devices.home_as_switch,
+        without_cuda.device_attributes,
     ),
     ast.Name: (devices.home_as_switch,),
     ast.Constant: (
@@ -94,6 +95,7 @@ _DETECTORS: Mapping[type[ast.AST], tuple[Detector, ...]] = {
         kernels.launches,
         kernels.inline_compilers,
         without_cuda.device_calls,
+        without_cuda.questions,
         without_cuda.nccl,
         without_cuda.double_precision,
     ),

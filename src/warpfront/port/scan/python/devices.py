@@ -279,6 +279,8 @@ def mock_fallbacks(module: Module, node: ast.Try) -> Iterator[Seen]:
 
 def home_as_switch(module: Module, node: ast.Name | ast.Attribute) -> Iterator[Seen]:
     """`if CUDA_HOME is not None:` and `if ROCM_HOME:` as the question which build this is."""
+    if not module.names_toolkits:
+        return
     dotted = module.dotted(node)
     last = dotted.split(".")[-1]
     if last not in {"CUDA_HOME", "ROCM_HOME"} or not isinstance(node.ctx, ast.Load):
