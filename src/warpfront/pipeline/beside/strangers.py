@@ -48,6 +48,7 @@ def verify_stranger(
     own = Store(folders.store.folder / FOLDER)
     with client.connect(named.host, environment(), run) as registry:
         making = attached_making(registry, named)
+    watch.say(f"{reference}: of no cell here; its guard is its own project's to check")
     if making is None:
         watch.say(f"{reference}: no provenance is attached: only its labels say what it should be")
     return verify_claimed(
