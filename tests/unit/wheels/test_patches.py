@@ -149,7 +149,7 @@ RENAME = (
     "rename from pkg/other.py\nrename to pkg/o.py\n"
 )
 BINARY = "diff --git a/pkg/b b/pkg/b\nnew file mode 100644\nindex 0..1\nGIT binary patch\n"
-HOSTILE = {
+HOSTILE: dict[str, tuple[str | bytes, str]] = {
     "out of the tree": (diff("", "x\n", "../evil.py"), "leads out of the package"),
     "further out": (diff("", "x\n", "pkg/../../evil.py"), "leads out of the package"),
     "absolute": (diff("a\n", "x\n", "x").replace("a/x", "/etc/passwd"), "names absolute paths"),
