@@ -16,7 +16,7 @@ from torch import Tensor
 from warpfront.inside.checks.effort import Effort
 from warpfront.inside.checks.hazards.field_faults import FIELD_FAULTS
 from warpfront.inside.checks.hazards.seeding import KEYS, Kernel, KernelFault, seed_kernel_faults
-from warpfront.inside.checks.mutations import Ledger
+from warpfront.inside.checks.mutations import MutationTally
 from warpfront.inside.checks.results import Check, CheckFinding, Recorder, failed, passed
 
 
@@ -39,7 +39,7 @@ def record_kernel_faults(claims: Any, recorder: Recorder, effort: Effort | None 
 
 
 def _finding(name: str, device: str) -> CheckFinding:
-    ledger = Ledger()
+    ledger = MutationTally()
     seed_kernel_faults([f for f in KERNEL_FAULTS if f.hazard_class == name], device, ledger)
     details: dict[str, object] = {"seeded": ledger.seeded, "mutations": ledger.document()}
     if ledger.missed:
