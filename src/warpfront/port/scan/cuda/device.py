@@ -299,8 +299,10 @@ def _std_in_device_code(view: View) -> Iterator[Sighting]:
     for found in _STD_EXTREME.finditer(view.code):
         constant = "constexpr" in statement_before(view.code, found.start())
         cuda = view.is_device_code or view.source.path.suffix in (".cu", ".cuh")
+        listed = view.code.startswith("{", found.end())
         if view.in_device_code(found.start()) or (constant and cuda):
-            yield sighting(view, "CU136", (found.start(), found.end() - 1))
+            shift = 1 if constant or listed else 0
+            yield sighting(view, "CU136", (found.start(), found.end() - 1), shift=shift)
 
 
 def _missing_typenames(view: View) -> Iterator[Sighting]:

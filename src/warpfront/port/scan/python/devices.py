@@ -211,6 +211,8 @@ def _is_bare_test(module: Module, node: ast.AST) -> bool:
         if not all(isinstance(other, ast.Constant) and other.value is None for other in others):
             return False
         node, parent = parent, module.parents[parent]
+    while isinstance(parent, ast.BoolOp):
+        node, parent = parent, module.parents[parent]
     return isinstance(parent, ast.If | ast.IfExp | ast.While | ast.UnaryOp) and node is not getattr(
         parent, "body", None
     )

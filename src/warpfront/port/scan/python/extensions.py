@@ -6,7 +6,8 @@ import ast
 import re
 from collections.abc import Iterator
 
-from warpfront.port.scan.python.module import Module, Seen, text_of
+from warpfront.port.scan.python.module import Module, Seen, is_true, keyword, last_name, text_of
+from warpfront.port.scan.python.settings import STARTERS
 from warpfront.port.scan.words import CUDA_INDEX, GFX, compiler_flags
 
 _LIBRARIES = frozenset(
@@ -27,6 +28,8 @@ _LIBRARIES = frozenset(
         "nvidia-ml",
     }
 )
+_HIP = re.compile(r"version\.hip|IS_HIP|ROCM|rocm|HIP_HOME|is_hip")
+_NVCC = re.compile(r"(?:\A|/|\W)nvcc(?:\s|\Z)")
 _ASKING = re.compile(
     r"(?:\S*/)?(rocminfo|rocm_agent_enumerator|amdgpu-arch|rocm-smi|amd-smi)(?:\s|\Z)"
 )
@@ -62,6 +65,56 @@ def _first_three(module: Module, node: ast.AST) -> Iterator[tuple[ast.AST, ast.A
         if count == 3:
             return
         yield pair
+
+
+def knows_hip(module: Module) -> bool:
+    """Whether a build asks for ROCm anywhere."""
+    return _HIP.search(module.text) is not None
+
+
+def extension_calls(module: Module, node: ast.Call) -> Iterator[Seen]:
+    """`CUDAExtension(...)` and `load(...)` of a build that never asks for ROCm."""
+    made = {module.dotted(value) for value in (node.func, *module.scopes.values(node.func))}
+    names = {name.split(".")[-1] for name in made if name.split(".")[0] in {"torch", "paddle"}}
+    loads = any(keyword(node, name) for name in ("extra_cuda_cflags", "cuda_sources"))
+    builds = "CUDAExtension" in names or (loads and not names.isdisjoint({"load", "load_inline"}))
+    if builds and not knows_hip(module):
+        yield Seen(rule="BL210", node=node, what=last_name(node.func))
+
+
+def source_globs(module: Module, node: ast.Call) -> Iterator[Seen]:
+    """`glob.glob("csrc/*.cpp")` where torch's hipify writes its files beside the sources."""
+    if last_name(node.func) not in {"glob", "rglob", "iglob"} or not node.args:
+        return
+    if "CUDAExtension" not in module.text or knows_hip(module):
+        return
+    if re.search(r"\*\.(?:c|cc|cpp|cxx|cu)\b", module.source_of(node)):
+        yield Seen(rule="BL211", node=node, what=" ".join(module.source_of(node).split())[:60])
+
+
+def packaged_data(module: Module, node: ast.keyword) -> Iterator[Seen]:
+    """`include_package_data=True` of a package whose extension is hipified."""
+    hipified = "CUDAExtension" in module.text and not knows_hip(module)
+    if node.arg == "include_package_data" and hipified and is_true(node.value):
+        yield Seen(rule="BL212", node=node, what="include_package_data=True")
+
+
+def wheels_by_cuda(module: Module, node: ast.JoinedStr) -> Iterator[Seen]:
+    """`f"{name}-{version}+cu{cuda_version}..."`: the name of a wheel that is CUDA's."""
+    texts = [text_of(value) or "" for value in node.values]
+    if module.builds_extensions and any(re.search(r"[+_-]cu\Z", text) for text in texts):
+        yield Seen(rule="BL213", node=node, what=module.source_of(node)[:60])
+
+
+def compiler_versions(module: Module, node: ast.Call) -> Iterator[Seen]:
+    """`subprocess.check_output([CUDA_HOME + "/bin/nvcc", "-V"])`."""
+    if last_name(node.func) not in STARTERS or not node.args:
+        return
+    for value in module.scopes.values(node.args[0]):
+        head = value.elts[0] if isinstance(value, ast.List | ast.Tuple) and value.elts else value
+        if any(_NVCC.search(one.text) for one in module.scopes.texts(head)):
+            yield Seen(rule="BL214", node=node, what="nvcc")
+            return
 
 
 def linked_libraries(module: Module, node: ast.keyword) -> Iterator[Seen]:
