@@ -228,6 +228,10 @@ def _vector_operators(view: View) -> Iterator[Sighting]:
             yield sighting(view, "CU140", found.span(), shift=shift)
 
 
+_EMPTIED = re.compile(r"\b(\w+)\s*=\s*\{\s*\}(?=\s*;)")
+"""`half2 x; x = {};`: HIP's half2 has several assignments that an empty list fits."""
+
+
 def _half_members(view: View) -> Iterator[Sighting]:
     declared = {found[1] for found in _HALF_DECLARED.finditer(view.code)}
     if not declared:
@@ -238,6 +242,9 @@ def _half_members(view: View) -> Iterator[Sighting]:
             and view.code[found.start() - 1 : found.start()] not in (".", ">")
             and _declared_last(view, found[1], found.start())
         ):
+            yield sighting(view, "CU127", found.span())
+    for found in _EMPTIED.finditer(view.code):
+        if found[1] in declared and _declared_last(view, found[1], found.start(1)):
             yield sighting(view, "CU127", found.span())
 
 

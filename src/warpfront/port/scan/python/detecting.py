@@ -48,6 +48,7 @@ _DETECTORS: Mapping[type[ast.AST], tuple[Detector, ...]] = {
     ast.Constant: (
         settings.strings,
         extensions.flags,
+        extensions.library_places,
         devices.patched_packages,
         without_cuda.device_strings,
         without_cuda.hpu_without_bridge,
@@ -88,6 +89,7 @@ _DETECTORS: Mapping[type[ast.AST], tuple[Detector, ...]] = {
         settings.environment_calls,
         devices.name_prefixes,
         devices.capability_queries,
+        devices.cuda_version_taken_apart,
         devices.arch_lists,
         devices.rocm_folder,
         devices.libraries,

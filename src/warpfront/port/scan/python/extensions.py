@@ -29,6 +29,8 @@ _LIBRARIES = frozenset(
     }
 )
 _HIP = re.compile(r"version\.hip|IS_HIP|ROCM|rocm|HIP_HOME|is_hip")
+_WINDOWS_LIBRARY = re.compile(r"(?:cublas|cudart|cuda|cudnn|cusparse|cusolver|nvrtc)\.lib")
+_WHEEL_FOLDERS = frozenset({"cuda_runtime", "cublas", "cudnn", "cuda_nvcc", "cusparse", "cusolver"})
 _NVCC = re.compile(r"(?:\A|/|\W)nvcc(?:\s|\Z)")
 _ASKING = re.compile(
     r"(?:\S*/)?(rocminfo|rocm_agent_enumerator|amdgpu-arch|rocm-smi|amd-smi)(?:\s|\Z)"
@@ -65,6 +67,17 @@ def _first_three(module: Module, node: ast.AST) -> Iterator[tuple[ast.AST, ast.A
         if count == 3:
             return
         yield pair
+
+
+def library_places(module: Module, node: ast.Constant) -> Iterator[Seen]:
+    """`"cublas.lib"`, and `os.path.join(site, "nvidia", "cuda_runtime", "include")`."""
+    text = node.value
+    if not isinstance(text, str) or not module.builds_extensions:
+        return
+    if _WINDOWS_LIBRARY.fullmatch(text):
+        yield Seen(rule="BL207", node=node, what=text)
+    if text in _WHEEL_FOLDERS and "nvidia" in module.source_of(module.parents[node]):
+        yield Seen(rule="BL215", node=node, what=f"nvidia/{text}")
 
 
 def knows_hip(module: Module) -> bool:
