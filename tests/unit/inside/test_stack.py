@@ -4,6 +4,7 @@ way. The packages are stand-ins, the extension in them is a real one, whole or d
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ import pytest
 from builders import a_cell, a_lock
 
 from warpfront.inside.checks.claims import Claims, claims_from
-from warpfront.inside.checks.results import CheckFinding, Recorder
+from warpfront.inside.checks.results import CheckFinding, Recorder, unavailable
 from warpfront.inside.checks.stack import descriptions, stack_checks
 from warpfront.inside.checks.stack.descriptions import description, names
 from warpfront.inside.checks.stack.elf_symbols import lacking, read_elf
@@ -201,11 +202,8 @@ def test_what_is_not_there_dies_hangs_or_hides_devices_is_said(
     assert hides["devices"].outcome == "failed"
     assert "before it" in hides["devices"].reason
     site.package("hangs", "1", {"__init__.py": "import time; time.sleep(60)"})
-    monkeypatch.setattr(
-        stack_checks.imported,
-        "__kwdefaults__",
-        {**stack_checks.imported.__kwdefaults__, "seconds": 0.5},
-    )
+    asked = functools.partial(stack_checks.imported, seconds=0.5)
+    monkeypatch.setattr(stack_checks, "imported", asked)
     hangs = found({"name": "hangs", "imports": ["hangs"]})
     assert "stopped after" in hangs["hangs: imports"].reason
 
@@ -266,7 +264,7 @@ def test_what_is_for_another_vendor_is_unavailable_and_says_for_whom(
     described: dict[str, Any],
 ) -> None:
     described["vendors"] = {"cpu": "ops is AMD's"}
-    assert found(USES)["ops"] == stack_checks.unavailable("ops is AMD's")
+    assert found(USES)["ops"] == unavailable("ops is AMD's")
 
 
 def test_the_session_leaves_every_check_it_planned(tmp_path: Path) -> None:
