@@ -24,9 +24,9 @@ from warpfront.model import (
     WheelIndex,
     WheelLock,
 )
-from warpfront.release.policy import Evidence
+from warpfront.release.admission import Evidence
 from warpfront.report.rows import ReportRow
-from warpfront.verify.sealing import sealed
+from warpfront.verify.seal import sealed
 
 A_PROJECT = Project(
     name="demo",

@@ -32,8 +32,8 @@ from warpfront.model import (
     digest_of,
 )
 from warpfront.system.process import run
+from warpfront.system.progress import Line
 from warpfront.system.store import place_program, read_text, write_json
-from warpfront.system.watch import Line
 from warpfront.wheels.archives import archive_commit, archive_folder, unpack
 from warpfront.wheels.choice import wheel_of
 from warpfront.wheels.rebuilding import Patching, patched_wheel, relabelled_wheel

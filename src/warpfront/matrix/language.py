@@ -161,6 +161,7 @@ _Companions = tuple[Companion, ...]
 Label = Annotated[str, *_label]
 _Labels = Annotated[tuple[Label, ...], Filled]
 Labels = Annotated[_Labels, BeforeValidator(_one_as_list, json_schema_input_type=Label | _Labels)]
+PinnedImage = Annotated[str, Field(pattern=r"^[a-z0-9./:_-]+@sha256:[0-9a-f]{64}$")]
 Trust = Literal["hosted", "self-hosted"]
 RunnerEngine = Literal["theirs", "embedded"]
 Targets = Annotated[
@@ -392,7 +393,7 @@ class ChannelText:
 class RunnerText:
     """`runners.*:`, machines that take CI's jobs: what a forge calls them (`labels`, with or
     without a `group`, or the name of a `scale_set`), and what they have. `count` are the machines,
-    each with one job at a time."""
+    each with one job at a time. `image` is that of the engine in the pods of a scale set."""
 
     trust: Trust
     labels: Labels | None = None
@@ -404,6 +405,7 @@ class RunnerText:
     targets: Targets | None = None
     count: Annotated[int, Field(ge=1, le=1000)] = 1
     engine: RunnerEngine = "theirs"
+    image: PinnedImage | None = None
 
 
 def _kind_of_index(value: object) -> str:

@@ -24,8 +24,8 @@ from warpfront.pipeline.within.builders import BuilderOf, builders
 from warpfront.pipeline.within.locks import inputs_of, read_state
 from warpfront.pipeline.workspace import AskSite, Folders, Workspace, site_when_needed
 from warpfront.system.process import Run, run
+from warpfront.system.progress import Line, Watch
 from warpfront.system.store import write_text
-from warpfront.system.watch import Line, Watch
 from warpfront.wheels.lock import dump_lock, gone_back, read_lock
 from warpfront.wheels.requirements import RequirementList
 from warpfront.wheels.resolution import Crafting

@@ -16,7 +16,7 @@ from warpfront.images.labels import (
     RELAXED,
     REVISION,
 )
-from warpfront.release.bill.asking import askers_of
+from warpfront.release.bill.askers import askers_of
 from warpfront.release.statements.provenance_statement import Making
 from warpfront.release.statements.verification_statement import Proof
 

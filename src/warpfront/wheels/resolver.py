@@ -25,8 +25,8 @@ from packaging.utils import canonicalize_name
 from warpfront.errors import BlockedError, LockError, WheelError, without_secrets
 from warpfront.model import Distribution, LockedWheel, LockInputs, Source
 from warpfront.system.process import Completed, Run
+from warpfront.system.progress import Line
 from warpfront.system.store import storing
-from warpfront.system.watch import Line
 from warpfront.wheels.choice import WheelChoice, supported_tags, wheel_of
 from warpfront.wheels.reach import reach_of
 from warpfront.wheels.resolution import NO_TERMS, Contradiction, Resolution, Sdist, Terms

@@ -31,7 +31,7 @@ from warpfront.model import (
     WheelBuild,
     WheelLock,
 )
-from warpfront.system.watch import Line
+from warpfront.system.progress import Line
 from warpfront.wheels.demands import (
     Stack,
     belonging_to_a_stack,

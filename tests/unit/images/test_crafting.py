@@ -20,7 +20,7 @@ from warpfront.images.engine import Engine, RunRequest
 from warpfront.model import LockInputs, Patch, Recipe, Source, WheelIndex, WheelLock
 from warpfront.pipeline.locking import resolve_by_uv as resolve
 from warpfront.system import process
-from warpfront.system.watch import Line
+from warpfront.system.progress import Line
 from warpfront.wheels.archives import folder_sha256
 from warpfront.wheels.lock import dump_lock, read_lock, staleness
 from warpfront.wheels.sources import Site

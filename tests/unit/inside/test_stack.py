@@ -22,7 +22,7 @@ from warpfront.inside.checks.stack.descriptions import description, names
 from warpfront.inside.checks.stack.elf_symbols import lacking, read_elf
 from warpfront.inside.guard.policy import Policy
 from warpfront.model import Smoke
-from warpfront.verify.claims import image_claims
+from warpfront.verify.image_claims import image_claims
 
 pytestmark = pytest.mark.process
 
@@ -107,7 +107,7 @@ def found(*entries: dict[str, Any], device: str = "cpu", **claimed: Any) -> dict
     claims = Claims(
         cell="c", target="x86_64", vendor=claimed.pop("vendor", "cpu"), device=device, smoke=entries
     )
-    told: list[tuple[str, stack_checks.Told]] = []
+    told: list[tuple[str, stack_checks.ImportReport]] = []
     checks = [one for entry in entries for one in stack_checks.checks_of(entry, claims, told)]
     results = {one.name: one.find() for one in checks}
     results["devices"] = stack_checks.same_devices(told)

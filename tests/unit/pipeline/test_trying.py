@@ -17,13 +17,13 @@ from warpfront.images.engine import RunRequest
 from warpfront.images.labels import CONTENT_HASH
 from warpfront.model import Blocked, Selection, WheelIndex
 from warpfront.pipeline.beside import trying
-from warpfront.pipeline.beside.trying import Asking, only_cell, try_in
+from warpfront.pipeline.beside.trying import TrialRequest, only_cell, try_in
 from warpfront.pipeline.locking import resolve_by_uv
 from warpfront.pipeline.workspace import Folders
 from warpfront.port.trying.trial import Trial
 from warpfront.system import process
+from warpfront.system.progress import Line, Watch
 from warpfront.system.store import Store
-from warpfront.system.watch import Line, Watch
 from warpfront.wheels.lock import lock_inputs
 from warpfront.wheels.sources import Site
 
@@ -90,7 +90,7 @@ class Place:
 
     def tried(self, program: Program, *, install: bool = True, **asked: object) -> Trial:
         self.engine.programs["python"] = program
-        asking = Asking(
+        asking = TrialRequest(
             repo=self.repo,
             argv=("python", "train.py"),
             install=install,
@@ -197,7 +197,7 @@ def test_rounds_are_bounded(place: Place, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_an_image_that_is_not_built_is_said_and_two_images_are_one_too_many(place: Place) -> None:
     other = a_cell(id="other", targets=("x86_64",))
-    asking = Asking(repo=place.repo, argv=("python",))
+    asking = TrialRequest(repo=place.repo, argv=("python",))
     found = try_in(
         other,
         {},
@@ -214,6 +214,6 @@ def test_an_image_that_is_not_built_is_said_and_two_images_are_one_too_many(plac
     with pytest.raises(NothingSelectedError, match="a program is tried in one image"):
         only_cell(cells, Selection())
     with pytest.raises(InputError, match="follows `--`"):
-        Asking(repo=place.repo, argv=())
+        TrialRequest(repo=place.repo, argv=())
     with pytest.raises(InputError, match="no such folder"):
-        Asking(repo=place.repo / "gone", argv=("python",))
+        TrialRequest(repo=place.repo / "gone", argv=("python",))

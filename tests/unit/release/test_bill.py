@@ -16,9 +16,9 @@ from rfc3986_validator import validate_rfc3986
 from spdx_tools.spdx.parser.jsonlikedict.json_like_dict_parser import JsonLikeDictParser
 from spdx_tools.spdx.validation.document_validator import validate_full_spdx_document
 
-from warpfront.inside.checks.contents import Contents, Found, Package
+from warpfront.inside.checks.image_contents import Contents, FoundDistribution, Package
 from warpfront.model import OwnIndex, WheelIndex
-from warpfront.release.bill.asking import Asking, asked_for, askers_of
+from warpfront.release.bill.askers import Asking, asked_for, askers_of
 from warpfront.release.bill.cyclonedx import cyclonedx_text
 from warpfront.release.bill.parts import Bill, roots_of
 from warpfront.release.bill.spdx import spdx_text
@@ -54,7 +54,7 @@ def test_a_companys_own_index_is_named_to_nobody() -> None:
 
 
 def test_what_is_in_the_image_and_in_no_lock_came_with_the_base() -> None:
-    assert purls(a_bill(Found(name="Some.Thing", version="1")), "distribution") == [
+    assert purls(a_bill(FoundDistribution(name="Some.Thing", version="1")), "distribution") == [
         "pkg:pypi/some-thing@1"
     ]
 
@@ -140,7 +140,7 @@ def spdx_faults(document: dict[str, Any]) -> list[str]:
     return [one.validation_message for one in validate_full_spdx_document(parsed)]
 
 
-HOSTILE = Found(
+HOSTILE = FoundDistribution(
     name="<b>evil\u202e</b>\x1b[31m",
     version="1 \n2|\"'\x07",
     expression="MIT OR <script>",

@@ -42,7 +42,7 @@ from warpfront.port.trying.misses import Miss, read_misses
 from warpfront.port.trying.providers import provider
 from warpfront.port.trying.trial import Found, Trial
 from warpfront.system.process import Command, environment, run
-from warpfront.system.watch import Watch
+from warpfront.system.progress import Watch
 from warpfront.wheels.lock import difference, lock_inputs
 from warpfront.wheels.requirements import RequirementList
 from warpfront.wheels.uv_program import uv_binary
@@ -60,7 +60,7 @@ _PLACES = ("src", ".", "python", "lib")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asking:
+class TrialRequest:
     """What is to be tried. `provides` maps modules to requirements; with `install`, what is missing
     is installed beside the image and the program runs again.
     """
@@ -80,7 +80,7 @@ class Asking:
 
 
 def try_project(
-    workspace: Workspace, selection: Selection, watch: Watch, asking: Asking
+    workspace: Workspace, selection: Selection, watch: Watch, asking: TrialRequest
 ) -> Trial | Blocked | Failed:
     """What came of it in the one selected image."""
     matrix, requirements = workspace.matrix, workspace.requirements
@@ -106,7 +106,7 @@ def only_cell(cells: tuple[Cell, ...], selection: Selection) -> Cell:
 def try_in(
     cell: Cell,
     locks: Mapping[str, WheelLock],
-    asking: Asking,
+    asking: TrialRequest,
     folders: Folders,
     *,
     engine: Engine,
@@ -153,7 +153,7 @@ class _Trying:
 
     cell: Cell
     lock: WheelLock
-    asking: Asking
+    asking: TrialRequest
     asked: tuple[Asked, ...]
     layer: Path
     image: str

@@ -11,7 +11,7 @@ from typing import Literal
 from packageurl import PackageURL
 from packaging.utils import canonicalize_name
 
-from warpfront.inside.checks.contents import Carried, Contents, Found, Package
+from warpfront.inside.checks.image_contents import Carried, Contents, FoundDistribution, Package
 from warpfront.model import (
     BaseSource,
     Cell,
@@ -21,7 +21,7 @@ from warpfront.model import (
     ResolvedBase,
     WheelLock,
 )
-from warpfront.release.bill.asking import Asking, asked_for
+from warpfront.release.bill.askers import Asking, asked_for
 from warpfront.release.bill.licences import Licence, licence_of, licence_of_package
 from warpfront.wheels.requirements import RequirementList
 
@@ -123,7 +123,9 @@ def bill_of(
     )
 
 
-def _wheels(lock: WheelLock, found: Mapping[str, Found], own: set[str]) -> dict[str, Part]:
+def _wheels(
+    lock: WheelLock, found: Mapping[str, FoundDistribution], own: set[str]
+) -> dict[str, Part]:
     """By name, each with what was changed in it."""
     patched = {one.package: one for one in lock.patched}
     return {
@@ -145,7 +147,7 @@ def roots_of(chain: Iterable[Cell], requirements: Mapping[str, RequirementList])
     return tuple(asked)
 
 
-def _wheel(wheel: LockedWheel, found: Mapping[str, Found], own: set[str]) -> Part:
+def _wheel(wheel: LockedWheel, found: Mapping[str, FoundDistribution], own: set[str]) -> Part:
     """A wheel of the lock. A company's own index is nobody else's business."""
     facts = found.get(_name(wheel.name))
     url = "" if wheel.index in own or wheel.index.rstrip("/") == _PYPI else wheel.index
@@ -169,7 +171,7 @@ def _with_patches(part: Part, patched: PatchedWheel | None) -> Part:
     return replace(part, source=f"patched from {of}", patches=patched.patches)
 
 
-def _distribution(found: Found) -> Part:
+def _distribution(found: FoundDistribution) -> Part:
     return Part(
         kind="distribution",
         name=found.name,
