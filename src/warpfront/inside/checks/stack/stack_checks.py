@@ -119,8 +119,6 @@ def _described(name: str, claims: Claims, told: list[tuple[str, ImportReport]]) 
 def _once(
     name: str, told: list[tuple[str, ImportReport]], act: Callable[[], ImportReport]
 ) -> Callable[[], ImportReport]:
-    name: str, told: list[tuple[str, ImportReport]], act: Callable[[], ImportReport]
-) -> Callable[[], ImportReport]:
     """One process for all checks that ask what it said."""
 
     @functools.cache
