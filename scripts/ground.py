@@ -19,7 +19,7 @@ from warpfront.images.engine import Engine, connect
 from warpfront.images.engine.bases import resolve_base
 from warpfront.model import Cell, WheelLock
 from warpfront.pipeline.workspace import Workspace, open_workspace, site_when_needed
-from warpfront.release.registry.reach import registry_reachable
+from warpfront.release.registry.ping import registry_reachable
 from warpfront.system.process import Command, environment, run
 from warpfront.system.store import place_program
 from warpfront.wheels.lock import dump_lock, read_lock

@@ -20,7 +20,7 @@ from warpfront.doors.tasks import namespace
 from warpfront.errors import WarpfrontError
 from warpfront.images import render
 from warpfront.images.engine import DEAD_MAN_SECONDS
-from warpfront.images.engine.lines import LONGEST_LINE
+from warpfront.images.engine.line_splitter import LONGEST_LINE
 from warpfront.matrix import language
 from warpfront.matrix.compat import packaged
 from warpfront.matrix.reading import read_matrix

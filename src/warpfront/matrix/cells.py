@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from packaging.requirements import Requirement as PackagingRequirement
+from packaging.utils import canonicalize_name
+
 from warpfront.errors import Problem
 from warpfront.matrix.compat import Compat, Contradicted, Unknown, Wanted
 from warpfront.matrix.expansion import CELL_LIMIT, Point
@@ -17,6 +20,7 @@ from warpfront.matrix.language import (
     BuildText,
     CompilerText,
     MatrixText,
+    PatchText,
     SourceTreeText,
 )
 from warpfront.matrix.naming import cell_id, cell_tag, is_id, is_tag
@@ -29,6 +33,7 @@ from warpfront.model import (
     Compiler,
     CompilerBase,
     OwnIndex,
+    Patch,
     Pin,
     Recipe,
     SourceTree,
@@ -111,8 +116,23 @@ class CellMaker:
                 message = f"image `{name}` builds packages, and is built on no image to do so in"
                 hint = "`builds:` needs a `parent:` image that holds torch"
                 self._problem(("images", name, "builds"), message, hint)
+            self._check_patches(name, image.patches)
         for name, base in self.text.bases.items():
             self._check_base(name, base)
+
+    def _check_patches(self, image: str, patches: tuple[PatchText, ...]) -> None:
+        """Patches of a package are of one version of it, and end with versions of that package."""
+        versions: dict[str, str] = {}
+        for place, one in enumerate(patches):
+            where = ("images", image, "patches", place)
+            first = versions.setdefault(one.package, one.version)
+            if first != one.version:
+                message = f"{one.package} is patched at {first} and at {one.version}"
+                self._problem(where, message, "an image holds one version of a package")
+            ends = canonicalize_name(PackagingRequirement(one.until).name) if one.until else ""
+            if ends not in {"", one.package}:
+                message = f"`until` of a patch of {one.package} names {ends}"
+                self._problem(where, message, f"until: {one.package}>=...")
 
     def check_indexes(self) -> None:
         """`indexes:` readdresses indexes of the compat table, and gives others their packages."""
@@ -484,6 +504,7 @@ def _cell(
         environment=frozen(environment),
         relax=frozen(image.relax),
         builds=tuple(_recipe(package, build) for package, build in sorted(image.builds.items())),
+        patches=tuple(map(_patch, image.patches)),
         tree=_tree(image.project) if image.project else None,
         own_indexes=own_indexes,
         allow_builds=tuple(sorted(text.allow_builds)),
@@ -497,4 +518,17 @@ def _recipe(package: str, text: BuildText) -> Recipe:
         apt=tuple(sorted(text.apt)),
         environment=tuple(sorted(text.environment.items())),
         extensions=tuple(sorted(text.extensions)),
+    )
+
+
+def _patch(text: PatchText) -> Patch:
+    return Patch(
+        package=text.package,
+        version=text.version,
+        file=text.file,
+        sha256=text.sha256,
+        reason=text.reason,
+        strip=text.strip,
+        upstream=text.upstream or "",
+        until=text.until or "",
     )

@@ -114,6 +114,12 @@ _glob = _form(
 )
 _flag = _form(r"-[A-Za-z0-9_+=,./:-]+", "one option of a compiler (-DFAST, -std=c++20)")
 _module = _form(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*", "a module's name")
+_sha256 = _form(r"[0-9a-f]{64}", "a sha256 (64 hex digits)", longest=64)
+_exact = _form(
+    r"[0-9]+(?:\.[0-9]+)*(?:(?:a|b|rc)[0-9]+)?(?:\.post[0-9]+)?(?:\+[a-z0-9]+(?:\.[a-z0-9]+)*)?",
+    'one version ("0.3.9")',
+    longest=64,
+)
 _tag_template = _form(
     r"(?:[A-Za-z0-9_.-]|\{[a-z_]+\})+", "a tag, with {words} of what the image holds"
 )
@@ -153,6 +159,7 @@ _Companions = tuple[Companion, ...]
 Label = Annotated[str, *_label]
 _Labels = Annotated[tuple[Label, ...], Filled]
 Labels = Annotated[_Labels, BeforeValidator(_one_as_list, json_schema_input_type=Label | _Labels)]
+PinnedImage = Annotated[str, Field(pattern=r"^[a-z0-9./:_-]+@sha256:[0-9a-f]{64}$")]
 Trust = Literal["hosted", "self-hosted"]
 RunnerEngine = Literal["theirs", "embedded"]
 Targets = Annotated[
@@ -229,9 +236,25 @@ class BuildText:
 
 
 @strict_dataclass
+class PatchText:
+    """An entry of `images.*.patches:`, a change to one version of a package; with `until`, no
+    longer than upstream lacks it."""
+
+    file: Annotated[str, *_path]
+    package: PackageName
+    version: Annotated[str, *_exact]
+    sha256: Annotated[str, *_sha256]
+    reason: Reason
+    strip: Annotated[int, Field(strict=True, ge=0, le=9)] = 1
+    upstream: Annotated[str, *_https] | None = None
+    until: Requirement | None = None
+
+
+@strict_dataclass
 class ImageText:
     """`images.*:`; `parent` is the image it is built on. `relax` maps a package, whose demands
-    on the torch stack may go unmet, to the reason; `builds` how packages are built in that."""
+    on the torch stack may go unmet, to the reason; `builds` how packages are built in that;
+    `patches` what is changed in packages of others."""
 
     template: Name
     title: Annotated[str, *_words]
@@ -242,6 +265,7 @@ class ImageText:
     project: SourceTreeText | None = None
     relax: Mapping[PackageName, Reason] = field(default_factory=dict)
     builds: Mapping[PackageName, BuildText] = field(default_factory=dict)
+    patches: tuple[PatchText, ...] = ()
     environment: Environment = field(default_factory=dict)
 
 
@@ -343,7 +367,7 @@ class ChannelText:
 class RunnerText:
     """`runners.*:`, machines that take CI's jobs: what a forge calls them (`labels`, with or
     without a `group`, or the name of a `scale_set`), and what they have. `count` are the machines,
-    each with one job at a time."""
+    each with one job at a time. `image` is that of the engine in the pods of a scale set."""
 
     trust: Trust
     labels: Labels | None = None
@@ -355,6 +379,7 @@ class RunnerText:
     targets: Targets | None = None
     count: Annotated[int, Field(ge=1, le=1000)] = 1
     engine: RunnerEngine = "theirs"
+    image: PinnedImage | None = None
 
 
 def _kind_of_index(value: object) -> str:

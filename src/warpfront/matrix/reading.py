@@ -11,7 +11,7 @@ from warpfront.matrix.cells import CellMaker
 from warpfront.matrix.compat import Compat
 from warpfront.matrix.expansion import expand_points
 from warpfront.matrix.language import MatrixText
-from warpfront.matrix.releasing import read_channels
+from warpfront.matrix.release_channels import read_channels
 from warpfront.matrix.runners import Runner, make_runners
 from warpfront.model import Cell, Channel, CompilerBase, Project
 from warpfront.system.document import read_checked

@@ -12,7 +12,7 @@ from warpfront.pipeline.within.baking import Built, build_cells
 from warpfront.pipeline.within.builders import builders
 from warpfront.pipeline.workspace import Workspace, site_when_needed
 from warpfront.system.process import environment
-from warpfront.system.watch import Watch
+from warpfront.system.progress import Watch
 
 
 def build(

@@ -25,8 +25,8 @@ import zstandard
 
 from warpfront.errors import WheelError
 from warpfront.model import LockedWheel, digest_of
+from warpfront.system.progress import Line
 from warpfront.system.store import exclusive, read_text, storing, write_json, write_text
-from warpfront.system.watch import Line
 from warpfront.wheels.streamed import (
     SITE_PACKAGES,
     Streamed,

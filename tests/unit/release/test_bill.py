@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from bills import A_CONTENTS, BASH, BOOTSTRAPPED, NUMPY, UV, a_bill
-from builders import A_RESOLVED_BASE, a_cell, a_child, a_lock, a_wheel
+from builders import A_PATCH, A_RESOLVED_BASE, a_cell, a_child, a_lock, a_patched_lock, a_wheel
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from jsonschema import Draft7Validator
@@ -16,9 +16,9 @@ from rfc3986_validator import validate_rfc3986
 from spdx_tools.spdx.parser.jsonlikedict.json_like_dict_parser import JsonLikeDictParser
 from spdx_tools.spdx.validation.document_validator import validate_full_spdx_document
 
-from warpfront.inside.checks.contents import Contents, Found, Package
+from warpfront.inside.checks.image_contents import Contents, FoundDistribution, Package
 from warpfront.model import OwnIndex, WheelIndex
-from warpfront.release.bill.asking import Asking, asked_for, askers_of
+from warpfront.release.bill.askers import Asking, asked_for, askers_of
 from warpfront.release.bill.cyclonedx import cyclonedx_text
 from warpfront.release.bill.parts import Bill, roots_of
 from warpfront.release.bill.spdx import spdx_text
@@ -54,7 +54,7 @@ def test_a_companys_own_index_is_named_to_nobody() -> None:
 
 
 def test_what_is_in_the_image_and_in_no_lock_came_with_the_base() -> None:
-    assert purls(a_bill(Found(name="Some.Thing", version="1")), "distribution") == [
+    assert purls(a_bill(FoundDistribution(name="Some.Thing", version="1")), "distribution") == [
         "pkg:pypi/some-thing@1"
     ]
 
@@ -140,7 +140,7 @@ def spdx_faults(document: dict[str, Any]) -> list[str]:
     return [one.validation_message for one in validate_full_spdx_document(parsed)]
 
 
-HOSTILE = Found(
+HOSTILE = FoundDistribution(
     name="<b>evil\u202e</b>\x1b[31m",
     version="1 \n2|\"'\x07",
     expression="MIT OR <script>",
@@ -172,6 +172,24 @@ def test_the_documents_are_valid_by_their_own_validators_and_the_same_twice(bill
     assert spdx_faults(json.loads(spdx_text(bill))) == []
     assert (cyclonedx_text(bill), spdx_text(bill)) == (text, spdx_text(bill))
     assert not {one for one in text + spdx_text(bill) if ord(one) < 32} - {"\n"}
+
+
+def test_what_was_patched_says_of_what_it_was_made_and_by_what() -> None:
+    bill = a_bill(lock=a_patched_lock(a_wheel("torch")))
+    text = cyclonedx_text(bill)
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+    (pedigree,) = [one["pedigree"] for one in json.loads(text)["components"] if "pedigree" in one]
+    (patch,) = pedigree["patches"]
+    assert patch["type"] == "unofficial"
+    assert patch["diff"]["url"] == A_PATCH.upstream
+    assert patch["diff"]["text"]["content"] == str(A_PATCH)
+    assert pedigree["notes"].startswith("patched from lmcache-0.3.9-py3-none-any.whl sha256:")
+    document = json.loads(spdx_text(bill))
+    assert spdx_faults(document) == []
+    (said,) = [one for one in document["packages"] if "comment" in one]
+    assert said["name"] == "lmcache"
+    assert str(A_PATCH) in said["comment"]
+    assert "patched from" in said["sourceInfo"]
 
 
 def test_documents_of_different_bills_have_different_names() -> None:

@@ -12,7 +12,7 @@ from standins import stand_in_wheel
 
 from warpfront.errors import StoreError, WheelError
 from warpfront.model import LockedWheel
-from warpfront.wheels import layer_store
+from warpfront.wheels import layer_store, streamed
 from warpfront.wheels.layer_store import Layer, LayerStore
 from warpfront.wheels.unpacked import unpacked_files
 from warpfront.wheels.wheelhouse import Wheelhouse
@@ -29,7 +29,7 @@ def store(tmp_path: Path, house: Wheelhouse) -> LayerStore:
 
 
 def a_wheel(house: Wheelhouse, name: str, content: bytes = b"x") -> LockedWheel:
-    files = {f"{name}/__init__.py": "", f"{name}/lib.so": content}
+    files: dict[str, str | bytes] = {f"{name}/__init__.py": "", f"{name}/lib.so": content}
     path = stand_in_wheel(house.root.parent / "wheels", name, "1.0", files=files)
     _, sha256 = house.keep(path)
     size = path.stat().st_size
@@ -169,7 +169,7 @@ def test_two_makers_at_once_make_it_once(
     store: LayerStore, house: Wheelhouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch, times, waits = a_wheel(house, "torch"), [0], threading.Event()
-    real = layer_store.stream_wheels
+    real = streamed.stream_wheels
 
     def counted(*arguments: object, **options: object) -> object:
         times[0] += 1

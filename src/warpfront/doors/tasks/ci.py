@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from warpfront.ci.github import Forge
-    from warpfront.ci.schedule import Scope
+    from warpfront.ci.schedule import RunScope
     from warpfront.inside.checks.effort import Effort
     from warpfront.pipeline.beside.working import Act, Errand
     from warpfront.pipeline.workspace import Workspace
@@ -115,7 +115,7 @@ def _plan(
         print(summary, end="")
 
 
-def _scope(name: str) -> Scope:
+def _scope(name: str) -> RunScope:
     from warpfront.ci.schedule import SCOPES
 
     if (name or "pull_request") not in SCOPES:

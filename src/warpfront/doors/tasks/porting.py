@@ -17,7 +17,7 @@ from warpfront.model import Outcome, Selection, SourceTree
 if TYPE_CHECKING:
     from warpfront.pipeline.beside.compiling import Compilation, CompileRequest
     from warpfront.pipeline.beside.scanning import Scan, ScanRequest
-    from warpfront.port.scan.findings import Finding
+    from warpfront.port.scan.findings import ScanFinding
 
 DEFAULT_TARGET = "gfx942"
 
@@ -151,7 +151,7 @@ def _scan_request(source: Selection, scanned: Scanned, *, dry_run: bool) -> Scan
 
 
 def _show_findings(
-    found: Scan, new: tuple[Finding, ...], forms: Forms, *, everything: bool
+    found: Scan, new: tuple[ScanFinding, ...], forms: Forms, *, everything: bool
 ) -> None:
     """Findings on the screen or as JSON, and in the files that were asked for."""
     from warpfront.port import finding_forms
@@ -176,10 +176,10 @@ def _show_findings(
 
 
 def _print_phases(asked: ScanRequest, found: Scan) -> None:
-    from warpfront.pipeline.beside import porting
+    from warpfront.pipeline.beside import port_work
     from warpfront.port.scan.phases import phases_text
 
-    order = porting.phases_of(
+    order = port_work.phases_of(
         asked.repo, found.findings, exclude=asked.exclude, vendored=asked.vendored
     )
     print(phases_text(order), end="")
@@ -187,19 +187,19 @@ def _print_phases(asked: ScanRequest, found: Scan) -> None:
 
 def _fixed(asked: ScanRequest, patch: str, *, apply: bool) -> str:
     """Write what is mechanical as a patch, or into the tree; what was done, in words."""
-    from warpfront.pipeline.beside import porting
+    from warpfront.pipeline.beside import port_work
     from warpfront.system.store import write_text
 
-    fixes = porting.fixes_of(asked.repo, exclude=asked.exclude, vendored=asked.vendored)
+    fixes = port_work.fixes_of(asked.repo, exclude=asked.exclude, vendored=asked.vendored)
     if patch:
         write_text(Path(patch), "".join(one.patch for one in fixes))
     if apply:
-        porting.write_fixes(asked.repo, fixes)
+        port_work.write_fixes(asked.repo, fixes)
     places = sum(len(one.rules) for one in fixes)
     return f"--fix {'changed' if apply else 'could change'} {places} places in {len(fixes)} files"
 
 
-def _raise_errors(found: Scan, new: tuple[Finding, ...]) -> None:
+def _raise_errors(found: Scan, new: tuple[ScanFinding, ...]) -> None:
     from warpfront.port.finding_forms import counted
 
     if any(finding.severity == "error" for finding in new):

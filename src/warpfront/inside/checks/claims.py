@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 SCHEMA = 1
-DEVICES = ("cpu", "cuda", "hpu")
+DEVICES = ("cpu", "cuda", "hpu", "xpu")
 
 
 class ClaimsError(Exception):

@@ -13,8 +13,8 @@ from warpfront.errors import FailureKind, InputError, StoreError, WarpfrontError
 from warpfront.model import Blocked, BuiltImage, Failed, StepName, Verification
 from warpfront.pipeline.beside.gathering import gather, handed_over
 from warpfront.pipeline.workspace import Folders
+from warpfront.system.progress import Watch
 from warpfront.system.store import Store
-from warpfront.system.watch import Watch
 
 Act = Callable[[str], Sequence[object]]
 """A step of one cell: what it made of it, and of the cells that it stands on."""

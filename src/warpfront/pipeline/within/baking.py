@@ -37,7 +37,7 @@ from warpfront.model import (
 )
 from warpfront.pipeline.within.attempt import attempt
 from warpfront.pipeline.within.composing import Composer
-from warpfront.pipeline.within.contents import (
+from warpfront.pipeline.within.preparing import (
     Prepared,
     images_by_content,
     prepare_cells,
@@ -45,11 +45,11 @@ from warpfront.pipeline.within.contents import (
 )
 from warpfront.pipeline.within.sealed import is_sealed, write_manifest
 from warpfront.pipeline.workspace import AskSite, Folders, Material
-from warpfront.release.registry.reach import registry_reachable
+from warpfront.release.registry.ping import registry_reachable
 from warpfront.system.process import run
+from warpfront.system.progress import Watch
 from warpfront.system.provenance import fixed_moment, read_provenance
-from warpfront.system.store import Store, place_program, write_json
-from warpfront.system.watch import Watch
+from warpfront.system.store import Store, place_program, remove_other, write_json
 from warpfront.wheels.layer_store import LayerStore
 from warpfront.wheels.sources import Site
 from warpfront.wheels.toolbox import install_toolbox
@@ -192,7 +192,8 @@ class _Building:
         self._started = monotonic()
         self._finished: dict[str, float] = {}
 
-    def build(self, items: list[Prepared]) -> dict[str, Built]:
+    def build(self, items: list[Prepared], *, again: bool = False) -> dict[str, Built]:
+        """Cell id -> what became of it. What failed beside damaged files is built once more."""
         failed: dict[str, Built] = {}
         fetched = self._each(items, self._fetch_one, failed)
         for item in fetched:
@@ -209,7 +210,25 @@ class _Building:
         write_json(file, bake_file(targets))
         answers = bake(self._request(file, ready), self._on_step)
         self._bring_toolbox()
-        return {**failed, **{item.cell.id: self._result(item, answers) for item in ready}}
+        broken = [item for item in ready if answers[item.cell.id].error]
+        results = {**failed, **{item.cell.id: self._result(item, answers) for item in ready}}
+        if broken and not again and attempt("", "build", self._drop_damaged, broken) is True:
+            results |= self.build(broken, again=True)
+        return results
+
+    def _drop_damaged(self, items: list[Prepared]) -> bool:
+        """Whether builds that failed had been given files that are not what they were: a disk may
+        change bytes and neither size nor time, by which they are known otherwise.
+        """
+        damaged: set[str] = set()
+        for item in items:
+            found = self._wheelhouse.drop_damaged(item.rendered.wheels, self._view_folder(item))
+            damaged |= {wheel.filename for wheel in found}
+        if remove_other(self._tools() / uv_binary().name, uv_binary()):
+            damaged.add("uv")
+        for name in sorted(damaged):
+            self._watch.say(f"{name} was damaged on this disk: it is brought again")
+        return bool(damaged)
 
     def _bring_toolbox(self) -> None:
         """What `verify` needs from outside, while outside is there for the wheels. Without it the
@@ -253,7 +272,7 @@ class _Building:
         return self._store.cell_folder(cell.id) / "sealed"
 
     def _composed(self, items: list[Prepared]) -> Mapping[str, dict[str, str]]:
-        """The contexts of images that stand on layers, where the engine keeps those as they are."""
+        """The contexts of images that stand on layers, where the engine keeps layers."""
         if self._by_run or not self._engine.features().containerd_store:
             return {}
         return Composer(
@@ -332,8 +351,10 @@ class _Building:
         return contexts
 
     def _wheels_view(self, item: Prepared) -> Path:
-        key = item.rendered.digest[:24]
-        return self._wheelhouse.view(item.rendered.wheels, self._cache / "views" / key)
+        return self._wheelhouse.view(item.rendered.wheels, self._view_folder(item))
+
+    def _view_folder(self, item: Prepared) -> Path:
+        return self._cache / "views" / item.rendered.digest[:24]
 
     def _tools(self) -> Path:
         """A folder with the one program that a build needs from outside."""

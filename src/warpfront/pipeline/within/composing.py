@@ -20,9 +20,9 @@ from warpfront.images.engine.buildx import BakeRequest, BuildStep, bake
 from warpfront.images.stages import BYTE_CODE, EMPTY_STAGE, WHEELS_STAGE, Stages, stages_of
 from warpfront.images.standing import config_on, manifest_on
 from warpfront.model import ImageFile, LockedWheel, digest_of
-from warpfront.pipeline.within.contents import Prepared
+from warpfront.pipeline.within.preparing import Prepared
+from warpfront.system.progress import Watch
 from warpfront.system.store import Store, read_text, storing, write_json
-from warpfront.system.watch import Watch
 from warpfront.wheels.layer_sets import bytecode_sets, layer_sets
 from warpfront.wheels.layer_store import Layer, LayerStore
 from warpfront.wheels.uv_program import uv_version

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from warpfront.inside.checks.effort import Effort
 from warpfront.inside.checks.hazards.hazard_checks import class_named, judge_rows
-from warpfront.inside.checks.mutations import Ledger, Seeded
+from warpfront.inside.checks.mutations import MutationTally, Seeded
 from warpfront.inside.checks.results import Check, CheckFinding, Recorder, failed, passed
 
 KEYS = {"cpu": "CPU", "cuda": "CUDA"}
@@ -73,7 +73,7 @@ def _is_reference(x: Any) -> bool:
 
 
 def seed_kernel_faults(
-    faults: Sequence[KernelFault], device: str, ledger: Ledger, seed: int = 0
+    faults: Sequence[KernelFault], device: str, ledger: MutationTally, seed: int = 0
 ) -> None:
     """Each fault in turn: its row must pass without it, and must not with it."""
     for fault in faults:
@@ -114,7 +114,7 @@ def record_kernel_faults(claims: Any, recorder: Recorder, effort: Effort | None 
 
 
 def _finding(name: str, device: str) -> CheckFinding:
-    ledger = Ledger()
+    ledger = MutationTally()
     seed_kernel_faults([f for f in KERNEL_FAULTS if f.hazard_class == name], device, ledger)
     details: dict[str, object] = {"seeded": ledger.seeded, "mutations": ledger.document()}
     if ledger.missed:

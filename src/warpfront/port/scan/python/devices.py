@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from warpfront.port.scan.python.module import FUNCTIONS, Module, Seen, keyword, text_of
+from warpfront.port.scan.python.tables import imports_nvidia
 
 _DEVICE_NAME = re.compile(
     r"\b(?:nvidia|amd|radeon|geforce|quadro|tesla|rtx|titan|instinct|mi\d{2,3}x?|[ahlvb]\d{2,3}s?"
@@ -167,8 +168,18 @@ def cuda_version_parsed(module: Module, node: ast.Attribute) -> Iterator[Seen]:
     if attribute or sliced or (called and name in {"Version", "parse", "float", "LooseVersion"}):
         if not _asked_before(module, node):
             yield Seen(rule="PY021", node=parent, what=_one_line(module, parent))
-    elif _is_bare_test(module, node) and "version.hip" not in module.text:
+    elif _is_bare_test(module, node) and not _is_for_nvidia(module, node):
         yield Seen(rule="PY022", node=node, what="torch.version.cuda")
+
+
+def _is_for_nvidia(module: Module, node: ast.AST) -> bool:
+    """Whether the test guards what is NVIDIA's own, or the module asks for AMD as well."""
+    if "version.hip" in module.text:
+        return True
+    test = next((p for p, _ in module.ancestors(node) if isinstance(p, ast.If)), None)
+    return test is not None and any(
+        imports_nvidia(inner) for statement in test.body for inner in ast.walk(statement)
+    )
 
 
 def _asked_before(module: Module, node: ast.AST) -> bool:
@@ -268,6 +279,8 @@ def mock_fallbacks(module: Module, node: ast.Try) -> Iterator[Seen]:
 
 def home_as_switch(module: Module, node: ast.Name | ast.Attribute) -> Iterator[Seen]:
     """`if CUDA_HOME is not None:` and `if ROCM_HOME:` as the question which build this is."""
+    if not module.names_toolkits:
+        return
     dotted = module.dotted(node)
     last = dotted.split(".")[-1]
     if last not in {"CUDA_HOME", "ROCM_HOME"} or not isinstance(node.ctx, ast.Load):
