@@ -52,7 +52,7 @@ from warpfront.system.process import environment
 from warpfront.system.progress import Watch
 from warpfront.system.provenance import now
 from warpfront.system.store import exclusive, storing, write_json, write_text
-from warpfront.verify.image_claims import image_claims
+from warpfront.verify.image_claims import image_claims, tried
 from warpfront.verify.seal import sealed
 from warpfront.verify.verdict import read_verification
 from warpfront.wheels.toolbox import install_toolbox
@@ -132,7 +132,7 @@ def verify_cells(
                 built=built,
                 folders=folders,
                 toolbox=toolbox,
-                sessions=sessions,
+                sessions=(*sessions, *(("stack",) if tried(cell) else ())),
                 effort=effort,
             )
             results.append(verifying.run(engine, host, watch))
