@@ -15,7 +15,8 @@ from warpfront.matrix.nodes import BuildNode
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
     """A chain of images that one builder makes, parents first. `fingerprint` says what it stands
-    on; `size_bytes` is the room that it takes while it is built.
+    on; `size_bytes` is the room that it takes while it is built. `made_on` is the node that has
+    all of it already, from before.
     """
 
     name: str
@@ -23,6 +24,7 @@ class Load:
     fingerprint: str
     size_bytes: int
     cells: tuple[str, ...]
+    made_on: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,13 +86,20 @@ class Pool:
             if home in free and self._has_room(home, load):
                 return load, home
         idle = [node for node in free if node not in self.running.values()]
-        for load in reversed(self.waiting):
+        moving = [load for load in self.waiting if not self._owner(load)]
+        for load in reversed(moving):
             for node in preference(load.fingerprint, idle):
                 if self._has_room(node, load):
                     return load, node
         return None
 
+    def _owner(self, load: Load) -> BuildNode | None:
+        """Who has it already, and can look it up in no time."""
+        return next((node for node in self.living if node.name == load.made_on), None)
+
     def _home(self, load: Load) -> BuildNode | None:
+        if owner := self._owner(load):
+            return owner
         able = (node for node in self.living if _could(node, load))
         return next(iter(preference(load.fingerprint, able)), None)
 
