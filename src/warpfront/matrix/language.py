@@ -100,6 +100,7 @@ _name_pattern = _form(
     "a package's name, or how such names begin and a * (acme-*)",
     longest=100,
 )
+_size = _form(r"[0-9]{1,4}(?:\.[0-9])? (?:MB|GB)", "a size: `900 MB`, `6.5 GB`")
 _path = _form(
     r"[A-Za-z0-9_-][A-Za-z0-9._-]*(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*)*",
     "a path inside the repository, without .. and leading dots",
@@ -254,7 +255,9 @@ class PatchText:
 class ImageText:
     """`images.*:`; `parent` is the image it is built on. `relax` maps a package, whose demands
     on the torch stack may go unmet, to the reason; `builds` how packages are built in that;
-    `patches` what is changed in packages of others."""
+    `patches` what is changed in packages of others.
+    `budget` is the most that its layers may take, unpacked.
+    """
 
     template: Name
     title: Annotated[str, *_words]
@@ -266,6 +269,7 @@ class ImageText:
     relax: Mapping[PackageName, Reason] = field(default_factory=dict)
     builds: Mapping[PackageName, BuildText] = field(default_factory=dict)
     patches: tuple[PatchText, ...] = ()
+    budget: Annotated[str, *_size] | None = None
     environment: Environment = field(default_factory=dict)
 
 
