@@ -408,6 +408,22 @@ class RunnerText:
     image: PinnedImage | None = None
 
 
+@strict_dataclass
+class NodeText:
+    """`builders.*:`, engines that images are built on at once: another's by its `host` (as
+    DOCKER_HOST has it) or docker `context`, or a builder that `buildx` knows (remote, in
+    Kubernetes), whose images come to this machine's engine; this machine's own if none is said.
+    `room_gb` bounds what is built there at once, `cache` is a repository for BuildKit's steps."""
+
+    host: Annotated[str, Field(pattern=r"^(unix|ssh|tcp)://\S+$")] | None = None
+    context: Label | None = None
+    buildx: Label | None = None
+    machine: MachineName = DEFAULT_MACHINE
+    slots: Annotated[int, Field(ge=1, le=64)] = 1
+    room_gb: Annotated[int, Field(ge=1, le=100_000)] = 100
+    cache: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9./:_-]*$")] | None = None
+
+
 def _kind_of_index(value: object) -> str:
     return "address" if isinstance(value, str) else "own"
 
@@ -430,6 +446,7 @@ class MatrixText:
     strict: StrictBool = False
     compilers: Mapping[Name, CompilerText] = field(default_factory=dict)
     runners: Mapping[Name, RunnerText] = field(default_factory=dict)
+    builders: Mapping[Name, NodeText] = field(default_factory=dict)
     indexes: Mapping[IndexName, IndexText] = field(default_factory=dict)
     allow_builds: tuple[PackageName, ...] = ()
     defaults: Axes = field(default_factory=Axes)

@@ -4,6 +4,7 @@ way. The packages are stand-ins, the extension in them is a real one, whole or d
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Mapping
@@ -106,7 +107,7 @@ def found(*entries: dict[str, Any], device: str = "cpu", **claimed: Any) -> dict
     claims = Claims(
         cell="c", target="x86_64", vendor=claimed.pop("vendor", "cpu"), device=device, smoke=entries
     )
-    told: list[tuple[str, stack_checks.Told]] = []
+    told: list[tuple[str, stack_checks.ImportReport]] = []
     checks = [one for entry in entries for one in stack_checks.checks_of(entry, claims, told)]
     results = {one.name: one.find() for one in checks}
     results["devices"] = stack_checks.same_devices(told)
@@ -201,11 +202,8 @@ def test_what_is_not_there_dies_hangs_or_hides_devices_is_said(
     assert hides["devices"].outcome == "failed"
     assert "before it" in hides["devices"].reason
     site.package("hangs", "1", {"__init__.py": "import time; time.sleep(60)"})
-    monkeypatch.setattr(
-        stack_checks.imported,
-        "__kwdefaults__",
-        {**(stack_checks.imported.__kwdefaults__ or {}), "seconds": 0.5},
-    )
+    asked = functools.partial(stack_checks.imported, seconds=0.5)
+    monkeypatch.setattr(stack_checks, "imported", asked)
     hangs = found({"name": "hangs", "imports": ["hangs"]})
     assert "stopped after" in hangs["hangs: imports"].reason
 

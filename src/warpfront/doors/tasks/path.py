@@ -98,11 +98,17 @@ def build(
     by_run: Annotated[
         bool, Option("install wheels by RUN, also where layers made before could stand for it")
     ] = False,
+    spread: Annotated[bool, Option("on every engine of `builders:` at once")] = False,
 ) -> None:
     """Build images of the selected cells, reusing those whose content exists."""
     from warpfront import pipeline
 
     workspace = workspace_here()
+    if spread and not dry_run:
+        from warpfront.pipeline.beside.spreading import spread as build_on_all
+
+        finish(build_on_all(workspace, cells, display), json=json)
+        return
     if dry_run:
         print_plan(pipeline.plan(workspace, cells, display), json=json)
         return

@@ -55,7 +55,7 @@ CHECK_SESSIONS: Mapping[str, CheckSession] = {
     ),
     "models": CheckSession(
         says="model families, layer by layer, trained, checkpointed, exported",
-        records=("models.modes:record_models",),
+        records=("models.modes:record_models", "architectures.registered:record_usual"),
     ),
     "golden": CheckSession(
         says="golden vectors of ours; anywhere, `-- make FILE` and `-- check [FILE...]`",
