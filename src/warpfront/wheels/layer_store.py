@@ -13,7 +13,7 @@ import contextlib
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass
 from hashlib import sha256
@@ -23,10 +23,18 @@ from typing import Any
 
 import zstandard
 
+from warpfront.errors import WheelError
 from warpfront.model import LockedWheel, digest_of
 from warpfront.system.progress import Line
 from warpfront.system.store import exclusive, read_text, storing, write_json, write_text
-from warpfront.wheels.streamed import SITE_PACKAGES, first_clash, has_headers, stream_wheels
+from warpfront.wheels.streamed import (
+    SITE_PACKAGES,
+    Streamed,
+    first_clash,
+    has_headers,
+    sources_bytes,
+    stream_wheels,
+)
 from warpfront.wheels.unpacked import keep_unpacked
 from warpfront.wheels.wheelhouse import Wheelhouse, known_intact, note_intact, sha256_of
 
@@ -47,7 +55,6 @@ class Layer:
     digest: str
     diff_id: str
     size_bytes: int
-    unpacked_bytes: int
     wheels: tuple[str, ...]
 
 
@@ -83,9 +90,34 @@ class LayerStore:
                 found |= self._make(absent, python, on_progress)
         return tuple(layer for key in keys if (layer := found[key]))
 
-    def clash(self, wheels: Iterable[LockedWheel]) -> str:
-        """Which file two of `wheels` write with different content, in words; "" for none."""
-        return first_clash(self._wheelhouse.present(wheel) for wheel in wheels)
+    def refuse_clash(self, wheels: Iterable[LockedWheel]) -> None:
+        """Raises `WheelError` where two of `wheels` write a file with different content."""
+        clash = first_clash(self._wheelhouse.present(wheel) for wheel in wheels)
+        if clash:
+            raise WheelError(clash)
+
+    def sources_bytes(self, wheels: Iterable[LockedWheel]) -> int:
+        """How much of `wheels` byte code is compiled from."""
+        return sum(sources_bytes(self._wheelhouse.present(wheel)) for wheel in wheels)
+
+    @contextlib.contextmanager
+    def sources(self, wheels: Sequence[LockedWheel], *, python: str) -> Iterator[Layer]:
+        """A layer of nothing but sources, for as long as byte code is compiled from it."""
+        paths = [self._wheelhouse.present(wheel) for wheel in wheels]
+        made = self._streamed(paths, python, lambda _: None, sources_only=True)
+        try:
+            yield _layer(made, wheels)
+        finally:
+            self.blob(made.digest).unlink(missing_ok=True)
+
+    def kept(self, key: str) -> Layer | None:
+        """What was kept under a key of the caller's, if it is as it was then."""
+        return self._made(key)
+
+    def keep(self, key: str, layer: Layer) -> Layer:
+        """Remember which of the blobs here `key` came to."""
+        write_json(self._record(key), asdict(layer))
+        return layer
 
     def blob(self, digest: str) -> Path:
         return self.root / "blobs" / "sha256" / digest.removeprefix("sha256:")
@@ -176,48 +208,57 @@ class LayerStore:
         on_progress: Progress,
         going: list[bool],
     ) -> Layer:
-        """Written aside, hashed on the way, and moved under its name."""
         paths = [self._wheelhouse.present(wheel) for wheel in wheels]
-        names = tuple(f"{wheel.name}=={wheel.version}" for wheel in wheels)
-        shown = names[0] if len(names) == 1 else f"{len(names)} wheels"
+        shown = wheels[0].filename if len(wheels) == 1 else f"{len(wheels)} wheels"
+
+        def went_on(done_bytes: int) -> None:
+            if not going:
+                raise Interrupted
+            on_progress(f"layer of {shown}", done_bytes, 0)
+
+        made = self._streamed(paths, python, went_on)
+        for path in paths:
+            keep_unpacked(path, made.measured[path.name])
+        note_intact(self.blob(made.digest))
+        return self.keep(key, _layer(made, wheels))
+
+    def _streamed(
+        self,
+        paths: Sequence[Path],
+        python: str,
+        on_bytes: Callable[[int], None],
+        *,
+        sources_only: bool = False,
+    ) -> Streamed:
+        """Written aside, hashed on the way, and moved under its name."""
         with storing(self.root):
             self.blob("").mkdir(parents=True, exist_ok=True)
             handle, aside = tempfile.mkstemp(prefix=_ASIDE, dir=self.root)
             try:
                 with os.fdopen(handle, "wb") as file:
-
-                    def went_on(done_bytes: int) -> None:
-                        if not going:
-                            raise Interrupted
-                        on_progress(f"layer of {shown}", done_bytes, 0)
-
-                    made = stream_wheels(paths, file, python=python, on_bytes=went_on)
-                for path in paths:
-                    keep_unpacked(path, made.measured[path.name])
+                    made = stream_wheels(
+                        paths, file, python=python, on_bytes=on_bytes, sources_only=sources_only
+                    )
                 Path(aside).chmod(0o444)
-                blob = self.blob(made.digest)
-                Path(aside).replace(blob)
-                note_intact(blob)
+                Path(aside).replace(self.blob(made.digest))
             finally:
                 Path(aside).unlink(missing_ok=True)
-        layer = Layer(
-            digest=f"sha256:{made.digest}",
-            diff_id=f"sha256:{made.diff_id}",
-            size_bytes=made.size_bytes,
-            unpacked_bytes=made.unpacked_bytes,
-            wheels=names,
-        )
-        write_json(self._record(key), asdict(layer))
-        return layer
+        return made
 
     def _record(self, key: str) -> Path:
         return self.root / "made" / f"{key}.json"
 
     def _sweep(self) -> None:
-        """What a maker left that was killed: whoever holds the lock is the only one. A folder is
-        somebody's who takes layers out of BuildKit meanwhile, without the lock.
-        """
+        """What a maker left that was killed: whoever holds the lock is the only one."""
         with storing(self.root):
             for left in self.root.glob(f"{_ASIDE}*"):
-                if not left.is_dir():
-                    left.unlink(missing_ok=True)
+                left.unlink(missing_ok=True)
+
+
+def _layer(made: Streamed, wheels: Iterable[LockedWheel]) -> Layer:
+    return Layer(
+        digest=f"sha256:{made.digest}",
+        diff_id=f"sha256:{made.diff_id}",
+        size_bytes=made.size_bytes,
+        wheels=tuple(f"{wheel.name}=={wheel.version}" for wheel in wheels),
+    )

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import IO, BinaryIO, cast
+from typing import IO, Any, BinaryIO, cast
 
 import zstandard
 from installer import install
@@ -42,14 +42,14 @@ LEVEL = 3
 _CHUNK_BYTES = 1 << 18
 _LOCAL_HEADER = struct.Struct("<26xHH")
 _MINE = {"INSTALLER": b"warpfront", "REQUESTED": b""}
-_DAMAGED = (
+_DAMAGED: tuple[type[Exception], ...] = (
     OSError,
     KeyError,
     ValueError,
     AssertionError,  # installer's, of what it calls impossible
     zipfile.BadZipFile,
     zlib.error,
-    isal_zlib.error,
+    cast("type[Exception]", isal_zlib.IsalError),  # its stubs say that it is an instance
     InstallerError,
 )
 _HINT = "the file is damaged or forged: have its publisher make it anew, or lock another"
@@ -69,10 +69,16 @@ class Streamed:
 
 
 def stream_wheels(
-    wheels: Iterable[Path], file: IO[bytes], *, python: str, on_bytes: Callable[[int], None]
+    wheels: Iterable[Path],
+    file: IO[bytes],
+    *,
+    python: str,
+    on_bytes: Callable[[int], None],
+    sources_only: bool = False,
 ) -> Streamed:
     """Write the layer of `wheels` to `file`, for an environment of Python `python` (`3.13`).
-    `on_bytes` is told now and then how much of the tar is done. Raises `WheelError` for a wheel
+    `on_bytes` is told now and then how much of the tar is done. `sources_only`: what byte code is
+    compiled from, and nothing that is large. Raises `WheelError` for a wheel
     that is damaged, or writes what another has already written otherwise.
     """
     packed = _Packed(file, on_bytes)
@@ -80,7 +86,7 @@ def stream_wheels(
     for path in wheels:
         try:
             with zipfile.ZipFile(path) as archive, path.open("rb") as raw:
-                source = _Members(archive, raw)
+                source = _Members(archive, raw, sources_only=sources_only)
                 install(source, _Destination(tree, source.distribution, python), _MINE)
                 measured[path.name] = source.measured
         except _DAMAGED as error:
@@ -101,6 +107,13 @@ def has_headers(wheel: Path) -> bool:
     """Whether some of it comes to lie in a folder that Python's version is a part of."""
     with zipfile.ZipFile(wheel) as archive:
         return any(_scheme_of(name) == "headers" for name in archive.namelist())
+
+
+def sources_bytes(wheel: Path) -> int:
+    """How much of it byte code is compiled from."""
+    with zipfile.ZipFile(wheel) as archive:
+        members = archive.infolist()
+    return sum(one.file_size for one in members if one.filename.endswith(".py"))
 
 
 def first_clash(wheels: Iterable[Path]) -> str:
@@ -211,7 +224,11 @@ class _Destination(WheelDestination):
         return self._write("scripts", file, _content(io.BytesIO(data)), executable=True)
 
     def write_file(
-        self, scheme: Scheme, path: object, stream: BinaryIO, is_executable: bool
+        self,
+        scheme: Scheme,
+        path: object,
+        stream: BinaryIO,
+        is_executable: bool,  # noqa: FBT001 - `installer` calls it so
     ) -> RecordEntry:
         if scheme == "scripts":
             with fix_shebang(io.BytesIO(stream.read()), ENVIRONMENT_PYTHON) as fixed:
@@ -252,8 +269,9 @@ class _Destination(WheelDestination):
 class _Members(WheelFile):
     """A wheel whose members are inflated by ISA-L and measured on their way."""
 
-    def __init__(self, archive: zipfile.ZipFile, raw: BinaryIO) -> None:
+    def __init__(self, archive: zipfile.ZipFile, raw: BinaryIO, *, sources_only: bool) -> None:
         super().__init__(archive)
+        self._sources_only = sources_only
         self._archive, self._raw = archive, raw
         self.measured: dict[str, Measured] = {}
 
@@ -263,6 +281,8 @@ class _Members(WheelFile):
         for member in self._archive.infolist():
             # Byte code is compiled where it is run.
             if member.is_dir() or "__pycache__" in member.filename.split("/"):
+                continue
+            if self._sources_only and not member.filename.endswith(".py"):
                 continue
             with self._opened(member) as stream:
                 if _scheme_of(member.filename) not in {"", *SCHEME_NAMES}:
@@ -289,18 +309,17 @@ class _Inflated:
 
     raw: BinaryIO
     left: int
-    engine: object = field(default_factory=lambda: isal_zlib.decompressobj(-zlib.MAX_WBITS))
+    engine: Any = field(default_factory=lambda: isal_zlib.decompressobj(-zlib.MAX_WBITS))
 
     def read(self, _size: int = -1) -> bytes:
-        engine = cast("zlib._Decompress", self.engine)
         while self.left:
             packed = self.raw.read(min(_CHUNK_BYTES, self.left))
             if not packed:
                 raise ValueError("it ends too early")
             self.left -= len(packed)
-            if data := engine.decompress(packed):
-                return data
-        return engine.flush()
+            if data := self.engine.decompress(packed):
+                return bytes(data)
+        return bytes(self.engine.flush())
 
 
 class _Content(io.RawIOBase):

@@ -611,7 +611,7 @@ def test_the_real_matrix_is_as_reviewed(real: Matrix, golden: Callable[[str, str
 
 
 def test_the_real_matrix_has_what_the_readme_promises(real: Matrix) -> None:
-    assert {cell.vendor for cell in real.cells} == {"nvidia", "amd", "cpu", "gaudi"}
+    assert {cell.vendor for cell in real.cells} == {"nvidia", "amd", "cpu", "gaudi", "intel"}
     toolkits = {str(cell.toolkit) for cell in real.cells}
     assert {"cuda12.6", "cuda12.8", "cuda13.0", "rocm6.3", "rocm6.4", "rocm7.2"} < toolkits
     targets = {target for cell in real.cells for target in cell.targets}

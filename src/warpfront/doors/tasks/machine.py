@@ -123,8 +123,8 @@ def clean(
     for image in host.images(CELL):
         if image.labels[CELL] in cell_ids:
             for reference in image.references:
-                # What is built on top of ours has its labels, too. A push that was killed leaves the
-                # name that it was sent by.
+                # What is built on top of ours has its labels, too. A push that was killed leaves
+                # the name that it was sent by.
                 if reference.startswith(ours) or is_candidate(reference):
                     remove(reference, functools.partial(host.remove, reference))
 

@@ -246,6 +246,7 @@ class ProgressReader:
     _tails: dict[str, str] = field(default_factory=dict)
     _parts: dict[str, dict[str, tuple[int, int]]] = field(default_factory=dict)
     _files: dict[str, TextIO] = field(default_factory=dict)
+    _begun: dict[str, str] = field(default_factory=dict)
     _told: set[tuple[str, str]] = field(default_factory=set)
 
     def __enter__(self) -> Self:
@@ -256,8 +257,12 @@ class ProgressReader:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for file in self._files.values():
-            file.close()
+        try:
+            for digest in tuple(self._begun):
+                self._finish_line(digest)
+        finally:
+            for file in self._files.values():
+                file.close()
 
     def read_line(self, line: str) -> None:
         try:
@@ -281,6 +286,7 @@ class ProgressReader:
         if state and (digest, state) not in self._told:
             self._told.add((digest, state))
             self._tell(digest, state)
+            self._finish_line(digest)
             self._write(digest, f"{state}: {name}")
         if vertex.get("error"):
             self._write(digest, f"error: {vertex['error']}")
@@ -312,12 +318,22 @@ class ProgressReader:
         return "\n".join([f"step {shown}: {cause}", *lines])
 
     def _read_log(self, digest: str, text: str) -> None:
-        self._write(digest, text)
+        """Whole lines go to the log: a secret that came in two pieces would not be known."""
+        lines, newline, rest = (self._begun.get(digest, "") + text).rpartition("\n")
+        self._begun[digest] = rest
+        if newline:
+            self._write(digest, lines)
+        if len(rest) > _TAIL_CHARACTERS:
+            self._finish_line(digest)
         tail = (self._tails.get(digest, "") + text)[-_TAIL_CHARACTERS:]
         self._tails[digest] = tail
         whole = [line for line in tail.split("\n") if line.strip()]
         if whole:
             self._tell(digest, "running", whole[-1])
+
+    def _finish_line(self, digest: str) -> None:
+        if rest := self._begun.pop(digest, ""):
+            self._write(digest, rest)
 
     def _read_status(self, status: Mapping[str, Any]) -> None:
         """Bytes of layers on their way; and the end of an export, which carries no target's
@@ -345,6 +361,7 @@ class ProgressReader:
         lacks a reason.
         """
         self.disk_full = self.disk_full or _DISK_FULL in text.lower()
+        text = without_secrets(text)
         target = self._target(self._names.get(digest, ""))
         for file in [self._files[target]] if target in self._files else self._files.values():
             file.write(text if text.endswith("\n") else f"{text}\n")

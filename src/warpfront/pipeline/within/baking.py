@@ -280,10 +280,7 @@ class _Building:
             store=self._store,
             layers=LayerStore(self._cache / "layers", self._wheelhouse),
             watch=self._watch,
-            contexts=lambda item: {
-                **self._base_contexts(item, {}),
-                TOOLS_CONTEXT: str(self._tools()),
-            },
+            contexts=lambda item: self._contexts(item, {}, None),
             secrets=self._secrets,
             request=lambda file, targets, folder: dataclasses.replace(
                 self._request(file, items), targets=targets, leaves=targets, writable=(folder,)
@@ -330,8 +327,9 @@ class _Building:
         building: Mapping[str, Prepared],
         composed: dict[str, str] | None,
     ) -> dict[str, str]:
-        contexts = dict(composed) if composed else self._base_contexts(item, building)
-        if item.rendered.wheels and not composed:
+        # BuildKit wants to know of every name that stages name, also of those that it leaves out.
+        contexts = {**self._base_contexts(item, building), **(composed or {})}
+        if item.rendered.wheels:
             contexts[WHEELS_CONTEXT] = str(self._wheels_view(item))
             contexts[TOOLS_CONTEXT] = str(self._tools())
         if is_sealed(item.cell, item.rendered):

@@ -33,12 +33,22 @@ WORDS = ("overhead", "autotune", "cudagraph", "memory_planning", "tf32", "matmul
 """One of these is in every text that gives a setting of these rules."""
 
 
+_NAMES = re.compile(
+    r"(?i)mode|compil|dynamo|attn|attention|precision|tf32|cudagraph|memory_planning|flash"
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
     """A rule that a setting falls under, and how it is shown."""
 
     rule: str
     what: str
+
+
+def may_be_setting(name: str) -> bool:
+    """Whether any rule can be about a setting of this name: a quick look before a long one."""
+    return _NAMES.search(name) is not None
 
 
 def read_setting(name: str, value: str, *, own: bool = False) -> tuple[Given, ...]:

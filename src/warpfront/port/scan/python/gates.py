@@ -247,6 +247,8 @@ def _forgives(handler: ast.ExceptHandler, module: Module) -> bool:
 
 
 def _caught_names(kind: ast.expr | None, module: Module) -> set[str]:
+    if isinstance(kind, ast.BinOp):  # `except A, B` of a newer Python
+        return _caught_names(kind.left, module) | _caught_names(kind.right, module)
     kinds = kind.elts if isinstance(kind, ast.Tuple) else [kind] if kind is not None else []
     return {module.dotted(node).split(".")[-1] for node in kinds}
 

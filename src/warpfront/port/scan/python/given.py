@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from warpfront.port.scan.python.module import Module, Seen, text_of
 from warpfront.port.scan.python.scopes import parameters
 from warpfront.port.scan.python.sides import Conditions
-from warpfront.port.scan.setting_rules import MODES, read_setting
+from warpfront.port.scan.setting_rules import MODES, may_be_setting, read_setting
 
 _TORCH_COMPILES = frozenset({"torch.compile", "torch.jit.compile", "torch._dynamo.optimize"})
 _BACKENDS = frozenset({"cudagraphs"})
@@ -42,6 +42,8 @@ def settings_given(module: Module, node: ast.AST) -> Iterator[Seen]:
 
 
 def _judged(module: Module, giving: Giving) -> Iterator[Seen]:
+    if not may_be_setting(giving.name):
+        return
     for one in module.scopes.texts(giving.value):
         for given in read_setting(giving.name, one.text, own=giving.own):
             seen = Seen(rule=given.rule, node=one.node, what=given.what, via=giving.node)
@@ -211,7 +213,8 @@ def _options(call: ast.Call) -> Iterator[Giving]:
 
 def compile_arguments(module: Module, call: ast.Call) -> Iterator[Seen]:
     """What reaches torch's compile under any name: the mode, and the backend cudagraphs."""
-    if not module.has_settings or not _compiles(module, call):
+    chosen = any(item.arg in {"mode", "backend", None} for item in call.keywords)
+    if not chosen or not module.has_settings or not _compiles(module, call):
         return
     for name, value in _keywords(module, call):
         for one in module.scopes.texts(value):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePosixPath
 
 from warpfront.port.scan.findings import SIDES, Side
+from warpfront.port.scan.python.lowering import parsed
 from warpfront.port.scan.python.scopes import Scopes
 from warpfront.port.scan.setting_rules import WORDS as SETTING_WORDS
 
@@ -43,7 +45,7 @@ class Module:
     def __init__(self, path: PurePosixPath, text: str) -> None:
         self.path = path
         self.text = text
-        self.tree = ast.parse(text)
+        self.tree = parsed(text)
         self.memo: dict[str, object] = {}
         self._dotted: dict[ast.AST, str] = {}
         self.parents: dict[ast.AST, ast.AST] = {}
@@ -124,7 +126,7 @@ class Module:
         """What was imported under the name, or what it is an alias of."""
         if node.id in self.imported:
             return self.imported[node.id]
-        value = self.scopes.one(node)
+        value = self.scopes.one(node) if node.id in self.scopes.aliases else node
         if isinstance(value, ast.Attribute | ast.Call):
             self._dotted[node] = node.id  # a name that is an alias of itself
             dotted = self.dotted(value)
@@ -237,6 +239,15 @@ class Module:
         """Whether the module can give any of the settings that rules are about."""
         lower = self.text.lower()
         return any(word in lower for word in SETTING_WORDS)
+
+    @cached_property
+    def knows_gaudi(self) -> bool:
+        """Whether the module names Gaudi's device, or asks for whichever accelerator there is."""
+        return re.search(r"\bhpu\b|habana|torch\.accelerator", self.text) is not None
+
+    @cached_property
+    def names_toolkits(self) -> bool:
+        return "CUDA_HOME" in self.text or "ROCM_HOME" in self.text
 
     @cached_property
     def builds_extensions(self) -> bool:

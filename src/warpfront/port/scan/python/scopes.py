@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 HOLE = "\ufffc"
 _DEPTH = 10
 _MOST = 24
+_BINDING = (
+    ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.For, ast.AsyncFor, ast.comprehension,
+    ast.AugAssign, ast.withitem,
+)  # fmt: skip
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _SCOPES = (*_FUNCTIONS, ast.Lambda, ast.ClassDef, ast.Module)
 _SAME = frozenset({"lower", "upper", "strip", "casefold", "rstrip", "lstrip"})
@@ -48,15 +52,23 @@ class Scopes:
         self._names: dict[tuple[ast.AST, str], list[ast.expr | None]] = {}
         self._attributes: dict[str, list[ast.expr | None]] = {}
         self._parameters: dict[ast.AST, list[str]] = {}
+        self._owners: dict[ast.AST, tuple[ast.AST, ...]] = {}
         for node in module.nodes:
-            for target, value in bindings(node):
-                self._bind(node, target, value)
-            if isinstance(node, (*_FUNCTIONS, ast.Lambda)):
+            if isinstance(node, _BINDING):
+                for target, value in bindings(node):
+                    self._bind(node, target, value)
+            elif isinstance(node, (*_FUNCTIONS, ast.Lambda)):
                 self._bind_parameters(node)
+        self._bound = frozenset(name for _, name in self._names)
+        self.aliases = frozenset(
+            name
+            for (_, name), given in self._names.items()
+            if len(given) == 1 and isinstance(given[0], ast.Attribute | ast.Call)
+        )
 
     def _bind(self, node: ast.AST, target: ast.expr, value: ast.expr | None) -> None:
         if isinstance(target, ast.Name):
-            owner = self._owner(node)
+            owner = self._chain(node)[0]
             self._names.setdefault((owner, target.id), []).append(value)
             if isinstance(owner, ast.ClassDef):
                 self._attributes.setdefault(target.id, []).append(value)
@@ -68,22 +80,32 @@ class Scopes:
             self._names.setdefault((node, argument), []).append(default)
             self._parameters.setdefault(node, []).append(argument)
 
-    def _owner(self, node: ast.AST) -> ast.AST:
-        ancestors = self._module.ancestors(node)
-        return next((p for p, _ in ancestors if isinstance(p, _SCOPES)), self._module.tree)
+    def _chain(self, node: ast.AST) -> tuple[ast.AST, ...]:
+        """The scopes around `node`, from the innermost out."""
+        inner = node
+        parents = self._module.parents
+        while inner in parents:
+            inner = parents[inner]
+            if isinstance(inner, _SCOPES):
+                known = self._owners.get(inner)
+                if known is None:
+                    known = self._owners[inner] = (inner, *self._chain(inner))
+                return known
+        return (inner,) if isinstance(node, ast.expr | ast.stmt) and inner is node else ()
+
+    def _scope_of(self, name: ast.Name) -> ast.AST | None:
+        """The scope that gives `name` what it is here; a class's names are its own body's only."""
+        if name.id not in self._bound:
+            return None
+        for place, scope in enumerate(self._chain(name)):
+            if (scope, name.id) in self._names and not (place and isinstance(scope, ast.ClassDef)):
+                return scope
+        return None
 
     def bound(self, name: ast.Name) -> Sequence[ast.expr | None]:
         """What the scope that `name` is read from gives it; None for what cannot be followed."""
-        inner = True
-        for parent, _ in itertools.chain(
-            self._module.ancestors(name), ((self._module.tree, name),)
-        ):
-            if isinstance(parent, _SCOPES):
-                found = self._names.get((parent, name.id))
-                if found and (inner or not isinstance(parent, ast.ClassDef)):
-                    return found
-                inner = False
-        return ()
+        scope = self._scope_of(name)
+        return self._names[scope, name.id] if scope is not None else ()
 
     def one(self, node: ast.AST) -> ast.AST:
         """The one expression that a name (or an attribute of self) was given, else `node`."""
@@ -160,20 +182,16 @@ class Scopes:
         return self._module.returned.get(name)
 
     def _is_parameter(self, name: ast.Name) -> bool:
-        for parent, _ in self._module.ancestors(name):
-            if isinstance(parent, _SCOPES) and (parent, name.id) in self._names:
-                return name.id in self._parameters.get(parent, ())
-        return False
+        scope = self._scope_of(name)
+        return scope is not None and name.id in self._parameters.get(scope, ())
 
     def _handed_over(self, name: ast.Name) -> Iterator[ast.expr]:
         """What calls in this module give to the parameter that `name` is."""
-        for parent, _ in self._module.ancestors(name):
-            if isinstance(parent, _FUNCTIONS) and (parent, name.id) in self._names:
-                names = self._parameters.get(parent, [])
-                if name.id in names:
-                    for call in self._module.called.get(parent.name, ())[:_MOST]:
-                        yield from _argument(call, name.id, names.index(name.id))
-                return
+        scope = self._scope_of(name)
+        names = self._parameters.get(scope, []) if scope is not None else []
+        if name.id in names and isinstance(scope, _FUNCTIONS):
+            for call in self._module.called.get(scope.name, ())[:_MOST]:
+                yield from _argument(call, name.id, names.index(name.id))
 
     def texts(self, node: ast.AST | None, depth: int = 0) -> tuple[Text, ...]:
         """The strings that `node` may be."""

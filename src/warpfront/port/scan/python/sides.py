@@ -24,6 +24,7 @@ _MAYBE_AMD: Final[Truths] = {"nvidia": False, "amd": None, "other": False}
 _NVIDIA: Final[Truths] = {"nvidia": True, "amd": False, "other": False}
 _MAYBE_NVIDIA: Final[Truths] = {"nvidia": None, "amd": False, "other": False}
 _NEITHER: Final[Truths] = {"nvidia": False, "amd": False, "other": None}
+_MAYBE_GPU: Final[Truths] = {"nvidia": None, "amd": None, "other": False}
 _GPU: Final[Truths] = {"nvidia": True, "amd": True, "other": False}
 
 # What dotted names are. `torch.cuda` answers on both vendors: ROCm reuses it
@@ -160,6 +161,8 @@ class Conditions:
             return _NVIDIA
         if words == ["cuda"] and _BACKEND_NAME.match(_last_name(left)):
             return _NVIDIA
+        if words and all(word.startswith("cuda") for word in words) and _is_device(left):
+            return _MAYBE_GPU
         return UNKNOWN
 
     def matched(self, subject: ast.expr, pattern: ast.pattern) -> Truths:
@@ -182,6 +185,8 @@ class Conditions:
         if dotted in _FACTS:
             return _FACTS[dotted]
         name = _last_name(node)
+        if name == "is_cuda" and isinstance(node, ast.Attribute):
+            return _MAYBE_GPU
         known = self._defined(node, depth)
         said = _by_convention(name)
         return {side: said[side] if known[side] is None else known[side] for side in SIDES}
@@ -210,7 +215,7 @@ class Conditions:
             return UNKNOWN
         name = _last_name(call.func)
         if name in {"startswith", "endswith"} and call.args:
-            return _MAYBE_AMD if any(_AMD_TEXT.match(w) for w in _words(call.args[0])) else UNKNOWN
+            return _begun(call)
         return self._returned(name, depth)
 
     def _returned(self, name: str, depth: int) -> Truths:
@@ -220,6 +225,15 @@ class Conditions:
         if known != UNKNOWN:
             return known
         return _MAYBE_NVIDIA if _NVIDIA_CALL.match(name) else _by_convention(name)
+
+
+def _begun(call: ast.Call) -> Truths:
+    """`arch.startswith("gfx9")`, `device.startswith("cuda")`."""
+    words = _words(call.args[0])
+    owner = call.func.value if isinstance(call.func, ast.Attribute) else call.func
+    if words and _is_device(owner) and all(word.startswith("cuda") for word in words):
+        return _MAYBE_GPU
+    return _MAYBE_AMD if any(_AMD_TEXT.match(word) for word in words) else UNKNOWN
 
 
 def _by_convention(name: str) -> Truths:
@@ -244,6 +258,13 @@ def _last_name(node: ast.AST) -> str:
     if isinstance(node, ast.Call):
         return _last_name(node.func)
     return ""
+
+
+def _is_device(node: ast.AST) -> bool:
+    """Whether an expression is a device or its type by its name: `x.device.type`, `dst_device`."""
+    name = _last_name(node)
+    owner = node.value if isinstance(node, ast.Attribute) else node
+    return "device" in name or (name == "type" and "device" in _last_name(owner))
 
 
 def _is_flag_table(node: ast.AST) -> bool:
