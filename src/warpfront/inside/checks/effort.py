@@ -12,7 +12,7 @@ import re
 import secrets
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -120,6 +120,13 @@ class Effort:
             elif value:
                 argv.append(f"--{option.name}")
         return tuple(argv)
+
+    def again(self, number: int) -> Effort:
+        """The same once more, with seeds of its own; those of development are always the same."""
+        if not number or self.run == DEVELOPMENT:
+            return self
+        run = f"{self.run[:60]}.{number}"
+        return replace(self, run=run, seeds=drawn_seeds(run, len(self.seeds)))
 
     def document(self) -> dict[str, object]:
         return {
