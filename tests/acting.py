@@ -50,12 +50,16 @@ class Acted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalForge:
-    """A repository with workflows, and the `program` that its entry points call."""
+    """A repository with workflows, and the `program` that its entry points call. `secrets` and
+    `variables` are what the repository and its environments hold.
+    """
 
     root: Path
     folder: Path
     program: Path
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    secrets: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    variables: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def run(self, event: str, payload: object | None = None, timeout: float = 240) -> Acted:
         """Everything that an event starts."""
@@ -71,12 +75,17 @@ class LocalForge:
             **_of_jobs({**os.environ, **self.environment}),
         }
         asked += [f"--env={name}={text}" for name, text in jobs.items()]
+        asked += [f"--var={name}={text}" for name, text in self.variables.items()]
+        # In a file: jobs have the environment of act itself.
+        hidden = self.folder / "secrets.yml"
+        hidden.write_text(json.dumps(dict(self.secrets)), encoding="utf-8")
+        asked += ["--secret-file", str(hidden)]
         asked += self._stubs(store)
         own = {"HOME": str(self.folder), "XDG_CACHE_HOME": str(self.folder / "cache")}
         ran = subprocess.run(
             asked,
             cwd=self.root,
-            env={**os.environ, **own, **self.environment},
+            env={**os.environ, **self.environment, **own},
             capture_output=True,
             text=True,
             timeout=timeout,
@@ -97,7 +106,7 @@ class LocalForge:
 
 def _of_jobs(environment: Mapping[str, str]) -> dict[str, str]:
     """What a machine says to the jobs that it runs: where its engine, cache and indexes are."""
-    names = ("DOCKER_", "PIP_", "UV_", "XDG_", "PYTHONPATH", "SSL_", "BUILDX_")
+    names = ("DOCKER_", "PIP_", "UV_", "XDG_", "PYTHONPATH", "SSL_", "BUILDX_", "REQUESTS_", "PATH")
     return {name: text for name, text in environment.items() if name.startswith(names)}
 
 
@@ -120,19 +129,49 @@ def _labels(root: Path) -> set[str]:
     return set(re.findall(r"^    runs-on: (\S+)$", text, re.MULTILINE))
 
 
-def with_forge(root: Path, folder: Path, program: str, **environment: str) -> LocalForge:
-    """Workflows written, entry points that install or log in emptied, and all of it committed.
-    `program` is a shell script in the place of Python; `$PYTHON` is the real one.
+def with_forge(
+    root: Path,
+    folder: Path,
+    program: str,
+    *,
+    logs_in: bool = False,
+    **environment: str,
+) -> LocalForge:
+    """Everything committed, as it was written. `program` is a shell script in the place of Python;
+    `$PYTHON` is the real one. Nothing is installed, and `docker login` is real if it `logs_in`.
     """
     folder.mkdir(parents=True, exist_ok=True)
     script = folder / "program"
     script.write_text(f"#!/bin/bash\nset -e\nPYTHON={sys.executable}\n{program}")
     script.chmod(0o755)
-    for name in ("setup", "login"):
-        (root / "ci" / f"{name}.sh").write_text("#!/bin/sh\n")
-    (root / ".gitignore").write_text("/build/\n/handover/\n/output*\n")
+    programs = _programs(folder / "bin", logs_in=logs_in)
+    (root / ".gitignore").write_text("/build/\n/handover/\n/output*\n/.venv/\n")
     commit(root)
-    return LocalForge(root=root, folder=folder, program=script, environment=environment)
+    path = f"{programs}:{environment.get('PATH', os.environ['PATH'])}"
+    return LocalForge(
+        root=root, folder=folder, program=script, environment={**environment, "PATH": path}
+    )
+
+
+_INSTALLS = """\
+#!/bin/sh
+case "$*" in "-m venv .venv") mkdir -p .venv/bin; ln -sf /bin/true .venv/bin/python ;; esac
+"""
+
+
+def _programs(folder: Path, *, logs_in: bool) -> Path:
+    """What stands in front of a job's programs: a python3 that makes empty environments, and a
+    docker that knows nobody.
+    """
+    folder.mkdir(exist_ok=True)
+    scripts = {"python3": _INSTALLS}
+    if not logs_in:
+        real = shutil.which("docker") or "/bin/false"
+        scripts["docker"] = f'#!/bin/sh\n[ "$1" = login ] || exec {real} "$@"\n'
+    for name, text in scripts.items():
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    return folder
 
 
 def commit(root: Path) -> str:

@@ -7,12 +7,12 @@ from typing import Any
 
 from builders import A_RESOLVED_BASE, a_cell, a_lock, a_wheel
 
-from warpfront.inside.checks.contents import Carried, Contents, Found, Package
+from warpfront.inside.checks.image_contents import Carried, Contents, FoundDistribution, Package
 from warpfront.model import BaseSource, ResolvedBase
 from warpfront.release.bill.parts import Bill, bill_of
 
 CREATED = "2026-11-22T02:24:34+00:00"
-TORCH = Found(
+TORCH = FoundDistribution(
     name="torch",
     version="2.13.0+cpu",
     expression="BSD-3-Clause",
@@ -23,10 +23,10 @@ TORCH = Found(
         "no requirement at all !!",
     ),
 )
-NUMPY = Found(
+NUMPY = FoundDistribution(
     name="numpy", version="2.4.6", classifiers=("License :: OSI Approved :: BSD License",)
 )
-UV = Found(
+UV = FoundDistribution(
     name="uv",
     version="0.13.9",
     expression="MIT OR Apache-2.0",
@@ -53,7 +53,7 @@ BOOTSTRAPPED = ResolvedBase(
 )
 
 
-def a_bill(*found: Found, contents: Contents = A_CONTENTS, **changes: Any) -> Bill:
+def a_bill(*found: FoundDistribution, contents: Contents = A_CONTENTS, **changes: Any) -> Bill:
     """The bill of an image that asks for torch, numpy and uv. `found` take the place of what was
     found of them.
     """

@@ -14,7 +14,7 @@ from typing import BinaryIO
 from warpfront.errors import EngineError, RegistryError, RegistryFault
 from warpfront.images.engine import Features, Progress, RunRequest, RunResult, StoredImage
 from warpfront.model import HostDevices
-from warpfront.release.registry import documents
+from warpfront.release.registry import manifests
 from warpfront.release.registry.contract import (
     EMPTY_BODY,
     IMAGE_MANIFEST,
@@ -22,11 +22,11 @@ from warpfront.release.registry.contract import (
     BlobTransfer,
     BytesBlob,
     Descriptor,
-    Manifest,
-    Transfer,
+    RegistryManifest,
+    TransferKind,
     digest_of_bytes,
 )
-from warpfront.system.watch import Line
+from warpfront.system.progress import Line
 
 Program = Callable[[RunRequest, Line], int]
 
@@ -268,13 +268,13 @@ class FakeRegistry:
             message, registry=self.host, step=step, fault=RegistryFault.WRONG, hint=""
         )
 
-    def manifest(self, repository: str, reference: str) -> Manifest | None:
+    def manifest(self, repository: str, reference: str) -> RegistryManifest | None:
         self._called("manifest")
         digest = self.tagged.get((repository, reference), reference)
         found = self.manifests.get((repository, digest))
         if found is None:
             return None
-        return Manifest(descriptor=self._described(*found), body=found[0])
+        return RegistryManifest(descriptor=self._described(*found), body=found[0])
 
     def head(self, repository: str, reference: str) -> Descriptor | None:
         self._called("head")
@@ -293,7 +293,7 @@ class FakeRegistry:
         subject = json.loads(body).get("subject")
         if subject:
             listed = self.attached.setdefault((repository, subject["digest"]), [])
-            one = documents.referrer_of(Manifest(descriptor=made, body=body))
+            one = manifests.referrer_of(RegistryManifest(descriptor=made, body=body))
             listed += [] if one in listed else [one]
         self.after_call("put_manifest")
         return made
@@ -318,11 +318,11 @@ class FakeRegistry:
         self, repository: str, source: BlobSource, mount_from: Sequence[str] = ()
     ) -> BlobTransfer:
         self._called("put_blob")
-        how, sent = Transfer.SENT, source.size_bytes
+        how, sent = TransferKind.SENT, source.size_bytes
         if (repository, source.digest) in self.blobs:
-            how, sent = Transfer.PRESENT, 0
+            how, sent = TransferKind.PRESENT, 0
         elif any((other, source.digest) in self.blobs for other in mount_from):
-            how, sent = Transfer.MOUNTED, 0
+            how, sent = TransferKind.MOUNTED, 0
         with source.open() as stream:
             self.blobs[repository, source.digest] = stream.read()
         self.after_call("put_blob")
@@ -349,14 +349,14 @@ class FakeRegistry:
         described = Descriptor(
             media_type=payload_type, digest=blob.digest, size_bytes=blob.size_bytes
         )
-        body = documents.artifact_body(
+        body = manifests.artifact_body(
             subject, artifact_type=artifact_type, payload=described, annotations=annotations
         )
         self.blobs[repository, blob.digest] = payload
         self.blobs[repository, digest_of_bytes(EMPTY_BODY)] = EMPTY_BODY
         put = self.put_manifest(repository, digest_of_bytes(body), body, IMAGE_MANIFEST)
         self.after_call("attach")
-        return documents.referrer_of(Manifest(descriptor=put, body=body))
+        return manifests.referrer_of(RegistryManifest(descriptor=put, body=body))
 
     def tags(self, repository: str) -> tuple[str, ...]:
         self._called("tags")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import json
 import os
 import random
@@ -153,6 +154,7 @@ class Sweep:
         ]
         if came == self.right[step] and not damaged:
             self.counts.reruns[step] += 1
+            print(f"{what}: right", flush=True)
             return
         said = ended.stderr.strip()[-500:]
         self.counts.wrong.append(f"{what}: {came} for {self.right[step]}; {damaged}; {said}")
@@ -196,9 +198,10 @@ class Sweep:
         """The step on a disk that has next to nothing left: it may fail, in words."""
         self.prepare(step)
         ballast = self.folder / "ballast"
-        free = shutil.disk_usage(self.folder).free - self.random.randrange(300_000)
-        subprocess.run(["fallocate", "-l", str(max(free, 1)), str(ballast)], check=True)
+        left = self.random.randrange(300_000)
         try:
+            while not _filled(ballast, shutil.disk_usage(self.folder).free - left):
+                left += 100_000  # what was killed may still be writing, and blocks need others
             ended = self._on_full_disk(step)
         finally:
             ballast.unlink()
@@ -254,6 +257,19 @@ class Sweep:
             "UV_CACHE_DIR": str(self.cache.parent / "uv"),
             "TMPDIR": str(self.folder),
         }
+
+
+def _filled(ballast: Path, size_bytes: int) -> bool:
+    """A file of this many bytes; False where the disk did not have them."""
+    ballast.unlink(missing_ok=True)
+    with ballast.open("wb") as file:
+        try:
+            os.posix_fallocate(file.fileno(), 0, max(size_bytes, 1))
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            return False
+    return True
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ from warpfront.release.ledger import LEDGER_FOLDER, Ledger, Publication
 from warpfront.release.signing import Cosign, Signer
 from warpfront.system.process import Command, Completed
 from warpfront.system.store import Store
-from warpfront.verify.sealing import sealed
+from warpfront.verify.seal import sealed
 
 PROJECT = "registry.test/demo"
 REPOSITORY = "demo/torch"

@@ -7,10 +7,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
-from warpfront.bench.logs import FORMATS, Choice, Reading
-from warpfront.bench.records import Run, Source, Step
+from warpfront.bench.logs import FORMATS
+from warpfront.bench.logs.format_choice import Choice
+from warpfront.bench.logs.log_reading import Reading
+from warpfront.bench.records import RecordSource, Run, Step
 
-SOURCE = Source(path="a.log", sha256="0" * 64, size_bytes=1, format="?", evidence="?")
+SOURCE = RecordSource(path="a.log", sha256="0" * 64, size_bytes=1, format="?", evidence="?")
 BATCH, SEQUENCE, DEVICES = 896, 4096, 8
 
 

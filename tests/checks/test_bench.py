@@ -15,10 +15,10 @@ from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
 from warpfront.inside.checks.__main__ import main  # noqa: E402
 from warpfront.inside.checks.bench import clocks, session  # noqa: E402
-from warpfront.inside.checks.bench.cases import TINY, Case, cases_of  # noqa: E402
 from warpfront.inside.checks.bench.clocks import EventClock, clock_of  # noqa: E402
 from warpfront.inside.checks.bench.decoder import training_step  # noqa: E402
 from warpfront.inside.checks.bench.formulas import Decoder  # noqa: E402
+from warpfront.inside.checks.bench.timed_cases import TINY, TimedCase, cases_of  # noqa: E402
 from warpfront.inside.checks.bench.work import work_of  # noqa: E402
 from warpfront.inside.checks.claims import Claims  # noqa: E402
 from warpfront.inside.checks.precision import (  # noqa: E402
@@ -42,7 +42,7 @@ def timed(folder: Path, *options: str, claims: Claims = ON_CPU) -> tuple[int, An
 @pytest.mark.process
 def test_a_few_cases_of_tiny_become_a_record(tmp_path: Path) -> None:
     pytest.importorskip("pydantic", reason="the host's side of it")
-    from warpfront.bench.documents import bench_document, read_records
+    from warpfront.bench.record_files import bench_document, read_records
     from warpfront.bench.records import Bench
     from warpfront.bench.sheet import bench_text
     from warpfront.bench.timings import bench_of
@@ -86,7 +86,7 @@ def test_an_option_that_cannot_be_used_ends_it(
 
 
 @pytest.mark.parametrize("case", COUNTED, ids=lambda case: case.id)
-def test_formulas_agree_with_torchs_own_counter(case: Case) -> None:
+def test_formulas_agree_with_torchs_own_counter(case: TimedCase) -> None:
     """Where it counts: of attention it counts nothing on the CPU."""
     work = work_of(case, "cpu")
     with FlopCounterMode(display=False) as counter:

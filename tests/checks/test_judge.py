@@ -38,7 +38,7 @@ from warpfront.inside.checks.operations import (  # noqa: E402
     SMALL_NUMEL,
     Arithmetic,
     Budgeted,
-    Judgement,
+    ExpectedResults,
     R,
 )
 from warpfront.inside.checks.opinions import Tally  # noqa: E402
@@ -61,10 +61,10 @@ class Sum:
             total = total + one
         return total * self.factor
 
-    def judge(self, inputs: Sequence[Any], cotangent: Any, how: Arithmetic) -> Judgement:
+    def judge(self, inputs: Sequence[Any], cotangent: Any, how: Arithmetic) -> ExpectedResults:
         assert all(one.dtype == torch.float64 for one in (*inputs, cotangent))
         assert how.device == "cpu"
-        return Judgement(
+        return ExpectedResults(
             output=within(self(*inputs)),
             gradients=tuple(within(cotangent * self.factor) for _ in inputs),
         )
@@ -220,7 +220,7 @@ def test_an_operation_that_does_not_judge_every_gradient_is_a_mistake_of_ours() 
 class Forgetful(Sum):
     """Says nothing of its gradients."""
 
-    def judge(self, inputs: Sequence[Any], cotangent: Any, how: Arithmetic) -> Judgement:
+    def judge(self, inputs: Sequence[Any], cotangent: Any, how: Arithmetic) -> ExpectedResults:
         return replace(Sum.judge(self, inputs, cotangent, how), gradients=())
 
 
@@ -230,9 +230,9 @@ class Exact(Sum):
 
     kind: str = "exact"
 
-    def judge(self, inputs: Sequence[Any], cotangent: Any, how: Arithmetic) -> Judgement:
+    def judge(self, inputs: Sequence[Any], cotangent: Any, how: Arithmetic) -> ExpectedResults:
         del how
-        return Judgement(
+        return ExpectedResults(
             output=within(self(*inputs), 0.0),
             gradients=tuple(within(cotangent, 0.0) for _ in inputs),
         )

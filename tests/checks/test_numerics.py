@@ -31,7 +31,7 @@ from warpfront.inside.checks.blocks import (  # noqa: E402
 )
 from warpfront.inside.checks.claims import Claims  # noqa: E402
 from warpfront.inside.checks.judge import judge, make_baseline  # noqa: E402
-from warpfront.inside.checks.mutations import Ledger  # noqa: E402
+from warpfront.inside.checks.mutations import MutationTally  # noqa: E402
 from warpfront.inside.checks.numerics import (  # noqa: E402
     judge_block,
     record_numerics,
@@ -64,7 +64,7 @@ SWEPT = [
     ("block", "dtype"), [*A_FEW, *SWEPT], ids=lambda one: getattr(one, "name", str(one))
 )
 def test_every_seeded_fault_is_caught(block: Block, dtype: Any) -> None:
-    ledger = Ledger()
+    ledger = MutationTally()
     block_faults.seed_block_faults(block, dtype, "cpu", 0, ledger)
     assert ledger.missed == []
     assert ledger.seeded > 30

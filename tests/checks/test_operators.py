@@ -24,7 +24,7 @@ from claimed import CPU  # noqa: E402
 from warpfront.inside.checks import operations  # noqa: E402
 from warpfront.inside.checks.effort import Effort, profile_names  # noqa: E402
 from warpfront.inside.checks.judge import rms_fault  # noqa: E402
-from warpfront.inside.checks.mutations import ON_TENSORS, Ledger, exemptions  # noqa: E402
+from warpfront.inside.checks.mutations import ON_TENSORS, MutationTally, exemptions  # noqa: E402
 from warpfront.inside.checks.operations import Arithmetic  # noqa: E402
 from warpfront.inside.checks.operators import case_faults, properties, trials  # noqa: E402
 from warpfront.inside.checks.operators.bounds import Elementwise, spacing, within  # noqa: E402
@@ -112,7 +112,7 @@ def test_a_correct_operation_passes_and_one_wrong_element_is_caught(operator: Op
 
 @pytest.mark.parametrize("operator", [*A_FEW, *SWEPT], ids=lambda operator: operator.name)
 def test_a_correct_operation_passes_and_every_seeded_fault_is_caught(operator: Operator) -> None:
-    ledger = Ledger()
+    ledger = MutationTally()
     for dtype in operator.dtypes:
         cases = lambda seed, dtype=dtype: operator.make_cases(dtype, seed, quick=True)  # noqa: E731
         subject = case_faults.Subject(check=operator.name, dtype=dtype, device="cpu", cases=cases)
@@ -123,7 +123,7 @@ def test_a_correct_operation_passes_and_every_seeded_fault_is_caught(operator: O
 
 @pytest.mark.parametrize("name", PATTERNS)
 def test_every_fault_in_a_fused_pattern_is_caught(name: str) -> None:
-    ledger = Ledger()
+    ledger = MutationTally()
     cases = lambda seed: pattern_cases(name, make_maker(torch.float32, seed))  # noqa: E731
     subject = case_faults.Subject(check=name, dtype="float32", device="cpu", cases=cases)
     case_faults.seed_faults(subject, 0, ledger)
@@ -175,7 +175,7 @@ def test_strides_are_part_of_a_layouts_answer() -> None:
 
 
 def test_wrong_derivatives_unsteady_answers_and_kept_memory_are_caught() -> None:
-    ledger = Ledger()
+    ledger = MutationTally()
     case_faults.seed_property_faults(operators()[:12], "cpu", ledger)
     assert ledger.missed == []
     chosen = operators()[:12]

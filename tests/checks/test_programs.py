@@ -17,7 +17,7 @@ from claimed import CPU  # noqa: E402
 from warpfront.inside.checks import detection  # noqa: E402
 from warpfront.inside.checks.__main__ import main  # noqa: E402
 from warpfront.inside.checks.claims import Claims  # noqa: E402
-from warpfront.inside.checks.compiling.job import Job, JobUnit, Probe  # noqa: E402
+from warpfront.inside.checks.compiling.job import CompileJob, JobUnit, Probe  # noqa: E402
 from warpfront.inside.checks.compiling.job_run import CompileJobRun  # noqa: E402
 from warpfront.inside.checks.computed_dtypes import COMPUTED, probe_dtypes  # noqa: E402
 from warpfront.inside.checks.effort import Effort  # noqa: E402
@@ -165,7 +165,7 @@ def test_a_compiled_model_is_judged_and_a_wrong_one_is_caught(
         model.body.layers[-1].register_forward_hook(lambda _, __, output: output * 1.01)
 
     recorder = Recorder(session="models", target="cpu", folder=tmp_path)
-    for bench in (modes.Bench(device="cpu"), modes.Bench(device="cpu", tamper=tamper)):
+    for bench in (modes.Testbed(device="cpu"), modes.Testbed(device="cpu", tamper=tamper)):
         modes._record_compiled(recorder, [bench], "strict")
     assert recorder.outcomes == ("passed", "failed")
 
@@ -200,7 +200,7 @@ def test_an_extension_is_built_against_this_torch_and_imported(
         (tmp_path / "source" / name).write_text(text)
     (tmp_path / "results").mkdir()
     argv = ("g++", "-c", "{source}", "-o", "{output}")
-    job = Job(
+    job = CompileJob(
         target="cpu",
         source=tmp_path / "source",
         scratch=tmp_path / "scratch",
@@ -233,7 +233,7 @@ def test_without_a_compiler_nothing_is_recorded_of_compiled_models(
 ) -> None:
     monkeypatch.setattr(modes, "missing_compiler", lambda _: "no C++ compiler in this image")
     recorder = Recorder(session="models", target="cpu", folder=tmp_path)
-    modes._record_compiled(recorder, [modes.Bench(device="cpu")], "strict")
+    modes._record_compiled(recorder, [modes.Testbed(device="cpu")], "strict")
     recorder.finish()
     document = json.loads((tmp_path / "models.json").read_text())
     assert document["checks"] == []

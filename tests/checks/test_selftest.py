@@ -24,7 +24,7 @@ from warpfront.inside.checks.models import layer_faults  # noqa: E402
 from warpfront.inside.checks.models.replaying import first_over  # noqa: E402
 from warpfront.inside.checks.mutations import (  # noqa: E402
     ON_TENSORS,
-    Ledger,
+    MutationTally,
     Seeded,
     exemption_of,
     exemptions,
@@ -151,7 +151,7 @@ def test_faults_between_devices_are_recorded_one_check_each(
 
 
 def test_a_ledger_tells_caught_from_declared_and_from_missed() -> None:
-    ledger = Ledger()
+    ledger = MutationTally()
     row = next(one for one in exemptions() if one.suites and one.checks)
     declared = Seeded(
         mutation=row.mutation,

@@ -16,7 +16,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import trustme
 from registries import PASSWORD, USER, RealRegistry, real_registry
 from stub_registry import client_of, serve_registry
 
@@ -28,13 +27,13 @@ from warpfront.release.registry.contract import (
     BytesBlob,
     Descriptor,
     Registry,
-    Transfer,
+    TransferKind,
 )
-from warpfront.release.registry.copying import Place, copy_attached, copy_image
+from warpfront.release.registry.copying import Repository, copy_attached, copy_image
 from warpfront.release.registry.credentials import read_credentials
-from warpfront.release.registry.documents import as_object, index_body
 from warpfront.release.registry.exchange import Exchange, read_trust
 from warpfront.release.registry.layout import LayoutRegistry
+from warpfront.release.registry.manifests import as_object, index_body
 from warpfront.release.registry.patience import Pace, Patience
 from warpfront.release.registry.uploads import PieceSizes
 from warpfront.system import process
@@ -115,8 +114,8 @@ def test_a_blob_comes_back_as_it_went(registry: Registry, repository: str, tmp_p
     large, small, none = (BytesBlob(os.urandom(size)) for size in (9 * 2**20 + 1, 1000, 0))
     for blob in (large, small, none):
         sent = registry.put_blob(repository, blob)
-        assert (sent.transfer, sent.sent_bytes) == (Transfer.SENT, blob.size_bytes)
-        assert registry.put_blob(repository, blob).transfer is Transfer.PRESENT
+        assert (sent.transfer, sent.sent_bytes) == (TransferKind.SENT, blob.size_bytes)
+        assert registry.put_blob(repository, blob).transfer is TransferKind.PRESENT
         registry.save_blob(repository, blob.digest, tmp_path / "saved", blob.size_bytes)
         assert (tmp_path / "saved").read_bytes() == blob.content
     with registry.open_blob(repository, large.digest) as file:
@@ -128,7 +127,7 @@ def test_a_blob_is_mounted_from_beside(registry: Registry, repository: str) -> N
     registry.put_blob(repository, blob)
     beside = f"{repository}/beside"
     brought = registry.put_blob(beside, blob, ["no/where", repository])
-    assert (brought.transfer is not Transfer.SENT, brought.sent_bytes) == (True, 0)
+    assert (brought.transfer is not TransferKind.SENT, brought.sent_bytes) == (True, 0)
     assert registry.blob(beside, blob.digest, 3000) == blob.content
 
 
@@ -189,10 +188,10 @@ def test_an_image_goes_through_a_folder_with_all_that_is_attached(
     )
     layout = LayoutRegistry(folder=tmp_path / "carried")
     here, disk = (
-        Place(registry=registry, repository=repository),
-        Place(registry=layout, repository="x"),
+        Repository(registry=registry, repository=repository),
+        Repository(registry=layout, repository="x"),
     )
-    there = Place(registry=registry, repository=f"{repository}/elsewhere")
+    there = Repository(registry=registry, repository=f"{repository}/elsewhere")
     for source, target in ((here, disk), (disk, there)):
         copy_image(source, target, index.digest)
         copy_attached(source, target, index.digest)
@@ -217,6 +216,8 @@ def own(tmp_path: Path) -> Iterator[RealRegistry]:
 def test_a_certificate_nobody_vouches_for_is_not_believed(
     debians: RealRegistry, tmp_path: Path
 ) -> None:
+    import trustme
+
     trustme.CA().cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     environment = {**debians.environment, "REQUESTS_CA_BUNDLE": str(tmp_path / "ca.pem")}
     client = connect(debians.host, environment, process.run, patience=QUICK)
@@ -258,7 +259,7 @@ def test_a_blob_that_rotted_is_noticed_where_it_is_read(
     client, blob = connected(debians), BytesBlob(os.urandom(3000))
     client.put_blob("rotten/x", blob)
     debians.blob_file(blob.digest).write_bytes(blob.content[:-1] + b"?")
-    assert client.put_blob("rotten/x", blob).transfer is Transfer.PRESENT, "as it says itself"
+    assert client.put_blob("rotten/x", blob).transfer is TransferKind.PRESENT, "as it says itself"
     with pytest.raises(RegistryError, match="it sent sha256:"):
         client.save_blob("rotten/x", blob.digest, tmp_path / "saved", 3000)
     assert not (tmp_path / "saved").exists()
@@ -306,7 +307,7 @@ def test_a_registry_that_dies_in_the_middle_of_a_push_and_comes_back_gets_it_all
     client = pushing(own, once_after(10 * 2**20, die), tries=12)
     sent = client.put_blob("a/b", blob)
     started[0].join()
-    assert client.put_blob("a/b", blob).transfer is Transfer.PRESENT
+    assert client.put_blob("a/b", blob).transfer is TransferKind.PRESENT
     assert blob.size_bytes < sent.sent_bytes <= 2 * blob.size_bytes
 
 
@@ -331,7 +332,7 @@ def test_a_registry_that_falls_silent_is_given_up_in_time_and_gets_the_rest_late
     assert caught.value.fault is RegistryFault.SLOW
     assert time.monotonic() - began < 15.0
     own.send(signal.SIGCONT)
-    assert connected(own).put_blob("a/b", blob).transfer is Transfer.SENT
+    assert connected(own).put_blob("a/b", blob).transfer is TransferKind.SENT
 
 
 @pytest.fixture

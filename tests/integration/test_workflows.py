@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from pathlib import Path
@@ -114,6 +115,49 @@ def test_only_a_labelled_pull_request_of_our_own_reaches_our_machines(
 
 
 @pytest.mark.process
+def test_a_fork_gets_no_secret_and_no_job_of_ours_whatever_the_repository_holds(
+    planless: Path, tmp_path: Path
+) -> None:
+    """The plan says that everything is to be published, as a changed program might."""
+    folder, canary = tmp_path / "forge", "a canary that no stranger hears"
+    works = (Work(name="build-x", cells=("x",)),)
+    verify = (Work(name="verify-x", cells=("x",), target="sm_90", built="build-x"),)
+    planned = Schedule(
+        scope="release",
+        channel="release",
+        build={"ubuntu": works},
+        verify={"h100": verify},
+        publish=(Work(name="publish-x", cells=("x",)),),
+    )
+    told_all = told(planned, planless, folder) + "env | sed 's/canary/CANARY/;t;d'\n"
+    forge = dataclasses.replace(
+        with_forge(planless, folder, told_all),
+        secrets=dict.fromkeys(("COSIGN_PASSWORD", "COSIGN_PRIVATE_KEY"), canary),
+    )
+    ran = forge.run("pull_request", pull_request(repository="else/mine")).expect(0)
+    assert set(ran.jobs) == {"plan", "report", "required"}
+    assert "CANARY" not in ran.said
+    ran = forge.run("schedule").expect(0)
+    assert "DID -m invoke job --step publish" in ran.said
+    assert "COSIGN_PASSWORD=" in ran.said
+
+
+@pytest.mark.process
+def test_workflows_that_are_not_what_the_table_says_are_refused_before_anything(
+    planless: Path, tmp_path: Path
+) -> None:
+    forge = with_forge(planless, tmp_path / "forge", REAL)
+    matrix = planless / "matrix.yaml"
+    matrix.write_text(matrix.read_text().replace("  h100:", "  h200:"))
+    commit(planless)
+    ran = forge.run("pull_request", pull_request()).expect(1)
+    # act goes no further after a plan without outputs; tests/integration/test_expressions.py does.
+    assert ran.jobs == {"plan": "failed"}
+    assert "error: workflows are stale" in ran.said
+    assert "invoke ci --write" in ran.said
+
+
+@pytest.mark.process
 def test_nothing_changed_means_no_job_and_green(planless: Path, tmp_path: Path) -> None:
     forge = with_forge(planless, tmp_path / "forge", REAL)
     (planless / "README.md").write_text("Words only.\n")
@@ -133,7 +177,7 @@ def test_a_cell_that_fails_makes_the_required_check_red(
     root = small_project(tmp_path / "project", index.url, names=(image,))
     add_runners(root, ubuntu=UBUNTU)
     Project(root=root, environment=alone).invoke("lock").expect(0)
-    forge = with_forge(root, tmp_path / "forge", GOING_ON + REAL, **alone)
+    forge = with_forge(root, tmp_path / "forge", GOING_ON + REAL, logs_in=False, **alone)
     ran = forge.run("pull_request", pull_request()).expect(1)
     assert ran.jobs["required"] == "failed"
     assert "ENDED WITH 7" in ran.said
@@ -155,7 +199,7 @@ def test_the_cpu_cell_goes_from_plan_to_green(
         yaml.safe_dump({**matrix, "rows": [row]}, sort_keys=False), encoding="utf-8"
     )
     add_runners(root, ubuntu=UBUNTU)
-    forge = with_forge(root, tmp_path / "forge", QUICK + REAL, **here)
+    forge = with_forge(root, tmp_path / "forge", QUICK + REAL, logs_in=False, **here)
     ran = forge.run("merge_group", {"merge_group": {"base_sha": ""}}, timeout=500).expect(0)
     assert set(ran.jobs.values()) == {"succeeded"}
     assert "green: 0 failed, 0 unavailable, 1 passed" in ran.said

@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +77,10 @@ class Module:
     def nodes(self) -> list[ast.AST]:
         """What laws are about: of a tree, one node in ten."""
         return [node for node in ast.walk(self.tree) if isinstance(node, LAWFUL)]
+
+    @property
+    def lines(self) -> int:
+        return len(self.text.splitlines())
 
     @property
     def wing(self) -> str:
@@ -232,6 +236,7 @@ def test_functions_stay_short_enough_to_read() -> None:
     assert long == []
 
 
+@cache
 def house() -> Any:
     """scripts/house as a module: its `main` is not run."""
     path = SOURCE.parents[1] / "scripts" / "house"
@@ -242,6 +247,42 @@ def house() -> Any:
     sys.modules[loader.name] = module
     loader.exec_module(module)
     return module
+
+
+def made_up(**texts: str) -> list[Module]:
+    """Modules of these texts, one beside the other: `a` is a file, `a__b` one in a folder."""
+    return [
+        Module(name, text, Path(f"{name.replace('__', '/')}.py")) for name, text in texts.items()
+    ]
+
+
+def test_a_module_has_a_name_of_its_own() -> None:
+    """What stands at its import says which is meant, in a stack trace too; a file that is one of
+    several of a kind is named after its subject and its kind (`nvidia_devices`).
+    """
+    shared = house().shared_names
+    assert shared(made_up(near__reading="", far__reading="", near__other="")) == [
+        "near/reading.py",
+        "far/reading.py",
+    ]
+    assert shared(MODULES.values()) == []
+
+
+def test_a_class_name_has_one_meaning() -> None:
+    words = house().words_with_several_meanings
+    assert words(made_up(near="class Place: ...", far="class Place: ...\nclass One: ...")) == [
+        "Place"
+    ]
+    assert words(MODULES.values()) == []
+
+
+def test_an_init_is_no_room() -> None:
+    """It says what its package is and lists what is in it; what does something has a name."""
+    large, most = house().large_inits, house().LARGEST_INIT
+    just, over = (Module("x", "x = 1\n" * n, Path("__init__.py")) for n in (most, most + 1))
+    assert large([just, over]) == ["__init__.py"]
+    assert large([just]) == []
+    assert large(MODULES.values()) == []
 
 
 def test_no_docstring_was_torn_by_a_wrapper() -> None:

@@ -20,7 +20,7 @@ from warpfront.doors.tasks import namespace
 from warpfront.errors import WarpfrontError
 from warpfront.images import render
 from warpfront.images.engine import DEAD_MAN_SECONDS
-from warpfront.images.engine.lines import LONGEST_LINE
+from warpfront.images.engine.line_splitter import LONGEST_LINE
 from warpfront.matrix import language
 from warpfront.matrix.compat import packaged
 from warpfront.matrix.reading import read_matrix
@@ -182,7 +182,7 @@ def test_the_page_of_the_matrix_names_every_key_of_the_language() -> None:
         and kind.__module__ == language.__name__
     ]
     # The page itself, and those that it sends its reader to.
-    about = ("matrix", "locks", "compile", "release", "ci")
+    about = ("matrix", "locks", "compile", "release", "ci", "stacks")
     pages = "".join(text_of(f"docs/{page}.md") for page in about)
     unnamed = {key for key in fields(*kinds) if not re.search(rf"`{key}[`:]|\b{key}:", pages)}
     assert unnamed == set()

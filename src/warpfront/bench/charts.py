@@ -9,23 +9,36 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from warpfront.bench.records import Comparison, Metric, Run
+from warpfront.bench.records import Bench, Comparison, Measurement, Metric, Run
 from warpfront.bench.settling import metric_of, settled_steps, value_of
+from warpfront.bench.sheet import flop_rate
 
 _A, _B = "#3b6ea5", "#c8553d"
 _MOST_CASES = 40
 
 
-def charts_of(found: Comparison, sides: Sequence[Sequence[Run]]) -> Mapping[str, str]:
+def charts_of(found: Comparison, sides: Sequence[Sequence[Run] | Bench]) -> Mapping[str, str]:
     """Name of a file -> SVG; those for which there is something to draw."""
     pictures: dict[str, str] = {}
-    if any(run.steps for runs in sides for run in runs):
-        pictures["steps.svg"] = _drawn(lambda axes: _steps(axes, found, sides))
+    runs = [[] if isinstance(side, Bench) else side for side in sides]
+    if any(run.steps for side in runs for run in side):
+        pictures["steps.svg"] = _drawn(lambda axes: _steps(axes, found, runs))
+    for name, side in zip("ab", sides, strict=True):
+        if isinstance(side, Bench):
+            pictures |= roofline_of(side, f"roofline-{name}.svg")
     if found.times:
         pictures["ratios.svg"] = _drawn(lambda axes: _ratios(axes, found))
     if found.losses:
         pictures["losses.svg"] = _drawn(lambda axes: _losses(axes, found))
     return pictures
+
+
+def roofline_of(bench: Bench, name: str = "roofline.svg") -> Mapping[str, str]:
+    """What operations reach, over how much they compute with a byte; the roofs are the device's
+    peaks, a roof a dtype. Nothing, where no operation counts both.
+    """
+    counted = [one for one in bench.results if one.flops and one.bytes and flop_rate(one)]
+    return {name: _drawn(lambda axes: _roofline(axes, bench, counted))} if counted else {}
 
 
 def _drawn(draw: Any) -> str:
@@ -84,4 +97,30 @@ def _losses(axes: Any, found: Comparison) -> None:
         axes.plot(tokens, [one[index] for one in found.losses], color=colour, label=name)
     axes.set_xlabel("tokens (samples, where the sequence is unknown)")
     axes.set_ylabel("loss")
+    axes.legend()
+
+
+def _roofline(axes: Any, bench: Bench, counted: Sequence[Measurement]) -> None:
+    """FLOP/s over FLOP/byte, by formulas. What lies above a roof found its data in the cache."""
+    intensities = [(one.flops or 0) / (one.bytes or 1) for one in counted]
+    ends = min(intensities) / 2, max(intensities) * 2
+    for number, dtype in enumerate(dict.fromkeys(one.dtype for one in counted)):
+        colour = f"C{number}"
+        points = [
+            (intensity, flop_rate(one))
+            for intensity, one in zip(intensities, counted, strict=True)
+            if one.dtype == dtype
+        ]
+        axes.plot(*zip(*points, strict=True), "o", color=colour, markersize=4, label=dtype)
+        peak = next((one.peak for one in counted if one.dtype == dtype), None)
+        if peak and peak.flop_per_second and peak.bytes_per_second:
+            ridge = peak.flop_per_second / peak.bytes_per_second
+            corners = sorted({*ends, min(max(ridge, ends[0]), ends[1])})
+            roof = [min(peak.flop_per_second, at * peak.bytes_per_second) for at in corners]
+            axes.plot(corners, roof, color=colour, linewidth=0.8)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel("FLOP a byte")
+    axes.set_ylabel("FLOP/s")
+    axes.set_title(str(bench.environment.get("device_name") or "unknown device"))
     axes.legend()

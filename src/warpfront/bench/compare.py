@@ -19,13 +19,13 @@ from warpfront.bench.records import (
     Bench,
     CaseRatio,
     Comparison,
+    ComparisonOutcome,
     Difference,
-    Finding,
     Interval,
     Metric,
+    Remark,
     Run,
     Side,
-    Verdict,
 )
 from warpfront.bench.settling import FEWEST_STEPS, summary_of, times_of
 
@@ -40,7 +40,7 @@ Groups = list[list[float]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class ComparisonTerms:
     """How a comparison is asked for. `metric` None takes what both sides have, `noise` None what is
     usual of runs or of operations.
     """
@@ -75,7 +75,7 @@ def metric_for(a: Sequence[Run], b: Sequence[Run]) -> Metric:
 
 
 def compare_runs(
-    a: tuple[str, Sequence[Run]], b: tuple[str, Sequence[Run]], terms: Terms
+    a: tuple[str, Sequence[Run]], b: tuple[str, Sequence[Run]], terms: ComparisonTerms
 ) -> Comparison:
     """Two sides of one or more runs each, with a name."""
     metric = terms.metric or metric_for(a[1], b[1])
@@ -87,7 +87,7 @@ def compare_runs(
         metric=metric,
         a=sides[0],
         b=sides[1],
-        verdict=Verdict.NOT_COMPARABLE,
+        verdict=ComparisonOutcome.NOT_COMPARABLE,
         noise=terms.noise_or(NOISE),
         limit=terms.limit,
         differences=unlike,
@@ -138,7 +138,7 @@ def _side(name: str, runs: Sequence[Run], groups: Groups, metric: Metric) -> Sid
 def _measured(asked: Comparison, a: Groups, b: Groups) -> Comparison:
     reason = _too_short("A", a, asked.metric) or _too_short("B", b, asked.metric)
     if reason:
-        return dataclasses.replace(asked, verdict=Verdict.TOO_SHORT, reasons=(reason,))
+        return dataclasses.replace(asked, verdict=ComparisonOutcome.TOO_SHORT, reasons=(reason,))
     one, other = _units(a), _units(b)
     times = statistics.ratio_interval(one, other)
     resampled = f"{_drawn(one)} against {_drawn(other)}"
@@ -172,13 +172,13 @@ def _drawn(groups: Groups) -> str:
     return f"{len(groups[0])} steps in blocks of {statistics.BLOCK}"
 
 
-def verdict_of(times: Interval, noise: float) -> Verdict:
+def verdict_of(times: Interval, noise: float) -> ComparisonOutcome:
     if times.holds(1.0) or abs(times.value - 1) <= noise:
-        return Verdict.NO_DIFFERENCE
-    return Verdict.DIFFERENCE
+        return ComparisonOutcome.NO_DIFFERENCE
+    return ComparisonOutcome.DIFFERENCE
 
 
-def _side_findings(name: str, runs: Sequence[Run], side: Side) -> Iterable[Finding]:
+def _side_findings(name: str, runs: Sequence[Run], side: Side) -> Iterable[Remark]:
     """What is worth knowing of a side's runs; of several, how many each is of."""
     counts: Counter[str] = Counter()
     for run, summary in zip(runs, side.summaries, strict=True):
@@ -190,10 +190,10 @@ def _side_findings(name: str, runs: Sequence[Run], side: Side) -> Iterable[Findi
         )
     for message, count in counts.items():
         several = f" ({count} of {len(runs)} runs)" if len(runs) > 1 else ""
-        yield Finding(level="warning", message=f"{name}: {message}{several}")
+        yield Remark(level="warning", message=f"{name}: {message}{several}")
 
 
-def _own_scores(a: Sequence[Run], b: Sequence[Run], metric: Metric) -> Iterable[Finding]:
+def _own_scores(a: Sequence[Run], b: Sequence[Run], metric: Metric) -> Iterable[Remark]:
     """MLPerf's own score beside the median: the mean without the best and the worst run."""
     if metric is Metric.TIME_TO_TRAIN and min(len(a), len(b)) >= FEWEST_RUNS:
         scores = (
@@ -201,10 +201,12 @@ def _own_scores(a: Sequence[Run], b: Sequence[Run], metric: Metric) -> Iterable[
         )
         one, other = scores
         message = f"by MLPerf's own scoring, A {one:.2f} and B {other:.2f} minutes"
-        yield Finding(level="note", message=message)
+        yield Remark(level="note", message=message)
 
 
-def compare_benches(a: tuple[str, Bench], b: tuple[str, Bench], terms: Terms) -> Comparison:
+def compare_benches(
+    a: tuple[str, Bench], b: tuple[str, Bench], terms: ComparisonTerms
+) -> Comparison:
     """Operation by operation, those that both have; together, the geometric mean of their ratios.
     Which changed is said after Holm's correction for their number.
     """
@@ -215,7 +217,7 @@ def compare_benches(a: tuple[str, Bench], b: tuple[str, Bench], terms: Terms) ->
         metric="seconds_per_operation",
         a=_bench_side(*a, one),
         b=_bench_side(*b, other),
-        verdict=Verdict.NOT_COMPARABLE,
+        verdict=ComparisonOutcome.NOT_COMPARABLE,
         noise=terms.noise_or(NOISE_OF_OPERATIONS),
         limit=terms.limit,
         differences=unlike,
@@ -238,13 +240,13 @@ def _measured_cases(asked: Comparison, cases: Mapping[str, tuple[Groups, Groups]
     ratios = []
     for (name, drawn), stand in zip(resampled.items(), stands, strict=True):
         ratio = statistics.geometric_mean([drawn], [values[name]])
-        changed = stand and verdict_of(ratio, asked.noise) is Verdict.DIFFERENCE
+        changed = stand and verdict_of(ratio, asked.noise) is ComparisonOutcome.DIFFERENCE
         ratios.append(CaseRatio(id=name, ratio=ratio, p_value=p_values[name], changed=changed))
     times = statistics.geometric_mean(list(resampled.values()), list(values.values()))
     differs = any(case.changed for case in ratios)
     return dataclasses.replace(
         asked,
-        verdict=Verdict.DIFFERENCE if differs else verdict_of(times, asked.noise),
+        verdict=ComparisonOutcome.DIFFERENCE if differs else verdict_of(times, asked.noise),
         times=times,
         cases=tuple(ratios),
         resampled=f"blocks of repetitions of {len(ratios)} operations",

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+import jinja2
 from rich.console import Console
 from rich.table import Table
 
-from warpfront.bench.records import Comparison, Interval, Metric, Run, Side, Summary, Verdict
+from warpfront.bench.records import (
+    Comparison,
+    ComparisonOutcome,
+    Interval,
+    Metric,
+    Run,
+    Side,
+    Summary,
+)
 
 Rows = list[tuple[str, ...]]
 RUN_HEAD = ("log", "format", "steps", "settled from", "median step ms", "95 %", "tokens/s/device")
@@ -104,9 +113,12 @@ def _interval(interval: Interval, scale: float = 1, digits: int = 3) -> str:
 def sentence(found: Comparison) -> str:
     """What a comparison came to, in one line; never a winner."""
     names = f"A ({found.a.name}) and B ({found.b.name})"
-    if found.verdict in {Verdict.NOT_COMPARABLE, Verdict.TOO_SHORT} or found.times is None:
+    if (
+        found.verdict in {ComparisonOutcome.NOT_COMPARABLE, ComparisonOutcome.TOO_SHORT}
+        or found.times is None
+    ):
         return f"{found.verdict}: {'; '.join(found.reasons)}"
-    differs = found.verdict is Verdict.DIFFERENCE
+    differs = found.verdict is ComparisonOutcome.DIFFERENCE
     said = f"{names} differ" if differs else f"no difference between {names}"
     return (
         f"{said}: B takes {_interval(found.times)} times as long as A, "
@@ -216,6 +228,20 @@ def comparison_markdown(found: Comparison) -> str:
     if remarks:
         parts.append("".join(f"* {_plain(one)}\n" for one in remarks))
     return "\n".join(parts)
+
+
+def comparison_html(found: Comparison, charts: Mapping[str, str], template: str, style: str) -> str:
+    """One page that needs nothing else; `charts` are SVGs of ours by name. What logs say is escaped
+    by Jinja2, the charts' texts by matplotlib.
+    """
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    return environment.from_string(template).render(
+        sentence=sentence(found),
+        tables=list(_tables(found)),
+        remarks=_remarks(found),
+        charts={name: picture[picture.index("<svg") :] for name, picture in charts.items()},
+        style=style,
+    )
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from statistics import median
 
-from warpfront.bench.records import Finding, Run
+from warpfront.bench.records import Remark, Run
 
 _POINTS = 200
 _NEIGHBOURS = 5
@@ -64,7 +64,7 @@ def _smooth(curve: Curve, at: int) -> float:
     return median(loss for _, loss in near)
 
 
-def training_findings(a: Sequence[Run], b: Sequence[Run], losses: Losses) -> Iterable[Finding]:
+def training_findings(a: Sequence[Run], b: Sequence[Run], losses: Losses) -> Iterable[Remark]:
     """Why the two were not the same training, if they were not."""
     for name, runs in (("A", a), ("B", b)):
         steps = [step for run in runs for step in run.steps]
@@ -79,5 +79,5 @@ def training_findings(a: Sequence[Run], b: Sequence[Run], losses: Losses) -> Ite
             yield _not_the_same(f"a loss of {one:.4g} against {other:.4g} after {tokens:,} tokens")
 
 
-def _not_the_same(why: str) -> Finding:
-    return Finding(level="warning", message=f"not the same training: {why}")
+def _not_the_same(why: str) -> Remark:
+    return Remark(level="warning", message=f"not the same training: {why}")

@@ -37,7 +37,7 @@ class Metric(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class RecordSource:
     """Where a record was read from. `sha256` is of the bytes as they lie there."""
 
     path: str
@@ -91,7 +91,7 @@ class Evaluation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Remark:
     """What a reader, or who judges a run, wants to be known of it. An `error` makes it unusable."""
 
     level: Literal["note", "warning", "error"]
@@ -105,7 +105,7 @@ class Run:
     `solved` what follows from other figures.
     """
 
-    source: Source
+    source: RecordSource
     framework: str | None = None
     framework_version: str | None = None
     torch: str | None = None
@@ -134,7 +134,7 @@ class Run:
     lines: int = 0
     given: tuple[str, ...] = ()
     solved: tuple[str, ...] = ()
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[Remark, ...] = ()
     missing: tuple[str, ...] = ()
 
     @property
@@ -186,10 +186,10 @@ class Summary:
     peak_memory_bytes: int | None = None
     last_loss: float | None = None
     levels: tuple[Level, ...] = ()
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[Remark, ...] = ()
 
 
-class Verdict(StrEnum):
+class ComparisonOutcome(StrEnum):
     """What a comparison came to. There is no winner."""
 
     NO_DIFFERENCE = "no difference"
@@ -240,14 +240,14 @@ class Comparison:
     metric: str
     a: Side
     b: Side
-    verdict: Verdict
+    verdict: ComparisonOutcome
     reasons: tuple[str, ...] = ()
     times: Interval | None = None
     resampled: str = ""
     noise: float = 0.01
     differences: tuple[Difference, ...] = ()
     allowed: tuple[str, ...] = ()
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[Remark, ...] = ()
     losses: tuple[tuple[int, float, float], ...] = ()
     cases: tuple[CaseRatio, ...] = ()
     only_in_a: tuple[str, ...] = ()
@@ -328,4 +328,4 @@ class Bench:
     settings: Mapping[str, object]
     results: tuple[Measurement, ...] = ()
     training: tuple[Training, ...] = ()
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[Remark, ...] = ()

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby, pairwise
 from statistics import median, mode
 
-from warpfront.bench.records import Finding, Level, Metric, Run, Step, Summary
+from warpfront.bench.records import Level, Metric, Remark, Run, Step, Summary
 from warpfront.bench.statistics import change_points, median_interval, quantile, variation
 
 FEWEST_STEPS = 10
@@ -179,18 +179,18 @@ def _slow(values: Sequence[float]) -> int:
 
 def _findings(
     run: Run, settled: int, spread: float | None, levels: Sequence[Level]
-) -> Iterable[Finding]:
+) -> Iterable[Remark]:
     if run.steps and settled < FEWEST_STEPS:
-        yield Finding(level="warning", message=f"too short: {settled} settled lines")
+        yield Remark(level="warning", message=f"too short: {settled} settled lines")
     if spread is not None and spread > NOISY:
-        yield Finding(level="warning", message=f"noisy: settled steps vary by {spread:.1%}")
+        yield Remark(level="warning", message=f"noisy: settled steps vary by {spread:.1%}")
     for before, after in pairwise(levels):
         if before.segment == after.segment:
             change = f"{after.median / before.median - 1:+.1%} a step"
             message = f"a change of level: {change} from step {after.first_step} on"
-            yield Finding(level="warning", message=message)
+            yield Remark(level="warning", message=message)
     skipped = sum(step.skipped or 0 for step in run.steps)
     if any(step.nan for step in run.steps):
-        yield Finding(level="warning", message="losses that are no numbers")
+        yield Remark(level="warning", message="losses that are no numbers")
     if skipped > 0.01 * sum(step.steps for step in run.steps):
-        yield Finding(level="warning", message=f"{skipped} skipped steps")
+        yield Remark(level="warning", message=f"{skipped} skipped steps")

@@ -189,7 +189,7 @@ def _one_change(values: Sequence[float], fewest: int, random: Random) -> int | N
         return None
     width = -(-len(values) // _POINTS)
     points = [median(values[at : at + width]) for at in range(0, len(values) - width + 1, width)]
-    strength, at = _strongest(_ranks(points))
+    strength, at = _strongest(ranks(points))
     place = _refined(values, min((at + 1) * width, len(values) - 1))
     if not fewest <= place <= len(values) - fewest:
         return None
@@ -200,7 +200,7 @@ def _one_change(values: Sequence[float], fewest: int, random: Random) -> int | N
         return place
     if len(values) < FEWEST_TESTED:
         return None
-    return place if _is_no_chance(_ranks(points), strength, random) else None
+    return place if _is_no_chance(ranks(points), strength, random) else None
 
 
 def _is_plain(one: Sequence[float], other: Sequence[float]) -> bool:
@@ -209,7 +209,7 @@ def _is_plain(one: Sequence[float], other: Sequence[float]) -> bool:
     return median(high) > median(low) * PLAIN_CHANGE and quantile(high, 0.05) > quantile(low, 0.95)
 
 
-def _ranks(values: Sequence[float]) -> list[float]:
+def ranks(values: Sequence[float]) -> list[float]:
     """Ranks less their mean; equal values share theirs."""
     ordered = sorted(values)
     first = {value: at for at, value in reversed(list(enumerate(ordered)))}

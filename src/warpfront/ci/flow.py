@@ -143,6 +143,32 @@ _HEAD = """\
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 """
+_MACHINE = """\
+#!/usr/bin/env bash
+# Made by `invoke ci --write`; docs/ci.md, A machine of one's own.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+"""
+_PACKAGES = "ca-certificates git python3 python3-venv"
+_UNIT = """\
+# Made by `invoke ci --write`. One machine of the row %i, one registration a job. The project is in
+# /opt/warpfront, the agent in /opt/agent; the token is a credential that only this service sees:
+#   systemd-creds encrypt --name=token - /etc/credstore.encrypted/token
+[Unit]
+Description=warpfront takes CI jobs as %i
+Wants=network-online.target
+After=network-online.target
+
+[Service]
+Environment=FORGE={forge}
+LoadCredentialEncrypted=token
+ExecStart=/opt/warpfront/ci/runner/serve.sh %i ${{FORGE}} /opt/agent %d/token
+Restart=always
+RestartSec=30
+
+[Install]
+WantedBy=multi-user.target
+"""
 _CALL = 'exec "${WARPFRONT_PYTHON:-.venv/bin/python}" -m invoke'
 _PAGE = f"{HANDOVER}/report/index.html"
 _WORK = '--name "$NAME" --cells "$CELLS" --runner "$RUNNER"'
@@ -151,7 +177,7 @@ _WORK = '--name "$NAME" --cells "$CELLS" --runner "$RUNNER"'
 def scripts(flow: Flow) -> dict[str, str]:
     """The entry points of the jobs, by path: one call each."""
     calls = {
-        "ci/plan.sh": f'{_CALL} ci --plan --scope "${{SCOPE:-}}" --since "${{SINCE:-}}"',
+        "ci/plan.sh": f'{_CALL} ci --check ci --plan --scope "${{SCOPE:-}}" --since "${{SINCE:-}}"',
         "ci/build.sh": f"{_CALL} job --step build {_WORK}",
         "ci/candidate.sh": f"{_CALL} job --step build --to {flow.repository} {_WORK}",
         "ci/verify.sh": f'{_CALL} job --step verify --on "$TARGET" {_WORK}',
@@ -164,3 +190,19 @@ def scripts(flow: Flow) -> dict[str, str]:
         + " ".join(flow.installs),
     }
     return {path: f"{_HEAD}{call}\n" for path, call in calls.items()}
+
+
+def machine_scripts(source: str) -> dict[str, str]:
+    """What a machine of one's own is set up by, by path. `source` is the project's address."""
+    runner = f'{_CALL} runner --row "$1"'
+    calls = {
+        "setup": f"apt-get update --quiet=2\napt-get install --quiet=2 --yes "
+        f"--no-install-recommends {_PACKAGES}\nci/setup.sh\n{runner} --prepare",
+        "serve": f'{runner} --serve --forge "$2" --agent "$3" --token "${{4:--}}"',
+        "tidy": f"{runner} --tidy",
+    }
+    api = source.replace("https://github.com/", "https://api.github.com/repos/")
+    return {
+        **{f"ci/runner/{name}.sh": f"{_MACHINE}{call}\n" for name, call in calls.items()},
+        "ci/runner/warpfront-runner@.service": _UNIT.format(forge=api),
+    }

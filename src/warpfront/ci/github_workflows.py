@@ -25,6 +25,8 @@ _POWERS = {
     "id-token": "signatures without a key name this workflow",
     "attestations": "provenance is kept beside the image",
 }
+_KEY_SECRETS = ("COSIGN_PRIVATE_KEY", "COSIGN_PASSWORD")
+"""For `COSIGN_KEY: env://COSIGN_PRIVATE_KEY`; all are empty where nobody signs with a key."""
 _ZIZMOR = """\
 rules:
   # `./` is what every version of the forge, actionlint and act resolve; `$/` is not, yet.
@@ -102,13 +104,13 @@ def _main(flow: Flow, actions: Actions) -> dict[str, Any]:
             "cancel-in-progress": f"${{{{ {pull_request} }}}}",
         },
         "jobs": {
-            job.name: _calling(job) if job.spread else _whole(flow, job, actions)
+            job.name: _calling(flow, job) if job.spread else _whole(flow, job, actions)
             for job in flow.jobs
         },
     }
 
 
-def _calling(job: Job) -> dict[str, Any]:
+def _calling(flow: Flow, job: Job) -> dict[str, Any]:
     """The call of a job's own workflow, once for each shard."""
     planned = f"needs.plan.outputs.{job.spread}"
     conditions = ["!cancelled()", "needs.plan.result == 'success'", f"{planned} != '[]'"]
@@ -127,7 +129,26 @@ def _calling(job: Job) -> dict[str, Any]:
         "permissions": _permissions(job),
         "uses": f"./{FOLDER}/{MAIN}-{job.name}.yml",
         "with": given,
+        **_given_secrets(flow, job),
     }
+
+
+def _secrets(flow: Flow, job: Job) -> tuple[str, ...]:
+    """What a job's environment may hold for it: GitHub's own registry takes the job's token."""
+    token = ("REGISTRY_TOKEN",) if job.powers and not _of_github(flow) else ()
+    return (*token, *(_KEY_SECRETS if job.channel else ()))
+
+
+def _of_github(flow: Flow) -> bool:
+    return flow.repository.partition("/")[0] == "ghcr.io"
+
+
+def _given_secrets(flow: Flow, job: Job) -> dict[str, Any]:
+    """A called workflow sees no secret that its caller does not name, not even those of its own
+    environment: https://github.com/actions/runner/issues/1490.
+    """
+    names = _secrets(flow, job)
+    return {"secrets": {name: f"${{{{ secrets.{name} }}}}" for name in names}} if names else {}
 
 
 def _guards(job: Job) -> list[str]:
@@ -139,7 +160,11 @@ def _guards(job: Job) -> list[str]:
 def _called(flow: Flow, job: Job, actions: Actions) -> dict[str, Any]:
     """The workflow of one kind of job. A runner group can be opened to this file alone."""
     names = ("jobs", "channel") if job.channel else ("jobs",)
-    inputs = {name: {"type": "string", "required": True} for name in names}
+    called: dict[str, Any] = {
+        "inputs": {name: {"type": "string", "required": True} for name in names}
+    }
+    if secrets := _secrets(flow, job):
+        called["secrets"] = {name: {"required": False} for name in secrets}
     body: dict[str, Any] = {"name": "${{ matrix.name }}"}
     if guards := _guards(job):
         body["if"] = f"${{{{ {' && '.join(guards)} }}}}"
@@ -154,7 +179,7 @@ def _called(flow: Flow, job: Job, actions: Actions) -> dict[str, Any]:
         }
     return {
         "name": f"{MAIN}-{job.name}",
-        "on": {"workflow_call": {"inputs": inputs}},
+        "on": {"workflow_call": called},
         "permissions": {},
         "jobs": {
             job.name: {
@@ -211,7 +236,7 @@ class _Steps:
     def all(self) -> list[dict[str, Any]]:
         fetch = {"persist-credentials": False, **({"fetch-depth": 0} if self.job.history else {})}
         steps = [self._uses("fetch", "checkout", fetch)]
-        if self.job.runner.trust == "hosted":
+        if self.job.runner.trust == "hosted" or self.job.runner.scale_set:
             steps.append(self._uses("Python", "setup-python", {"python-version": PYTHON}))
         steps.append({"name": "set up", "run": "ci/setup.sh"})
         if self.job.channel:
@@ -231,8 +256,7 @@ class _Steps:
 
     def _login(self) -> dict[str, Any]:
         """GitHub's registry takes the job's own token; another one those of the environment."""
-        registry = self.flow.repository.partition("/")[0]
-        of_github = registry == "ghcr.io"
+        registry, of_github = self.flow.repository.partition("/")[0], _of_github(self.flow)
         user = "${{ github.actor }}" if of_github else "${{ vars.REGISTRY_USER }}"
         token = "github.token" if of_github else "secrets.REGISTRY_TOKEN"
         return {
@@ -257,6 +281,8 @@ class _Steps:
             told["RUNNER"] = self.job.runner.name
         if self.job.channel:
             told["CHANNEL"] = "${{ inputs.channel }}"
+            told["COSIGN_KEY"] = "${{ vars.COSIGN_KEY }}"
+            told |= {name: f"${{{{ secrets.{name} }}}}" for name in _KEY_SECRETS}
         if self.job.name == "required":
             told |= {"PLANNED": "${{ needs.plan.result }}", "ENDED": "${{ join(needs.*.result) }}"}
         step = {"name": self.job.name, "id": "call", "env": told, "run": self.job.script}

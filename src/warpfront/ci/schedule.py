@@ -17,7 +17,7 @@ OUTPUT_LIMIT_BYTES = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
+class RunScope:
     """What starts a run, and how far it goes. `trusted`: self-hosted machines may take part;
     `channel` is where it publishes to.
     """
@@ -28,14 +28,14 @@ class Scope:
     channel: str = ""
 
 
-SCOPES: Mapping[str, Scope] = {
+SCOPES: Mapping[str, RunScope] = {
     scope.name: scope
     for scope in (
-        Scope(name="pull_request", only_changed=True, trusted=False),
-        Scope(name="labelled", only_changed=True, trusted=True),
-        Scope(name="merge_queue", only_changed=True, trusted=True),
-        Scope(name="nightly", only_changed=False, trusted=True, channel="nightly"),
-        Scope(name="release", only_changed=False, trusted=True, channel="release"),
+        RunScope(name="pull_request", only_changed=True, trusted=False),
+        RunScope(name="labelled", only_changed=True, trusted=True),
+        RunScope(name="merge_queue", only_changed=True, trusted=True),
+        RunScope(name="nightly", only_changed=False, trusted=True, channel="nightly"),
+        RunScope(name="release", only_changed=False, trusted=True, channel="release"),
     )
 }
 
@@ -94,7 +94,7 @@ class Schedule:
 def schedule(
     cells: Iterable[Cell],
     *,
-    scope: Scope,
+    scope: RunScope,
     runners: Iterable[Runner],
     now: Mapping[str, str],
     before: Mapping[str, str] | None,
@@ -114,6 +114,7 @@ def schedule(
         if (why := _why_not_built(cell, makers, blocked))
     ]
     made = [cell for cell in changed if makers.get(cell.id)]
+    work = {cell.id for cell in changed}
     roots = _roots(cells)
     verify, missing, later = _verifying(made, roots, runners, scope)
     works = [Work(name=f"publish-{cell.id}", cells=(cell.id,)) for cell in made]
@@ -123,7 +124,7 @@ def schedule(
         build=_building(made, makers, roots),
         verify=verify,
         publish=tuple(works) if scope.channel else (),
-        unchanged=tuple(cell.id for cell in cells if cell not in changed),
+        unchanged=tuple(cell.id for cell in cells if cell.id not in work),
         unavailable=tuple(sorted([*unavailable, *missing])),
         later=tuple(sorted(later)),
         fingerprints=now,
@@ -140,7 +141,7 @@ def _roots(cells: Iterable[Cell]) -> dict[str, str]:
     return roots
 
 
-def _builder(cell: Cell, runners: Iterable[Runner], scope: Scope) -> str:
+def _builder(cell: Cell, runners: Iterable[Runner], scope: RunScope) -> str:
     """A hosted machine before one of our own, which makers of images need not keep busy."""
     fits = [one for one in runners if one.builds and one.machine == cell.machine]
     usable = [one for one in fits if one.trust == "hosted" or scope.trusted]
@@ -166,7 +167,7 @@ def _building(
 
 
 def _verifying(
-    cells: Iterable[Cell], roots: Mapping[str, str], runners: Iterable[Runner], scope: Scope
+    cells: Iterable[Cell], roots: Mapping[str, str], runners: Iterable[Runner], scope: RunScope
 ) -> tuple[dict[str, tuple[Work, ...]], list[Omitted], list[Omitted]]:
     works: dict[str, list[Work]] = {}
     missing, later = [], []

@@ -24,8 +24,8 @@ from warpfront.pipeline.within.builders import BuilderOf, builders
 from warpfront.pipeline.within.locks import inputs_of, read_state
 from warpfront.pipeline.workspace import AskSite, Folders, Workspace, site_when_needed
 from warpfront.system.process import Run, run
+from warpfront.system.progress import Line, Watch
 from warpfront.system.store import write_text
-from warpfront.system.watch import Line, Watch
 from warpfront.wheels.lock import dump_lock, gone_back, read_lock
 from warpfront.wheels.requirements import RequirementList
 from warpfront.wheels.resolution import Crafting
@@ -174,7 +174,11 @@ class _Locking:
 
         def restore() -> WheelLock:
             sources = {str(source): source for source in inputs.sources}
+            patched = {one.package: one for one in lock.patched if one.original}
             for wheel in missing:
+                if wheel.name in patched:
+                    crafter.restore_patched(wheel, patched[wheel.name])
+                    continue
                 crafter.restore(wheel, sources.get(wheel.source), built.get(wheel.name))
             return lock
 
@@ -202,7 +206,7 @@ class _Locking:
             parent.builds or any(wheel.source for wheel in parent.wheels)
         ):
             more["parent"] = parent
-        if inputs.sources or inputs.builds or inputs.allow_builds:
+        if inputs.sources or inputs.builds or inputs.patches or inputs.allow_builds:
             more["crafting"] = self._crafter(cell, inputs)
         return more
 

@@ -24,7 +24,8 @@ from warpfront.model import (
     WheelIndex,
     WheelLock,
 )
-from warpfront.pipeline.within.contents import (
+from warpfront.pipeline.within.locks import read_locks, usable_locks
+from warpfront.pipeline.within.preparing import (
     Prepared,
     find_bases,
     images_by_content,
@@ -32,11 +33,10 @@ from warpfront.pipeline.within.contents import (
     render_cells,
     unrunnable,
 )
-from warpfront.pipeline.within.locks import read_locks, usable_locks
 from warpfront.pipeline.workspace import Material, Workspace, site_when_needed
 from warpfront.system.process import environment
+from warpfront.system.progress import Watch
 from warpfront.system.provenance import fixed_moment
-from warpfront.system.watch import Watch
 from warpfront.wheels.reach import why_unresolvable
 from warpfront.wheels.wheelhouse import Wheelhouse
 

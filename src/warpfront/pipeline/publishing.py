@@ -14,7 +14,7 @@ from warpfront.pipeline.within.locks import read_locks, usable_locks
 from warpfront.pipeline.within.shop import Published, open_shop, publish_cells
 from warpfront.pipeline.workspace import Workspace
 from warpfront.system.process import environment
-from warpfront.system.watch import Watch
+from warpfront.system.progress import Watch
 
 
 def publish(

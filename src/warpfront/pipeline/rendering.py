@@ -8,9 +8,9 @@ from warpfront.matrix.plan import selected_with_parents
 from warpfront.model import Blocked, Failed, RenderedImage, Selection
 from warpfront.pipeline.locking import lock_cells, split_locks
 from warpfront.pipeline.within.builders import builders
-from warpfront.pipeline.within.contents import render_cells
+from warpfront.pipeline.within.preparing import render_cells
 from warpfront.pipeline.workspace import Workspace, site_when_needed
-from warpfront.system.watch import Watch
+from warpfront.system.progress import Watch
 
 
 def render(

@@ -43,17 +43,17 @@ from warpfront.pipeline.within.containers import (
     not_verified,
     result_in,
 )
-from warpfront.pipeline.within.contents import unrunnable
 from warpfront.pipeline.within.locks import read_locks, usable_locks
+from warpfront.pipeline.within.preparing import unrunnable
 from warpfront.pipeline.workspace import AskSite, Folders, Workspace, site_when_needed
 from warpfront.report.junit import junit_xml
 from warpfront.system.foreign import remove_tree
 from warpfront.system.process import environment
+from warpfront.system.progress import Watch
 from warpfront.system.provenance import now
 from warpfront.system.store import exclusive, storing, write_json, write_text
-from warpfront.system.watch import Watch
-from warpfront.verify.claims import image_claims
-from warpfront.verify.sealing import sealed
+from warpfront.verify.image_claims import image_claims, tried
+from warpfront.verify.seal import sealed
 from warpfront.verify.verdict import read_verification
 from warpfront.wheels.toolbox import install_toolbox
 
@@ -126,18 +126,16 @@ def verify_cells(
         built, lock, toolbox = found
         policy = claimed_policy(cell, by_id, locks, table)
         for one in [target] if target in cell.targets else cell.targets:
-            watch.step(cell.id, f"verifying on {one}")
-            verifying = _Verifying(
+            verifying = Verifying(
                 cell=cell,
                 claims=image_claims(cell, lock, policy, target=one),
                 built=built,
                 folders=folders,
                 toolbox=toolbox,
-                sessions=sessions,
+                sessions=(*sessions, *(("stack",) if tried(cell) else ())),
                 effort=effort,
             )
             results.append(verifying.run(engine, host, watch))
-            watch.step(cell.id, "")
     return tuple(results)
 
 
@@ -159,15 +157,22 @@ def verifiable(
     if lock is None:
         hint = f"invoke build --only {cell.id}"
         return not_verified(cell, "its lock no longer fits the matrix", hint)
-    house, advance = folders.wheelhouse, watch.advance
-    toolbox = attempt(
-        cell.id, "verify", install_toolbox, folders.cache, house, site=site, on_progress=advance
-    )
+    toolbox = toolbox_for(cell, folders, site, watch)
     return toolbox if isinstance(toolbox, Blocked | Failed) else (built, lock, toolbox)
 
 
+def toolbox_for(
+    cell: Cell, folders: Folders, site: AskSite, watch: Watch
+) -> Path | Blocked | Failed:
+    """nox with what it needs, in a folder; or why the cell cannot be verified without."""
+    house, advance = folders.wheelhouse, watch.advance
+    return attempt(
+        cell.id, "verify", install_toolbox, folders.cache, house, site=site, on_progress=advance
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Verifying:
+class Verifying:
     """One cell on one target, about which the `claims` are."""
 
     cell: Cell
@@ -190,6 +195,7 @@ class _Verifying:
         """Alone in its folder: two at once would read each other's results. Whatever goes wrong
         with this image, the next one has its turn, unless the engine is gone.
         """
+        watch.step(self.cell.id, f"verifying on {self.target}")
         try:
             with exclusive(self.folder, watch.say):
                 return self._run(engine, host, watch)
@@ -198,6 +204,8 @@ class _Verifying:
         except EngineError as error:
             engine.reap()
             return not_verified(self.cell, error.message, error.hint, error.kind)
+        finally:
+            watch.step(self.cell.id, "")
 
     def _run(self, engine: Engine, host: HostDevices, watch: Watch) -> Verified:
         name = f"verify-{self.target}"

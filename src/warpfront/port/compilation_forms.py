@@ -10,7 +10,7 @@ from warpfront.model import Outcome, Verification
 from warpfront.port.compile.outcomes import Message
 from warpfront.port.finding_forms import findings_text
 from warpfront.port.scan.catalogue import Rule
-from warpfront.port.scan.findings import Finding
+from warpfront.port.scan.findings import ScanFinding
 from warpfront.report import sarif
 from warpfront.verify.verdict import outcome_of
 
@@ -27,7 +27,7 @@ class CompilationFacts(Protocol):
     @property
     def messages(self) -> Sequence[Message]: ...
     @property
-    def left(self) -> Sequence[Finding]: ...
+    def left(self) -> Sequence[ScanFinding]: ...
     @property
     def place(self) -> str: ...
     @property
@@ -118,7 +118,7 @@ def _sarif_message(message: Message, target: str) -> sarif.SourceFinding:
     )
 
 
-def _sarif_left(finding: Finding) -> sarif.SourceFinding:
+def _sarif_left(finding: ScanFinding) -> sarif.SourceFinding:
     return sarif.SourceFinding(
         rule_id=finding.rule,
         message=finding.message,

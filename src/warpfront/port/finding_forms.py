@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Protocol
 
 from warpfront.port.scan.catalogue import Rule
-from warpfront.port.scan.findings import Finding, Gate, Severity
+from warpfront.port.scan.findings import Gate, ScanFinding, Severity
 from warpfront.report import sarif
 
 
@@ -18,7 +18,7 @@ class ScanFacts(Protocol):
     @property
     def target(self) -> str: ...
     @property
-    def findings(self) -> Sequence[Finding]: ...
+    def findings(self) -> Sequence[ScanFinding]: ...
     @property
     def unread(self) -> Sequence[object]: ...
     @property
@@ -46,7 +46,7 @@ _GATES: Mapping[Gate, str] = {
 }
 
 
-def counted(findings: Iterable[Finding]) -> str:
+def counted(findings: Iterable[ScanFinding]) -> str:
     """`3 errors, 1 warning`; `no findings` for none."""
     counts = Counter(finding.severity for finding in findings)
     words = [
@@ -58,7 +58,7 @@ def counted(findings: Iterable[Finding]) -> str:
 
 
 def findings_text(
-    findings: Sequence[Finding], rules: Mapping[str, Rule], *, everything: bool = False
+    findings: Sequence[ScanFinding], rules: Mapping[str, Rule], *, everything: bool = False
 ) -> str:
     """Grouped by rule, the worst and most frequent first, each group with what to do. Notes are
     counted, and listed with `everything`.
@@ -80,7 +80,7 @@ def findings_text(
     return "\n".join(lines) + ("\n" if lines else "")
 
 
-def scan_summary(scan: ScanFacts, shown: Sequence[Finding]) -> str:
+def scan_summary(scan: ScanFacts, shown: Sequence[ScanFinding]) -> str:
     """What was scanned and what came of it, in a line or two."""
     accepted = len(scan.findings) - len(shown)
     facts = [
@@ -92,15 +92,15 @@ def scan_summary(scan: ScanFacts, shown: Sequence[Finding]) -> str:
     return "; ".join(fact for fact in facts if fact) + "\n"
 
 
-def _said(finding: Finding) -> str:
+def _said(finding: ScanFinding) -> str:
     gate = _GATES.get(finding.gate)
     where = f" ({gate.format(line=finding.gate_line)})" if gate is not None else ""
     return f"{finding.message}{where}"
 
 
 def _groups(
-    findings: Iterable[Finding], rules: Mapping[str, Rule]
-) -> Iterator[tuple[Rule, list[Finding]]]:
+    findings: Iterable[ScanFinding], rules: Mapping[str, Rule]
+) -> Iterator[tuple[Rule, list[ScanFinding]]]:
     by_rule = {
         rule: sorted(group, key=lambda finding: (_ORDER[finding.severity], finding))
         for rule, group in groupby(
@@ -116,7 +116,7 @@ def _groups(
 
 
 def findings_markdown(
-    findings: Sequence[Finding], rules: Mapping[str, Rule], *, target: str
+    findings: Sequence[ScanFinding], rules: Mapping[str, Rule], *, target: str
 ) -> str:
     """A summary for a pull request or a step: one row a rule."""
     lines = [
@@ -143,7 +143,7 @@ def _escaped(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-def annotation_lines(findings: Iterable[Finding], rules: Mapping[str, Rule]) -> str:
+def annotation_lines(findings: Iterable[ScanFinding], rules: Mapping[str, Rule]) -> str:
     """GitHub's workflow commands, errors first, as many as it shows
     (https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-commands).
     """
@@ -173,7 +173,7 @@ def _property(text: str) -> str:
 
 
 def findings_json(
-    findings: Iterable[Finding], rules: Mapping[str, Rule]
+    findings: Iterable[ScanFinding], rules: Mapping[str, Rule]
 ) -> list[dict[str, object]]:
     """One object a finding, in their order."""
     return [
@@ -198,7 +198,7 @@ def findings_json(
 
 
 def findings_sarif(
-    findings: Iterable[Finding],
+    findings: Iterable[ScanFinding],
     rules: Mapping[str, Rule],
     *,
     unread: Iterable[str] = (),
@@ -225,7 +225,7 @@ def _sarif_rule(rule: Rule) -> sarif.SarifRule:
     )
 
 
-def _sarif_finding(finding: Finding) -> sarif.SourceFinding:
+def _sarif_finding(finding: ScanFinding) -> sarif.SourceFinding:
     level: sarif.Level = "note"
     if finding.severity in {Severity.ERROR, Severity.WARNING}:
         level = "error" if finding.severity is Severity.ERROR else "warning"

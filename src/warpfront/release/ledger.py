@@ -19,6 +19,11 @@ CANDIDATE_PREFIX = "candidate-"
 """What the tags begin with that nobody is told of."""
 
 
+def is_candidate(reference: str) -> bool:
+    """Whether an image goes by a name that it is sent to a registry under before it is proven."""
+    return reference.rpartition("/")[2].partition(":")[2].startswith(CANDIDATE_PREFIX)
+
+
 class Stage(StrEnum):
     """How far the publication of one image has come. Only `DONE` is published."""
 
@@ -86,7 +91,7 @@ class Publication:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class Unpublished:
     """A cell that a run did not publish, and why."""
 
     cell_id: str
@@ -102,7 +107,7 @@ class Ledger:
     action: str
     started: str
     publications: tuple[Publication, ...] = ()
-    refusals: tuple[Refusal, ...] = ()
+    refusals: tuple[Unpublished, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

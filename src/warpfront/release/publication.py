@@ -19,11 +19,11 @@ from warpfront.release.ledger import Attachment, Publication, Stage, Tagging
 from warpfront.release.registry.contract import (
     BytesBlob,
     Descriptor,
-    Manifest,
     Registry,
+    RegistryManifest,
     digest_of_bytes,
 )
-from warpfront.release.registry.documents import (
+from warpfront.release.registry.manifests import (
     CONFIG_LIMIT_BYTES,
     ImageManifest,
     artifact_body,
@@ -31,7 +31,7 @@ from warpfront.release.registry.documents import (
     read_object,
 )
 from warpfront.release.signing import Signer
-from warpfront.system.watch import Watch
+from warpfront.system.progress import Watch
 
 MOVES_TYPE = "application/vnd.warpfront.moves.v1+json"
 YANK_TYPE = "application/vnd.warpfront.yank.v1+json"
@@ -40,7 +40,7 @@ _PAUSE_SECONDS = 4.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
+class Referrer:
     """What is attached to a digest. `name` is what the signature calls it."""
 
     name: str
@@ -56,7 +56,7 @@ class Held:
     size of all that it is made of.
     """
 
-    manifest: Manifest
+    manifest: RegistryManifest
     config: str
     labels: Mapping[str, str]
     size_bytes: int
@@ -73,7 +73,7 @@ class Held:
 
 Bring = Callable[[Publication], int]
 """Gets an image into its repository by its digest; how many bytes that took."""
-Prove = Callable[[Publication, Held], tuple[Document, ...]]
+Prove = Callable[[Publication, Held], tuple[Referrer, ...]]
 """Whether this very image may be published, by error; what goes with it, by value."""
 
 
@@ -113,7 +113,7 @@ class Publishing:
     watch: Watch
     bring: Bring | None = None
     _held: Held | None = None
-    _documents: tuple[Document, ...] = ()
+    _documents: tuple[Referrer, ...] = ()
 
     def publish(self, planned: Publication) -> Publication:
         """All of the way, or an error that says where it ended."""
@@ -224,7 +224,7 @@ class Publishing:
             raise _wrong(self.registry, f"{names}: attached to {subject.digest}, and not listed")
         return dataclasses.replace(publication, attached=tuple(expected.values()))
 
-    def _attach(self, path: str, subject: Descriptor, document: Document) -> None:
+    def _attach(self, path: str, subject: Descriptor, document: Referrer) -> None:
         self.registry.attach(
             path,
             subject,
@@ -301,7 +301,7 @@ class Publishing:
         return found.digest if found else ""
 
 
-def attached_as(subject: Descriptor, document: Document) -> Attachment:
+def attached_as(subject: Descriptor, document: Referrer) -> Attachment:
     """What a document is once it is attached: same document, same digest, in every registry."""
     payload = BytesBlob(document.payload)
     body = artifact_body(
@@ -328,10 +328,10 @@ def signed_annotations(publication: Publication) -> Mapping[str, str]:
     return {"dev.warpfront.channel": publication.channel, **documents}
 
 
-def moves_document(publication: Publication, befores: Mapping[str, str]) -> Document:
+def moves_document(publication: Publication, befores: Mapping[str, str]) -> Referrer:
     """Where aliases were before they came to a digest: what a rollback goes by."""
     content = {"schema": 1, "channel": publication.channel, "run": publication.run}
-    return Document(
+    return Referrer(
         name="moves",
         artifact_type=MOVES_TYPE,
         payload=json.dumps({**content, "before": dict(befores)}, sort_keys=True).encode(),

@@ -15,7 +15,7 @@ from packaging.version import InvalidVersion, Version
 
 from warpfront.images.labels import CONTENT_HASH, CREATED, REVISION
 from warpfront.matrix.naming import is_tag, joined_targets
-from warpfront.matrix.releasing import words_of
+from warpfront.matrix.release_channels import words_of
 from warpfront.matrix.vendors import VENDORS
 from warpfront.model import Cell, Channel
 

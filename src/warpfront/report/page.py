@@ -41,7 +41,7 @@ class PageFiles:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class Tile:
     """One cell on one target, as the page shows it."""
 
     number: int
@@ -59,15 +59,15 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class GridRow:
     """A row of the grid: cells that differ in image and target only."""
 
     toolkit: str
     torch: str
     python: str
-    entries: tuple[Entry, ...]
+    entries: tuple[Tile, ...]
 
-    def at(self, target: str) -> list[Entry]:
+    def at(self, target: str) -> list[Tile]:
         return [entry for entry in self.entries if entry.row.target == target]
 
 
@@ -77,7 +77,7 @@ class VendorGrid:
 
     name: str
     targets: tuple[str, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[GridRow, ...]
 
 
 def state_of(row: ReportRow) -> str:
@@ -101,7 +101,7 @@ def page_html(
     """
     known = logs or {}
     entries = tuple(
-        Entry(number=number, cell=cell, row=row, log=known.get(cell.id, ""))
+        Tile(number=number, cell=cell, row=row, log=known.get(cell.id, ""))
         for number, (cell, row) in enumerate(rows)
     )
     rank = list(STATES)
@@ -124,8 +124,8 @@ def page_html(
     )
 
 
-def _vendors(entries: tuple[Entry, ...]) -> list[VendorGrid]:
-    grids: dict[str, dict[tuple[str, str, str], list[Entry]]] = {}
+def _vendors(entries: tuple[Tile, ...]) -> list[VendorGrid]:
+    grids: dict[str, dict[tuple[str, str, str], list[Tile]]] = {}
     for entry in entries:
         cell = entry.cell
         key = (str(cell.toolkit or "-"), cell.torch, cell.python)
@@ -135,7 +135,7 @@ def _vendors(entries: tuple[Entry, ...]) -> list[VendorGrid]:
             name=vendor,
             targets=tuple(dict.fromkeys(e.row.target for each in lines.values() for e in each)),
             lines=tuple(
-                Line(toolkit=toolkit, torch=torch, python=python, entries=tuple(each))
+                GridRow(toolkit=toolkit, torch=torch, python=python, entries=tuple(each))
                 for (toolkit, torch, python), each in lines.items()
             ),
         )
@@ -143,7 +143,7 @@ def _vendors(entries: tuple[Entry, ...]) -> list[VendorGrid]:
     ]
 
 
-def _facts(entry: Entry, past: tuple[PastRun, ...]) -> dict[str, object]:
+def _facts(entry: Tile, past: tuple[PastRun, ...]) -> dict[str, object]:
     """What a click shows; the script sets it as text."""
     row, cell = entry.row, entry.cell
     facts = {

@@ -34,20 +34,20 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class FileIdentity:
     """The bytes of a file as they lie there."""
 
     sha256: str
     size_bytes: int
 
 
-def identity_of(path: Path) -> Identity:
+def identity_of(path: Path) -> FileIdentity:
     digest, size = hashlib.sha256(), 0
     with _opened(path) as file:
         while chunk := file.read(_CHUNK_BYTES):
             digest.update(chunk)
             size += len(chunk)
-    return Identity(sha256=digest.hexdigest(), size_bytes=size)
+    return FileIdentity(sha256=digest.hexdigest(), size_bytes=size)
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType
 
 from warpfront.errors import CommandFailedError, Terminated, TimedOutError
-from warpfront.system.watch import Line
+from warpfront.system.progress import Line
 
 TAIL_LINES = 20
 # How long a child may take to obey each of INT, TERM and KILL.

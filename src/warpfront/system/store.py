@@ -8,6 +8,7 @@ import contextlib
 import dataclasses
 import errno
 import fcntl
+import filecmp
 import hashlib
 import json
 import os
@@ -148,6 +149,17 @@ def write_text(path: Path, text: str) -> None:
             Path(aside).unlink(missing_ok=True)
 
 
+def append_text(path: Path, text: str) -> None:
+    """Add lines to a file that only grows; what a full disk left of a line is ended first."""
+    with storing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab+") as stream:
+            if stream.tell():
+                stream.seek(-1, os.SEEK_END)
+                text = text if stream.read(1) == b"\n" else f"\n{text}"
+            stream.write(text.encode())
+
+
 def write_json(path: Path, value: object) -> None:
     """Plain JSON values, in a form that diffs well."""
     write_text(path, json.dumps(value, indent=2, sort_keys=True) + "\n")
@@ -169,6 +181,14 @@ def place_program(program: Path, folder: Path) -> Path:
             finally:
                 Path(aside).unlink(missing_ok=True)
     return folder
+
+
+def remove_other(copy: Path, original: Path) -> bool:
+    """Whether a copy had other bytes than its original, read whole; then it is gone."""
+    if not copy.is_file() or filecmp.cmp(copy, original, shallow=False):
+        return False
+    copy.unlink()
+    return True
 
 
 def _is_copy(path: Path, original: Path) -> bool:

@@ -11,7 +11,7 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 
 from warpfront.errors import without_secrets
 from warpfront.model import LockInputs, Pin, WheelIndex
-from warpfront.system.watch import Line
+from warpfront.system.progress import Line
 from warpfront.wheels.sources import Link, NoAnswer, Site, links, probe
 
 if TYPE_CHECKING:

@@ -25,8 +25,8 @@ from packaging.utils import canonicalize_name
 from warpfront.errors import BlockedError, LockError, WheelError, without_secrets
 from warpfront.model import Distribution, LockedWheel, LockInputs, Source
 from warpfront.system.process import Completed, Run
+from warpfront.system.progress import Line
 from warpfront.system.store import storing
-from warpfront.system.watch import Line
 from warpfront.wheels.choice import WheelChoice, supported_tags, wheel_of
 from warpfront.wheels.reach import reach_of
 from warpfront.wheels.resolution import NO_TERMS, Contradiction, Resolution, Sdist, Terms
@@ -150,6 +150,12 @@ class UvResolver:
             of_target = sum(one.size_bytes for one in wheels if one.name.endswith(f"-{target}"))
             self._on_line(f"{self._inputs.cell_id}: of these {of_target:,} bytes for {target}")
         return wheels
+
+    def wheel(self, resolution: Resolution, name: str) -> LockedWheel:
+        """That of one distribution."""
+        (package,) = resolution.only(name).pylock.packages
+        with self._site.transport() as transport:
+            return self._choice(transport).wheel(package)
 
     def _compiled(self, requirements: tuple[str, ...], terms: Terms) -> Resolution | Contradiction:
         """uv's resolution, of wheels only. Where `rocm` was missing, a second time with the wheel

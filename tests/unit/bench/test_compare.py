@@ -9,25 +9,25 @@ import pytest
 from series import noisy
 from training_logs import a_run, amd_mllog, nvidia_mllog, read_one
 
-from warpfront.bench.compare import Terms, compare_benches, compare_runs
-from warpfront.bench.documents import (
+from warpfront.bench.compare import ComparisonTerms, compare_benches, compare_runs
+from warpfront.bench.forms import comparison_markdown, comparison_text, run_text, sentence
+from warpfront.bench.record_files import (
     NoRecordError,
     bench_document,
     comparison_document,
     read_records,
     run_document,
 )
-from warpfront.bench.forms import comparison_markdown, comparison_text, run_text, sentence
 from warpfront.bench.records import (
     Bench,
     Comparison,
+    ComparisonOutcome,
     Interval,
     Measurement,
     Metric,
     Run,
     Step,
     Training,
-    Verdict,
 )
 from warpfront.bench.settling import summary_of
 from warpfront.system.store import as_json
@@ -38,25 +38,25 @@ TRAINED = (590.0, 589.0, 667.0, 590.0, 588.0)
 
 def compared(a: Run | list[Run], b: Run | list[Run], **terms: object) -> Comparison:
     sides = [one if isinstance(one, list) else [one] for one in (a, b)]
-    return compare_runs(("a", sides[0]), ("b", sides[1]), Terms(**terms))  # type: ignore[arg-type]
+    return compare_runs(("a", sides[0]), ("b", sides[1]), ComparisonTerms(**terms))  # type: ignore[arg-type]
 
 
 def refused(found: Comparison) -> set[str]:
     assert found.times is None
-    assert found.verdict is Verdict.NOT_COMPARABLE
+    assert found.verdict is ComparisonOutcome.NOT_COMPARABLE
     return {one.name for one in found.differences if one.refused and not one.allowed}
 
 
 def test_two_runs_of_one_thing_are_no_difference() -> None:
     found = compared(a_run(noisy(60, 4)), a_run(noisy(60, 5)))
-    assert found.verdict is Verdict.NO_DIFFERENCE
+    assert found.verdict is ComparisonOutcome.NO_DIFFERENCE
     assert found.times is not None
     assert found.times.holds(1.0)
 
 
 def test_a_ratio_has_an_interval_and_both_directions() -> None:
     found = compared(a_run(TIMES), a_run(noisy(60, 2, 1.36)))
-    assert found.verdict is Verdict.DIFFERENCE
+    assert found.verdict is ComparisonOutcome.DIFFERENCE
     assert found.times is not None
     assert found.times.value == pytest.approx(1.36, rel=0.01)
     assert found.times.low < found.times.value < found.times.high
@@ -66,8 +66,8 @@ def test_a_ratio_has_an_interval_and_both_directions() -> None:
 
 def test_within_the_declared_noise_is_no_difference() -> None:
     near = a_run(noisy(60, 2, 1.03, noise=0.001)), a_run(noisy(60, 1, noise=0.001))
-    assert compared(*near).verdict is Verdict.DIFFERENCE
-    assert compared(*near, noise=0.05).verdict is Verdict.NO_DIFFERENCE
+    assert compared(*near).verdict is ComparisonOutcome.DIFFERENCE
+    assert compared(*near, noise=0.05).verdict is ComparisonOutcome.NO_DIFFERENCE
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_parameters_that_are_rounded_are_the_same_model() -> None:
     found = compared(
         a_run(TIMES, model="v2_lite", **names[0]), a_run(TIMES, model="V2-Lite", **names[1])
     )
-    assert found.verdict is Verdict.NO_DIFFERENCE
+    assert found.verdict is ComparisonOutcome.NO_DIFFERENCE
 
 
 def test_steps_of_another_batch_are_held_by_their_tokens() -> None:
@@ -119,7 +119,7 @@ def test_steps_of_another_batch_are_held_by_their_tokens() -> None:
 
 def test_a_few_steps_are_too_short_and_give_no_ratio() -> None:
     found = compared(a_run(TIMES[:8]), a_run(TIMES))
-    assert (found.verdict, found.times) == (Verdict.TOO_SHORT, None)
+    assert (found.verdict, found.times) == (ComparisonOutcome.TOO_SHORT, None)
     assert "A has 8 settled steps" in sentence(found)
 
 
@@ -145,7 +145,7 @@ def test_times_to_train_are_resampled_by_runs_and_spread_hides_a_winner() -> Non
     amd = trained(amd_mllog(600.0))
     nvidia = trained(nvidia_mllog(500.0), (515.0, 640.0, 498.0, 635.0, 507.0))
     found = compared(amd, nvidia)
-    assert (found.metric, found.verdict) == (Metric.TIME_TO_TRAIN, Verdict.NO_DIFFERENCE)
+    assert (found.metric, found.verdict) == (Metric.TIME_TO_TRAIN, ComparisonOutcome.NO_DIFFERENCE)
     assert found.resampled == "5 runs against 5 runs"
     assert "MLPerf's own scoring, A 9.83 and B 9.21 minutes" in comparison_text(found)
     shown = {one.name: one for one in found.differences}
@@ -166,7 +166,7 @@ def test_another_batch_is_another_benchmark_and_its_unknown_precision_is_said() 
 def test_two_runs_are_too_few_for_a_time_to_train() -> None:
     two = trained(amd_mllog(600.0), (600.0, 610.0))
     found = compared(two, two, metric=Metric.TIME_TO_TRAIN)
-    assert found.verdict is Verdict.TOO_SHORT
+    assert found.verdict is ComparisonOutcome.TOO_SHORT
 
 
 def test_losses_are_held_at_equal_tokens() -> None:
@@ -229,26 +229,26 @@ def a_bench(speed: float = 1.0, *, seed: int = 1, slow: str = "", **changes: obj
 
 
 def benched(a: Bench, b: Bench, **terms: object) -> Comparison:
-    return compare_benches(("a", a), ("b", b), Terms(**terms))  # type: ignore[arg-type]
+    return compare_benches(("a", a), ("b", b), ComparisonTerms(**terms))  # type: ignore[arg-type]
 
 
 def test_equal_benches_are_no_difference() -> None:
     found = benched(a_bench(), a_bench(seed=2))
-    assert found.verdict is Verdict.NO_DIFFERENCE
+    assert found.verdict is ComparisonOutcome.NO_DIFFERENCE
     assert not any(case.changed for case in found.cases)
 
 
 def test_an_operation_that_is_slower_by_five_percent_is_found() -> None:
     found = benched(a_bench(), a_bench(seed=2, slow="c"), max_slower=0.02)
     assert [case.id for case in found.cases if case.changed] == ["c"]
-    assert (found.verdict, found.is_slower) == (Verdict.DIFFERENCE, True)
+    assert (found.verdict, found.is_slower) == (ComparisonOutcome.DIFFERENCE, True)
     assert "changed" in comparison_text(found)
 
 
 def test_benches_are_held_by_what_both_have_timed_in_one_way() -> None:
     short = a_bench(results=a_bench().results[:2])
     assert benched(a_bench(), short).only_in_a == ("c",)
-    assert benched(a_bench(), a_bench(results=())).verdict is Verdict.NOT_COMPARABLE
+    assert benched(a_bench(), a_bench(results=())).verdict is ComparisonOutcome.NOT_COMPARABLE
     cold = a_bench(settings={"cold": True})
     assert refused(benched(a_bench(), cold)) == {"cold"}
     assert benched(a_bench(), cold, allowed=("cold",)).times is not None

@@ -24,8 +24,8 @@ from training_logs import (
     titan_line,
 )
 
+from warpfront.bench.logs.assembling import solved_sequence
 from warpfront.bench.logs.fields import number, positive, size_bytes, vendor_of, whole
-from warpfront.bench.logs.gathering import solved_sequence
 from warpfront.bench.records import MemoryKind, Parallel, Run
 from warpfront.bench.settling import summary_of
 

@@ -8,8 +8,16 @@ from typing import Any
 import pytest
 from series import noisy
 
-from warpfront.bench.compare import Terms, compare_benches
-from warpfront.bench.records import Bench, Comparison, Finding, Measurement, Peak, Training, Verdict
+from warpfront.bench.compare import ComparisonTerms, compare_benches
+from warpfront.bench.records import (
+    Bench,
+    Comparison,
+    ComparisonOutcome,
+    Measurement,
+    Peak,
+    Remark,
+    Training,
+)
 from warpfront.bench.sheet import (
     bench_text,
     flop_rate,
@@ -66,7 +74,7 @@ def a_bench(run: int, **slower: float) -> Bench:
 
 
 def compared(a: Bench, b: Bench) -> Comparison:
-    return compare_benches(("a", a), ("b", b), Terms())
+    return compare_benches(("a", a), ("b", b), ComparisonTerms())
 
 
 def test_a_record_says_whose_timings_it_has() -> None:
@@ -123,7 +131,7 @@ def test_the_text_shows_what_failed_and_who_disturbed() -> None:
     lost = dataclasses.replace(
         measured("mm", 1), outcome="error", samples_seconds=(), note="out of memory"
     )
-    noise = Finding(level="warning", message="noisy: 2 processes use the device")
+    noise = Remark(level="warning", message="noisy: 2 processes use the device")
     bench = dataclasses.replace(a_bench(1), results=(lost,), findings=(noise,))
     text = bench_text(bench)
     assert "error" in text
@@ -133,10 +141,10 @@ def test_the_text_shows_what_failed_and_who_disturbed() -> None:
 
 def test_an_operation_slowed_by_five_percent_is_found_and_only_that() -> None:
     found = compared(a_bench(1), a_bench(2, softmax=1.05))
-    assert found.verdict is Verdict.DIFFERENCE
+    assert found.verdict is ComparisonOutcome.DIFFERENCE
     assert [case.id for case in found.cases if case.changed] == ["softmax"]
 
 
 @pytest.mark.parametrize(("one", "other"), [(1, 2), (1, 3), (2, 3)])
 def test_equal_runs_are_no_difference(one: int, other: int) -> None:
-    assert compared(a_bench(one), a_bench(other)).verdict is Verdict.NO_DIFFERENCE
+    assert compared(a_bench(one), a_bench(other)).verdict is ComparisonOutcome.NO_DIFFERENCE

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
-from check_jsonschema import main as check_jsonschema
-from click.testing import CliRunner
 
 from warpfront.ci.gitlab import child_pipeline
 from warpfront.ci.schedule import SCOPES, schedule
@@ -59,10 +59,16 @@ def workflows(root: Path) -> list[str]:
     return sorted(str(path) for path in (root / ".github" / "workflows").glob("*.yml"))
 
 
+def schema_fault(*asked: str) -> str:
+    from check_jsonschema import main
+    from click.testing import CliRunner
+
+    ran = CliRunner().invoke(main, asked)
+    return "" if ran.exit_code == 0 else ran.output
+
+
 def test_the_schema_of_workflows_takes_them(root: Path) -> None:
-    asked = ["--builtin-schema", "vendor.github-workflows", *workflows(root)]
-    ran = CliRunner().invoke(check_jsonschema, asked)
-    assert ran.exit_code == 0, ran.output
+    assert schema_fault("--builtin-schema", "vendor.github-workflows", *workflows(root)) == ""
 
 
 def test_the_schema_of_gitlab_takes_the_parent_and_a_child(root: Path, tmp_path: Path) -> None:
@@ -79,9 +85,8 @@ def test_the_schema_of_gitlab_takes_the_parent_and_a_child(root: Path, tmp_path:
     child = tmp_path / "child.yml"
     child.write_text(child_pipeline(flow_of(matrix, root), planned))
     for file in (root / ".gitlab" / "warpfront.yml", child):
-        asked = ["--builtin-schema", "vendor.gitlab-ci", "--data-transform", "gitlab-ci", str(file)]
-        ran = CliRunner().invoke(check_jsonschema, asked)
-        assert ran.exit_code == 0, ran.output
+        schema = ("--builtin-schema", "vendor.gitlab-ci", "--data-transform", "gitlab-ci")
+        assert schema_fault(*schema, str(file)) == ""
 
 
 def test_zizmor_as_an_auditor_finds_nothing(root: Path) -> None:
@@ -106,6 +111,27 @@ def test_actionlint_finds_nothing(root: Path) -> None:
 
 
 def test_shellcheck_finds_nothing_in_the_entry_points(root: Path) -> None:
-    scripts = sorted(str(path) for path in (root / "ci").glob("*.sh"))
-    assert len(scripts) >= 8
+    scripts = sorted(str(path) for path in (root / "ci").rglob("*.sh"))
+    assert len(scripts) >= 11
     assert said(root, "shellcheck", *scripts) == ""
+
+
+def test_systemd_takes_the_service_of_a_machine(root: Path) -> None:
+    analyze = shutil.which("systemd-analyze")
+    if analyze is None:
+        pytest.skip("there is no systemd here")
+    unit = (root / "ci" / "runner" / "warpfront-runner@.service").read_text()
+    # What it starts lies elsewhere than here; all else is as on the machine.
+    here = root / "ci" / "runner" / "serve.sh"
+    assert _verified(analyze, unit.replace("/opt/warpfront/ci/runner/serve.sh", str(here))) == ""
+    assert "Unknown key" in _verified(analyze, unit + "\n[Service]\nTokens=here\n")
+
+
+def _verified(analyze: str, unit: str) -> str:
+    """What it says of this unit; of others it says nothing that is ours."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "warpfront-runner@h100.service"
+        path.write_text(unit)
+        words = [analyze, "verify", "--man=no", "--generators=no", str(path)]
+        ran = subprocess.run(words, capture_output=True, text=True, check=False)
+    return "".join(line for line in ran.stderr.splitlines() if "warpfront" in line)

@@ -131,7 +131,19 @@ def publishing_cancelled(workflow: Workflow) -> Iterator[str]:
 
 def holding_secrets(workflow: Workflow) -> Iterator[str]:
     for name, job in workflow["jobs"].items():
-        if "environment" not in job and re.search(r"secrets\.|github\.token", str(job)):
+        kept = "environment" in job or "uses" in job
+        if not kept and re.search(r"secrets\.|github\.token", str(job)):
+            yield name
+
+
+def handing_secrets(workflow: Workflow) -> Iterator[str]:
+    """Calls that give secrets by more than their names, or where a pull request may reach them."""
+    for name, job in workflow["jobs"].items():
+        given = job.get("secrets", {}) if "uses" in job else {}
+        named = isinstance(given, dict) and all(
+            text == f"${{{{ secrets.{secret} }}}}" for secret, text in given.items()
+        )
+        if given and (not named or "github.event_name != 'pull_request'" not in job["if"]):
             yield name
 
 
@@ -150,7 +162,7 @@ RULES = (
         endless,
         giving_up_early,
     ),
-    *(open_to_forks, publishing_cancelled, holding_secrets, started_by_strangers),
+    *(open_to_forks, publishing_cancelled, holding_secrets, handing_secrets, started_by_strangers),
 )
 
 
@@ -195,6 +207,8 @@ def seeded(path: str, place: str, value: object) -> Workflow:
         (open_to_forks, seeded(OWN, "jobs.verify-h100.if", "${{ always() }}")),
         (publishing_cancelled, seeded(PUBLISH, "jobs.publish.concurrency", {})),
         (holding_secrets, seeded(OWN, "jobs.verify-h100.env", {"A": "${{ secrets.TOKEN }}"})),
+        (handing_secrets, seeded(MAIN, "jobs.publish.secrets", "inherit")),
+        (handing_secrets, seeded(MAIN, "jobs.publish.if", "${{ always() }}")),
         (started_by_strangers, seeded(MAIN, "on", {"pull_request_target": {}})),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
@@ -252,9 +266,12 @@ def test_no_empty_matrix_reaches_a_forge() -> None:
 
 
 def test_another_registry_is_logged_into_with_what_its_environment_holds() -> None:
-    text = workflows(the_flow("registry.example.com/mine"), pinned_actions())[PUBLISH]
-    assert "secrets.REGISTRY_TOKEN" in text
-    assert "github.token" not in text
+    files = workflows(the_flow("registry.example.com/mine"), pinned_actions())
+    assert "secrets.REGISTRY_TOKEN" in files[PUBLISH]
+    assert "github.token" not in files[PUBLISH]
+    calls = yaml.safe_load(files[MAIN])["jobs"]
+    told = {name for name, job in calls.items() if "REGISTRY_TOKEN" in job.get("secrets", {})}
+    assert told == {"candidate-ubuntu", "publish"}
 
 
 def test_the_same_flow_gives_the_same_bytes() -> None:

@@ -18,7 +18,7 @@ from warpfront.errors import EngineError
 from warpfront.images import engine as rooms
 from warpfront.images.engine import connect, embedded, liveness, packages
 from warpfront.images.engine import docker as room
-from warpfront.images.engine.lines import LONGEST_LINE, LineSplitter
+from warpfront.images.engine.line_splitter import LONGEST_LINE, LineSplitter
 
 DEBIAN = 'PRETTY_NAME="Debian GNU/Linux 12"\nID=debian\nVERSION_ID="12"\n'
 
@@ -120,7 +120,7 @@ def test_a_container_writes_as_the_host_s_user_whatever_the_engine_calls_it(
     assert made["host_config"]["cap_drop"] == ["ALL"]
 
 
-def myself() -> liveness.Identity:
+def myself() -> liveness.ProcessIdentity:
     found = liveness.identity(os.getpid())
     assert found is not None
     return found

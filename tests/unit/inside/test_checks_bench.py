@@ -13,18 +13,18 @@ from typing import Any
 import pytest
 
 from warpfront.inside.checks.bench import asking, formulas, nvml_state, peaks, state
-from warpfront.inside.checks.bench.cases import (
+from warpfront.inside.checks.bench.formulas import Convolution, Decoder
+from warpfront.inside.checks.bench.rounds import time_cases
+from warpfront.inside.checks.bench.timed_cases import (
     PRESETS,
     SEED,
     SUITES,
     TINY,
-    Case,
     Preset,
+    TimedCase,
     cases_of,
     chosen,
 )
-from warpfront.inside.checks.bench.formulas import Convolution, Decoder
-from warpfront.inside.checks.bench.rounds import time_cases
 from warpfront.inside.checks.bench.timer import (
     BLOCKS,
     Budget,
@@ -33,7 +33,7 @@ from warpfront.inside.checks.bench.timer import (
     rotated,
     warm_up,
 )
-from warpfront.inside.checks.hardware.reading import Answer
+from warpfront.inside.checks.hardware.machine_reader import ProgramOutput
 
 FOLDER = Path(asking.__file__).parent
 GIB = 2**30
@@ -67,7 +67,7 @@ class FakeBench:
         self.made: list[str] = []
         self._broken = broken or {}
 
-    def make(self, case: Case) -> Callable[[], object]:
+    def make(self, case: TimedCase) -> Callable[[], object]:
         block, error = self._broken.get(case.op, (-1, ValueError()))
         self.made.append(case.op)
         if self.made.count(case.op) == block + 1:
@@ -90,8 +90,8 @@ class FakeBench:
 def nothing() -> None: ...
 
 
-def a_case(op: str, suite: str = "matmul") -> Case:
-    return Case(suite, op, (8, 8), "float32", flops=1024)
+def a_case(op: str, suite: str = "matmul") -> TimedCase:
+    return TimedCase(suite, op, (8, 8), "float32", flops=1024)
 
 
 def test_warming_up_ends_when_the_median_is_still() -> None:
@@ -321,8 +321,8 @@ class FakeMachine:
     def access(self, path: str) -> bool | None:
         return path in self._files or None
 
-    def run(self, argv: tuple[str, ...]) -> Answer:
-        return Answer(status=0 if argv else None, output=self._said)
+    def run(self, argv: tuple[str, ...]) -> ProgramOutput:
+        return ProgramOutput(status=0 if argv else None, output=self._said)
 
 
 def test_an_amd_devices_state_is_read_from_sysfs() -> None:

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 from guarded import compiled_guard, cpu_policy
 
-from warpfront.inside.guard.launcher import _as_dry_run, command_of, real_uv
+from warpfront.inside.guard.launcher import _as_dry_run, command_of, overrides_of, real_uv
+from warpfront.inside.guard.refusal import explanation
 
 FAKE_UV = r"""#!/bin/sh
 printf '%s\t' "${RUST_LOG+ahead}" "$@" >>CALLS
@@ -29,6 +30,10 @@ if told refused; then
   echo "error: No solution found" >&2
   echo "  cause: Because you require torch>=2.15 and" >&2
   echo "         torch==2.13.0+cpu, we can conclude that your requirements are unsatisfiable." >&2
+  exit 1
+fi
+if told overridden; then
+  echo "  cause: Because app==1.0 depends on torch>=2.15 and torch==2.13.0+cpu, we can conclude" >&2
   exit 1
 fi
 echo "uv did $*"
@@ -312,3 +317,71 @@ def test_a_step_back_or_one_that_is_meant_is_said_and_done(
 def test_what_goes_back_for_other_reasons_is_uvs_own_affair(launched: Launched, log: str) -> None:
     done = launched.run("pip", "install", "vllm", FAKE_LOG=log)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+NEEDS = {"sympy": ">=1.13.3", "setuptools": ">=77", "filelock": ">=3"}
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("arguments", "log", "who"),
+    [
+        (("pip", "install", "--no-deps", "sympy==1.5"), "", "the command"),
+        (
+            ("pip", "install", "app"),
+            (
+                "DEBUG Selecting: app==1.0 [compatible] (app-1.0-py3-none-any.whl)\n"
+                "DEBUG Adding transitive dependency for app==1.0: sympy<1.6\n"
+            ),
+            "app 1.0",
+        ),
+    ],
+)
+def test_uv_is_not_started_where_it_would_bring_what_torch_cannot_work_with(
+    launched: Launched, arguments: tuple[str, ...], log: str, who: str
+) -> None:
+    held = cpu_policy(needs=NEEDS, protected={"torch": "2.13.0+cpu", "filelock": "4.0"})
+    (launched.folder / "home/guard/policy.json").write_text(json.dumps(held.document()))
+    log += "Would install 3 packages\n + app==1.0\n + setuptools==60.0\n + sympy==1.5\n"
+    done = launched.run(*arguments, FAKE_LOG=log)
+    assert (done.returncode, launched.calls()) == (1, [])
+    first, keep, relax = done.stderr.splitlines()
+    assert first == (
+        f"warpfront guard: {who} wants sympy==1.5; this image's torch 2.13.0+cpu needs"
+        " sympy>=1.13.3."
+    )
+    assert keep.startswith("warpfront guard:   to keep it working: ")
+    assert relax.endswith("--reason TEXT")
+    if log:
+        fine = log.replace("sympy==1.5", "sympy==1.14.0")
+        assert launched.run("pip", "sync", "lines.txt", FAKE_LOG=fine).returncode == 0
+
+
+@pytest.mark.process
+def test_what_an_override_of_the_users_asks_for_is_not_told_as_a_packages(
+    launched: Launched,
+) -> None:
+    """uv says every demand on an overridden name as the override is."""
+    file = launched.folder / "newer.txt"
+    file.write_text("# mine\nTorch>=2.15  # why\n-r other.txt\n", encoding="utf-8")
+    done = launched.run("pip", "install", "overridden", "--override", str(file))
+    said = done.stderr.partition("warpfront guard: ")[2]
+    assert said.startswith(f"the command wants Torch>=2.15 ({file}); this image holds torch")
+    plain = launched.run("pip", "install", "overridden")
+    assert "warpfront guard: app 1.0 wants torch>=2.15; this image" in plain.stderr
+    ways: list[tuple[list[str], dict[str, str]]] = [
+        ([f"--overrides={file}"], {}),
+        ([], {"UV_OVERRIDE": f"/nowhere {file}"}),
+    ]
+    for arguments, environment in ways:
+        found = overrides_of(arguments, environment)
+        assert found == {"torch": f"Torch>=2.15 ({file})"}
+
+
+def test_an_override_that_is_the_images_own_is_nobodys_demand(tmp_path: Path) -> None:
+    ours = tmp_path / "overrides.txt"
+    ours.write_text("torch==2.13.0+cpu\n", encoding="utf-8")
+    overrides = overrides_of(["--override", str(ours), "--override"], {})
+    assert list(overrides) == ["torch"]
+    said = "Because app==1.0 depends on torch==2.13.0+cpu and torch==2.13.0+cpu, we can conclude"
+    assert "wants" not in explanation(said, cpu_policy(), overrides)

@@ -11,7 +11,7 @@ import pytest
 from builders import a_built_image, a_lock
 from fakes import FakeEngine
 
-from warpfront.bench.documents import read_records
+from warpfront.bench.record_files import read_records
 from warpfront.bench.records import Bench
 from warpfront.doors.display import Display
 from warpfront.images.engine import RunRequest

@@ -17,10 +17,10 @@ from warpfront.images.labels import BASE_SOURCE, CONTENT_HASH, LOCK, REVISION, S
 from warpfront.images.labels import CREATED as CREATED_LABEL
 from warpfront.model import Outcome
 from warpfront.pipeline.within.papers import papers_of
+from warpfront.release.admission import Evidence
 from warpfront.release.ledger import Publication
-from warpfront.release.policy import Evidence
-from warpfront.release.publication import Document, Held
-from warpfront.release.registry.contract import Descriptor, Manifest
+from warpfront.release.publication import Held, Referrer
+from warpfront.release.registry.contract import Descriptor, RegistryManifest
 from warpfront.release.statements.provenance_statement import read_provenance_statement
 from warpfront.release.statements.verification_statement import read_proof
 from warpfront.system.store import Store
@@ -40,7 +40,7 @@ LABELS = {
 }
 
 
-def documents(folder: Path, **labels: str) -> dict[str, Document]:
+def documents(folder: Path, **labels: str) -> dict[str, Referrer]:
     contents = json.loads(json.dumps(A_CONTENTS.document()))
     found = a_verification(environment={"contents": contents})
     found = dataclasses.replace(found, ended=CREATED)
@@ -52,7 +52,7 @@ def documents(folder: Path, **labels: str) -> dict[str, Document]:
     )
     descriptor = Descriptor(media_type="application/x", digest=DIGEST, size_bytes=2)
     held = Held(
-        manifest=Manifest(descriptor=descriptor, body=b"{}"),
+        manifest=RegistryManifest(descriptor=descriptor, body=b"{}"),
         config="sha256:0",
         size_bytes=2,
         labels={**LABELS, **labels},

@@ -26,21 +26,21 @@ from warpfront.errors import InputError, NotPublishableError, RegistryError, Tag
 from warpfront.images.labels import CELL, CREATED
 from warpfront.model import Blocked, BuiltImage, Cell, Channel, Failed, Outcome, Verification
 from warpfront.pipeline.beside.adopting import adopt_image
-from warpfront.pipeline.beside.explaining import explained
 from warpfront.pipeline.beside.exporting import export_image
 from warpfront.pipeline.beside.keeping import House
-from warpfront.pipeline.within.carried import Carried
+from warpfront.pipeline.beside.why_published import explained
+from warpfront.pipeline.within.carried import CarriedImages
 from warpfront.pipeline.within.evidence import VERIFICATION_TYPE
 from warpfront.pipeline.within.shop import Published, publish_cells
 from warpfront.release.ledger import Publication, Stage, Stock
-from warpfront.release.registry.copying import Place
+from warpfront.release.registry.copying import Repository
 from warpfront.release.registry.layout import LayoutRegistry
 from warpfront.release.registry.references import read_reference
 from warpfront.release.retention import not_needed
 from warpfront.release.why import why_text
 from warpfront.report.releases import pruning_text, stock_text, yank_text
 from warpfront.system.store import as_json
-from warpfront.verify.sealing import sealed
+from warpfront.verify.seal import sealed
 
 NIGHTLY = a_release_channel(
     name="nightly", tags=("{torch}-{content}-n",), aliases=(), allow=("unsigned", "skipped")
@@ -57,10 +57,12 @@ def build(world: World, *checks: object, **changes: object) -> str:
     return world.build(CPU, *checks, labels={CELL: CPU.id}, **changes)  # type: ignore[arg-type]
 
 
-def carried(world: World, channel: Channel, source: Place | None = None, to: str = "") -> Published:
+def carried(
+    world: World, channel: Channel, source: Repository | None = None, to: str = ""
+) -> Published:
     """The CPU image from a place into a channel, proven by what is attached to it."""
-    place = source or Place(registry=world.registry, repository=REPOSITORY)
-    found = Carried(place_of=lambda _cell: place, channel=NIGHTLY)
+    place = source or Repository(registry=world.registry, repository=REPOSITORY)
+    found = CarriedImages(place_of=lambda _cell: place, channel=NIGHTLY)
     shop = dataclasses.replace(
         world.shop(),
         documents=found.documents,
@@ -313,15 +315,18 @@ def test_an_image_on_a_disk_has_the_same_digest_proof_and_tags(
 ) -> None:
     image = build(world)
     world.published(channel=NIGHTLY)
-    place = Place(registry=world.registry, repository=REPOSITORY)
-    found = Carried(place_of=lambda _cell: place, channel=NIGHTLY)
+    place = Repository(registry=world.registry, repository=REPOSITORY)
+    found = CarriedImages(place_of=lambda _cell: place, channel=NIGHTLY)
     assert isinstance(export_image(CPU, found, tmp_path / "disk"), str)
     layout = LayoutRegistry(folder=tmp_path / "disk" / "torch")
     assert json.loads((layout.folder / "oci-layout").read_text())
     assert len(layout.tags("torch")) == 1
     away = a_world(tmp_path / "away")
     result = carried(
-        away, a_release_channel(), Place(registry=layout, repository="torch"), to="registry.test/x"
+        away,
+        a_release_channel(),
+        Repository(registry=layout, repository="torch"),
+        to="registry.test/x",
     )
     assert isinstance(result, Publication), result
     assert away.registry.tagged["x/torch", "latest"] == image
@@ -332,13 +337,13 @@ def test_an_image_on_a_disk_has_the_same_digest_proof_and_tags(
 def test_a_damaged_disk_publishes_nothing(world: World, tmp_path: Path) -> None:
     build(world)
     world.published(channel=NIGHTLY)
-    place = Place(registry=world.registry, repository=REPOSITORY)
-    export_image(CPU, Carried(place_of=lambda _cell: place, channel=NIGHTLY), tmp_path)
+    place = Repository(registry=world.registry, repository=REPOSITORY)
+    export_image(CPU, CarriedImages(place_of=lambda _cell: place, channel=NIGHTLY), tmp_path)
     layout = LayoutRegistry(folder=tmp_path / "torch")
     for blob in (layout.folder / "blobs/sha256").iterdir():
         blob.write_bytes(blob.read_bytes() + b" ")
     away = a_world(tmp_path / "away")
-    result = carried(away, a_release_channel(), Place(registry=layout, repository="torch"))
+    result = carried(away, a_release_channel(), Repository(registry=layout, repository="torch"))
     assert isinstance(result, Failed)
     assert "damaged" in result.reason
     assert away.registry.tagged == {}

@@ -40,7 +40,7 @@ from warpfront.pipeline import planning
 from warpfront.pipeline.locking import lock_cells
 from warpfront.pipeline.verifying import verify_cells
 from warpfront.pipeline.within.containers import ending_of
-from warpfront.pipeline.within.contents import images_by_content, prepare_cells
+from warpfront.pipeline.within.preparing import images_by_content, prepare_cells
 from warpfront.pipeline.workspace import Workspace, open_workspace
 from warpfront.system.process import Run
 from warpfront.wheels.lock import read_lock

@@ -34,8 +34,8 @@ from warpfront.errors import (
 )
 from warpfront.model import Alias, Blocked, Failed, Outcome, Verification
 from warpfront.pipeline.within.evidence import VERIFICATION_TYPE, attached_evidence
+from warpfront.release.admission import judge
 from warpfront.release.ledger import Publication, Stage
-from warpfront.release.policy import judge
 from warpfront.release.publication import YANK_TYPE, held_image
 from warpfront.release.registry.contract import IMAGE_MANIFEST, digest_of_bytes
 

@@ -13,7 +13,7 @@ from warpfront.images.labels import CONTENT_HASH
 from warpfront.matrix.scaffold import make_project
 from warpfront.model import BaseSource, BuiltImage, Cell, ResolvedBase
 from warpfront.pipeline.within.baking import build_cells
-from warpfront.pipeline.within.contents import Prepared, prepare_cells
+from warpfront.pipeline.within.preparing import Prepared, prepare_cells
 from warpfront.pipeline.workspace import Workspace, open_workspace
 from warpfront.wheels.sources import Site
 

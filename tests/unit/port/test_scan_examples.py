@@ -15,7 +15,7 @@ import pytest
 
 from warpfront.port.scan.catalogue import catalogue
 from warpfront.port.scan.engines import Scope, scan_source
-from warpfront.port.scan.findings import Context, Finding, Gate, Severity, SourceText
+from warpfront.port.scan.findings import Context, Gate, ScanFinding, Severity, SourceText
 from warpfront.port.scan.severities import Judged
 from warpfront.port.scan.targets import read_target
 
@@ -43,11 +43,11 @@ def judged(rule: str, kind: str, before: str = "") -> Judged:
     return scan_source(source, scope)
 
 
-def of_rule(rule: str, kind: str) -> list[Finding]:
+def of_rule(rule: str, kind: str) -> list[ScanFinding]:
     return [finding for finding in judged(rule, kind).findings if finding.rule == rule]
 
 
-def worst(findings: list[Finding]) -> int:
+def worst(findings: list[ScanFinding]) -> int:
     return max((LEVELS.index(finding.severity) for finding in findings), default=0)
 
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 
 from warpfront.port.scan.catalogue import catalogue
-from warpfront.port.scan.findings import Finding, Severity
+from warpfront.port.scan.findings import ScanFinding, Severity
 from warpfront.port.scan.phases import Phase, phases_text, plan_port
 
 
-def finding(rule: str, severity: Severity = Severity.ERROR, path: str = "a.py") -> Finding:
-    return Finding(
+def finding(rule: str, severity: Severity = Severity.ERROR, path: str = "a.py") -> ScanFinding:
+    return ScanFinding(
         path=path, line=3, column=1, end_line=3, end_column=2, rule=rule, severity=severity,
         message="",
     )  # fmt: skip
 
 
-def planned(findings: list[Finding], *paths: str) -> tuple[Phase, ...]:
+def planned(findings: list[ScanFinding], *paths: str) -> tuple[Phase, ...]:
     return plan_port(findings, catalogue(), [PurePosixPath(path) for path in paths])
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from warpfront.port.scan.catalogue import Rule
-from warpfront.port.scan.findings import SIDES, Finding, Gate, Severity, Sighting, SourceText
+from warpfront.port.scan.findings import SIDES, Gate, ScanFinding, Severity, Sighting, SourceText
 from warpfront.port.scan.severities import Judged, Suppression, judge, read_suppressions
 from warpfront.port.scan.targets import read_target
 
@@ -61,7 +61,7 @@ def judged(
     return judge(SourceText(path=PurePosixPath(path), text=text), sightings, target, RULES)
 
 
-def only(*sightings: Sighting, **changes: Any) -> Finding:
+def only(*sightings: Sighting, **changes: Any) -> ScanFinding:
     (found,) = judged(*sightings, **changes).findings
     return found
 
@@ -74,7 +74,7 @@ def weighed(**changes: Any) -> tuple[str, Gate]:
 def test_a_finding_says_where_it_is_and_what_it_is_about() -> None:
     assert judged(a_sighting(gate_line=1)) == Judged(
         findings=(
-            Finding(
+            ScanFinding(
                 path="a/module.py",
                 line=2,
                 column=12,

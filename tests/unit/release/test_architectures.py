@@ -28,7 +28,7 @@ from warpfront.release.registry.contract import (
     Descriptor,
     Platform,
 )
-from warpfront.release.registry.documents import as_object, index_body
+from warpfront.release.registry.manifests import as_object, index_body
 
 X86_64, AARCH64 = 62, 183
 PACKINGS = {

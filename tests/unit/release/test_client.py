@@ -19,9 +19,9 @@ from warpfront.release.registry.contract import (
     IMAGE_MANIFEST,
     BytesBlob,
     Descriptor,
-    Transfer,
+    TransferKind,
 )
-from warpfront.release.registry.documents import index_body
+from warpfront.release.registry.manifests import index_body
 from warpfront.release.registry.uploads import PieceSizes
 
 CONFIG = b'{"architecture":"amd64","os":"linux"}'
@@ -125,9 +125,9 @@ def test_a_small_blob_takes_three_requests_and_is_not_sent_again(
 ) -> None:
     blob = BytesBlob(b"small")
     sent = client.put_blob("a/b", blob)
-    assert (sent.transfer, sent.sent_bytes) == (Transfer.SENT, 5)
+    assert (sent.transfer, sent.sent_bytes) == (TransferKind.SENT, 5)
     again = client.put_blob("a/b", blob)
-    assert (again.transfer, again.sent_bytes) == (Transfer.PRESENT, 0)
+    assert (again.transfer, again.sent_bytes) == (TransferKind.PRESENT, 0)
     assert stub.steps() == ["head blob", "begin", "close", "head blob"]
 
 
@@ -193,7 +193,7 @@ def test_a_blob_of_another_repository_is_mounted(stub: StubRegistry, client: Htt
     blob = BytesBlob(b"x" * 3000)
     client.put_blob("a/b", blob)
     mounted = client.put_blob("c/d", blob, mount_from=["c/d", "no/where", "a/b"])
-    assert (mounted.transfer, mounted.sent_bytes) == (Transfer.MOUNTED, 0)
+    assert (mounted.transfer, mounted.sent_bytes) == (TransferKind.MOUNTED, 0)
     assert stub.blobs["c/d", blob.digest] == blob.content
     assert stub.uploads == {}, "what `no/where` began is ended"
 
@@ -206,7 +206,7 @@ def test_what_cannot_be_mounted_is_sent(
     client.put_blob("a/b", blob)
     stub.mounts = False
     stub.fail("begin", fault)
-    assert client.put_blob("c/d", blob, mount_from=["a/b"]).transfer is Transfer.SENT
+    assert client.put_blob("c/d", blob, mount_from=["a/b"]).transfer is TransferKind.SENT
     assert stub.blobs["c/d", blob.digest] == blob.content
     assert stub.uploads == {}
 

@@ -19,17 +19,17 @@ from warpfront.release.registry.contract import (
     IMAGE_MANIFEST,
     BytesBlob,
     Descriptor,
-    Transfer,
+    TransferKind,
 )
 from warpfront.release.registry.copying import (
     DEEPEST,
     Copied,
-    Place,
+    Repository,
     copy_attached,
     copy_image,
 )
-from warpfront.release.registry.documents import as_object, index_body
 from warpfront.release.registry.layout import NAME, FileBlob, LayoutRegistry
+from warpfront.release.registry.manifests import as_object, index_body
 
 LAYER = "application/vnd.oci.image.layer.v1.tar"
 CONFIG = "application/vnd.oci.image.config.v1+json"
@@ -52,13 +52,13 @@ def layout(tmp_path: Path) -> LayoutRegistry:
 
 
 @pytest.fixture
-def here(client: HttpRegistry) -> Place:
-    return Place(registry=client, repository="a/b")
+def here(client: HttpRegistry) -> Repository:
+    return Repository(registry=client, repository="a/b")
 
 
 @pytest.fixture
-def disk(layout: LayoutRegistry) -> Place:
-    return Place(registry=layout, repository="any")
+def disk(layout: LayoutRegistry) -> Repository:
+    return Repository(registry=layout, repository="any")
 
 
 def put_blob(client: HttpRegistry, content: bytes, media_type: str) -> Descriptor:
@@ -100,7 +100,7 @@ def published(client: HttpRegistry) -> Descriptor:
     return index
 
 
-def copy(source: Place, target: Place, digest: str) -> Copied:
+def copy(source: Repository, target: Repository, digest: str) -> Copied:
     image = copy_image(source, target, digest)
     attached = copy_attached(source, target, digest)
     return Copied(
@@ -109,7 +109,7 @@ def copy(source: Place, target: Place, digest: str) -> Copied:
 
 
 def test_everything_goes_through_a_folder_and_keeps_its_digest(
-    stub: StubRegistry, here: Place, disk: Place, published: Descriptor, tmp_path: Path
+    stub: StubRegistry, here: Repository, disk: Repository, published: Descriptor, tmp_path: Path
 ) -> None:
     assert isinstance(disk.registry, LayoutRegistry)
     copied = copy(here, disk, published.digest)
@@ -120,7 +120,7 @@ def test_everything_goes_through_a_folder_and_keeps_its_digest(
     )
     (tmp_path / "other").mkdir()
     with serve_registry(referrers=stub.referrers) as other:
-        there = Place(registry=client_of(other, tmp_path / "other"), repository="c/d")
+        there = Repository(registry=client_of(other, tmp_path / "other"), repository="c/d")
         assert copy(disk, there, published.digest).sent_bytes == copied.sent_bytes
         assert documents_of(other) == documents_of(stub)
         assert there.registry.head("c/d", published.digest) == published
@@ -128,7 +128,7 @@ def test_everything_goes_through_a_folder_and_keeps_its_digest(
             "a/b", published.digest
         )
         again = copy(disk, there, published.digest)
-        assert {one.transfer for one in again.blobs} == {Transfer.PRESENT}
+        assert {one.transfer for one in again.blobs} == {TransferKind.PRESENT}
 
 
 def documents_of(stub: StubRegistry) -> set[str]:
@@ -138,7 +138,7 @@ def documents_of(stub: StubRegistry) -> set[str]:
 
 
 def test_signatures_that_are_kept_under_tags_go_with_their_image(
-    client: HttpRegistry, here: Place, disk: Place
+    client: HttpRegistry, here: Repository, disk: Repository
 ) -> None:
     image, signature = put_image(client, "amd64"), put_image(client, "signature")
     tag = f"{image.digest.replace(':', '-')}.sig"
@@ -151,13 +151,15 @@ def test_signatures_that_are_kept_under_tags_go_with_their_image(
 
 
 def test_what_a_folder_has_is_not_fetched_again_unless_it_is_damaged(
-    stub: StubRegistry, here: Place, disk: Place, published: Descriptor
+    stub: StubRegistry, here: Repository, disk: Repository, published: Descriptor
 ) -> None:
     layout = disk.registry
     assert isinstance(layout, LayoutRegistry)
     copy(here, disk, published.digest)
     before = stub.steps().count("get blob")
-    assert {one.transfer for one in copy(here, disk, published.digest).blobs} == {Transfer.PRESENT}
+    assert {one.transfer for one in copy(here, disk, published.digest).blobs} == {
+        TransferKind.PRESENT
+    }
     assert stub.steps().count("get blob") == before
     blob = max((layout.folder / "blobs" / "sha256").iterdir(), key=lambda one: one.stat().st_size)
     content = blob.read_bytes()
@@ -169,15 +171,15 @@ def test_what_a_folder_has_is_not_fetched_again_unless_it_is_damaged(
 
 
 def test_between_repositories_of_one_registry_blobs_are_mounted(
-    client: HttpRegistry, here: Place, published: Descriptor
+    client: HttpRegistry, here: Repository, published: Descriptor
 ) -> None:
-    copied = copy_image(here, Place(registry=client, repository="c/d"), published.digest)
-    assert {one.transfer for one in copied.blobs} == {Transfer.MOUNTED}
+    copied = copy_image(here, Repository(registry=client, repository="c/d"), published.digest)
+    assert {one.transfer for one in copied.blobs} == {TransferKind.MOUNTED}
     assert copied.sent_bytes == 0
 
 
 def test_a_copy_that_breaks_off_names_nothing(
-    stub: StubRegistry, here: Place, disk: Place, published: Descriptor
+    stub: StubRegistry, here: Repository, disk: Repository, published: Descriptor
 ) -> None:
     stub.fail("get blob", Fault(status=403, spare=2))
     with pytest.raises(RegistryError):
@@ -209,7 +211,7 @@ def test_a_file_of_this_disk_becomes_a_blob_without_a_copy(
     file = tmp_path / "layer"
     file.write_bytes(b"layer")
     blob = FileBlob(file, digest_of(b"layer"), 5)
-    assert layout.put_blob("", blob).transfer is Transfer.SENT
+    assert layout.put_blob("", blob).transfer is TransferKind.SENT
     assert layout.blob_path(blob.digest).stat().st_ino == file.stat().st_ino
     with pytest.raises(RegistryError, match="is damaged"):
         layout.put_blob("", FileBlob(file, digest_of(b"other"), 5))
@@ -301,7 +303,7 @@ def nested(stub: StubRegistry, levels: int) -> str:
 
 
 def test_an_index_of_indexes_of_indexes_has_an_end(
-    stub: StubRegistry, here: Place, disk: Place
+    stub: StubRegistry, here: Repository, disk: Repository
 ) -> None:
     copy_image(here, disk, nested(stub, DEEPEST))
     with pytest.raises(InputError, match=f"more than {DEEPEST} levels"):
@@ -309,7 +311,7 @@ def test_an_index_of_indexes_of_indexes_has_an_end(
 
 
 def test_a_child_is_there_and_is_what_its_index_says(
-    stub: StubRegistry, here: Place, disk: Place
+    stub: StubRegistry, here: Repository, disk: Repository
 ) -> None:
     body = index_body([])
     digest = stub.keep_manifest("a/b", "", body, IMAGE_INDEX)

@@ -7,7 +7,7 @@ import json
 import pytest
 from bills import A_CONTENTS, BASH, BOOTSTRAPPED, a_bill
 
-from warpfront.inside.checks.contents import Found, Package
+from warpfront.inside.checks.image_contents import FoundDistribution, Package
 from warpfront.release.bill.licence_table import licence_document, licence_markdown, licence_rows
 from warpfront.release.bill.licences import Licence, class_of, licence_of, licence_of_package
 
@@ -16,8 +16,8 @@ BSD = "License :: OSI Approved :: BSD License"
 OTHER = "License :: Other/Proprietary License"
 
 
-def a_found(name: str = "demo", **changes: object) -> Found:
-    return Found(name=name, version="1", **changes)  # type: ignore[arg-type]
+def a_found(name: str = "demo", **changes: object) -> FoundDistribution:
+    return FoundDistribution(name=name, version="1", **changes)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def a_found(name: str = "demo", **changes: object) -> Found:
         (a_found("nvidia-nvtx", expression="Apache-2.0"), "Apache-2.0", "License-Expression"),
     ],
 )
-def test_the_clearest_words_count(found: Found, expression: str, source: str) -> None:
+def test_the_clearest_words_count(found: FoundDistribution, expression: str, source: str) -> None:
     licence = licence_of(found)
     assert (licence.expression, licence.source) == (expression, source)
 

@@ -24,8 +24,8 @@ from stub_registry import (
 
 from warpfront.errors import RegistryError, RegistryFault
 from warpfront.release.registry.client import HttpRegistry
-from warpfront.release.registry.contract import IMAGE_INDEX, BytesBlob, Transfer
-from warpfront.release.registry.documents import index_body
+from warpfront.release.registry.contract import IMAGE_INDEX, BytesBlob, TransferKind
+from warpfront.release.registry.manifests import index_body
 from warpfront.release.registry.patience import Attempts, Pace, Patience
 from warpfront.release.registry.uploads import PieceSizes
 
@@ -333,7 +333,7 @@ def test_a_blob_that_arrived_while_its_answer_was_lost_is_not_sent_again(
 ) -> None:
     stub.fail("close", Fault(cut_at=0, times=1))
     sent = client.put_blob("a/b", BytesBlob(CONTENT))
-    assert (sent.transfer, sent.sent_bytes) == (Transfer.SENT, 5000)
+    assert (sent.transfer, sent.sent_bytes) == (TransferKind.SENT, 5000)
     assert stub.steps().count("close") == 1
 
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from warpfront.matrix.compat import packaged
 from warpfront.matrix.naming import is_tag
 from warpfront.matrix.reading import read_matrix
-from warpfront.matrix.releasing import TAG_WORDS
+from warpfront.matrix.release_channels import TAG_WORDS
 from warpfront.model import Alias, Cell
 from warpfront.release.tags import (
     Names,

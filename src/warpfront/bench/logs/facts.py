@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from warpfront.bench.records import Evaluation, Finding, MemoryKind, Step
+from warpfront.bench.records import Evaluation, MemoryKind, Remark, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class LoggedStep:
     """A step's line, and the rank that wrote it, where it says so."""
 
     step: Step
@@ -30,7 +30,7 @@ class NextRun:
     """What follows is about another run."""
 
 
-Fact = Setting | Seen | Evaluation | Finding | NextRun
+Fact = Setting | LoggedStep | Evaluation | Remark | NextRun
 
 
 class Reader(Protocol):

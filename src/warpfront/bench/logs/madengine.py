@@ -1,4 +1,5 @@
-"""madengine's perf.csv: a row a result, its figure and the figure's unit in two columns. Pure.
+"""madengine's perf.csv, read and written: a row a result, its figure and the figure's unit in two
+columns. Pure.
 
 A row is a run with one figure, so only several rows of one model say how much it varies.
 """
@@ -6,13 +7,23 @@ A row is a run with one figure, so only several rows of one model say how much i
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterable, Iterator, Mapping
 
-from warpfront.bench.logs.facts import Fact, Format, NextRun, Seen, Setting
+from warpfront.bench.logs.facts import Fact, Format, LoggedStep, NextRun, Setting
 from warpfront.bench.logs.fields import positive, precision_of, vendor_of, whole
-from warpfront.bench.records import Finding, Step
+from warpfront.bench.records import Remark, Run, Step, Summary
 
 COLUMNS = ("model", "performance", "metric")
+# Those of its own table, in its order (`additional_docker_run_options` is the last).
+_ALL_COLUMNS = (
+    *("model", "n_gpus", "nnodes", "gpus_per_node", "training_precision", "pipeline", "args"),
+    *("tags", "docker_file", "base_docker", "docker_sha", "docker_image", "git_commit"),
+    *("machine_name", "deployment_type", "launcher", "gpu_architecture", "performance", "metric"),
+    *("relative_change", "status", "build_duration", "test_duration", "dataname"),
+    *("data_provider_type", "data_size", "data_download_duration", "build_number"),
+    "additional_docker_run_options",
+)
 _RATES = {
     "tokens_per_second_per_gpu": "tokens_per_second_per_device",
     "tokens/s/gpu": "tokens_per_second_per_device",
@@ -39,7 +50,7 @@ class MadengineReader:
             try:
                 row = next(rows, None)
             except csv.Error as error:
-                yield Finding(level="warning", message=f"no CSV: {error}", line=number)
+                yield Remark(level="warning", message=f"no CSV: {error}", line=number)
                 continue
             if row is None:
                 return
@@ -50,10 +61,10 @@ class MadengineReader:
 def _row(row: Mapping[str, str], line: int) -> Iterator[Fact]:
     step = _figure(row, line)
     if row.get("status", "SUCCESS").strip().upper() not in {"SUCCESS", "PASSED", ""}:
-        yield Finding(level="note", message=f"status {row['status'][:40]}", line=line)
+        yield Remark(level="note", message=f"status {row['status'][:40]}", line=line)
     elif step is None:
         said = f"{row.get('performance', '')[:40]!r} {row.get('metric', '')[:40]!r}"
-        yield Finding(level="note", message=f"no figure that is known: {said}", line=line)
+        yield Remark(level="note", message=f"no figure that is known: {said}", line=line)
     else:
         yield NextRun()
         yield Setting("model", row.get("model", "").strip()[:200] or "unknown")
@@ -68,7 +79,7 @@ def _row(row: Mapping[str, str], line: int) -> Iterator[Fact]:
             vendor = "amd" if architecture.startswith("gfx") else vendor_of(architecture)
             if vendor:
                 yield Setting("vendor", vendor)
-        yield Seen(step)
+        yield LoggedStep(step)
 
 
 def _figure(row: Mapping[str, str], line: int) -> Step | None:
@@ -96,3 +107,34 @@ def marks(text: str) -> bool:
 
 
 MADENGINE = Format(name="madengine", marks=marks, reader=MadengineReader, is_document=True)
+
+
+def perf_csv(runs: Iterable[tuple[Run, Summary]]) -> str:
+    """Runs as a table that madengine's own programs read: the median of settled steps, tokens/s of
+    a device where they are known, else seconds; what no log says is empty.
+    """
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, _ALL_COLUMNS, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(_perf_row(run, summary) for run, summary in runs)
+    return stream.getvalue()
+
+
+def _perf_row(run: Run, summary: Summary) -> dict[str, object]:
+    rate, seconds = summary.tokens_per_second_per_device, summary.median_seconds
+    figure, metric = (rate, "tokens_per_second_per_gpu") if rate else (None, "")
+    if not rate and seconds:
+        figure, metric = seconds.value, "step_time_seconds"
+    per_node = run.devices // run.nodes if run.devices and run.nodes else None
+    row = {
+        "model": run.model or run.benchmark or run.source.path.rpartition("/")[2],
+        "n_gpus": run.devices,
+        "nnodes": run.nodes,
+        "gpus_per_node": per_node,
+        "training_precision": run.precision,
+        "gpu_architecture": run.device_name,
+        "performance": figure,
+        "metric": metric,
+        "status": "SUCCESS" if figure and run.succeeded is not False else "FAILURE",
+    }
+    return {name: "" if value is None else value for name, value in row.items()}

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from warpfront.bench.logs.facts import Fact, Format, Seen, Setting
+from warpfront.bench.logs.facts import Fact, Format, LoggedStep, Setting
 from warpfront.bench.logs.fields import (
     is_no_number,
     number,
@@ -116,7 +116,7 @@ def _facts(step: int, fields: Mapping[str, str], rank: str, at: str | None) -> I
         yield Setting("vendor", "amd")
     loss = fields.get("lm loss", "")
     teraflop = number(_first(fields, "(TFLOP/s/GPU)") or "")
-    yield Seen(
+    yield LoggedStep(
         Step(
             step=step,
             seconds=seconds,

@@ -14,9 +14,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NoReturn
 
-from warpfront.bench.logs.facts import Fact, Format, Seen, Setting
+from warpfront.bench.logs.facts import Fact, Format, LoggedStep, Setting
 from warpfront.bench.logs.fields import vendor_of
-from warpfront.bench.records import Evaluation, Finding, Step
+from warpfront.bench.records import Evaluation, Remark, Step
 
 _MARK = ":::MLLOG"
 _LARGEST = 10**15
@@ -71,11 +71,11 @@ class MllogReader:
         succeeded = metadata.get("status") == "success"
         yield Setting("succeeded", succeeded)
         if not succeeded:
-            yield Finding(level="warning", message="the run did not reach its target")
+            yield Remark(level="warning", message="the run did not reach its target")
         if self._began is not None and seconds is not None and seconds > self._began:
             yield Setting("run_seconds", round(seconds - self._began, 6))
         elif self._began is not None:
-            yield Finding(level="warning", message="the clock goes back between start and stop")
+            yield Remark(level="warning", message="the clock goes back between start and stop")
 
     def _setting(self, key: str, value: object) -> Iterator[Fact]:
         count = _whole(value)
@@ -109,12 +109,12 @@ class MllogReader:
         elif not took and loss is not None and at is not None:
             took = self._by_the_clock(at, samples)
             if took is not None and took <= 0:
-                yield Finding(level="warning", message="the clock goes back between two lines")
+                yield Remark(level="warning", message="the clock goes back between two lines")
                 took = None
             self._at = (at, samples)
         if took:
             self._samples = samples
-            yield Seen(
+            yield LoggedStep(
                 Step(
                     step=samples // self._batch,
                     steps=steps,

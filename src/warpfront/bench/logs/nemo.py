@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from warpfront.bench.logs.facts import Fact, Format, Seen, Setting
+from warpfront.bench.logs.facts import Fact, Format, LoggedStep, Setting
 from warpfront.bench.logs.fields import (
     is_no_number,
     number,
@@ -52,7 +52,9 @@ class NemoReader:
             if name in fields:
                 yield Setting("memory_kind", kind)
         step = whole(fields.get("global_step", ""))
-        yield Seen(_step(int(found[1]) if step is None else step, seconds, fields), rank_of(text))
+        yield LoggedStep(
+            _step(int(found[1]) if step is None else step, seconds, fields), rank_of(text)
+        )
 
 
 def _step(step: int, seconds: float, fields: Mapping[str, str]) -> Step:

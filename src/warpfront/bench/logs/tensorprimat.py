@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from statistics import fmean
 from typing import Any, NoReturn
 
-from warpfront.bench.logs.facts import Fact, Format, Seen, Setting
+from warpfront.bench.logs.facts import Fact, Format, LoggedStep, Setting
 from warpfront.bench.logs.fields import vendor_of
 from warpfront.bench.records import MemoryKind, Run, Step
 
@@ -58,7 +58,7 @@ class TensorprimatReader:
         for index, seconds in enumerate(map(_number, times)):
             if seconds:
                 loss = losses[index] if isinstance(losses, list) and index < len(losses) else None
-                yield Seen(
+                yield LoggedStep(
                     Step(step=index + 1, seconds=seconds, loss=_number(loss), memory_bytes=peak)
                 )
 

@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from warpfront.bench.logs.facts import Fact, Format, Seen, Setting
+from warpfront.bench.logs.facts import Fact, Format, LoggedStep, Setting
 from warpfront.bench.logs.fields import (
     is_no_number,
     number,
@@ -64,7 +64,7 @@ class TorchtitanReader:
         since = self._last if self._last is not None and self._last < step else step - 1
         self._last = step
         yield Setting("memory_kind", MemoryKind.RESERVED)
-        yield Seen(_step(step, step - since, tokens, fields), rank_of(line))
+        yield LoggedStep(_step(step, step - since, tokens, fields), rank_of(line))
 
 
 def _step(step: int, steps: int, tokens: float, fields: Mapping[str, str]) -> Step:

@@ -22,9 +22,9 @@ def bill(
 
     CycloneDX 1.6, SPDX 2.3, Markdown and JSON, in build/<cell>/bill/.
     """
-    from warpfront.pipeline.beside.billing import bills
+    from warpfront.pipeline.beside.bills import bills
     from warpfront.pipeline.beside.who_asked import who_asked
-    from warpfront.release.bill.asking import asking_line
+    from warpfront.release.bill.askers import asking_line
 
     workspace = workspace_here(display)
     if not who:

@@ -22,9 +22,12 @@ from warpfront.errors import InputError
 from warpfront.model import Verification
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
+    from warpfront.inside.checks.effort import Effort
     from warpfront.pipeline.verifying import Verified
+    from warpfront.pipeline.workspace import Workspace
+    from warpfront.report.rows import ReportRow
 
 
 @command
@@ -92,15 +95,25 @@ def build(
     json: Json = False,
     dry_run: DryRun = False,
     locked: Locked = False,
+    by_run: Annotated[
+        bool, Option("install wheels by RUN, also where layers made before could stand for it")
+    ] = False,
+    spread: Annotated[bool, Option("on every engine of `builders:` at once")] = False,
 ) -> None:
     """Build images of the selected cells, reusing those whose content exists."""
     from warpfront import pipeline
 
     workspace = workspace_here()
+    if spread and not dry_run:
+        from warpfront.pipeline.beside.spreading import spread as build_on_all
+
+        finish(build_on_all(workspace, cells, display), json=json)
+        return
     if dry_run:
         print_plan(pipeline.plan(workspace, cells, display), json=json)
         return
-    finish(pipeline.build(workspace, cells, display, locked=locked), json=json)
+    results = pipeline.build(workspace, cells, display, locked=locked, by_run=by_run)
+    finish(results, json=json)
 
 
 @command
@@ -125,15 +138,45 @@ def verify(
     if digest:
         from warpfront.pipeline.beside.adopting import adopt
 
-        cells = replace(cells, only=adopt(workspace, digest, display).id)
+        own = adopt(workspace, digest, display)
+        if own is None:
+            _verify_stranger(
+                workspace, digest, cells.target, display, effort, selftest=selftest, json=json
+            )
+            return
+        cells = replace(cells, only=own.id)
     if dry_run:
         print_report(pipeline.report(workspace, cells), json=json)
         return
     results = pipeline.verify(workspace, cells, display, effort=effort, selftest=selftest)
+    _print_verified(results, lambda: pipeline.report(workspace, cells), json=json)
+
+
+def _verify_stranger(
+    workspace: Workspace,
+    digest: str,
+    target: str,
+    display: Display,
+    effort: Effort,
+    *,
+    selftest: bool,
+    json: bool,
+) -> None:
+    from warpfront.pipeline.beside.strangers import verify_stranger
+
+    results, rows = verify_stranger(
+        workspace, digest, display, target=target, effort=effort, selftest=selftest
+    )
+    _print_verified(results, lambda: rows, json=json)
+
+
+def _print_verified(
+    results: tuple[Verified, ...], rows: Callable[[], tuple[ReportRow, ...]], *, json: bool
+) -> None:
     if json:
         print_json(results)
     else:
-        print_report(pipeline.report(workspace, cells), json=False)
+        print_report(rows(), json=False)
         print_unfinished(results)
         _print_profiles(results)
     raise_failure(results)

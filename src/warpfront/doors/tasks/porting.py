@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,13 +12,20 @@ from warpfront import __version__
 from warpfront.doors.display import Display
 from warpfront.doors.tasks.declaring import Chosen, Json, Option, command, selecting
 from warpfront.doors.tasks.showing import print_json, raise_failure, workspace_here
-from warpfront.errors import FindingsError, NothingSelectedError, UnavailableError
+from warpfront.errors import (
+    CommandFailedError,
+    FindingsError,
+    InputError,
+    NothingSelectedError,
+    UnavailableError,
+)
 from warpfront.model import Outcome, Selection, SourceTree
 
 if TYPE_CHECKING:
     from warpfront.pipeline.beside.compiling import Compilation, CompileRequest
     from warpfront.pipeline.beside.scanning import Scan, ScanRequest
-    from warpfront.port.scan.findings import Finding
+    from warpfront.port.scan.findings import ScanFinding
+    from warpfront.port.trying.trial import Trial
 
 DEFAULT_TARGET = "gfx942"
 
@@ -67,6 +75,100 @@ def preflight(
         print(preflight_text(found), end="")
     if found.count:
         raise FindingsError(f"{found.count} findings would change the torch of an image")
+
+
+@command(name="try")
+def try_program(
+    display: Display,
+    source: Annotated[
+        Selection,
+        selecting(
+            target="the image that serves this target, on that device where it is here",
+            vendor="the image of this vendor",
+            image="the image to try it in: torch, devel, ...",
+            only="the cell of this id, or glob of ids (`invoke plan` lists them)",
+        ),
+    ],
+    *,
+    json: Json = False,
+    dry_run: Annotated[bool, Option("say what would be run where, and run nothing")] = False,
+    repo: Annotated[str, Option("the project's folder (this one if not given)")] = ".",
+    install: Annotated[
+        bool, Option("install what is missing beside the image, for this trial only, and go on")
+    ] = False,
+    provides: Annotated[
+        tuple[str, ...],
+        Option("module=distribution, where nobody knows; may be given several times"),
+    ] = (),
+    name: Annotated[str, Option("what the image to make of it is called (app)")] = "app",
+    write: Annotated[bool, Option("write images/<name>: requirements and template")] = False,
+    seconds: Annotated[float, Option("how long one run may take (600 if not given)")] = 600.0,
+) -> None:
+    """Run a program of a project in an image, and say what it lacks there.
+
+    The program follows `--`: invoke try --image torch --repo ../app --
+    python train.py. Only modules that are really missed count, at versions
+    that leave the image's torch as it is; then what makes an image of it.
+    """
+    from warpfront.model import Blocked, Failed
+    from warpfront.pipeline.beside.trying import TrialRequest, only_cell, try_project
+    from warpfront.port.trying.providers import read_provides
+    from warpfront.port.trying.trial_text import trial_text
+
+    workspace = workspace_here()
+    asking = TrialRequest(
+        repo=Path(repo),
+        argv=_words_after_dashes(),
+        install=install,
+        provides=read_provides(provides),
+        seconds=seconds,
+    )
+    if dry_run:
+        cell = only_cell(workspace.matrix.cells, source)
+        print(f"would run {shlex.join(asking.argv)} in {cell.id}, with {asking.repo} read-only")
+        return
+    found = try_project(workspace, source, display, asking)
+    if isinstance(found, Blocked | Failed):
+        raise_failure([found])
+        return
+    if json:
+        print_json(found)
+    else:
+        print(trial_text(found, name=name), end="")
+    if write and found.requirements:
+        display.say(f"wrote {_written(found, name)}")
+    _raise_untried(found)
+
+
+def _words_after_dashes() -> tuple[str, ...]:
+    """The program to try, as it was typed: invoke hands it over joined by spaces."""
+    return tuple(sys.argv[sys.argv.index("--") + 1 :]) if "--" in sys.argv else ()
+
+
+def _written(trial: Trial, name: str) -> Path:
+    from warpfront.pipeline.workspace import IMAGES_FOLDER
+    from warpfront.port.trying.trial_text import TEMPLATE, requirements_file
+    from warpfront.system.store import write_text
+
+    folder = Path(IMAGES_FOLDER) / name
+    if folder.exists():
+        raise InputError(f"{folder}: is there already", hint="--name gives it another name")
+    write_text(folder / "requirements.txt", requirements_file(trial))
+    write_text(folder / "Dockerfile.j2", TEMPLATE)
+    return folder
+
+
+def _raise_untried(trial: Trial) -> None:
+    missing = [one.miss.top or one.miss.distribution for one in trial.found if not one.folder]
+    if trial.works:
+        return
+    if missing:
+        raise FindingsError(f"it lacks {', '.join(missing)} in {trial.cell_id}")
+    ended = "was stopped" if trial.exit_code is None else f"exited with {trial.exit_code}"
+    raise CommandFailedError(
+        f"{shlex.join(trial.argv)} {ended}, and no missing module is why",
+        hint="the container has no network, and the project is read-only: write to /tmp",
+    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +253,7 @@ def _scan_request(source: Selection, scanned: Scanned, *, dry_run: bool) -> Scan
 
 
 def _show_findings(
-    found: Scan, new: tuple[Finding, ...], forms: Forms, *, everything: bool
+    found: Scan, new: tuple[ScanFinding, ...], forms: Forms, *, everything: bool
 ) -> None:
     """Findings on the screen or as JSON, and in the files that were asked for."""
     from warpfront.port import finding_forms
@@ -176,10 +278,10 @@ def _show_findings(
 
 
 def _print_phases(asked: ScanRequest, found: Scan) -> None:
-    from warpfront.pipeline.beside import porting
+    from warpfront.pipeline.beside import port_work
     from warpfront.port.scan.phases import phases_text
 
-    order = porting.phases_of(
+    order = port_work.phases_of(
         asked.repo, found.findings, exclude=asked.exclude, vendored=asked.vendored
     )
     print(phases_text(order), end="")
@@ -187,19 +289,19 @@ def _print_phases(asked: ScanRequest, found: Scan) -> None:
 
 def _fixed(asked: ScanRequest, patch: str, *, apply: bool) -> str:
     """Write what is mechanical as a patch, or into the tree; what was done, in words."""
-    from warpfront.pipeline.beside import porting
+    from warpfront.pipeline.beside import port_work
     from warpfront.system.store import write_text
 
-    fixes = porting.fixes_of(asked.repo, exclude=asked.exclude, vendored=asked.vendored)
+    fixes = port_work.fixes_of(asked.repo, exclude=asked.exclude, vendored=asked.vendored)
     if patch:
         write_text(Path(patch), "".join(one.patch for one in fixes))
     if apply:
-        porting.write_fixes(asked.repo, fixes)
+        port_work.write_fixes(asked.repo, fixes)
     places = sum(len(one.rules) for one in fixes)
     return f"--fix {'changed' if apply else 'could change'} {places} places in {len(fixes)} files"
 
 
-def _raise_errors(found: Scan, new: tuple[Finding, ...]) -> None:
+def _raise_errors(found: Scan, new: tuple[ScanFinding, ...]) -> None:
     from warpfront.port.finding_forms import counted
 
     if any(finding.severity == "error" for finding in new):

@@ -144,7 +144,7 @@ def why(
 
 
 def _explain(reference: str, trust: str, *, json: bool) -> None:
-    from warpfront.pipeline.beside.explaining import explain
+    from warpfront.pipeline.beside.why_published import explain
     from warpfront.release.why import why_text
 
     found = explain(workspace_here(), reference, trust=trust)

@@ -1,4 +1,4 @@
-"""The container engine: `contract` says what it is asked, `docker` what it is made of. Edge."""
+"""The container engine: `protocol` says what it is asked, `docker` what it is made of. Edge."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from warpfront.errors import EngineError
-from warpfront.images.engine.contract import (
+from warpfront.images.engine.protocol import (
     DEAD_MAN_SECONDS,
     DEFAULT_HOST,
     RUN_LABEL,

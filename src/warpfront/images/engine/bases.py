@@ -14,8 +14,8 @@ from warpfront.images.engine.packages import PackageTree
 from warpfront.model import Base, BaseSource, Bootstrap, ResolvedBase, digest_of
 from warpfront.system import process
 from warpfront.system.process import Command
+from warpfront.system.progress import Line
 from warpfront.system.store import exclusive
-from warpfront.system.watch import Line
 
 RegistryReachable = Callable[[str], str | None]
 

@@ -44,13 +44,13 @@ from warpfront.images.engine import (
     nowhere,
     packages,
 )
-from warpfront.images.engine.lines import LineSplitter
+from warpfront.images.engine.line_splitter import LineSplitter
 from warpfront.images.engine.rootfs import image_archive
 from warpfront.images.engine.transfers import STALL_SECONDS, Transfer
 from warpfront.model import DeviceAccess, HostDevices, frozen
 from warpfront.system import process
 from warpfront.system.process import Command
-from warpfront.system.watch import Line
+from warpfront.system.progress import Line
 
 _CONNECT_SECONDS = 10
 _ANSWER_SECONDS = 600  # an import of gigabytes is silent for minutes

@@ -28,8 +28,8 @@ from warpfront.images.engine import liveness, packages
 from warpfront.images.engine.packages import PackageTree
 from warpfront.system import process
 from warpfront.system.process import Command
+from warpfront.system.progress import Line
 from warpfront.system.store import exclusive
-from warpfront.system.watch import Line
 
 _START_SECONDS = 60.0
 _STOP_SECONDS = 60.0
@@ -269,7 +269,7 @@ def _await_daemon(place: EnginePlace) -> dict[str, str]:
     )
 
 
-def _daemon(place: EnginePlace) -> liveness.Identity | None:
+def _daemon(place: EnginePlace) -> liveness.ProcessIdentity | None:
     """The living dockerd that wrote the pid file, told from a stranger by its command line."""
     with contextlib.suppress(OSError, ValueError):
         pid = int((place.runtime / "docker.pid").read_text(encoding="ascii"))

@@ -14,7 +14,7 @@ _STATE_FIELD, _START_FIELD = 0, 19  # of /proc/<pid>/stat behind the name; proc(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
+class ProcessIdentity:
     """A process, told apart from every other one: `started` in clock ticks since `boot`.
 
     `namespace` is the pid namespace that `pid` counts in; `host` the machine's name.
@@ -43,7 +43,7 @@ class Identity:
         return asdict(self)
 
 
-def identity(pid: int) -> Identity | None:
+def identity(pid: int) -> ProcessIdentity | None:
     """The living process `pid` of this machine; None if there is none, or only its zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
@@ -53,7 +53,7 @@ def identity(pid: int) -> Identity | None:
     values = fields.rpartition(")")[2].split()
     if values[_STATE_FIELD] in "ZX":
         return None
-    return Identity(
+    return ProcessIdentity(
         pid=str(pid),
         started=values[_START_FIELD],
         boot=Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip(),
@@ -62,9 +62,9 @@ def identity(pid: int) -> Identity | None:
     )
 
 
-def read_identity(mapping: Mapping[str, str]) -> Identity | None:
+def read_identity(mapping: Mapping[str, str]) -> ProcessIdentity | None:
     """What `as_mapping` gave, or None if a part is missing."""
     names = ("pid", "started", "boot", "namespace", "host")
     if not all(mapping.get(name) for name in names):
         return None
-    return Identity(**{name: mapping[name] for name in names})
+    return ProcessIdentity(**{name: mapping[name] for name in names})

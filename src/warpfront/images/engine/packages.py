@@ -20,8 +20,8 @@ from warpfront.errors import EngineError
 from warpfront.model import digest_of
 from warpfront.system import process
 from warpfront.system.process import Command
+from warpfront.system.progress import Line
 from warpfront.system.store import exclusive
-from warpfront.system.watch import Line
 
 DOCKER_PAGE = "https://docs.docker.com/engine/install/"
 PackageSet = Literal["engine", "bootstrap"]

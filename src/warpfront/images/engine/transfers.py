@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from warpfront.errors import RegistryError, RegistryFault
-from warpfront.images.engine.contract import Progress
+from warpfront.images.engine.protocol import Progress
 
 STALL_SECONDS = 90
 _WAITING = re.compile(r"Waiting|Preparing|Retrying in|Unavailable")

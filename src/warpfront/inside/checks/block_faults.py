@@ -11,7 +11,14 @@ import torch
 
 from warpfront.inside.checks.blocks import Block, Inputs, Node, Trace, execute, make_inputs
 from warpfront.inside.checks.judge import judge, make_baseline
-from warpfront.inside.checks.mutations import ON_TENSORS, Ledger, Mutate, Narrowed, Seeded, tf32
+from warpfront.inside.checks.mutations import (
+    ON_TENSORS,
+    Mutate,
+    MutationTally,
+    Narrowed,
+    Seeded,
+    tf32,
+)
 from warpfront.inside.checks.operations import EVERY, PARTIAL, SUMS_ROUNDED
 
 # 0.1 % is below what bfloat16 (0.4 %) and, after a few roundings, float16 can tell from right.
@@ -39,12 +46,12 @@ class BlockFault:
 
 
 def cases(
-    block: Block, dtype: torch.dtype, device: str, ledger: Ledger | None = None
+    block: Block, dtype: torch.dtype, device: str, ledger: MutationTally | None = None
 ) -> Iterator[BlockFault]:
     """Every fault that must be caught: on the output, on each gradient in turn, and in the whole
     device. What is not demanded goes into the ledger.
     """
-    ledger = ledger or Ledger()
+    ledger = ledger or MutationTally()
     places = [block.nodes[-1].name, *(f"grad:{name}" for name in block.leaves)]
     for place in places:
         for name, mutate in ON_TENSORS.items():
@@ -73,7 +80,7 @@ def cases(
 
 
 def seed_block_faults(
-    block: Block, dtype: torch.dtype, device: str, seed: int, ledger: Ledger
+    block: Block, dtype: torch.dtype, device: str, seed: int, ledger: MutationTally
 ) -> None:
     """Every fault on one block. A clean run that is refused is missed, too: as `clean`."""
     inputs = make_inputs(block, dtype, seed)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from warpfront.inside.checks.claimed_device import BUILDS
-from warpfront.inside.checks.hardware import Hardware, Machine, Reader, read_hardware
+from warpfront.inside.checks.hardware import Hardware, Machine, MachineReader, read_hardware
 from warpfront.inside.checks.hardware.recording import Recorded, Recording, RecordingError
 from warpfront.inside.checks.torch_devices import TorchFacts, environment_of, read_facts
 
@@ -73,7 +73,7 @@ class Detection:
         }
 
 
-def detect(reader: Reader, *, with_torch: bool = True, probe: bool = True) -> Detection:
+def detect(reader: MachineReader, *, with_torch: bool = True, probe: bool = True) -> Detection:
     """Everything, in one pass. torch is imported here, so that its absence is an answer."""
     hardware = read_hardware(reader)
     facts, environment, missing = None, {}, "not asked"

@@ -26,7 +26,8 @@ PROFILES = Path(__file__).with_name("profiles.json")
 @dataclass(frozen=True, kw_only=True)
 class CheckSession:
     """One session inside an image. `records` are `module:function` below this package, called in
-    turn with claims, recorder and effort; `asked_for` is only run where somebody asks for it.
+    turn with claims, recorder and effort; `asked_for` is only run where somebody asks for it, or
+    an image declares it.
     """
 
     says: str
@@ -54,7 +55,7 @@ CHECK_SESSIONS: Mapping[str, CheckSession] = {
     ),
     "models": CheckSession(
         says="model families, layer by layer, trained, checkpointed, exported",
-        records=("models.modes:record_models",),
+        records=("models.modes:record_models", "architectures.registered:record_usual"),
     ),
     "golden": CheckSession(
         says="golden vectors of ours; anywhere, `-- make FILE` and `-- check [FILE...]`",
@@ -63,6 +64,11 @@ CHECK_SESSIONS: Mapping[str, CheckSession] = {
     "devices": CheckSession(
         says="every visible device, and what passes between them",
         records=("devices.roll_call:record_devices",),
+    ),
+    "stack": CheckSession(
+        says="other people's packages, by the image's `smoke:`: imported, compiled, no fallback",
+        records=("stack.stack_checks:record_stack",),
+        asked_for=True,
     ),
     "selftest": CheckSession(
         says="every fault that is seeded into the checks has to be caught",

@@ -127,12 +127,13 @@ limit = QUICK_SAMPLES if QUICK else SAMPLES
 samples = entry.samples("cpu", torch.{dtype}, limit=limit, backward=backward)
 sample = list(samples)[{match["sample"]}]
 expected = expect_sample(entry, sample, torch.{dtype}, seed, backward=backward)
-found = execute_entry(entry, sample, expected.cotangents, {device!r})
+asked = asked_as(entry, sample, {match["sample"]})
+found = execute_entry(entry, asked, expected.cotangents, {device!r})
 verdict = expected.judge(found, {device!r})
 print("RMS ratio", verdict.rms, "element", verdict.element, *verdict.faults, sep="; ")
 print('failed:', bool(verdict.faults))
 """
-    sweep = ("expect_sample", "SAMPLES", "QUICK_SAMPLES")
+    sweep = ("expect_sample", "asked_as", "SAMPLES", "QUICK_SAMPLES")
     wanted = (*(("opinfo.sweep", name) for name in sweep), ("opinfo.adapter", "load_database"))
     wanted += (("opinfo.entry_verdicts", "execute_entry"), ("precision", "require_full_precision"))
     return Root(wanted=wanted, body="require_full_precision()" + body)
@@ -152,12 +153,12 @@ print('failed:', bool(verdict.faults))
     else:
         body = f"""
 family = next(family for family in FAMILIES if family.name == {family!r})
-rows = judge_mode(family, {mode!r}, Bench(device={device!r}, seed={seed}))
+rows = judge_mode(family, {mode!r}, Testbed(device={device!r}, seed={seed}))
 print(*(row.fault for row in rows if row.fault), sep="\\n")
 print('failed:', any(row.fault for row in rows))
 """
         wanted = [("models.families", "FAMILIES")]
-        wanted += [("models.modes", name) for name in ("judge_mode", "Bench")]
+        wanted += [("models.modes", name) for name in ("judge_mode", "Testbed")]
     own = (*wanted, ("precision", "require_full_precision"))
     return Root(wanted=own, body="require_full_precision()" + body)
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from warpfront.inside.checks.claims import Claims
-from warpfront.inside.checks.contents import read_contents
 from warpfront.inside.checks.distributions import (
     IMPORT_NAMES,
     Installed,
@@ -27,6 +26,7 @@ from warpfront.inside.checks.distributions import (
 )
 from warpfront.inside.checks.effort import Effort
 from warpfront.inside.checks.guarded import check_guard
+from warpfront.inside.checks.image_contents import read_contents
 from warpfront.inside.checks.image_facts import stack_facts
 from warpfront.inside.checks.results import Check, CheckFinding, Recorder, failed, passed
 from warpfront.inside.checks.torch_devices import environment_of, read_arch_list

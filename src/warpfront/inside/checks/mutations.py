@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from warpfront.inside.checks.effort import STRICT
-from warpfront.inside.checks.operations import Arithmetic, Judgement, Operation
+from warpfront.inside.checks.operations import Arithmetic, ExpectedResults, Operation
 from warpfront.inside.checks.opinions import Tally
 
 EXEMPTIONS = Path(__file__).with_name("exemptions.json")
@@ -121,7 +121,9 @@ class Narrowed:
         output = self.operation(*narrow)
         return output.to(self.outside) if output.is_floating_point() else output
 
-    def judge(self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic) -> Judgement:
+    def judge(
+        self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic
+    ) -> ExpectedResults:
         return self.operation.judge(inputs, cotangent, how)
 
 
@@ -211,7 +213,7 @@ def changes(tensor: Tensor, mutated: Tensor) -> bool:
 
 
 @dataclass(kw_only=True)
-class Ledger:
+class MutationTally:
     """What was seeded and what came of it, per mutation. `asked` and `overlooked` are per mutation
     and profile: how many faults it has a tolerance for, and how many of these it lets pass.
     """

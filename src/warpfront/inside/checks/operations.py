@@ -152,7 +152,7 @@ class Budgeted:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judgement:
+class ExpectedResults:
     """What an operation should have given: its output, and the gradient of each input."""
 
     output: Budgeted
@@ -167,7 +167,9 @@ class Operation(Protocol):
 
     def __call__(self, *inputs: Tensor) -> Tensor: ...
 
-    def judge(self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic) -> Judgement: ...
+    def judge(
+        self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic
+    ) -> ExpectedResults: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,7 +188,9 @@ class Multilinear:
     def __call__(self, *inputs: Tensor) -> Tensor:
         return self.function(*inputs)
 
-    def judge(self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic) -> Judgement:
+    def judge(
+        self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic
+    ) -> ExpectedResults:
         c = C.get(self.kind, C_OTHER)
         exact = differentiate(self, inputs, cotangent)
         magnitudes = differentiate(self, [x.abs() for x in inputs], cotangent.abs())
@@ -221,7 +225,7 @@ class Multilinear:
                 exact, magnitudes, lengths, carried, strict=True
             )
         ]
-        return Judgement(output=budgets[0], gradients=tuple(budgets[1:]))
+        return ExpectedResults(output=budgets[0], gradients=tuple(budgets[1:]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,7 +244,9 @@ class Pointwise:
     def __call__(self, *inputs: Tensor) -> Tensor:
         return self.function(inputs[0])
 
-    def judge(self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic) -> Judgement:
+    def judge(
+        self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic
+    ) -> ExpectedResults:
         (x,) = inputs
         output, gradient = differentiate(self, inputs, cotangent)
         c, roundings = (
@@ -248,7 +254,7 @@ class Pointwise:
             torch.full_like(x, 4.0),
         )  # erf, add, halve, multiply
         size = cotangent.abs() * (1 + x.abs())
-        return Judgement(
+        return ExpectedResults(
             output=budget(output, x.abs(), roundings, how=how, c=c),
             gradients=(budget(gradient, size, roundings, how=how, c=c),),
         )
@@ -274,7 +280,9 @@ class Norm:
     def __call__(self, *inputs: Tensor) -> Tensor:
         return self.function(*inputs)
 
-    def judge(self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic) -> Judgement:
+    def judge(
+        self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic
+    ) -> ExpectedResults:
         parts = _NormParts.of(self, inputs, cotangent)
         exact = differentiate(self, inputs, cotangent)
         c, count = C.get(self.kind, C_OTHER), parts.count
@@ -301,7 +309,7 @@ class Norm:
         )
         size = parts.center * weight + bias
         output = budget(exact[0], size, count, how=how, c=c, carried=shift * weight)
-        return Judgement(output=output, gradients=gradients)
+        return ExpectedResults(output=output, gradients=gradients)
 
     def spread(self, parameter: Tensor, like: Tensor) -> Tensor:
         """A parameter in the shape that multiplies an input."""
@@ -404,7 +412,9 @@ class Attention:
         q, k, v = (self._split(x) for x in inputs)
         return self._join(functional.scaled_dot_product_attention(q, k, v))
 
-    def judge(self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic) -> Judgement:
+    def judge(
+        self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic
+    ) -> ExpectedResults:
         exact = differentiate(self, inputs, cotangent)
         q, k, v, g, y = (self._split(x) for x in (*inputs, cotangent, exact[0]))
         unit, u_acc = how.unit, how.u_acc
@@ -444,7 +454,7 @@ class Attention:
             )
             for reference, size, extra in zip(exact, sizes, carried, strict=True)
         ]
-        return Judgement(output=budgets[0], gradients=tuple(budgets[1:]))
+        return ExpectedResults(output=budgets[0], gradients=tuple(budgets[1:]))
 
     def _split(self, x: Tensor) -> Tensor:
         return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)

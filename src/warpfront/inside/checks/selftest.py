@@ -14,7 +14,7 @@ from warpfront.inside.checks.block_faults import seed_block_faults
 from warpfront.inside.checks.blocks import BLOCKS, Block
 from warpfront.inside.checks.claims import Claims
 from warpfront.inside.checks.effort import DEVELOPMENT, Effort, drawn_seeds
-from warpfront.inside.checks.mutations import Ledger
+from warpfront.inside.checks.mutations import MutationTally
 from warpfront.inside.checks.operators.case_faults import Subject, seed_faults, seed_property_faults
 from warpfront.inside.checks.operators.cases import Case, make_maker
 from warpfront.inside.checks.operators.fused import PATTERNS, pattern_cases
@@ -35,7 +35,7 @@ from warpfront.inside.checks.results import (
 
 EXACT_DTYPES = ("int64", "int32", "bool")
 SHOWN = 200
-Seed = Callable[[int, Ledger], None]
+Seed = Callable[[int, MutationTally], None]
 
 
 def record_selftest(claims: Claims, recorder: Recorder, effort: Effort | None = None) -> None:
@@ -66,7 +66,7 @@ def _block_checks(floating: Sequence[str], device: str, effort: Effort) -> Itera
 
 
 def _in_block(block: Block, dtype: str, device: str) -> Seed:
-    def seed_in(seed: int, ledger: Ledger) -> None:
+    def seed_in(seed: int, ledger: MutationTally) -> None:
         seed_block_faults(block, DTYPES[dtype], device, seed, ledger)
 
     return seed_in
@@ -79,14 +79,14 @@ def _operator_checks(floating: Sequence[str], device: str, effort: Effort) -> It
     for dtype in floating:
         yield _seeded_check(f"patterns {dtype}", _in_patterns(dtype, device), effort)
 
-    def seed_in(_seed: int, ledger: Ledger) -> None:
+    def seed_in(_seed: int, ledger: MutationTally) -> None:
         seed_property_faults(operators(), device, ledger)
 
     yield _seeded_check("properties", seed_in, Effort())
 
 
 def _in_operators(dtype: str, device: str) -> Seed:
-    def seed_in(seed: int, ledger: Ledger) -> None:
+    def seed_in(seed: int, ledger: MutationTally) -> None:
         for operator in operators():
             if dtype in operator.dtypes:
                 cases = partial(operator.make_cases, dtype, quick=True)
@@ -97,7 +97,7 @@ def _in_operators(dtype: str, device: str) -> Seed:
 
 
 def _in_patterns(dtype: str, device: str) -> Seed:
-    def seed_in(seed: int, ledger: Ledger) -> None:
+    def seed_in(seed: int, ledger: MutationTally) -> None:
         for name in PATTERNS:
 
             def cases(seed: int, name: str = name) -> Iterator[Case]:
@@ -125,7 +125,7 @@ def _opinfo_finding(sweep: Sweep, seeds: tuple[int, ...]) -> CheckFinding:
         entries = load_database()
     except DatabaseMoved as error:
         return unavailable(str(error))
-    ledger = Ledger()
+    ledger = MutationTally()
     for seed in seeds:
         seed_entry_faults(entries, sweep, seed, ledger)
     return _finding(ledger)
@@ -133,7 +133,7 @@ def _opinfo_finding(sweep: Sweep, seeds: tuple[int, ...]) -> CheckFinding:
 
 def _seeded_check(name: str, seed_in: Seed, effort: Effort) -> Check:
     def find() -> CheckFinding:
-        ledger = Ledger()
+        ledger = MutationTally()
         for seed in drawn_seeds(DEVELOPMENT, len(effort.seeds)):
             seed_in(seed, ledger)
         return _finding(ledger)
@@ -141,7 +141,7 @@ def _seeded_check(name: str, seed_in: Seed, effort: Effort) -> Check:
     return Check(name=name, find=find)
 
 
-def _finding(ledger: Ledger) -> CheckFinding:
+def _finding(ledger: MutationTally) -> CheckFinding:
     details: dict[str, object] = {"seeded": ledger.seeded, "mutations": ledger.document()}
     if ledger.missed:
         reason = f"{len(ledger.missed)} of {ledger.seeded} not caught: {ledger.missed[0]}"

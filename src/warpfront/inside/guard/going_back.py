@@ -22,6 +22,7 @@ _SELECTED = re.compile(r"DEBUG Selecting: (?P<name>\S+?)==(?P<version>\S+) \[", 
 _DEPENDS = re.compile(
     r"DEBUG Adding transitive dependency for (?P<who>\S+?)==(?P<version>[^\s:]+): (?P<what>.+)$"
 )
+_INSTALLS = re.compile(r"^ \+ (?P<name>[A-Za-z0-9._-]+)==(?P<version>\S+)", re.MULTILINE)
 # uv writes `==1.2` as `>=1.2, <1.2+`, and markers in braces.
 _EQUAL = re.compile(r">=(?P<version>[^\s,]+), <(?P=version)\+")
 
@@ -35,6 +36,7 @@ class Release:
     name: str
     version: str
     wants: str = ""
+    demands: tuple[str, ...] = ()
 
 
 @dataclass(kw_only=True)
@@ -45,8 +47,9 @@ class Releases:
     seen: dict[str, dict[str, Release]] = field(default_factory=dict)
 
     def add(self, name: str, number: str, demands: Iterable[str]) -> Release:
+        demands = tuple(demands)
         wants = next((one for one in demands if not goes_with(one, self.policy)), "")
-        release = Release(name=normalized(name), version=number, wants=wants)
+        release = Release(name=normalized(name), version=number, wants=wants, demands=demands)
         return self.seen.setdefault(release.name, {}).setdefault(number, release)
 
     def blocked(self, name: str) -> list[Release]:
@@ -58,6 +61,25 @@ class Releases:
         """Those of them that are newer than this one: it is looked at because of them."""
         ours = _order(number)
         return [one for one in self.blocked(name) if _order(one.version) > ours]
+
+    def asker_of(self, need: Requirement) -> str:
+        """Of what was looked at, a release that names versions of what the stack needs, and not
+        the one that it has; "" where none does.
+        """
+        for one in (one for of_name in self.seen.values() for one in of_name.values()):
+            for line in one.demands:
+                wanted = _named(line, need.name)
+                if wanted and wanted.specifiers and wanted.specifiers != need.specifiers:
+                    return f"{one.name} {one.version}"
+        return ""
+
+
+def _named(line: str, name: str) -> Requirement | None:
+    try:
+        wanted = read_requirement(line)
+    except UnreadableError:
+        return None
+    return wanted if wanted.name == name else None
 
 
 def goes_with(line: str, policy: Policy) -> bool:
@@ -120,6 +142,11 @@ def read_uv_log(text: str, policy: Policy) -> tuple[Releases, dict[str, str]]:
     for (name, number), asked in demands.items():
         releases.add(name, number, asked)
     return releases, chosen
+
+
+def read_installs(text: str) -> dict[str, str]:
+    """Name -> version of what uv's dry run says that it would install."""
+    return {normalized(found["name"]): found["version"] for found in _INSTALLS.finditer(text)}
 
 
 def _as_requirement(what: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -11,10 +12,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from .going_back import read_uv_log
+from .going_back import read_installs, read_uv_log
 from .places import HOME
 from .policy import GuardError, read_policy
-from .refusal import explanation, going_back, stopped
+from .refusal import explanation, going_back, stopped, unusable
+from .requires_dist import UnreadableError, read_requirement
 
 # What resolves for an environment and ends by itself. What runs programs (`run`, `tool run`) is
 # left alone: their stderr is theirs.
@@ -27,6 +29,9 @@ _HAVE_DRY_RUN = (("pip", "install"), ("pip", "sync"), ("sync",), ("lock",))
 _WITH_VALUE = frozenset(
     ["--allow-insecure-host", "--cache-dir", "--color", "--config-file", "--directory", "--project"]
 )
+# Their dry run is looked at before they are started.
+_FORESEEN = (("pip", "install"), ("pip", "sync"))
+_OVERRIDES = ("--override", "--overrides")
 _DRY_RUN_SECONDS = 60.0
 _PLAIN = {"NO_COLOR": "1", "FORCE_COLOR": "0", "CLICOLOR_FORCE": "0"}
 _KEPT_BYTES = 1 << 18
@@ -45,13 +50,14 @@ def main(arguments: Sequence[str]) -> int:
     command = command_of(arguments)
     if command not in _EXPLAINED:
         os.execv(uv, [uv, *arguments])  # noqa: S606 - the user's own command, as given
-    if command == ("pip", "install") and (text := _too_far_back(uv, arguments, command, home)):
+    if command in _FORESEEN and (text := _foreseen(uv, arguments, command, home)):
         sys.stderr.write(text)
         return 1
     # On a terminal uv draws, and is left to it; into a pipe or a file it writes the same to us.
     code, said = _run(uv, arguments, heard=not os.isatty(sys.stderr.fileno()))
     if code > 0:
-        sys.stderr.write(_explanation(said or _asked_again(uv, arguments, command), home))
+        said = said or _asked_again(uv, arguments, command)
+        sys.stderr.write(_explanation(said, home, overrides_of(arguments)))
     return code if code >= 0 else _BY_SIGNAL - code
 
 
@@ -104,22 +110,49 @@ def _run(uv: str, arguments: Sequence[str], *, heard: bool) -> tuple[int, str]:
         return child.wait(), _COLORS.sub("", said.decode(errors="replace"))
 
 
-def _too_far_back(uv: str, arguments: Sequence[str], command: tuple[str, ...], home: Path) -> str:
-    """Why uv is not started: it would end with a release of years ago. A step back is said, and
-    not in its way.
+def _foreseen(uv: str, arguments: Sequence[str], command: tuple[str, ...], home: Path) -> str:
+    """Why uv is not started: it would end with a release of years ago, or with one that torch
+    cannot work with. A step back is said, and not in its way.
     """
-    if "--no-deps" in arguments:
-        return ""
     try:
         policy = read_policy(home / "guard" / "policy.json")
     except GuardError:
         return ""  # it is said where something is refused
     log = _asked_again(uv, arguments, command, more={"RUST_LOG": "uv_resolver=debug"})
     releases, chosen = read_uv_log(log, policy)
+    broken = unusable(releases, read_installs(log))
+    if broken or command != ("pip", "install") or "--no-deps" in arguments:
+        return broken
     stops = [text for name, one in chosen.items() if (text := stopped(releases, name, one))]
     if not stops:
         sys.stderr.write("".join(going_back(releases, name, one) for name, one in chosen.items()))
     return "".join(stops)
+
+
+def overrides_of(
+    arguments: Sequence[str], environment: Mapping[str, str] = os.environ
+) -> dict[str, str]:
+    """Name -> what the user's own overrides ask for, and in which file: uv says it as if every
+    package asked for it. What cannot be read asks for nothing; uv says so itself.
+    """
+    paths = environment.get("UV_OVERRIDE", "").split()
+    for word, following in zip(arguments, (*arguments[1:], ""), strict=False):
+        option, _, value = word.partition("=")
+        paths += [value or following] if option in _OVERRIDES else []
+    found: dict[str, str] = {}
+    for path in paths:
+        for line in _lines(Path(path)):
+            with contextlib.suppress(UnreadableError):
+                found[read_requirement(line).name] = f"{line} ({path})"
+    return found
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, ValueError):
+        return []
+    return [line for one in text.splitlines() if (line := one.partition("#")[0].strip())]
 
 
 def _asked_again(
@@ -156,8 +189,8 @@ def _as_dry_run(arguments: Sequence[str], command: tuple[str, ...]) -> list[str]
     return [*before, *(() if "--dry-run" in rest else ("--dry-run",)), *rest]
 
 
-def _explanation(said: str, home: Path) -> str:
+def _explanation(said: str, home: Path, overrides: Mapping[str, str]) -> str:
     try:
-        return explanation(said, read_policy(home / "guard" / "policy.json"))
+        return explanation(said, read_policy(home / "guard" / "policy.json"), overrides)
     except GuardError as error:
         return f"warpfront guard: no explanation: {error}\n"

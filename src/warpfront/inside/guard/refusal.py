@@ -5,13 +5,13 @@ and the command that does what was probably meant.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from .constraints import constraint_lines, requirement
+from .constraints import constraint_lines, needs, requirement
 from .going_back import GO_ON, STOPS_AT, Releases, may_go_on
 from .policy import Policy, normalized
-from .requires_dist import UnreadableError, read_requirement
+from .requires_dist import Requirement, UnreadableError, read_requirement
 
 # "needs-torch 1.0 depends on torch>=2.9" (pip), "needs-torch==1.0 depends on torch>=2.9" (uv).
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
@@ -57,11 +57,15 @@ class Demand:
         return self.who.partition(" ")[0].partition("[")[0]
 
 
-def read_demands(text: str, policy: Policy) -> list[Demand]:
+def read_demands(
+    text: str, policy: Policy, overrides: Mapping[str, str] | None = None
+) -> list[Demand]:
     """The demands on guarded names in what pip or uv said, in order, once each. Both wrap lines.
 
     uv shows a demand as it is after our constraint has narrowed it. For what is not in the image
-    that is the demand; for what is, it holds, and only stands in the same sentence.
+    that is the demand; for what is, it holds, and only stands in the same sentence. It likewise
+    shows every demand on an overridden name as the override: that is its file's (`overrides`, name
+    -> what is asked and where), not the package's.
     """
     text = " ".join(text.split())
     guarded = {**policy.pinned(), **policy.forbidden(), **policy.needed()}
@@ -74,8 +78,11 @@ def read_demands(text: str, policy: Policy) -> list[Demand]:
                 wanted = "" if name in policy.protected else match["wanted"]
             if name in policy.needed() and _overlap(wanted, policy.needed()[name]):
                 wanted = ""
-            if name in guarded and wanted:
-                found[Demand(who=_who(match), name=name, text=wanted)] = None
+            if not (name in guarded and wanted):
+                continue
+            overridden = (overrides or {}).get(name)
+            who = "" if overridden else _who(match)
+            found[Demand(who=who, name=name, text=overridden or wanted)] = None
     return list(found)
 
 
@@ -108,9 +115,9 @@ def _who(match: re.Match[str]) -> str:
     return " ".join(part for part in (groups.get("who"), groups.get("version")) if part)
 
 
-def explanation(text: str, policy: Policy) -> str:
+def explanation(text: str, policy: Policy, overrides: Mapping[str, str] | None = None) -> str:
     """Lines for the user, "" where `text` has nothing to do with the guard."""
-    demands = read_demands(text, policy)
+    demands = read_demands(text, policy, overrides)
     lines = [line for demand in demands[:_SHOWN] for line in _explained(demand, policy)]
     return _said(lines or list(_held(text, policy)))
 
@@ -137,6 +144,27 @@ def stopped(releases: Releases, name: str, number: str) -> str:
         return ""
     how = f"To have an older {name} all the same, name its version, or set {GO_ON}=1"
     return going_back(releases, name, number) + _said([f"stopped before it is fetched. {how}"])
+
+
+def unusable(releases: Releases, installs: Mapping[str, str]) -> str:
+    """Lines about what an install would bring (name -> version) that the stack cannot work with; ""
+    for none. pip is held to it by a constraint; uv takes no range beside hashes.
+    """
+    lines: list[str] = []
+    for need in map(read_requirement, needs(releases.policy)):
+        number = installs.get(need.name)
+        if number is not None and not _accepts(need, number):
+            who = releases.asker_of(need)
+            demand = Demand(who=who, name=need.name, text=f"{need.name}=={number}")
+            lines += _explained(demand, releases.policy)
+    return _said(lines)
+
+
+def _accepts(need: Requirement, number: str) -> bool:
+    try:
+        return need.accepts(number)
+    except UnreadableError:
+        return False
 
 
 def _said(lines: Iterable[str]) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import warpfront
-from warpfront.bench.documents import bench_document
+from warpfront.bench.record_files import bench_document
 from warpfront.bench.records import Bench
 from warpfront.bench.timings import NoTimingsError, bench_of
 from warpfront.errors import CommandFailedError, EngineError, StoreError, WarpfrontError
@@ -32,14 +32,14 @@ from warpfront.model import (
 )
 from warpfront.pipeline.verifying import prepare_folder, request_inside, verifiable
 from warpfront.pipeline.within.containers import Output, ending_of, result_in
-from warpfront.pipeline.within.contents import unrunnable
 from warpfront.pipeline.within.locks import read_locks, usable_locks
+from warpfront.pipeline.within.preparing import unrunnable
 from warpfront.pipeline.workspace import Folders, Workspace, site_when_needed
 from warpfront.system.process import environment, run
+from warpfront.system.progress import Watch
 from warpfront.system.provenance import now, read_provenance
 from warpfront.system.store import Store, exclusive, write_json, write_text
-from warpfront.system.watch import Watch
-from warpfront.verify.claims import image_claims
+from warpfront.verify.image_claims import image_claims
 from warpfront.verify.verdict import outcome_of
 
 Benched = Bench | Blocked | Failed

@@ -17,8 +17,8 @@ from warpfront.release.publication import held_image
 from warpfront.release.registry.contract import Registry
 from warpfront.release.registry.references import read_reference
 from warpfront.system.process import environment, run
+from warpfront.system.progress import Watch
 from warpfront.system.store import Store
-from warpfront.system.watch import Watch
 
 NAME = "build-candidate"
 """Its file in build/<cell>/, which goes where the build's own goes."""

@@ -42,15 +42,15 @@ from warpfront.pipeline.workspace import AskSite, Folders, Workspace, site_when_
 from warpfront.port.compile.job_document import SOURCE, Bounds, job_document
 from warpfront.port.compile.outcomes import HIPIFIED, SESSION, Message, judged
 from warpfront.port.compile.units import HEADERS, READ, SETUP, SourceUnit, include_folders, units_of
-from warpfront.port.scan.findings import Finding, Severity
+from warpfront.port.scan.findings import ScanFinding, Severity
 from warpfront.port.scan.targets import read_target
 from warpfront.report.junit import junit_xml
 from warpfront.system.foreign import read_regular, regular_files, remove_tree
 from warpfront.system.process import environment, run
+from warpfront.system.progress import Watch
 from warpfront.system.store import Store, exclusive, write_json, write_text
 from warpfront.system.trees import Tree, list_tree
 from warpfront.system.trees import read_text as read_source
-from warpfront.system.watch import Watch
 from warpfront.verify.verdict import read_verification
 from warpfront.wheels.tools import install_tools
 
@@ -92,7 +92,7 @@ class Compilation:
 
     verification: Verification
     messages: tuple[Message, ...]
-    left: tuple[Finding, ...]
+    left: tuple[ScanFinding, ...]
     place: str
     notes: tuple[str, ...]
 
@@ -437,7 +437,7 @@ class _Compiling:
                 results.append(check)
         return tuple(results), tuple(messages)
 
-    def _left_by_hipify(self) -> tuple[Finding, ...]:
+    def _left_by_hipify(self) -> tuple[ScanFinding, ...]:
         """What the scanner finds in the files that hipify read, beyond what hipify translates."""
         if not self.hipified:
             return ()
@@ -473,7 +473,7 @@ def _version_line(lines: list[str]) -> str:
     return "; ".join(telling[:2] or lines[:1]) or "it did not say what it is"
 
 
-def _left_check(left: tuple[Finding, ...]) -> CheckResult:
+def _left_check(left: tuple[ScanFinding, ...]) -> CheckResult:
     """An error of the scanner in a file that compiles after hipify is wrong on the device."""
     errors = [finding for finding in left if finding.severity is Severity.ERROR]
     first = f": {errors[0].path}:{errors[0].line}: {errors[0].message}" if errors else ""

@@ -13,17 +13,17 @@ from pydantic import TypeAdapter
 
 from warpfront.ci.changes import CellState, changed_cells
 from warpfront.ci.fingerprints import fingerprints
-from warpfront.ci.schedule import Schedule, Scope, schedule
+from warpfront.ci.schedule import RunScope, Schedule, schedule
 from warpfront.errors import CommandFailedError
 from warpfront.matrix.plan import selected_with_parents
 from warpfront.matrix.selection import select
 from warpfront.model import Cell, RenderedImage, Selection, WheelLock, digest_of
-from warpfront.pipeline.within.contents import render_cells
 from warpfront.pipeline.within.locks import read_locks, usable_locks
+from warpfront.pipeline.within.preparing import render_cells
 from warpfront.pipeline.workspace import Folders, Material, Workspace
 from warpfront.system.process import Command, run
+from warpfront.system.progress import Watch
 from warpfront.system.store import read_tree
-from warpfront.system.watch import Watch
 from warpfront.wheels.requirements import RequirementList
 from warpfront.wheels.uv_program import uv_version
 
@@ -43,7 +43,7 @@ class Fingerprinted:
 
 
 def dispatch(
-    workspace: Workspace, selection: Selection, watch: Watch, *, scope: Scope, since: str
+    workspace: Workspace, selection: Selection, watch: Watch, *, scope: RunScope, since: str
 ) -> Schedule:
     """The jobs for the selected cells: those that changed since the commit `since`, where the scope
     asks for no more.

@@ -7,18 +7,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from warpfront.errors import EngineError
+from warpfront.errors import EngineError, without_secrets
 from warpfront.images.engine import Engine, connect
 from warpfront.inside.checks.hardware import read_hardware
-from warpfront.inside.checks.hardware.reading import Machine
+from warpfront.inside.checks.hardware.machine_reader import Machine
 from warpfront.inside.checks.hardware.values import Accelerator, Hardware
 from warpfront.matrix.vendors import VENDORS
 from warpfront.model import Cell, HostDevices, Outcome, WheelIndex
 from warpfront.pipeline.workspace import Workspace
-from warpfront.release.registry.reach import registry_reachable
+from warpfront.release.registry.ping import registry_reachable
 from warpfront.report.sizes import readable_size
 from warpfront.system.process import environment, run
-from warpfront.system.watch import Watch
+from warpfront.system.progress import Watch
 from warpfront.wheels.site import read_site
 from warpfront.wheels.sources import probe
 
@@ -161,4 +161,9 @@ def examine_hardware(hardware: Hardware) -> Iterator[Observation]:
 
 
 def _observed(subject: str, outcome: Outcome, text: str, hint: str = "") -> Observation:
-    return Observation(subject=subject, outcome=outcome, text=text, hint=hint)
+    return Observation(
+        subject=without_secrets(subject),
+        outcome=outcome,
+        text=without_secrets(text),
+        hint=without_secrets(hint),
+    )

@@ -9,14 +9,14 @@ from pathlib import Path
 from warpfront.matrix.selection import select
 from warpfront.model import Blocked, Cell, Selection
 from warpfront.pipeline.within.attempt import attempt
-from warpfront.pipeline.within.carried import Carried
+from warpfront.pipeline.within.carried import CarriedImages
 from warpfront.pipeline.within.evidence import demanded_channel
 from warpfront.pipeline.within.shop import host_of, path_of
 from warpfront.pipeline.workspace import Workspace
-from warpfront.release.registry.copying import Place, copy_attached, copy_image
+from warpfront.release.registry.copying import Repository, copy_attached, copy_image
 from warpfront.release.registry.layout import LayoutRegistry
 from warpfront.system.process import environment, run
-from warpfront.system.watch import Watch
+from warpfront.system.progress import Watch
 
 
 def export(
@@ -36,8 +36,8 @@ def export(
 
     project, chosen = matrix.project.repository, demanded_channel(matrix.channels, channel, to)
     with client.connect(host_of(chosen, project), environment(), run) as registry:
-        carried = Carried(
-            place_of=lambda cell: Place(
+        carried = CarriedImages(
+            place_of=lambda cell: Repository(
                 registry=registry, repository=path_of(chosen, project, cell)
             ),
             channel=chosen,
@@ -50,14 +50,14 @@ def export(
         return results
 
 
-def export_image(cell: Cell, carried: Carried, folder: Path) -> str | Blocked:
+def export_image(cell: Cell, carried: CarriedImages, folder: Path) -> str | Blocked:
     """One image into its layout, with its tags, documents and signatures."""
     found = carried.find(cell)
     if isinstance(found, Blocked):
         return found
     source = carried.place_of(cell)
     layout = LayoutRegistry(folder=folder / cell.image)
-    target = Place(registry=layout, repository=source.repository)
+    target = Repository(registry=layout, repository=source.repository)
     image = copy_image(source, target, found.digest)
     sent = image.sent_bytes + copy_attached(source, target, found.digest).sent_bytes
     manifest = source.registry.manifest(source.repository, found.digest)

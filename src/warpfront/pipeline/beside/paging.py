@@ -10,8 +10,8 @@ from warpfront.model import Cell, Provenance
 from warpfront.report.page import PageFiles, page_html, state_of
 from warpfront.report.past import history_line, read_history
 from warpfront.report.rows import ReportRow
-from warpfront.system.store import Store, read_text, storing, write_text
-from warpfront.system.watch import Watch
+from warpfront.system.progress import Watch
+from warpfront.system.store import Store, append_text, read_text, write_text
 
 _DATA = Path(__file__).parents[2] / "data" / "page"
 
@@ -49,8 +49,7 @@ def write_page(
     if history:
         states = [(row, state_of(row)) for row in rows]
         line = history_line(states, made=provenance.created, revision=provenance.revision)
-        with storing(history), history.open("a", encoding="utf-8") as stream:
-            stream.write(line)
+        append_text(history, line)
     watch.say(f"wrote {path}")
 
 

@@ -35,7 +35,7 @@ from warpfront.port.preflight.requirements_txt import read_requirements
 from warpfront.port.preflight.setup_files import read_environment_yml, read_setup_cfg, read_setup_py
 from warpfront.port.preflight.stacks import CellStack, stacks_of
 from warpfront.system.process import run
-from warpfront.system.watch import Watch
+from warpfront.system.progress import Watch
 from warpfront.wheels.metadata import read_remote_requires
 from warpfront.wheels.requirements import RequirementList
 from warpfront.wheels.resolution import Contradiction, Resolution, Terms

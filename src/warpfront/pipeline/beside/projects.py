@@ -15,9 +15,9 @@ from warpfront.pipeline.beside.compiling import CompileRequest, compile_in_cell
 from warpfront.pipeline.beside.scanning import BASELINE, ScanRequest, scan
 from warpfront.pipeline.workspace import Folders
 from warpfront.port.compile.outcomes import SESSION as COMPILE
-from warpfront.port.scan.findings import Finding, Severity
+from warpfront.port.scan.findings import ScanFinding, Severity
 from warpfront.port.scan.targets import has_rules, read_target
-from warpfront.system.watch import Watch
+from warpfront.system.progress import Watch
 
 STATIC = "static"
 _SHOWN = 20
@@ -105,7 +105,7 @@ def _scanned(root: Path, tree: SourceTree, target: str, watch: Watch) -> CheckRe
     )
 
 
-def _said(finding: Finding) -> str:
+def _said(finding: ScanFinding) -> str:
     return f"{finding.path}:{finding.line}: {finding.rule} {finding.message}"
 
 

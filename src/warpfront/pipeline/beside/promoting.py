@@ -10,13 +10,13 @@ from pathlib import Path
 
 from warpfront.matrix.selection import select
 from warpfront.model import Cell, Selection
-from warpfront.pipeline.within.carried import Carried
+from warpfront.pipeline.within.carried import CarriedImages
 from warpfront.pipeline.within.evidence import demanded_channel
 from warpfront.pipeline.within.shop import Published, open_shop, path_of, publish_cells
 from warpfront.pipeline.workspace import Workspace
-from warpfront.release.registry.copying import Place
+from warpfront.release.registry.copying import Repository
 from warpfront.release.registry.layout import LayoutRegistry
-from warpfront.system.watch import Watch
+from warpfront.system.progress import Watch
 
 
 def promote(
@@ -44,15 +44,15 @@ def promote(
         chosen, project, store, watch, engine=None, key=key, dry_run=dry_run, trust=trust
     ) as shop:
 
-        def place_of(cell: Cell) -> Place:
+        def place_of(cell: Cell) -> Repository:
             if from_disk:
                 layout = LayoutRegistry(folder=Path(source, cell.image))
-                return Place(registry=layout, repository=cell.image)
-            return Place(
+                return Repository(registry=layout, repository=cell.image)
+            return Repository(
                 registry=shop.registry, repository=path_of(known, project.repository, cell)
             )
 
-        carried = Carried(place_of=place_of, channel=known)
+        carried = CarriedImages(place_of=place_of, channel=known)
         carrying = dataclasses.replace(
             shop,
             documents=carried.documents,

@@ -19,14 +19,14 @@ from warpfront.port.scan import cuda
 from warpfront.port.scan.baseline import baseline_text, beyond, read_baseline
 from warpfront.port.scan.catalogue import catalogue
 from warpfront.port.scan.engines import BINARIES, Scope, is_read, scan_source
-from warpfront.port.scan.findings import Context, Finding, SourceText
-from warpfront.port.scan.reach import left_out_of_hip
+from warpfront.port.scan.findings import Context, ScanFinding, SourceText
+from warpfront.port.scan.left_out import left_out_of_hip
 from warpfront.port.scan.severities import Judged, said_once
 from warpfront.port.scan.targets import ScanTarget
+from warpfront.system.progress import Watch
 from warpfront.system.store import read_text as read_file
 from warpfront.system.store import write_text
 from warpfront.system.trees import Tree, TreeFile, Unread, list_tree, read_text
-from warpfront.system.watch import Watch
 
 SECONDS_PER_FILE = 20.0
 _CHUNK_BYTES = 512 * 1024
@@ -46,7 +46,7 @@ class Scan:
     """
 
     target: str
-    findings: tuple[Finding, ...]
+    findings: tuple[ScanFinding, ...]
     unread: tuple[Unread, ...]
     files: int
     lines: int
@@ -279,7 +279,7 @@ class ScanRequest:
     write_baseline: bool = False
 
 
-def scan(request: ScanRequest, watch: Watch) -> tuple[Scan, tuple[Finding, ...]]:
+def scan(request: ScanRequest, watch: Watch) -> tuple[Scan, tuple[ScanFinding, ...]]:
     """The scan, and those of its findings that no baseline covers. With `write_baseline` the file
     is written first, and nothing is left to say.
     """

@@ -11,7 +11,7 @@ from warpfront.model import Blocked, Cell, Failed, Selection, WheelLock
 from warpfront.pipeline.within.attempt import attempt
 from warpfront.pipeline.within.locks import read_locks, usable_locks
 from warpfront.pipeline.workspace import Workspace
-from warpfront.release.bill.asking import Asking, asked_for
+from warpfront.release.bill.askers import Asking, asked_for
 from warpfront.release.bill.parts import roots_of
 from warpfront.wheels.requirements import RequirementList
 from warpfront.wheels.wheelhouse import Wheelhouse, read_requires

@@ -21,10 +21,10 @@ from warpfront.matrix.reading import Matrix
 from warpfront.model import BaseSource, Blocked, BuiltImage, Cell, WheelLock, digest_of
 from warpfront.pipeline.within.baking import Built, build_cells, build_secrets
 from warpfront.pipeline.workspace import IMAGES_FOLDER, AskSite, Folders, Material
-from warpfront.release.registry.reach import registry_reachable
+from warpfront.release.registry.ping import registry_reachable
 from warpfront.system.process import environment
+from warpfront.system.progress import Watch
 from warpfront.system.store import read_tree, write_json, write_text
-from warpfront.system.watch import Watch
 from warpfront.wheels.sources import Site
 
 _TEMPLATE = 'FROM {{ from_reference }}\n{% include "_shared/apt.j2" %}\n'

@@ -12,26 +12,26 @@ from warpfront.model import Blocked, Cell, Channel
 from warpfront.pipeline.within.evidence import (
     DOCUMENT,
     VERIFICATION_TYPE,
-    Found,
+    Publishable,
     attached_evidence,
     attached_payload,
 )
+from warpfront.release.admission import Evidence
 from warpfront.release.ledger import Publication
-from warpfront.release.policy import Evidence
-from warpfront.release.publication import Document, Held, held_image
+from warpfront.release.publication import Held, Referrer, held_image
 from warpfront.release.registry.contract import Registry
-from warpfront.release.registry.copying import Place, copy_attached, copy_image
+from warpfront.release.registry.copying import Repository, copy_attached, copy_image
 from warpfront.release.tags import expected_words, names_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Carried:
+class CarriedImages:
     """Where the images of cells are to be found: `place_of` a cell, in a `channel`'s names."""
 
-    place_of: Callable[[Cell], Place]
+    place_of: Callable[[Cell], Repository]
     channel: Channel
 
-    def find(self, cell: Cell) -> Found | Blocked:
+    def find(self, cell: Cell) -> Publishable | Blocked:
         """The image that the cell's names of the channel are on. Its names only lead to it: what it
         is, and what was proven of it, is what its own bytes and what is attached say.
         """
@@ -41,7 +41,7 @@ class Carried:
             reason = f"{place.registry.host}/{place.repository} has none of {cell.id}"
             hint = f"invoke publish --channel {self.channel.name} --only {cell.id}"
             return Blocked(cell_id=cell.id, step="publish", reason=reason, hint=hint)
-        return Found(
+        return Publishable(
             evidence=attached_evidence(place.registry, place.repository, cell, held),
             image_id=held.digest,
             content_hash=held.labels.get(CONTENT_HASH, ""),
@@ -62,12 +62,12 @@ class Carried:
 
     def documents(
         self, publication: Publication, evidence: Evidence, held: Held
-    ) -> tuple[Document, ...]:
+    ) -> tuple[Referrer, ...]:
         """What is attached beside the verifications, and has a name of ours: as it is."""
         del publication
         place = self.place_of(evidence.cell)
         return tuple(
-            Document(
+            Referrer(
                 name=one.annotations[DOCUMENT],
                 artifact_type=one.artifact_type or "",
                 payload=attached_payload(place.registry, place.repository, one.digest),
@@ -85,7 +85,7 @@ class Carried:
             path = publication.repository.removeprefix(f"{target.host}/")
             if (source.registry.host, source.repository) == (target.host, path):
                 return 0
-            place, digest = Place(registry=target, repository=path), publication.digest
+            place, digest = Repository(registry=target, repository=path), publication.digest
             # With its signatures: what was proven elsewhere counts by them.
             image = copy_image(source, place, digest)
             return image.sent_bytes + copy_attached(source, place, digest).sent_bytes
@@ -93,7 +93,7 @@ class Carried:
         return brought
 
 
-def _image(place: Place, tag: str) -> Held | None:
+def _image(place: Repository, tag: str) -> Held | None:
     """The image under a tag; None for what is none."""
     found = place.registry.head(place.repository, tag)
     return held_image(place.registry, place.repository, found.digest) if found else None

@@ -14,8 +14,8 @@ from warpfront.errors import MatrixError, Problem, StoreError
 from warpfront.images.engine import Engine
 from warpfront.model import Blocked, BuiltImage, Cell, Channel, Failed, Verification
 from warpfront.pipeline.within.containers import built_image
-from warpfront.release.policy import Evidence, Verdict
-from warpfront.release.publication import Document, Held
+from warpfront.release.admission import Admission, Evidence
+from warpfront.release.publication import Held, Referrer
 from warpfront.release.registry.contract import Registry
 from warpfront.system.foreign import clean_json
 from warpfront.system.store import Store, as_json
@@ -29,7 +29,7 @@ _VERIFICATIONS = TypeAdapter(tuple[Verification, ...])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Publishable:
     """An image that is to be published. `digest` is its registry's, "" if it is in the engine."""
 
     evidence: Evidence
@@ -39,7 +39,7 @@ class Found:
     digest: str = ""
 
 
-def local_evidence(cell: Cell, store: Store, engine: Engine) -> Found | Blocked | Failed:
+def local_evidence(cell: Cell, store: Store, engine: Engine) -> Publishable | Blocked | Failed:
     """What build and verify left here of an image that the engine still has."""
     built = built_image(store, cell, engine)
     if not isinstance(built, BuiltImage):
@@ -62,7 +62,7 @@ def local_evidence(cell: Cell, store: Store, engine: Engine) -> Found | Blocked 
         verifications=verifications,
         unread=unread,
     )
-    return Found(
+    return Publishable(
         evidence=evidence,
         image_id=built.image_id,
         content_hash=built.content_hash,
@@ -70,7 +70,7 @@ def local_evidence(cell: Cell, store: Store, engine: Engine) -> Found | Blocked 
     )
 
 
-def verification_payload(evidence: Evidence, verdict: Verdict, held: Held) -> Document:
+def verification_payload(evidence: Evidence, verdict: Admission, held: Held) -> Referrer:
     """All verifications of an image as one document, with what the channel let pass."""
     ordered = [evidence.verifications[name] for name in sorted(evidence.verifications)]
     payload = {
@@ -82,7 +82,7 @@ def verification_payload(evidence: Evidence, verdict: Verdict, held: Held) -> Do
         "noted": list(verdict.noted),
         "verifications": as_json(ordered),
     }
-    return Document(
+    return Referrer(
         name="verification",
         artifact_type=VERIFICATION_TYPE,
         payload=json.dumps(payload, sort_keys=True).encode(),

@@ -7,18 +7,18 @@ from collections.abc import Mapping
 from warpfront.errors import NotPublishableError
 from warpfront.images.labels import LOCK, SOURCE
 from warpfront.model import BuiltImage, Cell, WheelLock
-from warpfront.pipeline.within.documents import (
+from warpfront.pipeline.within.evidence import DOCUMENT
+from warpfront.pipeline.within.image_papers import (
     Known,
     Paper,
     bill_for,
     bill_papers,
     statement_papers,
 )
-from warpfront.pipeline.within.evidence import DOCUMENT
 from warpfront.pipeline.within.shop import Papers
+from warpfront.release.admission import Evidence
 from warpfront.release.ledger import Publication
-from warpfront.release.policy import Evidence
-from warpfront.release.publication import Document, Held
+from warpfront.release.publication import Held, Referrer
 from warpfront.release.statements.statement import MEDIA_TYPE
 from warpfront.system.store import Store
 from warpfront.wheels.requirements import RequirementList
@@ -41,7 +41,7 @@ def papers_of(
 ) -> Papers:
     """What writes an image's papers. `chains` are each cell with those it is built on."""
 
-    def written(publication: Publication, evidence: Evidence, held: Held) -> tuple[Document, ...]:
+    def written(publication: Publication, evidence: Evidence, held: Held) -> tuple[Referrer, ...]:
         cell = evidence.cell
         lock = locks.get(cell.id)
         if lock is None or lock.digest != held.labels.get(LOCK):
@@ -75,9 +75,9 @@ def papers_of(
     return written
 
 
-def _attachable(paper: Paper) -> Document:
+def _attachable(paper: Paper) -> Referrer:
     name = _NAMES[paper.name]
-    return Document(
+    return Referrer(
         name=name,
         artifact_type=paper.media_type,
         payload=paper.text.encode(),

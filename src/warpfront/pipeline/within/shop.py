@@ -23,22 +23,22 @@ from warpfront.images.engine import Engine
 from warpfront.images.labels import CREATED
 from warpfront.model import Blocked, Cell, Channel, Failed, Project
 from warpfront.pipeline.within.attempt import attempt
-from warpfront.pipeline.within.evidence import Found, verification_payload
+from warpfront.pipeline.within.evidence import Publishable, verification_payload
+from warpfront.release.admission import Admission, Evidence, judge
 from warpfront.release.history import is_yanked
 from warpfront.release.ledger import (
     CANDIDATE_PREFIX,
     LEDGER_FOLDER,
     Ledger,
     Publication,
-    Refusal,
     Tagging,
+    Unpublished,
 )
-from warpfront.release.policy import Evidence, Verdict, judge
 from warpfront.release.publication import (
     Bring,
-    Document,
     Held,
     Publishing,
+    Referrer,
     held_image,
     taken,
 )
@@ -47,13 +47,13 @@ from warpfront.release.signing import Signer, find_cosign, trusting
 from warpfront.release.tags import Names, clashes, clashes_of_matrix, names_of, tag_words
 from warpfront.system import provenance
 from warpfront.system.process import environment, run
+from warpfront.system.progress import Watch
 from warpfront.system.store import Store
-from warpfront.system.watch import Watch
 
 Published = Publication | Blocked | Failed
-Find = Callable[[Cell], Found | Blocked | Failed]
+Find = Callable[[Cell], Publishable | Blocked | Failed]
 """The image of a cell that is to be published, and what is known of it."""
-Papers = Callable[[Publication, Evidence, Held], tuple[Document, ...]]
+Papers = Callable[[Publication, Evidence, Held], tuple[Referrer, ...]]
 """What writes the documents that go with an image."""
 _HINT = "docs/release.md says what a channel demands; `invoke verify` proves it"
 
@@ -97,7 +97,7 @@ class _Books:
         self.store.save(LEDGER_FOLDER, self.ledger.run, self.ledger)
 
     def refuse(self, cell_id: str, reason: str) -> None:
-        refusal = Refusal(cell_id=cell_id, reasons=(reason,))
+        refusal = Unpublished(cell_id=cell_id, reasons=(reason,))
         refusals = (*self.ledger.refusals, refusal)
         self.ledger = dataclasses.replace(self.ledger, refusals=refusals)
         self.store.save(LEDGER_FOLDER, self.ledger.run, self.ledger)
@@ -107,8 +107,8 @@ class _Books:
 class _Planned:
     """An image that may be published, and under which names."""
 
-    found: Found
-    verdict: Verdict
+    found: Publishable
+    verdict: Admission
     names: Names
 
 
@@ -153,7 +153,7 @@ def _plan(
     if claimed:
         return _conflict(cell.id, claimed)
     found = attempt(cell.id, "publish", find, cell)
-    if not isinstance(found, Found):
+    if not isinstance(found, Publishable):
         return found
     evidence = found.evidence
     verdict = with_signature(judge(evidence, channel, now=shop.now), channel, signer=shop.signer)
@@ -164,7 +164,7 @@ def _plan(
     return _Planned(found=found, verdict=verdict, names=names)
 
 
-def with_signature(verdict: Verdict, channel: Channel, *, signer: Signer | None) -> Verdict:
+def with_signature(verdict: Admission, channel: Channel, *, signer: Signer | None) -> Admission:
     """The verdict, with what it means that nobody signs."""
     if signer is not None:
         return verdict
@@ -263,12 +263,12 @@ def _published(plan: _Planned, channel: Channel, shop: Shop, books: _Books) -> P
 
 def _prover(
     plan: _Planned, channel: Channel, shop: Shop
-) -> Callable[[Publication, Held], tuple[Document, ...]]:
+) -> Callable[[Publication, Held], tuple[Referrer, ...]]:
     """Judges once more, by what the registry holds: its own labels, and the ids of its own bytes,
     which the verifications have to name.
     """
 
-    def prove(publication: Publication, held: Held) -> tuple[Document, ...]:
+    def prove(publication: Publication, held: Held) -> tuple[Referrer, ...]:
         evidence = dataclasses.replace(
             plan.found.evidence, labels=held.labels, identities=held.identities
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from warpfront.inside.checks.compiling.job import Job, JobUnit, Probe
+from warpfront.inside.checks.compiling.job import CompileJob, JobUnit, Probe
 from warpfront.model import CompilerCall
 from warpfront.port.compile.units import SourceUnit
 
@@ -54,7 +54,7 @@ def job_document(
     hipified = tuple(hipified)
     root = COPY if hipified else SOURCE
     options = [*flags, *(f"-I{root}" if one == "." else f"-I{root}/{one}" for one in folders)]
-    return Job(
+    return CompileJob(
         target=target,
         source=Path(SOURCE),
         scratch=Path(SCRATCH),

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from warpfront.errors import MatrixError, Problem
-from warpfront.port.scan.findings import Finding
+from warpfront.port.scan.findings import ScanFinding
 
 SCHEMA = 1
 
 
-def baseline_text(findings: Iterable[Finding]) -> str:
+def baseline_text(findings: Iterable[ScanFinding]) -> str:
     """The file: sorted, one record for every rule, path and line text, with how often it occurs."""
     counts: Counter[tuple[str, str, str, str]] = Counter(
         (finding.path, finding.rule, finding.excerpt, finding.fingerprint) for finding in findings
@@ -44,7 +44,7 @@ def read_baseline(text: str, name: str) -> Mapping[str, int]:
         raise MatrixError((problem,)) from error
 
 
-def beyond(findings: Iterable[Finding], accepted: Mapping[str, int]) -> tuple[Finding, ...]:
+def beyond(findings: Iterable[ScanFinding], accepted: Mapping[str, int]) -> tuple[ScanFinding, ...]:
     """The findings that the baseline does not cover; of equal ones, those further down."""
     left = Counter(dict(accepted))
     new = []

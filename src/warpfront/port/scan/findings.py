@@ -111,7 +111,7 @@ class Context:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class Finding:
+class ScanFinding:
     """What one sighting means for one target. Lines and columns are 1-based, columns count
     characters, the end is exclusive. `excerpt` is the first line of it, white space collapsed.
     """

@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 from typing import Final, Literal
 
 from warpfront.port.scan.catalogue import Rule
-from warpfront.port.scan.findings import Finding, Severity
+from warpfront.port.scan.findings import ScanFinding, Severity
 
 State = Literal["skipped", "open", "done"]
 
@@ -60,10 +60,10 @@ class Phase:
 
 
 def plan_port(
-    findings: Iterable[Finding], rules: Mapping[str, Rule], paths: Iterable[PurePosixPath]
+    findings: Iterable[ScanFinding], rules: Mapping[str, Rule], paths: Iterable[PurePosixPath]
 ) -> tuple[Phase, ...]:
     """All nine phases in order, for the tree that holds `paths`."""
-    by_phase: dict[int, list[Finding]] = {}
+    by_phase: dict[int, list[ScanFinding]] = {}
     for finding in findings:
         by_phase.setdefault(rules[finding.rule].phase, []).append(finding)
     kernels = sum(path.suffix in _KERNEL_SUFFIXES for path in paths)
@@ -74,7 +74,9 @@ def plan_port(
     return (*phases[:-1], _verification(phases[-1], [one for one in left if one != "8"]))
 
 
-def _phase(number: int, findings: list[Finding], rules: Mapping[str, Rule], kernels: int) -> Phase:
+def _phase(
+    number: int, findings: list[ScanFinding], rules: Mapping[str, Rule], kernels: int
+) -> Phase:
     loud = [finding for finding in findings if finding.severity in _LOUD]
     steps = tuple(sorted(_steps(loud, rules), key=lambda step: (-step.errors, -step.warnings)))
     if number in _OF_KERNELS and not kernels and not loud:
@@ -91,11 +93,11 @@ def _phase(number: int, findings: list[Finding], rules: Mapping[str, Rule], kern
     return Phase(number=number, title=TITLES[number], state=state, why=why, steps=steps)
 
 
-def _files(findings: Iterable[Finding]) -> int:
+def _files(findings: Iterable[ScanFinding]) -> int:
     return len({finding.path for finding in findings})
 
 
-def _steps(findings: list[Finding], rules: Mapping[str, Rule]) -> Iterable[RuleShare]:
+def _steps(findings: list[ScanFinding], rules: Mapping[str, Rule]) -> Iterable[RuleShare]:
     for rule, count in Counter(finding.rule for finding in findings).items():
         own = [finding for finding in findings if finding.rule == rule]
         errors = sum(finding.severity is Severity.ERROR for finding in own)

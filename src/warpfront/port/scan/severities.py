@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from warpfront.port.scan.catalogue import Rule
-from warpfront.port.scan.findings import Finding, Gate, Severity, Side, Sighting, SourceText
+from warpfront.port.scan.findings import Gate, ScanFinding, Severity, Side, Sighting, SourceText
 from warpfront.port.scan.targets import ScanTarget
 
 _SUPPRESSION = re.compile(
@@ -47,7 +47,7 @@ class Suppression:
 class Judged:
     """One file's findings in order, and how many its comments suppressed."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[ScanFinding, ...]
     suppressed: int
 
 
@@ -71,7 +71,7 @@ def judge(
         for sighting in sorted(sightings, key=_worst_last)
         if (finding := _finding(source, sighting, target, rules[sighting.rule], lines)) is not None
     }
-    kept: list[Finding] = []
+    kept: list[ScanFinding] = []
     used: set[Suppression] = set()
     for finding in found.values():
         suppression = _suppressing(finding, suppressions)
@@ -109,7 +109,7 @@ class _Lines:
 
 def _finding(
     source: SourceText, sighting: Sighting, target: ScanTarget, rule: Rule, lines: _Lines
-) -> Finding | None:
+) -> ScanFinding | None:
     severity, gate = _weighed(sighting, target, rule)
     if severity is Severity.NONE:
         return None
@@ -120,7 +120,7 @@ def _finding(
     end_line, end_column = lines.place(max(sighting.end, sighting.start))
     what = " ".join((sighting.what or lines.text(line)).split())[:_EXCERPT]
     excerpt = lines.text(line) if sighting.end > sighting.start else what
-    return Finding(
+    return ScanFinding(
         path=str(source.path),
         line=line,
         column=column,
@@ -166,7 +166,7 @@ def _weighed(sighting: Sighting, target: ScanTarget, rule: Rule) -> tuple[Severi
     return severity, Gate.OPEN
 
 
-def said_once(findings: Iterable[Finding], rules: Mapping[str, Rule]) -> Iterator[Finding]:
+def said_once(findings: Iterable[ScanFinding], rules: Mapping[str, Rule]) -> Iterator[ScanFinding]:
     """The findings in their order; of a rule that states one fact of a folder, the first of each
     severity there, and notes for the rest.
     """
@@ -198,7 +198,7 @@ def read_suppressions(text: str, lines: _Lines | None = None) -> Iterator[Suppre
         )
 
 
-def _suppressing(finding: Finding, suppressions: Iterable[Suppression]) -> Suppression | None:
+def _suppressing(finding: ScanFinding, suppressions: Iterable[Suppression]) -> Suppression | None:
     places = {finding.line, finding.end_line}
     for suppression in suppressions:
         speaks = suppression.reason and finding.rule in suppression.rules

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 
-from warpfront.inside.checks.contents import Found, Package
+from warpfront.inside.checks.image_contents import FoundDistribution, Package
 
 Source = Literal["License-Expression", "License", "Classifier", "copyright file", ""]
 _LONGEST = 20_000
@@ -56,7 +56,7 @@ def _tables() -> Mapping[str, Any]:
     return tomllib.loads(text)
 
 
-def licence_of(found: Found) -> Licence:
+def licence_of(found: FoundDistribution) -> Licence:
     """What a distribution's metadata says, the clearest way first. A field of ours that is there
     and cannot be read is not passed over for a weaker one.
     """
@@ -152,7 +152,7 @@ def _class_of_id(identifier: str) -> str:
     return _NOT_CLASSED
 
 
-def _proprietary(found: Found) -> Licence | None:
+def _proprietary(found: FoundDistribution) -> Licence | None:
     table = _tables()["proprietary"]
     said = [one for one in found.classifiers if one in table["classifiers"]]
     if _plain(found.licence) in table["words"]:

@@ -19,16 +19,16 @@ from typing import Any, BinaryIO, cast
 import zstandard
 
 from warpfront.errors import InputError
-from warpfront.release.registry import documents
+from warpfront.release.registry import manifests
 from warpfront.release.registry.contract import (
     IMAGE_INDEX,
     Descriptor,
-    Manifest,
     Platform,
     Registry,
+    RegistryManifest,
 )
-from warpfront.release.registry.documents import CONFIG_LIMIT_BYTES, ImageManifest
-from warpfront.release.registry.failures import wrong
+from warpfront.release.registry.manifests import CONFIG_LIMIT_BYTES, ImageManifest
+from warpfront.release.registry.registry_errors import wrong
 
 UNPACKED_LIMIT_BYTES = 256 * 2**20
 # e_machine of an ELF header, in the registries' words.
@@ -63,20 +63,20 @@ class ArchitectureFound:
 def architecture_found(
     registry: Registry,
     repository: str,
-    manifest: Manifest,
+    manifest: RegistryManifest,
     *,
     limit_bytes: int = UNPACKED_LIMIT_BYTES,
 ) -> ArchitectureFound:
     """Read from the config and from the first program in the layers, of which no more is fetched
     than that takes. Raises `RegistryError`, and `InputError` for an index.
     """
-    document = documents.read_document(manifest)
+    document = manifests.read_document(manifest)
     if not isinstance(document, ImageManifest):
         raise InputError(f"{manifest.descriptor.digest}: an index is for no one machine")
     body = registry.blob(repository, document.config.digest, CONFIG_LIMIT_BYTES)
     step = f"architecture of {repository}@{manifest.descriptor.digest}"
     try:
-        config = documents.read_object(body)
+        config = manifests.read_object(body)
         machine, file = _first_program(registry, repository, document, limit_bytes)
     except _UNREADABLE as error:
         raise wrong(registry.host, step, f"it cannot be read: {error}") from error
@@ -114,7 +114,7 @@ def put_index(
             f"no index {repository}:{reference}: " + ("; ".join(problems) or "it would be empty"),
             hint="build the image on, or with a base for, the machine that it is for",
         )
-    body = documents.index_body(
+    body = manifests.index_body(
         [replace(child.image, platform=child.platform, annotations={}) for child in children]
     )
     return registry.put_manifest(repository, reference, body, IMAGE_INDEX)

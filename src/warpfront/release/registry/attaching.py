@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from warpfront.release.registry import documents
+from warpfront.release.registry import manifests
 from warpfront.release.registry.contract import (
     EMPTY_BODY,
     IMAGE_MANIFEST,
     BytesBlob,
     Descriptor,
-    Manifest,
     Registry,
+    RegistryManifest,
     digest_of_bytes,
 )
 
@@ -29,7 +29,7 @@ def attach_payload(
     """The payload first, then the manifest that says whose it is. Raises what `registry` does."""
     for source in (payload, BytesBlob(EMPTY_BODY)):
         registry.put_blob(repository, source)
-    body = documents.artifact_body(
+    body = manifests.artifact_body(
         subject,
         artifact_type=artifact_type,
         payload=Descriptor(
@@ -38,4 +38,4 @@ def attach_payload(
         annotations=annotations,
     )
     put = registry.put_manifest(repository, digest_of_bytes(body), body, IMAGE_MANIFEST)
-    return documents.referrer_of(Manifest(descriptor=put, body=body))
+    return manifests.referrer_of(RegistryManifest(descriptor=put, body=body))

@@ -17,10 +17,10 @@ from urllib.request import parse_http_list, parse_keqv_list
 
 from warpfront.errors import RegistryError, keep_secret
 from warpfront.release.registry.credentials import Credentials, Login
-from warpfront.release.registry.documents import read_object
-from warpfront.release.registry.failures import refused, wrong
+from warpfront.release.registry.manifests import read_object
 from warpfront.release.registry.patience import Pace
 from warpfront.release.registry.references import is_loopback
+from warpfront.release.registry.registry_errors import refused, wrong
 
 _STEP = "login"
 _CLIENT = "warpfront"

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Self
 import requests
 
 from warpfront.errors import InputError, RegistryError, RegistryFault
-from warpfront.release.registry import documents
+from warpfront.release.registry import manifests
 from warpfront.release.registry.attaching import attach_payload
 from warpfront.release.registry.authorization import Scopes, delete, pull, push
 from warpfront.release.registry.contract import (
@@ -27,14 +27,13 @@ from warpfront.release.registry.contract import (
     BlobTransfer,
     BytesBlob,
     Descriptor,
-    Manifest,
-    Transfer,
+    RegistryManifest,
+    TransferKind,
     digest_of_bytes,
 )
 from warpfront.release.registry.credentials import read_credentials
-from warpfront.release.registry.documents import MANIFEST_LIMIT_BYTES, Document, ImageIndex
 from warpfront.release.registry.exchange import Ask, Exchange, read_trust
-from warpfront.release.registry.failures import Passing, refused, wrong
+from warpfront.release.registry.manifests import MANIFEST_LIMIT_BYTES, Document, ImageIndex
 from warpfront.release.registry.patience import Pace, Patience
 from warpfront.release.registry.references import (
     fallback_tag,
@@ -42,6 +41,7 @@ from warpfront.release.registry.references import (
     is_tag,
     wrong_repository,
 )
+from warpfront.release.registry.registry_errors import Passing, refused, wrong
 from warpfront.release.registry.saving import Saving
 from warpfront.release.registry.uploads import OnBytes, PieceSizes, Upload
 from warpfront.system.process import Run
@@ -77,7 +77,7 @@ class HttpRegistry:
     def host(self) -> str:
         return self._exchange.host
 
-    def manifest(self, repository: str, reference: str) -> Manifest | None:
+    def manifest(self, repository: str, reference: str) -> RegistryManifest | None:
         """See `Registry`."""
         step = f"manifest {_named(repository, reference)}"
         ask = self._ask(
@@ -93,7 +93,7 @@ class HttpRegistry:
         media_type = _media_type(answer)
         self._document(body, media_type, step)
         descriptor = Descriptor(media_type=media_type, digest=digest, size_bytes=len(body))
-        return Manifest(descriptor=descriptor, body=body)
+        return RegistryManifest(descriptor=descriptor, body=body)
 
     def head(self, repository: str, reference: str) -> Descriptor | None:
         """See `Registry`."""
@@ -129,8 +129,8 @@ class HttpRegistry:
         listed = self._put(repository, reference, body, media_type, step)
         descriptor = Descriptor(media_type=media_type, digest=digest, size_bytes=len(body))
         if document.subject is not None and listed != document.subject.digest:
-            manifest = Manifest(descriptor=descriptor, body=body)
-            self._list(repository, document.subject.digest, documents.referrer_of(manifest))
+            manifest = RegistryManifest(descriptor=descriptor, body=body)
+            self._list(repository, document.subject.digest, manifests.referrer_of(manifest))
         return descriptor
 
     def blob(self, repository: str, digest: str, limit_bytes: int) -> bytes:
@@ -167,7 +167,7 @@ class HttpRegistry:
     ) -> BlobTransfer:
         """See `Registry`."""
         if self._has_blob(repository, source):
-            return _transferred(source, Transfer.PRESENT)
+            return _transferred(source, TransferKind.PRESENT)
         location = ""
         for origin in dict.fromkeys(mount_from):
             if origin == repository:
@@ -175,7 +175,7 @@ class HttpRegistry:
             mounted, begun = self._mount(repository, source, origin)
             if mounted:
                 self._forget(repository, location)
-                return _transferred(source, Transfer.MOUNTED)
+                return _transferred(source, TransferKind.MOUNTED)
             if begun and location:
                 self._forget(repository, location)
             location = begun or location
@@ -189,7 +189,7 @@ class HttpRegistry:
             on_bytes=self._on_bytes,
         )
         upload.send()
-        return _transferred(source, Transfer.SENT, upload.sent_bytes)
+        return _transferred(source, TransferKind.SENT, upload.sent_bytes)
 
     def referrers(self, repository: str, digest: str) -> tuple[Descriptor, ...]:
         """See `Registry`."""
@@ -236,7 +236,7 @@ class HttpRegistry:
             if answer.status_code == 404:
                 return ()
             try:
-                named = documents.read_object(body).get("tags")
+                named = manifests.read_object(body).get("tags")
             except ValueError as error:
                 raise self._wrong(step, str(error)) from None
             if not _are_tags(named):
@@ -292,7 +292,7 @@ class HttpRegistry:
             listed, annotations = self._listed(repository, subject)
             if descriptor.digest in {one.digest for one in listed}:
                 return
-            body = documents.index_body((*listed, descriptor), annotations)
+            body = manifests.index_body((*listed, descriptor), annotations)
             self._put(repository, tag, body, IMAGE_INDEX, step)
             listed, _ = self._listed(repository, subject)
             if descriptor.digest in {one.digest for one in listed}:
@@ -307,7 +307,7 @@ class HttpRegistry:
         found = self.manifest(repository, fallback_tag(subject))
         if found is None:
             return (), {}
-        document = documents.read_document(found)
+        document = manifests.read_document(found)
         if not isinstance(document, ImageIndex):
             raise self._wrong(f"tag {fallback_tag(subject)}", "it is no index")
         return document.manifests, document.annotations
@@ -402,7 +402,7 @@ class HttpRegistry:
 
     def _document(self, body: bytes, media_type: str, step: str) -> Document:
         try:
-            return documents.read_body(body, media_type)
+            return manifests.read_body(body, media_type)
         except ValueError as error:
             raise self._wrong(step, str(error)) from None
 
@@ -449,7 +449,7 @@ class _Pieces(io.RawIOBase):
         return count
 
 
-def _transferred(source: BlobSource, transfer: Transfer, sent_bytes: int = 0) -> BlobTransfer:
+def _transferred(source: BlobSource, transfer: TransferKind, sent_bytes: int = 0) -> BlobTransfer:
     return BlobTransfer(
         digest=source.digest,
         size_bytes=source.size_bytes,

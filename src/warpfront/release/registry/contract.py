@@ -48,14 +48,14 @@ class Descriptor:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
+class RegistryManifest:
     """A manifest or index: `body` is what was received, and hashes to the descriptor's digest."""
 
     descriptor: Descriptor
     body: bytes
 
 
-class Transfer(StrEnum):
+class TransferKind(StrEnum):
     """How a blob came to be in a repository."""
 
     SENT = "sent"
@@ -71,7 +71,7 @@ class BlobTransfer:
 
     digest: str
     size_bytes: int
-    transfer: Transfer
+    transfer: TransferKind
     sent_bytes: int
 
 
@@ -114,7 +114,7 @@ class Registry(Protocol):
     @property
     def host(self) -> str: ...
 
-    def manifest(self, repository: str, reference: str) -> Manifest | None:
+    def manifest(self, repository: str, reference: str) -> RegistryManifest | None:
         """The manifest or index under a tag or digest, its digest checked; None where none is."""
 
     def head(self, repository: str, reference: str) -> Descriptor | None:

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from warpfront.errors import InputError
-from warpfront.release.registry import documents
-from warpfront.release.registry.contract import BlobTransfer, Descriptor, Manifest, Registry
-from warpfront.release.registry.documents import ImageIndex
+from warpfront.release.registry import manifests
+from warpfront.release.registry.contract import BlobTransfer, Descriptor, Registry, RegistryManifest
 from warpfront.release.registry.layout import parts_of
+from warpfront.release.registry.manifests import ImageIndex
 from warpfront.release.registry.references import fallback_tag
 
 # An index of platforms, its images, a document about one, the signature of that.
@@ -28,7 +28,7 @@ _SIGNATURE_TAGS = (".sig", ".att")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Repository:
     """A repository of a registry."""
 
     registry: Registry
@@ -50,18 +50,18 @@ class Copied:
         return sum(blob.sent_bytes for blob in self.blobs)
 
 
-def copy_image(source: Place, target: Place, digest: str) -> Copied:
+def copy_image(source: Repository, target: Repository, digest: str) -> Copied:
     """An image, or an index and its images, by digest. Raises `InputError` if it is not there."""
-    walk = _Walk(source)
+    walk = _ImageWalk(source)
     walk.follow(digest)
     return _copy(source, target, walk)
 
 
-def copy_attached(source: Place, target: Place, digest: str) -> Copied:
+def copy_attached(source: Repository, target: Repository, digest: str) -> Copied:
     """Everything that is attached to a digest and to its parts, what is attached to that, and the
     signatures. The image itself is only read.
     """
-    image, walk = _Walk(source), _Walk(source)
+    image, walk = _ImageWalk(source), _ImageWalk(source)
     image.follow(digest)
     for one in image.found:
         walk.follow_attached(one)
@@ -73,8 +73,8 @@ def copy_attached(source: Place, target: Place, digest: str) -> Copied:
     )
 
 
-def _copy_tags(source: Place, target: Place, digest: str) -> Copied:
-    walk = _Walk(source)
+def _copy_tags(source: Repository, target: Repository, digest: str) -> Copied:
+    walk = _ImageWalk(source)
     for suffix in _SIGNATURE_TAGS:
         tag = f"{fallback_tag(digest)}{suffix}"
         found = source.registry.manifest(source.repository, tag)
@@ -84,7 +84,7 @@ def _copy_tags(source: Place, target: Place, digest: str) -> Copied:
     return _copy(source, target, walk)
 
 
-def _copy(source: Place, target: Place, walk: _Walk) -> Copied:
+def _copy(source: Repository, target: Repository, walk: _ImageWalk) -> Copied:
     """Blobs, then the manifests that name them, then tags."""
     blobs: dict[str, BlobTransfer] = {}
     for manifest in walk.found.values():
@@ -98,19 +98,19 @@ def _copy(source: Place, target: Place, walk: _Walk) -> Copied:
     return Copied(manifests=tuple(walk.found), blobs=tuple(blobs.values()))
 
 
-def _blobs_of(manifest: Manifest) -> tuple[Descriptor, ...]:
-    document = documents.read_document(manifest)
+def _blobs_of(manifest: RegistryManifest) -> tuple[Descriptor, ...]:
+    document = manifests.read_document(manifest)
     return () if isinstance(document, ImageIndex) else parts_of(document)
 
 
-def _copy_blob(source: Place, target: Place, blob: Descriptor) -> BlobTransfer:
+def _copy_blob(source: Repository, target: Repository, blob: Descriptor) -> BlobTransfer:
     mounts = (source.repository,) if source.registry.host == target.registry.host else ()
     with _lazily(source, blob) as fetched:
         return target.registry.put_blob(target.repository, fetched, mounts)
 
 
 @contextlib.contextmanager
-def _lazily(source: Place, blob: Descriptor) -> Iterator[_Fetched]:
+def _lazily(source: Repository, blob: Descriptor) -> Iterator[_Fetched]:
     """A blob that is fetched only if somebody has to read it."""
     with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
         yield _Fetched(
@@ -123,7 +123,7 @@ def _lazily(source: Place, blob: Descriptor) -> Iterator[_Fetched]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Fetched:
-    source: Place
+    source: Repository
     path: Path
     digest: str
     size_bytes: int
@@ -136,14 +136,14 @@ class _Fetched:
 
 
 @dataclass(slots=True)
-class _Walk:
+class _ImageWalk:
     """What belongs to an image, parts before what names them. What names itself, or more than
     anybody would publish, is refused before anything is written.
     """
 
-    source: Place
-    found: dict[str, Manifest] = field(default_factory=dict)
-    tags: dict[str, Manifest] = field(default_factory=dict)
+    source: Repository
+    found: dict[str, RegistryManifest] = field(default_factory=dict)
+    tags: dict[str, RegistryManifest] = field(default_factory=dict)
     _begun: set[str] = field(default_factory=set)
 
     def follow(self, digest: str, named: Descriptor | None = None, depth: int = 0) -> None:
@@ -160,7 +160,7 @@ class _Walk:
         found = manifest.descriptor
         if named and (found.media_type, found.size_bytes) != (named.media_type, named.size_bytes):
             raise self._wrong(digest, "it is not what its descriptor says")
-        document = documents.read_document(manifest)
+        document = manifests.read_document(manifest)
         if isinstance(document, ImageIndex):
             for child in document.manifests:
                 self.follow(child.digest, child, depth + 1)

@@ -23,10 +23,16 @@ from warpfront.release.registry.authorization import (
     TokenRequest,
 )
 from warpfront.release.registry.credentials import Credentials
-from warpfront.release.registry.failures import Passing, by_exception, by_status, refused, wrong
+from warpfront.release.registry.deadlines import Adapter, received
 from warpfront.release.registry.patience import Attempts, Pace, Patience
 from warpfront.release.registry.references import address_of, is_loopback
-from warpfront.release.registry.watching import Adapter, received
+from warpfront.release.registry.registry_errors import (
+    Passing,
+    by_exception,
+    by_status,
+    refused,
+    wrong,
+)
 
 _MOST_REDIRECTS = 5
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})

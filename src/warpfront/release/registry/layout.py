@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from warpfront.errors import RegistryError, RegistryFault, StoreError
-from warpfront.release.registry import documents
+from warpfront.release.registry import manifests
 from warpfront.release.registry.attaching import attach_payload
 from warpfront.release.registry.contract import (
     IMAGE_INDEX,
@@ -27,11 +27,11 @@ from warpfront.release.registry.contract import (
     BlobTransfer,
     BytesBlob,
     Descriptor,
-    Manifest,
-    Transfer,
+    RegistryManifest,
+    TransferKind,
     digest_of_bytes,
 )
-from warpfront.release.registry.documents import (
+from warpfront.release.registry.manifests import (
     MANIFEST_LIMIT_BYTES,
     Document,
     ImageIndex,
@@ -69,21 +69,21 @@ class LayoutRegistry:
     def host(self) -> str:
         return str(self.folder)
 
-    def manifest(self, repository: str, reference: str) -> Manifest | None:
+    def manifest(self, repository: str, reference: str) -> RegistryManifest | None:
         """See `Registry`."""
         digest = reference if is_digest(reference) else self._tagged(reference)
         if digest is None or not os.path.lexists(self.blob_path(digest)):
             return None
         body = self.blob(repository, digest, MANIFEST_LIMIT_BYTES)
         try:
-            media_type = documents.read_object(body).get("mediaType")
+            media_type = manifests.read_object(body).get("mediaType")
             if not isinstance(media_type, str):
                 raise self._wrong(f"{digest} does not say what it is")
-            documents.read_body(body, media_type)
+            manifests.read_body(body, media_type)
         except ValueError as error:
             raise self._wrong(f"{digest}: {error}") from None
         descriptor = Descriptor(media_type=media_type, digest=digest, size_bytes=len(body))
-        return Manifest(descriptor=descriptor, body=body)
+        return RegistryManifest(descriptor=descriptor, body=body)
 
     def head(self, repository: str, reference: str) -> Descriptor | None:
         """See `Registry`."""
@@ -96,7 +96,7 @@ class LayoutRegistry:
         """See `Registry`. What it is made of has to be there before, as in every registry."""
         digest = digest_of_bytes(body)
         try:
-            document = documents.read_body(body, media_type)
+            document = manifests.read_body(body, media_type)
         except ValueError as error:
             raise self._wrong(f"{digest}: {error}") from None
         for part in parts_of(document):
@@ -151,7 +151,7 @@ class LayoutRegistry:
         return BlobTransfer(
             digest=source.digest,
             size_bytes=source.size_bytes,
-            transfer=Transfer.PRESENT if there else Transfer.SENT,
+            transfer=TransferKind.PRESENT if there else TransferKind.SENT,
             sent_bytes=0 if there else source.size_bytes,
         )
 
@@ -160,9 +160,9 @@ class LayoutRegistry:
         found = []
         for entry in self.listed():
             manifest = self.manifest(repository, entry.digest)
-            subject = documents.read_document(manifest).subject if manifest else None
+            subject = manifests.read_document(manifest).subject if manifest else None
             if manifest and subject and subject.digest == digest:
-                found.append(documents.referrer_of(manifest))
+                found.append(manifests.referrer_of(manifest))
         return tuple(found)
 
     def attach(
@@ -202,10 +202,10 @@ class LayoutRegistry:
             self._require_begun()
             return ()
         try:
-            version = documents.read_object(self._read("oci-layout")).get("imageLayoutVersion")
+            version = manifests.read_object(self._read("oci-layout")).get("imageLayoutVersion")
             body = self._read("index.json")
-            media_type = documents.read_object(body).get("mediaType", IMAGE_INDEX)
-            document = documents.read_body(body, media_type)
+            media_type = manifests.read_object(body).get("mediaType", IMAGE_INDEX)
+            document = manifests.read_body(body, media_type)
         except FileNotFoundError:
             raise self._wrong("it has no oci-layout") from None
         except ValueError as error:
@@ -225,7 +225,7 @@ class LayoutRegistry:
                 if one.media_type in {*MANIFEST_TYPES, *INDEX_TYPES}:
                     manifest = self.manifest("", one.digest)
                     assert manifest is not None
-                    waiting += parts_of(documents.read_document(manifest))
+                    waiting += parts_of(manifests.read_document(manifest))
 
     def blob_path(self, digest: str) -> Path:
         if not is_digest(digest):
@@ -260,7 +260,7 @@ class LayoutRegistry:
 
     def _write_list(self, descriptors: Sequence[Descriptor]) -> None:
         write_text(self.folder / "oci-layout", _VERSION)
-        write_text(self.folder / "index.json", documents.index_body(descriptors).decode())
+        write_text(self.folder / "index.json", manifests.index_body(descriptors).decode())
 
     def _has(self, digest: str, size_bytes: int) -> bool:
         """Whether a blob is there, whole."""

@@ -15,7 +15,7 @@ from typing import BinaryIO
 import requests
 
 from warpfront.release.registry.exchange import Ask, Exchange
-from warpfront.release.registry.failures import Passing, wrong
+from warpfront.release.registry.registry_errors import Passing, wrong
 from warpfront.release.registry.uploads import OnBytes
 from warpfront.system.store import storing
 

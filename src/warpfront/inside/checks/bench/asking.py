@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from warpfront.inside.checks.bench.cases import ITEM_BYTES, PRESETS, SUITES
+from warpfront.inside.checks.bench.timed_cases import ITEM_BYTES, PRESETS, SUITES
 from warpfront.inside.checks.bench.timer import Budget
 
 SCHEMA = 1

@@ -15,7 +15,7 @@ WARM_STEPS = 3
 STEPS = 20
 
 
-class _Block(nn.Module):
+class _DecoderBlock(nn.Module):
     def __init__(self, hidden: int, heads: int) -> None:
         super().__init__()
         self.heads = heads
@@ -41,7 +41,7 @@ class _Model(nn.Module):
         self.tokens = nn.Embedding(shape.vocabulary, shape.hidden)
         self.places = nn.Embedding(shape.sequence, shape.hidden)
         self.blocks = nn.Sequential(
-            *(_Block(shape.hidden, shape.heads) for _ in range(shape.layers))
+            *(_DecoderBlock(shape.hidden, shape.heads) for _ in range(shape.layers))
         )
         self.last = nn.LayerNorm(shape.hidden)
         self.projection = nn.Linear(shape.hidden, shape.vocabulary, bias=False)

@@ -10,7 +10,7 @@ from itertools import chain
 from statistics import median
 from typing import Any, Protocol
 
-from warpfront.inside.checks.bench.cases import Case
+from warpfront.inside.checks.bench.timed_cases import TimedCase
 from warpfront.inside.checks.bench.timer import (
     BLOCKS,
     RECALLED,
@@ -26,12 +26,12 @@ TIMED, UNAVAILABLE, ERROR = "timed", "unavailable", "error"
 Peak = Mapping[str, object]
 
 
-class Bench(Protocol):
+class TimedDevice(Protocol):
     """A device, as far as timing needs it."""
 
     clock: Clock
 
-    def make(self, case: Case) -> Work:
+    def make(self, case: TimedCase) -> Work:
         """Raises whatever torch does, and `LookupError` for what makes no sense here."""
         ...
 
@@ -52,7 +52,7 @@ class Bench(Protocol):
 class Timing:
     """One case, while it is timed."""
 
-    case: Case
+    case: TimedCase
     outcome: str = TIMED
     blocks: list[list[float]] = field(default_factory=list)
     first_seconds: float | None = None
@@ -61,7 +61,7 @@ class Timing:
     kernel: str | None = None
     notes: list[str] = field(default_factory=list)
 
-    def add_block(self, bench: Bench, budget: Budget) -> None:
+    def add_block(self, bench: TimedDevice, budget: Budget) -> None:
         """One block more. What goes wrong ends this case, and no other."""
         try:
             self._add_block(bench, budget)
@@ -73,7 +73,7 @@ class Timing:
             said = str(error).strip().splitlines() or [""]
             self.notes.append(f"{type(error).__name__}: {said[0]}"[:500])
 
-    def _add_block(self, bench: Bench, budget: Budget) -> None:
+    def _add_block(self, bench: TimedDevice, budget: Budget) -> None:
         work = bench.make(self.case)
         if not self.blocks:
             self._warm_up(bench, work, budget)
@@ -84,7 +84,7 @@ class Timing:
         if len(self.blocks) == BLOCKS:
             self.kernel = bench.kernel(work)
 
-    def _warm_up(self, bench: Bench, work: Work, budget: Budget) -> None:
+    def _warm_up(self, bench: TimedDevice, work: Work, budget: Budget) -> None:
         bench.memory_from_here()
         warmed = warm_up(bench.clock, work, budget)
         self.memory_peak_bytes = bench.memory_peak()
@@ -121,7 +121,7 @@ class Timing:
 
 
 def time_cases(
-    cases: Sequence[Case], bench: Bench, budget: Budget, say: Callable[[str], None]
+    cases: Sequence[TimedCase], bench: TimedDevice, budget: Budget, say: Callable[[str], None]
 ) -> list[dict[str, Any]]:
     """Every case in every block; documents in the order of the table."""
     timings = {case.id: Timing(case) for case in cases}

@@ -22,18 +22,18 @@ from warpfront.inside.checks.bench.asking import (
     add_bench_options,
     parsed_bench_effort,
 )
-from warpfront.inside.checks.bench.cases import PRESETS, Case, cases_of, chosen
 from warpfront.inside.checks.bench.clocks import clock_of
 from warpfront.inside.checks.bench.decoder import STEPS, WARM_STEPS, training_step
 from warpfront.inside.checks.bench.formulas import Decoder
 from warpfront.inside.checks.bench.peaks import peak_of
 from warpfront.inside.checks.bench.rounds import Peak, time_cases
 from warpfront.inside.checks.bench.state import here, noisy, read_state
+from warpfront.inside.checks.bench.timed_cases import PRESETS, TimedCase, cases_of, chosen
 from warpfront.inside.checks.bench.timer import Work
 from warpfront.inside.checks.bench.work import work_of
 from warpfront.inside.checks.claims import Claims, ClaimsError, read_claims
+from warpfront.inside.checks.hardware.machine_reader import Machine
 from warpfront.inside.checks.hardware.processor import read_processor
-from warpfront.inside.checks.hardware.reading import Machine
 from warpfront.inside.checks.precision import precision_settings, require_full_precision
 from warpfront.inside.checks.results import write_json
 from warpfront.inside.checks.torch_devices import Device, environment_of, read_facts
@@ -110,7 +110,7 @@ class TorchBench:
         self.device, self._found, self._tf32 = device, found, tf32
         self.clock = clock_of(device, cold=cold)
 
-    def make(self, case: Case) -> Work:
+    def make(self, case: TimedCase) -> Work:
         return work_of(case, self.device)
 
     def peak(self, dtype: str) -> Peak | None:
@@ -192,7 +192,9 @@ def _train(bench: TorchBench, effort: BenchEffort) -> list[dict[str, Any]]:
         return []
     preset = PRESETS[effort.preset]
     wanted = [name for name in effort.dtypes or preset.dtypes if name in _TRAINED]
-    named = [Case("train", "decoder", _sizes(preset.decoder), dtype, "both") for dtype in wanted]
+    named = [
+        TimedCase("train", "decoder", _sizes(preset.decoder), dtype, "both") for dtype in wanted
+    ]
     found = []
     for case in chosen(named, (), effort.cases):
         trained = _trained(bench, case, preset.decoder)
@@ -205,7 +207,7 @@ def _sizes(shape: Decoder) -> tuple[int, ...]:
     return tuple(vars(shape).values())
 
 
-def _trained(bench: TorchBench, case: Case, shape: Decoder) -> dict[str, Any]:
+def _trained(bench: TorchBench, case: TimedCase, shape: Decoder) -> dict[str, Any]:
     bench.memory_from_here()
     step = training_step(shape, case.dtype, bench.device)
     losses: list[Any] = []

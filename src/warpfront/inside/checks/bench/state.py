@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from warpfront.inside.checks.hardware.reading import Machine, Reader
+from warpfront.inside.checks.hardware.machine_reader import Machine, MachineReader
 
 NVML_PROGRAM = (sys.executable, str(Path(__file__).with_name("nvml_state.py")))
 _PCI = "/sys/bus/pci/devices"
@@ -27,7 +27,7 @@ _BUSY_PERCENT = 5.0
 State = Mapping[str, Any]
 
 
-def read_state(reader: Reader, device: str, address: str, uuid: str) -> dict[str, Any]:
+def read_state(reader: MachineReader, device: str, address: str, uuid: str) -> dict[str, Any]:
     """What can be read now, by the device's PCI address (AMD) or UUID (NVIDIA); what cannot
     is left out.
     """
@@ -37,7 +37,7 @@ def read_state(reader: Reader, device: str, address: str, uuid: str) -> dict[str
     return {**state, **(_amd(reader, address) if address else _nvidia(reader, uuid))}
 
 
-def here(device: str, properties: Any) -> tuple[Reader, str, str, str]:
+def here(device: str, properties: Any) -> tuple[MachineReader, str, str, str]:
     """This machine, and what `read_state` asks by, from torch's `properties` of a device."""
     is_amd = bool(getattr(properties, "gcnArchName", ""))
     return Machine(), device, _address(properties) if is_amd else "", _uuid(properties)
@@ -63,7 +63,7 @@ def _load() -> float:
     return os.getloadavg()[0]
 
 
-def _nvidia(reader: Reader, uuid: str) -> dict[str, Any]:
+def _nvidia(reader: MachineReader, uuid: str) -> dict[str, Any]:
     answer = reader.run((*NVML_PROGRAM, uuid))
     if not answer.text:
         return {"unread": answer.complaint or answer.output.strip() or "NVML said nothing"}
@@ -71,7 +71,7 @@ def _nvidia(reader: Reader, uuid: str) -> dict[str, Any]:
     return found
 
 
-def _amd(reader: Reader, address: str) -> dict[str, Any]:
+def _amd(reader: MachineReader, address: str) -> dict[str, Any]:
     folder = f"{_PCI}/{address}"
     sensors = reader.names(f"{folder}/hwmon")
     sensor = f"{folder}/hwmon/{sensors[0]}" if sensors else ""

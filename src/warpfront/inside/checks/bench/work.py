@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from warpfront.inside.checks.bench.cases import BOTH, MI, Case
+from warpfront.inside.checks.bench.timed_cases import BOTH, MI, TimedCase
 
 Work = Callable[[], object]
 _SEED = 0
@@ -31,7 +31,7 @@ class NoSuchWorkError(LookupError):
     """A case that means nothing on this device."""
 
 
-def work_of(case: Case, device: str) -> Work:
+def work_of(case: TimedCase, device: str) -> Work:
     """Raises `NoSuchWorkError`, and whatever torch raises for inputs it cannot make."""
     made = _Inputs(device, case.dtype, needs_gradient=case.direction == BOTH)
     if case.suite == "memory":
@@ -150,7 +150,7 @@ _LAYERS: dict[str, Callable[[tuple[int, ...], _Inputs], Made]] = {
 }
 
 
-def _copy(case: Case, device: str) -> Work:
+def _copy(case: TimedCase, device: str) -> Work:
     """Host memory that was written to before: untouched pages are copied from nowhere."""
     if device == "cpu":
         raise NoSuchWorkError("there is no device to copy to")

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from warpfront.inside.checks.compiling.job import Job
+from warpfront.inside.checks.compiling.job import CompileJob
 from warpfront.inside.checks.compiling.programs import Ended, ran
 
 COPY_LIMIT_BYTES = 1 << 30
@@ -41,7 +41,7 @@ class Hipified:
     renamed: dict[str, str]
 
 
-def copy_tree(job: Job, files: Iterable[str]) -> None:
+def copy_tree(job: CompileJob, files: Iterable[str]) -> None:
     """The named files of the source, below `job.copy`. Raises `CopyError` beyond the limit."""
     total = 0
     for name in files:
@@ -53,7 +53,7 @@ def copy_tree(job: Job, files: Iterable[str]) -> None:
         shutil.copyfile(job.source / name, target)
 
 
-def hipify_copy(job: Job, results: Path, *, torch: bool) -> Hipified:
+def hipify_copy(job: CompileJob, results: Path, *, torch: bool) -> Hipified:
     """hipify over `job.hipified` in the copy; what it made is also left in `results/hipified`.
 
     torch's tool, where torch is: it knows torch's own names too.
@@ -67,7 +67,7 @@ def hipify_copy(job: Job, results: Path, *, torch: bool) -> Hipified:
     return done
 
 
-def _with_perl(job: Job) -> Hipified:
+def _with_perl(job: CompileJob) -> Hipified:
     def one(name: str) -> Ended:
         work = job.scratch / "hipify" / name
         work.mkdir(parents=True, exist_ok=True)
@@ -83,7 +83,7 @@ def _with_perl(job: Job) -> Hipified:
     return Hipified(tool="hipify-perl", said=said, renamed={})
 
 
-def _with_torch(job: Job) -> Hipified:
+def _with_torch(job: CompileJob) -> Hipified:
     import json  # noqa: PLC0415 - here only
 
     work = job.scratch / "hipify"
@@ -102,7 +102,7 @@ def _with_torch(job: Job) -> Hipified:
     return Hipified(tool="torch.utils.hipify", said={}, renamed=_renamed(job, made))
 
 
-def _renamed(job: Job, made: dict[str, str]) -> dict[str, str]:
+def _renamed(job: CompileJob, made: dict[str, str]) -> dict[str, str]:
     root = f"{job.copy}/"
     return {
         name.removeprefix(root): path.removeprefix(root)

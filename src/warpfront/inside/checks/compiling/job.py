@@ -33,7 +33,7 @@ class Probe:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class CompileJob:
     """What is to be compiled, for which target, within which bounds."""
 
     target: str
@@ -63,13 +63,13 @@ class Job:
         return {"schema": SCHEMA, **values}
 
 
-def read_job(path: Path) -> Job:
+def read_job(path: Path) -> CompileJob:
     """Raises `ValueError` for a job that this copy of the checks does not understand."""
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     if found.get("schema") != SCHEMA:
         raise ValueError(f"{path}: schema is {found.get('schema')!r}, not {SCHEMA}")
     probe = found["probe"]
-    return Job(
+    return CompileJob(
         target=found["target"],
         source=Path(found["source"]),
         scratch=Path(found["scratch"]),

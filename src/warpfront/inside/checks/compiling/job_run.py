@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from warpfront.inside.checks.compiling.hipify import CopyError, Hipified, copy_tree, hipify_copy
-from warpfront.inside.checks.compiling.job import Job, JobUnit, filled
+from warpfront.inside.checks.compiling.job import CompileJob, JobUnit, filled
 from warpfront.inside.checks.compiling.programs import Ended, ran
 from warpfront.inside.checks.results import (
     ERROR,
@@ -54,7 +54,7 @@ for file in files:
 class CompileJobRun:
     """One job. `torch` are the options of this Python's torch, None where there is none."""
 
-    job: Job
+    job: CompileJob
     results: Path
     torch: tuple[str, ...] | None = None
     facts: dict[str, object] = field(default_factory=dict)
@@ -232,7 +232,7 @@ class CompileJobRun:
         )
 
 
-def _with_copy(job: Job, folder: Path) -> Job:
+def _with_copy(job: CompileJob, folder: Path) -> CompileJob:
     return dataclasses.replace(job, source=job.root, copy=folder)
 
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from warpfront.inside.checks.hardware.amd_devices import read_amd
 from warpfront.inside.checks.hardware.gaudi_devices import read_gaudi
+from warpfront.inside.checks.hardware.intel_devices import read_intel
+from warpfront.inside.checks.hardware.machine_reader import Machine, MachineReader, Noting
 from warpfront.inside.checks.hardware.nvidia_devices import read_nvidia
 from warpfront.inside.checks.hardware.processor import read_processor
-from warpfront.inside.checks.hardware.reading import Machine, Noting, Reader
 from warpfront.inside.checks.hardware.values import Accelerator, Hardware, Processor, Visibility
 from warpfront.inside.checks.hardware.visibility import resolve_visibility
 
@@ -17,16 +18,16 @@ __all__ = [
     "Accelerator",
     "Hardware",
     "Machine",
+    "MachineReader",
     "Processor",
-    "Reader",
     "Visibility",
     "read_hardware",
 ]
 
-_VENDORS = {"nvidia": read_nvidia, "amd": read_amd, "gaudi": read_gaudi}
+_VENDORS = {"nvidia": read_nvidia, "amd": read_amd, "gaudi": read_gaudi, "intel": read_intel}
 
 
-def read_hardware(reader: Reader) -> Hardware:
+def read_hardware(reader: MachineReader) -> Hardware:
     """One answer about a machine. Nothing raises: what cannot be read is missing, or a problem."""
     noting = Noting(reader)
     found = {vendor: read(noting) for vendor, read in _VENDORS.items()}

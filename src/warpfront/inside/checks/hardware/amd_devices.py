@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from warpfront.inside.checks.hardware.reading import Reader
-from warpfront.inside.checks.hardware.values import Accelerator, Found, device_table, gfx_family
+from warpfront.inside.checks.hardware.machine_reader import MachineReader
+from warpfront.inside.checks.hardware.values import Accelerator, Detected, device_table, gfx_family
 
 _TOPOLOGY = "/sys/class/kfd/kfd/topology/nodes"
 _AMD_SMI = ("amd-smi", "static", "--json")
@@ -23,7 +23,7 @@ _ROCM_SMI = ("rocm-smi", "--showproductname", "--showmeminfo", "vram", "--json")
 _DEVICE_HEAPS = {"1", "2"}
 
 
-def read_amd(reader: Reader) -> Found:
+def read_amd(reader: MachineReader) -> Detected:
     """Devices in the kernel's order, which is the runtime's; where KFD shows none, the tools'."""
     devices = _kfd_devices(reader)
     source, named = _ask_tools(reader)
@@ -46,7 +46,7 @@ def read_amd(reader: Reader) -> Found:
         problems.append(_locked_out(reader))
     module = (reader.text("/sys/module/amdgpu/version") or "").strip()
     loaded = bool(reader.names("/sys/module/amdgpu"))
-    return Found(
+    return Detected(
         accelerators=devices or named,
         drivers={"amdgpu": module or "the kernel's own"} if module or loaded else {},
         toolkits=_toolkits(reader),
@@ -68,7 +68,7 @@ def read_properties(text: str) -> dict[str, int]:
     return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdecimal()}
 
 
-def _kfd_devices(reader: Reader) -> tuple[Accelerator, ...]:
+def _kfd_devices(reader: MachineReader) -> tuple[Accelerator, ...]:
     devices: list[Accelerator] = []
     numbers = [name for name in reader.names(_TOPOLOGY) if name.isdecimal()]
     for node in sorted(numbers, key=int):
@@ -79,7 +79,7 @@ def _kfd_devices(reader: Reader) -> tuple[Accelerator, ...]:
 
 
 def _kfd_device(
-    reader: Reader, node: str, properties: Mapping[str, int], index: int
+    reader: MachineReader, node: str, properties: Mapping[str, int], index: int
 ) -> Accelerator:
     arch = decode_gfx(properties["gfx_target_version"])
     per_unit = properties.get("simd_per_cu", 0)
@@ -99,7 +99,7 @@ def _kfd_device(
     )
 
 
-def _bank_bytes(reader: Reader, node: str) -> int:
+def _bank_bytes(reader: MachineReader, node: str) -> int:
     """The device's own memory. `local_mem_size` is 0 in newer kernels."""
     total = 0
     for bank in reader.names(f"{_TOPOLOGY}/{node}/mem_banks"):
@@ -110,7 +110,7 @@ def _bank_bytes(reader: Reader, node: str) -> int:
     return total
 
 
-def _locked_out(reader: Reader) -> str:
+def _locked_out(reader: MachineReader) -> str:
     if reader.access("/dev/kfd") is None:
         return (
             "the kernel has AMD GPUs, but there is no /dev/kfd here: the container was given none"
@@ -120,7 +120,7 @@ def _locked_out(reader: Reader) -> str:
     return "a render node below /dev/dri is missing or may not be opened by this user"
 
 
-def _ask_tools(reader: Reader) -> tuple[str, tuple[Accelerator, ...]]:
+def _ask_tools(reader: MachineReader) -> tuple[str, tuple[Accelerator, ...]]:
     """The first tool that lists devices. They are slow: no more are asked than needed."""
     devices = _read_amd_smi(reader.run(_AMD_SMI).text)
     if devices:
@@ -211,7 +211,7 @@ def _named(index: int, *, arch: str, name: str, memory: int, units: int) -> Acce
     )
 
 
-def _toolkits(reader: Reader) -> dict[str, str]:
+def _toolkits(reader: MachineReader) -> dict[str, str]:
     """ROCm's release; HIP's version is another number."""
     release = (reader.text("/opt/rocm/.info/version") or "").strip()
     if release:

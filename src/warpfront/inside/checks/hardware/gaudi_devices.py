@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 import re
 
-from warpfront.inside.checks.hardware.reading import Reader
-from warpfront.inside.checks.hardware.values import Accelerator, Found, device_table
+from warpfront.inside.checks.hardware.machine_reader import MachineReader
+from warpfront.inside.checks.hardware.values import Accelerator, Detected, device_table
 
 # https://docs.habana.ai/en/latest/Management_and_Monitoring/Embedded_System_Tools_Guide/System_Management_Interface_Tool.html
 _QUERY = ("hl-smi", "-Q", "index,module_id,name,driver_version,memory.total", "-f", "csv")
@@ -14,7 +14,7 @@ _COLUMNS = 5
 _PCI_VENDOR = "0x1da3"
 
 
-def read_gaudi(reader: Reader) -> Found:
+def read_gaudi(reader: MachineReader) -> Detected:
     """Devices from hl-smi; where it does not answer, unnamed ones from the kernel's nodes."""
     answer = reader.run(_QUERY)
     rows = _read_query(answer.text)
@@ -31,7 +31,7 @@ def read_gaudi(reader: Reader) -> Found:
         problems.append("hl-smi lists devices, but their nodes below /dev/accel cannot be opened")
     module = (reader.text("/sys/module/habanalabs/version") or "").strip()
     driver = module or next((driver for _, driver, _ in rows), "")
-    return Found(
+    return Detected(
         accelerators=devices,
         drivers={"habanalabs": driver} if driver else {},
         problems=tuple(problems),
@@ -57,7 +57,7 @@ def _read_query(text: str) -> list[tuple[str, str, int | None]]:
     return rows
 
 
-def _nodes(reader: Reader) -> list[str]:
+def _nodes(reader: MachineReader) -> list[str]:
     """/dev/accel/accelN of Habana's: other vendors' accelerators live there too."""
     names = [name for name in reader.names("/dev/accel") if re.fullmatch(r"accel[0-9]+", name)]
     vendors = {

@@ -7,8 +7,8 @@ import json
 import re
 from typing import Any
 
-from warpfront.inside.checks.hardware.reading import Reader
-from warpfront.inside.checks.hardware.values import Accelerator, Found, device_table
+from warpfront.inside.checks.hardware.machine_reader import MachineReader
+from warpfront.inside.checks.hardware.values import Accelerator, Detected, device_table
 
 # Query fields: `nvidia-smi --help-query-gpu`.
 _QUERY = (
@@ -20,14 +20,14 @@ _PROC = "/proc/driver/nvidia"
 _NODE = re.compile(r"nvidia[0-9]+\Z")
 
 
-def read_nvidia(reader: Reader) -> Found:
+def read_nvidia(reader: MachineReader) -> Detected:
     """Devices from nvidia-smi; from /proc where it does not answer. NVML adds cores and CUDA."""
     kernel = _kernel_module(reader.text(f"{_PROC}/version") or "")
     boards = _boards(reader)
     answer = reader.run(_QUERY)
     smi = _read_query(answer.text)
     if not (kernel or boards or smi or answer.status is not None):
-        return Found(toolkits=_toolkits(reader))
+        return Detected(toolkits=_toolkits(reader))
     nvml = _read_nvml(reader.run(("warpfront-nvml",)).text)
     usable = all(reader.access(node) for node in _nodes(reader))
     devices = tuple(
@@ -46,7 +46,7 @@ def read_nvidia(reader: Reader) -> Found:
     toolkits = _toolkits(reader)
     if nvml.get("cuda"):
         toolkits["cuda driver"] = str(nvml["cuda"])
-    return Found(
+    return Detected(
         accelerators=devices,
         drivers={"nvidia": driver} if driver else {},
         toolkits=toolkits,
@@ -82,7 +82,7 @@ def _read_nvml(text: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _boards(reader: Reader) -> list[dict[str, Any]]:
+def _boards(reader: MachineReader) -> list[dict[str, Any]]:
     """One per GPU below /proc: `Model: NVIDIA H100 80GB HBM3` and no architecture."""
     boards: list[dict[str, Any]] = []
     for place in reader.names(f"{_PROC}/gpus"):
@@ -92,7 +92,7 @@ def _boards(reader: Reader) -> list[dict[str, Any]]:
     return boards
 
 
-def _nodes(reader: Reader) -> list[str]:
+def _nodes(reader: MachineReader) -> list[str]:
     found = [f"/dev/{name}" for name in reader.names("/dev") if _NODE.match(name)]
     return ["/dev/nvidiactl", *found]
 
@@ -129,7 +129,7 @@ def _kernel_module(text: str) -> str:
     return found[1] if found else ""
 
 
-def _toolkits(reader: Reader) -> dict[str, str]:
+def _toolkits(reader: MachineReader) -> dict[str, str]:
     """The CUDA toolkit that is installed, which need not be the one that torch was built with."""
     try:
         document = json.loads(reader.text("/usr/local/cuda/version.json") or "{}")

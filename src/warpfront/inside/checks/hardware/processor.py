@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from warpfront.inside.checks.hardware.reading import Reader
+from warpfront.inside.checks.hardware.machine_reader import MachineReader
 from warpfront.inside.checks.hardware.values import Processor
 
 # Flags of /proc/cpuinfo that change what torch computes with (oneDNN dispatches on them).
@@ -14,7 +14,7 @@ _FEATURES = (
 )
 
 
-def read_processor(reader: Reader) -> Processor:
+def read_processor(reader: MachineReader) -> Processor:
     text = reader.text("/proc/cpuinfo") or ""
     name = re.search(r"(?m)^model name\s*:\s*(.*)$", text)
     flags = re.search(r"(?m)^(?:flags|Features)\s*:\s*(.*)$", text)
@@ -28,7 +28,7 @@ def read_processor(reader: Reader) -> Processor:
     )
 
 
-def _threads(reader: Reader, cpuinfo: str) -> int:
+def _threads(reader: MachineReader, cpuinfo: str) -> int:
     """Those listed, no more than this process is bound to, no more than its quota in whole ones."""
     listed = len(re.findall(r"(?m)^processor\s*:", cpuinfo))
     bound = _length(reader.text("/proc/self/status") or "")
@@ -37,7 +37,7 @@ def _threads(reader: Reader, cpuinfo: str) -> int:
     return min((number for number in (listed, bound, allowed) if number), default=1)
 
 
-def _memory_bytes(reader: Reader) -> int | None:
+def _memory_bytes(reader: MachineReader) -> int | None:
     total = re.search(r"(?m)^MemTotal:\s*(\d+) kB", reader.text("/proc/meminfo") or "")
     limit = (reader.text("/sys/fs/cgroup/memory.max") or "").strip()
     sizes = [int(total[1]) * 1024] if total else []

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from warpfront.inside.checks.hardware.reading import Answer, Reader
+from warpfront.inside.checks.hardware.machine_reader import MachineReader, ProgramOutput
 
 SCHEMA = 1
 _VARIABLE = re.compile(
@@ -36,7 +36,7 @@ class RecordingError(Exception):
 
 
 class Recorded:
-    """A recorded machine as a `Reader`. What was not recorded is not there."""
+    """A recorded machine as a `MachineReader`. What was not recorded is not there."""
 
     def __init__(self, folder: Path) -> None:
         try:
@@ -70,12 +70,12 @@ class Recorded:
     def access(self, path: str) -> bool | None:
         return self._nodes.get(path)
 
-    def run(self, argv: tuple[str, ...]) -> Answer:
+    def run(self, argv: tuple[str, ...]) -> ProgramOutput:
         said = self._programs.get(" ".join(argv))
         if said is None:
-            return Answer(status=None, complaint="not found")
+            return ProgramOutput(status=None, complaint="not found")
         output = said.get("output")
-        return Answer(
+        return ProgramOutput(
             status=said["status"],
             output=(self._folder / "output" / output).read_text(encoding="utf-8") if output else "",
             complaint=said.get("complaint", ""),
@@ -88,11 +88,11 @@ class Recorded:
 class Recording:
     """A reader that keeps everything it is asked, to be saved as a recording."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: MachineReader) -> None:
         self._reader = reader
         self._texts: dict[str, str] = {}
         self._nodes: dict[str, bool] = {}
-        self._programs: dict[str, Answer] = {}
+        self._programs: dict[str, ProgramOutput] = {}
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -117,7 +117,7 @@ class Recording:
             self._nodes[path] = allowed
         return allowed
 
-    def run(self, argv: tuple[str, ...]) -> Answer:
+    def run(self, argv: tuple[str, ...]) -> ProgramOutput:
         answer = self._programs[" ".join(argv)] = self._reader.run(argv)
         return answer
 

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from warpfront.inside.checks.hardware.reading import Evidence
+from warpfront.inside.checks.hardware.machine_reader import Testimony
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +62,7 @@ class Visibility:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class Detected:
     """What one vendor's sources came to."""
 
     accelerators: tuple[Accelerator, ...] = ()
@@ -83,7 +83,7 @@ class Hardware:
     toolkits: Mapping[str, str]
     visibility: Mapping[str, Visibility]
     problems: tuple[str, ...]
-    evidence: tuple[Evidence, ...]
+    evidence: tuple[Testimony, ...]
 
     def of(self, vendor: str) -> tuple[Accelerator, ...]:
         return tuple(one for one in self.accelerators if one.vendor == vendor)

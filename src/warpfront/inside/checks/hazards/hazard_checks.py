@@ -25,7 +25,7 @@ QUICK_DTYPES = ("float32", "bfloat16")
 
 
 @dataclass(kw_only=True)
-class Judged:
+class ClassTally:
     """What the rows of a class came to; grows."""
 
     answers: int = 0
@@ -88,9 +88,9 @@ def _finding(
 
 def judge_rows(
     here: Sequence[Hazard], device: str, dtypes: Sequence[str], effort: Effort
-) -> Judged:
+) -> ClassTally:
     """Every row in its dtypes. One that raises is wrong, and the others go on."""
-    judged = Judged()
+    judged = ClassTally()
     for row in here:
         if row.needed_bytes > free_bytes(device) and row.needed_bytes:
             judged.lacking.append(f"{row.name}: {row.needed_bytes / 2**30:.0f} GiB are not free")
@@ -108,7 +108,7 @@ def judge_rows(
     return judged
 
 
-def _judge_row(row: Hazard, ground: Ground, judged: Judged) -> None:
+def _judge_row(row: Hazard, ground: Ground, judged: ClassTally) -> None:
     where = f"{row.name}, {str(ground.dtype).removeprefix('torch.')}, seed {ground.seed}"
     try:
         with warnings.catch_warnings():

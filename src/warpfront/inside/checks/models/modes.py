@@ -39,7 +39,12 @@ from warpfront.inside.checks.precision import (
 from warpfront.inside.checks.results import Check, CheckFinding, Recorder, failed, passed
 
 # torch.compile takes seconds for every model on a GPU, and half a minute where it writes C++.
-COMPILED = {"cpu": ("gpt",), "cuda": ("mlp", "resnet", "gpt", "moe"), "hpu": ("gpt",)}
+COMPILED = {
+    "cpu": ("gpt",),
+    "cuda": ("mlp", "resnet", "gpt", "moe"),
+    "hpu": ("gpt",),
+    "xpu": ("gpt",),
+}
 QUICK = {
     "mlp": ("float32",),
     "resnet": ("float32",),
@@ -56,7 +61,7 @@ def leave_alone(_: nn.Module) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bench:
+class Testbed:
     """Where models run, and what is done to them there: tests put faults in."""
 
     device: str
@@ -82,13 +87,13 @@ def record_models(
     recorder.environment["dtypes"] = {k: problem or "computed" for k, problem in computed.items()}
     tested = [name for name, problem in computed.items() if not problem]
     modes = planned if quick else _planned((*REQUIRED[claims.device], *tested), quick=False)
-    benches = [Bench(device=claims.device, seed=seed, tamper=tamper) for seed in effort.seeds]
+    benches = [Testbed(device=claims.device, seed=seed, tamper=tamper) for seed in effort.seeds]
     recorder.run(list(_checks(modes, benches, effort.profile)))
     if not quick:
         _record_compiled(recorder, benches, effort.profile)
 
 
-def judge_eager(specimen: Specimen, bench: Bench) -> list[JudgedTensor]:
+def judge_eager(specimen: Specimen, bench: Testbed) -> list[JudgedTensor]:
     """Every layer from its own inputs, then logits, loss and gradients from end to end."""
     model, inputs = specimen.sent(bench.device)
     bench.tamper(model)
@@ -100,7 +105,7 @@ def judge_eager(specimen: Specimen, bench: Bench) -> list[JudgedTensor]:
     return rows + judge_whole(found, specimen.exact(), specimen.same_dtype(), specimen.how)
 
 
-def judge_wrapped(specimen: Specimen, bench: Bench, mode: str) -> list[JudgedTensor]:
+def judge_wrapped(specimen: Specimen, bench: Testbed, mode: str) -> list[JudgedTensor]:
     """A checkpointed, exported or compiled model, from end to end."""
     model, inputs = specimen.sent(bench.device)
     bench.tamper(model)
@@ -115,7 +120,7 @@ def judge_wrapped(specimen: Specimen, bench: Bench, mode: str) -> list[JudgedTen
     return rows + judge_whole(found, specimen.exact(), specimen.same_dtype(), specimen.how)
 
 
-def judge_mode(family: Family, mode: str, bench: Bench) -> list[JudgedTensor]:
+def judge_mode(family: Family, mode: str, bench: Testbed) -> list[JudgedTensor]:
     """One family in one mode: a dtype's name, `mixed` and one, `training`, or a wrapper's name."""
     kind, _, dtype = mode.rpartition(" ")
     if mode in DTYPES or kind == "mixed":
@@ -150,7 +155,7 @@ def families() -> tuple[Family, ...]:
 
 
 def _checks(
-    planned: dict[str, tuple[str, ...]], benches: Sequence[Bench], profile: str
+    planned: dict[str, tuple[str, ...]], benches: Sequence[Testbed], profile: str
 ) -> Iterable[Check]:
     known = {family.name: family for family in families()}
     for name, modes in planned.items():
@@ -158,7 +163,7 @@ def _checks(
             yield _check(known[name], mode, benches, profile)
 
 
-def _record_compiled(recorder: Recorder, benches: Sequence[Bench], profile: str) -> None:
+def _record_compiled(recorder: Recorder, benches: Sequence[Testbed], profile: str) -> None:
     """Without a compiler nothing is claimed of compiled models: a runtime image has none."""
     device = benches[0].device
     obstacle = missing_compiler(device)
@@ -172,7 +177,7 @@ def _record_compiled(recorder: Recorder, benches: Sequence[Bench], profile: str)
     )
 
 
-def _check(family: Family, mode: str, benches: Sequence[Bench], profile: str) -> Check:
+def _check(family: Family, mode: str, benches: Sequence[Testbed], profile: str) -> Check:
     def find() -> CheckFinding:
         tables = {bench.seed: judge_mode(family, mode, bench) for bench in benches}
         return finding_of(tables, f"{family.name} {mode} on {benches[0].device}", profile)

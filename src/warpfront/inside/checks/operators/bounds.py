@@ -17,7 +17,7 @@ from torch import Tensor
 from warpfront.inside.checks.operations import (
     Arithmetic,
     Budgeted,
-    Judgement,
+    ExpectedResults,
     budget,
     floor_of,
 )
@@ -66,14 +66,16 @@ class Elementwise:
     def __call__(self, *inputs: Tensor) -> Tensor:
         return self.function(*inputs)
 
-    def judge(self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic) -> Judgement:
+    def judge(
+        self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic
+    ) -> ExpectedResults:
         reference = self.function(*inputs)
         floats = [i for i, x in enumerate(inputs) if x.is_floating_point()]
         gradients: tuple[Budgeted, ...] = ()
         fed = bool(cotangent.any())
         if reference.is_floating_point() and (fed or not cotangent.numel()):
             gradients = self._gradients(inputs, floats, cotangent, how)
-        return Judgement(output=self.judge_output(inputs, how), gradients=gradients)
+        return ExpectedResults(output=self.judge_output(inputs, how), gradients=gradients)
 
     def undecided(self, x: Tensor, off: Tensor, flowing: Tensor) -> Tensor:
         """How much of each gradient hangs on the side of a kink, where x may be off by `off`."""
@@ -137,7 +139,9 @@ class Moved:
     def __call__(self, *inputs: Tensor) -> Tensor:
         return self.function(*inputs)
 
-    def judge(self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic) -> Judgement:
+    def judge(
+        self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic
+    ) -> ExpectedResults:
         reference = self.function(*inputs)
         gradients: tuple[Budgeted, ...] = ()
         if cotangent.shape == reference.shape and reference.is_floating_point():
@@ -156,7 +160,7 @@ class Moved:
                 )
                 for g, m, k, s in zip(exact, sizes, lengths, squares, strict=True)
             )
-        return Judgement(output=within(reference, 0.0, how.dtype), gradients=gradients)
+        return ExpectedResults(output=within(reference, 0.0, how.dtype), gradients=gradients)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,7 +197,9 @@ class Derived:
     def __call__(self, *inputs: Tensor) -> Tensor:
         return self.function(*inputs)
 
-    def judge(self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic) -> Judgement:
+    def judge(
+        self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic
+    ) -> ExpectedResults:
         reference = self.function(*inputs)
         g = cotangent if cotangent.shape == reference.shape else torch.zeros_like(reference)
         exact = (reference, *gradients_of(self.function, inputs, g))
@@ -212,7 +218,7 @@ class Derived:
                 walk = how.u_acc * spread.walk.abs().expand_as(found)
                 one = replace(one, walk=walk, errors=spread.errors)
             budgets.append(one)
-        return Judgement(output=budgets[0], gradients=tuple(budgets[1:]))
+        return ExpectedResults(output=budgets[0], gradients=tuple(budgets[1:]))
 
 
 def gradients_of(

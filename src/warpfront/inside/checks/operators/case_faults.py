@@ -16,7 +16,7 @@ from torch import Tensor
 from warpfront.inside.checks.mutations import (
     ON_TENSORS,
     UNCHANGED,
-    Ledger,
+    MutationTally,
     Narrowed,
     Seeded,
     changes,
@@ -63,7 +63,7 @@ class Subject:
         )
 
 
-def seed_faults(subject: Subject, seed: int, ledger: Ledger) -> None:
+def seed_faults(subject: Subject, seed: int, ledger: MutationTally) -> None:
     """Every fault on one subject. A clean run that is refused is missed, too: as `clean`."""
     case = next(iter(subject.cases(seed)))
     try:
@@ -89,7 +89,7 @@ def seed_faults(subject: Subject, seed: int, ledger: Ledger) -> None:
         ledger.enter(subject.seeded(name), caught=bool(found.faults), said=found.tallies)
 
 
-def _on_tensors(clean: Computed, ledger: Ledger) -> Iterator[tuple[str, str, Computed]]:
+def _on_tensors(clean: Computed, ledger: MutationTally) -> Iterator[tuple[str, str, Computed]]:
     """Each mutation of the output and of each gradient in turn, and each gradient dropped."""
     for name, mutate in ON_TENSORS.items():
         mutated = mutate(clean.output)
@@ -116,7 +116,7 @@ def _with_gradient(clean: Computed, index: int, gradient: Tensor | None) -> Comp
 
 
 def _on_devices(
-    subject: Subject, case: Case, expected: Expectation, seed: int, ledger: Ledger
+    subject: Subject, case: Case, expected: Expectation, seed: int, ledger: MutationTally
 ) -> Iterator[tuple[str, Computed]]:
     run = partial(execute_case, cotangent=expected.cotangent, device=subject.device)
     other = next(iter(subject.cases(seed + STALE_SEED)))
@@ -146,7 +146,7 @@ def _on_devices(
 
 
 @contextmanager
-def _forgiven(ledger: Ledger, mutation: str, reason: str) -> Iterator[None]:
+def _forgiven(ledger: MutationTally, mutation: str, reason: str) -> Iterator[None]:
     try:
         yield
     except (RuntimeError, NotImplementedError) as error:
@@ -170,7 +170,7 @@ def _differs(clean: Computed, outcome: Computed) -> bool:
     return any(a is not None and b is not None and changes(a, b) for a, b in pairs)
 
 
-def seed_property_faults(chosen: Sequence[Operator], device: str, ledger: Ledger) -> None:
+def seed_property_faults(chosen: Sequence[Operator], device: str, ledger: MutationTally) -> None:
     """A wrong derivative, a device that never answers twice alike, one that keeps what it made."""
     steady = [operator for operator in chosen if operator.name != "dropout"]
     kept: list[Computed] = []

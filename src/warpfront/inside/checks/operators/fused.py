@@ -20,7 +20,7 @@ from warpfront.inside.checks.operations import (
     C_OTHER,
     Arithmetic,
     Budgeted,
-    Judgement,
+    ExpectedResults,
     Multilinear,
     Norm,
     Operation,
@@ -67,7 +67,9 @@ class FusedPattern:
             results.append(disturb(len(results), value) if disturb else value)
         return results
 
-    def judge(self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic) -> Judgement:
+    def judge(
+        self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic
+    ) -> ExpectedResults:
         leaves = [x.detach().clone().requires_grad_() for x in inputs]
         results = self.run(leaves)
         flowing = torch.autograd.grad(results[-1], results, cotangent, retain_graph=True)
@@ -88,7 +90,7 @@ class FusedPattern:
             Budgeted(reference=reference.detach(), bound=bound.detach())
             for reference, bound in zip((results[-1], *exact.gradients), bounds, strict=True)
         ]
-        return Judgement(output=budgets[0], gradients=tuple(budgets[1:]))
+        return ExpectedResults(output=budgets[0], gradients=tuple(budgets[1:]))
 
     def _stage_judgements(
         self,
@@ -96,7 +98,7 @@ class FusedPattern:
         results: Sequence[Tensor],
         flowing: Sequence[Tensor],
         how: Arithmetic,
-    ) -> list[Judgement]:
+    ) -> list[ExpectedResults]:
         """Every stage by itself, at the exact values and gradients around it."""
         judgements, rest = [], list(inputs)
         for i, (stage, count) in enumerate(zip(self.stages, self.counts, strict=True)):
@@ -106,7 +108,7 @@ class FusedPattern:
             judgements.append(replace(judgement, output=_rounded(judgement.output, how)))
         return judgements
 
-    def _own_bounds(self, judgements: Sequence[Judgement]) -> list[Tensor]:
+    def _own_bounds(self, judgements: Sequence[ExpectedResults]) -> list[Tensor]:
         """What the last operation, and each parameter's own gradient, may be off by."""
         bounds = [judgements[-1].output.bound]
         for i, judgement in enumerate(judgements):
@@ -118,7 +120,7 @@ class FusedPattern:
         leaves: Sequence[Tensor],
         exact: _Flow,
         flowing: Sequence[Tensor],
-        judgements: Sequence[Judgement],
+        judgements: Sequence[ExpectedResults],
         moved: Sequence[_Flow],
     ) -> list[Tensor]:
         """What each input's gradient may be off by because of kinks: the gradients that hang on a
@@ -137,7 +139,7 @@ class FusedPattern:
         return total
 
     def _moved(
-        self, inputs: Sequence[Tensor], cotangent: Tensor, judgements: Sequence[Judgement]
+        self, inputs: Sequence[Tensor], cotangent: Tensor, judgements: Sequence[ExpectedResults]
     ) -> list[_Flow]:
         generator = torch.Generator().manual_seed(SEED_OF_DRAWS)
 
@@ -215,7 +217,9 @@ class MaxPool:
     def __call__(self, *inputs: Tensor) -> Tensor:
         return functional.max_pool2d(inputs[0], self.kernel)
 
-    def judge(self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic) -> Judgement:
+    def judge(
+        self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic
+    ) -> ExpectedResults:
         return Moved(function=self, kind=self.kind).judge(inputs, cotangent, how)
 
     def undecided(self, x: Tensor, off: Tensor, flowing: Tensor) -> Tensor:
@@ -337,7 +341,9 @@ class _Compiled:
     def __call__(self, *inputs: Tensor) -> Tensor:
         return self.function(*inputs)
 
-    def judge(self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic) -> Judgement:
+    def judge(
+        self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic
+    ) -> ExpectedResults:
         return self.operation.judge(inputs, cotangent, how)
 
 

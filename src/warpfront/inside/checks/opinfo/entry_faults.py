@@ -10,7 +10,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from warpfront.inside.checks.mutations import ON_TENSORS, UNCHANGED, Ledger, Seeded, changes
+from warpfront.inside.checks.mutations import ON_TENSORS, UNCHANGED, MutationTally, Seeded, changes
 from warpfront.inside.checks.opinfo.adapter import Entry
 from warpfront.inside.checks.opinfo.entry_verdicts import Results
 from warpfront.inside.checks.opinfo.sweep import REFUSALS, Sweep, excluded, expect_sample
@@ -18,7 +18,9 @@ from warpfront.inside.checks.opinfo.sweep import REFUSALS, Sweep, excluded, expe
 SUITE = "opinfo"
 
 
-def seed_entry_faults(entries: Sequence[Entry], sweep: Sweep, seed: int, ledger: Ledger) -> None:
+def seed_entry_faults(
+    entries: Sequence[Entry], sweep: Sweep, seed: int, ledger: MutationTally
+) -> None:
     """The first usable sample of every entry, its outputs and gradients mutated one at a time."""
     dtype = getattr(torch, sweep.dtype)
     for entry in entries:
@@ -27,7 +29,9 @@ def seed_entry_faults(entries: Sequence[Entry], sweep: Sweep, seed: int, ledger:
             _seed_entry(entry, dtype, sweep, seed, ledger)
 
 
-def _seed_entry(entry: Entry, dtype: torch.dtype, sweep: Sweep, seed: int, ledger: Ledger) -> None:
+def _seed_entry(
+    entry: Entry, dtype: torch.dtype, sweep: Sweep, seed: int, ledger: MutationTally
+) -> None:
     samples = entry.samples("cpu", dtype, limit=1, backward=sweep.backward)
     for sample in samples:
         expected = expect_sample(entry, sample, dtype, seed, backward=sweep.backward)

@@ -15,10 +15,10 @@ from warpfront.port.scan.structured.dependencies import (
     toml_sightings,
 )
 from warpfront.port.scan.structured.dockerfile import dockerfile_sightings
-from warpfront.port.scan.structured.documents import yaml_sightings
 from warpfront.port.scan.structured.makefile import make_sightings
 from warpfront.port.scan.structured.pairs import json_sightings, line_sightings
 from warpfront.port.scan.structured.shell import script_sightings
+from warpfront.port.scan.structured.yaml_documents import yaml_sightings
 
 Kind = Literal[
     "toml", "requirements", "cfg", "yaml", "dockerfile", "cmake", "shell", "make", "json", "lines"

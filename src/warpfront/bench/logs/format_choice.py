@@ -1,0 +1,56 @@
+"""Which format a log is of. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+
+from warpfront.bench.logs import FORMATS
+from warpfront.bench.logs.facts import Format
+from warpfront.bench.logs.fields import cleaned
+
+ENOUGH_LINES = 200
+_KEPT = 120
+_NEAR = re.compile(r"iteration|step|elapsed|tokens|loss", re.IGNORECASE)
+_MOST_NEAR = 3
+
+
+@dataclass(slots=True)
+class Choice:
+    """Decided by the lines that only one format has."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    first: dict[str, tuple[int, str]] = field(default_factory=dict)
+    near: list[tuple[int, str]] = field(default_factory=list)
+
+    def look(self, number: int, line: str) -> bool:
+        """Look at a line; whether more are needed."""
+        line = cleaned(line)
+        for name, one in FORMATS.items():
+            if not one.is_document and one.marks(line):
+                self._count(name, number, line.strip()[:_KEPT])
+                break  # Megatron's mark asks less than Primus's, which stands before it
+        else:
+            if not self.counts and len(self.near) < _MOST_NEAR and _NEAR.search(line):
+                self.near.append((number, line.strip()[:_KEPT]))
+        return self.counts.total() < ENOUGH_LINES
+
+    def look_at_document(self, text: str) -> None:
+        for name, one in FORMATS.items():
+            if one.is_document and one.marks(text):
+                self._count(name, 1, "its own names stand in it")
+
+    def _count(self, name: str, number: int, what: str) -> None:
+        self.counts[name] += 1
+        self.first.setdefault(name, (number, what))
+
+    def made(self) -> tuple[Format, str] | None:
+        """The format, and why; None where no line was any's."""
+        if not self.counts:
+            return None
+        name = max(FORMATS, key=lambda name: self.counts[name])
+        number, line = self.first[name]
+        others = [f"{count} {other}'s" for other, count in self.counts.items() if other != name]
+        also = f" (and {', '.join(others)})" if others else ""
+        return FORMATS[name], f"{self.counts[name]} of {name}'s lines{also}, line {number}: {line}"

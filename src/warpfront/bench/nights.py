@@ -1,0 +1,202 @@
+"""Benches of many nights, a line each in a file that only grows, and where their times changed for
+good. Pure.
+
+Nights are independent of each other, so where a time changed is asked of permutations of all of
+them: ranks before and after each night, the largest difference weighted by how many stand on either
+side (Pettitt's test, without its blindness at both ends). All operations of a file are asked at
+once, and answered by Holm: of 100 files in which nothing changed, at most `FALSE_ALARMS` of them
+name an operation (a test holds it).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import accumulate
+from random import Random
+from statistics import median
+from typing import Any
+
+from warpfront.bench.compare import NOISE_OF_OPERATIONS
+from warpfront.bench.records import Bench
+from warpfront.bench.statistics import holm, ranks
+
+SCHEMA = 1
+FEWEST = 4
+"""Nights before a change and after it: of less, no permutation is rare enough for many cases."""
+MOST_NIGHTS = 200
+"""The newest of a place; what lies further back is history."""
+FALSE_ALARMS = 0.05
+_ENOUGH = 10
+_SEED = 20250103
+
+Place = tuple[str, str, str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Night:
+    """The medians of one bench, in seconds by operation, and what they are of."""
+
+    at: str
+    cell_id: str
+    target: str
+    device: str
+    runner: str
+    image_digest: str
+    content_hash: str
+    seconds: Mapping[str, float]
+
+    @property
+    def place(self) -> Place:
+        """What has to be the same for two nights to be held against each other."""
+        return self.cell_id, self.target, self.device, self.runner
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shift:
+    """An operation that took another time for good, from the night `at` on, when the image was
+    `image_digest`. Seconds are medians of the nights before and after.
+    """
+
+    place: Place
+    case: str
+    at: str
+    image_digest: str
+    before_seconds: float
+    after_seconds: float
+    p_value: float
+
+    @property
+    def ratio(self) -> float:
+        return self.after_seconds / self.before_seconds
+
+
+def night_of(bench: Bench, *, runner: str = "") -> Night:
+    """`runner` tells machines apart whose devices have one name."""
+    seconds = {
+        one.id: median(value for block in one.samples_seconds for value in block)
+        for one in bench.results
+        if any(one.samples_seconds)
+    }
+    seconds |= {one.id: median(one.step_seconds) for one in bench.training if one.step_seconds}
+    return Night(
+        at=bench.at,
+        cell_id=bench.cell_id,
+        target=bench.target,
+        device=str(bench.environment.get("device_name") or "unknown device"),
+        runner=runner,
+        image_digest=bench.image_digest,
+        content_hash=bench.content_hash,
+        seconds=seconds,
+    )
+
+
+def night_line(night: Night) -> str:
+    """One night, as the line to append."""
+    return json.dumps({"schema": SCHEMA, **asdict(night)}, separators=(",", ":")) + "\n"
+
+
+def read_nights(text: str) -> tuple[tuple[Night, ...], int]:
+    """The nights of a file in the order of their times, and how many lines were none: what a full
+    disk or another version left is passed over. A night that was written twice counts once.
+    """
+    nights: dict[tuple[Place, str], Night] = {}
+    unread = 0
+    for line in filter(str.strip, text.splitlines()):
+        try:
+            night = _read_night(json.loads(line))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            unread += 1
+        else:
+            nights[night.place, night.at] = night
+    return tuple(sorted(nights.values(), key=lambda night: night.at)), unread
+
+
+def _read_night(line: Mapping[str, Any]) -> Night:
+    if line["schema"] != SCHEMA:
+        raise ValueError("a night of another schema")
+    seconds = {str(case): float(value) for case, value in line["seconds"].items()}
+    if not all(math.isfinite(value) and value > 0 for value in seconds.values()):
+        raise ValueError("a time that is none")
+    texts = ("at", "cell_id", "target", "device", "runner", "image_digest", "content_hash")
+    return Night(seconds=seconds, **{name: str(line[name]) for name in texts})
+
+
+def places_of(nights: Iterable[Night]) -> dict[Place, list[Night]]:
+    """The newest nights of each place, oldest first."""
+    found: dict[Place, list[Night]] = {}
+    for night in nights:
+        found.setdefault(night.place, []).append(night)
+    return {place: each[-MOST_NIGHTS:] for place, each in found.items()}
+
+
+def shifts_of(nights: Iterable[Night]) -> tuple[Shift, ...]:
+    """Where operations changed their time for good: by place and case, the largest change each."""
+    series = [
+        (place, case, [night for night in each if case in night.seconds])
+        for place, each in places_of(nights).items()
+        for case in dict.fromkeys(case for night in each for case in night.seconds)
+    ]
+    long_enough = [one for one in series if len(one[2]) >= 2 * FEWEST]
+    asked = [_asked(*one, cases=len(long_enough)) for one in long_enough]
+    stands = holm([shift.p_value for shift in asked], FALSE_ALARMS)
+    found = (shift for shift, stand in zip(asked, stands, strict=True) if stand)
+    return tuple(shift for shift in found if abs(shift.ratio - 1) > NOISE_OF_OPERATIONS)
+
+
+def _asked(place: Place, case: str, nights: Sequence[Night], *, cases: int) -> Shift:
+    values = [night.seconds[case] for night in nights]
+    strength, at = _strongest(ranks(values))
+    return Shift(
+        place=place,
+        case=case,
+        at=nights[at].at,
+        image_digest=nights[at].image_digest,
+        before_seconds=median(values[:at]),
+        after_seconds=median(values[at:]),
+        p_value=_chance(values, strength, most=math.ceil(2 * cases / FALSE_ALARMS)),
+    )
+
+
+def _strongest(ordered: Sequence[float]) -> tuple[float, int]:
+    """The largest difference of mean ranks between nights before and from a point on, and it."""
+    count = len(ordered)
+    sums = list(accumulate(ordered))
+    return max(
+        (abs(sums[at - 1]) / math.sqrt(at * (count - at)), at)
+        for at in range(FEWEST, count - FEWEST + 1)
+    )
+
+
+def _chance(values: Sequence[float], strength: float, *, most: int) -> float:
+    """How often shuffled nights reach a strength: asked until it is plain that they do, at most as
+    often as the smallest p-value that is needed takes (Besag and Clifford, 1991).
+    """
+    random = Random(_SEED)  # noqa: S311 - permutations
+    shuffled = ranks(values)
+    reached = 0
+    for asked in range(1, most + 1):
+        random.shuffle(shuffled)
+        reached += _strongest(shuffled)[0] >= strength * (1 - 1e-12)
+        if reached == _ENOUGH:
+            return reached / asked
+    return (reached + 1) / (most + 1)
+
+
+def shifts_text(nights: Sequence[Night], shifts: Sequence[Shift]) -> str:
+    """What changed, the worst first, and of how many nights that is said."""
+    lines = [
+        f"{' '.join(filter(None, place))}: {len(each)} nights, "
+        f"{len({case for night in each for case in night.seconds})} operations"
+        + ("" if len(each) >= 2 * FEWEST else f"; {2 * FEWEST} are needed to see a change")
+        for place, each in places_of(nights).items()
+    ]
+    lines += [
+        f"{shift.case}: {shift.ratio:.3f} times its time since {shift.at} "
+        f"({1000 * shift.before_seconds:.4g} to {1000 * shift.after_seconds:.4g} ms, "
+        f"p {shift.p_value:.1g}), image {shift.image_digest or 'none'}; {' '.join(shift.place)}"
+        for shift in sorted(shifts, key=lambda shift: -shift.ratio)
+    ]
+    return "\n".join([*lines, *([] if shifts else ["no change for good"])]) + "\n"

@@ -1,0 +1,149 @@
+"""The container engine, as far as warpfront uses one: what it is asked and answers. Words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from warpfront.model import DeviceAccess, HostDevices
+from warpfront.system.progress import Line
+
+DEAD_MAN_SECONDS = 30.0
+DEFAULT_HOST = "unix:///var/run/docker.sock"
+RUN_LABEL = "dev.warpfront.run"
+Progress = Callable[[int, int], None]
+"""Gets bytes done and bytes in all while something is transferred."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Features:
+    """What the engine said it can do. `free_bytes` is the room below `root`, None if remote.
+
+    `named_contexts`: BuildKit's `--build-context`, which the chained build needs.
+    """
+
+    version: str
+    local: bool
+    containerd_store: bool
+    storage: str
+    cdi: bool
+    named_contexts: bool
+    root: str
+    free_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredImage:
+    """An image in the engine. `references` are its tags. `size_bytes` is the sum of its unpacked
+    layers where one image was asked for; listings give the engine's own count.
+    """
+
+    id: str
+    references: tuple[str, ...]
+    labels: Mapping[str, str]
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bind:
+    """A host path inside a container, read-only unless said otherwise."""
+
+    source: Path
+    target: str
+    writable: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRequest:
+    """A container to run to its end. Without network, capabilities or a writable root.
+
+    `user` is `uid:gid` of this host, whatever the engine's containers call it; `tmpfs` maps folders
+    to mount options (`size=1g,mode=1777`). The image must carry `timeout` (coreutils): a limit
+    inside ends the container even if the client was killed.
+    """
+
+    image: str
+    command: tuple[str, ...]
+    time_limit_seconds: float
+    memory_bytes: int | None = None
+    pids: int = 4096
+    shm_bytes: int = 1 << 30
+    user: str = ""
+    workdir: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    binds: tuple[Bind, ...] = ()
+    tmpfs: Mapping[str, str] = field(default_factory=lambda: {"/tmp": "mode=1777"})  # noqa: S108 - inside
+    devices: DeviceAccess = field(default_factory=DeviceAccess)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    """How a container ended. At most one of `timed_out` and `oom_killed` is true."""
+
+    exit_code: int
+    timed_out: bool
+    oom_killed: bool
+    seconds: float
+
+
+class Engine(Protocol):
+    """The verbs that warpfront needs of an engine. Every one raises `EngineError` when the engine
+    is out of reach or refuses."""
+
+    @property
+    def name(self) -> str:
+        """Where it is, for messages: `unix:///var/run/docker.sock`."""
+
+    @property
+    def buildx(self) -> tuple[str, ...]:
+        """How buildx is called: the first words of the command."""
+
+    @property
+    def machine(self) -> str:
+        """The machine that its containers run on: `x86_64`, `aarch64`; "" if it does not say."""
+
+    @property
+    def build_environment(self) -> Mapping[str, str]:
+        """What a buildx call needs in its environment to reach this engine."""
+
+    def features(self) -> Features: ...
+
+    def images(self, label: str) -> tuple[StoredImage, ...]:
+        """Images that carry `label` (`key` or `key=value`), in one call."""
+
+    def image(self, reference: str) -> StoredImage | None:
+        """An image by reference, digest or id; None if the engine does not have it. Never pulls."""
+
+    def tag(self, image_id: str, reference: str) -> None: ...
+
+    def remove(self, reference: str) -> None:
+        """Remove a reference, and the image with its last one. Nothing to remove is no error."""
+
+    def import_rootfs(
+        self,
+        tar: Path,
+        reference: str,
+        labels: Mapping[str, str],
+        environment: Mapping[str, str] | None = None,
+    ) -> StoredImage:
+        """Make an image of one layer from a tar of a root file system."""
+
+    def push(self, reference: str, on_progress: Progress) -> int:
+        """Send the image of a tag to the registry that the tag names, with the credentials that
+        docker's own configuration has. How many bytes went over the wire, as far as the engine
+        tells; which digest it is, only the registry tells. Raises `RegistryError`.
+        """
+
+    def pull(self, reference: str, on_progress: Progress) -> StoredImage:
+        """Get an image from a registry, by digest if the reference has
+        one. Raises `RegistryError`."""
+
+    def host_devices(self) -> HostDevices: ...
+
+    def run(self, request: RunRequest, on_line: Line) -> RunResult:
+        """Run to the end, handing over each line of its output; leaves no container behind."""
+
+    def reap(self) -> tuple[str, ...]:
+        """Remove containers whose client no longer lives. The names of those removed."""

@@ -1,0 +1,296 @@
+"""What lies in this image, for its bill of materials: distributions with what their metadata says
+of licences, demands and what they carry; Debian packages; the system's name.
+
+Written inside an image and read outside as a stranger's: `Contents` is one type on both sides.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from email.parser import HeaderParser
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import unquote
+
+SCHEMA = 1
+MOST_PARTS = 20_000
+LONGEST = 2_000
+_T = TypeVar("_T")
+_FILE_LIMIT_BYTES = 16 * 2**20
+_COPYRIGHT_LIMIT_BYTES = 2 * 2**20
+_WANTED = ("package", "status", "version", "architecture", "source")
+_BILL = re.compile(r"[^/]*\.(cdx|cyclonedx)\.json\Z")
+_CARRIED_METADATA = re.compile(r".+/[^/]+\.dist-info/METADATA\Z")
+# https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
+_MACHINE_READABLE = re.compile(r"\AFormat(-Specification)?:", re.IGNORECASE)
+_LICENCE = re.compile(r"^License:[ \t]*(\S[^\n]*)$", re.MULTILINE | re.IGNORECASE)
+
+
+class ContentsError(ValueError):
+    """A document that is no list of contents; the message says where."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Carried:
+    """Something that a distribution holds inside itself, and says so: `kind` is how its purl calls
+    it (`pypi`, `cargo`).
+    """
+
+    kind: str
+    name: str
+    version: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoundDistribution:
+    """A distribution by its own metadata. `expression`, `licence` and `classifiers` are its three
+    ways to name a licence, `requires` its `Requires-Dist`.
+    """
+
+    name: str
+    version: str
+    expression: str = ""
+    licence: str = ""
+    classifiers: tuple[str, ...] = ()
+    licence_files: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()
+    carried: tuple[Carried, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Package:
+    """A Debian package as dpkg knows it. `source` is the source package's name (and version, where
+    it differs), `licences` the names that its copyright file gives, if a machine can read that.
+    """
+
+    name: str
+    version: str
+    architecture: str
+    source: str = ""
+    licences: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contents:
+    """All of it. `system` and `release` are ID and VERSION_ID of os-release (`debian`, `12`)."""
+
+    distributions: tuple[FoundDistribution, ...] = ()
+    packages: tuple[Package, ...] = ()
+    system: str = ""
+    release: str = ""
+
+    def document(self) -> dict[str, object]:
+        """JSON values that `contents_from` reads back to an equal value."""
+        document: dict[str, object] = json.loads(json.dumps(asdict(self)))
+        return {"schema": SCHEMA, **document}
+
+
+def read_contents(root: Path = Path("/")) -> Contents:
+    """What this Python and the system below `root` hold."""
+    release = _assignments(_text(root / "etc" / "os-release", _COPYRIGHT_LIMIT_BYTES))
+    dpkg = root / "var" / "lib" / "dpkg"
+    status = _text(dpkg / "status", _FILE_LIMIT_BYTES)
+    parts = sorted((dpkg / "status.d").glob("*")) if (dpkg / "status.d").is_dir() else []
+    texts = [status, *(_text(one, _COPYRIGHT_LIMIT_BYTES) for one in parts)]
+    return Contents(
+        distributions=tuple(sorted(_distributions(), key=lambda one: (one.name, one.version))),
+        packages=tuple(
+            with_licences(one, _copyright(root, one.name))
+            for text in texts
+            for one in packages_in(text)
+        ),
+        system=_short(release.get("ID", "")),
+        release=_short(release.get("VERSION_ID", "")),
+    )
+
+
+def packages_in(status: str) -> Iterator[Package]:
+    """The installed packages of dpkg's status file (deb-control(5)), each once."""
+    seen = set()
+    for block in re.split(r"\n[ \t]*\n", status):
+        told = _control_fields(block)
+        if told.get("status", "install ok installed").split()[-1:] != ["installed"]:
+            continue
+        if not told.get("package") or not told.get("version"):
+            continue
+        one = Package(
+            name=_short(told["package"]),
+            version=_short(told["version"]),
+            architecture=_short(told.get("architecture", "")),
+            source=_short(told.get("source", "")),
+        )
+        if one not in seen:
+            seen.add(one)
+            yield one
+
+
+def with_licences(package: Package, copyright_text: str) -> Package:
+    """With the licences that a machine-readable copyright file names, in their own spelling."""
+    if not _MACHINE_READABLE.match(copyright_text):
+        return package
+    names = {_short(" ".join(one.split())) for one in _LICENCE.findall(copyright_text)}
+    return replace(package, licences=tuple(sorted(names)))
+
+
+def found_in(metadata: str, carried: Iterable[Carried] = ()) -> FoundDistribution | None:
+    """A distribution by the text of its METADATA; None where that names none."""
+    read = HeaderParser().parsestr(metadata)
+    name, version = read.get("Name", "").strip(), read.get("Version", "").strip()
+    if not name or not version:
+        return None
+    return FoundDistribution(
+        name=_short(name),
+        version=_short(version),
+        expression=_short(str(read.get("License-Expression", ""))),
+        licence=_short(str(read.get("License", "")).strip().split("\n")[0]),
+        classifiers=_all(read, "Classifier", "License ::"),
+        licence_files=_all(read, "License-File"),
+        requires=_all(read, "Requires-Dist"),
+        carried=tuple(sorted(set(carried), key=lambda one: (one.kind, one.name, one.version))),
+    )
+
+
+def carried_by(bill: object) -> Iterator[Carried]:
+    """What a CycloneDX document lists, however deep, by its purls: `pkg:cargo/aes@0.8.4`."""
+    pending: list[Any] = [bill]
+    while pending:
+        one = pending.pop()
+        if isinstance(one, dict):
+            inner = one.get("components")
+            pending += inner if isinstance(inner, list) else []
+            purl = re.match(r"pkg:(\w+)/([^?#@]+)@([^?#]+)", str(one.get("purl", "")))
+            if purl:
+                name, version = unquote(purl[2]), unquote(purl[3])
+                yield Carried(kind=purl[1], name=_short(name), version=_short(version))
+
+
+def contents_from(document: object) -> Contents:
+    """The contents in a parsed document. Raises `ContentsError` for anything else; what is more
+    than anybody has is cut off nowhere, but refused.
+    """
+    told = dict(_mapping(document, "contents"))
+    if told.pop("schema", None) != SCHEMA:
+        raise ContentsError(f"contents: schema is not {SCHEMA}")
+    return Contents(
+        distributions=tuple(_found(one) for one in _list(told.pop("distributions", None))),
+        packages=tuple(_made(Package, one) for one in _list(told.pop("packages", None))),
+        **_strings(told, ("system", "release")),
+    )
+
+
+def _found(value: object) -> FoundDistribution:
+    told = dict(_mapping(value, "a distribution"))
+    carried = tuple(_made(Carried, one) for one in _list(told.pop("carried", [])))
+    return _made(FoundDistribution, {**told, "carried": []}, carried=carried)
+
+
+def _made(kind: type[_T], value: object, **known: Any) -> _T:
+    """A value of strings and tuples of strings, and nothing else."""
+    told = _mapping(value, kind.__name__)
+    types = {one.name: str(one.type) for one in fields(kind)}  # type: ignore[arg-type]
+    read: dict[str, object] = {}
+    for name, one in told.items():
+        texts = one if isinstance(one, list) else [one]
+        if name not in types or not all(isinstance(t, str) for t in texts):
+            raise ContentsError(f"{kind.__name__}: {name[:80]!r} is not as written")
+        if len(texts) > MOST_PARTS or any(len(text) > LONGEST for text in texts):
+            raise ContentsError(f"{kind.__name__}: {name} is longer than {LONGEST}")
+        read[name] = tuple(texts) if isinstance(one, list) else one
+    lists = {name for name, one in types.items() if one.startswith("tuple")}
+    if any(isinstance(one, tuple) != (name in lists) for name, one in read.items()):
+        raise ContentsError(f"{kind.__name__}: a list stands where a text goes, or a text for it")
+    if not read.get("name") or not read.get("version"):
+        raise ContentsError(f"{kind.__name__}: without name or version")
+    return kind(**{**read, **known})
+
+
+def _strings(told: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    if set(told) - set(names) or not all(isinstance(one, str) for one in told.values()):
+        raise ContentsError("contents: not as written")
+    return {name: _short(told.get(name, "")) for name in names}
+
+
+def _mapping(value: object, where: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+        raise ContentsError(f"{where}: not an object")
+    return value
+
+
+def _list(value: object) -> list[Any]:
+    if not isinstance(value, list) or len(value) > MOST_PARTS:
+        raise ContentsError(f"contents: not a list of at most {MOST_PARTS}")
+    return value
+
+
+def _distributions() -> Iterator[FoundDistribution]:
+    for one in importlib.metadata.distributions():
+        found = found_in(one.read_text("METADATA") or one.read_text("PKG-INFO") or "", _inside(one))
+        if found is not None:
+            yield found
+
+
+def _inside(one: importlib.metadata.Distribution) -> Iterator[Carried]:
+    """Distributions vendored with their metadata, and the CycloneDX documents that came along
+    (PEP 770, and pip's of its own).
+    """
+    for file in one.files or ():
+        path = file.as_posix()
+        if _BILL.match(file.name):
+            yield from _listed(Path(str(file.locate())))
+        elif _CARRIED_METADATA.match(path):
+            inner = found_in(_text(Path(str(file.locate())), _COPYRIGHT_LIMIT_BYTES))
+            if inner is not None:
+                yield Carried(kind="pypi", name=inner.name, version=inner.version)
+
+
+def _listed(path: Path) -> Iterator[Carried]:
+    try:
+        yield from carried_by(json.loads(_text(path, _FILE_LIMIT_BYTES)))
+    except (ValueError, RecursionError):
+        return
+
+
+def _control_fields(block: str) -> dict[str, str]:
+    """The wanted fields of a paragraph; the first of each counts, lines that go on do not."""
+    told: dict[str, str] = {}
+    for line in block.split("\n"):
+        name, colon, value = line.partition(":")
+        if colon and name.lower() in _WANTED:
+            told.setdefault(name.lower(), value.strip())
+    return told
+
+
+def _copyright(root: Path, name: str) -> str:
+    plain = name.partition(":")[0]
+    if not re.fullmatch(r"[a-z0-9][a-z0-9+.-]*", plain):
+        return ""
+    return _text(root / "usr" / "share" / "doc" / plain / "copyright", _COPYRIGHT_LIMIT_BYTES)
+
+
+def _assignments(text: str) -> dict[str, str]:
+    """os-release(5), as far as its plain names go."""
+    pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
+    return {name.strip(): value.strip().strip("\"'") for name, _, value in pairs}
+
+
+def _all(read: Any, name: str, prefix: str = "") -> tuple[str, ...]:
+    told = (_short(" ".join(str(one).split())) for one in read.get_all(name) or ())
+    return tuple(one for one in told if one.startswith(prefix))[:MOST_PARTS]
+
+
+def _short(text: str) -> str:
+    """A text of a line that somebody else wrote: a licence's name, not the licence itself."""
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+
+
+def _text(path: Path, limit_bytes: int) -> str:
+    """What a file begins with; "" where there is none."""
+    try:
+        with path.open("rb") as file:
+            return file.read(limit_bytes).decode("utf-8", errors="replace")
+    except OSError:
+        return ""

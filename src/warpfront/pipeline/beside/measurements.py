@@ -1,0 +1,264 @@
+"""Measurements of others and of ours, from files: read, compared, and written for who reads them.
+
+A log is looked at twice: to know its format, and to read it.
+"""
+
+from __future__ import annotations
+
+import glob
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from warpfront.bench.compare import ComparisonTerms, compare_benches, compare_runs
+from warpfront.bench.forms import comparison_html
+from warpfront.bench.logs import FORMATS
+from warpfront.bench.logs.facts import Format
+from warpfront.bench.logs.format_choice import Choice
+from warpfront.bench.logs.log_reading import Reading
+from warpfront.bench.logs.tensorprimat import layout_name, layout_text
+from warpfront.bench.nights import Night, night_line, night_of, read_nights
+from warpfront.bench.record_files import NoRecordError, read_records
+from warpfront.bench.records import Bench, Comparison, RecordSource, Run
+from warpfront.errors import InputError, NotComparableError
+from warpfront.system.lines import (
+    FileIdentity,
+    Line,
+    identity_of,
+    read_lines,
+    read_start,
+    standard_input,
+)
+from warpfront.system.progress import Watch
+from warpfront.system.store import append_text, read_text, write_text
+
+AUTO = "auto"
+STDIN = "-"
+DOCUMENT_LIMIT_BYTES = 64 * 2**20
+_START_BYTES = 4096
+_LINES_BETWEEN_REPORTS = 50_000
+# An object, or a list of them; `[2026-11-01` and `[rank0]` begin a log's line.
+_JSON = re.compile(r"\{|\[\s*[{\]]")
+_DATA = Path(__file__).parents[2] / "data" / "page"
+_PAGE_FILES = ("comparison.html.j2", "page.css")
+Given = Mapping[str, object]
+
+
+def read_all(
+    where: str, watch: Watch, *, form: str = AUTO, given: Given | None = None
+) -> list[Run]:
+    """Every run of the files that `where` names. Raises `InputError` where there is none, or where
+    a run cannot be used.
+    """
+    return _usable(where, read_any(where, watch, form=form, given=given))
+
+
+def _usable(where: str, found: Iterable[Run | Bench]) -> list[Run]:
+    runs = [one for one in found if isinstance(one, Run)]
+    if not runs:
+        raise InputError(
+            f"{where}: no run", hint="read-log reads logs of trainings, and its own records"
+        )
+    for run in runs:
+        for finding in run.findings:
+            if finding.level == "error":
+                raise InputError(
+                    f"{run.source.path}: {finding.message}", hint="split it by run or rank"
+                )
+    return runs
+
+
+def read_any(
+    where: str, watch: Watch, *, form: str = AUTO, given: Given | None = None
+) -> list[Run | Bench]:
+    """Runs and benches of a file, of several with commas between them, of a folder, of a glob, or
+    of `-`. Of several files, those that are no logs are named and left out.
+    """
+    if form not in {AUTO, *FORMATS}:
+        raise InputError(f"--format {form}: unknown", hint=f"one of {', '.join((AUTO, *FORMATS))}")
+    if where == STDIN:
+        with standard_input() as path:
+            return list(_read(path, STDIN, form, given or {}, watch))
+    paths = files_of(where)
+    found: list[Run | Bench] = []
+    for path in paths:
+        try:
+            found += _read(path, str(path), form, given or {}, watch)
+        except InputError as error:
+            if len(paths) == 1:
+                raise
+            watch.say(f"left out: {error.message}")
+    return found
+
+
+def files_of(where: str) -> list[Path]:
+    """The files that a folder, a glob, or names with commas between them stand for."""
+    found: list[Path] = []
+    for name in where.split(","):
+        path = Path(name)
+        if path.is_dir():
+            found += sorted(one for one in path.iterdir() if one.is_file())
+        elif path.exists() or not glob.has_magic(name):
+            found.append(path)
+        else:
+            found += sorted(one for one in map(Path, glob.glob(name)) if one.is_file())  # noqa: PTH207
+    if not found:
+        raise InputError(f"{where}: names no file")
+    return found
+
+
+def _read(path: Path, shown: str, form: str, given: Given, watch: Watch) -> Iterable[Run | Bench]:
+    identity = identity_of(path)
+    document = _document(path) if identity.size_bytes <= DOCUMENT_LIMIT_BYTES else None
+    if document is not None and form == AUTO:
+        try:
+            records = read_records(document)
+        except NoRecordError as error:
+            raise InputError(f"{shown}: no record of this version: {error}") from None
+        if records:
+            return records
+    chosen, evidence = _format(path, shown, document, form)
+    source = _source(shown, identity, chosen, evidence)
+    reading = Reading(chosen, source.path)
+    if chosen.is_document:
+        reading.feed(1, document or "")
+    else:
+        for line in _watched(read_lines(path), source, watch):
+            reading.feed(line.number, line.text, whole=line.whole)
+    runs = reading.runs(source, given)
+    if not runs:
+        raise InputError(f"{shown}: no step in what {chosen.name} writes", hint=evidence)
+    return runs
+
+
+def _source(shown: str, identity: FileIdentity, chosen: Format, evidence: str) -> RecordSource:
+    return RecordSource(
+        path=shown,
+        sha256=identity.sha256,
+        size_bytes=identity.size_bytes,
+        format=chosen.name,
+        evidence=evidence,
+    )
+
+
+def _document(path: Path) -> str | None:
+    """All of a file that begins as JSON or a table does, unless it is too large to be one."""
+    start = read_start(path, _START_BYTES).decode("utf-8", "replace").lstrip()
+    head = start.split("\n", 1)[0]
+    if not _JSON.match(start) and not ("," in head and "performance" in head):
+        return None
+    content = read_start(path, DOCUMENT_LIMIT_BYTES)
+    return None if len(content) > DOCUMENT_LIMIT_BYTES else content.decode("utf-8", "replace")
+
+
+def _format(path: Path, shown: str, document: str | None, name: str) -> tuple[Format, str]:
+    if name != AUTO:
+        return FORMATS[name], "--format"
+    choice = Choice()
+    if document is not None:
+        choice.look_at_document(document)
+    if not choice.counts:
+        for line in read_lines(path):
+            if not choice.look(line.number, line.text):
+                break
+    made = choice.made()
+    if made is None:
+        near = "\n".join(f"    {number}: {text}" for number, text in choice.near)
+        hint = f"lines that look nearly right:\n{near}" if near else f"known: {', '.join(FORMATS)}"
+        raise InputError(f"{shown}: no line of any known format", hint=hint)
+    return made
+
+
+def _watched(lines: Iterable[Line], source: RecordSource, watch: Watch) -> Iterator[Line]:
+    """Lines of a long log, as someone watches. Of a packed one, more is read than lies there."""
+    done, size = 0, source.size_bytes
+    is_long = False
+    try:
+        for line in lines:
+            done += len(line.text) + 1
+            if not line.number % _LINES_BETWEEN_REPORTS:
+                is_long = True
+                watch.advance(f"read {source.path}", min(done, size - 1), size)
+            yield line
+    finally:
+        if is_long:
+            watch.advance(f"read {source.path}", size, size)
+
+
+def read_side(where: str, watch: Watch) -> list[Run] | Bench:
+    """One side of a comparison: the last bench of a name, or else its runs. Raises `InputError`."""
+    found = read_any(where, watch)
+    benches = [one for one in found if isinstance(one, Bench)]
+    return benches[-1] if benches else _usable(where, found)
+
+
+def compare_sides(
+    a: tuple[str, list[Run] | Bench], b: tuple[str, list[Run] | Bench], terms: ComparisonTerms
+) -> Comparison:
+    """What two sides, each with its name, come to. Raises `InputError`."""
+    match a, b:
+        case (str(), Bench() as one), (str(), Bench() as other):
+            return compare_benches((a[0], one), (b[0], other), terms)
+        case (str(), list(one)), (str(), list(other)):
+            return compare_runs((a[0], one), (b[0], other), terms)
+        case _:
+            raise NotComparableError(f"{a[0]} and {b[0]}: a bench and a training")
+
+
+def add_nights(file: Path, where: str, watch: Watch, *, runner: str = "") -> None:
+    """Append the benches that `where` names. Raises `InputError` where there is none."""
+    benches = [one for one in read_any(where, watch) if isinstance(one, Bench)]
+    if not benches:
+        raise InputError(f"{where}: no bench", hint="`invoke bench` leaves build/*/bench-*.json")
+    lines = "".join(night_line(night_of(bench, runner=runner)) for bench in benches)
+    append_text(file, lines)
+
+
+def read_nights_of(file: Path, watch: Watch) -> tuple[Night, ...]:
+    """The nights of a file; lines that are none are counted aloud. Raises `InputError`."""
+    text = read_text(file, missing_ok=True)
+    if text is None:
+        raise InputError(f"{file}: no nights yet", hint="--add build/*/bench-*.json makes it")
+    found, unread = read_nights(text)
+    if unread:
+        watch.say(f"warning: {file}: {unread} lines are no nights, and were left out")
+    return found
+
+
+def page_of(found: Comparison, charts: Mapping[str, str]) -> str:
+    """A comparison as one HTML page."""
+    template, style = (read_text(_DATA / name) or "" for name in _PAGE_FILES)
+    return comparison_html(found, charts, template, style)
+
+
+def write_layout(runs: Iterable[Run], folder: Path) -> list[Path]:
+    """TensorPrimat's files of these runs; a second one of a model and stack is another file."""
+    written: list[Path] = []
+    for run in runs:
+        name = layout_name(run)
+        path, number = folder / name, 1
+        while path in written:
+            number += 1
+            path = folder / name.replace(".json", f"-{number}.json")
+        write_text(path, layout_text(run))
+        written.append(path)
+    return written
+
+
+def compare_layout(folder: Path, terms: ComparisonTerms, watch: Watch) -> Iterator[Comparison]:
+    """TensorPrimat's folder: by model, what ran on CUDA against what ran on ROCm."""
+    runs = read_all(str(folder), watch)
+    pairs = 0
+    for model in sorted({run.model or "" for run in runs}):
+        cuda, rocm = (_of(runs, model, vendor) for vendor in ("nvidia", "amd"))
+        if cuda and rocm:
+            pairs += 1
+            yield compare_runs((f"cuda {model}", cuda), (f"rocm {model}", rocm), terms)
+        else:
+            watch.say(f"{model}: on one of CUDA and ROCm only")
+    if not pairs:
+        raise NotComparableError(f"{folder}: no model that ran on both CUDA and ROCm")
+
+
+def _of(runs: Sequence[Run], model: str, vendor: str) -> list[Run]:
+    return [run for run in runs if run.model == model and run.vendor == vendor]

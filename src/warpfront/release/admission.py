@@ -1,0 +1,191 @@
+"""What may be published: the results that a cell's image has, judged by what a channel demands.
+Pure.
+
+Nothing is believed for being there. A verification counts if it is whole (its seal), of this very
+image (content hash and id), recent, and says what the channel asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from warpfront.images.labels import BASE_SOURCE, CONTENT_HASH, RELAXED
+from warpfront.model import Allowance, BaseSource, Cell, Channel, Outcome, Verification
+from warpfront.verify.seal import is_sealed
+
+_FACTS = ("torch", "toolkit", "python", "machine")
+_CLOCK_SKEW = timedelta(minutes=5)
+_ALLOWABLE: Mapping[Outcome, Allowance] = {
+    Outcome.UNAVAILABLE: "unavailable",
+    Outcome.SKIPPED: "skipped",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What is known of one image: its labels, the ids that engines and registries have for exactly
+    it, and its verifications by target. `unread` says why one cannot be read; `attached` are the
+    digests of the documents that they came in, if they came from a registry.
+    """
+
+    cell: Cell
+    labels: Mapping[str, str]
+    identities: frozenset[str]
+    verifications: Mapping[str, Verification]
+    unread: Mapping[str, str] = field(default_factory=dict)
+    attached: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """Whether an image may be published in a channel: `against` says why not, `noted` what the
+    channel let pass. `targets` are those it was verified on, which is what it may be named after;
+    `facts` what it says of itself.
+    """
+
+    cell_id: str
+    channel: str
+    targets: tuple[str, ...]
+    against: tuple[str, ...]
+    noted: tuple[str, ...]
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def publishable(self) -> bool:
+        return not self.against
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Said:
+    """One thing found: a reason against, unless the channel allows it."""
+
+    text: str
+    allowed_by: Allowance | None = None
+    only_here: bool = False  # no reason against the other targets
+
+
+def judge(evidence: Evidence, channel: Channel, *, now: str) -> Admission:
+    """Every reason why this image may not be published now, and every leave that was taken."""
+    allow = frozenset(channel.allow)
+    said = [*_of_the_image(evidence)]
+    proven, left_out, waived = [], [], False
+    for target in evidence.cell.targets:
+        found = [*_on(evidence, target, channel, now=now)]
+        blocking = [one for one in found if one.allowed_by not in allow]
+        if blocking and channel.targets == "any" and all(one.only_here for one in blocking):
+            left_out += [one.text for one in blocking]
+            continue
+        said += found
+        if any(one.allowed_by == "unavailable" for one in found):
+            waived = True  # published all the same, and not named after this target
+        elif not blocking:
+            proven.append(target)
+    facts, wrong = _facts(evidence)
+    nothing_else = left_out if not proven and not waived else []
+    return Admission(
+        cell_id=evidence.cell.id,
+        channel=channel.name,
+        targets=tuple(proven),
+        against=(*(s.text for s in said if s.allowed_by not in allow), *nothing_else, *wrong),
+        noted=(*(s.text for s in said if s.allowed_by in allow), *left_out),
+        facts=facts,
+    )
+
+
+def _of_the_image(evidence: Evidence) -> Iterator[_Said]:
+    if not evidence.labels.get(CONTENT_HASH):
+        yield _Said(text="the image has no content hash: it is none of ours")
+    if evidence.labels.get(BASE_SOURCE) != BaseSource.REGISTRY:
+        yield _Said(
+            text="its base was made by a bootstrap, not pulled by digest", allowed_by="bootstrap"
+        )
+    if relaxed := evidence.labels.get(RELAXED):
+        yield _Said(text=f"demands on the torch stack go unmet: {relaxed}", allowed_by="relaxed")
+
+
+def _on(evidence: Evidence, target: str, channel: Channel, *, now: str) -> Iterator[_Said]:
+    """What stands against publishing for one target."""
+    found = evidence.verifications.get(target)
+    if target in evidence.unread:
+        yield _Said(text=f"{target}: {evidence.unread[target]}")
+    elif found is None:
+        yield _Said(text=f"{target}: not verified", only_here=True)
+    elif not is_sealed(found):
+        yield _Said(text=f"{target}: the verification was changed after it was made")
+    elif wrong := _not_of_this(found, evidence, target) or _not_recent(found, channel, now=now):
+        yield _Said(text=f"{target}: {wrong}", only_here=True)
+    else:
+        for one in (*_effort(found), *_outcomes(found, channel)):
+            yield _Said(
+                text=f"{target}: {one.text}", allowed_by=one.allowed_by, only_here=one.only_here
+            )
+
+
+def _not_of_this(found: Verification, evidence: Evidence, target: str) -> str:
+    """Why a verification is not one of this image; "" if it is."""
+    if found.where != "image" or found.cell_id != evidence.cell.id or found.target != target:
+        return f"verified was {found.cell_id} on {found.target} ({found.where})"
+    if found.content_hash != evidence.labels.get(CONTENT_HASH):
+        return f"verified was another content ({found.content_hash[:12]})"
+    if found.image_id not in evidence.identities:
+        return f"verified was another image ({found.image_id})"
+    return ""
+
+
+def _not_recent(found: Verification, channel: Channel, *, now: str) -> str:
+    try:
+        age = datetime.fromisoformat(now) - datetime.fromisoformat(found.ended)
+    except (ValueError, TypeError):
+        return f"the verification does not say when it was made ({found.ended!r})"
+    if age < -_CLOCK_SKEW:
+        return f"the verification is of the future ({found.ended}): a clock is wrong"
+    if age > timedelta(hours=channel.max_age_hours):
+        hours = int(age.total_seconds() // 3600)
+        return f"verified {hours} h ago, {channel.max_age_hours} h at most are taken"
+    return ""
+
+
+def _effort(found: Verification) -> Iterator[_Said]:
+    effort = found.environment.get("effort")
+    if not isinstance(effort, Mapping):
+        yield _Said(text="the verification does not say how much was checked")
+        return
+    if effort.get("quick") is not False:
+        yield _Said(text="verified by quick checks only", allowed_by="quick", only_here=True)
+    if effort.get("profile") != "strict":
+        text = f"verified by the tolerances of {effort.get('profile')}"
+        yield _Said(text=text, allowed_by="profile", only_here=True)
+
+
+def _outcomes(found: Verification, channel: Channel) -> Iterator[_Said]:
+    """A failure is one in any session; what did not run matters where the channel demands it."""
+    for session in dict.fromkeys((*channel.sessions, *found.sessions)):
+        checks = [check for check in found.checks if check.session == session]
+        if not checks:
+            yield _Said(text=f"{session}: not run", only_here=True)
+        # Each kind by itself: leave for one of them is none for another.
+        first = {check.outcome: check for check in reversed(checks)}
+        for outcome in sorted(set(first) - {Outcome.PASSED}):
+            allowed_by = _ALLOWABLE.get(outcome)
+            if allowed_by is None or session in channel.sessions:
+                text = f"{session}/{first[outcome].name}: {outcome}: {first[outcome].reason}"
+                yield _Said(text=text, allowed_by=allowed_by, only_here=allowed_by is not None)
+
+
+def _facts(evidence: Evidence) -> tuple[Mapping[str, str], list[str]]:
+    """What the image says of itself, and where two of its verifications disagree on it."""
+    found: dict[str, str] = {}
+    wrong = []
+    for target, verification in evidence.verifications.items():
+        facts = verification.environment.get("facts")
+        if not isinstance(facts, Mapping) or not all(isinstance(facts.get(n), str) for n in _FACTS):
+            wrong.append(f"{target}: the verification does not say what the image holds")
+            continue
+        wrong += [
+            f"{target}: its {name} is {facts[name]}, elsewhere {found[name]}"
+            for name in _FACTS
+            if found.setdefault(name, str(facts[name])) != facts[name]
+        ]
+    return found, wrong

@@ -1,0 +1,259 @@
+"""Manifests and indexes as values: read from what somebody sent, and written. Words.
+
+A body is one thing only: what it says of itself, what it was sent as, and the fields that it has
+must agree, so that no two readers take it for different things. Schema 1 is refused.
+"""
+# ruff: noqa: TRY004 - what a stranger wrote is a wrong value, whatever its type
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from warpfront.release.registry.contract import (
+    EMPTY_BODY,
+    EMPTY_TYPE,
+    IMAGE_INDEX,
+    IMAGE_MANIFEST,
+    INDEX_TYPES,
+    MANIFEST_TYPES,
+    Descriptor,
+    Platform,
+    RegistryManifest,
+    digest_of_bytes,
+)
+from warpfront.release.registry.references import is_digest
+
+MANIFEST_LIMIT_BYTES = 4 * 2**20
+CONFIG_LIMIT_BYTES = 8 * 2**20
+_TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]*/[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]*")
+_LARGEST_BLOB_BYTES = 2**50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageManifest:
+    """An image of one platform, or an artifact: a config and layers. `artifact_type` is what it
+    says, or its config's media type."""
+
+    media_type: str
+    config: Descriptor
+    layers: tuple[Descriptor, ...]
+    artifact_type: str
+    subject: Descriptor | None = None
+    annotations: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageIndex:
+    """A list of manifests: one image for several platforms, or what is attached to one."""
+
+    media_type: str
+    manifests: tuple[Descriptor, ...]
+    artifact_type: str = ""
+    subject: Descriptor | None = None
+    annotations: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+
+Document = ImageManifest | ImageIndex
+
+
+def read_document(manifest: RegistryManifest) -> Document:
+    """Raises `ValueError` for what is none, or could be taken for both."""
+    return read_body(manifest.body, manifest.descriptor.media_type)
+
+
+def read_body(body: bytes, media_type: str) -> Document:
+    """See `read_document`."""
+    value = read_object(body)
+    if value.get("schemaVersion") != 2:
+        raise ValueError("its schemaVersion is not 2")
+    said = value.get("mediaType", media_type)
+    if said != media_type:
+        raise ValueError(f"it was sent as {media_type!r} and calls itself {said!r}")
+    if media_type in INDEX_TYPES:
+        return _index(value, media_type)
+    if media_type in MANIFEST_TYPES:
+        return _image(value, media_type)
+    raise ValueError(f"{media_type!r} is no manifest that is known here")
+
+
+def read_object(body: bytes) -> dict[str, Any]:
+    """A JSON object in which no key is said twice. Raises `ValueError`."""
+    try:
+        value = json.loads(body.decode("utf-8"), object_pairs_hook=_once)
+    except RecursionError:
+        raise ValueError("it is too deep") from None
+    if not isinstance(value, dict):
+        raise ValueError("it is no JSON object")
+    return value
+
+
+def artifact_body(
+    subject: Descriptor,
+    *,
+    artifact_type: str,
+    payload: Descriptor,
+    annotations: Mapping[str, str],
+) -> bytes:
+    """The manifest of a document that is attached to `subject`."""
+    empty = Descriptor(
+        media_type=EMPTY_TYPE, digest=digest_of_bytes(EMPTY_BODY), size_bytes=len(EMPTY_BODY)
+    )
+    said = {"annotations": dict(sorted(annotations.items()))} if annotations else {}
+    return _written(
+        {
+            "schemaVersion": 2,
+            "mediaType": IMAGE_MANIFEST,
+            "artifactType": artifact_type,
+            "config": as_object(empty),
+            "layers": [as_object(payload)],
+            "subject": as_object(
+                Descriptor(
+                    media_type=subject.media_type,
+                    digest=subject.digest,
+                    size_bytes=subject.size_bytes,
+                )
+            ),
+            **said,
+        }
+    )
+
+
+def index_body(
+    manifests: Sequence[Descriptor], annotations: Mapping[str, str] | None = None
+) -> bytes:
+    """An OCI index of these, in this order."""
+    said = {"annotations": dict(sorted(annotations.items()))} if annotations else {}
+    return _written(
+        {
+            "schemaVersion": 2,
+            "mediaType": IMAGE_INDEX,
+            "manifests": [as_object(one) for one in manifests],
+            **said,
+        }
+    )
+
+
+def as_object(descriptor: Descriptor) -> dict[str, Any]:
+    """As JSON has it."""
+    value: dict[str, Any] = {
+        "mediaType": descriptor.media_type,
+        "digest": descriptor.digest,
+        "size": descriptor.size_bytes,
+    }
+    if descriptor.artifact_type:
+        value["artifactType"] = descriptor.artifact_type
+    if descriptor.annotations:
+        value["annotations"] = dict(descriptor.annotations)
+    if descriptor.platform is not None:
+        named = descriptor.platform
+        variant = {"variant": named.variant} if named.variant else {}
+        value["platform"] = {"architecture": named.architecture, "os": named.os, **variant}
+    return value
+
+
+def referrer_of(manifest: RegistryManifest) -> Descriptor:
+    """How a list of what is attached names an artifact: with its type and
+    annotations. Raises `ValueError`."""
+    document = read_document(manifest)
+    return Descriptor(
+        media_type=manifest.descriptor.media_type,
+        digest=manifest.descriptor.digest,
+        size_bytes=manifest.descriptor.size_bytes,
+        artifact_type=document.artifact_type or None,
+        annotations=document.annotations,
+    )
+
+
+def _written(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise ValueError("it says a key twice")
+    return value
+
+
+def _image(value: dict[str, Any], media_type: str) -> ImageManifest:
+    if "manifests" in value:
+        raise ValueError("it is a manifest and an index at once")
+    config = _descriptor(value.get("config"), "config")
+    return ImageManifest(
+        media_type=media_type,
+        config=config,
+        layers=_descriptors(value.get("layers"), "layers"),
+        artifact_type=_media_type(value.get("artifactType", config.media_type), "artifactType"),
+        subject=_subject(value),
+        annotations=_annotations(value),
+    )
+
+
+def _index(value: dict[str, Any], media_type: str) -> ImageIndex:
+    if "layers" in value or "config" in value:
+        raise ValueError("it is a manifest and an index at once")
+    artifact_type = value.get("artifactType")
+    return ImageIndex(
+        media_type=media_type,
+        manifests=_descriptors(value.get("manifests"), "manifests"),
+        artifact_type=_media_type(artifact_type, "artifactType") if artifact_type else "",
+        subject=_subject(value),
+        annotations=_annotations(value),
+    )
+
+
+def _subject(value: dict[str, Any]) -> Descriptor | None:
+    return _descriptor(value["subject"], "subject") if value.get("subject") else None
+
+
+def _descriptors(value: Any, name: str) -> tuple[Descriptor, ...]:
+    if not isinstance(value, list):
+        raise ValueError(f"its {name} are no list")
+    return tuple(_descriptor(one, f"{name}[{place}]") for place, one in enumerate(value))
+
+
+def _descriptor(value: Any, name: str) -> Descriptor:
+    if not isinstance(value, dict):
+        raise ValueError(f"its {name} is no descriptor")
+    digest, size = value.get("digest"), value.get("size")
+    if not isinstance(digest, str) or not is_digest(digest):
+        raise ValueError(f"the digest of its {name} is no sha256: {digest!r:.80}")
+    if type(size) is not int or not 0 <= size <= _LARGEST_BLOB_BYTES:
+        raise ValueError(f"the size of its {name} is none: {size!r:.80}")
+    artifact_type = value.get("artifactType")
+    return Descriptor(
+        media_type=_media_type(value.get("mediaType"), name),
+        digest=digest,
+        size_bytes=size,
+        artifact_type=_media_type(artifact_type, name) if artifact_type else None,
+        annotations=_annotations(value),
+        platform=_platform(value.get("platform")),
+    )
+
+
+def _media_type(value: Any, name: str) -> str:
+    if not isinstance(value, str) or not _TYPE.fullmatch(value):
+        raise ValueError(f"the media type of its {name} is none: {value!r:.80}")
+    return value
+
+
+def _annotations(value: dict[str, Any]) -> Mapping[str, str]:
+    found = value.get("annotations") or {}
+    if not isinstance(found, dict) or not all(isinstance(one, str) for one in found.values()):
+        raise ValueError("its annotations are not all texts")
+    return found
+
+
+def _platform(value: Any) -> Platform | None:
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        raise ValueError("a platform in it is none")
+    names = [value.get(key, "") for key in ("os", "architecture", "variant")]
+    if not all(isinstance(name, str) for name in names):
+        raise ValueError("a platform in it is none")
+    return Platform(os=names[0], architecture=names[1], variant=names[2])

@@ -1,0 +1,165 @@
+"""The whole flow, run by `act` on this machine: the real CPU cell from the plan to tags in a real
+registry, with a login, TLS and a signature that others can check.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import docker
+import pytest
+import yaml
+from acting import Acted, LocalForge, with_forge
+from projects import REPOSITORY, Project, copy_project
+from registries import PASSWORD, USER, RealRegistry, real_registry, strangers_program
+
+from warpfront.images.engine import Engine
+from warpfront.pipeline.workspace import cache_folder
+
+pytestmark = [
+    pytest.mark.docker,
+    pytest.mark.process,
+    pytest.mark.exhaustive,
+    pytest.mark.timeout(2700),
+]
+
+PROJECT = "flow-demo"
+CELL = "cpu-x86_64-py311-torch2130-torch"
+KEY_PASSWORD = "a canary that opens the key"
+UBUNTU = {
+    "labels": "ubuntu-24.04",
+    "trust": "hosted",
+    "builds": True,
+    "vendor": "cpu",
+    "targets": "x86_64",
+}
+NIGHTLY = {
+    "tags": ["{torch}-{toolkit}-py{python}-{content}"],
+    "aliases": [{"tag": "latest", "where": {"vendor": "cpu"}}],
+    "sessions": ["load"],
+    "allow": ["bootstrap", "relaxed"],
+}
+# What the channel demands is verified, and nothing else: the rest has tests of its own.
+PROGRAM = """
+case "$*" in *"--step verify"*) exec "$PYTHON" -c '
+import sys
+from invoke.main import program
+from warpfront.pipeline import verifying
+verifying.SESSIONS = ("load",)
+program.run(["invoke", *sys.argv[1:]])
+' "${@:3}" ;; esac
+exec "$PYTHON" "$@"
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ran:
+    """What the clock started, and the registry that it published to."""
+
+    acted: Acted
+    registry: RealRegistry
+    environment: dict[str, str]
+    public_key: Path
+
+
+def a_project(root: Path, host: str, environment: dict[str, str]) -> Path:
+    """This repository's CPU row, with a runner, published to `host`."""
+    copy_project(root)
+    matrix = yaml.safe_load((REPOSITORY / "matrix.yaml").read_text())
+    # A name of its own: others on this engine build images of this repository's.
+    matrix["project"] |= {"name": PROJECT, "repository": f"{host}/demo"}
+    matrix["rows"] = [{**matrix["rows"][0], "images": ["torch"]}]
+    matrix |= {"runners": {"ubuntu": UBUNTU}, "release": {"nightly": NIGHTLY}}
+    (root / "matrix.yaml").write_text(yaml.safe_dump(matrix, sort_keys=False), encoding="utf-8")
+    Project(root=root, environment=environment).invoke("ci", "--write").expect(0)
+    return root
+
+
+def a_forge(root: Path, folder: Path, variables: dict[str, str]) -> LocalForge:
+    """One whose environments hold a login and a key, as docs/ci.md says; `docker login` is real."""
+    pair = ("cosign", "generate-key-pair", "--output-key-prefix", str(folder / "mine"))
+    keyed = {**variables, "COSIGN_PASSWORD": KEY_PASSWORD}
+    subprocess.run(pair, env=keyed, check=True, capture_output=True)
+    forge = with_forge(root, folder / "forge", PROGRAM, logs_in=True, **variables)
+    return dataclasses.replace(
+        forge,
+        variables={"REGISTRY_USER": USER, "COSIGN_KEY": "env://COSIGN_PRIVATE_KEY"},
+        secrets={
+            "REGISTRY_TOKEN": PASSWORD,
+            "COSIGN_PRIVATE_KEY": (folder / "mine.key").read_text(),
+            "COSIGN_PASSWORD": KEY_PASSWORD,
+        },
+    )
+
+
+@pytest.fixture(scope="module")
+def ran(
+    here: dict[str, str],
+    engine: Engine,
+    client: docker.DockerClient,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Ran]:
+    folder = tmp_path_factory.mktemp("flow")
+    with real_registry(folder / "registry") as registry:
+        (folder / "docker").mkdir()
+        variables = {
+            **here,
+            "XDG_CACHE_HOME": str(cache_folder().parent),
+            "REQUESTS_CA_BUNDLE": str(registry.ca),
+            "SSL_CERT_FILE": str(registry.ca),
+            "DOCKER_CONFIG": str(folder / "docker"),
+            "PATH": f"{strangers_program('cosign').parent}:{os.environ['PATH']}",
+        }
+        root = a_project(folder / "project", registry.host, variables)
+        acted = a_forge(root, folder, variables).run("schedule", timeout=2400)
+        yield Ran(
+            acted=acted,
+            registry=registry,
+            environment=variables,
+            public_key=folder / "mine.pub",
+        )
+        for image in client.images.list():
+            for name in (*image.tags, *image.attrs["RepoDigests"]):
+                if name.startswith((registry.host, f"localhost/{PROJECT}/")):
+                    engine.remove(name)
+
+
+def test_the_cpu_cell_goes_from_the_plan_to_a_registry(
+    ran: Ran, client: docker.DockerClient
+) -> None:
+    said = ran.acted.expect(0).said
+    assert set(ran.acted.jobs.values()) == {"succeeded"}
+    kinds = {name.partition("/")[0].partition("-")[0] for name in ran.acted.jobs}
+    assert {"plan", "candidate", "verify", "publish", "report", "required"} <= kinds
+    assert "green: 0 failed, 0 unavailable, 1 passed" in said
+    build = ran.acted.store / f"build-{CELL}" / "build" / CELL
+    sent = json.loads((build / "build-candidate.json").read_text())["value"]["reference"]
+    digest = sent.partition("@")[2]
+    pulled = client.images.pull(
+        f"{ran.registry.host}/demo/torch",
+        tag="latest",
+        auth_config={"username": USER, "password": PASSWORD},
+    )
+    assert [name for name in pulled.attrs["RepoDigests"] if name.endswith(digest)]
+    verified = subprocess.run(
+        ["cosign", "verify", "--key", str(ran.public_key), "--insecure-ignore-tlog=true", sent],
+        env=ran.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert verified.returncode == 0, verified.stderr
+
+
+def test_no_secret_is_in_what_the_jobs_said_or_handed_over(ran: Ran) -> None:
+    files = [path for path in ran.acted.store.rglob("*") if path.is_file()]
+    assert len(files) > 10
+    for canary in (PASSWORD, KEY_PASSWORD, "ENCRYPTED SIGSTORE PRIVATE KEY"):
+        assert canary not in ran.acted.said
+        assert [one for one in files if canary.encode() in one.read_bytes()] == []

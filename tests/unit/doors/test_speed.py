@@ -1,0 +1,178 @@
+"""read-log, compare and compare-stacks: what they print, write and exit with."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from invoke.program import Program
+from series import noisy
+from training_logs import nemo_line, primus_log, tensorprimat
+
+from warpfront.doors.tasks import namespace
+from warpfront.errors import InputError, NotComparableError, SlowerError
+
+GIVEN = ("--gpus", "8", "--sequence", "8192", "--precision", "bf16", "--model", "llama3-8b")
+
+
+def code_of(*arguments: object) -> int:
+    """What a command line ends with. invoke takes the help out of a task that it reads."""
+    program = Program(name="warpfront", binary="warpfront", namespace=namespace, version="0")
+    kept = {name: dict(task.help) for name, task in namespace.tasks.items()}
+    try:
+        program.run(["warpfront", *map(str, arguments)])
+    except SystemExit as ended:
+        return int(ended.code or 0)
+    finally:
+        for name, task in namespace.tasks.items():
+            task.help = kept[name]
+    return 0
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    """`base`, `same` and `slow`, of one training; `other` of another."""
+    said = "  bf16 ............ True\n  seq_length ............ 4096\n  num_layers ........... 27\n"
+    named = "[rank-0/8][INFO] : model : llama.yaml (str)\n"
+    for name, seed, level in (("base", 1, 1.0), ("same", 3, 1.0), ("slow", 2, 1.2)):
+        times = noisy(30, seed, level)
+        (tmp_path / f"{name}.log").write_text(said + named + primus_log(times))
+    (tmp_path / "other.log").write_text(named + primus_log(noisy(30, 1)))
+    return tmp_path
+
+
+def test_read_log_says_what_a_log_says(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert code_of("read-log", logs / "base.log") == 0
+    said = capsys.readouterr().out
+    assert "base.log: primus" in said
+    assert "30 in 30 lines, 0 dropped" in said
+    assert "not said      device_name, nodes" in said
+
+
+def test_what_a_log_leaves_out_can_be_given(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "nemo.log"
+    path.write_text("".join(f"{nemo_line(n, '6.0')}\n" for n in range(12)))
+    assert code_of("read-log", path, *GIVEN, "--json", "--out", tmp_path / "run.json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document == json.loads((tmp_path / "run.json").read_text())
+    assert (document["sequence"], document["given"]) == (
+        8192,
+        ["devices", "model", "precision", "sequence"],
+    )
+    assert document["summary"]["tokens_per_second_per_device"] == pytest.approx(
+        128 * 8192 / 6.0 / 8
+    )
+    assert (document["schema"], document["kind"]) == (1, "Run")
+
+
+def test_read_log_writes_the_seeds_files(logs: Path) -> None:
+    assert code_of("read-log", logs / "base.log", "--seed-layout", logs / "output") == 0
+    assert [path.name for path in (logs / "output").iterdir()] == ["benchmark_rocm_llama.json"]
+
+
+@pytest.mark.parametrize("wrong", [["--gpus", "-8"], ["--format", "none"]])
+def test_what_cannot_be_given_is_an_input_error(logs: Path, wrong: list[str]) -> None:
+    assert code_of("read-log", logs / "base.log", *wrong) == InputError.exit_code
+
+
+def test_no_log_is_an_input_error(tmp_path: Path) -> None:
+    assert code_of("read-log", tmp_path / "none.log") == InputError.exit_code
+
+
+def test_compare_says_no_difference_and_exits_with_zero(
+    logs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a, b = logs / "base.log", logs / "same.log"
+    markdown, out = logs / "c.md", logs / "c.json"
+    assert code_of("compare", a, b, "--markdown", markdown, "--out", out, "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["verdict"] == "no difference"
+    assert document == json.loads(out.read_text())
+    assert markdown.read_text().startswith("**no difference between A")
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "more", "code"),
+    [
+        ("base", "slow", (), 0),
+        ("base", "slow", ("--max-slower", "5%"), SlowerError.exit_code),
+        ("base", "slow", ("--max-slower", "0.3"), 0),
+        ("slow", "base", ("--max-slower", "5%"), 0),
+        ("base", "other", (), NotComparableError.exit_code),
+        ("base", "other", ("--allow", "precision"), 0),
+        ("base", "same", ("--max-slower", "a lot"), InputError.exit_code),
+        ("base", "same", ("--max-slower", "-5%"), InputError.exit_code),
+        ("base", "same", ("--allow", "everything"), InputError.exit_code),
+        ("base", "same", ("--metric", "beauty"), InputError.exit_code),
+    ],
+)
+def test_each_outcome_of_compare_has_its_exit_code(
+    logs: Path, a: str, b: str, more: tuple[str, ...], code: int
+) -> None:
+    assert code_of("compare", logs / f"{a}.log", logs / f"{b}.log", *more) == code
+
+
+def test_compare_stacks_takes_the_seeds_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for stack, level in (("cuda", 1.0), ("rocm", 1.5)):
+        text = tensorprimat(noisy(30, 1, level), software_stack=stack)
+        (tmp_path / f"benchmark_{stack}_llama.json").write_text(text)
+    assert code_of("compare-stacks", "--folder", tmp_path) == NotComparableError.exit_code
+    assert code_of("compare-stacks", "--folder", tmp_path, "--allow", "precision") == 0
+    assert "cuda llama" in capsys.readouterr().out
+
+
+def a_bench_of(folder: Path, night: int, seconds: float) -> Path:
+    """A record as `bench` leaves one."""
+    document = {
+        "schema": 1, "kind": "Bench", "cell_id": "cell", "image_digest": f"sha256:{night}",
+        "content_hash": "", "verified": "passed", "target": "sm_90", "at": f"night {night:02}",
+        "tool": {}, "environment": {"device_name": "H100"}, "settings": {},
+        "results": [{
+            "id": "mm", "suite": "matmul", "op": "mm", "shape": "512", "dtype": "float32",
+            "direction": "forward", "outcome": "passed", "samples_seconds": [[seconds]],
+        }],
+    }  # fmt: skip
+    path = folder / f"bench-{night:02}.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
+def test_nights_name_what_became_slower_for_good(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    history = tmp_path / "history" / "nights.jsonl"
+    assert code_of("nights", history) == InputError.exit_code
+    times = [*noisy(8, 1), *noisy(6, 2, 1.1)]
+    records = [a_bench_of(tmp_path, night, seconds) for night, seconds in enumerate(times)]
+    assert code_of("nights", history, "--add", ",".join(map(str, records[:-1]))) == 0
+    with history.open("a") as stream:
+        stream.write('{"schema": 1, "at')  # a disk that was full
+    assert code_of("nights", history, "--add", records[-1], "--max-slower", "20%") == 0
+    said = capsys.readouterr()
+    assert "mm: 1.1" in said.out
+    assert "since night 08" in said.out
+    assert "1 lines are no nights" in said.err
+    assert len(history.read_text().splitlines()) == 15
+    assert code_of("nights", history, "--max-slower", "5%") == SlowerError.exit_code
+    capsys.readouterr()
+    assert code_of("nights", history, "--json") == 0
+    (shift,) = json.loads(capsys.readouterr().out)
+    assert (shift["case"], shift["at"]) == ("mm", "night 08")
+    assert code_of("nights", history, "--add", tmp_path / "none") == InputError.exit_code
+
+
+def test_a_run_goes_to_madengines_table_and_comes_back(
+    logs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = logs / "perf.csv"
+    assert code_of("read-log", logs / "base.log", "--perf-csv", table) == 0
+    assert code_of("read-log", table, "--json") == 0
+    run = json.loads(capsys.readouterr().out.partition("\n{")[2].join(("{", "")))
+    assert run["source"]["format"] == "madengine"
+    assert run["devices"] == 8
+    assert run["steps"][0]["tokens_per_second_per_device"] or run["steps"][0]["seconds"]

@@ -1,0 +1,45 @@
+"""The claims of an image: what the matrix and the lock say, in the one document that is read."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+from builders import a_cell, a_lock, a_wheel
+
+from warpfront.inside.checks.claims import Claims, claims_from
+from warpfront.inside.guard.policy import Policy
+from warpfront.model import Toolkit, WheelBuild
+from warpfront.verify.image_claims import image_claims
+
+POLICY = Policy(cell="cell", title="A cell", protected={"torch": "2.14.1"})
+
+
+def claimed(**changes: object) -> Claims:
+    cell = a_cell(
+        vendor="nvidia", toolkit=Toolkit(name="cuda", version="13.0"), targets=("sm_90",), **changes
+    )
+    lock = a_lock(cell, a_wheel("torch", "2.14.1"), a_wheel("numpy", "2.4.6"))
+    return image_claims(cell, lock, POLICY, target="sm_90")
+
+
+def test_every_field_of_the_document_is_claimed_of_an_image() -> None:
+    """A field with its default is one that nobody checks."""
+    cell, build = a_cell(), WheelBuild(package="a", tools=(), extensions=("a.b", "a._c"))
+    lock = dataclasses.replace(a_lock(cell), builds=(build,))
+    made = image_claims(cell, lock, POLICY, target="x86_64")
+    assert made.extensions == ("a._c", "a.b")
+    document = claimed().document()
+    empty = Claims(cell="", target="", vendor="", device="", image=False).document()
+    same = {name for name, value in document.items() if value == empty[name]}
+    assert same == {"schema", "extensions"}
+
+
+def test_the_document_is_read_back_as_it_was_claimed() -> None:
+    assert claims_from(json.loads(json.dumps(claimed().document()))) == claimed()
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_the_machine_is_the_cell_s_and_not_that_of_this_computer(machine: str) -> None:
+    assert claimed(machine=machine).document()["machine"] == machine
