@@ -6,9 +6,9 @@ import pytest
 
 from warpfront.errors import InputError
 from warpfront.port.preflight.requirements_txt import read_requirements
-from warpfront.port.trying.misses import Miss, read_misses
+from warpfront.port.trying.misses import read_misses
 from warpfront.port.trying.providers import UNKNOWN, provider, read_provides
-from warpfront.port.trying.trial import Found, Trial
+from warpfront.port.trying.trial import Found, Miss, Trial
 from warpfront.port.trying.trial_text import entry_text, requirements_file, trial_text
 
 PLAIN = """\

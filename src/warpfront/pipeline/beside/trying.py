@@ -38,9 +38,9 @@ from warpfront.pipeline.within.locks import read_locks, usable_locks
 from warpfront.pipeline.workspace import AskSite, Folders, Workspace, site_when_needed
 from warpfront.port.preflight.asked import Asked
 from warpfront.port.preflight.following import askers_without_wheels
-from warpfront.port.trying.misses import Miss, read_misses
+from warpfront.port.trying.misses import read_misses
 from warpfront.port.trying.providers import provider
-from warpfront.port.trying.trial import Found, Trial
+from warpfront.port.trying.trial import Found, Miss, Trial
 from warpfront.system.process import Command, environment, run
 from warpfront.system.progress import Watch
 from warpfront.wheels.lock import difference, lock_inputs
@@ -164,6 +164,7 @@ class _Trying:
     watch: Watch
     found: list[Found] = field(default_factory=list)
     layered: set[str] = field(default_factory=set)
+    locks: dict[tuple[str, ...], WheelLock] = field(default_factory=dict)
 
     def tried(self) -> Trial:
         """Run; look for what was missing; with `install`, install that and run again."""
@@ -290,9 +291,14 @@ class _Trying:
 
     def _lock_of(self, found: list[Found]) -> WheelLock:
         """The lock of an image on this one that asks for what was found: what `lock` would make."""
-        texts = [one.requirement for one in found if one.requirement and not one.refusal]
+        texts = tuple(one.requirement for one in found if one.requirement and not one.refusal)
         if not texts:
             return self.lock
+        if texts not in self.locks:
+            self.locks[texts] = self._resolved(texts)
+        return self.locks[texts]
+
+    def _resolved(self, texts: tuple[str, ...]) -> WheelLock:
         child = dataclasses.replace(
             self.cell,
             id=self._child_id,
@@ -304,7 +310,7 @@ class _Trying:
             builds=(),
             patches=(),
         )
-        inputs = lock_inputs(child, RequirementList(requirements=tuple(texts)), self.lock)
+        inputs = lock_inputs(child, RequirementList(requirements=texts), self.lock)
         self.watch.step(self.cell.id, f"looks for {texts[-1]}")
         try:
             return resolve_by_uv(

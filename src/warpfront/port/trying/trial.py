@@ -5,7 +5,25 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from warpfront.port.trying.misses import Miss
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Miss:
+    """A module that was not found, or a distribution of which only the name is known (`module`
+    ""), and the line that asked for it.
+    """
+
+    module: str
+    distribution: str = ""
+    path: str = ""
+    line: int = 0
+
+    @property
+    def where(self) -> str:
+        return f"{self.path}:{self.line}" if self.path else ""
+
+    @property
+    def top(self) -> str:
+        return self.module.partition(".")[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
