@@ -27,7 +27,7 @@ class Miss:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class MissAnswer:
     """What was missing, and what is to be had for it: `requirement` at its `version`, which leaves
     the image's torch as it is, with `brings` more wheels; or `refusal`, why nothing is. `folder` is
     where the project itself has it.
@@ -62,7 +62,7 @@ class Trial:
     runs: int
     exit_code: int | None
     tail: str
-    found: tuple[Found, ...] = ()
+    found: tuple[MissAnswer, ...] = ()
     installed: bool = False
 
     @property
@@ -75,5 +75,5 @@ class Trial:
         return tuple(sorted(f"{one.requirement_name}=={one.version}" for one in self.wanted))
 
     @property
-    def wanted(self) -> tuple[Found, ...]:
+    def wanted(self) -> tuple[MissAnswer, ...]:
         return tuple(one for one in self.found if one.version)
