@@ -79,7 +79,13 @@ def _sounds(names: tuple[str, ...], config: Any) -> Iterator[Mapping[str, Size]]
     if "input_features" in names:
         bands = _first_value(
             config,
-            ("num_mel_bins", "n_mels", "feature_projection_input_dim", "input_feat_per_channel", "input_dim"),
+            (
+                "num_mel_bins",
+                "n_mels",
+                "feature_projection_input_dim",
+                "input_feat_per_channel",
+                "input_dim",
+            ),
             16,
         )
         frames = 2 * _value(config, "max_source_positions", FRAMES // 2)

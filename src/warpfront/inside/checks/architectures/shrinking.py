@@ -62,14 +62,18 @@ _NO_SIZE = re.compile(
 _DEPTH = re.compile(
     r"^depth$|^n_layers?$|(^|_)(num_)?(hidden_)?layers?$|_blocks$|^num_(encoder|decoder)_layers$"
 )
-_NO_DEPTH = re.compile(r"first|last|skip|shared|dense|per_|replace|full|aux|window|drop|index|start")
+_NO_DEPTH = re.compile(
+    r"first|last|skip|shared|dense|per_|replace|full|aux|window|drop|index|start"
+)
 _HEADS = re.compile(r"(^|_)(n_?|num_)?heads?$|^nhead$|head_nums?$|_heads_|num_head_groups")
 _GROUPED = re.compile(r"kv|key_value|num_key|query_group|head_groups")
 _HEAD = re.compile(
     r"head_?dim|head_size|d_kv|kv_channels|qk_\w*dim|rope_dim|d_head|headdim|key_dim|value_dim|"
     r"head_width|attention_key_size"
 )
-_POINTS_AT_LAYERS = re.compile(r"layer_ids|layer_idx|layers_idx|layer_ind|_layers$|_indexes$|indices$|idxs$")
+_POINTS_AT_LAYERS = re.compile(
+    r"layer_ids|layer_idx|layers_idx|layer_ind|_layers$|_indexes$|indices$|idxs$"
+)
 _WIDE = re.compile(r"intermediate|ffn|d_ff|inner|mlp|feed_?forward|ff_dim")
 _WIDTH = re.compile(r"size|dim|width|d_model|n_embd|channels|embed|hidden|features|planes|filters")
 # By the order in which they are asked: what a number of such a name becomes.
