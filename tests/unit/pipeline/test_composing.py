@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 from builders import a_cell, a_lock
 from standins import stand_in_wheel
-from warpfront.pipeline.within.preparing import Prepared
 
 from warpfront.images.engine.buildx import Baked, BakeRequest
 from warpfront.images.stages import BYTE_CODE
 from warpfront.model import BaseSource, LockedWheel, RenderedImage, ResolvedBase, frozen
 from warpfront.pipeline.within import composing
 from warpfront.pipeline.within.composing import Composer
+from warpfront.pipeline.within.preparing import Prepared
 from warpfront.system.store import Store
 from warpfront.wheels.layer_store import LayerStore
 from warpfront.wheels.wheelhouse import Wheelhouse
