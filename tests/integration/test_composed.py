@@ -48,7 +48,9 @@ def by_run(project: Project, engine: Engine) -> Iterator[str]:
 
 
 def kept(project: Project, engine: Engine, name: str, *options: str) -> Iterator[str]:
-    answers: dict[str, Any] = project.invoke("build", "--json", *options, timeout=1800).expect(0).json
+    answers: dict[str, Any] = (
+        project.invoke("build", "--json", *options, timeout=1800).expect(0).json
+    )
     (built,) = answers.values()
     image = f"localhost/warpfront/test-{name}:1"
     engine.tag(built["image_id"], image)
@@ -94,9 +96,7 @@ def test_what_lies_in_lower_layers_can_be_taken_out_by_pip_and_by_uv(
     assert said[-1] == "2.0"
 
 
-def test_no_byte_code_is_compiled_again(
-    engine: Engine, composed: str
-) -> None:
+def test_no_byte_code_is_compiled_again(engine: Engine, composed: str) -> None:
     """None is compiled again: the source's age in it is the source's."""
     script = (
         "site=/opt/venv/lib/python3.11/site-packages;"

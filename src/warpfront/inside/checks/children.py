@@ -39,7 +39,11 @@ class Returned:
 
 
 def each_in_a_child(
-    module: str, items: Sequence[Any], *, seconds: float, environment: Mapping[str, str] | None = None
+    module: str,
+    items: Sequence[Any],
+    *,
+    seconds: float,
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[Returned]:
     """Every item in its order; `seconds` is what one may take."""
     rest = list(items)
@@ -103,9 +107,7 @@ def _heard(
             )
             return
         if "ends" in line:
-            yield Returned(
-                item=items[place], how=DONE, seconds=spent, document=line["document"]
-            )
+            yield Returned(item=items[place], how=DONE, seconds=spent, document=line["document"])
             place += 1
         began, limit = time.monotonic(), seconds
 

@@ -97,9 +97,7 @@ def record_usual(claims: Claims, recorder: Recorder, effort: Effort | None = Non
     )
 
 
-def record_architectures(
-    claims: Claims, recorder: Recorder, asked: Library, seed: int = 0
-) -> None:
+def record_architectures(claims: Claims, recorder: Recorder, asked: Library, seed: int = 0) -> None:
     """One check a type; where all are asked for, one more a kind, that as many ran as ever did."""
     found, missing = chosen(architectures(), asked.architectures, asked.kinds)
     recorder.environment[asked.library] = library_version()
@@ -220,5 +218,3 @@ def floor_of(kind: str, version: str) -> tuple[int, str]:
 def _release(version: str) -> tuple[int, ...]:
     parts: Iterator[str] = iter(version.split("."))
     return tuple(int(part) for part in parts if part.isdecimal())
-
-
