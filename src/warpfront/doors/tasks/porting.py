@@ -177,11 +177,10 @@ def _write_image(trial: Trial, name: str) -> None:
 
 
 def _raise_untried(trial: Trial) -> None:
-    missing = [one.miss.top or one.miss.distribution for one in trial.found if not one.folder]
     if trial.works:
         return
-    if missing:
-        raise FindingsError(f"it lacks {', '.join(missing)} in {trial.cell_id}")
+    if trial.lacking:
+        raise FindingsError(f"it lacks {', '.join(trial.lacking)} in {trial.cell_id}")
     ended = "was stopped" if trial.exit_code is None else f"exited with {trial.exit_code}"
     raise CommandFailedError(
         f"{shlex.join(trial.argv)} {ended}, and no missing module is why",
