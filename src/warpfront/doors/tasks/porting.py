@@ -79,7 +79,7 @@ def preflight(
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Tried:
+class TrialOptions:
     """What is tried, and what is made of it."""
 
     repo: Annotated[str, Option("the project's folder (this one if not given)")] = "."
@@ -110,7 +110,7 @@ def try_program(
     *,
     json: Json = False,
     dry_run: Annotated[bool, Option("say what would be run where, and run nothing")] = False,
-    tried: Tried,
+    tried: TrialOptions,
 ) -> None:
     """Run a program of a project in an image, and say what it lacks there.
 
@@ -134,7 +134,7 @@ def try_program(
     _raise_untried(found)
 
 
-def _trial_request(tried: Tried) -> TrialRequest:
+def _trial_request(tried: TrialOptions) -> TrialRequest:
     from warpfront.pipeline.beside.trying import TrialRequest
     from warpfront.port.trying.providers import read_provides
 
@@ -147,7 +147,7 @@ def _trial_request(tried: Tried) -> TrialRequest:
     )
 
 
-def _show_trial(found: Trial, tried: Tried, *, json: bool) -> None:
+def _show_trial(found: Trial, tried: TrialOptions, *, json: bool) -> None:
     """The trial on the screen or as JSON, and the folder of the image that it makes."""
     from warpfront.port.trying.trial_text import trial_text
 
@@ -177,11 +177,10 @@ def _write_image(trial: Trial, name: str) -> None:
 
 
 def _raise_untried(trial: Trial) -> None:
-    missing = [one.miss.top or one.miss.distribution for one in trial.found if not one.folder]
     if trial.works:
         return
-    if missing:
-        raise FindingsError(f"it lacks {', '.join(missing)} in {trial.cell_id}")
+    if trial.lacking:
+        raise FindingsError(f"it lacks {', '.join(trial.lacking)} in {trial.cell_id}")
     ended = "was stopped" if trial.exit_code is None else f"exited with {trial.exit_code}"
     raise CommandFailedError(
         f"{shlex.join(trial.argv)} {ended}, and no missing module is why",
