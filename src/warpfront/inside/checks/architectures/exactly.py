@@ -4,6 +4,7 @@ make float32 numbers of their own, and call kernels that have no float64.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -77,6 +78,6 @@ def _widened(value: Any) -> Any:
 def _grouped(rows: Tensor, weights: Tensor, *, offs: Tensor, **_: Any) -> Tensor:
     """Groups of rows, each by its own matrix: `offs` says where each group ends."""
     ends = [0, *(int(end) for end in offs)]
-    parts = [rows[a:b] @ weights[n] for n, (a, b) in enumerate(zip(ends, ends[1:], strict=False))]
+    parts = [rows[a:b] @ weights[n] for n, (a, b) in enumerate(itertools.pairwise(ends))]
     rest = rows.new_zeros(len(rows) - ends[-1], weights.shape[-1])
     return torch.cat([*parts, rest])
