@@ -57,7 +57,7 @@ class Pool:
             begun.append(found)
             pool = dataclasses.replace(
                 pool,
-                waiting=tuple(one for one in pool.waiting if one != load),
+                waiting=tuple(one for one in pool.waiting if one is not load),
                 running={**pool.running, load: node},
             )
         return pool, tuple(begun)
@@ -81,6 +81,8 @@ class Pool:
     def _next(self) -> tuple[Load, BuildNode] | None:
         """First everybody's own; then, for who is idle, what is furthest from its turn."""
         free = [node for node in self.living if self._is_free(node)]
+        if not free:
+            return None
         for load in self.waiting:
             home = self._home(load)
             if home in free and self._has_room(home, load):
