@@ -17,6 +17,7 @@ from benchmark import child_environment
 
 from warpfront.images.engine import Engine, connect
 from warpfront.images.engine.bases import resolve_base
+from warpfront.images.labels import CELL
 from warpfront.model import Cell, WheelLock
 from warpfront.pipeline.workspace import Workspace, open_workspace, site_when_needed
 from warpfront.release.registry.ping import registry_reachable
@@ -75,7 +76,8 @@ class Ground:
 
     def packed_bytes(self, reference: str) -> int:
         """The packed blobs of an image: what a push would send of it."""
-        listed = [one for one in self.engine.images("") if reference in one.references]
+        label = f"{LABEL}=cold" if reference == BY_HAND else CELL
+        listed = [one for one in self.engine.images(label) if reference in one.references]
         return sum(one.size_bytes for one in listed) - self.layers_bytes(reference)
 
     def _call(self, *argv: str) -> None:
@@ -113,7 +115,7 @@ def made_ground(cell: Cell, folder: Path) -> Iterator[Ground]:
     text = (ROOT / "matrix.yaml").read_text(encoding="utf-8")
     (root / "matrix.yaml").write_text(matrix_of_one(text, cell), encoding="utf-8")
     (own,) = open_workspace(root).matrix.cells
-    lock = _copied_lock(cell, own, root)
+    lock = copied_lock(cell, own, root)
     source = open_workspace(ROOT)
     house = source.folders.wheelhouse
     house.fetch(lock.wheels, site_when_needed()(), on_progress=lambda *_: None)
@@ -139,7 +141,7 @@ def made_ground(cell: Cell, folder: Path) -> Iterator[Ground]:
             engine.remove(reference)
 
 
-def _copied_lock(cell: Cell, own: Cell, root: Path) -> WheelLock:
+def copied_lock(cell: Cell, own: Cell, root: Path) -> WheelLock:
     path = ROOT / "images" / "locks" / f"pylock.{cell.id}.toml"
     lock = read_lock(path.read_text(encoding="utf-8"), path=path.name)
     target = root / "images" / "locks" / f"pylock.{own.id}.toml"

@@ -100,6 +100,7 @@ _name_pattern = _form(
     "a package's name, or how such names begin and a * (acme-*)",
     longest=100,
 )
+_size = _form(r"[0-9]{1,4}(?:\.[0-9])? (?:MB|GB)", "a size: `900 MB`, `6.5 GB`")
 _path = _form(
     r"[A-Za-z0-9_-][A-Za-z0-9._-]*(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*)*",
     "a path inside the repository, without .. and leading dots",
@@ -279,7 +280,8 @@ class SmokeText:
 class ImageText:
     """`images.*:`; `parent` is the image it is built on. `relax` maps a package, whose demands
     on the torch stack may go unmet, to the reason; `builds` how packages are built in that;
-    `patches` what is changed in packages of others, `smoke` what of them is tried."""
+    `patches` what is changed in packages of others, `smoke` what of them is tried; `budget` is the
+    most that its layers may take, unpacked."""
 
     template: Name
     title: Annotated[str, *_words]
@@ -292,6 +294,7 @@ class ImageText:
     builds: Mapping[PackageName, BuildText] = field(default_factory=dict)
     patches: tuple[PatchText, ...] = ()
     smoke: tuple[SmokeText, ...] = ()
+    budget: Annotated[str, *_size] | None = None
     environment: Environment = field(default_factory=dict)
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from warpfront.errors import InputError
 from warpfront.port.preflight.requirements_txt import read_requirements
-from warpfront.port.trying.misses import Miss, read_misses
+from warpfront.port.trying.misses import read_misses
 from warpfront.port.trying.providers import UNKNOWN, provider, read_provides
-from warpfront.port.trying.trial import Found, Trial
+from warpfront.port.trying.trial import Miss, MissAnswer, Trial
 from warpfront.port.trying.trial_text import entry_text, requirements_file, trial_text
 
 PLAIN = """\
@@ -100,18 +100,18 @@ def test_what_somebody_provides_is_a_module_and_a_distribution() -> None:
             read_provides([text])
 
 
-EINOPS = Found(
+EINOPS = MissAnswer(
     miss=Miss(module="einops", path="/repo/m.py", line=1),
     requirement="einops>=0.7",
     said_by="r.txt:1",
     version="0.8.1",
     brings=2,
 )
-OWN = Found(miss=Miss(module="net"), folder="src")
-REFUSED = Found(miss=Miss(module="flash_attn"), refusal="it has no wheel", hint="build it")
+OWN = MissAnswer(miss=Miss(module="net"), folder="src")
+REFUSED = MissAnswer(miss=Miss(module="flash_attn"), refusal="it has no wheel", hint="build it")
 
 
-def a_trial(*found: Found, exit_code: int | None = 0, installed: bool = True) -> Trial:
+def a_trial(*found: MissAnswer, exit_code: int | None = 0, installed: bool = True) -> Trial:
     return Trial(
         cell_id="cpu-torch",
         image="torch",

@@ -127,6 +127,9 @@ def verify(
     selftest: Annotated[
         bool, Option("also seed faults into every check, and demand that each is caught")
     ] = False,
+    again: Annotated[
+        int, Option("how many times, with other seeds each; a check that flips has failed")
+    ] = 1,
     digest: Annotated[
         str, Option("pull this image (repository@sha256:...), and verify it as its cell's own")
     ] = "",
@@ -148,7 +151,11 @@ def verify(
     if dry_run:
         print_report(pipeline.report(workspace, cells), json=json)
         return
-    results = pipeline.verify(workspace, cells, display, effort=effort, selftest=selftest)
+    if again < 1:
+        raise InputError(f"--again {again} is not a number from 1 on", hint="--again 3")
+    results = pipeline.verify(
+        workspace, cells, display, effort=effort, selftest=selftest, again=again
+    )
     _print_verified(results, lambda: pipeline.report(workspace, cells), json=json)
 
 

@@ -37,6 +37,7 @@ from warpfront.model import (
     WheelLock,
 )
 from warpfront.pipeline.within.attempt import attempt
+from warpfront.pipeline.within.budgets import within_budget
 from warpfront.pipeline.within.composing import Composer
 from warpfront.pipeline.within.preparing import (
     Prepared,
@@ -96,8 +97,12 @@ def build_cells(
             to_build.append(item)
     if to_build:
         results |= _Building(matrix, folders, engine, site(), watch, by_run=by_run).build(to_build)
+    by_id = {cell.id: cell for cell in cells}
     for cell_id, result in results.items():
-        folders.store.save(cell_id, "build", result)
+        if isinstance(result, BuiltImage):
+            cell, lock = by_id[cell_id], locks[cell_id]
+            results[cell_id] = within_budget(cell, result, lock, folders.store, folders.wheelhouse)
+        folders.store.save(cell_id, "build", results[cell_id])
     return results
 
 

@@ -5,11 +5,29 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from warpfront.port.trying.misses import Miss
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Miss:
+    """A module that was not found, or a distribution of which only the name is known (`module`
+    ""), and the line that asked for it.
+    """
+
+    module: str
+    distribution: str = ""
+    path: str = ""
+    line: int = 0
+
+    @property
+    def where(self) -> str:
+        return f"{self.path}:{self.line}" if self.path else ""
+
+    @property
+    def top(self) -> str:
+        return self.module.partition(".")[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class MissAnswer:
     """What was missing, and what is to be had for it: `requirement` at its `version`, which leaves
     the image's torch as it is, with `brings` more wheels; or `refusal`, why nothing is. `folder` is
     where the project itself has it.
@@ -44,7 +62,7 @@ class Trial:
     runs: int
     exit_code: int | None
     tail: str
-    found: tuple[Found, ...] = ()
+    found: tuple[MissAnswer, ...] = ()
     installed: bool = False
 
     @property
@@ -57,5 +75,5 @@ class Trial:
         return tuple(sorted(f"{one.requirement_name}=={one.version}" for one in self.wanted))
 
     @property
-    def wanted(self) -> tuple[Found, ...]:
+    def wanted(self) -> tuple[MissAnswer, ...]:
         return tuple(one for one in self.found if one.version)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from warpfront.port.trying.trial import Found, Trial
+from warpfront.port.trying.trial import MissAnswer, Trial
 
 TEMPLATE = """\
 # {{ cell.id }}: {{ cell.title | words }}
@@ -56,7 +56,7 @@ def _lines(trial: Trial, name: str) -> Iterator[str]:
         yield entry_text(trial, name)
 
 
-def _found_lines(one: Found) -> Iterator[str]:
+def _found_lines(one: MissAnswer) -> Iterator[str]:
     missed = one.miss.module or f"{one.miss.distribution} (its metadata)"
     where = f" ({one.miss.where})" if one.miss.where else ""
     yield f"  no {missed}{where}"

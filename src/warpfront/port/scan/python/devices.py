@@ -206,8 +206,11 @@ def _asked_before(module: Module, node: ast.AST) -> bool:
                 return True
         if isinstance(parent, ast.Try) and child in parent.body:
             return any(
-                handler.type is None
-                or {"AttributeError", "TypeError", "Exception"} & {*_names(handler.type)}
+                (
+                    handler.type is None
+                    or {"AttributeError", "TypeError", "Exception"} & {*_names(handler.type)}
+                )
+                and not any(isinstance(inner, ast.Raise) for inner in ast.walk(handler))
                 for handler in parent.handlers
             )
     return False
