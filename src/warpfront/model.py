@@ -310,6 +310,7 @@ class Cell:
     tree: SourceTree | None = None
     own_indexes: tuple[OwnIndex, ...] = ()
     allow_builds: tuple[str, ...] = ()
+    budget_bytes: int | None = None
 
     @property
     def repository(self) -> str:

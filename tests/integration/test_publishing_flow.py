@@ -45,9 +45,15 @@ NIGHTLY = {
     "sessions": ["load"],
     "allow": ["bootstrap", "relaxed"],
 }
-# Nobody waits for everything in a test of how jobs follow one another.
+# What the channel demands is verified, and nothing else: the rest has tests of its own.
 PROGRAM = """
-case "$*" in *"--step verify"*) set -- "$@" --quick ;; esac
+case "$*" in *"--step verify"*) exec "$PYTHON" -c '
+import sys
+from invoke.main import program
+from warpfront.pipeline import verifying
+verifying.SESSIONS = ("load",)
+program.run(["invoke", *sys.argv[1:]])
+' "${@:3}" ;; esac
 exec "$PYTHON" "$@"
 """
 

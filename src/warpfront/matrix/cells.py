@@ -535,7 +535,13 @@ def _cell(
         tree=_tree(image.project) if image.project else None,
         own_indexes=own_indexes,
         allow_builds=tuple(sorted(text.allow_builds)),
+        budget_bytes=_bytes(image.budget) if image.budget else None,
     )
+
+
+def _bytes(size: str) -> int:
+    number, unit = size.split()
+    return round(float(number) * {"MB": 1e6, "GB": 1e9}[unit])
 
 
 def _recipe(package: str, text: BuildText) -> Recipe:

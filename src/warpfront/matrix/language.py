@@ -100,6 +100,7 @@ _name_pattern = _form(
     "a package's name, or how such names begin and a * (acme-*)",
     longest=100,
 )
+_size = _form(r"[0-9]{1,4}(?:\.[0-9])? (?:MB|GB)", "a size: `900 MB`, `6.5 GB`")
 _path = _form(
     r"[A-Za-z0-9_-][A-Za-z0-9._-]*(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*)*",
     "a path inside the repository, without .. and leading dots",
@@ -279,7 +280,8 @@ class SmokeText:
 class ImageText:
     """`images.*:`; `parent` is the image it is built on. `relax` maps a package, whose demands
     on the torch stack may go unmet, to the reason; `builds` how packages are built in that;
-    `patches` what is changed in packages of others, `smoke` what of them is tried."""
+    `patches` what is changed in packages of others, `smoke` what of them is tried; `budget` is the
+    most that its layers may take, unpacked."""
 
     template: Name
     title: Annotated[str, *_words]
@@ -292,6 +294,7 @@ class ImageText:
     builds: Mapping[PackageName, BuildText] = field(default_factory=dict)
     patches: tuple[PatchText, ...] = ()
     smoke: tuple[SmokeText, ...] = ()
+    budget: Annotated[str, *_size] | None = None
     environment: Environment = field(default_factory=dict)
 
 
@@ -408,6 +411,22 @@ class RunnerText:
     image: PinnedImage | None = None
 
 
+@strict_dataclass
+class NodeText:
+    """`builders.*:`, engines that images are built on at once: another's by its `host` (as
+    DOCKER_HOST has it) or docker `context`, or a builder that `buildx` knows (remote, in
+    Kubernetes), whose images come to this machine's engine; this machine's own if none is said.
+    `room_gb` bounds what is built there at once, `cache` is a repository for BuildKit's steps."""
+
+    host: Annotated[str, Field(pattern=r"^(unix|ssh|tcp)://\S+$")] | None = None
+    context: Label | None = None
+    buildx: Label | None = None
+    machine: MachineName = DEFAULT_MACHINE
+    slots: Annotated[int, Field(ge=1, le=64)] = 1
+    room_gb: Annotated[int, Field(ge=1, le=100_000)] = 100
+    cache: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9./:_-]*$")] | None = None
+
+
 def _kind_of_index(value: object) -> str:
     return "address" if isinstance(value, str) else "own"
 
@@ -430,6 +449,7 @@ class MatrixText:
     strict: StrictBool = False
     compilers: Mapping[Name, CompilerText] = field(default_factory=dict)
     runners: Mapping[Name, RunnerText] = field(default_factory=dict)
+    builders: Mapping[Name, NodeText] = field(default_factory=dict)
     indexes: Mapping[IndexName, IndexText] = field(default_factory=dict)
     allow_builds: tuple[PackageName, ...] = ()
     defaults: Axes = field(default_factory=Axes)

@@ -98,11 +98,17 @@ def build(
     by_run: Annotated[
         bool, Option("install wheels by RUN, also where layers made before could stand for it")
     ] = False,
+    spread: Annotated[bool, Option("on every engine of `builders:` at once")] = False,
 ) -> None:
     """Build images of the selected cells, reusing those whose content exists."""
     from warpfront import pipeline
 
     workspace = workspace_here()
+    if spread and not dry_run:
+        from warpfront.pipeline.beside.spreading import spread as build_on_all
+
+        finish(build_on_all(workspace, cells, display), json=json)
+        return
     if dry_run:
         print_plan(pipeline.plan(workspace, cells, display), json=json)
         return
@@ -217,6 +223,36 @@ def _print_profiles(results: Iterable[Verified]) -> None:
             print(f"\n{one.cell_id} on {one.target}\n{said}", end="")
 
 
+def _write_page(
+    workspace: Workspace,
+    rows: Iterable[ReportRow],
+    display: Display,
+    *,
+    html: str,
+    history: str,
+    branch: str,
+) -> None:
+    import contextlib
+
+    from warpfront.pipeline.beside.chronicle import branch_history
+    from warpfront.pipeline.beside.paging import write_page
+    from warpfront.system.process import environment, run
+    from warpfront.system.provenance import read_provenance
+
+    root = workspace.folders.root
+    kept = branch_history(branch, root, run, environment()) if branch else None
+    with kept or contextlib.nullcontext(Path(history) if history else None) as path:
+        write_page(
+            Path(html),
+            rows,
+            {cell.id: cell for cell in workspace.matrix.cells},
+            workspace.folders.store,
+            provenance=read_provenance(root, run),
+            history=path,
+            watch=display,
+        )
+
+
 @command
 def report(
     display: Display,
@@ -226,6 +262,7 @@ def report(
     markdown: Annotated[bool, Option("print it as a Markdown table")] = False,
     html: Annotated[str, Option("also write it as one page, to this file")] = "",
     history: Annotated[str, Option("with --html: JSON lines of runs, to show and to add to")] = "",
+    history_branch: Annotated[str, Option("as --history, of a file on this branch of origin")] = "",
 ) -> None:
     """Show what each step made of every cell, from what the steps left behind."""
     from warpfront import pipeline
@@ -234,19 +271,7 @@ def report(
     workspace = workspace_here()
     rows = pipeline.report(workspace, cells)
     if html:
-        from warpfront.pipeline.beside.paging import write_page
-        from warpfront.system.process import run
-        from warpfront.system.provenance import read_provenance
-
-        write_page(
-            Path(html),
-            rows,
-            {cell.id: cell for cell in workspace.matrix.cells},
-            workspace.folders.store,
-            provenance=read_provenance(workspace.folders.root, run),
-            history=Path(history) if history else None,
-            watch=display,
-        )
+        _write_page(workspace, rows, display, html=html, history=history, branch=history_branch)
     if markdown and not json:
         print(report_markdown(rows), end="")
     else:

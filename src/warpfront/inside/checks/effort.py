@@ -55,7 +55,11 @@ CHECK_SESSIONS: Mapping[str, CheckSession] = {
     ),
     "models": CheckSession(
         says="model families, layer by layer, trained, checkpointed, exported",
-        records=("models.modes:record_models",),
+        records=("models.modes:record_models", "architectures.registered:record_usual"),
+    ),
+    "attention": CheckSession(
+        says="every way to compute attention: computed, refused, wrong, or by another's kernel",
+        records=("attention.tier_session:record_attention",),
     ),
     "golden": CheckSession(
         says="golden vectors of ours; anywhere, `-- make FILE` and `-- check [FILE...]`",

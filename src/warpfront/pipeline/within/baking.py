@@ -24,6 +24,7 @@ from warpfront.images.engine import Engine, StoredImage
 from warpfront.images.engine.bases import resolve_base
 from warpfront.images.engine.buildx import Baked, BakeRequest, BuildStep, bake
 from warpfront.images.labels import CONTENT_HASH, image_labels
+from warpfront.matrix.nodes import CACHE_VARIABLE
 from warpfront.matrix.plan import leaves
 from warpfront.matrix.reading import Matrix
 from warpfront.model import (
@@ -36,6 +37,7 @@ from warpfront.model import (
     WheelLock,
 )
 from warpfront.pipeline.within.attempt import attempt
+from warpfront.pipeline.within.budgets import within_budget
 from warpfront.pipeline.within.composing import Composer
 from warpfront.pipeline.within.preparing import (
     Prepared,
@@ -46,7 +48,7 @@ from warpfront.pipeline.within.preparing import (
 from warpfront.pipeline.within.sealed import is_sealed, write_manifest
 from warpfront.pipeline.workspace import AskSite, Folders, Material
 from warpfront.release.registry.ping import registry_reachable
-from warpfront.system.process import run
+from warpfront.system.process import environment, run
 from warpfront.system.progress import Watch
 from warpfront.system.provenance import fixed_moment, read_provenance
 from warpfront.system.store import Store, place_program, remove_other, write_json
@@ -95,8 +97,12 @@ def build_cells(
             to_build.append(item)
     if to_build:
         results |= _Building(matrix, folders, engine, site(), watch, by_run=by_run).build(to_build)
+    by_id = {cell.id: cell for cell in cells}
     for cell_id, result in results.items():
-        folders.store.save(cell_id, "build", result)
+        if isinstance(result, BuiltImage):
+            cell, lock = by_id[cell_id], locks[cell_id]
+            results[cell_id] = within_budget(cell, result, lock, folders.store, folders.wheelhouse)
+        folders.store.save(cell_id, "build", results[cell_id])
     return results
 
 
@@ -279,7 +285,10 @@ class _Building:
             store=self._store,
             layers=LayerStore(self._cache / "layers", self._wheelhouse),
             watch=self._watch,
-            contexts=lambda item: self._contexts(item, {}, None),
+            contexts=lambda item: {
+                **self._base_contexts(item, {}),
+                TOOLS_CONTEXT: str(self._tools()),
+            },
             secrets=self._secrets,
             request=lambda file, targets, folder: dataclasses.replace(
                 self._request(file, items), targets=targets, leaves=targets, writable=(folder,)
@@ -379,6 +388,7 @@ class _Building:
             ),
             logs={item.cell.id: self._store.log_path(item.cell.id) for item in items},
             references={item.cell.local_reference: item.cell.id for item in items},
+            cache=environment().get(CACHE_VARIABLE, ""),
         )
 
     def _on_step(self, step: BuildStep) -> None:

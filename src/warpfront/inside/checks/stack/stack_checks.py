@@ -35,7 +35,7 @@ from warpfront.inside.checks.results import (
 )
 from warpfront.inside.checks.stack.descriptions import Description, description
 
-SECONDS = 120.0
+SECONDS = 300.0
 _SOURCE = Path(__file__).resolve().parents[4]
 _IMPORTING = Path(__file__).with_name("importing.py")
 _TAIL_CHARACTERS = 1500
@@ -43,7 +43,7 @@ _SHOWN = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told:
+class ImportReport:
     """What a process that imported modules left: `said` is its document, `ended` how it ended."""
 
     said: Mapping[str, Any]
@@ -66,7 +66,7 @@ class Told:
 
 def record_stack(claims: Claims, recorder: Recorder, _effort: Effort | None = None) -> None:
     """Every entry of `smoke:`, then what they may have done to torch."""
-    told: list[tuple[str, Told]] = []
+    told: list[tuple[str, ImportReport]] = []
     checks: list[Check] = []
     for entry in claims.smoke:
         checks += checks_of(entry, claims, told)
@@ -78,7 +78,7 @@ def record_stack(claims: Claims, recorder: Recorder, _effort: Effort | None = No
 
 
 def checks_of(
-    entry: Mapping[str, Any], claims: Claims, told: list[tuple[str, Told]]
+    entry: Mapping[str, Any], claims: Claims, told: list[tuple[str, ImportReport]]
 ) -> Iterator[Check]:
     """The checks of one entry; what its processes say is added to `told` when they run."""
     name = str(entry["name"])
@@ -97,7 +97,7 @@ def checks_of(
         yield Check(name=f"{name}: runs", find=lambda: command(entry))
 
 
-def _described(name: str, claims: Claims, told: list[tuple[str, Told]]) -> Iterator[Check]:
+def _described(name: str, claims: Claims, told: list[tuple[str, ImportReport]]) -> Iterator[Check]:
     known = description(name, vendor=claims.vendor, version=_installed(name))
     if known.not_for:
         yield Check(name=name, find=lambda: unavailable(known.not_for))
@@ -116,11 +116,13 @@ def _described(name: str, claims: Claims, told: list[tuple[str, Told]]) -> Itera
         yield Check(name=f"{name}: computes", find=lambda: computed(known))
 
 
-def _once(name: str, told: list[tuple[str, Told]], act: Callable[[], Told]) -> Callable[[], Told]:
+def _once(
+    name: str, told: list[tuple[str, ImportReport]], act: Callable[[], ImportReport]
+) -> Callable[[], ImportReport]:
     """One process for all checks that ask what it said."""
 
     @functools.cache
-    def say() -> Told:
+    def say() -> ImportReport:
         found = act()
         told.append((name, found))
         return found
@@ -142,7 +144,7 @@ def imported(
     attributes: tuple[str, ...] = (),
     diagnose: bool = False,
     seconds: float = SECONDS,
-) -> Told:
+) -> ImportReport:
     """What a process that imports these says of them."""
     wanted = {
         "imports": list(modules),
@@ -157,7 +159,7 @@ def imported(
         argv = [sys.executable, str(_IMPORTING), str(folder / "wanted.json"), str(answer)]
         ended = ran(argv, seconds=seconds, cwd=folder, environment=users_environment())
         said = json.loads(answer.read_text(encoding="utf-8")) if answer.is_file() else {}
-    return Told(said=said, ended=ended)
+    return ImportReport(said=said, ended=ended)
 
 
 def users_environment() -> dict[str, str]:
@@ -166,7 +168,7 @@ def users_environment() -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join(one for one in entries if one != str(_SOURCE))}
 
 
-def all_imported(told: Told, known: Description | None = None) -> CheckFinding:
+def all_imported(told: ImportReport, known: Description | None = None) -> CheckFinding:
     """Each module came, and from where."""
     details: dict[str, object] = {"modules": told.imports}
     if known is not None:
@@ -182,7 +184,7 @@ def all_imported(told: Told, known: Description | None = None) -> CheckFinding:
     return passed(", ".join(said), **details)
 
 
-def all_compiled(told: Told) -> CheckFinding:
+def all_compiled(told: ImportReport) -> CheckFinding:
     """What has to be compiled is in the process."""
     if told.ending or not told.said.get("compiled"):
         return failed(f"not known: {told.ending or 'nothing was said'}")
@@ -207,7 +209,7 @@ def why_not(said: Mapping[str, Any]) -> str:
     return f"{said.get('said') or said['error']}{none}"
 
 
-def extensions_load(told: Told) -> CheckFinding:
+def extensions_load(told: ImportReport) -> CheckFinding:
     """Of a package that nobody described: every extension that it brings for this Python loads.
     What runs although one does not takes a way around it.
     """
@@ -224,7 +226,7 @@ def extensions_load(told: Told) -> CheckFinding:
     return passed(f"{len(found['loaded'])} compiled files in the process", extensions=found)
 
 
-def no_fallback(told: Told, known: Description) -> CheckFinding:
+def no_fallback(told: ImportReport, known: Description) -> CheckFinding:
     """Nothing that the import printed, and no object in its place, says that a slower or emptier
     way was taken.
     """
@@ -287,7 +289,7 @@ def _judged(ended: Ended, *, exit_code: int, prints: str, seconds: float) -> Che
     return passed(f"exit {ended.returncode}", **details)
 
 
-def same_devices(told: list[tuple[str, Told]]) -> CheckFinding:
+def same_devices(told: list[tuple[str, ImportReport]]) -> CheckFinding:
     """Nothing that was imported hides devices from torch, or shows others."""
     counts = {}
     for name, one in told:
@@ -303,7 +305,7 @@ def same_devices(told: list[tuple[str, Told]]) -> CheckFinding:
     return passed(f"the same in {len(counts)} processes", counts=counts)
 
 
-def same_torch(claims: Claims, told: list[tuple[str, Told]]) -> CheckFinding:
+def same_torch(claims: Claims, told: list[tuple[str, ImportReport]]) -> CheckFinding:
     """Every process used the torch that is claimed, and it is as it was sealed."""
     wrong = []
     for name, one in told:
