@@ -257,14 +257,15 @@ EFFORT = {"quick": True, "profile": "torch", "seeds": "3", "run": "0", "selftest
 def test_verify_hands_on_how_much_to_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Effort] = []
 
-    def verify(*_: object, effort: Effort, **__: object) -> tuple[()]:
+    def verify(*_: object, effort: Effort, again: int, **__: object) -> tuple[()]:
         asked.append(effort)
+        assert again == 2
         return ()
 
     make_project(tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("warpfront.pipeline.verify", verify)
-    run_task("verify", json=True, **EFFORT)
+    run_task("verify", json=True, again="2", **EFFORT)
     assert asked == [Effort(quick=True, profile="torch", seeds=(0, 1, 2))]
 
 
@@ -285,12 +286,11 @@ def test_verify_says_why_it_did_not_come_to_a_cell_and_what_to_do(
     ("task", "wrong", "said"),
     [
         ("verify", {"profile": "loose"}, "no profile 'loose'\nhint: strict, "),
-        ("verify", {"again": 0}, "--again 0 is not a number from 1 on"),
         ("verify", {"seeds": "0"}, "--seeds '0' is not a number from 1 on"),
         ("verify", {"seeds": "x"}, "--seeds 'x' is not a number from 1 on"),
         ("compile", {"seconds": "long"}, "--seconds 'long' is no number"),
     ],
-    ids=["profile", "again", "no seeds", "seeds", "seconds"],
+    ids=["profile", "no seeds", "seeds", "seconds"],
 )
 def test_an_option_of_no_use_is_refused_in_words(
     task: str, wrong: dict[str, Any], said: str
@@ -299,6 +299,15 @@ def test_an_option_of_no_use_is_refused_in_words(
         run_task(task, **wrong)
     assert caught.value.code == 1
     assert str(caught.value.message).startswith(f"error: {said}")
+
+
+def test_verifying_no_time_at_all_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_project(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(Exit, match="--again 0 is not a number from 1 on"):
+        run_task("verify", again="0", **EFFORT)
 
 
 def test_planning_a_new_project_as_json(

@@ -96,9 +96,11 @@ def test_what_comes_of_it_is_kept_apart_from_the_cells_of_this_project(
         sessions=("load",),
         effort=Effort(),
         watch=Quiet(),
+        again=2,
     )
     assert isinstance(found, Verification)  # in this engine nothing runs, which is no pass
     assert (row.cell_id, row.lock, row.verify) == (CPU.id, "not here", "error")
+    assert found.environment["again"] == {"times": 2, "outcomes": ["error"] * 2, "flips": []}
     assert own.load(CPU.id, "build", (BuiltImage,)).image_id == found.image_id
     assert engine.image(f"localhost/stranger/{CPU.id}:2.13.0-cpu-py3.11") is not None
 

@@ -138,21 +138,28 @@ def verify(
     from warpfront import pipeline
 
     workspace = workspace_here()
+    if again < 1:
+        raise InputError(f"--again {again} is not a number from 1 on", hint="--again 3")
     if digest:
         from warpfront.pipeline.beside.adopting import adopt
 
         own = adopt(workspace, digest, display)
         if own is None:
             _verify_stranger(
-                workspace, digest, cells.target, display, effort, selftest=selftest, json=json
+                workspace,
+                digest,
+                cells.target,
+                display,
+                effort,
+                selftest=selftest,
+                again=again,
+                json=json,
             )
             return
         cells = replace(cells, only=own.id)
     if dry_run:
         print_report(pipeline.report(workspace, cells), json=json)
         return
-    if again < 1:
-        raise InputError(f"--again {again} is not a number from 1 on", hint="--again 3")
     results = pipeline.verify(
         workspace, cells, display, effort=effort, selftest=selftest, again=again
     )
@@ -167,12 +174,13 @@ def _verify_stranger(
     effort: Effort,
     *,
     selftest: bool,
+    again: int,
     json: bool,
 ) -> None:
     from warpfront.pipeline.beside.strangers import verify_stranger
 
     results, rows = verify_stranger(
-        workspace, digest, display, target=target, effort=effort, selftest=selftest
+        workspace, digest, display, target=target, effort=effort, selftest=selftest, again=again
     )
     _print_verified(results, lambda: rows, json=json)
 

@@ -37,6 +37,7 @@ def verify_stranger(
     target: str = "",
     effort: Effort | None = None,
     selftest: bool = False,
+    again: int = 1,
 ) -> tuple[tuple[Verified, ...], tuple[ReportRow, ...]]:
     """The checks inside an image that nobody here knows, on each target that it says it serves, or
     on `target`; and the same as a report. Raises `InputError` for one that says nothing.
@@ -61,6 +62,7 @@ def verify_stranger(
         sessions=(*SESSIONS, *(("selftest",) if selftest else ())),
         effort=effort or Effort(),
         watch=watch,
+        again=again,
     )
 
 
@@ -90,6 +92,7 @@ def verify_claimed(
     sessions: tuple[str, ...],
     effort: Effort,
     watch: Watch,
+    again: int = 1,
 ) -> tuple[tuple[Verified, ...], tuple[ReportRow, ...]]:
     engine.reap()
     began, image = time.monotonic(), pull(named, engine, watch)
@@ -111,6 +114,7 @@ def verify_claimed(
             toolbox=toolbox,
             sessions=sessions,
             effort=effort,
+            again=again,
         )
         results.append(verifying.run(engine, engine.host_devices(), watch))
     verifications: Mapping[str, Verification] = {
