@@ -24,7 +24,7 @@ from warpfront.model import Outcome, Selection, SourceTree
 if TYPE_CHECKING:
     from warpfront.pipeline.beside.compiling import Compilation, CompileRequest
     from warpfront.pipeline.beside.scanning import Scan, ScanRequest
-    from warpfront.pipeline.beside.trying import TrialRequest
+    from warpfront.pipeline.beside.trial_runs import TrialRequest
     from warpfront.port.scan.findings import ScanFinding
     from warpfront.port.trying.trial import Trial
 
@@ -119,7 +119,7 @@ def try_program(
     that leave the image's torch as it is; then what makes an image of it.
     """
     from warpfront.model import Blocked, Failed
-    from warpfront.pipeline.beside.trying import only_cell, try_project
+    from warpfront.pipeline.beside.trial_runs import only_cell, try_project
 
     workspace, asking = workspace_here(), _trial_request(tried)
     if dry_run:
@@ -135,7 +135,7 @@ def try_program(
 
 
 def _trial_request(tried: TrialOptions) -> TrialRequest:
-    from warpfront.pipeline.beside.trying import TrialRequest
+    from warpfront.pipeline.beside.trial_runs import TrialRequest
     from warpfront.port.trying.providers import read_provides
 
     return TrialRequest(
