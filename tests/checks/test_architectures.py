@@ -68,7 +68,7 @@ def test_a_right_model_passes_layer_by_layer_and_what_it_never_uses_is_named() -
     [("silu", "layers.0.act_fn"), ("gelu", "layers.1.act_fn"), ("addmm", "layers.0.up")],
 )
 def test_a_wrong_kernel_under_the_dispatcher_is_named_by_its_layer(
-    operator: str, layer: str, reference: bool, monkeypatch: pytest.MonkeyPatch
+    operator: str, layer: str, *, reference: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if reference:
         # Wrong in float64 as well: the judge must not be made of the kernel that it judges.

@@ -64,7 +64,7 @@ def _softmax(x: Tensor, dim: int, *_: Any, **__: Any) -> Tensor:
     return parts / parts.sum(dim, keepdim=True)
 
 
-def _gelu(x: Tensor, approximate: str = "none") -> Tensor:
+def _gelu(x: Tensor, approximate: str = "none", **_: Any) -> Tensor:
     if approximate == "none":
         return x * 0.5 * (1 + torch.erf(x * math.sqrt(0.5)))
     return x * 0.5 * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
@@ -98,7 +98,7 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 # What a kernel of its own computes in one, by operations that it is not made of: a kernel that is
 # wrong in float64 as well would otherwise be its own judge. The gradients are autograd's of these.
 ELEMENTARY: Mapping[str, Callable[..., Tensor]] = {
-    "silu": lambda x: x * 0.5 * (1 + torch.tanh(x * 0.5)),
+    "silu": lambda x, **_: x * 0.5 * (1 + torch.tanh(x * 0.5)),
     "gelu": _gelu,
     "softmax": _softmax,
     "layer_norm": _layer_norm,
