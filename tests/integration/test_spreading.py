@@ -24,7 +24,8 @@ from warpfront.pipeline.workspace import cache_folder
 pytestmark = [pytest.mark.docker, pytest.mark.process, pytest.mark.timeout(900)]
 
 SLOW = (
-    'FROM {{ from_reference }}\n{% include "_shared/wheels.j2" %}\nENV PATH="/opt/venv/bin:$PATH"\n'
+    'FROM {{ from_reference }} AS environment\n{% include "_shared/wheels.j2" %}\n'
+    'ENV PATH="/opt/venv/bin:$PATH"\n'
     "RUN --network=none sleep 20\n"
 )
 

@@ -62,7 +62,8 @@ def test_a_program_is_tried_and_what_it_lacks_comes_beside_the_image(
     (repo / "run.py").write_text(PROGRAM)
     (repo / "requirements.txt").write_text("wf-stand-in-app<2\n")
     asked = ("try", "--only", cell_id(image), "--repo", str(repo))
-    lacking = project.invoke(*asked, "--", "python3", "run.py").expect(15)
+    lacking = project.invoke(*asked, "--", "python3", "run.py")
+    assert lacking.code == 15, lacking.said
     assert "no app (/repo/run.py:1)" in lacking.stdout
     assert "--provides app=DISTRIBUTION" in lacking.stdout, "a name alone may be anybody's"
     given = (*asked, "--provides", "app=wf-stand-in-app")

@@ -82,7 +82,7 @@ def stream_wheels(
     that is damaged, or writes what another has already written otherwise.
     """
     packed = _Packed(file, on_bytes)
-    tree, measured = _Tree(packed), {}
+    tree, measured = _LayerTree(packed), {}
     for path in wheels:
         try:
             with zipfile.ZipFile(path) as archive, path.open("rb") as raw:
@@ -166,7 +166,7 @@ class _Packed:
             self._on_bytes(self.raw_bytes)
 
 
-class _Tree:
+class _LayerTree:
     """A tar: folders before what is in them, each file once."""
 
     def __init__(self, out: _Packed) -> None:
@@ -213,7 +213,7 @@ class _Tree:
 class _Destination(WheelDestination):
     """Where `installer` puts the files of one wheel."""
 
-    tree: _Tree
+    tree: _LayerTree
     distribution: str
     python: str
 

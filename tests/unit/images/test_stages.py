@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from warpfront.images.layered_manifest import config_on, manifest_on
 from warpfront.images.stages import BYTE_CODE, stages_of
-from warpfront.images.standing import config_on, manifest_on
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "dockerfiles"
 CPU = (GOLDEN / "cpu-x86_64-py311-torch2130-torch.Dockerfile").read_text("utf-8")

@@ -27,7 +27,7 @@ def house(tmp_path: Path) -> Wheelhouse:
 
 
 def a_wheel(house: Wheelhouse, version: str, libraries: int) -> LockedWheel:
-    files = {"torch/__init__.py": "", "torch/lib/a.so": b"x" * libraries}
+    files: dict[str, str | bytes] = {"torch/__init__.py": "", "torch/lib/a.so": b"x" * libraries}
     path = stand_in_wheel(house.root.parent, "torch", version, files=files)
     _, sha256 = house.keep(path)
     size = path.stat().st_size

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from warpfront.errors import InputError
 from warpfront.port.preflight.requirements_txt import read_requirements
-from warpfront.port.trying.misses import Miss, read_misses
+from warpfront.port.trying.misses import read_misses
 from warpfront.port.trying.providers import UNKNOWN, provider, read_provides
-from warpfront.port.trying.trial import Found, Trial
+from warpfront.port.trying.trial import Miss, MissAnswer, Trial
 from warpfront.port.trying.trial_text import entry_text, requirements_file, trial_text
 
 PLAIN = """\
@@ -100,18 +102,18 @@ def test_what_somebody_provides_is_a_module_and_a_distribution() -> None:
             read_provides([text])
 
 
-EINOPS = Found(
+EINOPS = MissAnswer(
     miss=Miss(module="einops", path="/repo/m.py", line=1),
     requirement="einops>=0.7",
     said_by="r.txt:1",
     version="0.8.1",
     brings=2,
 )
-OWN = Found(miss=Miss(module="net"), folder="src")
-REFUSED = Found(miss=Miss(module="flash_attn"), refusal="it has no wheel", hint="build it")
+OWN = MissAnswer(miss=Miss(module="net"), folder="src")
+REFUSED = MissAnswer(miss=Miss(module="flash_attn"), refusal="it has no wheel", hint="build it")
 
 
-def a_trial(*found: Found, exit_code: int | None = 0, installed: bool = True) -> Trial:
+def a_trial(*found: MissAnswer, exit_code: int | None = 0, installed: bool = True) -> Trial:
     return Trial(
         cell_id="cpu-torch",
         image="torch",
@@ -146,3 +148,14 @@ def test_a_trial_that_fails_says_how_and_what_next() -> None:
     waiting = trial_text(a_trial(EINOPS, exit_code=1, installed=False), name="app")
     assert "exit 1; --install tries on" in waiting
     assert "it was stopped at its time" in trial_text(a_trial(exit_code=None), name="app")
+
+
+def test_what_was_installed_is_lacking_no_more_and_words_of_a_program_end_no_line() -> None:
+    trial = a_trial(EINOPS, OWN, REFUSED, exit_code=None)
+    assert trial.lacking == ("flash_attn",)
+    assert a_trial(EINOPS, OWN, exit_code=1, installed=False).lacking == ("einops",)
+    odd = dataclasses.replace(trial, argv=("python", "-c", "a = 1\nevil==1.0\n" + "b" * 500))
+    (comment, *requirements) = requirements_file(odd).splitlines()
+    assert comment.startswith("# What `python -c 'a = 1 evil==1.0 bbb")
+    assert requirements == ["einops==0.8.1"]
+    assert len(comment) < 300

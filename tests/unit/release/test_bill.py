@@ -185,7 +185,7 @@ def test_the_documents_are_valid_by_their_own_validators_and_the_same_twice() ->
 def test_what_was_patched_says_of_what_it_was_made_and_by_what() -> None:
     bill = a_bill(lock=a_patched_lock(a_wheel("torch")))
     text = cyclonedx_text(bill)
-    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+    assert not cyclonedx_fault(text)
     (pedigree,) = [one["pedigree"] for one in json.loads(text)["components"] if "pedigree" in one]
     (patch,) = pedigree["patches"]
     assert patch["type"] == "unofficial"

@@ -127,6 +127,9 @@ def verify(
     selftest: Annotated[
         bool, Option("also seed faults into every check, and demand that each is caught")
     ] = False,
+    again: Annotated[
+        int, Option("how many times, with other seeds each; a check that flips has failed")
+    ] = 1,
     digest: Annotated[
         str, Option("pull this image (repository@sha256:...), and verify it as its cell's own")
     ] = "",
@@ -148,7 +151,11 @@ def verify(
     if dry_run:
         print_report(pipeline.report(workspace, cells), json=json)
         return
-    results = pipeline.verify(workspace, cells, display, effort=effort, selftest=selftest)
+    if again < 1:
+        raise InputError(f"--again {again} is not a number from 1 on", hint="--again 3")
+    results = pipeline.verify(
+        workspace, cells, display, effort=effort, selftest=selftest, again=again
+    )
     _print_verified(results, lambda: pipeline.report(workspace, cells), json=json)
 
 
@@ -216,6 +223,36 @@ def _print_profiles(results: Iterable[Verified]) -> None:
             print(f"\n{one.cell_id} on {one.target}\n{said}", end="")
 
 
+def _write_page(
+    workspace: Workspace,
+    rows: Iterable[ReportRow],
+    display: Display,
+    *,
+    html: str,
+    history: str,
+    branch: str,
+) -> None:
+    import contextlib
+
+    from warpfront.pipeline.beside.chronicle import branch_history
+    from warpfront.pipeline.beside.paging import write_page
+    from warpfront.system.process import environment, run
+    from warpfront.system.provenance import read_provenance
+
+    root = workspace.folders.root
+    kept = branch_history(branch, root, run, environment()) if branch else None
+    with kept or contextlib.nullcontext(Path(history) if history else None) as path:
+        write_page(
+            Path(html),
+            rows,
+            {cell.id: cell for cell in workspace.matrix.cells},
+            workspace.folders.store,
+            provenance=read_provenance(root, run),
+            history=path,
+            watch=display,
+        )
+
+
 @command
 def report(
     display: Display,
@@ -225,6 +262,7 @@ def report(
     markdown: Annotated[bool, Option("print it as a Markdown table")] = False,
     html: Annotated[str, Option("also write it as one page, to this file")] = "",
     history: Annotated[str, Option("with --html: JSON lines of runs, to show and to add to")] = "",
+    history_branch: Annotated[str, Option("as --history, of a file on this branch of origin")] = "",
 ) -> None:
     """Show what each step made of every cell, from what the steps left behind."""
     from warpfront import pipeline
@@ -233,19 +271,7 @@ def report(
     workspace = workspace_here()
     rows = pipeline.report(workspace, cells)
     if html:
-        from warpfront.pipeline.beside.paging import write_page
-        from warpfront.system.process import run
-        from warpfront.system.provenance import read_provenance
-
-        write_page(
-            Path(html),
-            rows,
-            {cell.id: cell for cell in workspace.matrix.cells},
-            workspace.folders.store,
-            provenance=read_provenance(workspace.folders.root, run),
-            history=Path(history) if history else None,
-            watch=display,
-        )
+        _write_page(workspace, rows, display, html=html, history=history, branch=history_branch)
     if markdown and not json:
         print(report_markdown(rows), end="")
     else:

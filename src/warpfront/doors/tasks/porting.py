@@ -24,6 +24,7 @@ from warpfront.model import Outcome, Selection, SourceTree
 if TYPE_CHECKING:
     from warpfront.pipeline.beside.compiling import Compilation, CompileRequest
     from warpfront.pipeline.beside.scanning import Scan, ScanRequest
+    from warpfront.pipeline.beside.trial_runs import TrialRequest
     from warpfront.port.scan.findings import ScanFinding
     from warpfront.port.trying.trial import Trial
 
@@ -77,6 +78,23 @@ def preflight(
         raise FindingsError(f"{found.count} findings would change the torch of an image")
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TrialOptions:
+    """What is tried, and what is made of it."""
+
+    repo: Annotated[str, Option("the project's folder (this one if not given)")] = "."
+    install: Annotated[
+        bool, Option("install what is missing beside the image, for this trial only, and go on")
+    ] = False
+    provides: Annotated[
+        tuple[str, ...],
+        Option("module=distribution, where nobody knows; may be given several times"),
+    ] = ()
+    name: Annotated[str, Option("what the image to make of it is called (app)")] = "app"
+    write: Annotated[bool, Option("write images/<name>: requirements and template")] = False
+    seconds: Annotated[float, Option("how long one run may take (600 if not given)")] = 600.0
+
+
 @command(name="try")
 def try_program(
     display: Display,
@@ -92,17 +110,7 @@ def try_program(
     *,
     json: Json = False,
     dry_run: Annotated[bool, Option("say what would be run where, and run nothing")] = False,
-    repo: Annotated[str, Option("the project's folder (this one if not given)")] = ".",
-    install: Annotated[
-        bool, Option("install what is missing beside the image, for this trial only, and go on")
-    ] = False,
-    provides: Annotated[
-        tuple[str, ...],
-        Option("module=distribution, where nobody knows; may be given several times"),
-    ] = (),
-    name: Annotated[str, Option("what the image to make of it is called (app)")] = "app",
-    write: Annotated[bool, Option("write images/<name>: requirements and template")] = False,
-    seconds: Annotated[float, Option("how long one run may take (600 if not given)")] = 600.0,
+    tried: TrialOptions,
 ) -> None:
     """Run a program of a project in an image, and say what it lacks there.
 
@@ -111,18 +119,9 @@ def try_program(
     that leave the image's torch as it is; then what makes an image of it.
     """
     from warpfront.model import Blocked, Failed
-    from warpfront.pipeline.beside.trying import TrialRequest, only_cell, try_project
-    from warpfront.port.trying.providers import read_provides
-    from warpfront.port.trying.trial_text import trial_text
+    from warpfront.pipeline.beside.trial_runs import only_cell, try_project
 
-    workspace = workspace_here()
-    asking = TrialRequest(
-        repo=Path(repo),
-        argv=_words_after_dashes(),
-        install=install,
-        provides=read_provides(provides),
-        seconds=seconds,
-    )
+    workspace, asking = workspace_here(), _trial_request(tried)
     if dry_run:
         cell = only_cell(workspace.matrix.cells, source)
         print(f"would run {shlex.join(asking.argv)} in {cell.id}, with {asking.repo} read-only")
@@ -131,13 +130,33 @@ def try_program(
     if isinstance(found, Blocked | Failed):
         raise_failure([found])
         return
+    _show_trial(found, tried, json=json)
+    _raise_untried(found)
+
+
+def _trial_request(tried: TrialOptions) -> TrialRequest:
+    from warpfront.pipeline.beside.trial_runs import TrialRequest
+    from warpfront.port.trying.providers import read_provides
+
+    return TrialRequest(
+        repo=Path(tried.repo),
+        argv=_words_after_dashes(),
+        install=tried.install,
+        provides=read_provides(tried.provides),
+        seconds=tried.seconds,
+    )
+
+
+def _show_trial(found: Trial, tried: TrialOptions, *, json: bool) -> None:
+    """The trial on the screen or as JSON, and the folder of the image that it makes."""
+    from warpfront.port.trying.trial_text import trial_text
+
     if json:
         print_json(found)
     else:
-        print(trial_text(found, name=name), end="")
-    if write and found.requirements:
-        display.say(f"wrote {_written(found, name)}")
-    _raise_untried(found)
+        print(trial_text(found, name=tried.name), end="")
+    if tried.write and found.requirements:
+        _write_image(found, tried.name)
 
 
 def _words_after_dashes() -> tuple[str, ...]:
@@ -145,7 +164,7 @@ def _words_after_dashes() -> tuple[str, ...]:
     return tuple(sys.argv[sys.argv.index("--") + 1 :]) if "--" in sys.argv else ()
 
 
-def _written(trial: Trial, name: str) -> Path:
+def _write_image(trial: Trial, name: str) -> None:
     from warpfront.pipeline.workspace import IMAGES_FOLDER
     from warpfront.port.trying.trial_text import TEMPLATE, requirements_file
     from warpfront.system.store import write_text
@@ -155,15 +174,13 @@ def _written(trial: Trial, name: str) -> Path:
         raise InputError(f"{folder}: is there already", hint="--name gives it another name")
     write_text(folder / "requirements.txt", requirements_file(trial))
     write_text(folder / "Dockerfile.j2", TEMPLATE)
-    return folder
 
 
 def _raise_untried(trial: Trial) -> None:
-    missing = [one.miss.top or one.miss.distribution for one in trial.found if not one.folder]
     if trial.works:
         return
-    if missing:
-        raise FindingsError(f"it lacks {', '.join(missing)} in {trial.cell_id}")
+    if trial.lacking:
+        raise FindingsError(f"it lacks {', '.join(trial.lacking)} in {trial.cell_id}")
     ended = "was stopped" if trial.exit_code is None else f"exited with {trial.exit_code}"
     raise CommandFailedError(
         f"{shlex.join(trial.argv)} {ended}, and no missing module is why",

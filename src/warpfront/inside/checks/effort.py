@@ -12,7 +12,7 @@ import re
 import secrets
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -56,6 +56,10 @@ CHECK_SESSIONS: Mapping[str, CheckSession] = {
     "models": CheckSession(
         says="model families, layer by layer, trained, checkpointed, exported",
         records=("models.modes:record_models", "architectures.registered:record_usual"),
+    ),
+    "attention": CheckSession(
+        says="every way to compute attention: computed, refused, wrong, or by another's kernel",
+        records=("attention.tier_session:record_attention",),
     ),
     "golden": CheckSession(
         says="golden vectors of ours; anywhere, `-- make FILE` and `-- check [FILE...]`",
@@ -120,6 +124,13 @@ class Effort:
             elif value:
                 argv.append(f"--{option.name}")
         return tuple(argv)
+
+    def again(self, number: int) -> Effort:
+        """The same once more, with seeds of its own; those of development are always the same."""
+        if not number or self.run == DEVELOPMENT:
+            return self
+        run = f"{self.run[:60]}.{number}"
+        return replace(self, run=run, seeds=drawn_seeds(run, len(self.seeds)))
 
     def document(self) -> dict[str, object]:
         return {

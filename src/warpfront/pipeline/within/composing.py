@@ -17,8 +17,8 @@ from pathlib import Path
 from warpfront.errors import BuildFailedError, StoreError, WarpfrontError
 from warpfront.images.bake import BakeTarget, bake_file
 from warpfront.images.engine.buildx import BakeRequest, BuildStep, bake
+from warpfront.images.layered_manifest import config_on, manifest_on
 from warpfront.images.stages import BYTE_CODE, EMPTY_STAGE, WHEELS_STAGE, Stages, stages_of
-from warpfront.images.standing import config_on, manifest_on
 from warpfront.model import ImageFile, LockedWheel, digest_of
 from warpfront.pipeline.within.preparing import Prepared
 from warpfront.system.progress import Watch

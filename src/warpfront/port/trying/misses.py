@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from packaging.utils import canonicalize_name
+
+from warpfront.port.trying.trial import Miss
 
 _TRACEBACK = "Traceback (most recent call last):"
 # torchrun, accelerate and ray put the rank before each line.
@@ -24,26 +25,6 @@ _NO_METADATA = re.compile(
 )
 _FRAME = re.compile(r'^\s*File "(?P<path>[^"\n]+)", line (?P<line>\d+)')
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Miss:
-    """A module that was not found, or a distribution of which only the name is known (`module`
-    ""), and the line that asked for it.
-    """
-
-    module: str
-    distribution: str = ""
-    path: str = ""
-    line: int = 0
-
-    @property
-    def where(self) -> str:
-        return f"{self.path}:{self.line}" if self.path else ""
-
-    @property
-    def top(self) -> str:
-        return self.module.partition(".")[0]
 
 
 def read_misses(output: str) -> tuple[Miss, ...]:

@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 
 from warpfront.errors import InputError
 from warpfront.port.preflight.asked import Asked, Kind
-from warpfront.port.trying.misses import Miss
+from warpfront.port.trying.trial import Miss
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

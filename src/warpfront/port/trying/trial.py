@@ -3,13 +3,34 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass
 
-from warpfront.port.trying.misses import Miss
+_LONGEST = 160
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Miss:
+    """A module that was not found, or a distribution of which only the name is known (`module`
+    ""), and the line that asked for it.
+    """
+
+    module: str
+    distribution: str = ""
+    path: str = ""
+    line: int = 0
+
+    @property
+    def where(self) -> str:
+        return f"{self.path}:{self.line}" if self.path else ""
+
+    @property
+    def top(self) -> str:
+        return self.module.partition(".")[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissAnswer:
     """What was missing, and what is to be had for it: `requirement` at its `version`, which leaves
     the image's torch as it is, with `brings` more wheels; or `refusal`, why nothing is. `folder` is
     where the project itself has it.
@@ -44,7 +65,7 @@ class Trial:
     runs: int
     exit_code: int | None
     tail: str
-    found: tuple[Found, ...] = ()
+    found: tuple[MissAnswer, ...] = ()
     installed: bool = False
 
     @property
@@ -52,10 +73,25 @@ class Trial:
         return self.exit_code == 0
 
     @property
+    def said(self) -> str:
+        """The program as one could type it, in one line."""
+        text = " ".join(shlex.join(self.argv).split())
+        return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+    @property
+    def lacking(self) -> tuple[str, ...]:
+        """What it was without in the last run."""
+        return tuple(
+            one.miss.top or one.miss.distribution
+            for one in self.found
+            if not one.folder and not (one.version and self.installed)
+        )
+
+    @property
     def requirements(self) -> tuple[str, ...]:
         """What the image needs more, at the versions that were found."""
         return tuple(sorted(f"{one.requirement_name}=={one.version}" for one in self.wanted))
 
     @property
-    def wanted(self) -> tuple[Found, ...]:
+    def wanted(self) -> tuple[MissAnswer, ...]:
         return tuple(one for one in self.found if one.version)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
+import copy
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from warpfront.inside.checks.architectures.assembling import Built, NotBuiltError, ways_to_build
 from warpfront.inside.checks.architectures.exactly import KeptWide
@@ -67,7 +67,7 @@ def prepare(architecture: Architecture, seed: int, patience: float = 60.0) -> Tr
                 raise NotBuiltError(f"nothing ran in {patience:g} s: {'; '.join(said)}")
             try:
                 return _tried(built, feed)
-            except Exception as error:  # noqa: BLE001 - any refusal of a model's; the next inputs are tried
+            except Exception as error:  # noqa: BLE001 - any refusal; the next inputs are tried
                 said[_first_line(error)] = len(said)
     last = (
         "; ".join(list(said)[:_REASONS]) or "the library's class takes nothing that is known here"
@@ -96,14 +96,8 @@ def in_dtype(tried: Tried, dtype: torch.dtype) -> Specimen:
         return tried.specimen
     own = tried.specimen
     inputs = tuple(x.to(dtype) if x.is_floating_point() else x for x in own.inputs)
-    model = _copied(own.model).to(dtype)
+    model = copy.deepcopy(own.model).to(dtype)
     return Specimen(family=own.family, model=model, inputs=inputs, how=Precision(dtype=dtype))
-
-
-def _copied(model: nn.Module) -> nn.Module:
-    import copy  # noqa: PLC0415
-
-    return copy.deepcopy(model)
 
 
 def judge_pass(tried: Tried, device: str, dtype: torch.dtype = torch.float32) -> Judged:
@@ -115,7 +109,7 @@ def judge_pass(tried: Tried, device: str, dtype: torch.dtype = torch.float32) ->
     found = watch(model, inputs, {name: own[name] for name in names}, specimen.scale)
     judged = Judged(left_out=dict(tried.layers.refused))
     judged.rows += _placed(found, device)
-    judged.rows += list(_layer_rows(found, specimen, names, judged))
+    judged.rows += list(_layer_rows(found, specimen, tried, names, judged))
     judged.rows += list(_whole_rows(found, specimen, tried, judged))
     judged.unused = tuple(
         name.removeprefix("body.")
@@ -131,7 +125,7 @@ def _may_judge(name: str, layers: Layers, dtype: torch.dtype) -> bool:
 
 
 def _layer_rows(
-    found: Pass, specimen: Specimen, names: list[str], judged: Judged
+    found: Pass, specimen: Specimen, tried: Tried, names: list[str], judged: Judged
 ) -> Iterator[JudgedTensor]:
     modules = dict(specimen.model.named_modules())
     sent = {name: modules[name] for name in names}
@@ -147,7 +141,8 @@ def _layer_rows(
             continue
         judged.layers += 1
         yield from rows[:1]
-        behind.append(rows[1:])
+        # Weights of what was chosen add up to one: of such a sum little but rounding comes back.
+        behind.append([] if call.layer in tried.layers.choosing else rows[1:])
     for rows in reversed(behind):
         yield from rows
 
@@ -180,16 +175,6 @@ def _placed(found: Pass, device: str) -> Iterator[JudgedTensor]:
 def _first_line(error: Exception) -> str:
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text[:200]}"
-
-
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """A library's advice is about models that somebody trains for real."""
-    import warnings  # noqa: PLC0415
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 def document_of(tried: Tried, judged: Judged) -> dict[str, Any]:

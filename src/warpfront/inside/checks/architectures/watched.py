@@ -123,8 +123,9 @@ class _Observer(TorchDispatchMode):
         def hook(_: nn.Module, __: Any, output: Any) -> None:
             _, state = self._inside.pop()
             first = output[0] if type(output) is tuple and output else output
-            if not isinstance(first, Tensor):
-                self.layers.refused.setdefault(name, f"gives {type(output).__name__}")
+            if not isinstance(first, Tensor) or first.is_complex():
+                what = type(output).__name__ if first is output else "no tensor of real numbers"
+                self.layers.refused.setdefault(name, f"gives {what}")
             elif not torch.equal(state, torch.get_rng_state()):
                 self.layers.refused.setdefault(name, "draws random numbers")
             if name not in self.layers.refused:

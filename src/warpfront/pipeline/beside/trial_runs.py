@@ -38,9 +38,9 @@ from warpfront.pipeline.within.locks import read_locks, usable_locks
 from warpfront.pipeline.workspace import AskSite, Folders, Workspace, site_when_needed
 from warpfront.port.preflight.asked import Asked
 from warpfront.port.preflight.following import askers_without_wheels
-from warpfront.port.trying.misses import Miss, read_misses
+from warpfront.port.trying.misses import read_misses
 from warpfront.port.trying.providers import provider
-from warpfront.port.trying.trial import Found, Trial
+from warpfront.port.trying.trial import Miss, MissAnswer, Trial
 from warpfront.system.process import Command, environment, run
 from warpfront.system.progress import Watch
 from warpfront.wheels.lock import difference, lock_inputs
@@ -162,8 +162,9 @@ class _Trying:
     engine: Engine
     site: AskSite
     watch: Watch
-    found: list[Found] = field(default_factory=list)
+    found: list[MissAnswer] = field(default_factory=list)
     layered: set[str] = field(default_factory=set)
+    locks: dict[tuple[str, ...], WheelLock] = field(default_factory=dict)
 
     def tried(self) -> Trial:
         """Run; look for what was missing; with `install`, install that and run again."""
@@ -218,6 +219,8 @@ class _Trying:
             command=self.asking.argv,
             environment={
                 "HOME": "/tmp",  # noqa: S108 - in the image
+                # Threads that spin while they wait hold up a machine with other work.
+                "OMP_WAIT_POLICY": "PASSIVE",
                 "PATH": f"{_LAYER}/bin:{_PATH}",
                 "PYTHONDONTWRITEBYTECODE": "1",
                 "PYTHONPATH": ":".join(dict.fromkeys(paths)),
@@ -233,18 +236,18 @@ class _Trying:
             time_limit_seconds=self.asking.seconds,
         )
 
-    def _answered(self, miss: Miss) -> Found:
+    def _answered(self, miss: Miss) -> MissAnswer:
         """What is to be had for what was missing."""
         if folder := _own_place(self.asking.repo, miss):
-            return Found(miss=miss, folder=folder)
+            return MissAnswer(miss=miss, folder=folder)
         provided = provider(miss, self.asked, self.asking.provides)
         if not provided.requirement:
-            return Found(
+            return MissAnswer(
                 miss=miss,
                 refusal="nobody here knows which distribution brings it",
                 hint=f"--provides {miss.top}=DISTRIBUTION says it; its name alone may be another's",
             )
-        answer = Found(miss=miss, requirement=provided.requirement, said_by=provided.said_by)
+        answer = MissAnswer(miss=miss, requirement=provided.requirement, said_by=provided.said_by)
         try:
             lock = self._extended(answer)
         except (LockError, WheelError, BlockedError) as error:
@@ -261,8 +264,8 @@ class _Trying:
         )
 
     def _refused(
-        self, answer: Found, name: str, error: LockError | WheelError | BlockedError
-    ) -> Found:
+        self, answer: MissAnswer, name: str, error: LockError | WheelError | BlockedError
+    ) -> MissAnswer:
         """Why nothing is to be had. What has no wheel is built against the image's torch, or has
         nothing for its device at all.
         """
@@ -285,14 +288,19 @@ class _Trying:
     def _child_id(self) -> str:
         return f"{self.cell.id}-try"
 
-    def _extended(self, answer: Found) -> WheelLock:
+    def _extended(self, answer: MissAnswer) -> WheelLock:
         return self._lock_of([*self.found, answer])
 
-    def _lock_of(self, found: list[Found]) -> WheelLock:
+    def _lock_of(self, found: list[MissAnswer]) -> WheelLock:
         """The lock of an image on this one that asks for what was found: what `lock` would make."""
-        texts = [one.requirement for one in found if one.requirement and not one.refusal]
+        texts = tuple(one.requirement for one in found if one.requirement and not one.refusal)
         if not texts:
             return self.lock
+        if texts not in self.locks:
+            self.locks[texts] = self._resolved(texts)
+        return self.locks[texts]
+
+    def _resolved(self, texts: tuple[str, ...]) -> WheelLock:
         child = dataclasses.replace(
             self.cell,
             id=self._child_id,
@@ -304,7 +312,7 @@ class _Trying:
             builds=(),
             patches=(),
         )
-        inputs = lock_inputs(child, RequirementList(requirements=tuple(texts)), self.lock)
+        inputs = lock_inputs(child, RequirementList(requirements=texts), self.lock)
         self.watch.step(self.cell.id, f"looks for {texts[-1]}")
         try:
             return resolve_by_uv(

@@ -16,8 +16,8 @@ from warpfront.errors import InputError, NothingSelectedError
 from warpfront.images.engine import RunRequest
 from warpfront.images.labels import CONTENT_HASH
 from warpfront.model import Blocked, Selection, WheelIndex
-from warpfront.pipeline.beside import trying
-from warpfront.pipeline.beside.trying import TrialRequest, only_cell, try_in
+from warpfront.pipeline.beside import trial_runs
+from warpfront.pipeline.beside.trial_runs import TrialRequest, only_cell, try_in
 from warpfront.pipeline.locking import resolve_by_uv
 from warpfront.pipeline.workspace import Folders
 from warpfront.port.trying.trial import Trial
@@ -65,7 +65,7 @@ class Program:
         return self.ends
 
 
-class Place:
+class Spot:
     """A cell with its lock and image, an index, and somebody's project."""
 
     def __init__(self, root: Path, url: str) -> None:
@@ -110,7 +110,7 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
+def place(tmp_path: Path) -> Iterator[Spot]:
     index = tmp_path / "index"
     stand_in_wheel(index, "torch", "2.13.0+cpu", files={"torch/__init__.py": ""})
     for version in ("0.7.0", "0.8.1"):
@@ -125,10 +125,12 @@ def place(tmp_path: Path) -> Iterator[Place]:
     stand_in_wheel(index, "xformers", "0.0.1", requires=["torch==2.9.0"])
     (index / "flash_attn-2.8.tar.gz").write_bytes(b"never opened")
     with serve_index(index, name="simple") as served:
-        yield Place(tmp_path, served.url)
+        yield Spot(tmp_path, served.url)
 
 
-def test_what_is_missed_is_installed_beside_the_image_until_the_program_ends(place: Place) -> None:
+def test_what_is_missed_is_installed_beside_the_image_until_the_program_ends(
+    place: Spot,
+) -> None:
     (place.repo / "requirements.txt").write_text("einops<0.8\ntorch==2.9.0\nunused\n")
     (place.repo / "src/net.py").write_text("")
     trial = place.tried(Program("net", "einops", "accelerate"))
@@ -144,13 +146,13 @@ def test_what_is_missed_is_installed_beside_the_image_until_the_program_ends(pla
     assert not layer.exists(), "what was installed is thrown away"
 
 
-def test_without_install_the_first_miss_is_named_with_its_version(place: Place) -> None:
+def test_without_install_the_first_miss_is_named_with_its_version(place: Spot) -> None:
     trial = place.tried(Program("einops", "accelerate"), install=False)
     assert (trial.works, trial.runs, trial.exit_code) == (False, 1, 1)
     assert trial.requirements == ("einops==0.8.1",)
 
 
-def test_what_would_move_torch_or_has_no_wheel_is_refused_with_the_reason(place: Place) -> None:
+def test_what_would_move_torch_or_has_no_wheel_is_refused_with_the_reason(place: Spot) -> None:
     moved = place.tried(Program("xformers"))
     assert "xformers 0.0.1 -> torch==2.9.0, but this cell holds torch 2.13.0+cpu" in (
         moved.found[0].refusal
@@ -166,7 +168,7 @@ def test_what_would_move_torch_or_has_no_wheel_is_refused_with_the_reason(place:
     assert (given.works, given.runs) == (False, 2), "it does not bring it, and is not tried again"
 
 
-def test_a_program_that_fails_otherwise_is_run_once(place: Place) -> None:
+def test_a_program_that_fails_otherwise_is_run_once(place: Spot) -> None:
     program = Program()
     program.ends = 3
     trial = place.tried(program)
@@ -174,7 +176,7 @@ def test_a_program_that_fails_otherwise_is_run_once(place: Place) -> None:
     assert trial.tail == "trained"
 
 
-def test_programs_of_the_layer_are_started_by_the_image_s_python(place: Place) -> None:
+def test_programs_of_the_layer_are_started_by_the_image_s_python(place: Spot) -> None:
     seen: list[str] = []
     program = Program("accelerate")
 
@@ -189,13 +191,15 @@ def test_programs_of_the_layer_are_started_by_the_image_s_python(place: Place) -
     assert seen == ["#!/opt/venv/bin/python\nprint('launch')\n"]
 
 
-def test_rounds_are_bounded(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trying, "ROUNDS", 1)
+def test_rounds_are_bounded(place: Spot, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial_runs, "ROUNDS", 1)
     trial = place.tried(Program("einops", "psutil", "accelerate"))
     assert (trial.works, trial.runs) == (False, 2)
 
 
-def test_an_image_that_is_not_built_is_said_and_two_images_are_one_too_many(place: Place) -> None:
+def test_an_image_that_is_not_built_is_said_and_two_images_are_one_too_many(
+    place: Spot,
+) -> None:
     other = a_cell(id="other", targets=("x86_64",))
     asking = TrialRequest(repo=place.repo, argv=("python",))
     found = try_in(
