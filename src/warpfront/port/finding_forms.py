@@ -36,6 +36,7 @@ ANNOTATIONS_SHOWN = 50
 _ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTE: 2, Severity.NONE: 3}
 _GATES: Mapping[Gate, str] = {
     Gate.OWN_ARM: "in the branch for this vendor itself, line {line}",
+    Gate.UNREACHED: "where CUDA's device was asked for, line {line}",
     Gate.AVAILABILITY: "only where it is available",
     Gate.WRAPPED: "a header of the project gives the name a meaning on AMD",
     Gate.TEST: "in test code",

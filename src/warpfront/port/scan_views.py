@@ -19,7 +19,7 @@ _SHOWN = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class FindingShare:
     """The findings of one folder, rule or phase: `first` is where to begin, `bound` how many of its
     errors are of code that is NVIDIA's alone.
     """
@@ -40,7 +40,7 @@ class Part:
 
 def parts(
     findings: Iterable[ScanFinding], rules: Mapping[str, Rule], view: View
-) -> tuple[Part, ...]:
+) -> tuple[FindingShare, ...]:
     """The findings by `view`, the worst first; phases in their order."""
     grouped: dict[str, list[ScanFinding]] = {}
     for finding in findings:
@@ -60,12 +60,12 @@ def _name(finding: ScanFinding, rules: Mapping[str, Rule], view: View) -> str:
     return f"{rule.phase} {TITLES[rule.phase]}"
 
 
-def _part(name: str, group: Sequence[ScanFinding]) -> Part:
+def _part(name: str, group: Sequence[ScanFinding]) -> FindingShare:
     counts = Counter(finding.severity for finding in group)
     order = tuple(reversed(Severity))
     first = min(group, key=lambda finding: (order.index(finding.severity), finding))
     errors = [finding for finding in group if finding.severity is Severity.ERROR]
-    return Part(
+    return FindingShare(
         name=name,
         errors=len(errors),
         warnings=counts[Severity.WARNING],
@@ -96,14 +96,14 @@ def view_text(
     return "\n".join(lines) + ("\n" if lines else "")
 
 
-def _lines(part: Part, users: Mapping[str, int]) -> Iterator[str]:
+def _lines(part: FindingShare, users: Mapping[str, int]) -> Iterator[str]:
     counts = f"{part.errors:>5} errors {part.warnings:>5} warnings {part.notes:>5} notes"
     yield f"{counts} in {part.files:>4} files  {part.name}, first {part.first}"
     if part.name in users:
         yield f"{'':8}{_advice(part, users)}"
 
 
-def _advice(part: Part, users: Mapping[str, int]) -> str:
+def _advice(part: FindingShare, users: Mapping[str, int]) -> str:
     return (
         f"{part.name} is NVIDIA's alone ({part.bound} of {part.errors} errors): leave it out or "
         f"rewrite it; {users[part.name]} files elsewhere use it"
@@ -134,5 +134,5 @@ def summary_text(
     return "\n".join(lines) + "\n"
 
 
-def _counted(part: Part) -> str:
+def _counted(part: FindingShare) -> str:
     return f"{part.errors:>5} errors {part.warnings:>5} warnings  {part.name}, first {part.first}"

@@ -28,8 +28,8 @@ class Rule:
     rules are about files that no condition guards: gates do not touch them. `of_amd` rules are
     about code that is written for AMD: in AMD's own arm it is no worse than elsewhere. What
     `of_a_folder` rules say is one fact of a folder, said at its first place there. `of_a_package`
-    rules are about an import: one that may be missing is a note. `sources` say where the claim
-    comes from.
+    rules are about an import: one that may be missing is a note. Where a claim comes from is in
+    `sources`: public places, or files of torch with its version.
     """
 
     id: str

@@ -107,8 +107,9 @@ def source_globs(module: Module, node: ast.Call) -> Iterator[Seen]:
 
 def packaged_data(module: Module, node: ast.keyword) -> Iterator[Seen]:
     """`include_package_data=True` of a package whose extension is hipified."""
-    hipified = "CUDAExtension" in module.text and not knows_hip(module)
-    if node.arg == "include_package_data" and hipified and is_true(node.value):
+    if node.arg != "include_package_data" or not is_true(node.value):
+        return
+    if "CUDAExtension" in module.text and not knows_hip(module):
         yield Seen(rule="BL212", node=node, what="include_package_data=True")
 
 
