@@ -123,7 +123,8 @@ def place(tmp_path: Path) -> Iterator[Spot]:
     stand_in_wheel(index, "accelerate", "1.0", requires=needs, files=files)
     stand_in_wheel(index, "psutil", "7", files={"psutil/__init__.py": ""})
     stand_in_wheel(index, "xformers", "0.0.1", requires=["torch==2.9.0"])
-    (index / "flash_attn-2.8.tar.gz").write_bytes(b"never opened")
+    for archive in ("flash_attn-2.8.tar.gz", "deepspeed-0.18.tar.gz"):
+        (index / archive).write_bytes(b"never opened")
     with serve_index(index, name="simple") as served:
         yield Spot(tmp_path, served.url)
 
@@ -160,6 +161,9 @@ def test_what_would_move_torch_or_has_no_wheel_is_refused_with_the_reason(place:
     built = place.tried(Program("flash_attn"))
     assert "flash-attn has no wheel for this image" in built.found[0].refusal
     assert "flash-attn has no kernels for the CPU" in built.found[0].hint
+    buildable = place.tried(Program("deepspeed"))
+    assert "deepspeed has no wheel for this image" in buildable.found[0].refusal
+    assert "`builds: deepspeed:`" in buildable.found[0].hint
     unknown = place.tried(Program("nobodys_module"))
     assert unknown.found[0].refusal == "nobody here knows which distribution brings it"
     assert "--provides nobodys_module=DISTRIBUTION" in unknown.found[0].hint

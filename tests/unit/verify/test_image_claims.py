@@ -10,7 +10,7 @@ from builders import a_cell, a_lock, a_wheel
 
 from warpfront.inside.checks.claims import Claims, claims_from
 from warpfront.inside.guard.policy import Policy
-from warpfront.model import Toolkit, WheelBuild
+from warpfront.model import Smoke, Toolkit, WheelBuild
 from warpfront.verify.image_claims import image_claims
 
 POLICY = Policy(cell="cell", title="A cell", protected={"torch": "2.14.1"})
@@ -33,7 +33,11 @@ def test_every_field_of_the_document_is_claimed_of_an_image() -> None:
     document = claimed().document()
     empty = Claims(cell="", target="", vendor="", device="", image=False).document()
     same = {name for name, value in document.items() if value == empty[name]}
-    assert same == {"schema", "extensions"}
+    assert same == {"schema", "extensions", "smoke"}
+    tried = image_claims(
+        a_cell(smoke=(Smoke(name="a", imports=("b",)),)), lock, POLICY, target="x86_64"
+    )
+    assert [one["imports"] for one in tried.smoke] == [["b"]]
 
 
 def test_the_document_is_read_back_as_it_was_claimed() -> None:
