@@ -17,10 +17,10 @@ torch = pytest.importorskip("torch", reason="torch is not installed; runs inside
 from claimed import CPU  # noqa: E402
 
 from warpfront.inside.checks.architectures import registered, trying, using  # noqa: E402
-from warpfront.inside.checks.architectures.asked import Library  # noqa: E402
-from warpfront.inside.checks.architectures.assembling import NotBuiltError  # noqa: E402
 from warpfront.inside.checks.architectures.exactly import KeptWide  # noqa: E402
+from warpfront.inside.checks.architectures.library_options import Library  # noqa: E402
 from warpfront.inside.checks.architectures.roster import architectures, chosen  # noqa: E402
+from warpfront.inside.checks.architectures.small_models import NotBuiltError  # noqa: E402
 from warpfront.inside.checks.hazards import kernel_faults  # noqa: E402
 from warpfront.inside.checks.results import Recorder  # noqa: E402
 
@@ -43,7 +43,7 @@ def _is_library(name: str) -> bool:
     return name == "transformers" or name.startswith("transformers.")
 
 
-def tried(name: str) -> trying.Tried:
+def tried(name: str) -> trying.FedModel:
     (one,), _ = chosen(architectures(), (name,), ())
     return trying.prepare(one, 0)
 

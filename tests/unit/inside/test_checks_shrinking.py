@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
-from warpfront.inside.checks.architectures.asked import Library, add_library_options, parsed_library
+from warpfront.inside.checks.architectures.library_options import (
+    Library,
+    add_library_options,
+    parsed_library,
+)
 from warpfront.inside.checks.architectures.shrinking import MANNERS, VOCABULARY, small_values
 
 BY_NAME = {manner.name: manner for manner in MANNERS}
