@@ -103,6 +103,7 @@ def test_a_model_that_takes_nothing_says_what_it_asks_for() -> None:
         tried("refusing")
 
 
+@pytest.mark.process
 def test_each_type_has_a_check_and_a_child_of_its_own_and_the_count_cannot_shrink(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

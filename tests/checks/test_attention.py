@@ -81,6 +81,7 @@ def test_a_refusal_is_an_answer_and_has_its_reason() -> None:
     assert finding.reason == "16 of 36 cases computed, 20 refused"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("name", "how"), [("crashes", CRASHED), ("hangs", HUNG)])
 def test_a_case_that_ends_its_process_costs_itself_only(
     name: str, how: str, monkeypatch: pytest.MonkeyPatch
@@ -98,6 +99,7 @@ def test_a_case_that_ends_its_process_costs_itself_only(
     assert ("SIGSEGV" in finding.reason) == (how == CRASHED)
 
 
+@pytest.mark.process
 def test_the_session_says_which_ways_are_not_here_and_writes_an_example_that_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
