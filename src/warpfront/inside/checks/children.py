@@ -48,7 +48,7 @@ def each_in_a_child(
     """Every item in its order; `seconds` is what one may take."""
     rest = list(items)
     while rest:
-        for returned in _one_child(module, rest, seconds, environment or {}):
+        for returned in _one_child(module, tuple(rest), seconds, environment or {}):
             rest.remove(returned.item)
             yield returned
 
@@ -68,7 +68,7 @@ def _line(document: object) -> bytes:
 
 
 def _one_child(
-    module: str, items: list[Any], seconds: float, environment: Mapping[str, str]
+    module: str, items: Sequence[Any], seconds: float, environment: Mapping[str, str]
 ) -> Iterator[Returned]:
     """Until it is through, or ends over an item, which is the last that this returns."""
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
@@ -91,7 +91,7 @@ def _one_child(
 
 
 def _heard(
-    child: subprocess.Popen[bytes], reading: Any, items: list[Any], seconds: float, said: Path
+    child: subprocess.Popen[bytes], reading: Any, items: Sequence[Any], seconds: float, said: Path
 ) -> Iterator[Returned]:
     lines, place, began = _AnswerLines(reading), 0, time.monotonic()
     limit = max(START_SECONDS, seconds)
