@@ -93,7 +93,7 @@ def test_a_case_that_ends_its_process_costs_itself_only(
     ]
     monkeypatch.setattr(tier_session, "cases_of", lambda *_: iter(cases))
     found: dict[str, list[tier_session.Ran]] = {}
-    finding = tier_session._find_tier(fake(name), "cpu", QUICK, found, 15.0)
+    finding = tier_session._find_tier(fake(name), "cpu", QUICK, found, 10.0)
     assert [one.outcome for one in found[f"fake {name}"]] == ["computed", how, "computed"]
     assert finding.outcome == "failed"
     assert ("SIGSEGV" in finding.reason) == (how == CRASHED)

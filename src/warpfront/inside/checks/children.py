@@ -109,7 +109,8 @@ def _heard(
         if "ends" in line:
             yield Returned(item=items[place], how=DONE, seconds=spent, document=line["document"])
             place += 1
-        began, limit = time.monotonic(), seconds
+        # Libraries load and profilers start with a child's first item.
+        began, limit = time.monotonic(), seconds if place else limit
 
 
 class _AnswerLines:
