@@ -81,6 +81,7 @@ def test_a_refusal_is_an_answer_and_has_its_reason() -> None:
     assert finding.reason == "16 of 36 cases computed, 20 refused"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("name", "how"), [("crashes", CRASHED), ("hangs", HUNG)])
 def test_a_case_that_ends_its_process_costs_itself_only(
     name: str, how: str, monkeypatch: pytest.MonkeyPatch
@@ -92,12 +93,13 @@ def test_a_case_that_ends_its_process_costs_itself_only(
     ]
     monkeypatch.setattr(tier_session, "cases_of", lambda *_: iter(cases))
     found: dict[str, list[tier_session.Ran]] = {}
-    finding = tier_session._find_tier(fake(name), "cpu", QUICK, found, 15.0)
+    finding = tier_session._find_tier(fake(name), "cpu", QUICK, found, 10.0)
     assert [one.outcome for one in found[f"fake {name}"]] == ["computed", how, "computed"]
     assert finding.outcome == "failed"
     assert ("SIGSEGV" in finding.reason) == (how == CRASHED)
 
 
+@pytest.mark.process
 def test_the_session_says_which_ways_are_not_here_and_writes_an_example_that_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
-from warpfront.inside.checks.architectures.asked import Library, add_library_options, parsed_library
+from warpfront.inside.checks.architectures.library_options import (
+    Library,
+    add_library_options,
+    parsed_library,
+)
 from warpfront.inside.checks.architectures.shrinking import MANNERS, VOCABULARY, small_values
 
 BY_NAME = {manner.name: manner for manner in MANNERS}
@@ -80,8 +84,8 @@ def test_products_hold_where_everything_is_divided_alike() -> None:
 
 
 def test_tokens_stay_below_the_vocabulary_and_parts_agree_on_them() -> None:
-    whole = Config(image_token_id=151655, vocab_size=151936, text_config=DECODER)
-    DECODER.image_token_id = 151655
+    text = Config(**{**DECODER.to_dict(), "image_token_id": 151655})
+    whole = Config(image_token_id=151655, vocab_size=151936, text_config=text)
     small = small_values(whole, NAMED)
     assert small["image_token_id"] == small["text_config"]["image_token_id"] < VOCABULARY
     assert small["text_config"]["eos_token_id"] != small["image_token_id"]

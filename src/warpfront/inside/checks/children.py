@@ -48,7 +48,7 @@ def each_in_a_child(
     """Every item in its order; `seconds` is what one may take."""
     rest = list(items)
     while rest:
-        for returned in _one_child(module, rest, seconds, environment or {}):
+        for returned in _one_child(module, tuple(rest), seconds, environment or {}):
             rest.remove(returned.item)
             yield returned
 
@@ -68,7 +68,7 @@ def _line(document: object) -> bytes:
 
 
 def _one_child(
-    module: str, items: list[Any], seconds: float, environment: Mapping[str, str]
+    module: str, items: Sequence[Any], seconds: float, environment: Mapping[str, str]
 ) -> Iterator[Returned]:
     """Until it is through, or ends over an item, which is the last that this returns."""
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
@@ -91,9 +91,9 @@ def _one_child(
 
 
 def _heard(
-    child: subprocess.Popen[bytes], reading: Any, items: list[Any], seconds: float, said: Path
+    child: subprocess.Popen[bytes], reading: Any, items: Sequence[Any], seconds: float, said: Path
 ) -> Iterator[Returned]:
-    lines, place, began = _Lines(reading), 0, time.monotonic()
+    lines, place, began = _AnswerLines(reading), 0, time.monotonic()
     limit = max(START_SECONDS, seconds)
     while place < len(items):
         line = lines.next(child, began + limit)
@@ -109,10 +109,11 @@ def _heard(
         if "ends" in line:
             yield Returned(item=items[place], how=DONE, seconds=spent, document=line["document"])
             place += 1
-        began, limit = time.monotonic(), seconds
+        # Libraries load and profilers start with a child's first item.
+        began, limit = time.monotonic(), seconds if place else limit
 
 
-class _Lines:
+class _AnswerLines:
     """Whole lines of a pipe, while its writer lives and until a time."""
 
     def __init__(self, reading: Any) -> None:

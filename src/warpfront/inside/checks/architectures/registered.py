@@ -7,6 +7,7 @@ Part of the `models` session where the image has the library, and a run of its o
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import queue
 import sys
@@ -17,13 +18,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from warpfront.inside.checks.architectures.asked import (
+from warpfront.inside.checks.architectures.at_work import QUIET
+from warpfront.inside.checks.architectures.library_options import (
     Library,
     add_library_options,
     parsed_library,
 )
-from warpfront.inside.checks.architectures.assembling import exceptions
-from warpfront.inside.checks.architectures.at_work import QUIET
 from warpfront.inside.checks.architectures.roster import (
     Architecture,
     LibraryError,
@@ -31,6 +31,7 @@ from warpfront.inside.checks.architectures.roster import (
     chosen,
     library_version,
 )
+from warpfront.inside.checks.architectures.small_models import exceptions
 from warpfront.inside.checks.children import DONE, Returned, each_in_a_child
 from warpfront.inside.checks.claims import Claims, ClaimsError, read_claims
 from warpfront.inside.checks.effort import Effort
@@ -148,8 +149,15 @@ class _Waiting:
 
     def _run(self, share: list[Mapping[str, Any]], seconds: float) -> None:
         quiet = {**QUIET, "OMP_NUM_THREADS": "1"}
-        for returned in each_in_a_child(WORKER, share, seconds=seconds, environment=quiet):
-            self._answers[_key(returned.item)].put(returned)
+        try:
+            for returned in each_in_a_child(WORKER, share, seconds=seconds, environment=quiet):
+                self._answers[_key(returned.item)].put(returned)
+        finally:
+            # Who waits for what will not come is told so.
+            for item in share:
+                ended = Returned(item=item, how="lost", seconds=0.0, document={})
+                with contextlib.suppress(queue.Full):
+                    self._answers[_key(item)].put_nowait(ended)
 
     def answer(self, item: Mapping[str, Any]) -> Returned:
         return self._answers[_key(item)].get()
