@@ -39,12 +39,12 @@ def composed(project: Project, engine: Engine) -> Iterator[str]:
     """An image that stands on layers, under a name that no build looks for."""
     if not engine.features().containerd_store:
         pytest.skip("this engine keeps no layers as they are: its images are built by RUN")
-    yield from kept(project, engine, "composed")
+    yield from kept(project, engine, "composed", "--layers")
 
 
 @pytest.fixture(scope="module")
 def by_run(project: Project, engine: Engine) -> Iterator[str]:
-    yield from kept(project, engine, "by-run", "--by-run")
+    yield from kept(project, engine, "by-run")
 
 
 def kept(project: Project, engine: Engine, name: str, *options: str) -> Iterator[str]:
