@@ -21,7 +21,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.request import Request, urlopen
 
-import trustme
 import yaml
 
 from warpfront.images.engine import packages
@@ -160,6 +159,8 @@ def real_registry(
     if data is not None:
         registry.data.symlink_to(data)
     if tls:
+        import trustme
+
         authority = trustme.CA()
         authority.cert_pem.write_to_path(str(registry.ca))
         certificate = authority.issue_cert("127.0.0.1", "localhost")

@@ -210,8 +210,7 @@ class Recipe:
 class Patch:
     """A change to somebody else's package, for one `version` of it. `file` is its path below the
     project, `sha256` that of its bytes, `strip` how many folders its paths begin with that the
-    package has not. `upstream` is where it was offered, `until` the requirement whose versions have
-    it themselves.
+    package has not. `upstream` is where it was offered, `until` whose versions have it.
     """
 
     package: str
@@ -226,6 +225,24 @@ class Patch:
     def __str__(self) -> str:
         where = f", {self.upstream}" if self.upstream else ""
         return f"{self.file} sha256:{self.sha256} ({self.reason}{where})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Smoke:
+    """What of somebody else's packages has to work in an image: one that is described (`uses`), or
+    modules and a command. `needs` a device or none; `prints` is a pattern; `vendors` are those on
+    whose images it is tried, none for all.
+    """
+
+    name: str
+    uses: str = ""
+    run: tuple[str, ...] = ()
+    imports: tuple[str, ...] = ()
+    needs: Literal["device", "none"] = "none"
+    exit_code: int = 0
+    prints: str = ""
+    seconds: float = 120.0
+    vendors: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,8 +278,8 @@ class Cell:
     built on. `torch` is the bare version asked for; `stack` the exact pins (empty when torch
     arrives with the base). `relax` maps a package, whose demands on the torch stack may go unmet,
     to the reason somebody gave; `builds` are the packages that are built for it, `patches` what is
-    changed in others. `own_indexes` and `allow_builds` are the matrix's. `tree` is the source tree
-    it is for.
+    changed in others, `smoke` what of them `verify` tries. `own_indexes` and `allow_builds` are the
+    matrix's. `tree` is the source tree it is for.
     """
 
     id: str
@@ -289,6 +306,7 @@ class Cell:
     relax: Mapping[str, str] = field(default_factory=dict)
     builds: tuple[Recipe, ...] = ()
     patches: tuple[Patch, ...] = ()
+    smoke: tuple[Smoke, ...] = ()
     tree: SourceTree | None = None
     own_indexes: tuple[OwnIndex, ...] = ()
     allow_builds: tuple[str, ...] = ()

@@ -16,7 +16,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import trustme
 from registries import PASSWORD, USER, RealRegistry, real_registry
 from stub_registry import client_of, serve_registry
 
@@ -217,6 +216,8 @@ def own(tmp_path: Path) -> Iterator[RealRegistry]:
 def test_a_certificate_nobody_vouches_for_is_not_believed(
     debians: RealRegistry, tmp_path: Path
 ) -> None:
+    import trustme
+
     trustme.CA().cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     environment = {**debians.environment, "REQUESTS_CA_BUNDLE": str(tmp_path / "ca.pem")}
     client = connect(debians.host, environment, process.run, patience=QUICK)

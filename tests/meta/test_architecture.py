@@ -75,8 +75,8 @@ class Module:
 
     @cached_property
     def nodes(self) -> list[ast.AST]:
-        """What laws are about: of a tree, one node in ten."""
-        return [node for node in ast.walk(self.tree) if isinstance(node, LAWFUL)]
+        """What laws are about."""
+        return [node for node in house().statements(self.tree) if isinstance(node, LAWFUL)]
 
     @property
     def lines(self) -> int:

@@ -13,6 +13,9 @@ from warpfront.matrix.runners import Runner
 
 HANDOVER = "handover"
 """The folder in which a job finds what others left, and leaves what it made: one folder a job."""
+SITE = "site"
+HISTORY = "warpfront-history"
+"""The branch whose file of runs only grows."""
 LABEL = "gpu"
 """What a maintainer puts on a pull request so that it may reach machines of our own."""
 
@@ -88,10 +91,23 @@ def make_flow(runners: Iterable[Runner], *, installs: tuple[str, ...], repositor
     )
     plan = Job(name="plan", runner=home, script="ci/plan.sh", minutes=20, history=True)
     return Flow(
-        jobs=(plan, *builds, *verifies, publish, report, required),
+        jobs=(plan, *builds, *verifies, publish, report, _publishing_the_page(report), required),
         installs=installs,
         repository=repository,
         runners=runners,
+    )
+
+
+def _publishing_the_page(report: Job) -> Job:
+    """The report once more, with the runs before it, where people look at it."""
+    return dataclasses.replace(
+        report,
+        name="pages",
+        script="ci/pages.sh",
+        needs=(*report.needs, "report"),
+        leaves=False,
+        environment="github-pages",
+        powers=("contents", "pages", "id-token"),
     )
 
 
@@ -183,6 +199,8 @@ def scripts(flow: Flow) -> dict[str, str]:
         "ci/verify.sh": f'{_CALL} job --step verify --on "$TARGET" {_WORK}',
         "ci/publish.sh": f'{_CALL} job --step publish --channel "$CHANNEL" {_WORK}',
         "ci/report.sh": f"{_CALL} merge --below {HANDOVER} report --html {_PAGE}",
+        "ci/pages.sh": f"{_CALL} merge --below {HANDOVER} report --html {SITE}/index.html "
+        f"--history-branch {HISTORY}",
         "ci/required.sh": f"{_CALL} ci --judge",
         "ci/login.sh": 'docker login "$REGISTRY" --username "$REGISTRY_USER" --password-stdin '
         '<<<"$REGISTRY_TOKEN"',

@@ -115,6 +115,8 @@ _glob = _form(
 )
 _flag = _form(r"-[A-Za-z0-9_+=,./:-]+", "one option of a compiler (-DFAST, -std=c++20)")
 _module = _form(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*", "a module's name")
+_word = _form(r"[^\x00]+", "a word of a command", longest=2000)
+_pattern = _form(r"[^\x00\n]*", "a pattern in one line", longest=200)
 _sha256 = _form(r"[0-9a-f]{64}", "a sha256 (64 hex digits)", longest=64)
 _exact = _form(
     r"[0-9]+(?:\.[0-9]+)*(?:(?:a|b|rc)[0-9]+)?(?:\.post[0-9]+)?(?:\+[a-z0-9]+(?:\.[a-z0-9]+)*)?",
@@ -252,12 +254,34 @@ class PatchText:
 
 
 @strict_dataclass
+class ExpectText:
+    """`images.*.smoke.*.expect:`, how a command ends, and a pattern of what it prints."""
+
+    exit: Annotated[int, Field(strict=True, ge=0, le=255)] = 0
+    prints: Annotated[str, *_pattern] = ""
+
+
+@strict_dataclass
+class SmokeText:
+    """An entry of `images.*.smoke:`, what of somebody else's packages `verify` tries in the image:
+    a package that is described (`uses`), or modules and a command."""
+
+    name: Name | None = None
+    uses: PackageName | None = None
+    run: tuple[Annotated[str, *_word], ...] = ()
+    imports: tuple[Annotated[str, *_module], ...] = ()
+    needs: Literal["device", "none"] = "none"
+    expect: ExpectText = field(default_factory=ExpectText)
+    timeout_seconds: Annotated[int, Field(strict=True, ge=1, le=900)] = 120
+    vendors: tuple[VendorName, ...] = ()
+
+
+@strict_dataclass
 class ImageText:
     """`images.*:`; `parent` is the image it is built on. `relax` maps a package, whose demands
     on the torch stack may go unmet, to the reason; `builds` how packages are built in that;
-    `patches` what is changed in packages of others.
-    `budget` is the most that its layers may take, unpacked.
-    """
+    `patches` what is changed in packages of others, `smoke` what of them is tried; `budget` is the
+    most that its layers may take, unpacked."""
 
     template: Name
     title: Annotated[str, *_words]
@@ -269,6 +293,7 @@ class ImageText:
     relax: Mapping[PackageName, Reason] = field(default_factory=dict)
     builds: Mapping[PackageName, BuildText] = field(default_factory=dict)
     patches: tuple[PatchText, ...] = ()
+    smoke: tuple[SmokeText, ...] = ()
     budget: Annotated[str, *_size] | None = None
     environment: Environment = field(default_factory=dict)
 
@@ -386,6 +411,22 @@ class RunnerText:
     image: PinnedImage | None = None
 
 
+@strict_dataclass
+class NodeText:
+    """`builders.*:`, engines that images are built on at once: another's by its `host` (as
+    DOCKER_HOST has it) or docker `context`, or a builder that `buildx` knows (remote, in
+    Kubernetes), whose images come to this machine's engine; this machine's own if none is said.
+    `room_gb` bounds what is built there at once, `cache` is a repository for BuildKit's steps."""
+
+    host: Annotated[str, Field(pattern=r"^(unix|ssh|tcp)://\S+$")] | None = None
+    context: Label | None = None
+    buildx: Label | None = None
+    machine: MachineName = DEFAULT_MACHINE
+    slots: Annotated[int, Field(ge=1, le=64)] = 1
+    room_gb: Annotated[int, Field(ge=1, le=100_000)] = 100
+    cache: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9./:_-]*$")] | None = None
+
+
 def _kind_of_index(value: object) -> str:
     return "address" if isinstance(value, str) else "own"
 
@@ -408,6 +449,7 @@ class MatrixText:
     strict: StrictBool = False
     compilers: Mapping[Name, CompilerText] = field(default_factory=dict)
     runners: Mapping[Name, RunnerText] = field(default_factory=dict)
+    builders: Mapping[Name, NodeText] = field(default_factory=dict)
     indexes: Mapping[IndexName, IndexText] = field(default_factory=dict)
     allow_builds: tuple[PackageName, ...] = ()
     defaults: Axes = field(default_factory=Axes)

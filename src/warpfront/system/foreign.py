@@ -41,7 +41,11 @@ def read_regular(
     regular file is one.
     """
     try:
-        kind = kind_of((path.stat() if follow else path.lstat()).st_mode)
+        status = path.stat() if follow else path.lstat()
+        kind = kind_of(status.st_mode)
+        # What says that it is too large is not read up to the limit first; what grows is.
+        if not kind and status.st_size > limit_bytes:
+            raise _too_large(path, limit_bytes)
         content = None if kind else first_bytes(path, limit_bytes + 1, follow=follow)
     except FileNotFoundError:
         raise
@@ -50,8 +54,12 @@ def read_regular(
     if content is None:
         raise StoreError(f"{path}: {kind or 'changed while it was read'}, not a regular file")
     if len(content) > limit_bytes:
-        raise StoreError(f"{path}: larger than {limit_bytes / 2**20:g} MiB")
+        raise _too_large(path, limit_bytes)
     return content
+
+
+def _too_large(path: Path, limit_bytes: int) -> StoreError:
+    return StoreError(f"{path}: larger than {limit_bytes / 2**20:g} MiB")
 
 
 def first_bytes(path: Path, most: int, *, follow: bool = False) -> bytes | None:

@@ -32,36 +32,19 @@ def claimed_cell(
     """`asked` is what its provenance says was asked for, empty without one; `machine` what the
     engine says that the image is for. Raises `InputError` for labels that are none of ours.
     """
-    vendor = labels.get(f"{_OURS}.vendor", "")
-    targets = tuple(labels.get(f"{_OURS}.targets", "").split(","))
-    cell_id, tag = labels.get(CELL, ""), labels.get(_VERSION, "")
-    wrong = [
-        name
-        for name, holds in (
-            (CELL, is_id(cell_id)),
-            (CONTENT_HASH, _HASH.fullmatch(labels.get(CONTENT_HASH, ""))),
-            (f"{_OURS}.vendor", vendor in VENDORS),
-            (f"{_OURS}.targets", vendor in VENDORS and _are_targets(targets, vendor)),
-            (f"{_OURS}.python", _WORD.fullmatch(labels.get(f"{_OURS}.python", ""))),
-            (f"{_OURS}.torch", _WORD.fullmatch(labels.get(f"{_OURS}.torch", ""))),
-            (_VERSION, is_tag(tag)),
-        )
-        if not holds
-    ]
-    if wrong:
+    if wrong := _wrong_labels(labels):
         raise InputError(
             f"its labels do not say what it is: {', '.join(wrong)}",
             hint="only images that warpfront built can be verified by their digest",
         )
-    toolkit = _toolkit(labels.get(f"{_OURS}.toolkit", ""))
-    python = labels[f"{_OURS}.python"]
+    python, cell_id = labels[f"{_OURS}.python"], labels[CELL]
     return Cell(
         id=cell_id,
         project="stranger",
         line=0,
-        vendor=vendor,
-        toolkit=toolkit,
-        targets=targets,
+        vendor=labels[f"{_OURS}.vendor"],
+        toolkit=_toolkit(labels.get(f"{_OURS}.toolkit", "")),
+        targets=_targets(labels),
         machine=next(iter(asked.get("machine", ())), machine),
         python=python,
         torch=labels[f"{_OURS}.torch"],
@@ -74,7 +57,7 @@ def claimed_cell(
         compiler=None,
         template="",
         parent=None,
-        tag=tag,
+        tag=labels[_VERSION],
         title=labels.get(_TITLE, ""),
     )
 
@@ -108,8 +91,29 @@ def claimed_versions(uris: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-def _are_targets(targets: tuple[str, ...], vendor: str) -> bool:
-    return all(is_id(one) and VENDORS[vendor].accepts_target(one) for one in targets)
+def _wrong_labels(labels: Mapping[str, str]) -> list[str]:
+    """Labels that are missing or not of the form that we write: they become folders and words."""
+
+    def is_word(name: str) -> bool:
+        return _WORD.fullmatch(labels.get(f"{_OURS}.{name}", "")) is not None
+
+    vendor = VENDORS.get(labels.get(f"{_OURS}.vendor", ""))
+    targets = _targets(labels)
+    holds = {
+        CELL: is_id(labels.get(CELL, "")),
+        CONTENT_HASH: _HASH.fullmatch(labels.get(CONTENT_HASH, "")),
+        f"{_OURS}.vendor": vendor,
+        f"{_OURS}.targets": vendor
+        and all(is_id(one) and vendor.accepts_target(one) for one in targets),
+        f"{_OURS}.python": is_word("python"),
+        f"{_OURS}.torch": is_word("torch"),
+        _VERSION: is_tag(labels.get(_VERSION, "")),
+    }
+    return [name for name, held in holds.items() if not held]
+
+
+def _targets(labels: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(labels.get(f"{_OURS}.targets", "").split(","))
 
 
 def _toolkit(text: str) -> Toolkit | None:

@@ -249,10 +249,13 @@ class LayerStore:
         return self.root / "made" / f"{key}.json"
 
     def _sweep(self) -> None:
-        """What a maker left that was killed: whoever holds the lock is the only one."""
+        """What a maker left that was killed: whoever holds the lock is the only one. A folder is
+        somebody's who takes layers out of BuildKit meanwhile, without the lock.
+        """
         with storing(self.root):
             for left in self.root.glob(f"{_ASIDE}*"):
-                left.unlink(missing_ok=True)
+                if not left.is_dir():
+                    left.unlink(missing_ok=True)
 
 
 def _layer(made: Streamed, wheels: Iterable[LockedWheel]) -> Layer:

@@ -168,9 +168,7 @@ class _Resolving:
         return found
 
     def with_patches(self, crafting: Crafting) -> _Resolving:
-        """With the wheels that this image has changed. What was built of patched sources is here
-        already.
-        """
+        """With the wheels that this image changes; what is built of patched sources is here."""
         if not self.inputs.patches:
             return self
         self._check_patchable()

@@ -9,6 +9,7 @@ import pytest
 from series import noisy
 from training_logs import a_run, amd_mllog, nvidia_mllog, read_one
 
+from warpfront.bench import statistics
 from warpfront.bench.compare import ComparisonTerms, compare_benches, compare_runs
 from warpfront.bench.forms import comparison_markdown, comparison_text, run_text, sentence
 from warpfront.bench.record_files import (
@@ -34,6 +35,12 @@ from warpfront.system.store import as_json
 
 TIMES = noisy(60, 1)
 TRAINED = (590.0, 589.0, 667.0, 590.0, 588.0)
+
+
+@pytest.fixture(autouse=True)
+def _fewer_resamplings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How good an interval of all of them is, test_statistics.py asks."""
+    monkeypatch.setattr(statistics, "RESAMPLINGS", 300)
 
 
 def compared(a: Run | list[Run], b: Run | list[Run], **terms: object) -> Comparison:

@@ -25,29 +25,45 @@ EXTRAS = ("matplotlib", "numpy")
 NETWORK = ("requests", "urllib3", "docker", "warpfront.wheels.transport")
 PIPELINE = ("warpfront.pipeline", "warpfront.matrix", "pydantic", "jinja2", "rich")
 # An engine of this machine is out of sight: a socket is looked for elsewhere, no variable is set.
+# A start of Python for both runs of a test: the second has what the first had loaded, and more.
 CHILD = """
-import json, sys
+import json, pathlib, sys
 from warpfront.images import engine
 engine.DEFAULT_HOST = "unix:///nowhere/docker.sock"
-sys.argv = ["warpfront", *json.loads(sys.argv[1])]
+argv, between = json.loads(sys.argv[1]), sys.argv[2:]
+sys.argv = ["warpfront", *argv]
 from warpfront.__main__ import program
 program.run(exit=False)
 print(json.dumps(sorted(sys.modules)))
+for path in between:
+    pathlib.Path(path).unlink()
+if between:
+    program.run(exit=False)
+    print(json.dumps(sorted(sys.modules)))
 """
 
 
-def loaded_by(*arguments: str, folder: Path) -> tuple[str, set[str]]:
-    """What a run printed, and the modules that it had loaded at its end."""
+def loaded_by(
+    *arguments: str, folder: Path, again_without: Path | None = None
+) -> list[tuple[str, set[str]]]:
+    """What each run printed, and the modules that were loaded at its end."""
+    between = [] if again_without is None else [str(again_without)]
     ended = subprocess.run(
-        [sys.executable, "-c", CHILD, json.dumps(arguments)],
+        [sys.executable, "-c", CHILD, json.dumps(arguments), *between],
         cwd=folder,
         capture_output=True,
         text=True,
         check=True,
         env={"HOME": str(folder), "PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(sys.path)},
     )
-    said, _, modules = ended.stdout.rstrip().rpartition("\n")
-    return said, set(json.loads(modules))
+    runs, said = [], ""
+    for line in ended.stdout.splitlines(keepends=True):
+        if line.startswith('["'):
+            runs.append((said, set(json.loads(line))))
+            said = ""
+        else:
+            said += line
+    return runs
 
 
 def below(modules: set[str], *names: str) -> set[str]:
@@ -75,23 +91,18 @@ def test_what_is_not_to_be_loaded_could_be() -> None:
 
 
 def test_listing_the_tasks_loads_no_step(tmp_path: Path) -> None:
-    said, modules = loaded_by("--list", folder=tmp_path)
+    ((said, modules),) = loaded_by("--list", folder=tmp_path)
     assert "preflight" in said
     assert below(modules, *NEVER, *NETWORK, *PIPELINE) == set()
 
 
-def test_a_plan_of_what_is_locked_loads_neither_ports_nor_networks(locked: Workspace) -> None:
-    said, modules = loaded_by("plan", folder=locked.folders.root)
+def test_only_a_plan_that_has_to_ask_an_index_loads_the_network(locked: Workspace) -> None:
+    (lock,) = (locked.folders.root / "images" / "locks").iterdir()
+    (said, modules), (_, after) = loaded_by("plan", folder=locked.folders.root, again_without=lock)
     assert "1 to build" in said
     assert below(modules, *NEVER, *NETWORK, *EXTRAS) == set()
-
-
-def test_a_plan_that_has_to_ask_an_index_is_found_to(locked: Workspace) -> None:
-    for path in (locked.folders.root / "images" / "locks").iterdir():
-        path.unlink()
-    _, modules = loaded_by("plan", folder=locked.folders.root)
-    assert below(modules, "requests")
-    assert below(modules, *NEVER) == set()
+    assert below(after, "requests")
+    assert below(after, *NEVER) == set()
 
 
 # What a GPU machine may lack: all that this package depends on, but nox and what nox needs.

@@ -883,3 +883,34 @@ def test_a_patch_is_of_one_version_and_ends_with_versions_of_its_own_package() -
         first.replace("0.3.9", ">=0.3"): "is not one version",
     }.items():
         assert said in "\n".join(refused(patched(first, other)))
+
+
+def smoking(*entries: str) -> str:
+    app = "requirements: images/app/requirements.txt"
+    text = f"{HEAD}rows:\n{CPU}".replace(app, f"{app}, smoke: [{', '.join(entries)}]")
+    return text.replace("images: [torch]", "images: [torch, app]")
+
+
+def test_smoke_names_what_is_described_or_says_what_to_do() -> None:
+    text = smoking(
+        "{uses: lmcache}",
+        "{uses: aiter, vendors: [amd]}",
+        "{name: serve, run: [python, -c, 'print(1)'], imports: [a.b], needs: device, "
+        "expect: {exit: 3, prints: '^1$'}, timeout_seconds: 5}",
+    )
+    app = next(one for one in read(text).cells if one.image == "app")
+    assert [one.name for one in app.smoke] == ["lmcache", "aiter", "serve"]
+    serve = app.smoke[2]
+    assert serve.run == ("python", "-c", "print(1)")
+    assert (serve.exit_code, serve.prints, serve.seconds) == (3, "^1$", 5.0)
+    for entries, said in {
+        ("{uses: lmcash}",): "lmcash is not described",
+        ("{name: nothing}",): "says nothing to do",
+        ("{run: [true-program]}",): "says nothing to do",
+        ("{uses: vllm}", "{uses: vllm}"): "`smoke:` has vllm twice",
+        ("{uses: vllm, vendors: [and]}",): "vendor `and` is not known",
+        ("{name: x, run: [y], expect: {prints: '('}}",): "is no pattern",
+        ("{name: x, run: [y], timeout_seconds: 0}",): "timeout_seconds",
+        ("{name: x, run: [y], needs: gpu}",): "needs",
+    }.items():
+        assert said in "\n".join(refused(smoking(*entries)))

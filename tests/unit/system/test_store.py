@@ -23,6 +23,7 @@ from warpfront.model import (
     Verification,
     WheelLock,
 )
+from warpfront.system import foreign
 from warpfront.system.store import (
     Store,
     exclusive,
@@ -184,6 +185,17 @@ def test_no_file_below_a_tree_can_break_off_its_reading(
         "torch/large": Refused(reason="larger than 2048 MiB"),
         "torch/n\N{REPLACEMENT CHARACTER}me": a_file("1"),
     }
+
+
+def test_what_says_that_it_is_too_large_is_not_read_and_what_says_less_is_not_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(StoreError, match="larger than"):
+        foreign.read_regular(Path("/proc/self/status"), 10)  # which says that it has no bytes
+    (tmp_path / "large").write_bytes(b"x" * 11)
+    monkeypatch.setattr(foreign, "first_bytes", lambda *_, **__: pytest.fail("it was read"))
+    with pytest.raises(StoreError, match="larger than"):
+        foreign.read_regular(tmp_path / "large", 10)
 
 
 @pytest.mark.parametrize("mask", [0o077, 0o022, 0o000, 0o777 & ~0o700])

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 from warpfront import __version__
 from warpfront.doors.display import Display
 from warpfront.doors.tasks.declaring import Chosen, Json, Option, command, selecting
 from warpfront.doors.tasks.showing import print_json, raise_failure, workspace_here
-from warpfront.errors import FindingsError, NothingSelectedError, UnavailableError
+from warpfront.errors import (
+    CommandFailedError,
+    FindingsError,
+    InputError,
+    NothingSelectedError,
+    UnavailableError,
+)
 from warpfront.model import Outcome, Selection, SourceTree
 
 if TYPE_CHECKING:
     from warpfront.pipeline.beside.compiling import Compilation, CompileRequest
     from warpfront.pipeline.beside.scanning import Scan, ScanRequest
+    from warpfront.pipeline.beside.trial_runs import TrialRequest
     from warpfront.port.scan.findings import ScanFinding
+    from warpfront.port.trying.trial import Trial
 
 DEFAULT_TARGET = "gfx942"
 
@@ -70,6 +79,116 @@ def preflight(
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TrialOptions:
+    """What is tried, and what is made of it."""
+
+    repo: Annotated[str, Option("the project's folder (this one if not given)")] = "."
+    install: Annotated[
+        bool, Option("install what is missing beside the image, for this trial only, and go on")
+    ] = False
+    provides: Annotated[
+        tuple[str, ...],
+        Option("module=distribution, where nobody knows; may be given several times"),
+    ] = ()
+    name: Annotated[str, Option("what the image to make of it is called (app)")] = "app"
+    write: Annotated[bool, Option("write images/<name>: requirements and template")] = False
+    seconds: Annotated[float, Option("how long one run may take (600 if not given)")] = 600.0
+
+
+@command(name="try")
+def try_program(
+    display: Display,
+    source: Annotated[
+        Selection,
+        selecting(
+            target="the image that serves this target, on that device where it is here",
+            vendor="the image of this vendor",
+            image="the image to try it in: torch, devel, ...",
+            only="the cell of this id, or glob of ids (`invoke plan` lists them)",
+        ),
+    ],
+    *,
+    json: Json = False,
+    dry_run: Annotated[bool, Option("say what would be run where, and run nothing")] = False,
+    tried: TrialOptions,
+) -> None:
+    """Run a program of a project in an image, and say what it lacks there.
+
+    The program follows `--`: invoke try --image torch --repo ../app --
+    python train.py. Only modules that are really missed count, at versions
+    that leave the image's torch as it is; then what makes an image of it.
+    """
+    from warpfront.model import Blocked, Failed
+    from warpfront.pipeline.beside.trial_runs import only_cell, try_project
+
+    workspace, asking = workspace_here(), _trial_request(tried)
+    if dry_run:
+        cell = only_cell(workspace.matrix.cells, source)
+        print(f"would run {shlex.join(asking.argv)} in {cell.id}, with {asking.repo} read-only")
+        return
+    found = try_project(workspace, source, display, asking)
+    if isinstance(found, Blocked | Failed):
+        raise_failure([found])
+        return
+    _show_trial(found, tried, json=json)
+    _raise_untried(found)
+
+
+def _trial_request(tried: TrialOptions) -> TrialRequest:
+    from warpfront.pipeline.beside.trial_runs import TrialRequest
+    from warpfront.port.trying.providers import read_provides
+
+    return TrialRequest(
+        repo=Path(tried.repo),
+        argv=_words_after_dashes(),
+        install=tried.install,
+        provides=read_provides(tried.provides),
+        seconds=tried.seconds,
+    )
+
+
+def _show_trial(found: Trial, tried: TrialOptions, *, json: bool) -> None:
+    """The trial on the screen or as JSON, and the folder of the image that it makes."""
+    from warpfront.port.trying.trial_text import trial_text
+
+    if json:
+        print_json(found)
+    else:
+        print(trial_text(found, name=tried.name), end="")
+    if tried.write and found.requirements:
+        _write_image(found, tried.name)
+
+
+def _words_after_dashes() -> tuple[str, ...]:
+    """The program to try, as it was typed: invoke hands it over joined by spaces."""
+    return tuple(sys.argv[sys.argv.index("--") + 1 :]) if "--" in sys.argv else ()
+
+
+def _write_image(trial: Trial, name: str) -> None:
+    from warpfront.pipeline.workspace import IMAGES_FOLDER
+    from warpfront.port.trying.trial_text import TEMPLATE, requirements_file
+    from warpfront.system.store import write_text
+
+    folder = Path(IMAGES_FOLDER) / name
+    if folder.exists():
+        raise InputError(f"{folder}: is there already", hint="--name gives it another name")
+    write_text(folder / "requirements.txt", requirements_file(trial))
+    write_text(folder / "Dockerfile.j2", TEMPLATE)
+
+
+def _raise_untried(trial: Trial) -> None:
+    if trial.works:
+        return
+    if trial.lacking:
+        raise FindingsError(f"it lacks {', '.join(trial.lacking)} in {trial.cell_id}")
+    ended = "was stopped" if trial.exit_code is None else f"exited with {trial.exit_code}"
+    raise CommandFailedError(
+        f"{shlex.join(trial.argv)} {ended}, and no missing module is why",
+        hint="the container has no network, and the project is read-only: write to /tmp",
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Forms:
     """How findings are shown, and which files are written."""
 
@@ -95,6 +214,9 @@ class Scanned:
     before: Annotated[
         str, Option("the tree before an edit: also say what the edit changed for NVIDIA")
     ] = ""
+    toolkit: Annotated[
+        str, Option("the ROCm that it is built with (6.4, 7.0 ...), where rules depend on that")
+    ] = ""
 
 
 @command
@@ -114,6 +236,8 @@ def scan(
     *,
     everything: Annotated[bool, Option("list notes, too, and every place")] = False,
     phases: Annotated[bool, Option("also put the findings in the order of a port")] = False,
+    summary: Annotated[bool, Option("where to begin and what it costs, not every place")] = False,
+    by: Annotated[str, Option("a line for each folder, rule or phase, not every place")] = "",
     fix: Annotated[str, Option("write the mechanical changes to this file, as a patch")] = "",
     apply: Annotated[bool, Option("make the mechanical changes in the tree itself")] = False,
 ) -> None:
@@ -126,7 +250,8 @@ def scan(
 
     asked = _scan_request(source, scanned, dry_run=forms.dry_run)
     found, new = scanning.scan(asked, display)
-    _show_findings(found, new, forms, everything=everything)
+    view = _view_of(asked, new, by, summary=summary)
+    _show_findings(found, new, forms, everything=everything, view=view)
     if phases:
         _print_phases(asked, found)
     if fix or apply:
@@ -141,7 +266,7 @@ def _scan_request(source: Selection, scanned: Scanned, *, dry_run: bool) -> Scan
 
     return ScanRequest(
         repo=Path(_asked_tree(source, scanned.repo).path),
-        target=read_target(source.target or DEFAULT_TARGET),
+        target=read_target(source.target or DEFAULT_TARGET, scanned.toolkit),
         exclude=_listed(scanned.exclude),
         vendored=scanned.vendored,
         before=Path(scanned.before) if scanned.before else None,
@@ -151,10 +276,12 @@ def _scan_request(source: Selection, scanned: Scanned, *, dry_run: bool) -> Scan
 
 
 def _show_findings(
-    found: Scan, new: tuple[ScanFinding, ...], forms: Forms, *, everything: bool
+    found: Scan, new: tuple[ScanFinding, ...], forms: Forms, *, everything: bool, view: str
 ) -> None:
-    """Findings on the screen or as JSON, and in the files that were asked for."""
-    from warpfront.port import finding_forms
+    """Findings on the screen or as JSON, and in the files that were asked for. `view` is what is
+    shown in their place.
+    """
+    from warpfront.port import finding_forms, scan_views
     from warpfront.port.scan.catalogue import catalogue
     from warpfront.system.store import write_text
 
@@ -167,12 +294,36 @@ def _show_findings(
         text = finding_forms.findings_markdown(new, rules, target=found.target)
         write_text(Path(forms.markdown), text)
     if forms.json:
-        print_json({"unread": unread, "findings": finding_forms.findings_json(new, rules)})
+        totals = {**scan_views.totals(new), "suppressed": found.suppressed}
+        listed = finding_forms.findings_json(new, rules)
+        facts = {"files": found.files, "lines": found.lines, **totals}
+        print_json({"target": found.target, "totals": facts, "unread": unread, "findings": listed})
     else:
-        print(finding_forms.findings_text(new, rules, everything=everything), end="")
+        text = view or finding_forms.findings_text(new, rules, everything=everything)
+        print(text, end="")
         print(finding_forms.scan_summary(found, new), end="")
     if forms.annotations:
         print(finding_forms.annotation_lines(new, rules), end="")
+
+
+def _view_of(
+    asked: ScanRequest, new: tuple[ScanFinding, ...], by: str, *, summary: bool
+) -> str:
+    """The findings by folder, rule or phase, or where to begin; "" where neither was asked for."""
+    from warpfront.pipeline.beside import port_work
+    from warpfront.port import scan_views
+    from warpfront.port.scan.catalogue import catalogue
+
+    if not by and not summary:
+        return ""
+    if by and by not in scan_views.VIEWS:
+        known = ", ".join(scan_views.VIEWS)
+        raise NothingSelectedError(f"no view {by!r}", hint=f"--by is one of {known}")
+    rules = catalogue()
+    users = port_work.users_of(asked.repo, scan_views.nvidias_folders(new, rules))
+    if summary:
+        return scan_views.summary_text(new, rules, users)
+    return scan_views.view_text(new, rules, cast("scan_views.View", by), users)
 
 
 def _print_phases(asked: ScanRequest, found: Scan) -> None:

@@ -80,7 +80,8 @@ class Baked:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BakeRequest:
     """A bake file on disk and how to run it. `logs` maps a target to the file its output is added
-    to, `references` an image's reference to its target.
+    to, `references` an image's reference to its target. `cache` is a repository where the steps of
+    each target are kept, and found by whoever builds it elsewhere.
     """
 
     buildx: tuple[str, ...]
@@ -92,6 +93,7 @@ class BakeRequest:
     references: Mapping[str, str] = field(default_factory=dict)
     leaves: tuple[str, ...] = ()
     parallel: int = 2
+    cache: str = ""
     writable: tuple[Path, ...] = ()
 
 
@@ -153,6 +155,7 @@ def _bake_once(request: BakeRequest, targets: tuple[str, ...], on_step: OnStep) 
             "--metadata-file",
             str(_metadata_path(request, targets)),
             *(f"--allow=fs.read={path}" for path in request.readable),
+            *_cached(request, targets),
             *(f"--allow=fs.write={path}" for path in request.writable),
             *targets,
         ),
@@ -171,6 +174,20 @@ def _bake_once(request: BakeRequest, targets: tuple[str, ...], on_step: OnStep) 
     ):
         completed = stream(command, reader.read_line)
     return _Ended(completed=completed, disk_full=reader.disk_full, failure=reader.failure)
+
+
+def _cached(request: BakeRequest, targets: tuple[str, ...]) -> list[str]:
+    """A tag for each target: caches of one tag replace each other. What cannot be kept is no
+    failure of the build.
+    """
+    words = []
+    for target in targets if request.cache else ():
+        kept = f"type=registry,ref={request.cache}:{target}"
+        words += [
+            f"--set={target}.cache-from={kept}",
+            f"--set={target}.cache-to={kept},mode=max,ignore-error=true",
+        ]
+    return words
 
 
 def _answers(request: BakeRequest, targets: tuple[str, ...], ended: _Ended) -> dict[str, Baked]:

@@ -22,6 +22,8 @@ class Intel:
     toolkit: Literal["cuda", "rocm", "synapseai"] | None = None
     torch_from: Literal["index"] = "index"
     device = "xpu"
+    # Of Intel's device plugin for the kernel driver `xe`; i915's is another name.
+    kubernetes_resource = "gpu.intel.com/xe"
     # As TORCH_XPU_ARCH_LIST and torch.xpu.get_arch_list() name them
     # (pytorch/pytorch setup.py; intel/torch-xpu-ops cmake/BuildFlags.cmake).
     known_targets = ("pvc", "dg2", "mtl-h", "arl-h", "lnl-m", "bmg", "ptl-h", "ptl-u")

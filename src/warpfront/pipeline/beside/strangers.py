@@ -41,11 +41,11 @@ def verify_stranger(
     """The checks inside an image that nobody here knows, on each target that it says it serves, or
     on `target`; and the same as a report. Raises `InputError` for one that says nothing.
     """
+    folders = workspace.folders
+    own = Store(folders.store.folder / FOLDER)
     from warpfront.release.registry import client  # noqa: PLC0415 - its HTTP is slow to load
 
     named = read_digest(reference)
-    folders = workspace.folders
-    own = Store(folders.store.folder / FOLDER)
     with client.connect(named.host, environment(), run) as registry:
         making = attached_making(registry, named)
     watch.say(f"{reference}: of no cell here; its guard is its own project's to check")

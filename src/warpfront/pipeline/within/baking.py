@@ -24,6 +24,7 @@ from warpfront.images.engine import Engine, StoredImage
 from warpfront.images.engine.bases import resolve_base
 from warpfront.images.engine.buildx import Baked, BakeRequest, BuildStep, bake
 from warpfront.images.labels import CONTENT_HASH, image_labels
+from warpfront.matrix.nodes import CACHE_VARIABLE
 from warpfront.matrix.plan import leaves
 from warpfront.matrix.reading import Matrix
 from warpfront.model import (
@@ -47,7 +48,7 @@ from warpfront.pipeline.within.preparing import (
 from warpfront.pipeline.within.sealed import is_sealed, write_manifest
 from warpfront.pipeline.workspace import AskSite, Folders, Material
 from warpfront.release.registry.ping import registry_reachable
-from warpfront.system.process import run
+from warpfront.system.process import environment, run
 from warpfront.system.progress import Watch
 from warpfront.system.provenance import fixed_moment, read_provenance
 from warpfront.system.store import Store, place_program, remove_other, write_json
@@ -387,6 +388,7 @@ class _Building:
             ),
             logs={item.cell.id: self._store.log_path(item.cell.id) for item in items},
             references={item.cell.local_reference: item.cell.id for item in items},
+            cache=environment().get(CACHE_VARIABLE, ""),
         )
 
     def _on_step(self, step: BuildStep) -> None:

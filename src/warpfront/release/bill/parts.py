@@ -91,11 +91,7 @@ def bill_of(
     """
     own = {one.url for one in cell.own_indexes}
     found = {_name(one.name): one for one in contents.distributions}
-    patched = {one.package: one for one in lock.patched}
-    wheels = {
-        _name(one.name): _with_patches(_wheel(one, found, own), patched.get(_name(one.name)))
-        for one in lock.wheels
-    }
+    wheels = _wheels(lock, found, own)
     from_base = [_distribution(one) for name, one in sorted(found.items()) if name not in wheels]
     carried = [
         part
@@ -125,6 +121,17 @@ def bill_of(
         ),
         debian_main=base.source is BaseSource.BOOTSTRAP,
     )
+
+
+def _wheels(
+    lock: WheelLock, found: Mapping[str, FoundDistribution], own: set[str]
+) -> dict[str, Part]:
+    """By name, each with what was changed in it."""
+    patched = {one.package: one for one in lock.patched}
+    return {
+        (name := _name(one.name)): _with_patches(_wheel(one, found, own), patched.get(name))
+        for one in lock.wheels
+    }
 
 
 def roots_of(chain: Iterable[Cell], requirements: Mapping[str, RequirementList]) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from warpfront.inside.checks.hazards.answers import (
     FALSE,
+    SINGLE,
     Answer,
     Ground,
     HazardClass,
@@ -296,6 +297,20 @@ def _derivatives(ground: Ground) -> Iterator[Answer]:
     yield Answer("softmax", sent.grad.isnan().any(1), fed.isnan().any(1))
 
 
+def _logarithms(ground: Ground) -> Iterator[Answer]:
+    """Sums of exponentials that begin with nothing, or hold nothing for a while."""
+    x = ground.whole(5, 257)
+    x[0, ::3], x[1, 5:9], x[2, :70], x[3], x[4, 100] = *[-math.inf] * 4, math.inf
+    found = torch.logcumsumexp(ground.send(x), 1)
+    with np.errstate(all="ignore"):
+        right = np.logaddexp.accumulate(array(x), 1)
+    # A rounding of some numbers near 8 for each of 257 steps, which walk.
+    slack = 16 * ground.eps * math.sqrt(257) * 8
+    yield Answer("logcumsumexp", found, right, ulps=4, slack=slack)
+    down = torch.logcumsumexp(ground.send(x.mT.contiguous()), 0).mT
+    yield Answer("logcumsumexp down", down, right, ulps=4, slack=slack)
+
+
 def _clipping(ground: Ground) -> Iterator[Answer]:
     """A norm with one infinite gradient is infinite, and is said to be."""
     for special in (math.inf, math.nan):
@@ -327,5 +342,6 @@ NON_FINITE = HazardClass(
             },
             once=True,
         ),
+        *rows({"logarithms": _logarithms}, dtypes=SINGLE, once=True),
     ),
 )

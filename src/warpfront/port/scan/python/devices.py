@@ -25,6 +25,7 @@ _WARP_NAME = re.compile(
     r"_*(?:WARP_?SIZE|THREADS_PER_WARP|WARP_THREADS|NUM_LANES)_*\Z", re.IGNORECASE
 )
 _DEPTH = 8
+_OF_STRINGS = frozenset({"split", "replace", "startswith", "rsplit", "partition", "strip"})
 _LAUNCHES = re.compile(r"triton|cuda|kernel|warp|launch|RawKernel|load_inline", re.IGNORECASE)
 
 
@@ -172,6 +173,20 @@ def cuda_version_parsed(module: Module, node: ast.Attribute) -> Iterator[Seen]:
         yield Seen(rule="PY022", node=node, what="torch.version.cuda")
 
 
+def cuda_version_taken_apart(module: Module, node: ast.Call) -> Iterator[Seen]:
+    """`os.environ.get("X", torch.version.cuda).split(".")`: None where nobody sets X."""
+    function = node.func
+    if not isinstance(function, ast.Attribute) or function.attr not in _OF_STRINGS:
+        return
+    if "version.cuda" not in module.text or module.dotted(function.value) == "torch.version.cuda":
+        return
+    values = module.scopes.values(function.value)
+    falls_back = isinstance(function.value, ast.BoolOp) and len(values) > 1
+    named = any(module.dotted(value) == "torch.version.cuda" for value in values)
+    if named and not falls_back and not _asked_before(module, node):
+        yield Seen(rule="PY021", node=node, what=_one_line(module, node))
+
+
 def _is_for_nvidia(module: Module, node: ast.AST) -> bool:
     """Whether the test guards what is NVIDIA's own, or the module asks for AMD as well."""
     if "version.hip" in module.text:
@@ -191,8 +206,11 @@ def _asked_before(module: Module, node: ast.AST) -> bool:
                 return True
         if isinstance(parent, ast.Try) and child in parent.body:
             return any(
-                handler.type is None
-                or {"AttributeError", "TypeError", "Exception"} & {*_names(handler.type)}
+                (
+                    handler.type is None
+                    or {"AttributeError", "TypeError", "Exception"} & {*_names(handler.type)}
+                )
+                and not any(isinstance(inner, ast.Raise) for inner in ast.walk(handler))
                 for handler in parent.handlers
             )
     return False
@@ -210,6 +228,8 @@ def _is_bare_test(module: Module, node: ast.AST) -> bool:
         others = [side for side in (parent.left, *parent.comparators) if side is not node]
         if not all(isinstance(other, ast.Constant) and other.value is None for other in others):
             return False
+        node, parent = parent, module.parents[parent]
+    while isinstance(parent, ast.BoolOp):
         node, parent = parent, module.parents[parent]
     return isinstance(parent, ast.If | ast.IfExp | ast.While | ast.UnaryOp) and node is not getattr(
         parent, "body", None

@@ -1,9 +1,9 @@
-"""Python that is newer than the one that runs, as one that this one reads, byte for byte in place.
+"""Python that is newer than the one that runs, overwritten in place so that it is read. Pure.
 
 A grammar that knows it (tree-sitter's) says where the new forms are: type parameters and aliases,
 f-strings that nest their own quotes, t-strings, `except A, B`. Each is overwritten with an older
 form of the same length, so that every place in the tree is a place in the text. What stood inside
-a nested f-string is not read. Pure.
+a nested f-string is not read.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from warpfront.port.scan.findings import SIDES, Side
 from warpfront.port.scan.python.module import Module, text_of
@@ -98,6 +98,16 @@ class Conditions:
 
     def true_for(self, value: ast.expr) -> frozenset[Side]:
         """The sides on which `value` is certainly true, whichever of its values it has."""
+        value = cast("ast.expr", self._module.scopes.one(value))
+        if isinstance(value, ast.IfExp):
+            asked = self.truths(value.test)
+            yes, no = self.true_for(value.body), self.true_for(value.orelse)
+            return frozenset(
+                side
+                for side in SIDES
+                if (asked[side] is not False and side in yes)
+                or (asked[side] is not True and side in no)
+            )
         return frozenset(
             side
             for one in self._module.scopes.values(value)
