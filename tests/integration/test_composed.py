@@ -13,6 +13,7 @@ import docker
 import pytest
 from image_trees import differences, read_allowed, tree_of, unexplained
 from projects import Project, unique_image, write_project
+from standins import Index
 
 from warpfront.images.engine import Engine, RunRequest
 
@@ -39,12 +40,12 @@ def composed(project: Project, engine: Engine) -> Iterator[str]:
     """An image that stands on layers, under a name that no build looks for."""
     if not engine.features().containerd_store:
         pytest.skip("this engine keeps no layers as they are: its images are built by RUN")
-    yield from kept(project, engine, "composed")
+    yield from kept(project, engine, "composed", "--layers")
 
 
 @pytest.fixture(scope="module")
 def by_run(project: Project, engine: Engine) -> Iterator[str]:
-    yield from kept(project, engine, "by-run", "--by-run")
+    yield from kept(project, engine, "by-run")
 
 
 def kept(project: Project, engine: Engine, name: str, *options: str) -> Iterator[str]:
@@ -104,3 +105,27 @@ def test_no_byte_code_is_compiled_again(engine: Engine, composed: str) -> None:
         "find $site -name '*.pyc' -newermt @315532801 | wc -l"
     )
     assert in_image(engine, composed, script)[-1] == "0"
+
+
+def test_a_project_that_was_never_built_stands_on_layers(
+    alone: dict[str, str],
+    index: Index,
+    engine: Engine,
+    client: docker.DockerClient,
+    tmp_path: Path,
+) -> None:
+    """From an empty cache, of stand-in wheels."""
+    if not engine.features().containerd_store:
+        pytest.skip("this engine keeps no layers as they are")
+    root = tmp_path / "project"
+    write_project(
+        root,
+        rows=[{"vendor": "cpu", "targets": "x86_64", "torch": "2.13.0"}],
+        images={unique_image(): {"template": "torch", "title": "PyTorch"}},
+        indexes={"cpu": index.url},
+    )
+    project = Project(root=root, environment=alone)
+    (built,) = project.invoke("build", "--layers", "--json", timeout=600).expect(0).json.values()
+    told = layers_told(client, built["image_id"])
+    assert any("torch==" in one for one in told)
+    assert any("byte code of" in one for one in told)

@@ -21,10 +21,10 @@ def build(
     watch: Watch,
     *,
     locked: bool = False,
-    by_run: bool = False,
+    layers: bool = False,
 ) -> Mapping[str, Built]:
-    """Images for the selected cells and their parents, built or reused. `by_run`: without layers
-    that were made before.
+    """Images for the selected cells and their parents, built or reused. `layers`: put
+    together of layers that each wheel has once for all images, where the engine takes them.
     """
     matrix, requirements = workspace.matrix, workspace.requirements
     folders, material = workspace.folders, workspace.material
@@ -55,6 +55,6 @@ def build(
             engine=engine,
             site=site,
             watch=watch,
-            by_run=by_run,
+            layers=layers,
         )
     return {**bad, **built}

@@ -58,7 +58,7 @@ class Layer:
     wheels: tuple[str, ...]
 
 
-class Interrupted(Exception):  # noqa: N818 - no error: another layer failed, or Ctrl-C
+class _LayerStopped(Exception):  # noqa: N818 - no error: another layer failed, or Ctrl-C
     """Stop this layer; nothing of it stays."""
 
 
@@ -196,7 +196,7 @@ class LayerStore:
                 pool.shutdown(wait=False, cancel_futures=True)
         raised = [one.exception() for one in futures.values() if not one.cancelled()]
         for error in raised:
-            if error is not None and not isinstance(error, Interrupted):
+            if error is not None and not isinstance(error, _LayerStopped):
                 raise error
         return {key: future.result() for key, future in futures.items()}
 
@@ -213,7 +213,7 @@ class LayerStore:
 
         def went_on(done_bytes: int) -> None:
             if not going:
-                raise Interrupted
+                raise _LayerStopped
             on_progress(f"layer of {shown}", done_bytes, 0)
 
         made = self._streamed(paths, python, went_on)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from builders import a_cell, a_lock
 
 from warpfront.images.layered_manifest import config_on, manifest_on
+from warpfront.images.render import Templates, render
 from warpfront.images.stages import BYTE_CODE, stages_of
+from warpfront.system.store import read_tree
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "dockerfiles"
 CPU = (GOLDEN / "cpu-x86_64-py311-torch2130-torch.Dockerfile").read_text("utf-8")
@@ -41,6 +44,17 @@ def test_what_comes_before_the_wheels_is_what_they_stand_on() -> None:
 def test_a_changed_stage_is_built_as_it_is_written(text: str, other: str) -> None:
     assert text in CPU
     assert stages_of(CPU.replace(text, other)) is None
+
+
+def test_a_template_that_sets_no_stages_has_one() -> None:
+    own = 'FROM {{ from_reference }}\n{% include "_shared/wheels.j2" %}\n'
+    shared = read_tree(Path(__file__).parents[3] / "images")
+    templates = Templates({**shared, "torch/Dockerfile.j2": own})
+    text = render(a_cell(), a_lock(), templates).files["Dockerfile"]
+    assert text.count("FROM ") == 1
+    assert text.count("uv pip install") == 1
+    assert "lib/python3 &&" in text
+    assert stages_of(text) is None
 
 
 def test_byte_code_is_compiled_as_the_image_itself_does_it() -> None:

@@ -95,8 +95,9 @@ def build(
     json: Json = False,
     dry_run: DryRun = False,
     locked: Locked = False,
-    by_run: Annotated[
-        bool, Option("install wheels by RUN, also where layers made before could stand for it")
+    layers: Annotated[
+        bool,
+        Option("put together of layers made once for each wheel, where the engine keeps such"),
     ] = False,
     spread: Annotated[bool, Option("on every engine of `builders:` at once")] = False,
 ) -> None:
@@ -112,7 +113,7 @@ def build(
     if dry_run:
         print_plan(pipeline.plan(workspace, cells, display), json=json)
         return
-    results = pipeline.build(workspace, cells, display, locked=locked, by_run=by_run)
+    results = pipeline.build(workspace, cells, display, locked=locked, layers=layers)
     finish(results, json=json)
 
 

@@ -75,10 +75,10 @@ def build_cells(
     engine: Engine,
     site: AskSite,
     watch: Watch,
-    by_run: bool = False,
+    layers: bool = False,
 ) -> Mapping[str, Built]:
     """Build or reuse every cell (parents first, each with a lock); cell id -> what became of it.
-    `by_run`: wheels are installed by RUN, also where layers could stand for it.
+    `layers`: put together of layers that each wheel has once, where the engine takes them.
     """
     cells, results = tuple(cells), dict[str, Built](unrunnable(cells, engine))
     bases = _resolve_bases(
@@ -96,7 +96,7 @@ def build_cells(
         else:
             to_build.append(item)
     if to_build:
-        results |= _Building(matrix, folders, engine, site(), watch, by_run=by_run).build(to_build)
+        results |= _Building(matrix, folders, engine, site(), watch, layers=layers).build(to_build)
     by_id = {cell.id: cell for cell in cells}
     for cell_id, result in results.items():
         if isinstance(result, BuiltImage):
@@ -183,9 +183,9 @@ class _Building:
         site: Site,
         watch: Watch,
         *,
-        by_run: bool,
+        layers: bool,
     ) -> None:
-        self._by_run = by_run
+        self._layers = layers
         self._project = matrix.project
         self._references = {cell.id: cell.local_reference for cell in matrix.cells}
         self._store = folders.store
@@ -279,7 +279,7 @@ class _Building:
 
     def _composed(self, items: list[Prepared]) -> Mapping[str, dict[str, str]]:
         """The contexts of images that stand on layers, where the engine keeps layers."""
-        if self._by_run or not self._engine.features().containerd_store:
+        if not (self._layers and self._engine.features().containerd_store):
             return {}
         return Composer(
             store=self._store,
