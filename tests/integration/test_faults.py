@@ -37,7 +37,7 @@ pytestmark = [
 ]
 
 INSTALLED = (
-    'FROM {{ from_reference }}\n{% include "_shared/wheels.j2" %}\nENV PATH="/opt/venv/bin:$PATH"\n'
+    'FROM {{ from_reference }} AS environment\n{% include "_shared/wheels.j2" %}\nENV PATH="/opt/venv/bin:$PATH"\n'
 )
 SLOW = INSTALLED + "RUN --network=none sleep 5\n"
 BAD = INSTALLED + "RUN --network=none echo this one is broken; exit 3\n"
