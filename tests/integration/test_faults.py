@@ -36,7 +36,10 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
 
-INSTALLED = 'FROM {{ from_reference }} AS environment\n{% include "_shared/wheels.j2" %}\nENV PATH="/opt/venv/bin:$PATH"\n'
+INSTALLED = (
+    'FROM {{ from_reference }} AS environment\n{% include "_shared/wheels.j2" %}\n'
+    'ENV PATH="/opt/venv/bin:$PATH"\n'
+)
 SLOW = INSTALLED + "RUN --network=none sleep 5\n"
 BAD = INSTALLED + "RUN --network=none echo this one is broken; exit 3\n"
 # Every Python in the image takes a minute to start, so that its verification can be interrupted.
