@@ -57,7 +57,7 @@ FILL_IN = 0.1
 FIFTHS = 5
 # A guarded image; the number makes it another one, before its wheels or after its guard.
 TEMPLATE = (
-    "FROM {{ from_reference }}\nENV BEFORE=%d\n"
+    "FROM {{ from_reference }} AS environment\nENV BEFORE=%d\n"
     '{%% include "_shared/wheels.j2" %%}\nENV PATH="/opt/venv/bin:$PATH"\n'
     '{%% include "_shared/guard.j2" %%}\nENV AFTER=%d\n'
 )

@@ -223,7 +223,7 @@ class Kills:
         content = self.release.renew(failed=not proven)
         if proven:
             self.oracle.proven.add(content)
-        before, share = self.oracle.tags(), self.random.random()
+        before, share, ledgers = self.oracle.tags(), self.random.random(), self._ledgers()
         child = self.start()
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.child.wait(share * self.seconds)
@@ -231,6 +231,7 @@ class Kills:
             self.counts.ended_before += 1
         else:
             self._kill(child, share, "proven" if proven else "unproven")
+            self.counts.stages[self._stage(ledgers)] += 1
         what = f"kill {self.counts.kills.total()} at {share:.2f}"
         self.counts.wrong += [f"{what}: {one}" for one in self.oracle.wrong()]
         self._again(what, content, before, proven=proven)
@@ -241,14 +242,17 @@ class Kills:
         child.child.wait()
         self.counts.kills[kind] += 1
         self.counts.moments[f"{int(share * FIFTHS) + 1} of {FIFTHS}"] += 1
-        self.counts.stages[self._stage()] += 1
 
-    def _stage(self) -> str:
+    def _ledgers(self) -> set[Path]:
+        return set((self.release.project.root / "build" / "release").glob("*.json"))
+
+    def _stage(self, before: set[Path]) -> str:
         """How far the ledger of the run says that it had come."""
-        ledgers = (self.release.project.root / "build" / "release").glob("*.json")
-        last = max(ledgers, key=lambda path: path.stat().st_mtime_ns)
-        publications = json.loads(last.read_text("utf-8"))["value"]["publications"]
-        return str(publications[0]["stage"]) if publications else "nothing"
+        own = self._ledgers() - before
+        if not own:
+            return "before its ledger"
+        publications = json.loads(own.pop().read_text("utf-8"))["value"]["publications"]
+        return str(publications[0]["stage"]) if publications else "refused"
 
     def _again(self, what: str, content: str, before: Mapping[str, str], *, proven: bool) -> None:
         """A rerun names what is proven and nothing else."""

@@ -37,7 +37,8 @@ pytestmark = [
 ]
 
 INSTALLED = (
-    'FROM {{ from_reference }}\n{% include "_shared/wheels.j2" %}\nENV PATH="/opt/venv/bin:$PATH"\n'
+    'FROM {{ from_reference }} AS environment\n{% include "_shared/wheels.j2" %}\n'
+    'ENV PATH="/opt/venv/bin:$PATH"\n'
 )
 SLOW = INSTALLED + "RUN --network=none sleep 5\n"
 BAD = INSTALLED + "RUN --network=none echo this one is broken; exit 3\n"
@@ -294,6 +295,7 @@ def test_a_wheel_that_is_tampered_with_on_its_way_into_a_build_is_refused_and_br
     (kept,) = (cache / "wheelhouse").rglob("torch-*.whl")
     (offered,) = own_index.folder.glob("torch-*.whl")
     right = offered.read_bytes()
+    shutil.rmtree(cache / "layers", ignore_errors=True)  # those that were made of it before
     tamper(kept)
     offered.write_bytes(kept.read_bytes())  # the one that is served, too: nothing else helps
     template = made.root / "images" / image / "Dockerfile.j2"

@@ -18,7 +18,8 @@ from warpfront.images.engine import Engine, RunRequest
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(300)]
 
 INSTALLED = (
-    'FROM {{ from_reference }}\n{% include "_shared/wheels.j2" %}\nENV PATH="/opt/venv/bin:$PATH"\n'
+    'FROM {{ from_reference }} AS environment\n{% include "_shared/wheels.j2" %}\n'
+    'ENV PATH="/opt/venv/bin:$PATH"\n'
 )
 GUARD = (REPOSITORY / "images" / "_shared" / "guard.j2").read_text(encoding="utf-8")
 CHECK = "RUN --network=none start=$(date +%s) && \\\n    warpfront-guard verify"

@@ -103,8 +103,7 @@ class LayerStore:
     @contextlib.contextmanager
     def sources(self, wheels: Sequence[LockedWheel], *, python: str) -> Iterator[Layer]:
         """A layer of nothing but sources, for as long as byte code is compiled from it."""
-        paths = [self._wheelhouse.present(wheel) for wheel in wheels]
-        made = self._streamed(paths, python, lambda _: None, sources_only=True)
+        made = self._streamed(self._read(wheels), python, lambda _: None, sources_only=True)
         try:
             yield _layer(made, wheels)
         finally:
@@ -208,7 +207,7 @@ class LayerStore:
         on_progress: Progress,
         going: list[bool],
     ) -> Layer:
-        paths = [self._wheelhouse.present(wheel) for wheel in wheels]
+        paths = self._read(wheels)
         shown = wheels[0].filename if len(wheels) == 1 else f"{len(wheels)} wheels"
 
         def went_on(done_bytes: int) -> None:
@@ -221,6 +220,16 @@ class LayerStore:
             keep_unpacked(path, made.measured[path.name])
         note_intact(self.blob(made.digest))
         return self.keep(key, _layer(made, wheels))
+
+    def _read(self, wheels: Sequence[LockedWheel]) -> list[Path]:
+        """Where they are, after all of their bytes were read: no installer looks at their hashes
+        once there is a layer, and a file's size and time say nothing of who wrote it.
+        """
+        paths = [self._wheelhouse.present(wheel) for wheel in wheels]
+        for wheel, path in zip(wheels, paths, strict=True):
+            if sha256_of(path) != wheel.sha256:
+                raise WheelError(f"{wheel.filename} is not what its lock says: its hash is another")
+        return paths
 
     def _streamed(
         self,

@@ -64,6 +64,32 @@ def test_a_layer_is_made_once_whatever_the_python_and_kept_by_its_digest(
     assert made(store, numpy, torch, python="3.11") == first[::-1]
 
 
+def test_no_layer_is_made_of_a_wheel_that_is_another_of_the_same_size_and_time(
+    tmp_path: Path, store: LayerStore, house: Wheelhouse
+) -> None:
+    """It is whole, and its RECORD is true; only its hash says that nobody locked it."""
+    torch = a_wheel(house, "torch", b"good")
+    assert house.missing((torch,)) == ()  # read, and noted as what it should be
+    files: dict[str, str | bytes] = {"torch/__init__.py": "", "torch/lib.so": b"evil"}
+    other = stand_in_wheel(tmp_path / "other", "torch", "1.0", files=files).read_bytes()
+    kept = house.path(torch)
+    found = kept.stat()
+    assert len(other) == found.st_size
+    kept.chmod(0o644)
+    with kept.open("r+b") as file:
+        file.write(other)
+    os.utime(kept, ns=(found.st_atime_ns, found.st_mtime_ns))
+    assert house.missing((torch,)) == ()
+    with pytest.raises(WheelError, match="is not what its lock says"):
+        made(store, torch)
+    with (
+        pytest.raises(WheelError, match="is not what its lock says"),
+        store.sources((torch,), python="3.13"),
+    ):
+        pass
+    assert left(store) == set()
+
+
 def test_two_stores_make_the_same_bytes(
     tmp_path: Path, store: LayerStore, house: Wheelhouse
 ) -> None:
