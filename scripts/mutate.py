@@ -5,8 +5,8 @@
 
 ROOM is the file name of a room (`render`) or its path; all by default. Exits 1 where a room's tests
 kill fewer of its mutants than `threshold` of tests/mutation/rooms.toml, or one of those sown by
-hand survives. docs/results/mutation.md is rewritten from the last run of every room, once each has
-had one; --keep leaves it alone.
+hand survives. What a run came to is kept in docs/results/mutation.json with its day and commit, and
+docs/results/mutation.md is written from the last run of every room; --keep leaves both alone.
 --again tries only those mutants that survived the last time, where the room is still the same.
 
 Two kinds of mutants. *Made* ones come from mutmut: it holds every mutant of a file in one module
@@ -36,7 +36,7 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 TABLES = ROOT / "tests" / "mutation"
 PAGE = ROOT / "docs" / "results" / "mutation.md"
+SCORES = PAGE.with_suffix(".json")
 SOURCES = ("src", "tests", "images", "scripts", "matrix.yaml", "pyproject.toml", "tasks.py")
 # pytest found a failing test, or broke down over the mutant; or the mutant used up its time.
 KILLED = {1, 3, -24, 24, 36, 152, 255}
@@ -77,7 +78,9 @@ class Mutant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """What became of a room's mutants; `sown` are those by hand, `seconds` for all of them."""
+    """What became of a room's mutants; `sown` are those by hand, `seconds` for all of them. `of` is
+    the commit and the day.
+    """
 
     room: Room
     made: int
@@ -85,6 +88,7 @@ class Score:
     sown: int
     sown_survivors: tuple[str, ...]
     seconds: float
+    of: str
 
     @property
     def percent(self) -> float:
@@ -102,11 +106,10 @@ def main() -> int:
     scores = []
     for room in asked:
         scores.append(score(room, folder / room.name, options.children, again=options.again))
-        save(scores[-1], folder / room.name)
         print(line_of(scores[-1]), flush=True)
-    known = [one for room in rooms if (one := saved(room, folder / room.name))]
-    if len(known) == len(rooms) and not options.keep:
-        PAGE.write_text(page(known, table["threshold"]), encoding="utf-8")
+        if not options.keep:
+            save(scores[-1], SCORES)
+            PAGE.write_text(page(rooms, saved(rooms, SCORES), table["threshold"]), encoding="utf-8")
     return int(any(is_short(one, table["threshold"]) for one in scores))
 
 
@@ -114,20 +117,36 @@ def is_asked(room: Room, names: list[str]) -> bool:
     return room.path in names or Path(room.path).stem in names
 
 
-def save(score: Score, workspace: Path) -> None:
-    text = json.dumps(dataclasses.asdict(score), indent=1)
-    (workspace / "score.json").write_text(text, encoding="utf-8")
+def save(score: Score, file: Path) -> None:
+    """In the place of what the room's last run came to."""
+    known = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    fields = dataclasses.asdict(score)
+    del fields["room"]
+    text = json.dumps({**known, score.room.name: fields}, indent=1, sort_keys=True)
+    file.write_text(f"{text}\n", encoding="utf-8")
 
 
-def saved(room: Room, workspace: Path) -> Score | None:
-    """What the last run said of a room, if the room is still the same."""
-    file = workspace / "score.json"
-    if not file.is_file() or not is_unchanged(room, workspace):
-        return None
-    fields = json.loads(file.read_text(encoding="utf-8"))
-    lived = tuple(Mutant(**one) for one in fields["survivors"])
-    sown = tuple(fields["sown_survivors"])
-    return Score(**{**fields, "room": room, "survivors": lived, "sown_survivors": sown})
+def saved(rooms: Iterable[Room], file: Path) -> list[Score]:
+    """What the last run of each room came to, of those that had one."""
+    known = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    scores = []
+    for room in rooms:
+        if fields := known.get(room.name):
+            lived = tuple(Mutant(**one) for one in fields["survivors"])
+            sown = tuple(fields["sown_survivors"])
+            scores.append(
+                Score(**{**fields, "room": room, "survivors": lived, "sown_survivors": sown})
+            )
+    return scores
+
+
+def this_commit() -> str:
+    """The commit and the day, with a `+` where the tree has more than the commit."""
+    said = subprocess.run(
+        ["git", "describe", "--always", "--dirty=+", "--abbrev=7", "--exclude=*"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    ).stdout.strip()  # fmt: skip
+    return f"{said}, {time.strftime('%Y-%m-%d')}"
 
 
 def read_options() -> argparse.Namespace:
@@ -165,7 +184,8 @@ def score(room: Room, workspace: Path, children: int, *, again: bool) -> Score:
         survivors=tuple(sorted(shown(name, workspace) for name in survivors(room, workspace))),
         sown=len(sown),
         sown_survivors=lived,
-        seconds=time.monotonic() - start,
+        seconds=round(time.monotonic() - start),
+        of=this_commit(),
     )
 
 
@@ -291,22 +311,25 @@ def line_of(score: Score) -> str:
     )
 
 
-def page(scores: Iterable[Score], threshold: float) -> str:
-    scores = list(scores)
+def page(rooms: Iterable[Room], scores: Sequence[Score], threshold: float) -> str:
     made = sum(one.made for one in scores)
     lived = sum(len(one.survivors) for one in scores)
     rows = "".join(row(one) for one in scores)
+    known = {one.room for one in scores}
+    rows += "".join(
+        f"| {room.name} | never run | | | | | | |\n" for room in rooms if room not in known
+    )
     return (
         "# Mutants of the pure rooms\n\n"
         "Generated by `scripts/mutate.py`, which says how they are made. A room's own fast tests\n"
         f"have to kill {threshold:g} % of what mutmut makes of it, and all that was sown by hand."
         "\n\n"
-        "| room | mutants | killed | survived | equivalent | % killed | sown, killed |\n"
-        "|---|--:|--:|--:|--:|--:|--:|\n"
+        "| room | mutants | killed | survived | equivalent | % killed | sown, killed | of |\n"
+        "|---|--:|--:|--:|--:|--:|--:|---|\n"
         f"{rows}| **together** | {made} | {made - lived} | {lived} | "
         f"{sum(equivalents(one) for one in scores)} | {100 * (made - lived) / made:.1f} | "
         f"{sum(one.sown for one in scores)}, "
-        f"{sum(one.sown - len(one.sown_survivors) for one in scores)} |\n\n"
+        f"{sum(one.sown - len(one.sown_survivors) for one in scores)} | |\n\n"
         "Equivalent ones count as survivors: no test could tell them from the original.\n"
         + "".join(section(one) for one in scores)
     )
@@ -317,7 +340,7 @@ def row(score: Score) -> str:
     return (
         f"| {score.room.name} | {score.made} | {score.made - lived} | {lived} | "
         f"{equivalents(score)} | {score.percent:.1f} | "
-        f"{score.sown}, {score.sown - len(score.sown_survivors)} |\n"
+        f"{score.sown}, {score.sown - len(score.sown_survivors)} | {score.of} |\n"
     )
 
 

@@ -27,6 +27,22 @@ CPU_CELL = "cpu-x86_64-py311-torch2130-torch"
 CPU_IMAGE = "localhost/warpfront/torch:2.13.0-cpu-py3.11"
 
 
+# A file stays with one of two workers, and the longest come first: by their number of tests, as
+# xdist would have them, one that builds an image in each of few would run alone at the end.
+LONGEST = ("guard_suite", "faults", "secrets", "compile", "cpu_path", "publishing", "layers")
+LONGEST_FIRST = tuple(f"test_{name}.py" for name in LONGEST)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+
+    def place(item: pytest.Item) -> int:
+        ranked = item.path.parent == here and item.path.name in LONGEST_FIRST
+        return LONGEST_FIRST.index(item.path.name) if ranked else len(LONGEST_FIRST)
+
+    items.sort(key=place)
+
+
 @pytest.fixture(scope="session")
 def engine() -> Iterator[Engine]:
     """The engine that commands on this machine use; `scripts/test` starts one where there is
@@ -128,6 +144,13 @@ def state() -> Iterator[Path]:
 def own_engine(state: Path) -> Iterator[embedded.EnginePlace]:
     """An engine that a test may kill; no other test meets it."""
     yield from running(state)
+
+
+@pytest.fixture
+def another_engine() -> Iterator[embedded.EnginePlace]:
+    """One that has never met the first."""
+    with tempfile.TemporaryDirectory(prefix="warpfront-test-") as folder:
+        yield from running(Path(folder))
 
 
 def running(state: Path) -> Iterator[embedded.EnginePlace]:

@@ -86,8 +86,8 @@ def test_what_lies_in_lower_layers_can_be_taken_out_by_pip_and_by_uv(
     engine: Engine, composed: str
 ) -> None:
     script = (
-        "pip uninstall --yes --quiet mpmath --root-user-action ignore; uv pip uninstall networkx;"
-        "cd /opt/venv/lib/python3/site-packages; ls -d mpmath* networkx* || echo gone;"
+        "pip uninstall --yes --quiet numpy --root-user-action ignore; uv pip uninstall pip;"
+        "cd /opt/venv/lib/python3/site-packages; ls -d numpy* pip* || echo gone;"
         "warpfront-guard verify; python3 -c 'import torch; print(torch.ones(2).sum().item())'"
     )
     said = in_image(engine, composed, script)

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import running
 from projects import REPOSITORY, Project, cell_id, reference, small_project, unique_image
 from standins import Index
 
@@ -17,12 +14,6 @@ from warpfront.images.engine import embedded
 
 pytestmark = [pytest.mark.docker, pytest.mark.process]
 EPOCH = "1795000000"
-
-
-@pytest.fixture
-def another_engine() -> Iterator[embedded.EnginePlace]:
-    with tempfile.TemporaryDirectory(prefix="warpfront-test-") as folder:
-        yield from running(Path(folder))
 
 
 def test_an_image_is_the_same_to_the_byte_on_two_engines(
@@ -37,9 +28,8 @@ def test_an_image_is_the_same_to_the_byte_on_two_engines(
     made = Project(root=root, environment=alone)
 
     def built(name: str, host: str, epoch: str) -> Path:
-        said = {"DOCKER_HOST": host, "SOURCE_DATE_EPOCH": epoch}
-        answer = made.invoke("build", "--json", **said).expect(0).json[cell_id(image)]
-        assert answer["reused"] is False
+        ended = made.invoke("build", "--json", DOCKER_HOST=host, SOURCE_DATE_EPOCH=epoch)
+        assert ended.expect(0).json[cell_id(image)]["reused"] is False
         path = tmp_path / name
         argv = ("docker", "--host", host, "save", reference(image), "-o", str(path))
         subprocess.run(argv, check=True)

@@ -49,13 +49,7 @@ def loaded_by(
     """What each run printed, and the modules that were loaded at its end."""
     between = [] if again_without is None else [str(again_without)]
     ended = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            CHILD,
-            json.dumps(arguments),
-            *map(str, [again_without] if again_without else []),
-        ],
+        [sys.executable, "-c", CHILD, json.dumps(arguments), *between],
         cwd=folder,
         capture_output=True,
         text=True,

@@ -8,10 +8,14 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import NoReturn, cast
 
 import pytest
+from nox import Session
 
 import warpfront
+from warpfront.doors import sessions
 from warpfront.doors.sessions import claims_for_target
 from warpfront.inside.checks.results import write_json
 
@@ -48,9 +52,7 @@ def test_what_runs_inside_parses_on_python_3_10(path: Path) -> None:
 def container(tmp_path: Path) -> Path:
     """The folders as they are mounted into an image, with a toolbox and a torch of our own."""
     root = tmp_path / "warpfront"
-    shutil.copytree(
-        PACKAGE, root / "src" / "warpfront", ignore=shutil.ignore_patterns("__pycache__")
-    )
+    shutil.copytree(PACKAGE, root / "src" / "warpfront")
     (root / "noxfile.py").write_text("import yaml_of_somebody  # a project's own, not for images")
     (root / "toolbox").symlink_to(Path(pytest.importorskip("nox").__file__).parents[1])
     site = tmp_path / "site"
@@ -113,18 +115,28 @@ def nox(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.process
+def test_a_wrong_option_is_refused_with_words() -> None:
+    done = nox("--heer")
+    assert done.returncode != 0
+    assert "unrecognized arguments: --heer" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--heer"], "unrecognized arguments: --heer"),
         (["--here", "--target", "h100"], "not of the form of any vendor"),
         (["--here", "--image", "torch"], "--vendor, --image and --only do not apply"),
     ],
 )
-def test_a_wrong_option_is_refused_with_words(arguments: list[str], complaint: str) -> None:
-    done = nox(*arguments)
-    assert done.returncode != 0
-    assert complaint in done.stderr
+def test_what_cannot_be_verified_here_is_said_before_anything_runs(
+    arguments: list[str], complaint: str
+) -> None:
+    def stop(said: str) -> NoReturn:
+        raise RuntimeError(said)
+
+    session = SimpleNamespace(posargs=arguments, error=stop)
+    with pytest.raises(RuntimeError, match=complaint):
+        sessions._verify(cast("Session", session))
 
 
 @pytest.mark.process

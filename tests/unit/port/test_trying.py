@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from warpfront.errors import InputError
@@ -146,3 +148,14 @@ def test_a_trial_that_fails_says_how_and_what_next() -> None:
     waiting = trial_text(a_trial(EINOPS, exit_code=1, installed=False), name="app")
     assert "exit 1; --install tries on" in waiting
     assert "it was stopped at its time" in trial_text(a_trial(exit_code=None), name="app")
+
+
+def test_what_was_installed_is_lacking_no_more_and_words_of_a_program_end_no_line() -> None:
+    trial = a_trial(EINOPS, OWN, REFUSED, exit_code=None)
+    assert trial.lacking == ("flash_attn",)
+    assert a_trial(EINOPS, OWN, exit_code=1, installed=False).lacking == ("einops",)
+    odd = dataclasses.replace(trial, argv=("python", "-c", "a = 1\nevil==1.0\n" + "b" * 500))
+    (comment, *requirements) = requirements_file(odd).splitlines()
+    assert comment.startswith("# What `python -c 'a = 1 evil==1.0 bbb")
+    assert requirements == ["einops==0.8.1"]
+    assert len(comment) < 300

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import sys
 from pathlib import Path
@@ -34,6 +35,7 @@ def a_score(mutate: Any, lived: int = 0, sown: tuple[str, ...] = ()) -> Any:
         sown=2,
         sown_survivors=sown,
         seconds=1.0,
+        of="1234567, 2026-11-22",
     )
 
 
@@ -77,15 +79,20 @@ def test_a_room_is_short_below_the_line_or_where_a_sown_mutant_lives(
 def test_a_room_without_mutants_is_short(mutate: Any) -> None:
     nothing = mutate.Score(
         room=mutate.Room(path=PATH, tests=()), made=0, survivors=(), sown=0, sown_survivors=(),
-        seconds=0.0,
+        seconds=0.0, of="",
     )  # fmt: skip
     assert mutate.is_short(nothing, 90)
 
 
 def test_the_page_counts_what_was_killed_and_shows_every_survivor(mutate: Any) -> None:
-    page = mutate.page([a_score(mutate, 2, ("contexts",))], 90)
-    assert "| images/bake | 100 | 98 | 2 | 0 | 98.0 | 2, 1 |" in page
-    assert "| **together** | 100 | 98 | 2 | 0 | 98.0 | 2, 1 |" in page
+    score, other = (
+        a_score(mutate, 2, ("contexts",)),
+        mutate.Room(path="src/warpfront/a/b.py", tests=()),
+    )
+    page = mutate.page([score.room, other], [score], 90)
+    assert "| images/bake | 100 | 98 | 2 | 0 | 98.0 | 2, 1 | 1234567, 2026-11-22 |" in page
+    assert "| a/b | never run |" in page
+    assert "| **together** | 100 | 98 | 2 | 0 | 98.0 | 2, 1 | |" in page
     assert "| `f` | `a \\| 1` | `b` | no reason given yet |" in page
 
 
@@ -118,13 +125,18 @@ def test_mutmut_mutates_the_room_alone_and_runs_its_tests_alone(mutate: Any) -> 
     assert "pytest_add_cli_args_test_selection =\n    tests/a.py\n    tests/b.py\n" in text
 
 
-def test_a_score_is_kept_until_its_room_changes(mutate: Any, tmp_path: Path) -> None:
-    score = a_score(mutate, 2, ("contexts",))
-    assert mutate.saved(score.room, tmp_path) is None
-    copy = tmp_path / PATH
-    copy.parent.mkdir(parents=True)
-    copy.write_bytes((ROOT / PATH).read_bytes())
-    mutate.save(score, tmp_path)
-    assert mutate.saved(score.room, tmp_path) == score
-    copy.write_text("# another room\n")
-    assert mutate.saved(score.room, tmp_path) is None
+def test_the_last_run_of_a_room_is_kept_beside_those_of_others(mutate: Any, tmp_path: Path) -> None:
+    file, other = tmp_path / "scores.json", mutate.Room(path="src/warpfront/a/b.py", tests=())
+    first, last = a_score(mutate, 2, ("contexts",)), a_score(mutate, 1)
+    beside = dataclasses.replace(first, room=other)
+    assert mutate.saved([other], file) == []
+    for score in (first, beside, last):
+        mutate.save(score, file)
+    assert mutate.saved([first.room, other], file) == [last, beside]
+
+
+def test_the_page_says_what_is_known_of_every_room(mutate: Any) -> None:
+    table = mutate.read_table("rooms")
+    rooms = [mutate.Room(path=one["path"], tests=tuple(one["tests"])) for one in table["rooms"]]
+    right = mutate.page(rooms, mutate.saved(rooms, mutate.SCORES), table["threshold"])
+    assert mutate.PAGE.read_text(encoding="utf-8") == right

@@ -57,7 +57,7 @@ def serve(work: Callable[[Any], Mapping[str, Any]]) -> None:
     """The child's side: items from the job file in the last argument, answers to its own file."""
     faulthandler.enable()
     job = json.loads(Path(sys.argv[-1]).read_text(encoding="utf-8"))
-    with open(job["answers"], "wb", buffering=0) as answers:
+    with Path(job["answers"]).open("wb", buffering=0) as answers:
         for place, item in enumerate(job["items"]):
             answers.write(_line({"begins": place}))
             answers.write(_line({"ends": place, "document": work(item)}))
@@ -77,7 +77,7 @@ def _one_child(
         job.write_text(json.dumps({"items": items, "answers": str(answers)}), encoding="utf-8")
         said = stack.enter_context((Path(name) / "said").open("w+b"))
         # Read and write, so that opening does not wait for the child, and its end is seen by it.
-        reading = stack.enter_context(open(answers, "r+b", buffering=0))
+        reading = stack.enter_context(answers.open("r+b", buffering=0))
         child = subprocess.Popen(
             [sys.executable, "-m", module, str(job)],
             env={**os.environ, **environment},

@@ -285,7 +285,10 @@ class _Building:
             store=self._store,
             layers=LayerStore(self._cache / "layers", self._wheelhouse),
             watch=self._watch,
-            contexts=lambda item: self._contexts(item, {}, None),
+            contexts=lambda item: {
+                **self._base_contexts(item, {}),
+                TOOLS_CONTEXT: str(self._tools()),
+            },
             secrets=self._secrets,
             request=lambda file, targets, folder: dataclasses.replace(
                 self._request(file, items), targets=targets, leaves=targets, writable=(folder,)

@@ -1,3 +1,1 @@
-"""What a program lacks in an image, read from how it ended; and what would be installed for it.
-Pure.
-"""
+"""What a program lacks in an image, and what would be installed for it. Pure."""

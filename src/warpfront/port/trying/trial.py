@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass
+
+_LONGEST = 160
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +71,21 @@ class Trial:
     @property
     def works(self) -> bool:
         return self.exit_code == 0
+
+    @property
+    def said(self) -> str:
+        """The program as one could type it, in one line."""
+        text = " ".join(shlex.join(self.argv).split())
+        return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+    @property
+    def lacking(self) -> tuple[str, ...]:
+        """What it was without in the last run."""
+        return tuple(
+            one.miss.top or one.miss.distribution
+            for one in self.found
+            if not one.folder and not (one.version and self.installed)
+        )
 
     @property
     def requirements(self) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ def trial_text(trial: Trial, *, name: str) -> str:
 
 def requirements_file(trial: Trial) -> str:
     """The requirements that the image has more, with who asked."""
-    head = f"# What `{' '.join(trial.argv)}` needs beside {trial.image} with torch {trial.torch}."
+    head = f"# What `{trial.said}` needs beside {trial.image} with torch {trial.torch}."
     return "\n".join((head, *trial.requirements, ""))
 
 
@@ -45,7 +45,7 @@ def entry_text(trial: Trial, name: str) -> str:
 
 def _lines(trial: Trial, name: str) -> Iterator[str]:
     times = "once" if trial.runs == 1 else f"{trial.runs} times"
-    yield f"{trial.cell_id}, torch {trial.torch}: ran {times}: {' '.join(trial.argv)}"
+    yield f"{trial.cell_id}, torch {trial.torch}: ran {times}: {trial.said}"
     for one in trial.found:
         yield from _found_lines(one)
     yield from _ending(trial)

@@ -46,10 +46,14 @@ def exceptions() -> Mapping[str, Any]:
 def ways_to_build(architecture: Architecture, seed: int) -> Iterator[Built | Exception]:
     """A model for each manner in which the library accepts the sizes, else what it said."""
     for manner in MANNERS:
-        try:
-            yield _build(architecture, manner, seed)
-        except Exception as error:  # noqa: BLE001 - any refusal of the library's; the next manner is tried
-            yield error
+        yield _attempted(architecture, manner, seed)
+
+
+def _attempted(architecture: Architecture, manner: Manner, seed: int) -> Built | Exception:
+    try:
+        return _build(architecture, manner, seed)
+    except Exception as error:  # noqa: BLE001 - whatever a library refuses with; the next is tried
+        return error
 
 
 def _build(architecture: Architecture, manner: Manner, seed: int) -> Built:
@@ -113,6 +117,6 @@ def _stir(model: nn.Module) -> None:
     """Zeros and ones that a library begins with would hide what is behind them."""
     with torch.no_grad():
         for parameter in model.parameters():
-            if parameter.is_floating_point() and parameter.numel() > 1:
-                if float(parameter.std()) == 0.0:
-                    parameter += _STIRRED * torch.randn_like(parameter)
+            flat = parameter.is_floating_point() and parameter.numel() > 1
+            if flat and float(parameter.std()) == 0.0:
+                parameter.add_(torch.randn_like(parameter), alpha=_STIRRED)

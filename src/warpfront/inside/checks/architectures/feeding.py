@@ -16,6 +16,13 @@ BATCH, LENGTH, SHORT, FRAMES, SAMPLES = 2, 17, 9, 64, 4000
 FIRST_TOKEN, LAST_TOKEN = 5, 96
 
 Feed = Mapping[str, Tensor]
+_BANDS = (
+    "num_mel_bins",
+    "n_mels",
+    "feature_projection_input_dim",
+    "input_feat_per_channel",
+    "input_dim",
+)
 
 
 def feeds(model: nn.Module, config: Any, seed: int) -> Iterator[Feed]:
@@ -55,7 +62,7 @@ def _shapes(names: tuple[str, ...], main: str, config: Any) -> Iterator[Mapping[
     if "decoder_input_ids" in names and not text:
         yield dict(answer)
     if "past_values" in names:
-        yield from _series(names, config)
+        yield from _series(config)
 
 
 def _pictures(names: tuple[str, ...], config: Any) -> Iterator[Mapping[str, Size]]:
@@ -79,13 +86,7 @@ def _sounds(names: tuple[str, ...], config: Any) -> Iterator[Mapping[str, Size]]
     if "input_features" in names:
         bands = _first_value(
             config,
-            (
-                "num_mel_bins",
-                "n_mels",
-                "feature_projection_input_dim",
-                "input_feat_per_channel",
-                "input_dim",
-            ),
+            _BANDS,
             16,
         )
         frames = 2 * _value(config, "max_source_positions", FRAMES // 2)
@@ -102,7 +103,7 @@ def _sounds(names: tuple[str, ...], config: Any) -> Iterator[Mapping[str, Size]]
         yield {"input_values": (BATCH, _value(config, "max_length", FRAMES), bands)}
 
 
-def _series(names: tuple[str, ...], config: Any) -> Iterator[Mapping[str, Size]]:
+def _series(config: Any) -> Iterator[Mapping[str, Size]]:
     length = _value(config, "context_length", 32)
     yield {"past_values": (BATCH, length, _value(config, "num_input_channels", 1))}
     yield {"past_values": (BATCH, length)}

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-# By kind: the tables of `transformers.models.auto.modeling_auto` that list it. Of several classes of
-# a type the first table's is taken.
+# By kind: the tables of `transformers.models.auto.modeling_auto` that list it. Of several classes
+# of a type the first table's is taken.
 TABLES: Mapping[str, tuple[str, ...]] = {
     "causal": ("MODEL_FOR_CAUSAL_LM",),
     "encoder-decoder": ("MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM", "MODEL_FOR_SPEECH_SEQ_2_SEQ"),

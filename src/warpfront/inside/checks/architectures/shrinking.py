@@ -1,5 +1,5 @@
-"""A configuration of `transformers` to a small one of the same shape. Knows no architecture by name,
-and needs neither torch nor a network. Pure.
+"""A configuration of `transformers` to a small one of the same shape. Knows no architecture by
+name, and needs neither torch nor a network. Pure.
 
 What an attribute is, is read from its name, its value and its neighbours: one layer of each kind
 stays, heads go on dividing widths, grouped heads stay grouped, and a token's number stays below the
@@ -21,7 +21,8 @@ VOCABULARY, POSITIONS, WINDOW, IMAGE, PATCH, BANDS = 128, 96, 8, 32, 8, 16
 class Manner:
     """How small. `exact` divides all widths by one number and all heads by another, so that every
     product of them holds; else each name has its size. `filled` gives what is None a size as well.
-    `of_each_kind` is how many layers of a kind stay. `wide` false leaves widths alone: only depth and vocabulary are cut.
+    `of_each_kind` is how many layers of a kind stay. `wide` false leaves widths alone: only depth
+    and vocabulary are cut.
     """
 
     name: str
@@ -77,7 +78,7 @@ _POINTS_AT_LAYERS = re.compile(
 _WIDE = re.compile(r"intermediate|ffn|d_ff|inner|mlp|feed_?forward|ff_dim")
 _WIDTH = re.compile(r"size|dim|width|d_model|n_embd|channels|embed|hidden|features|planes|filters")
 # By the order in which they are asked: what a number of such a name becomes.
-_LIMITS: tuple[tuple[re.Pattern[str], int | None], ...] = tuple(
+_LIMITS: tuple[tuple[re.Pattern[str], int], ...] = tuple(
     (re.compile(pattern), limit)
     for pattern, limit in (
         (r"vocab|num_embeddings$|codebook_size|n_token$", VOCABULARY),
@@ -102,13 +103,13 @@ _LIMITS: tuple[tuple[re.Pattern[str], int | None], ...] = tuple(
 _FILLED: Mapping[str, Callable[[Manner], int]] = {
     "head_dim": lambda manner: manner.head,
     "num_key_value_heads": lambda manner: manner.heads // 2,
-    "n_routed_experts": lambda manner: 4,
-    "num_experts": lambda manner: 4,
-    "num_experts_per_tok": lambda manner: 2,
-    "n_shared_experts": lambda manner: 1,
-    "n_group": lambda manner: 1,
-    "topk_group": lambda manner: 1,
-    "kv_lora_rank": lambda manner: 16,
+    "n_routed_experts": lambda _: 4,
+    "num_experts": lambda _: 4,
+    "num_experts_per_tok": lambda _: 2,
+    "n_shared_experts": lambda _: 1,
+    "n_group": lambda _: 1,
+    "topk_group": lambda _: 1,
+    "kv_lora_rank": lambda _: 16,
     "moe_intermediate_size": lambda manner: manner.width,
 }
 
@@ -194,18 +195,23 @@ class _Shrinking:
 
     def _size(self, name: str, value: int) -> Any:
         if _DEPTH.search(name) and not _NO_DEPTH.search(name):
-            if value in self._lengths:
-                return _SAME
-            return len(self.layers) if value == self.depth else min(value, self.manner.layers)
+            return self._count_of_layers(value)
         if not self.manner.wide and "vocab" not in name:
             return _SAME
         if _HEAD.search(name):
             return self._in_head(value)
         if _is_heads(name):
             return self._count(name, value)
-        for pattern, limit in _LIMITS:
-            if limit is not None and pattern.search(name):
-                return min(value, limit)
+        limits = (limit for pattern, limit in _LIMITS if pattern.search(name))
+        limit = next(limits, None)
+        return self._width_for(name, value) if limit is None else min(value, limit)
+
+    def _count_of_layers(self, value: int) -> Any:
+        if value in self._lengths:
+            return _SAME
+        return len(self.layers) if value == self.depth else min(value, self.manner.layers)
+
+    def _width_for(self, name: str, value: int) -> Any:
         if not (_WIDTH.search(name) or _WIDE.search(name) or value == self._width > VOCABULARY):
             return _SAME
         if self.manner.exact:

@@ -67,7 +67,7 @@ def prepare(architecture: Architecture, seed: int, patience: float = 60.0) -> Tr
                 raise NotBuiltError(f"nothing ran in {patience:g} s: {'; '.join(said)}")
             try:
                 return _tried(built, feed)
-            except Exception as error:  # noqa: BLE001 - any refusal of a model's; the next inputs are tried
+            except Exception as error:  # noqa: BLE001 - any refusal; the next inputs are tried
                 said[_first_line(error)] = len(said)
     last = (
         "; ".join(list(said)[:_REASONS]) or "the library's class takes nothing that is known here"

@@ -1,5 +1,5 @@
-"""What else is done with a model: trained, generating, spread over devices, with each attention that
-the library can choose, compiled. Each judged against float64 on the CPU.
+"""What else is done with a model: trained, generating, spread over devices, with each attention
+that the library can choose, compiled. Each judged against float64 on the CPU.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import math
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from warpfront.inside.checks.operations import R, rounding_unit
 from warpfront.inside.checks.results import FAILED, PASSED, UNAVAILABLE
 
 NEW_TOKENS = 4
+_BOTH = (torch.float64, torch.float32)
 IMPLEMENTATIONS = ("eager", "sdpa", "flash_attention_2", "flex_attention")
 # A cache changes the order in which numbers are added, and nothing else.
 _OTHER_ORDER = 4.0
@@ -83,7 +85,7 @@ def generate(tried: Tried, device: str) -> Outcome:
     found = _generated(model, {name: value.to(device) for name, value in feed.items()})
     tokens = found.sequences.cpu()
     steps = torch.stack([step.detach().cpu().double() for step in found.logits], dim=1)
-    exact, same = (_read_at_once(body, feed, tokens, wide) for wide in (True, False))
+    exact, same = (_read_at_once(body, feed, tokens, dtype) for dtype in _BOTH)
     return _compared(tokens[:, -steps.shape[1] :], steps, exact, same, found.logits[0].dtype)
 
 
@@ -111,15 +113,16 @@ def _generated(model: Any, feed: Mapping[str, Tensor]) -> Any:
         )
 
 
-def _read_at_once(body: Any, feed: Mapping[str, Tensor], tokens: Tensor, wide: bool) -> Tensor:
+def _read_at_once(
+    body: Any, feed: Mapping[str, Tensor], tokens: Tensor, dtype: torch.dtype
+) -> Tensor:
     """The logits from which each new token was taken, by one pass on the CPU."""
     own = copy.deepcopy(body)
     given = dict(feed)
     name = "decoder_input_ids" if own.config.is_encoder_decoder else "input_ids"
     given[name] = tokens[:, :-1]
-    if wide:
-        own = own.double()
-        given = {k: v.double() if v.is_floating_point() else v for k, v in given.items()}
+    own = own.to(dtype)
+    given = {k: v.to(dtype) if v.is_floating_point() else v for k, v in given.items()}
     with torch.no_grad(), KeptWide():
         logits: Tensor = own(**given, use_cache=False).logits
     return logits[:, -NEW_TOKENS:].double()
@@ -152,9 +155,7 @@ def _rms(values: Tensor) -> float:
 
 def spread(tried: Tried, device: str) -> Outcome:
     """Saved, and loaded with `device_map="auto"`: in one place, and then in two."""
-    try:
-        import accelerate  # noqa: PLC0415, F401 - asked for by its presence
-    except ImportError:
+    if find_spec("accelerate") is None:
         return _no("accelerate is not installed")
     reference = _answer(tried, copy.deepcopy(tried.specimen.model.body).to(device), device)
     details: dict[str, Any] = {}

@@ -24,7 +24,7 @@ def expected(
     wide = [x.repeat_interleave(group, 1) for x in (k, v)]
     return tuple(
         _shared(one, group) if place > 1 else one
-        for place, one in enumerate(_ungrouped(q, *wide, cotangent, allowed, how))
+        for place, one in enumerate(_ungrouped((q, *wide), cotangent, allowed, how))
     )
 
 
@@ -44,8 +44,9 @@ _HEAD_ROUNDING = 2.0**-9
 
 
 def _ungrouped(
-    q: Tensor, k: Tensor, v: Tensor, g: Tensor, allowed: Tensor | None, how: Arithmetic
+    inputs: Sequence[Tensor], g: Tensor, allowed: Tensor | None, how: Arithmetic
 ) -> tuple[Budgeted, ...]:
+    q, k, v = inputs
     unit, u_acc, width = how.unit, how.u_acc, q.shape[-1]
     scale, length = width**-0.5, k.shape[-2]
     scores = q @ k.mT * scale
@@ -56,7 +57,9 @@ def _ungrouped(
     # What scores in float32 are off by changes P by P times that, and the row's sum likewise.
     off = u_acc * (math.sqrt(width) * (q.abs() @ k.abs().mT) * scale + math.sqrt(length))
     p_off = p * (off + (p * off).sum(-1, keepdim=True))
-    row_off = unit * _root_sum(g * y) + u_acc * math.sqrt(width) * (g * y).abs().sum(-1, True)
+    row_off = unit * _root_sum(g * y) + u_acc * math.sqrt(width) * (g * y).abs().sum(
+        -1, keepdim=True
+    )
     slope = g @ v.mT - (g * y).sum(-1, keepdim=True)
     slope_off = u_acc * math.sqrt(width) * (g.abs() @ v.abs().mT) + row_off
     ds, ds_off = p * slope, p * slope_off + p_off * slope.abs()

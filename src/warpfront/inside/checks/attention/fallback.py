@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-_HEAD = '''"""Attention by the first way that takes it, in the order in which they were measured on {target}.
+_HEAD = '''"""Attention by the first way that takes it, in their measured order on {target}.
 
 {measured}
 Each was right there, forward and backward, by warpfront's `attention` session. Copy this file;

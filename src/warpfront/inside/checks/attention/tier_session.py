@@ -44,6 +44,14 @@ CASE_SECONDS, COMPILED_SECONDS = 120.0, 300.0
 # Small cases on one thread: threads that wait for each other would take ten times as long. And
 # torch 2.13's profiler else prints two lines for each operation.
 QUIET = {"OMP_NUM_THREADS": "1", "KINETO_LOG_LEVEL": "99"}
+_TIMED = {
+    "width": 64,
+    "mask": "causal",
+    "heads": 8,
+    "grouped": 8,
+    "backward": True,
+    "timed": True,
+}
 BAD = (WRONG, "crashed", "hung", ANOTHER)
 
 
@@ -105,40 +113,21 @@ def cases_of(tier: Tier, device: str, effort: Effort) -> Iterator[dict[str, Any]
     widths = WIDTHS[::2] if effort.quick else WIDTHS
     few = tier.compiled or effort.quick
     masks = MASKS[:2] if tier.compiled else MASKS
-    for dtype, width, mask, grouped in itertools.product(
+    for dtype, width, mask, grouped, backward in itertools.product(
         DTYPES_OF[device][: 1 if few else None],
         (64, 128) if tier.compiled else widths,
         masks,
         (HEADS, GROUPED),
+        (False, True),
     ):
-        for backward in (False, True):
-            yield _item(tier, device, dtype, width, mask, grouped, backward, effort.seeds[0])
+        asked = {"dtype": dtype, "width": width, "mask": mask, "grouped": grouped}
+        yield _item(tier, device, effort, **asked, backward=backward)
 
 
-def _item(
-    tier: Tier,
-    device: str,
-    dtype: str,
-    width: int,
-    mask: str,
-    grouped: int,
-    backward: bool,
-    seed: int,
-) -> dict[str, Any]:
-    return {
-        "tier": tier.document(),
-        "device": device,
-        "dtype": dtype,
-        "width": width,
-        "mask": mask,
-        "batch": BATCH,
-        "heads": HEADS,
-        "grouped": grouped,
-        "length": LENGTHS[device],
-        "backward": backward,
-        "seed": seed,
-        "timed": False,
-    }
+def _item(tier: Tier, device: str, effort: Effort, **asked: Any) -> dict[str, Any]:
+    usual = {"batch": BATCH, "heads": HEADS, "length": LENGTHS[device], "timed": False}
+    own = {"tier": tier.document(), "device": device, "seed": effort.seeds[0]}
+    return {**usual, **own, **asked}
 
 
 def _find_tier(
@@ -198,11 +187,10 @@ def _find_order(
         runs = found.get(tier.name, ())
         if not any(r.outcome == COMPUTED for r in runs) or any(r.outcome in BAD for r in runs):
             continue
-        item = _item(tier, device, dtype, 64, "causal", HEADS, True, effort.seeds[0])
-        item |= {"timed": True, "length": TIMED_LENGTHS[device], "heads": 8, "grouped": 8}
-        for one in each_in_a_child(CHILD, [item], seconds=COMPILED_SECONDS, environment=QUIET):
-            if one.how == DONE and "seconds" in one.document:
-                measured.append((tier.name, float(one.document["seconds"])))
+        item = _item(tier, device, effort, **_TIMED, dtype=dtype, length=TIMED_LENGTHS[device])
+        children = each_in_a_child(CHILD, [item], seconds=COMPILED_SECONDS, environment=QUIET)
+        took = [float(one.document.get("seconds", 0.0)) for one in children]
+        measured += [(tier.name, seconds) for seconds in took if seconds]
     if not measured:
         return failed("no way to compute attention was right here")
     (folder / EXAMPLE).write_text(fallback_text(claims.target, measured), encoding="utf-8")

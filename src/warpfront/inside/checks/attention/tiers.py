@@ -84,22 +84,20 @@ cudnn = _dot_product("CUDNN_ATTENTION")
 math = _dot_product("MATH")
 
 
-def aiter(q: Tensor, k: Tensor, v: Tensor, kind: str, mask: Tensor | None) -> Tensor:
-    return _swapped("aiter", q, k, v, kind, mask)
+def aiter_attention(q: Tensor, k: Tensor, v: Tensor, kind: str, mask: Tensor | None) -> Tensor:
+    return _swapped("aiter", (q, k, v), kind, mask)
 
 
 def flash_attn(q: Tensor, k: Tensor, v: Tensor, kind: str, mask: Tensor | None) -> Tensor:
-    return _swapped("flash_attn", q, k, v, kind, mask)
+    return _swapped("flash_attn", (q, k, v), kind, mask)
 
 
-def _swapped(
-    module: str, q: Tensor, k: Tensor, v: Tensor, kind: str, mask: Tensor | None
-) -> Tensor:
+def _swapped(module: str, tensors: tuple[Tensor, ...], kind: str, mask: Tensor | None) -> Tensor:
     """Both libraries take (batch, length, heads, width), and no mask but the causal one."""
     if mask is not None:
         raise RefusedError(f"{module}.flash_attn_func takes no mask")
     library: Any = importlib.import_module(module)
-    swapped = [x.transpose(1, 2) for x in (q, k, v)]
+    swapped = [x.transpose(1, 2) for x in tensors]
     found = library.flash_attn_func(*swapped, causal=kind == "causal")
     out: Tensor = found[0] if isinstance(found, tuple) else found
     return out.transpose(1, 2)
@@ -126,7 +124,7 @@ TIERS: Mapping[str, Tier] = {
     for tier in (
         Tier(
             name="aiter",
-            compute=f"{HERE}:aiter",
+            compute=f"{HERE}:aiter_attention",
             needs="aiter",
             kernels=r"aiter|fmha_(fwd|bwd)|_attn_fwd",
         ),

@@ -247,7 +247,7 @@ class _Tensors:
 
 
 # Their parameters belong to the second axis of what comes back, all others' to the last.
-OF_CHANNELS = (nn.modules.batchnorm._BatchNorm, nn.modules.conv._ConvNd, nn.GroupNorm)
+OF_CHANNELS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.Conv1d, nn.Conv2d, nn.GroupNorm)
 
 
 def _walk(gradient: Tensor | None, exact: Tensor, layer: nn.Module) -> float:

@@ -35,7 +35,7 @@ from warpfront.inside.checks.results import (
 )
 from warpfront.inside.checks.stack.descriptions import Description, description
 
-SECONDS = 120.0
+SECONDS = 300.0
 _SOURCE = Path(__file__).resolve().parents[4]
 _IMPORTING = Path(__file__).with_name("importing.py")
 _TAIL_CHARACTERS = 1500

@@ -219,6 +219,8 @@ class _Trying:
             command=self.asking.argv,
             environment={
                 "HOME": "/tmp",  # noqa: S108 - in the image
+                # Threads that spin while they wait hold up a machine with other work.
+                "OMP_WAIT_POLICY": "PASSIVE",
                 "PATH": f"{_LAYER}/bin:{_PATH}",
                 "PYTHONDONTWRITEBYTECODE": "1",
                 "PYTHONPATH": ":".join(dict.fromkeys(paths)),
