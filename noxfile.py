@@ -82,3 +82,22 @@ def install(session: nox.Session) -> None:
     with session.chdir(folder / "project"):
         for words in (("init",), ("--list",), ("ci", "--fingerprints")):
             session.run(str(programs / "warpfront"), *words, env={"PYTHONPATH": ""}, external=True)
+
+
+@nox.session(default=False)
+def findings(session: nox.Session) -> None:
+    """SARIF in findings/: hadolint's of every Dockerfile as it is reviewed, the scanner's of src.
+
+    What is found is shown by the forge, and fails nothing here.
+    """
+    folder = Path("findings")
+    folder.mkdir(exist_ok=True)
+    files = sorted(str(path) for path in Path("tests/golden/dockerfiles").glob("*.Dockerfile"))
+    words = ("hadolint", "--no-fail", "--format", "sarif", *files)
+    said = session.run(*words, silent=True, external=True)
+    (folder / "hadolint.sarif").write_text(str(said), encoding="utf-8")
+    aside = (
+        "tests/**,scripts/**,docs/**,build/**,dist/**,.nox/**,.venv/**"  # places are of the root
+    )
+    words = ("scan", "--repo", ".", "--exclude", aside, "--sarif", str(folder / "scan.sarif"))
+    session.run(sys.executable, "-m", "invoke", *words, external=True, success_codes=[0, 15])

@@ -67,7 +67,7 @@ def powerful(workflow: Workflow) -> Iterator[str]:
     for name, job in workflow["jobs"].items():
         given = job.get("permissions")
         writes = [] if given is None else [p for p, how in given.items() if how != "read"]
-        may = name in {"publish", "release", "pages"} or name.startswith("candidate-")
+        may = name in {"publish", "release", "pages", "findings"} or name.startswith("candidate-")
         if given is None or (writes and not may):
             yield name
 

@@ -218,6 +218,7 @@ targets = [a for a in arguments[arguments.index("--metadata-file") + 2:] if not 
 calls = metadata.parent / "calls"
 with calls.open("a") as file:
     file.write(" ".join(targets) + "\\n")
+(metadata.parent / "settings").write_text("\\n".join(a for a in arguments if a[:6] == "--set="))
 print("a line of a program", flush=True)
 if BROKEN & set(targets):
     print("ERROR: failed to solve: MESSAGE")
@@ -253,6 +254,19 @@ def test_one_bake_is_enough_when_nothing_fails(tmp_path: Path) -> None:
         "serve": "sha256:serve",
     }
     assert (tmp_path / "calls").read_text() == "torch devel serve\n"
+    assert (tmp_path / "settings").read_text() == ""
+
+
+@pytest.mark.process
+def test_each_target_keeps_its_steps_under_a_tag_of_its_own(tmp_path: Path) -> None:
+    kept = "registry.example.com/cache"
+    bake(dataclasses.replace(a_request(tmp_path, set()), cache=kept), ignore)
+    settings = (tmp_path / "settings").read_text().splitlines()
+    assert [one for one in settings if one.startswith("--set=devel.")] == [
+        f"--set=devel.cache-from=type=registry,ref={kept}:devel",
+        f"--set=devel.cache-to=type=registry,ref={kept}:devel,mode=max,ignore-error=true",
+    ]
+    assert len(settings) == 6
 
 
 @pytest.mark.process
