@@ -85,7 +85,7 @@ class LocalForge:
         ran = subprocess.run(
             asked,
             cwd=self.root,
-            env={**os.environ, **own, **self.environment},
+            env={**os.environ, **self.environment, **own},
             capture_output=True,
             text=True,
             timeout=timeout,

@@ -15,6 +15,8 @@ from warpfront.model import (
     CheckResult,
     LockedWheel,
     Outcome,
+    Patch,
+    PatchedWheel,
     Pin,
     Project,
     ResolvedBase,
@@ -107,6 +109,24 @@ def a_lock(cell: Cell | None = None, *wheels: LockedWheel) -> WheelLock:
         inputs_digest="0" * 64,
         wheels=wheels or (a_wheel(), a_wheel("pip", "26.2.1")),
     )
+
+
+A_PATCH = Patch(
+    package="lmcache",
+    version="0.3.9",
+    file="patches/hpu.patch",
+    sha256="ab" * 32,
+    reason="for Gaudi",
+    upstream="https://example.test/lmcache/pull/1066",
+)
+
+
+def a_patched_lock(*wheels: LockedWheel) -> WheelLock:
+    """A lock one of whose wheels is not as its authors published it."""
+    original = a_wheel("lmcache", "0.3.9")
+    wheels = (*wheels, a_wheel("lmcache", "0.3.9+wf.p12ab34cd"))
+    patched = PatchedWheel(package="lmcache", patches=(A_PATCH,), original=original)
+    return dataclasses.replace(a_lock(None, *wheels), patched=(patched,))
 
 
 def a_built_image(cell: Cell | None = None, **changes: Any) -> BuiltImage:

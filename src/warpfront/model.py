@@ -9,7 +9,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Literal
@@ -206,6 +206,45 @@ class Recipe:
     extensions: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Patch:
+    """A change to somebody else's package, for one `version` of it. `file` is its path below the
+    project, `sha256` that of its bytes, `strip` how many folders its paths begin with that the
+    package has not. `upstream` is where it was offered, `until` whose versions have it.
+    """
+
+    package: str
+    version: str
+    file: str
+    sha256: str
+    reason: str
+    strip: int = 1
+    upstream: str = ""
+    until: str = ""
+
+    def __str__(self) -> str:
+        where = f", {self.upstream}" if self.upstream else ""
+        return f"{self.file} sha256:{self.sha256} ({self.reason}{where})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Smoke:
+    """What of somebody else's packages has to work in an image: one that is described (`uses`), or
+    modules and a command. `needs` a device or none; `prints` is a pattern; `vendors` are those on
+    whose images it is tried, none for all.
+    """
+
+    name: str
+    uses: str = ""
+    run: tuple[str, ...] = ()
+    imports: tuple[str, ...] = ()
+    needs: Literal["device", "none"] = "none"
+    exit_code: int = 0
+    prints: str = ""
+    seconds: float = 120.0
+    vendors: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
     """A requirement that is no distribution of an index. `location` is a folder below the project,
@@ -238,9 +277,9 @@ class Cell:
     `aarch64`). `parent` is the id of the cell whose image this one is
     built on. `torch` is the bare version asked for; `stack` the exact pins (empty when torch
     arrives with the base). `relax` maps a package, whose demands on the torch stack may go unmet,
-    to the reason somebody gave; `builds` are the packages that are built for it. `own_indexes` and
-    `allow_builds` are the matrix's. `tree` is the
-    source tree it is for.
+    to the reason somebody gave; `builds` are the packages that are built for it, `patches` what is
+    changed in others, `smoke` what of them `verify` tries. `own_indexes` and `allow_builds` are the
+    matrix's. `tree` is the source tree it is for.
     """
 
     id: str
@@ -266,9 +305,12 @@ class Cell:
     environment: Mapping[str, str] = field(default_factory=dict)
     relax: Mapping[str, str] = field(default_factory=dict)
     builds: tuple[Recipe, ...] = ()
+    patches: tuple[Patch, ...] = ()
+    smoke: tuple[Smoke, ...] = ()
     tree: SourceTree | None = None
     own_indexes: tuple[OwnIndex, ...] = ()
     allow_builds: tuple[str, ...] = ()
+    budget_bytes: int | None = None
 
     @property
     def repository(self) -> str:
@@ -348,8 +390,9 @@ class LockInputs:
     exact pins (`name==version`) of the parent's lock, which a child may extend and never change.
     `machine` is the cell's; `glibc` is the base's C library, e.g. `2.36`. `relax` are (package,
     reason) of this image and of those it is built on. `sources` are its requirements that no index
-    has, `builds` how some packages are built. `targets` are the cell's where each has wheels of its
-    own, else none.
+    has, `builds` how some packages are built, `patches` what is changed in which. `targets` are the
+    cell's where each has wheels of its own, else none. `unfit` says which of the files that it
+    names are not what the matrix says.
 
     What follows from the vendor: `toolkit` (`cuda`, `rocm`, `synapseai`, `cpu`); and, as fnmatch
     patterns of normalized names, `protected`, which only `index` has in earnest, and `libraries`,
@@ -367,7 +410,9 @@ class LockInputs:
     relax: tuple[tuple[str, str], ...] = ()
     sources: tuple[Source, ...] = ()
     builds: tuple[Recipe, ...] = ()
+    patches: tuple[Patch, ...] = ()
     targets: tuple[str, ...] = ()
+    unfit: tuple[str, ...] = ()
     toolkit: str = "cpu"
     protected: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
@@ -391,6 +436,8 @@ class LockInputs:
                 **({"relax": sorted(self.relax)} if self.relax else {}),
                 **({"sources": _texts(self.sources)} if self.sources else {}),
                 **({"builds": _texts(self.builds)} if self.builds else {}),
+                # In their order: a second patch may stand on the first.
+                **({"patches": [asdict(one) for one in self.patches]} if self.patches else {}),
                 **({"own_indexes": _texts(self.own_indexes)} if self.own_indexes else {}),
                 **({"targets": sorted(self.targets)} if self.targets else {}),
             }
@@ -473,11 +520,23 @@ class WheelBuild:
     extensions: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class PatchedWheel:
+    """Of what a wheel of a lock was made, and by which `patches`, in their order: of the `original`
+    wheel, or, where that is None, of the sources that the wheel itself names.
+    """
+
+    package: str
+    patches: tuple[Patch, ...]
+    original: LockedWheel | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WheelLock:
     """Every wheel of a cell, its parents' included. `inputs_digest` is `LockInputs.digest` at the
     time of locking. `relaxed` are the packages whose demands on the torch stack go unmet, `builds`
-    those that were built against it; those of the parents included.
+    those that were built against it, `patched` those that are not as their authors published them;
+    those of the parents included.
     """
 
     cell_id: str
@@ -486,6 +545,7 @@ class WheelLock:
     wheels: tuple[LockedWheel, ...]
     relaxed: tuple[Relaxed, ...] = ()
     builds: tuple[WheelBuild, ...] = ()
+    patched: tuple[PatchedWheel, ...] = ()
 
     @property
     def digest(self) -> str:

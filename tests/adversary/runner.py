@@ -27,8 +27,9 @@ from warpfront.system.process import Command, run
 HERE = Path(__file__).parent
 PROGRAM = "/opt/warpfront/bin/warpfront-guard"
 OLDEST_PIP = "23.0.1"
-# With what they need, for an environment of their own: no case's index has them.
-_MANAGERS = ("poetry",)
+# With what they need, for an environment each: no case's index has them. What pdm 2.29 finds
+# without its own lock is too new for it.
+_MANAGERS = ("poetry", "pdm[locked]")
 NAMES = "localhost/warpfront/adversary"
 _SYSTEM_PYTHON = (
     "for p in /usr/bin/python3 /usr/local/bin/python3; do "
@@ -74,9 +75,11 @@ def fetch_tools(folder: Path) -> Tools:
             argv = (sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", wanted)
             run(Command(argv=(*argv, "--dest", str(folder)))).check()
     managers = folder / "managers"
-    if not managers.is_dir():
+    for manager in _MANAGERS:
+        if any(managers.glob(f"{manager.partition('[')[0]}-*.whl")):
+            continue
         argv = (sys.executable, "-m", "pip", "download", "--quiet", "--only-binary", ":all:")
-        more = ("--python-version", "3.11", "--dest", str(managers), *_MANAGERS)
+        more = ("--python-version", "3.11", "--dest", str(managers), manager)
         run(Command(argv=(*argv, *more))).check()
     if not (folder / "bin" / "uv").exists():
         with zipfile.ZipFile(_newest(folder, "uv")) as wheel:

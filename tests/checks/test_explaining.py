@@ -18,7 +18,8 @@ from warpfront.inside.checks.effort import Effort, drawn_seeds  # noqa: E402
 from warpfront.inside.checks.explaining import UnexplainedError, explained  # noqa: E402
 from warpfront.inside.checks.hazards import hazard_checks  # noqa: E402
 from warpfront.inside.checks.hazards.hazard_table import HAZARDS  # noqa: E402
-from warpfront.inside.checks.hazards.kernel_faults import KERNEL_FAULTS, seeded  # noqa: E402
+from warpfront.inside.checks.hazards.kernel_faults import KERNEL_FAULTS  # noqa: E402
+from warpfront.inside.checks.hazards.seeding import seeded  # noqa: E402
 from warpfront.inside.checks.operators import trials  # noqa: E402
 from warpfront.inside.checks.operators.table import operators  # noqa: E402
 from warpfront.inside.checks.opinfo import sweep  # noqa: E402

@@ -23,8 +23,9 @@ from warpfront.inside.checks.hazards.answers import (  # noqa: E402
 )
 from warpfront.inside.checks.hazards.hazard_checks import judge_rows  # noqa: E402
 from warpfront.inside.checks.hazards.hazard_table import HAZARDS  # noqa: E402
-from warpfront.inside.checks.hazards.kernel_faults import KERNEL_FAULTS, KernelFault  # noqa: E402
+from warpfront.inside.checks.hazards.kernel_faults import KERNEL_FAULTS  # noqa: E402
 from warpfront.inside.checks.hazards.narrow_types import _decoded  # noqa: E402
+from warpfront.inside.checks.hazards.seeding import KernelFault, seed_kernel_faults  # noqa: E402
 from warpfront.inside.checks.mutations import MutationTally  # noqa: E402
 from warpfront.inside.checks.results import Recorder  # noqa: E402
 
@@ -75,7 +76,7 @@ def test_a_wrong_kernel_under_the_dispatcher_is_caught_and_taken_out_again(
     fault: KernelFault,
 ) -> None:
     ledger = MutationTally()
-    kernel_faults.seed_kernel_faults([fault], "cpu", ledger)
+    seed_kernel_faults([fault], "cpu", ledger)
     assert ledger.missed == []
     assert ledger.seeded == 1
     for name in fault.operators:

@@ -146,6 +146,13 @@ def own_engine(state: Path) -> Iterator[embedded.EnginePlace]:
     yield from running(state)
 
 
+@pytest.fixture
+def another_engine() -> Iterator[embedded.EnginePlace]:
+    """One that has never met the first."""
+    with tempfile.TemporaryDirectory(prefix="warpfront-test-") as folder:
+        yield from running(Path(folder))
+
+
 def running(state: Path) -> Iterator[embedded.EnginePlace]:
     embedded.start(cache_folder(), state, print)
     try:

@@ -58,6 +58,7 @@ class Forge:
     status: str = "success"
     plan_ended: str = "success"
     environments: set[str] = field(default_factory=set)
+    vars: Mapping[str, str] = field(default_factory=dict)
     runs: dict[str, list[Any]] = field(default_factory=dict)
 
     def decide(self) -> Forge:
@@ -66,7 +67,7 @@ class Forge:
         ended = {"result": "success", "outputs": {}}
         needs = dict.fromkeys(main["jobs"], ended)
         needs["plan"] = {"result": self.plan_ended, "outputs": dict(self.outputs)}
-        given = {"github": self.github, "needs": needs, "vars": {}, "secrets": SECRETS}
+        given = {"github": self.github, "needs": needs, "vars": self.vars, "secrets": SECRETS}
         for name, job in main["jobs"].items():
             if self._runs(job, given):
                 self._add(name, job, given)
@@ -215,6 +216,15 @@ def test_a_run_that_goes_wrong_is_still_judged(
     (call,) = [step for step in required["steps"] if step.get("id") == "call"]
     assert call["env"]["PLANNED"] == how.get("plan_ended", "success")
     assert how.get("plan_ended", "success") in call["env"]["ENDED"].split(",")
+
+
+def test_the_page_is_published_of_nights_and_releases_where_it_is_wanted(
+    matrix: Matrix, evaluator: Expressions
+) -> None:
+    wanted = {"vars": {"PAGES": "yes"}}
+    for event in TOLD["event"]:
+        forge = a_forge(matrix, evaluator, event, planned(matrix, event["scope"]), **wanted)
+        assert ("pages" in forge.runs) == (event["scope"] in {"nightly", "release"})
 
 
 def test_nothing_to_do_makes_no_job(matrix: Matrix, evaluator: Expressions) -> None:

@@ -284,6 +284,39 @@ def test_a_wheel_that_does_not_arrive_intact_is_refused_and_the_next_build_works
     assert not list((cache / "wheelhouse").rglob("*.part*"))
 
 
+def test_a_wheel_that_is_tampered_with_on_its_way_into_a_build_is_refused_and_brought_again(
+    project: Make, own_index: Index, cache: Path
+) -> None:
+    """Same size, same time, same inode: the build's own hash is what finds it."""
+    image = unique_image()
+    made = project({image: INSTALLED}, url=own_index.url)
+    made.invoke("build").expect(0)
+    (kept,) = (cache / "wheelhouse").rglob("torch-*.whl")
+    (offered,) = own_index.folder.glob("torch-*.whl")
+    right = offered.read_bytes()
+    tamper(kept)
+    offered.write_bytes(kept.read_bytes())  # the one that is served, too: nothing else helps
+    template = made.root / "images" / image / "Dockerfile.j2"
+    template.write_text(f"{INSTALLED}ENV AGAIN=1\n", encoding="utf-8")
+    ended = made.invoke("build").expect(12)
+    assert f"{kept.name} was damaged on this disk: it is brought again" in ended.said
+    assert f"{kept.name}: no source has it intact" in ended.said
+    tampered, _ = kept.exists(), offered.write_bytes(right)
+    assert not tampered
+    made.invoke("build").expect(0)
+    assert kept.read_bytes() == right
+
+
+def tamper(path: Path) -> None:
+    found = path.stat()
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.chmod(0o644)
+    with path.open("r+b") as file:
+        file.write(data)
+    os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))
+
+
 @pytest.mark.parametrize(
     "fault",
     [pytest.param(Fault(hang_seconds=60.0), marks=SWEPT, id="slow"), Fault(status=503)],

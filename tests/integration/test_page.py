@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from builders import a_cell, a_report_row
+from node_packages import node_packages
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -32,10 +34,10 @@ TARGETS = ("sm_80", "sm_90", "sm_100", "sm_120")
 LIMIT_MILLISECONDS = 100.0
 
 
-def a_big_page() -> str:
-    """2,000 results: 100 versions of torch, five images, four targets; a state in turn."""
+def a_big_page(results: int = RESULTS) -> str:
+    """2,000 results: 100 versions of torch, five images, four targets; a state in turn. Or fewer."""
     pairs = []
-    for number in range(RESULTS):
+    for number in range(results):
         torch, rest = divmod(number, 20)
         image, target = f"image{rest // 4}", TARGETS[rest % 4]
         state = tuple(STATES)[number % len(STATES)]
@@ -53,29 +55,35 @@ def a_big_page() -> str:
     return page_html(pairs, _files(), title="2,000 results", made="today")
 
 
-@pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
-    folder = tmp_path_factory.mktemp("page")
-    file = folder / "index.html"
-    file.write_text(a_big_page(), encoding="utf-8")
+@contextmanager
+def a_browser(folder: Path) -> Iterator[webdriver.Chrome]:
+    """Chromium, with its profile in `folder`."""
     options = webdriver.ChromeOptions()
-    profile = f"--user-data-dir={folder / 'profile'}"
     for word in (
         "--headless=new",
         "--no-sandbox",
         "--disable-gpu",
         "--disable-dev-shm-usage",
-        profile,
+        f"--user-data-dir={folder / 'profile'}",
     ):
         options.add_argument(word)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     service = webdriver.ChromeService(shutil.which("chromedriver"))
     browser = webdriver.Chrome(options=options, service=service)
     try:
-        browser.get(file.as_uri())
         yield browser
     finally:
         browser.quit()
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
+    folder = tmp_path_factory.mktemp("page")
+    file = folder / "index.html"
+    file.write_text(a_big_page(), encoding="utf-8")
+    with a_browser(folder) as browser:
+        browser.get(file.as_uri())
+        yield browser
 
 
 def script(page: webdriver.Chrome, text: str) -> Any:
@@ -91,6 +99,48 @@ def test_it_opens_from_disk_and_says_nothing_wrong(page: webdriver.Chrome) -> No
     assert shown(page) == RESULTS
     assert page.get_log("browser") == []  # type: ignore[no-untyped-call]
     assert script(page, "return performance.getEntriesByType('resource').length") == 0
+
+
+def violations(page: webdriver.Chrome) -> list[str]:
+    """What axe-core has against the page as it is: its rule, and the first place."""
+    axe = node_packages() / "node_modules" / "axe-core" / "axe.min.js"
+    page.execute_script(axe.read_text(encoding="utf-8"))
+    found = page.execute_async_script(
+        "const done = arguments[arguments.length - 1];"
+        "axe.run(document, {resultTypes: ['violations']}).then(r => done(r.violations.map("
+        "v => `${v.id}: ${v.nodes[0].target} ${v.nodes[0].failureSummary}`)))"
+    )
+    return [str(one) for one in found]
+
+
+@pytest.fixture
+def small_page(page: webdriver.Chrome, tmp_path: Path) -> Iterator[webdriver.Chrome]:
+    """Every state, few results: axe looks at each element for a while."""
+    file = tmp_path / "index.html"
+    file.write_text(a_big_page(60), encoding="utf-8")
+    before = page.current_url
+    page.get(file.as_uri())
+    yield page
+    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+    page.get(before)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_in_the_grid_and_in_what_a_click_opens(
+    small_page: webdriver.Chrome, scheme: str
+) -> None:
+    small_page.execute_cdp_cmd(
+        "Emulation.setEmulatedMedia",
+        {"features": [{"name": "prefers-color-scheme", "value": scheme}]},
+    )
+    assert violations(small_page) == []
+    small_page.find_element(By.CSS_SELECTOR, "button.tile").click()
+    assert violations(small_page) == []
+
+
+def test_axe_finds_a_seeded_fault(small_page: webdriver.Chrome) -> None:
+    script(small_page, "document.documentElement.removeAttribute('lang')")
+    assert any(one.startswith("html-has-lang") for one in violations(small_page))
 
 
 def test_a_filter_of_2000_results_is_faster_than_is_noticed(page: webdriver.Chrome) -> None:

@@ -4,106 +4,37 @@ pulls it, cosign verifies it, oras finds what is attached.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
-import os
-import re
 import signal
-import subprocess
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
 import docker
 import pytest
-from projects import Project, copy_project
-from registries import PASSWORD, RealRegistry, real_registry, strangers_program
+import requests
+from publish_kills import SOWN, Kills
+from real_releases import CELL, KEY_PASSWORD, Release, digest_in, real_release
+from registries import PASSWORD, USER
 from releases import Quiet
 
-from warpfront.errors import RegistryError, RegistryFault
+from warpfront.errors import NotPublishableError, RegistryError, RegistryFault
 from warpfront.images.engine import Engine, connect
 from warpfront.images.engine import docker as docker_engine
 from warpfront.images.engine.transfers import Transfer
 from warpfront.inside.checks.effort import Effort
-from warpfront.matrix.plan import with_parents
-from warpfront.model import Outcome, Verification
-from warpfront.pipeline.verifying import verify_cells
-from warpfront.pipeline.within.locks import read_locks, usable_locks
+from warpfront.model import Verification
+from warpfront.pipeline.beside.strangers import attached_making, verify_claimed
 from warpfront.pipeline.workspace import open_workspace
-from warpfront.system.process import environment
-from warpfront.verify.verdict import outcome_of
+from warpfront.release.registry import client as registry_client
+from warpfront.release.registry.references import read_reference
+from warpfront.release.statements.provenance_statement import Making
+from warpfront.system.process import environment, run
+from warpfront.system.store import Store
 from warpfront.wheels.sources import Site
 
 pytestmark = [pytest.mark.docker, pytest.mark.process]
-
-CELL = "cpu-x86_64-py311-torch2130-torch"
-KEY_PASSWORD = "a canary that opens the key"
-CHANNEL = """
-release:
-  trial:
-    tags: ["{torch}-{toolkit}-py{python}-{content}"]
-    aliases:
-      - {tag: latest, where: {vendor: cpu}}
-      - {tag: "{torch}-{toolkit}-py{python}"}
-    sessions: [load]
-    allow: [bootstrap, relaxed]
-"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Release:
-    """A project whose CPU image is built and verified, a registry, and a key."""
-
-    project: Project
-    registry: RealRegistry
-    key: Path
-
-    @property
-    def repository(self) -> str:
-        return f"{self.registry.host}/demo/torch"
-
-    @property
-    def environment(self) -> Mapping[str, str]:
-        return self.project.environment
-
-    def invoke(self, task: str, *options: str) -> str:
-        where = ("--channel", "trial", "--to", f"{self.registry.host}/demo", "--only", CELL)
-        ended = self.project.invoke(task, *where, *options)
-        said = ended.stdout + ended.stderr
-        assert PASSWORD not in said
-        assert KEY_PASSWORD not in said
-        assert ended.code == 0, said
-        return ended.stdout
-
-    def stranger(self, name: str, *arguments: str) -> str:
-        argv = (str(strangers_program(name)), *arguments)
-        done = subprocess.run(
-            argv, env=dict(self.environment), capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-
-def verified_here(root: Path, engine: Engine) -> None:
-    """The session `load` alone, on the image that was built: what the channel demands."""
-    workspace = open_workspace(root)
-    cells = tuple(cell for cell in workspace.matrix.cells if cell.id == CELL)
-    chain = with_parents(cells, workspace.matrix.cells)
-    (found,) = verify_cells(
-        cells,
-        usable_locks(read_locks(chain, workspace.requirements, workspace.folders)),
-        {cell.id: cell for cell in chain},
-        workspace.material.compat,
-        workspace.folders,
-        target="",
-        sessions=("load",),
-        effort=Effort(),
-        engine=engine,
-        site=Site,
-        watch=Quiet(),
-    )
-    assert isinstance(found, Verification)
-    assert outcome_of(found) is Outcome.PASSED, found.checks
 
 
 @pytest.fixture(scope="module")
@@ -117,36 +48,8 @@ def release(  # noqa: PLR0917 - fixtures
 ) -> Iterator[Release]:
     assert cpu_image
     assert toolbox.is_dir()
-    folder = tmp_path_factory.mktemp("release")
-    root = copy_project(folder / "project")
-    matrix = (root / "matrix.yaml").read_text()
-    (root / "matrix.yaml").write_text(matrix.partition("\n# What is published")[0] + CHANNEL)
-    Project(root=root, environment=here).invoke("build", "--locked", "--only", CELL).expect(0)
-    verified_here(root, engine)
-    with real_registry(folder / "registry") as registry:
-        programs = f"{strangers_program('cosign').parent}:{os.environ['PATH']}"
-        variables = {
-            **here,
-            **{name: registry.environment[name] for name in _OF_THE_REGISTRY},
-            "PATH": programs,
-            "COSIGN_PASSWORD": KEY_PASSWORD,
-            "COSIGN_KEY": str(folder / "mine.key"),
-        }
-        pair = ("cosign", "generate-key-pair", "--output-key-prefix", str(folder / "mine"))
-        subprocess.run(pair, env=variables, check=True, capture_output=True)
-        project = Project(root=root, environment=variables)
-        yield Release(project=project, registry=registry, key=folder / "mine.key")
-        for name in client.images.get(cpu_image).attrs["RepoDigests"]:
-            if name.startswith(registry.host):  # what the tests have pulled
-                engine.remove(name)
-
-
-_OF_THE_REGISTRY = ("DOCKER_CONFIG", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
-
-
-def digest_in(text: str) -> str:
-    (found,) = set(re.findall(r"sha256:[0-9a-f]{64}", text))
-    return str(found)
+    with real_release(tmp_path_factory.mktemp("release"), here, engine, client) as made:
+        yield made
 
 
 def test_the_cpu_image_is_published_and_others_can_check_it(
@@ -197,6 +100,47 @@ def test_nothing_that_is_left_has_a_password_in_it(release: Release) -> None:
     canaries = (PASSWORD.encode(), KEY_PASSWORD.encode())
     assert len(written) > 10
     assert [path for path in written if any(one in path.read_bytes() for one in canaries)] == []
+
+
+def test_somebody_elses_image_is_verified_for_what_it_says_of_itself(
+    release: Release, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a project that has no such cell: by its labels and the provenance that is attached."""
+    digest = digest_in(release.invoke("publish"))
+    for name in ("DOCKER_CONFIG", "REQUESTS_CA_BUNDLE"):
+        monkeypatch.setenv(name, release.environment[name])
+    named = read_reference(f"{release.repository}@{digest}")
+    with registry_client.connect(named.host, dict(release.environment), run) as registry:
+        making = attached_making(registry, named)
+    assert making is not None
+    workspace = open_workspace(release.project.root)
+    folders = dataclasses.replace(workspace.folders, store=Store(tmp_path / "strangers"))
+
+    def verified(said: Making | None) -> dict[str, tuple[str, str]]:
+        (found,), (row,) = verify_claimed(
+            named,
+            said,
+            folders,
+            engine=engine,
+            site=Site,
+            target="",
+            sessions=("load",),
+            effort=Effort(),
+            watch=Quiet(),
+        )
+        assert isinstance(found, Verification)
+        assert row.lock == "not here"
+        return {one.name: (str(one.outcome), one.reason) for one in found.checks}
+
+    checks = verified(making)
+    assert {name: said for name, said in checks.items() if said[0] != "passed"} == {}
+    assert {"versions", "torch build", "labels and tag"} <= set(checks)
+    assert "guard" not in checks
+    wheels = [one for one in making.dependencies if one.uri.startswith("pkg:pypi/numpy@")]
+    lie = dataclasses.replace(wheels[0], uri="pkg:pypi/numpy@0.0.1")
+    checks = verified(dataclasses.replace(making, dependencies=(*making.dependencies, lie)))
+    assert checks["versions"][0] == "failed"
+    assert "numpy" in checks["versions"][1]
 
 
 def test_an_image_goes_over_a_disk_and_back(release: Release, tmp_path: Path) -> None:
@@ -258,3 +202,86 @@ def test_a_registry_that_hangs_is_left(
         release.registry.send(signal.SIGCONT)
         engine.remove(reference)
     assert caught.value.fault in {RegistryFault.SLOW, RegistryFault.UNREACHABLE}
+
+
+def tags_in(release: Release, path: str) -> dict[str, str]:
+    """Every public tag of a repository and its digest, asked for without our client."""
+    with requests.Session() as line:
+        line.trust_env = False  # SSL_CERT_FILE of this machine would count for more
+        line.auth, line.verify = (USER, PASSWORD), str(release.registry.ca)
+        root = f"https://{release.registry.host}/v2/{path}"
+        names = line.get(f"{root}/tags/list", timeout=20).json()["tags"] or ()
+        asked = {"Accept": "application/vnd.oci.image.manifest.v1+json, */*"}
+        return {
+            name: line.head(f"{root}/manifests/{name}", headers=asked, timeout=20).headers[
+                "Docker-Content-Digest"
+            ]
+            for name in names
+            if not name.startswith(("candidate-", "sha256-"))
+        }
+
+
+def test_images_are_pruned_promoted_and_taken_back_in_a_real_registry(release: Release) -> None:
+    to, digests, contents = "keeping", [], []
+    with release.small():
+        for created in ("2025-01-01", "2025-02-01", "2025-03-01"):
+            content = release.renew(created=f"{created}T00:00:00+00:00")
+            contents.append(f"2.13.0-cpu-py3.11-{content[:12]}")
+            digests.append(digest_in(release.invoke("publish", to=to)))
+        oldest, older, newest = digests
+        fixed = dict(zip(contents, digests, strict=True))
+        aliases = ("latest", "2.13.0-cpu-py3.11")
+        standing = tags_in(release, f"{to}/torch")
+        assert standing == {**fixed, **dict.fromkeys(aliases, newest)}
+
+        # The older one is where `latest` would go back to; the oldest nobody needs.
+        foreseen = release.invoke("release", "--prune", "trial", "--days", "30", to=to)
+        assert (oldest in foreseen, older in foreseen) == (True, False)
+        assert tags_in(release, f"{to}/torch") == standing
+        release.invoke("release", "--prune", "trial", "--days", "30", "--yes", to=to)
+        del standing[contents[0]]
+        assert tags_in(release, f"{to}/torch") == standing
+
+        promoted = release.invoke("release", "--promote", "trial", channel="final", to=to)
+        assert digest_in(promoted) == newest
+        standing |= {"stable": newest, f"{contents[2]}-final": newest}
+        assert tags_in(release, f"{to}/torch") == standing
+
+        latest = f"{release.registry.host}/{to}/torch:latest"
+        said = release.invoke("release", "--yank", latest, "--because", "wrong sums", to=to)
+        assert newest in said
+        standing |= dict.fromkeys(aliases, older)
+        assert tags_in(release, f"{to}/torch") == standing
+        assert newest in release.invoke("release", to=to)
+        again = release.project.invoke(
+            *("publish", "--channel", "trial", "--only", CELL),
+            *("--to", f"{release.registry.host}/{to}"),
+        )
+        assert again.code == NotPublishableError.exit_code
+        assert "it was yanked" in again.said
+        assert tags_in(release, f"{to}/torch") == standing
+
+
+def test_the_stranger_who_judges_finds_what_is_wrong_and_no_fault_where_none_is(
+    release: Release,
+) -> None:
+    """The oracle of `scripts/publish-kills`, on a publication that is killed in its middle: as it
+    is, and with each fault sown into it that the order of its steps is there to prevent.
+    """
+    with release.small():
+        honest = Kills(release, seed=1, path="honest/torch")
+        honest.oracle.proven.add(release.renew())
+        child = honest.start((str(SOWN), "after-tags"))
+        assert child.wait().code == -signal.SIGKILL
+        assert (len(honest.oracle.tags()), honest.oracle.wrong()) == (1, [])
+        honest.start().wait().expect(0)
+        assert (len(honest.oracle.tags()), honest.oracle.wrong()) == (3, [])
+        for fault, said in (
+            ("alias-first", "is on what has no other tag"),
+            ("unsigned", "verifications is signed with it"),
+            ("unproven", "none of its 0 verifications"),
+        ):
+            kills = Kills(release, seed=1, path=f"{fault}/torch")
+            kills.oracle.proven.add(release.renew())
+            kills.start((str(SOWN), fault)).wait()
+            assert [one for one in kills.oracle.wrong() if said in one], fault

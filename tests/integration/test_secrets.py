@@ -145,7 +145,7 @@ def test_no_secret_stays_in_an_image_a_file_or_what_is_printed(
     built = project.invoke("build", "--json", timeout=200).expect(0)
     assert len(built.json) == 2
     for command in ("plan", "report", "doctor"):
-        project.invoke(command)  # for what it prints, which is searched with all other files
+        assert canaries.found_in(project.invoke(command).said.encode()) == []
     marked, seen = False, set[str]()
     for image in built.json.values():
         contents = dict(everything_in(saved(client, image["reference"]), seen))
@@ -172,9 +172,16 @@ def test_the_search_finds_a_secret_that_was_left(
     project: Project, canaries: Canaries, client: Any
 ) -> None:
     template = project.root / "images" / "tools" / "Dockerfile.j2"
-    leaky = READS_SECRETS.replace("echo both", "cp /run/secrets/proxies /leak && echo both")
+    leaky = READS_SECRETS.replace(
+        "echo both", "cp /run/secrets/proxies /leak && cat /leak && echo both"
+    )
     template.write_text(leaky, encoding="utf-8")
-    built = project.invoke("build", "--json", timeout=200).expect(0).json
+    ended = project.invoke("build", "--json", timeout=200).expect(0)
+    built = ended.json
+    assert canaries.found_in(ended.said.encode()) == []
+    assert files_with(project.root, canaries) == []  # the log of what the step printed among them
+    [log] = (path for path in project.root.rglob("build.log") if b"***" in path.read_bytes())
+    assert "https_proxy" in log.read_text("utf-8")
     found, seen = set(), set[str]()
     for image in built.values():
         everything = everything_in(saved(client, image["reference"]), seen)

@@ -1,4 +1,4 @@
-"""The actions that workflows use, pinned, from data/actions.toml. Edge."""
+"""The actions and images that CI uses, pinned, from data/actions.toml and pods.toml. Edge."""
 
 from __future__ import annotations
 
@@ -14,3 +14,9 @@ def pinned_actions() -> Mapping[str, tuple[str, str]]:
     text = read_text(Path(__file__).parents[1] / "data" / "actions.toml") or ""
     rows = tomllib.loads(text)
     return {name: (row["uses"], row["version"]) for name, row in rows.items()}
+
+
+def pinned_images() -> Mapping[str, str]:
+    """What a pod is for -> its image, by digest."""
+    text = read_text(Path(__file__).parents[1] / "data" / "pods.toml") or ""
+    return {name: row["image"] for name, row in tomllib.loads(text).items()}

@@ -13,6 +13,9 @@ from warpfront.matrix.runners import Runner
 
 HANDOVER = "handover"
 """The folder in which a job finds what others left, and leaves what it made: one folder a job."""
+SITE = "site"
+HISTORY = "warpfront-history"
+"""The branch whose file of runs only grows."""
 LABEL = "gpu"
 """What a maintainer puts on a pull request so that it may reach machines of our own."""
 
@@ -83,12 +86,21 @@ def make_flow(runners: Iterable[Runner], *, installs: tuple[str, ...], repositor
         needs=(*made, "publish"),
         takes="all",
     )
+    pages = dataclasses.replace(
+        report,
+        name="pages",
+        script="ci/pages.sh",
+        needs=(*report.needs, "report"),
+        leaves=False,
+        environment="github-pages",
+        powers=("contents", "pages", "id-token"),
+    )
     required = dataclasses.replace(
         report, name="required", script="ci/required.sh", needs=made, leaves=False
     )
     plan = Job(name="plan", runner=home, script="ci/plan.sh", minutes=20, history=True)
     return Flow(
-        jobs=(plan, *builds, *verifies, publish, report, required),
+        jobs=(plan, *builds, *verifies, publish, report, pages, required),
         installs=installs,
         repository=repository,
         runners=runners,
@@ -143,6 +155,32 @@ _HEAD = """\
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 """
+_MACHINE = """\
+#!/usr/bin/env bash
+# Made by `invoke ci --write`; docs/ci.md, A machine of one's own.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+"""
+_PACKAGES = "ca-certificates git python3 python3-venv"
+_UNIT = """\
+# Made by `invoke ci --write`. One machine of the row %i, one registration a job. The project is in
+# /opt/warpfront, the agent in /opt/agent; the token is a credential that only this service sees:
+#   systemd-creds encrypt --name=token - /etc/credstore.encrypted/token
+[Unit]
+Description=warpfront takes CI jobs as %i
+Wants=network-online.target
+After=network-online.target
+
+[Service]
+Environment=FORGE={forge}
+LoadCredentialEncrypted=token
+ExecStart=/opt/warpfront/ci/runner/serve.sh %i ${{FORGE}} /opt/agent %d/token
+Restart=always
+RestartSec=30
+
+[Install]
+WantedBy=multi-user.target
+"""
 _CALL = 'exec "${WARPFRONT_PYTHON:-.venv/bin/python}" -m invoke'
 _PAGE = f"{HANDOVER}/report/index.html"
 _WORK = '--name "$NAME" --cells "$CELLS" --runner "$RUNNER"'
@@ -157,6 +195,8 @@ def scripts(flow: Flow) -> dict[str, str]:
         "ci/verify.sh": f'{_CALL} job --step verify --on "$TARGET" {_WORK}',
         "ci/publish.sh": f'{_CALL} job --step publish --channel "$CHANNEL" {_WORK}',
         "ci/report.sh": f"{_CALL} merge --below {HANDOVER} report --html {_PAGE}",
+        "ci/pages.sh": f"{_CALL} merge --below {HANDOVER} report --html {SITE}/index.html "
+        f"--history-branch {HISTORY}",
         "ci/required.sh": f"{_CALL} ci --judge",
         "ci/login.sh": 'docker login "$REGISTRY" --username "$REGISTRY_USER" --password-stdin '
         '<<<"$REGISTRY_TOKEN"',
@@ -164,3 +204,19 @@ def scripts(flow: Flow) -> dict[str, str]:
         + " ".join(flow.installs),
     }
     return {path: f"{_HEAD}{call}\n" for path, call in calls.items()}
+
+
+def machine_scripts(source: str) -> dict[str, str]:
+    """What a machine of one's own is set up by, by path. `source` is the project's address."""
+    runner = f'{_CALL} runner --row "$1"'
+    calls = {
+        "setup": f"apt-get update --quiet=2\napt-get install --quiet=2 --yes "
+        f"--no-install-recommends {_PACKAGES}\nci/setup.sh\n{runner} --prepare",
+        "serve": f'{runner} --serve --forge "$2" --agent "$3" --token "${{4:--}}"',
+        "tidy": f"{runner} --tidy",
+    }
+    api = source.replace("https://github.com/", "https://api.github.com/repos/")
+    return {
+        **{f"ci/runner/{name}.sh": f"{_MACHINE}{call}\n" for name, call in calls.items()},
+        "ci/runner/warpfront-runner@.service": _UNIT.format(forge=api),
+    }

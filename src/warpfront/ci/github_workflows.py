@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from warpfront.ci.flow import HANDOVER, LABEL, Flow, Job
+from warpfront.ci.flow import HANDOVER, LABEL, SITE, Flow, Job
 from warpfront.matrix.runners import Runner
 
 FOLDER = ".github/workflows"
@@ -22,7 +22,9 @@ _HEADER = "# Made by `invoke ci --write` from `runners:` of matrix.yaml: change 
 _READS = {"contents": "read"}
 _POWERS = {
     "packages": "images are pushed",
-    "id-token": "signatures without a key name this workflow",
+    "contents": "a line is added to the history of runs",
+    "pages": "the page is published",
+    "id-token": "signatures, and who publishes the page, name this workflow",
     "attestations": "provenance is kept beside the image",
 }
 _KEY_SECRETS = ("COSIGN_PRIVATE_KEY", "COSIGN_PASSWORD")
@@ -40,6 +42,11 @@ _OURS = (
     "(github.event.pull_request.head.repo.full_name == github.repository && "
     f"contains(github.event.pull_request.labels.*.name, '{LABEL}'))"
 )
+_NIGHTS = (
+    "!cancelled() && needs.plan.result == 'success' && vars.PAGES == 'yes' && "
+    "(github.event_name == 'schedule' || github.event_name == 'workflow_dispatch')"
+)
+_PAGES = {"group": "pages", "cancel-in-progress": False}
 _NO_REQUEST = "github.event_name != 'pull_request'"
 _TRIGGERS: dict[str, Any] = {
     "pull_request": {"types": ["opened", "synchronize", "reopened", "labeled"]},
@@ -135,7 +142,7 @@ def _calling(flow: Flow, job: Job) -> dict[str, Any]:
 
 def _secrets(flow: Flow, job: Job) -> tuple[str, ...]:
     """What a job's environment may hold for it: GitHub's own registry takes the job's token."""
-    token = ("REGISTRY_TOKEN",) if job.powers and not _of_github(flow) else ()
+    token = ("REGISTRY_TOKEN",) if "packages" in job.powers and not _of_github(flow) else ()
     return (*token, *(_KEY_SECRETS if job.channel else ()))
 
 
@@ -200,7 +207,9 @@ def _whole(flow: Flow, job: Job, actions: Actions) -> dict[str, Any]:
     body: dict[str, Any] = {} if job.spread else {"name": job.name}
     if job.needs and not job.spread:
         body["needs"] = list(job.needs)
-        body["if"] = "${{ always() }}"
+        body["if"] = f"${{{{ {_NIGHTS} }}}}" if job.environment else "${{ always() }}"
+    if job.environment and not job.spread:
+        body |= {"environment": job.environment, "concurrency": _PAGES}
     body |= {
         "runs-on": _runs_on(job.runner),
         "timeout-minutes": job.minutes,
@@ -236,18 +245,21 @@ class _Steps:
     def all(self) -> list[dict[str, Any]]:
         fetch = {"persist-credentials": False, **({"fetch-depth": 0} if self.job.history else {})}
         steps = [self._uses("fetch", "checkout", fetch)]
-        if self.job.runner.trust == "hosted":
+        if self.job.runner.trust == "hosted" or self.job.runner.scale_set:
             steps.append(self._uses("Python", "setup-python", {"python-version": PYTHON}))
         steps.append({"name": "set up", "run": "ci/setup.sh"})
         if self.job.channel:
             steps.append(self._uses("cosign", "cosign-installer", {}))
-        if self.job.powers:
+        if "packages" in self.job.powers:
             steps.append(self._login())
         if self.job.takes:
             steps.append(self._take())
         steps.append(self._call())
         if self.job.leaves:
             steps.append(self._leave())
+        if "pages" in self.job.powers:
+            steps.append(self._uses("site", "upload-pages-artifact", {"path": SITE}))
+            steps.append(self._uses("publish", "deploy-pages", {}))
         return steps
 
     def _uses(self, name: str, action: str, given: Mapping[str, object]) -> dict[str, Any]:
@@ -283,6 +295,8 @@ class _Steps:
             told["CHANNEL"] = "${{ inputs.channel }}"
             told["COSIGN_KEY"] = "${{ vars.COSIGN_KEY }}"
             told |= {name: f"${{{{ secrets.{name} }}}}" for name in _KEY_SECRETS}
+        if "contents" in self.job.powers:
+            told["HISTORY_TOKEN"] = "${{ github.token }}"  # noqa: S105 - an expression
         if self.job.name == "required":
             told |= {"PLANNED": "${{ needs.plan.result }}", "ENDED": "${{ join(needs.*.result) }}"}
         step = {"name": self.job.name, "id": "call", "env": told, "run": self.job.script}

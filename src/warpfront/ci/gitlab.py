@@ -63,11 +63,11 @@ def child_pipeline(flow: Flow, planned: Schedule) -> str:
         "publish": planned.publish,
     }
     jobs: dict[str, Any] = {_PLANNED: _planned(flow)}
-    stages = [_PLANNED, *(job.name for job in flow.jobs if job.name != "plan")]
+    stages = [_PLANNED, *(job.name for job in flow.jobs if job.name not in {"plan", "pages"})]
     for job in flow.jobs:
         for work in works.get(job.spread, ()) if job.spread else ():
             jobs[work.name] = _spread(job, work, planned.channel)
-        if not job.spread and job.name != "plan":
+        if not job.spread and job.name != "plan" and "pages" not in job.powers:
             jobs[job.name] = _whole(job)
     return _yaml({"stages": stages, **jobs})
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 from collections.abc import Mapping
 from pathlib import Path
 
 _NVIDIA = "/dev/nvidia"
 # Daemons of drivers, which hold devices for as long as a machine runs.
+_JOBS = (b"GITHUB_RUN_ID=", b"CI_JOB_ID=")
+"""What forges put into the environment of a job, and so of everything that it starts."""
 _KEEPERS = frozenset({"nvidia-persiste", "nv-fabricmanage", "nv-hostengine", "dcgm-exporter"})
 
 
@@ -19,6 +24,31 @@ def device_holders(proc: Path = Path("/proc")) -> Mapping[int, str]:
             if name not in _KEEPERS:
                 found[int(folder.name)] = name
     return found
+
+
+def left_behind(proc: Path = Path("/proc")) -> Mapping[int, str]:
+    """Of those, the ones that a job of a forge started and nobody waits for any more."""
+    holders = device_holders(proc)
+    return {pid: name for pid, name in holders.items() if _is_orphan_of_a_job(proc / str(pid))}
+
+
+def end_left_behind(proc: Path = Path("/proc")) -> Mapping[int, str]:
+    """Kill them, nobody else's; the ones that were killed. What hangs in a driver hears no TERM."""
+    found = left_behind(proc)
+    for pid in found:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    return found
+
+
+def _is_orphan_of_a_job(folder: Path) -> bool:
+    try:
+        started = (folder / "environ").read_bytes().split(b"\0")
+        # `pid (any name) state parent`: the name may hold spaces and brackets.
+        parent = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()[1]
+    except OSError:
+        return False
+    return parent == "1" and any(one.startswith(_JOBS) for one in started)
 
 
 def _holds_device(folder: Path) -> bool:

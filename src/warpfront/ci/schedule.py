@@ -114,6 +114,7 @@ def schedule(
         if (why := _why_not_built(cell, makers, blocked))
     ]
     made = [cell for cell in changed if makers.get(cell.id)]
+    work = {cell.id for cell in changed}
     roots = _roots(cells)
     verify, missing, later = _verifying(made, roots, runners, scope)
     works = [Work(name=f"publish-{cell.id}", cells=(cell.id,)) for cell in made]
@@ -123,7 +124,7 @@ def schedule(
         build=_building(made, makers, roots),
         verify=verify,
         publish=tuple(works) if scope.channel else (),
-        unchanged=tuple(cell.id for cell in cells if cell not in changed),
+        unchanged=tuple(cell.id for cell in cells if cell.id not in work),
         unavailable=tuple(sorted([*unavailable, *missing])),
         later=tuple(sorted(later)),
         fingerprints=now,

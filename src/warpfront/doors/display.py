@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Self, TextIO
 
+from warpfront.errors import without_secrets
 from warpfront.report.sizes import readable_seconds, readable_size
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ class Display:
             self._show()
 
     def say(self, text: str) -> None:
+        text = without_secrets(text)
         with self._lock:
             if self._live is None:
                 print(text, file=self._stream, flush=True)
@@ -197,5 +199,5 @@ def _one_line(text: str) -> str:
     """Foreign text as one line of a terminal: no control characters, and the last state of a
     line that was drawn several times.
     """
-    last = _ESCAPES.sub("", text).rstrip().rpartition("\r")[2]
+    last = without_secrets(_ESCAPES.sub("", text).rstrip().rpartition("\r")[2])
     return "".join(c for c in " ".join(last.split()) if c.isprintable())

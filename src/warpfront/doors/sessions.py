@@ -18,6 +18,11 @@ from typing import TYPE_CHECKING, NoReturn
 import nox
 import nox.command
 
+from warpfront.inside.checks.architectures.asked import (
+    Library,
+    add_library_options,
+    parsed_library,
+)
 from warpfront.inside.checks.bench.asking import (
     BenchEffort,
     add_bench_options,
@@ -91,6 +96,37 @@ def _golden(session: nox.Session) -> None:
         session.error(f"golden: {error.reason}")
 
 
+def _models(session: nox.Session) -> None:
+    """Inside an image with claims; with `--library` a library's registry, in this Python."""
+    if not any(word.startswith("--library") for word in session.posargs):
+        _check_inside(session, "models")
+        return
+    parser = _Parser(prog="nox -s models --", add_help=False)
+    parser.add_argument("--target", default="", help="what this machine has, if not detected")
+    add_library_options(parser)
+    options = _read_options(session, parser)
+    _try_library(session, options.target or _detected_target(session), parsed_library(options))
+
+
+def _try_library(session: nox.Session, target: str, asked: Library) -> None:
+    try:
+        claims = claims_for_target(target)
+    except ClaimsError as error:
+        session.error(f"--target: {error}")
+    folder = (HERE_FOLDER / f"architectures-{target}").resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "architectures.json").unlink(missing_ok=True)
+    write_json(folder / "claims.json", claims.document())
+    argv = ["--claims", str(folder / "claims.json"), "--results", str(folder)]
+    with session.chdir(folder):
+        try:
+            _run(
+                session, "-m", "warpfront.inside.checks", "architectures", *argv, *asked.arguments()
+            )
+        except nox.command.CommandFailed as error:
+            session.error(f"models: {error.reason}; {folder / 'architectures.json'} has all of it")
+
+
 def _bench(session: nox.Session) -> None:
     """Inside an image with claims, in this Python with `--here`, else by the task."""
     parser = _bench_parser()
@@ -156,6 +192,10 @@ SESSION_TABLE: Mapping[str, tuple[str, Runs]] = {
         for name, one in CHECK_SESSIONS.items()
     },
     "golden": (f"Inside an image: {CHECK_SESSIONS['golden'].says}.", _golden),
+    "models": (
+        f"Inside an image: {CHECK_SESSIONS['models'].says}; `-- --library transformers`.",
+        _models,
+    ),
     "bench": (
         "Time operations in images, or with --here in this Python: `nox -s bench -- --help`.",
         _bench,

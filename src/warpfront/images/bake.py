@@ -24,7 +24,7 @@ class BakeTarget:
     """One image to build. `contexts` are BuildKit's named contexts: name -> folder,
     `target:...` or `docker-image://...`. `machine` is what it is for, `secrets` are as
     `--secret` takes them (`id=ca,src=ca.pem`). `moment` is what the image says of when it was made
-    (RFC 3339), "" for now.
+    (RFC 3339), "" for now. `stage` is the Dockerfile's stage to build, "" for the last.
     """
 
     name: str
@@ -36,6 +36,7 @@ class BakeTarget:
     machine: str
     secrets: tuple[str, ...] = ()
     moment: str = ""
+    stage: str = ""
 
 
 def bake_file(targets: Iterable[BakeTarget]) -> dict[str, object]:
@@ -60,13 +61,15 @@ def _definition(target: BakeTarget) -> dict[str, object]:
         "context": target.context,
         "dockerfile": "Dockerfile",
         "contexts": dict(target.contexts),
-        "tags": [target.tag],
+        "tags": [target.tag] if target.tag else [],
         "labels": dict(sorted(target.labels.items())),
         "output": [target.output],
         "platforms": [PLATFORMS[target.machine]],
     }
     if target.secrets:
         definition["secret"] = list(target.secrets)
+    if target.stage:
+        definition["target"] = target.stage
     if target.moment:
         # The one argument, and one that BuildKit takes for itself: no step sees it.
         epoch = int(datetime.fromisoformat(target.moment).timestamp())

@@ -15,14 +15,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from warpfront.errors import CommandFailedError, LockError
+from warpfront.errors import CommandFailedError, LockError, WheelError
 from warpfront.images.engine import Bind, Engine, RunRequest
 from warpfront.model import (
     ENVIRONMENT_PYTHON,
     LockedWheel,
     LockInputs,
+    Patch,
+    PatchedWheel,
     Recipe,
     Source,
     WheelBuild,
@@ -33,12 +36,16 @@ from warpfront.system.progress import Line
 from warpfront.system.store import place_program, read_text, write_json
 from warpfront.wheels.archives import archive_commit, archive_folder, unpack
 from warpfront.wheels.choice import wheel_of
+from warpfront.wheels.rebuilding import Patching, patched_wheel, relabelled_wheel
 from warpfront.wheels.resolution import Sdist
 from warpfront.wheels.sdists import pure_builder
 from warpfront.wheels.sources import Site
 from warpfront.wheels.tools import install_tools, installed_in
 from warpfront.wheels.uv_program import uv_binary, uv_version
-from warpfront.wheels.wheelhouse import Build, Wheelhouse
+from warpfront.wheels.wheelhouse import Build, Wheelhouse, sha256_of
+
+PATCHED = "patched:"
+"""How the source of a wheel begins that was made of another; the index of that one follows."""
 
 BUILD_LIMIT_SECONDS = 4 * 3600.0
 _SOURCE, _TOOLS, _UV, _OUT = "/build/source", "/build/tools", "/build/uv", "/build/out"
@@ -69,16 +76,17 @@ class Crafter:
         recipe = next((one for one in self.inputs.builds if one.package == name), None)
         if recipe is not None:
             return self.from_sdist(sdist, recipe)
-        return self._pure(sdist), None
+        return self._pure(sdist, name), None
 
     def from_sdist(self, sdist: Sdist, recipe: Recipe) -> tuple[LockedWheel, WheelBuild]:
         key = ["container", sdist.sha256, *self._where, recipe.package]
         key += [list(recipe.tools), list(recipe.apt), list(recipe.environment)]
+        key += self._patched_by(recipe.package)
         record = self.cache / "crafted" / f"{digest_of(key)}.json"
         tools = self._tools(recipe.tools)
         known = self._known(record, sdist)
         if known is None:
-            build = self.container_build(recipe, tools)
+            build = self._patching(self.container_build(recipe, tools), recipe.package)
             known = self._kept(record, sdist, build)
         return known, WheelBuild(
             package=known.name,
@@ -112,6 +120,36 @@ class Crafter:
 
         return build
 
+    def from_wheel(self, original: LockedWheel, patches: tuple[Patch, ...]) -> LockedWheel:
+        """The wheel with patches in it: its archive is the original. Raises `LockError` where they
+        are for another version, or upstream has them.
+        """
+        for patch in patches:
+            _refuse_ended(patch, original.version)
+        self.wheelhouse.fetch((original,), self.site, on_progress=lambda *_: None)
+        patching = Patching(patches=patches, root=self.root, run=run)
+        with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
+            made = patched_wheel(self.wheelhouse.path(original), patching, Path(folder))
+            kept, sha256 = self.wheelhouse.keep(made)
+        self.on_line(f"{self.inputs.cell_id}: {original.filename} is patched: {kept.name}")
+        archive = Sdist(
+            path=self.wheelhouse.path(original),
+            sha256=original.sha256,
+            source=f"{PATCHED}{original.index}",
+        )
+        return wheel_of(kept, sha256, sdist=archive)
+
+    def restore_patched(self, wheel: LockedWheel, patched: PatchedWheel) -> None:
+        """Patch a wheel again as its lock says. Raises `WheelError` when other bytes come out."""
+        assert patched.original is not None
+        made = self.from_wheel(patched.original, patched.patches)
+        if made.sha256 != wheel.sha256:
+            raise WheelError(
+                f"{wheel.filename}: patched again it has sha256 {made.sha256}, its lock says "
+                f"{wheel.sha256}",
+                hint=f"invoke lock --only {self.inputs.cell_id}",
+            )
+
     def restore(self, wheel: LockedWheel, source: Source | None, build: WheelBuild | None) -> None:
         """Build a wheel again as its lock says it was built. Raises `WheelError` when other
         bytes come out.
@@ -123,6 +161,7 @@ class Crafter:
             if build is not None
             else pure_builder(self.site, run)
         )
+        make = self._patching(make, wheel.name)
         self.wheelhouse.fetch((wheel,), self.site, on_progress=lambda *_: None, build=make)
 
     def archived(self, source: Source) -> Sdist:
@@ -160,10 +199,39 @@ class Crafter:
         stack = [list(inputs.stack_requirements), list(inputs.parent)]
         return [inputs.machine, inputs.python, inputs.glibc, *stack]
 
-    def _pure(self, sdist: Sdist) -> LockedWheel:
-        record = self.cache / "crafted" / f"{digest_of(['pure', sdist.sha256])}.json"
+    def _pure(self, sdist: Sdist, name: str) -> LockedWheel:
+        key = digest_of(["pure", sdist.sha256, *self._patched_by(name)])
+        record = self.cache / "crafted" / f"{key}.json"
         known = self._known(record, sdist)
-        return known or self._kept(record, sdist, pure_builder(self.site, run))
+        build = self._patching(pure_builder(self.site, run), name)
+        return known or self._kept(record, sdist, build)
+
+    def _patches(self, name: str) -> tuple[Patch, ...]:
+        return tuple(one for one in self.inputs.patches if one.package == canonicalize_name(name))
+
+    def _patched_by(self, name: str) -> list[object]:
+        """What patches add to what a wheel is made of."""
+        patches = self._patches(name)
+        return [[one.sha256, one.strip, one.version] for one in patches]
+
+    def _patching(self, build: Build, name: str) -> Build:
+        """The same build, of patched sources, under a version that says so."""
+        patches = self._patches(name)
+        if not patches:
+            return build
+        patching = Patching(patches=patches, root=self.root, run=run)
+
+        def patched(sdist: Path, folder: Path) -> Path:
+            with tempfile.TemporaryDirectory(prefix="warpfront-") as work:
+                tree = unpack(sdist, Path(work) / "source")
+                patching.apply(tree)
+                archive = archive_folder(tree, Path(work) / f"{sdist.name}.tar")
+                built = build(archive, folder / "as-built")
+                origin = sha256_of(sdist)
+                _refuse_ended(patches[0], built.name.split("-")[1])
+                return relabelled_wheel(built, patching, folder, origin=origin)
+
+        return patched
 
     def _known(self, record: Path, sdist: Sdist) -> LockedWheel | None:
         """The wheel that was built of the same before, if the wheelhouse still has it."""
@@ -225,6 +293,16 @@ class Crafter:
             user=f"{os.getuid()}:{os.getgid()}",
             workdir=_SOURCE,
             time_limit_seconds=BUILD_LIMIT_SECONDS,
+        )
+
+
+def _refuse_ended(patch: Patch, version: str) -> None:
+    """Raises `LockError` for a version that has the patch already, by what `until:` says."""
+    if patch.until and Requirement(patch.until).specifier.contains(version, prereleases=True):
+        raise LockError(
+            f"{patch.file}: upstream has it: {patch.package} is {version}, and the patch is until "
+            f"{patch.until}",
+            hint="remove the patch from matrix.yaml",
         )
 
 

@@ -24,6 +24,7 @@ BASE_SOURCE = "dev.warpfront.base-source"
 LOCK = "dev.warpfront.lock"
 UV = "dev.warpfront.uv"
 RELAXED = "dev.warpfront.relaxed"
+PATCHED = "dev.warpfront.patched"
 _OCI = "org.opencontainers.image"
 _OURS = "dev.warpfront"
 CREATED = f"{_OCI}.created"
@@ -67,7 +68,14 @@ def image_labels(
         LOCK: lock.digest,
         UV: uv,
         RELAXED: ",".join(sorted(relaxed.package for relaxed in lock.relaxed)),
+        **({PATCHED: _patched_words(lock)} if lock.patched else {}),
     }
+
+
+def _patched_words(lock: WheelLock) -> str:
+    """`lmcache 0.3.9+wf.p1a2b3c4d,...`: what is not as its authors published it."""
+    names = {one.package for one in lock.patched}
+    return ",".join(sorted(f"{one.name} {one.version}" for one in lock.wheels if one.name in names))
 
 
 def _base_name(declared: Base, base: ResolvedBase) -> str:
@@ -112,6 +120,9 @@ def _label_differences(
     relaxed = facts.get("relaxed")
     if isinstance(relaxed, list):
         truths["relaxed"] = ",".join(map(str, relaxed))
+    patched = facts.get("patched")
+    if isinstance(patched, list) and (patched or PATCHED in labels):
+        truths["patched"] = ",".join(map(str, patched))
     for name, truth in truths.items():
         label = labels.get(f"{_OURS}.{name}")
         same = label == truth or (name == "torch" and from_base and _same_release(label, truth))

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from packaging.requirements import Requirement as PackagingRequirement
+from packaging.utils import canonicalize_name
+
 from warpfront.errors import Problem
+from warpfront.inside.checks.stack.descriptions import names as described_names
 from warpfront.matrix.compat import Compat, Contradicted, Unknown, Wanted
 from warpfront.matrix.expansion import CELL_LIMIT, Point
 from warpfront.matrix.language import (
@@ -17,6 +22,8 @@ from warpfront.matrix.language import (
     BuildText,
     CompilerText,
     MatrixText,
+    PatchText,
+    SmokeText,
     SourceTreeText,
 )
 from warpfront.matrix.naming import cell_id, cell_tag, is_id, is_tag
@@ -29,8 +36,10 @@ from warpfront.model import (
     Compiler,
     CompilerBase,
     OwnIndex,
+    Patch,
     Pin,
     Recipe,
+    Smoke,
     SourceTree,
     Toolkit,
     WheelIndex,
@@ -111,8 +120,45 @@ class CellMaker:
                 message = f"image `{name}` builds packages, and is built on no image to do so in"
                 hint = "`builds:` needs a `parent:` image that holds torch"
                 self._problem(("images", name, "builds"), message, hint)
+            self._check_patches(name, image.patches)
+            self._check_smoke(name, image.smoke)
         for name, base in self.text.bases.items():
             self._check_base(name, base)
+
+    def _check_patches(self, image: str, patches: tuple[PatchText, ...]) -> None:
+        """Patches of a package are of one version of it, and end with versions of that package."""
+        versions: dict[str, str] = {}
+        for place, one in enumerate(patches):
+            where = ("images", image, "patches", place)
+            first = versions.setdefault(one.package, one.version)
+            if first != one.version:
+                message = f"{one.package} is patched at {first} and at {one.version}"
+                self._problem(where, message, "an image holds one version of a package")
+            ends = canonicalize_name(PackagingRequirement(one.until).name) if one.until else ""
+            if ends not in {"", one.package}:
+                message = f"`until` of a patch of {one.package} names {ends}"
+                self._problem(where, message, f"until: {one.package}>=...")
+
+    def _check_smoke(self, image: str, entries: tuple[SmokeText, ...]) -> None:
+        """Each entry has a name of its own and something to do, and names what is known."""
+        taken: set[str] = set()
+        for place, one in enumerate(entries):
+            where = ("images", image, "smoke", place)
+            name = one.name or one.uses or ""
+            if not name or not (one.uses or one.run or one.imports):
+                hint = "`uses:` a described package, or a `name:` with `imports:` or `run:`"
+                self._problem(where, "an entry of `smoke:` says nothing to do", hint)
+            if name in taken:
+                self._problem(where, f"`smoke:` has {name} twice", "give one another `name:`")
+            taken.add(name)
+            if one.uses and one.uses not in (known := described_names()):
+                self._problem(where, f"{one.uses} is not described", nearest(one.uses, known))
+            for vendor in one.vendors:
+                if vendor not in VENDORS:
+                    message = f"vendor `{vendor}` is not known"
+                    self._problem(where, message, nearest(vendor, VENDORS))
+            if wrong := _wrong_pattern(one.expect.prints):
+                self._problem(where, f"`prints: {one.expect.prints}` is no pattern: {wrong}")
 
     def check_indexes(self) -> None:
         """`indexes:` readdresses indexes of the compat table, and gives others their packages."""
@@ -484,10 +530,18 @@ def _cell(
         environment=frozen(environment),
         relax=frozen(image.relax),
         builds=tuple(_recipe(package, build) for package, build in sorted(image.builds.items())),
+        patches=tuple(map(_patch, image.patches)),
+        smoke=tuple(map(_smoke, image.smoke)),
         tree=_tree(image.project) if image.project else None,
         own_indexes=own_indexes,
         allow_builds=tuple(sorted(text.allow_builds)),
+        budget_bytes=_bytes(image.budget) if image.budget else None,
     )
+
+
+def _bytes(size: str) -> int:
+    number, unit = size.split()
+    return round(float(number) * {"MB": 1e6, "GB": 1e9}[unit])
 
 
 def _recipe(package: str, text: BuildText) -> Recipe:
@@ -498,3 +552,38 @@ def _recipe(package: str, text: BuildText) -> Recipe:
         environment=tuple(sorted(text.environment.items())),
         extensions=tuple(sorted(text.extensions)),
     )
+
+
+def _patch(text: PatchText) -> Patch:
+    return Patch(
+        package=text.package,
+        version=text.version,
+        file=text.file,
+        sha256=text.sha256,
+        reason=text.reason,
+        strip=text.strip,
+        upstream=text.upstream or "",
+        until=text.until or "",
+    )
+
+
+def _smoke(text: SmokeText) -> Smoke:
+    return Smoke(
+        name=text.name or text.uses or "",
+        uses=text.uses or "",
+        run=text.run,
+        imports=text.imports,
+        needs=text.needs,
+        exit_code=text.expect.exit,
+        prints=text.expect.prints,
+        seconds=float(text.timeout_seconds),
+        vendors=text.vendors,
+    )
+
+
+def _wrong_pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        return str(error)
+    return ""

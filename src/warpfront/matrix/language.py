@@ -100,6 +100,7 @@ _name_pattern = _form(
     "a package's name, or how such names begin and a * (acme-*)",
     longest=100,
 )
+_size = _form(r"[0-9]{1,4}(?:\.[0-9])? (?:MB|GB)", "a size: `900 MB`, `6.5 GB`")
 _path = _form(
     r"[A-Za-z0-9_-][A-Za-z0-9._-]*(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*)*",
     "a path inside the repository, without .. and leading dots",
@@ -114,6 +115,14 @@ _glob = _form(
 )
 _flag = _form(r"-[A-Za-z0-9_+=,./:-]+", "one option of a compiler (-DFAST, -std=c++20)")
 _module = _form(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*", "a module's name")
+_word = _form(r"[^\x00]+", "a word of a command", longest=2000)
+_pattern = _form(r"[^\x00\n]*", "a pattern in one line", longest=200)
+_sha256 = _form(r"[0-9a-f]{64}", "a sha256 (64 hex digits)", longest=64)
+_exact = _form(
+    r"[0-9]+(?:\.[0-9]+)*(?:(?:a|b|rc)[0-9]+)?(?:\.post[0-9]+)?(?:\+[a-z0-9]+(?:\.[a-z0-9]+)*)?",
+    'one version ("0.3.9")',
+    longest=64,
+)
 _tag_template = _form(
     r"(?:[A-Za-z0-9_.-]|\{[a-z_]+\})+", "a tag, with {words} of what the image holds"
 )
@@ -153,6 +162,7 @@ _Companions = tuple[Companion, ...]
 Label = Annotated[str, *_label]
 _Labels = Annotated[tuple[Label, ...], Filled]
 Labels = Annotated[_Labels, BeforeValidator(_one_as_list, json_schema_input_type=Label | _Labels)]
+PinnedImage = Annotated[str, Field(pattern=r"^[a-z0-9./:_-]+@sha256:[0-9a-f]{64}$")]
 Trust = Literal["hosted", "self-hosted"]
 RunnerEngine = Literal["theirs", "embedded"]
 Targets = Annotated[
@@ -229,9 +239,49 @@ class BuildText:
 
 
 @strict_dataclass
+class PatchText:
+    """An entry of `images.*.patches:`, a change to one version of a package; with `until`, no
+    longer than upstream lacks it."""
+
+    file: Annotated[str, *_path]
+    package: PackageName
+    version: Annotated[str, *_exact]
+    sha256: Annotated[str, *_sha256]
+    reason: Reason
+    strip: Annotated[int, Field(strict=True, ge=0, le=9)] = 1
+    upstream: Annotated[str, *_https] | None = None
+    until: Requirement | None = None
+
+
+@strict_dataclass
+class ExpectText:
+    """`images.*.smoke.*.expect:`, how a command ends, and a pattern of what it prints."""
+
+    exit: Annotated[int, Field(strict=True, ge=0, le=255)] = 0
+    prints: Annotated[str, *_pattern] = ""
+
+
+@strict_dataclass
+class SmokeText:
+    """An entry of `images.*.smoke:`, what of somebody else's packages `verify` tries in the image:
+    a package that is described (`uses`), or modules and a command."""
+
+    name: Name | None = None
+    uses: PackageName | None = None
+    run: tuple[Annotated[str, *_word], ...] = ()
+    imports: tuple[Annotated[str, *_module], ...] = ()
+    needs: Literal["device", "none"] = "none"
+    expect: ExpectText = field(default_factory=ExpectText)
+    timeout_seconds: Annotated[int, Field(strict=True, ge=1, le=900)] = 120
+    vendors: tuple[VendorName, ...] = ()
+
+
+@strict_dataclass
 class ImageText:
     """`images.*:`; `parent` is the image it is built on. `relax` maps a package, whose demands
-    on the torch stack may go unmet, to the reason; `builds` how packages are built in that."""
+    on the torch stack may go unmet, to the reason; `builds` how packages are built in that;
+    `patches` what is changed in packages of others, `smoke` what of them is tried; `budget` is the
+    most that its layers may take, unpacked."""
 
     template: Name
     title: Annotated[str, *_words]
@@ -242,6 +292,9 @@ class ImageText:
     project: SourceTreeText | None = None
     relax: Mapping[PackageName, Reason] = field(default_factory=dict)
     builds: Mapping[PackageName, BuildText] = field(default_factory=dict)
+    patches: tuple[PatchText, ...] = ()
+    smoke: tuple[SmokeText, ...] = ()
+    budget: Annotated[str, *_size] | None = None
     environment: Environment = field(default_factory=dict)
 
 
@@ -343,7 +396,7 @@ class ChannelText:
 class RunnerText:
     """`runners.*:`, machines that take CI's jobs: what a forge calls them (`labels`, with or
     without a `group`, or the name of a `scale_set`), and what they have. `count` are the machines,
-    each with one job at a time."""
+    each with one job at a time. `image` is that of the engine in the pods of a scale set."""
 
     trust: Trust
     labels: Labels | None = None
@@ -355,6 +408,23 @@ class RunnerText:
     targets: Targets | None = None
     count: Annotated[int, Field(ge=1, le=1000)] = 1
     engine: RunnerEngine = "theirs"
+    image: PinnedImage | None = None
+
+
+@strict_dataclass
+class NodeText:
+    """`builders.*:`, engines that images are built on at once: another's by its `host` (as
+    DOCKER_HOST has it) or docker `context`, or a builder that `buildx` knows (remote, in
+    Kubernetes), whose images come to this machine's engine; this machine's own if none is said.
+    `room_gb` bounds what is built there at once, `cache` is a repository for BuildKit's steps."""
+
+    host: Annotated[str, Field(pattern=r"^(unix|ssh|tcp)://\S+$")] | None = None
+    context: Label | None = None
+    buildx: Label | None = None
+    machine: MachineName = DEFAULT_MACHINE
+    slots: Annotated[int, Field(ge=1, le=64)] = 1
+    room_gb: Annotated[int, Field(ge=1, le=100_000)] = 100
+    cache: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9./:_-]*$")] | None = None
 
 
 def _kind_of_index(value: object) -> str:
@@ -379,6 +449,7 @@ class MatrixText:
     strict: StrictBool = False
     compilers: Mapping[Name, CompilerText] = field(default_factory=dict)
     runners: Mapping[Name, RunnerText] = field(default_factory=dict)
+    builders: Mapping[Name, NodeText] = field(default_factory=dict)
     indexes: Mapping[IndexName, IndexText] = field(default_factory=dict)
     allow_builds: tuple[PackageName, ...] = ()
     defaults: Axes = field(default_factory=Axes)

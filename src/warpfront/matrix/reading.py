@@ -11,6 +11,7 @@ from warpfront.matrix.cells import CellMaker
 from warpfront.matrix.compat import Compat
 from warpfront.matrix.expansion import expand_points
 from warpfront.matrix.language import MatrixText
+from warpfront.matrix.nodes import BuildNode, make_nodes
 from warpfront.matrix.release_channels import read_channels
 from warpfront.matrix.runners import Runner, make_runners
 from warpfront.model import Cell, Channel, CompilerBase, Project
@@ -29,6 +30,7 @@ class Matrix:
     compilers: tuple[CompilerBase, ...] = ()
     channels: tuple[Channel, ...] = ()
     runners: tuple[Runner, ...] = ()
+    nodes: tuple[BuildNode, ...] = ()
 
     @property
     def repositories(self) -> frozenset[str]:
@@ -47,7 +49,8 @@ def read_matrix(text: str, *, path: str, compat: Compat) -> Matrix:
     maker.make(points)
     channels, misread = read_channels(written, document, tuple(maker.cells))
     runners, wrong_runners = make_runners(written, document)
-    found = sorted({*problems, *maker.problems, *misread, *wrong_runners})
+    nodes, wrong_nodes = make_nodes(written, document)
+    found = sorted({*problems, *maker.problems, *misread, *wrong_runners, *wrong_nodes})
     if found:
         raise MatrixError(tuple(found))
     if not maker.cells:
@@ -65,6 +68,7 @@ def read_matrix(text: str, *, path: str, compat: Compat) -> Matrix:
         compilers=tuple(maker.compilers),
         channels=channels,
         runners=runners,
+        nodes=nodes,
     )
 
 

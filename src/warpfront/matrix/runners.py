@@ -15,8 +15,8 @@ from warpfront.system.document import Document, Where
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runner:
     """A kind of machine. A forge finds it by all of `labels`, and by `group` where there is one; a
-    scale set's name is its one label. It makes images if it `builds`, and verifies cells of
-    `vendor` on `targets`.
+    scale set's name is its one label, and `image` that of the engine in its pods. It makes images
+    if it `builds`, and verifies cells of `vendor` on `targets`.
     """
 
     name: str
@@ -29,6 +29,8 @@ class Runner:
     targets: tuple[str, ...]
     count: int
     engine: RunnerEngine
+    scale_set: bool = False
+    image: str = ""
 
     def verifies(self, vendor: str, target: str, machine: str) -> bool:
         """Whether cells of `vendor`, for `machine`, can be verified here on `target`."""
@@ -56,6 +58,8 @@ def _wrong(name: str, one: RunnerText) -> Iterator[tuple[Where, str, str]]:
         yield (), message, "give one of the two; `group` goes with labels"
     if one.scale_set and one.group:
         yield ("group",), f"runner `{name}` has a scale set, which needs no `group`", "remove it"
+    if one.image and not one.scale_set:
+        yield ("image",), f"runner `{name}` has no pods for an `image`", "it goes with a scale_set"
     if bool(one.vendor) != bool(one.targets):
         message = f"runner `{name}` needs both `vendor` and `targets` to verify"
         yield (), message, "or neither, if it only builds"
@@ -92,4 +96,6 @@ def _runner(name: str, one: RunnerText) -> Runner:
         targets=one.targets or (),
         count=one.count,
         engine=one.engine,
+        scale_set=bool(one.scale_set),
+        image=one.image or "",
     )

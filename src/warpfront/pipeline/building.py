@@ -16,9 +16,16 @@ from warpfront.system.progress import Watch
 
 
 def build(
-    workspace: Workspace, selection: Selection, watch: Watch, *, locked: bool = False
+    workspace: Workspace,
+    selection: Selection,
+    watch: Watch,
+    *,
+    locked: bool = False,
+    by_run: bool = False,
 ) -> Mapping[str, Built]:
-    """Images for the selected cells and their parents, built or reused."""
+    """Images for the selected cells and their parents, built or reused. `by_run`: without layers
+    that were made before.
+    """
     matrix, requirements = workspace.matrix, workspace.requirements
     folders, material = workspace.folders, workspace.material
     site, chain = site_when_needed(), selected_with_parents(matrix.cells, selection)
@@ -40,6 +47,14 @@ def build(
             return bad
         engine = connect(environment())
         built = build_cells(
-            cells, locks, matrix, material, folders, engine=engine, site=site, watch=watch
+            cells,
+            locks,
+            matrix,
+            material,
+            folders,
+            engine=engine,
+            site=site,
+            watch=watch,
+            by_run=by_run,
         )
     return {**bad, **built}

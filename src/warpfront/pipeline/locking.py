@@ -174,7 +174,11 @@ class _Locking:
 
         def restore() -> WheelLock:
             sources = {str(source): source for source in inputs.sources}
+            patched = {one.package: one for one in lock.patched if one.original}
             for wheel in missing:
+                if wheel.name in patched:
+                    crafter.restore_patched(wheel, patched[wheel.name])
+                    continue
                 crafter.restore(wheel, sources.get(wheel.source), built.get(wheel.name))
             return lock
 
@@ -202,7 +206,7 @@ class _Locking:
             parent.builds or any(wheel.source for wheel in parent.wheels)
         ):
             more["parent"] = parent
-        if inputs.sources or inputs.builds or inputs.allow_builds:
+        if inputs.sources or inputs.builds or inputs.patches or inputs.allow_builds:
             more["crafting"] = self._crafter(cell, inputs)
         return more
 

@@ -52,9 +52,10 @@ from warpfront.system.process import environment
 from warpfront.system.progress import Watch
 from warpfront.system.provenance import now
 from warpfront.system.store import exclusive, storing, write_json, write_text
-from warpfront.verify.image_claims import image_claims
+from warpfront.verify.flips import together
+from warpfront.verify.image_claims import image_claims, tried
 from warpfront.verify.seal import sealed
-from warpfront.verify.verdict import read_verification
+from warpfront.verify.verdict import read_verification, verification_document
 from warpfront.wheels.toolbox import install_toolbox
 
 Verified = Verification | Blocked | Failed
@@ -70,10 +71,12 @@ def verify(
     *,
     effort: Effort | None = None,
     selftest: bool = False,
+    again: int = 1,
 ) -> tuple[Verified, ...]:
     """The checks, inside each selected cell's image, on each of its targets (or the selected one).
 
-    `selftest` also seeds faults into every check there, each of which has to be caught.
+    `selftest` also seeds faults into every check there, each of which has to be caught; `again` is
+    how many times all of it is done, with other seeds each time.
     """
     matrix, requirements = workspace.matrix, workspace.requirements
     folders, table = workspace.folders, workspace.material.compat
@@ -91,6 +94,7 @@ def verify(
         engine=connect(environment()),
         site=site_when_needed(),
         watch=watch,
+        again=again,
     )
 
 
@@ -107,6 +111,7 @@ def verify_cells(
     engine: Engine,
     site: AskSite,
     watch: Watch,
+    again: int = 1,
 ) -> tuple[Verified, ...]:
     """Check each cell's image on each of its targets, or on `target` only where a cell serves
     it. `by_id` are the cells with their parents.
@@ -126,18 +131,17 @@ def verify_cells(
         built, lock, toolbox = found
         policy = claimed_policy(cell, by_id, locks, table)
         for one in [target] if target in cell.targets else cell.targets:
-            watch.step(cell.id, f"verifying on {one}")
-            verifying = _Verifying(
+            verifying = Verifying(
                 cell=cell,
                 claims=image_claims(cell, lock, policy, target=one),
                 built=built,
                 folders=folders,
                 toolbox=toolbox,
-                sessions=sessions,
+                sessions=(*sessions, *(("stack",) if tried(cell) else ())),
                 effort=effort,
+                again=again,
             )
             results.append(verifying.run(engine, host, watch))
-            watch.step(cell.id, "")
     return tuple(results)
 
 
@@ -159,15 +163,22 @@ def verifiable(
     if lock is None:
         hint = f"invoke build --only {cell.id}"
         return not_verified(cell, "its lock no longer fits the matrix", hint)
-    house, advance = folders.wheelhouse, watch.advance
-    toolbox = attempt(
-        cell.id, "verify", install_toolbox, folders.cache, house, site=site, on_progress=advance
-    )
+    toolbox = toolbox_for(cell, folders, site, watch)
     return toolbox if isinstance(toolbox, Blocked | Failed) else (built, lock, toolbox)
 
 
+def toolbox_for(
+    cell: Cell, folders: Folders, site: AskSite, watch: Watch
+) -> Path | Blocked | Failed:
+    """nox with what it needs, in a folder; or why the cell cannot be verified without."""
+    house, advance = folders.wheelhouse, watch.advance
+    return attempt(
+        cell.id, "verify", install_toolbox, folders.cache, house, site=site, on_progress=advance
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Verifying:
+class Verifying:
     """One cell on one target, about which the `claims` are."""
 
     cell: Cell
@@ -177,6 +188,7 @@ class _Verifying:
     toolbox: Path
     sessions: tuple[str, ...]
     effort: Effort
+    again: int = 1
 
     @property
     def target(self) -> str:
@@ -190,6 +202,7 @@ class _Verifying:
         """Alone in its folder: two at once would read each other's results. Whatever goes wrong
         with this image, the next one has its turn, unless the engine is gone.
         """
+        watch.step(self.cell.id, f"verifying on {self.target}")
         try:
             with exclusive(self.folder, watch.say):
                 return self._run(engine, host, watch)
@@ -198,12 +211,26 @@ class _Verifying:
         except EngineError as error:
             engine.reap()
             return not_verified(self.cell, error.message, error.hint, error.kind)
+        finally:
+            watch.step(self.cell.id, "")
 
     def _run(self, engine: Engine, host: HostDevices, watch: Watch) -> Verified:
         name = f"verify-{self.target}"
         self.folders.store.drop(self.cell.id, name)
-        prepare_folder(self.folder, self.claims)
         access = VENDORS[self.cell.vendor].device_access(host)
+        runs = [self._once(engine, access, watch, number) for number in range(self.again)]
+        verification = sealed(together(runs) if self.again > 1 else runs[0], ended=now())
+        self.folders.store.save(self.cell.id, name, verification)
+        write_text(self.folder / "junit.xml", junit_xml((verification,)))
+        watch.say(f"{self.cell.id} on {self.target}: log in {self.folder / 'output.log'}")
+        return verification
+
+    def _once(
+        self, engine: Engine, access: DeviceAccess | None, watch: Watch, number: int
+    ) -> Verification:
+        """One run in the image. The files of the last one stay; each one's findings are kept."""
+        effort = self.effort.again(number)
+        prepare_folder(self.folder, self.claims)
         started = monotonic()
         output = Output()
 
@@ -211,7 +238,7 @@ class _Verifying:
             output.add(line)
             watch.line(self.cell.id, line)
 
-        result = engine.run(self._request(access or DeviceAccess()), on_line=heard)
+        result = engine.run(self._request(access or DeviceAccess(), effort), on_line=heard)
         write_text(self.folder / "output.log", output.text)
         verification = self._read_results(result, monotonic() - started)
         if "load" in self.sessions:
@@ -225,15 +252,15 @@ class _Verifying:
                 verification, self.cell, self.built, self.folders, engine=engine, watch=watch
             )
         # How much was asked for is known out here, whichever sessions were run.
-        known = {**verification.environment, "effort": self.effort.document()}
-        verification = sealed(dataclasses.replace(verification, environment=known), ended=now())
-        self.folders.store.save(self.cell.id, name, verification)
-        write_text(self.folder / "junit.xml", junit_xml((verification,)))
-        watch.say(f"{self.cell.id} on {self.target}: log in {self.folder / 'output.log'}")
+        known = {**verification.environment, "effort": effort.document()}
+        verification = dataclasses.replace(verification, environment=known)
+        if self.again > 1:
+            document = verification_document(verification)
+            write_json(self.folder / "again" / f"{number + 1}.json", document)
         return verification
 
-    def _request(self, access: DeviceAccess) -> RunRequest:
-        words = (*self.sessions, "--", *self.effort.arguments())
+    def _request(self, access: DeviceAccess, effort: Effort) -> RunRequest:
+        words = (*self.sessions, "--", *effort.arguments())
         return request_inside(self.built, self.folder, self.toolbox, words, access)
 
     def _read_results(self, result: RunResult, seconds: float) -> Verification:

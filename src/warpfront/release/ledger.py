@@ -19,6 +19,11 @@ CANDIDATE_PREFIX = "candidate-"
 """What the tags begin with that nobody is told of."""
 
 
+def is_candidate(reference: str) -> bool:
+    """Whether an image goes by a name that it is sent to a registry under before it is proven."""
+    return reference.rpartition("/")[2].partition(":")[2].startswith(CANDIDATE_PREFIX)
+
+
 class Stage(StrEnum):
     """How far the publication of one image has come. Only `DONE` is published."""
 

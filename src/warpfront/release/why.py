@@ -6,7 +6,16 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from warpfront.images.labels import BASE, CELL, CONTENT_HASH, CREATED, LOCK, RELAXED, REVISION
+from warpfront.images.labels import (
+    BASE,
+    CELL,
+    CONTENT_HASH,
+    CREATED,
+    LOCK,
+    PATCHED,
+    RELAXED,
+    REVISION,
+)
 from warpfront.release.bill.askers import askers_of
 from warpfront.release.statements.provenance_statement import Making
 from warpfront.release.statements.verification_statement import Proof
@@ -21,6 +30,7 @@ _WORDS = (
     ("created", CREATED),
     ("base", BASE),
     ("relaxed", RELAXED),
+    ("patched", PATCHED),
 )
 
 
@@ -28,7 +38,8 @@ _WORDS = (
 class Why:
     """An image and what is known of it. `making` and `proof` are what is attached and holds,
     `signature` what became of checking that, in words; `unread` why something attached does not
-    count. `asked` are (asker or "" for the image, wanted, version or requirement).
+    count. `identities` are what engines call it. `asked` are (asker or "" for the image, wanted,
+    version or requirement).
     """
 
     reference: str
@@ -38,6 +49,7 @@ class Why:
     making: Making | None = None
     proof: Proof | None = None
     unread: tuple[str, ...] = ()
+    identities: frozenset[str] = frozenset()
     asked: tuple[tuple[str, str, str], ...] = ()
 
 
@@ -71,7 +83,18 @@ def contradictions(why: Why) -> tuple[str, ...]:
                 found.append(f"the {kind} is of the {word} {value}")
     if why.making is not None and why.labels.get(LOCK) != why.making.lock:
         found.append(f"the provenance is of the lock {why.making.lock}")
+    if why.proof is not None:
+        found += _contradictions_of_the_proof(why, why.proof)
     return tuple(found)
+
+
+def _contradictions_of_the_proof(why: Why, proof: Proof) -> Iterator[str]:
+    for one in proof.targets:
+        if why.identities and one.image_id not in why.identities:
+            yield f"the verification on {one.target} is of the image {one.image_id}"
+    said = ",".join(sorted(proof.relaxed))
+    if said != why.labels.get(RELAXED, ""):
+        yield f"the verification relaxes {said or 'nothing'}"
 
 
 def asking_lines(asked: tuple[tuple[str, str, str], ...], package: str = "") -> list[str]:
@@ -92,8 +115,12 @@ def _making_lines(making: Making | None) -> list[str]:
     known = [one for one in making.dependencies if one.digest]
     wheels = [one for one in known if one.uri.startswith("pkg:pypi/")]
     sources = [one for one in known if one.algorithm == "gitCommit"]
+    bases = [one for one in making.dependencies if one.uri.startswith("pkg:oci/")]
+    asked = ", ".join(f"{name} {' '.join(texts)}" for name, texts in making.asked if texts)
     return [
         f"provenance: made by {making.builder}, {making.created}",
+        f"  asked for {asked}",
+        *(f"  on {one.uri}" for one in bases),
         *(f"  from {one.uri} {one.digest}" for one in sources),
         f"  with {len(wheels)} wheels by sha256",
     ]
@@ -104,6 +131,6 @@ def _proof_lines(proof: Proof | None) -> list[str]:
         return ["verification: none is attached"]
     lines = ["verification:"]
     for one in proof.targets:
-        sessions = ", ".join(f"{session.name} {session.outcome}" for session in one.sessions)
+        sessions = ", ".join(f"{each.name} {each.outcome}, {each.checks}" for each in one.sessions)
         lines.append(f"  {one.target}: {one.outcome}, {one.at} ({sessions})")
     return [*lines, *(f"  let pass: {one}" for one in proof.noted)]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import jinja2
 
 from warpfront.model import Cell
-from warpfront.report.past import PastRun
+from warpfront.report.past import PastRun, flips
 from warpfront.report.rows import NOT_RUN, ReportRow
 from warpfront.report.sizes import readable_size
 
@@ -171,7 +171,8 @@ def _before(row: ReportRow, past: tuple[PastRun, ...]) -> list[str]:
     """Earlier runs of the same cell and target, the newest first."""
     key = (row.cell_id, row.target)
     found = [(run.made, run.states[key]) for run in reversed(past) if key in run.states]
-    return [f"{made} {STATES.get(state, '?')} {state}" for made, state in found[:20]]
+    lines = [f"{made} {STATES.get(state, '?')} {state}" for made, state in found[:20]]
+    return [*flips(past, key), *lines]
 
 
 def _seconds(seconds: float | None) -> str:

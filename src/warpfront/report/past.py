@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from warpfront.model import Outcome, Verification
 from warpfront.report.rows import ReportRow
 
 SCHEMA = 1
@@ -15,17 +16,28 @@ RUNS_READ = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastRun:
-    """What an earlier run came to: (cell, target) -> state."""
+    """What an earlier run came to: (cell, target) -> state, content hash, and the checks that were
+    no pass.
+    """
 
     made: str
     revision: str
     states: Mapping[tuple[str, str], str]
+    digests: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    wrong: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
 
 
-def history_line(states: Iterable[tuple[ReportRow, str]], *, made: str, revision: str) -> str:
+def history_line(
+    states: Iterable[tuple[ReportRow, str]],
+    *,
+    made: str,
+    revision: str,
+    found: Mapping[tuple[str, str], Verification] | None = None,
+) -> str:
     """One run, as the line to append."""
     rows = [
         {
+            **_of_checks((found or {}).get((row.cell_id, row.target))),
             "cell": row.cell_id,
             "target": row.target,
             "state": state,
@@ -37,6 +49,28 @@ def history_line(states: Iterable[tuple[ReportRow, str]], *, made: str, revision
     ]
     run = {"schema": SCHEMA, "made": made, "revision": revision, "rows": rows}
     return json.dumps(run, separators=(",", ":"), sort_keys=True) + "\n"
+
+
+def _of_checks(verification: Verification | None) -> dict[str, object]:
+    if verification is None:
+        return {}
+    wrong = (c for c in verification.checks if c.outcome is not Outcome.PASSED)
+    names = sorted(f"{check.session}: {check.name}" for check in wrong)
+    return {"digest": verification.content_hash, "wrong": names}
+
+
+def flips(runs: Iterable[PastRun], key: tuple[str, str]) -> tuple[str, ...]:
+    """Checks of one cell and target that passed and did not, though the image was the same."""
+    by_digest: dict[str, list[frozenset[str]]] = {}
+    for run in runs:
+        if run.digests.get(key):
+            by_digest.setdefault(run.digests[key], []).append(run.wrong.get(key, frozenset()))
+    found = (
+        f"{name} flips on {digest[:12]} ({sum(name in one for one in each)} of {len(each)} runs)"
+        for digest, each in by_digest.items()
+        for name in sorted(frozenset.union(*each) - frozenset.intersection(*each))
+    )
+    return tuple(found)
 
 
 def read_history(text: str) -> tuple[tuple[PastRun, ...], int]:
@@ -57,4 +91,14 @@ def _read_run(run: Mapping[str, object]) -> PastRun:
     if run["schema"] != SCHEMA or not isinstance(run["rows"], list):
         raise ValueError("a run of another schema")
     states = {(str(row["cell"]), str(row["target"])): str(row["state"]) for row in run["rows"]}
-    return PastRun(made=str(run["made"]), revision=str(run["revision"]), states=states)
+    known = [row for row in run["rows"] if row.get("digest")]
+    return PastRun(
+        made=str(run["made"]),
+        revision=str(run["revision"]),
+        states=states,
+        digests={(str(row["cell"]), str(row["target"])): str(row["digest"]) for row in known},
+        wrong={
+            (str(row["cell"]), str(row["target"])): frozenset(str(name) for name in row["wrong"])
+            for row in known
+        },
+    )

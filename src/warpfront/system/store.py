@@ -8,6 +8,7 @@ import contextlib
 import dataclasses
 import errno
 import fcntl
+import filecmp
 import hashlib
 import json
 import os
@@ -180,6 +181,14 @@ def place_program(program: Path, folder: Path) -> Path:
             finally:
                 Path(aside).unlink(missing_ok=True)
     return folder
+
+
+def remove_other(copy: Path, original: Path) -> bool:
+    """Whether a copy had other bytes than its original, read whole; then it is gone."""
+    if not copy.is_file() or filecmp.cmp(copy, original, shallow=False):
+        return False
+    copy.unlink()
+    return True
 
 
 def _is_copy(path: Path, original: Path) -> bool:

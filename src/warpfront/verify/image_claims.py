@@ -9,7 +9,7 @@ from __future__ import annotations
 from warpfront.inside.checks.claims import Claims
 from warpfront.inside.guard.policy import Policy
 from warpfront.matrix.vendors import VENDORS
-from warpfront.model import Cell, WheelLock
+from warpfront.model import Cell, Smoke, WheelLock
 
 
 def image_claims(cell: Cell, lock: WheelLock, policy: Policy, *, target: str) -> Claims:
@@ -27,5 +27,26 @@ def image_claims(cell: Cell, lock: WheelLock, policy: Policy, *, target: str) ->
         stack=tuple(pin.name for pin in cell.stack),
         archs=vendor.accepted_archs(target),
         guard=policy.document(),
+        smoke=tuple(smoke_document(one) for one in tried(cell)),
         extensions=tuple(sorted({one for built in lock.builds for one in built.extensions})),
     )
+
+
+def tried(cell: Cell) -> tuple[Smoke, ...]:
+    """What of other people's packages is tried in the cell's image."""
+    return tuple(one for one in cell.smoke if cell.vendor in (one.vendors or (cell.vendor,)))
+
+
+def smoke_document(one: Smoke) -> dict[str, object]:
+    """One entry of `smoke:`, without what it does not say."""
+    said: dict[str, object] = {
+        "name": one.name,
+        "uses": one.uses,
+        "run": list(one.run),
+        "imports": list(one.imports),
+        "needs": one.needs,
+        "exit": one.exit_code,
+        "prints": one.prints,
+        "seconds": one.seconds,
+    }
+    return {key: value for key, value in said.items() if value not in ("", [])}

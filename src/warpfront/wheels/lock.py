@@ -33,7 +33,17 @@ from packaging.version import Version
 
 from warpfront.errors import LockError
 from warpfront.matrix.vendors import VENDORS
-from warpfront.model import Cell, LockedWheel, LockInputs, Relaxed, Source, WheelBuild, WheelLock
+from warpfront.model import (
+    Cell,
+    LockedWheel,
+    LockInputs,
+    Patch,
+    PatchedWheel,
+    Relaxed,
+    Source,
+    WheelBuild,
+    WheelLock,
+)
 from warpfront.wheels.requirements import RequirementList
 from warpfront.wheels.trust import misplaced
 
@@ -47,13 +57,14 @@ def lock_inputs(
     parent: WheelLock | None,
     *,
     folders: Mapping[str, str] | None = None,
+    unfit: tuple[str, ...] = (),
 ) -> LockInputs:
     """What `cell`'s lock depends on.
 
     The stack's pins may come from the cell's index only; the compiler's wheels, the cell's
     requirements and what its requirements file asks for (`asked`) come from PyPI.
     `parent` is the lock of the cell whose image this one is built on; `folders` the sha256 of each
-    folder of sources that the file names.
+    folder of sources that the file names; `unfit` which patches are not what the matrix says.
     """
     asked = asked or RequirementList()
     compiler = cell.compiler.requirements if cell.compiler else ()
@@ -71,6 +82,8 @@ def lock_inputs(
         relax=tuple(sorted({**inherited, **cell.relax}.items())),
         sources=tuple(_pinned(one, folders or {}) for one in asked.sources),
         builds=cell.builds,
+        patches=cell.patches,
+        unfit=unfit,
         targets=tuple(sorted(cell.targets)) if vendor.has_device_wheels(cell.toolkit) else (),
         toolkit=vendor.toolkit or "cpu",
         protected=vendor.protected,
@@ -82,11 +95,12 @@ def lock_inputs(
 
 def dump_lock(lock: WheelLock) -> str:
     """`lock` as the text of `pylock.<cell>.toml`: sorted, and the same bytes on every machine."""
+    patched = {one.package for one in lock.patched}
     document = Pylock(
         lock_version=Version("1.0"),
         requires_python=SpecifierSet(f"=={lock.python}.*"),
         created_by="warpfront",
-        packages=[_package(wheel) for wheel in sorted(lock.wheels)],
+        packages=[_package(wheel, patched=wheel.name in patched) for wheel in sorted(lock.wheels)],
         tool={"warpfront": _own_document(lock)},
     ).to_dict()
     try:
@@ -119,6 +133,7 @@ def read_lock(text: str, *, path: str) -> WheelLock:
         wheels=tuple(sorted(_read_wheel(package, path) for package in document.packages)),
         relaxed=tuple(_read_relaxed(own, path)),
         builds=tuple(_read_builds(own, path)),
+        patched=tuple(_read_patched(own, path)),
     )
 
 
@@ -152,6 +167,8 @@ def staleness(lock: WheelLock, inputs: LockInputs) -> str:
     foreign = foreign_wheel(lock.wheels, inputs.machine)
     if foreign:
         return f"it has {foreign}"
+    if inputs.unfit:
+        return inputs.unfit[0]
     if lock.inputs_digest == inputs.digest:
         wrong = misplaced(lock.wheels, inputs)
         return f"it claims {wrong}" if wrong else ""
@@ -161,6 +178,7 @@ def staleness(lock: WheelLock, inputs: LockInputs) -> str:
         _pinned_otherwise(lock, inputs)
         or _made_otherwise(lock, inputs)
         or _sources_otherwise(lock, inputs)
+        or _patched_otherwise(lock, inputs)
         or _relaxed_otherwise(lock, inputs)
         or f"its inputs changed ({lock.inputs_digest[:12]} -> {inputs.digest[:12]})"
     )
@@ -245,6 +263,15 @@ def _sources_otherwise(lock: WheelLock, inputs: LockInputs) -> str:
     return ""
 
 
+def _patched_otherwise(lock: WheelLock, inputs: LockInputs) -> str:
+    """Of the packages that this image patches itself; the rest is its parents'."""
+    locked = {patch for one in lock.patched for patch in one.patches}
+    for patch in inputs.patches:
+        if patch not in locked:
+            return f"its {patch.package} is without {patch.file} as the matrix has it"
+    return ""
+
+
 def _pinned(source: Source, folders: Mapping[str, str]) -> Source:
     if source.kind != "folder":
         return source
@@ -263,10 +290,11 @@ def _applies(requirement: str) -> bool:
     return Requirement(requirement).marker is None
 
 
-def _package(wheel: LockedWheel) -> Package:
+def _package(wheel: LockedWheel, *, patched: bool) -> Package:
+    """A patched wheel is of another version than its sources, which PEP 751 has no word for."""
     sdist = (
         PackageSdist(path=wheel.sdist, hashes={"sha256": wheel.sdist_sha256})
-        if wheel.sdist and not wheel.source
+        if wheel.sdist and not wheel.source and not patched
         else None
     )
     return Package(
@@ -279,19 +307,18 @@ def _package(wheel: LockedWheel) -> Package:
                 path=wheel.filename, size=wheel.size_bytes, hashes={"sha256": wheel.sha256}
             )
         ],
-        tool={"warpfront": made} if (made := _made_document(wheel)) else None,
+        tool={"warpfront": made} if (made := _made_document(wheel, patched=patched)) else None,
     )
 
 
-def _made_document(wheel: LockedWheel) -> dict[str, str]:
+def _made_document(wheel: LockedWheel, *, patched: bool) -> dict[str, str]:
     """Where a wheel comes from that no index has, and for which targets it was made. Our archives
     of sources are no sdists in the sense of PEP 751, which have a version before they are built.
     """
     document = {"targets": " ".join(wheel.targets)} if wheel.targets else {}
-    if not wheel.source:
-        return document
-    document["source"] = wheel.source
-    if wheel.sdist:
+    if wheel.source:
+        document["source"] = wheel.source
+    if wheel.sdist and (wheel.source or patched):
         document |= {"archive": wheel.sdist, "sha256": wheel.sdist_sha256}
     return document
 
@@ -310,6 +337,8 @@ def _own_document(lock: WheelLock) -> dict[str, Any]:
         }
     if lock.builds:
         document["builds"] = {one.package: _build_document(one) for one in sorted(lock.builds)}
+    if lock.patched:
+        document["patched"] = {one.package: _patched_document(one) for one in sorted(lock.patched)}
     return document
 
 
@@ -321,6 +350,24 @@ def _build_document(build: WheelBuild) -> dict[str, Any]:
         "extensions": list(build.extensions),
     }
     return {key: value for key, value in every.items() if value}
+
+
+def _patched_document(one: PatchedWheel) -> dict[str, Any]:
+    """Its patches in the order in which they were applied, and the wheel they were applied to."""
+    original = one.original
+    patches = [
+        {key: value for key, value in dataclasses.asdict(patch).items() if value != ""}
+        for patch in one.patches
+    ]
+    if original is None:
+        return {"patches": patches}
+    wheel = {
+        "file": original.filename,
+        "size": original.size_bytes,
+        "index": original.index,
+        "sha256": original.sha256,
+    }
+    return {"patches": patches, "original": wheel}
 
 
 # What `dump_lock` writes of a lock whose wheels all come from an index, character by character:
@@ -421,6 +468,35 @@ def _read_builds(own: Mapping[str, Any], path: str) -> Iterator[WheelBuild]:
             environment=tuple(sorted(dict(table.get("environment", {})).items())),
             extensions=_texts(table, "extensions", path),
         )
+
+
+def _read_patched(own: Mapping[str, Any], path: str) -> Iterator[PatchedWheel]:
+    for package, table in sorted(dict(own.get("patched", {})).items()):
+        where = f"{path}: patched.{package}"
+        try:
+            patches = tuple(Patch(**one) for one in table["patches"])
+            original = table.get("original")
+            yield PatchedWheel(
+                package=package,
+                patches=patches,
+                original=_read_original(package, original, where) if original else None,
+            )
+        except (TypeError, KeyError, AttributeError) as error:
+            raise LockError(f"{where}: {error!r}", hint=_RELOCK) from error
+
+
+def _read_original(package: str, wheel: Mapping[str, Any], where: str) -> LockedWheel:
+    filename, size = wheel["file"], wheel["size"]
+    if "/" in filename or not isinstance(size, int):
+        raise LockError(f"{where}: {filename!r} is no wheel's name with its size", hint=_RELOCK)
+    return LockedWheel(
+        name=package,
+        version=_read_version(filename, where),
+        filename=filename,
+        sha256=_read_sha256(wheel, where),
+        size_bytes=size,
+        index=wheel["index"],
+    )
 
 
 def _texts(table: Mapping[str, Any], key: str, path: str) -> tuple[str, ...]:

@@ -10,7 +10,15 @@ from typing import Protocol
 
 from packaging.pylock import Pylock
 
-from warpfront.model import Distribution, LockedWheel, Pin, Recipe, Source, WheelBuild
+from warpfront.model import (
+    Distribution,
+    LockedWheel,
+    Patch,
+    Pin,
+    Recipe,
+    Source,
+    WheelBuild,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +68,10 @@ class Resolution:
         found = self.pylock.packages
         return tuple(one.name for one in found if one.sdist is not None and not one.wheels)
 
+    def only(self, name: str) -> Resolution:
+        kept = [package for package in self.pylock.packages if package.name == name]
+        return Resolution(pylock=dataclasses.replace(self.pylock, packages=kept))
+
     def without(self, names: Iterable[str]) -> Resolution:
         names = frozenset(names)
         kept = [package for package in self.pylock.packages if package.name not in names]
@@ -108,6 +120,9 @@ class Resolver(Protocol):
     def wheels(self, resolution: Resolution) -> tuple[LockedWheel, ...]:
         """One wheel per distribution, the best for the base's Python and C library."""
 
+    def wheel(self, resolution: Resolution, name: str) -> LockedWheel:
+        """That of one distribution."""
+
 
 class Crafting(Protocol):
     """Makes wheels that no index has, for one cell."""
@@ -117,3 +132,6 @@ class Crafting(Protocol):
 
     def from_sdist(self, sdist: Sdist, recipe: Recipe) -> tuple[LockedWheel, WheelBuild]:
         """The wheel of an index's source archive, built in a container."""
+
+    def from_wheel(self, original: LockedWheel, patches: tuple[Patch, ...]) -> LockedWheel:
+        """The wheel with patches in it, which no index has."""

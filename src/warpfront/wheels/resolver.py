@@ -151,6 +151,12 @@ class UvResolver:
             self._on_line(f"{self._inputs.cell_id}: of these {of_target:,} bytes for {target}")
         return wheels
 
+    def wheel(self, resolution: Resolution, name: str) -> LockedWheel:
+        """That of one distribution."""
+        (package,) = resolution.only(name).pylock.packages
+        with self._site.transport() as transport:
+            return self._choice(transport).wheel(package)
+
     def _compiled(self, requirements: tuple[str, ...], terms: Terms) -> Resolution | Contradiction:
         """uv's resolution, of wheels only. Where `rocm` was missing, a second time with the wheel
         made of its archive.

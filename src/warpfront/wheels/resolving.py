@@ -12,6 +12,7 @@ import dataclasses
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
@@ -22,6 +23,8 @@ from warpfront.model import (
     Distribution,
     LockedWheel,
     LockInputs,
+    Patch,
+    PatchedWheel,
     Recipe,
     Relaxed,
     UnmetDemand,
@@ -47,6 +50,7 @@ from warpfront.wheels.resolution import (
     Terms,
 )
 
+_PATCH = "read the patch, then write its sha256 into matrix.yaml"
 # How often a package that is not relaxed may give way to another of its versions.
 _ROUNDS = 12
 _RELAX = (
@@ -71,6 +75,8 @@ def resolve(
     asked for what; `BlockedError` when the index or PyPI is out of reach and nothing else here has
     what is asked for.
     """
+    if inputs.unfit:
+        raise LockError(f"{inputs.cell_id}: {'; '.join(inputs.unfit)}", hint=_PATCH)
     for wheel in _built_wheels(parent):
         resolver.give(wheel)
     resolving = _Resolving(
@@ -79,10 +85,11 @@ def resolve(
         on_line=on_line,
         given=(),
         builds=parent.builds if parent else (),
+        patched=parent.patched if parent else (),
     )
     if crafting is not None:
         resolving = resolving.with_sources(crafting).with_builds(crafting)
-        resolving = resolving.with_allowed_builds(crafting)
+        resolving = resolving.with_patches(crafting).with_allowed_builds(crafting)
     return resolving.lock()
 
 
@@ -112,6 +119,7 @@ class _Resolving:
     on_line: Line
     given: tuple[str, ...]
     builds: tuple[WheelBuild, ...]
+    patched: tuple[PatchedWheel, ...]
 
     def with_sources(self, crafting: Crafting) -> _Resolving:
         """With the wheels of its folders, commits and addresses."""
@@ -135,11 +143,7 @@ class _Resolving:
         recipes = {one.package: one for one in self.inputs.builds if one.package not in built}
         if not recipes:
             return self
-        stack = self._stack()
-        terms = Terms(overrides=stack.pins, excludes=stack.excluded, unread=tuple(recipes))
-        found = self.resolver.resolution((*self._everything, *stack.pins), terms)
-        if isinstance(found, Contradiction):
-            raise self._contradiction(found)
+        found = self._undecided(tuple(recipes))
         absent = sorted(set(recipes) - set(found.versions))
         if absent:
             raise LockError(
@@ -153,6 +157,60 @@ class _Resolving:
             given.append(self.resolver.give(wheel))
             builds.append(build)
         return dataclasses.replace(self, given=tuple(given), builds=tuple(builds))
+
+    def _undecided(self, unread: tuple[str, ...] = ()) -> Resolution:
+        """What everything comes to with the stack held as it is, whoever wants another."""
+        stack = self._stack()
+        terms = Terms(overrides=stack.pins, excludes=stack.excluded, unread=unread)
+        found = self.resolver.resolution((*self._everything, *stack.pins), terms)
+        if isinstance(found, Contradiction):
+            raise self._contradiction(found)
+        return found
+
+    def with_patches(self, crafting: Crafting) -> _Resolving:
+        """With the wheels that this image changes; what is built of patched sources is here."""
+        if not self.inputs.patches:
+            return self
+        self._check_patchable()
+        found = self._undecided()
+        given, patched = list(self.given), list(self.patched)
+        built = {one.package for one in self.builds} | {one.name for one in self.inputs.sources}
+        for name, patches in self._patches().items():
+            if name not in found.versions:
+                raise LockError(
+                    f"{self.inputs.cell_id}: `patches` names {name}, which nothing here asks for",
+                    hint="remove the entry, or correct its name",
+                )
+            original = None
+            if name not in built:
+                original = self.resolver.wheel(found, name)
+                wheel = crafting.from_wheel(original, patches)
+                given.append(self.resolver.give(wheel))
+            patched.append(PatchedWheel(package=name, patches=patches, original=original))
+        return dataclasses.replace(self, given=tuple(given), patched=tuple(patched))
+
+    def _patches(self) -> dict[str, tuple[Patch, ...]]:
+        """By package, in the order of the matrix."""
+        names = dict.fromkeys(one.package for one in self.inputs.patches)
+        return {
+            name: tuple(one for one in self.inputs.patches if one.package == name) for name in names
+        }
+
+    def _check_patchable(self) -> None:
+        """Neither what the guard vouches for is patched, nor what the parent's image brought."""
+        inputs = self.inputs
+        theirs = {canonicalize_name(Requirement(text).name) for text in inputs.parent}
+        for name in self._patches():
+            if any(fnmatchcase(name, one) for one in (*inputs.protected, *inputs.libraries)):
+                raise LockError(
+                    f"{inputs.cell_id}: {name} is of the torch stack, which is what its tag claims",
+                    hint="a patched torch is another torch: build it, and give it an index",
+                )
+            if name in theirs:
+                raise LockError(
+                    f"{inputs.cell_id}: {name} is of the image that this one is built on",
+                    hint="patch it in `patches:` of that image",
+                )
 
     def with_allowed_builds(self, crafting: Crafting) -> _Resolving:
         """With the wheels of what its index has as a source archive only and matrix.yaml allows to
@@ -294,6 +352,7 @@ class _Resolving:
             wheels=wheels,
             relaxed=relaxed,
             builds=tuple(sorted(self.builds)),
+            patched=tuple(sorted(self.patched)),
         )
 
     def _lock_or_refusal(self, found: Contradiction, stack: Stack) -> WheelLock:

@@ -16,6 +16,7 @@ from requests import RequestException
 from requests.utils import get_netrc_auth, should_bypass_proxies
 
 from warpfront.errors import without_secrets
+from warpfront.system.whole_heads import WholeHeads
 from warpfront.wheels.sources import NoAnswer, Site
 
 __all__ = ["RequestException", "Transport", "no_answer", "received"]
@@ -24,6 +25,9 @@ _ACCEPT = "application/vnd.pypi.simple.v1+json, text/html;q=0.9"
 _PIECE_BYTES = 1 << 18
 _PAGE_LIMIT_BYTES = 64 * 1024 * 1024
 _PAGE_LIMIT_SECONDS = 180.0
+# A file has a quarter of an hour, and a second more for each 64 KiB of it.
+_FILE_SECONDS = 900.0
+_SLOWEST_BYTES_PER_SECOND = 1 << 16
 _RETRIED_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
 _BYPASS = threading.Lock()  # requests changes the environment for the length of that question
 
@@ -38,12 +42,16 @@ class Transport:
         connect_seconds: float,
         stall_seconds: float,
         page_seconds: float = _PAGE_LIMIT_SECONDS,
+        file_seconds: float = _FILE_SECONDS,
     ) -> None:
         self._site = site
+        self._file_seconds = file_seconds
         self._timeout = (connect_seconds, stall_seconds)
         self._page_seconds = page_seconds
         self._session = requests.Session()
         self._session.trust_env = False  # the site already holds what the environment says
+        for scheme in ("http://", "https://"):
+            self._session.mount(scheme, WholeHeads())
 
     def __enter__(self) -> Self:
         return self
@@ -93,6 +101,15 @@ class Transport:
             answer.close()
         kind = answer.headers.get("Content-Type", "")
         return answer.url, kind, body.decode(answer.encoding or "utf-8", errors="replace")
+
+    def deadline(self, size_bytes: int) -> float:
+        """Until when a file of this size has to be here, on the clock that `is_over` reads: however
+        often its bytes stop and go on.
+        """
+        return monotonic() + self._file_seconds + size_bytes / _SLOWEST_BYTES_PER_SECOND
+
+    def is_over(self, deadline: float) -> bool:
+        return monotonic() > deadline
 
     def size_bytes(self, url: str) -> int | NoAnswer:
         """The length of what `url` would send, or why it is not known."""

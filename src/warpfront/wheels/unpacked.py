@@ -32,6 +32,7 @@ _RULES = "1"
 _CHUNK_BYTES = 1 << 18
 # Lists itself without a hash; the signatures are of it.
 _UNHASHED = ("RECORD", "RECORD.jws", "RECORD.p7s")
+_UNREADABLE = (OSError, KeyError, ValueError, zipfile.BadZipFile, zlib.error)
 _AT_HOME = ("purelib", "platlib")
 _HINT = "the file is damaged or forged: have its publisher make it anew, or lock another"
 
@@ -41,31 +42,53 @@ def unpacked_files(wheelhouse: Wheelhouse, wheel: LockedWheel) -> Mapping[str, M
     for each wheel. Raises `WheelError` where RECORD says something else than the wheel holds.
     """
     path = wheelhouse.present(wheel)
-    kept = path.with_name(f".{path.name}.unpacked-{_RULES}")
-    known = _kept(kept)
-    if known is not None:
-        return known
-    found = read_unpacked(path)
+    known = _kept(_note(path))
+    return keep_unpacked(path, read_members(path)) if known is None else known
+
+
+def keep_unpacked(path: Path, measured: Mapping[str, Measured]) -> dict[str, Measured]:
+    """The same from what the members of the wheel at `path` measure; kept beside it. Raises
+    `WheelError` where RECORD says something else.
+    """
+    found = _placed(path, measured)
     text = json.dumps(found, separators=(",", ":"), sort_keys=True)
     with contextlib.suppress(StoreError):  # a read-only wheelhouse is read each time
-        write_text(kept, f"{_digest(text)}\n{text}")
+        write_text(_note(path), f"{_digest(text)}\n{text}")
     return found
+
+
+def _note(path: Path) -> Path:
+    return path.with_name(f".{path.name}.unpacked-{_RULES}")
 
 
 def read_unpacked(path: Path) -> dict[str, Measured]:
     """The same from a wheel's file. Raises `WheelError`."""
+    return _placed(path, read_members(path))
+
+
+def read_members(path: Path) -> dict[str, Measured]:
+    """What each member of a wheel measures. Raises `WheelError`."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = [member for member in archive.infolist() if not member.is_dir()]
+            with (
+                ThreadPoolExecutor() as pool
+            ):  # unpacking and hashing release the interpreter's lock
+                sums = pool.map(lambda member: _measured(archive, member), members)
+                return {member.filename: one for member, one in zip(members, sums, strict=True)}
+    except _UNREADABLE as error:
+        raise WheelError(f"{path.name}: not a readable wheel: {error}") from error
+
+
+def _placed(path: Path, measured: Mapping[str, Measured]) -> dict[str, Measured]:
+    """What is left below site-packages, if RECORD says the same of every member."""
     try:
         with zipfile.ZipFile(path) as archive:
             members = [member for member in archive.infolist() if not member.is_dir()]
             _refuse_twice(path, members)
             info = _metadata_folder(path, members)
-            with (
-                ThreadPoolExecutor() as pool
-            ):  # unpacking and hashing release the interpreter's lock
-                sums = pool.map(lambda member: _measured(archive, member), members)
-                measured = {member.filename: one for member, one in zip(members, sums, strict=True)}
             record = archive.read(f"{info}/RECORD").decode("utf-8")
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+    except _UNREADABLE as error:
         raise WheelError(f"{path.name}: not a readable wheel: {error}") from error
     _compare_record(path, info, _recorded(path, record), measured)
     placed = ((_installed_path(name), one) for name, one in sorted(measured.items()))

@@ -48,6 +48,8 @@ PARALLEL = 4
 PAUSES_SECONDS = (0.5, 1.0, 2.0, 4.0)
 LONGEST_PAUSE_SECONDS = 60.0
 _CHUNK_BYTES = 1 << 18
+_LONGEST_FILE_BYTES = 1 << 33  # of those whose size nobody said before
+_TOO_SLOW = "its bytes come too slowly; what came is kept for the next time"
 
 Progress = Callable[[str, int, int], None]
 """Called with (file name, bytes done, bytes in all), from several threads, one call at a time."""
@@ -166,12 +168,29 @@ class Wheelhouse:
                     return False
             except FileNotFoundError:
                 return False
-            if _known_intact(path):
+            if known_intact(path):
                 return True
             if sha256_of(path) != wheel.sha256:
                 return False
-            _note_intact(path)
+            note_intact(path)
             return True
+
+    def drop_damaged(self, wheels: Iterable[LockedWheel], view: Path) -> tuple[LockedWheel, ...]:
+        """Those of `wheels` that are not what their hash says, here or in a view of them, whatever
+        was noted of them before. They are gone afterwards, so that they are fetched again.
+        """
+        damaged = []
+        for wheel in wheels:
+            kept, shown = self.path(wheel), view / wheel.filename
+            files = [one for one in (kept, shown) if one.is_file()]
+            read = {one.stat().st_ino: sha256_of(one) for one in files}  # most are one file
+            wrong = [one for one in files if read[one.stat().st_ino] != wheel.sha256]
+            if wrong:
+                damaged.append(wheel)
+            with storing(self.root):
+                for one in wrong:
+                    one.unlink()
+        return tuple(damaged)
 
     def present(self, wheel: LockedWheel) -> Path:
         """Where its bytes are. Raises `WheelError` where they are not."""
@@ -267,7 +286,7 @@ class _Fetching:
                     if not self._fill(wheel, part, target):
                         aside.chmod(0o444)
                         aside.rename(target)
-                    _note_intact(target)
+                    note_intact(target)
                 aside.unlink(missing_ok=True)
         return True
 
@@ -366,10 +385,10 @@ class _Fetching:
         """Try, and try again for as long as bytes keep coming; five times in a row
         without is enough.
         """
-        fruitless = 0
+        fruitless, until = 0, self._transport.deadline(wheel.size_bytes)
         while True:
             before = _size(part)
-            failure = self._download_once(wheel, link, part)
+            failure = self._download_once(wheel, link, part, until)
             if failure is None or failure.lasting:
                 return failure
             fruitless = 0 if _size(part) > before else fruitless + 1
@@ -377,7 +396,9 @@ class _Fetching:
                 return failure
             self._pause(max(PAUSES_SECONDS[max(fruitless - 1, 0)], failure.after_seconds))
 
-    def _download_once(self, wheel: LockedWheel, link: Link, part: FileIO) -> NoAnswer | None:
+    def _download_once(
+        self, wheel: LockedWheel, link: Link, part: FileIO, until: float
+    ) -> NoAnswer | None:
         from warpfront.wheels import transport  # noqa: PLC0415 - see `Site.transport`
 
         have = _size(part)
@@ -398,6 +419,8 @@ class _Fetching:
             for chunk in transport.received(answer):
                 self._take(wheel, chunk, part)
                 self._count(len(chunk))
+                if self._transport.is_over(until):
+                    return NoAnswer(url=link.url, reason=_TOO_SLOW, lasting=True)
         except transport.RequestException as error:
             return transport.no_answer(link.url, error)
         finally:
@@ -478,15 +501,24 @@ def save(link: Link, path: Path, transport: Transport) -> NoAnswer | None:
 
 
 def _saved_once(link: Link, path: Path, transport: Transport) -> NoAnswer | None:
-    from warpfront.wheels.transport import RequestException, no_answer  # noqa: PLC0415 - as above
+    from warpfront.wheels.transport import (  # noqa: PLC0415 - see `Site.transport`
+        RequestException,
+        no_answer,
+        received,
+    )
 
     answer = transport.open(link.url)
     if isinstance(answer, NoAnswer):
         return answer
+    said = answer.headers.get("Content-Length", "")
+    until = transport.deadline(min(int(said) if said.isdigit() else 0, _LONGEST_FILE_BYTES))
     try:
         with answer, path.open("wb") as stream:
-            for chunk in answer.iter_content(_CHUNK_BYTES):
+            for chunk in received(answer):
                 stream.write(chunk)
+                if transport.is_over(until) or stream.tell() > _LONGEST_FILE_BYTES:
+                    reason = "its bytes come too slowly, or without end"
+                    return NoAnswer(url=link.url, reason=reason, lasting=True)
     except RequestException as error:
         return no_answer(link.url, error)
     return None
@@ -630,14 +662,14 @@ def _identity(path: Path) -> str:
     return f"{found.st_size} {found.st_mtime_ns} {found.st_ino}"
 
 
-def _known_intact(path: Path) -> bool:
+def known_intact(path: Path) -> bool:
     """Whether this very file was hashed before, and not written to since."""
     with contextlib.suppress(OSError):
         return _mark(path).read_bytes() == _identity(path).encode()
     return False
 
 
-def _note_intact(path: Path) -> None:
+def note_intact(path: Path) -> None:
     """Remember that this file has the bytes that its folder's name says."""
     with contextlib.suppress(OSError):  # a read-only wheelhouse is hashed each time
         _mark(path).write_text(_identity(path), "utf-8")

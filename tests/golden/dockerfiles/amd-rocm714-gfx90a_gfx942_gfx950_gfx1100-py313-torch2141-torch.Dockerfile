@@ -1,18 +1,31 @@
 # amd-rocm714-gfx90a_gfx942_gfx950_gfx1100-py313-torch2141-torch: PyTorch runtime
-FROM docker.io/library/python:3.13-slim-trixie@sha256:9d2e5553305c7c7b0097999bb17187c69b921ccd6bc9d40e4bb5ebe652c00285
+FROM docker.io/library/python:3.13-slim-trixie@sha256:9d2e5553305c7c7b0097999bb17187c69b921ccd6bc9d40e4bb5ebe652c00285 AS environment
+RUN --network=none --mount=type=bind,from=tools,target=/tools \
+    start=$(date +%s) && \
+    /tools/uv venv --no-config --offline --no-cache --python python3.13 /opt/venv && \
+    mv /opt/venv/lib/python3.* /opt/venv/lib/python3 && \
+    ln -s python3 /opt/venv/lib/python3.13 && \
+    { find / -xdev -newermt "@$((start - 1))" -exec touch -hd @315532800 {} + 2>/dev/null || true; }
+
+FROM environment AS installed
 RUN --network=none \
     --mount=type=bind,source=requirements.txt,target=/run/requirements.txt \
     --mount=type=bind,from=wheels,target=/wheels \
     --mount=type=bind,from=tools,target=/tools \
     start=$(date +%s) && \
-    install -D --mode=644 /run/requirements.txt /opt/warpfront/requirements/torch.txt && \
-    /tools/uv venv --no-config --offline --no-cache --python python3.13 /opt/venv && \
     /tools/uv pip install --no-config --offline --no-index --find-links /wheels --no-deps --require-hashes \
-      --no-cache --python /opt/venv/bin/python \
-      --requirement /opt/warpfront/requirements/torch.txt && \
+      --no-cache --python /opt/venv/bin/python --requirement /run/requirements.txt && \
     site=$(/opt/venv/bin/python -c 'import site; print(site.getsitepackages()[0])') && \
     find "$site" -name uv_cache.json -newermt "@$((start - 1))" -execdir sed -i '/\/uv_cache\.json,/d' RECORD \; -delete && \
     find "$site" -name '*.py' -newermt "@$((start - 1))" -exec touch -d @315532800 {} + && \
+    { find / -xdev -newermt "@$((start - 1))" -exec touch -hd @315532800 {} + 2>/dev/null || true; }
+
+FROM installed
+RUN --network=none \
+    --mount=type=bind,source=requirements.txt,target=/run/requirements.txt \
+    start=$(date +%s) && \
+    site=$(/opt/venv/bin/python -c 'import site; print(site.getsitepackages()[0])') && \
+    install -D --mode=644 /run/requirements.txt /opt/warpfront/requirements/torch.txt && \
     { PYTHONHASHSEED=0 /opt/venv/bin/python -m compileall -qq -j 0 "$site" || true; } && \
     { find / -xdev -newermt "@$((start - 1))" -exec touch -hd @315532800 {} + 2>/dev/null || true; }
 ENV PATH="/opt/venv/bin:$PATH"

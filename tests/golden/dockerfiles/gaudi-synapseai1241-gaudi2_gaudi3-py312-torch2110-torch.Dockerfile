@@ -5,13 +5,12 @@ RUN --network=none \
     --mount=type=bind,from=wheels,target=/wheels \
     --mount=type=bind,from=tools,target=/tools \
     start=$(date +%s) && \
-    install -D --mode=644 /run/requirements.txt /opt/warpfront/requirements/torch.txt && \
     /tools/uv pip install --no-config --offline --no-index --find-links /wheels --no-deps --require-hashes \
-      --no-cache --python python3.12 \
-      --requirement /opt/warpfront/requirements/torch.txt && \
+      --no-cache --python python3.12 --requirement /run/requirements.txt && \
     site=$(python3.12 -c 'import site; print(site.getsitepackages()[0])') && \
     find "$site" -name uv_cache.json -newermt "@$((start - 1))" -execdir sed -i '/\/uv_cache\.json,/d' RECORD \; -delete && \
     find "$site" -name '*.py' -newermt "@$((start - 1))" -exec touch -d @315532800 {} + && \
+    install -D --mode=644 /run/requirements.txt /opt/warpfront/requirements/torch.txt && \
     { PYTHONHASHSEED=0 python3.12 -m compileall -qq -j 0 "$site" || true; } && \
     { find / -xdev -newermt "@$((start - 1))" -exec touch -hd @315532800 {} + 2>/dev/null || true; }
 RUN --network=none --mount=type=bind,target=/context \

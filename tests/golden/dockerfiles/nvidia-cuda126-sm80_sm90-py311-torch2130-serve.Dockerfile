@@ -5,13 +5,12 @@ RUN --network=none \
     --mount=type=bind,from=wheels,target=/wheels \
     --mount=type=bind,from=tools,target=/tools \
     start=$(date +%s) && \
-    install -D --mode=644 /run/requirements.txt /opt/warpfront/requirements/serve.txt && \
     /tools/uv pip install --no-config --offline --no-index --find-links /wheels --no-deps --require-hashes \
-      --no-cache --python /opt/venv/bin/python \
-      --requirement /opt/warpfront/requirements/serve.txt && \
+      --no-cache --python /opt/venv/bin/python --requirement /run/requirements.txt && \
     site=$(/opt/venv/bin/python -c 'import site; print(site.getsitepackages()[0])') && \
     find "$site" -name uv_cache.json -newermt "@$((start - 1))" -execdir sed -i '/\/uv_cache\.json,/d' RECORD \; -delete && \
     find "$site" -name '*.py' -newermt "@$((start - 1))" -exec touch -d @315532800 {} + && \
+    install -D --mode=644 /run/requirements.txt /opt/warpfront/requirements/serve.txt && \
     { PYTHONHASHSEED=0 /opt/venv/bin/python -m compileall -qq -j 0 "$site" || true; } && \
     { find / -xdev -newermt "@$((start - 1))" -exec touch -hd @315532800 {} + 2>/dev/null || true; }
 RUN --network=none start=$(date +%s) && \

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from fakes import FakeEngine
+from hosts import BUILDER, H100, Heard, a_process
 
 from warpfront.ci.holders import device_holders
 from warpfront.ci.readiness import ROOM_BYTES, unready
@@ -15,19 +16,6 @@ from warpfront.inside.checks.hardware.values import Accelerator
 from warpfront.matrix.runners import Runner
 from warpfront.pipeline.beside.readying import named_runner, ready
 
-H100 = Runner(
-    name="h100",
-    trust="self-hosted",
-    labels=("h100",),
-    group="",
-    machine="x86_64",
-    builds=False,
-    vendor="nvidia",
-    targets=("sm_90",),
-    count=1,
-    engine="theirs",
-)
-BUILDER = dataclasses.replace(H100, name="builder", vendor="", targets=(), builds=True)
 DEVICE = Accelerator(vendor="nvidia", index=0, arch="sm_90")
 
 
@@ -72,14 +60,6 @@ def test_room_machine_and_who_holds_a_device_are_said() -> None:
     assert against(BUILDER, holders={7: "python3"}) == []
 
 
-def a_process(proc: Path, pid: int, name: str, *opened: str) -> None:
-    folder = proc / str(pid) / "fd"
-    folder.mkdir(parents=True)
-    (proc / str(pid) / "comm").write_text(f"{name}\n")
-    for number, path in enumerate(opened):
-        (folder / str(number)).symlink_to(path)
-
-
 def test_who_holds_a_device_is_read_from_the_kernel(tmp_path: Path) -> None:
     a_process(tmp_path, 1, "init", "/dev/null")
     a_process(tmp_path, 7, "python3", "/dev/null", "/dev/nvidia0")
@@ -90,22 +70,6 @@ def test_who_holds_a_device_is_read_from_the_kernel(tmp_path: Path) -> None:
     (tmp_path / "self").mkdir()
     (tmp_path / "12").mkdir()
     assert device_holders(tmp_path) == {7: "python3", 8: "rocm", 11: "gaudi"}
-
-
-class Heard:
-    """A watch that keeps what it is told."""
-
-    def __init__(self) -> None:
-        self.said: list[str] = []
-
-    def say(self, text: str) -> None:
-        self.said.append(text)
-
-    def advance(self, what: str, done_bytes: int, total_bytes: int) -> None: ...
-
-    def step(self, cell_id: str, text: str) -> None: ...
-
-    def line(self, cell_id: str, text: str) -> None: ...
 
 
 @pytest.mark.process

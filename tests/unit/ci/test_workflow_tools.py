@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -109,6 +111,27 @@ def test_actionlint_finds_nothing(root: Path) -> None:
 
 
 def test_shellcheck_finds_nothing_in_the_entry_points(root: Path) -> None:
-    scripts = sorted(str(path) for path in (root / "ci").glob("*.sh"))
-    assert len(scripts) >= 8
+    scripts = sorted(str(path) for path in (root / "ci").rglob("*.sh"))
+    assert len(scripts) >= 11
     assert said(root, "shellcheck", *scripts) == ""
+
+
+def test_systemd_takes_the_service_of_a_machine(root: Path) -> None:
+    analyze = shutil.which("systemd-analyze")
+    if analyze is None:
+        pytest.skip("there is no systemd here")
+    unit = (root / "ci" / "runner" / "warpfront-runner@.service").read_text()
+    # What it starts lies elsewhere than here; all else is as on the machine.
+    here = root / "ci" / "runner" / "serve.sh"
+    assert _verified(analyze, unit.replace("/opt/warpfront/ci/runner/serve.sh", str(here))) == ""
+    assert "Unknown key" in _verified(analyze, unit + "\n[Service]\nTokens=here\n")
+
+
+def _verified(analyze: str, unit: str) -> str:
+    """What it says of this unit; of others it says nothing that is ours."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "warpfront-runner@h100.service"
+        path.write_text(unit)
+        words = [analyze, "verify", "--man=no", "--generators=no", str(path)]
+        ran = subprocess.run(words, capture_output=True, text=True, check=False)
+    return "".join(line for line in ran.stderr.splitlines() if "warpfront" in line)

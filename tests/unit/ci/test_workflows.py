@@ -67,7 +67,7 @@ def powerful(workflow: Workflow) -> Iterator[str]:
     for name, job in workflow["jobs"].items():
         given = job.get("permissions")
         writes = [] if given is None else [p for p, how in given.items() if how != "read"]
-        may = name in {"publish", "release"} or name.startswith("candidate-")
+        may = name in {"publish", "release", "pages"} or name.startswith("candidate-")
         if given is None or (writes and not may):
             yield name
 
@@ -76,7 +76,11 @@ def writing_for_a_request(workflow: Workflow) -> Iterator[str]:
     """Jobs that may write, and are not kept from pull requests."""
     for name, job in workflow["jobs"].items():
         writes = "write" in (job.get("permissions") or {}).values()
-        kept = ("github.event_name != 'pull_request'", "startsWith(github.ref, 'refs/tags/")
+        kept = (
+            "github.event_name != 'pull_request'",
+            "(github.event_name == 'schedule' || github.event_name == 'workflow_dispatch')",
+            "startsWith(github.ref, 'refs/tags/",
+        )
         if writes and not any(one in str(job.get("if")) for one in kept):
             yield name
 
@@ -198,6 +202,7 @@ def seeded(path: str, place: str, value: object) -> Workflow:
         (powerful, seeded(MAIN, "jobs.plan.permissions", {"contents": "write"})),
         (powerful, seeded(MAIN, "jobs.plan.permissions", None)),
         (writing_for_a_request, seeded(MAIN, "jobs.candidate-ubuntu.if", "${{ !cancelled() }}")),
+        (writing_for_a_request, seeded(MAIN, "jobs.pages.if", "${{ always() }}")),
         (writing_for_a_request, seeded(PUBLISH, "jobs.publish.if", "${{ always() }}")),
         (injectable, seeded(OWN, "jobs.verify-h100.steps.1.run", "echo ${{ matrix.name }}")),
         (leaving_credentials, seeded(MAIN, "jobs.plan.steps.0.with", {})),
@@ -250,7 +255,7 @@ def test_a_job_is_one_call() -> None:
 def test_the_required_check_always_runs_and_hears_how_the_others_ended() -> None:
     required = RENDERED[MAIN]["jobs"]["required"]
     assert required["if"] == "${{ always() }}"
-    others = set(RENDERED[MAIN]["jobs"]) - {"required", "report", "publish"}
+    others = set(RENDERED[MAIN]["jobs"]) - {"required", "report", "publish", "pages"}
     assert set(required["needs"]) == others
     (call,) = [step for step in required["steps"] if step.get("id") == "call"]
     assert call["env"] == {

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from builders import a_built_image, a_cell
@@ -14,6 +15,7 @@ from rich.console import Console
 
 from warpfront.doors.display import Display
 from warpfront.doors.tasks.showing import print_plan, print_report
+from warpfront.errors import keep_secret
 from warpfront.matrix.plan import Action, PlannedCell
 from warpfront.model import Failed
 from warpfront.report.rows import CellFacts, report_rows
@@ -86,6 +88,25 @@ def test_a_pipe_gets_one_line_a_step_and_no_repeats(
     assert len(lines) == len(set(lines))
     assert max(map(len, lines)) <= width
     golden(f"display/pipe-{width}.txt", pipe.getvalue())
+
+
+def test_nothing_that_is_shown_has_a_secret_in_it(tmp_path: Path) -> None:
+    secret = f"canary-of-{tmp_path.name}"
+    keep_secret(secret)
+    pipe = io.StringIO()
+    for stream in (pipe, Terminal()):
+        with Display(stream, Clock()) as display:
+            display.say(f"said {secret} of https://me:hunter2@index.test/simple")
+            display.step("a-cell", f"RUN use {secret}")
+            display.line("a-cell", f"+ use {secret}")
+            display.advance(f"https://index.test/{secret}/torch.whl", 1, 1)
+            shown = Console(width=200, record=True, file=io.StringIO())
+            shown.print(display.panel())
+            assert secret not in shown.export_text()
+        written = stream.getvalue()
+        assert "said *** of https://***@index.test/simple" in written
+        assert secret not in written
+        assert "hunter2" not in written
 
 
 def a_plan() -> list[PlannedCell]:

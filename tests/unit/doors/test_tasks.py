@@ -35,7 +35,7 @@ SEEN: list[tuple[Selection, bool]] = []
 TASKS: dict[str, Task[Any]] = dict(namespace.tasks)
 EVERY_TASK = pytest.mark.parametrize("name", sorted(TASKS))
 WITHOUT_CELLS = {
-    *("why", "engine", "init", "doctor", "job", "merge", "explain"),
+    *("why", "engine", "init", "doctor", "job", "merge", "explain", "runner"),
     *("read-log", "compare", "compare-stacks", "nights"),
 }
 
@@ -92,11 +92,15 @@ def test_clean_removes_the_projects_images_and_leaves_what_stands_on_them(
     monkeypatch.chdir(tmp_path)
     cell = open_workspace(tmp_path).matrix.cells[0]
     engine = FakeEngine()
-    for name in (cell.local_reference, f"localhost/{cell.project}/builder:1", "my/app:1"):
+    killed = "registry.example:5000/me/torch:candidate-20261122T120000-1a2b3c-0123456789ab"
+    theirs = ("my/app:1", "registry.example:5000/me/candidate-app:1")
+    for name in (cell.local_reference, f"localhost/{cell.project}/builder:1", killed, *theirs):
         engine.build(name, {CELL: cell.id}, content=name)
+    engine.build(f"{killed}-of-another", {CELL: "another-cell"}, content="another")
     monkeypatch.setattr("warpfront.images.engine.connect", lambda _environment: engine)
     run_task("clean")
-    assert [image.references for image in engine.images(CELL)] == [("my/app:1",)]
+    left = [reference for image in engine.images(CELL) for reference in image.references]
+    assert sorted(left) == [*theirs, f"{killed}-of-another"]
 
 
 @pytest.mark.parametrize("text", ["a line\n", "x" * 1_000_000])
@@ -281,6 +285,7 @@ def test_verify_says_why_it_did_not_come_to_a_cell_and_what_to_do(
     ("task", "wrong", "said"),
     [
         ("verify", {"profile": "loose"}, "no profile 'loose'\nhint: strict, "),
+        ("verify", {"again": 0}, "--again 0 is not a number from 1 on"),
         ("verify", {"seeds": "0"}, "--seeds '0' is not a number from 1 on"),
         ("verify", {"seeds": "x"}, "--seeds 'x' is not a number from 1 on"),
         ("compile", {"seconds": "long"}, "--seconds 'long' is no number"),

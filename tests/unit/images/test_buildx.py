@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from warpfront.errors import StoreError
+from warpfront.errors import StoreError, keep_secret
 from warpfront.images.engine.buildx import BakeRequest, BuildStep, ProgressReader, bake
 
 
@@ -42,6 +42,24 @@ def test_a_step_belongs_to_the_target_in_its_name(tmp_path: Path) -> None:
     ]
     assert "compiling" in (tmp_path / "cell-a.log").read_text()
     assert (tmp_path / "cell-b.log").read_text() == ""
+
+
+def test_no_secret_gets_into_a_log_whole_or_in_two_pieces(tmp_path: Path) -> None:
+    """`set -x` prints what a step was given; BuildKit cuts what is printed where it likes."""
+    secret = f"canary-of-{tmp_path.name}"
+    keep_secret(secret)
+    name = "[2/3] RUN set -x"
+    told = [
+        *(vertex(name, started="t"), log(name, f"+ use {secret}\n+ again {secret[:9]}")),
+        *(log(name, f"{secret[9:]} and\nthe last {secret}"), vertex(name, completed="t")),
+        *(vertex(name, error=f"failed with {secret}"), log(name, f"after all {secret}")),
+        f"ERROR: {secret}",
+    ]
+    read(("cell-a",), told, tmp_path)
+    said = (tmp_path / "cell-a.log").read_text()
+    assert secret not in said
+    for line in ("+ use ***", "+ again *** and", "the last ***", "after all ***", "ERROR: ***"):
+        assert f"{line}\n" in said
 
 
 def test_a_single_target_owns_every_step(tmp_path: Path) -> None:

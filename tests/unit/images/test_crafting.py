@@ -4,8 +4,10 @@ outside.
 
 from __future__ import annotations
 
+import hashlib
 import tarfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ from standins import serve_index, stand_in_wheel
 from warpfront.errors import CommandFailedError, LockError, WheelError
 from warpfront.images.crafting import Crafter
 from warpfront.images.engine import Engine, RunRequest
-from warpfront.model import LockInputs, Recipe, Source, WheelIndex, WheelLock
+from warpfront.model import LockInputs, Patch, Recipe, Source, WheelIndex, WheelLock
 from warpfront.pipeline.locking import resolve_by_uv as resolve
 from warpfront.system import process
 from warpfront.system.progress import Line
@@ -215,3 +217,39 @@ def test_a_folder_that_is_built_against_torch_goes_to_the_container(bench: Bench
     assert flash.sdist_sha256 == source.pin
     assert read_lock(dump_lock(lock), path="pylock.cell.toml") == lock
     assert len(bench.engine.requests) == 1
+
+
+def test_patched_sources_are_what_is_built_under_a_version_that_says_so(bench: Bench) -> None:
+    """The patch is in what the container is given; the wheel that comes out is relabelled."""
+    text = (
+        "--- a/setup.py\n+++ b/setup.py\n@@ -1,3 +1,4 @@\n import torch\n+import hpu\n"
+        " from setuptools import setup\n setup(name='flash', version='1.0')\n"
+    )
+    (bench.root / "hpu.patch").write_text(text)
+    sha256 = hashlib.sha256(text.encode()).hexdigest()
+    patch = Patch(package="flash", version="1.0", file="hpu.patch", sha256=sha256, reason="why")
+    given: list[str] = []
+
+    def container(request: RunRequest, on_line: Line) -> int:
+        source = next(one.source for one in request.binds if one.target.endswith("/source"))
+        given.append((source / "setup.py").read_text())
+        return bench.container(request, on_line)
+
+    bench.engine.programs["/build/uv/uv"] = container
+    inputs = bench.inputs(requirements=("flash",), builds=(RECIPE,), patches=(patch,))
+    lock = bench.lock(inputs)
+    assert given == [NEEDS_TORCH.replace("import torch\n", "import torch\nimport hpu\n")]
+    (flash,) = [wheel for wheel in lock.wheels if wheel.name == "flash"]
+    assert flash.version.startswith("1.0+wf.p")
+    assert flash.sdist == "flash-1.0.tar.gz"
+    (patched,) = lock.patched
+    assert patched.original is None
+    assert read_lock(dump_lock(lock), path="pylock.cell.toml") == lock
+    bench.house.path(flash).unlink()
+    bench.crafter(inputs).restore(flash, None, lock.builds[0])
+    assert bench.house.missing([flash]) == ()
+    stale = bench.inputs(
+        requirements=("flash",), builds=(RECIPE,), patches=(replace(patch, version="2.0"),)
+    )
+    with pytest.raises(LockError, match=r"is for flash 2\.0, and 1\.0 is what"):
+        bench.lock(stale)

@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import A_PROJECT, A_RESOLVED_BASE, a_lock, a_wheel
+from builders import A_PROJECT, A_RESOLVED_BASE, a_lock, a_patched_lock, a_wheel
 
 from warpfront.images.labels import image_labels, label_disagreements
+from warpfront.inside.checks.distributions import Installed
+from warpfront.inside.checks.image_facts import patched_versions
 from warpfront.model import BaseSource, Cell, Provenance, ResolvedBase
 from warpfront.pipeline.workspace import open_workspace
+from warpfront.release.why import Why, why_text
 
 CELLS = open_workspace(Path(__file__).parents[3]).matrix.cells
 
@@ -145,3 +148,36 @@ def test_a_base_from_its_registry_has_its_own_name() -> None:
     labels = labels_of(CPU)
     assert labels["org.opencontainers.image.base.name"] == CPU.base.reference
     assert labels["dev.warpfront.base"] == CPU.base.reference
+
+
+def test_what_is_patched_is_said_by_a_label_that_the_image_has_to_bear_out() -> None:
+    lock = a_patched_lock(*(a_wheel(pin.name, pin.version) for pin in CPU.stack))
+    labels = image_labels(
+        CPU,
+        project=A_PROJECT,
+        lock=lock,
+        base=A_RESOLVED_BASE,
+        content_hash="ff",
+        provenance=Provenance(created="2026-01-01T00:00:00+00:00", revision="abc"),
+        uv="0.13.9",
+    )
+    assert labels["dev.warpfront.patched"] == "lmcache 0.3.9+wf.p12ab34cd"
+    assert "dev.warpfront.patched" not in labels_of(CPU)
+    facts = {**TRUE["cpu"][1], "relaxed": [], "patched": ["lmcache 0.3.9+wf.p12ab34cd"]}
+    assert label_disagreements(CPU, labels, facts) == ()
+    (gone,) = label_disagreements(CPU, labels, {**facts, "patched": []})
+    assert "dev.warpfront.patched says 'lmcache 0.3.9+wf.p12ab34cd'" in gone
+    (more,) = label_disagreements(CPU, labels_of(CPU), facts)
+    assert "dev.warpfront.patched says None" in more
+    why = Why(reference="r", digest="d", labels=labels, signature="none")
+    assert "  patched    lmcache 0.3.9+wf.p12ab34cd\n" in why_text(why)
+
+
+def test_the_image_finds_what_is_patched_by_its_versions() -> None:
+    versions = {
+        "lmcache": ("0.3.9+wf.p12ab34cd",),
+        "torch": ("2.13.0+cpu",),
+        "X_y": ("1+a.wf.pffffffff",),
+    }
+    installed = Installed(versions=versions, requirements={})
+    assert patched_versions(installed) == ["lmcache 0.3.9+wf.p12ab34cd", "x-y 1+a.wf.pffffffff"]

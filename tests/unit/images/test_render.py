@@ -42,7 +42,7 @@ def test_the_same_cell_and_lock_give_the_same_bytes() -> None:
 
 def test_a_root_image_starts_from_its_pinned_base_and_makes_the_environment() -> None:
     dockerfile = render(PARENT, PARENT_LOCK, OURS).files["Dockerfile"]
-    assert f"FROM {A_BASE.reference}@{A_BASE.digest}\n" in dockerfile
+    assert f"FROM {A_BASE.reference}@{A_BASE.digest} AS environment\n" in dockerfile
     assert "uv venv" in dockerfile
 
 

@@ -8,17 +8,20 @@ import ctypes
 import importlib.util
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import MappingProxyType, ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
 from warpfront.inside.checks import enter
 from warpfront.inside.checks.hardware import nvml
+from warpfront.inside.checks.hardware.intel_devices import intel_arch, read_intel
+from warpfront.inside.checks.hardware.machine_reader import ProgramOutput
 from warpfront.inside.checks.hardware.nvml import NvmlError, read_nvml
-from warpfront.inside.checks.torch_devices import build_of, read_facts
+from warpfront.inside.checks.hardware.values import Detected
+from warpfront.inside.checks.torch_devices import build_of, read_arch_list, read_facts
 
 
 def library(*, code: int = 0) -> Any:
@@ -215,3 +218,68 @@ def test_nox_gets_sessions_claims_and_options_and_its_folder_last(
     assert str(Path(enter.__file__).parent) not in seen["path"]
     with pytest.raises(SystemExit, match=r"usage: enter\.py SESSION"):
         enter.main(["--", "--quick"], root=tmp_path, results=tmp_path)
+
+
+def test_an_xpu_is_known_by_the_number_of_its_core() -> None:
+    properties = SimpleNamespace(
+        name="Intel(R) Arc(TM) B580 Graphics",
+        architecture=0x500400400,
+        total_memory=12 * 2**30,
+        max_compute_units=160,
+        sub_group_sizes=[16, 32],
+    )
+    torch = a_torch(xpu="20250301")
+    torch.xpu = SimpleNamespace(
+        is_available=lambda: True,
+        device_count=lambda: 1,
+        get_device_properties=lambda _: properties,
+        get_arch_list=lambda: ["pvc", "bmg"],
+    )
+    (device,) = read_facts(torch).devices
+    assert (device.arch, device.multiprocessors, device.wave) == ("bmg", 160, 32)
+    assert read_arch_list(torch) == ("pvc", "bmg")
+    torch.xpu.is_available = lambda: False
+    assert read_facts(torch).obstacle == "torch.xpu.is_available() is False"
+    assert [intel_arch(number) for number in (0x30F000700, 0x30DC00800, 0x501000400, 7)] == [
+        *("pvc", "dg2", "lnl-m", "")
+    ]
+
+
+class Cards:
+    """A machine of which only its graphics cards are known: (vendor, device) by card."""
+
+    def __init__(self, **cards: tuple[str, str]) -> None:
+        self._files = {
+            f"/sys/class/drm/{card}/device/{name}": f"{number}\n"
+            for card, numbers in cards.items()
+            for name, number in zip(("vendor", "device"), numbers, strict=True)
+        }
+        self.opens = True
+
+    environment: Mapping[str, str] = MappingProxyType({})
+
+    def text(self, path: str) -> str | None:
+        return self._files.get(path)
+
+    def names(self, path: str) -> tuple[str, ...]:
+        if path == "/sys/class/drm":
+            return ("card0", "card0-DP-1", "card1", "card10", "renderD128", "version")
+        if path.endswith("/device/drm"):
+            return ("card0", "renderD128")
+        return ("drivers",) if path == "/sys/module/xe" else ()
+
+    def access(self, path: str) -> bool | None:
+        return self.opens if path == "/dev/dri/renderD128" else None
+
+    def run(self, argv: tuple[str, ...]) -> ProgramOutput:
+        raise AssertionError(argv)
+
+
+def test_intels_cards_are_found_and_a_processors_own_gpu_is_not() -> None:
+    machine = Cards(card0=("0x8086", "0xe20b"), card1=("0x8086", "0x7d55"))
+    found = read_intel(machine)
+    assert [(one.arch, one.index, one.usable) for one in found.accelerators] == [("bmg", 0, True)]
+    assert (dict(found.drivers), found.problems) == ({"xe": "the kernel's own"}, ())
+    machine.opens = False
+    assert "may not be opened" in read_intel(machine).problems[0]
+    assert read_intel(Cards(card0=("0x10de", "0x2330"))) == Detected()

@@ -192,6 +192,8 @@ def test_gaudi_boards_are_known_by_their_number(name: str, arch: str) -> None:
             (),
         ),
         ("gaudi", {"HABANA_VISIBLE_MODULES": "0,3"}, "HABANA_VISIBLE_MODULES", (0, 3)),
+        ("intel", {"ZE_AFFINITY_MASK": "1"}, "ZE_AFFINITY_MASK", (1,)),
+        ("intel", {"ZE_AFFINITY_MASK": "0.1"}, "ZE_AFFINITY_MASK", None),
     ],
 )
 def test_the_variable_that_wins_is_named(

@@ -369,7 +369,10 @@ def test_what_an_override_of_the_users_asks_for_is_not_told_as_a_packages(
     assert said.startswith(f"the command wants Torch>=2.15 ({file}); this image holds torch")
     plain = launched.run("pip", "install", "overridden")
     assert "warpfront guard: app 1.0 wants torch>=2.15; this image" in plain.stderr
-    ways = (([f"--overrides={file}"], {}), ([], {"UV_OVERRIDE": f"/nowhere {file}"}))
+    ways: list[tuple[list[str], dict[str, str]]] = [
+        ([f"--overrides={file}"], {}),
+        ([], {"UV_OVERRIDE": f"/nowhere {file}"}),
+    ]
     for arguments, environment in ways:
         found = overrides_of(arguments, environment)
         assert found == {"torch": f"Torch>=2.15 ({file})"}

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from guarded import (
     TORCH,
+    VISION,
+    cpu_policy,
     findings,
     install,
     places_below,
@@ -59,6 +61,21 @@ def test_a_swapped_version_is_found_in_its_metadata_and_in_its_files(places: Pla
     lines = findings(places)
     assert "distribution: torch: 2.14.0; sealed was 2.13.0+cpu" in lines
     assert any(line.startswith("file: torch/version.py: 6 bytes") for line in lines)
+
+
+@pytest.mark.parametrize("depth", ["quick", "light", "full"])
+def test_another_variant_of_the_same_version_is_an_overwrite(tmp_path: Path, depth: str) -> None:
+    """Wheel variants (PEP 817) have one name and version; which one it is says its variant.json."""
+    places = places_below(tmp_path)
+    said = "torch-2.13.0+cpu.dist-info/variant.json"
+    label = '{"variants": {"%s": {"nvidia": {"cuda_version_lower_bound": ["13.0"]}}}}'
+    install(places.site_packages, "torch", "2.13.0+cpu", {**TORCH, said: label % "cu130"})
+    install(places.site_packages, "torchvision", "0.28.0+cpu", VISION)
+    seal(cpu_policy(), places, python=sys.executable)
+    assert findings(places, depth=depth) == []
+    install(places.site_packages, "torch", "2.13.0+cpu", {**TORCH, said: label % "cu1300"})
+    [found] = findings(places, depth=depth)
+    assert said in found
 
 
 def test_a_distribution_that_was_removed_is_found(places: Places) -> None:

@@ -611,7 +611,7 @@ def test_the_real_matrix_is_as_reviewed(real: Matrix, golden: Callable[[str, str
 
 
 def test_the_real_matrix_has_what_the_readme_promises(real: Matrix) -> None:
-    assert {cell.vendor for cell in real.cells} == {"nvidia", "amd", "cpu", "gaudi"}
+    assert {cell.vendor for cell in real.cells} == {"nvidia", "amd", "cpu", "gaudi", "intel"}
     toolkits = {str(cell.toolkit) for cell in real.cells}
     assert {"cuda12.6", "cuda12.8", "cuda13.0", "rocm6.3", "rocm6.4", "rocm7.2"} < toolkits
     targets = {target for cell in real.cells for target in cell.targets}
@@ -851,3 +851,66 @@ def test_the_real_file_is_plain_yaml_to_everybody_else() -> None:
         "runners",
     }
     assert set(yaml.safe_load(text)) == sections
+
+
+PATCH = (
+    "{{file: patches/hpu.patch, package: lmcache, version: '0.3.9', sha256: "
+    + "ab" * 32
+    + ", reason: for Gaudi{more}}}"
+)
+
+
+def patched(*patches: str) -> str:
+    app = "requirements: images/app/requirements.txt"
+    return f"{HEAD}rows:\n{CPU}".replace(app, f"{app}, patches: [{', '.join(patches)}]")
+
+
+def test_a_patch_is_of_one_version_and_ends_with_versions_of_its_own_package() -> None:
+    (cell,) = read(patched(PATCH.format(more=", strip: 2, until: lmcache>=0.4"))).cells
+    assert cell.image == "torch"
+    assert cell.patches == ()
+    text = patched(PATCH.format(more=", strip: 2, until: 'lmcache>=0.4'")).replace(
+        "images: [torch]", "images: [torch, app]"
+    )
+    (patch,) = next(one for one in read(text).cells if one.image == "app").patches
+    assert (patch.package, patch.strip, patch.until) == ("lmcache", 2, "lmcache>=0.4")
+    first = PATCH.format(more="")
+    for other, said in {
+        PATCH.format(more=", until: vllm>=1"): "`until` of a patch of lmcache names vllm",
+        first.replace("0.3.9", "0.4.0"): "lmcache is patched at 0.3.9 and at 0.4.0",
+        first.replace("ab" * 32, "ab"): "is not a sha256",
+        first.replace("patches/", "../"): "is not a path inside the repository",
+        first.replace("0.3.9", ">=0.3"): "is not one version",
+    }.items():
+        assert said in "\n".join(refused(patched(first, other)))
+
+
+def smoking(*entries: str) -> str:
+    app = "requirements: images/app/requirements.txt"
+    text = f"{HEAD}rows:\n{CPU}".replace(app, f"{app}, smoke: [{', '.join(entries)}]")
+    return text.replace("images: [torch]", "images: [torch, app]")
+
+
+def test_smoke_names_what_is_described_or_says_what_to_do() -> None:
+    text = smoking(
+        "{uses: lmcache}",
+        "{uses: aiter, vendors: [amd]}",
+        "{name: serve, run: [python, -c, 'print(1)'], imports: [a.b], needs: device, "
+        "expect: {exit: 3, prints: '^1$'}, timeout_seconds: 5}",
+    )
+    app = next(one for one in read(text).cells if one.image == "app")
+    assert [one.name for one in app.smoke] == ["lmcache", "aiter", "serve"]
+    serve = app.smoke[2]
+    assert serve.run == ("python", "-c", "print(1)")
+    assert (serve.exit_code, serve.prints, serve.seconds) == (3, "^1$", 5.0)
+    for entries, said in {
+        ("{uses: lmcash}",): "lmcash is not described",
+        ("{name: nothing}",): "says nothing to do",
+        ("{run: [true-program]}",): "says nothing to do",
+        ("{uses: vllm}", "{uses: vllm}"): "`smoke:` has vllm twice",
+        ("{uses: vllm, vendors: [and]}",): "vendor `and` is not known",
+        ("{name: x, run: [y], expect: {prints: '('}}",): "is no pattern",
+        ("{name: x, run: [y], timeout_seconds: 0}",): "timeout_seconds",
+        ("{name: x, run: [y], needs: gpu}",): "needs",
+    }.items():
+        assert said in "\n".join(refused(smoking(*entries)))

@@ -7,7 +7,9 @@ import pytest
 from warpfront.matrix.vendors import VENDORS
 from warpfront.model import DeviceAccess, HostDevices, Toolkit
 
-NVIDIA, AMD, CPU, GAUDI = (VENDORS[name] for name in ("nvidia", "amd", "cpu", "gaudi"))
+NVIDIA, AMD, CPU, GAUDI, INTEL = (
+    VENDORS[name] for name in ("nvidia", "amd", "cpu", "gaudi", "intel")
+)
 
 
 def test_every_vendor_is_filed_under_its_own_name() -> None:
@@ -217,3 +219,21 @@ def test_gaudi_uses_its_runtime_where_there_is_no_cdi() -> None:
     assert access.environment["HABANA_VISIBLE_DEVICES"] == "all"
     by_cdi = GAUDI.device_access(HostDevices(cdi=("habana.ai/gaudi=all",), runtimes=("habana",)))
     assert by_cdi == DeviceAccess(cdi=("habana.ai/gaudi=all",))
+
+
+def test_intels_render_nodes_are_given_where_they_can_be_nobody_elses() -> None:
+    nodes = {"/dev/dri/renderD128": 992, "/dev/dri/card0": 44}
+    assert INTEL.device_access(HostDevices(nodes=nodes)) == DeviceAccess(
+        nodes=("/dev/dri/renderD128",), groups=(992,)
+    )
+    assert INTEL.device_access(HostDevices()) is None
+    for other in ("/dev/kfd", "/dev/nvidiactl"):
+        assert INTEL.device_access(HostDevices(nodes={**nodes, other: 0})) is None
+    known = HostDevices(cdi=("intel.com/gpu=0", "intel.com/gpu=all", "amd.com/gpu=0"))
+    assert INTEL.device_access(known) == DeviceAccess(cdi=("intel.com/gpu=all",))
+
+
+@pytest.mark.parametrize("target", ["sm_90", "gfx942", "BMG", "bmg_g21", "x86_64", ""])
+def test_other_vendors_targets_are_none_of_intels(target: str) -> None:
+    assert not INTEL.accepts_target(target)
+    assert INTEL.accepted_archs("bmg") == ("bmg",)

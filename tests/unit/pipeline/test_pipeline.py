@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from builders import a_built_image, a_wheel
@@ -20,7 +20,7 @@ from warpfront.errors import BlockedError, EngineError
 from warpfront.images.crafting import Builder
 from warpfront.images.engine import RunResult
 from warpfront.images.labels import CONTENT_HASH, CREATED
-from warpfront.inside.checks.effort import Effort
+from warpfront.inside.checks.effort import Effort, read_effort
 from warpfront.matrix.scaffold import make_project
 from warpfront.model import (
     Blocked,
@@ -361,6 +361,8 @@ def verified(
     monkeypatch: pytest.MonkeyPatch,
     leave: Callable[[Path], None],
     engine: FakeEngine,
+    *,
+    again: int = 1,
     **changes: Any,
 ) -> Verification | Blocked | Failed:
     """Verify the CPU cell on an engine whose container only does `leave(results folder)`."""
@@ -390,6 +392,7 @@ def verified(
         engine=engine,
         site=Site,
         watch=Quiet(),
+        again=again,
     )
     return found[0]
 
@@ -413,6 +416,33 @@ def test_a_container_that_reports_its_checks_is_believed(
     assert request.command[2:] == ("load", "--", *Effort(quick=True).arguments())
     assert request.devices == DeviceAccess()
     assert [bind.target for bind in request.binds if bind.writable] == ["/results"]
+
+
+def test_a_check_that_flips_between_runs_of_one_digest_is_no_pass(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, left = FakeEngine(), list[Path]()
+    checks = cast("list[dict[str, object]]", RESULTS["checks"])
+
+    def leave(folder: Path) -> None:
+        left.append(folder)
+        check = {**checks[0]}
+        if len(left) == 2:
+            check |= {"outcome": "failed", "reason": "seed 7: too far off"}
+        (folder / "load.json").write_text(json.dumps({**RESULTS, "checks": [check]}))
+
+    found = verified(workspace, monkeypatch, leave, engine, again=3)
+    assert isinstance(found, Verification)
+    flipped = [check for check in found.checks if "flips" in check.reason]
+    assert [(one.session, one.outcome) for one in flipped] == [("load", Outcome.FAILED)]
+    assert "seed 7: too far off" in flipped[0].reason
+    assert len(list((left[0].parent / "again").glob("*.json"))) == 3
+    # Each run draws its own seeds; those of development are what they are.
+    runs = [request.command[request.command.index("--run") + 1] for request in engine.requests]
+    assert runs == ["0", "0", "0"]
+    drawn = read_effort(quick=True, profile="strict", seeds=2, run="ab12")
+    assert [drawn.again(number).run for number in range(3)] == ["ab12", "ab12.1", "ab12.2"]
+    assert len({drawn.again(number).seeds for number in range(3)}) == 3
 
 
 def test_the_project_of_a_cell_is_judged_with_its_image(

@@ -215,7 +215,7 @@ def test_the_patch_is_a_unified_diff() -> None:
         "@@ -1,5 +1,7 @@",
         " __device__ void f() {",
         "   a();",
-        "+#if !defined(USE_ROCM)",
+        "+#if !(defined(USE_ROCM) || defined(__HIP_PLATFORM_AMD__))",
         "   __syncwarp();",
         "+#endif",
         "   b();",

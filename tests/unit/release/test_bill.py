@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from bills import A_CONTENTS, BASH, BOOTSTRAPPED, NUMPY, UV, a_bill
-from builders import A_RESOLVED_BASE, a_cell, a_child, a_lock, a_wheel
+from builders import A_PATCH, A_RESOLVED_BASE, a_cell, a_child, a_lock, a_patched_lock, a_wheel
 
 from warpfront.inside.checks.image_contents import Contents, FoundDistribution, Package
 from warpfront.model import OwnIndex, WheelIndex
@@ -180,6 +180,24 @@ def test_the_documents_are_valid_by_their_own_validators_and_the_same_twice() ->
         assert (name, cyclonedx_fault(text), spdx_faults(json.loads(spdx))) == (name, "", [])
         assert (cyclonedx_text(bill), spdx_text(bill)) == (text, spdx)
         assert not {one for one in text + spdx if ord(one) < 32} - {"\n"}, name
+
+
+def test_what_was_patched_says_of_what_it_was_made_and_by_what() -> None:
+    bill = a_bill(lock=a_patched_lock(a_wheel("torch")))
+    text = cyclonedx_text(bill)
+    assert not cyclonedx_fault(text)
+    (pedigree,) = [one["pedigree"] for one in json.loads(text)["components"] if "pedigree" in one]
+    (patch,) = pedigree["patches"]
+    assert patch["type"] == "unofficial"
+    assert patch["diff"]["url"] == A_PATCH.upstream
+    assert patch["diff"]["text"]["content"] == str(A_PATCH)
+    assert pedigree["notes"].startswith("patched from lmcache-0.3.9-py3-none-any.whl sha256:")
+    document = json.loads(spdx_text(bill))
+    assert spdx_faults(document) == []
+    (said,) = [one for one in document["packages"] if "comment" in one]
+    assert said["name"] == "lmcache"
+    assert str(A_PATCH) in said["comment"]
+    assert "patched from" in said["sourceInfo"]
 
 
 def test_documents_of_different_bills_have_different_names() -> None:

@@ -9,12 +9,12 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from builders import a_cell, a_report_row
+from builders import a_cell, a_check, a_report_row, a_verification
 
-from warpfront.model import Cell, Provenance
+from warpfront.model import Cell, Outcome, Provenance
 from warpfront.pipeline.beside.paging import _files, write_page
 from warpfront.report.page import MOST_LISTED, STATES, page_html, state_of
-from warpfront.report.past import RUNS_READ, history_line, read_history
+from warpfront.report.past import RUNS_READ, flips, history_line, read_history
 from warpfront.report.rows import ReportRow
 from warpfront.system.store import Store
 
@@ -126,6 +126,25 @@ def test_history_is_one_line_a_run_and_a_broken_line_is_counted() -> None:
     assert unread == 3
     assert [run.states for run in runs] == [{(row.cell_id, row.target): "passed"}] * 2
     assert len(read_history(line * (RUNS_READ + 7))[0]) == RUNS_READ
+
+
+def test_a_check_that_flips_on_one_digest_is_named_in_the_history() -> None:
+    row = a_report_row()
+    key = (row.cell_id, row.target)
+
+    def line(digest: str, outcome: str) -> str:
+        check = a_check(Outcome(outcome), session="numerics", name="mlp")
+        found = a_verification(check, content_hash=digest)
+        return history_line([(row, "?")], made="monday", revision="abc", found={key: found})
+
+    before = history_line([(row, "passed")], made="sunday", revision="abc")
+    steady = line("aa", "passed") + line("bb", "failed")
+    runs, unread = read_history(before + steady)
+    assert (unread, flips(runs, key)) == (0, ())
+    runs, _ = read_history(steady + line("bb", "passed") + line("bb", "failed"))
+    assert flips(runs, key) == ("numerics: mlp flips on bb (2 of 3 runs)",)
+    pairs = [(dataclasses.replace(CELL, id=row.cell_id), row)]
+    assert "mlp flips on bb" in page_html(pairs, _files(), title="", made="", past=runs)
 
 
 class Heard:

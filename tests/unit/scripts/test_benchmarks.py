@@ -196,7 +196,7 @@ def test_the_measured_cell_is_the_real_one_under_another_name(cold: Any, tmp_pat
         (own,) = matrix.cells
         root = tmp_path / str(number)
         (root / "images").mkdir(parents=True)
-        lock = cold._copied_lock(real, own, root)
+        lock = cold.copied_lock(real, own, root)
         assert (own.stack, own.targets, own.base) == (real.stack, real.targets, real.base)
         assert own.local_reference != real.local_reference
         assert staleness(lock, lock_inputs(own, None, None)) == ""

@@ -23,6 +23,7 @@ from warpfront.matrix.vendors import VENDORS
 from warpfront.model import (
     LockedWheel,
     LockInputs,
+    Patch,
     Pin,
     Recipe,
     Source,
@@ -456,3 +457,6 @@ class _NothingIsBuilt:
 
     def from_sdist(self, sdist: Sdist, recipe: Recipe) -> tuple[LockedWheel, WheelBuild]:
         raise AssertionError((sdist, recipe))
+
+    def from_wheel(self, original: LockedWheel, patches: tuple[Patch, ...]) -> LockedWheel:
+        raise AssertionError((original, patches))

@@ -19,6 +19,7 @@ from warpfront.model import (
     LockedWheel,
     LockInputs,
     OwnIndex,
+    Patch,
     Recipe,
     Source,
     WheelBuild,
@@ -232,6 +233,9 @@ class InContainer:
 
     def from_source(self, source: Source) -> tuple[LockedWheel, WheelBuild | None]:
         raise AssertionError(source)
+
+    def from_wheel(self, original: LockedWheel, patches: tuple[Patch, ...]) -> LockedWheel:
+        raise AssertionError((original, patches))
 
     def from_sdist(self, sdist: Sdist, recipe: Recipe) -> tuple[LockedWheel, WheelBuild]:
         made = stand_in_wheel(self._folder, recipe.package, "1.0", requires=["einops"])

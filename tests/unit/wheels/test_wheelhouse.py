@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -22,7 +24,7 @@ from warpfront.errors import StoreError, WheelError
 from warpfront.model import LockedWheel
 from warpfront.system.store import place_program
 from warpfront.wheels import wheelhouse as wheelhouse_module
-from warpfront.wheels.sources import NoAnswer, Site
+from warpfront.wheels.sources import NoAnswer, Site, links
 from warpfront.wheels.transport import Transport
 from warpfront.wheels.wheelhouse import Wheelhouse
 
@@ -593,6 +595,90 @@ def test_a_wheel_is_hashed_once_as_long_as_nobody_writes_to_it(
 
     monkeypatch.setattr("warpfront.wheels.wheelhouse.sha256_of", refuse)
     assert house.missing((wheel,)) == ()
+
+
+@pytest.mark.parametrize("how", ["linked", "copied"])
+def test_a_bit_that_a_disk_flipped_without_a_trace_is_found_by_reading(
+    house: Wheelhouse, index: Index, tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if how == "copied":
+        monkeypatch.setattr(os, "link", refuse_links)
+    alpha, beta = locked(index.url, index.folder, "alpha", "beta")
+    house.fetch((alpha, beta), only(index), on_progress=quiet)
+    view = house.view((alpha, beta), tmp_path / "view")
+    good = house.path(alpha).read_bytes()
+    assert house.drop_damaged((alpha, beta), view) == ()
+    tamper(view / alpha.filename)
+    assert house.missing((alpha, beta)) == ()  # nothing that is cheap to ask for has changed
+    assert house.drop_damaged((alpha, beta), view) == (alpha,)
+    house.fetch((alpha, beta), only(index), on_progress=quiet)
+    again = house.view((alpha, beta), tmp_path / "view")
+    assert (again / alpha.filename).read_bytes() == house.path(alpha).read_bytes() == good
+
+
+def refuse_links(*_: object) -> None:
+    raise OSError(18, "Invalid cross-device link")
+
+
+def tamper(path: Path) -> None:
+    """One bit of a file, and neither its size, time nor inode."""
+    found = path.stat()
+    path.chmod(0o644)
+    with path.open("r+b") as file:
+        file.seek(found.st_size // 2)
+        byte = file.read(1)[0]
+        file.seek(found.st_size // 2)
+        file.write(bytes([byte ^ 1]))
+    os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))
+
+
+def test_a_file_has_its_time_in_all_however_often_its_bytes_go_on(
+    house: Wheelhouse, index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (wheel,) = locked(index.url, index.folder, "alpha")
+    index.fail(".whl", Fault(bytes_per_second=1_000_000))
+    monkeypatch.setattr(Transport, "is_over", lambda *_: True)
+    with pytest.raises(WheelError, match="its bytes come too slowly"):
+        house.fetch((wheel,), only(index), on_progress=quiet)
+    with only(index).transport() as transport:
+        found = links(index.url, "alpha", transport, flat=False)
+        assert isinstance(found, tuple)
+        answer = wheelhouse_module.save(found[0], tmp_path / "file", transport)
+    assert isinstance(answer, NoAnswer)
+    assert answer.reason == "its bytes come too slowly, or without end"
+    assert Transport(only(index), connect_seconds=1, stall_seconds=1).deadline(655_360_000) == (
+        pytest.approx(time.monotonic() + 900 + 10_000, abs=5)
+    )
+
+
+def test_a_head_that_comes_byte_by_byte_ends_after_its_time_in_all() -> None:
+    """Each byte is in time; a time-out between bytes would wait for the last of them."""
+    with dripping("HTTP/1.1 200 OK\r\nX-Endless: ", "yes ") as url:
+        started = time.monotonic()
+        with Transport(Site(), connect_seconds=5, stall_seconds=0.2) as transport:
+            answer = transport.open(url)
+    assert isinstance(answer, NoAnswer)
+    assert answer.reason == "no answer in time"
+    assert time.monotonic() - started < 2
+
+
+@contextlib.contextmanager
+def dripping(head: str, drop: str) -> Iterator[str]:
+    """A server that answers one request with `head`, and `drop` for ever."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            line, _ = server.accept()
+            with line, contextlib.suppress(OSError):
+                line.sendall(head.encode())
+                for _ in range(200):
+                    line.sendall(drop.encode())
+                    time.sleep(0.02)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}/simple/"
+        thread.join()
 
 
 def test_a_page_that_comes_too_slowly_ends_after_its_time_in_all(index: Index) -> None:

@@ -10,10 +10,20 @@ from __future__ import annotations
 from invoke.collection import Collection
 from invoke.tasks import Task
 
-from warpfront.doors.tasks import billing, ci, machine, path, porting, releasing, speed
+from warpfront.doors.tasks import (
+    billing,
+    ci,
+    hosting,
+    machine,
+    modelling,
+    path,
+    porting,
+    releasing,
+    speed,
+)
 
 namespace = Collection()
-for _family in (path, billing, releasing, ci, porting, speed, machine):
+for _family in (path, billing, releasing, ci, hosting, porting, modelling, speed, machine):
     for _task in vars(_family).values():
         if isinstance(_task, Task):
             namespace.add_task(_task)

@@ -186,6 +186,7 @@ def job(
     runner: Annotated[str, Option("the row of `runners:` that this machine is")] = "",
     channel: Annotated[str, Option("the channel that it goes to")] = "",
     to: Annotated[str, Option("the repository that built images go to, by digest")] = "",
+    retries: Annotated[int, Option("how often what the infrastructure did is tried again")] = 2,
 ) -> None:
     """Do one job of CI: a step for some cells, with what is left of it handed over."""
     from warpfront.ci.surfaces import error_commands, job_summary
@@ -201,6 +202,7 @@ def job(
         _act(workspace, errand, display, effort=effort, channel=channel, to=to, dry_run=dry_run),
         workspace.folders,
         watch=display,
+        retries=retries,
     )
     summary = job_summary(name, done.results, tries=done.tries)
     forge.say_summary(summary)

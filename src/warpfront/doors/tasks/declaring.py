@@ -57,7 +57,7 @@ Chosen = Annotated[
     Selection,
     selecting(
         target="only cells that serve this target (sm_90, gfx942, gaudi3), or this vendor's (cpu)",
-        vendor="only cells of this vendor: nvidia, amd, cpu, gaudi",
+        vendor="only cells of this vendor: nvidia, amd, cpu, gaudi, intel",
         image="only cells of this image: torch, devel, ...",
         only="only cells whose id matches this glob; `invoke plan` lists the ids",
     ),

@@ -15,7 +15,7 @@ from warpfront.model import Outcome
 from warpfront.system.foreign import remove_tree
 from warpfront.system.process import environment
 
-CACHE_FOLDERS = ("views", "tools", "toolbox", "wheelhouse")
+CACHE_FOLDERS = ("views", "tools", "toolbox", "layers", "wheelhouse")
 
 
 @command
@@ -108,6 +108,7 @@ def clean(
     from warpfront.images.engine import connect
     from warpfront.images.labels import CELL
     from warpfront.matrix.selection import select
+    from warpfront.release.ledger import is_candidate
 
     remove = functools.partial(_remove, display, dry_run=dry_run)
     workspace = workspace_here()
@@ -122,7 +123,9 @@ def clean(
     for image in host.images(CELL):
         if image.labels[CELL] in cell_ids:
             for reference in image.references:
-                if reference.startswith(ours):  # what is built on top of ours has its labels, too
+                # What is built on top of ours has its labels, too. A push that was killed leaves
+                # the name that it was sent by.
+                if reference.startswith(ours) or is_candidate(reference):
                     remove(reference, functools.partial(host.remove, reference))
 
 

@@ -22,9 +22,12 @@ from warpfront.errors import InputError
 from warpfront.model import Verification
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
+    from warpfront.inside.checks.effort import Effort
     from warpfront.pipeline.verifying import Verified
+    from warpfront.pipeline.workspace import Workspace
+    from warpfront.report.rows import ReportRow
 
 
 @command
@@ -92,15 +95,25 @@ def build(
     json: Json = False,
     dry_run: DryRun = False,
     locked: Locked = False,
+    by_run: Annotated[
+        bool, Option("install wheels by RUN, also where layers made before could stand for it")
+    ] = False,
+    spread: Annotated[bool, Option("on every engine of `builders:` at once")] = False,
 ) -> None:
     """Build images of the selected cells, reusing those whose content exists."""
     from warpfront import pipeline
 
     workspace = workspace_here()
+    if spread and not dry_run:
+        from warpfront.pipeline.beside.spreading import spread as build_on_all
+
+        finish(build_on_all(workspace, cells, display), json=json)
+        return
     if dry_run:
         print_plan(pipeline.plan(workspace, cells, display), json=json)
         return
-    finish(pipeline.build(workspace, cells, display, locked=locked), json=json)
+    results = pipeline.build(workspace, cells, display, locked=locked, by_run=by_run)
+    finish(results, json=json)
 
 
 @command
@@ -114,6 +127,9 @@ def verify(
     selftest: Annotated[
         bool, Option("also seed faults into every check, and demand that each is caught")
     ] = False,
+    again: Annotated[
+        int, Option("how many times, with other seeds each; a check that flips has failed")
+    ] = 1,
     digest: Annotated[
         str, Option("pull this image (repository@sha256:...), and verify it as its cell's own")
     ] = "",
@@ -125,15 +141,49 @@ def verify(
     if digest:
         from warpfront.pipeline.beside.adopting import adopt
 
-        cells = replace(cells, only=adopt(workspace, digest, display).id)
+        own = adopt(workspace, digest, display)
+        if own is None:
+            _verify_stranger(
+                workspace, digest, cells.target, display, effort, selftest=selftest, json=json
+            )
+            return
+        cells = replace(cells, only=own.id)
     if dry_run:
         print_report(pipeline.report(workspace, cells), json=json)
         return
-    results = pipeline.verify(workspace, cells, display, effort=effort, selftest=selftest)
+    if again < 1:
+        raise InputError(f"--again {again} is not a number from 1 on", hint="--again 3")
+    results = pipeline.verify(
+        workspace, cells, display, effort=effort, selftest=selftest, again=again
+    )
+    _print_verified(results, lambda: pipeline.report(workspace, cells), json=json)
+
+
+def _verify_stranger(
+    workspace: Workspace,
+    digest: str,
+    target: str,
+    display: Display,
+    effort: Effort,
+    *,
+    selftest: bool,
+    json: bool,
+) -> None:
+    from warpfront.pipeline.beside.strangers import verify_stranger
+
+    results, rows = verify_stranger(
+        workspace, digest, display, target=target, effort=effort, selftest=selftest
+    )
+    _print_verified(results, lambda: rows, json=json)
+
+
+def _print_verified(
+    results: tuple[Verified, ...], rows: Callable[[], tuple[ReportRow, ...]], *, json: bool
+) -> None:
     if json:
         print_json(results)
     else:
-        print_report(pipeline.report(workspace, cells), json=False)
+        print_report(rows(), json=False)
         print_unfinished(results)
         _print_profiles(results)
     raise_failure(results)
@@ -173,6 +223,36 @@ def _print_profiles(results: Iterable[Verified]) -> None:
             print(f"\n{one.cell_id} on {one.target}\n{said}", end="")
 
 
+def _write_page(
+    workspace: Workspace,
+    rows: Iterable[ReportRow],
+    display: Display,
+    *,
+    html: str,
+    history: str,
+    branch: str,
+) -> None:
+    import contextlib
+
+    from warpfront.pipeline.beside.chronicle import branch_history
+    from warpfront.pipeline.beside.paging import write_page
+    from warpfront.system.process import environment, run
+    from warpfront.system.provenance import read_provenance
+
+    root = workspace.folders.root
+    kept = branch_history(branch, root, run, environment()) if branch else None
+    with kept or contextlib.nullcontext(Path(history) if history else None) as path:
+        write_page(
+            Path(html),
+            rows,
+            {cell.id: cell for cell in workspace.matrix.cells},
+            workspace.folders.store,
+            provenance=read_provenance(root, run),
+            history=path,
+            watch=display,
+        )
+
+
 @command
 def report(
     display: Display,
@@ -182,6 +262,7 @@ def report(
     markdown: Annotated[bool, Option("print it as a Markdown table")] = False,
     html: Annotated[str, Option("also write it as one page, to this file")] = "",
     history: Annotated[str, Option("with --html: JSON lines of runs, to show and to add to")] = "",
+    history_branch: Annotated[str, Option("as --history, of a file on this branch of origin")] = "",
 ) -> None:
     """Show what each step made of every cell, from what the steps left behind."""
     from warpfront import pipeline
@@ -190,19 +271,7 @@ def report(
     workspace = workspace_here()
     rows = pipeline.report(workspace, cells)
     if html:
-        from warpfront.pipeline.beside.paging import write_page
-        from warpfront.system.process import run
-        from warpfront.system.provenance import read_provenance
-
-        write_page(
-            Path(html),
-            rows,
-            {cell.id: cell for cell in workspace.matrix.cells},
-            workspace.folders.store,
-            provenance=read_provenance(workspace.folders.root, run),
-            history=Path(history) if history else None,
-            watch=display,
-        )
+        _write_page(workspace, rows, display, html=html, history=history, branch=history_branch)
     if markdown and not json:
         print(report_markdown(rows), end="")
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,13 +12,21 @@ from warpfront import __version__
 from warpfront.doors.display import Display
 from warpfront.doors.tasks.declaring import Chosen, Json, Option, command, selecting
 from warpfront.doors.tasks.showing import print_json, raise_failure, workspace_here
-from warpfront.errors import FindingsError, NothingSelectedError, UnavailableError
+from warpfront.errors import (
+    CommandFailedError,
+    FindingsError,
+    InputError,
+    NothingSelectedError,
+    UnavailableError,
+)
 from warpfront.model import Outcome, Selection, SourceTree
 
 if TYPE_CHECKING:
     from warpfront.pipeline.beside.compiling import Compilation, CompileRequest
     from warpfront.pipeline.beside.scanning import Scan, ScanRequest
+    from warpfront.pipeline.beside.trying import TrialRequest
     from warpfront.port.scan.findings import ScanFinding
+    from warpfront.port.trying.trial import Trial
 
 DEFAULT_TARGET = "gfx942"
 
@@ -67,6 +76,116 @@ def preflight(
         print(preflight_text(found), end="")
     if found.count:
         raise FindingsError(f"{found.count} findings would change the torch of an image")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TrialOptions:
+    """What is tried, and what is made of it."""
+
+    repo: Annotated[str, Option("the project's folder (this one if not given)")] = "."
+    install: Annotated[
+        bool, Option("install what is missing beside the image, for this trial only, and go on")
+    ] = False
+    provides: Annotated[
+        tuple[str, ...],
+        Option("module=distribution, where nobody knows; may be given several times"),
+    ] = ()
+    name: Annotated[str, Option("what the image to make of it is called (app)")] = "app"
+    write: Annotated[bool, Option("write images/<name>: requirements and template")] = False
+    seconds: Annotated[float, Option("how long one run may take (600 if not given)")] = 600.0
+
+
+@command(name="try")
+def try_program(
+    display: Display,
+    source: Annotated[
+        Selection,
+        selecting(
+            target="the image that serves this target, on that device where it is here",
+            vendor="the image of this vendor",
+            image="the image to try it in: torch, devel, ...",
+            only="the cell of this id, or glob of ids (`invoke plan` lists them)",
+        ),
+    ],
+    *,
+    json: Json = False,
+    dry_run: Annotated[bool, Option("say what would be run where, and run nothing")] = False,
+    tried: TrialOptions,
+) -> None:
+    """Run a program of a project in an image, and say what it lacks there.
+
+    The program follows `--`: invoke try --image torch --repo ../app --
+    python train.py. Only modules that are really missed count, at versions
+    that leave the image's torch as it is; then what makes an image of it.
+    """
+    from warpfront.model import Blocked, Failed
+    from warpfront.pipeline.beside.trying import only_cell, try_project
+
+    workspace, asking = workspace_here(), _trial_request(tried)
+    if dry_run:
+        cell = only_cell(workspace.matrix.cells, source)
+        print(f"would run {shlex.join(asking.argv)} in {cell.id}, with {asking.repo} read-only")
+        return
+    found = try_project(workspace, source, display, asking)
+    if isinstance(found, Blocked | Failed):
+        raise_failure([found])
+        return
+    _show_trial(found, tried, json=json)
+    _raise_untried(found)
+
+
+def _trial_request(tried: TrialOptions) -> TrialRequest:
+    from warpfront.pipeline.beside.trying import TrialRequest
+    from warpfront.port.trying.providers import read_provides
+
+    return TrialRequest(
+        repo=Path(tried.repo),
+        argv=_words_after_dashes(),
+        install=tried.install,
+        provides=read_provides(tried.provides),
+        seconds=tried.seconds,
+    )
+
+
+def _show_trial(found: Trial, tried: TrialOptions, *, json: bool) -> None:
+    """The trial on the screen or as JSON, and the folder of the image that it makes."""
+    from warpfront.port.trying.trial_text import trial_text
+
+    if json:
+        print_json(found)
+    else:
+        print(trial_text(found, name=tried.name), end="")
+    if tried.write and found.requirements:
+        _write_image(found, tried.name)
+
+
+def _words_after_dashes() -> tuple[str, ...]:
+    """The program to try, as it was typed: invoke hands it over joined by spaces."""
+    return tuple(sys.argv[sys.argv.index("--") + 1 :]) if "--" in sys.argv else ()
+
+
+def _write_image(trial: Trial, name: str) -> None:
+    from warpfront.pipeline.workspace import IMAGES_FOLDER
+    from warpfront.port.trying.trial_text import TEMPLATE, requirements_file
+    from warpfront.system.store import write_text
+
+    folder = Path(IMAGES_FOLDER) / name
+    if folder.exists():
+        raise InputError(f"{folder}: is there already", hint="--name gives it another name")
+    write_text(folder / "requirements.txt", requirements_file(trial))
+    write_text(folder / "Dockerfile.j2", TEMPLATE)
+
+
+def _raise_untried(trial: Trial) -> None:
+    if trial.works:
+        return
+    if trial.lacking:
+        raise FindingsError(f"it lacks {', '.join(trial.lacking)} in {trial.cell_id}")
+    ended = "was stopped" if trial.exit_code is None else f"exited with {trial.exit_code}"
+    raise CommandFailedError(
+        f"{shlex.join(trial.argv)} {ended}, and no missing module is why",
+        hint="the container has no network, and the project is read-only: write to /tmp",
+    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

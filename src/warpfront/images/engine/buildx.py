@@ -80,7 +80,8 @@ class Baked:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BakeRequest:
     """A bake file on disk and how to run it. `logs` maps a target to the file its output is added
-    to, `references` an image's reference to its target.
+    to, `references` an image's reference to its target. `cache` is a repository where the steps of
+    each target are kept, and found by whoever builds it elsewhere.
     """
 
     buildx: tuple[str, ...]
@@ -92,6 +93,8 @@ class BakeRequest:
     references: Mapping[str, str] = field(default_factory=dict)
     leaves: tuple[str, ...] = ()
     parallel: int = 2
+    cache: str = ""
+    writable: tuple[Path, ...] = ()
 
 
 OnStep = Callable[[BuildStep], None]
@@ -152,6 +155,8 @@ def _bake_once(request: BakeRequest, targets: tuple[str, ...], on_step: OnStep) 
             "--metadata-file",
             str(_metadata_path(request, targets)),
             *(f"--allow=fs.read={path}" for path in request.readable),
+            *_cached(request, targets),
+            *(f"--allow=fs.write={path}" for path in request.writable),
             *targets,
         ),
         environment={
@@ -169,6 +174,20 @@ def _bake_once(request: BakeRequest, targets: tuple[str, ...], on_step: OnStep) 
     ):
         completed = stream(command, reader.read_line)
     return _Ended(completed=completed, disk_full=reader.disk_full, failure=reader.failure)
+
+
+def _cached(request: BakeRequest, targets: tuple[str, ...]) -> list[str]:
+    """A tag for each target: caches of one tag replace each other. What cannot be kept is no
+    failure of the build.
+    """
+    words = []
+    for target in targets if request.cache else ():
+        kept = f"type=registry,ref={request.cache}:{target}"
+        words += [
+            f"--set={target}.cache-from={kept}",
+            f"--set={target}.cache-to={kept},mode=max,ignore-error=true",
+        ]
+    return words
 
 
 def _answers(request: BakeRequest, targets: tuple[str, ...], ended: _Ended) -> dict[str, Baked]:
@@ -227,6 +246,7 @@ class ProgressReader:
     _tails: dict[str, str] = field(default_factory=dict)
     _parts: dict[str, dict[str, tuple[int, int]]] = field(default_factory=dict)
     _files: dict[str, TextIO] = field(default_factory=dict)
+    _begun: dict[str, str] = field(default_factory=dict)
     _told: set[tuple[str, str]] = field(default_factory=set)
 
     def __enter__(self) -> Self:
@@ -237,8 +257,12 @@ class ProgressReader:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for file in self._files.values():
-            file.close()
+        try:
+            for digest in tuple(self._begun):
+                self._finish_line(digest)
+        finally:
+            for file in self._files.values():
+                file.close()
 
     def read_line(self, line: str) -> None:
         try:
@@ -262,6 +286,7 @@ class ProgressReader:
         if state and (digest, state) not in self._told:
             self._told.add((digest, state))
             self._tell(digest, state)
+            self._finish_line(digest)
             self._write(digest, f"{state}: {name}")
         if vertex.get("error"):
             self._write(digest, f"error: {vertex['error']}")
@@ -293,12 +318,22 @@ class ProgressReader:
         return "\n".join([f"step {shown}: {cause}", *lines])
 
     def _read_log(self, digest: str, text: str) -> None:
-        self._write(digest, text)
+        """Whole lines go to the log: a secret that came in two pieces would not be known."""
+        lines, newline, rest = (self._begun.get(digest, "") + text).rpartition("\n")
+        self._begun[digest] = rest
+        if newline:
+            self._write(digest, lines)
+        if len(rest) > _TAIL_CHARACTERS:
+            self._finish_line(digest)
         tail = (self._tails.get(digest, "") + text)[-_TAIL_CHARACTERS:]
         self._tails[digest] = tail
         whole = [line for line in tail.split("\n") if line.strip()]
         if whole:
             self._tell(digest, "running", whole[-1])
+
+    def _finish_line(self, digest: str) -> None:
+        if rest := self._begun.pop(digest, ""):
+            self._write(digest, rest)
 
     def _read_status(self, status: Mapping[str, Any]) -> None:
         """Bytes of layers on their way; and the end of an export, which carries no target's
@@ -326,6 +361,7 @@ class ProgressReader:
         lacks a reason.
         """
         self.disk_full = self.disk_full or _DISK_FULL in text.lower()
+        text = without_secrets(text)
         target = self._target(self._names.get(digest, ""))
         for file in [self._files[target]] if target in self._files else self._files.values():
             file.write(text if text.endswith("\n") else f"{text}\n")

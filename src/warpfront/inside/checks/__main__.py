@@ -41,6 +41,13 @@ def main(arguments: list[str]) -> int:
         from warpfront.inside.checks.bench.session import main as bench  # noqa: PLC0415
 
         return bench(arguments[1:])
+    if arguments[:1] == ["architectures"]:
+        # A run of its own over a library's registry: hundreds of models, as many as asked for.
+        from warpfront.inside.checks.architectures.registered import (  # noqa: PLC0415
+            main as try_architectures,
+        )
+
+        return try_architectures(arguments[1:])
     options = _parser().parse_args(arguments)
     try:
         claims = read_claims(options.claims)

@@ -21,7 +21,7 @@ from warpfront.inside.checks.results import (
 from warpfront.inside.checks.torch_devices import TorchFacts, environment_of, read_facts
 
 # What torch has to be built for; the CPU's claims are true of every build.
-BUILDS = {"nvidia": "cuda", "amd": "rocm", "gaudi": "hpu"}
+BUILDS = {"nvidia": "cuda", "amd": "rocm", "gaudi": "hpu", "intel": "xpu"}
 
 
 def judge_presence(claims: Claims, facts: TorchFacts, hardware: Hardware) -> CheckFinding | None:

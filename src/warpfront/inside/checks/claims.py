@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 SCHEMA = 1
-DEVICES = ("cpu", "cuda", "hpu")
+DEVICES = ("cpu", "cuda", "hpu", "xpu")
 
 
 class ClaimsError(Exception):
@@ -24,7 +24,8 @@ class Claims:
     or None for a CPU build. `versions` are all locked distributions, `stack` the names of the
     protected ones, `archs` the entries of torch's arch list that would serve the target. `guard` is
     the document of the policy that the image's guard has, `extensions` the modules that were built
-    against its torch. `image` is False for the current Python.
+    against its torch, `smoke` what of other people's packages the session `stack` tries. `image` is
+    False for the current Python.
     """
 
     cell: str
@@ -39,6 +40,7 @@ class Claims:
     archs: tuple[str, ...] = ()
     guard: Mapping[str, object] | None = None
     extensions: tuple[str, ...] = ()
+    smoke: tuple[Mapping[str, Any], ...] = ()
     image: bool = True
 
     def document(self) -> dict[str, object]:
@@ -58,6 +60,7 @@ class Claims:
             "archs": list(self.archs),
             "guard": dict(self.guard) if self.guard is not None else None,
             "extensions": list(self.extensions),
+            "smoke": [dict(one) for one in self.smoke],
             "image": self.image,
         }
 
@@ -105,6 +108,7 @@ def claims_from(document: object) -> Claims:
         archs=_texts(fields, "archs"),
         guard=None if fields.get("guard") is None else _mapping(fields["guard"], "guard"),
         extensions=_texts(fields, "extensions"),
+        smoke=_smoke(fields.get("smoke", [])),
         image=image,
     )
 
@@ -127,6 +131,15 @@ def _texts(fields: Mapping[str, Any], name: str) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise ClaimsError(f"{name} must be a list of strings")
     return tuple(value)
+
+
+def _smoke(value: object) -> tuple[Mapping[str, Any], ...]:
+    if not isinstance(value, list):
+        raise ClaimsError("smoke must be a list")
+    entries = tuple(_mapping(one, "smoke") for one in value)
+    if not all(isinstance(one.get("name"), str) for one in entries):
+        raise ClaimsError("smoke: an entry has no name")
+    return entries
 
 
 def _toolkit(value: object) -> tuple[str, str] | None:

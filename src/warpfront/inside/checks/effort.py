@@ -12,7 +12,7 @@ import re
 import secrets
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -26,7 +26,8 @@ PROFILES = Path(__file__).with_name("profiles.json")
 @dataclass(frozen=True, kw_only=True)
 class CheckSession:
     """One session inside an image. `records` are `module:function` below this package, called in
-    turn with claims, recorder and effort; `asked_for` is only run where somebody asks for it.
+    turn with claims, recorder and effort; `asked_for` is only run where somebody asks for it, or
+    an image declares it.
     """
 
     says: str
@@ -54,7 +55,11 @@ CHECK_SESSIONS: Mapping[str, CheckSession] = {
     ),
     "models": CheckSession(
         says="model families, layer by layer, trained, checkpointed, exported",
-        records=("models.modes:record_models",),
+        records=("models.modes:record_models", "architectures.registered:record_usual"),
+    ),
+    "attention": CheckSession(
+        says="every way to compute attention: computed, refused, wrong, or by another's kernel",
+        records=("attention.tier_session:record_attention",),
     ),
     "golden": CheckSession(
         says="golden vectors of ours; anywhere, `-- make FILE` and `-- check [FILE...]`",
@@ -63,6 +68,11 @@ CHECK_SESSIONS: Mapping[str, CheckSession] = {
     "devices": CheckSession(
         says="every visible device, and what passes between them",
         records=("devices.roll_call:record_devices",),
+    ),
+    "stack": CheckSession(
+        says="other people's packages, by the image's `smoke:`: imported, compiled, no fallback",
+        records=("stack.stack_checks:record_stack",),
+        asked_for=True,
     ),
     "selftest": CheckSession(
         says="every fault that is seeded into the checks has to be caught",
@@ -114,6 +124,13 @@ class Effort:
             elif value:
                 argv.append(f"--{option.name}")
         return tuple(argv)
+
+    def again(self, number: int) -> Effort:
+        """The same once more, with seeds of its own; those of development are always the same."""
+        if not number or self.run == DEVELOPMENT:
+            return self
+        run = f"{self.run[:60]}.{number}"
+        return replace(self, run=run, seeds=drawn_seeds(run, len(self.seeds)))
 
     def document(self) -> dict[str, object]:
         return {

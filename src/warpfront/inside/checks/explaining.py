@@ -127,12 +127,13 @@ limit = QUICK_SAMPLES if QUICK else SAMPLES
 samples = entry.samples("cpu", torch.{dtype}, limit=limit, backward=backward)
 sample = list(samples)[{match["sample"]}]
 expected = expect_sample(entry, sample, torch.{dtype}, seed, backward=backward)
-found = execute_entry(entry, sample, expected.cotangents, {device!r})
+asked = asked_as(entry, sample, {match["sample"]})
+found = execute_entry(entry, asked, expected.cotangents, {device!r})
 verdict = expected.judge(found, {device!r})
 print("RMS ratio", verdict.rms, "element", verdict.element, *verdict.faults, sep="; ")
 print('failed:', bool(verdict.faults))
 """
-    sweep = ("expect_sample", "SAMPLES", "QUICK_SAMPLES")
+    sweep = ("expect_sample", "asked_as", "SAMPLES", "QUICK_SAMPLES")
     wanted = (*(("opinfo.sweep", name) for name in sweep), ("opinfo.adapter", "load_database"))
     wanted += (("opinfo.entry_verdicts", "execute_entry"), ("precision", "require_full_precision"))
     return Root(wanted=wanted, body="require_full_precision()" + body)

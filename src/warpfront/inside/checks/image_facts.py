@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import importlib
 import platform
+import re
 import sys
 from typing import Any
 
 from warpfront.inside.checks.distributions import Installed
 from warpfront.inside.checks.torch_devices import read_arch_list
-from warpfront.inside.guard.policy import Policy
+from warpfront.inside.guard.policy import Policy, normalized
 
 
 def stack_facts(installed: Installed, policy: Policy | None) -> dict[str, object]:
@@ -27,7 +28,18 @@ def stack_facts(installed: Installed, policy: Policy | None) -> dict[str, object
         "archs": list(read_arch_list(torch)),
         "protected": None if policy is None else policy.pinned(),
         "relaxed": None if policy is None else sorted(policy.relaxed),
+        "patched": patched_versions(installed),
     }
+
+
+def patched_versions(installed: Installed) -> list[str]:
+    """What was rebuilt with patches, which its version's local label says."""
+    return sorted(
+        f"{normalized(name)} {version}"
+        for name, versions in installed.versions.items()
+        for version in versions
+        if re.search(r"[+.]wf\.p[0-9a-f]{8}$", version)
+    )
 
 
 def _toolkit(version: Any) -> str:

@@ -12,6 +12,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 REQUIRED = {
     "cuda": ("float32", "bfloat16", "float16"),
     "hpu": ("float32", "bfloat16"),
+    "xpu": ("float32", "bfloat16", "float16"),
     "cpu": ("float32",),
 }
 

@@ -102,6 +102,11 @@ class Recorder:
         return tuple(check.outcome for check in self._checks)
 
     @property
+    def found(self) -> tuple[tuple[str, str], ...]:
+        """Name and outcome of every check so far."""
+        return tuple((check.name, check.outcome) for check in self._checks)
+
+    @property
     def planned(self) -> tuple[str, ...]:
         return tuple(self._planned)
 

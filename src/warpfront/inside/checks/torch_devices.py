@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from warpfront.inside.checks.hardware.gaudi_devices import gaudi_arch
+from warpfront.inside.checks.hardware.intel_devices import intel_arch
 from warpfront.inside.checks.hardware.values import device_table, gfx_family
 
 # Which of these is set decides what torch sees; ROCR_ is applied first, HIP_ indexes into what is
@@ -30,6 +31,8 @@ VISIBILITY_VARIABLES = (
     "HSA_OVERRIDE_GFX_VERSION",
     "HABANA_VISIBLE_DEVICES",
     "HABANA_VISIBLE_MODULES",
+    "ZE_AFFINITY_MASK",
+    "ONEAPI_DEVICE_SELECTOR",
 )
 DEVICE_NODES = (
     "/dev/nvidiactl",
@@ -86,6 +89,8 @@ def read_facts(torch: Any) -> TorchFacts:
         devices, obstacle = _cuda_devices(torch)
     elif build == "hpu":
         devices, obstacle = _hpu_devices(torch)
+    elif build == "xpu":
+        devices, obstacle = _xpu_devices(torch)
     return TorchFacts(
         build=build,
         devices=devices,
@@ -117,6 +122,8 @@ def read_arch_list(torch: Any) -> tuple[str, ...]:
     `torch.cuda.get_arch_list()` answers nothing where no device is; the build's own flags
     are always there.
     """
+    if build_of(torch) == "xpu":
+        return tuple(torch.xpu.get_arch_list())
     listed = tuple(torch.cuda.get_arch_list())
     flags = getattr(torch._C, "_cuda_getArchFlags", None)  # noqa: SLF001 - no public reader works GPU-less
     if listed or flags is None:
@@ -213,3 +220,22 @@ def _hpu_devices(torch: Any) -> tuple[tuple[Device, ...], str]:
         )
         for index in range(torch.hpu.device_count())
     ), ""
+
+
+def _xpu_devices(torch: Any) -> tuple[tuple[Device, ...], str]:
+    """Untested on real hardware. torch leaves out a processor's GPU where a card is."""
+    if not torch.xpu.is_available():
+        return (), "torch.xpu.is_available() is False"
+    return tuple(_xpu_device(torch, index) for index in range(torch.xpu.device_count())), ""
+
+
+def _xpu_device(torch: Any, index: int) -> Device:
+    properties = torch.xpu.get_device_properties(index)
+    return Device(
+        index=index,
+        name=properties.name,
+        arch=intel_arch(int(getattr(properties, "architecture", 0))),
+        memory_bytes=int(properties.total_memory),
+        multiprocessors=int(properties.max_compute_units),
+        wave=max(getattr(properties, "sub_group_sizes", None) or [0]),
+    )

@@ -15,8 +15,9 @@ from .policy import GuardError
 
 SCHEMA = 1
 # What a start of Python looks at. Headers and CMake files are three of four files of torch, and no
-# install replaces those alone; `verify` looks at all.
-_START_UP_SUFFIXES = (".py", ".so", ".pth", "METADATA", "WHEEL")
+# install replaces those alone; `verify` looks at all. variant.json says which of several variants
+# of one version it is (PEP 817).
+_START_UP_SUFFIXES = (".py", ".so", ".pth", "METADATA", "WHEEL", "/variant.json")
 _VERSIONED_LIBRARY = ".so."  # libcudnn.so.9
 _INIT = "/__init__.py"
 

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from warpfront.matrix.vendors.amd import Amd
 from warpfront.matrix.vendors.cpu import Cpu
 from warpfront.matrix.vendors.gaudi import Gaudi
+from warpfront.matrix.vendors.intel import Intel
 from warpfront.matrix.vendors.nvidia import Nvidia
 from warpfront.matrix.vendors.vendor import Vendor
 
@@ -21,6 +22,7 @@ VENDORS: Mapping[str, Vendor] = MappingProxyType(
         "amd": Amd(),
         "cpu": Cpu(),
         "gaudi": Gaudi(),
+        "intel": Intel(),
     }
 )
 

@@ -40,6 +40,7 @@ class Amd:
     toolkit: Literal["rocm"] = "rocm"
     torch_from: Literal["index"] = "index"
     device = "cuda"
+    kubernetes_resource = "amd.com/gpu"
     known_targets = (*sorted({*_FAMILY, "gfx908", "gfx90a"}), *_GENERIC)
     target_form = "gfx942"
     # `rocm` and what it brings carry the libraries from ROCm 7.14 on (pytorch#191688, #190276).

@@ -14,6 +14,7 @@ class Cpu:
     toolkit = None
     torch_from: Literal["index"] = "index"
     device = "cpu"
+    kubernetes_resource = ""
     known_targets = ("x86_64", "aarch64")
     target_form = "x86_64"
     protected = ("torch", "torchvision", "torchaudio")

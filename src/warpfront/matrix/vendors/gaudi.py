@@ -22,6 +22,7 @@ class Gaudi:
     toolkit: Literal["synapseai"] = "synapseai"
     torch_from: Literal["base"] = "base"
     device = "hpu"
+    kubernetes_resource = "habana.ai/gaudi"
     known_targets = ("gaudi2", "gaudi3")
     target_form = "gaudi3"
     protected = ("torch", "torchvision", "torchaudio", "habana-*")

@@ -24,6 +24,7 @@ class Nvidia:
     toolkit: Literal["cuda"] = "cuda"
     torch_from: Literal["index"] = "index"
     device = "cuda"
+    kubernetes_resource = "nvidia.com/gpu"
     known_targets = tuple(f"sm_{capability}" for capability in _KNOWN)
     target_form = "sm_90"
     protected = ("torch", "torchvision", "torchaudio", "triton")

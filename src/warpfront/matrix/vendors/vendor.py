@@ -30,6 +30,10 @@ class Vendor(Protocol):
     @property
     def known_targets(self) -> tuple[str, ...]: ...
 
+    # What a pod of Kubernetes asks for to get one device; "" for no device.
+    @property
+    def kubernetes_resource(self) -> str: ...
+
     # How a target is written, for messages: "sm_90".
     @property
     def target_form(self) -> str: ...

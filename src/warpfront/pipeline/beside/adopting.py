@@ -7,7 +7,7 @@ from __future__ import annotations
 import time
 
 from warpfront.errors import InputError
-from warpfront.images.engine import Engine, connect
+from warpfront.images.engine import Engine, StoredImage, connect
 from warpfront.images.labels import BASE_SOURCE, CELL, CONTENT_HASH
 from warpfront.model import BaseSource, BuiltImage, Cell, ResolvedBase
 from warpfront.pipeline.workspace import Workspace
@@ -17,39 +17,63 @@ from warpfront.system.progress import Watch
 from warpfront.system.store import Store
 
 
-def adopt(workspace: Workspace, reference: str, watch: Watch) -> Cell:
-    """The cell that the image says it is of. Raises `InputError` for one of no cell here."""
+def adopt(workspace: Workspace, reference: str, watch: Watch) -> Cell | None:
+    """The cell that the image says it is of; None for one of no cell here."""
     cells, store = workspace.matrix.cells, workspace.folders.store
+    named, engine, began = read_digest(reference), connect(environment()), time.monotonic()
+    image = pull(named, engine, watch)
+    cell = _cell_of(image, cells)
+    if cell is not None:
+        take_in(cell, image, store, engine, seconds=time.monotonic() - began)
+    return cell
+
+
+def read_digest(reference: str) -> Reference:
+    """A reference by digest. Raises `InputError` for any other."""
     named = read_reference(reference)
     if not named.digest:
         raise InputError(
             f"{reference} names no digest: what is verified has to be what is meant",
             hint=f"`invoke why {reference}` says which digest it is on now",
         )
-    return adopt_image(named, cells, store, connect(environment()), watch)
+    return named
 
 
 def adopt_image(
     named: Reference, cells: tuple[Cell, ...], store: Store, engine: Engine, watch: Watch
 ) -> Cell:
-    """Pull, believe the labels for what they claim, and leave the image as built: the checks find
-    out what is true of it.
+    """Pull an image of one of these cells, and leave it as built. Raises `InputError` for any
+    other.
     """
-    began = time.monotonic()
+    began, image = time.monotonic(), pull(named, engine, watch)
+    cell = _cell_of(image, cells)
+    if cell is None:
+        raise InputError(
+            f"{named.name}@{named.digest} says it is of the cell {image.labels.get(CELL, '')!r}, "
+            "which this matrix has not",
+            hint="verify it in the project that it was built from: its label "
+            f"org.opencontainers.image.source is {image.labels.get(_SOURCE, 'missing')}",
+        )
+    take_in(cell, image, store, engine, seconds=time.monotonic() - began)
+    return cell
+
+
+def pull(named: Reference, engine: Engine, watch: Watch) -> StoredImage:
+    """The image of a digest, in the engine."""
     pulled = f"{named.name}@{named.digest}"
 
     def told(done: int, total: int) -> None:
         watch.advance(f"pull {pulled}", done, total)
 
-    image = engine.pull(pulled, told)
-    claimed = image.labels.get(CELL, "")
-    cell = next((one for one in cells if one.id == claimed), None)
-    if cell is None or not image.labels.get(CONTENT_HASH):
-        raise InputError(
-            f"{pulled} says it is of the cell {claimed!r}, which this matrix has not",
-            hint="verify it in the project that it was built from: its label "
-            f"org.opencontainers.image.source is {image.labels.get(_SOURCE, 'missing')}",
-        )
+    return engine.pull(pulled, told)
+
+
+def take_in(
+    cell: Cell, image: StoredImage, store: Store, engine: Engine, *, seconds: float
+) -> BuiltImage:
+    """Believe the labels for what they claim, and leave the image as built: the checks find out
+    what is true of it.
+    """
     engine.tag(image.id, cell.local_reference)
     built = BuiltImage(
         cell_id=cell.id,
@@ -59,11 +83,16 @@ def adopt_image(
         size_bytes=image.size_bytes,
         base=_base(cell, image.labels.get(BASE_SOURCE, "")),
         reused=True,
-        seconds=round(time.monotonic() - began, 2),
+        seconds=round(seconds, 2),
         log=None,
     )
     store.save(cell.id, "build", built)
-    return cell
+    return built
+
+
+def _cell_of(image: StoredImage, cells: tuple[Cell, ...]) -> Cell | None:
+    found = next((one for one in cells if one.id == image.labels.get(CELL, "")), None)
+    return found if image.labels.get(CONTENT_HASH) else None
 
 
 _SOURCE = "org.opencontainers.image.source"

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from warpfront.errors import EngineError
+from warpfront.errors import EngineError, without_secrets
 from warpfront.images.engine import Engine, connect
 from warpfront.inside.checks.hardware import read_hardware
 from warpfront.inside.checks.hardware.machine_reader import Machine
@@ -161,4 +161,9 @@ def examine_hardware(hardware: Hardware) -> Iterator[Observation]:
 
 
 def _observed(subject: str, outcome: Outcome, text: str, hint: str = "") -> Observation:
-    return Observation(subject=subject, outcome=outcome, text=text, hint=hint)
+    return Observation(
+        subject=without_secrets(subject),
+        outcome=outcome,
+        text=without_secrets(text),
+        hint=without_secrets(hint),
+    )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from warpfront.model import Cell, Provenance
+from warpfront.errors import StoreError
+from warpfront.model import Cell, Provenance, Verification
 from warpfront.report.page import PageFiles, page_html, state_of
 from warpfront.report.past import history_line, read_history
-from warpfront.report.rows import ReportRow
+from warpfront.report.rows import NOT_RUN, ReportRow
 from warpfront.system.progress import Watch
 from warpfront.system.store import Store, append_text, read_text, write_text
 
@@ -48,9 +50,24 @@ def write_page(
     write_text(path, text)
     if history:
         states = [(row, state_of(row)) for row in rows]
-        line = history_line(states, made=provenance.created, revision=provenance.revision)
-        append_text(history, line)
+        made, revision = provenance.created, provenance.revision
+        found = _verifications(rows, store)
+        append_text(history, history_line(states, made=made, revision=revision, found=found))
     watch.say(f"wrote {path}")
+
+
+def _verifications(
+    rows: Iterable[ReportRow], store: Store
+) -> Mapping[tuple[str, str], Verification]:
+    """What a row's state is made of, where it can be read: the row has said so where it cannot."""
+    found: dict[tuple[str, str], Verification] = {}
+    for row in rows:
+        if row.verify == NOT_RUN:
+            continue
+        with contextlib.suppress(StoreError):
+            one = store.load(row.cell_id, f"verify-{row.target}", (Verification,))
+            found.update({(row.cell_id, row.target): one} if one is not None else {})
+    return found
 
 
 def _files() -> PageFiles:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
-from warpfront.port.scan import cuda
+from warpfront.port.scan import cuda, python
 from warpfront.port.scan.catalogue import catalogue
 from warpfront.port.scan.findings import Context, ScanFinding, SourceText
 from warpfront.port.scan.fix import Fix, fix_source
 from warpfront.port.scan.phases import Phase, plan_port
+from warpfront.port.scan.python_fixes import fix_python
 from warpfront.system.store import storing, write_text
 from warpfront.system.trees import list_tree, read_text
 
@@ -27,17 +28,23 @@ def phases_of(
 
 
 def fixes_of(root: Path, *, exclude: Iterable[str] = (), vendored: bool = False) -> tuple[Fix, ...]:
-    """What can be put behind gates in the C++ and CUDA files below `root`, in order of paths."""
+    """What can be put behind gates in the Python, C++ and CUDA below `root`, in order of paths."""
     tree = list_tree(root, exclude=exclude, vendored=vendored)
     fixes: list[Fix] = []
     for file in tree.files:
         path = PurePosixPath(file.path)
-        text = read_text(root, file) if cuda.reads(path) else None
+        ours = cuda.reads(path) or python.reads(path)
+        text = read_text(root, file) if ours else None
         if isinstance(text, str):
-            source = SourceText(path=path, text=text)
-            fix = fix_source(source, cuda.sightings(source, Context()))
+            fix = _fix_of(SourceText(path=path, text=text))
             fixes += [fix] if fix is not None else []
     return tuple(fixes)
+
+
+def _fix_of(source: SourceText) -> Fix | None:
+    if python.reads(source.path):
+        return fix_python(source)
+    return fix_source(source, cuda.sightings(source, Context()))
 
 
 def write_fixes(root: Path, fixes: Iterable[Fix]) -> int:

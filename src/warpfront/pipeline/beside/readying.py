@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from warpfront.ci.holders import device_holders
-from warpfront.ci.readiness import unready
+from warpfront.ci.holders import device_holders, end_left_behind
+from warpfront.ci.readiness import ROOM_BYTES, unready
 from warpfront.errors import InputError, UnavailableError
 from warpfront.images.engine import Engine, connect, embedded
+from warpfront.images.labels import CELL
 from warpfront.inside.checks.hardware import read_hardware
 from warpfront.inside.checks.hardware.machine_reader import Machine
 from warpfront.matrix.runners import Runner
@@ -22,15 +23,39 @@ def named_runner(runners: tuple[Runner, ...], name: str) -> Runner:
     return found[0]
 
 
-def ready(runner: Runner, watch: Watch, engine: Engine | None = None) -> None:
-    """Start the engine that the row asks for, remove containers whose client is gone, and nothing
-    else; raises `UnavailableError` with all that speaks against a job here.
+def tidy(runner: Runner, watch: Watch, engine: Engine) -> None:
+    """Remove what earlier jobs left on a machine of our own: containers whose client is gone,
+    processes of theirs that hold a device, and images of warpfront where room is scarce. What is
+    anybody else's stays.
     """
-    if engine is None and runner.engine == "embedded":
-        embedded.start(*embedded.folders(environment()), on_line=watch.say)
-    engine = engine or connect(environment())
     for name in engine.reap():
         watch.say(f"removed {name}, which an earlier job left")
+    if runner.trust != "self-hosted":
+        return
+    for pid, name in end_left_behind().items():
+        watch.say(f"ended process {pid} ({name}), which an earlier job left with a device")
+    for image in sorted(engine.images(CELL), key=lambda one: one.size_bytes, reverse=True):
+        free = engine.features().free_bytes
+        if free is None or free >= ROOM_BYTES:
+            return
+        for reference in image.references:
+            engine.remove(reference)
+            watch.say(f"removed {reference} for its room")
+
+
+def engine_of(runner: Runner, watch: Watch) -> Engine:
+    """The engine of this machine, started where its row says that it is warpfront's own."""
+    if runner.engine == "embedded":
+        embedded.start(*embedded.folders(environment()), on_line=watch.say)
+    return connect(environment())
+
+
+def ready(runner: Runner, watch: Watch, engine: Engine | None = None) -> None:
+    """Start the engine that the row asks for, remove what earlier jobs left, and nothing else;
+    raises `UnavailableError` with all that speaks against a job here.
+    """
+    engine = engine or engine_of(runner, watch)
+    tidy(runner, watch, engine)
     found = unready(
         runner,
         machine=engine.machine,

@@ -99,6 +99,7 @@ def explained(
         making=making,
         proof=proof,
         unread=tuple(unread),
+        identities=held.identities,
     )
     return why, _requires(verifications)
 

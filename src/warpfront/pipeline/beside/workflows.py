@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from warpfront import __version__
-from warpfront.ci.actions import pinned_actions
-from warpfront.ci.flow import Flow, make_flow, scripts
+from warpfront.ci.actions import pinned_actions, pinned_images
+from warpfront.ci.flow import Flow, machine_scripts, make_flow, scripts
 from warpfront.ci.github_workflows import FOLDER, MAIN, workflows
 from warpfront.ci.gitlab import gitlab_files
+from warpfront.ci.kubernetes import kubernetes_files
 from warpfront.errors import InputError
 from warpfront.matrix.reading import Matrix
 from warpfront.pipeline.workspace import Workspace
@@ -22,7 +23,12 @@ def ci_files(workspace: Workspace) -> Mapping[str, str | None]:
     """Path below the project -> text; None for one that an older table made and none makes now."""
     matrix, root = workspace.matrix, workspace.folders.root
     flow = flow_of(matrix, root)
-    files = {**workflows(flow, pinned_actions()), **gitlab_files(flow), **scripts(flow)}
+    files: dict[str, str | None] = {**workflows(flow, pinned_actions()), **gitlab_files(flow)}
+    files |= scripts(flow)
+    source = matrix.project.source
+    files |= kubernetes_files(flow.runners, pinned_images(), source=source, pods=0)
+    if any(one.trust == "self-hosted" for one in flow.runners):
+        files |= machine_scripts(source)
     old = sorted((root / FOLDER).glob(f"{MAIN}-*.yml"))
     names = [path.relative_to(root).as_posix() for path in old]
     return {**files, **{name: None for name in names if name not in files}}

@@ -53,9 +53,12 @@ def work(
     folders: Folders,
     *,
     watch: Watch,
+    retries: int = RETRIES,
     pause: Callable[[float], None] = time.sleep,
 ) -> Done:
-    """Take what was handed over, do the step for each cell, hand over what there is of it."""
+    """Take what was handed over, do the step for each cell, hand over what there is of it. What
+    failed for its infrastructure is tried again, so many times.
+    """
     store, handover = folders.store, folders.root / HANDOVER
     gather(handed_over(handover), store)
     before = {cell: _earlier(store, cell, errand) for cell in errand.cells}
@@ -63,7 +66,9 @@ def work(
     tries: dict[str, int] = {}
     try:
         for cell in errand.cells:
-            found, tries[cell] = _tried(act, cell, errand.step, watch, pause)
+            found, tries[cell] = _tried(
+                act, cell, errand.step, retries=retries, watch=watch, pause=pause
+            )
             results += [_judged_again(one, before[cell], store) for one in found]
     finally:
         made = dict.fromkeys((*errand.cells, *(getattr(r, "cell_id", "") for r in results)))
@@ -72,14 +77,20 @@ def work(
 
 
 def _tried(
-    act: Act, cell: str, step: StepName, watch: Watch, pause: Callable[[float], None]
+    act: Act,
+    cell: str,
+    step: StepName,
+    *,
+    retries: int,
+    watch: Watch,
+    pause: Callable[[float], None],
 ) -> tuple[Sequence[object], int]:
     """The results of one cell, after as many tries as its infrastructure was worth."""
     tries = 0
     while True:
         tries += 1
         results = _attempted(act, cell, step)
-        if tries > RETRIES or not worth_another_try(results):
+        if tries > retries or not worth_another_try(results):
             return results, tries
         seconds = pause_seconds(tries)
         watch.say(f"{cell}: infrastructure failed; the next try is in {seconds:g} s")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from time import monotonic
 
@@ -24,6 +24,7 @@ from warpfront.images.engine import Engine, StoredImage
 from warpfront.images.engine.bases import resolve_base
 from warpfront.images.engine.buildx import Baked, BakeRequest, BuildStep, bake
 from warpfront.images.labels import CONTENT_HASH, image_labels
+from warpfront.matrix.nodes import CACHE_VARIABLE
 from warpfront.matrix.plan import leaves
 from warpfront.matrix.reading import Matrix
 from warpfront.model import (
@@ -36,6 +37,8 @@ from warpfront.model import (
     WheelLock,
 )
 from warpfront.pipeline.within.attempt import attempt
+from warpfront.pipeline.within.budgets import within_budget
+from warpfront.pipeline.within.composing import Composer
 from warpfront.pipeline.within.preparing import (
     Prepared,
     images_by_content,
@@ -45,10 +48,11 @@ from warpfront.pipeline.within.preparing import (
 from warpfront.pipeline.within.sealed import is_sealed, write_manifest
 from warpfront.pipeline.workspace import AskSite, Folders, Material
 from warpfront.release.registry.ping import registry_reachable
-from warpfront.system.process import run
+from warpfront.system.process import environment, run
 from warpfront.system.progress import Watch
 from warpfront.system.provenance import fixed_moment, read_provenance
-from warpfront.system.store import Store, place_program, write_json
+from warpfront.system.store import Store, place_program, remove_other, write_json
+from warpfront.wheels.layer_store import LayerStore
 from warpfront.wheels.sources import Site
 from warpfront.wheels.toolbox import install_toolbox
 from warpfront.wheels.uv_program import uv_binary, uv_version
@@ -71,8 +75,11 @@ def build_cells(
     engine: Engine,
     site: AskSite,
     watch: Watch,
+    by_run: bool = False,
 ) -> Mapping[str, Built]:
-    """Build or reuse every cell (parents first, each with a lock); cell id -> what became of it."""
+    """Build or reuse every cell (parents first, each with a lock); cell id -> what became of it.
+    `by_run`: wheels are installed by RUN, also where layers could stand for it.
+    """
     cells, results = tuple(cells), dict[str, Built](unrunnable(cells, engine))
     bases = _resolve_bases(
         [cell for cell in cells if cell.id not in results], engine, folders.cache, watch
@@ -89,9 +96,13 @@ def build_cells(
         else:
             to_build.append(item)
     if to_build:
-        results |= _Building(matrix, folders, engine, site(), watch).build(to_build)
+        results |= _Building(matrix, folders, engine, site(), watch, by_run=by_run).build(to_build)
+    by_id = {cell.id: cell for cell in cells}
     for cell_id, result in results.items():
-        folders.store.save(cell_id, "build", result)
+        if isinstance(result, BuiltImage):
+            cell, lock = by_id[cell_id], locks[cell_id]
+            results[cell_id] = within_budget(cell, result, lock, folders.store, folders.wheelhouse)
+        folders.store.save(cell_id, "build", results[cell_id])
     return results
 
 
@@ -171,7 +182,10 @@ class _Building:
         engine: Engine,
         site: Site,
         watch: Watch,
+        *,
+        by_run: bool,
     ) -> None:
+        self._by_run = by_run
         self._project = matrix.project
         self._references = {cell.id: cell.local_reference for cell in matrix.cells}
         self._store = folders.store
@@ -184,21 +198,43 @@ class _Building:
         self._started = monotonic()
         self._finished: dict[str, float] = {}
 
-    def build(self, items: list[Prepared]) -> dict[str, Built]:
-        failed = self._fetch(items)
-        ready = [item for item in items if item.cell.id not in failed]
+    def build(self, items: list[Prepared], *, again: bool = False) -> dict[str, Built]:
+        """Cell id -> what became of it. What failed beside damaged files is built once more."""
+        failed: dict[str, Built] = {}
+        fetched = self._each(items, self._fetch_one, failed)
+        for item in fetched:
+            self._store.log_path(item.cell.id).unlink(missing_ok=True)
+        # Whoever makes a layer measures the wheel on the way, and the guard is told of that.
+        composed = self._composed(fetched) if fetched else {}
+        ready = self._each(fetched, self._seal_one, failed)
         if not ready:
             return failed
         by_id = {item.cell.id: item for item in ready}
-        targets = [self._target(item, by_id) for item in ready]
+        targets = [self._target(item, by_id, composed) for item in ready]
         folder = self._store.folder / ".bake"
         file = folder / "bake.json"
         write_json(file, bake_file(targets))
-        for item in ready:
-            self._store.log_path(item.cell.id).unlink(missing_ok=True)
         answers = bake(self._request(file, ready), self._on_step)
         self._bring_toolbox()
-        return {**failed, **{item.cell.id: self._result(item, answers) for item in ready}}
+        broken = [item for item in ready if answers[item.cell.id].error]
+        results = {**failed, **{item.cell.id: self._result(item, answers) for item in ready}}
+        if broken and not again and attempt("", "build", self._drop_damaged, broken) is True:
+            results |= self.build(broken, again=True)
+        return results
+
+    def _drop_damaged(self, items: list[Prepared]) -> bool:
+        """Whether builds that failed had been given files that are not what they were: a disk may
+        change bytes and neither size nor time, by which they are known otherwise.
+        """
+        damaged: set[str] = set()
+        for item in items:
+            found = self._wheelhouse.drop_damaged(item.rendered.wheels, self._view_folder(item))
+            damaged |= {wheel.filename for wheel in found}
+        if remove_other(self._tools() / uv_binary().name, uv_binary()):
+            damaged.add("uv")
+        for name in sorted(damaged):
+            self._watch.say(f"{name} was damaged on this disk: it is brought again")
+        return bool(damaged)
 
     def _bring_toolbox(self) -> None:
         """What `verify` needs from outside, while outside is there for the wheels. Without it the
@@ -214,24 +250,26 @@ class _Building:
         except (WheelError, StoreError) as error:
             self._watch.say(f"verify will not find its toolbox here: {error.message}")
 
-    def _fetch(self, items: list[Prepared]) -> dict[str, Built]:
-        """Every wheel of every item, and what its guard is told of them; those whose wheels cannot
-        be had, and their children, are left out.
-        """
-        failed: dict[str, Built] = {}
+    def _each(
+        self, items: list[Prepared], act: Callable[[Prepared], None], failed: dict[str, Built]
+    ) -> list[Prepared]:
+        """The items that it can be done with; the others, and their children, go to `failed`."""
         for item in items:
             parent = failed.get(item.cell.parent or "")
             if isinstance(parent, Blocked | Failed):
                 failed[item.cell.id] = dataclasses.replace(parent, cell_id=item.cell.id)
                 continue
-            result = attempt(item.cell.id, "build", self._fetch_one, item)
+            result = attempt(item.cell.id, "build", act, item)
             if isinstance(result, Blocked | Failed):
                 failed[item.cell.id] = result
-        return failed
+        return [item for item in items if item.cell.id not in failed]
 
     def _fetch_one(self, item: Prepared) -> None:
-        wheels, cell = item.rendered.wheels, item.cell
+        wheels = item.rendered.wheels
         self._wheelhouse.fetch(wheels, self._site, on_progress=self._watch.advance)
+
+    def _seal_one(self, item: Prepared) -> None:
+        cell = item.cell
         if is_sealed(cell, item.rendered):
             self._watch.step(cell.id, "reads its wheels for the guard")
             write_manifest(item.rendered, self._wheelhouse, self._sealed_folder(cell), cell=cell)
@@ -239,15 +277,42 @@ class _Building:
     def _sealed_folder(self, cell: Cell) -> Path:
         return self._store.cell_folder(cell.id) / "sealed"
 
-    def _target(self, item: Prepared, building: Mapping[str, Prepared]) -> BakeTarget:
+    def _composed(self, items: list[Prepared]) -> Mapping[str, dict[str, str]]:
+        """The contexts of images that stand on layers, where the engine keeps layers."""
+        if self._by_run or not self._engine.features().containerd_store:
+            return {}
+        return Composer(
+            store=self._store,
+            layers=LayerStore(self._cache / "layers", self._wheelhouse),
+            watch=self._watch,
+            contexts=lambda item: {
+                **self._base_contexts(item, {}),
+                TOOLS_CONTEXT: str(self._tools()),
+            },
+            secrets=self._secrets,
+            request=lambda file, targets, folder: dataclasses.replace(
+                self._request(file, items), targets=targets, leaves=targets, writable=(folder,)
+            ),
+            on_step=self._on_step,
+        ).composed(items)
+
+    def _secrets(self, item: Prepared) -> tuple[str, ...]:
+        needs_network = bool(item.cell.compiler and item.cell.compiler.apt)
+        return build_secrets(self._site) if needs_network else ()
+
+    def _target(
+        self,
+        item: Prepared,
+        building: Mapping[str, Prepared],
+        composed: Mapping[str, dict[str, str]],
+    ) -> BakeTarget:
         cell = item.cell
         self._store.write_context(cell.id, item.rendered.context)
         self._store.save(cell.id, "render", item.rendered)
-        needs_network = bool(cell.compiler and cell.compiler.apt)
         return BakeTarget(
             name=cell.id,
             context=str(self._store.context_folder(cell.id)),
-            contexts=self._contexts(item, building),
+            contexts=self._contexts(item, building, composed.get(cell.id)),
             tag=cell.local_reference,
             labels=image_labels(
                 cell,
@@ -260,11 +325,26 @@ class _Building:
             ),
             machine=cell.machine,
             output=_OUTPUT if self._engine.features().containerd_store else _OUTPUT_CLASSIC_STORE,
-            secrets=build_secrets(self._site) if needs_network else (),
+            secrets=self._secrets(item),
             moment=self._provenance.created,
         )
 
-    def _contexts(self, item: Prepared, building: Mapping[str, Prepared]) -> dict[str, str]:
+    def _contexts(
+        self,
+        item: Prepared,
+        building: Mapping[str, Prepared],
+        composed: dict[str, str] | None,
+    ) -> dict[str, str]:
+        # BuildKit wants to know of every name that stages name, also of those that it leaves out.
+        contexts = {**self._base_contexts(item, building), **(composed or {})}
+        if item.rendered.wheels:
+            contexts[WHEELS_CONTEXT] = str(self._wheels_view(item))
+            contexts[TOOLS_CONTEXT] = str(self._tools())
+        if is_sealed(item.cell, item.rendered):
+            contexts[SEALED_CONTEXT] = str(self._sealed_folder(item.cell))
+        return contexts
+
+    def _base_contexts(self, item: Prepared, building: Mapping[str, Prepared]) -> dict[str, str]:
         cell = item.cell
         contexts = {}
         if cell.parent is None:
@@ -277,16 +357,13 @@ class _Building:
                 if cell.parent in building
                 else f"docker-image://{reference}"
             )
-        if item.rendered.wheels:
-            contexts[WHEELS_CONTEXT] = str(self._wheels_view(item))
-            contexts[TOOLS_CONTEXT] = str(self._tools())
-        if is_sealed(cell, item.rendered):
-            contexts[SEALED_CONTEXT] = str(self._sealed_folder(cell))
         return contexts
 
     def _wheels_view(self, item: Prepared) -> Path:
-        key = item.rendered.digest[:24]
-        return self._wheelhouse.view(item.rendered.wheels, self._cache / "views" / key)
+        return self._wheelhouse.view(item.rendered.wheels, self._view_folder(item))
+
+    def _view_folder(self, item: Prepared) -> Path:
+        return self._cache / "views" / item.rendered.digest[:24]
 
     def _tools(self) -> Path:
         """A folder with the one program that a build needs from outside."""
@@ -311,6 +388,7 @@ class _Building:
             ),
             logs={item.cell.id: self._store.log_path(item.cell.id) for item in items},
             references={item.cell.local_reference: item.cell.id for item in items},
+            cache=environment().get(CACHE_VARIABLE, ""),
         )
 
     def _on_step(self, step: BuildStep) -> None:

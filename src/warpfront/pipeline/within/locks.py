@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 
 from warpfront.matrix.plan import NEVER_BUILT, LockState
-from warpfront.model import Blocked, Cell, Failed, LockInputs, WheelLock
+from warpfront.model import Blocked, Cell, Failed, LockInputs, Patch, WheelLock
 from warpfront.pipeline.within.attempt import attempt
 from warpfront.pipeline.workspace import Folders
 from warpfront.system.store import read_text
 from warpfront.wheels.archives import folder_sha256
 from warpfront.wheels.lock import lock_inputs, read_written_lock, staleness
 from warpfront.wheels.requirements import RequirementList
+from warpfront.wheels.wheelhouse import sha256_of
 
 
 def read_locks(
@@ -59,7 +61,19 @@ def inputs_of(
         for source in asked.sources
         if source.kind == "folder"
     }
-    return lock_inputs(cell, asked, parent, folders=sources)
+    unfit = tuple(text for one in cell.patches if (text := _unfit(folders.root, one)))
+    return lock_inputs(cell, asked, parent, folders=sources, unfit=unfit)
+
+
+def _unfit(root: Path, patch: Patch) -> str:
+    """Why the file of a patch is not the one that the matrix names; "" where it is."""
+    path = root / patch.file
+    if not path.is_file():
+        return f"{patch.file}: no such file"
+    found = sha256_of(path)
+    if found == patch.sha256:
+        return ""
+    return f"{patch.file}: sha256 {found}, matrix.yaml says {patch.sha256}"
 
 
 def usable_locks(states: Mapping[str, LockState]) -> dict[str, WheelLock]:

@@ -15,7 +15,7 @@ from warpfront.port.scan.targets import CLASSES, ScanTarget
 
 ENGINES = ("python", "cuda", "structured", "scanner")
 _FIELDS = {"title", "engines", "phase", "severity", "message", "why", "fix", "sources"}
-_OPTIONAL = {"structural", "of_amd", "of_a_folder"}
+_OPTIONAL = {"structural", "of_amd", "of_a_folder", "of_a_package"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,8 +27,9 @@ class Rule:
     the code it is about. `phase` (0 to 8) is the step of a port that deals with it. `structural`
     rules are about files that no condition guards: gates do not touch them. `of_amd` rules are
     about code that is written for AMD: in AMD's own arm it is no worse than elsewhere. What
-    `of_a_folder` rules say is one fact of a folder, said at its first place there. `sources` say
-    where the claim comes from.
+    `of_a_folder` rules say is one fact of a folder, said at its first place there. `of_a_package`
+    rules are about an import: one that may be missing is a note. `sources` say where the claim
+    comes from.
     """
 
     id: str
@@ -43,6 +44,7 @@ class Rule:
     structural: bool = False
     of_amd: bool = False
     of_a_folder: bool = False
+    of_a_package: bool = False
 
     def severity_for(self, target: ScanTarget) -> Severity:
         """The severity of the narrowest class of `target` that this rule names; none if none."""
@@ -95,6 +97,7 @@ def _read_rule(rule_id: str, record: Mapping[str, Any], name: str) -> Rule:
         structural=record.get("structural", False),
         of_amd=record.get("of_amd", False),
         of_a_folder=record.get("of_a_folder", False),
+        of_a_package=record.get("of_a_package", False),
     )
 
 

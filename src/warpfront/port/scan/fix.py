@@ -22,7 +22,9 @@ from warpfront.port.scan.findings import SIDES, Context, Gate, Sighting, SourceT
 FIXABLE = frozenset({"CU105", "CU108", "CU118", "CU122", "CU140"})
 MASK = "WARPFRONT_ALL_LANES"
 _FULL_MASK = re.compile(r"0[xX][fF]{8}[uU]?\b")
-_NOT_ROCM = "#if !defined(USE_ROCM)\n"
+_ROCM = "defined(USE_ROCM) || defined(__HIP_PLATFORM_AMD__)"
+"""torch's builds define the first, every hipcc the second."""
+_NOT_ROCM = f"#if !({_ROCM})\n"
 _HIPCUB = "#else\n#include <hipcub/hipcub.hpp>\nnamespace cub = hipcub;\n"
 _END = "#endif\n"
 _INCLUDE = re.compile(r"\s*#\s*include\s*<(cub|cuda)/")
@@ -113,7 +115,7 @@ def _mask_gate(view: View, one: Sighting) -> Iterator[_Gate]:
         return
     if _FULL_MASK.fullmatch(defined[0].body[len(argument[1]) :].strip().strip("()")):
         line = view.line(defined[0].start) - 1
-        wide = f"#if defined(USE_ROCM)\n#define {argument[1]} 0xffffffffffffffffull\n#else\n"
+        wide = f"#if {_ROCM}\n#define {argument[1]} 0xffffffffffffffffull\n#else\n"
         yield _Gate(first=line, last=line, before=wide, after=_END, rule=one.rule)
 
 
@@ -192,7 +194,7 @@ def _with_mask_macro(text: str, spelling: str) -> str:
             at = text.index("\n", directive.end) + 1
         done = directive.end
     macro = (
-        f"#if defined(USE_ROCM)\n#define {MASK} 0xffffffffffffffffull\n#else\n"
+        f"#if {_ROCM}\n#define {MASK} 0xffffffffffffffffull\n#else\n"
         f"#define {MASK} {spelling}\n#endif\n"
     )
     return text[:at] + macro + text[at:]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -63,9 +63,13 @@ def read_requirement(text: str, *, extra: str = "") -> Iterator[Required]:
     yield _required(rule, extra=extra, exact=exact, pinned=bool(requirement.specifier))
 
 
-def read_poetry(name: str, specifier: str, *, extra: str = "") -> Iterator[Required]:
+def read_poetry(
+    name: str, specifier: str, *, extra: str = "", extras: Iterable[str] = ()
+) -> Iterator[Required]:
     """The same of a Poetry table's entry: `torch = "2.7.1"`."""
     rule = rule_of_package(name)
+    if name in _JAX and any(option.startswith("cuda") for option in extras):
+        rule = "DP301"
     if rule:
         exact = _POETRY_EXACT.match(specifier.strip()) is not None
         yield _required(rule, extra=extra, exact=exact, pinned=specifier.strip() not in {"", "*"})

@@ -155,7 +155,8 @@ def _weighed(sighting: Sighting, target: ScanTarget, rule: Rule) -> tuple[Severi
         return Severity.NONE, Gate.UNREACHED
     if sighting.gate in _SOFTENED:
         order = tuple(Severity)
-        limit = _SOFTENED[sighting.gate]
+        forgiven = sighting.gate is Gate.AVAILABILITY and rule.of_a_package
+        limit = Severity.NOTE if forgiven else _SOFTENED[sighting.gate]
         return min(severity, limit, key=order.index), sighting.gate
     own_arm = sighting.sides == {side} and target.is_rocm and not rule.of_amd
     if own_arm and severity is not Severity.NOTE:

@@ -11,7 +11,7 @@ ALLOCATOR = re.compile(
     r"max_split_size_mb\s*:|expandable_segments\s*:\s*True|backend\s*:\s*cudaMallocAsync",
     re.IGNORECASE,
 )
-_SETTING = re.compile(r"(?:\w+\s*=\s*)?['\"]?\w+\s*:[\w:,.\[\]>\s{}-]*['\"]?")
+_SETTING = re.compile(r"(?:\w+\s*=\s*)?['\"]?\w+\s*:[\w:,.\[\]>{}-]*['\"]?")
 # hipcc takes `-lineinfo` and the like, with one dash, as something else, and only warns.
 _COMPILER = re.compile(
     r"""(?x)(?<![\w-])(?:

@@ -9,10 +9,17 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from cyclonedx.model import HashAlgorithm, HashType, Property
+from cyclonedx.model import AttachedText, HashAlgorithm, HashType, Property, XsUri
 from cyclonedx.model.bom import Bom, BomMetaData
 from cyclonedx.model.bom_ref import BomRef
-from cyclonedx.model.component import Component, ComponentType
+from cyclonedx.model.component import (
+    Component,
+    ComponentType,
+    Diff,
+    Patch,
+    PatchClassification,
+    Pedigree,
+)
 from cyclonedx.model.dependency import Dependency
 from cyclonedx.model.license import DisjunctiveLicense, LicenseAcknowledgement, LicenseExpression
 from cyclonedx.output.json import JsonV1Dot6
@@ -25,6 +32,7 @@ if TYPE_CHECKING:
 
 _OURS = "dev.warpfront"
 _NAMESPACE = uuid.UUID("5d8a1d1e-6f0b-5b6e-9d0a-7d2f0c6f9a11")
+_UNNUMBERED = uuid.UUID(int=0)
 
 
 def cyclonedx_text(bill: Bill) -> str:
@@ -45,10 +53,13 @@ def cyclonedx_text(bill: Bill) -> str:
         metadata=BomMetaData(timestamp=datetime.fromisoformat(bill.created), component=image),
         components=[_component(bill.base, ()), *top],
         dependencies=_dependencies(bill),
-        serial_number=uuid.UUID(int=0),
+        serial_number=_UNNUMBERED,
     )
-    bom.serial_number = uuid.uuid5(_NAMESPACE, _written(bom))
-    return _written(bom)
+    text = _written(bom)
+    numbered = uuid.uuid5(_NAMESPACE, text)
+    # Where it stands, and nowhere else: to write it all again takes as long as all the rest.
+    field = '"serialNumber": "%s"'
+    return text.replace(field % _UNNUMBERED.urn, field % numbered.urn)
 
 
 def _written(bom: Bom) -> str:
@@ -65,11 +76,29 @@ def _component(part: Part, carried: Iterable[Part]) -> Component:
         purl=PackageURL.from_string(part.purl),
         hashes=[HashType(alg=HashAlgorithm.SHA_256, content=part.sha256)] if part.sha256 else (),
         licenses=_licences(part),
+        pedigree=_pedigree(part),
         properties=_properties(
             kind=part.kind, licence_source=part.licence.source, source=part.source
         ),
         components=[_component(one, ()) for one in carried],
     )
+
+
+def _pedigree(part: Part) -> Pedigree | None:
+    """What was changed in it since its authors published it."""
+    if not part.patches:
+        return None
+    patches = [
+        Patch(
+            type=PatchClassification.UNOFFICIAL,
+            diff=Diff(
+                text=AttachedText(content=str(one)),
+                url=XsUri(one.upstream) if one.upstream else None,
+            ),
+        )
+        for one in part.patches
+    ]
+    return Pedigree(patches=patches, notes=part.source)
 
 
 def _licences(part: Part) -> list[License]:

@@ -5,14 +5,22 @@ hashes, licences and who asked for what. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from packageurl import PackageURL
 from packaging.utils import canonicalize_name
 
 from warpfront.inside.checks.image_contents import Carried, Contents, FoundDistribution, Package
-from warpfront.model import BaseSource, Cell, LockedWheel, ResolvedBase, WheelLock
+from warpfront.model import (
+    BaseSource,
+    Cell,
+    LockedWheel,
+    Patch,
+    PatchedWheel,
+    ResolvedBase,
+    WheelLock,
+)
 from warpfront.release.bill.askers import Asking, asked_for
 from warpfront.release.bill.licences import Licence, licence_of, licence_of_package
 from warpfront.wheels.requirements import RequirementList
@@ -24,8 +32,9 @@ _PYPI = "https://pypi.org/simple"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
     """One thing in an image. `sha256` is bare hex where it is known, `within` the purl of the wheel
-    that carries it, `source` the Debian source package, or how the base was made. A `distribution`
-    was found in the image and is in no lock: it came with the base.
+    that carries it, `source` the Debian source package, how the base was made, or of which wheel
+    one was made by `patches`. A `distribution` was found in the image and is in no lock: it came
+    with the base.
     """
 
     kind: Kind
@@ -36,6 +45,7 @@ class Part:
     licence: Licence = field(default_factory=Licence)
     within: str = ""
     source: str = ""
+    patches: tuple[Patch, ...] = ()
 
     @property
     def ref(self) -> str:
@@ -81,7 +91,7 @@ def bill_of(
     """
     own = {one.url for one in cell.own_indexes}
     found = {_name(one.name): one for one in contents.distributions}
-    wheels = {_name(one.name): _wheel(one, found, own) for one in lock.wheels}
+    wheels = _wheels(lock, found, own)
     from_base = [_distribution(one) for name, one in sorted(found.items()) if name not in wheels]
     carried = [
         part
@@ -113,6 +123,17 @@ def bill_of(
     )
 
 
+def _wheels(
+    lock: WheelLock, found: Mapping[str, FoundDistribution], own: set[str]
+) -> dict[str, Part]:
+    """By name, each with what was changed in it."""
+    patched = {one.package: one for one in lock.patched}
+    return {
+        (name := _name(one.name)): _with_patches(_wheel(one, found, own), patched.get(name))
+        for one in lock.wheels
+    }
+
+
 def roots_of(chain: Iterable[Cell], requirements: Mapping[str, RequirementList]) -> tuple[str, ...]:
     """What an image and those it is built on ask for themselves; `requirements` by file."""
     asked: dict[str, None] = {}
@@ -139,6 +160,15 @@ def _wheel(wheel: LockedWheel, found: Mapping[str, FoundDistribution], own: set[
         sha256=wheel.sha256,
         licence=licence_of(facts) if facts else Licence(),
     )
+
+
+def _with_patches(part: Part, patched: PatchedWheel | None) -> Part:
+    """The wheel of an index that a patched one was made of, and by what."""
+    if patched is None:
+        return part
+    original = patched.original
+    of = f"{original.filename} sha256:{original.sha256}" if original else "its sources"
+    return replace(part, source=f"patched from {of}", patches=patched.patches)
 
 
 def _distribution(found: FoundDistribution) -> Part:

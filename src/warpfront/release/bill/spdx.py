@@ -75,6 +75,8 @@ def _package(part: Part) -> dict[str, Any]:
         told["checksums"] = [{"algorithm": "SHA256", "checksumValue": part.sha256}]
     if part.source:
         told["sourceInfo"] = part.source
+    if part.patches:
+        told["comment"] = f"patched: {'; '.join(map(str, part.patches))}"
     if part.licence.said and not part.licence.expression:
         told["licenseComments"] = f"its metadata says: {part.licence.said}"
     return told

@@ -1,26 +1,21 @@
 """Connections that a slow registry cannot hold for ever. Edge.
 
 A read time-out is about the next byte: a registry that sends one now and then is never late. Here
-the head of an answer has to be whole within the time-out, and a body brings so much in so long.
+a body brings so much in so long; the head of an answer is `system.whole_heads`' affair.
 """
 
 from __future__ import annotations
 
-import contextlib
-import socket
 import ssl
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import requests
 import urllib3
-from requests.adapters import HTTPAdapter
-from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 from warpfront.release.registry.patience import Pace, Patience
+from warpfront.system.whole_heads import WholeHeads
 
 _PIECE_BYTES = 1 << 20
 _SENT_AT_ONCE_BYTES = 1 << 18
@@ -30,10 +25,8 @@ class TooSlow(requests.Timeout):
     """Bytes come, but not in a number that would ever make a whole."""
 
 
-class Adapter(HTTPAdapter):
-    """requests' own, but its connections are watched, send in larger pieces, and believe the
-    certificate authorities of these files, too.
-    """
+class Adapter(WholeHeads):
+    """Its connections send in larger pieces, and believe these certificate authorities, too."""
 
     def __init__(self, authorities: tuple[Path, ...] = ()) -> None:
         self._authorities = authorities
@@ -41,12 +34,9 @@ class Adapter(HTTPAdapter):
 
     def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
         super().init_poolmanager(*arguments, **{**options, **self._options()})
-        self.poolmanager.pool_classes_by_scheme = _POOLS
 
     def proxy_manager_for(self, proxy: str, **options: Any) -> Any:
-        manager = super().proxy_manager_for(proxy, **{**options, **self._options()})
-        manager.pool_classes_by_scheme = _POOLS
-        return manager
+        return super().proxy_manager_for(proxy, **{**options, **self._options()})
 
     def _options(self) -> dict[str, Any]:
         if not self._authorities:
@@ -55,59 +45,6 @@ class Adapter(HTTPAdapter):
         for file in self._authorities:
             context.load_verify_locations(file)
         return {"blocksize": _SENT_AT_ONCE_BYTES, "ssl_context": context}
-
-
-class _WatchedHTTP(HTTPConnection):
-    def getresponse(self) -> Any:
-        with _head_within(self):
-            return super().getresponse()
-
-
-class _WatchedHTTPS(HTTPSConnection):
-    def getresponse(self) -> Any:
-        with _head_within(self):
-            return super().getresponse()
-
-
-class _HTTPPool(HTTPConnectionPool):
-    ConnectionCls = _WatchedHTTP  # type: ignore[mutable-override] # as urllib3's own do
-
-
-class _HTTPSPool(HTTPSConnectionPool):
-    ConnectionCls = _WatchedHTTPS  # type: ignore[mutable-override] # as urllib3's own do
-
-
-_POOLS = {"http": _HTTPPool, "https": _HTTPSPool}
-
-
-@contextlib.contextmanager
-def _head_within(connection: HTTPConnection) -> Iterator[None]:
-    """Cut the line when the connection's time-out is over and the head is not whole."""
-    sock, seconds = connection.sock, connection.timeout
-    if sock is None or not isinstance(seconds, int | float):
-        yield
-        return
-    late = threading.Event()
-
-    def cut() -> None:
-        late.set()
-        with contextlib.suppress(OSError):  # of the socket below TLS, which is not ours to touch
-            socket.socket.shutdown(sock, socket.SHUT_RDWR)
-
-    # A little later than the socket's own time-out, which is the better witness of plain silence.
-    timer = threading.Timer(seconds * 1.1, cut)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    except Exception as error:
-        if not late.is_set():
-            raise
-        raise TimeoutError("the head of the answer did not come whole") from error
-    finally:
-        timer.cancel()
-    if late.is_set():  # a head that ends early reads like a short one
-        raise TimeoutError("the head of the answer did not come whole")
 
 
 def received(answer: requests.Response, patience: Patience, pace: Pace) -> Iterator[bytes]:

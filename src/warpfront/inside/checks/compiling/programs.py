@@ -47,14 +47,19 @@ def ran(
     argv: Sequence[str],
     *,
     seconds: float,
-    memory_bytes: int,
     cwd: Path,
+    memory_bytes: int | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Ended:
-    """Run to its end or its limit; then nothing of its process group is left."""
+    """Run to its end or its limit; then nothing of its process group is left. Without
+    `memory_bytes` its memory is the container's, as for what maps a device's.
+    """
     if shutil.which(argv[0]) is None:
         return Ended(argv=tuple(argv), returncode=None, output="", seconds=0.0, missing=True)
-    limits = ("prlimit", f"--as={memory_bytes}", f"--fsize={LARGEST_FILE_BYTES}", "--core=0", "--")
+    limits: tuple[str, ...] = ()
+    if memory_bytes is not None:
+        limits = ("prlimit", f"--as={memory_bytes}", f"--fsize={LARGEST_FILE_BYTES}", "--core=0")
+        limits += ("--",)
     started = time.monotonic()
     with tempfile.TemporaryFile(dir=cwd) as output:
         child = subprocess.Popen(

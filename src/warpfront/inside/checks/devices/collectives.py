@@ -16,7 +16,7 @@ from warpfront.inside.checks.devices.worker import OPERATIONS
 from warpfront.inside.checks.results import ERROR, CheckFinding, failed, passed
 
 # NCCL answers for RCCL as well; gloo on the CPU only tests that this code does what it says.
-BACKENDS = {"cuda": "nccl", "hpu": "hccl", "cpu": "gloo"}
+BACKENDS = {"cuda": "nccl", "hpu": "hccl", "xpu": "xccl", "cpu": "gloo"}
 TIME_LIMIT_SECONDS = 150.0
 
 

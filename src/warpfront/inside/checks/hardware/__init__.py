@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from warpfront.inside.checks.hardware.amd_devices import read_amd
 from warpfront.inside.checks.hardware.gaudi_devices import read_gaudi
+from warpfront.inside.checks.hardware.intel_devices import read_intel
 from warpfront.inside.checks.hardware.machine_reader import Machine, MachineReader, Noting
 from warpfront.inside.checks.hardware.nvidia_devices import read_nvidia
 from warpfront.inside.checks.hardware.processor import read_processor
@@ -23,7 +24,7 @@ __all__ = [
     "read_hardware",
 ]
 
-_VENDORS = {"nvidia": read_nvidia, "amd": read_amd, "gaudi": read_gaudi}
+_VENDORS = {"nvidia": read_nvidia, "amd": read_amd, "gaudi": read_gaudi, "intel": read_intel}
 
 
 def read_hardware(reader: MachineReader) -> Hardware:

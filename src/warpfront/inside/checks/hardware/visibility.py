@@ -4,7 +4,8 @@ AMD: ROCR_VISIBLE_DEVICES filters first, HIP_VISIBLE_DEVICES indexes into what i
 CUDA_VISIBLE_DEVICES counts only without it, and ROCm is giving it up
 (https://rocm.docs.amd.com/en/latest/conceptual/gpu-isolation.html; pytorch
 torch/cuda/__init__.py, _parse_visible_devices). NVIDIA: CUDA C++ Programming Guide, "CUDA
-environment variables". Gaudi: docs.habana.ai, "HABANA_VISIBLE_MODULES".
+environment variables". Gaudi: docs.habana.ai, "HABANA_VISIBLE_MODULES". Intel: Level Zero's
+programming guide, "Affinity Mask"; of `0.1`, a tile, only the driver can tell the position.
 """
 
 from __future__ import annotations
@@ -13,14 +14,20 @@ from collections.abc import Mapping
 
 from warpfront.inside.checks.hardware.values import Visibility
 
+# The variable that decides, then what a container's runtime reads.
+_VARIABLES = {
+    "nvidia": ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"),
+    "gaudi": ("HABANA_VISIBLE_MODULES", "HABANA_VISIBLE_DEVICES"),
+    "intel": ("ZE_AFFINITY_MASK", "ONEAPI_DEVICE_SELECTOR"),
+}
+
 
 def resolve_visibility(vendor: str, environment: Mapping[str, str], count: int) -> Visibility:
     """What of `count` devices of a vendor a process with this environment sees."""
     if vendor == "amd":
         return _of_amd(environment, count)
-    name = {"nvidia": "CUDA_VISIBLE_DEVICES", "gaudi": "HABANA_VISIBLE_MODULES"}[vendor]
-    runtime = {"nvidia": "NVIDIA_VISIBLE_DEVICES", "gaudi": "HABANA_VISIBLE_DEVICES"}[vendor]
-    variables = _set_ones(environment, (name, runtime))
+    name, *runtime = _VARIABLES[vendor]
+    variables = _set_ones(environment, (name, *runtime))
     if name not in variables:
         return Visibility(vendor=vendor, variables=variables, visible=tuple(range(count)))
     chosen = _chosen(variables[name], count)
@@ -91,7 +98,7 @@ def _chosen(value: str, count: int) -> tuple[int, ...] | None:
     """Indices up to the first that is not one; None where a device is named by its identity."""
     chosen: list[int] = []
     for entry in (part.strip() for part in value.split(",")):
-        if entry.startswith(("GPU-", "MIG-")):
+        if entry.startswith(("GPU-", "MIG-")) or "." in entry:
             return None
         if not entry.isdecimal() or int(entry) >= count or int(entry) in chosen:
             break

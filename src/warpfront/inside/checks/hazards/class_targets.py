@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.nn import functional
 
 from warpfront.inside.checks.hazards.answers import Answer, Ground, HazardClass, array, rows
@@ -147,10 +148,10 @@ def _likelihood(ground: Ground) -> Iterator[Answer]:
 
 def _padded_rows(ground: Ground) -> Iterator[Answer]:
     """An embedding's padding gets no gradient; rows that are looked up often get all of theirs."""
-    index = torch.tensor([[0, 3, 3, 1], [1, 1, 0, 3]])
-    for padding, scaled in product((None, 1), (False, True)):
+    few, many = torch.tensor([[0, 3, 3, 1], [1, 1, 0, 3]]), ground.index(4, 13, 90)
+    for index, padding, scaled in product((few, many), (None, 1), (False, True)):
         weight = ground.send(ground.whole(5, 33)).requires_grad_()
-        fed = ground.whole(2, 4, 33) * 6
+        fed = ground.whole(*few.shape, 33) * 6 if index is few else ground.few(13, 90, 33)
         found = functional.embedding(
             index.to(ground.device), weight, padding_idx=padding, scale_grad_by_freq=scaled
         )
@@ -163,7 +164,7 @@ def _padded_rows(ground: Ground) -> Iterator[Answer]:
             right[padding] = 0
         assert weight.grad is not None
         yield Answer(
-            f"padding {padding}, scaled {scaled}",
+            f"{index.numel()} rows, padding {padding}, scaled {scaled}",
             weight.grad,
             right,
             ulps=2,
@@ -171,10 +172,24 @@ def _padded_rows(ground: Ground) -> Iterator[Answer]:
         )
 
 
+def _bag_slopes(mode: str, weight: Numbers, index: Numbers, fed: Numbers) -> Numbers:
+    """Each row's part of what is fed back: all of it, its share, or where it is the largest."""
+    slope = np.zeros_like(weight)
+    for bag, places in enumerate(np.split(index, [3, 3, 5])):
+        if mode == "max" and len(places):
+            first = places[weight[places].argmax(0)]
+            slope[first, np.arange(33)] += fed[bag]
+            continue
+        for place in places:
+            slope[place] += fed[bag] / (len(places) if mode == "mean" else 1)
+    return slope
+
+
 def _bags(ground: Ground) -> Iterator[Answer]:
     """Bags of rows, one of them empty."""
+    # No two rows hold one number at one place, so that there is one largest.
     index, offsets = torch.tensor([3, 0, 4, 4, 1, 2, 0]), torch.tensor([0, 3, 3, 5])
-    weight = ground.whole(5, 33)
+    weight = torch.argsort(ground.normal(5, 33), 0).double() + 1
     parts = np.split(array(weight)[array(index)], [3, 3, 5])
     for mode, whole in (("sum", np.sum), ("mean", np.mean), ("max", np.max)):
         leaf = ground.send(weight).requires_grad_()
@@ -183,6 +198,11 @@ def _bags(ground: Ground) -> Iterator[Answer]:
         )
         right = np.stack([whole(part, 0) if len(part) else np.zeros(33) for part in parts])
         yield Answer(mode, found, right, ulps=1)
+        fed = ground.whole(4, 33)
+        found.backward(ground.send(fed))
+        assert leaf.grad is not None
+        slope = _bag_slopes(mode, array(weight), array(index), array(fed))
+        yield Answer(f"gradient of {mode}", leaf.grad, slope, ulps=4, slack=4 * ground.eps)
     leaf = ground.send(weight).requires_grad_()
     shares = ground.send(torch.tensor([1.0, 2.0, 3.0, 1.0, 2.0, 3.0, 1.0]))
     found = functional.embedding_bag(
@@ -206,6 +226,10 @@ def _bags(ground: Ground) -> Iterator[Answer]:
     yield Answer("its gradient", leaf.grad, right, ulps=1)
 
 
+def _turned(x: Tensor) -> Tensor:
+    return x.mT.contiguous().mT
+
+
 def _distances(ground: Ground) -> Iterator[Answer]:
     """Losses of differences, with each reduction, forward and backward."""
     x, y = ground.whole(7, 33), ground.whole(7, 33)
@@ -218,7 +242,7 @@ def _distances(ground: Ground) -> Iterator[Answer]:
     }
     for (name, (each, slope)), reduction in product(table.items(), ("none", "sum", "mean")):
         leaf = ground.send(x).requires_grad_()
-        found = getattr(functional, name)(leaf, ground.send(y), reduction=reduction)
+        found = getattr(functional, name)(leaf, _turned(ground.send(y)), reduction=reduction)
         right = {"none": each, "sum": each.sum(), "mean": each.mean()}[reduction]
         yield Answer(
             f"{name}, {reduction}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -95,11 +96,43 @@ def _derivatives(ground: Ground) -> Iterator[Answer]:
         yield Answer(label, leaf.grad.resolve_conj(), right, slack=slack)
 
 
+# Sizes whose squares leave the range of float32 or float64, and parts where a function saturates.
+FAR: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Numbers], Numbers], float]] = {
+    "abs": (torch.abs, np.abs, math.inf),
+    "angle": (torch.angle, np.angle, math.inf),
+    "sqrt": (torch.sqrt, np.sqrt, math.inf),
+    "log": (torch.log, np.log, math.inf),
+    "tan": (torch.tan, np.tan, 60.0),
+    "tanh": (torch.tanh, np.tanh, 60.0),
+    "exp": (torch.exp, np.exp, 60.0),
+}
+
+
+def _far_out(ground: Ground) -> Iterator[Answer]:
+    far = 1e20 if ground.dtype == torch.float32 else 1e200
+    kind = torch.complex64 if ground.dtype == torch.float32 else torch.complex128
+    numbers = [3 + 4j, -3 + 4j, 0.5 - 1j, 50 + 1j, -50 + 0.5j, 1 + 50j, 0.25 - 50j]
+    numbers += [far * z for z in (3 + 4j, -4 + 3j, 1 + 1e-3j)]
+    numbers += [z / far for z in (3 + 4j, 4 - 3j)]
+    for name, (call, exact, most) in FAR.items():
+        x = torch.tensor([z for z in numbers if abs(z) <= most]).to(kind).repeat(5)
+        right = exact(array(x.to(torch.complex128)))
+        found = call(x.to(ground.device))
+        slack = 64 * ground.eps * np.abs(right) + 1e-30
+        if np.iscomplexobj(right):
+            slack = np.stack([slack, slack], -1)
+        yield Answer(name, found, right, slack=slack)
+
+
 COMPLEX_NUMBERS = HazardClass(
     name="complex",
     asks="are complex arithmetic, conjugates and derivatives right",
     hazards=rows(
-        {**{name: partial(_call, name) for name in CALLS}, "derivatives": _derivatives},
+        {
+            **{name: partial(_call, name) for name in CALLS},
+            "derivatives": _derivatives,
+            "far out": _far_out,
+        },
         dtypes=("float32", "float64"),
     ),
 )

@@ -6,10 +6,7 @@ Each does what a kernel in the field did, or might: by class, with the row that 
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -17,82 +14,10 @@ import torch
 from torch import Tensor
 
 from warpfront.inside.checks.effort import Effort
-from warpfront.inside.checks.hazards.hazard_checks import class_named, judge_rows
-from warpfront.inside.checks.mutations import MutationTally, Seeded
+from warpfront.inside.checks.hazards.field_faults import FIELD_FAULTS
+from warpfront.inside.checks.hazards.seeding import KEYS, Kernel, KernelFault, seed_kernel_faults
+from warpfront.inside.checks.mutations import MutationTally
 from warpfront.inside.checks.results import Check, CheckFinding, Recorder, failed, passed
-
-KEYS = {"cpu": "CPU", "cuda": "CUDA"}
-Kernel = Callable[..., Any]
-# Gets the right kernel, and the arguments of the call.
-Wrong = Callable[..., Any]
-
-
-@dataclass(frozen=True)
-class KernelFault:
-    """`operators` are overloads of aten; `like` names what it is modelled on, if that is known."""
-
-    name: str
-    operators: tuple[str, ...]
-    wrong: Wrong
-    hazard_class: str
-    rows: tuple[str, ...]
-    like: str = ""
-    devices: tuple[str, ...] = ("cpu", "cuda")
-
-
-@contextmanager
-def seeded(fault: KernelFault, device: str) -> Iterator[None]:
-    """While it lasts, the device's kernels are wrong; float64 on the CPU, the reference, is not."""
-    key = KEYS[device]
-    library = torch.library.Library("aten", "IMPL")
-    try:
-        for name in fault.operators:
-            kernel = torch.library.get_kernel(f"aten::{name}", key)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                library.impl(name, _kernel(kernel, fault.wrong), key, with_keyset=True)
-        yield
-    finally:
-        library._destroy()
-
-
-def _kernel(kernel: Any, wrong: Wrong) -> Kernel:
-    def call(keys: Any, *args: Any, **kwargs: Any) -> Any:
-        right = partial(kernel.call_boxed, keys)
-        if any(_is_reference(x) for x in args):
-            return right(*args, **kwargs)
-        return wrong(right, *args, **kwargs)
-
-    return call
-
-
-def _is_reference(x: Any) -> bool:
-    if isinstance(x, (list, tuple)):
-        return any(_is_reference(one) for one in x)
-    return isinstance(x, Tensor) and x.dtype == torch.float64 and x.device.type == "cpu"
-
-
-def seed_kernel_faults(
-    faults: Sequence[KernelFault], device: str, ledger: MutationTally, seed: int = 0
-) -> None:
-    """Each fault in turn: its row must pass without it, and must not with it."""
-    for fault in faults:
-        if device not in fault.devices:
-            continue
-        own = class_named(fault.hazard_class)
-        rows = [row for row in own.hazards if row.name in fault.rows]
-        effort = Effort(seeds=(seed,), quick=True)
-        dtypes = ("float32", "bfloat16")
-        with seeded(fault, device):
-            judged = judge_rows(rows, device, dtypes, effort)
-        entry = Seeded(
-            mutation="wrong kernel",
-            suite="hazards",
-            check=f"{fault.hazard_class}: {fault.name}",
-            dtype="float32",
-            device=device,
-        )
-        ledger.enter(entry, caught=bool(judged.faults))
 
 
 def record_kernel_faults(claims: Any, recorder: Recorder, effort: Effort | None = None) -> None:
@@ -473,7 +398,7 @@ def _low_precision_argument(right: Kernel, x: Tensor) -> Any:
 FAR, SPECIAL, LONG, FORMATS = "far out", "NaN and infinity", "long", "memory formats"
 STATE, TARGETS, ORDER, RANDOM = "kept state", "targets", "order", "random numbers"
 SORT = ("sort.stable",)
-KERNEL_FAULTS: tuple[KernelFault, ...] = (
+OWN_FAULTS: tuple[KernelFault, ...] = (
     KernelFault(
         "softmax without its largest taken off",
         ("_softmax",),
@@ -830,3 +755,4 @@ KERNEL_FAULTS: tuple[KernelFault, ...] = (
         like="pytorch#75240",
     ),
 )
+KERNEL_FAULTS: tuple[KernelFault, ...] = (*OWN_FAULTS, *FIELD_FAULTS)

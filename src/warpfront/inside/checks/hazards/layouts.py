@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from warpfront.inside.checks.hazards.answers import Answer, Ground, HazardClass, array, rows
+from warpfront.inside.checks.hazards.answers import SINGLE, Answer, Ground, HazardClass, array, rows
 
 Change = Callable[[Tensor], Tensor]
 
@@ -71,12 +71,14 @@ def _both(
         for x, form in zip(tensors, formats, strict=True)
     ]
     found = call(*sent)
-    found.backward(PICTURES[formats[0]](ground.send(fed)) if fed.dim() == 4 else ground.send(fed))
     yield "output", found, right.detach()
-    for place, (mine, leaf) in enumerate(zip(sent, exact, strict=True)):
-        assert mine.grad is not None
-        assert leaf.grad is not None
-        yield f"gradient {place}", mine.grad, leaf.grad
+    # What comes back may be of another format than what went in.
+    for form in dict.fromkeys((formats[0], "channels_last", "contiguous")):
+        back = PICTURES[form](ground.send(fed)) if fed.dim() == 4 else ground.send(fed)
+        gradients = torch.autograd.grad(found, sent, back, retain_graph=True)
+        for place, (mine, leaf) in enumerate(zip(gradients, exact, strict=True)):
+            assert leaf.grad is not None
+            yield f"gradient {place} of {form}", mine, leaf.grad
 
 
 CONVOLUTIONS: dict[str, tuple[Callable[..., Tensor], tuple[int, ...], tuple[int, ...]]] = {
@@ -125,8 +127,46 @@ def _convolution(name: str, ground: Ground) -> Iterator[Answer]:
             )
 
 
+# Where a picture is looked at: inside, on its edges and corners, and beyond them.
+LOOKED_AT = torch.tensor(
+    [[-1, -1], [1, 1], [-0.875, 0.25], [0.0625, 0.625], [1.25, -1.25], [0.375, -1], [1, 0.25]]
+)
+
+
+def _looked_at(x: Tensor, grid: Tensor, padding: str, mode: str, *, corners: bool) -> Tensor:
+    return functional.grid_sample(x, grid, mode, padding, align_corners=corners)
+
+
+# What is computed from shares of neighbours that are no whole parts; what is looked up where a
+# number of 16 bits says is another place there.
+SHARED = frozenset(
+    {
+        "avg_pool2d, padding not counted",
+        "bilinear, corners aligned",
+        "bilinear, smaller, smooth",
+        "area",
+    }
+)
+
+
+def _resized(mode: str, **how: Any) -> Callable[[Tensor], Tensor]:
+    return lambda x: functional.interpolate(x, mode=mode, **how)
+
+
 POOLED: dict[str, Callable[[Tensor], Tensor]] = {
     "avg_pool2d": lambda x: functional.avg_pool2d(x, 2),
+    "avg_pool2d, padded": lambda x: functional.avg_pool2d(x, 2, 1, 1),
+    "avg_pool2d, padding not counted": lambda x: functional.avg_pool2d(
+        x, 3, 2, 1, count_include_pad=False
+    ),
+    "bicubic": _resized("bicubic", scale_factor=2),
+    "bicubic to the same size": _resized("bicubic", size=(8, 8)),
+    "bilinear to the same size": _resized("bilinear", size=(8, 8)),
+    "nearest to the same size": _resized("nearest", size=(8, 8)),
+    "bilinear, corners aligned": _resized("bilinear", size=(5, 13), align_corners=True),
+    "bilinear, smaller, smooth": _resized("bilinear", size=(5, 3), antialias=True),
+    "nearest, exactly": _resized("nearest-exact", size=(11, 5)),
+    "area": _resized("area", size=(3, 5)),
     "adaptive_avg_pool2d": lambda x: functional.adaptive_avg_pool2d(x, (4, 4)),
     "nearest": lambda x: functional.interpolate(x, scale_factor=2, mode="nearest"),
     "bilinear": lambda x: functional.interpolate(
@@ -154,7 +194,9 @@ def _pooled(name: str, ground: Ground) -> Iterator[Answer]:
         x = ground.whole(2, channels, 8, 8)
         for form in PICTURES:
             for label, found, right in _both(POOLED[name], ground, [x], (form,)):
-                slack = 4 * ground.eps * float(right.abs().max()) if ground.half else 0.0
+                # Shares of neighbours are rounded, and so is what they add up to.
+                most = 4.0 if ground.half else 64.0 * (name in SHARED)
+                slack = most * ground.eps * float(right.abs().max())
                 yield Answer(
                     f"{label}, {channels} channels, {form}",
                     found,
@@ -164,6 +206,31 @@ def _pooled(name: str, ground: Ground) -> Iterator[Answer]:
                 )
 
 
+LOOKS: dict[str, Callable[..., Tensor]] = {
+    "zeros": partial(_looked_at, padding="zeros", mode="bilinear", corners=False),
+    "border": partial(_looked_at, padding="border", mode="bilinear", corners=True),
+    "reflection": partial(_looked_at, padding="reflection", mode="bicubic", corners=False),
+    "nearest": partial(_looked_at, padding="zeros", mode="nearest", corners=True),
+}
+
+
+def _looks(name: str, ground: Ground) -> Iterator[Answer]:
+    """A picture's gradient, and that of the grid by which it is looked at."""
+    for channels, form in product((3, 33), ("contiguous", "channels_last", "spread")):
+        x, grid = ground.whole(2, channels, 8, 8), LOOKED_AT.double().expand(2, 1, -1, -1)
+        for label, found, right in _both(LOOKS[name], ground, [x, grid], (form, "contiguous")):
+            slack = 128 * ground.eps * (1 + float(right.abs().max()))
+            yield Answer(f"{label}, {channels} channels, {form}", found, array(right), slack=slack)
+
+
+MAXIMA: dict[str, Callable[[Tensor], Tensor]] = {
+    "max_pool2d": partial(functional.max_pool2d, kernel_size=2),
+    "max_pool2d, padded": partial(functional.max_pool2d, kernel_size=3, stride=2, padding=1),
+    "max_pool2d, dilated": partial(functional.max_pool2d, kernel_size=2, stride=1, dilation=2),
+    "adaptive_max_pool2d": partial(functional.adaptive_max_pool2d, output_size=3),
+}
+
+
 def _max_pool(ground: Ground) -> Iterator[Answer]:
     """Numbers without equals, so that each gradient has one place to go to."""
     for channels in (1, 3, 7, 33):
@@ -171,20 +238,24 @@ def _max_pool(ground: Ground) -> Iterator[Answer]:
         order = torch.randperm(min(count, 250), generator=ground.generator).repeat(-(-count // 250))
         x = order[:count].reshape(2, channels, 8, 8).double()
         for form in PICTURES:
-            call = partial(functional.max_pool2d, kernel_size=2)
-            for label, found, right in _both(call, ground, [x], (form,)):
-                yield Answer(f"{label}, {channels} channels, {form}", found, array(right))
+            for name, call in MAXIMA.items():
+                for label, found, right in _both(call, ground, [x], (form,)):
+                    said = f"{label} of {name}, {channels} channels, {form}"
+                    slack = 2 * ground.eps * float(right.abs().max())
+                    yield Answer(said, found, array(right), slack=slack)
 
 
 def _norms(ground: Ground) -> Iterator[Answer]:
     """Batch, group and instance norm of odd channels, forward and backward."""
-    for channels, form in product((3, 33), PICTURES):
-        x = ground.whole(4, channels, 5, 7)
+    for (channels, *places), form in product(((3, 5, 7), (33, 5, 7), (65, 17, 16)), PICTURES):
+        x = ground.whole(4, channels, *places)
         weight, bias = ground.whole(channels) + 5, ground.whole(channels)
         calls: dict[str, Callable[..., Tensor]] = {
             "batch_norm": lambda t, w, b: functional.batch_norm(t, None, None, w, b, training=True),
-            "group_norm": lambda t, w, b: functional.group_norm(t, 3, w, b),
+            "group_norm": lambda t, w, b: functional.group_norm(t, 5 if len(w) == 65 else 3, w, b),
             "instance_norm": lambda t, w, b: functional.instance_norm(t, weight=w, bias=b),
+            "evaluated batch_norm": _evaluated,
+            "layer_norm": _of_last_axis,
         }
         for name, call in calls.items():
             parts = _both(call, ground, [x, weight, bias], (form, "contiguous", "contiguous"))
@@ -197,6 +268,76 @@ def _norms(ground: Ground) -> Iterator[Answer]:
                     ulps=2,
                     slack=slack,
                 )
+
+
+def _evaluated(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Batch norm with statistics that are given: another number for each channel."""
+    known = torch.arange(len(weight), device=x.device, dtype=x.dtype)
+    return functional.batch_norm(x, known % 5 - 2, known % 7 + 1, weight, bias, training=False)
+
+
+def _of_last_axis(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Layer norm of four axes over channels."""
+    moved = x.permute(0, 2, 3, 1)
+    return functional.layer_norm(moved, weight.shape, weight, bias).permute(0, 3, 1, 2)
+
+
+def _singles(ground: Ground) -> Iterator[Answer]:
+    """One number out of a row, as an operand of its own."""
+    x, y = ground.whole(33, 5), ground.whole(9) + torch.arange(9).double()
+    sent, row = ground.send(x), ground.send(y)
+    for place in (1, 4, 8):
+        one = row[place]
+        yield Answer(f"added {place}", sent + one, array(x + y[place]))
+        yield Answer(f"times {place}", sent * one, array(x * y[place]), ulps=1)
+        yield Answer(f"from {place}", one - sent, array(y[place] - x))
+        yield Answer(f"compared {place}", sent > one, array(x > y[place]))
+        held = torch.where(sent > 0, sent, one)
+        yield Answer(f"chosen {place}", held, array(torch.where(x > 0, x, y[place])))
+
+
+WRITTEN: dict[str, Callable[..., Any]] = {
+    "floor": torch.floor,
+    "exp": torch.exp,
+    "abs": torch.abs,
+    "neg": torch.neg,
+    "sigmoid": torch.sigmoid,
+    "add": lambda x, **how: torch.add(x, x.flip(0), **how),
+    "mul": lambda x, **how: torch.mul(x, 3, **how),
+    "clamp": lambda x, **how: torch.clamp(x, -1, 2, **how),
+    "maximum": lambda x, **how: torch.maximum(x, x.flip(1), **how),
+    "where": lambda x, **how: torch.where(x > 0, x, -x, **how),
+    "sum": lambda x, **how: torch.sum(x, 1, keepdim=True, **how),
+    "mean": lambda x, **how: torch.mean(x, 0, keepdim=True, **how),
+    "amax": lambda x, **how: torch.amax(x, 1, keepdim=True, **how),
+    "argmax": lambda x, **how: torch.argmax(x, 1, keepdim=True, **how),
+    "cumsum": lambda x, **how: torch.cumsum(x, 1, **how),
+    "mm": lambda x, **how: torch.mm(x, x.mT.contiguous(), **how),
+    "cat": lambda x, **how: torch.cat([x, x], 1, **how),
+    "gather": lambda x, **how: torch.gather(x, 1, (x > 0).long(), **how),
+    "index_select": lambda x, **how: torch.index_select(
+        x, 0, torch.tensor([2, 0, 5], device=x.device), **how
+    ),
+    "searchsorted": lambda x, **how: torch.searchsorted(
+        torch.arange(-4.0, 5.0, device=x.device, dtype=x.dtype), x, **how
+    ),
+    "eq": lambda x, **how: torch.eq(x, 1, **how),
+    "tril": lambda x, **how: torch.tril(x, **how),
+    "softmax": lambda x, **how: torch.softmax(x, 1, **how),
+}
+
+
+def _written(ground: Ground) -> Iterator[Answer]:
+    """Results that are put into memory which is there: the same as into new."""
+    x = ground.send(ground.whole(17, 33))
+    for name, call in WRITTEN.items():
+        plain = call(x)
+        right = array(plain.double() if plain.is_floating_point() else plain)
+        for form, change in (("spread", _spread), ("swapped", _swapped), ("window", _outside)):
+            there = change(torch.full_like(plain, 1))
+            call(x, out=there)
+            off = 2 * ground.eps * float(np.abs(right).max()) if plain.is_floating_point() else 0.0
+            yield Answer(f"{name} into {form}", there, right, slack=off)
 
 
 BINARY: dict[str, tuple[Callable[..., Tensor], Callable[..., Any]]] = {
@@ -340,10 +481,17 @@ LAYOUTS = HazardClass(
             {f"convolution {name}": partial(_convolution, name) for name in CONVOLUTIONS}, **ONCE
         ),
         *rows({name: partial(_pooled, name) for name in POOLED}, **ONCE),
+        *rows(
+            {f"looks, {name}": partial(_looks, name) for name in LOOKS}, dtypes=SINGLE, once=True
+        ),
         *rows({f"element {name}": partial(_binary, name) for name in BINARY}, **ONCE),
         *rows({f"along axes {name}": partial(_reduced, name) for name in REDUCED}, **ONCE),
         *rows(
             {"max_pool2d": _max_pool, "norms": _norms, "products": _products, "casts": _casts},
+            **ONCE,
+        ),
+        *rows(
+            {"single numbers": _singles, "written into memory": _written},
             **ONCE,
         ),
     ),

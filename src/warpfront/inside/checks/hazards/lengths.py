@@ -15,6 +15,7 @@ from warpfront.inside.checks.hazards.answers import (
     TRUE,
     Answer,
     Ground,
+    Hazard,
     HazardClass,
     array,
     rows,
@@ -176,6 +177,51 @@ def _orders(ground: Ground) -> Iterator[Answer]:
     yield Answer("rows of 2049", found, np.sort(array(wide), 1))
     found = wide.mT.contiguous().to(ground.device).sort(0).values.mT
     yield Answer("columns of 2049", found, np.sort(array(wide), 1))
+
+
+def _alignments(ground: Ground) -> Iterator[Answer]:
+    """As many steps as targets leave one way only: its loss and its gradient are known."""
+    for count in (5, 300, 1100):
+        x = ground.whole(count, 2, 7, most=2)
+        logs = array(x) - np.log(np.exp(array(x)).sum(2, keepdims=True))
+        target = (torch.arange(count) % 6 + 1).repeat(2, 1)
+        hit = np.zeros_like(logs)
+        hit[np.arange(count)[:, None], np.arange(2)[None], array(target).T] = 1
+        leaf = ground.send(torch.from_numpy(logs)).requires_grad_()
+        lengths = torch.full((2,), count)
+        loss = functional.ctc_loss(
+            leaf, target.to(ground.device), lengths, lengths, reduction="none"
+        )
+        right = -(hit * logs).sum((0, 2))
+        yield Answer(f"loss of {count}", loss, right, slack=1e-5 * right)
+        loss.sum().backward()
+        assert leaf.grad is not None
+        # Sums of logarithms as large as the loss are subtracted.
+        off = 16 * ground.eps * (1 + float(right.max()))
+        yield Answer(f"its gradient of {count}", leaf.grad, np.exp(logs) - hit, slack=off)
+
+
+def _cancelled(ground: Ground) -> Iterator[Answer]:
+    """Sums whose parts leave float16's range, though they do not."""
+    half = 2**21
+    x = ground.send(torch.ones(2 * half))
+    x[half:] = -1
+    yield Answer("sum", x.sum(), 0.0)
+    yield Answer("mean", x.mean(), 0.0)
+    yield Answer("sum of rows", x.view(2, -1).sum(0)[:9], np.zeros(9))
+
+
+def _rows_by_millions(ground: Ground) -> Iterator[Answer]:
+    """More rows than 2^23, each of an odd length."""
+    count = 2**23 + 9
+    x = ground.whole(7, 5).repeat(count // 7 + 1, 1)[:count]
+    found = functional.layer_norm(ground.send(x), (5,))[-20:]
+    last = array(x[-20:])
+    right = last - last.mean(1, keepdims=True)
+    right /= np.sqrt(last.var(1, keepdims=True) + 1e-5)
+    yield Answer("layer_norm", found, right, ulps=8, slack=16 * ground.eps)
+    total = ground.send(x).softmax(1)[-20:]
+    yield Answer("softmax", total, np.exp(last) / np.exp(last).sum(1, keepdims=True), ulps=8)
 
 
 def _counts(ground: Ground) -> Iterator[Answer]:
@@ -408,8 +454,22 @@ LENGTHS = HazardClass(
             once=True,
         ),
         *rows(
-            {"orders": _orders, "counts": _counts, "additions": _added, "moves": _moved},
+            {
+                "alignments": _alignments,
+                "orders": _orders,
+                "counts": _counts,
+                "additions": _added,
+                "moves": _moved,
+            },
             dtypes=SINGLE,
+            once=True,
+        ),
+        Hazard(name="cancelled", answers=_cancelled, dtypes=("float16",), once=True),
+        Hazard(
+            name="rows by millions",
+            answers=_rows_by_millions,
+            devices=("cuda",),
+            needed_bytes=2 * 2**30,
             once=True,
         ),
     ),

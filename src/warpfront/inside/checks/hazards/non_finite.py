@@ -296,6 +296,20 @@ def _derivatives(ground: Ground) -> Iterator[Answer]:
     yield Answer("softmax", sent.grad.isnan().any(1), fed.isnan().any(1))
 
 
+def _logarithms(ground: Ground) -> Iterator[Answer]:
+    """Sums of exponentials that begin with nothing, or hold nothing for a while."""
+    x = ground.whole(5, 257)
+    x[0, ::3], x[1, 5:9], x[2, :70], x[3], x[4, 100] = *[-math.inf] * 4, math.inf
+    found = torch.logcumsumexp(ground.send(x), 1)
+    with np.errstate(all="ignore"):
+        right = np.logaddexp.accumulate(array(x), 1)
+    # In 16 bits each step may be rounded.
+    slack = 4e-5 if not ground.half else 0.1
+    yield Answer("logcumsumexp", found, right, ulps=4, slack=slack)
+    down = torch.logcumsumexp(ground.send(x.mT.contiguous()), 0).mT
+    yield Answer("logcumsumexp down", down, right, ulps=4, slack=slack)
+
+
 def _clipping(ground: Ground) -> Iterator[Answer]:
     """A norm with one infinite gradient is infinite, and is said to be."""
     for special in (math.inf, math.nan):
@@ -324,6 +338,7 @@ NON_FINITE = HazardClass(
                 "windows": _windows,
                 "derivatives": _derivatives,
                 "clipping": _clipping,
+                "logarithms": _logarithms,
             },
             once=True,
         ),

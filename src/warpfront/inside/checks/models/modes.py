@@ -39,7 +39,12 @@ from warpfront.inside.checks.precision import (
 from warpfront.inside.checks.results import Check, CheckFinding, Recorder, failed, passed
 
 # torch.compile takes seconds for every model on a GPU, and half a minute where it writes C++.
-COMPILED = {"cpu": ("gpt",), "cuda": ("mlp", "resnet", "gpt", "moe"), "hpu": ("gpt",)}
+COMPILED = {
+    "cpu": ("gpt",),
+    "cuda": ("mlp", "resnet", "gpt", "moe"),
+    "hpu": ("gpt",),
+    "xpu": ("gpt",),
+}
 QUICK = {
     "mlp": ("float32",),
     "resnet": ("float32",),

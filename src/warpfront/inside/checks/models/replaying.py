@@ -170,7 +170,7 @@ def _judge_call(
             exact=reference,
             cpu=cpu[name],
             added=_added(gradient, reference) if name in own else 0.0,
-            walk=_walk(gradient, reference) if name in own else 0.0,
+            walk=_walk(gradient, reference, layer) if name in own else 0.0,
         )
         yield _row(call.layer, kind, name, tensors, how)
 
@@ -246,13 +246,20 @@ class _Tensors:
     walk: float = 0.0
 
 
-def _walk(gradient: Tensor | None, exact: Tensor) -> float:
-    """For a vector of parameters: the size of a partial sum of what was added to each. Kernels that
-    store partial sums in 16 bits round that, however little is left in the end (`SUMS_ROUNDED`).
+# Their parameters belong to the second axis of what comes back, all others' to the last.
+OF_CHANNELS = (nn.modules.batchnorm._BatchNorm, nn.modules.conv._ConvNd, nn.GroupNorm)
+
+
+def _walk(gradient: Tensor | None, exact: Tensor, layer: nn.Module) -> float:
+    """For a vector of parameters: the size of a partial sum of what was added to one of them, the
+    largest. Kernels that store partial sums in 16 bits round that, however little is left in the
+    end (`SUMS_ROUNDED`); the worst error is where the most was added, not where as much as usual.
     """
-    if gradient is None or exact.dim() != 1:
+    axis = 1 if isinstance(layer, OF_CHANNELS) else -1
+    if gradient is None or exact.dim() != 1 or gradient.shape[axis] != exact.numel():
         return 0.0
-    return float((gradient.double().square().sum() / exact.numel()).sqrt())
+    parts = gradient.double().movedim(axis, 0).flatten(1)
+    return float(parts.square().sum(1).sqrt().max())
 
 
 def _added(gradient: Tensor | None, exact: Tensor) -> float:

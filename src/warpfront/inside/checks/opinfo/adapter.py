@@ -42,13 +42,14 @@ class DatabaseMoved(Exception):  # noqa: N818 - it says what happened
 @dataclass(frozen=True, kw_only=True)
 class Sample:
     """One call: what is passed, and what torch's tests do to the result before they compare it
-    (signs of eigenvectors and the like).
+    (signs of eigenvectors and the like). `strided` tensors are sent as views with gaps.
     """
 
     input: Any
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
     settle: Callable[[Any], Any]
+    strided: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +64,12 @@ class Entry:
 
     def backward_dtypes(self, device: str) -> frozenset[torch.dtype]:
         return frozenset(self.raw.supported_backward_dtypes(device))
+
+    @property
+    def takes_strides(self) -> bool:
+        """Whether torch's own tests call it with views; to some, strides are part of the answer."""
+        known = (getattr(one, "test_name", None) for one in self.raw.decorators)
+        return "test_noncontiguous_samples" not in known
 
     def samples(
         self, device: str, dtype: torch.dtype, *, limit: int, backward: bool

@@ -76,7 +76,17 @@ def convert_sample(sample: Sample, change: Callable[[Tensor], Tensor]) -> Sample
         args=convert(sample.args, change),
         kwargs=convert(dict(sample.kwargs), change),
         settle=sample.settle,
+        strided=sample.strided,
     )
+
+
+def spread(x: Tensor) -> Tensor:
+    """The same numbers, each beside itself, behind where the memory begins."""
+    if x.layout != torch.strided or not x.numel():
+        return x
+    if not x.dim():
+        return torch.stack([torch.zeros_like(x), x])[1]
+    return torch.stack([x, x], -1).flatten(-2)[..., 1::2]
 
 
 def tensors_in(value: Any) -> Iterator[Tensor]:
@@ -109,6 +119,7 @@ def execute_entry(
 
     def send(x: Tensor) -> Tensor:
         sent = x.detach().to(device)
+        sent = spread(sent).detach() if sample.strided else sent
         return sent.requires_grad_(backward and x.requires_grad)
 
     moved = convert_sample(sample, send)
@@ -117,7 +128,8 @@ def execute_entry(
         outputs = [_dense(x) for x in tensors_in(entry(moved, device))]
         gradients: tuple[Tensor | None, ...] = ()
         if cotangents is not None:
-            gradients = _gradients(moved, outputs, [c.to(device) for c in cotangents])
+            fed = [spread(c.to(device)) if sample.strided else c.to(device) for c in cotangents]
+            gradients = _gradients(moved, outputs, fed)
     return Results(
         outputs=tuple(x.detach().cpu() for x in outputs),
         gradients=tuple(None if g is None else g.cpu() for g in gradients),

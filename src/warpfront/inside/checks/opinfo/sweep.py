@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 
@@ -231,12 +231,18 @@ def _sweep_samples(entry: Entry, dtype: torch.dtype, seed: int, sweep: Sweep, sw
             continue
         label = f"{entry.name}, sample {i}, seed {seed}"
         try:
-            found = sweep.run(entry, sample, expected.cotangents, sweep.device)
+            asked = asked_as(entry, sample, i)
+            found = sweep.run(entry, asked, expected.cotangents, sweep.device)
         except REFUSALS as error:
             swept.samples += 1
             swept.faults.append(f"{label}: {type(error).__name__}: {_first_line(error)}")
             continue
         swept.add(label, expected.judge(found, sweep.device, sweep.effort.profile))
+
+
+def asked_as(entry: Entry, sample: Sample, number: int) -> Sample:
+    """Every second sample is sent as views with gaps, and what is fed back as well."""
+    return replace(sample, strided=number % 2 == 1 and entry.takes_strides)
 
 
 @dataclass(frozen=True, kw_only=True)

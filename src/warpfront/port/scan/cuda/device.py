@@ -228,6 +228,10 @@ def _vector_operators(view: View) -> Iterator[Sighting]:
             yield sighting(view, "CU140", found.span(), shift=shift)
 
 
+_EMPTIED = re.compile(r"\b(\w+)\s*=\s*\{\s*\}(?=\s*;)")
+"""`half2 x; x = {};`: HIP's half2 has several assignments that an empty list fits."""
+
+
 def _half_members(view: View) -> Iterator[Sighting]:
     declared = {found[1] for found in _HALF_DECLARED.finditer(view.code)}
     if not declared:
@@ -238,6 +242,9 @@ def _half_members(view: View) -> Iterator[Sighting]:
             and view.code[found.start() - 1 : found.start()] not in (".", ">")
             and _declared_last(view, found[1], found.start())
         ):
+            yield sighting(view, "CU127", found.span())
+    for found in _EMPTIED.finditer(view.code):
+        if found[1] in declared and _declared_last(view, found[1], found.start(1)):
             yield sighting(view, "CU127", found.span())
 
 
@@ -299,8 +306,10 @@ def _std_in_device_code(view: View) -> Iterator[Sighting]:
     for found in _STD_EXTREME.finditer(view.code):
         constant = "constexpr" in statement_before(view.code, found.start())
         cuda = view.is_device_code or view.source.path.suffix in (".cu", ".cuh")
+        listed = view.code.startswith("{", found.end())
         if view.in_device_code(found.start()) or (constant and cuda):
-            yield sighting(view, "CU136", (found.start(), found.end() - 1))
+            shift = 1 if constant or listed else 0
+            yield sighting(view, "CU136", (found.start(), found.end() - 1), shift=shift)
 
 
 def _missing_typenames(view: View) -> Iterator[Sighting]:

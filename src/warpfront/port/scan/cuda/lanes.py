@@ -37,7 +37,8 @@ _NARROW_MASK = re.compile(
     r"(?:0[xX][0-9a-fA-F]{1,8}[uUlL]{0,1}|-\s*1|~\s*0[uU]?|UINT_MAX|UINT32_MAX|\d{1,9}[uU]?)\Z"
 )
 _WIDE_MASK = re.compile(
-    r".*(?:uint64_t|unsigned long long|ull|ULL|UINT64_MAX|[fF]{16}|__activemask|__ballot|lanemask)",
+    r".*(?:uint64_t|unsigned long long|\b[\dxXa-fA-F]+(?:[uU]?[lL]{2}[uU]?)\b|UINT64_MAX|"
+    r"[fF]{16}|__activemask|__ballot|lanemask)",
     re.DOTALL,
 )
 _NARROW_BEFORE = re.compile(rf"(?:^|[^\w>:]){NARROW_TYPE}(?:\s+const)?\s+\Z")

@@ -15,18 +15,21 @@ from typing import Any
 
 from warpfront.port.scan.findings import Context, Gate, Sighting, SourceText
 from warpfront.port.scan.python import (
+    commands,
     devices,
     extensions,
+    given,
     graphs,
     kernels,
     mentions,
     settings,
     without_cuda,
 )
-from warpfront.port.scan.python.gates import Gates
+from warpfront.port.scan.python.gates import Gates, Standing
 from warpfront.port.scan.python.module import Module, Seen
-from warpfront.port.scan.python.tables import LAZILY as _OF_PACKAGES
+from warpfront.port.scan.python.tables import OF_PACKAGES as _OF_PACKAGES
 from warpfront.port.scan.python.tables import table_names
+from warpfront.port.scan.setting_rules import WORDS as SETTING_WORDS
 
 Detector = Callable[[Module, Any], Iterator[Seen]]
 CudaReader = Callable[[SourceText, Context], Iterator[Sighting]]
@@ -39,39 +42,54 @@ _DETECTORS: Mapping[type[ast.AST], tuple[Detector, ...]] = {
         mentions.rocm_version,
         devices.cuda_version_parsed,
         devices.home_as_switch,
+        without_cuda.device_attributes,
     ),
     ast.Name: (devices.home_as_switch,),
     ast.Constant: (
-        graphs.compile_modes,
         settings.strings,
         extensions.flags,
+        extensions.library_places,
         devices.patched_packages,
         without_cuda.device_strings,
         without_cuda.hpu_without_bridge,
     ),
     ast.Assign: (
-        graphs.inductor_assignments,
-        graphs.tf32_assignments,
-        graphs.attention_assignments,
+        given.settings_given,
         settings.environment_assignments,
         kernels.warps_assigned,
         devices.warp_sizes,
     ),
-    ast.Dict: (graphs.inductor_options, settings.environment_tables),
+    ast.AnnAssign: (given.settings_given,),
+    ast.NamedExpr: (given.settings_given,),
+    ast.FunctionDef: (given.settings_given,),
+    ast.AsyncFunctionDef: (given.settings_given,),
+    ast.Lambda: (given.settings_given,),
+    ast.Dict: (given.settings_given, settings.environment_tables),
     ast.With: (graphs.capture_bodies,),
     ast.Try: (devices.nvml_as_a_test, devices.mock_fallbacks),
     ast.Compare: (devices.comparisons,),
     ast.BoolOp: (devices.arch_alternatives,),
     ast.BinOp: (devices.core_arithmetic, kernels.warp_products),
-    ast.keyword: (extensions.linked_libraries,),
+    ast.keyword: (extensions.linked_libraries, extensions.packaged_data),
+    ast.JoinedStr: (extensions.wheels_by_cuda,),
     ast.Call: (
         mentions.device_names,
         graphs.rng_beside_capture,
-        graphs.matmul_precision,
-        graphs.attention_choices,
+        graphs.capture_calls,
+        mentions.imports_by_name,
+        commands.started,
+        extensions.extension_calls,
+        extensions.source_globs,
+        extensions.compiler_versions,
+        commands.sessions,
+        commands.setup_requirements,
+        given.settings_given,
+        given.compile_arguments,
+        graphs.kernels_of_the_hub,
         settings.environment_calls,
         devices.name_prefixes,
         devices.capability_queries,
+        devices.cuda_version_taken_apart,
         devices.arch_lists,
         devices.rocm_folder,
         devices.libraries,
@@ -83,6 +101,7 @@ _DETECTORS: Mapping[type[ast.AST], tuple[Detector, ...]] = {
         kernels.launches,
         kernels.inline_compilers,
         without_cuda.device_calls,
+        without_cuda.questions,
         without_cuda.nccl,
         without_cuda.double_precision,
     ),
@@ -97,8 +116,9 @@ _WORDS = (
     *("xformers", "bitsandbytes", "apex", "tensorrt", "cutlass", "nccl", "_alloc_conf", "gemm"),
     *("site-packages", "cupy", "rapids", "cudf", "dali", "warp_size", "inductor", "nvcc", "ptxas"),
     *("__global__", "__device__", "fast_math", "gencode", "--expt-"),
+    *SETTING_WORDS,
 )
-_SHORT_WORDS = re.compile(r"\b(?:hip|hpu\b|nsys\b|ncu\b)")
+_SHORT_WORDS = re.compile(r"\b(?:hip|hpu\b|nsys\b|ncu\b|pip\b|uv\b|setuptools|nox\b)|# /// script")
 _LITERALS = (
     *_WORDS,
     *sorted(name for name in map(str.lower, table_names()) if not any(w in name for w in _WORDS)),
@@ -124,6 +144,7 @@ def sightings(
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         yield _unreadable(source, error)
         return
+    yield from commands.script_requirements(module)
     gates = Gates(module)
     said: set[object] = set()
     for seen in _seen(module, context):
@@ -176,7 +197,7 @@ def _is_own(seen: Seen, context: Context) -> bool:
 
 def _sighting(module: Module, gates: Gates, seen: Seen) -> Iterator[Sighting]:
     start, end = module.span(seen.node)
-    standing = gates.standing(seen.node)
+    standing = _joined(gates.standing(seen.node), seen, gates)
     if seen.rule in _DECIDED and standing.sides == {"amd"}:
         return
     made = Sighting(
@@ -192,6 +213,16 @@ def _sighting(module: Module, gates: Gates, seen: Seen) -> Iterator[Sighting]:
     if seen.rule in _ABOUT_GATES and standing.gate is Gate.AVAILABILITY:
         made = dataclasses.replace(made, gate=Gate.OPEN)
     yield made
+
+
+def _joined(standing: Standing, seen: Seen, gates: Gates) -> Standing:
+    """What stands before a value where it is written, and before where it takes effect."""
+    sides, line = standing.sides & seen.sides, standing.line
+    if seen.via is None:
+        return dataclasses.replace(standing, sides=sides)
+    there = gates.standing(seen.via)
+    gate = standing.gate if standing.gate is not Gate.OPEN else there.gate
+    return Standing(sides=sides & there.sides, gate=gate, line=line or there.line)
 
 
 def _inside_strings(

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from warpfront.port.scan.python.module import FUNCTIONS, Module, Seen, keyword, text_of
+from warpfront.port.scan.python.tables import imports_nvidia
 
 _DEVICE_NAME = re.compile(
     r"\b(?:nvidia|amd|radeon|geforce|quadro|tesla|rtx|titan|instinct|mi\d{2,3}x?|[ahlvb]\d{2,3}s?"
@@ -24,6 +25,7 @@ _WARP_NAME = re.compile(
     r"_*(?:WARP_?SIZE|THREADS_PER_WARP|WARP_THREADS|NUM_LANES)_*\Z", re.IGNORECASE
 )
 _DEPTH = 8
+_OF_STRINGS = frozenset({"split", "replace", "startswith", "rsplit", "partition", "strip"})
 _LAUNCHES = re.compile(r"triton|cuda|kernel|warp|launch|RawKernel|load_inline", re.IGNORECASE)
 
 
@@ -167,8 +169,32 @@ def cuda_version_parsed(module: Module, node: ast.Attribute) -> Iterator[Seen]:
     if attribute or sliced or (called and name in {"Version", "parse", "float", "LooseVersion"}):
         if not _asked_before(module, node):
             yield Seen(rule="PY021", node=parent, what=_one_line(module, parent))
-    elif _is_bare_test(module, node) and "version.hip" not in module.text:
+    elif _is_bare_test(module, node) and not _is_for_nvidia(module, node):
         yield Seen(rule="PY022", node=node, what="torch.version.cuda")
+
+
+def cuda_version_taken_apart(module: Module, node: ast.Call) -> Iterator[Seen]:
+    """`os.environ.get("X", torch.version.cuda).split(".")`: None where nobody sets X."""
+    function = node.func
+    if not isinstance(function, ast.Attribute) or function.attr not in _OF_STRINGS:
+        return
+    if "version.cuda" not in module.text or module.dotted(function.value) == "torch.version.cuda":
+        return
+    values = module.scopes.values(function.value)
+    falls_back = isinstance(function.value, ast.BoolOp) and len(values) > 1
+    named = any(module.dotted(value) == "torch.version.cuda" for value in values)
+    if named and not falls_back and not _asked_before(module, node):
+        yield Seen(rule="PY021", node=node, what=_one_line(module, node))
+
+
+def _is_for_nvidia(module: Module, node: ast.AST) -> bool:
+    """Whether the test guards what is NVIDIA's own, or the module asks for AMD as well."""
+    if "version.hip" in module.text:
+        return True
+    test = next((p for p, _ in module.ancestors(node) if isinstance(p, ast.If)), None)
+    return test is not None and any(
+        imports_nvidia(inner) for statement in test.body for inner in ast.walk(statement)
+    )
 
 
 def _asked_before(module: Module, node: ast.AST) -> bool:
@@ -180,8 +206,11 @@ def _asked_before(module: Module, node: ast.AST) -> bool:
                 return True
         if isinstance(parent, ast.Try) and child in parent.body:
             return any(
-                handler.type is None
-                or {"AttributeError", "TypeError", "Exception"} & {*_names(handler.type)}
+                (
+                    handler.type is None
+                    or {"AttributeError", "TypeError", "Exception"} & {*_names(handler.type)}
+                )
+                and not any(isinstance(inner, ast.Raise) for inner in ast.walk(handler))
                 for handler in parent.handlers
             )
     return False
@@ -199,6 +228,8 @@ def _is_bare_test(module: Module, node: ast.AST) -> bool:
         others = [side for side in (parent.left, *parent.comparators) if side is not node]
         if not all(isinstance(other, ast.Constant) and other.value is None for other in others):
             return False
+        node, parent = parent, module.parents[parent]
+    while isinstance(parent, ast.BoolOp):
         node, parent = parent, module.parents[parent]
     return isinstance(parent, ast.If | ast.IfExp | ast.While | ast.UnaryOp) and node is not getattr(
         parent, "body", None
@@ -268,6 +299,8 @@ def mock_fallbacks(module: Module, node: ast.Try) -> Iterator[Seen]:
 
 def home_as_switch(module: Module, node: ast.Name | ast.Attribute) -> Iterator[Seen]:
     """`if CUDA_HOME is not None:` and `if ROCM_HOME:` as the question which build this is."""
+    if not module.names_toolkits:
+        return
     dotted = module.dotted(node)
     last = dotted.split(".")[-1]
     if last not in {"CUDA_HOME", "ROCM_HOME"} or not isinstance(node.ctx, ast.Load):

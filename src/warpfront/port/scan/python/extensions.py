@@ -6,7 +6,8 @@ import ast
 import re
 from collections.abc import Iterator
 
-from warpfront.port.scan.python.module import Module, Seen, text_of
+from warpfront.port.scan.python.module import Module, Seen, is_true, keyword, last_name, text_of
+from warpfront.port.scan.python.settings import STARTERS
 from warpfront.port.scan.words import CUDA_INDEX, GFX, compiler_flags
 
 _LIBRARIES = frozenset(
@@ -27,6 +28,10 @@ _LIBRARIES = frozenset(
         "nvidia-ml",
     }
 )
+_HIP = re.compile(r"version\.hip|IS_HIP|ROCM|rocm|HIP_HOME|is_hip")
+_WINDOWS_LIBRARY = re.compile(r"(?:cublas|cudart|cuda|cudnn|cusparse|cusolver|nvrtc)\.lib")
+_WHEEL_FOLDERS = frozenset({"cuda_runtime", "cublas", "cudnn", "cuda_nvcc", "cusparse", "cusolver"})
+_NVCC = re.compile(r"(?:\A|/|\W)nvcc(?:\s|\Z)")
 _ASKING = re.compile(
     r"(?:\S*/)?(rocminfo|rocm_agent_enumerator|amdgpu-arch|rocm-smi|amd-smi)(?:\s|\Z)"
 )
@@ -62,6 +67,67 @@ def _first_three(module: Module, node: ast.AST) -> Iterator[tuple[ast.AST, ast.A
         if count == 3:
             return
         yield pair
+
+
+def library_places(module: Module, node: ast.Constant) -> Iterator[Seen]:
+    """`"cublas.lib"`, and `os.path.join(site, "nvidia", "cuda_runtime", "include")`."""
+    text = node.value
+    if not isinstance(text, str) or not module.builds_extensions:
+        return
+    if _WINDOWS_LIBRARY.fullmatch(text):
+        yield Seen(rule="BL207", node=node, what=text)
+    if text in _WHEEL_FOLDERS and "nvidia" in module.source_of(module.parents[node]):
+        yield Seen(rule="BL215", node=node, what=f"nvidia/{text}")
+
+
+def knows_hip(module: Module) -> bool:
+    """Whether a build asks for ROCm anywhere."""
+    return _HIP.search(module.text) is not None
+
+
+def extension_calls(module: Module, node: ast.Call) -> Iterator[Seen]:
+    """`CUDAExtension(...)` and `load(...)` of a build that never asks for ROCm."""
+    made = {module.dotted(value) for value in (node.func, *module.scopes.values(node.func))}
+    names = {name.split(".")[-1] for name in made if name.split(".")[0] in {"torch", "paddle"}}
+    loads = any(keyword(node, name) for name in ("extra_cuda_cflags", "cuda_sources"))
+    builds = "CUDAExtension" in names or (loads and not names.isdisjoint({"load", "load_inline"}))
+    if builds and not knows_hip(module):
+        yield Seen(rule="BL210", node=node, what=last_name(node.func))
+
+
+def source_globs(module: Module, node: ast.Call) -> Iterator[Seen]:
+    """`glob.glob("csrc/*.cpp")` where torch's hipify writes its files beside the sources."""
+    if last_name(node.func) not in {"glob", "rglob", "iglob"} or not node.args:
+        return
+    if "CUDAExtension" not in module.text or knows_hip(module):
+        return
+    if re.search(r"\*\.(?:c|cc|cpp|cxx|cu)\b", module.source_of(node)):
+        yield Seen(rule="BL211", node=node, what=" ".join(module.source_of(node).split())[:60])
+
+
+def packaged_data(module: Module, node: ast.keyword) -> Iterator[Seen]:
+    """`include_package_data=True` of a package whose extension is hipified."""
+    hipified = "CUDAExtension" in module.text and not knows_hip(module)
+    if node.arg == "include_package_data" and hipified and is_true(node.value):
+        yield Seen(rule="BL212", node=node, what="include_package_data=True")
+
+
+def wheels_by_cuda(module: Module, node: ast.JoinedStr) -> Iterator[Seen]:
+    """`f"{name}-{version}+cu{cuda_version}..."`: the name of a wheel that is CUDA's."""
+    texts = [text_of(value) or "" for value in node.values]
+    if module.builds_extensions and any(re.search(r"[+_-]cu\Z", text) for text in texts):
+        yield Seen(rule="BL213", node=node, what=module.source_of(node)[:60])
+
+
+def compiler_versions(module: Module, node: ast.Call) -> Iterator[Seen]:
+    """`subprocess.check_output([CUDA_HOME + "/bin/nvcc", "-V"])`."""
+    if last_name(node.func) not in STARTERS or not node.args:
+        return
+    for value in module.scopes.values(node.args[0]):
+        head = value.elts[0] if isinstance(value, ast.List | ast.Tuple) and value.elts else value
+        if any(_NVCC.search(one.text) for one in module.scopes.texts(head)):
+            yield Seen(rule="BL214", node=node, what="nvcc")
+            return
 
 
 def linked_libraries(module: Module, node: ast.keyword) -> Iterator[Seen]:

@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from warpfront.port.scan.findings import SIDES, Gate, Side
 from warpfront.port.scan.python.module import FUNCTIONS, Module
 from warpfront.port.scan.python.sides import Conditions, Truths, negated
-from warpfront.port.scan.python.tables import NVIDIA_PACKAGES
+from warpfront.port.scan.python.tables import imports_nvidia
 
 _CAUGHT = frozenset(
     {
@@ -64,7 +64,7 @@ class Gates:
 
     def __init__(self, module: Module) -> None:
         self._module = module
-        self._conditions = Conditions(module)
+        self._conditions = Conditions.of(module)
         self._is_test = is_test(module.path)
 
     def standing(self, node: ast.AST, depth: int = 0) -> Standing:
@@ -127,14 +127,28 @@ class Gates:
                 for generator in parent.generators:
                     for test in generator.ifs if child is not generator else ():
                         yield self._conditions.truths(test), parent.lineno
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                yield from self._of_decorators(parent, child)
+            case ast.Match(subject=subject, cases=cases) if isinstance(child, ast.match_case):
+                yield from self._of_cases(subject, cases[: cases.index(child) + 1])
             case _:
-                return
+                yield from self._of_decorators(parent, child)
 
-    def _of_decorators(
-        self, owner: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, child: ast.AST
+    def _of_cases(
+        self, subject: ast.expr, cases: list[ast.match_case]
     ) -> Iterator[tuple[Truths, int]]:
+        """`match torch.version.hip: case None: ... case _: ...`: the last of `cases` is entered,
+        the ones before it were not.
+        """
+        *before, entered = cases
+        for case in before:
+            if case.guard is None:
+                yield negated(self._conditions.matched(subject, case.pattern)), case.pattern.lineno
+        yield self._conditions.matched(subject, entered.pattern), entered.pattern.lineno
+        if entered.guard is not None:
+            yield self._conditions.truths(entered.guard), entered.pattern.lineno
+
+    def _of_decorators(self, owner: ast.AST, child: ast.AST) -> Iterator[tuple[Truths, int]]:
+        if not isinstance(owner, (*FUNCTIONS, ast.ClassDef)):
+            return
         for decorator in owner.decorator_list if child not in owner.decorator_list else ():
             call = decorator.func if isinstance(decorator, ast.Call) else decorator
             name = self._module.dotted(call)
@@ -227,10 +241,14 @@ def _forgives(handler: ast.ExceptHandler, module: Module) -> bool:
         return False
     if any(isinstance(node, ast.Raise) for node in _direct(handler.body)):
         return False
-    return not any(_imports_nvidia(node) for node in _direct(handler.body))
+    if _leaves(handler.body) and not isinstance(handler.body[-1], _EXITS):
+        return False  # sys.exit("it is needed")
+    return not any(imports_nvidia(node) for node in _direct(handler.body))
 
 
 def _caught_names(kind: ast.expr | None, module: Module) -> set[str]:
+    if isinstance(kind, ast.BinOp):  # `except A, B` of a newer Python
+        return _caught_names(kind.left, module) | _caught_names(kind.right, module)
     kinds = kind.elts if isinstance(kind, ast.Tuple) else [kind] if kind is not None else []
     return {module.dotted(node).split(".")[-1] for node in kinds}
 
@@ -243,14 +261,6 @@ def _direct(body: Iterable[ast.stmt]) -> Iterator[ast.AST]:
         yield node
         if not isinstance(node, (*FUNCTIONS, ast.Lambda)):
             pending.extend(ast.iter_child_nodes(node))
-
-
-def _imports_nvidia(node: ast.AST) -> bool:
-    if isinstance(node, ast.Import):
-        return any(alias.name.split(".")[0] in NVIDIA_PACKAGES for alias in node.names)
-    if isinstance(node, ast.ImportFrom):
-        return (node.module or "").split(".")[0] in NVIDIA_PACKAGES
-    return False
 
 
 def _asks_availability(test: ast.expr, module: Module) -> bool:
@@ -271,7 +281,7 @@ def _is_portable(body: Iterable[ast.stmt]) -> bool:
     """
     nodes = list(_direct(body))
     imports = any(isinstance(node, ast.Import | ast.ImportFrom) for node in nodes)
-    return imports and not any(_imports_nvidia(node) for node in nodes)
+    return imports and not any(imports_nvidia(node) for node in nodes)
 
 
 def _misses_toolkit(test: ast.expr, module: Module) -> bool:

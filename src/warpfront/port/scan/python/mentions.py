@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from warpfront.port.scan.python.module import Module, Seen, text_of
-from warpfront.port.scan.python.tables import IMPORTS, LAZILY, NAMES, longest_known
+from warpfront.port.scan.python.tables import IMPORTS, NAMES, OF_PACKAGES, longest_known
 
 _JAX = frozenset({"jax", "jaxlib", "flax"})
 _OCP = {
@@ -39,11 +39,19 @@ def imports_from(module: Module, node: ast.ImportFrom) -> Iterator[Seen]:
         yield from _jax(module, node, package)
 
 
-def _imported(module: Module, node: ast.Import | ast.ImportFrom, name: str) -> Iterator[Seen]:
+def imports_by_name(module: Module, node: ast.Call) -> Iterator[Seen]:
+    """`importlib.import_module("pynvml")`, `__import__("pynvml")`."""
+    name = module.dotted(node.func)
+    if node.args and name in {"importlib.import_module", "__import__"}:
+        text = text_of(node.args[0])
+        yield from _imported(module, node, text) if text is not None else ()
+
+
+def _imported(module: Module, node: ast.AST, name: str) -> Iterator[Seen]:
     known = longest_known(name, IMPORTS)
     if known:
         rule = IMPORTS[known]
-        lazy = -1 if rule in LAZILY and module.in_function(node) else 0
+        lazy = -1 if rule in OF_PACKAGES and module.in_function(node) else 0
         worse = 1 if known == "nvtx" else 0  # the package is NVIDIA's own, torch's ranges are not
         yield Seen(rule=rule, node=node, what=name, shift=lazy + worse)
     elif name.split(".", maxsplit=1)[0] in _JAX and isinstance(node, ast.Import):

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePosixPath
+
+from warpfront.port.scan.findings import SIDES, Side
+from warpfront.port.scan.python.lowering import parsed
+from warpfront.port.scan.python.scopes import Scopes
+from warpfront.port.scan.setting_rules import WORDS as SETTING_WORDS
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _VALUES = frozenset(
@@ -17,12 +23,16 @@ _SCOPES = (*FUNCTIONS, ast.Lambda, ast.Module)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """A node that a rule is about, before anybody looked at what stands around it."""
+    """A node that a rule is about, before anybody looked at what stands around it. `via` is where
+    what is written there takes effect, if elsewhere; `sides` are those that it takes effect for.
+    """
 
     rule: str
     node: ast.AST
     what: str = ""
     shift: int = 0
+    via: ast.AST | None = None
+    sides: frozenset[Side] = frozenset(SIDES)
 
 
 class Module:
@@ -35,11 +45,13 @@ class Module:
     def __init__(self, path: PurePosixPath, text: str) -> None:
         self.path = path
         self.text = text
-        self.tree = ast.parse(text)
+        self.tree = parsed(text)
+        self.memo: dict[str, object] = {}
         self._dotted: dict[ast.AST, str] = {}
         self.parents: dict[ast.AST, ast.AST] = {}
         self.nodes = self._ordered_nodes()
         self.imported = self._imported_names()
+        self._import_roots = {name.split(".")[0] for name in self.imported.values()} - {""}
         self._line_starts = self._starts()
 
     def _ordered_nodes(self) -> list[ast.AST]:
@@ -95,13 +107,32 @@ class Module:
         while isinstance(node, ast.Attribute):
             parts.append(node.attr)
             node = node.value
-        if isinstance(node, ast.Call) and parts:
-            parts.append(f"{self.dotted(node.func)}()")
+        if isinstance(node, ast.Call):
+            parts.append(self._of_call(node, last=not parts))
         elif isinstance(node, ast.Name):
-            parts.append(self.imported.get(node.id, node.id))
+            parts.append(self._of_name(node))
         else:
             return ""
-        return ".".join(reversed(parts))
+        return ".".join(reversed(parts)) if parts[-1] else ""
+
+    def _of_call(self, call: ast.Call, *, last: bool) -> str:
+        """`getattr(torch, "compile")` is the attribute; other calls are `name()`, before a dot."""
+        if called_name(call.func) == "getattr" and len(call.args) >= 2:
+            name = text_of(call.args[1])
+            return f"{self.dotted(call.args[0])}.{name}" if name else ""
+        return "" if last else f"{self.dotted(call.func)}()"
+
+    def _of_name(self, node: ast.Name) -> str:
+        """What was imported under the name, or what it is an alias of."""
+        if node.id in self.imported:
+            return self.imported[node.id]
+        value = self.scopes.one(node) if node.id in self.scopes.aliases else node
+        if isinstance(value, ast.Attribute | ast.Call):
+            self._dotted[node] = node.id  # a name that is an alias of itself
+            dotted = self.dotted(value)
+            if dotted.split(".")[0] in self._import_roots and not dotted.endswith(")"):
+                return dotted
+        return node.id
 
     def ancestors(self, node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
         """(parent, child on the way to it), from the inside out."""
@@ -153,13 +184,25 @@ class Module:
         )
 
     @cached_property
-    def assigned(self) -> dict[str, ast.expr | None]:
-        """Name to the expression it is given; None where it is given more than one."""
-        found: dict[str, ast.expr | None] = {}
-        for node in self.nodes:
-            for name, value in _bindings(node):
-                found[name] = None if name in found else value
-        return found
+    def scopes(self) -> Scopes:
+        """What the expressions of the module may stand for."""
+        return Scopes(self)
+
+    @cached_property
+    def classes(self) -> dict[str, ast.ClassDef]:
+        """The classes that the module defines, by name."""
+        return {node.name: node for node in self.nodes if isinstance(node, ast.ClassDef)}
+
+    @cached_property
+    def functions(self) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
+        """The functions and methods that the module defines, by name."""
+        return {node.name: node for node in self.nodes if isinstance(node, FUNCTIONS)}
+
+    def block_of(self, statement: ast.AST) -> list[ast.AST]:
+        """The statements that `statement` is one of."""
+        fields = ast.iter_fields(self.parents.get(statement, self.tree))
+        lists = (value for _, value in fields if isinstance(value, list))
+        return next((value for value in lists if statement in value), [])
 
     @cached_property
     def returned(self) -> dict[str, tuple[ast.expr, ...]]:
@@ -174,22 +217,37 @@ class Module:
 
     def value_of(self, node: ast.AST) -> ast.AST:
         """What `node` stands for: the one expression its name was given, else itself."""
-        if isinstance(node, ast.Name):
-            return self.assigned.get(node.id) or node
-        return node
+        return self.scopes.one(node)
 
     @cached_property
     def called(self) -> dict[str, tuple[ast.Call, ...]]:
-        """Name to the calls of it in this module."""
+        """Name to the calls of it in this module, as a function or a method of self."""
         found: dict[str, tuple[ast.Call, ...]] = {}
         for node in self.nodes:
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-                found[node.func.id] = (*found.get(node.func.id, ()), node)
+            if isinstance(node, ast.Call):
+                name = called_name(node.func)
+                if name:
+                    found[name] = (*found.get(name, ()), node)
         return found
 
     @cached_property
     def launches_triton(self) -> bool:
         return "triton" in self.text
+
+    @cached_property
+    def has_settings(self) -> bool:
+        """Whether the module can give any of the settings that rules are about."""
+        lower = self.text.lower()
+        return any(word in lower for word in SETTING_WORDS)
+
+    @cached_property
+    def knows_gaudi(self) -> bool:
+        """Whether the module names Gaudi's device, or asks for whichever accelerator there is."""
+        return re.search(r"\bhpu\b|habana|torch\.accelerator", self.text) is not None
+
+    @cached_property
+    def names_toolkits(self) -> bool:
+        return "CUDA_HOME" in self.text or "ROCM_HOME" in self.text
 
     @cached_property
     def builds_extensions(self) -> bool:
@@ -228,24 +286,22 @@ def _children(node: ast.AST) -> list[ast.AST]:
     return children
 
 
-def _bindings(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
-    if isinstance(node, ast.Assign):
-        for target in node.targets:
-            yield from _unpacked(target, node.value)
-    elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and node.value is not None:
-        yield from _unpacked(node.target, node.value)
+def called_name(function: ast.expr) -> str:
+    """The name of a function, or of a method of self; "" for what else is called."""
+    if isinstance(function, ast.Name):
+        return function.id
+    if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
+        return function.attr if function.value.id in {"self", "cls"} else ""
+    return ""
 
 
-def _unpacked(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
-    """`major, minor = capability()` gives both names the call."""
-    if isinstance(target, ast.Name):
-        yield target.id, value
-    elif isinstance(target, ast.Attribute):
-        yield target.attr, value
-    elif isinstance(target, ast.Tuple | ast.List):
-        pairs = value.elts if isinstance(value, ast.Tuple | ast.List) else ()
-        for index, element in enumerate(target.elts):
-            yield from _unpacked(element, pairs[index] if index < len(pairs) else value)
+def last_name(node: ast.AST) -> str:
+    """The last part of a dotted expression, or the key of an item: `c` of `a.b.c` and `a["c"]`."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    if isinstance(node, ast.Subscript):
+        return text_of(node.slice) or ""
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def text_of(node: ast.AST | None) -> str | None:

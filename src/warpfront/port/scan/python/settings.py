@@ -6,13 +6,15 @@ import ast
 import re
 from collections.abc import Iterator
 
-from warpfront.port.scan.python.module import Module, Seen, text_of
+from warpfront.port.scan.python.module import Module, Seen, last_name, text_of
+from warpfront.port.scan.python.scopes import HOLE
 from warpfront.port.scan.python.tables import ENVIRONMENT, ENVIRONMENT_PREFIXES
+from warpfront.port.scan.setting_rules import read_setting
 from warpfront.port.scan.words import ALLOCATOR, allocator_rules
 
 _PROGRAMS = {"nvidia-smi": "PY016", "nsys": "PY056", "ncu": "PY056", "nvprof": "PY056"}
 _STARTED = re.compile(r"\s*(?:\S*/)?(nvidia-smi|nsys|ncu|nvprof)(?:\s|\Z)")
-_STARTERS = frozenset(
+STARTERS = frozenset(
     {
         "run",
         "call",
@@ -60,9 +62,9 @@ def _is_command(module: Module, node: ast.Constant) -> bool:
                 continue
             return False
         if isinstance(parent, ast.Call):
-            return child in parent.args and _last(parent.func) in _STARTERS
+            return child in parent.args and last_name(parent.func) in STARTERS
         if isinstance(parent, ast.Assign):
-            named = {_last(target) for target in parent.targets}
+            named = {last_name(target) for target in parent.targets}
             return any(re.search(r"cmd|command|args", name, re.IGNORECASE) for name in named)
         if not isinstance(parent, ast.BinOp | ast.JoinedStr):
             return False
@@ -71,12 +73,6 @@ def _is_command(module: Module, node: ast.Constant) -> bool:
 
 def _is_build_file(module: Module) -> bool:
     return module.builds_extensions
-
-
-def _last(node: ast.AST) -> str:
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    return node.id if isinstance(node, ast.Name) else ""
 
 
 def environment_assignments(module: Module, node: ast.Assign) -> Iterator[Seen]:
@@ -88,9 +84,14 @@ def environment_assignments(module: Module, node: ast.Assign) -> Iterator[Seen]:
 
 def environment_calls(module: Module, node: ast.Call) -> Iterator[Seen]:
     """`os.environ.setdefault("X", ...)`, `os.putenv("X", ...)`, `monkeypatch.setenv`."""
-    if not node.args or not isinstance(node.func, ast.Attribute):
+    if not isinstance(node.func, ast.Attribute):
         return
     method = node.func.attr
+    if method == "update" and _is_environment(module, node.func.value):
+        for item in node.keywords:
+            yield from _written(module, item, item.arg, item.value)
+    if not node.args:
+        return
     setting = method in {"setdefault", "__setitem__"} and _is_environment(module, node.func.value)
     if setting or method in {"putenv", "setenv"}:
         value = node.args[1] if len(node.args) > 1 else None
@@ -117,7 +118,7 @@ def _is_about_environment(parent: ast.AST, child: ast.AST) -> bool:
     if isinstance(parent, ast.keyword):
         return parent.arg in {"env", "environment", "env_vars", "envs"}
     if isinstance(parent, ast.Assign) and child is parent.value:
-        return any("env" in _last(target).lower().split("_") for target in parent.targets)
+        return any("env" in last_name(target).lower().split("_") for target in parent.targets)
     if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute):
         return parent.func.attr == "update" and "env" in ast.unparse(parent.func.value).lower()
     return False
@@ -134,14 +135,17 @@ def _written(
 ) -> Iterator[Seen]:
     if name is None:
         return
+    for text in module.scopes.texts(value):
+        for found, what, shift in allocator_rules(text.text.replace(HOLE, "0")):
+            yield Seen(rule=found, node=text.node, what=what, shift=shift, via=node)
+        for given in read_setting(name, text.text):
+            yield Seen(rule=given.rule, node=node, what=given.what)
     rule = ENVIRONMENT.get(name) or next(
         (rule for prefix, rule in ENVIRONMENT_PREFIXES.items() if name.startswith(prefix)), None
     )
     if rule is not None:
         hides_all = rule == "PY044" and text_of(value) in {"", "-1"}
         yield Seen(rule=rule, node=node, what=name, shift=-1 if hides_all else 0)
-    if name == "TORCHINDUCTOR_CUDAGRAPHS" and text_of(value) in {"1", "true", "True"}:
-        yield Seen(rule="PY003", node=node, what=f"{name}=1")
     if name.endswith("_ALLOC_CONF") and _is_after_allocation(module, node):
         yield Seen(rule="PY012", node=node, what=name)
     if name == "ROCR_VISIBLE_DEVICES" and _writes_both(module, node):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from warpfront.port.scan.findings import SIDES, Side
 from warpfront.port.scan.python.module import Module, text_of
@@ -24,6 +24,7 @@ _MAYBE_AMD: Final[Truths] = {"nvidia": False, "amd": None, "other": False}
 _NVIDIA: Final[Truths] = {"nvidia": True, "amd": False, "other": False}
 _MAYBE_NVIDIA: Final[Truths] = {"nvidia": None, "amd": False, "other": False}
 _NEITHER: Final[Truths] = {"nvidia": False, "amd": False, "other": None}
+_MAYBE_GPU: Final[Truths] = {"nvidia": None, "amd": None, "other": False}
 _GPU: Final[Truths] = {"nvidia": True, "amd": True, "other": False}
 
 # What dotted names are. `torch.cuda` answers on both vendors: ROCm reuses it
@@ -74,7 +75,7 @@ class Conditions:
 
     def __init__(self, module: Module) -> None:
         self._module = module
-        self._names: dict[str, Truths] = {}
+        self._values: dict[ast.expr, Truths] = {}
         self._terms = 0
         self._handlers: Mapping[type[ast.expr], Callable[[Any, int], Truths]] = {
             ast.Constant: lambda test, _: dict.fromkeys(SIDES, bool(test.value)),
@@ -88,6 +89,32 @@ class Conditions:
             ast.NamedExpr: lambda test, depth: self.truths(test.value, depth + 1),
             ast.Subscript: self._subscripted,
         }
+
+    @classmethod
+    def of(cls, module: Module) -> Conditions:
+        """The conditions of `module`, the same each time."""
+        known = module.memo.setdefault("conditions", cls(module))
+        return known if isinstance(known, cls) else cls(module)
+
+    def true_for(self, value: ast.expr) -> frozenset[Side]:
+        """The sides on which `value` is certainly true, whichever of its values it has."""
+        value = cast("ast.expr", self._module.scopes.one(value))
+        if isinstance(value, ast.IfExp):
+            asked = self.truths(value.test)
+            yes, no = self.true_for(value.body), self.true_for(value.orelse)
+            return frozenset(
+                side
+                for side in SIDES
+                if (asked[side] is not False and side in yes)
+                or (asked[side] is not True and side in no)
+            )
+        return frozenset(
+            side
+            for one in self._module.scopes.values(value)
+            if text_of(one) is None
+            for side, truth in self.truths(one).items()
+            if truth is True
+        )
 
     def truths(self, test: ast.expr, depth: int = 0) -> Truths:
         """What `test` comes to on every side."""
@@ -144,26 +171,44 @@ class Conditions:
             return _NVIDIA
         if words == ["cuda"] and _BACKEND_NAME.match(_last_name(left)):
             return _NVIDIA
+        if words and all(word.startswith("cuda") for word in words) and _is_device(left):
+            return _MAYBE_GPU
         return UNKNOWN
+
+    def matched(self, subject: ast.expr, pattern: ast.pattern) -> Truths:
+        """Whether a `case` fits: a constant, one of several, or anything."""
+        match pattern:
+            case ast.MatchSingleton(value=value):
+                known = self.truths(subject)
+                return known if value else negated(known)
+            case ast.MatchValue(value=value):
+                return self._worded(subject, value)
+            case ast.MatchOr(patterns=patterns):
+                return _any_of([self.matched(subject, one) for one in patterns])
+            case ast.MatchAs(pattern=None):
+                return dict.fromkeys(SIDES, True)
+            case _:
+                return UNKNOWN
 
     def _named(self, node: ast.Name | ast.Attribute, depth: int) -> Truths:
         dotted = self._module.dotted(node)
         if dotted in _FACTS:
             return _FACTS[dotted]
         name = _last_name(node)
-        known = self._defined(name, depth) if isinstance(node, ast.Name) else UNKNOWN
+        if name == "is_cuda" and isinstance(node, ast.Attribute):
+            return _MAYBE_GPU
+        known = self._defined(node, depth)
         said = _by_convention(name)
         return {side: said[side] if known[side] is None else known[side] for side in SIDES}
 
-    def _defined(self, name: str, depth: int) -> Truths:
-        if name in self._names:
-            return self._names[name]
-        value = self._module.assigned.get(name)
-        if value is None:
+    def _defined(self, node: ast.Name | ast.Attribute, depth: int) -> Truths:
+        value = self._module.scopes.one(node)
+        if value is node or not isinstance(value, ast.expr):
             return UNKNOWN
-        self._names[name] = UNKNOWN  # a name that is defined by itself
-        self._names[name] = found = self.truths(value, depth + 1)
-        return found
+        if value not in self._values:
+            self._values[value] = UNKNOWN  # a name that is defined by itself
+            self._values[value] = self.truths(value, depth + 1)
+        return self._values[value]
 
     def _called(self, call: ast.Call, depth: int) -> Truths:
         dotted = self._module.dotted(call.func)
@@ -180,7 +225,7 @@ class Conditions:
             return UNKNOWN
         name = _last_name(call.func)
         if name in {"startswith", "endswith"} and call.args:
-            return _MAYBE_AMD if any(_AMD_TEXT.match(w) for w in _words(call.args[0])) else UNKNOWN
+            return _begun(call)
         return self._returned(name, depth)
 
     def _returned(self, name: str, depth: int) -> Truths:
@@ -190,6 +235,15 @@ class Conditions:
         if known != UNKNOWN:
             return known
         return _MAYBE_NVIDIA if _NVIDIA_CALL.match(name) else _by_convention(name)
+
+
+def _begun(call: ast.Call) -> Truths:
+    """`arch.startswith("gfx9")`, `device.startswith("cuda")`."""
+    words = _words(call.args[0])
+    owner = call.func.value if isinstance(call.func, ast.Attribute) else call.func
+    if words and _is_device(owner) and all(word.startswith("cuda") for word in words):
+        return _MAYBE_GPU
+    return _MAYBE_AMD if any(_AMD_TEXT.match(word) for word in words) else UNKNOWN
 
 
 def _by_convention(name: str) -> Truths:
@@ -214,6 +268,13 @@ def _last_name(node: ast.AST) -> str:
     if isinstance(node, ast.Call):
         return _last_name(node.func)
     return ""
+
+
+def _is_device(node: ast.AST) -> bool:
+    """Whether an expression is a device or its type by its name: `x.device.type`, `dst_device`."""
+    name = _last_name(node)
+    owner = node.value if isinstance(node, ast.Attribute) else node
+    return "device" in name or (name == "type" and "device" in _last_name(owner))
 
 
 def _is_flag_table(node: ast.AST) -> bool:

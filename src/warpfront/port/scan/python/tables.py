@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import tomllib
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import resources
+
+from warpfront.port.scan.catalogue import catalogue
 
 _KINDS = ("imports", "names", "environment", "environment_prefixes")
 
@@ -27,8 +30,17 @@ IMPORTS = rules_by_name("imports")
 NAMES = rules_by_name("names")
 ENVIRONMENT = rules_by_name("environment")
 ENVIRONMENT_PREFIXES = rules_by_name("environment_prefixes")
-LAZILY = frozenset(_document()["lazily"]["rules"])
+OF_PACKAGES = frozenset(rule.id for rule in catalogue().values() if rule.of_a_package)
 NVIDIA_PACKAGES = frozenset(name.split(".")[0] for name in IMPORTS)
+
+
+def imports_nvidia(node: ast.AST) -> bool:
+    """Whether a node imports a package of NVIDIA's."""
+    if isinstance(node, ast.Import):
+        return any(alias.name.split(".")[0] in NVIDIA_PACKAGES for alias in node.names)
+    if isinstance(node, ast.ImportFrom):
+        return (node.module or "").split(".")[0] in NVIDIA_PACKAGES
+    return False
 
 
 def table_names() -> frozenset[str]:

@@ -3,10 +3,28 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
-from warpfront.port.scan.python.module import Module, Seen, keyword, text_of
+from warpfront.port.scan.python.module import Module, Seen, keyword, last_name, text_of
+from warpfront.port.scan.python.scopes import parameters
 
+_DEVICE_NAME = re.compile(
+    r"(?:.*_)?(?:device|dev|accelerator|map_location|location|mem_type|placement|backend)(?:_?(?:type|str|"
+    r"name|id|kind))?\Z",
+    re.IGNORECASE,
+)
+_LOGGERS = ("logger", "logging", "log", "warnings", "console")
+_QUESTIONS = frozenset({"torch.cuda.is_available", "torch.cuda.device_count"})
+_DOING_NOTHING = frozenset(
+    f"torch.cuda.{name}"
+    for name in ("empty_cache", "manual_seed", "manual_seed_all", "memory_allocated",
+                 "max_memory_allocated", "memory_reserved", "memory_stats")
+)  # fmt: skip
+"""They ask first whether CUDA was started, and do nothing where it was not."""
+_FUNCTIONS = frozenset(
+    {"current_device", "synchronize", "empty_cache", "set_device", "manual_seed"}
+)
 _DEVICE_ARGUMENTS = frozenset({"device", "map_location", "device_type"})
 _HARMLESS = frozenset({"is_available", "device_count", "is_initialized", "is_bf16_supported"})
 
@@ -22,7 +40,7 @@ def device_calls(module: Module, node: ast.Call) -> Iterator[Seen]:
     elif dotted.startswith("torch.cuda.amp.") or _is_cuda_autocast(dotted, node):
         yield Seen(rule="HP604", node=node, what=dotted)
     elif dotted.startswith("torch.cuda.") and dotted.split(".")[-1] not in _HARMLESS:
-        yield Seen(rule="HP601", node=node, what=dotted)
+        yield Seen(rule="HP601", node=node, what=dotted, shift=-2 * (dotted in _DOING_NOTHING))
     elif dotted.split(".")[-1] == "CUDAExtension":
         yield Seen(rule="HP606", node=node, what="CUDAExtension")
     if dotted == "torch.compile":
@@ -39,19 +57,133 @@ def _is_cuda_autocast(dotted: str, node: ast.Call) -> bool:
 
 
 def device_strings(module: Module, node: ast.Constant) -> Iterator[Seen]:
-    """`"cuda"`, `"cuda:0"` where a device is chosen."""
+    """`"cuda"`, `"cuda:0"`, `f"cuda:{rank}"`: where a device is chosen, and where one is asked
+    whether it is CUDA's.
+    """
     text = node.value
     if not isinstance(text, str) or not (text == "cuda" or text.startswith("cuda:")):
         return
+    if node in module.docstrings:
+        return
+    whole, parent = _whole(module, node)
+    if _is_said(module, parent):
+        return
+    if _is_asked(module, whole, parent):
+        yield Seen(rule="HP610", node=whole, what=_shown(module, whole))
+    elif text == "cuda:" or text.startswith(("cuda:%", "cuda:{")):
+        yield Seen(rule="HP601", node=whole, what=_shown(module, whole))
+    elif not (isinstance(parent, ast.keyword) and _is_mixed_precision(module, parent)):
+        shift = _choice(module, node, whole, parent)
+        if shift is not None:
+            yield Seen(rule="HP601", node=node, what=f'"{text}"', shift=shift)
+
+
+def _shown(module: Module, node: ast.AST) -> str:
+    return " ".join(module.source_of(node).split())[:60]
+
+
+def _whole(module: Module, node: ast.AST) -> tuple[ast.AST, ast.AST]:
+    """The expression whose value the string is (a part of), and what that stands in."""
+    for parent, child in module.ancestors(node):
+        part = isinstance(parent, ast.JoinedStr | ast.Attribute)
+        part = part or (isinstance(parent, ast.BinOp) and not isinstance(parent.op, ast.BitOr))
+        part = part or (isinstance(parent, ast.Call) and child is parent.func)
+        if not part or (isinstance(parent, ast.Call) and parent.func is not child):
+            return child, parent
+    return node, module.tree
+
+
+def _is_said(module: Module, parent: ast.AST) -> bool:
+    """Whether the text is for people: logged, printed, raised."""
+    if not isinstance(parent, ast.Call):
+        return False
+    name = last_name(parent.func)
+    root = module.dotted(parent.func).split(".")[0].lower()
+    return name == "print" or name.endswith(("Error", "Exception")) or root.endswith(_LOGGERS)
+
+
+def _is_asked(module: Module, whole: ast.AST, parent: ast.AST) -> bool:
+    if isinstance(parent, ast.Tuple | ast.List | ast.Set):
+        parent = module.parents[parent]
+    if isinstance(parent, ast.Compare | ast.MatchValue):
+        return True
+    starts = isinstance(parent, ast.Call) and last_name(parent.func) in {"startswith", "endswith"}
+    return starts and whole in getattr(parent, "args", ())
+
+
+def _choice(module: Module, node: ast.AST, whole: ast.AST, parent: ast.AST) -> int | None:
+    """How sure it is that a device is chosen here: 0, or -1 where a caller may say otherwise; None
+    where nothing says so.
+    """
+    beside = False
+    while isinstance(parent, ast.IfExp | ast.BoolOp | ast.NamedExpr):
+        beside = beside or '"cpu"' in module.source_of(parent).replace("'", '"')
+        whole, parent = parent, module.parents[parent]
+    shift: int | None = -1 if beside else None
+    match parent:
+        case ast.keyword(arg=str(name)) if _DEVICE_NAME.match(name):
+            shift = 0
+        case ast.Call():
+            shift = 0 if _takes_device(module, parent, whole) else shift
+        case ast.arguments():
+            names = (name for name, default in parameters(parent) if default is whole)
+            shift = -1 if any(map(_DEVICE_NAME.match, names)) else shift
+        case ast.Assign(targets=[target, *_]) | ast.AnnAssign(target=target):
+            shift = 0 if _DEVICE_NAME.match(last_name(target)) else shift
+        case ast.Dict(keys=keys, values=values):
+            pairs = zip(keys, values, strict=True)
+            names = (text_of(key) or "" for key, value in pairs if value is whole)
+            shift = -1 if any(map(_DEVICE_NAME.match, names)) else shift
+        case ast.Return():
+            scope = module.scope(node)
+            shift = 0 if _DEVICE_NAME.match(getattr(scope, "name", "")) else shift
+        case _:
+            pass
+    return shift
+
+
+def _takes_device(module: Module, call: ast.Call, argument: ast.AST) -> bool:
+    """Whether what a call is given at the place of `argument` is a device."""
+    if module.dotted(call.func) == "torch.device" or last_name(call.func) == "to":
+        return True
+    function = module.functions.get(last_name(call.func))
+    if function is None:
+        return False
+    names = (name for name, _ in parameters(function.args))
+    places = zip(names, call.args, strict=False)
+    return any(given is argument and _DEVICE_NAME.match(name) for name, given in places)
+
+
+def questions(module: Module, node: ast.Call) -> Iterator[Seen]:
+    """`torch.cuda.is_available()` and `torch.cuda.device_count()`: no, and 0, where the device is
+    another one. A program that names Gaudi itself was told.
+    """
+    dotted = module.dotted(node.func)
+    if dotted not in _QUESTIONS or module.knows_gaudi:
+        return
     parent = module.parents[node]
-    if isinstance(parent, ast.keyword) and parent.arg in _DEVICE_ARGUMENTS:
-        if not _is_mixed_precision(module, parent):
-            yield Seen(rule="HP601", node=node, what=f'"{text}"')
-    elif isinstance(parent, ast.Call) and node in parent.args:
-        name = module.dotted(parent.func)
-        method = parent.func.attr if isinstance(parent.func, ast.Attribute) else ""
-        if name == "torch.device" or method == "to":
-            yield Seen(rule="HP601", node=node, what=f'"{text}"')
+    if (
+        isinstance(parent, ast.BinOp)
+        and parent.right is node
+        and isinstance(parent.op, ast.Mod | ast.FloorDiv | ast.Div)
+    ):
+        yield Seen(rule="HP610", node=node, what=f"dividing by {dotted}()", shift=1)
+    else:
+        yield Seen(rule="HP610", node=node, what=f"{dotted}()")
+
+
+def device_attributes(module: Module, node: ast.Attribute) -> Iterator[Seen]:
+    """`tensor.is_cuda`, and functions of torch.cuda that are handed on."""
+    parent = module.parents[node]
+    called = isinstance(parent, ast.Call) and parent.func is node
+    if node.attr == "is_cuda" and not called and isinstance(node.ctx, ast.Load):
+        if not module.knows_gaudi:
+            worse = 1 if isinstance(parent, ast.Assert) else 0
+            yield Seen(rule="HP610", node=node, what=_shown(module, node), shift=worse)
+    elif (
+        not called and node.attr in _FUNCTIONS and module.dotted(node) == f"torch.cuda.{node.attr}"
+    ):
+        yield Seen(rule="HP601", node=node, what=f"torch.cuda.{node.attr}")
 
 
 def _is_mixed_precision(module: Module, argument: ast.keyword) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 from warpfront.port.scan.findings import Sighting
 from warpfront.port.scan.package_rules import read_poetry, read_requirement
+from warpfront.port.scan.setting_rules import read_setting
 from warpfront.port.scan.words import CUDA_INDEX, index_shift
 from warpfront.wheels.requirement_lines import (
     INDEXES,
@@ -17,7 +18,7 @@ from warpfront.wheels.requirement_lines import (
     without_options,
 )
 
-_PYTHON = re.compile(r"(?:>=|~=|==|\^)\s*3\.(\d+)")
+_PYTHON = re.compile(r"(?:(?:>=|~=|==|\^|~)\s*|(?P<above>>)\s*)3\.(?P<minor>\d+)")
 _OLDEST_PYTHON = 10
 _SECTION = re.compile(r"\[([^\]]+)\]\s*\Z")
 _KEY = re.compile(r"([A-Za-z_][\w.-]*)\s*=\s*(.*)")
@@ -52,7 +53,15 @@ def toml_sightings(text: str) -> Iterator[Sighting]:
         for requirement in requirements:
             yield from _of_requirement(finder, requirement, group)
     yield from _python_bound(finder, project.get("requires-python"))
-    yield from _of_poetry(finder, text, _table(document, "tool", "poetry"))
+    poetry = _table(document, "tool", "poetry")
+    yield from _python_bound(finder, _table(poetry, "dependencies").get("python"))
+    yield from _of_poetry(finder, text, poetry)
+    for group in ("packages", "dev-packages"):  # a Pipfile's
+        yield from _of_poetry(finder, text, {"dependencies": _table(document, group)})
+    for name, value in _settings(document):
+        for given in read_setting(name, value):
+            start, end = finder.place(value)
+            yield Sighting(rule=given.rule, start=start, end=end, what=given.what)
     for value in _strings(document):
         if CUDA_INDEX.search(value):
             start, end = finder.place(value)
@@ -77,6 +86,11 @@ def _groups(
         yield name, _texts(value)
     for name, value in _table(document, "dependency-groups").items():
         yield name, _texts(value)
+    for name, value in _table(document, "tool", "pdm", "dev-dependencies").items():
+        yield name, _texts(value)
+    for name, value in _table(document, "tool", "hatch", "envs").items():
+        inner = value if isinstance(value, dict) else {}
+        yield name, [*_texts(inner.get("dependencies")), *_texts(inner.get("extra-dependencies"))]
     uv = _table(document, "tool", "uv")
     for key in ("dev-dependencies", "override-dependencies", "constraint-dependencies"):
         yield "", _texts(uv.get(key))
@@ -94,9 +108,16 @@ def _of_requirement(finder: _Finder, requirement: str, group: str) -> Iterator[S
         )
 
 
+def bounds_python(value: str) -> bool:
+    """Whether a bound on Python asks for a newer one than images of the time before had."""
+    match = _PYTHON.search(value)
+    if match is None:
+        return False
+    return int(match["minor"]) + (match["above"] is not None) > _OLDEST_PYTHON
+
+
 def _python_bound(finder: _Finder, value: object) -> Iterator[Sighting]:
-    match = _PYTHON.search(value) if isinstance(value, str) else None
-    if match is not None and int(match[1]) > _OLDEST_PYTHON and isinstance(value, str):
+    if isinstance(value, str) and bounds_python(value):
         start, end = finder.place(value)
         yield Sighting(rule="DP316", start=start, end=end, what=f"requires-python {value}")
 
@@ -110,14 +131,28 @@ def _of_poetry(finder: _Finder, text: str, poetry: Mapping[str, Any]) -> Iterato
     ]
     for group, table in tables:
         for name, value in table.items():
-            specifier = value if isinstance(value, str) else _table(table, name).get("version", "")
-            for required in read_poetry(name, str(specifier), extra=group):
+            entry = _table(table, name)
+            specifier = value if isinstance(value, str) else entry.get("version", "")
+            extras = _texts(entry.get("extras"))
+            for required in read_poetry(name, str(specifier), extra=group, extras=extras):
                 key = re.search(rf"^\s*[\"']?{re.escape(name)}[\"']?\s*=.*$", text, re.MULTILINE)
                 start, end = key.span() if key is not None else finder.place(name)
                 what = f"{name} {specifier}".strip()
                 yield Sighting(
                     rule=required.rule, start=start, end=end, what=what, shift=required.shift
                 )
+
+
+def _settings(
+    value: Mapping[str, Any], above: str = "", depth: int = 0
+) -> Iterator[tuple[str, str]]:
+    """(name with the tables above it, value as text) for every plain value."""
+    for key, inner in value.items():
+        name = f"{above}.{key}".strip(".")
+        if isinstance(inner, dict) and depth < 20:
+            yield from _settings(inner, name, depth + 1)
+        elif isinstance(inner, str | bool):
+            yield name, str(inner).lower() if isinstance(inner, bool) else inner
 
 
 def _strings(value: object, depth: int = 0) -> Iterator[str]:
@@ -172,10 +207,7 @@ def cfg_sightings(text: str) -> Iterator[Sighting]:
                     what=bare,
                     shift=required.shift,
                 )
-        if key == "python_requires" and pair is not None:
-            match = _PYTHON.search(pair[2])
-            if match is not None and int(match[1]) > _OLDEST_PYTHON:
-                yield Sighting(
-                    rule="DP316", start=offset, end=offset + len(line.rstrip()), what=bare
-                )
+        if key == "python_requires" and pair is not None and bounds_python(pair[2]):
+            end = offset + len(line.rstrip())
+            yield Sighting(rule="DP316", start=offset, end=end, what=bare)
         offset += len(line)

@@ -90,6 +90,8 @@ def dockerfile_sightings(text: str) -> Iterator[Sighting]:
         elif instruction.name in {"RUN", "CMD", "ENTRYPOINT"}:
             building = instruction.name == "RUN"
             script = re.sub(r"--(?:mount|network|security)=\S+", lambda m: " " * len(m[0]), body)
+            if script.lstrip().startswith("["):
+                script = re.sub(r"[\[\],\"]", " ", script)  # the list form: its words are the same
             yield from script_sightings(script, start, whole=text, building=building)
         elif instruction.name in {"COPY", "ADD"}:
             copied = re.search(r"--from=(\S+)", body)

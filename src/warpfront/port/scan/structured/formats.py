@@ -15,16 +15,20 @@ from warpfront.port.scan.structured.dependencies import (
     toml_sightings,
 )
 from warpfront.port.scan.structured.dockerfile import dockerfile_sightings
-from warpfront.port.scan.structured.shell import Word, script_sightings, word_sightings
+from warpfront.port.scan.structured.makefile import make_sightings
+from warpfront.port.scan.structured.pairs import json_sightings, line_sightings
+from warpfront.port.scan.structured.shell import script_sightings
 from warpfront.port.scan.structured.yaml_documents import yaml_sightings
 
-Kind = Literal["toml", "requirements", "cfg", "yaml", "dockerfile", "cmake", "shell", "make"]
+Kind = Literal[
+    "toml", "requirements", "cfg", "yaml", "dockerfile", "cmake", "shell", "make", "json", "lines"
+]
 
 _DOCKERFILE = re.compile(r"(?i)(?:.*\.)?(?:dockerfile|containerfile)(?:[._-].*)?\Z")
 _REQUIREMENTS = re.compile(
     r"(?i)(?:.*[-_.])?(?:requirements?|constraints?)(?:[-_.].*)?\.(?:txt|in)\Z"
 )
-_LOCKS = re.compile(r"(?i)pylock\..*|.*lock\.ya?ml|.*\.lock|pnpm-lock\.yaml")
+_LOCKS = re.compile(r"(?i)pylock\..*|.*lock\.(?:ya?ml|json)|.*\.lock")
 _SUFFIXES: Mapping[str, Kind] = {
     ".toml": "toml",
     ".yml": "yaml",
@@ -33,6 +37,12 @@ _SUFFIXES: Mapping[str, Kind] = {
     ".bash": "shell",
     ".cmake": "cmake",
     ".mk": "make",
+    ".sbatch": "shell",
+    ".slurm": "shell",
+    ".json": "json",
+    ".ini": "lines",
+    ".env": "lines",
+    ".service": "lines",
 }
 
 
@@ -54,6 +64,8 @@ def kind_of(path: PurePosixPath) -> Kind | None:
         "setup.cfg": "cfg",
         "Makefile": "make",
         "GNUmakefile": "make",
+        "Pipfile": "toml",
+        ".env": "lines",
     }
     return named.get(name) or _SUFFIXES.get(path.suffix)
 
@@ -75,6 +87,8 @@ def sightings(source: SourceText, context: Context) -> Iterator[Sighting]:
         "dockerfile": dockerfile_sightings,
         "cmake": cmake_sightings,
         "make": make_sightings,
+        "json": json_sightings,
+        "lines": line_sightings,
     }
     if kind == "requirements":
         yield from requirements_sightings(text, extra=_purpose(source.path))
@@ -88,12 +102,3 @@ def _purpose(path: PurePosixPath) -> str:
     """`requirements-cuda.txt` is for cuda, as an extra of that name would be."""
     match = re.search(r"(?i)(cuda|nvidia|gpu|cu\d{2,3}|dev|docs?|readthedocs|lint)", path.stem)
     return match[1] if match is not None else ""
-
-
-def make_sightings(text: str) -> Iterator[Sighting]:
-    """Makefiles: flags, word by word, comments left out."""
-    for match in re.finditer(r"(?m)^[^#\n]+", text):
-        for word in re.finditer(r"\S+", match[0]):
-            start = match.start() + word.start()
-            found = Word(text=word[0], start=start, end=start + len(word[0]))
-            yield from word_sightings(found, None)

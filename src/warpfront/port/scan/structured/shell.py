@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from warpfront.port.scan.findings import SIDES, Gate, Side, Sighting
 from warpfront.port.scan.package_rules import read_requirement
+from warpfront.port.scan.setting_rules import read_setting
 from warpfront.port.scan.words import (
     ALLOCATOR,
     CUDA_INDEX,
@@ -90,9 +91,9 @@ _WHOLE = frozenset({"-r", "--requirement", "-e", "--editable"})
 _WHOLE_ARGUMENT = re.compile(
     r"(?:-r|--requirement=|--editable=|-e)[^\s-]|\.{1,2}/?(?:\[[\w,-]+\])?\Z|\.{1,2}/\S+\Z"
 )
-_INSTALLER = re.compile(r"pip[\d.]*|uv|python[\d.]*")
+_INSTALLER = re.compile(r"pip[\d.]*|uv|py(?:thon)?[\d.]*(?:_?(?:bin|exe|executable))?|pip_?\w*")
 _INDEXES = ("-i", "--index-url", "--default-index")
-_HOLDING = ("--no-deps", "-c", "--constraint", "--no-install-project")
+_HOLDING = ("--no-deps", "-c", "--constraint", "--no-install-project", "--no-root")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,6 +258,7 @@ def command_sightings(command: ShellCommand, *, whole: str, building: bool) -> I
     yield from _copies(command)
     for word in command.words:
         yield from word_sightings(word, command)
+    yield from option_sightings(command.words, command)
 
 
 def _see(
@@ -294,6 +296,21 @@ def variable_sightings(
             yield _see(rule, word, command, what=what, shift=shift)
     if "\n" not in value and CUDA_INDEX.search(value):
         yield _see("DP314", word, command, what=value[:80])
+    for given in read_setting(name, value.strip("\"' ")):
+        yield _see(given.rule, word, command, what=given.what)
+
+
+def option_sightings(
+    words: Sequence[Word], command: ShellCommand | None = None
+) -> Iterator[Sighting]:
+    """Settings that options give: `--mode x`, `--mode=x`, and `model.mode=x` of Hydra."""
+    for index, word in enumerate(words):
+        name, equals, value = word.text.partition("=")
+        if not equals and word.text.startswith("--") and index + 1 < len(words):
+            value = words[index + 1].text
+        if value and re.fullmatch(r"-{0,2}\+{0,2}[A-Za-z_][\w.-]*", name):
+            for given in read_setting(name.lstrip("+"), value.strip("\"'")):
+                yield _see(given.rule, word, command, what=given.what)
 
 
 def word_sightings(word: Word, command: ShellCommand | None) -> Iterator[Sighting]:
@@ -325,6 +342,11 @@ def _containers(command: ShellCommand) -> Iterator[Sighting]:
         )
         if gpus or runtime:
             yield _see("CT402", word, command, what=word.text)
+        variable = _ASSIGNMENT.fullmatch(following)
+        if word.text in {"-e", "--env"} and variable is not None:
+            given = command.words[index + 1]
+            name, value = variable.groups()
+            yield from variable_sightings(name, value, given, whole="", command=command)
         if NVIDIA_IMAGE.fullmatch(word.text) and not word.text.startswith(("/", ".", "-")):
             yield _see("CT401", word, command)
 
@@ -344,17 +366,22 @@ def _installs(command: ShellCommand) -> Iterator[Sighting]:
     """`pip install`, `uv pip install`, `uv sync`: what is named, and what may come along."""
     texts = command.texts
     syncs = command.name == "uv" and "sync" in texts
+    poetry = command.name == "poetry" and "install" in texts
     if not syncs and "install" not in texts:
         return
-    if _INSTALLER.fullmatch(command.name) is None:
+    if not poetry and _INSTALLER.fullmatch(command.name.strip("${}").lower()) is None:
         return
     verb = texts.index("sync" if syncs and "install" not in texts else "install")
     arguments = command.words[verb + 1 :]
     befores = ("", *texts[verb + 1 :])
     yield from _named_packages(command, befores, arguments)
-    whole = syncs or any(
-        before in _WHOLE or (before not in _WITH_VALUE and _WHOLE_ARGUMENT.match(word.text))
-        for before, word in zip(befores, arguments, strict=False)
+    whole = (
+        syncs
+        or poetry
+        or any(
+            before in _WHOLE or (before not in _WITH_VALUE and _WHOLE_ARGUMENT.match(word.text))
+            for before, word in zip(befores, arguments, strict=False)
+        )
     )
     if whole and not any(word.text.startswith(_HOLDING) for word in arguments):
         first, last = command.words[0], command.words[-1]

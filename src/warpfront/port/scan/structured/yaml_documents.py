@@ -10,7 +10,14 @@ import yaml
 
 from warpfront.port.scan.findings import Sighting
 from warpfront.port.scan.package_rules import read_requirement
-from warpfront.port.scan.structured.shell import Word, script_sightings, variable_sightings
+from warpfront.port.scan.setting_rules import WORDS as SETTING_WORDS
+from warpfront.port.scan.setting_rules import read_setting
+from warpfront.port.scan.structured.shell import (
+    Word,
+    option_sightings,
+    script_sightings,
+    variable_sightings,
+)
 from warpfront.port.scan.words import CUDA_INDEX, NVIDIA_IMAGE, index_shift
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -32,7 +39,8 @@ _SCRIPTS = frozenset(
 _IMAGES = frozenset({"image", "container", "base_image", "base-image"})
 _CONDA = re.compile(r"(?:pytorch-cuda|cudatoolkit|cuda-\w+|cudnn|nvidia::\S+)(?:[=<>\s].*)?\Z")
 _INTERESTING = re.compile(
-    r"(?i)nvidia|cuda|gpu|/cu\d|nvcr|nccl|pip|torch|uv |alloc_conf|nsys|conda|flash|apex|triton"
+    r"(?i)nvidia|cuda|gpu|/cu\d|nvcr|nccl|pip|torch|uv |alloc_conf|nsys|conda|flash|apex|triton|"
+    + "|".join(SETTING_WORDS)
 )
 _NODE_LIMIT = 100_000
 
@@ -49,11 +57,14 @@ class _Document:
             return
         self._seen.add(id(node))
         if isinstance(node, yaml.MappingNode):
+            yield from self._named_variable(node)
             for key, value in node.value:
                 name = key.value if isinstance(key, yaml.ScalarNode) else ""
                 yield from self._pair(key, name, value, path)
                 yield from self.walk(value, (*path, name))
         elif isinstance(node, yaml.SequenceNode):
+            items = [item for item in node.value if isinstance(item, yaml.ScalarNode)]
+            yield from option_sightings([self._word(item) for item in items])
             for item in node.value:
                 if isinstance(item, yaml.ScalarNode):
                     yield from self._item(item, path)
@@ -64,12 +75,16 @@ class _Document:
     ) -> Iterator[Sighting]:
         if name == "nvidia.com/gpu" or name.startswith("nvidia.com/mig"):
             yield self._sighting("CT404", key, name)
-        if name == "gpus" and "services" in path and isinstance(value, yaml.ScalarNode):
-            yield self._sighting("CT402", value, f"gpus: {value.value}")
-        if not isinstance(value, yaml.ScalarNode):
-            return
+        if isinstance(value, yaml.ScalarNode):
+            yield from self._scalar(name, value, path)
+
+    def _scalar(
+        self, name: str, value: yaml.ScalarNode, path: tuple[str, ...]
+    ) -> Iterator[Sighting]:
         text = value.value
-        if (name, text) in {("driver", "nvidia"), ("runtime", "nvidia")}:
+        if name == "gpus" and "services" in path:
+            yield self._sighting("CT402", value, f"gpus: {text}")
+        elif (name, text) in {("driver", "nvidia"), ("runtime", "nvidia")}:
             yield self._sighting("CT402", value, f"{name}: {text}")
         elif name in _IMAGES and NVIDIA_IMAGE.fullmatch(text):
             yield self._sighting("CT401", value, text)
@@ -77,8 +92,19 @@ class _Document:
             yield from self._script(value)
         elif name.isupper():
             yield from variable_sightings(name, text, self._word(value), whole=self.text)
+        elif given := read_setting(".".join((*path[-2:], name)), text):
+            yield self._sighting(given[0].rule, value, given[0].what)
         elif CUDA_INDEX.search(text):
             yield self._sighting("DP314", value, text[:80], index_shift(self.text))
+
+    def _named_variable(self, node: yaml.MappingNode) -> Iterator[Sighting]:
+        """Kubernetes' `name: X` beside `value: y`."""
+        pairs = {key.value: value for key, value in node.value if isinstance(key, yaml.ScalarNode)}
+        name, value = pairs.get("name"), pairs.get("value")
+        if isinstance(name, yaml.ScalarNode) and isinstance(value, yaml.ScalarNode):
+            yield from variable_sightings(
+                name.value, value.value, self._word(value), whole=self.text
+            )
 
     def _item(self, item: yaml.ScalarNode, path: tuple[str, ...]) -> Iterator[Sighting]:
         text = item.value

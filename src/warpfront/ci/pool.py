@@ -1,0 +1,137 @@
+"""Which builder gets which images: a chain of them goes where its layers were last time, by its
+fingerprint alone, and elsewhere only where somebody would have nothing to do. Pure.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from warpfront.matrix.nodes import BuildNode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """A chain of images that one builder makes, parents first. `fingerprint` says what it stands
+    on; `size_bytes` is the room that it takes while it is built. `made_on` is the node that has
+    all of it already, from before.
+    """
+
+    name: str
+    machine: str
+    fingerprint: str
+    size_bytes: int
+    cells: tuple[str, ...]
+    made_on: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """Builders and what they have to do. `waiting` goes from the largest; `running` maps a load to
+    the node that has it. Who is `lost` gets nothing more.
+    """
+
+    nodes: tuple[BuildNode, ...]
+    waiting: tuple[Load, ...]
+    running: Mapping[Load, BuildNode] = field(default_factory=dict)
+    lost: frozenset[str] = frozenset()
+
+    @property
+    def living(self) -> tuple[BuildNode, ...]:
+        return tuple(one for one in self.nodes if one.name not in self.lost)
+
+    @property
+    def homeless(self) -> tuple[Load, ...]:
+        """What nobody can take, even if idle: too large, of another machine, or nobody is left."""
+        return tuple(
+            load for load in self.waiting if not any(_could(node, load) for node in self.living)
+        )
+
+    def begin(self) -> tuple[Pool, tuple[tuple[Load, BuildNode], ...]]:
+        """Whatever can begin now, and the pool with it begun."""
+        pool, begun = self, []
+        while found := pool._next():
+            load, node = found
+            begun.append(found)
+            pool = dataclasses.replace(
+                pool,
+                waiting=tuple(one for one in pool.waiting if one is not load),
+                running={**pool.running, load: node},
+            )
+        return pool, tuple(begun)
+
+    def end(self, load: Load) -> Pool:
+        """It was built, or failed for a reason that is its own."""
+        left = {one: node for one, node in self.running.items() if one != load}
+        return dataclasses.replace(self, running=left)
+
+    def lose(self, node: BuildNode) -> Pool:
+        """Its engine is gone: what it had is waiting again, for the others."""
+        back = [load for load, other in self.running.items() if other == node]
+        left = {load: other for load, other in self.running.items() if other != node}
+        return dataclasses.replace(
+            self,
+            waiting=_largest_first([*self.waiting, *back]),
+            running=left,
+            lost=self.lost | {node.name},
+        )
+
+    def _next(self) -> tuple[Load, BuildNode] | None:
+        """First everybody's own; then, for who is idle, what is furthest from its turn."""
+        free = [node for node in self.living if self._is_free(node)]
+        if not free:
+            return None
+        for load in self.waiting:
+            home = self._home(load)
+            if home in free and self._has_room(home, load):
+                return load, home
+        idle = [node for node in free if node not in self.running.values()]
+        moving = [load for load in self.waiting if not self._owner(load)]
+        for load in reversed(moving):
+            for node in preference(load.fingerprint, idle):
+                if self._has_room(node, load):
+                    return load, node
+        return None
+
+    def _owner(self, load: Load) -> BuildNode | None:
+        """Who has it already, and can look it up in no time."""
+        return next((node for node in self.living if node.name == load.made_on), None)
+
+    def _home(self, load: Load) -> BuildNode | None:
+        if owner := self._owner(load):
+            return owner
+        able = (node for node in self.living if _could(node, load))
+        return next(iter(preference(load.fingerprint, able)), None)
+
+    def _is_free(self, node: BuildNode) -> bool:
+        return sum(one == node for one in self.running.values()) < node.slots
+
+    def _has_room(self, node: BuildNode, load: Load) -> bool:
+        taken = sum(one.size_bytes for one, other in self.running.items() if other == node)
+        return _could(node, load) and taken + load.size_bytes <= node.room_bytes
+
+
+def make_pool(nodes: Iterable[BuildNode], loads: Iterable[Load]) -> Pool:
+    """Nothing has begun."""
+    return Pool(nodes=tuple(nodes), waiting=_largest_first(loads))
+
+
+def preference(fingerprint: str, nodes: Iterable[BuildNode]) -> list[BuildNode]:
+    """The nodes, by how dear they are to a fingerprint: the highest random weight first, so that
+    who comes or goes moves only what was, or will be, its own (Thaler and Ravishankar, 1998).
+    """
+
+    def weight(node: BuildNode) -> bytes:
+        return hashlib.sha256(f"{fingerprint}\0{node.name}".encode()).digest()
+
+    return sorted(nodes, key=weight, reverse=True)
+
+
+def _could(node: BuildNode, load: Load) -> bool:
+    return node.machine == load.machine and load.size_bytes <= node.room_bytes
+
+
+def _largest_first(loads: Iterable[Load]) -> tuple[Load, ...]:
+    return tuple(sorted(loads, key=lambda one: (-one.size_bytes, one.name)))

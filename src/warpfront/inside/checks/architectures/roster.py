@@ -1,0 +1,101 @@
+"""Which architectures the installed library has, by what they do: read from its own tables of
+automatic classes, which every release has had. Edge.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+# By kind: the tables of `transformers.models.auto.modeling_auto` that list it. Of several classes
+# of a type the first table's is taken.
+TABLES: Mapping[str, tuple[str, ...]] = {
+    "causal": ("MODEL_FOR_CAUSAL_LM",),
+    "encoder-decoder": ("MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM", "MODEL_FOR_SPEECH_SEQ_2_SEQ"),
+    "vision": (
+        "MODEL_FOR_IMAGE_CLASSIFICATION",
+        "MODEL_FOR_SEMANTIC_SEGMENTATION",
+        "MODEL_FOR_DEPTH_ESTIMATION",
+        "MODEL_FOR_OBJECT_DETECTION",
+        "MODEL_FOR_VIDEO_CLASSIFICATION",
+        "MODEL_FOR_IMAGE_TO_IMAGE",
+        "MODEL_FOR_IMAGE",
+    ),
+    "audio": (
+        "MODEL_FOR_AUDIO_CLASSIFICATION",
+        "MODEL_FOR_CTC",
+        "MODEL_FOR_TEXT_TO_WAVEFORM",
+        "MODEL_FOR_TEXT_TO_SPECTROGRAM",
+    ),
+    "multimodal": (
+        "MODEL_FOR_IMAGE_TEXT_TO_TEXT",
+        "MODEL_FOR_VISION_2_SEQ",
+        "MODEL_FOR_MULTIMODAL_LM",
+        "MODEL_FOR_ZERO_SHOT_IMAGE_CLASSIFICATION",
+        "MODEL_FOR_VISUAL_QUESTION_ANSWERING",
+    ),
+    "encoder": ("MODEL_FOR_MASKED_LM",),
+}
+KINDS = tuple(TABLES)
+
+
+class LibraryError(Exception):
+    """The library is not here, or not one that has tables of architectures."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Architecture:
+    """A type of model in one of its roles, and the library's class for it."""
+
+    name: str
+    kind: str
+    model: str
+
+    @property
+    def title(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+def library_version() -> str:
+    """Raises `LibraryError` where `transformers` cannot be imported, with the library's reason."""
+    try:
+        return str(importlib.import_module("transformers").__version__)
+    except ImportError as error:
+        raise LibraryError(f"transformers cannot be imported: {error}") from error
+
+
+def architectures() -> tuple[Architecture, ...]:
+    """All of them, in the order of the kinds and then of the library's tables."""
+    library_version()
+    tables: Any = importlib.import_module("transformers.models.auto.modeling_auto")
+    return tuple(
+        Architecture(name=name, kind=kind, model=model)
+        for kind in KINDS
+        for name, model in _of_kind(tables, kind).items()
+    )
+
+
+def chosen(
+    known: tuple[Architecture, ...], names: tuple[str, ...], kinds: tuple[str, ...]
+) -> tuple[tuple[Architecture, ...], tuple[str, ...]]:
+    """Those asked for by type, `all` for all, and which names the library does not have."""
+    of_kind = tuple(one for one in known if one.kind in (kinds or KINDS))
+    if names == ("all",):
+        return of_kind, ()
+    found = tuple(one for one in of_kind if one.name in names)
+    return found, tuple(name for name in names if name not in {one.name for one in found})
+
+
+def _of_kind(tables: Any, kind: str) -> Mapping[str, str]:
+    found: dict[str, str] = {}
+    for table in TABLES[kind]:
+        for name, model in _entries(getattr(tables, f"{table}_MAPPING_NAMES", {})):
+            found.setdefault(name, model)
+    return found
+
+
+def _entries(table: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for name, model in table.items():
+        yield name, model if isinstance(model, str) else model[0]

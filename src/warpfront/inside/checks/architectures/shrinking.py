@@ -1,0 +1,288 @@
+"""A configuration of `transformers` to a small one of the same shape. Knows no architecture by
+name, and needs neither torch nor a network. Pure.
+
+What an attribute is, is read from its name, its value and its neighbours: one layer of each kind
+stays, heads go on dividing widths, grouped heads stay grouped, and a token's number stays below the
+vocabulary's size. There are several ways to say how small (`MANNERS`): whoever builds takes the
+first that the library accepts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+VOCABULARY, POSITIONS, WINDOW, IMAGE, PATCH, BANDS = 128, 96, 8, 32, 8, 16
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How small. `exact` divides all widths by one number and all heads by another, so that every
+    product of them holds; else each name has its size. `filled` gives what is None a size as well.
+    `of_each_kind` is how many layers of a kind stay. `wide` false leaves widths alone: only depth
+    and vocabulary are cut.
+    """
+
+    name: str
+    heads: int = 4
+    head: int = 8
+    layers: int = 2
+    of_each_kind: int = 1
+    exact: bool = False
+    filled: bool = False
+    wide: bool = True
+
+    @property
+    def width(self) -> int:
+        return self.heads * self.head
+
+
+MANNERS = (
+    Manner("sizes by name"),
+    Manner("in proportion", exact=True),
+    Manner("what is None filled in", filled=True),
+    Manner("two layers of each kind", of_each_kind=2),
+    Manner("wider", head=16),
+    Manner("wider, in proportion", exact=True, heads=8, head=16),
+    Manner("in proportion, filled in", exact=True, filled=True),
+    Manner("as it is, but shallow", wide=False),
+)
+_MOST_KINDS = 4
+_SAME: Any = object()
+
+_TOKEN = re.compile(r"token_(id|ids|index|idx)$|(?<!per)_token$")
+# What is no size, though its name may end like one.
+_NO_SIZE = re.compile(
+    r"(_id|_ids|index|idx|kernel\w*|stride\w*|padding|dilation|version|bits|seed|\w*in_channels|"
+    r"num_channels|audio_channels|num_labels|_type|_every|_step|interval|freq\w*|factor|ratios?|expand|scale|"
+    r"\w*_rate|temporal_patch_size|tubelet\w*|merge_size|num_codebooks|num_quantizers|"
+    r"axis|alpha|beta|theta|scaling|\w*scale_depth\w*|fraction|shift|\w*multiplier|num_frames|\w*tokenizer_chunk_size)$"
+)
+_DEPTH = re.compile(
+    r"^depth$|^n_layers?$|(^|_)(num_)?(hidden_)?layers?$|_blocks$|^num_(encoder|decoder)_layers$"
+)
+_NO_DEPTH = re.compile(
+    r"first|last|skip|shared|dense|per_|replace|full|aux|window|drop|index|start"
+)
+_HEADS = re.compile(r"(^|_)(n_?|num_)?heads?$|^nhead$|head_nums?$|_heads_|num_head_groups")
+_GROUPED = re.compile(r"kv|key_value|num_key|query_group|head_groups")
+_HEAD = re.compile(
+    r"head_?dim|head_size|d_kv|kv_channels|qk_\w*dim|rope_dim|d_head|headdim|key_dim|value_dim|"
+    r"head_width|attention_key_size"
+)
+_POINTS_AT_LAYERS = re.compile(
+    r"layer_ids|layer_idx|layers_idx|layer_ind|_layers$|_indexes$|indices$|idxs$"
+)
+_WIDE = re.compile(r"intermediate|ffn|d_ff|inner|mlp|feed_?forward|ff_dim")
+_WIDTH = re.compile(r"size|dim|width|d_model|n_embd|channels|embed|hidden|features|planes|filters")
+# By the order in which they are asked: what a number of such a name becomes.
+_LIMITS: tuple[tuple[re.Pattern[str], int], ...] = tuple(
+    (re.compile(pattern), limit)
+    for pattern, limit in (
+        (r"vocab|num_embeddings$|codebook_size|n_token$", VOCABULARY),
+        (r"position|_ctx$|max_.*len|context_length|seq_length$|max_seq|seq_len$", POSITIONS),
+        (r"window|local_attention|(?<!tokenizer_)chunk_size|block_length", WINDOW),
+        (r"image_size$|img_size$|^size$|crop_size", IMAGE),
+        (r"patch_size$", PATCH),
+        (r"mel_bins|n_mels|feature_size|feat_per_channel|freq_bins", BANDS),
+        (r"period$", 2),
+        (r"offset$", 1),
+        (r"top_?k|experts_per_tok|selected_experts|moe_k$|topk_group", 2),
+        (r"n_groups?$|expert_groups?$", 2),
+        (r"shared_experts?$", 1),
+        (r"(^|_)(local_|routed_)?experts?$", 4),
+        (r"state_size|d_state|ssm_state|state_dim", 8),
+        (r"rank$", 16),
+        (r"filters$", 4),
+        (r"queries|query_tokens|latents|feature_levels|num_query", 4),
+    )
+)
+# What a size that is None may be given, where a library's default is no configuration of its own.
+_FILLED: Mapping[str, Callable[[Manner], int]] = {
+    "head_dim": lambda manner: manner.head,
+    "num_key_value_heads": lambda manner: manner.heads // 2,
+    "n_routed_experts": lambda _: 4,
+    "num_experts": lambda _: 4,
+    "num_experts_per_tok": lambda _: 2,
+    "n_shared_experts": lambda _: 1,
+    "n_group": lambda _: 1,
+    "topk_group": lambda _: 1,
+    "kv_lora_rank": lambda _: 16,
+    "moe_intermediate_size": lambda manner: manner.width,
+}
+
+
+def small_values(
+    config: Any, manner: Manner, tokens: dict[int, int] | None = None
+) -> dict[str, Any]:
+    """What to build the class of `config` with, to get a small one of its shape. `tokens` says what
+    became of token numbers past the vocabulary, which parts of one model have to agree on.
+    """
+    own = {k: v for k, v in vars(config).items() if not k.startswith("_") and k not in _NOT_ASKED}
+    shrink = _Shrinking(own, manner, {} if tokens is None else tokens)
+    found = {name: shrink.value(name, value) for name, value in own.items()}
+    return {name: value for name, value in found.items() if value is not _SAME}
+
+
+_NOT_ASKED = ("transformers_version", "model_type", "dtype", "torch_dtype", "architectures")
+
+
+@dataclass
+class _Shrinking:
+    """One configuration's own values, and what they say of each other."""
+
+    own: Mapping[str, Any]
+    manner: Manner
+    tokens: dict[int, int]
+    depth: int = 0
+    layers: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.depth = _depth_of(self.own)
+        self.layers = chosen_layers(self.own, self.depth, self.manner)
+        heads = max((v for k, v in self.own.items() if _is_heads(k) and _is_size(v)), default=0)
+        self._heads = heads
+        head = next((v for k, v in self.own.items() if k == "head_dim" and _is_size(v)), 0)
+        self._width = width = _width_of(self.own)
+        # A count that is a list's length, of convolutions say, says how long that list is.
+        lengths = {len(v) for v in self.own.values() if isinstance(v, (list, tuple)) and len(v) > 1}
+        self._lengths = lengths - {self.depth}
+        self._head = head or (width // heads if heads else 0) or self.manner.head
+
+    def value(self, name: str, value: Any) -> Any:
+        if hasattr(value, "to_dict") and hasattr(value, "model_type"):
+            inner = small_values(value, self.manner, self.tokens)
+            return {**inner, "model_type": value.model_type}
+        if name == "use_cache" or ("drop" in name and isinstance(value, (int, float)) and value):
+            return False if isinstance(value, bool) else 0.0
+        if value is None:
+            fill = _FILLED.get(name) if self.manner.filled else None
+            return fill(self.manner) if fill else _SAME
+        if _TOKEN.search(name):
+            return self._token(value)
+        if isinstance(value, (list, tuple)):
+            return self._list(name, list(value))
+        return self._size(name, value) if _is_size(value) and not _NO_SIZE.search(name) else _SAME
+
+    def _token(self, value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            return [self._token(one) if _is_size(one) else one for one in value]
+        if not _is_size(value) or value < VOCABULARY:
+            return value
+        return self.tokens.setdefault(value, VOCABULARY - 1 - len(self.tokens))
+
+    def _list(self, name: str, value: list[Any]) -> Any:
+        if len(value) == self.depth > len(self.layers):
+            return [self._entry(name, value[layer]) for layer in self.layers]
+        if _points_at_layers(name, value, self.depth):
+            kept = [self.layers.index(one) for one in value if one in self.layers]
+            return kept or ([len(self.layers) - 1] if value else [])
+        if not value or not all(map(_is_size, value)) or _NO_SIZE.search(name):
+            return _SAME
+        if re.search(r"depths?$|layers|blocks", name):
+            return [1 for _ in value]
+        if self.manner.wide and _WIDTH.search(name) and not re.search(r"image|img|patch", name):
+            least = min(value)
+            return [self.manner.head * 2 * max(1, min(one // least, 4)) for one in value]
+        return [self._entry(name, one) for one in value]
+
+    def _entry(self, name: str, value: Any) -> Any:
+        """An entry of a list, which is left alone where it is no size."""
+        small = self._size(name, value) if _is_size(value) else _SAME
+        return value if small is _SAME else small
+
+    def _size(self, name: str, value: int) -> Any:
+        if _DEPTH.search(name) and not _NO_DEPTH.search(name):
+            return self._count_of_layers(value)
+        if not self.manner.wide and "vocab" not in name:
+            return _SAME
+        if _HEAD.search(name):
+            return self._in_head(value)
+        if _is_heads(name):
+            return self._count(name, value)
+        limits = (limit for pattern, limit in _LIMITS if pattern.search(name))
+        limit = next(limits, None)
+        return self._width_for(name, value) if limit is None else min(value, limit)
+
+    def _count_of_layers(self, value: int) -> Any:
+        if value in self._lengths:
+            return _SAME
+        return len(self.layers) if value == self.depth else min(value, self.manner.layers)
+
+    def _width_for(self, name: str, value: int) -> Any:
+        if not (_WIDTH.search(name) or _WIDE.search(name) or value == self._width > VOCABULARY):
+            return _SAME
+        if self.manner.exact:
+            divided = value * self.manner.width // ((self._heads or self.manner.heads) * self._head)
+            return min(value, max(2, divided))
+        return min(value, (2 if _WIDE.search(name) else 1) * self.manner.width)
+
+    def _count(self, name: str, value: int) -> int:
+        """Of heads: as many as the manner says, grouped ones half of it."""
+        if self.manner.exact and self._heads:
+            return max(1, value * min(self.manner.heads, self._heads) // self._heads)
+        if _GROUPED.search(name) and self._heads > value > 1:
+            return max(1, self.manner.heads // 2)
+        return min(value, self.manner.heads)
+
+    def _in_head(self, value: int) -> int:
+        if self.manner.exact:
+            return min(value, max(2, value * self.manner.head // self._head))
+        return min(value, self.manner.head)
+
+
+def chosen_layers(own: Mapping[str, Any], depth: int, manner: Manner) -> list[int]:
+    """Layers of each kind, by every list that has an entry a layer or points at layers."""
+    lists = [v for v in own.values() if isinstance(v, (list, tuple)) and len(v) == depth]
+    pointed = [v for k, v in own.items() if _points_at_layers(k, v, depth)]
+    kinds: dict[str, list[int]] = {}
+    for layer in range(depth):
+        kind = [one[layer] for one in lists], [layer in one for one in pointed]
+        kinds.setdefault(repr(kind), []).append(layer)
+    few = [layers[: manner.of_each_kind] for layers in kinds.values()][:_MOST_KINDS]
+    chosen = [layer for layers in few for layer in layers]
+    least = max([manner.layers, *(len(v) for k, v in own.items() if _is_pattern(k, v))])
+    chosen += [layer for layer in range(depth) if layer not in chosen][: least - len(chosen)]
+    return sorted(chosen)
+
+
+def _is_pattern(name: str, value: Any) -> bool:
+    """The kinds of layers in turn, shorter than the model is deep."""
+    texts = isinstance(value, (list, tuple)) and all(isinstance(one, str) for one in value)
+    return texts and 1 < len(value) <= _MOST_KINDS and bool(re.search("type|pattern|block", name))
+
+
+def _points_at_layers(name: str, value: Any, depth: int) -> bool:
+    return (
+        isinstance(value, (list, tuple))
+        and bool(value)
+        and len(value) < depth
+        and bool(_POINTS_AT_LAYERS.search(name))
+        and all(isinstance(one, int) and 0 <= one < depth for one in value)
+    )
+
+
+def _depth_of(own: Mapping[str, Any]) -> int:
+    named = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "depth")
+    found = [own[name] for name in named if _is_size(own.get(name))]
+    others = [v for k, v in own.items() if _is_size(v) and _DEPTH.search(k)]
+    return int(found[0]) if found else max(others, default=0)
+
+
+def _width_of(own: Mapping[str, Any]) -> int:
+    named = ("hidden_size", "d_model", "n_embd", "embed_dim", "dim", "width")
+    return _first(own[name] for name in named if _is_size(own.get(name)))
+
+
+def _first(values: Iterable[int]) -> int:
+    return next(iter(values), 0)
+
+
+def _is_heads(name: str) -> bool:
+    return bool(_HEADS.search(name)) and not _HEAD.search(name)
+
+
+def _is_size(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0

@@ -1,0 +1,165 @@
+"""The child of the attention session: cases of one tier, each computed, judged, and its kernels
+read. `python -m warpfront.inside.checks.attention.at_tier JOB`
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from warpfront.inside.checks.attention.bounding import expected
+from warpfront.inside.checks.attention.tiers import FUSED, RefusedError
+from warpfront.inside.checks.children import serve
+from warpfront.inside.checks.judge import element_fault
+from warpfront.inside.checks.operations import Arithmetic
+from warpfront.inside.checks.precision import DTYPES, require_full_precision
+
+COMPUTED, REFUSED, WRONG, ANOTHER = "computed", "refused", "wrong", "another kernel"
+_FATAL = re.compile(r"(CUDA|HIP) error|illegal memory|device-side assert|unspecified launch")
+_SHOWN = 3
+_REPETITIONS, _WARM = 7, 2
+# What a library refuses with; anything else that it raises is a fault of its own.
+_REFUSALS = (RefusedError, NotImplementedError, RuntimeError, ValueError, TypeError, ImportError)
+
+Compute = Callable[..., Tensor]
+
+
+def do_item(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A case judged, or its time taken."""
+    module, _, name = item["tier"]["compute"].partition(":")
+    compute: Compute = getattr(importlib.import_module(module), name)
+    own = _Inputs(item)
+    try:
+        if item["timed"]:
+            return {"outcome": COMPUTED, "seconds": _timed(compute, own)}
+        return _judged(compute, own, item["tier"])
+    except _REFUSALS as error:
+        if _FATAL.search(str(error)):
+            raise
+        return {"outcome": REFUSED, "reason": f"{' '.join(str(error).split())[:300]}"}
+
+
+class _Inputs:
+    """The same numbers for every tier, rounded to what is sent."""
+
+    def __init__(self, item: Mapping[str, Any]) -> None:
+        self.device, self.kind, self.backward = item["device"], item["mask"], item["backward"]
+        self.dtype = DTYPES[item["dtype"]]
+        batch, length, heads, grouped = (
+            item[name] for name in ("batch", "length", "heads", "grouped")
+        )
+        generator = torch.Generator().manual_seed(item["seed"])
+        width = item["width"]
+        shapes = [(batch, count, length, width) for count in (heads, grouped, grouped, heads)]
+        drawn = [torch.randn(shape, generator=generator).to(self.dtype) for shape in shapes]
+        *self.tensors, self.cotangent = drawn
+        some = torch.rand(length, length, generator=generator) < 0.7
+        self.mask = (some | torch.eye(length, dtype=torch.bool)) if self.kind == "mask" else None
+
+    @property
+    def allowed(self) -> Tensor | None:
+        if self.kind == "causal":
+            length = self.tensors[0].shape[-2]
+            return torch.ones(length, length, dtype=torch.bool).tril()
+        return self.mask
+
+    def run(self, compute: Compute) -> tuple[Tensor, ...]:
+        leaves = [
+            x.detach().clone().to(self.device).requires_grad_(self.backward) for x in self.tensors
+        ]
+        mask = None if self.mask is None else self.mask.to(self.device)
+        output = compute(*leaves, self.kind, mask)
+        if not self.backward:
+            return (output,)
+        gradients = torch.autograd.grad(output, leaves, self.cotangent.to(self.device))
+        return (output.detach(), *gradients)
+
+
+def _judged(compute: Compute, own: _Inputs, tier: Mapping[str, str]) -> dict[str, Any]:
+    names, found = _profiled(lambda: own.run(compute), own.device)
+    how = Arithmetic(dtype=own.dtype, device=own.device)
+    budgets = expected([x.double() for x in own.tensors], own.cotangent.double(), own.allowed, how)
+    shares: dict[str, float] = {}
+    for name, tensor, budgeted in zip(("output", "q", "k", "v"), found, budgets, strict=False):
+        fault = _fault(name, tensor, budgeted, own, shares)
+        if fault:
+            return {"outcome": WRONG, "reason": fault, "kernels": names[:_SHOWN]}
+    document = {"share": max(shares.values()), "kernels": names[:_SHOWN]}
+    if not _its_own(tier, names, own.device):
+        reason = f"not its own kernel: {', '.join(names[:_SHOWN])}"
+        return {"outcome": ANOTHER, "reason": reason, **document}
+    return {"outcome": COMPUTED, "reason": "", **document}
+
+
+def _fault(name: str, tensor: Tensor, budgeted: Any, own: _Inputs, shares: dict[str, float]) -> str:
+    if tensor.shape != budgeted.reference.shape or tensor.dtype != own.dtype:
+        return f"{name}: {tensor.dtype} of shape {tuple(tensor.shape)}"
+    if tensor.device.type != own.device:
+        return f"{name}: computed on {tensor.device.type}"
+    share, fault = element_fault(name, tensor.detach().cpu().double(), budgeted)
+    shares[name] = float(f"{share:.3g}")
+    return fault
+
+
+def _its_own(tier: Mapping[str, str], names: list[str], device: str) -> bool:
+    pattern = re.compile(tier["operators" if device == "cpu" else "kernels"])
+    if not any(pattern.search(name) for name in names):
+        return False
+    return tier["name"] != "sdpa math" or not any(FUSED.search(name) for name in names)
+
+
+def _profiled(
+    work: Callable[[], tuple[Tensor, ...]], device: str
+) -> tuple[list[str], tuple[Tensor, ...]]:
+    """What ran, by name and what took longest first: kernels of a device, on the CPU operators."""
+    activity = torch.profiler.ProfilerActivity
+    on_device = device != "cpu"
+    with torch.profiler.profile(
+        activities=[activity.CPU, *([activity.CUDA] if on_device else [])]
+    ) as profile:
+        found = work()
+        _settle(device)
+    spent: dict[str, float] = {}
+    for event in profile.events() or ():
+        here = "CPU" not in str(event.device_type)
+        if here == on_device:
+            times = event.time_range.elapsed_us()
+            spent[event.name] = spent.get(event.name, 0.0) + float(times)
+    return sorted(spent, key=spent.__getitem__, reverse=True), found
+
+
+def _settle(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.synchronize()
+    elif device != "cpu":
+        getattr(torch, device).synchronize()
+
+
+def _timed(compute: Compute, own: _Inputs) -> float:
+    """The median of several, forward and backward, until the device is through."""
+    taken = []
+    for repetition in range(_WARM + _REPETITIONS):
+        began = time.perf_counter()
+        own.run(compute)
+        _settle(own.device)
+        if repetition >= _WARM:
+            taken.append(time.perf_counter() - began)
+    return statistics.median(taken)
+
+
+def main() -> None:
+    require_full_precision()
+    serve(do_item)
+
+
+if __name__ == "__main__":
+    main()
+    os._exit(0)

@@ -1,0 +1,215 @@
+"""The `attention` session: every way to compute attention, with every kind of case, each in a child
+process: computed, refused with a reason, wrong, crashed, hung, or silently by another's kernel.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from warpfront.inside.checks.attention.at_tier import ANOTHER, COMPUTED, REFUSED, WRONG
+from warpfront.inside.checks.attention.fallback import fallback_text
+from warpfront.inside.checks.attention.tiers import MASKS, TIERS, Tier
+from warpfront.inside.checks.children import DONE, each_in_a_child
+from warpfront.inside.checks.claims import Claims
+from warpfront.inside.checks.effort import Effort
+from warpfront.inside.checks.results import (
+    Check,
+    CheckFinding,
+    Recorder,
+    failed,
+    passed,
+    write_json,
+)
+
+CHILD = "warpfront.inside.checks.attention.at_tier"
+EXAMPLE = "attention_example.py"
+WIDTHS, HEADS, GROUPED, BATCH = (64, 96, 128, 256, 512), 4, 2, 2
+# An odd length, so that no tile is full.
+LENGTHS = {"cpu": 65, "cuda": 129, "hpu": 129}
+TIMED_LENGTHS = {"cpu": 512, "cuda": 2048, "hpu": 2048}
+DTYPES_OF = {
+    "cpu": ("float32", "bfloat16"),
+    "cuda": ("bfloat16", "float16", "float32"),
+    "hpu": ("bfloat16", "float32"),
+}
+CASE_SECONDS, COMPILED_SECONDS = 120.0, 300.0
+# Small cases on one thread: threads that wait for each other would take ten times as long. And
+# torch 2.13's profiler else prints two lines for each operation.
+QUIET = {"OMP_NUM_THREADS": "1", "KINETO_LOG_LEVEL": "99"}
+_TIMED = {
+    "width": 64,
+    "mask": "causal",
+    "heads": 8,
+    "grouped": 8,
+    "backward": True,
+    "timed": True,
+}
+BAD = (WRONG, "crashed", "hung", ANOTHER)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ran:
+    """One case of a tier: what it was, and what came of it."""
+
+    case: Mapping[str, Any]
+    outcome: str
+    reason: str = ""
+    kernels: tuple[str, ...] = ()
+    share: float = 0.0
+
+    @property
+    def title(self) -> str:
+        heads = "grouped" if self.case["grouped"] != self.case["heads"] else "equal heads"
+        way = "backward" if self.case["backward"] else "forward"
+        return (
+            f"{self.case['dtype']} width {self.case['width']}, {self.case['mask']}, {heads}, {way}"
+        )
+
+
+def record_attention(claims: Claims, recorder: Recorder, effort: Effort | None = None) -> None:
+    """One check a tier that is present, and one for the order in which they are fast."""
+    effort = effort or Effort()
+    record_tiers(claims, recorder, effort, tuple(TIERS.values()))
+
+
+def record_tiers(
+    claims: Claims,
+    recorder: Recorder,
+    effort: Effort,
+    tiers: Sequence[Tier],
+    seconds: float = 0.0,
+) -> None:
+    recorder.environment["flash implementations"] = _registered()
+    present = []
+    for tier in tiers:
+        if absent := tier.absence(claims.device):
+            recorder.note_unclaimed(f"tier {tier.name}", absent)
+        else:
+            present.append(tier)
+    found: dict[str, list[Ran]] = {}
+    checks = [
+        Check(
+            name=f"tier {tier.name}",
+            find=partial(_find_tier, tier, claims.device, effort, found, seconds),
+        )
+        for tier in present
+    ]
+    folder = recorder.path.parent
+    order = partial(_find_order, present, claims, effort, found, folder)
+    recorder.run([*checks, Check(name="order", find=order)])
+    write_json(folder / "attention-table.json", _table(found))
+
+
+def cases_of(tier: Tier, device: str, effort: Effort) -> Iterator[dict[str, Any]]:
+    """Width, mask, grouping, dtype, direction; few for what is compiled for every shape."""
+    widths = WIDTHS[::2] if effort.quick else WIDTHS
+    few = tier.compiled or effort.quick
+    masks = MASKS[:2] if tier.compiled else MASKS
+    for dtype, width, mask, grouped, backward in itertools.product(
+        DTYPES_OF[device][: 1 if few else None],
+        (64, 128) if tier.compiled else widths,
+        masks,
+        (HEADS, GROUPED),
+        (False, True),
+    ):
+        asked = {"dtype": dtype, "width": width, "mask": mask, "grouped": grouped}
+        yield _item(tier, device, effort, **asked, backward=backward)
+
+
+def _item(tier: Tier, device: str, effort: Effort, **asked: Any) -> dict[str, Any]:
+    usual = {"batch": BATCH, "heads": HEADS, "length": LENGTHS[device], "timed": False}
+    own = {"tier": tier.document(), "device": device, "seed": effort.seeds[0]}
+    return {**usual, **own, **asked}
+
+
+def _find_tier(
+    tier: Tier, device: str, effort: Effort, found: dict[str, list[Ran]], seconds: float
+) -> CheckFinding:
+    limit = seconds or (COMPILED_SECONDS if tier.compiled else CASE_SECONDS)
+    items = list(cases_of(tier, device, effort))
+    children = each_in_a_child(CHILD, items, seconds=limit, environment=QUIET)
+    found[tier.name] = runs = [_ran(one) for one in children]
+    return finding_of_tier(runs)
+
+
+def _ran(returned: Any) -> Ran:
+    if returned.how != DONE:
+        return Ran(case=returned.item, outcome=returned.how, reason=returned.reason)
+    said = returned.document
+    return Ran(
+        case=returned.item,
+        outcome=said["outcome"],
+        reason=said.get("reason", ""),
+        kernels=tuple(said.get("kernels", ())),
+        share=said.get("share", 0.0),
+    )
+
+
+def finding_of_tier(runs: Sequence[Ran]) -> CheckFinding:
+    """A refusal is an answer; what is wrong, crashes, hangs or is another's kernel is none."""
+    counts = Counter(run.outcome for run in runs)
+    refusals = Counter(run.reason for run in runs if run.outcome == REFUSED)
+    details: dict[str, object] = {
+        "outcomes": dict(counts),
+        "refused": dict(refusals),
+        "kernels": sorted({name for run in runs for name in run.kernels[:1]}),
+        "largest_share": max((run.share for run in runs), default=0.0),
+    }
+    bad = [run for run in runs if run.outcome in BAD]
+    if bad:
+        first = bad[0]
+        details["bad"] = [f"{run.title}: {run.outcome}: {run.reason}" for run in bad[:12]]
+        more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
+        return failed(f"{first.title}: {first.outcome}: {first.reason}{more}", **details)
+    said = f"{counts[COMPUTED]} of {len(runs)} cases computed"
+    return passed(f"{said}, {counts[REFUSED]} refused" if refusals else said, **details)
+
+
+def _find_order(
+    present: Sequence[Tier],
+    claims: Claims,
+    effort: Effort,
+    found: Mapping[str, Sequence[Ran]],
+    folder: Path,
+) -> CheckFinding:
+    """What each tier takes that was right wherever it computed; the example is written from it."""
+    measured: list[tuple[str, float]] = []
+    dtype, device = DTYPES_OF[claims.device][0], claims.device
+    for tier in present:
+        runs = found.get(tier.name, ())
+        if not any(r.outcome == COMPUTED for r in runs) or any(r.outcome in BAD for r in runs):
+            continue
+        item = _item(tier, device, effort, **_TIMED, dtype=dtype, length=TIMED_LENGTHS[device])
+        children = each_in_a_child(CHILD, [item], seconds=COMPILED_SECONDS, environment=QUIET)
+        took = [float(one.document.get("seconds", 0.0)) for one in children]
+        measured += [(tier.name, seconds) for seconds in took if seconds]
+    if not measured:
+        return failed("no way to compute attention was right here")
+    (folder / EXAMPLE).write_text(fallback_text(claims.target, measured), encoding="utf-8")
+    ordered = sorted(measured, key=lambda one: one[1])
+    said = ", ".join(f"{name} {1000 * seconds:.3g} ms" for name, seconds in ordered)
+    return passed(f"{dtype}, forward and backward: {said}", seconds_of=dict(ordered))
+
+
+def _table(found: Mapping[str, Sequence[Ran]]) -> list[dict[str, Any]]:
+    """Every case of every tier, for who wants more than the checks say."""
+    return [
+        {"tier": tier, "case": run.title, "outcome": run.outcome, "reason": run.reason}
+        for tier, runs in found.items()
+        for run in runs
+    ]
+
+
+def _registered() -> list[str]:
+    """The flash implementations that torch itself lists, where it does."""
+    attention: Any = torch.nn.attention
+    listed = getattr(attention, "list_flash_attention_impls", None)
+    return [str(one) for one in listed()] if listed else []

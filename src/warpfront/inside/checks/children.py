@@ -1,0 +1,147 @@
+"""Work in child processes, an item at a time: what crashes or hangs costs its own item only.
+
+The child is a module that calls `serve`: it says when it begins an item and what came of it. One
+that dies or takes too long is ended with its group, and another goes on with the rest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+DONE, CRASHED, HUNG = "done", "crashed", "hung"
+_SAID_BYTES = 4000
+# Importing torch and a library takes a while, and longer on a loaded machine.
+START_SECONDS = 240.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Returned:
+    """What came of one item: the child's own document, or how the child ended over it."""
+
+    item: Any
+    how: str
+    seconds: float
+    document: Mapping[str, Any]
+    reason: str = ""
+
+
+def each_in_a_child(
+    module: str,
+    items: Sequence[Any],
+    *,
+    seconds: float,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[Returned]:
+    """Every item in its order; `seconds` is what one may take."""
+    rest = list(items)
+    while rest:
+        for returned in _one_child(module, rest, seconds, environment or {}):
+            rest.remove(returned.item)
+            yield returned
+
+
+def serve(work: Callable[[Any], Mapping[str, Any]]) -> None:
+    """The child's side: items from the job file in the last argument, answers to its own file."""
+    faulthandler.enable()
+    job = json.loads(Path(sys.argv[-1]).read_text(encoding="utf-8"))
+    with Path(job["answers"]).open("wb", buffering=0) as answers:
+        for place, item in enumerate(job["items"]):
+            answers.write(_line({"begins": place}))
+            answers.write(_line({"ends": place, "document": work(item)}))
+
+
+def _line(document: object) -> bytes:
+    return json.dumps(document, default=str).encode() + b"\n"
+
+
+def _one_child(
+    module: str, items: list[Any], seconds: float, environment: Mapping[str, str]
+) -> Iterator[Returned]:
+    """Until it is through, or ends over an item, which is the last that this returns."""
+    with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
+        answers, job = Path(name) / "answers", Path(name) / "job.json"
+        os.mkfifo(answers)
+        job.write_text(json.dumps({"items": items, "answers": str(answers)}), encoding="utf-8")
+        said = stack.enter_context((Path(name) / "said").open("w+b"))
+        # Read and write, so that opening does not wait for the child, and its end is seen by it.
+        reading = stack.enter_context(answers.open("r+b", buffering=0))
+        child = subprocess.Popen(
+            [sys.executable, "-m", module, str(job)],
+            env={**os.environ, **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        stack.callback(_end_group, child)
+        yield from _heard(child, reading, items, seconds, Path(said.name))
+
+
+def _heard(
+    child: subprocess.Popen[bytes], reading: Any, items: list[Any], seconds: float, said: Path
+) -> Iterator[Returned]:
+    lines, place, began = _Lines(reading), 0, time.monotonic()
+    limit = max(START_SECONDS, seconds)
+    while place < len(items):
+        line = lines.next(child, began + limit)
+        spent = time.monotonic() - began
+        if line is None:
+            how = HUNG if child.poll() is None else CRASHED
+            reason = f"no answer in {spent:.0f} s" if how == HUNG else _ending(child, said)
+            document: Mapping[str, Any] = {}
+            yield Returned(
+                item=items[place], how=how, seconds=spent, document=document, reason=reason
+            )
+            return
+        if "ends" in line:
+            yield Returned(item=items[place], how=DONE, seconds=spent, document=line["document"])
+            place += 1
+        began, limit = time.monotonic(), seconds
+
+
+class _Lines:
+    """Whole lines of a pipe, while its writer lives and until a time."""
+
+    def __init__(self, reading: Any) -> None:
+        self._reading, self._kept = reading, b""
+
+    def next(self, child: subprocess.Popen[bytes], until: float) -> dict[str, Any] | None:
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._reading, selectors.EVENT_READ)
+            while b"\n" not in self._kept:
+                ended = child.poll() is not None
+                if selector.select(0.0 if ended else 0.05):
+                    self._kept += os.read(self._reading.fileno(), 1 << 16)
+                elif ended or time.monotonic() > until:
+                    return None
+        line, _, self._kept = self._kept.partition(b"\n")
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+
+def _ending(child: subprocess.Popen[bytes], said: Path) -> str:
+    """A signal by its name, and what a child said last."""
+    code = child.returncode
+    how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit {code}"
+    text = said.read_bytes()[-_SAID_BYTES:].decode("utf-8", "replace").strip().splitlines()
+    told = [line for line in text if line.startswith(("Fatal", "RuntimeError", "terminate"))]
+    return ": ".join([how, *(told[:1] or text[-1:])])[:400]
+
+
+def _end_group(child: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()

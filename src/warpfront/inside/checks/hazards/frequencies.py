@@ -1,0 +1,87 @@
+"""Fourier transforms of all kinds of lengths, twice each: against numpy's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from warpfront.inside.checks.hazards.answers import Answer, Ground, HazardClass, array, rows
+
+# Powers of small primes, primes, and products of large ones, which take other algorithms.
+LENGTHS = (1, 2, 3, 7, 16, 31, 64, 97, 100, 243, 257, 512, 1000, 1021, 1024, 2187, 5999, 8192)
+Pair = tuple[Callable[[Tensor], Tensor], Callable[[Any], Any]]
+ALONG: dict[str, Pair] = {
+    "fft": (torch.fft.fft, np.fft.fft),
+    "ifft": (torch.fft.ifft, np.fft.ifft),
+    "rfft": (lambda x: torch.fft.rfft(x.real), lambda a: np.fft.rfft(a.real)),
+    "irfft": (lambda x: torch.fft.irfft(torch.fft.rfft(x.real), n=x.shape[-1]), lambda a: a.real),
+    "hfft": (lambda x: torch.fft.hfft(torch.fft.ihfft(x.real), n=x.shape[-1]), lambda a: a.real),
+    "orthonormal": (
+        lambda x: torch.fft.fft(x, norm="ortho"),
+        lambda a: np.fft.fft(a, norm="ortho"),
+    ),
+    "shorter": (
+        lambda x: torch.fft.fft(x, n=max(1, x.shape[-1] // 2)),
+        lambda a: np.fft.fft(a, n=max(1, a.shape[-1] // 2)),
+    ),
+    "longer": (
+        lambda x: torch.fft.rfft(x.real, n=x.shape[-1] + 5),
+        lambda a: np.fft.rfft(a.real, n=a.shape[-1] + 5),
+    ),
+    "down columns": (lambda x: torch.fft.fft(x.mT.contiguous(), dim=0).mT, lambda a: np.fft.fft(a)),
+    "of a transposed": (lambda x: torch.fft.fft(x.mT, dim=0).mT, lambda a: np.fft.fft(a)),
+}
+SHAPES = ((5, 16, 16), (3, 7, 9), (100, 8, 12), (2, 33, 64), (1, 5, 97))
+ACROSS: dict[str, Pair] = {
+    "fft2": (torch.fft.fft2, np.fft.fft2),
+    "ifft2": (torch.fft.ifft2, np.fft.ifft2),
+    "rfft2": (lambda x: torch.fft.rfft2(x.real), lambda a: np.fft.rfft2(a.real)),
+    "irfft2": (
+        lambda x: torch.fft.irfft2(torch.fft.rfft2(x.real), s=x.shape[-2:]),
+        lambda a: a.real,
+    ),
+    "fftn": (torch.fft.fftn, np.fft.fftn),
+    "rfftn": (lambda x: torch.fft.rfftn(x.real), lambda a: np.fft.rfftn(a.real)),
+    "irfftn": (lambda x: torch.fft.irfftn(torch.fft.rfftn(x.real), s=x.shape), lambda a: a.real),
+}
+
+
+def _numbers(ground: Ground, *shape: int) -> Tensor:
+    kind = torch.complex64 if ground.dtype == torch.float32 else torch.complex128
+    return torch.complex(ground.normal(*shape), ground.normal(*shape)).to(kind)
+
+
+def _tried(pair: Pair, shapes: tuple[tuple[int, ...], ...], ground: Ground) -> Iterator[Answer]:
+    """A plan is made the first time and kept: so everything is asked for twice."""
+    call, numbers = pair
+    for shape in shapes:
+        for time in ("first", "second"):
+            x = _numbers(ground, *shape)
+            right = numbers(array(x.to(torch.complex128)))
+            found = call(x.to(ground.device)).resolve_conj()
+            # Each of log2(n) rounds rounds once, and errors walk.
+            size = float(np.sqrt((np.abs(right) ** 2).mean())) + 1e-30
+            # A prime takes as many steps as it is large, or a transform of another length.
+            steps = 1 + math.log2(math.prod(shape)) + math.sqrt(shape[-1])
+            yield Answer(f"{shape}, {time}", found, right, slack=32 * ground.eps * steps * size)
+
+
+TRANSFORMED = tuple((3, length) for length in LENGTHS)
+FREQUENCIES = HazardClass(
+    name="transforms",
+    asks="are Fourier transforms right, of any length, along any axes, each time",
+    hazards=rows(
+        {
+            **{name: partial(_tried, pair, TRANSFORMED) for name, pair in ALONG.items()},
+            **{name: partial(_tried, pair, SHAPES) for name, pair in ACROSS.items()},
+        },
+        dtypes=("float32", "float64"),
+        once=True,
+    ),
+)

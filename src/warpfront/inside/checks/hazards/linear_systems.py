@@ -1,0 +1,138 @@
+"""Linear algebra of one and of many: what is solved is put back into its equation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from warpfront.inside.checks.hazards.answers import Answer, Ground, HazardClass, rows
+
+# One, few and many at a time; around the sizes of warps, wavefronts and tiles.
+BATCHES = ((), (1,), (2, 3), (70,), (300,))
+SIZES = (1, 2, 3, 17, 33, 65)
+Matrix = Callable[..., Tensor]
+
+
+def _drawn(ground: Ground, *shape: int) -> Tensor:
+    """Uniform from -1 to 1."""
+    return torch.rand(shape, generator=ground.generator, dtype=torch.float64) * 2 - 1
+
+
+def _kind(ground: Ground, x: Tensor, *, complex_too: bool) -> Tensor:
+    """The numbers as they are sent, in float64 or complex128."""
+    if not complex_too:
+        return x.to(ground.dtype).double()
+    turned = torch.complex(x, _drawn(ground, *x.shape) * 0.5)
+    narrow = torch.complex64 if ground.dtype == torch.float32 else torch.complex128
+    return turned.to(narrow).to(torch.complex128)
+
+
+def _plain(ground: Ground, batch: tuple[int, ...], n: int, *, complex_too: bool) -> Tensor:
+    """Far from singular: its diagonal outweighs the rest, in an order that has to be pivoted."""
+    x = _drawn(ground, *batch, n, n) / n + torch.eye(n, dtype=torch.float64) * 2
+    return _kind(ground, x.roll(1, -1), complex_too=complex_too)
+
+
+def _positive(ground: Ground, batch: tuple[int, ...], n: int, *, complex_too: bool) -> Tensor:
+    x = _kind(ground, _drawn(ground, *batch, n, n), complex_too=complex_too)
+    whole = x @ x.mH / n + torch.eye(n, dtype=x.dtype)
+    return _rounded(ground, (whole + whole.mH) / 2)
+
+
+def _rounded(ground: Ground, x: Tensor) -> Tensor:
+    if not x.is_complex():
+        return x.to(ground.dtype).to(x.dtype)
+    return x.to(torch.complex64 if ground.dtype == torch.float32 else torch.complex128).to(x.dtype)
+
+
+def _sent(ground: Ground, x: Tensor) -> Tensor:
+    narrow = ground.dtype
+    if x.is_complex():
+        narrow = torch.complex64 if ground.dtype == torch.float32 else torch.complex128
+    return x.to(narrow).to(ground.device)
+
+
+def _back(x: Tensor) -> Tensor:
+    return x.detach().cpu().to(torch.complex128 if x.is_complex() else torch.float64)
+
+
+Equation = Callable[[Ground, Tensor, Tensor, Tensor], Iterator["tuple[str, Tensor, Tensor]"]]
+
+
+def _solved(_: Ground, a: Tensor, b: Tensor, sent: Tensor) -> Iterator[tuple[str, Tensor, Tensor]]:
+    right = b.to(sent.dtype).to(sent.device)
+    yield "solve", a @ _back(torch.linalg.solve(sent, right)), b
+    yield "solve from the right", _back(torch.linalg.solve(sent, right.mT, left=False)) @ a, b.mT
+    yield "inverse", a @ _back(torch.linalg.inv(sent)), _one(a)
+    p, lower, upper = (_back(x) for x in torch.linalg.lu(sent))
+    yield "lu", p @ lower @ upper, a
+    factors, pivots = torch.linalg.lu_factor(sent)
+    yield "lu_solve", a @ _back(torch.linalg.lu_solve(factors, pivots, right)), b
+    q, r = (_back(x) for x in torch.linalg.qr(sent))
+    yield "qr", q @ r, a
+    yield "qr's columns", q.mH @ q, _one(a)
+    if a.shape[-1] <= 17:
+        sign, size = (_back(x) for x in torch.linalg.slogdet(sent))
+        exact_sign, exact_size = torch.linalg.slogdet(a)
+        yield "slogdet", sign * size.exp() / exact_size.exp(), exact_sign
+
+
+def _positively(
+    _: Ground, a: Tensor, b: Tensor, sent: Tensor
+) -> Iterator[tuple[str, Tensor, Tensor]]:
+    right = b.to(sent.dtype).to(sent.device)
+    lower = torch.linalg.cholesky(sent)
+    yield "cholesky", _back(lower) @ _back(lower).mH, a
+    yield "cholesky_solve", a @ _back(torch.cholesky_solve(right, lower)), b
+    upper = torch.linalg.cholesky(sent, upper=True)
+    yield "cholesky, upper", _back(upper).mH @ _back(upper), a
+    yield "cholesky_inverse", a @ _back(torch.cholesky_inverse(lower)), _one(a)
+    held = _back(torch.linalg.solve_triangular(lower, right, upper=False))
+    yield "triangular", _back(lower) @ held, b
+    values, vectors = (_back(x) for x in torch.linalg.eigh(sent))
+    yield "eigh", a @ vectors, vectors * values.unsqueeze(-2)
+    yield "eigh's vectors", vectors.mH @ vectors, _one(a)
+    yield "eigh's order", (values.diff(dim=-1) >= 0).all().double(), torch.ones(()).double()
+    yield "eigvalsh", _back(torch.linalg.eigvalsh(sent)), values
+    u, s, v = (_back(x) for x in torch.linalg.svd(sent))
+    yield "svd", (u * s.unsqueeze(-2).to(u.dtype)) @ v, a
+    yield "svd's rows", v @ v.mH, _one(a)
+
+
+def _one(a: Tensor) -> Tensor:
+    return torch.eye(a.shape[-1], dtype=a.dtype).expand_as(a)
+
+
+def _asked(
+    matrix: Matrix, equation: Equation, ground: Ground, *, complex_too: bool
+) -> Iterator[Answer]:
+    for batch in BATCHES:
+        for n in SIZES:
+            if math.prod(batch) * n > (1200 if ground.quick else 6000):
+                continue
+            a = matrix(ground, batch, n, complex_too=complex_too)
+            b = _rounded(ground, _drawn(ground, *batch, n, 5).to(a.dtype))
+            # Backward stable: some roundings for each of n steps, of what is multiplied out.
+            slack = 16 * math.sqrt(n) * (8 + math.sqrt(n)) * ground.eps
+            for label, found, right in equation(ground, a, b, _sent(ground, a)):
+                size = max(1.0, float(right.abs().max()))
+                where = f"{label} of {n}, {batch or 'alone'}"
+                yield Answer(where, found, right, slack=slack * size)
+
+
+TABLE: dict[str, Any] = {
+    "systems": partial(_asked, _plain, _solved, complex_too=False),
+    "complex systems": partial(_asked, _plain, _solved, complex_too=True),
+    "positive systems": partial(_asked, _positive, _positively, complex_too=False),
+    "complex positive systems": partial(_asked, _positive, _positively, complex_too=True),
+}
+LINEAR_SYSTEMS = HazardClass(
+    name="linear algebra",
+    asks="do solutions and factors solve their equations, of one, of few and of many",
+    hazards=rows(TABLE, dtypes=("float32",), once=True),
+)

@@ -1,0 +1,105 @@
+"""Wrong kernels are put under torch's dispatcher, and taken out again."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from warpfront.inside.checks.effort import Effort
+from warpfront.inside.checks.hazards.hazard_checks import class_named, free_bytes, judge_rows
+from warpfront.inside.checks.mutations import MutationTally, Seeded
+
+DTYPES = ("float32", "bfloat16")
+KEYS = {"cpu": "CPU", "cuda": "CUDA"}
+Kernel = Callable[..., Any]
+# Gets the right kernel, and the arguments of the call.
+Wrong = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class KernelFault:
+    """`operators` are overloads of aten; `like` names what it is modelled on, if that is known."""
+
+    name: str
+    operators: tuple[str, ...]
+    wrong: Wrong
+    hazard_class: str
+    rows: tuple[str, ...]
+    like: str = ""
+    devices: tuple[str, ...] = ("cpu", "cuda")
+
+
+@contextmanager
+def seeded(fault: KernelFault, device: str) -> Iterator[None]:
+    """While it lasts, the device's kernels are wrong; float64 on the CPU, the reference, is not."""
+    key = KEYS[device]
+    library = torch.library.Library("aten", "IMPL")
+    try:
+        for name in operators_of(fault, device):
+            kernel = torch.library.get_kernel(f"aten::{name}", key)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                library.impl(name, _kernel(kernel, fault.wrong), key, with_keyset=True)
+        yield
+    finally:
+        library._destroy()
+
+
+def operators_of(fault: KernelFault, device: str) -> tuple[str, ...]:
+    """Those of its operators that the device has kernels for: attention has others on each."""
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    keys = (KEYS[device], "CompositeExplicitAutograd")
+    return tuple(n for n in fault.operators if any(has(f"aten::{n}", key) for key in keys))
+
+
+def _kernel(kernel: Any, wrong: Wrong) -> Kernel:
+    def call(keys: Any, *args: Any, **kwargs: Any) -> Any:
+        right = partial(kernel.call_boxed, keys)
+        if any(_is_reference(x) for x in args):
+            return right(*args, **kwargs)
+        return wrong(right, *args, **kwargs)
+
+    return call
+
+
+def _is_reference(x: Any) -> bool:
+    if isinstance(x, (list, tuple)):
+        return any(_is_reference(one) for one in x)
+    return isinstance(x, Tensor) and x.dtype == torch.float64 and x.device.type == "cpu"
+
+
+def seed_kernel_faults(
+    faults: Sequence[KernelFault], device: str, ledger: MutationTally, seed: int = 0
+) -> None:
+    """Each fault in turn: its row must pass without it, and must not with it."""
+    right: dict[tuple[object, ...], list[str]] = {}
+    for fault in faults:
+        if device not in fault.devices:
+            continue
+        own = class_named(fault.hazard_class)
+        rows = [row for row in own.hazards if row.name in fault.rows]
+        if any(row.needed_bytes > free_bytes(device) for row in rows):
+            continue
+        effort = Effort(seeds=(seed,), quick=True)
+        known = {name for row in rows for name in row.dtypes}
+        dtypes = [name for name in DTYPES if name in known] or list(known)
+        asked = (fault.hazard_class, fault.rows, tuple(dtypes))
+        if asked not in right:
+            right[asked] = judge_rows(rows, device, dtypes, effort).faults
+        with seeded(fault, device):
+            judged = judge_rows(rows, device, dtypes, effort)
+        entry = Seeded(
+            mutation="wrong kernel",
+            suite="hazards",
+            check=f"{fault.hazard_class}: {fault.name}",
+            dtype="float32",
+            device=device,
+        )
+        ledger.enter(entry, caught=bool(judged.faults) and not right[asked])

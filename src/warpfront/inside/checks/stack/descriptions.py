@@ -1,0 +1,89 @@
+"""What is known of other people's packages: what they compile, what they do without it, and how one
+sees that. The table is a data file, dated and with sources.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+TABLE = Path(__file__).with_name("descriptions.json")
+EVERY = "every"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sign:
+    """How a fallback shows: by a `log` line of the import, or by the type or value of an
+    `attribute`. `vendors` are those on which it is one.
+    """
+
+    means: str
+    log: str = ""
+    attribute: str = ""
+    type: str = ""
+    value: str = ""
+    vendors: Sequence[str] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Description:
+    """What a package has to do in an image of one vendor.
+
+    `compiled` are modules, or `file:GLOB` of libraries, that have to be in the process; `computes`
+    is a program that prints a line which `prints` has to match, on a device. `of` is the version
+    that it was read of, on the day `read`.
+    """
+
+    name: str
+    imports: tuple[str, ...]
+    read: str
+    of: str
+    sources: tuple[str, ...]
+    compiled: tuple[str, ...] = ()
+    signs: tuple[Sign, ...] = ()
+    computes: str = ""
+    prints: str = ""
+    not_for: str = ""
+
+
+@cache
+def table() -> Mapping[str, Any]:
+    document: Mapping[str, Any] = json.loads(TABLE.read_text(encoding="utf-8"))["packages"]
+    return document
+
+
+def names() -> tuple[str, ...]:
+    return tuple(sorted(table()))
+
+
+def description(name: str, *, vendor: str, version: str) -> Description:
+    """What the table says of a package on one vendor's devices, at the version that is installed
+    ("" where it is not): of the first entry whose pattern of versions matches, else of the last.
+    """
+    entries = table()[name]
+    said = next((one for one in entries if re.match(one.get("versions", ""), version)), entries[-1])
+    vendors = said.get("vendors", {})
+    return Description(
+        name=name,
+        imports=tuple(said["imports"]),
+        read=said["read"],
+        of=said["of"],
+        sources=tuple(said["sources"]),
+        compiled=tuple(of_vendor(said.get("compiled", {}), vendor, ())),
+        signs=tuple(
+            Sign(**one) for one in said.get("signs", ()) if vendor in one.get("vendors", (vendor,))
+        ),
+        computes=of_vendor(said.get("computes", {}), vendor, ""),
+        prints=of_vendor(said.get("prints", {}), vendor, ""),
+        not_for=vendors.get(vendor, ""),
+    )
+
+
+def of_vendor(by_vendor: Mapping[str, Any], vendor: str, otherwise: Any) -> Any:
+    """A vendor's own entry, else what is so for every one."""
+    return by_vendor.get(vendor, by_vendor.get(EVERY, otherwise))

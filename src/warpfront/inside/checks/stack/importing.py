@@ -1,0 +1,183 @@
+"""Imports modules as their users would, in a process of its own, and says what came of it.
+
+`python importing.py WANTED.json TOLD.json`. Started by its path, so that nothing of ours is
+importable beside the image's packages; it says all before the process ends, and what a library
+kills leaves what was said until then.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.machinery
+import importlib.metadata
+import importlib.util
+import json
+import os
+import re
+import sys
+import time
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+_OWN = Path(__file__).resolve().parent
+_SHOWN = 300
+
+
+def main(wanted: Mapping[str, Any], told_to: Path) -> None:
+    """`wanted`: `imports`, `compiled` (modules, or `file:GLOB` of a library that has to be in this
+    process), `attributes` to read, and `diagnose`: whether to look at every extension.
+    """
+    told: dict[str, Any] = {"imports": {}, "compiled": {}, "attributes": {}, "finished": False}
+
+    def say() -> None:
+        told_to.write_text(json.dumps(told, default=str), encoding="utf-8")
+
+    told["torch before"] = _torch()
+    for name in wanted["imports"]:
+        told["imports"][name] = {"error": "the process ended while it was imported"}
+        say()
+        told["imports"][name] = _imported(name)
+    for name in wanted["compiled"]:
+        told["compiled"][name] = _compiled(name, wanted["imports"])
+    told["extensions"] = _extensions(wanted["imports"], diagnose=wanted["diagnose"])
+    for path in wanted["attributes"]:
+        told["attributes"][path] = _attribute(path)
+    told["torch after"] = _torch()
+    told["finished"] = True
+    say()
+
+
+def _torch() -> dict[str, object]:
+    """Which torch this is and what it sees. Looking for devices starts no context of theirs."""
+    torch: Any = importlib.import_module("torch")
+    hpu = getattr(torch, "hpu", None)
+    counts = {"cuda": torch.cuda.device_count(), "hpu": hpu.device_count() if hpu else 0}
+    return {"file": torch.__file__, "version": torch.__version__, "devices": counts}
+
+
+def _imported(name: str) -> dict[str, object]:
+    """Where a module came from, or why it did not."""
+    before = time.monotonic()
+    try:
+        module = importlib.import_module(name)
+    except BaseException as error:  # noqa: BLE001 - SystemExit at an import is an answer, too
+        where = traceback.extract_tb(error.__traceback__)[-1:]
+        return {
+            "error": f"{type(error).__name__}: {error}"[:_SHOWN],
+            "missing": getattr(error, "name", None),
+            "at": f"{where[0].filename}:{where[0].lineno}" if where else "",
+        }
+    owner = _distribution(name)
+    return {
+        "file": getattr(module, "__file__", None),
+        "distribution": owner.metadata["Name"] if owner else None,
+        "version": owner.version if owner else None,
+        "seconds": round(time.monotonic() - before, 3),
+    }
+
+
+def _distribution(module: str) -> importlib.metadata.Distribution | None:
+    owners = _owners().get(module.partition(".")[0], [])
+    return importlib.metadata.distribution(owners[0]) if owners else None
+
+
+@functools.cache
+def _owners() -> Mapping[str, list[str]]:
+    """Reads the metadata of all that is installed."""
+    return importlib.metadata.packages_distributions()
+
+
+def _compiled(name: str, imports: list[str]) -> dict[str, object]:
+    """Whether compiled code is in this process: a module of an extension's file, or a library."""
+    if name.startswith("file:"):
+        pattern, files = name.removeprefix("file:"), _files(imports)
+        here = {str(path) for path in files if path.match(pattern)}
+        loaded = sorted(here & _symbols().loaded_files())
+        said = "" if loaded else "not in the process"
+        return {"loaded": loaded, "error": said, **({} if loaded else _first_lacking(here))}
+    found = _imported(name)
+    file = str(found.get("file") or "")
+    if "error" not in found and not file.endswith(tuple(importlib.machinery.EXTENSION_SUFFIXES)):
+        return {"loaded": [], "error": f"{name} is {file}, which is no extension"}
+    if "error" not in found:
+        return {"loaded": [file], "error": ""}
+    stem = name.rpartition(".")[2]
+    here = {str(path) for path in _files(imports) if path.name.partition(".")[0] == stem}
+    return {"loaded": [], "error": found["error"], **_first_lacking(here)}
+
+
+def _first_lacking(files: set[str]) -> dict[str, object]:
+    """Why the first of these does not load, if one does not."""
+    for file in sorted(files):
+        found = _lacking(Path(file))
+        if found["said"]:
+            return {"file": file, **found}
+    return {"file": None} if not files else {}
+
+
+def _extensions(imports: list[str], *, diagnose: bool) -> dict[str, object]:
+    """Of the compiled files of these packages: those in this process, and, where asked, why each
+    Python extension that is not would not load.
+    """
+    files, suffixes = _files(imports), tuple(importlib.machinery.EXTENSION_SUFFIXES)
+    loaded = {path for path in files if str(path) in _symbols().loaded_files()}
+    others = [path for path in files if path not in loaded and path.name.endswith(suffixes)]
+    named = [path for path in others if path.name.count(".") > 1 or path.name.startswith("_")]
+    return {
+        "loaded": sorted(map(str, loaded)),
+        "others": sorted(str(path) for path in files if path not in loaded),
+        "lacking": {str(path): _lacking(path) for path in named} if diagnose else {},
+    }
+
+
+def _files(imports: list[str]) -> list[Path]:
+    """The shared objects that the imported packages' distributions brought."""
+    owners = {one.metadata["Name"]: one for name in imports if (one := _distribution(name))}
+    every = [
+        Path(str(one.locate_file(file))).resolve()
+        for one in owners.values()
+        for file in one.files or ()
+        if re.search(r"\.so(\.\d+)*$", file.name)
+    ]
+    return [path for path in every if path.is_file()]
+
+
+def _lacking(path: Path) -> dict[str, object]:
+    torch: Any = importlib.import_module("torch")
+    demangle = getattr(torch._C, "_demangle", str)  # noqa: SLF001 - the only demangler here
+    found = _symbols().lacking(path, demangle)
+    return {
+        "said": found.said[:_SHOWN],
+        "libraries": list(found.libraries),
+        "symbols": [name[:_SHOWN] for name in found.symbols],
+    }
+
+
+def _symbols() -> Any:
+    """`elf_symbols`, by its file: it lies beside this one, and is of no package here."""
+    spec = importlib.util.spec_from_file_location("_warpfront_elf", _OWN / "elf_symbols.py")
+    assert spec is not None
+    known = sys.modules.get(spec.name)
+    if known is None:
+        assert spec.loader is not None
+        known = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(known)
+    return known
+
+
+def _attribute(path: str) -> dict[str, object]:
+    """What stands at a dotted path: its type and its value, in words."""
+    module, _, name = path.rpartition(".")
+    try:
+        value = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        return {"error": str(error)[:_SHOWN]}
+    return {"type": type(value).__name__, "value": str(value)[:_SHOWN]}
+
+
+if __name__ == "__main__":
+    sys.path[:] = [entry for entry in sys.path if Path(entry or os.curdir).resolve() != _OWN]
+    main(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")), Path(sys.argv[2]))

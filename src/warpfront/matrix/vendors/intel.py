@@ -1,0 +1,89 @@
+"""Intel GPUs (Arc, Data Center GPU Max): pytorch.org's XPU wheels, targets of torch's own list,
+CDI or the render nodes. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from warpfront.model import Compiler, CompilerCall, DeviceAccess, HostDevices, Toolkit
+
+_CDI_KIND = "intel.com/gpu="
+_RENDER_NODE = re.compile(r"/dev/dri/renderD[0-9]+\Z")
+_TARGET = re.compile(r"[a-z]{2,3}[0-9]{0,2}(?:-[a-z0-9]{1,4})?\Z")
+
+
+class Intel:
+    """`warpfront.matrix.vendors.Vendor` for Intel GPUs."""
+
+    name = "intel"
+    # The wheels bring the runtime of oneAPI; which one, says the release, not a row.
+    toolkit: Literal["cuda", "rocm", "synapseai"] | None = None
+    torch_from: Literal["index"] = "index"
+    device = "xpu"
+    # Of Intel's device plugin for the kernel driver `xe`; i915's is another name.
+    kubernetes_resource = "gpu.intel.com/xe"
+    # As TORCH_XPU_ARCH_LIST and torch.xpu.get_arch_list() name them
+    # (pytorch/pytorch setup.py; intel/torch-xpu-ops cmake/BuildFlags.cmake).
+    known_targets = ("pvc", "dg2", "mtl-h", "arl-h", "lnl-m", "bmg", "ptl-h", "ptl-u")
+    target_form = "bmg"
+    # What torch's wheels for XPU demand (pytorch/pytorch .github/scripts/
+    # generate_binary_build_matrix.py; intel/torch-xpu-ops .github/scripts/build.sh, of 2025.3.2).
+    protected = (
+        *("torch", "torchvision", "torchaudio"),
+        *("triton", "triton-xpu", "pytorch-triton-xpu"),
+        *("intel-cmplr-*", "intel-sycl-rt", "intel-opencl-rt", "intel-pti", "dpcpp-cpp-rt"),
+        *("onemkl-sycl-*", "oneccl", "oneccl-devel", "impi-rt", "tcmlib", "umf"),
+    )
+    libraries = ()
+
+    def accepts_target(self, target: str) -> bool:
+        return _TARGET.match(target) is not None
+
+    def machine_of(self, target: str) -> None:
+        del target
+
+    def accepted_archs(self, target: str) -> tuple[str, ...]:
+        """The target itself. Kernels for others are compiled at their first call, which is slow and
+        needs the driver's compiler: no device that a tag names should depend on it.
+        """
+        return (target,)
+
+    def shipped_archs(self, entries: tuple[str, ...]) -> frozenset[str]:
+        return frozenset(entries)
+
+    def label(self, index: str) -> str:
+        return index
+
+    def has_device_wheels(self, toolkit: Toolkit | None) -> bool:
+        del toolkit
+        return False
+
+    def compiler(
+        self, toolkit: Toolkit | None, targets: tuple[str, ...], python: str, suite: str
+    ) -> Compiler | None:
+        del toolkit, targets, python, suite
+        return None
+
+    def no_compiler(self, toolkit: Toolkit | None, suite: str) -> str:
+        del toolkit, suite
+        return "icpx is in Intel's own repository, and neither Debian nor a wheel holds it"
+
+    def compiler_call(self, target: str) -> CompilerCall | None:
+        """None: CUDA's sources do not compile as SYCL, they are rewritten."""
+        del target
+        return None
+
+    def device_access(self, host: HostDevices) -> DeviceAccess | None:
+        """CDI where the engine knows devices, else each render node with its owner's numeric id.
+        Which vendor's a node is does not show in its name: other vendors' access comes first.
+        """
+        devices = tuple(sorted(name for name in host.cdi if name.startswith(_CDI_KIND)))
+        if devices:
+            everything = f"{_CDI_KIND}all"
+            return DeviceAccess(cdi=(everything,) if everything in devices else devices)
+        nodes = tuple(sorted(node for node in host.nodes if _RENDER_NODE.match(node)))
+        if not nodes or "/dev/kfd" in host.nodes or "/dev/nvidiactl" in host.nodes:
+            return None
+        return DeviceAccess(nodes=nodes, groups=tuple(sorted({host.nodes[node] for node in nodes})))

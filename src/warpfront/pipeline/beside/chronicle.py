@@ -1,0 +1,116 @@
+"""chronicle: the history of runs as a file on a branch of the project's own repository, which only
+grows; two runs that end at once are both in it.
+"""
+
+from __future__ import annotations
+
+import base64
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from warpfront.errors import CommandFailedError, UnavailableError
+from warpfront.system.process import Command, Completed, Run
+from warpfront.system.store import read_text
+
+FILE = "runs.jsonl"
+TOKEN_VARIABLE = "HISTORY_TOKEN"  # noqa: S105 - the name of one
+_TRIES = 5
+_WHO = {
+    name: value
+    for role in ("AUTHOR", "COMMITTER")
+    for name, value in (
+        (f"GIT_{role}_NAME", "warpfront"),
+        (f"GIT_{role}_EMAIL", "warpfront@users.noreply.github.com"),
+    )
+}
+
+
+@contextmanager
+def branch_history(
+    branch: str, root: Path, run: Run, environment: Mapping[str, str]
+) -> Iterator[Path]:
+    """The file as it is on the branch of `origin`. What was added to it by the end is pushed, below
+    whatever another run has added meanwhile. Raises `UnavailableError`.
+    """
+    git = _Git(root, run, _login(environment))
+    with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
+        path = Path(folder) / FILE
+        before = git.fetched(branch)[1]
+        path.write_text(before, encoding="utf-8")
+        yield path
+        added = (read_text(path) or "").removeprefix(before)
+        if added:
+            git.append(branch, added)
+
+
+def _login(environment: Mapping[str, str]) -> dict[str, str]:
+    """As git takes it without an argument that others could read."""
+    token = environment.get(TOKEN_VARIABLE, "")
+    if not token:
+        return {}
+    basic = base64.b64encode(f"x-access-token:{token}".encode()).decode()
+    return {
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": "http.https://github.com/.extraheader",
+        "GIT_CONFIG_VALUE_0": f"AUTHORIZATION: basic {basic}",
+    }
+
+
+class _Git:
+    """git in a repository, by plumbing: nothing is checked out, and no branch moves here."""
+
+    def __init__(self, root: Path, run: Run, login: Mapping[str, str]) -> None:
+        self._root = root
+        self._run = run
+        self._environment = {**_WHO, **login, "GIT_TERMINAL_PROMPT": "0"}
+
+    def fetched(self, branch: str) -> tuple[str, str]:
+        """(commit, text) at the branch's end; both "" where there is no such branch yet."""
+        listed = self._git("ls-remote", "--heads", "origin", f"refs/heads/{branch}")
+        commit = listed.split()[0] if listed.strip() else ""
+        if not commit:
+            return "", ""
+        self._git("fetch", "--quiet", "--depth=1", "origin", commit)
+        shown = self._tried("show", f"{commit}:{FILE}")
+        return commit, shown.stdout if shown.returncode == 0 else ""
+
+    def append(self, branch: str, added: str) -> None:
+        said = ""
+        for _ in range(_TRIES):
+            commit, text = self.fetched(branch)
+            made = self._commit(text + added, commit)
+            ended = self._tried("push", "--quiet", "origin", f"{made}:refs/heads/{branch}")
+            if ended.returncode == 0:
+                return
+            said = ended.stderr.strip()
+        last = (said or "no word").splitlines()[-1]
+        raise UnavailableError(
+            f"the history cannot be pushed to {branch}: {last}",
+            hint=f"{TOKEN_VARIABLE} has to hold a token that may write contents",
+        )
+
+    def _commit(self, text: str, parent: str) -> str:
+        blob = self._git("hash-object", "-w", "--stdin", stdin=text).strip()
+        tree = self._git("mktree", stdin=f"100644 blob {blob}\t{FILE}\n").strip()
+        parents = ("-p", parent) if parent else ()
+        return self._git("commit-tree", tree, *parents, "-m", "A run").strip()
+
+    def _git(self, *words: str, stdin: str | None = None) -> str:
+        try:
+            return self._tried(*words, stdin=stdin).check().stdout
+        except CommandFailedError as error:
+            last = str(error).splitlines()[-1]
+            hint = "the checkout needs a remote `origin` that it may read"
+            raise UnavailableError(f"no history: {last}", hint=hint) from None
+
+    def _tried(self, *words: str, stdin: str | None = None) -> Completed:
+        command = Command(
+            argv=("git", *words),
+            cwd=self._root,
+            environment=self._environment,
+            stdin=stdin,
+            timeout_seconds=120.0,
+        )
+        return self._run(command)

@@ -1,0 +1,223 @@
+"""spreading: chains of images on several engines at once, each by a child process of its own; what
+an engine had that went away is built on the others.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+
+from warpfront.ci.changes import CellState
+from warpfront.ci.flow import HANDOVER
+from warpfront.ci.pool import Load, Pool, make_pool
+from warpfront.errors import EngineError, FailureKind, InputError, kind_of_exit
+from warpfront.images.engine import connect
+from warpfront.matrix.nodes import BuildNode
+from warpfront.matrix.plan import selected_with_parents
+from warpfront.model import Blocked, BuiltImage, Cell, Failed, Selection, digest_of
+from warpfront.pipeline.beside.dispatching import fingerprint
+from warpfront.pipeline.beside.gathering import gather
+from warpfront.pipeline.workspace import IMAGES_FOLDER, Workspace
+from warpfront.system.process import Command, Run, environment, run, stop_all
+from warpfront.system.progress import Watch
+from warpfront.system.store import Store
+
+_FOLDER = ".builders"
+_LAYERS_TO_UNPACKED = 3
+"""What a chain takes while it is built beside what its wheels take packed: docs/performance.md."""
+PLACED = "build-placed"
+"""Its file in build/<cell>/, which goes where the build's own goes."""
+Answers = Callable[[BuildNode], bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """On which builder an image was made, and so where it is; of what its chain was made then."""
+
+    cell_id: str
+    builder: str
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ended:
+    """A child's end: which load, where, how."""
+
+    load: Load
+    node: BuildNode
+    code: int
+    said: str
+
+
+def spread(
+    workspace: Workspace, selection: Selection, watch: Watch, *, answers: Answers | None = None
+) -> Mapping[str, BuiltImage | Blocked | Failed]:
+    """Every selected cell and its parents, each on one of the builders; cell -> what became of it.
+    `answers` says whether a builder's engine is there.
+    """
+    nodes = workspace.matrix.nodes
+    if not nodes:
+        hint = "docs/scale.md has the table to begin with"
+        raise InputError("matrix.yaml has no `builders:`", hint=hint)
+    chosen = selected_with_parents(workspace.matrix.cells, selection)
+    answers = answers or answering
+    pool = make_pool(nodes, _loads(workspace, chosen))
+    for node in nodes:
+        if not answers(node):
+            watch.say(f"builder {node.name} does not answer, and gets nothing")
+            pool = pool.lose(node)
+    return _Spreading(workspace=workspace, watch=watch, answers=answers).all(pool)
+
+
+def answering(node: BuildNode) -> bool:
+    """Whether the engine behind a builder is there."""
+    try:
+        connect({**environment(), **node.environment}).features()
+    except EngineError:
+        return False
+    return True
+
+
+def _loads(workspace: Workspace, cells: Iterable[Cell]) -> tuple[Load, ...]:
+    cells = tuple(cells)
+    found = fingerprint(cells, workspace.requirements, workspace.material, workspace.folders)
+    roots: dict[str, str] = {}
+    chains: dict[str, list[Cell]] = {}
+    for cell in cells:  # parents come before children
+        roots[cell.id] = roots.get(cell.parent, cell.id) if cell.parent else cell.id
+        chains.setdefault(roots[cell.id], []).append(cell)
+    return tuple(
+        _load(root, chain, found.cells, workspace.folders.store) for root, chain in chains.items()
+    )
+
+
+def _load(root: str, chain: Iterable[Cell], states: Mapping[str, CellState], store: Store) -> Load:
+    """Its fingerprint is that of every image in it: a child that changed is work, too."""
+    chain = tuple(chain)
+    fingerprint = digest_of([states[one.id].fingerprint for one in chain])
+    before: Placed | None = store.load(root, PLACED, (Placed,))
+    known = before is not None and before.fingerprint == fingerprint
+    return Load(
+        name=root,
+        machine=chain[0].machine,
+        fingerprint=fingerprint,
+        size_bytes=_LAYERS_TO_UNPACKED * max(states[one.id].size_bytes for one in chain),
+        cells=tuple(one.id for one in chain),
+        made_on=before.builder if before is not None and known else "",
+    )
+
+
+@dataclass(kw_only=True)
+class _Spreading:
+    """One run of many children."""
+
+    workspace: Workspace
+    watch: Watch
+    answers: Answers
+    run: Run = run
+
+    def all(self, pool: Pool) -> Mapping[str, BuiltImage | Blocked | Failed]:
+        results: dict[str, BuiltImage | Blocked | Failed] = {}
+        slots = sum(node.slots for node in pool.nodes)
+        with ThreadPoolExecutor(slots, thread_name_prefix="builder") as threads:
+            going: set[Future[_Ended]] = set()
+            try:
+                while True:
+                    pool, begun = pool.begin()
+                    going |= {threads.submit(self._child, load, node) for load, node in begun}
+                    if not going:
+                        break
+                    ended, going = wait(going, return_when=FIRST_COMPLETED)
+                    for one in ended:
+                        pool = self._after(one.result(), pool, results)
+            except BaseException:
+                threads.shutdown(wait=False, cancel_futures=True)
+                stop_all()
+                raise
+        for load in pool.waiting:
+            results |= self._homeless(load)
+        return results
+
+    def _after(
+        self, ended: _Ended, pool: Pool, results: dict[str, BuiltImage | Blocked | Failed]
+    ) -> Pool:
+        """An engine that is gone gives back what it had; any other end is the load's own."""
+        load, node = ended.load, ended.node
+        if node.name in pool.lost:
+            return pool
+        failed = ended.code != 0 and kind_of_exit(ended.code) is FailureKind.INFRASTRUCTURE
+        if failed and not self.answers(node):
+            self.watch.say(f"builder {node.name} is gone: its images are built by the others")
+            return pool.lose(node)
+        results |= self._brought(ended)
+        return pool.end(load)
+
+    def _child(self, load: Load, node: BuildNode) -> _Ended:
+        """The very job that a machine of CI would do, in a folder of its own."""
+        self.watch.say(f"{load.name}: on {node.name}")
+        folder = self._folder_for(load, node)
+        words = ("job", "--step", "build", "--name", load.name, "--cells", " ".join(load.cells))
+        done = self.run(
+            Command(
+                argv=(sys.executable, "-m", "invoke", *words, "--retries", "0"),
+                cwd=folder,
+                environment=dict(node.environment),
+            )
+        )
+        return _Ended(load=load, node=node, code=done.returncode, said=done.stderr[-2000:])
+
+    def _folder_for(self, load: Load, node: BuildNode) -> Path:
+        """A project beside this one: everything of it but for what a build leaves."""
+        root = self.workspace.folders.root
+        folder = self.workspace.folders.store.folder / _FOLDER / node.name / load.name
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        names = ("matrix.yaml", "tasks.py", "pyproject.toml", IMAGES_FOLDER, "src", ".git")
+        for name in names:
+            if (root / name).exists():
+                (folder / name).symlink_to(root / name)
+        return folder
+
+    def _brought(self, ended: _Ended) -> dict[str, BuiltImage | Blocked | Failed]:
+        """What a child left, in this project's own folder, and where each of its images is."""
+        store, load = self.workspace.folders.store, ended.load
+        folder = self._folder(ended) / HANDOVER / load.name
+        if not folder.is_dir():
+            return self._silent(ended)
+        for cell in load.cells:
+            store.drop(cell, "build")
+        gather([folder], store)
+        found = {}
+        for cell in load.cells:
+            found[cell] = store.load(cell, "build", (BuiltImage, Blocked, Failed))
+            where = Placed(cell_id=cell, builder=ended.node.name, fingerprint=load.fingerprint)
+            store.save(cell, PLACED, where)
+        return found
+
+    def _folder(self, ended: _Ended) -> Path:
+        return self.workspace.folders.store.folder / _FOLDER / ended.node.name / ended.load.name
+
+    def _silent(self, ended: _Ended) -> dict[str, BuiltImage | Blocked | Failed]:
+        said = ended.said.strip() or "it said nothing"
+        return {
+            cell: Failed(cell_id=cell, step="build", reason=said, exit_code=ended.code)
+            for cell in ended.load.cells
+        }
+
+    def _homeless(self, load: Load) -> dict[str, BuiltImage | Blocked | Failed]:
+        reason = f"no builder that answers is a {load.machine} with room for it"
+        hint = "`builders:` of matrix.yaml; docs/scale.md"
+        return {
+            cell: Failed(
+                cell_id=cell,
+                step="build",
+                reason=reason,
+                hint=hint,
+                exit_code=EngineError.exit_code,
+            )
+            for cell in load.cells
+        }

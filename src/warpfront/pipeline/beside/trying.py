@@ -1,0 +1,377 @@
+"""try: a program of somebody's project in an image, as it is; and what it lacks there, found one by
+one, at versions that leave the image's torch as it is.
+
+What is installed goes beside the image, into a folder that is thrown away. The project is mounted
+read-only, and nothing in the container reaches a network.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from warpfront.errors import BlockedError, InputError, LockError, NothingSelectedError, WheelError
+from warpfront.images.engine import Bind, Engine, RunRequest, RunResult, connect
+from warpfront.inside.checks.stack import descriptions
+from warpfront.matrix.plan import with_parents
+from warpfront.matrix.selection import select
+from warpfront.matrix.vendors import VENDORS
+from warpfront.model import (
+    ENVIRONMENT_PYTHON,
+    Blocked,
+    Cell,
+    DeviceAccess,
+    Failed,
+    LockedWheel,
+    Selection,
+    WheelLock,
+)
+from warpfront.pipeline.beside.preflighting import read_files
+from warpfront.pipeline.locking import resolve_by_uv
+from warpfront.pipeline.within.containers import MEMORY_BYTES, Output, built_image
+from warpfront.pipeline.within.locks import read_locks, usable_locks
+from warpfront.pipeline.workspace import AskSite, Folders, Workspace, site_when_needed
+from warpfront.port.preflight.asked import Asked
+from warpfront.port.preflight.following import askers_without_wheels
+from warpfront.port.trying.misses import read_misses
+from warpfront.port.trying.providers import provider
+from warpfront.port.trying.trial import Miss, MissAnswer, Trial
+from warpfront.system.process import Command, environment, run
+from warpfront.system.progress import Watch
+from warpfront.wheels.lock import difference, lock_inputs
+from warpfront.wheels.requirements import RequirementList
+from warpfront.wheels.uv_program import uv_binary
+from warpfront.wheels.wheelhouse import Wheelhouse
+
+ROUNDS = 24
+"""How many modules may be missing, one after the other, before it is given up."""
+
+TIME_LIMIT_SECONDS = 600.0
+_REPO, _LAYER = "/repo", "/try"
+_PATH = "/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_TAIL_LINES = 25
+_PLACES = ("src", ".", "python", "lib")
+"""Where projects keep their modules."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialRequest:
+    """What is to be tried. `provides` maps modules to requirements; with `install`, what is missing
+    is installed beside the image and the program runs again.
+    """
+
+    repo: Path
+    argv: tuple[str, ...]
+    install: bool = False
+    provides: Mapping[str, str] = field(default_factory=dict)
+    seconds: float = TIME_LIMIT_SECONDS
+
+    def __post_init__(self) -> None:
+        if not self.argv:
+            hint = "invoke try --image torch --repo ../app -- python train.py"
+            raise InputError("no program to try: it follows `--`", hint=hint)
+        if not self.repo.is_dir():
+            raise InputError(f"{self.repo}: no such folder", hint="--repo names the project")
+
+
+def try_project(
+    workspace: Workspace, selection: Selection, watch: Watch, asking: TrialRequest
+) -> Trial | Blocked | Failed:
+    """What came of it in the one selected image."""
+    matrix, requirements = workspace.matrix, workspace.requirements
+    folders, engine = workspace.folders, connect(environment())
+    engine.reap()
+    cell = only_cell(matrix.cells, selection)
+    locks = usable_locks(read_locks(with_parents((cell,), matrix.cells), requirements, folders))
+    return try_in(cell, locks, asking, folders, engine=engine, site=site_when_needed(), watch=watch)
+
+
+def only_cell(cells: tuple[Cell, ...], selection: Selection) -> Cell:
+    """Raises `NothingSelectedError` where the options name several images."""
+    chosen = select(cells, selection)
+    if len(chosen) > 1:
+        names = ", ".join(cell.id for cell in chosen)
+        raise NothingSelectedError(
+            f"a program is tried in one image, and these are {len(chosen)}: {names}",
+            hint="--image with --target, or --only, names one",
+        )
+    return chosen[0]
+
+
+def try_in(
+    cell: Cell,
+    locks: Mapping[str, WheelLock],
+    asking: TrialRequest,
+    folders: Folders,
+    *,
+    engine: Engine,
+    site: AskSite,
+    watch: Watch,
+) -> Trial | Blocked | Failed:
+    """The same for a cell whose image is in the engine."""
+    built = built_image(folders.store, cell, engine)
+    if isinstance(built, Blocked | Failed):
+        return built
+    if cell.id not in locks:
+        hint = f"invoke build --only {cell.id}"
+        reason = "its lock no longer fits the matrix"
+        return Blocked(cell_id=cell.id, step="verify", reason=reason, hint=hint)
+    access = VENDORS[cell.vendor].device_access(engine.host_devices())
+    with tempfile.TemporaryDirectory(prefix="warpfront-try-") as layer:
+        trying = _Trying(
+            cell=cell,
+            lock=locks[cell.id],
+            asking=asking,
+            asked=_asked(asking.repo),
+            layer=Path(layer),
+            image=built.image_id,
+            access=access or DeviceAccess(),
+            wheelhouse=folders.wheelhouse,
+            engine=engine,
+            site=site,
+            watch=watch,
+        )
+        return trying.tried()
+
+
+def _asked(repo: Path) -> tuple[Asked, ...]:
+    """What the project's own files ask for; nothing where it has none, or none that can be read."""
+    try:
+        return tuple(one for file in read_files(repo, ()) for one in file.asked)
+    except InputError:
+        return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Trying:
+    """One program in one image, with what was found for it so far."""
+
+    cell: Cell
+    lock: WheelLock
+    asking: TrialRequest
+    asked: tuple[Asked, ...]
+    layer: Path
+    image: str
+    access: DeviceAccess
+    wheelhouse: Wheelhouse
+    engine: Engine
+    site: AskSite
+    watch: Watch
+    found: list[MissAnswer] = field(default_factory=list)
+    layered: set[str] = field(default_factory=set)
+    locks: dict[tuple[str, ...], WheelLock] = field(default_factory=dict)
+
+    def tried(self) -> Trial:
+        """Run; look for what was missing; with `install`, install that and run again."""
+        runs = 0
+        while True:
+            runs += 1
+            result, output = self._run()
+            misses = read_misses(output.text) if result.exit_code and not result.timed_out else ()
+            known = {one.miss.top or one.miss.distribution for one in self.found}
+            new = [one for one in misses if (one.top or one.distribution) not in known]
+            answers = [self._answered(miss) for miss in new]
+            self.found.extend(answers)
+            goes_on = any(one.folder or (one.version and self.asking.install) for one in answers)
+            if not goes_on or runs > ROUNDS:
+                return self._trial(runs, result, output)
+            if self.asking.install:
+                self._install()
+
+    def _trial(self, runs: int, result: RunResult, output: Output) -> Trial:
+        lines = output.text.rstrip().splitlines()
+        versions = {wheel.name: wheel.version for wheel in self.lock.wheels}
+        return Trial(
+            cell_id=self.cell.id,
+            image=self.cell.image,
+            torch=versions.get("torch", self.cell.torch),
+            argv=self.asking.argv,
+            runs=runs,
+            exit_code=None if result.timed_out else result.exit_code,
+            tail="\n".join(lines[-_TAIL_LINES:]),
+            found=tuple(self.found),
+            installed=self.asking.install,
+        )
+
+    def _run(self) -> tuple[RunResult, Output]:
+        output = Output()
+
+        def heard(line: str) -> None:
+            output.add(line)
+            self.watch.line(self.cell.id, line)
+
+        self.watch.step(self.cell.id, f"runs {' '.join(self.asking.argv)}"[:100])
+        try:
+            return self.engine.run(self._request(), on_line=heard), output
+        finally:
+            self.watch.step(self.cell.id, "")
+
+    def _request(self) -> RunRequest:
+        places = [one.folder for one in self.found if one.folder]
+        paths = [_LAYER, *(f"{_REPO}/{place}".removesuffix("/.") for place in places)]
+        return RunRequest(
+            image=self.image,
+            command=self.asking.argv,
+            environment={
+                "HOME": "/tmp",  # noqa: S108 - in the image
+                # Threads that spin while they wait hold up a machine with other work.
+                "OMP_WAIT_POLICY": "PASSIVE",
+                "PATH": f"{_LAYER}/bin:{_PATH}",
+                "PYTHONDONTWRITEBYTECODE": "1",
+                "PYTHONPATH": ":".join(dict.fromkeys(paths)),
+            },
+            binds=(
+                Bind(source=self.asking.repo.resolve(), target=_REPO),
+                Bind(source=self.layer, target=_LAYER),
+            ),
+            user=f"{os.getuid()}:{os.getgid()}",
+            workdir=_REPO,
+            devices=self.access,
+            memory_bytes=MEMORY_BYTES,
+            time_limit_seconds=self.asking.seconds,
+        )
+
+    def _answered(self, miss: Miss) -> MissAnswer:
+        """What is to be had for what was missing."""
+        if folder := _own_place(self.asking.repo, miss):
+            return MissAnswer(miss=miss, folder=folder)
+        provided = provider(miss, self.asked, self.asking.provides)
+        if not provided.requirement:
+            return MissAnswer(
+                miss=miss,
+                refusal="nobody here knows which distribution brings it",
+                hint=f"--provides {miss.top}=DISTRIBUTION says it; its name alone may be another's",
+            )
+        answer = MissAnswer(miss=miss, requirement=provided.requirement, said_by=provided.said_by)
+        try:
+            lock = self._extended(answer)
+        except (LockError, WheelError, BlockedError) as error:
+            return self._refused(answer, provided.name, error)
+        more = difference(lock, self.lock)
+        version = next((one.version for one in more if one.name == provided.name), "")
+        if not version:
+            return dataclasses.replace(answer, refusal=_of_the_stack(provided.name))
+        before = {one.name for one in difference(self._lock_of(self.found), self.lock)}
+        new = [one for one in more if one.name not in before]
+        size_bytes = sum(one.size_bytes for one in new)
+        return dataclasses.replace(
+            answer, version=version, brings=len(new) - 1, size_bytes=size_bytes
+        )
+
+    def _refused(
+        self, answer: MissAnswer, name: str, error: LockError | WheelError | BlockedError
+    ) -> MissAnswer:
+        """Why nothing is to be had. What has no wheel is built against the image's torch, or has
+        nothing for its device at all.
+        """
+        message = " ".join(error.message.removeprefix(f"{self._child_id}: ").split())
+        hint = error.hint
+        if askers_without_wheels(message, ()):
+            message = (
+                f"{name} has no wheel for this image: it is built against its torch, or not at all"
+            )
+            hint = (
+                f"`builds: {name}:` in an image on one with a compiler (docs/locks.md) builds it "
+                "once, in a container"
+            )
+        if name in descriptions.names():
+            known = descriptions.description(name, vendor=self.cell.vendor, version="")
+            hint = known.not_for or hint
+        return dataclasses.replace(answer, refusal=message[:600], hint=hint)
+
+    @property
+    def _child_id(self) -> str:
+        return f"{self.cell.id}-try"
+
+    def _extended(self, answer: MissAnswer) -> WheelLock:
+        return self._lock_of([*self.found, answer])
+
+    def _lock_of(self, found: list[MissAnswer]) -> WheelLock:
+        """The lock of an image on this one that asks for what was found: what `lock` would make."""
+        texts = tuple(one.requirement for one in found if one.requirement and not one.refusal)
+        if not texts:
+            return self.lock
+        if texts not in self.locks:
+            self.locks[texts] = self._resolved(texts)
+        return self.locks[texts]
+
+    def _resolved(self, texts: tuple[str, ...]) -> WheelLock:
+        child = dataclasses.replace(
+            self.cell,
+            id=self._child_id,
+            parent=self.cell.id,
+            requirements=(),
+            requirements_file=None,
+            compiler=None,
+            relax={},
+            builds=(),
+            patches=(),
+        )
+        inputs = lock_inputs(child, RequirementList(requirements=texts), self.lock)
+        self.watch.step(self.cell.id, f"looks for {texts[-1]}")
+        try:
+            return resolve_by_uv(
+                inputs,
+                self.site(),
+                run=run,
+                on_line=lambda _: None,
+                wheelhouse=self.wheelhouse,
+                parent=self.lock,
+            )
+        finally:
+            self.watch.step(self.cell.id, "")
+
+    def _install(self) -> None:
+        """What was found, beside the image: the wheels that it lacks, by their hashes."""
+        more = difference(self._lock_of(self.found), self.lock)
+        new = [one for one in more if one.name not in self.layered]
+        self.wheelhouse.fetch(new, self.site(), on_progress=self.watch.advance)
+        if new:
+            run(self._installation(new)).check(hint="the wheels are those of the index, verified")
+            _point_programs(self.layer / "bin")
+        self.layered.update(one.name for one in new)
+
+    def _installation(self, wheels: list[LockedWheel]) -> Command:
+        return Command(
+            argv=(
+                *(str(uv_binary()), "pip", "install", "--no-config", "--offline", "--no-index"),
+                *("--no-deps", "--no-cache", "--target", str(self.layer)),
+                *("--python", sys.executable, "--python-version", self.cell.python),
+                *("--python-platform", f"{self.cell.machine}-manylinux_2_{_minor(self.cell)}"),
+                *(str(self.wheelhouse.present(one)) for one in wheels),
+            ),
+            unset=("VIRTUAL_ENV",),
+        )
+
+
+def _minor(cell: Cell) -> str:
+    """The newest manylinux level of uv's that the base's C library can load."""
+    own = int(cell.base.glibc.partition(".")[2])
+    return str(max(level for level in (17, 28, 31, 34, 35, 36, 38, 39, 40) if level <= own))
+
+
+def _own_place(repo: Path, miss: Miss) -> str:
+    """The folder of the project that a module of its own lies in; "" for none."""
+    top = miss.top
+    for place in _PLACES if top else ():
+        folder = repo / place
+        if (folder / f"{top}.py").is_file() or any((folder / top).glob("*.py")):
+            return place
+    return ""
+
+
+def _of_the_stack(name: str) -> str:
+    return f"{name} is in the image already, or a shim of the guard answers for it"
+
+
+def _point_programs(folder: Path) -> None:
+    """Programs of the layer are run by the image's Python."""
+    for path in sorted(folder.glob("*")) if folder.is_dir() else ():
+        data = path.read_bytes()
+        if data.startswith(b"#!") and b"python" in data.partition(b"\n")[0]:
+            path.write_bytes(f"#!{ENVIRONMENT_PYTHON}".encode() + b"\n" + data.partition(b"\n")[2])

@@ -1,0 +1,68 @@
+"""Images that are larger than matrix.yaml lets them be."""
+
+from __future__ import annotations
+
+import contextlib
+
+from warpfront.errors import BuildFailedError, StoreError, WheelError
+from warpfront.images.weights import Weights, largest, weights_of
+from warpfront.model import BuiltImage, Cell, Failed, WheelLock
+from warpfront.report.sizes import readable_size
+from warpfront.system.store import Store
+from warpfront.wheels.unpacked import unpacked_files
+from warpfront.wheels.wheelhouse import Wheelhouse
+
+_NAME = "weights"
+
+
+def within_budget(
+    cell: Cell, built: BuiltImage, lock: WheelLock, store: Store, wheelhouse: Wheelhouse
+) -> BuiltImage | Failed:
+    """The image, if it keeps to its budget; else a failure that says what grew since the last one
+    that did.
+    """
+    if cell.budget_bytes is None:
+        return built
+    now = _weights(lock, wheelhouse)
+    if built.size_bytes <= cell.budget_bytes:
+        if now is not None:
+            store.save(cell.id, _NAME, now)
+        return built
+    before: Weights | None = None
+    with contextlib.suppress(StoreError):  # of another version: then it says what is largest
+        before = store.load(cell.id, _NAME, (Weights,))
+    size, budget = readable_size(built.size_bytes), readable_size(cell.budget_bytes)
+    return Failed(
+        cell_id=cell.id,
+        step="build",
+        reason=f"its layers take {size}, and its budget is {budget}{_lines(now, before)}",
+        hint=f"take something out, or raise `images: {cell.image}: budget:` in matrix.yaml",
+        log=built.log,
+        exit_code=BuildFailedError.exit_code,
+    )
+
+
+def _weights(lock: WheelLock, wheelhouse: Wheelhouse) -> Weights | None:
+    """None where its wheels are not here: a reused image needs none."""
+    try:
+        return weights_of(
+            {
+                f"{wheel.name}=={wheel.version}": {
+                    path: int(measured[0])
+                    for path, measured in unpacked_files(wheelhouse, wheel).items()
+                }
+                for wheel in lock.wheels
+            }
+        )
+    except WheelError:
+        return None
+
+
+def _lines(now: Weights | None, before: Weights | None) -> str:
+    if now is None:
+        return ""
+    rows = (
+        f"\n    {name}: {readable_size(size)}" + (f", {readable_size(more)} more" if before else "")
+        for name, size, more in largest(now, before)
+    )
+    return "".join(rows) or "\n    its wheels are as they were"

@@ -1,0 +1,176 @@
+"""Images put together of layers: what the stage with the wheels is replaced by.
+
+The rendered Dockerfile stays what is built. Its stage `environment` is built once for a base and
+kept, and byte code is compiled once for that and a set of wheels; the layers of the wheels and of
+their byte code stand on it; and the stage `installed` is all that, by a named context. The step
+that compiles then finds nothing to do.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from warpfront.errors import BuildFailedError, StoreError, WarpfrontError
+from warpfront.images.bake import BakeTarget, bake_file
+from warpfront.images.engine.buildx import BakeRequest, BuildStep, bake
+from warpfront.images.layered_manifest import config_on, manifest_on
+from warpfront.images.stages import BYTE_CODE, EMPTY_STAGE, WHEELS_STAGE, Stages, stages_of
+from warpfront.model import ImageFile, LockedWheel, digest_of
+from warpfront.pipeline.within.preparing import Prepared
+from warpfront.system.progress import Watch
+from warpfront.system.store import Store, read_text, storing, write_json
+from warpfront.wheels.layer_sets import bytecode_sets, layer_sets
+from warpfront.wheels.layer_store import Layer, LayerStore
+from warpfront.wheels.uv_program import uv_version
+
+_MOMENT = "1980-01-01T00:00:00+00:00"
+_OUTPUT = "type=oci,tar=false,oci-mediatypes=true,compression=zstd,dest="
+
+Request = Callable[[Path, tuple[str, ...], Path], BakeRequest]
+"""How to bake these targets of this file, which may write below that folder."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Composer:
+    """What composing needs of a build: `contexts` are those that its first stage is built from,
+    `request` is how it is baked.
+    """
+
+    store: Store
+    layers: LayerStore
+    watch: Watch
+    contexts: Callable[[Prepared], dict[str, str]]
+    secrets: Callable[[Prepared], tuple[str, ...]]
+    request: Request
+    on_step: Callable[[BuildStep], None]
+
+    def composed(self, items: Iterable[Prepared]) -> Mapping[str, dict[str, str]]:
+        """Cell id -> the named context that stands for the wheels of its image; without those whose
+        Dockerfile has to be run as it is, or whose wheels do not go into layers.
+        """
+        found = {}
+        for item in items:
+            stages = stages_of(item.rendered.files["Dockerfile"])
+            if stages is not None and item.rendered.wheels:
+                try:
+                    found[item.cell.id] = {WHEELS_STAGE: self._context(item, stages)}
+                except StoreError:
+                    raise
+                except WarpfrontError as error:
+                    # What stands in a layer's way stands in the build's, too, which then says so;
+                    # or it does not, and the image is built.
+                    reason = f"its wheels are installed by RUN: {error.message}"
+                    self.watch.say(f"{item.cell.id}: {reason}")
+        return found
+
+    def _context(self, item: Prepared, stages: Stages) -> str:
+        cell, sets = item.cell, layer_sets(item.rendered.wheels)
+        self.layers.refuse_clash(item.rendered.wheels)
+        self.watch.step(cell.id, "makes layers of its wheels")
+        made = self.layers.layers(
+            sets, python=cell.python, on_progress=self.watch.advance, say=self.watch.say
+        )
+        base = self._environment(item, stages)
+        sizes = [self.layers.sources_bytes(wheels) for wheels in sets]
+        compiled = [
+            self._byte_code(item, base, wheels, key=digest_of([BYTE_CODE, base, _named(wheels)]))
+            for wheels in bytecode_sets(sets, sizes)
+        ]
+        return self.layers.name(self._joined(base, [*made, *compiled]))
+
+    def _joined(self, base: str, layers: Sequence[Layer]) -> str:
+        """The manifest of a base with layers on it."""
+        manifest = self.layers.read(base)
+        config = config_on(
+            self.layers.read(manifest["config"]["digest"]),
+            [(layer.diff_id, layer.wheels) for layer in layers],
+            created=_MOMENT,
+        )
+        blobs = [(layer.digest, layer.size_bytes) for layer in layers]
+        digest, _ = self.layers.write(manifest_on(manifest, blobs, self.layers.write(config)))
+        return digest
+
+    def _environment(self, item: Prepared, stages: Stages) -> str:
+        """The manifest of the stage below the wheels, built once for all that begin with it."""
+        assets = {name: file.identity for name, file in item.rendered.assets.items()}
+        base = [item.base.identity, item.base.recipe, item.cell.machine]
+        key = digest_of([stages.before, base, uv_version(), assets])
+        record = self.layers.root / "made" / f"environment-{key}.json"
+        known = (read_text(record, missing_ok=True) or "").strip().strip('"')
+        if known and self._is_there(known):
+            return known
+        digest = self._built(item, item.rendered.context, self.contexts(item), stage=EMPTY_STAGE)
+        write_json(record, digest)
+        return digest
+
+    def _is_there(self, digest: str) -> bool:
+        """Whether a manifest and all it names are in the store, by size."""
+        if not self.layers.blob(digest).is_file():
+            return False
+        manifest = self.layers.read(digest)
+        parts = [manifest["config"], *manifest["layers"]]
+        paths = [(self.layers.blob(part["digest"]), part["size"]) for part in parts]
+        return all(path.is_file() and path.stat().st_size == size for path, size in paths)
+
+    def _byte_code(
+        self, item: Prepared, base: str, wheels: Sequence[LockedWheel], *, key: str
+    ) -> Layer:
+        """The layer of the byte code of `wheels`, by the Python of `base`."""
+        known = self.layers.kept(key)
+        if known is not None:
+            return known
+        files = {"Dockerfile": ImageFile(content=BYTE_CODE.encode())}
+        with self.layers.sources(wheels, python=item.cell.python) as sources:
+            contexts = {WHEELS_STAGE: self.layers.name(self._joined(base, [sources]))}
+            manifest = self.layers.read(self._built(item, files, contexts))
+        config = self.layers.read(manifest["config"]["digest"])
+        layer = Layer(
+            digest=manifest["layers"][-1]["digest"],
+            diff_id=config["rootfs"]["diff_ids"][-1],
+            size_bytes=manifest["layers"][-1]["size"],
+            wheels=("byte code of", *_named(wheels)),
+        )
+        return self.layers.keep(key, layer)
+
+    def _built(
+        self,
+        item: Prepared,
+        files: Mapping[str, ImageFile],
+        contexts: Mapping[str, str],
+        *,
+        stage: str = "",
+    ) -> str:
+        """The manifest of what `files` build to, all of it in the store."""
+        cell, folder = item.cell, self.store.folder / ".bake"
+        with storing(self.layers.root):
+            aside = Path(tempfile.mkdtemp(prefix=".aside-", dir=self.layers.root))
+        try:
+            target = BakeTarget(
+                name=cell.id,
+                context=str(self.store.write_context(cell.id, files)),
+                contexts=contexts,
+                tag="",
+                labels={},
+                machine=cell.machine,
+                output=f"{_OUTPUT}{aside}",
+                secrets=self.secrets(item),
+                moment=_MOMENT,
+                stage=stage,
+            )
+            write_json(folder / "layers.json", bake_file([target]))
+            request = self.request(folder / "layers.json", (cell.id,), aside)
+            answer = bake(request, self.on_step)[cell.id]
+            if answer.error:
+                raise BuildFailedError(answer.error)
+            self.layers.take(aside)
+            return answer.digest
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+
+
+def _named(wheels: Iterable[LockedWheel]) -> tuple[str, ...]:
+    return tuple(f"{wheel.name}=={wheel.version} {wheel.sha256[:12]}" for wheel in wheels)

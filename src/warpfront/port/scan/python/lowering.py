@@ -1,0 +1,122 @@
+"""Python that is newer than the one that runs, overwritten in place so that it is read. Pure.
+
+A grammar that knows it (tree-sitter's) says where the new forms are: type parameters and aliases,
+f-strings that nest their own quotes, t-strings, `except A, B`. Each is overwritten with an older
+form of the same length, so that every place in the tree is a place in the text. What stood inside
+a nested f-string is not read.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from typing import NamedTuple
+
+import tree_sitter
+import tree_sitter_python
+
+
+class _Edit(NamedTuple):
+    start: int
+    end: int
+    text: bytes
+
+
+def parsed(text: str) -> ast.Module:
+    """The tree of Python text, of this Python or of a newer one. Raises what `ast.parse` does of
+    the text as it is.
+    """
+    try:
+        return ast.parse(text)
+    except SyntaxError:
+        lowered = _lowered(text.encode("utf-8", "surrogatepass"))
+        if lowered is None:
+            raise
+        try:
+            return ast.parse(lowered)
+        except (SyntaxError, ValueError):
+            pass
+        raise
+
+
+@cache
+def _parser() -> tree_sitter.Parser:
+    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_python.language()))
+
+
+def _lowered(source: bytes) -> bytes | None:
+    """The text with its new forms overwritten; None where it has none."""
+    edits = sorted(_edits(_parser().parse(source).root_node))
+    if not edits:
+        return None
+    made, done = [], 0
+    for edit in edits:
+        if edit.start >= done:
+            made += [source[done : edit.start], edit.text]
+            done = edit.end
+    return b"".join([*made, source[done:]])
+
+
+def _edits(root: tree_sitter.Node) -> Iterator[_Edit]:
+    pending = [root]
+    while pending:
+        node = pending.pop()
+        pending += node.children
+        text = node.text or b""
+        if node.type == "type_parameter" and _declares(node):
+            yield _Edit(node.start_byte, node.end_byte, _blank(text))
+        elif node.type == "type_alias_statement":
+            yield from _alias(node)
+        elif node.type == "except_clause":
+            yield from _caught(node)
+        elif node.type == "string_start" and b"t" in text.lower():
+            yield _Edit(node.start_byte, node.end_byte, text.replace(b"t", b"f"))
+        elif node.type == "interpolation" and _is_nested(node):
+            yield _Edit(node.start_byte, node.end_byte, _filler(text))
+
+
+def _declares(node: tree_sitter.Node) -> bool:
+    """Whether type parameters are those of a `def` or `class`, not of a type that is used."""
+    parent = node.parent
+    return parent is not None and parent.type in {"function_definition", "class_definition"}
+
+
+def _alias(node: tree_sitter.Node) -> Iterator[_Edit]:
+    """`type X[T] = list[T]` becomes `X         = list[T]`."""
+    left = node.child_by_field_name("left")
+    right = node.child_by_field_name("right")
+    if left is not None and right is not None and left.text is not None:
+        name = left.text.partition(b"[")[0].strip()
+        length = right.start_byte - node.start_byte
+        yield _Edit(node.start_byte, right.start_byte, name.ljust(length - 2) + b"= ")
+
+
+def _caught(node: tree_sitter.Node) -> Iterator[_Edit]:
+    """`except A, B:` becomes `except A| B:`."""
+    for child in node.children:
+        if child.type == "block":
+            return
+        if child.type == ",":
+            yield _Edit(child.start_byte, child.end_byte, b"|")
+
+
+def _is_nested(node: tree_sitter.Node) -> bool:
+    """Whether an interpolation holds what none could before Python 3.12."""
+    string = node.parent
+    opening = string.children[0].text if string is not None else None
+    text = node.text or b""
+    if opening is None:
+        return False
+    quote = opening.lstrip(b"rRbBfFuUtT")
+    return quote in text or b"\\" in text or b"#" in text or (len(quote) == 1 and b"\n" in text)
+
+
+def _blank(text: bytes) -> bytes:
+    return bytes(byte if byte == 10 else 32 for byte in text)
+
+
+def _filler(text: bytes) -> bytes:
+    """Literal text of the same length and lines, each line end escaped."""
+    lines = [b" " * len(line) for line in text.split(b"\n")]
+    return b"\n".join([*(line[:-1] + b"\\" for line in lines[:-1]), lines[-1]])

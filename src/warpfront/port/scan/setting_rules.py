@@ -1,0 +1,74 @@
+"""Which rule a setting falls under, by its name and value, whichever file gives it. Pure.
+
+A name is what stands before the value: a keyword, an attribute with what it is an attribute of
+(`torch._inductor.config.triton.cudagraphs`), a key with the keys above it, an option of a command
+line, a variable of the environment.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+MODES: Mapping[str, str] = {"reduce-overhead": "PY001", "max-autotune": "PY002"}
+ATTENTION = frozenset({"flash_attention_2", "flash_attention_3"})
+_TRUE = frozenset({"1", "true", "yes", "on"})
+_MODE = re.compile(r"(?:.*[._])?(?:compile\w*|compiler|mode|\w*_mode|mode_\w+|dynamo_\w+)\Z")
+_ATTENTION = re.compile(r"(?:.*[._])?_?(?:attn|attention)(?:_impl\w*|_backend|_type|_kind)?\Z")
+_PRECISION = re.compile(r"(?:.*[._])?(?:float32_)?matmul_precision\Z")
+SWITCHES: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"(?:.*[._])?triton\.cudagraph(?:s|_trees)\Z"), "PY003"),
+    (re.compile(r".*inductor.*\.cudagraph(?:s|_trees)\Z"), "PY003"),
+    (re.compile(r"torchinductor_cudagraphs\Z"), "PY003"),
+    (re.compile(r"(?:.*(?:inductor|compile)\w*\.)(?:.*\.)?memory_planning\Z"), "PY004"),
+    (re.compile(r"torchinductor_memory_planning\Z"), "PY004"),
+    (re.compile(r"torch\.backends\..*allow_tf32\Z"), "PY008"),
+    (re.compile(r"(?:nvidia|torch_allow)_tf32(?:_cublas)?_override\Z"), "PY008"),
+    (re.compile(r"(?:.*[._])?(?:use|enable)_flash_attention_2\Z"), "PY027"),
+)
+_TF32 = re.compile(r"(?:.*[._])?(?:(?:allow|use|enable)_)?tf32\Z")
+WORDS = ("overhead", "autotune", "cudagraph", "memory_planning", "tf32", "matmul_precision",
+         "fp32_precision", "flash_att")  # fmt: skip
+"""One of these is in every text that gives a setting of these rules."""
+
+
+_NAMES = re.compile(
+    r"(?i)mode|compil|dynamo|attn|attention|precision|tf32|cudagraph|memory_planning|flash"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """A rule that a setting falls under, and how it is shown."""
+
+    rule: str
+    what: str
+
+
+def may_be_setting(name: str) -> bool:
+    """Whether any rule can be about a setting of this name: a quick look before a long one."""
+    return _NAMES.search(name) is not None
+
+
+def read_setting(name: str, value: str, *, own: bool = False) -> tuple[Given, ...]:
+    """The rules that `name` given `value` falls under. Text that means yes counts as true. `own`
+    is a name of the program's own: one that is called tf32 may be read by nobody.
+    """
+    plain = name.strip("-").replace("-", "_").lower()
+    if value.strip().lower() not in _TRUE:
+        return tuple(_of_text(plain, value.strip()))
+    rule = next((rule for pattern, rule in SWITCHES if pattern.match(plain)), "")
+    rule = rule or ("PY008" if not own and _TF32.match(plain) else "")
+    return (Given(rule=rule, what=f"{name}={value}"),) if rule else ()
+
+
+def _of_text(name: str, value: str) -> Iterator[Given]:
+    if value in MODES and _MODE.match(name):
+        yield Given(rule=MODES[value], what=f'"{value}"')
+    elif value in ATTENTION and _ATTENTION.match(name):
+        yield Given(rule="PY027", what=f'"{value}"')
+    elif value in {"high", "medium"} and _PRECISION.match(name):
+        yield Given(rule="PY008", what=f'matmul precision "{value}"')
+    elif value == "tf32" and name.endswith("fp32_precision"):
+        yield Given(rule="PY008", what=f'{name} "tf32"')

@@ -1,0 +1,43 @@
+"""Makefiles: flags word by word, the commands of recipes, and variables. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from warpfront.port.scan.findings import Sighting
+from warpfront.port.scan.structured.shell import (
+    Word,
+    script_sightings,
+    variable_sightings,
+    word_sightings,
+)
+
+_REFERENCE = re.compile(r"\$[({](\w+)[)}]")
+_VARIABLE = re.compile(r"(?m)^(?:export\s+|override\s+)?([A-Za-z_]\w*)[^\S\n]*[:?+]?=[^\S\n]*(.*)$")
+_RECIPE = re.compile(r"(?m)(?:^\t.*(?:\\\n.*)*\n?)+")
+_PROGRAMS = {"pip": "pip", "pip3": "pip", "python": "python", "python3": "python", "py": "python"}
+
+
+def make_sightings(text: str) -> Iterator[Sighting]:
+    """Everything in a makefile that a rule is about; comments are left out."""
+    for match in re.finditer(r"(?m)^[^#\n]+", text):
+        for word in re.finditer(r"\S+", match[0]):
+            start = match.start() + word.start()
+            found = Word(text=word[0], start=start, end=start + len(word[0]))
+            yield from word_sightings(found, None)
+    for match in _VARIABLE.finditer(text):
+        given = Word(text=match[2], start=match.start(2), end=match.end(2))
+        yield from variable_sightings(match[1], match[2].strip(), given, whole=text)
+    for match in _RECIPE.finditer(text):
+        recipe = re.sub(r"(?m)^\t[@-]", "\t ", _REFERENCE.sub(_as_word, match[0]))
+        for one in script_sightings(recipe, match.start(), whole=text):
+            if one.rule.startswith("DP3") or one.rule in ("HP609", "CT402"):
+                yield one
+
+
+def _as_word(reference: re.Match[str]) -> str:
+    """A reference to a variable as a word of its length: `$(PIP)` is pip."""
+    program = _PROGRAMS.get(reference[1].lower())
+    filler = "_" if program is None else " "
+    return (program or "").ljust(len(reference[0]), filler)

@@ -1,0 +1,1 @@
+"""What a program lacks in an image, and what would be installed for it. Pure."""

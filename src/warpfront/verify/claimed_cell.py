@@ -1,0 +1,150 @@
+"""The cell of an image that this matrix has not: what the image says of itself, by its labels and
+by its provenance. Nothing of it is believed before the checks found it. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import get_args, get_type_hints
+
+from packaging.requirements import InvalidRequirement, Requirement
+
+from warpfront.errors import InputError
+from warpfront.images.labels import BASE_SOURCE, CELL, CONTENT_HASH
+from warpfront.inside.checks.claims import Claims
+from warpfront.matrix.naming import is_id, is_tag
+from warpfront.matrix.vendors import VENDORS
+from warpfront.model import Base, Cell, Pin, Toolkit
+
+_OURS = "dev.warpfront"
+_VERSION = "org.opencontainers.image.version"
+_TITLE = "org.opencontainers.image.description"
+_HASH = re.compile(r"[0-9a-f]{64}")
+_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
+_WHEEL = "pkg:pypi/"
+_TOOLKITS = get_args(get_type_hints(Toolkit)["name"])
+
+
+def claimed_cell(
+    labels: Mapping[str, str], asked: Mapping[str, tuple[str, ...]], *, machine: str
+) -> Cell:
+    """`asked` is what its provenance says was asked for, empty without one; `machine` what the
+    engine says that the image is for. Raises `InputError` for labels that are none of ours.
+    """
+    if wrong := _wrong_labels(labels):
+        raise InputError(
+            f"its labels do not say what it is: {', '.join(wrong)}",
+            hint="only images that warpfront built can be verified by their digest",
+        )
+    python, cell_id = labels[f"{_OURS}.python"], labels[CELL]
+    return Cell(
+        id=cell_id,
+        project="stranger",
+        line=0,
+        vendor=labels[f"{_OURS}.vendor"],
+        toolkit=_toolkit(labels.get(f"{_OURS}.toolkit", "")),
+        targets=_targets(labels),
+        machine=next(iter(asked.get("machine", ())), machine),
+        python=python,
+        torch=labels[f"{_OURS}.torch"],
+        image=cell_id,
+        base=_base(labels, python),
+        index=None,
+        stack=tuple(_pins(asked.get("stack", ()))),
+        requirements=(),
+        requirements_file=None,
+        compiler=None,
+        template="",
+        parent=None,
+        tag=labels[_VERSION],
+        title=labels.get(_TITLE, ""),
+    )
+
+
+def claims_of(cell: Cell, versions: Mapping[str, str], *, target: str) -> Claims:
+    """What is claimed of it on one target. `versions` are the wheels that its provenance names;
+    where there is none, torch is all that is claimed. Its guard is not: the policy is not known.
+    """
+    vendor, toolkit = VENDORS[cell.vendor], cell.toolkit
+    return Claims(
+        cell=cell.id,
+        target=target,
+        vendor=cell.vendor,
+        device=vendor.device,
+        python=cell.python,
+        machine=cell.machine,
+        toolkit=(toolkit.name, toolkit.version) if toolkit else None,
+        versions=versions or {"torch": cell.torch},
+        stack=tuple(pin.name for pin in cell.stack) or ("torch",),
+        archs=vendor.accepted_archs(target),
+    )
+
+
+def claimed_versions(uris: tuple[str, ...]) -> dict[str, str]:
+    """Name -> version of the wheels among what an image was made of, by their purls."""
+    found = {}
+    for uri in uris:
+        name, at, version = uri.removeprefix(_WHEEL).partition("?")[0].partition("@")
+        if uri.startswith(_WHEEL) and at:
+            found[name] = version.replace("%2B", "+").replace("%2b", "+")
+    return found
+
+
+def _wrong_labels(labels: Mapping[str, str]) -> list[str]:
+    """Labels that are missing or not of the form that we write: they become folders and words."""
+
+    def is_word(name: str) -> bool:
+        return _WORD.fullmatch(labels.get(f"{_OURS}.{name}", "")) is not None
+
+    vendor = VENDORS.get(labels.get(f"{_OURS}.vendor", ""))
+    targets = _targets(labels)
+    holds = {
+        CELL: is_id(labels.get(CELL, "")),
+        CONTENT_HASH: _HASH.fullmatch(labels.get(CONTENT_HASH, "")),
+        f"{_OURS}.vendor": vendor,
+        f"{_OURS}.targets": vendor
+        and all(is_id(one) and vendor.accepts_target(one) for one in targets),
+        f"{_OURS}.python": is_word("python"),
+        f"{_OURS}.torch": is_word("torch"),
+        _VERSION: is_tag(labels.get(_VERSION, "")),
+    }
+    return [name for name, held in holds.items() if not held]
+
+
+def _targets(labels: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(labels.get(f"{_OURS}.targets", "").split(","))
+
+
+def _toolkit(text: str) -> Toolkit | None:
+    """`cuda13.0` -> its name and version; "" is a CPU build."""
+    for name in _TOOLKITS:
+        version = text.removeprefix(name)
+        if version != text and _WORD.fullmatch(version):
+            return Toolkit(name=name, version=version)
+    if text:
+        raise InputError(f"its label {_OURS}.toolkit names no toolkit that is known: {text[:80]!r}")
+    return None
+
+
+def _base(labels: Mapping[str, str], python: str) -> Base:
+    name, digest = "org.opencontainers.image.base.name", "org.opencontainers.image.base.digest"
+    return Base(
+        name=labels.get(BASE_SOURCE, "unknown"),
+        reference=labels.get(name, ""),
+        digest=labels.get(digest, ""),
+        python=python,
+        interpreter="",
+        glibc="",
+    )
+
+
+def _pins(texts: tuple[str, ...]) -> list[Pin]:
+    pins = []
+    for text in texts:
+        try:
+            wanted = Requirement(text)
+        except InvalidRequirement:
+            continue
+        pins += [Pin(name=wanted.name, version=one.version) for one in wanted.specifier]
+    return pins

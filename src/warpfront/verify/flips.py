@@ -1,0 +1,55 @@
+"""Several verifications of one digest, as one: a check that does not come to the same each time is
+a finding, never a pass. Pure.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Sequence
+
+from warpfront.model import CheckResult, Outcome, Verification
+from warpfront.verify.verdict import outcome_of, worst_of
+
+Named = tuple[str, str]
+
+
+def together(runs: Sequence[Verification]) -> Verification:
+    """The last run, with its flips as failures; what failed each time has failed. Raises
+    `ValueError` for runs of more than one digest, which say nothing about each other.
+    """
+    about = {(run.cell_id, run.target, run.where, run.content_hash, run.image_id) for run in runs}
+    if len(about) != 1:
+        raise ValueError(f"{len(about)} images, cells or targets are not verified again but each")
+    found = [{(check.session, check.name): check for check in run.checks} for run in runs]
+    names: dict[Named, None] = {name: None for each in found for name in each}
+    checks = tuple(_judged(name, [each.get(name) for each in found]) for name in names)
+    flipped = [f"{one.session}: {one.name}" for one in checks if "outcomes" in one.details]
+    again = {"times": len(runs), "outcomes": [outcome_of(run).value for run in runs]}
+    return dataclasses.replace(
+        runs[-1],
+        sessions=tuple(dict.fromkeys(name for run in runs for name in run.sessions)),
+        checks=checks,
+        seconds=round(sum(run.seconds for run in runs), 2),
+        environment={**runs[-1].environment, "again": {**again, "flips": flipped}},
+    )
+
+
+def _judged(name: Named, results: Sequence[CheckResult | None]) -> CheckResult:
+    """One check of all runs. One that is missing has not been made, which is an error."""
+    outcomes = [Outcome.ERROR if one is None else one.outcome for one in results]
+    made = [one for one in results if one is not None]
+    if len(set(outcomes)) == 1:
+        return made[-1]
+    worst = worst_of(outcomes)
+    said = ", ".join(f"{one.value} {count}" for one, count in Counter(outcomes).items())
+    of_worst = next((one for one in made if one.outcome is worst), made[-1])
+    why = of_worst.reason if of_worst.outcome is worst else "it was not made"
+    return CheckResult(
+        session=name[0],
+        name=name[1],
+        outcome=Outcome.FAILED,
+        reason=f"flips on one digest ({said} of {len(results)} times): {why}",
+        seconds=round(sum(one.seconds for one in made), 4),
+        details={**of_worst.details, "outcomes": [one.value for one in outcomes]},
+    )

@@ -1,0 +1,56 @@
+"""Ways to compute attention that are wrong in one way each, for the tests of the session."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import torch
+from torch import Tensor
+
+from warpfront.inside.checks.attention.tiers import RefusedError, flash
+
+
+def _plain(q: Tensor, k: Tensor, v: Tensor, kind: str, mask: Tensor | None) -> Tensor:
+    group = q.shape[1] // k.shape[1]
+    k, v = (x.repeat_interleave(group, 1) for x in (k, v))
+    scores = q @ k.mT * q.shape[-1] ** -0.5
+    if kind == "causal":
+        mask = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -torch.inf)
+    return torch.softmax(scores, -1) @ v
+
+
+def refuses(q: Tensor, k: Tensor, v: Tensor, kind: str, mask: Tensor | None) -> Tensor:
+    if kind == "mask" or q.shape[-1] > 256:
+        raise RefusedError("head_dim must be 256 at most, without a mask")
+    return flash(q, k, v, kind, mask)
+
+
+def wrong(q: Tensor, k: Tensor, v: Tensor, kind: str, mask: Tensor | None) -> Tensor:
+    """Right but for the widest heads, as one kernel of gfx1151 was (pytorch 189849)."""
+    return flash(q, k, v, kind, mask) * (1.02 if q.shape[-1] == 512 else 1.0)
+
+
+def wrong_backward(q: Tensor, k: Tensor, v: Tensor, kind: str, mask: Tensor | None) -> Tensor:
+    found = flash(q, k, v, kind, mask)
+    return found + 0.02 * (found - found.detach())
+
+
+def crashes(q: Tensor, k: Tensor, v: Tensor, kind: str, mask: Tensor | None) -> Tensor:
+    if kind == "causal" and q.shape[-1] == 128:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    return flash(q, k, v, kind, mask)
+
+
+def hangs(q: Tensor, k: Tensor, v: Tensor, kind: str, mask: Tensor | None) -> Tensor:
+    if kind == "causal" and q.shape[-1] == 128:
+        time.sleep(600)
+    return flash(q, k, v, kind, mask)
+
+
+def another(q: Tensor, k: Tensor, v: Tensor, kind: str, mask: Tensor | None) -> Tensor:
+    """Asked for the fused kernel, it answers with the plain way's, and rightly."""
+    return _plain(q, k, v, kind, mask)

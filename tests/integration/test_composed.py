@@ -1,0 +1,106 @@
+"""An image put together of layers holds the files of one whose wheels were installed by RUN, and
+bears what people do to it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import docker
+import pytest
+from image_trees import differences, read_allowed, tree_of, unexplained
+from projects import Project, unique_image, write_project
+
+from warpfront.images.engine import Engine, RunRequest
+
+pytestmark = [pytest.mark.docker, pytest.mark.process, pytest.mark.network]
+ALLOWED = Path(__file__).parents[1] / "composed_differences.toml"
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory, here: dict[str, str]) -> Iterator[Project]:
+    root = tmp_path_factory.mktemp("composed") / "project"
+    packages = ["numpy", "pip", "uv"]
+    write_project(
+        root,
+        rows=[{"vendor": "cpu", "targets": "x86_64", "torch": "2.13.0"}],
+        images={unique_image(): {"template": "torch", "title": "PyTorch", "packages": packages}},
+        indexes={},
+    )
+    yield Project(root=root, environment=here)
+    shutil.rmtree(root.parent)
+
+
+@pytest.fixture(scope="module")
+def composed(project: Project, engine: Engine) -> Iterator[str]:
+    """An image that stands on layers, under a name that no build looks for."""
+    if not engine.features().containerd_store:
+        pytest.skip("this engine keeps no layers as they are: its images are built by RUN")
+    yield from kept(project, engine, "composed")
+
+
+@pytest.fixture(scope="module")
+def by_run(project: Project, engine: Engine) -> Iterator[str]:
+    yield from kept(project, engine, "by-run", "--by-run")
+
+
+def kept(project: Project, engine: Engine, name: str, *options: str) -> Iterator[str]:
+    answers: dict[str, Any] = (
+        project.invoke("build", "--json", *options, timeout=1800).expect(0).json
+    )
+    (built,) = answers.values()
+    image = f"localhost/warpfront/test-{name}:1"
+    engine.tag(built["image_id"], image)
+    engine.remove(built["reference"])  # or the next build would find it
+    yield image
+    engine.remove(image)
+
+
+def layers_told(client: docker.DockerClient, image: str) -> list[str]:
+    history = client.images.get(image).history()
+    return [one["CreatedBy"] for one in history if "warpfront layer" in one["CreatedBy"]]
+
+
+def test_both_ways_give_the_same_files_but_for_what_is_written_down(
+    engine: Engine, client: docker.DockerClient, composed: str, by_run: str
+) -> None:
+    assert layers_told(client, composed), "it was put together of layers"
+    assert not layers_told(client, by_run)
+    found = differences(tree_of(engine, composed), tree_of(engine, by_run))
+    left, unused = unexplained(found, read_allowed(ALLOWED))
+    assert not left
+    assert not unused, "allowed, and did not occur"
+
+
+def in_image(engine: Engine, image: str, script: str) -> list[str]:
+    lines: list[str] = []
+    request = RunRequest(image=image, command=("sh", "-ec", script), time_limit_seconds=300)
+    assert engine.run(request, on_line=lines.append).exit_code == 0, lines
+    return lines
+
+
+def test_what_lies_in_lower_layers_can_be_taken_out_by_pip_and_by_uv(
+    engine: Engine, composed: str
+) -> None:
+    script = (
+        "pip uninstall --yes --quiet numpy --root-user-action ignore; uv pip uninstall pip;"
+        "cd /opt/venv/lib/python3/site-packages; ls -d numpy* pip* || echo gone;"
+        "warpfront-guard verify; python3 -c 'import torch; print(torch.ones(2).sum().item())'"
+    )
+    said = in_image(engine, composed, script)
+    assert "gone" in said
+    assert any("as it was sealed" in line for line in said)
+    assert said[-1] == "2.0"
+
+
+def test_no_byte_code_is_compiled_again(engine: Engine, composed: str) -> None:
+    """None is compiled again: the source's age in it is the source's."""
+    script = (
+        "site=/opt/venv/lib/python3.11/site-packages;"
+        "python3 -m compileall -q $site/torch $site/sympy;"
+        "find $site -name '*.pyc' -newermt @315532801 | wc -l"
+    )
+    assert in_image(engine, composed, script)[-1] == "0"

@@ -1,0 +1,143 @@
+"""Images built on two engines of this machine as if they were two machines: each has its own, and
+when one is killed in the middle the other ends what it had.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import docker
+import pytest
+import yaml
+from projects import Project, cell_id, reference, small_project, unique_image
+from standins import Index
+
+from warpfront.images.engine import embedded
+from warpfront.pipeline.workspace import cache_folder
+
+pytestmark = [pytest.mark.docker, pytest.mark.process, pytest.mark.timeout(900)]
+
+SLOW = (
+    'FROM {{ from_reference }} AS environment\n{% include "_shared/wheels.j2" %}\n'
+    'ENV PATH="/opt/venv/bin:$PATH"\n'
+    "RUN --network=none sleep 20\n"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """An embedded engine with its own state."""
+
+    name: str
+    state: Path
+
+    @property
+    def host(self) -> str:
+        return embedded.EnginePlace(state=self.state).host
+
+    def start(self) -> None:
+        embedded.start(cache_folder(), self.state, print)
+
+    def kill(self) -> None:
+        pid = embedded.status(cache_folder(), self.state).pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+
+    def has(self, image: str) -> bool:
+        client = docker.DockerClient(base_url=self.host)
+        try:
+            return any(reference(image) in one.tags for one in client.images.list())
+        finally:
+            client.close()
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[Mapping[str, Node]]:
+    if os.geteuid():
+        pytest.skip("the embedded engine needs root")
+    with ExitStack() as stack:
+        made = {}
+        for name in ("one", "two"):
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="warpfront-test-"))
+            made[name] = Node(name=name, state=Path(folder))
+            made[name].start()
+            stack.callback(embedded.stop, cache_folder(), made[name].state, print)
+        yield made
+
+
+def a_project(
+    folder: Path, index: Index, alone: dict[str, str], nodes: Mapping[str, Node], *, slow: bool
+) -> tuple[Project, tuple[str, ...]]:
+    """Four images that know nothing of each other, and two builders."""
+    names = tuple(unique_image() for _ in range(4))
+    templates = dict.fromkeys(names, SLOW) if slow else None
+    root = small_project(folder, index.url, names=names, templates=templates)
+    path = root / "matrix.yaml"
+    matrix = yaml.safe_load(path.read_text())
+    matrix["builders"] = {node.name: {"host": node.host} for node in nodes.values()}
+    path.write_text(yaml.safe_dump(matrix, sort_keys=False))
+    project = Project(root=root, environment=alone)
+    project.invoke("lock").expect(0)
+    return project, names
+
+
+def placed(project: Project, name: str) -> str:
+    return str(project.result(cell_id(name), "build-placed")["builder"])
+
+
+def test_each_image_is_built_on_one_of_two_engines_and_on_no_other(
+    nodes: Mapping[str, Node], index: Index, alone: dict[str, str], tmp_path: Path
+) -> None:
+    project, names = a_project(tmp_path / "project", index, alone, nodes, slow=False)
+    said = project.invoke("build", "--spread", "--locked", timeout=600).expect(0).said
+    assert "no builders" not in said
+    where = {name: placed(project, name) for name in names}
+    assert set(where.values()) == {"one", "two"}
+    for name, builder in where.items():
+        assert {node.name for node in nodes.values() if node.has(name)} == {builder}
+        assert project.result(cell_id(name), "build")["reference"] == reference(name)
+    again = project.invoke("build", "--spread", "--locked", "--json", timeout=600).expect(0)
+    assert {one["reused"] for one in again.json.values()} == {True}
+    assert {name: placed(project, name) for name in names} == where
+
+
+def test_what_an_engine_had_that_is_killed_is_built_on_the_other(
+    nodes: Mapping[str, Node], index: Index, alone: dict[str, str], tmp_path: Path
+) -> None:
+    project, names = a_project(tmp_path / "project", index, alone, nodes, slow=True)
+    child = project.start("build", "--spread", "--locked")
+    logs = project.root / "build" / ".builders"
+
+    def sleeps(node: Node) -> bool:
+        found = (logs / node.name).rglob("build.log")
+        return any("RUN --network=none sleep 20" in log.read_text() for log in found)
+
+    child.wait_for(lambda: all(sleeps(node) for node in nodes.values()), seconds=300)
+    nodes["one"].kill()
+    try:
+        ended = child.wait(600).expect(0)
+    finally:
+        nodes["one"].start()
+    assert "builder one is gone" in ended.said
+    assert {placed(project, name) for name in names} == {"two"}
+    assert all(nodes["two"].has(name) for name in names)
+
+
+def test_a_builder_that_never_answers_gets_nothing(
+    nodes: Mapping[str, Node], index: Index, alone: dict[str, str], tmp_path: Path
+) -> None:
+    gone = Node(name="one", state=tmp_path / "nowhere")
+    both = {"one": gone, "two": nodes["two"]}
+    project, names = a_project(tmp_path / "project", index, alone, both, slow=False)
+    said = project.invoke("build", "--spread", "--locked", timeout=600).expect(0).said
+    assert "builder one does not answer" in said
+    assert {placed(project, name) for name in names} == {"two"}
+    only = {"one": gone, "three": gone}
+    alone_project, _ = a_project(tmp_path / "other", index, alone, only, slow=False)
+    assert "no builder that answers" in alone_project.invoke("build", "--spread").expect(10).said

@@ -1,0 +1,215 @@
+"""This repository's CPU cell, verified, beside a real registry with a password and a key of cosign:
+what a publication needs that nothing stands in for.
+
+`with real_release(folder, here, engine, client) as release:` makes all of it. Within
+`release.small()`, `release.renew()` puts a small image in the place of the cell's own: labels, lock
+and results of the real one, and 64 bytes of content, so that publishing it takes seconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import json
+import os
+import re
+import subprocess
+import tarfile
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import docker
+from projects import Project, copy_project
+from registries import PASSWORD, RealRegistry, real_registry, strangers_program
+from releases import Quiet
+
+from warpfront.images.engine import Engine
+from warpfront.images.labels import CONTENT_HASH, CREATED
+from warpfront.inside.checks.effort import Effort
+from warpfront.matrix.plan import with_parents
+from warpfront.model import BuiltImage, Outcome, Verification
+from warpfront.pipeline.verifying import verify_cells
+from warpfront.pipeline.within.locks import read_locks, usable_locks
+from warpfront.pipeline.workspace import open_workspace
+from warpfront.system.store import Store
+from warpfront.verify.seal import sealed
+from warpfront.verify.verdict import outcome_of
+from warpfront.wheels.sources import Site
+
+CELL = "cpu-x86_64-py311-torch2130-torch"
+TARGET = "x86_64"
+KEY_PASSWORD = "a canary that opens the key"
+_OF_THE_REGISTRY = ("DOCKER_CONFIG", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
+CHANNEL = """
+release:
+  trial:
+    tags: ["{torch}-{toolkit}-py{python}-{content}"]
+    aliases:
+      - {tag: latest, where: {vendor: cpu}}
+      - {tag: "{torch}-{toolkit}-py{python}"}
+    sessions: [load]
+    allow: [bootstrap, relaxed]
+  final:
+    tags: ["{torch}-{toolkit}-py{python}-{content}-final"]
+    aliases:
+      - {tag: stable, where: {vendor: cpu}}
+    sessions: [load]
+    allow: [bootstrap, relaxed]
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Release:
+    """A project whose CPU image is built and verified, a registry, and a key."""
+
+    project: Project
+    registry: RealRegistry
+    key: Path
+    client: docker.DockerClient
+    made: list[str] = field(default_factory=list)
+
+    @property
+    def repository(self) -> str:
+        return f"{self.registry.host}/demo/torch"
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        return self.project.environment
+
+    @property
+    def store(self) -> Store:
+        return Store(self.project.root / "build")
+
+    def invoke(self, task: str, *options: str, channel: str = "trial", to: str = "demo") -> str:
+        where = ("--channel", channel, "--to", f"{self.registry.host}/{to}", "--only", CELL)
+        ended = self.project.invoke(task, *where, *options)
+        said = ended.stdout + ended.stderr
+        assert PASSWORD not in said
+        assert KEY_PASSWORD not in said
+        assert ended.code == 0, said
+        return ended.stdout
+
+    def stranger(self, name: str, *arguments: str) -> str:
+        argv = (str(strangers_program(name)), *arguments)
+        done = subprocess.run(
+            argv, env=dict(self.environment), capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    @contextlib.contextmanager
+    def small(self) -> Iterator[None]:
+        """Until the end of the block, the cell's image may be `renew`ed."""
+        folder = self.project.root / "build" / CELL
+        names = ("build.json", f"verify-{TARGET}.json")
+        kept = {name: (folder / name).read_bytes() for name in names}
+        try:
+            yield
+        finally:
+            for name, content in kept.items():
+                (folder / name).write_bytes(content)
+
+    def renew(self, *, created: str = "", failed: bool = False) -> str:
+        """A small image as the cell's own, with what was proven of that, or `failed`; its content
+        hash.
+        """
+        store, content = self.store, uuid.uuid4().hex * 2
+        built: BuiltImage = store.load(CELL, "build", (BuiltImage,))
+        proven: Verification = store.load(CELL, f"verify-{TARGET}", (Verification,))
+        labels = self.client.images.get(built.image_id).labels
+        said = {**labels, CONTENT_HASH: content, CREATED: created or labels[CREATED]}
+        name = f"localhost/warpfront/test-release:{content[:12]}"
+        image_id = self._imported(name, said)
+        proof = dataclasses.replace(proven, image_id=image_id, content_hash=content)
+        first, *rest = proof.checks
+        outcome = Outcome.FAILED if failed else Outcome.PASSED
+        checks = (dataclasses.replace(first, outcome=outcome, reason="sown"), *rest)
+        proof = dataclasses.replace(proof, checks=checks)
+        built = dataclasses.replace(built, image_id=image_id, content_hash=content, size_bytes=40)
+        store.save(CELL, "build", built)
+        store.save(CELL, f"verify-{TARGET}", sealed(proof, ended=proven.ended))
+        return content
+
+    def _imported(self, name: str, labels: Mapping[str, str]) -> str:
+        layer = io.BytesIO()
+        with tarfile.open(fileobj=layer, mode="w") as archive:
+            text = labels[CONTENT_HASH].encode()
+            member = tarfile.TarInfo("content")
+            member.size = len(text)
+            archive.addfile(member, io.BytesIO(text))
+        changes = [f"LABEL {json.dumps(k)}={json.dumps(v)}" for k, v in sorted(labels.items())]
+        repository, _, tag = name.rpartition(":")
+        self.client.api.import_image_from_data(
+            layer.getvalue(), repository=repository, tag=tag, changes=changes
+        )
+        self.made.append(name)
+        return str(self.client.images.get(name).id)
+
+
+@contextlib.contextmanager
+def real_release(
+    folder: Path, here: Mapping[str, str], engine: Engine, client: docker.DockerClient
+) -> Iterator[Release]:
+    root = copy_project(folder / "project")
+    matrix = (root / "matrix.yaml").read_text("utf-8")
+    text = matrix.partition("\n# What is published")[0] + CHANNEL
+    (root / "matrix.yaml").write_text(text, encoding="utf-8")
+    own = Project(root=root, environment=dict(here))
+    own.invoke("build", "--locked", "--only", CELL, timeout=1200).expect(0)
+    verified_here(root, engine)
+    with real_registry(folder / "registry") as registry:
+        variables = {
+            **here,
+            **{name: registry.environment[name] for name in _OF_THE_REGISTRY},
+            "PATH": f"{strangers_program('cosign').parent}:{os.environ['PATH']}",
+            "COSIGN_PASSWORD": KEY_PASSWORD,
+            "COSIGN_KEY": str(folder / "mine.key"),
+        }
+        pair = ("cosign", "generate-key-pair", "--output-key-prefix", str(folder / "mine"))
+        subprocess.run(pair, env=variables, check=True, capture_output=True)
+        project = Project(root=root, environment=variables)
+        release = Release(
+            project=project, registry=registry, key=folder / "mine.key", client=client
+        )
+        try:
+            yield release
+        finally:
+            _leave_nothing(release, engine)
+
+
+def _leave_nothing(release: Release, engine: Engine) -> None:
+    """What was pulled of the registry, and what was made for it."""
+    for image in engine.images(CONTENT_HASH):
+        for name in image.references:
+            if name.startswith(release.registry.host) or name in release.made:
+                engine.remove(name)
+
+
+def verified_here(root: Path, engine: Engine) -> None:
+    """The session `load` alone, on the image that was built: what the channels demand."""
+    workspace = open_workspace(root)
+    cells = tuple(cell for cell in workspace.matrix.cells if cell.id == CELL)
+    chain = with_parents(cells, workspace.matrix.cells)
+    (found,) = verify_cells(
+        cells,
+        usable_locks(read_locks(chain, workspace.requirements, workspace.folders)),
+        {cell.id: cell for cell in chain},
+        workspace.material.compat,
+        workspace.folders,
+        target="",
+        sessions=("load",),
+        effort=Effort(),
+        engine=engine,
+        site=Site,
+        watch=Quiet(),
+    )
+    assert isinstance(found, Verification)
+    assert outcome_of(found) is Outcome.PASSED, found.checks
+
+
+def digest_in(text: str) -> str:
+    (found,) = set(re.findall(r"sha256:[0-9a-f]{64}", text))
+    return str(found)

@@ -1,0 +1,81 @@
+"""`invoke try`: the program after `--` arrives as it was typed, and a folder is written once."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from invoke.program import Program
+
+from warpfront.doors.tasks import namespace, porting
+from warpfront.errors import CommandFailedError, FindingsError, InputError
+from warpfront.port.trying.trial import Miss, MissAnswer, Trial
+
+ROOT = Path(__file__).parents[3]
+
+
+def ran(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    argv = ["warpfront", "try", *arguments]
+    monkeypatch.setattr(sys, "argv", argv)
+    monkeypatch.chdir(ROOT)
+    program = Program(name="warpfront", binary="warpfront", namespace=namespace, version="0")
+    with pytest.raises(SystemExit) as caught:
+        program.run(argv)
+    return int(str(caught.value.code or 0))
+
+
+def test_words_with_blanks_stay_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ("--vendor", "cpu", "--image", "torch", "--dry-run", "--", "python", "-c", "print( 1 )")
+    monkeypatch.setattr(sys, "argv", ["warpfront", "try", *asked])
+    assert porting._words_after_dashes() == ("python", "-c", "print( 1 )")
+    monkeypatch.chdir(ROOT)
+    program = Program(name="warpfront", binary="warpfront", namespace=namespace, version="0")
+    program.run(sys.argv, exit=False)
+    assert "would run python -c 'print( 1 )' in cpu-x86_64-" in capsys.readouterr().out
+
+
+def test_nothing_to_try_and_several_images_are_errors_of_their_own(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ran(monkeypatch, "--vendor", "cpu", "--image", "torch") == InputError.exit_code
+    assert "it follows `--`" in capsys.readouterr().err
+    assert ran(monkeypatch, "--vendor", "cpu", "--dry-run", "--", "true") == 3
+    assert "a program is tried in one image" in capsys.readouterr().err
+
+
+def a_trial(exit_code: int | None, *found: MissAnswer) -> Trial:
+    return Trial(
+        cell_id="c",
+        image="torch",
+        torch="2.13.0",
+        argv=("python", "t.py"),
+        runs=1,
+        exit_code=exit_code,
+        tail="",
+        found=found,
+    )
+
+
+EINOPS = MissAnswer(miss=Miss(module="einops"), requirement="einops", version="0.8")
+
+
+def test_how_it_ended_is_the_exit_code() -> None:
+    porting._raise_untried(a_trial(0, EINOPS))
+    with pytest.raises(FindingsError, match="it lacks einops in c"):
+        porting._raise_untried(a_trial(1, EINOPS))
+    with pytest.raises(CommandFailedError, match="exited with 3, and no missing module is why"):
+        porting._raise_untried(a_trial(3))
+    with pytest.raises(CommandFailedError, match="was stopped"):
+        porting._raise_untried(a_trial(None))
+
+
+def test_an_images_folder_is_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    porting._write_image(a_trial(0, EINOPS), "app")
+    assert (tmp_path / "images/app/requirements.txt").read_text().endswith("einops==0.8\n")
+    assert "_shared/wheels.j2" in (tmp_path / "images/app/Dockerfile.j2").read_text()
+    with pytest.raises(InputError, match="is there already"):
+        porting._write_image(a_trial(0, EINOPS), "app")

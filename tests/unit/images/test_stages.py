@@ -1,0 +1,72 @@
+"""Which Dockerfiles layers can be put into, and what a build begins with then."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from warpfront.images.layered_manifest import config_on, manifest_on
+from warpfront.images.stages import BYTE_CODE, stages_of
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "dockerfiles"
+CPU = (GOLDEN / "cpu-x86_64-py311-torch2130-torch.Dockerfile").read_text("utf-8")
+
+
+def test_every_image_that_makes_an_environment_can_stand_on_layers_and_no_other() -> None:
+    texts = [path.read_text("utf-8") for path in sorted(GOLDEN.iterdir())]
+    assert [bool(stages_of(text)) for text in texts] == ["uv venv" in text for text in texts]
+    assert any(map(stages_of, texts))
+    assert not all(map(stages_of, texts))
+
+
+def test_what_comes_before_the_wheels_is_what_they_stand_on() -> None:
+    stages = stages_of(CPU)
+    assert stages is not None
+    assert "uv venv" in stages.before
+    assert "uv pip install" not in stages.before
+
+
+@pytest.mark.parametrize(
+    ("text", "other"),
+    [
+        ("/tools/uv pip install", "/tools/uv pip install --no-binary :all:"),
+        ("\n\nFROM installed", "\nRUN rm -r /opt/venv/share\n\nFROM installed"),
+        ("FROM environment AS installed", "FROM environment AS wheels"),
+        (" AS environment", " AS base"),
+        ("/opt/venv/lib/python3 && \\", "/opt/venv/lib/elsewhere && \\"),
+        ("FROM installed", "FROM scratch AS installed\nFROM installed"),
+    ],
+)
+def test_a_changed_stage_is_built_as_it_is_written(text: str, other: str) -> None:
+    assert text in CPU
+    assert stages_of(CPU.replace(text, other)) is None
+
+
+def test_byte_code_is_compiled_as_the_image_itself_does_it() -> None:
+    (compiles,) = (line for line in CPU.splitlines() if "compileall" in line)
+    assert f"{compiles}\n" in BYTE_CODE
+    (site, *_) = (line for line in CPU.splitlines() if "getsitepackages" in line)
+    assert f"{site}\n" in BYTE_CODE
+
+
+def test_a_base_with_layers_keeps_what_it_says_and_says_what_was_added() -> None:
+    moment = "1980-01-01T00:00:00+00:00"
+    config = {
+        "created": "2026-01-01T00:00:00Z",
+        "config": {"Env": ["A=1"]},
+        "history": [{"created": "2026-01-01T00:00:00Z", "created_by": "RUN a"}],
+        "rootfs": {"type": "layers", "diff_ids": ["sha256:a"]},
+    }
+    standing = config_on(config, [("sha256:b", ["torch==1", "numpy==2"])], created=moment)
+    assert standing["config"] == {"Env": ["A=1"]}
+    assert standing["rootfs"]["diff_ids"] == ["sha256:a", "sha256:b"]
+    told = ["RUN a", "warpfront layer: torch==1 numpy==2"]
+    assert [one["created_by"] for one in standing["history"]] == told
+    assert {standing["created"], *(one["created"] for one in standing["history"])} == {moment}
+    base = {"mediaType": "x", "config": {}, "layers": [{"digest": "sha256:0"}], "annotations": {}}
+    manifest = manifest_on(base, [("sha256:1", 10)], ("sha256:c", 5))
+    assert [layer["digest"] for layer in manifest["layers"]] == ["sha256:0", "sha256:1"]
+    assert manifest["layers"][1]["mediaType"].endswith("tar+zstd")
+    assert (manifest["config"]["digest"], manifest["config"]["size"]) == ("sha256:c", 5)
+    assert set(manifest) == {"schemaVersion", "mediaType", "config", "layers"}

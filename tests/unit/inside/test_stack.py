@@ -1,0 +1,351 @@
+"""The session `stack`: packages that import and do not run as they should are seen, each by its own
+way. The packages are stand-ins, the extension in them is a real one, whole or damaged.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import markupsafe._speedups
+import pytest
+from builders import a_cell, a_lock
+
+from warpfront.inside.checks.claims import Claims, claims_from
+from warpfront.inside.checks.results import CheckFinding, Recorder, unavailable
+from warpfront.inside.checks.stack import descriptions, stack_checks
+from warpfront.inside.checks.stack.descriptions import description, names
+from warpfront.inside.checks.stack.elf_symbols import lacking, read_elf
+from warpfront.inside.guard.policy import Policy
+from warpfront.model import Smoke
+from warpfront.verify.image_claims import image_claims
+
+pytestmark = pytest.mark.process
+
+EXTENSION = Path(markupsafe._speedups.__file__)
+TORCH = """
+import os
+from types import SimpleNamespace
+__version__ = "2.13.0+cpu"
+cuda = SimpleNamespace(device_count=lambda: int(os.environ.get("SEEN", "2")))
+_C = SimpleNamespace(_demangle=lambda name: f"demangled {name}")
+"""
+FALLS_BACK = """
+import logging
+try:
+    from ops import _speedups as native
+except ImportError as error:
+    logging.getLogger("ops").warning("native code is not there: %s", error)
+    native = None
+"""
+
+
+class Site:
+    """A folder of packages that child processes see."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.package("torch", "2.13.0+cpu", {"__init__.py": TORCH})
+
+    def package(self, name: str, version: str, files: Mapping[str, str | bytes]) -> None:
+        folder, info = self.root / name, self.root / f"{name}-{version}.dist-info"
+        folder.mkdir(parents=True)
+        info.mkdir()
+        for file, content in files.items():
+            data = content if isinstance(content, bytes) else content.encode()
+            (folder / file).write_bytes(data)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        (info / "top_level.txt").write_text(f"{name}\n")
+        record = [f"{name}/{file},," for file in files]
+        (info / "RECORD").write_text("\n".join([*record, f"{info.name}/RECORD,,"]) + "\n")
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+    # Without the packages of this environment, whose metadata takes long to read.
+    monkeypatch.setattr(sys, "executable", sys._base_executable)  # type: ignore[attr-defined]
+    return Site(tmp_path / "site")
+
+
+def damaged(before: bytes, after: bytes) -> bytes:
+    data = EXTENSION.read_bytes()
+    assert before in data
+    return data.replace(before, after)
+
+
+WHOLE = EXTENSION.read_bytes()
+OF_ANOTHER_TORCH = damaged(b"PyUnicode_New\0", b"PyUnicode_Nix\0")
+WITHOUT_LIBRARY = damaged(b"libc.so.6\0", b"libq.so.6\0")
+ENTRY: dict[str, Any] = {
+    "read": "2026-11-22",
+    "of": "1.0",
+    "sources": ["a test"],
+    "imports": ["ops"],
+    "compiled": {"every": ["ops._speedups"]},
+    "signs": [
+        {"log": "native code is not there.*", "means": "it runs in Python"},
+        {"attribute": "ops.native", "type": "NoneType", "means": "nothing is in its place"},
+    ],
+}
+
+
+@pytest.fixture
+def described(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    entry = json.loads(json.dumps(ENTRY))
+    monkeypatch.setattr(descriptions, "table", lambda: {"ops": [entry]})
+    assert isinstance(entry, dict)
+    return entry
+
+
+def found(*entries: dict[str, Any], device: str = "cpu", **claimed: Any) -> dict[str, CheckFinding]:
+    """What every check of these entries came to."""
+    claims = Claims(
+        cell="c", target="x86_64", vendor=claimed.pop("vendor", "cpu"), device=device, smoke=entries
+    )
+    told: list[tuple[str, stack_checks.ImportReport]] = []
+    checks = [one for entry in entries for one in stack_checks.checks_of(entry, claims, told)]
+    results = {one.name: one.find() for one in checks}
+    results["devices"] = stack_checks.same_devices(told)
+    results["torch"] = stack_checks.same_torch(claims, told)
+    return results
+
+
+def outcomes(results: dict[str, CheckFinding]) -> dict[str, str]:
+    return {name: one.outcome for name, one in results.items()}
+
+
+USES = {"name": "ops", "uses": "ops"}
+OWN = {"name": "ops", "imports": ["ops"]}
+
+
+@pytest.mark.usefixtures("described")
+def test_a_package_whose_compiled_code_loads_passes_and_says_where_it_came_from(
+    site: Site,
+) -> None:
+    site.package("ops", "1.0", {"__init__.py": FALLS_BACK, EXTENSION.name: WHOLE})
+    results = found(USES, OWN)
+    assert set(outcomes(results).values()) == {"passed"}
+    module = results["ops: imports"].details["modules"]["ops"]  # type: ignore[index]
+    assert module["file"] == str(site.root / "ops/__init__.py")
+    assert (module["distribution"], module["version"]) == ("ops", "1.0")
+    assert results["ops: compiled"].reason == EXTENSION.name
+    entry = descriptions.table()["ops"][0]
+    for device, outcome in {"cpu": "passed", "hpu": "failed"}.items():
+        program = {"every": "import ops; print('device', 'cpu')"}
+        entry |= {"computes": program, "prints": {"every": f"^device {device}$"}}
+        computes = stack_checks.computed(description("ops", vendor="cpu", version="1.0"))
+        assert computes.outcome == outcome
+    assert results["devices"].details["counts"] == {"ops": {"cuda": 2, "hpu": 0}}
+
+
+@pytest.mark.parametrize(
+    ("extension", "why"),
+    [
+        (OF_ANOTHER_TORCH, "lacks symbols (built against another torch?): demangled PyUnicode_Nix"),
+        (WITHOUT_LIBRARY, "lacks libq.so.6"),
+        (None, "(its wheel brings no such file)"),
+    ],
+    ids=["another torch", "a library less", "not in the wheel"],
+)
+def test_a_silent_fallback_is_no_pass_although_the_import_works(
+    site: Site, described: dict[str, Any], extension: bytes | None, why: str
+) -> None:
+    files: dict[str, str | bytes] = {"__init__.py": FALLS_BACK}
+    site.package("ops", "1.0", {**files, **({EXTENSION.name: extension} if extension else {})})
+    results = found(USES)
+    assert results["ops: imports"].outcome == "passed"
+    assert results["ops: compiled"].outcome == "failed"
+    assert why in results["ops: compiled"].reason
+    assert results["ops: no fallback"].outcome == "failed"
+    assert "it runs in Python (native code is not there" in results["ops: no fallback"].reason
+    described["signs"] = described["signs"][1:]
+    quiet = found(USES)["ops: no fallback"]
+    assert "nothing is in its place (ops.native is a NoneType)" in quiet.reason
+    if extension:
+        # Nobody described it: what does not load is found all the same.
+        own = found(OWN)["ops: extensions load"]
+        assert own.outcome == "failed"
+        assert f"a fallback is taken: {EXTENSION.name}: {why}" in own.reason
+
+
+@pytest.mark.usefixtures("described")
+def test_python_in_the_place_of_an_extension_is_no_extension(site: Site) -> None:
+    site.package("ops", "1.0", {"__init__.py": FALLS_BACK, "_speedups.py": "slow = True\n"})
+    results = found(USES)
+    assert "which is no extension" in results["ops: compiled"].reason
+
+
+def test_a_library_that_has_to_be_in_the_process_is_looked_for_there(
+    site: Site, described: dict[str, Any]
+) -> None:
+    described["compiled"] = {"every": ["file:*/libops_*.so"]}
+    described["signs"] = []
+    loads = (
+        "import ctypes, pathlib\nctypes.CDLL(str(pathlib.Path(__file__).with_name('libops_1.so')))"
+    )
+    site.package("ops", "1.0", {"__init__.py": loads, "libops_1.so": WHOLE, "libops_2.so": WHOLE})
+    assert found(USES)["ops: compiled"].reason == "libops_1.so"
+    (site.root / "ops/__init__.py").write_text("lib = None\n")
+    assert found(USES)["ops: compiled"].reason.startswith("file:*/libops_*.so: not in the process")
+
+
+def test_what_is_not_there_dies_hangs_or_hides_devices_is_said(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing = found({"name": "gone", "imports": ["gone"]})
+    assert "No module named 'gone'" in missing["gone: imports"].reason
+    site.package("dies", "1", {"__init__.py": "import os; os.abort()"})
+    dies = found({"name": "dies", "imports": ["dies"]})
+    assert "the process ended with -6" in dies["dies: imports"].reason
+    assert dies["dies: extensions load"].outcome == "failed"
+    site.package("hides", "1", {"__init__.py": "import os; os.environ['SEEN'] = '0'"})
+    hides = found({"name": "hides", "imports": ["hides"]})
+    assert hides["devices"].outcome == "failed"
+    assert "before it" in hides["devices"].reason
+    site.package("hangs", "1", {"__init__.py": "import time; time.sleep(60)"})
+    asked = functools.partial(stack_checks.imported, seconds=0.5)
+    monkeypatch.setattr(stack_checks, "imported", asked)
+    hangs = found({"name": "hangs", "imports": ["hangs"]})
+    assert "stopped after" in hangs["hangs: imports"].reason
+
+
+def test_a_package_that_swaps_torch_is_seen(site: Site) -> None:
+    swaps = "import torch; torch.__version__ = '2.8.0+cu128'"
+    site.package("swaps", "1", {"__init__.py": swaps})
+    results = found({"name": "swaps", "imports": ["swaps"]})
+    assert results["torch"].outcome == "passed", "without a lock nothing else is claimed"
+    claims = Claims(
+        cell="c", target="t", vendor="cpu", device="cpu", versions={"torch": "2.13.0+cpu"}
+    )
+    told = [("swaps", stack_checks.imported(("swaps",)))]
+    wrong = stack_checks.same_torch(claims, told)
+    assert wrong.outcome == "failed"
+    assert "swaps: torch is 2.8.0+cu128" in wrong.reason
+
+
+def test_a_guard_that_is_claimed_and_not_there_is_no_seal() -> None:
+    policy = Policy(cell="c", title="t", protected={"torch": "2.13.0+cpu"}).document()
+    claims = Claims(cell="c", target="t", vendor="cpu", device="cpu", guard=policy)
+    assert stack_checks.same_torch(claims, []).outcome == "failed"
+
+
+@pytest.mark.parametrize(
+    ("entry", "outcome", "reason"),
+    [
+        ({"run": ["python3", "-c", "print('torch 3')"], "prints": "^torch 3$"}, "passed", "exit 0"),
+        (
+            {"run": ["python3", "-c", "print('torch 3')"], "prints": "^torch 4$"},
+            "failed",
+            "nothing",
+        ),
+        ({"run": ["python3", "-c", "exit(3)"]}, "failed", "exit 3, not 0"),
+        ({"run": ["python3", "-c", "exit(3)"], "exit": 3}, "passed", "exit 3"),
+        ({"run": ["no-such-program"]}, "failed", "no-such-program: not in the image"),
+        ({"run": ["sleep", "60"], "seconds": 0.3}, "failed", "stopped after 0.3 s"),
+        ({"run": ["true"], "needs": "device"}, "unavailable", "needs a device"),
+    ],
+)
+def test_a_command_is_judged_by_its_end_its_words_and_its_time(
+    entry: dict[str, Any], outcome: str, reason: str
+) -> None:
+    result = next(iter(found({"name": "it", **entry}).values()))
+    assert result.outcome == outcome
+    assert reason in result.reason
+
+
+def test_a_command_sees_the_images_packages_and_not_the_session_s_own(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = Path(stack_checks.__file__).parents[4]
+    monkeypatch.setenv("PYTHONPATH", f"{source}:{site.root}")
+    assert stack_checks.users_environment() == {"PYTHONPATH": str(site.root)}
+
+
+def test_what_is_for_another_vendor_is_unavailable_and_says_for_whom(
+    described: dict[str, Any],
+) -> None:
+    described["vendors"] = {"cpu": "ops is AMD's"}
+    assert found(USES)["ops"] == unavailable("ops is AMD's")
+
+
+def test_the_session_leaves_every_check_it_planned(tmp_path: Path) -> None:
+    claims = Claims(
+        cell="c",
+        target="x86_64",
+        vendor="cpu",
+        device="cpu",
+        smoke=({"name": "true", "run": ["true"]},),
+    )
+    recorder = Recorder(session="stack", target="x86_64", folder=tmp_path)
+    stack_checks.record_stack(claims, recorder)
+    assert recorder.finish()
+    assert recorder.planned == ("true: runs", "devices", "torch is still sealed")
+
+
+def test_an_elf_file_says_what_it_needs_and_nothing_else_does() -> None:
+    needed, wanted = read_elf(WHOLE)
+    assert "libc.so.6" in needed
+    assert "PyUnicode_New" in wanted
+    assert read_elf(b"#!/bin/sh\n" * 20) == ((), ())
+    assert lacking(EXTENSION).said == ""
+
+
+def test_every_description_is_dated_and_sourced_and_its_patterns_are_patterns() -> None:
+    wanted = {"lmcache", "vllm", "flash-attn", "aiter", "bitsandbytes", "xformers"}
+    assert wanted | {"deepspeed", "accelerate", "transformers", "torchao"} == set(names())
+    for name in names():
+        for vendor in ("nvidia", "amd", "cpu", "gaudi"):
+            for version in ("", "0.3.9", "99.0"):
+                known = description(name, vendor=vendor, version=version)
+                assert re.fullmatch(r"20\d\d-\d\d-\d\d", known.read)
+                assert all("://" in one for one in known.sources)
+                for sign in known.signs:
+                    assert sign.means
+                    assert sign.log or sign.type or sign.value
+                    for pattern in (sign.log, sign.type, sign.value, known.prints):
+                        re.compile(pattern)
+                assert bool(known.computes) == bool(known.prints) or not known.computes
+                if known.computes:
+                    compile(known.computes, name, "exec")
+
+
+def test_lmcache_is_another_stack_on_each_of_its_three_platforms() -> None:
+    """Seeds' case: c_ops before 0.5, cuda_ops after; on Gaudi the torch baseline is its own way."""
+    old = {v: description("lmcache", vendor=v, version="0.3.9") for v in ("nvidia", "amd", "gaudi")}
+    new = {v: description("lmcache", vendor=v, version="0.5.6") for v in ("nvidia", "amd", "gaudi")}
+    assert old["amd"].compiled == old["nvidia"].compiled == ("lmcache.c_ops",)
+    assert "lmcache.cuda_ops" in new["amd"].compiled
+    assert new["gaudi"].compiled == ("lmcache.lmcache_native",)
+    assert [one.prints for one in new.values()] == [
+        "^device cuda$",
+        "^device cuda$",
+        "^device hpu$",
+    ]
+    said = "Fallback to python backend lmcache.non_cuda_equivalents"
+    assert any(re.search(sign.log, said) for sign in old["amd"].signs if sign.log)
+    said = (
+        "lmcache.cuda_ops compiled extension not found; CudaDeviceOps stays on the torch baseline"
+    )
+    assert any(re.search(sign.log, said) for sign in new["amd"].signs if sign.log)
+    assert not any(re.search(sign.log, said) for sign in new["gaudi"].signs if sign.log)
+
+
+def test_claims_carry_what_is_tried_on_the_cell_s_vendor_and_are_read_back() -> None:
+    smoke = (
+        Smoke(name="lmcache", uses="lmcache"),
+        Smoke(name="aiter", uses="aiter", vendors=("amd",)),
+        Smoke(name="serve", run=("python", "-c", "1"), exit_code=3, prints="x", seconds=5.0),
+    )
+    cell = a_cell(smoke=smoke)
+    policy = Policy(cell="c", title="t", protected={})
+    made = image_claims(cell, a_lock(cell), policy, target="x86_64")
+    assert [one["name"] for one in made.smoke] == ["lmcache", "serve"]
+    assert made.smoke[1]["run"] == ["python", "-c", "1"]
+    assert (made.smoke[1]["exit"], made.smoke[1]["prints"]) == (3, "x")
+    assert claims_from(json.loads(json.dumps(made.document()))) == made

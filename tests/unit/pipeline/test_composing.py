@@ -1,0 +1,228 @@
+"""What an image's wheels are replaced by: a base, their layers and their byte code as one manifest;
+or nothing, and then they are installed by RUN.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import a_cell, a_lock
+from standins import stand_in_wheel
+
+from warpfront.images.engine.buildx import Baked, BakeRequest
+from warpfront.images.stages import BYTE_CODE
+from warpfront.model import BaseSource, LockedWheel, RenderedImage, ResolvedBase, frozen
+from warpfront.pipeline.within import composing
+from warpfront.pipeline.within.composing import Composer
+from warpfront.pipeline.within.preparing import Prepared
+from warpfront.system.store import Store
+from warpfront.wheels.layer_store import LayerStore
+from warpfront.wheels.wheelhouse import Wheelhouse
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "dockerfiles"
+DOCKERFILE = (GOLDEN / "cpu-x86_64-py311-torch2130-torch.Dockerfile").read_text("utf-8")
+
+
+@dataclass
+class Said:
+    """Who watches, and what was said."""
+
+    words: list[str] = field(default_factory=list)
+
+    def say(self, text: str) -> None:
+        self.words.append(text)
+
+    def advance(self, what: str, done_bytes: int, total_bytes: int) -> None: ...
+
+    def step(self, cell_id: str, text: str) -> None: ...
+
+    def line(self, cell_id: str, text: str) -> None: ...
+
+
+@dataclass
+class BuildKit:
+    """Leaves an image layout of one more layer than it was given, or fails."""
+
+    layers: LayerStore
+    fails_at: str = ""
+    built: list[str] = field(default_factory=list)
+
+    def bake(self, request: BakeRequest, _on_step: object) -> Mapping[str, Baked]:
+        ((name, target),) = json.loads(request.file.read_text("utf-8"))["target"].items()
+        (folder,) = request.writable
+        assert target["output"] == [f"{composing._OUTPUT}{folder}"]
+        kind = target.get("target") or "byte code"
+        self.built.append(kind)
+        if kind == self.fails_at:
+            return {name: Baked(target=name, digest="", error="no")}
+        lower: dict[str, Any] = {"layers": []}
+        diff_ids: list[str] = []
+        if kind == "byte code":
+            assert (Path(target["context"]) / "Dockerfile").read_text("utf-8") == BYTE_CODE
+            lower = self.layers.read(target["contexts"]["installed"].partition("@")[2])
+            diff_ids = self.layers.read(lower["config"]["digest"])["rootfs"]["diff_ids"]
+            assert all(self.layers.blob(one["digest"]).exists() for one in lower["layers"])
+        content = f"layer {len(self.built)}".encode()
+        config = {"rootfs": {"type": "layers", "diff_ids": [*diff_ids, f"sha256:d{kind}"]}}
+        own = blob(folder, content)
+        manifest = {
+            "layers": [*lower["layers"], {"digest": own, "size": len(content)}],
+            "config": described(folder, json.dumps(config).encode()),
+        }
+        digest = blob(folder, json.dumps(manifest).encode())
+        return {name: Baked(target=name, digest=digest, error="")}
+
+
+def blob(folder: Path, content: bytes) -> str:
+    name = sha256(content).hexdigest()
+    (folder / "blobs" / "sha256").mkdir(parents=True, exist_ok=True)
+    (folder / "blobs" / "sha256" / name).write_bytes(content)
+    return f"sha256:{name}"
+
+
+def described(folder: Path, content: bytes) -> dict[str, object]:
+    return {"digest": blob(folder, content), "size": len(content)}
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Wheelhouse:
+    return Wheelhouse(tmp_path / "house")
+
+
+@pytest.fixture
+def layers(tmp_path: Path, house: Wheelhouse) -> LayerStore:
+    return LayerStore(tmp_path / "layers", house)
+
+
+@pytest.fixture
+def buildkit(layers: LayerStore, monkeypatch: pytest.MonkeyPatch) -> BuildKit:
+    made = BuildKit(layers)
+    monkeypatch.setattr(composing, "bake", made.bake)
+    return made
+
+
+def a_wheel(house: Wheelhouse, name: str, source: str = "import os\n") -> LockedWheel:
+    path = stand_in_wheel(house.root.parent, name, "1", files={"shared.py": source})
+    _, sha = house.keep(path)
+    size = path.stat().st_size
+    return LockedWheel(
+        name=name, version="1", filename=path.name, sha256=sha, size_bytes=size, index=""
+    )
+
+
+def an_item(*wheels: LockedWheel, dockerfile: str = DOCKERFILE) -> Prepared:
+    cell = a_cell()
+    base = ResolvedBase(name="b", source=BaseSource.REGISTRY, reference="b", identity="sha256:0")
+    return Prepared(
+        cell=cell,
+        lock=a_lock(cell),
+        rendered=RenderedImage(
+            cell_id=cell.id, files=frozen({"Dockerfile": dockerfile}), wheels=wheels
+        ),
+        base=base,
+        content_hash="0",
+        image=None,
+    )
+
+
+@pytest.fixture
+def said() -> Said:
+    return Said()
+
+
+@pytest.fixture
+def compose(tmp_path: Path, layers: LayerStore, said: Said) -> Callable[[Prepared], str]:
+    def request(file: Path, targets: tuple[str, ...], folder: Path) -> BakeRequest:
+        return BakeRequest(
+            buildx=(), environment={}, file=file, targets=targets, readable=(), logs={},
+            writable=(folder,),
+        )  # fmt: skip
+
+    composer = Composer(
+        store=Store(tmp_path / "build"),
+        layers=layers,
+        watch=said,
+        contexts=lambda _: {},
+        secrets=lambda _: (),
+        request=request,
+        on_step=lambda _: None,
+    )
+
+    def composed(item: Prepared) -> str:
+        found = composer.composed([item]).get(item.cell.id, {})
+        assert set(found) <= {"installed"}
+        return found.get("installed", "")
+
+    return composed
+
+
+def test_an_image_stands_on_its_base_its_wheels_and_their_byte_code(
+    compose: Callable[[Prepared], str],
+    buildkit: BuildKit,
+    layers: LayerStore,
+    house: Wheelhouse,
+    tmp_path: Path,
+) -> None:
+    context = compose(an_item(a_wheel(house, "torch"), a_wheel(house, "numpy")))
+    folder, _, digest = context.partition("@")
+    assert folder == f"oci-layout://{tmp_path / 'layers'}"
+    manifest = layers.read(digest)
+    config = layers.read(manifest["config"]["digest"])
+    assert buildkit.built == ["environment", "byte code"]
+    assert len(manifest["layers"]) == len(config["rootfs"]["diff_ids"]) == 3
+    assert config["rootfs"]["diff_ids"][::2] == ["sha256:denvironment", "sha256:dbyte code"]
+    for one in [manifest["config"], *manifest["layers"]]:
+        content = layers.blob(one["digest"]).read_bytes()
+        assert len(content) == one["size"]
+        assert f"sha256:{sha256(content).hexdigest()}" == one["digest"]
+    told = [one["created_by"].partition(" numpy==1")[0] for one in config["history"]]
+    assert told == ["warpfront layer:", "warpfront layer: byte code of"]
+
+
+def test_what_was_made_before_is_not_made_again(
+    compose: Callable[[Prepared], str], buildkit: BuildKit, layers: LayerStore, house: Wheelhouse
+) -> None:
+    item = an_item(a_wheel(house, "torch"))
+    first = compose(item)
+    assert compose(item) == first
+    assert len(buildkit.built) == 2
+    base = layers.read(first.partition("@")[2])["layers"][0]
+    layers.blob(base["digest"]).unlink()
+    compose(item)
+    assert buildkit.built[2:3] == ["environment"], "what is lost is built again"
+
+
+@pytest.mark.parametrize("kind", ["environment", "byte code"])
+def test_what_cannot_be_composed_is_built_by_run_and_that_is_said(
+    kind: str,
+    compose: Callable[[Prepared], str],
+    buildkit: BuildKit,
+    house: Wheelhouse,
+    said: Said,
+) -> None:
+    buildkit.fails_at = kind
+    assert compose(an_item(a_wheel(house, "torch"))) == ""
+    assert said.words == [f"{a_cell().id}: its wheels are installed by RUN: no"]
+
+
+def test_wheels_that_write_one_file_differently_are_installed_by_run(
+    compose: Callable[[Prepared], str], buildkit: BuildKit, house: Wheelhouse, said: Said
+) -> None:
+    item = an_item(a_wheel(house, "torch"), a_wheel(house, "numpy", "import sys\n"))
+    assert compose(item) == ""
+    assert "shared.py" in said.words[0]
+    assert buildkit.built == []
+
+
+def test_a_dockerfile_of_somebodys_own_is_run_as_it_is(
+    compose: Callable[[Prepared], str], buildkit: BuildKit, house: Wheelhouse, said: Said
+) -> None:
+    assert compose(an_item(a_wheel(house, "torch"), dockerfile="FROM x\nRUN y\n")) == ""
+    assert compose(an_item()) == ""
+    assert (buildkit.built, said.words) == ([], [])

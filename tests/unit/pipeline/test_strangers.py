@@ -1,0 +1,108 @@
+"""What a pulled image of no cell here is held against: the last statement of its making that is
+attached and holds; where there is none, its labels.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from bills import a_bill
+from builders import a_cell, a_lock
+from fakes import FakeEngine
+from releases import CPU, PROJECT, REPOSITORY, Quiet, World, a_world
+
+from warpfront.errors import InputError
+from warpfront.inside.checks.effort import Effort
+from warpfront.model import BuiltImage, Verification
+from warpfront.pipeline.beside.adopting import read_digest
+from warpfront.pipeline.beside.strangers import attached_making, verify_claimed
+from warpfront.pipeline.workspace import Folders
+from warpfront.release.registry.references import Reference, read_reference
+from warpfront.release.statements.provenance_statement import Making, making_of, provenance_text
+from warpfront.release.statements.statement import MEDIA_TYPE
+from warpfront.system.store import Store
+from warpfront.wheels.sources import Site
+
+LABELS = {
+    "dev.warpfront.cell": CPU.id,
+    "dev.warpfront.vendor": "cpu",
+    "dev.warpfront.targets": "x86_64",
+    "dev.warpfront.python": "3.11",
+    "dev.warpfront.torch": "2.13.0+cpu",
+    "org.opencontainers.image.version": "2.13.0-cpu-py3.11",
+}
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return a_world(tmp_path)
+
+
+def published(world: World) -> Reference:
+    world.build(labels=LABELS)
+    return read_reference(f"{PROJECT}/torch@{world.published().digest}")
+
+
+def a_making(created: str) -> Making:
+    facts = {"builder": "https://ci.example/1", "content_hash": "ef" * 32, "revision": "01" * 20}
+    return making_of(a_cell(), a_lock(), a_bill(created=created), **facts, uv="0.13.9")
+
+
+def attach(world: World, named: Reference, payload: bytes) -> None:
+    subject = world.registry.head(REPOSITORY, named.digest)
+    assert subject is not None
+    world.registry.attach(
+        REPOSITORY,
+        subject,
+        artifact_type=MEDIA_TYPE,
+        payload=payload,
+        payload_type=MEDIA_TYPE,
+        annotations={"dev.warpfront.statement": "provenance"},
+    )
+
+
+def test_the_last_statement_that_holds_is_what_counts(world: World) -> None:
+    named = published(world)
+    assert attached_making(world.registry, named) is None
+    for created in ("2026-11-20T10:00:00+00:00", "2026-11-21T10:00:00+00:00"):
+        text = provenance_text(a_making(created), name=PROJECT, digest=named.digest)
+        attach(world, named, text.encode())
+    of_another = provenance_text(a_making("2026-11-22"), name=PROJECT, digest=f"sha256:{'0' * 64}")
+    for damaged in (of_another.encode(), b"\xff", b"[" * 99_999, b"{}"):
+        attach(world, named, damaged)
+    found = attached_making(world.registry, named)
+    assert found is not None
+    assert found.created == "2026-11-21T10:00:00+00:00"
+
+
+def test_what_comes_of_it_is_kept_apart_from_the_cells_of_this_project(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named, engine = published(world), FakeEngine()
+    engine.registries = world.engine.registries
+    monkeypatch.setattr(
+        "warpfront.pipeline.verifying.install_toolbox", lambda *_, **__: tmp_path / "toolbox"
+    )
+    own = Store(tmp_path / "strangers")
+    folders = Folders(root=tmp_path, cache=tmp_path / "cache", store=own)
+    (found,), (row,) = verify_claimed(
+        named,
+        None,
+        folders,
+        engine=engine,
+        site=Site,
+        target="",
+        sessions=("load",),
+        effort=Effort(),
+        watch=Quiet(),
+    )
+    assert isinstance(found, Verification)  # in this engine nothing runs, which is no pass
+    assert (row.cell_id, row.lock, row.verify) == (CPU.id, "not here", "error")
+    assert own.load(CPU.id, "build", (BuiltImage,)).image_id == found.image_id
+    assert engine.image(f"localhost/stranger/{CPU.id}:2.13.0-cpu-py3.11") is not None
+
+
+def test_only_a_digest_can_be_verified() -> None:
+    with pytest.raises(InputError, match="names no digest"):
+        read_digest(f"{PROJECT}/torch:latest")

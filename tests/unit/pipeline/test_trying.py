@@ -1,0 +1,223 @@
+"""try: the walk from what is missed to what is installed beside an image, on the engine in memory,
+with the real uv over stand-in wheels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from builders import a_built_image, a_cell, a_child
+from fakes import FakeEngine
+from standins import serve_index, stand_in_wheel
+
+from warpfront.errors import InputError, NothingSelectedError
+from warpfront.images.engine import RunRequest
+from warpfront.images.labels import CONTENT_HASH
+from warpfront.model import Blocked, Selection, WheelIndex
+from warpfront.pipeline.beside import trying
+from warpfront.pipeline.beside.trying import TrialRequest, only_cell, try_in
+from warpfront.pipeline.locking import resolve_by_uv
+from warpfront.pipeline.workspace import Folders
+from warpfront.port.trying.trial import Trial
+from warpfront.system import process
+from warpfront.system.progress import Line, Watch
+from warpfront.system.store import Store
+from warpfront.wheels.lock import lock_inputs
+from warpfront.wheels.sources import Site
+
+pytestmark = [pytest.mark.process, pytest.mark.usefixtures("uv_cache")]
+
+
+class Silent(Watch):
+    """Somebody who is told, and says nothing of it."""
+
+    def say(self, text: str) -> None: ...
+    def step(self, cell_id: str, text: str) -> None: ...
+    def line(self, cell_id: str, text: str) -> None: ...
+    def advance(self, name: str, done: int, total: int) -> None: ...
+
+
+class Program:
+    """A script that imports `needs`, one after the other, in a container."""
+
+    def __init__(self, *needs: str) -> None:
+        self.needs = needs
+        self.ends = 0
+
+    def __call__(self, request: RunRequest, on_line: Line) -> int:
+        binds = {one.target: one.source for one in request.binds}
+        assert not any(one.writable for one in request.binds)
+        paths = [
+            binds[f"/{path.split('/')[1]}"] / path.split("/", 2)[2]
+            if path.count("/") > 1
+            else binds[path]
+            for path in request.environment["PYTHONPATH"].split(":")
+        ]
+        for number, name in enumerate(self.needs, 1):
+            if not any((path / name).exists() or (path / f"{name}.py").exists() for path in paths):
+                on_line("Traceback (most recent call last):")
+                on_line(f'  File "/repo/train.py", line {number}, in <module>')
+                on_line(f"ModuleNotFoundError: No module named '{name}'")
+                return 1
+        on_line("trained")
+        return self.ends
+
+
+class Spot:
+    """A cell with its lock and image, an index, and somebody's project."""
+
+    def __init__(self, root: Path, url: str) -> None:
+        self.root, self.site = root, Site(index_url=url)
+        self.repo = root / "app"
+        (self.repo / "src").mkdir(parents=True)
+        self.folders = Folders(root=root, cache=root / "cache", store=Store(root / "build"))
+        index = WheelIndex(name="cpu", url=url)
+        self.cell = a_cell(index=index, requirements=(), targets=("x86_64",))
+        self.engine = FakeEngine()
+        self.lock = resolve_by_uv(
+            lock_inputs(self.cell, None, None),
+            self.site,
+            run=process.run,
+            on_line=lambda _: None,
+            wheelhouse=self.folders.wheelhouse,
+        )
+        built = a_built_image(self.cell)
+        image = self.engine.build(self.cell.local_reference, {CONTENT_HASH: built.content_hash})
+        built = a_built_image(self.cell, image_id=image.id)
+        self.folders.store.save(self.cell.id, "build", built)
+
+    def tried(self, program: Program, *, install: bool = True, **asked: object) -> Trial:
+        self.engine.programs["python"] = program
+        asking = TrialRequest(
+            repo=self.repo,
+            argv=("python", "train.py"),
+            install=install,
+            **asked,  # type: ignore[arg-type]
+        )
+        found = try_in(
+            self.cell,
+            {self.cell.id: self.lock},
+            asking,
+            self.folders,
+            engine=self.engine,
+            site=lambda: self.site,
+            watch=Silent(),
+        )
+        assert isinstance(found, Trial)
+        return found
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Spot]:
+    index = tmp_path / "index"
+    stand_in_wheel(index, "torch", "2.13.0+cpu", files={"torch/__init__.py": ""})
+    for version in ("0.7.0", "0.8.1"):
+        stand_in_wheel(index, "einops", version, files={"einops/__init__.py": ""})
+    files: dict[str, str | bytes] = {
+        "accelerate/__init__.py": "",
+        "accelerate-1.0.data/scripts/accelerate": "#!python\nprint('launch')\n",
+    }
+    needs = ["torch>=2", "einops", "psutil"]
+    stand_in_wheel(index, "accelerate", "1.0", requires=needs, files=files)
+    stand_in_wheel(index, "psutil", "7", files={"psutil/__init__.py": ""})
+    stand_in_wheel(index, "xformers", "0.0.1", requires=["torch==2.9.0"])
+    (index / "flash_attn-2.8.tar.gz").write_bytes(b"never opened")
+    with serve_index(index, name="simple") as served:
+        yield Spot(tmp_path, served.url)
+
+
+def test_what_is_missed_is_installed_beside_the_image_until_the_program_ends(
+    place: Spot,
+) -> None:
+    (place.repo / "requirements.txt").write_text("einops<0.8\ntorch==2.9.0\nunused\n")
+    (place.repo / "src/net.py").write_text("")
+    trial = place.tried(Program("net", "einops", "accelerate"))
+    assert (trial.works, trial.runs) == (True, 4)
+    assert [one.folder for one in trial.found] == ["src", "", ""]
+    assert trial.requirements == ("accelerate==1.0", "einops==0.7.0")
+    assert trial.found[1].said_by == "requirements.txt:1"
+    assert trial.found[2].brings == 1, "psutil; einops was there"
+    request = place.engine.requests[-1]
+    assert request.image == place.engine.requests[0].image
+    assert {one.target for one in request.binds} == {"/repo", "/try"}
+    layer = next(one.source for one in request.binds if one.target == "/try")
+    assert not layer.exists(), "what was installed is thrown away"
+
+
+def test_without_install_the_first_miss_is_named_with_its_version(place: Spot) -> None:
+    trial = place.tried(Program("einops", "accelerate"), install=False)
+    assert (trial.works, trial.runs, trial.exit_code) == (False, 1, 1)
+    assert trial.requirements == ("einops==0.8.1",)
+
+
+def test_what_would_move_torch_or_has_no_wheel_is_refused_with_the_reason(place: Spot) -> None:
+    moved = place.tried(Program("xformers"))
+    assert "xformers 0.0.1 -> torch==2.9.0, but this cell holds torch 2.13.0+cpu" in (
+        moved.found[0].refusal
+    )
+    built = place.tried(Program("flash_attn"))
+    assert "flash-attn has no wheel for this image" in built.found[0].refusal
+    assert "flash-attn has no kernels for the CPU" in built.found[0].hint
+    unknown = place.tried(Program("nobodys_module"))
+    assert unknown.found[0].refusal == "nobody here knows which distribution brings it"
+    assert "--provides nobodys_module=DISTRIBUTION" in unknown.found[0].hint
+    assert {moved.runs, built.runs, unknown.runs} == {1}
+    given = place.tried(Program("nobodys_module"), provides={"nobodys_module": "psutil"})
+    assert (given.works, given.runs) == (False, 2), "it does not bring it, and is not tried again"
+
+
+def test_a_program_that_fails_otherwise_is_run_once(place: Spot) -> None:
+    program = Program()
+    program.ends = 3
+    trial = place.tried(program)
+    assert (trial.exit_code, trial.runs, trial.found) == (3, 1, ())
+    assert trial.tail == "trained"
+
+
+def test_programs_of_the_layer_are_started_by_the_image_s_python(place: Spot) -> None:
+    seen: list[str] = []
+    program = Program("accelerate")
+
+    def look(request: RunRequest, on_line: Line) -> int:
+        layer = next(one.source for one in request.binds if one.target == "/try")
+        if (layer / "bin/accelerate").is_file():
+            seen.append((layer / "bin/accelerate").read_text())
+        return program(request, on_line)
+
+    trial = place.tried(look)  # type: ignore[arg-type]
+    assert trial.works
+    assert seen == ["#!/opt/venv/bin/python\nprint('launch')\n"]
+
+
+def test_rounds_are_bounded(place: Spot, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trying, "ROUNDS", 1)
+    trial = place.tried(Program("einops", "psutil", "accelerate"))
+    assert (trial.works, trial.runs) == (False, 2)
+
+
+def test_an_image_that_is_not_built_is_said_and_two_images_are_one_too_many(
+    place: Spot,
+) -> None:
+    other = a_cell(id="other", targets=("x86_64",))
+    asking = TrialRequest(repo=place.repo, argv=("python",))
+    found = try_in(
+        other,
+        {},
+        asking,
+        place.folders,
+        engine=place.engine,
+        site=lambda: place.site,
+        watch=Silent(),
+    )
+    assert isinstance(found, Blocked)
+    assert found.hint == "invoke build --only other"
+    cells = (place.cell, a_child(place.cell))
+    assert only_cell(cells, Selection(image="torch")) == place.cell
+    with pytest.raises(NothingSelectedError, match="a program is tried in one image"):
+        only_cell(cells, Selection())
+    with pytest.raises(InputError, match="follows `--`"):
+        TrialRequest(repo=place.repo, argv=())
+    with pytest.raises(InputError, match="no such folder"):
+        TrialRequest(repo=place.repo / "gone", argv=("python",))

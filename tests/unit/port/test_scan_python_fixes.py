@@ -1,0 +1,98 @@
+"""Fixes of Python: AMD gets another value, NVIDIA the same tree, and nothing else goes quiet."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import PurePosixPath
+
+import pytest
+
+from warpfront.port.scan.findings import SourceText
+from warpfront.port.scan.isolation import isolation_sightings
+from warpfront.port.scan.python_fixes import FIXED_IN_PYTHON, fix_python
+
+FIXED = {
+    "PY001": (
+        "import torch\nf = torch.compile(g, mode='reduce-overhead')\n",
+        "mode=(\"default\" if torch.version.hip else 'reduce-overhead')",
+    ),
+    "PY002": (
+        "import torch as t\nMODE = 'max-autotune'\nf = t.compile(g, mode=MODE)\n",
+        "MODE = (\"max-autotune-no-cudagraphs\" if t.version.hip else 'max-autotune')",
+    ),
+    "PY003": (
+        "import torch\nimport torch._inductor.config as c\nc.triton.cudagraphs = True\n",
+        "c.triton.cudagraphs = (False if torch.version.hip else True)",
+    ),
+    "PY004": (
+        "import torch\nf = torch.compile(g, options={'memory_planning': True})\n",
+        "{'memory_planning': (False if torch.version.hip else True)}",
+    ),
+    "PY008": (
+        "import torch\nis_rocm = bool(torch.version.hip)\ntorch.backends.cudnn.allow_tf32 = True\n",
+        "allow_tf32 = (False if is_rocm else True)",
+    ),
+    "PY010": (
+        "import os, torch\nos.environ['A_ALLOC_CONF'] = 'a:b,max_split_size_mb:64'\n",
+        "('a:b' if torch.version.hip else 'a:b,max_split_size_mb:64')",
+    ),
+    "PY025": (
+        "import torch\nfrom flash_attn import flash_attn_func\ny = flash_attn_func(q, k, v)\n",
+        "if torch.version.hip:\n    try:\n        from aiter import flash_attn_func\n",
+    ),
+    "PY027": (
+        "import torch\nm = load(attn_implementation='flash_attention_2')\n",
+        "attn_implementation=(\"sdpa\" if torch.version.hip else 'flash_attention_2')",
+    ),
+}
+
+
+def source(text: str) -> SourceText:
+    return SourceText(path=PurePosixPath("train.py"), text=text)
+
+
+def test_every_rule_that_is_fixed_has_an_example() -> None:
+    assert FIXED.keys() == FIXED_IN_PYTHON
+
+
+@pytest.mark.parametrize("rule", FIXED)
+def test_amd_gets_another_value_and_nvidia_the_same_tree(rule: str) -> None:
+    text, wanted = FIXED[rule]
+    fix = fix_python(source(text))
+    assert fix is not None
+    assert rule in fix.rules
+    assert wanted in fix.after
+    ast.parse(fix.after)
+    assert isolation_sightings(source(text), source(fix.after)) == ()
+    assert fix_python(source(fix.after)) is None  # nothing is mended twice
+
+
+LEFT_ALONE = {
+    "no torch to ask": "import os\nos.environ['A_ALLOC_CONF'] = 'max_split_size_mb:64'\n",
+    "torch comes later": (
+        "import os\nos.environ['A_ALLOC_CONF'] = 'max_split_size_mb:64'\nimport torch\n"
+    ),
+    "gated already": (
+        "import torch\nif torch.version.hip is None:\n"
+        "    torch.backends.cuda.matmul.allow_tf32 = True\n"
+    ),
+    "asks more of flash-attn": (
+        "import torch\nfrom flash_attn import flash_attn_func\n"
+        "y = flash_attn_func(q, k, v, window_size=(1, 1))\n"
+    ),
+    "inside an f-string": "import torch\nf = torch.compile(g, mode=f'{\"reduce-overhead\"}')\n",
+    "no Python": "import torch\nf = torch.compile(g, mode='reduce-overhead'\n",
+}
+
+
+@pytest.mark.parametrize("case", LEFT_ALONE)
+def test_what_cannot_be_gated_is_left_alone(case: str) -> None:
+    assert fix_python(source(LEFT_ALONE[case])) is None
+
+
+def test_a_fix_hides_nothing_that_it_did_not_mend() -> None:
+    text = FIXED["PY001"][0] + "import pynvml\ntorch.hip.synchronize()\n"
+    fix = fix_python(source(text))
+    assert fix is not None
+    assert fix.rules == ("PY001",)
+    assert "import pynvml\ntorch.hip.synchronize()\n" in fix.after
