@@ -35,7 +35,7 @@ LIMIT_MILLISECONDS = 100.0
 
 
 def a_big_page(results: int = RESULTS) -> str:
-    """2,000 results: 100 versions of torch, five images, four targets; a state in turn. Or fewer."""
+    """2,000 results or fewer: 100 versions of torch, five images, four targets; a state in turn."""
     pairs = []
     for number in range(results):
         torch, rest = divmod(number, 20)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NoReturn
 import nox
 import nox.command
 
-from warpfront.inside.checks.architectures.asked import (
+from warpfront.inside.checks.architectures.library_options import (
     Library,
     add_library_options,
     parsed_library,

@@ -29,7 +29,7 @@ from warpfront.images.labels import CELL
 from warpfront.model import HostDevices
 from warpfront.pipeline.beside import readying, serving
 from warpfront.pipeline.beside.readying import tidy
-from warpfront.pipeline.beside.serving import JIT_VARIABLE, Place, prepare, serve
+from warpfront.pipeline.beside.serving import JIT_VARIABLE, JobSource, prepare, serve
 from warpfront.system.process import Command, Completed
 
 TOKEN = "a canary that no list of processes shows"
@@ -217,7 +217,7 @@ def serving_with(
 ) -> tuple[int, list[Command], list[float], Heard]:
     log: list[Command] = []
     pauses: list[float] = []
-    watch, place = Heard(), Place(api=github.api, agent=agent, token=TOKEN)
+    watch, place = Heard(), JobSource(api=github.api, agent=agent, token=TOKEN)
     taken = serve(runner, place, watch, ran(log), jobs=jobs, pause=pauses.append, engine=engine)
     return taken, log, pauses, watch
 
@@ -292,6 +292,6 @@ def test_what_cannot_serve_is_refused_before_anything(
     agent: Path, changes: dict[str, Any], said: str
 ) -> None:
     fine: dict[str, Any] = {"api": "https://api.example/repos/x", "agent": agent, "token": TOKEN}
-    Place(**fine)
+    JobSource(**fine)
     with pytest.raises(InputError, match=said):
-        Place(**{**fine, **changes})
+        JobSource(**{**fine, **changes})

@@ -47,7 +47,7 @@ def runner(
     elif tidy:
         tidy_up(found, display, engine_of(found, display))
     else:
-        place = serving.Place(api=forge.rstrip("/"), agent=Path(agent), token=_token(token))
+        place = serving.JobSource(api=forge.rstrip("/"), agent=Path(agent), token=_token(token))
         serving.serve(
             found,
             place,

@@ -93,7 +93,7 @@ def _one_child(
 def _heard(
     child: subprocess.Popen[bytes], reading: Any, items: list[Any], seconds: float, said: Path
 ) -> Iterator[Returned]:
-    lines, place, began = _Lines(reading), 0, time.monotonic()
+    lines, place, began = _PipeLines(reading), 0, time.monotonic()
     limit = max(START_SECONDS, seconds)
     while place < len(items):
         line = lines.next(child, began + limit)
@@ -112,7 +112,7 @@ def _heard(
         began, limit = time.monotonic(), seconds
 
 
-class _Lines:
+class _PipeLines:
     """Whole lines of a pipe, while its writer lives and until a time."""
 
     def __init__(self, reading: Any) -> None:

@@ -60,7 +60,7 @@ def _described(runner: Runner, host: HostDevices, run: Run) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class JobSource:
     """Where jobs come from, and what takes them: `api` is the forge's address for the repository or
     organisation, `agent` the folder with the agent's `run.sh`.
     """
@@ -82,7 +82,7 @@ class Place:
 
 def serve(
     runner: Runner,
-    place: Place,
+    place: JobSource,
     watch: Watch,
     run: Run,
     *,
@@ -112,7 +112,7 @@ def serve(
     return taken
 
 
-def _one_job(runner: Runner, place: Place, watch: Watch, run: Run) -> None:
+def _one_job(runner: Runner, place: JobSource, watch: Watch, run: Run) -> None:
     from warpfront.ci.registration import (  # noqa: PLC0415 - its HTTP takes long to load
         one_job_configuration,
     )

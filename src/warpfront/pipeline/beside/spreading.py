@@ -44,7 +44,7 @@ class Placed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Ended:
+class _ChildEnd:
     """A child's end: which load, where, how."""
 
     load: Load
@@ -124,7 +124,7 @@ class _Spreading:
         results: dict[str, BuiltImage | Blocked | Failed] = {}
         slots = sum(node.slots for node in pool.nodes)
         with ThreadPoolExecutor(slots, thread_name_prefix="builder") as threads:
-            going: set[Future[_Ended]] = set()
+            going: set[Future[_ChildEnd]] = set()
             try:
                 while True:
                     pool, begun = pool.begin()
@@ -143,7 +143,7 @@ class _Spreading:
         return results
 
     def _after(
-        self, ended: _Ended, pool: Pool, results: dict[str, BuiltImage | Blocked | Failed]
+        self, ended: _ChildEnd, pool: Pool, results: dict[str, BuiltImage | Blocked | Failed]
     ) -> Pool:
         """An engine that is gone gives back what it had; any other end is the load's own."""
         load, node = ended.load, ended.node
@@ -156,7 +156,7 @@ class _Spreading:
         results |= self._brought(ended)
         return pool.end(load)
 
-    def _child(self, load: Load, node: BuildNode) -> _Ended:
+    def _child(self, load: Load, node: BuildNode) -> _ChildEnd:
         """The very job that a machine of CI would do, in a folder of its own."""
         self.watch.say(f"{load.name}: on {node.name}")
         folder = self._folder_for(load, node)
@@ -168,7 +168,7 @@ class _Spreading:
                 environment=dict(node.environment),
             )
         )
-        return _Ended(load=load, node=node, code=done.returncode, said=done.stderr[-2000:])
+        return _ChildEnd(load=load, node=node, code=done.returncode, said=done.stderr[-2000:])
 
     def _folder_for(self, load: Load, node: BuildNode) -> Path:
         """A project beside this one: everything of it but for what a build leaves."""
@@ -182,7 +182,7 @@ class _Spreading:
                 (folder / name).symlink_to(root / name)
         return folder
 
-    def _brought(self, ended: _Ended) -> dict[str, BuiltImage | Blocked | Failed]:
+    def _brought(self, ended: _ChildEnd) -> dict[str, BuiltImage | Blocked | Failed]:
         """What a child left, in this project's own folder, and where each of its images is."""
         store, load = self.workspace.folders.store, ended.load
         folder = self._folder(ended) / HANDOVER / load.name
@@ -198,10 +198,10 @@ class _Spreading:
             store.save(cell, PLACED, where)
         return found
 
-    def _folder(self, ended: _Ended) -> Path:
+    def _folder(self, ended: _ChildEnd) -> Path:
         return self.workspace.folders.store.folder / _FOLDER / ended.node.name / ended.load.name
 
-    def _silent(self, ended: _Ended) -> dict[str, BuiltImage | Blocked | Failed]:
+    def _silent(self, ended: _ChildEnd) -> dict[str, BuiltImage | Blocked | Failed]:
         said = ended.said.strip() or "it said nothing"
         return {
             cell: Failed(cell_id=cell, step="build", reason=said, exit_code=ended.code)

@@ -39,7 +39,7 @@ _NAMES = re.compile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class ShownRule:
     """A rule that a setting falls under, and how it is shown."""
 
     rule: str
@@ -51,7 +51,7 @@ def may_be_setting(name: str) -> bool:
     return _NAMES.search(name) is not None
 
 
-def read_setting(name: str, value: str, *, own: bool = False) -> tuple[Given, ...]:
+def read_setting(name: str, value: str, *, own: bool = False) -> tuple[ShownRule, ...]:
     """The rules that `name` given `value` falls under. Text that means yes counts as true. `own`
     is a name of the program's own: one that is called tf32 may be read by nobody.
     """
@@ -60,15 +60,15 @@ def read_setting(name: str, value: str, *, own: bool = False) -> tuple[Given, ..
         return tuple(_of_text(plain, value.strip()))
     rule = next((rule for pattern, rule in SWITCHES if pattern.match(plain)), "")
     rule = rule or ("PY008" if not own and _TF32.match(plain) else "")
-    return (Given(rule=rule, what=f"{name}={value}"),) if rule else ()
+    return (ShownRule(rule=rule, what=f"{name}={value}"),) if rule else ()
 
 
-def _of_text(name: str, value: str) -> Iterator[Given]:
+def _of_text(name: str, value: str) -> Iterator[ShownRule]:
     if value in MODES and _MODE.match(name):
-        yield Given(rule=MODES[value], what=f'"{value}"')
+        yield ShownRule(rule=MODES[value], what=f'"{value}"')
     elif value in ATTENTION and _ATTENTION.match(name):
-        yield Given(rule="PY027", what=f'"{value}"')
+        yield ShownRule(rule="PY027", what=f'"{value}"')
     elif value in {"high", "medium"} and _PRECISION.match(name):
-        yield Given(rule="PY008", what=f'matmul precision "{value}"')
+        yield ShownRule(rule="PY008", what=f'matmul precision "{value}"')
     elif value == "tf32" and name.endswith("fp32_precision"):
-        yield Given(rule="PY008", what=f'{name} "tf32"')
+        yield ShownRule(rule="PY008", what=f'{name} "tf32"')

@@ -14,14 +14,14 @@ from typing import Any
 
 import torch
 
-from warpfront.inside.checks.architectures.assembling import NotBuiltError
-from warpfront.inside.checks.architectures.roster import Architecture
-from warpfront.inside.checks.architectures.trying import (
-    Tried,
+from warpfront.inside.checks.architectures.architecture_runs import (
+    Runnable,
     document_of,
     judge_pass,
     prepare,
 )
+from warpfront.inside.checks.architectures.roster import Architecture
+from warpfront.inside.checks.architectures.small_models import NotBuiltError
 from warpfront.inside.checks.architectures.using import USES
 from warpfront.inside.checks.children import serve
 from warpfront.inside.checks.precision import DTYPES, require_full_precision
@@ -49,7 +49,7 @@ def try_item(item: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"modes": modes, "prepared_seconds": round(prepared, 3), **_summed(modes)}
 
 
-def _mode(tried: Tried, mode: str, device: str) -> dict[str, Any]:
+def _mode(tried: Runnable, mode: str, device: str) -> dict[str, Any]:
     began = time.monotonic()
     try:
         found = _judged(tried, mode, device)
@@ -59,7 +59,7 @@ def _mode(tried: Tried, mode: str, device: str) -> dict[str, Any]:
     return {**found, "seconds": round(time.monotonic() - began, 3)}
 
 
-def _judged(tried: Tried, mode: str, device: str) -> dict[str, Any]:
+def _judged(tried: Runnable, mode: str, device: str) -> dict[str, Any]:
     if mode not in DTYPES:
         return USES[mode](tried, device).document()
     judged = judge_pass(tried, device, DTYPES[mode])

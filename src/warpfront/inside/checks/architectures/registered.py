@@ -17,13 +17,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from warpfront.inside.checks.architectures.asked import (
+from warpfront.inside.checks.architectures.at_work import QUIET
+from warpfront.inside.checks.architectures.library_options import (
     Library,
     add_library_options,
     parsed_library,
 )
-from warpfront.inside.checks.architectures.assembling import exceptions
-from warpfront.inside.checks.architectures.at_work import QUIET
 from warpfront.inside.checks.architectures.roster import (
     Architecture,
     LibraryError,
@@ -31,6 +30,7 @@ from warpfront.inside.checks.architectures.roster import (
     chosen,
     library_version,
 )
+from warpfront.inside.checks.architectures.small_models import exceptions
 from warpfront.inside.checks.children import DONE, Returned, each_in_a_child
 from warpfront.inside.checks.claims import Claims, ClaimsError, read_claims
 from warpfront.inside.checks.effort import Effort

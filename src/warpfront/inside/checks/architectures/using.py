@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from warpfront.inside.checks.architectures.architecture_runs import Runnable
 from warpfront.inside.checks.architectures.exactly import KeptWide
-from warpfront.inside.checks.architectures.trying import Tried
 from warpfront.inside.checks.models.replaying import JudgedTensor, first_over, judge_whole
 from warpfront.inside.checks.models.specimens import Specimen
 from warpfront.inside.checks.models.training import judge_training
@@ -33,7 +33,7 @@ _OTHER_ORDER = 4.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class ModeOutcome:
     """Of one mode: passed, failed or unavailable, with a reason and small values."""
 
     outcome: str
@@ -44,20 +44,20 @@ class Outcome:
         return {"outcome": self.outcome, "reason": self.reason, **self.details}
 
 
-def _no(reason: str, **details: Any) -> Outcome:
-    return Outcome(outcome=UNAVAILABLE, reason=reason, details=details)
+def _no(reason: str, **details: Any) -> ModeOutcome:
+    return ModeOutcome(outcome=UNAVAILABLE, reason=reason, details=details)
 
 
-def _of_rows(rows: list[JudgedTensor], **details: Any) -> Outcome:
+def _of_rows(rows: list[JudgedTensor], **details: Any) -> ModeOutcome:
     first = first_over(rows)
     details["largest_share"] = float(f"{max((row.used for row in rows), default=0.0):.3g}")
     if first is None:
-        return Outcome(outcome=PASSED, details=details)
+        return ModeOutcome(outcome=PASSED, details=details)
     fault = first.fault.replace("body.", "")
-    return Outcome(outcome=FAILED, reason=fault, details={**details, "first_over": first.layer})
+    return ModeOutcome(outcome=FAILED, reason=fault, details={**details, "first_over": first.layer})
 
 
-def train(tried: Tried, device: str) -> Outcome:
+def train(tried: Runnable, device: str) -> ModeOutcome:
     """Steps of AdamW, in the model's own training mode where that draws no numbers."""
     own = tried.specimen
     if tried.layers.random:
@@ -74,7 +74,7 @@ def train(tried: Tried, device: str) -> Outcome:
     return _of_rows(rows, mode="evaluation" if drawn else "training")
 
 
-def generate(tried: Tried, device: str) -> Outcome:
+def generate(tried: Runnable, device: str) -> ModeOutcome:
     """Greedy tokens with a cache, against one pass over the whole text without."""
     body: Any = tried.specimen.model.body
     if not _generates(body):
@@ -130,10 +130,10 @@ def _read_at_once(
 
 def _compared(
     tokens: Tensor, steps: Tensor, exact: Tensor, same: Tensor, dtype: torch.dtype
-) -> Outcome:
+) -> ModeOutcome:
     if steps.shape != exact.shape:
         reason = f"logits of shape {tuple(steps.shape)}, by one pass {tuple(exact.shape)}"
-        return Outcome(outcome=FAILED, reason=reason, details={})
+        return ModeOutcome(outcome=FAILED, reason=reason, details={})
     unit = rounding_unit(dtype)
     base = max(_rms(same - exact), unit * _rms(exact))
     share = _rms(steps - exact) / (base * R[dtype] * _OTHER_ORDER)
@@ -142,18 +142,18 @@ def _compared(
     details = {"largest_share": float(f"{share:.3g}"), "tokens": tokens.tolist()}
     if not share <= 1:
         reason = f"logits of cached steps are {share:.3g} of what rounding allows"
-        return Outcome(outcome=FAILED, reason=reason, details=details)
+        return ModeOutcome(outcome=FAILED, reason=reason, details=details)
     if float(gaps.max()) > allowed:
         reason = f"a token whose logit is {float(gaps.max()):.3g} below the largest"
-        return Outcome(outcome=FAILED, reason=reason, details=details)
-    return Outcome(outcome=PASSED, details=details)
+        return ModeOutcome(outcome=FAILED, reason=reason, details=details)
+    return ModeOutcome(outcome=PASSED, details=details)
 
 
 def _rms(values: Tensor) -> float:
     return float(values.square().mean().sqrt())
 
 
-def spread(tried: Tried, device: str) -> Outcome:
+def spread(tried: Runnable, device: str) -> ModeOutcome:
     """Saved, and loaded with `device_map="auto"`: in one place, and then in two."""
     if find_spec("accelerate") is None:
         return _no("accelerate is not installed")
@@ -170,11 +170,11 @@ def spread(tried: Tried, device: str) -> Outcome:
                 details[f"places {count}"] = f"the library keeps it in one: {', '.join(places)}"
             row = _same_answer(_answer(tried, model, device), reference, count)
             if row:
-                return Outcome(outcome=FAILED, reason=row, details=details)
-    return Outcome(outcome=PASSED, details=details)
+                return ModeOutcome(outcome=FAILED, reason=row, details=details)
+    return ModeOutcome(outcome=PASSED, details=details)
 
 
-def _two_places(tried: Tried, device: str) -> dict[int | str, int]:
+def _two_places(tried: Runnable, device: str) -> dict[int | str, int]:
     """Two devices where there are two; else the device and the host, or the host and the disk."""
     half = 2 * tried.built.parameters
     if device == "cpu":
@@ -183,7 +183,7 @@ def _two_places(tried: Tried, device: str) -> dict[int | str, int]:
     return {0: half, 1: 8 * half} if many > 1 else {0: half, "cpu": 8 * half}
 
 
-def _loaded(tried: Tried, folder: str, memory: dict[int | str, int] | None) -> Any:
+def _loaded(tried: Runnable, folder: str, memory: dict[int | str, int] | None) -> Any:
     model_class: Any = type(tried.specimen.model.body)
     options: dict[str, Any] = {"device_map": "auto", "local_files_only": True}
     if memory:
@@ -192,7 +192,7 @@ def _loaded(tried: Tried, folder: str, memory: dict[int | str, int] | None) -> A
     return model_class.from_pretrained(folder, dtype=torch.float32, **options).eval()
 
 
-def _answer(tried: Tried, model: Any, device: str) -> Tensor:
+def _answer(tried: Runnable, model: Any, device: str) -> Tensor:
     from warpfront.inside.checks.architectures.watched import floating  # noqa: PLC0415
 
     names = tried.specimen.model.names
@@ -212,7 +212,7 @@ def _same_answer(found: Tensor, reference: Tensor, count: int) -> str:
     return ""
 
 
-def attend(tried: Tried, device: str) -> Outcome:
+def attend(tried: Runnable, device: str) -> ModeOutcome:
     """By each implementation of attention: computed, refused with the library's reason, wrong."""
     said: dict[str, str] = {}
     wrong = ""
@@ -233,13 +233,13 @@ def attend(tried: Tried, device: str) -> Outcome:
         said[name] = row.fault if row else "computed"
         wrong = wrong or (f"{name}: {row.fault}" if row else "")
     if wrong:
-        return Outcome(outcome=FAILED, reason=wrong, details={"attention": said})
+        return ModeOutcome(outcome=FAILED, reason=wrong, details={"attention": said})
     if "computed" not in said.values():
         return _no("no implementation is taken", attention=said)
-    return Outcome(outcome=PASSED, details={"attention": said})
+    return ModeOutcome(outcome=PASSED, details={"attention": said})
 
 
-def compiled(tried: Tried, device: str) -> Outcome:
+def compiled(tried: Runnable, device: str) -> ModeOutcome:
     """By `torch.compile`, with whatever breaks of the graph the library's code makes."""
     from warpfront.inside.checks.models.wrapped import missing_compiler  # noqa: PLC0415
 
@@ -253,7 +253,7 @@ def compiled(tried: Tried, device: str) -> Outcome:
     return _of_rows(judge_whole(found, exact, same, tried.specimen.how))
 
 
-USES: Mapping[str, Callable[[Tried, str], Outcome]] = {
+USES: Mapping[str, Callable[[Runnable, str], ModeOutcome]] = {
     "training": train,
     "generate": generate,
     "device_map": spread,

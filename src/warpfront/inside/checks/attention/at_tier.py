@@ -36,7 +36,7 @@ def do_item(item: Mapping[str, Any]) -> Mapping[str, Any]:
     """A case judged, or its time taken."""
     module, _, name = item["tier"]["compute"].partition(":")
     compute: Compute = getattr(importlib.import_module(module), name)
-    own = _Inputs(item)
+    own = _TierInputs(item)
     try:
         if item["timed"]:
             return {"outcome": COMPUTED, "seconds": _timed(compute, own)}
@@ -47,7 +47,7 @@ def do_item(item: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"outcome": REFUSED, "reason": f"{' '.join(str(error).split())[:300]}"}
 
 
-class _Inputs:
+class _TierInputs:
     """The same numbers for every tier, rounded to what is sent."""
 
     def __init__(self, item: Mapping[str, Any]) -> None:
@@ -83,7 +83,7 @@ class _Inputs:
         return (output.detach(), *gradients)
 
 
-def _judged(compute: Compute, own: _Inputs, tier: Mapping[str, str]) -> dict[str, Any]:
+def _judged(compute: Compute, own: _TierInputs, tier: Mapping[str, str]) -> dict[str, Any]:
     names, found = _profiled(lambda: own.run(compute), own.device)
     how = Arithmetic(dtype=own.dtype, device=own.device)
     budgets = expected([x.double() for x in own.tensors], own.cotangent.double(), own.allowed, how)
@@ -99,7 +99,9 @@ def _judged(compute: Compute, own: _Inputs, tier: Mapping[str, str]) -> dict[str
     return {"outcome": COMPUTED, "reason": "", **document}
 
 
-def _fault(name: str, tensor: Tensor, budgeted: Any, own: _Inputs, shares: dict[str, float]) -> str:
+def _fault(
+    name: str, tensor: Tensor, budgeted: Any, own: _TierInputs, shares: dict[str, float]
+) -> str:
     if tensor.shape != budgeted.reference.shape or tensor.dtype != own.dtype:
         return f"{name}: {tensor.dtype} of shape {tuple(tensor.shape)}"
     if tensor.device.type != own.device:
@@ -143,7 +145,7 @@ def _settle(device: str) -> None:
         getattr(torch, device).synchronize()
 
 
-def _timed(compute: Compute, own: _Inputs) -> float:
+def _timed(compute: Compute, own: _TierInputs) -> float:
     """The median of several, forward and backward, until the device is through."""
     taken = []
     for repetition in range(_WARM + _REPETITIONS):

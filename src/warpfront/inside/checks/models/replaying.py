@@ -247,7 +247,11 @@ class _Tensors:
 
 
 # Their parameters belong to the second axis of what comes back, all others' to the last.
-OF_CHANNELS = (nn.modules.batchnorm._BatchNorm, nn.modules.conv._ConvNd, nn.GroupNorm)
+OF_CHANNELS = (
+    nn.modules.batchnorm._BatchNorm,  # noqa: SLF001 - what all of them derive from has no other name
+    nn.modules.conv._ConvNd,  # noqa: SLF001
+    nn.GroupNorm,
+)
 
 
 def _walk(gradient: Tensor | None, exact: Tensor, layer: nn.Module) -> float:

@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from warpfront.inside.checks.architectures.assembling import Built, NotBuiltError, ways_to_build
 from warpfront.inside.checks.architectures.exactly import KeptWide
 from warpfront.inside.checks.architectures.feeding import feeds
 from warpfront.inside.checks.architectures.roster import Architecture
+from warpfront.inside.checks.architectures.small_models import Built, NotBuiltError, ways_to_build
 from warpfront.inside.checks.architectures.watched import Answering, Layers, observed_layers
 from warpfront.inside.checks.models.replaying import (
     JudgedTensor,
@@ -29,7 +29,7 @@ _REASONS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tried:
+class Runnable:
     """An architecture that the CPU can run: model, inputs, and which layers can be judged."""
 
     built: Built
@@ -39,7 +39,7 @@ class Tried:
 
 
 @dataclass
-class Judged:
+class PassVerdict:
     """What a pass on the device came to. `left_out` are layers that were run and not judged, with
     the reason of each.
     """
@@ -51,7 +51,7 @@ class Judged:
     whole: str = ""
 
 
-def prepare(architecture: Architecture, seed: int, patience: float = 60.0) -> Tried:
+def prepare(architecture: Architecture, seed: int, patience: float = 60.0) -> Runnable:
     """The first small model and the first inputs that the CPU computes forward and backward.
 
     Raises `NotBuiltError` with what the library said to the others.
@@ -75,14 +75,14 @@ def prepare(architecture: Architecture, seed: int, patience: float = 60.0) -> Tr
     raise NotBuiltError(last)
 
 
-def _tried(built: Built, feed: Mapping[str, Tensor]) -> Tried:
+def _tried(built: Built, feed: Mapping[str, Tensor]) -> Runnable:
     model, inputs = Answering(built.model, tuple(feed)), tuple(feed.values())
     _, loss = model(*inputs)
     loss.backward()
     model.zero_grad(set_to_none=True)
     how = Precision(dtype=torch.float32)
     name = built.architecture.title
-    return Tried(
+    return Runnable(
         built=built,
         specimen=Specimen(family=name, model=model, inputs=inputs, how=how),
         layers=observed_layers(model, inputs),
@@ -90,7 +90,7 @@ def _tried(built: Built, feed: Mapping[str, Tensor]) -> Tried:
     )
 
 
-def in_dtype(tried: Tried, dtype: torch.dtype) -> Specimen:
+def in_dtype(tried: Runnable, dtype: torch.dtype) -> Specimen:
     """The same model and inputs, rounded to what is sent."""
     if dtype == torch.float32:
         return tried.specimen
@@ -100,14 +100,14 @@ def in_dtype(tried: Tried, dtype: torch.dtype) -> Specimen:
     return Specimen(family=own.family, model=model, inputs=inputs, how=Precision(dtype=dtype))
 
 
-def judge_pass(tried: Tried, device: str, dtype: torch.dtype = torch.float32) -> Judged:
+def judge_pass(tried: Runnable, device: str, dtype: torch.dtype = torch.float32) -> PassVerdict:
     """Forward and backward: every layer from its own inputs, then from end to end."""
     specimen = in_dtype(tried, dtype)
     model, inputs = specimen.sent(device)
     own = dict(model.named_modules())
     names = [n for n in tried.layers.judged if _may_judge(n, tried.layers, dtype)]
     found = watch(model, inputs, {name: own[name] for name in names}, specimen.scale)
-    judged = Judged(left_out=dict(tried.layers.refused))
+    judged = PassVerdict(left_out=dict(tried.layers.refused))
     judged.rows += _placed(found, device)
     judged.rows += list(_layer_rows(found, specimen, tried, names, judged))
     judged.rows += list(_whole_rows(found, specimen, tried, judged))
@@ -125,7 +125,7 @@ def _may_judge(name: str, layers: Layers, dtype: torch.dtype) -> bool:
 
 
 def _layer_rows(
-    found: Pass, specimen: Specimen, tried: Tried, names: list[str], judged: Judged
+    found: Pass, specimen: Specimen, tried: Runnable, names: list[str], judged: PassVerdict
 ) -> Iterator[JudgedTensor]:
     modules = dict(specimen.model.named_modules())
     sent = {name: modules[name] for name in names}
@@ -148,7 +148,7 @@ def _layer_rows(
 
 
 def _whole_rows(
-    found: Pass, specimen: Specimen, tried: Tried, judged: Judged
+    found: Pass, specimen: Specimen, tried: Runnable, judged: PassVerdict
 ) -> Iterator[JudgedTensor]:
     if tried.layers.random:
         judged.whole = "the model draws random numbers"
@@ -177,7 +177,7 @@ def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {text[:200]}"
 
 
-def document_of(tried: Tried, judged: Judged) -> dict[str, Any]:
+def document_of(tried: Runnable, judged: PassVerdict) -> dict[str, Any]:
     """What a results file has of a pass."""
     first = next((row for row in judged.rows if row.fault), None)
     used = [row.used for row in judged.rows]
