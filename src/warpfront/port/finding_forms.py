@@ -70,14 +70,22 @@ def findings_text(
             continue
         lines.append(f"{worst.value} {rule.id}: {rule.title} ({len(group)})")
         shown = group if everything else group[:PLACES_SHOWN]
-        lines += [
-            f"  {finding.path}:{finding.line}:{finding.column}: {_said(finding)}"
-            for finding in shown
-        ]
+        lines += list(_places(shown))
         if len(shown) < len(group):
             lines.append(f"  ... and {len(group) - len(shown)} more")
         lines += [f"  why: {rule.why}", f"  fix: {rule.fix}", ""]
     return "\n".join(lines) + ("\n" if lines else "")
+
+
+def _places(findings: Iterable[ScanFinding]) -> Iterator[str]:
+    """One line for one fact of a file, with the further lines that it holds for."""
+    facts: dict[tuple[str, str], list[ScanFinding]] = {}
+    for finding in findings:
+        facts.setdefault((finding.path, _said(finding)), []).append(finding)
+    for (path, said), group in facts.items():
+        further = ", ".join(str(finding.line) for finding in group[1:])
+        also = f" (also lines {further})" if further else ""
+        yield f"  {path}:{group[0].line}:{group[0].column}: {said}{also}"
 
 
 def scan_summary(scan: ScanFacts, shown: Sequence[ScanFinding]) -> str:

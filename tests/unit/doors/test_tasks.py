@@ -290,7 +290,7 @@ def test_verify_says_why_it_did_not_come_to_a_cell_and_what_to_do(
         ("verify", {"seeds": "x"}, "--seeds 'x' is not a number from 1 on"),
         ("compile", {"seconds": "long"}, "--seconds 'long' is no number"),
     ],
-    ids=["profile", "no seeds", "seeds", "seconds"],
+    ids=["profile", "again", "no seeds", "seeds", "seconds"],
 )
 def test_an_option_of_no_use_is_refused_in_words(
     task: str, wrong: dict[str, Any], said: str

@@ -25,11 +25,11 @@ def states(phases: tuple[Phase, ...]) -> str:
 
 
 def test_a_tree_of_python_skips_translation_architecture_and_build() -> None:
-    assert states(planned([], "a.py", "b/c.py")) == "ddsssddd" + "o"
+    assert states(planned([], "a.py", "b/c.py")) == "ccsssccc" + "o"
 
 
 def test_a_tree_with_kernels_skips_nothing() -> None:
-    assert states(planned([], "a.py", "csrc/k.cu")) == "dddddddd" + "o"
+    assert states(planned([], "a.py", "csrc/k.cu")) == "cccccccc" + "o"
 
 
 def test_cuda_in_a_string_of_python_is_translated_too() -> None:
@@ -38,9 +38,9 @@ def test_cuda_in_a_string_of_python_is_translated_too() -> None:
     assert phases[3].state == "skipped"
 
 
-def test_notes_leave_a_phase_done_and_say_so() -> None:
+def test_notes_leave_a_phase_clear_and_say_so() -> None:
     phases = planned([finding("CU101", Severity.NOTE, "k.cu")], "k.cu")
-    assert phases[2].state == "done"
+    assert phases[2].state == "clear"
     assert phases[2].why == "nothing above a note; 1 notes"
 
 

@@ -6,7 +6,7 @@ import dataclasses
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 from warpfront import __version__
 from warpfront.doors.display import Display
@@ -24,7 +24,7 @@ from warpfront.model import Outcome, Selection, SourceTree
 if TYPE_CHECKING:
     from warpfront.pipeline.beside.compiling import Compilation, CompileRequest
     from warpfront.pipeline.beside.scanning import Scan, ScanRequest
-    from warpfront.pipeline.beside.trying import TrialRequest
+    from warpfront.pipeline.beside.trial_runs import TrialRequest
     from warpfront.port.scan.findings import ScanFinding
     from warpfront.port.trying.trial import Trial
 
@@ -119,7 +119,7 @@ def try_program(
     that leave the image's torch as it is; then what makes an image of it.
     """
     from warpfront.model import Blocked, Failed
-    from warpfront.pipeline.beside.trying import only_cell, try_project
+    from warpfront.pipeline.beside.trial_runs import only_cell, try_project
 
     workspace, asking = workspace_here(), _trial_request(tried)
     if dry_run:
@@ -135,7 +135,7 @@ def try_program(
 
 
 def _trial_request(tried: TrialOptions) -> TrialRequest:
-    from warpfront.pipeline.beside.trying import TrialRequest
+    from warpfront.pipeline.beside.trial_runs import TrialRequest
     from warpfront.port.trying.providers import read_provides
 
     return TrialRequest(
@@ -214,6 +214,9 @@ class Scanned:
     before: Annotated[
         str, Option("the tree before an edit: also say what the edit changed for NVIDIA")
     ] = ""
+    toolkit: Annotated[
+        str, Option("the ROCm that it is built with (6.4, 7.0 ...), where rules depend on that")
+    ] = ""
 
 
 @command
@@ -233,6 +236,8 @@ def scan(
     *,
     everything: Annotated[bool, Option("list notes, too, and every place")] = False,
     phases: Annotated[bool, Option("also put the findings in the order of a port")] = False,
+    summary: Annotated[bool, Option("where to begin and what it costs, not every place")] = False,
+    by: Annotated[str, Option("a line for each folder, rule or phase, not every place")] = "",
     fix: Annotated[str, Option("write the mechanical changes to this file, as a patch")] = "",
     apply: Annotated[bool, Option("make the mechanical changes in the tree itself")] = False,
 ) -> None:
@@ -245,7 +250,8 @@ def scan(
 
     asked = _scan_request(source, scanned, dry_run=forms.dry_run)
     found, new = scanning.scan(asked, display)
-    _show_findings(found, new, forms, everything=everything)
+    view = _view_of(asked, new, by, summary=summary)
+    _show_findings(found, new, forms, everything=everything, view=view)
     if phases:
         _print_phases(asked, found)
     if fix or apply:
@@ -260,7 +266,7 @@ def _scan_request(source: Selection, scanned: Scanned, *, dry_run: bool) -> Scan
 
     return ScanRequest(
         repo=Path(_asked_tree(source, scanned.repo).path),
-        target=read_target(source.target or DEFAULT_TARGET),
+        target=read_target(source.target or DEFAULT_TARGET, scanned.toolkit),
         exclude=_listed(scanned.exclude),
         vendored=scanned.vendored,
         before=Path(scanned.before) if scanned.before else None,
@@ -270,10 +276,12 @@ def _scan_request(source: Selection, scanned: Scanned, *, dry_run: bool) -> Scan
 
 
 def _show_findings(
-    found: Scan, new: tuple[ScanFinding, ...], forms: Forms, *, everything: bool
+    found: Scan, new: tuple[ScanFinding, ...], forms: Forms, *, everything: bool, view: str
 ) -> None:
-    """Findings on the screen or as JSON, and in the files that were asked for."""
-    from warpfront.port import finding_forms
+    """Findings on the screen or as JSON, and in the files that were asked for. `view` is what is
+    shown in their place.
+    """
+    from warpfront.port import finding_forms, scan_views
     from warpfront.port.scan.catalogue import catalogue
     from warpfront.system.store import write_text
 
@@ -286,12 +294,34 @@ def _show_findings(
         text = finding_forms.findings_markdown(new, rules, target=found.target)
         write_text(Path(forms.markdown), text)
     if forms.json:
-        print_json({"unread": unread, "findings": finding_forms.findings_json(new, rules)})
+        totals = {**scan_views.totals(new), "suppressed": found.suppressed}
+        listed = finding_forms.findings_json(new, rules)
+        facts = {"files": found.files, "lines": found.lines, **totals}
+        print_json({"target": found.target, "totals": facts, "unread": unread, "findings": listed})
     else:
-        print(finding_forms.findings_text(new, rules, everything=everything), end="")
+        text = view or finding_forms.findings_text(new, rules, everything=everything)
+        print(text, end="")
         print(finding_forms.scan_summary(found, new), end="")
     if forms.annotations:
         print(finding_forms.annotation_lines(new, rules), end="")
+
+
+def _view_of(asked: ScanRequest, new: tuple[ScanFinding, ...], by: str, *, summary: bool) -> str:
+    """The findings by folder, rule or phase, or where to begin; "" where neither was asked for."""
+    from warpfront.pipeline.beside import port_work
+    from warpfront.port import scan_views
+    from warpfront.port.scan.catalogue import catalogue
+
+    if not by and not summary:
+        return ""
+    if by and by not in scan_views.VIEWS:
+        known = ", ".join(scan_views.VIEWS)
+        raise NothingSelectedError(f"no view {by!r}", hint=f"--by is one of {known}")
+    rules = catalogue()
+    users = port_work.users_of(asked.repo, scan_views.nvidias_folders(new, rules))
+    if summary:
+        return scan_views.summary_text(new, rules, users)
+    return scan_views.view_text(new, rules, cast("scan_views.View", by), users)
 
 
 def _print_phases(asked: ScanRequest, found: Scan) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 
 from warpfront.port.scan import cuda, python
@@ -25,6 +26,27 @@ def phases_of(
     """The phases of a port of the tree below `root`, whose findings these are."""
     tree = list_tree(root, exclude=exclude, vendored=vendored)
     return plan_port(findings, catalogue(), (PurePosixPath(file.path) for file in tree.files))
+
+
+def users_of(root: Path, folders: Iterable[str]) -> Mapping[str, int]:
+    """How many files outside each of `folders` include or import something of it."""
+    counts = dict.fromkeys(folders, 0)
+    files = list_tree(root).files if counts else ()
+    for file in files:
+        path = PurePosixPath(file.path)
+        text = read_text(root, file) if cuda.reads(path) or python.reads(path) else ""
+        for folder in counts:
+            outside = isinstance(text, str) and not file.path.startswith(f"{folder}/")
+            counts[folder] += outside and _uses(str(text), folder)
+    return counts
+
+
+def _uses(text: str, folder: str) -> bool:
+    """Whether a source names the folder in an include or an import."""
+    last = re.escape(folder.rpartition("/")[2])
+    dotted = re.escape(folder.replace("/", "."))
+    pattern = rf"(?m)^\s*(?:#\s*include\s*[<\"][^>\"\n]*\b{last}/|(?:from|import)\s+{dotted}\b)"
+    return re.search(pattern, text) is not None
 
 
 def fixes_of(root: Path, *, exclude: Iterable[str] = (), vendored: bool = False) -> tuple[Fix, ...]:

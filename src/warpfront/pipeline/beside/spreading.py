@@ -21,7 +21,7 @@ from warpfront.matrix.plan import selected_with_parents
 from warpfront.model import Blocked, BuiltImage, Cell, Failed, Selection, digest_of
 from warpfront.pipeline.beside.dispatching import fingerprint
 from warpfront.pipeline.beside.gathering import gather
-from warpfront.pipeline.workspace import IMAGES_FOLDER, Workspace
+from warpfront.pipeline.workspace import IMAGES_FOLDER, Folders, Workspace
 from warpfront.system.process import Command, Run, environment, run, stop_all
 from warpfront.system.progress import Watch
 from warpfront.system.store import Store
@@ -59,18 +59,20 @@ def spread(
     """Every selected cell and its parents, each on one of the builders; cell -> what became of it.
     `answers` says whether a builder's engine is there.
     """
-    nodes = workspace.matrix.nodes
+    matrix, folders = workspace.matrix, workspace.folders
+    requirements, material = workspace.requirements, workspace.material
+    nodes, answers = matrix.nodes, answers or answering
     if not nodes:
         hint = "docs/scale.md has the table to begin with"
         raise InputError("matrix.yaml has no `builders:`", hint=hint)
-    chosen = selected_with_parents(workspace.matrix.cells, selection)
-    answers = answers or answering
-    pool = make_pool(nodes, _loads(workspace, chosen))
+    chosen = selected_with_parents(matrix.cells, selection)
+    found = fingerprint(chosen, requirements, material, folders)
+    pool = make_pool(nodes, _loads(chosen, found.cells, folders.store))
     for node in nodes:
         if not answers(node):
             watch.say(f"builder {node.name} does not answer, and gets nothing")
             pool = pool.lose(node)
-    return _Spreading(workspace=workspace, watch=watch, answers=answers).all(pool)
+    return _Spreading(folders=folders, watch=watch, answers=answers).all(pool)
 
 
 def answering(node: BuildNode) -> bool:
@@ -82,17 +84,15 @@ def answering(node: BuildNode) -> bool:
     return True
 
 
-def _loads(workspace: Workspace, cells: Iterable[Cell]) -> tuple[Load, ...]:
-    cells = tuple(cells)
-    found = fingerprint(cells, workspace.requirements, workspace.material, workspace.folders)
+def _loads(
+    cells: Iterable[Cell], states: Mapping[str, CellState], store: Store
+) -> tuple[Load, ...]:
     roots: dict[str, str] = {}
     chains: dict[str, list[Cell]] = {}
     for cell in cells:  # parents come before children
         roots[cell.id] = roots.get(cell.parent, cell.id) if cell.parent else cell.id
         chains.setdefault(roots[cell.id], []).append(cell)
-    return tuple(
-        _load(root, chain, found.cells, workspace.folders.store) for root, chain in chains.items()
-    )
+    return tuple(_load(root, chain, states, store) for root, chain in chains.items())
 
 
 def _load(root: str, chain: Iterable[Cell], states: Mapping[str, CellState], store: Store) -> Load:
@@ -115,7 +115,7 @@ def _load(root: str, chain: Iterable[Cell], states: Mapping[str, CellState], sto
 class _Spreading:
     """One run of many children."""
 
-    workspace: Workspace
+    folders: Folders
     watch: Watch
     answers: Answers
     run: Run = run
@@ -172,8 +172,8 @@ class _Spreading:
 
     def _folder_for(self, load: Load, node: BuildNode) -> Path:
         """A project beside this one: everything of it but for what a build leaves."""
-        root = self.workspace.folders.root
-        folder = self.workspace.folders.store.folder / _FOLDER / node.name / load.name
+        root = self.folders.root
+        folder = self.folders.store.folder / _FOLDER / node.name / load.name
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         names = ("matrix.yaml", "tasks.py", "pyproject.toml", IMAGES_FOLDER, "src", ".git")
@@ -184,7 +184,7 @@ class _Spreading:
 
     def _brought(self, ended: _ChildEnd) -> dict[str, BuiltImage | Blocked | Failed]:
         """What a child left, in this project's own folder, and where each of its images is."""
-        store, load = self.workspace.folders.store, ended.load
+        store, load = self.folders.store, ended.load
         folder = self._folder(ended) / HANDOVER / load.name
         if not folder.is_dir():
             return self._silent(ended)
@@ -199,7 +199,7 @@ class _Spreading:
         return found
 
     def _folder(self, ended: _ChildEnd) -> Path:
-        return self.workspace.folders.store.folder / _FOLDER / ended.node.name / ended.load.name
+        return self.folders.store.folder / _FOLDER / ended.node.name / ended.load.name
 
     def _silent(self, ended: _ChildEnd) -> dict[str, BuiltImage | Blocked | Failed]:
         said = ended.said.strip() or "it said nothing"

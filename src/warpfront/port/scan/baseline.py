@@ -1,4 +1,4 @@
-"""The findings a project has accepted for now: a JSON file that survives moved lines. Pure."""
+"""Findings that a project has accepted: a JSON file that outlives moved lines and renames. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from warpfront.errors import MatrixError, Problem
 from warpfront.port.scan.findings import ScanFinding
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 def baseline_text(findings: Iterable[ScanFinding]) -> str:
@@ -33,7 +33,7 @@ def read_baseline(text: str, name: str) -> Mapping[str, int]:
     try:
         document: Any = json.loads(text)
         rows: Any = document["findings"] if document["schema"] == SCHEMA else None
-        return {str(row["fingerprint"]): int(row["count"]) for row in rows}
+        pairs = [(str(row["fingerprint"]), int(row["count"])) for row in rows]
     except (ValueError, KeyError, TypeError) as error:
         problem = Problem(
             path=name,
@@ -42,6 +42,10 @@ def read_baseline(text: str, name: str) -> Mapping[str, int]:
             hint="write it anew with `invoke scan --write-baseline`",
         )
         raise MatrixError((problem,)) from error
+    accepted: Counter[str] = Counter()
+    for fingerprint, count in pairs:
+        accepted[fingerprint] += count
+    return accepted
 
 
 def beyond(findings: Iterable[ScanFinding], accepted: Mapping[str, int]) -> tuple[ScanFinding, ...]:

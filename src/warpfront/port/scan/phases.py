@@ -2,7 +2,7 @@
 is left. Pure.
 
 The order and the first question (are there kernels?) are seed 004's; a phase that applies and has
-no finding above a note is done as far as a static scan can tell.
+no finding above a note is clear as far as a static scan can tell.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final, Literal
 from warpfront.port.scan.catalogue import Rule
 from warpfront.port.scan.findings import ScanFinding, Severity
 
-State = Literal["skipped", "open", "done"]
+State = Literal["skipped", "open", "clear"]
 
 TITLES: Final = (
     "Environment: dependencies, base image, devices",
@@ -48,7 +48,7 @@ class RuleShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """A phase of the port. `why` says why it is skipped, open or done; `steps` are what to do,
+    """A phase of the port. `why` says why it is skipped, open or clear; `steps` are what to do,
     errors before warnings.
     """
 
@@ -87,9 +87,8 @@ def _phase(
         errors = sum(finding.severity is Severity.ERROR for finding in loud)
         why = f"{errors} errors and {len(loud) - errors} warnings in {_files(loud)} files"
     else:
-        state = "done"
-        notes = f"; {len(findings)} notes" if findings else ""
-        why = f"nothing above a note{notes}"
+        state = "clear"
+        why = f"nothing above a note; {len(findings)} notes" if findings else "nothing found"
     return Phase(number=number, title=TITLES[number], state=state, why=why, steps=steps)
 
 
@@ -114,7 +113,7 @@ def _steps(findings: list[ScanFinding], rules: Mapping[str, Rule]) -> Iterable[R
 def _verification(phase: Phase, left: list[str]) -> Phase:
     """A scan never proves that a port works: the last phase is open until images say so."""
     after = f"after phases {', '.join(left)}: " if left else ""
-    found = "" if phase.state == "done" else f"{phase.why}; "
+    found = "" if phase.state == "clear" else f"{phase.why}; "
     why = f"{found}{after}build the image and run `invoke verify` on the target"
     return Phase(number=8, title=phase.title, state="open", why=why, steps=phase.steps)
 

@@ -9,7 +9,11 @@ from warpfront.errors import NothingSelectedError
 
 _GFX = re.compile(r"gfx(?P<generation>9|1[0-2])[0-9a-f]{2}\Z")
 _GAUDI = re.compile(r"(?:gaudi[0-9]?|hpu)\Z")
-CLASSES = ("rocm", "wave64", "wave32", "gfx9", "gfx10", "gfx11", "gfx12", "hpu", "cpu")
+_RELEASES = ("rocm5", "rocm6", "rocm7")
+CLASSES = (
+    *("rocm", *_RELEASES, "wave64", "wave32"),
+    *("gfx9", "gfx10", "gfx11", "gfx12", "hpu", "cpu"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,15 +30,17 @@ class ScanTarget:
         return "rocm" in self.classes
 
 
-def read_target(name: str) -> ScanTarget:
-    """The target that `name` means: `gfx942`, `gaudi3`, `hpu`, `cpu`. Raises
-    `NothingSelectedError`: there is nothing to find for `sm_90`, the code was written for it.
+def read_target(name: str, toolkit: str = "") -> ScanTarget:
+    """The target that `name` means: `gfx942`, `gaudi3`, `hpu`, `cpu`; `toolkit` is the version of
+    ROCm it is built with, where that is known. Raises `NothingSelectedError`: there is nothing to
+    find for `sm_90`, the code was written for it.
     """
     gfx = _GFX.match(name)
     if gfx is not None:
         generation = f"gfx{gfx['generation']}"
         lanes = "wave64" if generation == "gfx9" else "wave32"
-        return ScanTarget(name=name, classes=(name, generation, lanes, "rocm"))
+        release = _release(toolkit)
+        return ScanTarget(name=name, classes=(name, generation, lanes, *release, "rocm"))
     if _GAUDI.match(name):
         return ScanTarget(name=name, classes=tuple(dict.fromkeys((name, "hpu"))))
     if name == "cpu":
@@ -43,6 +49,18 @@ def read_target(name: str) -> ScanTarget:
         f"no rules for target {name!r}",
         hint="scan for gfx942, gfx950, gfx90a, gfx1100 ..., gaudi3 or hpu, or cpu",
     )
+
+
+def _release(toolkit: str) -> tuple[str, ...]:
+    """The class of a ROCm: `rocm6` for 6.4; none where the version is not given."""
+    if not toolkit:
+        return ()
+    major = toolkit.removeprefix("rocm").partition(".")[0]
+    if f"rocm{major}" not in _RELEASES:
+        raise NothingSelectedError(
+            f"no rules for ROCm {toolkit!r}", hint="--toolkit is a version of ROCm: 5.7, 6.4, 7.0"
+        )
+    return (f"rocm{major}",)
 
 
 def has_rules(name: str) -> bool:

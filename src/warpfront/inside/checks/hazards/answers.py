@@ -9,6 +9,7 @@ summation has anything to round and any difference is a fault.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -86,6 +87,22 @@ class Ground:
         return self.dtype in {torch.float16, torch.bfloat16}
 
 
+@dataclass(frozen=True, kw_only=True)
+class KnownDefect:
+    """What torch's own kernels get wrong, by a public thread: answers whose label matches, on a
+    device, in torch before a version. Said in the results, but no image's fault.
+    """
+
+    thread: str
+    label: str
+    device: str
+    before: tuple[int, int]
+
+    def covers(self, label: str, device: str, version: tuple[int, int]) -> bool:
+        there = device == self.device and version < self.before
+        return there and re.search(self.label, label) is not None
+
+
 Try = Callable[[Ground], Iterator[Answer]]
 
 
@@ -101,6 +118,7 @@ class Hazard:
     devices: tuple[str, ...] = ()
     needed_bytes: int = 0
     once: bool = False
+    known: tuple[KnownDefect, ...] = ()
 
 
 Hazards = tuple[Hazard, ...]

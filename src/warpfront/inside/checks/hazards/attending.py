@@ -38,8 +38,8 @@ ASKED: dict[str, Attending] = {
     "causal, more queries": Attending(queries=70, keys=33, hidden="causal"),
     "causal, more keys": Attending(queries=33, keys=130, hidden="causal"),
     "mask": Attending(queries=67, keys=71, hidden="mask"),
-    "mask of half a tile": Attending(queries=192, keys=192, size=64, hidden="mask"),
-    "mask of blocks": Attending(queries=150, keys=150, size=80, hidden="blocks"),
+    "mask of half a tile": Attending(queries=64, keys=192, size=64, hidden="mask"),
+    "mask of blocks": Attending(queries=110, keys=110, size=80, hidden="blocks", heads=1),
     "mask that is added": Attending(queries=64, keys=66, hidden="added"),
     "mask of each head": Attending(queries=33, keys=65, hidden="heads"),
     "many keys": Attending(queries=3, keys=4099, heads=1),
@@ -163,7 +163,12 @@ ATTENTION = HazardClass(
     name="attention",
     asks="is attention what it is defined to be, masked, causal, grouped, forward and backward",
     hazards=(
-        *(Hazard(name=name, answers=partial(_tried, name), once=True) for name in ASKED),
+        *(
+            Hazard(
+                name=name, answers=partial(_tried, name), dtypes=("float32", "bfloat16"), once=True
+            )
+            for name in ASKED
+        ),
         Hazard(name="dropped", answers=_drops, once=True),
     ),
 )

@@ -832,6 +832,7 @@ FIELD_FAULTS: tuple[KernelFault, ...] = (
         _padding_of_last,
         "memory formats",
         "avg_pool2d, padded",
+        devices=("cpu",),
     ),
     _defect(
         "apex#1768",

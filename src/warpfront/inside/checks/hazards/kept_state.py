@@ -311,13 +311,13 @@ def _recurrent(kind: str, ground: Ground) -> Iterator[Answer]:
     state = ground.normal(4, 3, 9)
     exact = copy.deepcopy(module).to(ground.dtype).double()
     own = copy.deepcopy(exact).to(ground.device, ground.dtype)
-    outputs = []
+    outputs, fed = [], ground.normal(3, 13, 18)
     for net, values, hidden in (
         (exact, x.clone().requires_grad_(), state),
         (own, ground.send(x).requires_grad_(), ground.send(state)),
     ):
         y, last = net(values, (hidden, hidden.clone()) if kind == "LSTM" else hidden)
-        y.sum().backward()
+        y.backward(fed.to(y.device, y.dtype))
         final = last[0] if kind == "LSTM" else last
         outputs.append((y, final, values.grad, net.weight_hh_l0.grad, net.bias_ih_l1_reverse.grad))
     for label, right, found in zip(

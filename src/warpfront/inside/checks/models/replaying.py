@@ -247,11 +247,7 @@ class _Tensors:
 
 
 # Their parameters belong to the second axis of what comes back, all others' to the last.
-OF_CHANNELS = (
-    nn.modules.batchnorm._BatchNorm,  # noqa: SLF001 - what all of them derive from has no other name
-    nn.modules.conv._ConvNd,  # noqa: SLF001
-    nn.GroupNorm,
-)
+OF_CHANNELS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.Conv1d, nn.Conv2d, nn.GroupNorm)
 
 
 def _walk(gradient: Tensor | None, exact: Tensor, layer: nn.Module) -> float:

@@ -16,8 +16,8 @@ from warpfront.errors import InputError, NothingSelectedError
 from warpfront.images.engine import RunRequest
 from warpfront.images.labels import CONTENT_HASH
 from warpfront.model import Blocked, Selection, WheelIndex
-from warpfront.pipeline.beside import trying
-from warpfront.pipeline.beside.trying import TrialRequest, only_cell, try_in
+from warpfront.pipeline.beside import trial_runs
+from warpfront.pipeline.beside.trial_runs import TrialRequest, only_cell, try_in
 from warpfront.pipeline.locking import resolve_by_uv
 from warpfront.pipeline.workspace import Folders
 from warpfront.port.trying.trial import Trial
@@ -192,7 +192,7 @@ def test_programs_of_the_layer_are_started_by_the_image_s_python(place: Spot) ->
 
 
 def test_rounds_are_bounded(place: Spot, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trying, "ROUNDS", 1)
+    monkeypatch.setattr(trial_runs, "ROUNDS", 1)
     trial = place.tried(Program("einops", "psutil", "accelerate"))
     assert (trial.works, trial.runs) == (False, 2)
 

@@ -1,0 +1,148 @@
+"""Architectures of a library: right ones pass, a kernel that is wrong is named in its type and
+layer, and what crashes or refuses costs its own type only. The library is a stand-in.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed; runs inside the built image")
+
+from claimed import CPU  # noqa: E402
+
+from warpfront.inside.checks.architectures import architecture_runs, registered, using  # noqa: E402
+from warpfront.inside.checks.architectures.exactly import KeptWide  # noqa: E402
+from warpfront.inside.checks.architectures.library_options import Library  # noqa: E402
+from warpfront.inside.checks.architectures.roster import architectures, chosen  # noqa: E402
+from warpfront.inside.checks.architectures.small_models import NotBuiltError  # noqa: E402
+from warpfront.inside.checks.hazards import kernel_faults  # noqa: E402
+from warpfront.inside.checks.results import Recorder  # noqa: E402
+
+STAND_IN = Path(__file__).parents[1] / "stand_in_library"
+
+
+@pytest.fixture(autouse=True)
+def library(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The stand-in, here and in children; afterwards whatever was there."""
+    kept = {name: sys.modules.pop(name) for name in list(sys.modules) if _is_library(name)}
+    monkeypatch.syspath_prepend(str(STAND_IN))
+    monkeypatch.setenv("PYTHONPATH", str(STAND_IN), prepend=":")
+    yield
+    for name in [name for name in sys.modules if _is_library(name)]:
+        del sys.modules[name]
+    sys.modules.update(kept)
+
+
+def _is_library(name: str) -> bool:
+    return name == "transformers" or name.startswith("transformers.")
+
+
+def tried(name: str) -> architecture_runs.Runnable:
+    (one,), _ = chosen(architectures(), (name,), ())
+    return architecture_runs.prepare(one, 0)
+
+
+def test_a_right_model_passes_layer_by_layer_and_what_it_never_uses_is_named() -> None:
+    own = tried("plain")
+    found = architecture_runs.document_of(own, architecture_runs.judge_pass(own, "cpu"))
+    assert found["fault"] == ""
+    # One layer of each kind that its configuration has, each with its parts, and head and tokens.
+    assert found["layers"] == 2 + 2 * 5
+    assert found["unused"] == ["never_used.weight", "never_used.bias"]
+    assert own.built.parameters < 100_000
+    assert found["left_out"] == {}
+    low = architecture_runs.judge_pass(own, "cpu", torch.bfloat16)
+    assert architecture_runs.document_of(own, low)["fault"] == ""
+    assert using.train(own, "cpu").outcome == "passed"
+
+
+@pytest.mark.parametrize("reference", [False, True], ids=["device", "float64 too"])
+@pytest.mark.parametrize(
+    ("operator", "layer"),
+    [("silu", "layers.0.act_fn"), ("gelu", "layers.1.act_fn"), ("addmm", "layers.0.up")],
+)
+def test_a_wrong_kernel_under_the_dispatcher_is_named_by_its_layer(
+    operator: str, layer: str, *, reference: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if reference:
+        # Wrong in float64 as well: the judge must not be made of the kernel that it judges.
+        monkeypatch.setattr(kernel_faults, "_is_reference", lambda _: False)
+    fault = kernel_faults.KernelFault(
+        name="a tenth of a percent too large",
+        operators=(operator,),
+        wrong=lambda right, *args, **options: right(*args, **options) * 1.001,
+        hazard_class="",
+        rows=(),
+    )
+    own = tried("plain")
+    with kernel_faults.seeded(fault, "cpu"):
+        found = architecture_runs.document_of(own, architecture_runs.judge_pass(own, "cpu"))
+    assert found["first_over"] == layer
+    assert found["fault"].startswith(f"{layer} (")
+
+
+def test_what_was_cast_to_float32_in_the_middle_stays_float64() -> None:
+    x = torch.full((3,), 1 / 3, dtype=torch.float64)
+    with KeptWide():
+        assert torch.equal(x.to(torch.float32), x)
+        assert torch.equal(x.float(), x)
+        assert torch.softmax(x, 0, dtype=torch.float32).dtype == torch.float64
+        assert (x[None] @ torch.ones(3, 1)).dtype == torch.float64
+        assert x.half().dtype == torch.float16
+        assert torch.ones(2).to(torch.bfloat16).dtype == torch.bfloat16
+
+
+def test_a_model_that_takes_nothing_says_what_it_asks_for() -> None:
+    with pytest.raises(NotBuiltError, match="asks for a moon"):
+        tried("refusing")
+
+
+def test_each_type_has_a_check_and_a_child_of_its_own_and_the_count_cannot_shrink(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = {"values": [], "usual": [], "excluded": [], "floors": []}
+    data["floors"] = [{"version": "5.0.0", "counts": {"causal": 2}}]
+    monkeypatch.setattr(registered, "exceptions", lambda: data)
+    recorder = Recorder(session="architectures", target="cpu", folder=tmp_path)
+    asked = Library(library="transformers", modes=("float32",), workers=1, limit_seconds=60)
+    registered.record_architectures(CPU, recorder, asked)
+    assert not recorder.finish()
+    found = {one["name"]: one for one in json.loads(recorder.path.read_text())["checks"]}
+    assert found["architecture causal plain"]["outcome"] == "passed"
+    assert found["architecture causal refusing"]["outcome"] == "unavailable"
+    assert "asks for a moon" in found["architecture causal refusing"]["reason"]
+    assert found["architecture causal dying"]["outcome"] == "error"
+    assert "SIGSEGV" in found["architecture causal dying"]["reason"]
+    assert found["count of causal"]["outcome"] == "failed"
+    assert found["count of causal"]["reason"] == "1 of 3 run; with 5.0.0 it was 2"
+
+
+def test_what_the_library_lacks_is_unavailable_and_what_is_left_out_has_a_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = {"kind": "causal", "reason": "it is odd", "dated": "2026-11-22"}
+    left_out = [{**said, "name": name} for name in ("plain", "refusing", "dying")]
+    data = {"values": [], "usual": [], "excluded": left_out, "floors": []}
+    monkeypatch.setattr(registered, "exceptions", lambda: data)
+    recorder = Recorder(session="architectures", target="cpu", folder=tmp_path)
+    asked = Library(library="transformers", architectures=("nosuch",))
+    registered.record_architectures(CPU, recorder, asked)
+    assert recorder.outcomes == ("unavailable",)
+    registered.record_architectures(CPU, recorder, replace(asked, architectures=("all",)))
+    document = json.loads(recorder.path.read_text())
+    assert {one["reason"] for one in document["unclaimed"]} == {"it is odd (2026-11-22)"}
+
+
+def test_the_floors_of_the_data_file_are_of_releases_and_hold_the_goal() -> None:
+    data = registered.exceptions()
+    assert all(one["reason"] and one["dated"] for one in (*data["values"], *data["excluded"]))
+    least, since = registered.floor_of("causal", "5.23.0")
+    assert (least >= 175, since) == (True, "5.23.0")
+    assert registered.floor_of("causal", "5.24.1") == (least, since)
+    assert registered.floor_of("causal", "4.1") == (0, "no release")

@@ -1,0 +1,140 @@
+"""The attention session: what computes right passes, and each way of being wrong is seen."""
+
+from __future__ import annotations
+
+import runpy
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed; runs inside the built image")
+
+from claimed import CPU  # noqa: E402
+
+from warpfront.inside.checks.attention import at_tier, tier_session  # noqa: E402
+from warpfront.inside.checks.attention.bounding import expected  # noqa: E402
+from warpfront.inside.checks.attention.fallback import fallback_text  # noqa: E402
+from warpfront.inside.checks.attention.tiers import TIERS, Tier  # noqa: E402
+from warpfront.inside.checks.children import CRASHED, DONE, HUNG, Returned  # noqa: E402
+from warpfront.inside.checks.effort import Effort  # noqa: E402
+from warpfront.inside.checks.operations import Arithmetic, Attention  # noqa: E402
+from warpfront.inside.checks.results import Recorder  # noqa: E402
+
+QUICK = Effort(quick=True)
+FLASH = TIERS["sdpa flash"]
+
+
+def fake(name: str) -> Tier:
+    return Tier(
+        name=f"fake {name}",
+        compute=f"fake_tiers:{name}",
+        kernels=FLASH.kernels,
+        operators=FLASH.operators,
+        devices=("cpu",),
+    )
+
+
+def runs_of(tier: Tier) -> Iterator[tier_session.Ran]:
+    """Every quick case, in this process."""
+    for item in tier_session.cases_of(tier, "cpu", QUICK):
+        document = at_tier.do_item(item)
+        yield tier_session._ran(Returned(item=item, how=DONE, seconds=0.0, document=document))
+
+
+@pytest.fixture(autouse=True)
+def fakes(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = str(Path(__file__).parent)
+    monkeypatch.syspath_prepend(here)
+    monkeypatch.setenv("PYTHONPATH", here, prepend=":")
+
+
+@pytest.mark.parametrize("name", ["sdpa flash", "sdpa math"])
+def test_what_torch_has_for_the_cpu_computes_every_case(name: str) -> None:
+    finding = tier_session.finding_of_tier(list(runs_of(TIERS[name])))
+    assert finding.outcome == "passed", finding.reason
+    assert finding.details["outcomes"] == {"computed": 36}
+    assert 0.001 < float(str(finding.details["largest_share"])) < 1
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("wrong", "width 512, none, equal heads, forward: wrong: output: worst element"),
+        ("wrong_backward", "width 64, none, equal heads, backward: wrong: q: worst element"),
+        ("another", "width 64, none, equal heads, forward: another kernel: not its own kernel"),
+    ],
+)
+def test_a_way_that_is_wrong_or_answers_by_another_kernel_fails(name: str, said: str) -> None:
+    finding = tier_session.finding_of_tier(list(runs_of(fake(name))))
+    assert finding.outcome == "failed"
+    assert finding.reason.startswith(f"float32 {said}")
+
+
+def test_a_refusal_is_an_answer_and_has_its_reason() -> None:
+    finding = tier_session.finding_of_tier(list(runs_of(fake("refuses"))))
+    assert finding.outcome == "passed"
+    assert finding.details["refused"] == {
+        "head_dim must be 256 at most, without a mask": 3 * 4 + 2 * 4
+    }
+    assert finding.reason == "16 of 36 cases computed, 20 refused"
+
+
+@pytest.mark.parametrize(("name", "how"), [("crashes", CRASHED), ("hangs", HUNG)])
+def test_a_case_that_ends_its_process_costs_itself_only(
+    name: str, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cases = [
+        item
+        for item in tier_session.cases_of(fake(name), "cpu", QUICK)
+        if item["width"] == 128 and not item["backward"] and item["grouped"] == 4
+    ]
+    monkeypatch.setattr(tier_session, "cases_of", lambda *_: iter(cases))
+    found: dict[str, list[tier_session.Ran]] = {}
+    finding = tier_session._find_tier(fake(name), "cpu", QUICK, found, 15.0)
+    assert [one.outcome for one in found[f"fake {name}"]] == ["computed", how, "computed"]
+    assert finding.outcome == "failed"
+    assert ("SIGSEGV" in finding.reason) == (how == CRASHED)
+
+
+def test_the_session_says_which_ways_are_not_here_and_writes_an_example_that_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = next(tier_session.cases_of(FLASH, "cpu", QUICK))
+    monkeypatch.setattr(tier_session, "cases_of", lambda tier, *_: iter([_for(tier, first)]))
+    monkeypatch.setitem(tier_session.TIMED_LENGTHS, "cpu", 64)
+    recorder = Recorder(session="attention", target="cpu", folder=tmp_path)
+    tier_session.record_attention(CPU, recorder, QUICK)
+    assert recorder.finish()
+    assert recorder.planned == ("tier sdpa flash", "tier sdpa math", "order")
+    example = runpy.run_path(str(tmp_path / tier_session.EXAMPLE))
+    q, k, v = torch.randn(3, 2, 4, 9, 8).unbind(0)
+    plain = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    assert torch.allclose(example["attention"](q, k, v, causal=True), plain, atol=1e-5)
+    assert len(example["WAYS"]) == 2
+
+
+def _for(tier: Tier, item: dict[str, Any]) -> dict[str, Any]:
+    return {**item, "tier": tier.document()}
+
+
+def test_the_example_is_in_the_measured_order_and_ends_with_what_takes_everything() -> None:
+    measured = [("sdpa math", 9e-3), ("aiter", 2e-3), ("sdpa flash", 1e-3), ("flash-attn", 3e-3)]
+    text = fallback_text("gfx942", measured)
+    assert "WAYS = (by_sdpa_flash, by_aiter, by_sdpa_math,)" in text
+    assert "measured order on gfx942" in text
+    assert "* sdpa flash: 1 ms\n* aiter: 2 ms" in text
+    compile(text, "example", "exec")
+
+
+def test_the_bound_without_a_mask_is_that_of_the_operation() -> None:
+    q, k, v, g = torch.randn(4, 2, 3, 17, 8, dtype=torch.float64).unbind(0)
+    how = Arithmetic(dtype=torch.bfloat16, device="cpu")
+    own = expected((q, k, v), g, None, how)
+    operation = Attention(heads=3)
+    joined = [operation._join(x) for x in (q, k, v, g)]
+    theirs = operation.judge(joined[:3], joined[3], how)
+    for one, other in zip(own, (theirs.output, *theirs.gradients), strict=True):
+        assert torch.allclose(operation._join(one.reference), other.reference)
+        assert torch.allclose(operation._join(one.bound), other.bound)

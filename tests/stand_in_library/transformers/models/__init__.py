@@ -1,0 +1,1 @@
+"""A stand-in, as its parent says."""

@@ -1,0 +1,7 @@
+"""The tables of the stand-in."""
+
+MODEL_FOR_CAUSAL_LM_MAPPING_NAMES = {
+    "plain": "PlainForCausalLM",
+    "refusing": "RefusingForCausalLM",
+    "dying": ("DyingForCausalLM",),
+}
