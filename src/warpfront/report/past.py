@@ -16,8 +16,8 @@ RUNS_READ = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastRun:
-    """What an earlier run came to: (cell, target) -> state, content hash, and the checks that were
-    no pass.
+    """What an earlier run came to: (cell, target) -> state, content hash, and the checks that
+    were no pass.
     """
 
     made: str

@@ -22,14 +22,13 @@ _OPTIONAL = {"structural", "of_amd", "of_a_folder", "of_a_package"}
 class Rule:
     """One thing that does not carry over.
 
-    `severities` maps a target or a class of targets (`gfx942`, `wave64`, `wave32`, `gfx12`,
-    `rocm`, `hpu`, `cpu`) to a severity. `message` says what is wrong in one line, with `{what}` for
-    the code it is about. `phase` (0 to 8) is the step of a port that deals with it. `structural`
-    rules are about files that no condition guards: gates do not touch them. `of_amd` rules are
-    about code that is written for AMD: in AMD's own arm it is no worse than elsewhere. What
-    `of_a_folder` rules say is one fact of a folder, said at its first place there. `of_a_package`
-    rules are about an import: one that may be missing is a note. `sources` say where the claim
-    comes from.
+    `severities` maps a target or a class of targets (`gfx942`, `wave64`, `wave32`, `gfx12`, `rocm`,
+    `hpu`, `cpu`) to a severity. `message` says what is wrong in one line, with `{what}` for the
+    code it is about. `phase` (0 to 8) is the step of a port that deals with it. `structural` rules
+    are about files that no condition guards: gates do not touch them. `of_amd` rules are about code
+    that is written for AMD: in AMD's own arm it is no worse than elsewhere. What `of_a_folder`
+    rules say is one fact of a folder, said at its first place there. `of_a_package` rules are about
+    an import: one that may be missing is a note. `sources` say where the claim comes from.
     """
 
     id: str
