@@ -17,7 +17,12 @@ torch = pytest.importorskip("torch", reason="torch is not installed; runs inside
 
 from claimed import CPU  # noqa: E402
 
-from warpfront.inside.checks.architectures import registered, small_models, trying, using  # noqa: E402
+from warpfront.inside.checks.architectures import (  # noqa: E402
+    architecture_runs,
+    registered,
+    small_models,
+    using,
+)
 from warpfront.inside.checks.architectures.exactly import KeptWide  # noqa: E402
 from warpfront.inside.checks.architectures.library_options import Library  # noqa: E402
 from warpfront.inside.checks.architectures.roster import architectures, chosen  # noqa: E402
@@ -44,22 +49,22 @@ def _is_library(name: str) -> bool:
     return name == "transformers" or name.startswith("transformers.")
 
 
-def tried(name: str) -> trying.FedModel:
+def tried(name: str) -> architecture_runs.FedModel:
     (one,), _ = chosen(architectures(), (name,), ())
-    return trying.prepare(one, 0)
+    return architecture_runs.prepare(one, 0)
 
 
 def test_a_right_model_passes_layer_by_layer_and_what_it_never_uses_is_named() -> None:
     own = tried("plain")
-    found = trying.document_of(own, trying.judge_pass(own, "cpu"))
+    found = architecture_runs.document_of(own, architecture_runs.judge_pass(own, "cpu"))
     assert found["fault"] == ""
     # One layer of each kind that its configuration has, each with its parts, and head and tokens.
     assert found["layers"] == 2 + 2 * 5
     assert found["unused"] == ["never_used.weight", "never_used.bias"]
     assert own.built.parameters < 100_000
     assert found["left_out"] == {}
-    low = trying.judge_pass(own, "cpu", torch.bfloat16)
-    assert trying.document_of(own, low)["fault"] == ""
+    low = architecture_runs.judge_pass(own, "cpu", torch.bfloat16)
+    assert architecture_runs.document_of(own, low)["fault"] == ""
     assert using.train(own, "cpu").outcome == "passed"
 
 
@@ -83,7 +88,7 @@ def test_a_wrong_kernel_under_the_dispatcher_is_named_by_its_layer(
     )
     own = tried("plain")
     with seeding.seeded(fault, "cpu"):
-        found = trying.document_of(own, trying.judge_pass(own, "cpu"))
+        found = architecture_runs.document_of(own, architecture_runs.judge_pass(own, "cpu"))
     assert found["first_over"] == layer
     assert found["fault"].startswith(f"{layer} (")
 

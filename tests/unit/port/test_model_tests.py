@@ -47,5 +47,5 @@ def test_what_is_no_name_is_refused(name: str, tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_written_is_said(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="--write takes a file|No such file"):
+    with pytest.raises(InputError, match=r"--write takes a file|No such file"):
         write_model_test("llama", tmp_path / "no" / "such" / "test.py")

@@ -42,8 +42,8 @@ def read_digest(reference: str) -> Reference:
 def adopt_image(
     named: Reference, cells: tuple[Cell, ...], store: Store, engine: Engine, watch: Watch
 ) -> Cell:
-    """Pull an image of one of these cells, and leave it as built. Raises `InputError` for any
-    other.
+    """Pull an image of one of these cells, and leave it as built. Raises `InputError`
+    for any other.
     """
     began, image = time.monotonic(), pull(named, engine, watch)
     cell = _cell_of(image, cells)

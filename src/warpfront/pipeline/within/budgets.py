@@ -18,8 +18,8 @@ _NAME = "weights"
 def within_budget(
     cell: Cell, built: BuiltImage, lock: WheelLock, store: Store, wheelhouse: Wheelhouse
 ) -> BuiltImage | Failed:
-    """The image, if it keeps to its budget; else a failure that says what grew since the last one
-    that did.
+    """The image, if it keeps to its budget; else a failure that says what grew since the last
+    one that did.
     """
     if cell.budget_bytes is None:
         return built

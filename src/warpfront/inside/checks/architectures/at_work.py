@@ -14,14 +14,14 @@ from typing import Any
 
 import torch
 
-from warpfront.inside.checks.architectures.roster import Architecture
-from warpfront.inside.checks.architectures.small_models import NotBuiltError
-from warpfront.inside.checks.architectures.trying import (
+from warpfront.inside.checks.architectures.architecture_runs import (
     FedModel,
     document_of,
     judge_pass,
     prepare,
 )
+from warpfront.inside.checks.architectures.roster import Architecture
+from warpfront.inside.checks.architectures.small_models import NotBuiltError
 from warpfront.inside.checks.architectures.using import USES
 from warpfront.inside.checks.children import serve
 from warpfront.inside.checks.precision import DTYPES, require_full_precision

@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from warpfront.inside.checks.architectures.architecture_runs import FedModel
 from warpfront.inside.checks.architectures.exactly import KeptWide
-from warpfront.inside.checks.architectures.trying import FedModel
 from warpfront.inside.checks.models.replaying import JudgedTensor, first_over, judge_whole
 from warpfront.inside.checks.models.specimens import Specimen
 from warpfront.inside.checks.models.training import judge_training

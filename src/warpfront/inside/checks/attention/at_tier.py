@@ -19,7 +19,7 @@ from warpfront.inside.checks.attention.bounding import expected
 from warpfront.inside.checks.attention.tiers import FUSED, RefusedError
 from warpfront.inside.checks.children import serve
 from warpfront.inside.checks.judge import element_fault
-from warpfront.inside.checks.operations import Arithmetic, Budgeted
+from warpfront.inside.checks.operations import Arithmetic
 from warpfront.inside.checks.precision import DTYPES, require_full_precision
 
 COMPUTED, REFUSED, WRONG, ANOTHER = "computed", "refused", "wrong", "another kernel"
