@@ -306,9 +306,7 @@ def _show_findings(
         print(finding_forms.annotation_lines(new, rules), end="")
 
 
-def _view_of(
-    asked: ScanRequest, new: tuple[ScanFinding, ...], by: str, *, summary: bool
-) -> str:
+def _view_of(asked: ScanRequest, new: tuple[ScanFinding, ...], by: str, *, summary: bool) -> str:
     """The findings by folder, rule or phase, or where to begin; "" where neither was asked for."""
     from warpfront.pipeline.beside import port_work
     from warpfront.port import scan_views
