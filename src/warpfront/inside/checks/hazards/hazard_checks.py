@@ -125,6 +125,8 @@ def _judge_row(row: Hazard, ground: Ground, judged: ClassTally) -> None:
                     continue
                 judged.largest = max(judged.largest, share if not fault else 0.0)
                 judged.faults += [f"{where}: {fault}"] if fault else []
+    except torch.OutOfMemoryError:
+        judged.lacking.append(f"{where}: the device's memory was taken meanwhile")
     except Exception as error:  # noqa: BLE001 - a row that raises is a result; the rest go on
         first = next(iter(str(error).strip().splitlines()), "")[:300]
         if isinstance(error, (RuntimeError, NotImplementedError)) and lacks_kernel(error):

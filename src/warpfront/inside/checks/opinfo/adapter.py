@@ -32,9 +32,9 @@ ENTRY_NAMES = (
     "supported_backward_dtypes",
     "sample_inputs_func",
 )
-# Renormalises its weight in place: with gaps in that an H100 and the CPU differ, and which of them
-# is right has not been looked into.
-WHOLE = frozenset({"nn.functional.embedding"})
+# With `max_norm` torch's CUDA kernel renormalises a weight that has gaps to less than was asked for
+# (2.11 on an H100: 0.44 for 1): torch's defect, not an image's.
+WHOLE = frozenset({"nn.functional.embedding", "nn.functional.embedding_bag"})
 SAMPLE_NAMES = ("input", "args", "kwargs", "output_process_fn_grad")
 
 
