@@ -31,7 +31,7 @@ def guard_policy(cell: Cell, lock: WheelLock, compat: Compat) -> Policy:
     torch comes with the base, what the guard finds there.
     """
     vendor = VENDORS[cell.vendor]
-    toolkit = vendor.toolkit or "cpu"
+    toolkit = vendor.toolkit or vendor.device
     if vendor.torch_from == "base":
         patterns = stack_patterns(toolkit)
         found = sentinels(toolkit, ())

@@ -67,7 +67,7 @@ def expected_words(cell: Cell) -> Mapping[str, str]:
     return {
         "torch": cell.torch,
         "torch_minor": _minor(cell.torch),
-        "toolkit": str(cell.toolkit or "cpu"),
+        "toolkit": str(cell.toolkit or VENDORS[cell.vendor].device),
         "python": cell.python,
         "machine": cell.machine,
         "targets": joined_targets(cell.targets),

@@ -20,7 +20,7 @@ from warpfront.inside.guard.names import (
 from warpfront.inside.guard.policy import GuardError
 from warpfront.matrix.vendors import VENDORS
 
-TOOLKITS = ["cuda", "rocm", "cpu", "synapseai"]
+TOOLKITS = ["cuda", "rocm", "cpu", "synapseai", "xpu"]
 
 
 def matches(name: str, patterns: tuple[str, ...]) -> bool:
@@ -52,7 +52,7 @@ def test_every_name_of_cudas_is_one_that_the_vendor_calls_its_library() -> None:
 
 @pytest.mark.parametrize("vendor", sorted(VENDORS))
 def test_what_a_vendor_protects_is_part_of_the_stack_that_adopt_finds(vendor: str) -> None:
-    toolkit = VENDORS[vendor].toolkit or "cpu"
+    toolkit = VENDORS[vendor].toolkit or VENDORS[vendor].device
     patterns = stack_patterns(toolkit)
     own = chain(VENDORS[vendor].protected, VENDORS[vendor].libraries)
     names = [pattern.replace("*", "x") for pattern in own]

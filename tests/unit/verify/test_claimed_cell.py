@@ -64,7 +64,7 @@ def test_wheels_are_read_of_their_purls() -> None:
         ("cell", "../../etc/cron.d/x"),
         ("cell", ""),
         ("content_hash", "1234"),
-        ("vendor", "intel"),
+        ("vendor", "ascend"),
         ("targets", "sm_90,../results"),
         ("targets", ""),
         ("python", "3.11; rm -rf /"),

@@ -125,9 +125,7 @@ def verify(
     json: Json = False,
     dry_run: Annotated[bool, Option("print what is known of each cell, and run nothing")] = False,
     effort: HowMuch,
-    selftest: Annotated[
-        bool, Option("also seed faults into every check, and demand that each is caught")
-    ] = False,
+    selftest: Annotated[bool, Option("also seed faults, each of which has to be caught")] = False,
     again: Annotated[
         int, Option("how many times, with other seeds each; a check that flips has failed")
     ] = 1,

@@ -48,4 +48,6 @@ def _toolkit(version: Any) -> str:
     if rocm:
         return "rocm" + ".".join(str(rocm).split(".")[:2])
     cuda = getattr(version, "cuda", None)
-    return f"cuda{cuda}" if cuda else ""
+    if cuda:
+        return f"cuda{cuda}"
+    return "xpu" if getattr(version, "xpu", None) else ""

@@ -142,7 +142,8 @@ def _named(session: Results, detail: str) -> list[Any]:
 
 
 def _sessions(folder: Path) -> dict[str, Results]:
-    return {name: _read(folder, f"{name}.json")[0] for name in SESSIONS}
+    """Those that were run there: a session may be younger than a run."""
+    return {name: found for name in SESSIONS for found in _read(folder, f"{name}.json")}
 
 
 def _read(folder: Path, pattern: str) -> list[Results]:

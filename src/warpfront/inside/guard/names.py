@@ -16,14 +16,14 @@ _NAMES: Mapping[str, Any] = json.loads(
     Path(__file__).with_name("names.json").read_text(encoding="utf-8")
 )
 _CUDA_SUFFIX = re.compile(r"(?P<stem>nvidia-[a-z0-9-]+)-cu[0-9]+\Z")
-_TOOLKIT_OF = {"cuda": "CUDA", "rocm": "ROCm", "cpu": "CPU", "synapseai": "SynapseAI"}
+_TOOLKIT_OF = {"cuda": "CUDA", "rocm": "ROCm", "cpu": "CPU", "synapseai": "SynapseAI", "xpu": "XPU"}
 
 
 def stack_patterns(toolkit: str) -> tuple[str, ...]:
     """fnmatch patterns of the distributions that make up a torch stack for `cuda`, `rocm`,
-    `cpu` or `synapseai`.
+    `xpu`, `cpu` or `synapseai`.
     """
-    return (*_NAMES["stack"], *(_NAMES["cuda_stack"] if toolkit == "cuda" else ()))
+    return (*_NAMES["stack"], *_NAMES.get(f"{toolkit}_stack", ()))
 
 
 def sentinels(toolkit: str, protected: Iterable[str]) -> dict[str, str]:
@@ -88,7 +88,7 @@ def read_toolkit(version_file: Path) -> str:
         text = version_file.read_text(encoding="utf-8")
     except OSError as error:
         raise GuardError(f"{version_file}: {error.strerror}: no torch to adopt here") from error
-    for name, toolkit in (("hip", "rocm"), ("cuda", "cuda")):
+    for name, toolkit in (("hip", "rocm"), ("cuda", "cuda"), ("xpu", "xpu")):
         if re.search(rf"^{name}\b[^=\n]*= *['\"]", text, flags=re.MULTILINE):
             return toolkit
     return "synapseai" if (version_file.parents[1] / "habana_frameworks").is_dir() else "cpu"

@@ -11,7 +11,7 @@ from warpfront.model import Compiler, CompilerCall, DeviceAccess, HostDevices, T
 
 _CDI_KIND = "intel.com/gpu="
 _RENDER_NODE = re.compile(r"/dev/dri/renderD[0-9]+\Z")
-_TARGET = re.compile(r"[a-z]{2,3}[0-9]{0,2}(?:-[a-z0-9]{1,4})?\Z")
+_TARGET = re.compile(r"(?:dg[0-9]|pvc(?:-vg)?|bmg(?:-g[0-9]{2})?|[a-z]{3}-[a-z][0-9a-z]{0,3})\Z")
 
 
 class Intel:
