@@ -160,7 +160,8 @@ def test_the_page_of_the_matrix_lists_every_vendor() -> None:
 
 
 def test_the_help_of_vendor_names_every_vendor() -> None:
-    said = namespace["plan"].help["vendor"]
+    # invoke takes the help out of a task that it has read; what it printed is a golden.
+    said = (ROOT / "tests/golden/help/plan.txt").read_text(encoding="utf-8")
     assert [name for name in VENDORS if name not in said] == []
 
 
