@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,8 +21,8 @@ from warpfront.inside.checks.architectures import architecture_runs, registered,
 from warpfront.inside.checks.architectures.exactly import KeptWide  # noqa: E402
 from warpfront.inside.checks.architectures.library_options import Library  # noqa: E402
 from warpfront.inside.checks.architectures.roster import architectures, chosen  # noqa: E402
-from warpfront.inside.checks.architectures.small_models import NotBuiltError  # noqa: E402
-from warpfront.inside.checks.hazards import kernel_faults  # noqa: E402
+from warpfront.inside.checks.architectures.small_models import NotBuiltError, exceptions  # noqa: E402
+from warpfront.inside.checks.hazards import seeding  # noqa: E402
 from warpfront.inside.checks.results import Recorder  # noqa: E402
 
 STAND_IN = Path(__file__).parents[1] / "stand_in_library"
@@ -72,8 +73,8 @@ def test_a_wrong_kernel_under_the_dispatcher_is_named_by_its_layer(
 ) -> None:
     if reference:
         # Wrong in float64 as well: the judge must not be made of the kernel that it judges.
-        monkeypatch.setattr(kernel_faults, "_is_reference", lambda _: False)
-    fault = kernel_faults.KernelFault(
+        monkeypatch.setattr(seeding, "_is_reference", lambda _: False)
+    fault = seeding.KernelFault(
         name="a tenth of a percent too large",
         operators=(operator,),
         wrong=lambda right, *args, **options: right(*args, **options) * 1.001,
@@ -81,7 +82,7 @@ def test_a_wrong_kernel_under_the_dispatcher_is_named_by_its_layer(
         rows=(),
     )
     own = tried("plain")
-    with kernel_faults.seeded(fault, "cpu"):
+    with seeding.seeded(fault, "cpu"):
         found = architecture_runs.document_of(own, architecture_runs.judge_pass(own, "cpu"))
     assert found["first_over"] == layer
     assert found["fault"].startswith(f"{layer} (")
@@ -106,7 +107,7 @@ def test_a_model_that_takes_nothing_says_what_it_asks_for() -> None:
 def test_each_type_has_a_check_and_a_child_of_its_own_and_the_count_cannot_shrink(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data = {"values": [], "usual": [], "excluded": [], "floors": []}
+    data: dict[str, Any] = {"values": [], "usual": [], "excluded": [], "floors": []}
     data["floors"] = [{"version": "5.0.0", "counts": {"causal": 2}}]
     monkeypatch.setattr(registered, "exceptions", lambda: data)
     recorder = Recorder(session="architectures", target="cpu", folder=tmp_path)
@@ -140,7 +141,7 @@ def test_what_the_library_lacks_is_unavailable_and_what_is_left_out_has_a_reason
 
 
 def test_the_floors_of_the_data_file_are_of_releases_and_hold_the_goal() -> None:
-    data = registered.exceptions()
+    data = exceptions()
     assert all(one["reason"] and one["dated"] for one in (*data["values"], *data["excluded"]))
     least, since = registered.floor_of("causal", "5.23.0")
     assert (least >= 175, since) == (True, "5.23.0")
