@@ -28,14 +28,14 @@ from warpfront.inside.checks.models.layer_faults import (  # noqa: E402
     missed_faults,
 )
 from warpfront.inside.checks.models.layers import Pick  # noqa: E402
-from warpfront.inside.checks.models.modes import Testbed, judge_mode, record_models  # noqa: E402
+from warpfront.inside.checks.models.modes import Proving, judge_mode, record_models  # noqa: E402
 from warpfront.inside.checks.models.replaying import Precision, first_over, judge_loss  # noqa: E402
 from warpfront.inside.checks.models.specimens import DECIDED, UndecidedError, make_specimen  # noqa: E402
 from warpfront.inside.checks.models.training import RATE, judge_training  # noqa: E402
 from warpfront.inside.checks.models.watching import layers_of, watch  # noqa: E402
 from warpfront.inside.checks.results import Recorder  # noqa: E402
 
-ON_CPU = Testbed(device="cpu")
+ON_CPU = Proving(device="cpu")
 BY_NAME = {family.name: family for family in FAMILIES}
 EVERY_FAMILY = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 LOW = ("bfloat16", "float16", "mixed bfloat16", "mixed float16", "training")
@@ -51,7 +51,7 @@ def test_a_correct_device_passes(family: Family) -> None:
 @pytest.mark.parametrize("mode", LOW)
 @pytest.mark.parametrize("name", ["mlp", "resnet", "moe"])
 def test_a_correct_device_passes_in_less_precision_and_in_training(name: str, mode: str) -> None:
-    assert first_over(judge_mode(BY_NAME[name], mode, Testbed(device="cpu", seed=1))) is None
+    assert first_over(judge_mode(BY_NAME[name], mode, Proving(device="cpu", seed=1))) is None
 
 
 @pytest.mark.parametrize("name", ["mlp", "resnet", "gpt"])
@@ -105,7 +105,7 @@ def test_layers_that_only_inherit_an_error_are_not_accused() -> None:
         layer = model.body.blocks[0].feed.up
         layer.register_forward_hook(lambda _, __, output: output * 1.03)
 
-    rows = judge_mode(BY_NAME["gpt"], "float32", Testbed(device="cpu", tamper=tamper))
+    rows = judge_mode(BY_NAME["gpt"], "float32", Proving(device="cpu", tamper=tamper))
     over = {row.layer for row in rows if row.fault}
     assert over == {"body.blocks.0.feed.up", "whole model", "loss"}
 
@@ -116,14 +116,14 @@ def test_a_fault_in_low_precision_is_named(mode: str) -> None:
         layer = model.body.blocks[1].norm2
         layer.register_forward_hook(lambda _, __, output: output * 1.05)
 
-    first = first_over(judge_mode(BY_NAME["bert"], mode, Testbed(device="cpu", tamper=tamper)))
+    first = first_over(judge_mode(BY_NAME["bert"], mode, Proving(device="cpu", tamper=tamper)))
     assert first is not None
     assert first.layer == "body.blocks.1.norm2"
 
 
 @pytest.mark.parametrize("mode", ["checkpointed", "exported"])
 def test_a_fault_inside_a_wrapped_model_is_caught(mode: str) -> None:
-    first = first_over(judge_mode(BY_NAME["mlp"], mode, Testbed(device="cpu", tamper=tamper_head)))
+    first = first_over(judge_mode(BY_NAME["mlp"], mode, Proving(device="cpu", tamper=tamper_head)))
     assert first is not None
     assert first.layer == "whole model"
 
@@ -137,7 +137,7 @@ def test_a_gradient_that_is_missing_is_a_fault() -> None:
     def tamper(model: Any) -> None:
         model.body.blocks[0].attention.v.bias.requires_grad_(requires_grad=False)
 
-    first = first_over(judge_mode(BY_NAME["gpt"], "float32", Testbed(device="cpu", tamper=tamper)))
+    first = first_over(judge_mode(BY_NAME["gpt"], "float32", Proving(device="cpu", tamper=tamper)))
     assert first is not None
     assert first.fault.startswith("body.blocks.0.attention.v (Linear): gradient of bias: missing")
 
@@ -147,7 +147,7 @@ def test_a_parameter_that_arrived_changed_is_a_fault() -> None:
         with torch.no_grad():
             model.body.norm.weight[0] += 1
 
-    first = first_over(judge_mode(BY_NAME["gpt"], "float32", Testbed(device="cpu", tamper=tamper)))
+    first = first_over(judge_mode(BY_NAME["gpt"], "float32", Proving(device="cpu", tamper=tamper)))
     assert first is not None
     assert "differs from what was sent" in first.fault
 

@@ -165,7 +165,10 @@ def test_a_compiled_model_is_judged_and_a_wrong_one_is_caught(
         model.body.layers[-1].register_forward_hook(lambda _, __, output: output * 1.01)
 
     recorder = Recorder(session="models", target="cpu", folder=tmp_path)
-    for bench in (modes.Testbed(device="cpu"), modes.Testbed(device="cpu", tamper=tamper)):
+    for bench in (
+        modes.Proving(device="cpu"),
+        modes.Proving(device="cpu", tamper=tamper),
+    ):
         modes._record_compiled(recorder, [bench], "strict")
     assert recorder.outcomes == ("passed", "failed")
 
@@ -233,7 +236,7 @@ def test_without_a_compiler_nothing_is_recorded_of_compiled_models(
 ) -> None:
     monkeypatch.setattr(modes, "missing_compiler", lambda _: "no C++ compiler in this image")
     recorder = Recorder(session="models", target="cpu", folder=tmp_path)
-    modes._record_compiled(recorder, [modes.Testbed(device="cpu")], "strict")
+    modes._record_compiled(recorder, [modes.Proving(device="cpu")], "strict")
     recorder.finish()
     document = json.loads((tmp_path / "models.json").read_text())
     assert document["checks"] == []

@@ -294,7 +294,8 @@ class _Fetching:
         """Wake the threads that wait for bytes."""
         self._stop.set()
         for answer in tuple(self._answers):
-            with contextlib.suppress(ValueError, OSError):  # it ended by itself meanwhile
+            # It ended by itself meanwhile; urllib3 says so in several ways.
+            with contextlib.suppress(ValueError, OSError, RuntimeError):
                 answer.raw.shutdown()
 
     def _fill(self, wheel: LockedWheel, part: FileIO, target: Path) -> bool:

@@ -153,12 +153,12 @@ print('failed:', bool(verdict.faults))
     else:
         body = f"""
 family = next(family for family in FAMILIES if family.name == {family!r})
-rows = judge_mode(family, {mode!r}, Testbed(device={device!r}, seed={seed}))
+rows = judge_mode(family, {mode!r}, Proving(device={device!r}, seed={seed}))
 print(*(row.fault for row in rows if row.fault), sep="\\n")
 print('failed:', any(row.fault for row in rows))
 """
         wanted = [("models.families", "FAMILIES")]
-        wanted += [("models.modes", name) for name in ("judge_mode", "Testbed")]
+        wanted += [("models.modes", name) for name in ("judge_mode", "Proving")]
     own = (*wanted, ("precision", "require_full_precision"))
     return Root(wanted=own, body="require_full_precision()" + body)
 

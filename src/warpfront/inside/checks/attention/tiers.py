@@ -49,7 +49,7 @@ class Tier:
 
     def document(self) -> dict[str, str]:
         names = ("name", "compute", "kernels", "operators")
-        return {name: getattr(self, name) for name in names}
+        return {**{name: getattr(self, name) for name in names}, "compiled": "1" * self.compiled}
 
 
 def _dot_product(backend: str) -> Callable[..., Tensor]:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from warpfront.inside.checks.claims import Claims
 from warpfront.inside.checks.effort import Effort
 from warpfront.inside.checks.models.families import FAMILIES, Family
-from warpfront.inside.checks.models.modes import Tamper, Testbed, judge_eager
+from warpfront.inside.checks.models.modes import Proving, Tamper, judge_eager
 from warpfront.inside.checks.models.replaying import Precision, first_over
 from warpfront.inside.checks.models.specimens import make_specimen
 from warpfront.inside.checks.models.watching import layers_of
@@ -87,7 +87,7 @@ def missed_faults(family: Family, faults: Iterable[Fault], device: str) -> tuple
     missed, count = [], 0
     for fault in faults:
         count += 1
-        first = first_over(judge_eager(specimen, Testbed(device=device, tamper=fault.tamper)))
+        first = first_over(judge_eager(specimen, Proving(device=device, tamper=fault.tamper)))
         if first is None:
             missed.append(f"{fault.layer}: {fault.name}: not caught")
         elif first.layer != fault.layer:

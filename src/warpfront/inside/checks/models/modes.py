@@ -61,7 +61,7 @@ def leave_alone(_: nn.Module) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Testbed:
+class Proving:
     """Where models run, and what is done to them there: tests put faults in."""
 
     device: str
@@ -87,13 +87,13 @@ def record_models(
     recorder.environment["dtypes"] = {k: problem or "computed" for k, problem in computed.items()}
     tested = [name for name, problem in computed.items() if not problem]
     modes = planned if quick else _planned((*REQUIRED[claims.device], *tested), quick=False)
-    benches = [Testbed(device=claims.device, seed=seed, tamper=tamper) for seed in effort.seeds]
+    benches = [Proving(device=claims.device, seed=seed, tamper=tamper) for seed in effort.seeds]
     recorder.run(list(_checks(modes, benches, effort.profile)))
     if not quick:
         _record_compiled(recorder, benches, effort.profile)
 
 
-def judge_eager(specimen: Specimen, bench: Testbed) -> list[JudgedTensor]:
+def judge_eager(specimen: Specimen, bench: Proving) -> list[JudgedTensor]:
     """Every layer from its own inputs, then logits, loss and gradients from end to end."""
     model, inputs = specimen.sent(bench.device)
     bench.tamper(model)
@@ -105,7 +105,7 @@ def judge_eager(specimen: Specimen, bench: Testbed) -> list[JudgedTensor]:
     return rows + judge_whole(found, specimen.exact(), specimen.same_dtype(), specimen.how)
 
 
-def judge_wrapped(specimen: Specimen, bench: Testbed, mode: str) -> list[JudgedTensor]:
+def judge_wrapped(specimen: Specimen, bench: Proving, mode: str) -> list[JudgedTensor]:
     """A checkpointed, exported or compiled model, from end to end."""
     model, inputs = specimen.sent(bench.device)
     bench.tamper(model)
@@ -120,7 +120,7 @@ def judge_wrapped(specimen: Specimen, bench: Testbed, mode: str) -> list[JudgedT
     return rows + judge_whole(found, specimen.exact(), specimen.same_dtype(), specimen.how)
 
 
-def judge_mode(family: Family, mode: str, bench: Testbed) -> list[JudgedTensor]:
+def judge_mode(family: Family, mode: str, bench: Proving) -> list[JudgedTensor]:
     """One family in one mode: a dtype's name, `mixed` and one, `training`, or a wrapper's name."""
     kind, _, dtype = mode.rpartition(" ")
     if mode in DTYPES or kind == "mixed":
@@ -155,7 +155,7 @@ def families() -> tuple[Family, ...]:
 
 
 def _checks(
-    planned: dict[str, tuple[str, ...]], benches: Sequence[Testbed], profile: str
+    planned: dict[str, tuple[str, ...]], benches: Sequence[Proving], profile: str
 ) -> Iterable[Check]:
     known = {family.name: family for family in families()}
     for name, modes in planned.items():
@@ -163,7 +163,7 @@ def _checks(
             yield _check(known[name], mode, benches, profile)
 
 
-def _record_compiled(recorder: Recorder, benches: Sequence[Testbed], profile: str) -> None:
+def _record_compiled(recorder: Recorder, benches: Sequence[Proving], profile: str) -> None:
     """Without a compiler nothing is claimed of compiled models: a runtime image has none."""
     device = benches[0].device
     obstacle = missing_compiler(device)
@@ -177,7 +177,7 @@ def _record_compiled(recorder: Recorder, benches: Sequence[Testbed], profile: st
     )
 
 
-def _check(family: Family, mode: str, benches: Sequence[Testbed], profile: str) -> Check:
+def _check(family: Family, mode: str, benches: Sequence[Proving], profile: str) -> Check:
     def find() -> CheckFinding:
         tables = {bench.seed: judge_mode(family, mode, bench) for bench in benches}
         return finding_of(tables, f"{family.name} {mode} on {benches[0].device}", profile)
