@@ -68,7 +68,7 @@ def only_class(monkeypatch: pytest.MonkeyPatch, name: str, row: str) -> None:
         ("operators", "far out", "tanh by exponentials"),
         ("operators", "eight bits", "int8 products held to few bits"),
         ("operators", "shapes", "products of two turned operands"),
-        ("operators", "attention", "causal attention of more queries than keys"),
+        ("operators", "attention kernels", "causal attention of more queries than keys"),
         ("operators", "linear algebra", "the last inverse of a batch"),
         ("operators", "transforms", "irfft of odd length"),
         ("operators", "whole numbers", "cummax of whole numbers takes another row's"),

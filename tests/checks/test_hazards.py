@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed; runs inside
 
 from claimed import CPU  # noqa: E402
 
+from warpfront.inside.checks import operators  # noqa: E402
 from warpfront.inside.checks.effort import Effort  # noqa: E402
 from warpfront.inside.checks.hazards import hazard_checks, hazard_page, kernel_faults  # noqa: E402
 from warpfront.inside.checks.hazards.answers import (  # noqa: E402
@@ -32,6 +33,7 @@ from warpfront.inside.checks.hazards.seeding import KernelFault, operators_of, s
 from warpfront.inside.checks.mutations import MutationTally  # noqa: E402
 from warpfront.inside.checks.results import Recorder  # noqa: E402
 
+TABLE = Path(operators.__file__).with_name("table.json")
 QUICK = Effort(quick=True, seeds=(0,))
 ON_THE_CPU = [one for one in HAZARDS if any(not row.devices for row in one.hazards)]
 # Rows of seconds: only in the sweep.
@@ -222,3 +224,10 @@ def test_a_row_that_fails_by_itself_catches_nothing(monkeypatch: pytest.MonkeyPa
     ledger = MutationTally()
     seed_kernel_faults([fault], "cpu", ledger)
     assert (ledger.seeded, len(ledger.missed)) == (1, 1)
+
+
+def test_a_class_of_hazards_is_called_as_no_operation_of_the_same_session() -> None:
+    """Two checks of one name are an error of the whole verification."""
+    rows = json.loads(TABLE.read_text(encoding="utf-8"))["operators"]
+    names = [row["name"] for row in rows] + [row.name for row in HAZARDS]
+    assert len(names) == len(set(names))

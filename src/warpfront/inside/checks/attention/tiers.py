@@ -117,8 +117,8 @@ def flex(q: Tensor, k: Tensor, v: Tensor, kind: str, mask: Tensor | None) -> Ten
     return out
 
 
-# Names that kernels had with torch 2.11 on an H100, operators with 2.13 on a CPU; of ROCm, aiter and
-# flash-attn by their sources: docs/attention.md.
+# Names that kernels had with torch 2.11 on an H100, operators with 2.13 on a CPU; of ROCm, aiter
+# and flash-attn by their sources: docs/attention.md.
 TIERS: Mapping[str, Tier] = {
     tier.name: tier
     for tier in (

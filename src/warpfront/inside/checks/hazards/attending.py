@@ -160,7 +160,7 @@ def _drops(ground: Ground) -> Iterator[Answer]:
 
 
 ATTENTION = HazardClass(
-    name="attention",
+    name="attention kernels",
     asks="is attention what it is defined to be, masked, causal, grouped, forward and backward",
     hazards=(
         *(

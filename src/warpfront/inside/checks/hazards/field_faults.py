@@ -596,7 +596,7 @@ FIELD_FAULTS: tuple[KernelFault, ...] = (
         "attention's gradient read as contiguous",
         ATTENTION_BACKWARD,
         _gradient_read_as_whole,
-        "attention",
+        "attention kernels",
         "plain",
     ),
     _defect(
@@ -644,7 +644,7 @@ FIELD_FAULTS: tuple[KernelFault, ...] = (
         "a mask of long sequences",
         ATTENTION,
         _mask_changed(_open_beyond),
-        "attention",
+        "attention kernels",
         "many keys, mask",
     ),
     _defect(
@@ -652,7 +652,7 @@ FIELD_FAULTS: tuple[KernelFault, ...] = (
         "a mask in 16 bits",
         ATTENTION,
         _mask_changed(_sees_its_neighbour),
-        "attention",
+        "attention kernels",
         "mask",
     ),
     _defect(
@@ -660,7 +660,7 @@ FIELD_FAULTS: tuple[KernelFault, ...] = (
         "a mask passed over",
         ATTENTION,
         _mask_changed(_no_mask),
-        "attention",
+        "attention kernels",
         "mask",
     ),
     _defect(
@@ -980,7 +980,7 @@ FIELD_FAULTS: tuple[KernelFault, ...] = (
         "causal attention of more queries than keys",
         ATTENTION,
         _rows_without_keys,
-        "attention",
+        "attention kernels",
         "causal, more queries",
     ),
     _defect(
@@ -988,7 +988,7 @@ FIELD_FAULTS: tuple[KernelFault, ...] = (
         "attention's gradient by half a tile of keys",
         ATTENTION_BACKWARD,
         _half_a_tile_of_keys,
-        "attention",
+        "attention kernels",
         "mask of half a tile",
     ),
     _defect(
