@@ -26,7 +26,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -132,6 +132,21 @@ def rewritten(old: list[str], new: list[str]) -> Iterator[int]:
             yield from range(first + 1, last + 1)
 
 
+def pointed_at(change: Change, places: Places) -> int:
+    """How many lines of a change somebody named."""
+    return sum((change.path, line) in places for line in range(change.first, change.last + 1))
+
+
+def print_recall(touched: Sequence[Change], said: Iterable[tuple[str, Places]]) -> None:
+    """For each who names places: of how many changes, and of how many replaced lines."""
+    replaced = [change for change in touched if change.lines]
+    of = sum(change.lines for change in replaced)
+    for name, places in said:
+        hit = sum(pointed_at(change, places) > 0 for change in touched)
+        lines = sum(min(pointed_at(change, places), change.lines) for change in replaced)
+        print(f"  {name}: {hit} of {len(touched)} changes, {lines} of {of} replaced lines")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("before", type=Path)
@@ -159,10 +174,6 @@ def main() -> None:
         places, words = rewritten_by_torch(options.torch_utils, options.before, translated)
         said.append((f"torch.utils.hipify rewrites {len(places)} lines ({words})", places))
 
-    def on(change: Change, places: Places) -> int:
-        return sum((change.path, line) in places for line in range(change.first, change.last + 1))
-
-    replaced = [change for change in touched if change.lines]
     print(
         f"{options.before}: {found.files} files, {found.lines} lines, "
         f"{len(found.findings)} findings"
@@ -171,14 +182,10 @@ def main() -> None:
         f"  loud (warning, error): {len(loud)} lines, "
         f"{1000 * len(loud) / found.lines:.1f} a thousand"
     )
-    for name, places in said:
-        hit = sum(on(change, places) > 0 for change in touched)
-        lines = sum(min(on(change, places), change.lines) for change in replaced)
-        of = sum(change.lines for change in replaced)
-        print(f"  {name}: {hit} of {len(touched)} changes, {lines} of {of} replaced lines")
+    print_recall(touched, said)
     if options.misses:
         for change in touched:
-            if not on(change, every):
+            if not pointed_at(change, every):
                 print(f"  - {change.path}:{change.first}-{change.last} {change.text}")
 
 

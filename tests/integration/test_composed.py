@@ -1,5 +1,5 @@
 """An image put together of layers holds the files of one whose wheels were installed by RUN, and
-bears what people do to it.
+bears what people do to it. With real torch by `--exhaustive`: layers are only made where asked for.
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ def layers_told(client: docker.DockerClient, image: str) -> list[str]:
     return [one["CreatedBy"] for one in history if "warpfront layer" in one["CreatedBy"]]
 
 
+@pytest.mark.exhaustive
 def test_both_ways_give_the_same_files_but_for_what_is_written_down(
     engine: Engine, client: docker.DockerClient, composed: str, by_run: str
 ) -> None:
@@ -84,6 +85,7 @@ def in_image(client: docker.DockerClient, image: str, script: str) -> list[str]:
     return said.decode().splitlines()
 
 
+@pytest.mark.exhaustive
 def test_what_lies_in_lower_layers_can_be_taken_out_by_pip_and_by_uv(
     client: docker.DockerClient, composed: str
 ) -> None:
@@ -98,6 +100,7 @@ def test_what_lies_in_lower_layers_can_be_taken_out_by_pip_and_by_uv(
     assert said[-1] == "2.0"
 
 
+@pytest.mark.exhaustive
 def test_no_byte_code_is_compiled_again(client: docker.DockerClient, composed: str) -> None:
     """None is compiled again: the source's age in it is the source's."""
     script = (
