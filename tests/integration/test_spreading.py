@@ -114,11 +114,13 @@ def test_what_an_engine_had_that_is_killed_is_built_on_the_other(
     child = project.start("build", "--spread", "--locked")
     logs = project.root / "build" / ".builders"
 
-    def sleeps(node: Node) -> bool:
-        found = (logs / node.name).rglob("build.log")
+    def sleeps() -> bool:
+        found = (logs / "one").rglob("build.log")
         return any("RUN --network=none sleep 20" in log.read_text() for log in found)
 
-    child.wait_for(lambda: all(sleeps(node) for node in nodes.values()), seconds=300)
+    # Only the engine that is killed is waited for: by the time that the other one sleeps too,
+    # a busy machine may have ended what this one had.
+    child.wait_for(sleeps, seconds=300)
     nodes["one"].kill()
     try:
         ended = child.wait(600).expect(0)
