@@ -68,9 +68,8 @@ def copy_image(
     tag: str = "",
     mount_from: Sequence[str] = (),
 ) -> Copied:
-    """An image, or an index and its images, by digest; under a `tag`, if one is given. `mount_from`
-    are repositories of the target's that may have some of it. Raises `InputError` if it is not
-    there.
+    """An image, or an index and its images, by digest, or `InputError` if it is not there; under a
+    `tag`, if one is given. `mount_from` are repositories beside the target that may have some.
     """
     walk = _ImageWalk(source)
     walk.follow(digest)
@@ -130,9 +129,7 @@ def _blobs_of(manifest: RegistryManifest) -> tuple[Descriptor, ...]:
 def _copy_blobs(
     source: Repository, target: Repository, blobs: Sequence[Descriptor], mount_from: Sequence[str]
 ) -> tuple[BlobTransfer, ...]:
-    """Several at once. Where one fails, or who waits is stopped, the others end at their next
-    piece.
-    """
+    """Several at once. Where one fails, or who waits is stopped, the others read no further."""
     stop = threading.Event()
 
     def copied(blob: Descriptor) -> BlobTransfer:
