@@ -43,10 +43,9 @@ _OURS = (
     f"contains(github.event.pull_request.labels.*.name, '{LABEL}'))"
 )
 _NIGHTS = (
-    "!cancelled() && needs.plan.result == 'success' && vars.PAGES == 'yes' && "
+    "!cancelled() && needs.plan.result == 'success' && vars.{wanted} == 'yes' && "
     "(github.event_name == 'schedule' || github.event_name == 'workflow_dispatch')"
 )
-_PAGES = {"group": "pages", "cancel-in-progress": False}
 _NO_REQUEST = "github.event_name != 'pull_request'"
 _TRIGGERS: dict[str, Any] = {
     "pull_request": {"types": ["opened", "synchronize", "reopened", "labeled"]},
@@ -207,9 +206,11 @@ def _whole(flow: Flow, job: Job, actions: Actions) -> dict[str, Any]:
     body: dict[str, Any] = {} if job.spread else {"name": job.name}
     if job.needs and not job.spread:
         body["needs"] = list(job.needs)
-        body["if"] = f"${{{{ {_NIGHTS} }}}}" if job.environment else "${{ always() }}"
-    if job.environment and not job.spread:
-        body |= {"environment": job.environment, "concurrency": _PAGES}
+        nights = _NIGHTS.format(wanted=job.wanted)
+        body["if"] = f"${{{{ {nights} }}}}" if job.wanted else "${{ always() }}"
+    if job.wanted:
+        alone = {"group": job.name, "cancel-in-progress": False}
+        body |= {"environment": job.environment, "concurrency": alone}
     body |= {
         "runs-on": _runs_on(job.runner),
         "timeout-minutes": job.minutes,
@@ -283,7 +284,7 @@ class _Steps:
 
     def _take(self) -> dict[str, Any]:
         """Each hand-over in a folder of its own, which a pattern makes also where one matches."""
-        of_work = "{${{ matrix.built }},${{ matrix.name }}}"
+        of_work = "{${{ matrix.after }},${{ matrix.name }}}"
         pattern = of_work if self.job.takes == "work" else "*"
         return self._uses("take", "download-artifact", {"pattern": pattern, "path": HANDOVER})
 

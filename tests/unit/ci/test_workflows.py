@@ -67,7 +67,9 @@ def powerful(workflow: Workflow) -> Iterator[str]:
     for name, job in workflow["jobs"].items():
         given = job.get("permissions")
         writes = [] if given is None else [p for p, how in given.items() if how != "read"]
-        may = name in {"publish", "release", "pages", "findings"} or name.startswith("candidate-")
+        may = name in {"publish", "release", "pages", "prune", "findings"} or name.startswith(
+            "candidate-"
+        )
         if given is None or (writes and not may):
             yield name
 
@@ -255,7 +257,7 @@ def test_a_job_is_one_call() -> None:
 def test_the_required_check_always_runs_and_hears_how_the_others_ended() -> None:
     required = RENDERED[MAIN]["jobs"]["required"]
     assert required["if"] == "${{ always() }}"
-    others = set(RENDERED[MAIN]["jobs"]) - {"required", "report", "publish", "pages"}
+    others = set(RENDERED[MAIN]["jobs"]) - {"required", "report", "publish", "pages", "prune"}
     assert set(required["needs"]) == others
     (call,) = [step for step in required["steps"] if step.get("id") == "call"]
     assert call["env"] == {
@@ -294,19 +296,23 @@ def test_gitlab_runs_the_same_calls_of_the_same_jobs() -> None:
     )
     child = yaml.safe_load(child_pipeline(the_flow(), planned))
     jobs = {name: body for name, body in child.items() if name not in {"stages", "planned"}}
-    works = [w for each in (planned.build, planned.verify) for ws in each.values() for w in ws]
-    assert jobs.keys() == {work.name for work in (*works, *planned.publish)} | {
-        "report",
-        "required",
-    }
+    kinds = (planned.build, planned.verify, planned.bench)
+    works = [work for each in kinds for of_row in each.values() for work in of_row]
+    ends = {"report", "prune", "required"}
+    assert jobs.keys() == {work.name for work in (*works, *planned.publish)} | ends
     for name, body in jobs.items():
-        assert body["script"][-1] in scripts(the_flow())
+        assert set(body["script"]) <= scripts(the_flow()).keys()
+        sends = any(kind in body["script"][-1] for kind in ("candidate", "publish", "prune"))
+        assert (
+            ("ci/login.sh" in body["script"]) == sends == ("REGISTRY" in body.get("variables", {}))
+        )
+        assert sends == ("environment" in body)
         assert body["timeout"].endswith("minutes")
         assert body["tags"]
         assert name.startswith("publish-") == (not body["interruptible"])
         assert name.startswith("publish-") == ("resource_group" in body)
     h100 = [body for body in jobs.values() if "h100" in body["tags"]]
-    assert all(body["script"][-1] == "ci/verify.sh" for body in h100)
+    assert {body["script"][-1] for body in h100} == {"ci/verify.sh", "ci/bench.sh"}
     assert jobs["required"].get("allow_failure") is None
 
 
