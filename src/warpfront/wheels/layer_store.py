@@ -13,7 +13,7 @@ import contextlib
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass
 from hashlib import sha256
@@ -32,7 +32,7 @@ from warpfront.wheels.streamed import (
     Streamed,
     first_clash,
     has_headers,
-    sources_bytes,
+    sources,
     stream_wheels,
 )
 from warpfront.wheels.unpacked import keep_unpacked
@@ -96,18 +96,12 @@ class LayerStore:
         if clash:
             raise WheelError(clash)
 
-    def sources_bytes(self, wheels: Iterable[LockedWheel]) -> int:
-        """How much of `wheels` byte code is compiled from."""
-        return sum(sources_bytes(self._wheelhouse.present(wheel)) for wheel in wheels)
-
-    @contextlib.contextmanager
-    def sources(self, wheels: Sequence[LockedWheel], *, python: str) -> Iterator[Layer]:
-        """A layer of nothing but sources, for as long as byte code is compiled from it."""
-        made = self._streamed(self._read(wheels), python, lambda _: None, sources_only=True)
-        try:
-            yield _layer(made, wheels)
-        finally:
-            self.blob(made.digest).unlink(missing_ok=True)
+    def sources(self, wheels: Iterable[LockedWheel]) -> dict[str, int]:
+        """What byte code is compiled from: path below site-packages -> bytes."""
+        found: dict[str, int] = {}
+        for wheel in wheels:
+            found |= sources(self._wheelhouse.present(wheel))
+        return found
 
     def kept(self, key: str) -> Layer | None:
         """What was kept under a key of the caller's, if it is as it was then."""
@@ -138,8 +132,20 @@ class LayerStore:
         """
         with storing(self.root):
             for blob in (folder / "blobs" / "sha256").iterdir():
-                self.blob(blob.name).parent.mkdir(parents=True, exist_ok=True)
-                blob.replace(self.blob(blob.name))
+                place = self.blob(blob.name)
+                place.parent.mkdir(parents=True, exist_ok=True)
+                if not (place.exists() and place.samefile(blob)):
+                    blob.replace(place)
+
+    def lend(self, manifest: str, folder: Path) -> None:
+        """Links to the layers of a manifest, in a layout that is about to be written: BuildKit
+        sends nothing that is there.
+        """
+        with storing(folder):
+            for part in self.read(manifest)["layers"]:
+                place = folder / "blobs" / "sha256" / self.blob(part["digest"]).name
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.hardlink_to(self.blob(part["digest"]))
 
     def name(self, digest: str) -> str:
         """What a build calls the manifest `digest`, as a named context."""
@@ -236,8 +242,6 @@ class LayerStore:
         paths: Sequence[Path],
         python: str,
         on_bytes: Callable[[int], None],
-        *,
-        sources_only: bool = False,
     ) -> Streamed:
         """Written aside, hashed on the way, and moved under its name."""
         with storing(self.root):
@@ -245,9 +249,7 @@ class LayerStore:
             handle, aside = tempfile.mkstemp(prefix=_ASIDE, dir=self.root)
             try:
                 with os.fdopen(handle, "wb") as file:
-                    made = stream_wheels(
-                        paths, file, python=python, on_bytes=on_bytes, sources_only=sources_only
-                    )
+                    made = stream_wheels(paths, file, python=python, on_bytes=on_bytes)
                 Path(aside).chmod(0o444)
                 Path(aside).replace(self.blob(made.digest))
             finally:

@@ -74,11 +74,9 @@ def stream_wheels(
     *,
     python: str,
     on_bytes: Callable[[int], None],
-    sources_only: bool = False,
 ) -> Streamed:
     """Write the layer of `wheels` to `file`, for an environment of Python `python` (`3.13`).
-    `on_bytes` is told now and then how much of the tar is done. `sources_only`: what byte code is
-    compiled from, and nothing that is large. Raises `WheelError` for a wheel
+    `on_bytes` is told now and then how much of the tar is done. Raises `WheelError` for a wheel
     that is damaged, or writes what another has already written otherwise.
     """
     packed = _Packed(file, on_bytes)
@@ -86,7 +84,7 @@ def stream_wheels(
     for path in wheels:
         try:
             with zipfile.ZipFile(path) as archive, path.open("rb") as raw:
-                source = _Members(archive, raw, sources_only=sources_only)
+                source = _Members(archive, raw)
                 install(source, _Destination(tree, source.distribution, python), _MINE)
                 measured[path.name] = source.measured
         except _DAMAGED as error:
@@ -109,11 +107,15 @@ def has_headers(wheel: Path) -> bool:
         return any(_scheme_of(name) == "headers" for name in archive.namelist())
 
 
-def sources_bytes(wheel: Path) -> int:
-    """How much of it byte code is compiled from."""
+def sources(wheel: Path) -> dict[str, int]:
+    """What byte code is compiled from: path below site-packages -> bytes."""
+    found = {}
     with zipfile.ZipFile(wheel) as archive:
-        members = archive.infolist()
-    return sum(one.file_size for one in members if one.filename.endswith(".py"))
+        for member in archive.infolist():
+            scheme, name = _scheme_of(member.filename), member.filename
+            if name.endswith(".py") and scheme in {"", "purelib", "platlib"}:
+                found[name.split("/", 2)[2] if scheme else name] = member.file_size
+    return found
 
 
 def first_clash(wheels: Iterable[Path]) -> str:
@@ -269,9 +271,8 @@ class _Destination(WheelDestination):
 class _Members(WheelFile):
     """A wheel whose members are inflated by ISA-L and measured on their way."""
 
-    def __init__(self, archive: zipfile.ZipFile, raw: BinaryIO, *, sources_only: bool) -> None:
+    def __init__(self, archive: zipfile.ZipFile, raw: BinaryIO) -> None:
         super().__init__(archive)
-        self._sources_only = sources_only
         self._archive, self._raw = archive, raw
         self.measured: dict[str, Measured] = {}
 
@@ -281,8 +282,6 @@ class _Members(WheelFile):
         for member in self._archive.infolist():
             # Byte code is compiled where it is run.
             if member.is_dir() or "__pycache__" in member.filename.split("/"):
-                continue
-            if self._sources_only and not member.filename.endswith(".py"):
                 continue
             with self._opened(member) as stream:
                 if _scheme_of(member.filename) not in {"", *SCHEME_NAMES}:
