@@ -29,6 +29,11 @@ RUN --network=none \
 
 FROM installed
 """  # noqa: E501
+# What that step has more of where something is left out.
+_SLIMS = (
+    "    --mount=type=bind,source=slim,target=/run/slim \\\n",
+    "    /opt/venv/bin/python /run/slim/slim.py /run/slim/globs.txt && \\\n",
+)
 # Compiles the sources of one set of wheels: the same byte code that the step behind the stage makes
 # of all of them.
 _COMPILES = r"""RUN --network=none --mount=type=bind,target=/run/sources start=$(date +%s) && \
@@ -61,6 +66,8 @@ class Stages:
 
 def stages_of(dockerfile: str) -> Stages | None:
     """The stages of a rendered Dockerfile; None where layers cannot stand in for one of them."""
+    for line in _SLIMS:
+        dockerfile = dockerfile.replace(line, "")
     before, found, _ = dockerfile.partition(_INSTALLS)
     if not found or dockerfile.count(f"AS {WHEELS_STAGE}\n") != 1:
         return None

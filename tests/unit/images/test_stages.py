@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,18 @@ def test_a_template_that_sets_no_stages_has_one() -> None:
     assert text.count("uv pip install") == 1
     assert "lib/python3 &&" in text
     assert stages_of(text) is None
+
+
+def test_an_image_that_leaves_something_out_can_stand_on_layers_that_are_without_it() -> None:
+    shared = read_tree(Path(__file__).parents[3] / "images")
+    cell = dataclasses.replace(a_cell(), slim=("torch/test/*",))
+    image = render(cell, a_lock(cell), Templates(shared))
+    text, whole = image.files["Dockerfile"], render(a_cell(), a_lock(), Templates(shared))
+    assert image.files["slim/globs.txt"] == "torch/test/*\n"
+    assert text.count("/run/slim/slim.py") == 1
+    assert stages_of(text) == stages_of(whole.files["Dockerfile"]) is not None
+    assert stages_of(text.replace("slim.py", "own.py")) is None
+    assert not any("slim" in name for name in whole.files)
 
 
 def test_byte_code_is_compiled_as_the_image_itself_does_it() -> None:

@@ -247,3 +247,21 @@ def test_layers_are_lent_by_links_and_what_was_lent_is_not_taken_back(
     store.take(folder)
     assert store.blob("0123").read_bytes() == b"newer"
     assert store.sources([a_wheel(house, "numpy")]) == {"numpy/__init__.py": 0}
+
+
+def test_a_layer_without_some_of_its_files_is_another_layer(
+    store: LayerStore, house: Wheelhouse
+) -> None:
+    torch = a_wheel(house, "torch", os.urandom(10_000))
+    (whole,) = made(store, torch)
+    without = store.layers(
+        [(torch,)],
+        python="3.13",
+        slim=["torch/*.so"],
+        on_progress=lambda *_: None,
+        say=lambda _: None,
+    )
+    assert without[0].size_bytes < whole.size_bytes / 2
+    assert made(store, torch) == (whole,)
+    assert "torch/lib.so" in unpacked_files(house, torch), "the guard is told of the whole wheel"
+    assert store.sources([torch], slim=["torch/*"]) == {}

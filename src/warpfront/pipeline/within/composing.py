@@ -79,10 +79,14 @@ class Composer:
         self.layers.refuse_clash(item.rendered.wheels)
         self.watch.step(cell.id, "makes layers of its wheels")
         made = self.layers.layers(
-            sets, python=cell.python, on_progress=self.watch.advance, say=self.watch.say
+            sets,
+            python=cell.python,
+            slim=cell.slim,
+            on_progress=self.watch.advance,
+            say=self.watch.say,
         )
         base = self._environment(item, stages)
-        sizes = [sum(self.layers.sources(wheels).values()) for wheels in sets]
+        sizes = [sum(self._sources(item, wheels).values()) for wheels in sets]
         compiled = self._byte_code(item, base, made, bytecode_sets(sets, sizes))
         return self.layers.name(self._joined(base, [*made, *compiled]))
 
@@ -126,13 +130,12 @@ class Composer:
         """The layers of the byte code of `sets`, by the Python of `base`: those that are not here
         are compiled on the layers that were `made` of all wheels.
         """
-        keys = {
-            wheels: digest_of([byte_code_context([()]), base, _named(wheels)]) for wheels in sets
-        }
+        way = [byte_code_context([()]), base, *item.cell.slim]
+        keys = {wheels: digest_of([way, _named(wheels)]) for wheels in sets}
         found = {wheels: self.layers.kept(key) for wheels, key in keys.items()}
         absent = [wheels for wheels in sets if found[wheels] is None]
         if absent:
-            texts = byte_code_context([self.layers.sources(wheels) for wheels in absent])
+            texts = byte_code_context([self._sources(item, wheels) for wheels in absent])
             files = {name: ImageFile(content=text.encode()) for name, text in texts.items()}
             lower = self._joined(base, made)
             contexts = {WHEELS_STAGE: self.layers.name(lower)}
@@ -148,6 +151,9 @@ class Composer:
                 )
                 found[wheels] = self.layers.keep(keys[wheels], layer)
         return [layer for layer in found.values() if layer]
+
+    def _sources(self, item: Prepared, wheels: Sequence[LockedWheel]) -> dict[str, int]:
+        return self.layers.sources(wheels, slim=item.cell.slim)
 
     def _built(
         self,
