@@ -302,8 +302,7 @@ def test_an_engine_that_went_away_ends_the_bake(tmp_path: Path) -> None:
 
 
 LOST = (
-    "failed to commit a to b: failed to stat active key during commit: snapshot a "
-    "does not exist: not found",
+    "failed to commit a to b: failed to stat active key: snapshot a does not exist: not found",
     "failed to stat lower snapshot oqp2tt0j: snapshot oqp2tt0j does not exist: not found",
     "failed to mount /x: parent snapshot sha256:c032 does not exist: not found",
     "snapshot  does not exist: not found",
