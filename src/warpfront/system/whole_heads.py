@@ -66,7 +66,7 @@ def _watched(connection: HTTPConnection, respond: Callable[[], Any]) -> Any:
 
 
 def read_within(response: Any, seconds: float, read: Callable[[], bytes]) -> bytes:
-    """The next piece of a body. What ends one (trailers) may go on and bring no byte of it."""
+    """The next piece of a body. What ends one (trailers) may go on for ever without a byte."""
     sock = getattr(response, _LINE, None)
     if sock is None:
         return read()
