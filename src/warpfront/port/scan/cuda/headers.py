@@ -78,17 +78,8 @@ def _macro_reaches(view: View) -> Iterator[tuple[str, Reach]]:
 
 
 _KNOWS_HIP = (
-    *(
-        "hip_runtime",
-        "hipify",
-        "hipcc",
-        "__HIP",
-        "USE_HIP",
-        "USE_ROCM",
-        "ENABLE_HIP",
-        "HIP_PLATFORM",
-    ),
-    *("CUDAExtension", "cpp_extension", "LANGUAGE HIP", "find_package(hip", "(HIP"),
+    *("hip_runtime", "hipify", "hipcc", "__HIP", "HIP_PLATFORM", "LANGUAGE HIP", "(HIP"),
+    *("USE_HIP", "USE_ROCM", "ENABLE_HIP", "CUDAExtension", "cpp_extension", "find_package(hip"),
 )
 _INCLUDED = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"]", re.MULTILINE)
 _RUNTIME = re.compile(r"cuda(?:_runtime(?:_api)?)?\.h$|hip/|cooperative_groups|cub/|thrust/")

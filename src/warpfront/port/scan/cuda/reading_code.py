@@ -143,11 +143,8 @@ def _without_runtime(view: View) -> Iterator[Sighting]:
     included = [one for one in view.directives if one.name.startswith("include")]
     for one in included:
         header = path_of(one.body)
-        if (
-            header is None
-            or _RUNTIME.match(str(header))
-            or header.name in view.context.cuda_headers
-        ):
+        known = header is None or header.name in view.context.cuda_headers
+        if known or _RUNTIME.match(str(header)):
             return
     span = (included[0].start, included[0].end) if included else (0, 0)
     yield sighting(view, "CU152", span, what=view.source.path.name)

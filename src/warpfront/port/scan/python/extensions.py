@@ -112,13 +112,13 @@ def cuda_alone(module: Module, node: ast.Raise | ast.Assert) -> Iterator[Seen]:
 
 def toolkit_imports(module: Module, node: ast.ImportFrom) -> Iterator[Seen]:
     """`from torch.utils.cpp_extension import CUDA_HOME`, with nothing of ROCm's beside it."""
-    if node.module == "torch.utils.cpp_extension" and not knows_hip(module):
-        if any(alias.name == "CUDA_HOME" for alias in node.names):
-            yield Seen(rule="PY047", node=node, what="CUDA_HOME", shift=-1)
+    named = any(alias.name == "CUDA_HOME" for alias in node.names)
+    if named and node.module == "torch.utils.cpp_extension" and not knows_hip(module):
+        yield Seen(rule="PY047", node=node, what="CUDA_HOME", shift=-1)
 
 
 def asked_in_builds(module: Module, node: ast.Attribute) -> Iterator[Seen]:
-    """`torch.cuda.is_available()` and `torch.version.cuda` where a setup.py decides what to build."""
+    """`torch.cuda.is_available()` and `torch.version.cuda` in a setup.py."""
     if module.path.name != "setup.py" or knows_hip(module):
         return
     dotted = module.dotted(node)
