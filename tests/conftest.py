@@ -55,7 +55,7 @@ def _try_no_constants_of_ours() -> None:
     each worker: three seconds, and other examples with every other order of tests. It has no
     setting for that; where it calls it otherwise, all stays as it is.
     """
-    providers.is_local_module_file = lambda _path: False  # type: ignore[assignment]
+    providers.is_local_module_file = lambda _path: False  # type: ignore[attr-defined,assignment]
 
 
 def pytest_collection_finish() -> None:

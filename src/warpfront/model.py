@@ -279,7 +279,7 @@ class Cell:
     arrives with the base). `relax` maps a package, whose demands on the torch stack may go unmet,
     to the reason somebody gave; `builds` are the packages that are built for it, `patches` what is
     changed in others, `smoke` what of them `verify` tries. `own_indexes` and `allow_builds` are the
-    matrix's. `tree` is the source tree it is for.
+    matrix's. `tree` is the source tree it is for. `slim` are globs of what its wheels are without.
     """
 
     id: str
@@ -311,6 +311,7 @@ class Cell:
     own_indexes: tuple[OwnIndex, ...] = ()
     allow_builds: tuple[str, ...] = ()
     budget_bytes: int | None = None
+    slim: tuple[str, ...] = ()
 
     @property
     def repository(self) -> str:

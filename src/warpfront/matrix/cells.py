@@ -21,6 +21,7 @@ from warpfront.matrix.language import (
     BootstrapText,
     BuildText,
     CompilerText,
+    ImageText,
     MatrixText,
     PatchText,
     SmokeText,
@@ -28,6 +29,7 @@ from warpfront.matrix.language import (
 )
 from warpfront.matrix.naming import cell_id, cell_tag, is_id, is_tag
 from warpfront.matrix.nearest import nearest
+from warpfront.matrix.slim import COMPILER, removed, slim_recipes
 from warpfront.matrix.vendors import VENDORS, Vendor
 from warpfront.model import (
     Base,
@@ -122,6 +124,7 @@ class CellMaker:
                 self._problem(("images", name, "builds"), message, hint)
             self._check_patches(name, image.patches)
             self._check_smoke(name, image.smoke)
+            self._check_slim(name, image)
         for name, base in self.text.bases.items():
             self._check_base(name, base)
 
@@ -138,6 +141,33 @@ class CellMaker:
             if ends not in {"", one.package}:
                 message = f"`until` of a patch of {one.package} names {ends}"
                 self._problem(where, message, f"until: {one.package}>=...")
+
+    def _check_slim(self, name: str, image: ImageText) -> None:
+        """What is left out is known, and needed by no image that stands on this one."""
+        where = ("images", name, "slim")
+        if image.slim and image.parent is not None:
+            hint = f"`slim:` belongs to the image at the bottom, which `{image.parent}` leads to"
+            self._problem(where, f"image `{name}` has its wheels from its parent", hint)
+        users = [one for one in self.text.images if self._compiles(one) and self._stands(one, name)]
+        for one in image.slim:
+            if one not in (known := slim_recipes()):
+                self._problem(where, f"slim: `{one}` is not known", nearest(one, known))
+            elif users and known[one].needed == COMPILER:
+                hint = "take it out of `slim:`, or give them another `parent:`"
+                self._problem(where, f"{one} is needed to compile in: {', '.join(users)}", hint)
+
+    def _compiles(self, name: str) -> bool:
+        return self.text.images[name].compiler or bool(self.text.images[name].builds)
+
+    def _stands(self, name: str | None, bottom: str) -> bool:
+        """Whether the image `name` is `bottom`, or leads there."""
+        seen: set[str] = set()
+        while name is not None and name in self.text.images and name not in seen:
+            if name == bottom:
+                return True
+            seen.add(name)
+            name = self.text.images[name].parent
+        return False
 
     def _check_smoke(self, image: str, entries: tuple[SmokeText, ...]) -> None:
         """Each entry has a name of its own and something to do, and names what is known."""
@@ -504,7 +534,6 @@ def _cell(
 ) -> Cell:
     image = text.images[name]
     brings_torch = VENDORS[point.vendor].torch_from == "index"
-    environment = {**image.environment, **point.environment}
     return Cell(
         id=ids[name],
         project=text.project.name,
@@ -527,7 +556,7 @@ def _cell(
         parent=ids[image.parent] if image.parent is not None else None,
         tag=tag,
         title=image.title,
-        environment=frozen(environment),
+        environment=frozen({**image.environment, **point.environment}),
         relax=frozen(image.relax),
         builds=tuple(_recipe(package, build) for package, build in sorted(image.builds.items())),
         patches=tuple(map(_patch, image.patches)),
@@ -536,6 +565,7 @@ def _cell(
         own_indexes=own_indexes,
         allow_builds=tuple(sorted(text.allow_builds)),
         budget_bytes=_bytes(image.budget) if image.budget else None,
+        slim=removed(image.slim, point.targets) if brings_torch else (),
     )
 
 

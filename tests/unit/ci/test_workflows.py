@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,10 +14,10 @@ import yaml
 
 from warpfront.ci.actions import pinned_actions
 from warpfront.ci.flow import Flow, make_flow, scripts
-from warpfront.ci.github_workflows import workflows
+from warpfront.ci.github_workflows import MATCHERS, workflows
 from warpfront.ci.gitlab import PARENT, child_pipeline, gitlab_files
 from warpfront.ci.schedule import SCOPES, schedule
-from warpfront.errors import InputError
+from warpfront.errors import InputError, MatrixError, Problem
 from warpfront.matrix.compat import packaged
 from warpfront.matrix.reading import read_matrix
 from warpfront.matrix.scaffold import make_project
@@ -268,6 +269,33 @@ def test_the_required_check_always_runs_and_hears_how_the_others_ended() -> None
         "PLANNED": "${{ needs.plan.result }}",
         "ENDED": "${{ join(needs.*.result) }}",
     }
+
+
+def matched(line: str) -> tuple[str, ...] | None:
+    """What the first matcher that fits makes of a line: whose, file, line, message."""
+    for one in json.loads(FILES[MATCHERS])["problemMatcher"]:
+        (pattern,) = one["pattern"]
+        if found := re.match(pattern["regexp"], line):
+            said = (found[pattern[name]] for name in ("file", "line", "message"))
+            return (one["owner"], *said)
+    return None
+
+
+def test_problems_are_read_off_what_is_printed_and_a_program_s_own_lines_are_none() -> None:
+    problem = Problem(path="matrix.yaml", line=7, message="`x` is: no target")
+    for text in (f"error: {MatrixError((problem, problem)).message}", str(problem)):
+        first = ("warpfront", "matrix.yaml", "7", "`x` is: no target")
+        assert [matched(line) for line in text.splitlines()] == [first] * len(text.splitlines())
+    place = "  src/kernel one.cu:3:9: warpSize is 64"
+    assert matched(place) == ("warpfront-scan", "src/kernel one.cu", "3", "warpSize is 64")
+    others = (
+        "/opt/venv/lib/python3.11/site-packages/torch/x.py:12: UserWarning: old",
+        "kernel.cu:3:9: error: expected ;",
+        "    hint: matrix.yaml:7 has another",
+        "12:30:01: done",
+        "error: workflows are stale",
+    )
+    assert [matched(line) for line in others] == [None] * len(others)
 
 
 def test_no_empty_matrix_reaches_a_forge() -> None:
