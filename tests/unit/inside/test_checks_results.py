@@ -7,6 +7,7 @@ from __future__ import annotations
 import itertools
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -35,7 +36,7 @@ def raising(error: Exception) -> CheckFinding:
 def recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Recorder:
     """Each look at the clock comes 1.23456 s after the one before."""
     clock = itertools.count(100.0, 1.23456)
-    monkeypatch.setattr(results.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(results, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     return Recorder(session="load", target="sm_90", folder=tmp_path)
 
 
