@@ -19,7 +19,7 @@ from warpfront.errors import FailureKind, kind_of_exit
 ENVIRONMENT_PYTHON = "/opt/venv/bin/python"
 """The interpreter of an image whose torch warpfront installed."""
 
-StepName = Literal["plan", "lock", "render", "build", "verify", "publish", "report"]
+StepName = Literal["plan", "lock", "render", "build", "verify", "bench", "publish", "report"]
 
 
 class Outcome(StrEnum):

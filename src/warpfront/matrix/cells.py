@@ -534,7 +534,6 @@ def _cell(
 ) -> Cell:
     image = text.images[name]
     brings_torch = VENDORS[point.vendor].torch_from == "index"
-    environment = {**image.environment, **point.environment}
     return Cell(
         id=ids[name],
         project=text.project.name,
@@ -557,7 +556,7 @@ def _cell(
         parent=ids[image.parent] if image.parent is not None else None,
         tag=tag,
         title=image.title,
-        environment=frozen(environment),
+        environment=frozen({**image.environment, **point.environment}),
         relax=frozen(image.relax),
         builds=tuple(_recipe(package, build) for package, build in sorted(image.builds.items())),
         patches=tuple(map(_patch, image.patches)),

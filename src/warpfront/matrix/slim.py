@@ -7,9 +7,8 @@ They are data (`data/slim.toml`), each with the reason why nothing in an image u
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from functools import cache
 from importlib import resources
 
@@ -46,9 +45,3 @@ def removed(names: Iterable[str], targets: Iterable[str]) -> tuple[str, ...]:
             several = _EACH_GFX in one
             globs |= {one.replace(_EACH_GFX, gfx) for gfx in others} if several else {one}
     return tuple(sorted(globs))
-
-
-def stays(globs: Iterable[str]) -> Callable[[str], bool]:
-    """Whether a path below site-packages stays."""
-    every = tuple(globs)
-    return lambda path: not any(fnmatchcase(path, one) for one in every)

@@ -25,7 +25,6 @@ from typing import Any
 import zstandard
 
 from warpfront.errors import WheelError
-from warpfront.matrix.slim import stays
 from warpfront.model import LockedWheel, digest_of
 from warpfront.system.progress import Line
 from warpfront.system.store import exclusive, read_text, storing, write_json, write_text
@@ -37,7 +36,7 @@ from warpfront.wheels.streamed import (
     sources,
     stream_wheels,
 )
-from warpfront.wheels.unpacked import keep_unpacked
+from warpfront.wheels.unpacked import keep_unpacked, stays
 from warpfront.wheels.wheelhouse import Wheelhouse, known_intact, note_intact, sha256_of
 
 _LAYOUT = '{"imageLayoutVersion":"1.0.0"}'

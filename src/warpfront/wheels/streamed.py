@@ -32,8 +32,8 @@ from isal import isal_zlib
 
 from warpfront.errors import WheelError
 from warpfront.inside.guard.manifest import Measured
-from warpfront.matrix.slim import stays
 from warpfront.model import ENVIRONMENT_PYTHON
+from warpfront.wheels.unpacked import stays
 
 # As `_shared/settle.j2` has it: byte code says how old its source is.
 AGE_SECONDS = 315_532_800

@@ -7,11 +7,10 @@ from collections.abc import Callable
 
 from warpfront.errors import BuildFailedError, StoreError, WheelError
 from warpfront.images.weights import Weights, largest, weights_of
-from warpfront.matrix.slim import stays
 from warpfront.model import BuiltImage, Cell, Failed, WheelLock
 from warpfront.report.sizes import readable_size
 from warpfront.system.store import Store
-from warpfront.wheels.unpacked import unpacked_files
+from warpfront.wheels.unpacked import stays, unpacked_files
 from warpfront.wheels.wheelhouse import Wheelhouse
 
 _NAME = "weights"

@@ -11,10 +11,9 @@ from pathlib import Path
 from warpfront.images.protection import POLICY, stack_location
 from warpfront.inside.guard.manifest import Manifest, Measured, manifest_text
 from warpfront.inside.guard.policy import policy_from
-from warpfront.matrix.slim import stays
 from warpfront.model import Cell, LockedWheel, RenderedImage
 from warpfront.system.store import write_text
-from warpfront.wheels.unpacked import unpacked_files
+from warpfront.wheels.unpacked import stays, unpacked_files
 from warpfront.wheels.wheelhouse import Wheelhouse
 
 _MANIFEST = "stack.json"
