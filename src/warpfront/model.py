@@ -19,7 +19,7 @@ from warpfront.errors import FailureKind, kind_of_exit
 ENVIRONMENT_PYTHON = "/opt/venv/bin/python"
 """The interpreter of an image whose torch warpfront installed."""
 
-StepName = Literal["plan", "lock", "render", "build", "verify", "publish", "report"]
+StepName = Literal["plan", "lock", "render", "build", "verify", "bench", "publish", "report"]
 
 
 class Outcome(StrEnum):
@@ -297,7 +297,8 @@ class Cell:
     arrives with the base). `relax` maps a package, whose demands on the torch stack may go unmet,
     to the reason somebody gave; `builds` are the packages that are built for it, `patches` what is
     changed in others, `smoke` what of them `verify` tries. `own_indexes` and `allow_builds` are the
-    matrix's. `tree` is the source tree it is for. `policies` are about its environment at run time.
+    matrix's. `tree` is the source tree it is for. `slim` are globs of what its wheels are without,
+    `policies` are about its environment at run time.
     """
 
     id: str
@@ -330,6 +331,7 @@ class Cell:
     allow_builds: tuple[str, ...] = ()
     budget_bytes: int | None = None
     policies: tuple[RuntimePolicy, ...] = ()
+    slim: tuple[str, ...] = ()
 
     @property
     def repository(self) -> str:

@@ -35,6 +35,7 @@ from warpfront.matrix.runtime_policies import (
     policies_of,
     refusals,
 )
+from warpfront.matrix.slim import COMPILER, removed, slim_recipes
 from warpfront.matrix.vendors import VENDORS, Vendor
 from warpfront.model import (
     Base,
@@ -130,6 +131,7 @@ class CellMaker:
                 self._problem(("images", name, "builds"), message, hint)
             self._check_patches(name, image.patches)
             self._check_smoke(name, image.smoke)
+            self._check_slim(name, image)
         for name, base in self.text.bases.items():
             self._check_base(name, base)
         known = sorted({one.name for one in packaged_policies()})
@@ -150,6 +152,33 @@ class CellMaker:
             if ends not in {"", one.package}:
                 message = f"`until` of a patch of {one.package} names {ends}"
                 self._problem(where, message, f"until: {one.package}>=...")
+
+    def _check_slim(self, name: str, image: ImageText) -> None:
+        """What is left out is known, and needed by no image that stands on this one."""
+        where = ("images", name, "slim")
+        if image.slim and image.parent is not None:
+            hint = f"`slim:` belongs to the image at the bottom, which `{image.parent}` leads to"
+            self._problem(where, f"image `{name}` has its wheels from its parent", hint)
+        users = [one for one in self.text.images if self._compiles(one) and self._stands(one, name)]
+        for one in image.slim:
+            if one not in (known := slim_recipes()):
+                self._problem(where, f"slim: `{one}` is not known", nearest(one, known))
+            elif users and known[one].needed == COMPILER:
+                hint = "take it out of `slim:`, or give them another `parent:`"
+                self._problem(where, f"{one} is needed to compile in: {', '.join(users)}", hint)
+
+    def _compiles(self, name: str) -> bool:
+        return self.text.images[name].compiler or bool(self.text.images[name].builds)
+
+    def _stands(self, name: str | None, bottom: str) -> bool:
+        """Whether the image `name` is `bottom`, or leads there."""
+        seen: set[str] = set()
+        while name is not None and name in self.text.images and name not in seen:
+            if name == bottom:
+                return True
+            seen.add(name)
+            name = self.text.images[name].parent
+        return False
 
     def _check_smoke(self, image: str, entries: tuple[SmokeText, ...]) -> None:
         """Each entry has a name of its own and something to do, and names what is known."""
@@ -537,7 +566,6 @@ def _cell(
         base=foundation.base,
         index=foundation.index,
         stack=foundation.stack,
-        # A base that brings torch brings what goes with it; nothing of it is replaced.
         requirements=image.packages if image.parent or _installs_torch(point) else (),
         requirements_file=image.requirements,
         compiler=foundation.compiler if image.compiler else None,
@@ -555,10 +583,12 @@ def _cell(
         allow_builds=tuple(sorted(text.allow_builds)),
         budget_bytes=_bytes(image.budget) if image.budget else None,
         policies=policies,
+        slim=removed(image.slim, point.targets) if _installs_torch(point) else (),
     )
 
 
 def _installs_torch(point: Point) -> bool:
+    """A base that brings torch brings what goes with it; nothing of it is replaced."""
     return VENDORS[point.vendor].torch_from == "index"
 
 
