@@ -37,9 +37,13 @@ def the_flow(repository: str = "ghcr.io/warpfront") -> Flow:
 
 
 FILES = workflows(the_flow(), pinned_actions())
-RENDERED = {p: yaml.safe_load(t) for p, t in FILES.items() if p.startswith(".github/workflows/")}
+RENDERED = {
+    p: yaml.load(t, yaml.CSafeLoader)
+    for p, t in FILES.items()
+    if p.startswith(".github/workflows/")
+}
 BY_HAND = {
-    str(path.relative_to(ROOT)): yaml.safe_load(path.read_text(encoding="utf-8"))
+    str(path.relative_to(ROOT)): yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader)
     for path in (ROOT / ".github" / "workflows").glob("*.yml")
 }
 
@@ -306,7 +310,7 @@ def test_another_registry_is_logged_into_with_what_its_environment_holds() -> No
     files = workflows(the_flow("registry.example.com/mine"), pinned_actions())
     assert "secrets.REGISTRY_TOKEN" in files[PUBLISH]
     assert "github.token" not in files[PUBLISH]
-    calls = yaml.safe_load(files[MAIN])["jobs"]
+    calls = yaml.load(files[MAIN], yaml.CSafeLoader)["jobs"]
     told = {name for name, job in calls.items() if "REGISTRY_TOKEN" in job.get("secrets", {})}
     assert told == {"candidate-ubuntu", "publish"}
 
@@ -324,7 +328,7 @@ def test_gitlab_runs_the_same_calls_of_the_same_jobs() -> None:
         before=None,
         blocked={},
     )
-    child = yaml.safe_load(child_pipeline(the_flow(), planned))
+    child = yaml.load(child_pipeline(the_flow(), planned), yaml.CSafeLoader)
     jobs = {name: body for name, body in child.items() if name not in {"stages", "planned"}}
     kinds = (planned.build, planned.verify, planned.bench)
     works = [work for each in kinds for of_row in each.values() for work in of_row]
@@ -347,7 +351,7 @@ def test_gitlab_runs_the_same_calls_of_the_same_jobs() -> None:
 
 
 def test_gitlab_is_told_what_starts_a_run() -> None:
-    parent = yaml.safe_load(gitlab_files(the_flow())[PARENT])
+    parent = yaml.load(gitlab_files(the_flow())[PARENT], yaml.CSafeLoader)
     scopes = [rule["variables"]["SCOPE"] for rule in parent["plan"]["rules"]]
     assert sorted(scopes) == sorted(SCOPES)
     assert parent["cells"]["trigger"]["strategy"] == "depend"
@@ -422,7 +426,7 @@ def test_a_group_is_named_beside_its_labels(tmp_path: Path) -> None:
     matrix = tmp_path / "matrix.yaml"
     matrix.write_text(matrix.read_text() + RUNNERS)
     text = ci_files(open_workspace(tmp_path))[OWN]
-    (job,) = yaml.safe_load(text or "")["jobs"].values()
+    (job,) = yaml.load(text or "", yaml.CSafeLoader)["jobs"].values()
     assert job["runs-on"] == {"group": "lab", "labels": ["gpu"]}
 
 
