@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import dataclasses
+import gc
 import hashlib
 import os
 import random
@@ -652,9 +652,11 @@ def test_a_file_has_its_time_in_all_however_often_its_bytes_go_on(
 
 def test_a_head_that_comes_byte_by_byte_ends_after_its_time_in_all() -> None:
     """Each byte is in time; a time-out between bytes would wait for the last of them."""
-    with dripping("HTTP/1.1 200 OK\r\nX-Endless: ", "yes ") as url:
-        with Transport(Site(), connect_seconds=5, stall_seconds=0.2) as transport:
-            answer = transport.open(url)
+    with (
+        dripping("HTTP/1.1 200 OK\r\nX-Endless: ", "yes ") as url,
+        Transport(Site(), connect_seconds=5, stall_seconds=0.2) as transport,
+    ):
+        answer = transport.open(url)
     assert isinstance(answer, NoAnswer)
     assert answer.reason == "no answer in time"
     gc.collect()  # which would warn of a line that is still open
