@@ -29,6 +29,12 @@ from warpfront.matrix.language import (
 )
 from warpfront.matrix.naming import cell_id, cell_tag, is_id, is_tag
 from warpfront.matrix.nearest import nearest
+from warpfront.matrix.runtime_policies import (
+    environment_of,
+    packaged_policies,
+    policies_of,
+    refusals,
+)
 from warpfront.matrix.slim import COMPILER, removed, slim_recipes
 from warpfront.matrix.vendors import VENDORS, Vendor
 from warpfront.model import (
@@ -41,6 +47,7 @@ from warpfront.model import (
     Patch,
     Pin,
     Recipe,
+    RuntimePolicy,
     Smoke,
     SourceTree,
     Toolkit,
@@ -127,6 +134,10 @@ class CellMaker:
             self._check_slim(name, image)
         for name, base in self.text.bases.items():
             self._check_base(name, base)
+        known = sorted({one.name for one in packaged_policies()})
+        for name in self.text.policy if isinstance(self.text.policy, tuple) else ():
+            if name not in known:
+                self._problem(("policy",), f"no policy `{name}`", f"known: {', '.join(known)}")
 
     def _check_patches(self, image: str, patches: tuple[PatchText, ...]) -> None:
         """Patches of a package are of one version of it, and end with versions of that package."""
@@ -425,17 +436,24 @@ class CellMaker:
                 message = f"image `{name}`: {why}"
                 self._tell(point, message, f"leave {name} out of this row's images:")
             elif self._is_free(point, name, ids[name], tag):
-                self.cells.append(
-                    _cell(
-                        point,
-                        foundation,
-                        text=self.text,
-                        name=name,
-                        ids=ids,
-                        tag=tag,
-                        own_indexes=self._own_indexes,
-                    )
+                cell = _cell(
+                    point,
+                    foundation,
+                    text=self.text,
+                    name=name,
+                    ids=ids,
+                    tag=tag,
+                    own_indexes=self._own_indexes,
                 )
+                self.cells.append(cell)
+                self._check_environment(point, cell)
+
+    def _check_environment(self, point: Point, cell: Cell) -> None:
+        """Nothing that `environment:` says is known to be wrong on that vendor."""
+        for variable, value in cell.environment.items():
+            for why in refusals(cell.policies, variable, value):
+                hint = "take it out of `environment:`; docs/stacks.md, Runtime policies"
+                self._tell(point, f"`{variable}={value}`: {why}", hint)
 
     def _is_free(self, point: Point, image: str, identity: str, tag: str) -> bool:
         if not is_id(identity) or not is_tag(tag):
@@ -533,7 +551,7 @@ def _cell(
     own_indexes: tuple[OwnIndex, ...],
 ) -> Cell:
     image = text.images[name]
-    brings_torch = VENDORS[point.vendor].torch_from == "index"
+    policies = _policies(point, foundation, text, image)
     return Cell(
         id=ids[name],
         project=text.project.name,
@@ -548,15 +566,14 @@ def _cell(
         base=foundation.base,
         index=foundation.index,
         stack=foundation.stack,
-        # A base that brings torch brings what goes with it; nothing of it is replaced.
-        requirements=image.packages if brings_torch or image.parent is not None else (),
+        requirements=image.packages if image.parent or _installs_torch(point) else (),
         requirements_file=image.requirements,
         compiler=foundation.compiler if image.compiler else None,
         template=image.template,
         parent=ids[image.parent] if image.parent is not None else None,
         tag=tag,
         title=image.title,
-        environment=frozen({**image.environment, **point.environment}),
+        environment=frozen({**environment_of(policies), **image.environment, **point.environment}),
         relax=frozen(image.relax),
         builds=tuple(_recipe(package, build) for package, build in sorted(image.builds.items())),
         patches=tuple(map(_patch, image.patches)),
@@ -565,8 +582,26 @@ def _cell(
         own_indexes=own_indexes,
         allow_builds=tuple(sorted(text.allow_builds)),
         budget_bytes=_bytes(image.budget) if image.budget else None,
-        slim=removed(image.slim, point.targets) if brings_torch else (),
+        policies=policies,
+        slim=removed(image.slim, point.targets) if _installs_torch(point) else (),
     )
+
+
+def _installs_torch(point: Point) -> bool:
+    """A base that brings torch brings what goes with it; nothing of it is replaced."""
+    return VENDORS[point.vendor].torch_from == "index"
+
+
+def _policies(
+    point: Point, foundation: _Foundation, text: MatrixText, image: ImageText
+) -> tuple[RuntimePolicy, ...]:
+    """Children inherit what is set, and what somebody said goes before it."""
+    found = policies_of(point.vendor, foundation.toolkit, point.targets, point.torch)
+    if isinstance(text.policy, tuple):
+        found = tuple(one for one in found if one.name in text.policy)
+    said = {*image.environment, *point.environment}
+    kept = (one for one in found if one.level != "set" or not (image.parent or one.name in said))
+    return () if text.policy == "none" else tuple(kept)
 
 
 def _bytes(size: str) -> int:

@@ -454,6 +454,7 @@ class MatrixText:
     images: Annotated[Mapping[Name, ImageText], Filled]
     rows: Annotated[tuple[RowText, ...], Filled]
     strict: StrictBool = False
+    policy: Literal["default", "none"] | tuple[str, ...] = "default"
     compilers: Mapping[Name, CompilerText] = field(default_factory=dict)
     runners: Mapping[Name, RunnerText] = field(default_factory=dict)
     builders: Mapping[Name, NodeText] = field(default_factory=dict)
