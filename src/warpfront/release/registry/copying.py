@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 
 from warpfront.errors import InputError
 from warpfront.release.registry import manifests
@@ -188,7 +188,7 @@ class _StoppableFile:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)
 
-    def __enter__(self) -> _StoppableFile:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
