@@ -38,6 +38,7 @@ from warpfront.release.admission import Evidence, judge
 from warpfront.release.ledger import Publication, Stage
 from warpfront.release.publication import YANK_TYPE, Referrer, held_image
 from warpfront.release.registry.contract import IMAGE_MANIFEST, digest_of_bytes
+from warpfront.report.described import describe
 
 FIXED = f"2.13.0-cpu-py3.11-{(b'a'.hex() * 64)[:12]}"
 
@@ -143,6 +144,9 @@ def test_a_dry_run_says_where_each_tag_is_and_sends_nothing(world: World) -> Non
     (again,) = world.publish(dry_run=True).values()
     assert isinstance(again, Publication)
     assert {one.before for one in again.tags} == {image}
+    assert "to send" in describe(foreseen)
+    assert "nothing of it to send" in describe(again)
+    assert "nothing" not in describe(foreseen)
 
 
 def test_a_dry_run_refuses_a_tag_that_is_taken(world: World) -> None:
