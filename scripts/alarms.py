@@ -31,6 +31,27 @@ from warpfront.inside.checks.effort import Effort, drawn_seeds
 from warpfront.inside.checks.results import Recorder
 
 LATE_SECONDS = 60
+
+
+def _formatted(torch: Any) -> None:
+    """Whatever is sent to a device arrives as channels_last, for the rest of this process: who
+    trains on pictures has that for every input and weight.
+    """
+    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+
+    class Formatted(torch.overrides.TorchFunctionMode):  # type: ignore[misc]
+        def __torch_function__(
+            self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            del types
+            found = function(*args, **(kwargs or {}))
+            if function is torch.Tensor.to and found.dim() in formats and found.is_floating_point():
+                return found.contiguous(memory_format=formats[found.dim()])
+            return found
+
+    Formatted().__enter__()
+
+
 # What a user may have set, and be right.
 SETTINGS: Mapping[str, Callable[[Any], None]] = {
     "plain": lambda _: None,
@@ -42,6 +63,7 @@ SETTINGS: Mapping[str, Callable[[Any], None]] = {
     "efficient": lambda torch: _attention_by(torch, "mem_efficient"),
     "tf32": lambda torch: setattr(torch.backends.cuda.matmul, "allow_tf32", True),
     "expandable": lambda _: None,
+    "channels_last": _formatted,
 }
 ENVIRONMENT = {"expandable": ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")}
 SESSIONS = {
