@@ -4,6 +4,7 @@ over cells, which it calls in shards. Pure.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,10 +16,15 @@ from warpfront.matrix.runners import Runner
 
 FOLDER = ".github/workflows"
 MAIN = "warpfront"
+MATCHERS = ".github/warpfront-problems.json"
+"""How a forge reads problems off what is printed: `add-matcher` names it."""
 PYTHON = "3.11"
 Actions = Mapping[str, tuple[str, str]]
 
 _HEADER = "# Made by `invoke ci --write` from `runners:` of matrix.yaml: change that, not this.\n"
+# Only files in which problems are ours: a warning of Python's is `path.py:12: ...`, too.
+_PROBLEM = r"^(?:error: )?([\w@./-]+\.(?:ya?ml|toml|txt|j2|json)):(\d+): (.+)$"
+_FINDING = r"^  ([^\s:][^:]*):(\d+):(\d+): (.+)$"
 _READS = {"contents": "read"}
 _POWERS = {
     "packages": "images are pushed",
@@ -72,7 +78,22 @@ def workflows(flow: Flow, actions: Actions) -> dict[str, str]:
             made[f"{FOLDER}/{MAIN}-{job.name}.yml"] = _called(flow, job, actions)
     files = {path: _text(document, actions) for path, document in made.items()}
     labels = _text(_labels(flow), actions)
+    files[MATCHERS] = json.dumps(_matchers(), indent=2) + "\n"
     return {**files, ".github/actionlint.yaml": labels, ".github/zizmor.yml": _zizmor(flow)}
+
+
+def _matchers() -> dict[str, Any]:
+    """https://github.com/actions/toolkit/blob/main/docs/problem-matchers.md: problems of files of
+    the project, and findings of `scan` and `preflight`.
+    """
+    problem = {"regexp": _PROBLEM, "file": 1, "line": 2, "message": 3}
+    finding = {"regexp": _FINDING, "file": 1, "line": 2, "column": 3, "message": 4}
+    return {
+        "problemMatcher": [
+            {"owner": MAIN, "severity": "error", "pattern": [problem]},
+            {"owner": f"{MAIN}-scan", "severity": "warning", "pattern": [finding]},
+        ]
+    }
 
 
 def _text(document: object, actions: Actions) -> str:

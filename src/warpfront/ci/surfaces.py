@@ -148,6 +148,11 @@ def error_commands(results: Iterable[object], lines: Mapping[str, int]) -> list[
     return [*said[: ANNOTATION_LIMIT - 1], f"::error title=more::and {more} more, in the summary"]
 
 
+def matcher_command(path: str) -> str:
+    """Has a forge read problems off the lines that a step prints from here on."""
+    return f"::add-matcher::{path}"
+
+
 def _annotation(result: object, lines: Mapping[str, int]) -> str:
     cell_id = getattr(result, "cell_id", "")
     text = " ".join(line.strip() for line in _lines(result)).replace("`", "").replace("**", "")

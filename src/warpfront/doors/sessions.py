@@ -99,34 +99,51 @@ def _golden(session: nox.Session) -> None:
 
 
 def _models(session: nox.Session) -> None:
-    """Inside an image with claims; with `--library` a library's registry, in this Python."""
+    """Inside an image with claims. With `--library` a library's registry: inside an image again,
+    in images of this project by the task, or else in this Python.
+    """
     if not any(word.startswith("--library") for word in session.posargs):
         _check_inside(session, "models")
         return
     parser = _Parser(prog="nox -s models --", add_help=False)
-    parser.add_argument("--target", default="", help="what this machine has, if not detected")
+    for name in ("target", "vendor", "image", "only", "claims", "results"):
+        parser.add_argument(f"--{name}", default="")
     add_library_options(parser)
     options = _read_options(session, parser)
-    _try_library(session, options.target or _detected_target(session), parsed_library(options))
+    try:
+        asked = parsed_library(options)
+    except ValueError as error:
+        session.error(str(error))
+    if options.claims and options.results:
+        _try_library(session, Path(options.claims), Path(options.results), asked)
+    elif options.image or options.only or options.vendor:
+        chosen = {name: getattr(options, name) for name in ("target", "vendor", "image", "only")}
+        argv = [f"--{name}={value}" for name, value in chosen.items() if value]
+        _hand_over(session, "models", *argv, *asked.arguments())
+    else:
+        _try_library_here(session, options.target or _detected_target(session), asked)
 
 
-def _try_library(session: nox.Session, target: str, asked: Library) -> None:
+def _try_library_here(session: nox.Session, target: str, asked: Library) -> None:
     try:
         claims = claims_for_target(target)
     except ClaimsError as error:
         session.error(f"--target: {error}")
-    folder = (HERE_FOLDER / f"architectures-{target}").resolve()
+    folder = HERE_FOLDER / f"models-{target}"
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "architectures.json").unlink(missing_ok=True)
+    (folder / "models.json").unlink(missing_ok=True)
     write_json(folder / "claims.json", claims.document())
-    argv = ["--claims", str(folder / "claims.json"), "--results", str(folder)]
+    _try_library(session, folder / "claims.json", folder, asked)
+
+
+def _try_library(session: nox.Session, claims: Path, results: Path, asked: Library) -> None:
+    folder = results.resolve()
+    argv = ["--claims", str(claims.resolve()), "--results", str(folder), *asked.arguments()]
     with session.chdir(folder):
         try:
-            _run(
-                session, "-m", "warpfront.inside.checks", "architectures", *argv, *asked.arguments()
-            )
+            _run(session, "-m", "warpfront.inside.checks", "architectures", *argv)
         except nox.command.CommandFailed as error:
-            session.error(f"models: {error.reason}; {folder / 'architectures.json'} has all of it")
+            session.error(f"models: {error.reason}; {folder / 'models.json'} has all of it")
 
 
 def _bench(session: nox.Session) -> None:

@@ -284,7 +284,7 @@ class ImageText:
     """`images.*:`; `parent` is the image it is built on. `relax` maps a package, whose demands
     on the torch stack may go unmet, to the reason; `builds` how packages are built in that;
     `patches` what is changed in packages of others, `smoke` what of them is tried; `budget` is the
-    most that its layers may take, unpacked."""
+    most that its layers may take, unpacked, and `slim` what its wheels are without."""
 
     template: Name
     title: Annotated[str, *_words]
@@ -298,6 +298,7 @@ class ImageText:
     patches: tuple[PatchText, ...] = ()
     smoke: tuple[SmokeText, ...] = ()
     budget: Annotated[str, *_size] | None = None
+    slim: tuple[Name, ...] = ()
     environment: Environment = field(default_factory=dict)
 
 
@@ -453,6 +454,7 @@ class MatrixText:
     images: Annotated[Mapping[Name, ImageText], Filled]
     rows: Annotated[tuple[RowText, ...], Filled]
     strict: StrictBool = False
+    policy: Literal["default", "none"] | tuple[str, ...] = "default"
     compilers: Mapping[Name, CompilerText] = field(default_factory=dict)
     runners: Mapping[Name, RunnerText] = field(default_factory=dict)
     builders: Mapping[Name, NodeText] = field(default_factory=dict)

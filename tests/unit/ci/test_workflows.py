@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,10 +14,10 @@ import yaml
 
 from warpfront.ci.actions import pinned_actions
 from warpfront.ci.flow import Flow, make_flow, scripts
-from warpfront.ci.github_workflows import workflows
+from warpfront.ci.github_workflows import MATCHERS, workflows
 from warpfront.ci.gitlab import PARENT, child_pipeline, gitlab_files
 from warpfront.ci.schedule import SCOPES, schedule
-from warpfront.errors import InputError
+from warpfront.errors import InputError, MatrixError, Problem
 from warpfront.matrix.compat import packaged
 from warpfront.matrix.reading import read_matrix
 from warpfront.matrix.scaffold import make_project
@@ -35,9 +36,13 @@ def the_flow(repository: str = "ghcr.io/warpfront") -> Flow:
 
 
 FILES = workflows(the_flow(), pinned_actions())
-RENDERED = {p: yaml.safe_load(t) for p, t in FILES.items() if p.startswith(".github/workflows/")}
+RENDERED = {
+    p: yaml.load(t, yaml.CSafeLoader)
+    for p, t in FILES.items()
+    if p.startswith(".github/workflows/")
+}
 BY_HAND = {
-    str(path.relative_to(ROOT)): yaml.safe_load(path.read_text(encoding="utf-8"))
+    str(path.relative_to(ROOT)): yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader)
     for path in (ROOT / ".github" / "workflows").glob("*.yml")
 }
 
@@ -266,6 +271,33 @@ def test_the_required_check_always_runs_and_hears_how_the_others_ended() -> None
     }
 
 
+def matched(line: str) -> tuple[str, ...] | None:
+    """What the first matcher that fits makes of a line: whose, file, line, message."""
+    for one in json.loads(FILES[MATCHERS])["problemMatcher"]:
+        (pattern,) = one["pattern"]
+        if found := re.match(pattern["regexp"], line):
+            said = (found[pattern[name]] for name in ("file", "line", "message"))
+            return (one["owner"], *said)
+    return None
+
+
+def test_problems_are_read_off_what_is_printed_and_a_program_s_own_lines_are_none() -> None:
+    problem = Problem(path="matrix.yaml", line=7, message="`x` is: no target")
+    for text in (f"error: {MatrixError((problem, problem)).message}", str(problem)):
+        first = ("warpfront", "matrix.yaml", "7", "`x` is: no target")
+        assert [matched(line) for line in text.splitlines()] == [first] * len(text.splitlines())
+    place = "  src/kernel one.cu:3:9: warpSize is 64"
+    assert matched(place) == ("warpfront-scan", "src/kernel one.cu", "3", "warpSize is 64")
+    others = (
+        "/opt/venv/lib/python3.11/site-packages/torch/x.py:12: UserWarning: old",
+        "kernel.cu:3:9: error: expected ;",
+        "    hint: matrix.yaml:7 has another",
+        "12:30:01: done",
+        "error: workflows are stale",
+    )
+    assert [matched(line) for line in others] == [None] * len(others)
+
+
 def test_no_empty_matrix_reaches_a_forge() -> None:
     for name, job in RENDERED[MAIN]["jobs"].items():
         if "strategy" in job:
@@ -276,7 +308,7 @@ def test_another_registry_is_logged_into_with_what_its_environment_holds() -> No
     files = workflows(the_flow("registry.example.com/mine"), pinned_actions())
     assert "secrets.REGISTRY_TOKEN" in files[PUBLISH]
     assert "github.token" not in files[PUBLISH]
-    calls = yaml.safe_load(files[MAIN])["jobs"]
+    calls = yaml.load(files[MAIN], yaml.CSafeLoader)["jobs"]
     told = {name for name, job in calls.items() if "REGISTRY_TOKEN" in job.get("secrets", {})}
     assert told == {"candidate-ubuntu", "publish"}
 
@@ -294,7 +326,7 @@ def test_gitlab_runs_the_same_calls_of_the_same_jobs() -> None:
         before=None,
         blocked={},
     )
-    child = yaml.safe_load(child_pipeline(the_flow(), planned))
+    child = yaml.load(child_pipeline(the_flow(), planned), yaml.CSafeLoader)
     jobs = {name: body for name, body in child.items() if name not in {"stages", "planned"}}
     kinds = (planned.build, planned.verify, planned.bench)
     works = [work for each in kinds for of_row in each.values() for work in of_row]
@@ -317,7 +349,7 @@ def test_gitlab_runs_the_same_calls_of_the_same_jobs() -> None:
 
 
 def test_gitlab_is_told_what_starts_a_run() -> None:
-    parent = yaml.safe_load(gitlab_files(the_flow())[PARENT])
+    parent = yaml.load(gitlab_files(the_flow())[PARENT], yaml.CSafeLoader)
     scopes = [rule["variables"]["SCOPE"] for rule in parent["plan"]["rules"]]
     assert sorted(scopes) == sorted(SCOPES)
     assert parent["cells"]["trigger"]["strategy"] == "depend"
@@ -359,7 +391,7 @@ def test_a_group_is_named_beside_its_labels(tmp_path: Path) -> None:
     matrix = tmp_path / "matrix.yaml"
     matrix.write_text(matrix.read_text() + RUNNERS)
     text = ci_files(open_workspace(tmp_path))[OWN]
-    (job,) = yaml.safe_load(text or "")["jobs"].values()
+    (job,) = yaml.load(text or "", yaml.CSafeLoader)["jobs"].values()
     assert job["runs-on"] == {"group": "lab", "labels": ["gpu"]}
 
 

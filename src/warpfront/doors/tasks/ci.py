@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -38,15 +39,16 @@ def ci(
     since: Annotated[str, Option("the commit to compare with, for what changed")] = "",
 ) -> None:
     """Make the workflows of CI, and be what they call."""
+    forge = _forge()
     workspace = workspace_here()
     if write or check:
         _workflows(workspace, display, only_check=check)
     elif fingerprints:
         _fingerprints(workspace)
     elif judge:
-        _judge(workspace, json=json)
+        _judge(workspace, forge, json=json)
     elif plan:
-        _plan(workspace, cells, display, scope=scope, since=since, json=json)
+        _plan(workspace, forge, cells, display, scope=scope, since=since, json=json)
     else:
         raise InputError("nothing asked for", hint="--write, --check, --plan or --judge")
 
@@ -73,15 +75,22 @@ def _fingerprints(workspace: Workspace) -> None:
 
 
 def _forge() -> Forge:
+    """The job that this is; what it prints from here on is read for problems."""
     from warpfront.ci.flow import LABEL
     from warpfront.ci.github import read_forge
+    from warpfront.ci.github_workflows import MATCHERS
+    from warpfront.ci.surfaces import matcher_command
     from warpfront.system.process import environment
 
-    return read_forge(environment(), label=LABEL)
+    forge = read_forge(environment(), label=LABEL)
+    if forge.scope and Path(MATCHERS).is_file():
+        print(matcher_command(MATCHERS), file=sys.stderr)
+    return forge
 
 
 def _plan(
     workspace: Workspace,
+    forge: Forge,
     cells: Selection,
     display: Display,
     *,
@@ -99,7 +108,7 @@ def _plan(
     from warpfront.system.foreign import remove_tree
     from warpfront.system.store import write_text
 
-    forge, root = _forge(), workspace.folders.root
+    root = workspace.folders.root
     flow = flow_of(workspace.matrix, root)
     planned = dispatch(
         workspace, cells, display, scope=_scope(scope or forge.scope), since=since or forge.since
@@ -125,12 +134,11 @@ def _scope(name: str) -> RunScope:
     return SCOPES[name or "pull_request"]
 
 
-def _judge(workspace: Workspace, *, json: bool) -> None:
+def _judge(workspace: Workspace, forge: Forge, *, json: bool) -> None:
     from warpfront import pipeline
     from warpfront.ci.surfaces import judgement_summary
     from warpfront.pipeline.beside.gathering import judge_run
 
-    forge = _forge()
     judgement = judge_run(
         workspace.folders.root,
         workspace.folders.store,
@@ -195,7 +203,8 @@ def job(
     from warpfront.pipeline.beside.readying import named_runner, ready
     from warpfront.pipeline.beside.working import Errand, work
 
-    workspace, forge = workspace_here(), _forge()
+    forge = _forge()
+    workspace = workspace_here()
     errand = Errand(step=step, name=name, cells=tuple(cells.split()), target=on)  # type: ignore[arg-type]
     row = named_runner(workspace.matrix.runners, runner) if runner or step == "bench" else None
     if row:

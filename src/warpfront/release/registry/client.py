@@ -43,6 +43,7 @@ from warpfront.release.registry.references import (
     fallback_tag,
     is_digest,
     is_tag,
+    read_count,
     wrong_repository,
 )
 from warpfront.release.registry.registry_errors import Passing, refused, wrong
@@ -56,6 +57,7 @@ _DIGEST_HEADER = "Docker-Content-Digest"
 _AT_ONCE = 4
 _PAGE = 1000
 _MOST_PAGES = 200
+_MOST_PAGES_BYTES = 4 * MANIFEST_LIMIT_BYTES
 # What a registry without the referrers API answers: a path that it does not know.
 _NO_REFERRERS = frozenset({404, 405, 501})
 _NOT_MOUNTED = frozenset({202, 400, 403, 404, 405})
@@ -386,9 +388,11 @@ class HttpRegistry:
     def _pages(
         self, repository: str, url: str, step: str, accepted: set[int]
     ) -> Iterator[tuple[requests.Response, bytes]]:
+        left = _MOST_PAGES_BYTES
         for _ in range(_MOST_PAGES):
             ask = self._ask("GET", url, step, accepted, (pull(repository),))
-            answer, body = self._exchange.read(ask, MANIFEST_LIMIT_BYTES)
+            answer, body = self._exchange.read(ask, min(MANIFEST_LIMIT_BYTES, left))
+            left -= len(body)
             yield answer, body
             following = answer.links.get("next", {}).get("url", "")
             if answer.status_code != 200 or not following:
@@ -528,5 +532,4 @@ def _media_type(answer: requests.Response) -> str:
 
 
 def _length(answer: requests.Response) -> int | None:
-    said = answer.headers.get("Content-Length", "")
-    return int(said[:18]) if said.isdigit() else None
+    return read_count(answer.headers.get("Content-Length", ""))

@@ -23,6 +23,7 @@ from warpfront.inside.checks.operations import Arithmetic
 from warpfront.inside.checks.precision import DTYPES, require_full_precision
 
 COMPUTED, REFUSED, WRONG, ANOTHER = "computed", "refused", "wrong", "another kernel"
+_ACTIVITIES = {"cuda": "CUDA", "xpu": "XPU"}
 _FATAL = re.compile(r"(CUDA|HIP) error|illegal memory|device-side assert|unspecified launch")
 _SHOWN = 3
 _WARM = 2
@@ -116,7 +117,7 @@ def _fault(
 
 
 def _its_own(tier: Mapping[str, str], names: list[str], device: str) -> bool:
-    pattern = re.compile(tier["operators" if device == "cpu" else "kernels"])
+    pattern = re.compile(tier["kernels" if device in _ACTIVITIES else "operators"])
     if not any(pattern.search(name) for name in names):
         return False
     return tier["name"] != "sdpa math" or not any(FUSED.search(name) for name in names)
@@ -125,12 +126,13 @@ def _its_own(tier: Mapping[str, str], names: list[str], device: str) -> bool:
 def _profiled(
     work: Callable[[], tuple[Tensor, ...]], device: str
 ) -> tuple[list[str], tuple[Tensor, ...]]:
-    """What ran, by name and what took longest first: kernels of a device, on the CPU operators."""
+    """What ran, by name and what took longest first: kernels of a device that torch can profile,
+    and operators elsewhere.
+    """
     activity = torch.profiler.ProfilerActivity
-    on_device = device != "cpu"
-    with torch.profiler.profile(
-        activities=[activity.CPU, *([activity.CUDA] if on_device else [])]
-    ) as profile:
+    on_device = device in _ACTIVITIES
+    more = [getattr(activity, _ACTIVITIES[device])] if on_device else []
+    with torch.profiler.profile(activities=[activity.CPU, *more]) as profile:
         found = work()
         _settle(device)
     spent: dict[str, float] = {}

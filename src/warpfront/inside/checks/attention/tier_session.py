@@ -33,12 +33,13 @@ CHILD = "warpfront.inside.checks.attention.at_tier"
 EXAMPLE = "attention_example.py"
 WIDTHS, HEADS, GROUPED, BATCH = (64, 96, 128, 256, 512), 4, 2, 2
 # An odd length, so that no tile is full.
-LENGTHS = {"cpu": 65, "cuda": 129, "hpu": 129}
-TIMED_LENGTHS = {"cpu": 512, "cuda": 2048, "hpu": 2048}
+LENGTHS = {"cpu": 65, "cuda": 129, "hpu": 129, "xpu": 129}
+TIMED_LENGTHS = {"cpu": 512, "cuda": 2048, "hpu": 2048, "xpu": 2048}
 DTYPES_OF = {
     "cpu": ("float32", "bfloat16"),
     "cuda": ("bfloat16", "float16", "float32"),
     "hpu": ("bfloat16", "float32"),
+    "xpu": ("bfloat16", "float16", "float32"),
 }
 CASE_SECONDS, COMPILED_SECONDS = 120.0, 300.0
 # torch 2.13's profiler else prints two lines for each operation.
