@@ -218,7 +218,7 @@ def _optimizer(name: str, ground: Ground) -> Iterator[Answer]:
     cancelled = [
         _cancelled(array(start), [array(step[place]) for step in fed], ground.eps / 2)
         if name == "Adam"
-        else 0.0
+        else {}
         for place, start in enumerate(starts)
     ]
     for way in WAYS:
@@ -234,16 +234,18 @@ def _optimizer(name: str, ground: Ground) -> Iterator[Answer]:
         for place, (x, exact) in enumerate(zip(found, right, strict=True)):
             slack = 64 * ground.eps * (1 + np.abs(array(exact)))
             if place < len(cancelled):
-                slack = slack + cancelled[place]
+                slack = slack + cancelled[place].get("parameter", 0.0)
             yield Answer(f"parameter {place}, {way}", x, array(exact), slack=slack)
         for key, value in kept.items():
+            what, _, place = key.rpartition(" of ")
             slack = 64 * ground.eps * (1 + float(value.abs().max()))
+            slack = slack + cancelled[int(place)].get(what, 0.0)
             mine = state[key].to(ground.dtype) if state[key].is_floating_point() else state[key]
             yield Answer(f"{key}, {way}", mine, array(value), slack=slack)
 
 
-def _cancelled(start: Numbers, fed: list[Numbers], unit: float) -> Numbers:
-    """How far off Adam's parameter may be where a gradient and its decay cancel.
+def _cancelled(start: Numbers, fed: list[Numbers], unit: float) -> dict[str, Numbers]:
+    """How far off Adam's parameter and moments may be where a gradient and its decay cancel.
 
     What is left, g + DECAY * p, keeps the roundings of both; the step divides it by its own running
     mean, RATE * m / (sqrt(v) + eps), so that these roundings are divided by what is left. m and
@@ -251,16 +253,16 @@ def _cancelled(start: Numbers, fed: list[Numbers], unit: float) -> Numbers:
     """
     first, second = 0.9, 0.999
     p, m, v = start, np.zeros_like(start), np.zeros_like(start)
-    off, worst = np.zeros_like(start), np.zeros_like(start)
+    off, worst, most = np.zeros_like(start), np.zeros_like(start), np.zeros_like(start)
     for step, gradient in enumerate(fed, 1):
         left = gradient + DECAY * p
         rounded = unit * (2 * DECAY * np.abs(p) + np.abs(left)) + DECAY * off
-        worst = np.maximum(worst, rounded)
+        worst, most = np.maximum(worst, rounded), np.maximum(most, np.abs(left))
         m, v = first * m + (1 - first) * left, second * v + (1 - second) * left**2
         size = np.sqrt(v / (1 - second**step)) + 1e-8
         off = off + 2 * RATE * worst / size
         p = p - RATE * m / (1 - first**step) / size
-    return off
+    return {"parameter": off, "exp_avg": worst, "exp_avg_sq": worst * (2 * most + worst)}
 
 
 def _optimized(
