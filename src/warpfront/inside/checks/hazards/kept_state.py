@@ -237,9 +237,9 @@ def _optimizer(name: str, ground: Ground) -> Iterator[Answer]:
                 slack = slack + cancelled[place].get("parameter", 0.0)
             yield Answer(f"parameter {place}, {way}", x, array(exact), slack=slack)
         for key, value in kept.items():
-            what, _, place = key.rpartition(" of ")
+            what, _, which = key.rpartition(" of ")
             slack = 64 * ground.eps * (1 + float(value.abs().max()))
-            slack = slack + cancelled[int(place)].get(what, 0.0)
+            slack = slack + cancelled[int(which)].get(what, 0.0)
             mine = state[key].to(ground.dtype) if state[key].is_floating_point() else state[key]
             yield Answer(f"{key}, {way}", mine, array(value), slack=slack)
 
