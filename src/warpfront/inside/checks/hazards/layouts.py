@@ -496,6 +496,7 @@ PADDED_LAST = KnownDefect(
 ONCE: dict[str, Any] = {"dtypes": ("float32", "bfloat16"), "once": True}
 LAYOUTS = HazardClass(
     name="memory formats",
+    narrow=("norms", "convolution 64 to 64"),
     asks="are the same numbers right from every place and in every order of memory",
     hazards=(
         *rows(
