@@ -42,7 +42,7 @@ from warpfront.wheels.wheelhouse import Wheelhouse, known_intact, note_intact, s
 _LAYOUT = '{"imageLayoutVersion":"1.0.0"}'
 _ASIDE = ".aside-"
 # What the bytes of a layer follow from, beside its wheels. isal inflates, and inflated is inflated.
-_RULES = "1"
+_RULES = "2"
 
 Progress = Callable[[str, int, int], None]
 _Stream = Callable[..., Streamed]  # `stream_wheels`, told what it is for

@@ -39,7 +39,7 @@ from warpfront.wheels.unpacked import stays
 AGE_SECONDS = 315_532_800
 ENVIRONMENT = posixpath.dirname(posixpath.dirname(ENVIRONMENT_PYTHON))
 SITE_PACKAGES = f"{ENVIRONMENT}/lib/python3/site-packages"
-LEVEL = 3
+LEVEL = 2
 _CHUNK_BYTES = 1 << 18
 _LOCAL_HEADER = struct.Struct("<26xHH")
 _MINE = {"INSTALLER": b"warpfront", "REQUESTED": b""}

@@ -21,6 +21,7 @@ from warpfront.images import engine as rooms
 from warpfront.images.engine import connect, embedded, liveness, packages
 from warpfront.images.engine import docker as room
 from warpfront.images.engine.line_splitter import LONGEST_LINE, LineSplitter
+from warpfront.system import process
 
 DEBIAN = 'PRETTY_NAME="Debian GNU/Linux 12"\nID=debian\nVERSION_ID="12"\n'
 
@@ -323,7 +324,7 @@ def test_engines_that_begin_at_once_get_a_subnet_each(
         "_await_daemon": lambda _place: {},
     }.items():
         monkeypatch.setattr(embedded, name, fake)
-    monkeypatch.setattr(embedded.process, "start_daemon", lambda *_: None)
+    monkeypatch.setattr(process, "start_daemon", lambda *_: None)
     tree = packages.PackageTree(root=tmp_path, perl="")
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "dockerd").write_text("")
