@@ -344,7 +344,7 @@ def _written(ground: Ground) -> Iterator[Answer]:
     x = ground.send(ground.whole(17, 33))
     for name, call in WRITTEN.items():
         plain = call(x)
-        right = array(plain.double() if plain.is_floating_point() else plain)
+        right = array(plain.cpu().double() if plain.is_floating_point() else plain)
         for form, change in (("spread", _spread), ("swapped", _swapped), ("window", _outside)):
             there = change(torch.full_like(plain, 1))
             call(x, out=there)
