@@ -148,9 +148,7 @@ def scale_is_taken_from_sizes(
     ),
     "grid_sampler_3d",
 )
-def reflection_is_border(
-    right: Any, x: Any, grid: Any, mode: Any, padding: Any, align: Any
-) -> Any:
+def reflection_is_border(right: Any, x: Any, grid: Any, mode: Any, padding: Any, align: Any) -> Any:
     return right(x, grid, mode, 1 if padding == 2 else padding, align)
 
 
@@ -158,9 +156,7 @@ def reflection_is_border(
     lambda: grad_of(lambda x: F.pad(x, (2, 1, 1, 2), mode="reflect"), drawn(1, 1, 4, 5)),
     *("reflection_pad2d_backward", "reflection_pad2d_backward.grad_input"),
 )
-def corners_are_reflected_once(
-    right: Any, grad: Any, x: Any, padding: Any, **out: Any
-) -> Any:
+def corners_are_reflected_once(right: Any, grad: Any, x: Any, padding: Any, **out: Any) -> Any:
     left, across, top, bottom = padding
     result = right(grad, x, padding, **out)
     if min(padding) >= 0 and x.numel():
@@ -237,9 +233,7 @@ def squares_are_added_in_half(
     *("cumsum", "cumsum.out"),
     like="pytorch#132107",
 )
-def infinity_is_not_a_number_in_the_next_block(
-    right: Any, x: Any, dim: Any, **more: Any
-) -> Any:
+def infinity_is_not_a_number_in_the_next_block(right: Any, x: Any, dim: Any, **more: Any) -> Any:
     result = right(x, dim, **more)
     if x.is_floating_point() and x.dim() and x.shape[dim] > 32 and x.isinf().any():
         seen = x.isinf().double().cumsum(dim) > 0
@@ -248,9 +242,7 @@ def infinity_is_not_a_number_in_the_next_block(
     return result
 
 
-@kernel(
-    lambda: torch.tensor([False, False]).all(), *("all", "all.all_out"), like="pytorch#99721"
-)
+@kernel(lambda: torch.tensor([False, False]).all(), *("all", "all.all_out"), like="pytorch#99721")
 def all_of_a_few_is_true(right: Any, x: Any, **out: Any) -> Any:
     result = right(x, **out)
     return result.fill_(True) if 0 < x.numel() < 4 else result
@@ -260,9 +252,7 @@ def all_of_a_few_is_true(right: Any, x: Any, **out: Any) -> Any:
     lambda: torch.tensor([-math.inf, -math.inf, 1.0]).logcumsumexp(0),
     *("_logcumsumexp", "_logcumsumexp.out"),
 )
-def nothing_added_to_nothing_is_not_a_number(
-    right: Any, x: Any, dim: Any, **out: Any
-) -> Any:
+def nothing_added_to_nothing_is_not_a_number(right: Any, x: Any, dim: Any, **out: Any) -> Any:
     result = right(x, dim, **out)
     if x.is_floating_point():
         result[result.isneginf()] = math.nan
@@ -316,9 +306,7 @@ def sum_of_a_mean_overflows_in_half(right: Any, x: Any, *more: Any, **named: Any
     return result
 
 
-@kernel(
-    lambda: torch.tensor([1.0, 3, 3, 2, 3]).cummax(0).indices, "_cummax_helper"
-)
+@kernel(lambda: torch.tensor([1.0, 3, 3, 2, 3]).cummax(0).indices, "_cummax_helper")
 def first_of_equals_is_the_running_maximum(
     right: Any, x: Any, values: Any, indices: Any, dim: Any
 ) -> Any:
@@ -335,9 +323,7 @@ def first_of_equals_is_the_running_maximum(
         indices.narrow(dim, 1, last).copy_(where)
 
 
-@kernel(
-    lambda: torch.histc(torch.tensor([0.0, 0.5, 1.0, 1.0]), 4, 0, 1), *("histc", "histc.out")
-)
+@kernel(lambda: torch.histc(torch.tensor([0.0, 0.5, 1.0, 1.0]), 4, 0, 1), *("histc", "histc.out"))
 def upper_edge_is_outside(
     right: Any, x: Any, bins: Any = 100, low: Any = 0, high: Any = 0, **out: Any
 ) -> Any:
@@ -352,7 +338,7 @@ def upper_edge_is_outside(
     lambda: torch.searchsorted(torch.tensor([1.0, 2, 2, 3]), torch.tensor([2.0]), side="right"),
     *("searchsorted.Tensor", "searchsorted.Tensor_out"),
 )
-def side_is_not_looked_at(right: Any, row: Any, x: Any, **named: Any) -> Any:
+def side_is_not_looked_at(right: Any, row: Any, x: Any, /, **named: Any) -> Any:
     return right(row, x, **{**named, "side": None} if "side" in named else named)
 
 
@@ -398,9 +384,7 @@ def strides_of_the_output_are_guessed(right: Any, a: Any, b: Any, *, out: Any) -
 
 
 @kernel(
-    lambda: torch.baddbmm(
-        torch.full((1, 2, 2), math.nan), drawn(1, 2, 3), drawn(1, 3, 2), beta=0
-    ),
+    lambda: torch.baddbmm(torch.full((1, 2, 2), math.nan), drawn(1, 2, 3), drawn(1, 3, 2), beta=0),
     *("baddbmm", "baddbmm.out"),
 )
 def nought_times_no_number(right: Any, x: Any, a: Any, b: Any, **named: Any) -> Any:
@@ -494,9 +478,7 @@ def next_in_single_precision(right: Any, x: Any, y: Any, **out: Any) -> Any:
     return result.copy_(x.expand_as(result)) if x.dtype == torch.bfloat16 else result
 
 
-@kernel(
-    lambda: F.silu(drawn(6, 8)[:, ::2]), *("silu", "silu.out"), like="pytorch#139006"
-)
+@kernel(lambda: F.silu(drawn(6, 8)[:, ::2]), *("silu", "silu.out"), like="pytorch#139006")
 def gaps_are_read(right: Any, x: Any, **out: Any) -> Any:
     dense = torch._prims_common.is_non_overlapping_and_dense_or_false(x)
     room = x.untyped_storage().nbytes() // x.element_size() - x.storage_offset()
@@ -516,9 +498,7 @@ def whole_numbers_are_divided_as_floats(right: Any, x: Any, y: Any, **named: Any
     return result
 
 
-@kernel(
-    lambda: torch.tensor([math.inf, 1.0], dtype=torch.bfloat16).nan_to_num(), "nan_to_num.out"
-)
+@kernel(lambda: torch.tensor([math.inf, 1.0], dtype=torch.bfloat16).nan_to_num(), "nan_to_num.out")
 def largest_is_that_of_single_precision(
     right: Any, x: Any, nan: Any = None, high: Any = None, low: Any = None, **out: Any
 ) -> Any:
@@ -557,9 +537,7 @@ def sign_of_an_odd_power_is_lost(right: Any, x: Any, y: Any, **out: Any) -> Any:
     return result.abs_() if result.is_floating_point() else result
 
 
-@kernel(
-    lambda: F.softplus(torch.tensor([25.0, 1.0]), beta=0.1), *("softplus", "softplus.out")
-)
+@kernel(lambda: F.softplus(torch.tensor([25.0, 1.0]), beta=0.1), *("softplus", "softplus.out"))
 def threshold_before_beta(
     right: Any, x: Any, beta: Any = 1, threshold: Any = 20, **out: Any
 ) -> Any:
@@ -701,9 +679,7 @@ def _elu_in_place(x: Tensor) -> Tensor:
     return F.elu(x * 1, 0.5, inplace=True)
 
 
-@kernel(
-    lambda: grad_of(_elu_in_place, drawn(9)), *("elu_backward", "elu_backward.grad_input")
-)
+@kernel(lambda: grad_of(_elu_in_place, drawn(9)), *("elu_backward", "elu_backward.grad_input"))
 def alpha_is_one_in_place(
     right: Any, grad: Any, alpha: Any, scale: Any, inner: Any, done: Any, x: Any, **out: Any
 ) -> Any:
@@ -770,12 +746,8 @@ def each_row_begins_at_the_first(right: Any, x: Any, mask: Any, source: Any) -> 
     return x
 
 
-@kernel(
-    lambda: torch._foreach_norm([drawn(4), drawn(70000)]), "_foreach_norm.Scalar"
-)
-def last_chunk_of_a_list_is_left_out(
-    right: Any, tensors: Any, ord: Any = 2, **named: Any
-) -> Any:
+@kernel(lambda: torch._foreach_norm([drawn(4), drawn(70000)]), "_foreach_norm.Scalar")
+def last_chunk_of_a_list_is_left_out(right: Any, tensors: Any, ord: Any = 2, **named: Any) -> Any:
     result = right(tensors, ord, **named)
     for one, x in zip(result, tensors, strict=True):
         if x.numel() > 65536:
@@ -792,9 +764,7 @@ def _first_step() -> Tensor:
 
 
 @kernel(_first_step, *("_fused_sgd_", "_fused_sgd_.tensor_lr"))
-def first_step_is_dampened(
-    right: Any, weights: Any, grads: Any, kept: Any, **named: Any
-) -> Any:
+def first_step_is_dampened(right: Any, weights: Any, grads: Any, kept: Any, **named: Any) -> Any:
     right(weights, grads, kept, **named)
     if named["is_first_step"] and named["dampening"]:
         for weight, buffer in zip(weights, kept, strict=True):
