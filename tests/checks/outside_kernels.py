@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
+from torch.nn import functional
 
 from warpfront.inside.checks.hazards.seeding import KernelFault, Wrong
 
@@ -49,7 +50,7 @@ def grad_of(call: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
 
 
 @kernel(
-    lambda: F.avg_pool3d(drawn(1, 2, 6, 6, 6), 3, 2, 1, count_include_pad=False),
+    lambda: functional.avg_pool3d(drawn(1, 2, 6, 6, 6), 3, 2, 1, count_include_pad=False),
     *("avg_pool3d", "avg_pool3d.out"),
     like="AMDMIGraphX#1766",
 )
@@ -66,12 +67,14 @@ def padding_counts_in_average(
 ) -> Any:
     result = right(x, size, stride, padding, ceil, include, divisor, **out)
     if any(padding) and not include and divisor is None:
-        result.copy_(F.avg_pool3d(x.double(), size, stride or None, padding, ceil, True))
+        result.copy_(functional.avg_pool3d(x.double(), size, stride or None, padding, ceil, True))
     return result
 
 
 @kernel(
-    lambda: grad_of(lambda x: F.max_pool2d(x, 3, 2), drawn(1, 2, 9, 9, dtype=torch.bfloat16)),
+    lambda: grad_of(
+        lambda x: functional.max_pool2d(x, 3, 2), drawn(1, 2, 9, 9, dtype=torch.bfloat16)
+    ),
     *("max_pool2d_with_indices_backward", "max_pool2d_with_indices_backward.grad_input"),
     like="MIOpen#1325",
 )
@@ -96,7 +99,7 @@ def windows_overlap_without_adding(
 
 
 @kernel(
-    lambda: F.conv2d(*(torch.ones(1, 1, 2, 2, dtype=torch.bfloat16),) * 2),
+    lambda: functional.conv2d(*(torch.ones(1, 1, 2, 2, dtype=torch.bfloat16),) * 2),
     "convolution",
     like="pytorch#163347",
 )
@@ -112,7 +115,7 @@ def one_pixel_is_one_product(right: Any, x: Any, w: Any, b: Any, *more: Any) -> 
 
 
 def transposed_convolution(x: Tensor) -> Tensor:
-    return F.conv_transpose2d(x, drawn(2, 3, 3, 3, seed=1), None, 2, 1, output_padding=1)
+    return functional.conv_transpose2d(x, drawn(2, 3, 3, 3, seed=1), None, 2, 1, output_padding=1)
 
 
 @kernel(
@@ -130,7 +133,7 @@ def padding_of_output_has_no_gradient(right: Any, grad: Any, *more: Any) -> Any:
 
 
 @kernel(
-    lambda: F.interpolate(drawn(1, 1, 5, 7), scale_factor=1.7, mode="bilinear"),
+    lambda: functional.interpolate(drawn(1, 1, 5, 7), scale_factor=1.7, mode="bilinear"),
     *("upsample_bilinear2d", "upsample_bilinear2d.out"),
 )
 def scale_is_taken_from_sizes(
@@ -138,12 +141,12 @@ def scale_is_taken_from_sizes(
 ) -> Any:
     result = right(x, size, align, high, wide, **out)
     if high is not None and not align:
-        result.copy_(F.interpolate(x.double(), size=tuple(size), mode="bilinear"))
+        result.copy_(functional.interpolate(x.double(), size=tuple(size), mode="bilinear"))
     return result
 
 
 @kernel(
-    lambda: F.grid_sample(
+    lambda: functional.grid_sample(
         drawn(1, 1, 4, 4, 4), 2 * drawn(1, 3, 3, 3, 3), padding_mode="reflection"
     ),
     "grid_sampler_3d",
@@ -153,7 +156,7 @@ def reflection_is_border(right: Any, x: Any, grid: Any, mode: Any, padding: Any,
 
 
 @kernel(
-    lambda: grad_of(lambda x: F.pad(x, (2, 1, 1, 2), mode="reflect"), drawn(1, 1, 4, 5)),
+    lambda: grad_of(lambda x: functional.pad(x, (2, 1, 1, 2), mode="reflect"), drawn(1, 1, 4, 5)),
     *("reflection_pad2d_backward", "reflection_pad2d_backward.grad_input"),
 )
 def corners_are_reflected_once(right: Any, grad: Any, x: Any, padding: Any, **out: Any) -> Any:
@@ -169,7 +172,7 @@ def corners_are_reflected_once(right: Any, grad: Any, x: Any, padding: Any, **ou
 
 
 @kernel(
-    lambda: grad_of(lambda x: F.adaptive_avg_pool3d(x, (2, 2, 2)), drawn(1, 1, 4, 4, 8)),
+    lambda: grad_of(lambda x: functional.adaptive_avg_pool3d(x, (2, 2, 2)), drawn(1, 1, 4, 4, 8)),
     *("_adaptive_avg_pool3d_backward",),
     like="pytorch#60524",
 )
@@ -180,7 +183,7 @@ def height_of_window_for_its_width(right: Any, grad: Any, x: Any) -> Any:
 
 
 @kernel(
-    lambda: F.pixel_shuffle(drawn(2, 8, 3, 3).to(memory_format=torch.channels_last), 2),
+    lambda: functional.pixel_shuffle(drawn(2, 8, 3, 3).to(memory_format=torch.channels_last), 2),
     "pixel_shuffle",
 )
 def channels_last_shuffles_other_channels(right: Any, x: Any, factor: Any) -> Any:
@@ -432,7 +435,7 @@ def no_distance_has_no_gradient(
 
 
 @kernel(
-    lambda: F.scaled_dot_product_attention(
+    lambda: functional.scaled_dot_product_attention(
         *(drawn(1, 2, n, 8, seed=n) for n in (5, 9, 9)), is_causal=True
     ),
     "_scaled_dot_product_flash_attention_for_cpu",
@@ -478,7 +481,7 @@ def next_in_single_precision(right: Any, x: Any, y: Any, **out: Any) -> Any:
     return result.copy_(x.expand_as(result)) if x.dtype == torch.bfloat16 else result
 
 
-@kernel(lambda: F.silu(drawn(6, 8)[:, ::2]), *("silu", "silu.out"), like="pytorch#139006")
+@kernel(lambda: functional.silu(drawn(6, 8)[:, ::2]), *("silu", "silu.out"), like="pytorch#139006")
 def gaps_are_read(right: Any, x: Any, **out: Any) -> Any:
     dense = torch._prims_common.is_non_overlapping_and_dense_or_false(x)
     room = x.untyped_storage().nbytes() // x.element_size() - x.storage_offset()
@@ -510,7 +513,7 @@ def largest_is_that_of_single_precision(
 
 
 @kernel(
-    lambda: grad_of(lambda x: F.gelu(x, approximate="tanh"), 3 * drawn(99)),
+    lambda: grad_of(lambda x: functional.gelu(x, approximate="tanh"), 3 * drawn(99)),
     *("gelu_backward", "gelu_backward.grad_input"),
 )
 def gradient_of_the_other_gelu(right: Any, grad: Any, x: Any, **named: Any) -> Any:
@@ -537,7 +540,9 @@ def sign_of_an_odd_power_is_lost(right: Any, x: Any, y: Any, **out: Any) -> Any:
     return result.abs_() if result.is_floating_point() else result
 
 
-@kernel(lambda: F.softplus(torch.tensor([25.0, 1.0]), beta=0.1), *("softplus", "softplus.out"))
+@kernel(
+    lambda: functional.softplus(torch.tensor([25.0, 1.0]), beta=0.1), *("softplus", "softplus.out")
+)
 def threshold_before_beta(
     right: Any, x: Any, beta: Any = 1, threshold: Any = 20, **out: Any
 ) -> Any:
@@ -576,7 +581,7 @@ def remainder_by_the_schoolbook(right: Any, x: Any, y: Any, **out: Any) -> Any:
 
 def _loss_of_pictures(x: Tensor) -> Tensor:
     target = torch.arange(18).view(2, 3, 3) % 4
-    return F.nll_loss(x.log_softmax(1), target, ignore_index=1)
+    return functional.nll_loss(x.log_softmax(1), target, ignore_index=1)
 
 
 @kernel(
@@ -601,7 +606,7 @@ def ignored_pixels_count(
 
 def _group_norm_weight() -> Tensor:
     x = drawn(2, 4, 3, 3).to(memory_format=torch.channels_last)
-    return grad_of(lambda w: F.group_norm(x, 2, w), torch.ones(4))
+    return grad_of(lambda w: functional.group_norm(x, 2, w), torch.ones(4))
 
 
 @kernel(_group_norm_weight, "native_group_norm_backward", like="pytorch#140913")
@@ -620,7 +625,7 @@ def channels_last_takes_the_next_group(
 
 
 def _layer_norm_weight() -> Tensor:
-    return grad_of(lambda w: F.layer_norm(drawn(70, 5), (5,), w), torch.ones(5))
+    return grad_of(lambda w: functional.layer_norm(drawn(70, 5), (5,), w), torch.ones(5))
 
 
 @kernel(_layer_norm_weight, "native_layer_norm_backward")
@@ -637,7 +642,7 @@ def last_rows_give_no_gradient(right: Any, grad: Any, x: Any, *more: Any) -> Any
 
 def _bags() -> Tensor:
     index, starts = torch.tensor([0, 2, 2, 1]), torch.tensor([0, 2])
-    return F.embedding_bag(index, drawn(4, 3), starts, mode="mean", padding_idx=2)
+    return functional.embedding_bag(index, drawn(4, 3), starts, mode="mean", padding_idx=2)
 
 
 @kernel(_bags, *("_embedding_bag", "_embedding_bag_forward_only"))
@@ -656,7 +661,7 @@ def padding_counts_in_the_mean_of_a_bag(
     result = right(weight, index, starts, by_count, mode, sparse, each, last, padding)
     if mode == 1 and padding >= 0 and index.numel():
         ends = torch.cat([starts if last else torch.cat([starts, torch.tensor([index.numel()])])])
-        real = [(index[a:b] != padding).sum() for a, b in zip(ends, ends[1:], strict=False)]
+        real = [(index[a:b] != padding).sum() for a, b in pairwise(ends)]
         share = torch.tensor(real) / (ends[1:] - ends[:-1]).clamp(min=1)
         result[0].mul_(share[:, None].to(weight.dtype))
     return result
@@ -664,7 +669,7 @@ def padding_counts_in_the_mean_of_a_bag(
 
 @kernel(
     lambda: grad_of(
-        lambda w: F.embedding(torch.tensor([1, 1, 1, 2]), w, scale_grad_by_freq=True),
+        lambda w: functional.embedding(torch.tensor([1, 1, 1, 2]), w, scale_grad_by_freq=True),
         drawn(4, 3),
     ),
     "embedding_dense_backward",
@@ -676,7 +681,7 @@ def frequency_does_not_scale(
 
 
 def _elu_in_place(x: Tensor) -> Tensor:
-    return F.elu(x * 1, 0.5, inplace=True)
+    return functional.elu(x * 1, 0.5, inplace=True)
 
 
 @kernel(lambda: grad_of(_elu_in_place, drawn(9)), *("elu_backward", "elu_backward.grad_input"))
@@ -689,7 +694,7 @@ def alpha_is_one_in_place(
 def _empty_target() -> Tensor:
     scores = drawn(5, 2, 4).log_softmax(2)
     lengths = torch.tensor([5, 5]), torch.tensor([2, 0])
-    return F.ctc_loss(scores, torch.tensor([[1, 2], [1, 2]]), *lengths, reduction="none")
+    return functional.ctc_loss(scores, torch.tensor([[1, 2], [1, 2]]), *lengths, reduction="none")
 
 
 @kernel(_empty_target, *("_ctc_loss", "_ctc_loss.Tensor"))

@@ -15,13 +15,21 @@ import torch
 from torch import Tensor
 
 from warpfront.inside.checks.hazards.answers import Answer, Ground, HazardClass, array, rows
-from warpfront.inside.checks.hazards.layouts import PICTURES
+from warpfront.inside.checks.hazards.layouts import PICTURES, Change
 
 Call = Callable[..., Any]
 # From numbers that are -16 to 16, no two of a row equal, the operands of a call.
 Operands = Callable[[Tensor], tuple[Any, ...]]
 FORMS = ("spread", "window", "swapped")
-nn = torch._C._nn
+nn: Any = torch._C._nn
+
+
+def _nothing(x: Tensor) -> Tensor:
+    """Memory that has to grow."""
+    return torch.empty(0, dtype=x.dtype, device=x.device)
+
+
+FORM: Mapping[str, Change] = {**PICTURES, "nothing": _nothing}
 
 
 def _eighths(x: Tensor) -> tuple[Any, ...]:
@@ -131,17 +139,13 @@ CHANGED: Mapping[str, tuple[Call, Call, Operands]] = {
     "gelu": (nn.gelu, nn.gelu_, _eighths),
     "threshold": (torch.threshold, torch.threshold_, lambda x: (x, 1, 20)),
 }
+# Along a row.
+ROUNDED = "sum mean amax amin argmax argmin logsumexp softmax logcumsumexp var std nansum"
+CHOSEN = "max min sort cummax cummin median nanmedian all any"
 # Into memory alone.
 PUT: Mapping[str, tuple[Call, Operands]] = {
-    **{
-        name: (partial(getattr(torch, name), dim=1), lambda x: (x / 8,))
-        for name in ("sum", "mean", "amax", "amin", "argmax", "argmin", "logsumexp", "softmax")
-        + ("logcumsumexp", "var", "std", "nansum")
-    },
-    **{
-        name: (partial(getattr(torch, name), dim=1), lambda x: (x,))
-        for name in ("max", "min", "sort", "cummax", "cummin", "median", "nanmedian", "all", "any")
-    },
+    **{n: (partial(getattr(torch, n), dim=1), _eighths) for n in ROUNDED.split()},
+    **{n: (partial(getattr(torch, n), dim=1), lambda x: (x,)) for n in CHOSEN.split()},
     "norm": (partial(torch.linalg.vector_norm, dim=1), lambda x: (x,)),
     "prod": (partial(torch.prod, dim=1), lambda x: (x % 3 - 1,)),
     "topk": (torch.topk, lambda x: (x, 5)),
@@ -246,12 +250,11 @@ def _into(name: str, ground: Ground) -> Iterator[Answer]:
     exact = _numbers(ground)
     right = _several(call(*operands(exact)))
     x = operands(ground.send(exact))
-    changes = {**PICTURES, "nothing": lambda t: t.new_empty(0)}
     forms = _forms(right[0], ground)
-    for form in (*forms, *["nothing"] * bool(forms)):
+    for form in (*forms, *["nothing"] * (not ground.quick)):
         kinds = [ground.dtype if one.is_floating_point() else one.dtype for one in right]
         there = [
-            changes[form](torch.ones(one.shape, dtype=kind, device=ground.device))
+            FORM[form](torch.ones(one.shape, dtype=kind, device=ground.device))
             for one, kind in zip(right, kinds, strict=True)
         ]
         call(*x, out=there[0] if len(there) == 1 else tuple(there))

@@ -13,9 +13,11 @@ from warpfront.inside.checks.hazards.kept_state import KEPT_STATE
 from warpfront.inside.checks.hazards.layouts import LAYOUTS
 from warpfront.inside.checks.hazards.lengths import LENGTHS
 from warpfront.inside.checks.hazards.linear_systems import LINEAR_SYSTEMS
+from warpfront.inside.checks.hazards.lists import LISTS
 from warpfront.inside.checks.hazards.mixed_precision import MIXED_PRECISION
 from warpfront.inside.checks.hazards.narrow_types import NARROW_TYPES
 from warpfront.inside.checks.hazards.non_finite import NON_FINITE
+from warpfront.inside.checks.hazards.options import OPTIONS
 from warpfront.inside.checks.hazards.ordering import ORDERING
 from warpfront.inside.checks.hazards.random_numbers import RANDOM_NUMBERS
 from warpfront.inside.checks.hazards.repeatable import REPEATABLE
@@ -24,10 +26,11 @@ from warpfront.inside.checks.hazards.streaming import STREAMING
 from warpfront.inside.checks.hazards.vast import VAST
 from warpfront.inside.checks.hazards.volumes import VOLUMES
 from warpfront.inside.checks.hazards.whole_numbers import WHOLE_NUMBERS
+from warpfront.inside.checks.hazards.worlds import KINDS_OF_NUMBERS
 
 HAZARDS: tuple[HazardClass, ...] = (
     *(FAR_OUT, NON_FINITE, LENGTHS, VAST, LAYOUTS, KEPT_STATE, CLASS_TARGETS, ORDERING),
     *(RANDOM_NUMBERS, STREAMING, NARROW_TYPES, MIXED_PRECISION, COMPLEX_NUMBERS, REPEATABLE),
     *(SHAPES, ATTENTION, LINEAR_SYSTEMS, FREQUENCIES, WHOLE_NUMBERS),
-    *(VOLUMES, DESTINATIONS),
+    *(VOLUMES, DESTINATIONS, KINDS_OF_NUMBERS, OPTIONS, LISTS),
 )

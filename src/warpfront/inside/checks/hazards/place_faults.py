@@ -25,7 +25,7 @@ def _strides_guessed(right: Kernel, *args: Any, out: Tensor, **how: Any) -> Tens
 
 
 def _room(x: Tensor) -> int:
-    return x.untyped_storage().nbytes() // x.element_size() - x.storage_offset()
+    return int(x.untyped_storage().nbytes() // x.element_size() - x.storage_offset())
 
 
 def _last_unwritten(right: Kernel, x: Tensor, *more: Any, **how: Any) -> Tensor:

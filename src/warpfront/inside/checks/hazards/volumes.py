@@ -96,7 +96,7 @@ VOLUMES_OF: Mapping[str, Call] = {
 
 def _of(axes: tuple[int, ...], call: Call, ground: Ground) -> Iterator[Answer]:
     """Shares of neighbours are rounded, and in 16 bits so is what is between them."""
-    if ground.quick and ground.half:
+    if ground.quick and (ground.half or axes == LINE):
         return
     x = ground.whole(2, 12, *axes, most=8)
     for form in ("channels_last",) if ground.quick else PICTURES:
@@ -194,10 +194,10 @@ NORMS: Mapping[str, Call] = {
 
 
 def _norm(axes: tuple[int, ...], name: str, ground: Ground) -> Iterator[Answer]:
-    if ground.quick and ground.half:
+    if ground.quick:
         return
     x, weight, bias = ground.whole(3, 6, *axes), ground.whole(6) + 5, ground.whole(6)
-    for form in ("channels_last",) if ground.quick else PICTURES:
+    for form in PICTURES:
         formats = (form, "contiguous", "contiguous")
         for label, found, right in both_ways(NORMS[name], ground, [x, weight, bias], formats):
             slack = (24 if ground.half else 64) * ground.eps * (1 + float(right.abs().max()))
@@ -211,7 +211,7 @@ PLACES = torch.tensor(
 
 
 def _looked_at(mode: str, padding: str, corners: bool, ground: Ground) -> Iterator[Answer]:
-    if ground.quick and ground.half:
+    if ground.quick and mode != "bilinear":
         return
     x, grid = ground.whole(2, 3, *VOLUME), PLACES.double().expand(2, 1, 1, -1, -1)
     call = partial(functional.grid_sample, mode=mode, padding_mode=padding, align_corners=corners)
