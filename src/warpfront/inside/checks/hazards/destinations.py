@@ -234,6 +234,8 @@ def _forms(right: Tensor, ground: Ground) -> tuple[str, ...]:
 
 def _in_place(name: str, ground: Ground) -> Iterator[Answer]:
     plain, changing, operands = IN_PLACE[name]
+    if ground.quick and name not in CHANGED:
+        return
     exact = _numbers(ground)
     right = plain(*operands(exact))
     if right.dtype == torch.bool:
@@ -246,6 +248,8 @@ def _in_place(name: str, ground: Ground) -> Iterator[Answer]:
 
 
 def _into(name: str, ground: Ground) -> Iterator[Answer]:
+    if ground.quick and name not in PUT:
+        return
     call, operands = INTO[name]
     exact = _numbers(ground)
     right = _several(call(*operands(exact)))

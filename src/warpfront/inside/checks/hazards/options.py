@@ -56,35 +56,35 @@ def _signs(*shape: int) -> Callable[[str], tuple[Any, ...]]:
 
 
 BOTH = (False, True)
-ACTIVATIONS: Mapping[str, WithOptions] = {
-    name: WithOptions(call=_in_place(getattr(functional, name)), options=options)
-    for name, options in {
-        "elu": {"alpha": (0.5, 2.0), "inplace": BOTH},
-        "celu": {"alpha": (0.5, 2.0), "inplace": BOTH},
-        "selu": {"inplace": BOTH},
-        "leaky_relu": {"negative_slope": (0.25, 1.5), "inplace": BOTH},
-        "hardtanh": {"min_val": (-0.625, -1.0), "max_val": (0.375, 1.0), "inplace": BOTH},
-        "relu6": {"inplace": BOTH},
-        "silu": {"inplace": BOTH},
-        "mish": {"inplace": BOTH},
-        "hardswish": {"inplace": BOTH},
-        "hardsigmoid": {"inplace": BOTH},
-        "threshold": {"threshold": (0.125,), "value": (7.0, -7.0), "inplace": BOTH},
-        "softplus": {"beta": (0.05, 0.5, 3), "threshold": (0.5, 1, 20)},
-        "hardshrink": {"lambd": (0.125, 0.625)},
-        "softshrink": {"lambd": (0.125, 0.625)},
-        "gelu": {"approximate": ("none", "tanh")},
-        "logsigmoid": {},
-        "softsign": {},
-        "tanhshrink": {},
-        "softmin": {"dim": (0, 1)},
-        "softmax": {"dim": (0, 1)},
-        "log_softmax": {"dim": (0, 1)},
-        "normalize": {"p": (1.0, 2.0, 3.0), "dim": (0, 1)},
-    }.items()
+ACTIVE: Mapping[str, Options] = {
+    "elu": {"alpha": (0.5, 2.0), "inplace": BOTH},
+    "celu": {"alpha": (0.5, 2.0), "inplace": BOTH},
+    "selu": {"inplace": BOTH},
+    "leaky_relu": {"negative_slope": (0.25, 1.5), "inplace": BOTH},
+    "hardtanh": {"min_val": (-0.625, -1.0), "max_val": (0.375, 1.0), "inplace": BOTH},
+    "relu6": {"inplace": BOTH},
+    "silu": {"inplace": BOTH},
+    "mish": {"inplace": BOTH},
+    "hardswish": {"inplace": BOTH},
+    "hardsigmoid": {"inplace": BOTH},
+    "threshold": {"threshold": (0.125,), "value": (7.0, -7.0), "inplace": BOTH},
+    "softplus": {"beta": (0.05, 0.5, 3), "threshold": (0.5, 1, 20)},
+    "hardshrink": {"lambd": (0.125, 0.625)},
+    "softshrink": {"lambd": (0.125, 0.625)},
+    "gelu": {"approximate": ("none", "tanh")},
+    "logsigmoid": {},
+    "softsign": {},
+    "tanhshrink": {},
+    "softmin": {"dim": (0, 1)},
+    "softmax": {"dim": (0, 1)},
+    "log_softmax": {"dim": (0, 1)},
+    "normalize": {"p": (1.0, 2.0, 3.0), "dim": (0, 1)},
 }
-ACTIVATIONS = {
-    **ACTIVATIONS,
+ACTIVATIONS: Mapping[str, WithOptions] = {
+    **{
+        name: WithOptions(call=_in_place(getattr(functional, name)), options=options)
+        for name, options in ACTIVE.items()
+    },
     "glu": WithOptions(call=functional.glu, floats=((6, 8),), options={"dim": (0, 1)}),
     "large softplus": WithOptions(
         call=functional.softplus,
@@ -92,20 +92,20 @@ ACTIVATIONS = {
         options={"beta": (0.05, 0.5), "threshold": (1, 20)},
     ),
 }
-PAIRED: Mapping[str, WithOptions] = {
-    name: WithOptions(call=getattr(functional, name), floats=((5, 7), (5, 7)), options=options)
-    for name, options in {
-        "mse_loss": {"reduction": REDUCTIONS},
-        "l1_loss": {"reduction": REDUCTIONS},
-        "smooth_l1_loss": {"beta": (0.375, 2.125), "reduction": REDUCTIONS},
-        "huber_loss": {"delta": (0.375, 2.125), "reduction": REDUCTIONS},
-        "poisson_nll_loss": {"log_input": (True,), "reduction": REDUCTIONS},
-        "pairwise_distance": {"p": (1.0, 2.0, 3.0), "keepdim": BOTH},
-        "cosine_similarity": {"dim": (0, 1)},
-    }.items()
+PAIRED: Mapping[str, Options] = {
+    "mse_loss": {"reduction": REDUCTIONS},
+    "l1_loss": {"reduction": REDUCTIONS},
+    "smooth_l1_loss": {"beta": (0.375, 2.125), "reduction": REDUCTIONS},
+    "huber_loss": {"delta": (0.375, 2.125), "reduction": REDUCTIONS},
+    "poisson_nll_loss": {"log_input": (True,), "reduction": REDUCTIONS},
+    "pairwise_distance": {"p": (1.0, 2.0, 3.0), "keepdim": BOTH},
+    "cosine_similarity": {"dim": (0, 1)},
 }
 LOSSES: Mapping[str, WithOptions] = {
-    **PAIRED,
+    **{
+        name: WithOptions(call=getattr(functional, name), floats=((5, 7), (5, 7)), options=options)
+        for name, options in PAIRED.items()
+    },
     "kl_div": WithOptions(
         call=lambda x, y, **how: functional.kl_div(x, y.log_softmax(1), log_target=True, **how),
         floats=((5, 7), (5, 7)),
@@ -433,13 +433,20 @@ SOLVED: Mapping[str, WithOptions] = {
 }
 
 
+def combined(options: Options, *, quick: bool) -> Iterator[dict[str, Any]]:
+    """Every value with every other; quickly, the first values, and the second ones."""
+    values: Iterator[Any] = itertools.product(*options.values())
+    if quick:
+        values = (tuple(some[i % len(some)] for some in options.values()) for i in range(2))
+    for chosen in values:
+        yield dict(zip(options, chosen, strict=True))
+
+
 def _tried(of: WithOptions, ground: Ground) -> Iterator[Answer]:
     if ground.half and (ground.quick or not of.halves):
         return
     drawn = [of.fit(ground.whole(*shape, most=8) / 4) for shape in of.floats]
-    kinds = list(itertools.product(*of.options.values()))
-    for values in kinds[:1] if ground.quick else kinds:
-        how = dict(zip(of.options, values, strict=True))
+    for how in combined(of.options, quick=ground.quick):
         label = ", ".join(f"{name} {value}" for name, value in how.items())
         wanted = _called(of, drawn, "cpu", how, None)
         sent = [ground.send(x) for x in drawn]

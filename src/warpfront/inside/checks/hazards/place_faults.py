@@ -1,5 +1,5 @@
-"""Kernels that are wrong about places: results in memory with gaps, formats of one, two and three
-axes; and about whole numbers that no float has.
+"""Kernels that are wrong about places (results in memory with gaps, formats of one, two and three
+axes), about whole numbers that no float has, about options, and about numbers of certain kinds.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from torch import Tensor
 from warpfront.inside.checks.hazards.seeding import Kernel, KernelFault
 
 DESTINATIONS, AXES, WHOLE = "destinations", "axes", "whole numbers"
+KINDS, OPTIONS, LISTS = "kinds of numbers", "options", "lists"
 
 
 def _strides_guessed(right: Kernel, *args: Any, out: Tensor, **how: Any) -> Tensor:
@@ -93,6 +94,70 @@ def _added_in_double(right: Kernel, x: Tensor, y: Tensor, **how: Any) -> Tensor:
     return found.copy_(torch.where(found.abs() > 2**53, found & -1024, found))
 
 
+def _padded_by_nought(right: Kernel, x: Tensor, dim: Any = None, *more: Any, **how: Any) -> Tensor:
+    """The place of the smallest, if a block of a power of two is filled with nought."""
+    found = right(x, dim, *more, **how)
+    n = x.shape[dim] if dim is not None and x.dim() else x.numel()
+    if n & (n - 1) and x.is_floating_point():
+        low = x.double().amin(() if dim is None else dim, *more)
+        found[low > 0] = 0
+    return found
+
+
+def _beta_times(right: Kernel, x: Tensor, *more: Any, **how: Any) -> Tensor:
+    found = right(x, *more, **how)
+    return found.add_(x * 0) if how.get("beta", 1) == 0 else found
+
+
+def _in_single(right: Kernel, x: Tensor, y: Tensor, **how: Any) -> Tensor:
+    found = right(x, y, **how)
+    return found if x.dtype == torch.float32 else found.copy_(x.expand_as(found))
+
+
+def _half_again(right: Kernel, x: Tensor, *more: Any, **how: Any) -> Tensor:
+    found = right(x, *more, **how)
+    if x.is_contiguous() and x.numel() >= 1024:
+        pairs = x.view(-1)[: x.numel() // 1024 * 1024].view(-1, 2, 512)
+        pairs[:, 1] = pairs[:, 0]
+    return found
+
+
+def _spoiled_input(right: Kernel, x: Tensor, dim: Any, *more: Any) -> Tensor:
+    found: Tensor = right(x, dim, *more)
+    if len(dim) > 1:
+        # Its own count of versions: autograd is not told either.
+        x.data.mul_(3)
+    return found
+
+
+def _padding_counts(right: Kernel, weight: Tensor, index: Tensor, *more: Any) -> Any:
+    found = right(weight, index, *more)
+    if len(more) > 2 and more[2] == 1 and more[-1] >= 0:
+        found[0].mul_(0.5)
+    return found
+
+
+def _unscaled_alpha(right: Kernel, grad: Tensor, *more: Any, **how: Any) -> Tensor:
+    _, scale, inner, done, x = more
+    return right(grad, 1.0 if done else more[0], scale, inner, done, x, **how)
+
+
+def _last_chunk(right: Kernel, tensors: Any, order: Any = 2, **how: Any) -> Any:
+    found = right(tensors, order, **how)
+    for one, x in zip(found, tensors, strict=True):
+        if x.numel() > 65_536:
+            whole = x.flatten()[: x.numel() // 65_536 * 65_536]
+            one.copy_(torch.linalg.vector_norm(whole.double(), order))
+    return found
+
+
+def _dampened_at_first(right: Kernel, weights: Any, grads: Any, kept: Any, **how: Any) -> None:
+    right(weights, grads, kept, **how)
+    if how["is_first_step"] and how["dampening"]:
+        for buffer in kept:
+            buffer.data.mul_(1 - how["dampening"])
+
+
 PLACE_FAULTS: tuple[KernelFault, ...] = (
     KernelFault(
         "bmm guesses the strides of its output",
@@ -111,7 +176,11 @@ PLACE_FAULTS: tuple[KernelFault, ...] = (
         like="aiter#5385",
     ),
     KernelFault(
-        "exp in place leaves a column", ("exp_",), _last_unwritten, DESTINATIONS, ("exp in place",)
+        "silu in place leaves a column",
+        ("silu_",),
+        _last_unwritten,
+        DESTINATIONS,
+        ("silu in place",),
     ),
     KernelFault(
         "a quotient in place is cut off, not rounded down",
@@ -176,5 +245,71 @@ PLACE_FAULTS: tuple[KernelFault, ...] = (
         _added_in_double,
         WHOLE,
         ("add a large number",),
+    ),
+    KernelFault(
+        "argmin of a block filled with nought",
+        ("argmin", "argmin.out"),
+        _padded_by_nought,
+        KINDS,
+        ("argmin",),
+        like="FlagGems#6447",
+    ),
+    KernelFault(
+        "beta of 0 times NaN",
+        ("baddbmm", "baddbmm.out"),
+        _beta_times,
+        KINDS,
+        ("beta of 0, baddbmm",),
+    ),
+    KernelFault(
+        "nextafter in float32",
+        ("nextafter",),
+        _in_single,
+        KINDS,
+        ("bits of nextafter",),
+        like="torch-xpu-ops#1169",
+    ),
+    KernelFault(
+        "bernoulli_ throws each coin for two",
+        ("bernoulli_.float",),
+        _half_again,
+        KINDS,
+        ("bernoulli_ apart",),
+    ),
+    KernelFault(
+        "an inverse transform works in its input",
+        ("_fft_c2r",),
+        _spoiled_input,
+        KINDS,
+        ("inputs afterwards",),
+        like="pytorch#109448",
+    ),
+    KernelFault(
+        "padding counts in the mean of a bag",
+        ("_embedding_bag", "_embedding_bag_forward_only"),
+        _padding_counts,
+        OPTIONS,
+        ("options of embedding_bag",),
+    ),
+    KernelFault(
+        "elu in place has the gradient of alpha 1",
+        ("elu_backward",),
+        _unscaled_alpha,
+        OPTIONS,
+        ("options of elu",),
+    ),
+    KernelFault(
+        "the last chunk of a list is not normed",
+        ("_foreach_norm.Scalar",),
+        _last_chunk,
+        LISTS,
+        ("foreach norms",),
+    ),
+    KernelFault(
+        "fused SGD dampens its first step",
+        ("_fused_sgd_",),
+        _dampened_at_first,
+        LISTS,
+        ("every SGD",),
     ),
 )

@@ -176,7 +176,7 @@ CONVOLUTIONS: Mapping[str, tuple[tuple[int, ...], tuple[int, ...], Call]] = {
 
 def _convolution(name: str, ground: Ground) -> Iterator[Answer]:
     """As those of two axes are judged: a fault in whole numbers is at least 1."""
-    if ground.quick and ground.half:
+    if ground.quick and (ground.half or "groups" not in name):
         return
     axes, kernel, call = CONVOLUTIONS[name]
     x, weight = ground.whole(2, 6, *axes, most=2), ground.whole(*kernel, most=2)

@@ -66,7 +66,7 @@ def _there(places: Tensor, x: Tensor) -> Tensor:
 
 
 def _few(x: Tensor) -> int:
-    return min(x.shape[-1], 5)
+    return min(int(x.shape[-1]), 5)
 
 
 # Of any numbers, NaN among them.
