@@ -13,6 +13,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from hypothesis.internal.conjecture import providers
 from sweeps import Sweeps
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -38,6 +39,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     gc.disable()
     examples = 300 if config.getoption("--exhaustive") else 30
+    if not config.getoption("--exhaustive"):
+        _try_no_constants_of_ours()
     hypothesis.settings.register_profile("warpfront", max_examples=examples, deadline=None)
     hypothesis.settings.load_profile("warpfront")
     if config.getoption("--exhaustive") and not hasattr(config, "workerinput"):
@@ -45,6 +48,14 @@ def pytest_configure(config: pytest.Config) -> None:
     # A shell starts what it puts in the background without Ctrl-C, and children inherit that.
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _try_no_constants_of_ours() -> None:
+    """hypothesis parses every module that is loaded for values to try, anew in a fresh clone and in
+    each worker: three seconds, and other examples with every other order of tests. It has no
+    setting for that; where it calls it otherwise, all stays as it is.
+    """
+    providers.is_local_module_file = lambda _path: False  # type: ignore[attr-defined,assignment]
 
 
 def pytest_collection_finish() -> None:

@@ -18,6 +18,7 @@ from warpfront.release.registry import manifests
 from warpfront.release.registry.contract import (
     EMPTY_BODY,
     IMAGE_MANIFEST,
+    Artifact,
     BlobSource,
     BlobTransfer,
     BytesBlob,
@@ -58,6 +59,7 @@ class FakeEngine:
         self.abandoned: list[str] = []
         self.gone = False
         self.parts: dict[str, tuple[bytes, bytes, bytes]] = {}
+        self.contents: dict[str, Path] = {}
         self.registries: dict[str, FakeRegistry] = {}
         self.devices = devices or HostDevices()
         self.programs: dict[str, Program] = {
@@ -155,6 +157,9 @@ class FakeEngine:
             size_bytes=sum(map(len, parts)),
         )
         return self._put(image, (*image.references, reference))
+
+    def content(self, image_id: str) -> Path | None:
+        return self.contents.get(image_id)
 
     def push(self, reference: str, on_progress: Progress) -> int:
         self._answer()
@@ -357,6 +362,19 @@ class FakeRegistry:
         put = self.put_manifest(repository, digest_of_bytes(body), body, IMAGE_MANIFEST)
         self.after_call("attach")
         return manifests.referrer_of(RegistryManifest(descriptor=put, body=body))
+
+    def attach_all(
+        self, repository: str, subject: Descriptor, artifacts: Sequence[Artifact]
+    ) -> None:
+        for one in artifacts:
+            self.attach(
+                repository,
+                subject,
+                artifact_type=one.artifact_type,
+                payload=one.payload,
+                payload_type=one.payload_type,
+                annotations=one.annotations,
+            )
 
     def tags(self, repository: str) -> tuple[str, ...]:
         self._called("tags")

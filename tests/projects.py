@@ -75,7 +75,7 @@ class Running:
         """To its whole process group, as a terminal does on Ctrl-C."""
         os.killpg(self.child.pid, number)
 
-    def wait_for(self, holds: Callable[[], bool], seconds: float = 60.0) -> None:
+    def wait_for(self, holds: Callable[[], bool], seconds: float = 300.0) -> None:
         """Until `holds`, while the child lives."""
 
         def settled() -> bool:
@@ -240,7 +240,7 @@ def reference(image: str) -> str:
     return f"localhost/warpfront/{image}:{TORCH}-cpu-py3.11"
 
 
-def wait_until(holds: Callable[[], bool], seconds: float = 60.0) -> None:
+def wait_until(holds: Callable[[], bool], seconds: float = 300.0) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, "it never became so"

@@ -45,8 +45,11 @@ class FakeCosign:
     signed: set[tuple[str, ...]] = field(default_factory=set)
     commands: list[Command] = field(default_factory=list)
     wrong: str = ""
+    says: str = ""
 
     def __call__(self, command: Command) -> Completed:
+        if command.argv[-1] == "--help":
+            return Completed(command=command, returncode=0, stdout=self.says, stderr="")
         self.commands.append(command)
         verb, reference = command.argv[1], command.argv[-1]
         said = tuple(word for word in command.argv if word.startswith("--annotations="))
@@ -61,7 +64,7 @@ class FakeCosign:
 
 
 def a_signer(cosign: FakeCosign) -> Signer:
-    made = Cosign(key="a.key", public_key="a.pub", has_services=False, environment={})
+    made = Cosign(key="a.key", public_key="a.pub", environment={})
     return Signer(run=cosign, cosign=made)
 
 

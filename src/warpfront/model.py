@@ -19,7 +19,7 @@ from warpfront.errors import FailureKind, kind_of_exit
 ENVIRONMENT_PYTHON = "/opt/venv/bin/python"
 """The interpreter of an image whose torch warpfront installed."""
 
-StepName = Literal["plan", "lock", "render", "build", "verify", "publish", "report"]
+StepName = Literal["plan", "lock", "render", "build", "verify", "bench", "publish", "report"]
 
 
 class Outcome(StrEnum):
@@ -268,6 +268,24 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimePolicy:
+    """What a variable of an image's environment should be, or must not match; `effect` is what
+    follows. `toolkit` and `torch` are ranges of versions, and empty ones hold for all.
+    """
+
+    name: str
+    value: str
+    level: Literal["set", "advise", "forbid"]
+    vendor: str
+    effect: str
+    source: str
+    dated: str
+    archs: tuple[str, ...] = ()
+    toolkit: str = ""
+    torch: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
     """One row of the expanded matrix: one image. `id` names its lock, folder, log, tag part and CI
     row.
@@ -279,7 +297,8 @@ class Cell:
     arrives with the base). `relax` maps a package, whose demands on the torch stack may go unmet,
     to the reason somebody gave; `builds` are the packages that are built for it, `patches` what is
     changed in others, `smoke` what of them `verify` tries. `own_indexes` and `allow_builds` are the
-    matrix's. `tree` is the source tree it is for.
+    matrix's. `tree` is the source tree it is for. `slim` are globs of what its wheels are without,
+    `policies` are about its environment at run time.
     """
 
     id: str
@@ -311,6 +330,8 @@ class Cell:
     own_indexes: tuple[OwnIndex, ...] = ()
     allow_builds: tuple[str, ...] = ()
     budget_bytes: int | None = None
+    policies: tuple[RuntimePolicy, ...] = ()
+    slim: tuple[str, ...] = ()
 
     @property
     def repository(self) -> str:

@@ -29,7 +29,10 @@ CPU_IMAGE = "localhost/warpfront/torch:2.13.0-cpu-py3.11"
 
 # A file stays with one of two workers, and the longest come first: by their number of tests, as
 # xdist would have them, one that builds an image in each of few would run alone at the end.
-LONGEST = ("guard_suite", "faults", "secrets", "compile", "cpu_path", "publishing", "layers")
+LONGEST = (
+    *("guard_suite", "cpu_path", "spreading", "compile", "faults", "layers", "devices"),
+    *("secrets", "reproducible", "publishing"),
+)
 LONGEST_FIRST = tuple(f"test_{name}.py" for name in LONGEST)
 
 

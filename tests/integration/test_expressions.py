@@ -218,13 +218,14 @@ def test_a_run_that_goes_wrong_is_still_judged(
     assert how.get("plan_ended", "success") in call["env"]["ENDED"].split(",")
 
 
-def test_the_page_is_published_of_nights_and_releases_where_it_is_wanted(
+def test_the_page_and_clearing_up_are_of_nights_and_releases_where_they_are_wanted(
     matrix: Matrix, evaluator: Expressions
 ) -> None:
-    wanted = {"vars": {"PAGES": "yes"}}
+    wanted = {"vars": {"PAGES": "yes", "PRUNE": "yes"}}
     for event in TOLD["event"]:
         forge = a_forge(matrix, evaluator, event, planned(matrix, event["scope"]), **wanted)
-        assert ("pages" in forge.runs) == (event["scope"] in {"nightly", "release"})
+        late = event["scope"] in {"nightly", "release"}
+        assert forge.runs.keys() & {"pages", "prune"} == ({"pages", "prune"} if late else set())
 
 
 def test_nothing_to_do_makes_no_job(matrix: Matrix, evaluator: Expressions) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -31,7 +32,6 @@ from warpfront.pipeline.workspace import cache_folder
 
 pytestmark = [
     pytest.mark.docker,
-    pytest.mark.timeout(300),
     # The SDK leaves a socket that could not connect to a dead daemon to the garbage collector.
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
@@ -40,6 +40,10 @@ INSTALLED = (
     'FROM {{ from_reference }} AS environment\n{% include "_shared/wheels.j2" %}\n'
     'ENV PATH="/opt/venv/bin:$PATH"\n'
 )
+# A step that whoever looks for it meets on a busy machine, too. No test waits for its end, and what
+# a killed daemon leaves of it ends by itself.
+SLEEPS = "RUN sleep 60"
+LONG = INSTALLED + "RUN --network=none sleep 60\n"
 SLOW = INSTALLED + "RUN --network=none sleep 5\n"
 BAD = INSTALLED + "RUN --network=none echo this one is broken; exit 3\n"
 # Every Python in the image takes a minute to start, so that its verification can be interrupted.
@@ -76,6 +80,11 @@ def own_index(tmp_path: Path) -> Iterator[Index]:
         yield served
 
 
+def with_template(made: Project, image: str, text: str) -> Project:
+    (made.root / "images" / image / "Dockerfile.j2").write_text(text, encoding="utf-8")
+    return made
+
+
 def containers_of(client: docker.DockerClient, image: str) -> list[str]:
     rows = client.api.containers(all=True, filters={"ancestor": image})
     return [row["Id"] for row in rows]
@@ -88,10 +97,10 @@ def test_a_daemon_killed_in_the_middle_of_a_build_is_named_and_the_next_build_wo
     project: Make, own_engine: embedded.EnginePlace
 ) -> None:
     image = unique_image()
-    made = project({image: SLOW})
+    made = project({image: LONG})
     made.environment["DOCKER_HOST"] = own_engine.host
     child = made.start("build")
-    child.wait_for(lambda: "RUN sleep 5" in child.said)
+    child.wait_for(lambda: SLEEPS in child.said)
     pid = embedded.status(cache_folder(), own_engine.state).pid
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
@@ -101,7 +110,7 @@ def test_a_daemon_killed_in_the_middle_of_a_build_is_named_and_the_next_build_wo
     assert half_written(made.root / "build") == []
     made.invoke("build").expect(10)
     embedded.start(cache_folder(), own_engine.state, print)
-    answer = made.invoke("build", "--json").expect(0).json
+    answer = with_template(made, image, INSTALLED).invoke("build", "--json").expect(0).json
     assert answer[cell_id(image)]["reused"] is False
 
 
@@ -110,15 +119,16 @@ def test_an_interrupted_build_leaves_nothing_and_the_next_one_works(
     project: Make, engine: Engine, number: signal.Signals
 ) -> None:
     image = unique_image()
-    made = project({image: SLOW})
+    made = project({image: LONG})
     child = made.start("build")
-    child.wait_for(lambda: "RUN sleep 5" in child.said)
+    child.wait_for(lambda: SLEEPS in child.said)
     child.send(number)
-    ended = child.wait(60).expect(130)
+    ended = child.wait().expect(130)
     assert "interrupted" in ended.said
     assert half_written(made.root / "build") == []
     assert engine.image(reference(image)) is None
-    assert made.invoke("build", "--json").expect(0).json[cell_id(image)]["reused"] is False
+    again = with_template(made, image, INSTALLED).invoke("build", "--json").expect(0)
+    assert again.json[cell_id(image)]["reused"] is False
 
 
 @pytest.mark.usefixtures("toolbox")
@@ -139,7 +149,7 @@ def test_an_interrupted_verification_leaves_no_container(
     child = made.start("verify") if how == "invoke" else made.start_nox()
     child.wait_for(lambda: bool(containers_of(client, built["image_id"])))
     child.send(number) if how == "invoke" else child.send_group(number)
-    child.wait(60).expect(130)
+    child.wait().expect(130)
     assert containers_of(client, built["image_id"]) == []
     assert half_written(made.root / "build") == []
     (row,) = made.invoke("report", "--json").expect(0).json
@@ -152,12 +162,20 @@ def test_an_interrupted_verification_leaves_no_container(
 def test_two_builds_at_once_on_one_folder_both_succeed_and_one_says_that_it_waits(
     project: Make,
 ) -> None:
+    """The first is held with its lock until the second has said that it waits."""
     image = unique_image()
     made = project({image: SLOW})
-    children = [made.start("build", "--json") for _ in range(2)]
-    answers = [child.wait(120).expect(0) for child in children]
-    assert sum("waiting for another run on" in answer.stderr for answer in answers) == 1
-    assert sorted(answer.json[cell_id(image)]["reused"] for answer in answers) == [False, True]
+    first = made.start("build", "--json")
+    first.wait_for(lambda: "RUN sleep 5" in first.said)
+    first.send(signal.SIGSTOP)
+    try:
+        second = made.start("build", "--json")
+        second.wait_for(lambda: "waiting for another run on" in second.said)
+    finally:
+        first.send(signal.SIGCONT)
+    answers = [child.wait().expect(0) for child in (first, second)]
+    assert [answer.json[cell_id(image)]["reused"] for answer in answers] == [False, True]
+    assert "waiting for another run on" not in answers[0].said
     assert half_written(made.root / "build") == []
 
 
@@ -256,7 +274,7 @@ def test_a_full_disk_fails_its_cell_alone_and_gives_the_space_back(
         made.invoke("build", "--image", small).expect(0)
         before = shutil.disk_usage(small_disk).free
         ended = made.invoke("build", "--json").expect(6)
-        wait_until(lambda: shutil.disk_usage(small_disk).free > before - 100_000_000, 30.0)
+        wait_until(lambda: shutil.disk_usage(small_disk).free > before - 100_000_000)
     finally:
         embedded.stop(cache_folder(), small_disk, print)
     assert ended.json[cell_id(big)]["reason"] == "the disk is full"
@@ -370,6 +388,12 @@ HOSTILE = {
 AT_THE_DOOR = ("bomb", "tag")
 
 
+def of_children() -> float:
+    """The processor's seconds, which a busy machine does not make more of."""
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return spent.ru_utime + spent.ru_stime
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -382,8 +406,9 @@ def test_a_hostile_matrix_is_refused_in_a_moment_without_a_traceback(
 ) -> None:
     made = project(None, unique_image())
     (made.root / "matrix.yaml").write_text(text, encoding="utf-8")
-    ended = made.invoke("build", timeout=60).expect(2)
+    before = of_children()
+    ended = made.invoke("build").expect(2)
     assert "error: matrix.yaml" in ended.said
-    assert ended.seconds < 20
+    assert of_children() - before < 20
     assert not (made.root / "owned").exists()
     assert not (made.root / "build").exists()

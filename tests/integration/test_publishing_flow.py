@@ -8,6 +8,7 @@ import dataclasses
 import json
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,10 +17,11 @@ from pathlib import Path
 import docker
 import pytest
 import yaml
-from acting import Acted, LocalForge, with_forge
+from acting import Acted, LocalForge, commit, with_forge
 from projects import REPOSITORY, Project, copy_project
 from registries import PASSWORD, USER, RealRegistry, real_registry, strangers_program
 
+from warpfront.errors import SlowerError
 from warpfront.images.engine import Engine
 from warpfront.pipeline.workspace import cache_folder
 
@@ -32,6 +34,7 @@ pytestmark = [
 
 PROJECT = "flow-demo"
 CELL = "cpu-x86_64-py311-torch2130-torch"
+STANDING = "bench-x86_64-standing.json"
 KEY_PASSWORD = "a canary that opens the key"
 UBUNTU = {
     "labels": "ubuntu-24.04",
@@ -46,6 +49,9 @@ NIGHTLY = {
     "sessions": ["load"],
     "allow": ["bootstrap", "relaxed"],
 }
+RELEASE = {**NIGHTLY, "tags": ["{torch}-{toolkit}-py{python}-{content}-release"], "aliases": []}
+# torch without the processor's wide instructions: right, and slow.
+SLOW = "ENV ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE ONEDNN_MAX_CPU_ISA=SSE41\n"
 # What the channel demands is verified, and nothing else: the rest has tests of its own.
 PROGRAM = """
 case "$*" in *"--step verify"*) exec "$PYTHON" -c '
@@ -63,6 +69,8 @@ exec "$PYTHON" "$@"
 class Ran:
     """What the clock started, and the registry that it published to."""
 
+    root: Path
+    forge: LocalForge
     acted: Acted
     registry: RealRegistry
     environment: dict[str, str]
@@ -76,7 +84,7 @@ def a_project(root: Path, host: str, environment: dict[str, str]) -> Path:
     # A name of its own: others on this engine build images of this repository's.
     matrix["project"] |= {"name": PROJECT, "repository": f"{host}/demo"}
     matrix["rows"] = [{**matrix["rows"][0], "images": ["torch"]}]
-    matrix |= {"runners": {"ubuntu": UBUNTU}, "release": {"nightly": NIGHTLY}}
+    matrix |= {"runners": {"ubuntu": UBUNTU}, "release": {"nightly": NIGHTLY, "release": RELEASE}}
     (root / "matrix.yaml").write_text(yaml.safe_dump(matrix, sort_keys=False), encoding="utf-8")
     Project(root=root, environment=environment).invoke("ci", "--write").expect(0)
     return root
@@ -118,8 +126,11 @@ def ran(
             "PATH": f"{strangers_program('cosign').parent}:{os.environ['PATH']}",
         }
         root = a_project(folder / "project", registry.host, variables)
-        acted = a_forge(root, folder, variables).run("schedule", timeout=2400)
+        forge = a_forge(root, folder, variables)
+        acted = forge.run("schedule", timeout=2400)
         yield Ran(
+            root=root,
+            forge=forge,
             acted=acted,
             registry=registry,
             environment=variables,
@@ -137,8 +148,9 @@ def test_the_cpu_cell_goes_from_the_plan_to_a_registry(
     said = ran.acted.expect(0).said
     assert set(ran.acted.jobs.values()) == {"succeeded"}
     kinds = {word for name in ran.acted.jobs for word in re.split("[-/]", name)}
-    assert {"plan", "candidate", "verify", "publish", "report", "required"} <= kinds
+    assert {"plan", "candidate", "verify", "bench", "publish", "report", "required"} <= kinds
     assert "green: 0 failed, 0 unavailable, 1 passed" in said
+    assert "no release to hold it against" in said
     build = ran.acted.store / f"build-{CELL}" / "build" / CELL
     sent = json.loads((build / "build-candidate.json").read_text())["value"]["reference"]
     digest = sent.partition("@")[2]
@@ -164,3 +176,26 @@ def test_no_secret_is_in_what_the_jobs_said_or_handed_over(ran: Ran) -> None:
     for canary in (PASSWORD, KEY_PASSWORD, "ENCRYPTED SIGSTORE PRIVATE KEY"):
         assert canary not in ran.acted.said
         assert [one for one in files if canary.encode() in one.read_bytes()] == []
+
+
+def test_a_night_that_is_slower_than_the_last_release_is_red_by_its_name(ran: Ran) -> None:
+    """What was published above becomes the release; the next night's image is right, and slow."""
+    key = ran.public_key.with_suffix(".key")
+    environment = {**ran.environment, "COSIGN_PASSWORD": KEY_PASSWORD}
+    mine = Project(root=ran.root, environment=environment)
+    promoted = ("--promote", "nightly", "--channel", "release", "--key", str(key))
+    mine.invoke("release", *promoted).expect(0)
+    template = ran.root / "images/torch/Dockerfile.j2"
+    template.write_text(template.read_text().replace("CMD ", f"{SLOW}CMD "))
+    commit(ran.root)
+    acted = ran.forge.run("schedule", timeout=2400).expect(1)
+    assert "once more, in turns" in acted.said
+    assert "slower than the last release: " in acted.said
+    found = json.loads((acted.store / f"bench-{CELL}-x86_64/build" / CELL / STANDING).read_text())
+    slower = found["value"]["slower"]
+    assert any(one.startswith("mm/") for one in slower), slower
+    # act ends the run with the first workflow that fails; a forge goes on to the judgement.
+    handed = ran.root / "handover"
+    shutil.copytree(acted.store, handed, dirs_exist_ok=True)
+    judged = mine.invoke("ci", "--judge").expect(SlowerError.exit_code)
+    assert f"slower: {CELL} on x86_64: slower than the last release: " in judged.stdout

@@ -77,7 +77,7 @@ def test_a_program_is_tried_and_what_it_lacks_comes_beside_the_image(
     built = project.result(cell_id(image), "build")
     running.wait_for(lambda: bool(containers(client, built["image_id"])))
     running.send(signal.SIGINT)
-    running.wait(60).expect(130)
+    running.wait().expect(130)
     assert containers(client, built["image_id"]) == []
 
 

@@ -106,7 +106,7 @@ def test_only_a_labelled_pull_request_of_our_own_reaches_our_machines(
     planless: Path, tmp_path: Path, repository: str, label: str, *, reached: bool
 ) -> None:
     """Whatever its plan says."""
-    work = Work(name="verify-x", cells=("x",), target="sm_90", built="build-x")
+    work = Work(name="verify-x", cells=("x",), target="sm_90", after=("build-x",))
     planned = Schedule(scope="labelled", channel="", build={}, verify={"h100": (work,)})
     forge = with_forge(planless, tmp_path / "forge", told(planned, planless, tmp_path / "forge"))
     ran = forge.run("pull_request", pull_request(repository=repository, label=label)).expect(0)
@@ -121,7 +121,7 @@ def test_a_fork_gets_no_secret_and_no_job_of_ours_whatever_the_repository_holds(
     """The plan says that everything is to be published, as a changed program might."""
     folder, canary = tmp_path / "forge", "a canary that no stranger hears"
     works = (Work(name="build-x", cells=("x",)),)
-    verify = (Work(name="verify-x", cells=("x",), target="sm_90", built="build-x"),)
+    verify = (Work(name="verify-x", cells=("x",), target="sm_90", after=("build-x",)),)
     planned = Schedule(
         scope="release",
         channel="release",

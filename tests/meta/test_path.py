@@ -15,7 +15,7 @@ from warpfront import pipeline
 from warpfront.model import StepName
 
 FOLDER = Path(pipeline.__file__).parent
-STEPS = {step.__name__: Path(step.__code__.co_filename) for step in pipeline.STEPS}
+STEPS = {name: FOLDER / f"{file}.py" for name, file in pipeline.STEPS.items()}
 SOURCES = {path.relative_to(FOLDER).as_posix(): path for path in FOLDER.rglob("*.py")}
 BAG = "Workspace"
 
@@ -104,6 +104,7 @@ def test_the_folder_shows_the_steps_and_nothing_else() -> None:
     assert files == {path.stem for path in STEPS.values()} | {"__init__", "workspace"}
     for name, path in STEPS.items():
         assert takers(ast.parse(path.read_text())) == [name]
+        assert getattr(pipeline, name).__name__ == name
 
 
 def test_what_steps_share_calls_no_step_and_is_given_no_workspace() -> None:

@@ -16,12 +16,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate
 from random import Random
-from statistics import median
+from statistics import geometric_mean, median
 from typing import Any
 
 from warpfront.bench.compare import NOISE_OF_OPERATIONS
 from warpfront.bench.records import Bench
 from warpfront.bench.statistics import holm, ranks
+from warpfront.report.trends import Trend
 
 SCHEMA = 1
 FEWEST = 4
@@ -183,6 +184,70 @@ def _chance(values: Sequence[float], strength: float, *, most: int) -> float:
         if reached == _ENOUGH:
             return reached / asked
     return (reached + 1) / (most + 1)
+
+
+def trends_of(nights: Iterable[Night], shifts: Sequence[Shift]) -> tuple[Trend, ...]:
+    """What a page draws: each operation that changed for good, the worst first, and for each place
+    all of its operations together.
+    """
+    places = places_of(nights)
+    worst = sorted(shifts, key=lambda shift: -shift.ratio)
+    changed = [_trend_of(shift, places[shift.place]) for shift in worst]
+    together = [_together(place, each) for place, each in places.items() if len(each) > 1]
+    return (*changed, *together)
+
+
+def _trend_of(shift: Shift, nights: Sequence[Night]) -> Trend:
+    timed = [night for night in nights if shift.case in night.seconds]
+    values = [night.seconds[shift.case] for night in timed]
+    usual = median(values)
+    image = shift.image_digest.removeprefix("sha256:")[:12] or "none"
+    return _trend(
+        shift.place,
+        timed,
+        [value / usual for value in values],
+        name=shift.case,
+        change=[night.at for night in timed].index(shift.at),
+        said=f"{shift.ratio:.3f} times its time since {shift.at}, image {image}",
+    )
+
+
+def _together(place: Place, nights: Sequence[Night]) -> Trend:
+    """The geometric mean of each night's times over what is usual of them."""
+    by_case: dict[str, list[float]] = {}
+    for night in nights:
+        for case, value in night.seconds.items():
+            by_case.setdefault(case, []).append(value)
+    usual = {case: median(values) for case, values in by_case.items()}
+    timed = [night for night in nights if night.seconds]
+    times = [
+        geometric_mean([value / usual[case] for case, value in night.seconds.items()])
+        for night in timed
+    ]
+    last = f"; the last night {times[-1]:.3f} times what is usual" if times else ""
+    said = f"{len(by_case)} operations of {len(timed)} nights{last}"
+    return _trend(place, timed, times, name="all operations", change=None, said=said)
+
+
+def _trend(
+    place: Place,
+    nights: Sequence[Night],
+    times: Sequence[float],
+    *,
+    name: str,
+    change: int | None,
+    said: str,
+) -> Trend:
+    return Trend(
+        cell_id=place[0],
+        target=place[1],
+        name=name,
+        place=" ".join(filter(None, place)),
+        at=tuple(night.at for night in nights),
+        times=tuple(times),
+        change=change,
+        said=said,
+    )
 
 
 def shifts_text(nights: Sequence[Night], shifts: Sequence[Shift]) -> str:

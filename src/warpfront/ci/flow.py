@@ -24,11 +24,12 @@ LABEL = "gpu"
 class Job:
     """One kind of job. `runner` is where it runs; `script` is all that it does there, told by
     `tells` (names of `Work`'s facts, as variables). `spread` is the output of `plan` that it is
-    spread over. `takes` is whose hand-overs it is given: a work's `built` and its own from before,
+    spread over. `takes` is whose hand-overs it is given: a work's `after` and its own from before,
     or `all`. `environment` holds its secrets; `channel`: it publishes, and its environment is the
     channel's, after somebody's approval. `powers` are what its token may do beside reading,
     `history` that it compares with earlier commits. What is spread runs where the plan has work for
-    it; what is not, and needs others, runs however those ended.
+    it; what is not, and needs others, runs however those ended, or, where it is `wanted`, at night
+    where the variable of that name is `yes`.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Job:
     channel: bool = False
     powers: tuple[str, ...] = ()
     history: bool = False
+    wanted: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,13 +61,17 @@ class Flow:
 
 
 def make_flow(runners: Iterable[Runner], *, installs: tuple[str, ...], repository: str) -> Flow:
-    """plan -> build -> verify -> publish, then report; and `required`, the check that counts."""
+    """plan -> build -> verify -> publish, at night bench beside it, then report; and `required`,
+    the check that counts.
+    """
     runners = tuple(runners)
     builders = [one for one in runners if one.builds]
     home = min(builders, key=lambda one: one.trust != "hosted")
     builds = tuple(job for one in builders for job in (_building(one), _sending(one)))
     verifies = tuple(_verifying(one, builds) for one in runners if one.targets)
+    benches = tuple(_benching(job) for job in verifies if job.runner.bench)
     made = ("plan", *(job.name for job in (*builds, *verifies)))
+    judged = (*made, *(job.name for job in benches))
     publish = Job(
         name="publish",
         runner=home,
@@ -83,15 +89,16 @@ def make_flow(runners: Iterable[Runner], *, installs: tuple[str, ...], repositor
         runner=home,
         script="ci/report.sh",
         minutes=20,
-        needs=(*made, "publish"),
+        needs=(*judged, "publish"),
         takes="all",
     )
     required = dataclasses.replace(
-        report, name="required", script="ci/required.sh", needs=made, leaves=False
+        report, name="required", script="ci/required.sh", needs=judged, leaves=False
     )
     plan = Job(name="plan", runner=home, script="ci/plan.sh", minutes=20, history=True)
+    afterwards = (report, _publishing_the_page(report), _clearing_up(report), required)
     return Flow(
-        jobs=(plan, *builds, *verifies, publish, report, _publishing_the_page(report), required),
+        jobs=(plan, *builds, *verifies, *benches, publish, *afterwards),
         installs=installs,
         repository=repository,
         runners=runners,
@@ -108,6 +115,22 @@ def _publishing_the_page(report: Job) -> Job:
         leaves=False,
         environment="github-pages",
         powers=("contents", "pages", "id-token"),
+        wanted="PAGES",
+    )
+
+
+def _clearing_up(report: Job) -> Job:
+    """Old candidates and old nightlies: said first, then removed."""
+    return dataclasses.replace(
+        report,
+        name="prune",
+        script="ci/prune.sh",
+        needs=("plan", "publish"),
+        takes="",
+        leaves=False,
+        environment="nightly",
+        powers=("packages",),
+        wanted="PRUNE",
     )
 
 
@@ -153,6 +176,18 @@ def _verifying(runner: Runner, builds: Iterable[Job]) -> Job:
     )
 
 
+def _benching(verifying: Job) -> Job:
+    """Where it was verified, and with what that said of it."""
+    name = f"bench-{verifying.runner.name}"
+    return dataclasses.replace(
+        verifying,
+        name=name,
+        spread=name,
+        script="ci/bench.sh",
+        needs=(*verifying.needs, verifying.name),
+    )
+
+
 _HEAD = """\
 #!/usr/bin/env bash
 # Made by `invoke ci --write`; `invoke ci --check` says when it is stale.
@@ -186,6 +221,8 @@ RestartSec=30
 WantedBy=multi-user.target
 """
 _CALL = 'exec "${WARPFRONT_PYTHON:-.venv/bin/python}" -m invoke'
+_PRUNED = "release --prune nightly"
+_PRUNE = f"{_CALL.removeprefix('exec ')} {_PRUNED}"
 _PAGE = f"{HANDOVER}/report/index.html"
 _WORK = '--name "$NAME" --cells "$CELLS" --runner "$RUNNER"'
 
@@ -197,10 +234,12 @@ def scripts(flow: Flow) -> dict[str, str]:
         "ci/build.sh": f"{_CALL} job --step build {_WORK}",
         "ci/candidate.sh": f"{_CALL} job --step build --to {flow.repository} {_WORK}",
         "ci/verify.sh": f'{_CALL} job --step verify --on "$TARGET" {_WORK}',
+        "ci/bench.sh": f'{_CALL} job --step bench --on "$TARGET" {_WORK}',
         "ci/publish.sh": f'{_CALL} job --step publish --channel "$CHANNEL" {_WORK}',
         "ci/report.sh": f"{_CALL} merge --below {HANDOVER} report --html {_PAGE}",
         "ci/pages.sh": f"{_CALL} merge --below {HANDOVER} report --html {SITE}/index.html "
         f"--history-branch {HISTORY}",
+        "ci/prune.sh": f"{_PRUNE} --dry-run\n{_CALL} {_PRUNED} --yes",
         "ci/required.sh": f"{_CALL} ci --judge",
         "ci/login.sh": 'docker login "$REGISTRY" --username "$REGISTRY_USER" --password-stdin '
         '<<<"$REGISTRY_TOKEN"',

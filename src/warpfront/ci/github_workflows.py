@@ -4,6 +4,7 @@ over cells, which it calls in shards. Pure.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,10 +16,15 @@ from warpfront.matrix.runners import Runner
 
 FOLDER = ".github/workflows"
 MAIN = "warpfront"
+MATCHERS = ".github/warpfront-problems.json"
+"""How a forge reads problems off what is printed: `add-matcher` names it."""
 PYTHON = "3.11"
 Actions = Mapping[str, tuple[str, str]]
 
 _HEADER = "# Made by `invoke ci --write` from `runners:` of matrix.yaml: change that, not this.\n"
+# Only files in which problems are ours: a warning of Python's is `path.py:12: ...`, too.
+_PROBLEM = r"^(?:error: )?([\w@./-]+\.(?:ya?ml|toml|txt|j2|json)):(\d+): (.+)$"
+_FINDING = r"^  ([^\s:][^:]*):(\d+):(\d+): (.+)$"
 _READS = {"contents": "read"}
 _POWERS = {
     "packages": "images are pushed",
@@ -43,10 +49,9 @@ _OURS = (
     f"contains(github.event.pull_request.labels.*.name, '{LABEL}'))"
 )
 _NIGHTS = (
-    "!cancelled() && needs.plan.result == 'success' && vars.PAGES == 'yes' && "
+    "!cancelled() && needs.plan.result == 'success' && vars.{wanted} == 'yes' && "
     "(github.event_name == 'schedule' || github.event_name == 'workflow_dispatch')"
 )
-_PAGES = {"group": "pages", "cancel-in-progress": False}
 _NO_REQUEST = "github.event_name != 'pull_request'"
 _TRIGGERS: dict[str, Any] = {
     "pull_request": {"types": ["opened", "synchronize", "reopened", "labeled"]},
@@ -73,7 +78,22 @@ def workflows(flow: Flow, actions: Actions) -> dict[str, str]:
             made[f"{FOLDER}/{MAIN}-{job.name}.yml"] = _called(flow, job, actions)
     files = {path: _text(document, actions) for path, document in made.items()}
     labels = _text(_labels(flow), actions)
+    files[MATCHERS] = json.dumps(_matchers(), indent=2) + "\n"
     return {**files, ".github/actionlint.yaml": labels, ".github/zizmor.yml": _zizmor(flow)}
+
+
+def _matchers() -> dict[str, Any]:
+    """https://github.com/actions/toolkit/blob/main/docs/problem-matchers.md: problems of files of
+    the project, and findings of `scan` and `preflight`.
+    """
+    problem = {"regexp": _PROBLEM, "file": 1, "line": 2, "message": 3}
+    finding = {"regexp": _FINDING, "file": 1, "line": 2, "column": 3, "message": 4}
+    return {
+        "problemMatcher": [
+            {"owner": MAIN, "severity": "error", "pattern": [problem]},
+            {"owner": f"{MAIN}-scan", "severity": "warning", "pattern": [finding]},
+        ]
+    }
 
 
 def _text(document: object, actions: Actions) -> str:
@@ -207,9 +227,11 @@ def _whole(flow: Flow, job: Job, actions: Actions) -> dict[str, Any]:
     body: dict[str, Any] = {} if job.spread else {"name": job.name}
     if job.needs and not job.spread:
         body["needs"] = list(job.needs)
-        body["if"] = f"${{{{ {_NIGHTS} }}}}" if job.environment else "${{ always() }}"
-    if job.environment and not job.spread:
-        body |= {"environment": job.environment, "concurrency": _PAGES}
+        nights = _NIGHTS.format(wanted=job.wanted)
+        body["if"] = f"${{{{ {nights} }}}}" if job.wanted else "${{ always() }}"
+    if job.wanted:
+        alone = {"group": job.name, "cancel-in-progress": False}
+        body |= {"environment": job.environment, "concurrency": alone}
     body |= {
         "runs-on": _runs_on(job.runner),
         "timeout-minutes": job.minutes,
@@ -283,7 +305,7 @@ class _Steps:
 
     def _take(self) -> dict[str, Any]:
         """Each hand-over in a folder of its own, which a pattern makes also where one matches."""
-        of_work = "{${{ matrix.built }},${{ matrix.name }}}"
+        of_work = "{${{ matrix.after }},${{ matrix.name }}}"
         pattern = of_work if self.job.takes == "work" else "*"
         return self._uses("take", "download-artifact", {"pattern": pattern, "path": HANDOVER})
 

@@ -60,16 +60,24 @@ def child_pipeline(flow: Flow, planned: Schedule) -> str:
     works: Mapping[str, tuple[Work, ...]] = {
         **{f"{building}-{name}": each for name, each in planned.build.items()},
         **{f"verify-{name}": each for name, each in planned.verify.items()},
+        **{f"bench-{name}": each for name, each in planned.bench.items()},
         "publish": planned.publish,
     }
     jobs: dict[str, Any] = {_PLANNED: _planned(flow)}
-    stages = [_PLANNED, *(job.name for job in flow.jobs if job.name not in {"plan", "pages"})]
-    for job in flow.jobs:
+    here = [job for job in flow.jobs if _is_here(job, planned)]
+    for job in here:
         for work in works.get(job.spread, ()) if job.spread else ():
-            jobs[work.name] = _spread(job, work, planned.channel)
-        if not job.spread and job.name != "plan" and "pages" not in job.powers:
-            jobs[job.name] = _whole(job)
-    return _yaml({"stages": stages, **jobs})
+            jobs[work.name] = _spread(flow, job, work, planned.channel)
+        if not job.spread:
+            jobs[job.name] = _whole(flow, job)
+    return _yaml({"stages": [_PLANNED, *(job.name for job in here)], **jobs})
+
+
+def _is_here(job: Job, planned: Schedule) -> bool:
+    """Pages are GitHub's; what clears up does so after a night."""
+    if job.wanted:
+        return job.wanted == "PRUNE" and planned.channel == job.environment
+    return job.name != "plan"
 
 
 def _planned(flow: Flow) -> dict[str, Any]:
@@ -84,20 +92,35 @@ def _planned(flow: Flow) -> dict[str, Any]:
     }
 
 
-def _spread(job: Job, work: Work, channel: str) -> dict[str, Any]:
+def _login(flow: Flow, job: Job) -> tuple[dict[str, str], list[str]]:
+    """Variables and calls. GitLab's registry takes the job's own token, another one the project's
+    variables REGISTRY_USER and REGISTRY_TOKEN, of the job's environment.
+    """
+    if "packages" not in job.powers:
+        return {}, []
+    registry = flow.repository.partition("/")[0]
+    own = {"REGISTRY_USER": "$CI_REGISTRY_USER", "REGISTRY_TOKEN": "$CI_REGISTRY_PASSWORD"}
+    known = own if registry == "registry.gitlab.com" else {}
+    return {"REGISTRY": registry, **known}, ["ci/login.sh"]
+
+
+def _spread(flow: Flow, job: Job, work: Work, channel: str) -> dict[str, Any]:
     facts = {"NAME": work.name, "CELLS": " ".join(work.cells), "RUNNER": job.runner.name}
     if work.target:
         facts["TARGET"] = work.target
+    known, logs_in = _login(flow, job)
     body: dict[str, Any] = {
         "stage": job.name,
         **_machine(job),
-        "variables": {**facts, **({"CHANNEL": channel} if job.channel else {})},
-        "script": ["ci/setup.sh", job.script],
+        "variables": {**facts, **known, **({"CHANNEL": channel} if job.channel else {})},
+        "script": ["ci/setup.sh", *logs_in, job.script],
         "artifacts": _artifacts(work.name),
         "allow_failure": True,  # the others go on: `required` is what counts
     }
     if job.takes == "work":
-        body["needs"] = [work.built]
+        body["needs"] = list(work.after)
+    if job.environment:
+        body["environment"] = job.environment
     if job.channel:
         body |= {
             "environment": channel,
@@ -108,13 +131,19 @@ def _spread(job: Job, work: Work, channel: str) -> dict[str, Any]:
     return body
 
 
-def _whole(job: Job) -> dict[str, Any]:
+def _whole(flow: Flow, job: Job) -> dict[str, Any]:
     """The end of a run: with everything that the jobs before left, and what the parent planned."""
+    known, logs_in = _login(flow, job)
+    wanted: dict[str, Any] = {}
+    if job.wanted:
+        rules = [{"if": f'${job.wanted} == "yes"', "when": "always"}]
+        wanted = {"rules": rules, "environment": job.environment, "allow_failure": True}
     return {
         "stage": job.name,
         **_machine(job),
-        "when": "always",
-        "script": ["ci/setup.sh", job.script],
+        **(wanted or {"when": "always"}),
+        **({"variables": known} if known else {}),
+        "script": ["ci/setup.sh", *logs_in, job.script],
         **({"artifacts": _artifacts(job.name)} if job.leaves else {}),
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -19,13 +20,14 @@ OUTPUT_LIMIT_BYTES = 1_000_000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunScope:
     """What starts a run, and how far it goes. `trusted`: self-hosted machines may take part;
-    `channel` is where it publishes to.
+    `channel` is where it publishes to; `benches`: images are timed against the last release.
     """
 
     name: str
     only_changed: bool
     trusted: bool
     channel: str = ""
+    benches: bool = False
 
 
 SCOPES: Mapping[str, RunScope] = {
@@ -34,7 +36,7 @@ SCOPES: Mapping[str, RunScope] = {
         RunScope(name="pull_request", only_changed=True, trusted=False),
         RunScope(name="labelled", only_changed=True, trusted=True),
         RunScope(name="merge_queue", only_changed=True, trusted=True),
-        RunScope(name="nightly", only_changed=False, trusted=True, channel="nightly"),
+        RunScope(name="nightly", only_changed=False, trusted=True, channel="nightly", benches=True),
         RunScope(name="release", only_changed=False, trusted=True, channel="release"),
     )
 }
@@ -43,13 +45,13 @@ SCOPES: Mapping[str, RunScope] = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
     """One job: the `cells` that it takes, and the `target` where it verifies. `name` is its name in
-    the forge and that of what it hands over; `built` is that of the job which made its image.
+    the forge and that of what it hands over; `after` are the jobs whose hand-overs it is given.
     """
 
     name: str
     cells: tuple[str, ...]
     target: str = ""
-    built: str = ""
+    after: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -63,7 +65,7 @@ class Omitted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """A run of CI. `build` and `verify` are jobs by the name of their runner. `unavailable` was
+    """A run of CI. `build`, `verify` and `bench` are jobs by their runner's name. `unavailable` was
     asked for and nobody can do it; `later` is for another scope; `unchanged` need nothing.
     """
 
@@ -71,6 +73,7 @@ class Schedule:
     channel: str
     build: Mapping[str, tuple[Work, ...]]
     verify: Mapping[str, tuple[Work, ...]]
+    bench: Mapping[str, tuple[Work, ...]] = field(default_factory=dict)
     publish: tuple[Work, ...] = ()
     unchanged: tuple[str, ...] = ()
     unavailable: tuple[Omitted, ...] = ()
@@ -81,14 +84,23 @@ class Schedule:
     @property
     def selected(self) -> tuple[tuple[str, str], ...]:
         """Every cell and target that has to pass."""
-        works = (work for each in self.verify.values() for work in each)
-        return tuple((cell, work.target) for work in works for cell in work.cells)
+        return _on_targets(self.verify)
+
+    @property
+    def timed(self) -> tuple[tuple[str, str], ...]:
+        """Every cell and target that is held against its last release."""
+        return _on_targets(self.bench)
 
     @property
     def building(self) -> tuple[str, ...]:
         """Every cell that has to be built."""
         works = (work for each in self.build.values() for work in each)
         return tuple(cell for work in works for cell in work.cells)
+
+
+def _on_targets(works: Mapping[str, tuple[Work, ...]]) -> tuple[tuple[str, str], ...]:
+    every = (work for each in works.values() for work in each)
+    return tuple((cell, work.target) for work in every for cell in work.cells)
 
 
 def schedule(
@@ -123,6 +135,7 @@ def schedule(
         channel=scope.channel,
         build=_building(made, makers, roots),
         verify=verify,
+        bench=_benching(verify, made, runners) if scope.benches else {},
         publish=tuple(works) if scope.channel else (),
         unchanged=tuple(cell.id for cell in cells if cell.id not in work),
         unavailable=tuple(sorted([*unavailable, *missing])),
@@ -183,7 +196,7 @@ def _verifying(
                     name=f"verify-{cell.id}-{target}",
                     cells=(cell.id,),
                     target=target,
-                    built=f"build-{roots[cell.id]}",
+                    after=(f"build-{roots[cell.id]}",),
                 )
                 works.setdefault(usable[0].name, []).append(work)
             elif scope.trusted:
@@ -191,6 +204,29 @@ def _verifying(
             else:
                 later.append(omitted)
     return {runner: tuple(each) for runner, each in works.items()}, missing, later
+
+
+def _benching(
+    verify: Mapping[str, tuple[Work, ...]], cells: Iterable[Cell], runners: Iterable[Runner]
+) -> dict[str, tuple[Work, ...]]:
+    """What is verified, timed where it was: the first image of a chain, whose torch all have."""
+    roots = {cell.id for cell in cells if not cell.parent}
+    return {
+        one.name: works
+        for one in runners
+        if one.bench
+        and (
+            works := tuple(
+                dataclasses.replace(
+                    work,
+                    name=f"bench-{work.name.removeprefix('verify-')}",
+                    after=(*work.after, work.name),
+                )
+                for work in verify.get(one.name, ())
+                if roots.issuperset(work.cells)
+            )
+        )
+    }
 
 
 def shards(works: Iterable[Work]) -> list[dict[str, object]]:
@@ -201,7 +237,7 @@ def shards(works: Iterable[Work]) -> list[dict[str, object]]:
         {
             "name": work.name,
             "cells": " ".join(work.cells),
-            **({"target": work.target, "built": work.built} if work.target else {}),
+            **({"target": work.target, "after": ",".join(work.after)} if work.target else {}),
         }
         for work in works
     ]
@@ -225,6 +261,7 @@ def outputs(planned: Schedule, runners: Iterable[Runner]) -> dict[str, str]:
         **{f"build-{name}": shards(() if sent else works(name)) for name in names},
         **{f"candidate-{name}": shards(works(name) if sent else ()) for name in names},
         **{f"verify-{name}": shards(planned.verify.get(name, ())) for name in names},
+        **{f"bench-{name}": shards(planned.bench.get(name, ())) for name in names},
         "publish": shards(planned.publish),
     }
     texts = {name: json.dumps(value, separators=(",", ":")) for name, value in said.items()}

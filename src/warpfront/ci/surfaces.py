@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from warpfront.bench.night_standing import NightStanding
 from warpfront.ci.judging import Judgement
 from warpfront.ci.schedule import Omitted, Schedule
 from warpfront.model import Blocked, Failed, Outcome, Verification, repeat_line
@@ -65,11 +66,14 @@ def judgement_summary(judgement: Judgement) -> str:
     """The end of a run in a list: what failed, what nobody could do, how many passed."""
     failed, missing = len(judgement.failures), len(judgement.unavailable)
     word = "green" if judgement.error is None else "red"
+    slower = f"{len(judgement.slower)} slower, " if judgement.slower else ""
+    counts = f"{failed} failed, {slower}{missing} unavailable, {judgement.passed} passed"
     return cut(
         [
-            f"### {word}: {failed} failed, {missing} unavailable, {judgement.passed} passed",
+            f"### {word}: {counts}",
             "",
             *(f"- failed: {line}" for line in judgement.failures),
+            *(f"- slower: {line}" for line in judgement.slower),
             *(f"- unavailable: {line}" for line in judgement.unavailable),
         ]
     )
@@ -104,6 +108,8 @@ def _lines(result: object) -> list[str]:
             reasons = [f"  - {one.session}/{one.name}: {_cell(one.reason)}" for one in bad]
             repeat = repeat_line("verify", result.cell_id, result.target)
             return [said, *reasons[:20], f"  repeat: `{repeat}`"]
+        case NightStanding():
+            return [f"- `{result.cell_id}` {_cell(result.text)}"]
         case _:
             return [f"- {describe(result)}"]
 
@@ -140,6 +146,11 @@ def error_commands(results: Iterable[object], lines: Mapping[str, int]) -> list[
         return said
     more = len(said) - ANNOTATION_LIMIT + 1
     return [*said[: ANNOTATION_LIMIT - 1], f"::error title=more::and {more} more, in the summary"]
+
+
+def matcher_command(path: str) -> str:
+    """Has a forge read problems off the lines that a step prints from here on."""
+    return f"::add-matcher::{path}"
 
 
 def _annotation(result: object, lines: Mapping[str, int]) -> str:

@@ -8,10 +8,11 @@ Python 3.10 too, so at its top it imports the standard library, nox and `inside.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -37,6 +38,7 @@ from warpfront.inside.checks.effort import (
     parsed_effort,
 )
 from warpfront.inside.checks.results import write_json
+from warpfront.inside.checks.side_by_side import ENDINGS
 
 if TYPE_CHECKING:
     from warpfront.model import Verification
@@ -97,34 +99,51 @@ def _golden(session: nox.Session) -> None:
 
 
 def _models(session: nox.Session) -> None:
-    """Inside an image with claims; with `--library` a library's registry, in this Python."""
+    """Inside an image with claims. With `--library` a library's registry: inside an image again,
+    in images of this project by the task, or else in this Python.
+    """
     if not any(word.startswith("--library") for word in session.posargs):
         _check_inside(session, "models")
         return
     parser = _Parser(prog="nox -s models --", add_help=False)
-    parser.add_argument("--target", default="", help="what this machine has, if not detected")
+    for name in ("target", "vendor", "image", "only", "claims", "results"):
+        parser.add_argument(f"--{name}", default="")
     add_library_options(parser)
     options = _read_options(session, parser)
-    _try_library(session, options.target or _detected_target(session), parsed_library(options))
+    try:
+        asked = parsed_library(options)
+    except ValueError as error:
+        session.error(str(error))
+    if options.claims and options.results:
+        _try_library(session, Path(options.claims), Path(options.results), asked)
+    elif options.image or options.only or options.vendor:
+        chosen = {name: getattr(options, name) for name in ("target", "vendor", "image", "only")}
+        argv = [f"--{name}={value}" for name, value in chosen.items() if value]
+        _hand_over(session, "models", *argv, *asked.arguments())
+    else:
+        _try_library_here(session, options.target or _detected_target(session), asked)
 
 
-def _try_library(session: nox.Session, target: str, asked: Library) -> None:
+def _try_library_here(session: nox.Session, target: str, asked: Library) -> None:
     try:
         claims = claims_for_target(target)
     except ClaimsError as error:
         session.error(f"--target: {error}")
-    folder = (HERE_FOLDER / f"architectures-{target}").resolve()
+    folder = HERE_FOLDER / f"models-{target}"
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "architectures.json").unlink(missing_ok=True)
+    (folder / "models.json").unlink(missing_ok=True)
     write_json(folder / "claims.json", claims.document())
-    argv = ["--claims", str(folder / "claims.json"), "--results", str(folder)]
+    _try_library(session, folder / "claims.json", folder, asked)
+
+
+def _try_library(session: nox.Session, claims: Path, results: Path, asked: Library) -> None:
+    folder = results.resolve()
+    argv = ["--claims", str(claims.resolve()), "--results", str(folder), *asked.arguments()]
     with session.chdir(folder):
         try:
-            _run(
-                session, "-m", "warpfront.inside.checks", "architectures", *argv, *asked.arguments()
-            )
+            _run(session, "-m", "warpfront.inside.checks", "architectures", *argv)
         except nox.command.CommandFailed as error:
-            session.error(f"models: {error.reason}; {folder / 'architectures.json'} has all of it")
+            session.error(f"models: {error.reason}; {folder / 'models.json'} has all of it")
 
 
 def _bench(session: nox.Session) -> None:
@@ -250,9 +269,7 @@ def _verify_here(session: nox.Session, options: argparse.Namespace) -> None:
         (folder / old).unlink(missing_ok=True)
     write_json(folder / "claims.json", claims.document())
     started, effort = time.monotonic(), parsed_effort(options)
-    endings = {
-        name: _run_checks(session, name, folder / "claims.json", folder, effort) for name in names
-    }
+    endings = _run_together(session, names, folder / "claims.json", folder, effort)
     outcome, text = _conclude(folder, target, endings, time.monotonic() - started)
     sys.stdout.write((folder / "verify.json").read_text(encoding="utf-8") if options.json else text)
     sys.stdout.flush()
@@ -343,15 +360,50 @@ def _read_results(path: Path) -> object | None:
 def _check_inside(session: nox.Session, name: str) -> None:
     options = _read_options(session, _inside_parser(name))
     claims, results = options.claims.resolve(), options.results.resolve()
-    ending = _run_checks(session, name, claims, results, parsed_effort(options))
+    together = options.together.split(",")
+    known = _endings(results)
+    if name == together[0] and len(together) > 1 and not known:
+        # The first of them starts all; the others tell how theirs ended.
+        known = _run_all(session, together, claims, results, parsed_effort(options))
+    ending = known.get(name)
+    if ending is None:
+        ending = _run_checks(session, name, claims, results, parsed_effort(options))
     if ending:
         session.error(f"{name}: {ending}; what it found is in {options.results / name}.json")
 
 
+def _run_together(
+    session: nox.Session, names: Sequence[str], claims: Path, results: Path, effort: Effort
+) -> dict[str, str]:
+    """Sessions side by side; one that none of them answers for is run again, alone."""
+    (results / ENDINGS).unlink(missing_ok=True)
+    known = _run_all(session, names, claims, results, effort)
+    return {
+        name: known[name] if name in known else _run_checks(session, name, claims, results, effort)
+        for name in names
+    }
+
+
+def _run_all(
+    session: nox.Session, names: Sequence[str], claims: Path, results: Path, effort: Effort
+) -> dict[str, str]:
+    _run_checks(session, names, claims, results, effort)
+    return _endings(results)
+
+
+def _endings(results: Path) -> dict[str, str]:
+    """How sessions ended that ran side by side, as far as that is known."""
+    try:
+        codes = json.loads((results / ENDINGS).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return {name: f"Returned code {code}" if code else "" for name, code in codes.items()}
+
+
 def _run_checks(
-    session: nox.Session, name: str, claims: Path, results: Path, effort: Effort
+    session: nox.Session, names: str | Sequence[str], claims: Path, results: Path, effort: Effort
 ) -> str:
-    """One session of checks in a child of this Python: nothing if all passed, else how it ended.
+    """Sessions of checks in a child of this Python: nothing if all passed, else how it ended.
 
     The child starts in the results folder, which holds nothing importable, and finds only
     `warpfront` by PYTHONPATH: everything else it imports is the image's own.
@@ -359,7 +411,8 @@ def _run_checks(
     argv = ["--claims", str(claims), "--results", str(results), *effort.arguments()]
     with session.chdir(results):
         try:
-            _run(session, "-m", "warpfront.inside.checks", name, *argv)
+            asked = [names] if isinstance(names, str) else names
+            _run(session, "-m", "warpfront.inside.checks", *asked, *argv)
         except nox.command.CommandFailed as error:
             return f"{error.reason}"
     return ""
@@ -429,6 +482,7 @@ def _inside_parser(name: str) -> argparse.ArgumentParser:
     )
     parser.add_argument("--claims", type=Path, required=True)
     parser.add_argument("--results", type=Path, required=True)
+    parser.add_argument("--together", default="", help="sessions to run side by side, by commas")
     add_effort_options(parser)
     return parser
 

@@ -25,6 +25,7 @@ LOCK = "dev.warpfront.lock"
 UV = "dev.warpfront.uv"
 RELAXED = "dev.warpfront.relaxed"
 PATCHED = "dev.warpfront.patched"
+POLICIES = "dev.warpfront.policies"
 _OCI = "org.opencontainers.image"
 _OURS = "dev.warpfront"
 CREATED = f"{_OCI}.created"
@@ -46,6 +47,7 @@ def image_labels(
     it came from; `uv` is the version of what installed the wheels.
     """
     torch = {wheel.name: wheel.version for wheel in lock.wheels}.get("torch", cell.torch)
+    set_here = ",".join(f"{one.name}={one.value}" for one in cell.policies if one.level == "set")
     return {
         f"{_OCI}.title": f"{project.name} {cell.image}",
         f"{_OCI}.description": cell.title,
@@ -69,6 +71,7 @@ def image_labels(
         UV: uv,
         RELAXED: ",".join(sorted(relaxed.package for relaxed in lock.relaxed)),
         **({PATCHED: _patched_words(lock)} if lock.patched else {}),
+        **({POLICIES: set_here} if set_here else {}),
     }
 
 

@@ -11,6 +11,7 @@ import jinja2
 
 from warpfront.errors import BlockedError, RenderError
 from warpfront.images.protection import GUARD_ENVIRONMENT, POLICY, RELAXED
+from warpfront.images.slimming import slim_files
 from warpfront.images.templating import Sandbox
 from warpfront.model import (
     ENVIRONMENT_PYTHON,
@@ -147,7 +148,8 @@ def render(
         raise RenderError(
             f"images/{cell.template}/{_TEMPLATE_NAME}: {_said(error)} (cell {cell.id})"
         ) from None
-    files = {**guard, DOCKERFILE: _squeezed(dockerfile)}
+    slim = slim_files(cell.slim) if wheels else {}
+    files = {**guard, **slim, DOCKERFILE: _squeezed(dockerfile)}
     if wheels:
         files[REQUIREMENTS] = requirements_text(wheels)
     assets = templates.assets(cell.template)
@@ -207,6 +209,7 @@ def _variables(
         "guard_environment": sorted(GUARD_ENVIRONMENT.items()),
         "on_guarded": parent is not None,
         "relaxed": RELAXED in guard,
+        "slim": bool(cell.slim),
     }
 
 

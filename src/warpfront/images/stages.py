@@ -7,6 +7,7 @@ only where it does what we know: a project that changed the fragment gets what i
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 EMPTY_STAGE = "environment"
@@ -28,12 +29,26 @@ RUN --network=none \
 
 FROM installed
 """  # noqa: E501
-# What compiles the sources of a set of wheels: the same as the step behind the stage does.
-BYTE_CODE = r"""FROM installed
-RUN --network=none start=$(date +%s) && \
-    site=$(/opt/venv/bin/python -c 'import site; print(site.getsitepackages()[0])') && \
-    { PYTHONHASHSEED=0 /opt/venv/bin/python -m compileall -qq -j 0 "$site" || true; } && \
+# What that step has more of where something is left out.
+_SLIMS = (
+    "    --mount=type=bind,source=slim,target=/run/slim \\\n",
+    "    /opt/venv/bin/python /run/slim/slim.py /run/slim/globs.txt && \\\n",
+)
+# Compiles the sources of one set of wheels: the same byte code that the step behind the stage makes
+# of all of them.
+_COMPILES = r"""RUN --network=none --mount=type=bind,target=/run/sources start=$(date +%s) && \
+    { PYTHONHASHSEED=0 /opt/venv/bin/python /run/sources/compile.py /run/sources/SET || true; } && \
     { find / -xdev -newermt "@$((start - 1))" -exec touch -hd @315532800 {} + 2>/dev/null || true; }
+"""
+_COMPILER = """\
+import compileall, functools, os, site, sys
+from concurrent.futures import ProcessPoolExecutor
+
+if __name__ == "__main__":
+    with open(sys.argv[1], encoding="utf-8") as file, ProcessPoolExecutor() as pool:
+        folder = site.getsitepackages()[0]
+        paths = [os.path.join(folder, path) for path in file.read().split("\\n")]
+        list(pool.map(functools.partial(compileall.compile_file, quiet=2), paths, chunksize=8))
 """
 _MAKES_ENVIRONMENT = re.compile(
     r"/tools/uv venv [^\n]* /opt/venv && \\\n"
@@ -51,8 +66,24 @@ class Stages:
 
 def stages_of(dockerfile: str) -> Stages | None:
     """The stages of a rendered Dockerfile; None where layers cannot stand in for one of them."""
+    for line in _SLIMS:
+        dockerfile = dockerfile.replace(line, "")
     before, found, _ = dockerfile.partition(_INSTALLS)
     if not found or dockerfile.count(f"AS {WHEELS_STAGE}\n") != 1:
         return None
     names_it = re.search(rf"^FROM \S+ AS {EMPTY_STAGE}$", before, re.MULTILINE)
     return Stages(before) if names_it and _MAKES_ENVIRONMENT.search(before) else None
+
+
+def byte_code_context(sets: Sequence[Iterable[str]]) -> dict[str, str]:
+    """What is built on the stage with the wheels: a layer of byte code for each set of sources
+    (paths below site-packages), in their order.
+    """
+    names = [f"{index}.txt" for index in range(len(sets))]
+    steps = (_COMPILES.replace("SET", name) for name in names)
+    lists = {name: "\n".join(sorted(paths)) for name, paths in zip(names, sets, strict=True)}
+    return {
+        "Dockerfile": f"FROM {WHEELS_STAGE}\n{''.join(steps)}",
+        "compile.py": _COMPILER,
+        **lists,
+    }

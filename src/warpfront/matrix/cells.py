@@ -21,6 +21,7 @@ from warpfront.matrix.language import (
     BootstrapText,
     BuildText,
     CompilerText,
+    ImageText,
     MatrixText,
     PatchText,
     SmokeText,
@@ -28,6 +29,13 @@ from warpfront.matrix.language import (
 )
 from warpfront.matrix.naming import cell_id, cell_tag, is_id, is_tag
 from warpfront.matrix.nearest import nearest
+from warpfront.matrix.runtime_policies import (
+    environment_of,
+    packaged_policies,
+    policies_of,
+    refusals,
+)
+from warpfront.matrix.slim import COMPILER, removed, slim_recipes
 from warpfront.matrix.vendors import VENDORS, Vendor
 from warpfront.model import (
     Base,
@@ -39,6 +47,7 @@ from warpfront.model import (
     Patch,
     Pin,
     Recipe,
+    RuntimePolicy,
     Smoke,
     SourceTree,
     Toolkit,
@@ -122,8 +131,13 @@ class CellMaker:
                 self._problem(("images", name, "builds"), message, hint)
             self._check_patches(name, image.patches)
             self._check_smoke(name, image.smoke)
+            self._check_slim(name, image)
         for name, base in self.text.bases.items():
             self._check_base(name, base)
+        known = sorted({one.name for one in packaged_policies()})
+        for name in self.text.policy if isinstance(self.text.policy, tuple) else ():
+            if name not in known:
+                self._problem(("policy",), f"no policy `{name}`", f"known: {', '.join(known)}")
 
     def _check_patches(self, image: str, patches: tuple[PatchText, ...]) -> None:
         """Patches of a package are of one version of it, and end with versions of that package."""
@@ -138,6 +152,33 @@ class CellMaker:
             if ends not in {"", one.package}:
                 message = f"`until` of a patch of {one.package} names {ends}"
                 self._problem(where, message, f"until: {one.package}>=...")
+
+    def _check_slim(self, name: str, image: ImageText) -> None:
+        """What is left out is known, and needed by no image that stands on this one."""
+        where = ("images", name, "slim")
+        if image.slim and image.parent is not None:
+            hint = f"`slim:` belongs to the image at the bottom, which `{image.parent}` leads to"
+            self._problem(where, f"image `{name}` has its wheels from its parent", hint)
+        users = [one for one in self.text.images if self._compiles(one) and self._stands(one, name)]
+        for one in image.slim:
+            if one not in (known := slim_recipes()):
+                self._problem(where, f"slim: `{one}` is not known", nearest(one, known))
+            elif users and known[one].needed == COMPILER:
+                hint = "take it out of `slim:`, or give them another `parent:`"
+                self._problem(where, f"{one} is needed to compile in: {', '.join(users)}", hint)
+
+    def _compiles(self, name: str) -> bool:
+        return self.text.images[name].compiler or bool(self.text.images[name].builds)
+
+    def _stands(self, name: str | None, bottom: str) -> bool:
+        """Whether the image `name` is `bottom`, or leads there."""
+        seen: set[str] = set()
+        while name is not None and name in self.text.images and name not in seen:
+            if name == bottom:
+                return True
+            seen.add(name)
+            name = self.text.images[name].parent
+        return False
 
     def _check_smoke(self, image: str, entries: tuple[SmokeText, ...]) -> None:
         """Each entry has a name of its own and something to do, and names what is known."""
@@ -395,17 +436,24 @@ class CellMaker:
                 message = f"image `{name}`: {why}"
                 self._tell(point, message, f"leave {name} out of this row's images:")
             elif self._is_free(point, name, ids[name], tag):
-                self.cells.append(
-                    _cell(
-                        point,
-                        foundation,
-                        text=self.text,
-                        name=name,
-                        ids=ids,
-                        tag=tag,
-                        own_indexes=self._own_indexes,
-                    )
+                cell = _cell(
+                    point,
+                    foundation,
+                    text=self.text,
+                    name=name,
+                    ids=ids,
+                    tag=tag,
+                    own_indexes=self._own_indexes,
                 )
+                self.cells.append(cell)
+                self._check_environment(point, cell)
+
+    def _check_environment(self, point: Point, cell: Cell) -> None:
+        """Nothing that `environment:` says is known to be wrong on that vendor."""
+        for variable, value in cell.environment.items():
+            for why in refusals(cell.policies, variable, value):
+                hint = "take it out of `environment:`; docs/stacks.md, Runtime policies"
+                self._tell(point, f"`{variable}={value}`: {why}", hint)
 
     def _is_free(self, point: Point, image: str, identity: str, tag: str) -> bool:
         if not is_id(identity) or not is_tag(tag):
@@ -503,8 +551,7 @@ def _cell(
     own_indexes: tuple[OwnIndex, ...],
 ) -> Cell:
     image = text.images[name]
-    brings_torch = VENDORS[point.vendor].torch_from == "index"
-    environment = {**image.environment, **point.environment}
+    policies = _policies(point, foundation, text, image)
     return Cell(
         id=ids[name],
         project=text.project.name,
@@ -519,15 +566,14 @@ def _cell(
         base=foundation.base,
         index=foundation.index,
         stack=foundation.stack,
-        # A base that brings torch brings what goes with it; nothing of it is replaced.
-        requirements=image.packages if brings_torch or image.parent is not None else (),
+        requirements=image.packages if image.parent or _installs_torch(point) else (),
         requirements_file=image.requirements,
         compiler=foundation.compiler if image.compiler else None,
         template=image.template,
         parent=ids[image.parent] if image.parent is not None else None,
         tag=tag,
         title=image.title,
-        environment=frozen(environment),
+        environment=frozen({**environment_of(policies), **image.environment, **point.environment}),
         relax=frozen(image.relax),
         builds=tuple(_recipe(package, build) for package, build in sorted(image.builds.items())),
         patches=tuple(map(_patch, image.patches)),
@@ -536,7 +582,26 @@ def _cell(
         own_indexes=own_indexes,
         allow_builds=tuple(sorted(text.allow_builds)),
         budget_bytes=_bytes(image.budget) if image.budget else None,
+        policies=policies,
+        slim=removed(image.slim, point.targets) if _installs_torch(point) else (),
     )
+
+
+def _installs_torch(point: Point) -> bool:
+    """A base that brings torch brings what goes with it; nothing of it is replaced."""
+    return VENDORS[point.vendor].torch_from == "index"
+
+
+def _policies(
+    point: Point, foundation: _Foundation, text: MatrixText, image: ImageText
+) -> tuple[RuntimePolicy, ...]:
+    """Children inherit what is set, and what somebody said goes before it."""
+    found = policies_of(point.vendor, foundation.toolkit, point.targets, point.torch)
+    if isinstance(text.policy, tuple):
+        found = tuple(one for one in found if one.name in text.policy)
+    said = {*image.environment, *point.environment}
+    kept = (one for one in found if one.level != "set" or not (image.parent or one.name in said))
+    return () if text.policy == "none" else tuple(kept)
 
 
 def _bytes(size: str) -> int:

@@ -165,6 +165,9 @@ Labels = Annotated[_Labels, BeforeValidator(_one_as_list, json_schema_input_type
 PinnedImage = Annotated[str, Field(pattern=r"^[a-z0-9./:_-]+@sha256:[0-9a-f]{64}$")]
 Trust = Literal["hosted", "self-hosted"]
 RunnerEngine = Literal["theirs", "embedded"]
+NightBench = Literal["none", "tiny", "default", "seed", "full"]
+"""What the night times on a machine: nothing, or a preset of `bench`."""
+ShareText = Annotated[str, Field(pattern=r"^\d{1,3}(\.\d+)?%$")]
 Targets = Annotated[
     _Targets, BeforeValidator(_one_as_list, json_schema_input_type=Target | _Targets)
 ]
@@ -281,7 +284,7 @@ class ImageText:
     """`images.*:`; `parent` is the image it is built on. `relax` maps a package, whose demands
     on the torch stack may go unmet, to the reason; `builds` how packages are built in that;
     `patches` what is changed in packages of others, `smoke` what of them is tried; `budget` is the
-    most that its layers may take, unpacked."""
+    most that its layers may take, unpacked, and `slim` what its wheels are without."""
 
     template: Name
     title: Annotated[str, *_words]
@@ -295,6 +298,7 @@ class ImageText:
     patches: tuple[PatchText, ...] = ()
     smoke: tuple[SmokeText, ...] = ()
     budget: Annotated[str, *_size] | None = None
+    slim: tuple[Name, ...] = ()
     environment: Environment = field(default_factory=dict)
 
 
@@ -396,7 +400,8 @@ class ChannelText:
 class RunnerText:
     """`runners.*:`, machines that take CI's jobs: what a forge calls them (`labels`, with or
     without a `group`, or the name of a `scale_set`), and what they have. `count` are the machines,
-    each with one job at a time. `image` is that of the engine in the pods of a scale set."""
+    each with one job at a time. `image` is that of the engine in the pods of a scale set. `bench`
+    is what a night times here, `max_slower` how much slower than the last release that may be."""
 
     trust: Trust
     labels: Labels | None = None
@@ -409,6 +414,8 @@ class RunnerText:
     count: Annotated[int, Field(ge=1, le=1000)] = 1
     engine: RunnerEngine = "theirs"
     image: PinnedImage | None = None
+    bench: NightBench | None = None
+    max_slower: ShareText | None = None
 
 
 @strict_dataclass
@@ -447,6 +454,7 @@ class MatrixText:
     images: Annotated[Mapping[Name, ImageText], Filled]
     rows: Annotated[tuple[RowText, ...], Filled]
     strict: StrictBool = False
+    policy: Literal["default", "none"] | tuple[str, ...] = "default"
     compilers: Mapping[Name, CompilerText] = field(default_factory=dict)
     runners: Mapping[Name, RunnerText] = field(default_factory=dict)
     builders: Mapping[Name, NodeText] = field(default_factory=dict)

@@ -16,7 +16,8 @@ from warpfront.system.document import Document, Where
 class Runner:
     """A kind of machine. A forge finds it by all of `labels`, and by `group` where there is one; a
     scale set's name is its one label, and `image` that of the engine in its pods. It makes images
-    if it `builds`, and verifies cells of `vendor` on `targets`.
+    if it `builds`, and verifies cells of `vendor` on `targets`. At night it times images by the
+    preset `bench`, "" for nothing; slower than the last release by `max_slower` is red.
     """
 
     name: str
@@ -31,6 +32,8 @@ class Runner:
     engine: RunnerEngine
     scale_set: bool = False
     image: str = ""
+    bench: str = ""
+    max_slower: float = 0.05
 
     def verifies(self, vendor: str, target: str, machine: str) -> bool:
         """Whether cells of `vendor`, for `machine`, can be verified here on `target`."""
@@ -65,6 +68,9 @@ def _wrong(name: str, one: RunnerText) -> Iterator[tuple[Where, str, str]]:
         yield (), message, "or neither, if it only builds"
     elif not one.vendor and not one.builds:
         yield (), f"runner `{name}` neither builds nor verifies", "`builds: true`, or targets"
+    if (one.bench or one.max_slower) and not one.targets:
+        where = "bench" if one.bench else "max_slower"
+        yield (where,), f"runner `{name}` has no targets to time on", "it goes with `targets`"
     if one.vendor:
         yield from _wrong_targets(name, one)
 
@@ -98,4 +104,13 @@ def _runner(name: str, one: RunnerText) -> Runner:
         engine=one.engine,
         scale_set=bool(one.scale_set),
         image=one.image or "",
+        bench=_bench(one),
+        max_slower=float((one.max_slower or "5%").rstrip("%")) / 100,
     )
+
+
+def _bench(one: RunnerText) -> str:
+    """All that there is takes hours on a processor."""
+    usual = "tiny" if one.vendor == "cpu" else "default"
+    chosen = one.bench or usual
+    return chosen if one.targets and chosen != "none" else ""

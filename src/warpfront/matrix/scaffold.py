@@ -13,7 +13,7 @@ _DATA = Path(__file__).parents[1] / "data"
 # Installed, the templates lie beside the other data; in a checkout they are the repository's own.
 _IMAGES = (_DATA / "images", Path(__file__).parents[3] / "images")
 _SCHEMA = "matrix.schema.json"
-_TEMPLATES = ("_shared", "torch", "devel")
+_TEMPLATES = ("_shared", "torch", "devel", "hf")
 
 
 def make_project(folder: Path, *, dry_run: bool = False) -> tuple[Path, ...]:
@@ -43,7 +43,7 @@ def _project_files() -> dict[str, str]:
     files[_SCHEMA] = read_text(_DATA / _SCHEMA) or ""
     images = next(folder for folder in _IMAGES if folder.is_dir())
     for name in _TEMPLATES:
-        for path in sorted((images / name).glob("*.j2")):
+        for path in sorted((*(images / name).glob("*.j2"), *(images / name).glob("*.txt"))):
             files[f"images/{name}/{path.name}"] = read_text(path) or ""
     files[".gitignore"] = "/build/\n/handover/\n__pycache__/\n"
     return files

@@ -11,6 +11,7 @@ from warpfront.matrix.selection import select
 from warpfront.model import Selection
 from warpfront.pipeline.within.evidence import demanded_channel, local_evidence
 from warpfront.pipeline.within.locks import read_locks, usable_locks
+from warpfront.pipeline.within.papers import ImagePapers
 from warpfront.pipeline.within.shop import Published, open_shop, publish_cells
 from warpfront.pipeline.workspace import Workspace
 from warpfront.system.process import environment
@@ -36,15 +37,13 @@ def publish(
     engine, store, project = connect(environment()), folders.store, matrix.project
     chains = {cell.id: with_parents((cell,), matrix.cells) for cell in cells}
     locks = usable_locks(read_locks(with_parents(cells, matrix.cells), requirements, folders))
-    # What writes bills of materials is loaded by who publishes.
-    from warpfront.pipeline.within.papers import papers_of  # noqa: PLC0415
-
+    papers = ImagePapers(chains=chains, locks=locks, requirements=requirements, store=store)
     with open_shop(chosen, project, store, watch, engine=engine, key=key, dry_run=dry_run) as shop:
         return publish_cells(
             cells,
             matrix.cells,
             chosen,
-            dataclasses.replace(shop, documents=papers_of(chains, locks, requirements, store)),
+            dataclasses.replace(shop, documents=papers),
             find=lambda cell: local_evidence(cell, store, engine),
             dry_run=dry_run,
         )

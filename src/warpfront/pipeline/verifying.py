@@ -15,6 +15,7 @@ from warpfront.errors import EngineError, StoreError
 from warpfront.images.engine import Bind, Engine, RunRequest, RunResult, StoredImage, connect
 from warpfront.images.labels import label_disagreements
 from warpfront.images.protection import claimed_policy
+from warpfront.inside.checks.architectures.library_options import Library
 from warpfront.inside.checks.claims import Claims
 from warpfront.inside.checks.effort import SESSIONS, Effort
 from warpfront.matrix.compat import Compat
@@ -62,6 +63,8 @@ Verified = Verification | Blocked | Failed
 _INSIDE = "/warpfront"
 _RESULTS = "/results"
 TIME_LIMIT_SECONDS = 1200.0
+# Hundreds of models, each in a process that begins by importing the library.
+LIBRARY_LIMIT_SECONDS = 7200.0
 
 
 def verify(
@@ -72,11 +75,13 @@ def verify(
     effort: Effort | None = None,
     selftest: bool = False,
     again: int = 1,
+    library: Library | None = None,
 ) -> tuple[Verified, ...]:
     """The checks, inside each selected cell's image, on each of its targets (or the selected one).
 
     `selftest` also seeds faults into every check there, each of which has to be caught; `again` is
-    how many times all of it is done, with other seeds each time.
+    how many times all of it is done, with other seeds each time. With a `library`, its
+    architectures and nothing else, which is no verification of the image.
     """
     matrix, requirements = workspace.matrix, workspace.requirements
     folders, table = workspace.folders, workspace.material.compat
@@ -89,8 +94,8 @@ def verify(
         table,
         folders,
         target=selection.target,
-        sessions=(*SESSIONS, *(("selftest",) if selftest else ())),
-        effort=effort or Effort(),
+        sessions=("models",) if library else (*SESSIONS, *(("selftest",) if selftest else ())),
+        effort=library or effort or Effort(),
         engine=connect(environment()),
         site=site_when_needed(),
         watch=watch,
@@ -107,7 +112,7 @@ def verify_cells(
     *,
     target: str,
     sessions: tuple[str, ...],
-    effort: Effort,
+    effort: Effort | Library,
     engine: Engine,
     site: AskSite,
     watch: Watch,
@@ -137,7 +142,7 @@ def verify_cells(
                 built=built,
                 folders=folders,
                 toolbox=toolbox,
-                sessions=(*sessions, *(("stack",) if tried(cell) else ())),
+                sessions=(*sessions, *(("stack",) if "load" in sessions and tried(cell) else ())),
                 effort=effort,
                 again=again,
             )
@@ -187,7 +192,7 @@ class Verifying:
     folders: Folders
     toolbox: Path
     sessions: tuple[str, ...]
-    effort: Effort
+    effort: Effort | Library
     again: int = 1
 
     @property
@@ -195,8 +200,19 @@ class Verifying:
         return self.claims.target
 
     @property
+    def name(self) -> str:
+        """What it is stored as; of a library's architectures nothing is published."""
+        kind = "models" if isinstance(self.effort, Library) else "verify"
+        return f"{kind}-{self.target}"
+
+    @property
     def folder(self) -> Path:
-        return self.folders.store.cell_folder(self.cell.id) / f"verify-{self.target}"
+        return self.folders.store.cell_folder(self.cell.id) / self.name
+
+    @property
+    def limit_seconds(self) -> float:
+        of_library = isinstance(self.effort, Library)
+        return LIBRARY_LIMIT_SECONDS if of_library else TIME_LIMIT_SECONDS
 
     def run(self, engine: Engine, host: HostDevices, watch: Watch) -> Verified:
         """Alone in its folder: two at once would read each other's results. Whatever goes wrong
@@ -215,12 +231,11 @@ class Verifying:
             watch.step(self.cell.id, "")
 
     def _run(self, engine: Engine, host: HostDevices, watch: Watch) -> Verified:
-        name = f"verify-{self.target}"
-        self.folders.store.drop(self.cell.id, name)
+        self.folders.store.drop(self.cell.id, self.name)
         access = VENDORS[self.cell.vendor].device_access(host)
         runs = [self._once(engine, access, watch, number) for number in range(self.again)]
         verification = sealed(together(runs) if self.again > 1 else runs[0], ended=now())
-        self.folders.store.save(self.cell.id, name, verification)
+        self.folders.store.save(self.cell.id, self.name, verification)
         write_text(self.folder / "junit.xml", junit_xml((verification,)))
         watch.say(f"{self.cell.id} on {self.target}: log in {self.folder / 'output.log'}")
         return verification
@@ -259,9 +274,10 @@ class Verifying:
             write_json(self.folder / "again" / f"{number + 1}.json", document)
         return verification
 
-    def _request(self, access: DeviceAccess, effort: Effort) -> RunRequest:
+    def _request(self, access: DeviceAccess, effort: Effort | Library) -> RunRequest:
         words = (*self.sessions, "--", *effort.arguments())
-        return request_inside(self.built, self.folder, self.toolbox, words, access)
+        request = request_inside(self.built, self.folder, self.toolbox, words, access)
+        return dataclasses.replace(request, time_limit_seconds=self.limit_seconds)
 
     def _read_results(self, result: RunResult, seconds: float) -> Verification:
         results = self.folder / "results"
@@ -273,7 +289,7 @@ class Verifying:
             content_hash=self.built.content_hash,
             files={name: result_in(results / f"{name}.json") for name in self.sessions},
             nox_report=result_in(results / "nox.json"),
-            ended=ending_of(result, limit_seconds=TIME_LIMIT_SECONDS),
+            ended=ending_of(result, limit_seconds=self.limit_seconds),
             seconds=round(seconds, 2),
         )
 

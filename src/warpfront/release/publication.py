@@ -8,25 +8,30 @@ says so and stops.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from warpfront.errors import RegistryError, RegistryFault, TagConflictError
+from warpfront.errors import InputError, RegistryError, RegistryFault, TagConflictError
 from warpfront.images.engine import Engine
 from warpfront.release.ledger import Attachment, Publication, Stage, Tagging
+from warpfront.release.registry.attaching import body_of
 from warpfront.release.registry.contract import (
-    BytesBlob,
+    Artifact,
     Descriptor,
     Registry,
     RegistryManifest,
     digest_of_bytes,
 )
+from warpfront.release.registry.copying import Repository, copy_image
+from warpfront.release.registry.layout import LayoutRegistry
 from warpfront.release.registry.manifests import (
     CONFIG_LIMIT_BYTES,
     ImageManifest,
-    artifact_body,
     read_document,
     read_object,
 )
@@ -37,6 +42,8 @@ MOVES_TYPE = "application/vnd.warpfront.moves.v1+json"
 YANK_TYPE = "application/vnd.warpfront.yank.v1+json"
 _PUSHES = 3
 _PAUSE_SECONDS = 4.0
+# Tags that are asked for at once.
+_AT_ONCE = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +55,15 @@ class Referrer:
     payload: bytes
     payload_type: str = ""
     annotations: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def artifact(self) -> Artifact:
+        return Artifact(
+            artifact_type=self.artifact_type,
+            payload=self.payload,
+            payload_type=self.payload_type or self.artifact_type,
+            annotations=self.annotations,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +91,8 @@ Bring = Callable[[Publication], int]
 """Gets an image into its repository by its digest; how many bytes that took."""
 Prove = Callable[[Publication, Held], tuple[Referrer, ...]]
 """Whether this very image may be published, by error; what goes with it, by value."""
+Prepare = Callable[[Publication], None]
+"""What can be made ready while an image is on its way, whose digest is known."""
 
 
 def held_image(registry: Registry, repository: str, reference: str) -> Held | None:
@@ -100,9 +118,37 @@ def held_image(registry: Registry, repository: str, reference: str) -> Held | No
     return Held(manifest=manifest, config=parts.config.digest, labels=said, size_bytes=sum(sizes))
 
 
+class Meter:
+    """Counts the bytes of blobs on their way, from any thread, and tells who watches."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch, self._lock = watch, threading.Lock()
+        self._what, self._done, self._total = "", 0, 0
+
+    def __call__(self, count: int) -> None:
+        with self._lock:
+            self._done += count
+            if self._what:
+                self._watch.advance(self._what, self._done, max(self._total, self._done + 1))
+
+    @contextlib.contextmanager
+    def over(self, what: str, total: int) -> Iterator[None]:
+        """While `what` is on its way: `total` bytes, if nothing of it is there yet."""
+        self._what, self._done, self._total = what, 0, total
+        ended = 0
+        try:
+            yield
+            ended = self._done
+        finally:
+            self._watch.advance(what, ended, ended)
+            self._what = ""
+
+
 @dataclass(kw_only=True)
 class Publishing:
-    """Who takes images to their tags. `record` is told after every step, `pause` waits."""
+    """Who takes images to their tags. `record` is told after every step, `pause` waits;
+    `mount_from` are repositories that may have some of the image.
+    """
 
     registry: Registry
     engine: Engine | None
@@ -111,8 +157,12 @@ class Publishing:
     record: Callable[[Publication], None]
     pause: Callable[[float], None]
     watch: Watch
+    meter: Meter
     bring: Bring | None = None
+    prepare: Prepare | None = None
+    mount_from: tuple[str, ...] = ()
     _held: Held | None = None
+    _arrived: bool = False
     _documents: tuple[Referrer, ...] = ()
 
     def publish(self, planned: Publication) -> Publication:
@@ -140,8 +190,9 @@ class Publishing:
         """The image under a name that nobody was told, unless the registry has it by its own."""
         path = self._path(publication)
         held, sent = self._published_before(publication), 0
+        self._arrived = held is None
         if held is None:
-            sent = self.bring(publication) if self.bring else self._pushed(publication)
+            sent = self.bring(publication) if self.bring else self._sent(publication)
             reference = publication.digest if self.bring else publication.candidate
             held = held_image(self.registry, path, reference)
         if held is None:
@@ -176,6 +227,39 @@ class Publishing:
                 return held
         return None
 
+    def _sent(self, publication: Publication) -> int:
+        """Bytes sent: the blobs as the engine keeps them, if they can be read here; that takes less
+        than having it push them, and it does no more than that.
+        """
+        assert self.engine is not None, "what is in no engine is brought"
+        content = self.engine.content(publication.image_id)
+        if content is None:
+            return self._pushed(publication)
+        kept = LayoutRegistry(folder=content, checked=True)
+        try:
+            with ThreadPoolExecutor(1) as beside:
+                if self.prepare is not None:
+                    beside.submit(self.prepare, publication)
+                return self._copied(kept, publication)
+        except (InputError, OSError):
+            return self._pushed(publication)
+        except RegistryError as error:
+            if error.registry != kept.host:
+                raise
+            return self._pushed(publication)  # not all of it is there: what next, the engine knows
+
+    def _copied(self, kept: LayoutRegistry, publication: Publication) -> int:
+        held = held_image(kept, "", publication.image_id)
+        with self.meter.over(f"push {publication.cell_id}", held.size_bytes if held else 0):
+            copied = copy_image(
+                Repository(registry=kept, repository=""),
+                Repository(registry=self.registry, repository=self._path(publication)),
+                publication.image_id,
+                tag=publication.candidate,
+                mount_from=self.mount_from,
+            )
+        return copied.sent_bytes
+
     def _pushed(self, publication: Publication) -> int:
         """Bytes sent. What was sent stays in the registry, so that trying again costs the rest."""
         reference = f"{publication.repository}:{publication.candidate}"
@@ -183,7 +267,7 @@ class Publishing:
         def told(done: int, total: int) -> None:
             self.watch.advance(f"push {publication.cell_id}", done, total)
 
-        assert self.engine is not None, "what is in no engine is brought"
+        assert self.engine is not None
         self.engine.tag(publication.image_id, reference)
         try:
             for tried in range(1, _PUSHES + 1):
@@ -214,30 +298,24 @@ class Publishing:
         expected = {one.name: attached_as(subject, one) for one in self._documents}
         for _ in range(2):
             listed = {one.digest for one in self.registry.referrers(path, subject.digest)}
-            for one in self._documents:
-                if expected[one.name].digest not in listed:
-                    self._attach(path, subject, one)
-        listed = {one.digest for one in self.registry.referrers(path, subject.digest)}
+            missing = [one for one in self._documents if expected[one.name].digest not in listed]
+            if not missing:
+                break
+            self.registry.attach_all(path, subject, [one.artifact for one in missing])
+        else:
+            listed = {one.digest for one in self.registry.referrers(path, subject.digest)}
         lost = sorted(name for name, one in expected.items() if one.digest not in listed)
         if lost:
             names = ", ".join(lost)
             raise _wrong(self.registry, f"{names}: attached to {subject.digest}, and not listed")
         return dataclasses.replace(publication, attached=tuple(expected.values()))
 
-    def _attach(self, path: str, subject: Descriptor, document: Referrer) -> None:
-        self.registry.attach(
-            path,
-            subject,
-            artifact_type=document.artifact_type,
-            payload=document.payload,
-            payload_type=document.payload_type or document.artifact_type,
-            annotations=document.annotations,
-        )
-
     def _sign(self, publication: Publication) -> Publication:
         if self.signer is None:
             return publication
-        self.signer.sign(publication.reference, signed_annotations(publication))
+        # What has just arrived is not asked for a signature: cosign makes none twice.
+        annotations = signed_annotations(publication)
+        self.signer.sign(publication.reference, annotations, anew=self._arrived)
         return dataclasses.replace(publication, signed_by=self.signer.name)
 
     # --- names ---
@@ -247,7 +325,7 @@ class Publishing:
         it moves, where every later run finds it.
         """
         path, digest = self._path(publication), publication.digest
-        befores = {one.tag: self._now_on(path, one.tag) for one in publication.tags}
+        befores = self._all_now_on(path, publication.tags)
         tags = tuple(dataclasses.replace(one, before=befores[one.tag]) for one in publication.tags)
         for one in tags:
             if not one.moves and one.before not in {"", digest}:
@@ -261,7 +339,7 @@ class Publishing:
         if moving:
             assert self._held is not None
             moves = moves_document(publication, {one.tag: one.before for one in moving})
-            self._attach(path, self._held.manifest.descriptor, moves)
+            self.registry.attach_all(path, self._held.manifest.descriptor, [moves.artifact])
         for one in (one for one in tags if one.moves):
             publication = self._set(publication, one)
         return publication
@@ -272,7 +350,9 @@ class Publishing:
         """
         assert self._held is not None
         path, body = self._path(publication), self._held.manifest.body
-        standing = self._now_on(path, tagging.tag)
+        standing = tagging.before
+        if standing != publication.digest:  # all are looked at again in the end
+            standing = self._now_on(path, tagging.tag)
         if standing not in {tagging.before, publication.digest}:
             raise _moved(publication, tagging.tag, standing)
         if standing != publication.digest:
@@ -290,11 +370,16 @@ class Publishing:
     def _look_again(self, publication: Publication) -> Publication:
         """All tags once more: of two who published at once, the one who lost says so."""
         path = self._path(publication)
-        for one in publication.tags:
-            standing = self._now_on(path, one.tag)
+        for tag, standing in self._all_now_on(path, publication.tags).items():
             if standing != publication.digest:
-                raise _moved(publication, one.tag, standing)
+                raise _moved(publication, tag, standing)
         return publication
+
+    def _all_now_on(self, path: str, tags: Iterable[Tagging]) -> dict[str, str]:
+        names = [one.tag for one in tags]
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            found = pool.map(lambda tag: self._now_on(path, tag), names)
+            return dict(zip(names, found, strict=True))
 
     def _now_on(self, path: str, tag: str) -> str:
         found = self.registry.head(path, tag)
@@ -303,22 +388,11 @@ class Publishing:
 
 def attached_as(subject: Descriptor, document: Referrer) -> Attachment:
     """What a document is once it is attached: same document, same digest, in every registry."""
-    payload = BytesBlob(document.payload)
-    body = artifact_body(
-        subject,
-        artifact_type=document.artifact_type,
-        payload=Descriptor(
-            media_type=document.payload_type or document.artifact_type,
-            digest=payload.digest,
-            size_bytes=payload.size_bytes,
-        ),
-        annotations=document.annotations,
-    )
     return Attachment(
         name=document.name,
         artifact_type=document.artifact_type,
-        digest=digest_of_bytes(body),
-        size_bytes=payload.size_bytes,
+        digest=digest_of_bytes(body_of(subject, document.artifact)),
+        size_bytes=len(document.payload),
     )
 
 

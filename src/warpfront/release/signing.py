@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import which
 from urllib.parse import urlsplit
 
 from warpfront.errors import CommandFailedError, SignatureError
@@ -18,6 +19,7 @@ from warpfront.system.process import Command, Completed, Run
 
 _LIMIT_SECONDS = 120.0
 _SERVICES = "--use-signing-config"
+_GET = "Debian has it as `cosign`"
 # The issuer of the identity that CI gives its jobs; who verifies names the workflow.
 KEYLESS = "keyless"
 
@@ -25,25 +27,27 @@ KEYLESS = "keyless"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cosign:
     """How cosign is called. `key` is a path or a KMS address, or `KEYLESS` where CI vouches for
-    its job (OIDC). `public_key` is a file of the key's other half. `has_services`: it knows signing
-    services (from version 3 on it uses them), and has to be told that none is meant. `source` is
-    the project's address, below which the workflows are whose keyless signatures count.
+    its job (OIDC). `public_key` is a file of the key's other half. `source` is the project's
+    address, below which the workflows are whose keyless signatures count.
     """
 
     key: str
     public_key: str
-    has_services: bool
     environment: Mapping[str, str]
     source: str = ""
     program: str = "cosign"
 
 
-def sign_command(cosign: Cosign, reference: str, annotations: Mapping[str, str]) -> Command:
-    """Sign a digest. The transparency log is left out only where a key vouches for itself."""
+def sign_command(
+    cosign: Cosign, reference: str, annotations: Mapping[str, str], *, has_services: bool
+) -> Command:
+    """Sign a digest. The transparency log is left out only where a key vouches for itself. A cosign
+    that `has_services` (from version 3 on it uses them) has to be told that none is meant.
+    """
     argv = [cosign.program, "sign", "--yes"]
     if cosign.key != KEYLESS:
         argv += ["--key", cosign.key, "--tlog-upload=false"]
-        argv += ["--use-signing-config=false"] if cosign.has_services else []
+        argv += ["--use-signing-config=false"] if has_services else []
     argv += [f"--annotations={name}={text}" for name, text in sorted(annotations.items())]
     return _command(cosign, argv, reference)
 
@@ -89,8 +93,8 @@ def find_cosign(
     program: str = "cosign",
 ) -> Cosign:
     """cosign as it is here, and the public half of `key` in `folder`. Raises `SignatureError`."""
-    # Distributions' builds do not know their own version; what they can do, they say.
-    said = _run(run, Command(argv=(program, "sign", "--help"), timeout_seconds=20.0))
+    if which(program, path=environment.get("PATH", "")) is None:
+        raise SignatureError(f"{program}: there is no such program", hint=_GET)
     beside = Path(key).with_suffix(".pub")  # as cosign itself makes a pair of keys
     public = beside if beside.is_file() else folder / "cosign.pub"
     if key != KEYLESS and public != beside:
@@ -101,7 +105,6 @@ def find_cosign(
     return Cosign(
         key=key,
         public_key=str(public),
-        has_services=_SERVICES in said.stdout,
         environment=environment,
         source=source,
         program=program,
@@ -113,7 +116,7 @@ def trusting(run: Run, public_key: str, environment: Mapping[str, str]) -> Cosig
     if not Path(public_key).is_file():
         raise SignatureError(f"{public_key}: no such public key", hint="`cosign public-key` has it")
     _run(run, Command(argv=("cosign", "version"), timeout_seconds=20.0))
-    return Cosign(key="", public_key=public_key, has_services=False, environment=environment)
+    return Cosign(key="", public_key=public_key, environment=environment)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,11 +134,19 @@ class Signer:
         command = verify_command(self.cosign, reference, annotations)
         return _run(self.run, command).returncode == 0
 
-    def sign(self, reference: str, annotations: Mapping[str, str]) -> None:
-        """Have the digest signed with these annotations. Raises `SignatureError`."""
-        if self.is_signed(reference, annotations):
+    def sign(self, reference: str, annotations: Mapping[str, str], *, anew: bool = False) -> None:
+        """Have the digest signed with these annotations; `anew` where it is not worth asking
+        whether it is. Raises `SignatureError`.
+        """
+        if not anew and self.is_signed(reference, annotations):
             return
-        signed = _run(self.run, sign_command(self.cosign, reference, annotations))
+        # Distributions' builds do not know their own version; what they can do, they say.
+        program = self.cosign.program
+        said = _run(self.run, Command(argv=(program, "sign", "--help"), timeout_seconds=20.0))
+        signing = sign_command(
+            self.cosign, reference, annotations, has_services=_SERVICES in said.stdout
+        )
+        signed = _run(self.run, signing)
         _demand(signed, f"{reference} could not be signed", "is the key readable, the registry up?")
         verified = verify_command(self.cosign, reference, annotations)
         _demand(
@@ -149,7 +160,7 @@ def _run(run: Run, command: Command) -> Completed:
     try:
         return run(command)
     except CommandFailedError as error:
-        hint = error.hint or "Debian has it as `cosign`"
+        hint = error.hint or _GET
         raise SignatureError(error.message, hint=hint) from None
 
 

@@ -6,7 +6,7 @@ fills in texts, never markup.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -16,9 +16,11 @@ from warpfront.model import Cell
 from warpfront.report.past import PastRun, flips
 from warpfront.report.rows import NOT_RUN, ReportRow
 from warpfront.report.sizes import readable_size
+from warpfront.report.trends import HEIGHT, WIDTH, Trend
 
 MOST_LISTED = 200
-"""Failures that are written out above the grid."""
+"""Failures that are written out below the grid."""
+MOST_TRENDS = 200
 STATES: Mapping[str, str] = {
     "failed": "✕",
     "error": "!",
@@ -95,9 +97,10 @@ def page_html(
     made: str,
     past: Iterable[PastRun] = (),
     logs: Mapping[str, str] | None = None,
+    trends: Iterable[Trend] = (),
 ) -> str:
     """`made` says when and of what; `past` are earlier runs, oldest first; `logs` are addresses of
-    logs by cell id, relative to the page.
+    logs by cell id, relative to the page; `trends` are times over nights.
     """
     known = logs or {}
     entries = tuple(
@@ -108,7 +111,11 @@ def page_html(
     wrong = [entry for entry in entries if entry.state != "passed"]
     counts = Counter(entry.state for entry in entries)
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
-    runs = tuple(past)
+    runs, trends = tuple(past), tuple(trends)
+    changed = defaultdict(list)
+    for one in trends:
+        if one.change is not None:
+            changed[one.cell_id, one.target].append(f"{one.name}: {one.said}")
     return environment.from_string(files.template).render(
         title=title,
         made=made,
@@ -120,7 +127,12 @@ def page_html(
         wrong=sorted(wrong, key=lambda entry: rank.index(entry.state)),
         most=MOST_LISTED,
         vendors=_vendors(entries),
-        entries=[_facts(entry, runs) for entry in entries],
+        trends=trends,
+        most_trends=MOST_TRENDS,
+        trend_size=(WIDTH, HEIGHT),
+        entries=[
+            _facts(entry, runs, changed[entry.row.cell_id, entry.row.target]) for entry in entries
+        ],
     )
 
 
@@ -143,7 +155,7 @@ def _vendors(entries: tuple[Tile, ...]) -> list[VendorGrid]:
     ]
 
 
-def _facts(entry: Tile, past: tuple[PastRun, ...]) -> dict[str, object]:
+def _facts(entry: Tile, past: tuple[PastRun, ...], slower: list[str]) -> dict[str, object]:
     """What a click shows; the script sets it as text."""
     row, cell = entry.row, entry.cell
     facts = {
@@ -162,6 +174,7 @@ def _facts(entry: Tile, past: tuple[PastRun, ...]) -> dict[str, object]:
         "verify": f"{row.verify}{_seconds(row.verify_seconds)}",
         "checks": f"{row.checks_passed} of {row.checks} passed" if row.checks else "",
         "size": readable_size(row.size_bytes),
+        "speed": "\n".join(slower[:20]),
         "before": "\n".join(_before(row, past)),
     }
     return {"title": f"{row.cell_id} on {row.target}", "facts": facts, "link": entry.log}

@@ -1,6 +1,8 @@
-"""HTTP connections whose answers have to begin within the time-out, whole. Edge.
+"""HTTP connections whose answers have to begin within the time-out, whole, and whose lines can be
+cut. Edge.
 
-A read time-out is about the next byte: who sends one of the head now and then is never late.
+A read time-out is about the next byte: who sends one of the head, or of what ends a body, now and
+then is never late.
 """
 
 from __future__ import annotations
@@ -8,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from requests.adapters import HTTPAdapter
@@ -31,14 +33,12 @@ class WholeHeads(HTTPAdapter):
 
 class _WatchedHTTP(HTTPConnection):
     def getresponse(self) -> Any:
-        with _head_within(self):
-            return super().getresponse()
+        return _watched(self, super().getresponse)
 
 
 class _WatchedHTTPS(HTTPSConnection):
     def getresponse(self) -> Any:
-        with _head_within(self):
-            return super().getresponse()
+        return _watched(self, super().getresponse)
 
 
 class _HTTPPool(HTTPConnectionPool):
@@ -49,16 +49,34 @@ class _HTTPSPool(HTTPSConnectionPool):
     ConnectionCls = _WatchedHTTPS  # type: ignore[mutable-override] # as urllib3's own do
 
 
+_LINE = "warpfront_line"
 _POOLS = {"http": _HTTPPool, "https": _HTTPSPool}
 
 
-@contextlib.contextmanager
-def _head_within(connection: HTTPConnection) -> Iterator[None]:
-    """Cut the line when the connection's time-out is over and the head is not whole."""
+def _watched(connection: HTTPConnection, respond: Callable[[], Any]) -> Any:
+    """The answer, which remembers its line: the connection may have left it by then."""
     sock, seconds = connection.sock, connection.timeout
     if sock is None or not isinstance(seconds, int | float):
-        yield
-        return
+        return respond()
+    # A little later than the socket's own time-out, which is the better witness of plain silence.
+    with _cut_after(sock, seconds * 1.1, "the head of the answer"):
+        response = respond()
+    setattr(response, _LINE, sock)
+    return response
+
+
+def read_within(response: Any, seconds: float, read: Callable[[], bytes]) -> bytes:
+    """The next piece of a body. What ends one (trailers) may go on for ever without a byte."""
+    sock = getattr(response, _LINE, None)
+    if sock is None:
+        return read()
+    with _cut_after(sock, seconds, "a piece of the answer"):
+        return read()
+
+
+@contextlib.contextmanager
+def _cut_after(sock: socket.socket, seconds: float, what: str) -> Iterator[None]:
+    """Cut the line when the time is over and we are still here."""
     late = threading.Event()
 
     def cut() -> None:
@@ -66,8 +84,7 @@ def _head_within(connection: HTTPConnection) -> Iterator[None]:
         with contextlib.suppress(OSError):  # of the socket below TLS, which is not ours to touch
             socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
-    # A little later than the socket's own time-out, which is the better witness of plain silence.
-    timer = threading.Timer(seconds * 1.1, cut)
+    timer = threading.Timer(seconds, cut)
     timer.daemon = True
     timer.start()
     try:
@@ -75,8 +92,8 @@ def _head_within(connection: HTTPConnection) -> Iterator[None]:
     except Exception as error:
         if not late.is_set():
             raise
-        raise TimeoutError("the head of the answer did not come whole") from error
+        raise TimeoutError(f"{what} did not come whole") from error
     finally:
         timer.cancel()
-    if late.is_set():  # a head that ends early reads like a short one
-        raise TimeoutError("the head of the answer did not come whole")
+    if late.is_set():  # what ends early reads like what is short
+        raise TimeoutError(f"{what} did not come whole")

@@ -28,6 +28,10 @@ def image_claims(cell: Cell, lock: WheelLock, policy: Policy, *, target: str) ->
         archs=vendor.accepted_archs(target),
         guard=policy.document(),
         smoke=tuple(smoke_document(one) for one in tried(cell)),
+        policies=tuple(
+            {name: getattr(one, name) for name in ("name", "value", "level", "effect", "source")}
+            for one in cell.policies
+        ),
         extensions=tuple(sorted({one for built in lock.builds for one in built.extensions})),
     )
 

@@ -13,9 +13,10 @@ import contextlib
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass
+from functools import partial
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
@@ -32,18 +33,19 @@ from warpfront.wheels.streamed import (
     Streamed,
     first_clash,
     has_headers,
-    sources_bytes,
+    sources,
     stream_wheels,
 )
-from warpfront.wheels.unpacked import keep_unpacked
+from warpfront.wheels.unpacked import keep_unpacked, stays
 from warpfront.wheels.wheelhouse import Wheelhouse, known_intact, note_intact, sha256_of
 
 _LAYOUT = '{"imageLayoutVersion":"1.0.0"}'
 _ASIDE = ".aside-"
 # What the bytes of a layer follow from, beside its wheels. isal inflates, and inflated is inflated.
-_RULES = "1"
+_RULES = "2"
 
 Progress = Callable[[str, int, int], None]
+_Stream = Callable[..., Streamed]  # `stream_wheels`, told what it is for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,20 +76,23 @@ class LayerStore:
         sets: Sequence[Sequence[LockedWheel]],
         *,
         python: str,
+        slim: Sequence[str] = (),
         on_progress: Progress,
         say: Line,
     ) -> tuple[Layer, ...]:
         """The layer of each set of wheels, in their order; those that are not here are made, as
-        many at once as there are cores. Raises `WheelError` and `StoreError`.
+        many at once as there are cores. `slim` are globs of what they are without. Raises
+        `WheelError` and `StoreError`.
         """
-        keys = [self._key(wheels, python) for wheels in sets]
+        keys = [self._key(wheels, python, slim) for wheels in sets]
         found = {key: self._made(key) for key in keys}
         if None in found.values():
             with exclusive(self.root, say, name=".making.lock"):
                 self._sweep()
                 found = {key: self._made(key) for key in keys}  # another may have made it meanwhile
                 absent = {k: s for k, s in zip(keys, sets, strict=True) if found[k] is None}
-                found |= self._make(absent, python, on_progress)
+                stream = partial(stream_wheels, python=python, slim=slim)
+                found |= self._make(absent, stream, on_progress)
         return tuple(layer for key in keys if (layer := found[key]))
 
     def refuse_clash(self, wheels: Iterable[LockedWheel]) -> None:
@@ -96,18 +101,13 @@ class LayerStore:
         if clash:
             raise WheelError(clash)
 
-    def sources_bytes(self, wheels: Iterable[LockedWheel]) -> int:
-        """How much of `wheels` byte code is compiled from."""
-        return sum(sources_bytes(self._wheelhouse.present(wheel)) for wheel in wheels)
-
-    @contextlib.contextmanager
-    def sources(self, wheels: Sequence[LockedWheel], *, python: str) -> Iterator[Layer]:
-        """A layer of nothing but sources, for as long as byte code is compiled from it."""
-        made = self._streamed(self._read(wheels), python, lambda _: None, sources_only=True)
-        try:
-            yield _layer(made, wheels)
-        finally:
-            self.blob(made.digest).unlink(missing_ok=True)
+    def sources(self, wheels: Iterable[LockedWheel], *, slim: Iterable[str] = ()) -> dict[str, int]:
+        """What byte code is compiled from: path below site-packages -> bytes."""
+        found: dict[str, int] = {}
+        for wheel in wheels:
+            found |= sources(self._wheelhouse.present(wheel))
+        kept = stays(slim)
+        return {path: size for path, size in found.items() if kept(path)}
 
     def kept(self, key: str) -> Layer | None:
         """What was kept under a key of the caller's, if it is as it was then."""
@@ -138,8 +138,20 @@ class LayerStore:
         """
         with storing(self.root):
             for blob in (folder / "blobs" / "sha256").iterdir():
-                self.blob(blob.name).parent.mkdir(parents=True, exist_ok=True)
-                blob.replace(self.blob(blob.name))
+                place = self.blob(blob.name)
+                place.parent.mkdir(parents=True, exist_ok=True)
+                if not (place.exists() and place.samefile(blob)):
+                    blob.replace(place)
+
+    def lend(self, manifest: str, folder: Path) -> None:
+        """Links to the layers of a manifest, in a layout that is about to be written: BuildKit
+        sends nothing that is there.
+        """
+        with storing(folder):
+            for part in self.read(manifest)["layers"]:
+                place = folder / "blobs" / "sha256" / self.blob(part["digest"]).name
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.hardlink_to(self.blob(part["digest"]))
 
     def name(self, digest: str) -> str:
         """What a build calls the manifest `digest`, as a named context."""
@@ -147,11 +159,12 @@ class LayerStore:
         write_json(self.root / "index.json", {"schemaVersion": 2, "manifests": []})
         return f"oci-layout://{self.root.resolve()}@{digest}"
 
-    def _key(self, wheels: Sequence[LockedWheel], python: str) -> str:
+    def _key(self, wheels: Sequence[LockedWheel], python: str, slim: Sequence[str]) -> str:
         headers = any(has_headers(self._wheelhouse.present(wheel)) for wheel in wheels)
         where = [SITE_PACKAGES, python if headers else ""]
         maker = [_RULES, zstandard.ZSTD_VERSION, version("installer")]
-        return digest_of([[[one.filename, one.sha256] for one in wheels], where, maker])
+        facts = [[[one.filename, one.sha256] for one in wheels], where, maker]
+        return digest_of([*facts, list(slim)] if slim else facts)
 
     def _made(self, key: str) -> Layer | None:
         """The layer that was made before, if its blob is as it was then."""
@@ -178,7 +191,7 @@ class LayerStore:
             return True
 
     def _make(
-        self, absent: Mapping[str, Sequence[LockedWheel]], python: str, on_progress: Progress
+        self, absent: Mapping[str, Sequence[LockedWheel]], stream: _Stream, on_progress: Progress
     ) -> dict[str, Layer | None]:
         """Largest first; the first failure, or Ctrl-C, ends the others where they are."""
         ordered = sorted(absent, key=lambda key: -sum(one.size_bytes for one in absent[key]))
@@ -186,7 +199,7 @@ class LayerStore:
         with ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="layer") as pool:
             try:
                 futures = {
-                    key: pool.submit(self._make_one, key, absent[key], python, on_progress, going)
+                    key: pool.submit(self._make_one, key, absent[key], stream, on_progress, going)
                     for key in ordered
                 }
                 wait(futures.values(), return_when=FIRST_EXCEPTION)
@@ -203,7 +216,7 @@ class LayerStore:
         self,
         key: str,
         wheels: Sequence[LockedWheel],
-        python: str,
+        stream: _Stream,
         on_progress: Progress,
         going: list[bool],
     ) -> Layer:
@@ -215,7 +228,7 @@ class LayerStore:
                 raise _LayerStopped
             on_progress(f"layer of {shown}", done_bytes, 0)
 
-        made = self._streamed(paths, python, went_on)
+        made = self._streamed(paths, stream, went_on)
         for path in paths:
             keep_unpacked(path, made.measured[path.name])
         note_intact(self.blob(made.digest))
@@ -234,10 +247,8 @@ class LayerStore:
     def _streamed(
         self,
         paths: Sequence[Path],
-        python: str,
+        stream: _Stream,
         on_bytes: Callable[[int], None],
-        *,
-        sources_only: bool = False,
     ) -> Streamed:
         """Written aside, hashed on the way, and moved under its name."""
         with storing(self.root):
@@ -245,9 +256,7 @@ class LayerStore:
             handle, aside = tempfile.mkstemp(prefix=_ASIDE, dir=self.root)
             try:
                 with os.fdopen(handle, "wb") as file:
-                    made = stream_wheels(
-                        paths, file, python=python, on_bytes=on_bytes, sources_only=sources_only
-                    )
+                    made = stream(paths, file, on_bytes=on_bytes)
                 Path(aside).chmod(0o444)
                 Path(aside).replace(self.blob(made.digest))
             finally:

@@ -14,7 +14,7 @@ import struct
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -33,12 +33,13 @@ from isal import isal_zlib
 from warpfront.errors import WheelError
 from warpfront.inside.guard.manifest import Measured
 from warpfront.model import ENVIRONMENT_PYTHON
+from warpfront.wheels.unpacked import stays
 
 # As `_shared/settle.j2` has it: byte code says how old its source is.
 AGE_SECONDS = 315_532_800
 ENVIRONMENT = posixpath.dirname(posixpath.dirname(ENVIRONMENT_PYTHON))
 SITE_PACKAGES = f"{ENVIRONMENT}/lib/python3/site-packages"
-LEVEL = 3
+LEVEL = 2
 _CHUNK_BYTES = 1 << 18
 _LOCAL_HEADER = struct.Struct("<26xHH")
 _MINE = {"INSTALLER": b"warpfront", "REQUESTED": b""}
@@ -74,11 +75,11 @@ def stream_wheels(
     *,
     python: str,
     on_bytes: Callable[[int], None],
-    sources_only: bool = False,
+    slim: Sequence[str] = (),
 ) -> Streamed:
     """Write the layer of `wheels` to `file`, for an environment of Python `python` (`3.13`).
-    `on_bytes` is told now and then how much of the tar is done. `sources_only`: what byte code is
-    compiled from, and nothing that is large. Raises `WheelError` for a wheel
+    `on_bytes` is told now and then how much of the tar is done; `slim` are globs of what is left
+    out. Raises `WheelError` for a wheel
     that is damaged, or writes what another has already written otherwise.
     """
     packed = _Packed(file, on_bytes)
@@ -86,7 +87,7 @@ def stream_wheels(
     for path in wheels:
         try:
             with zipfile.ZipFile(path) as archive, path.open("rb") as raw:
-                source = _Members(archive, raw, sources_only=sources_only)
+                source = _Members(archive, raw, stays(slim))
                 install(source, _Destination(tree, source.distribution, python), _MINE)
                 measured[path.name] = source.measured
         except _DAMAGED as error:
@@ -109,11 +110,15 @@ def has_headers(wheel: Path) -> bool:
         return any(_scheme_of(name) == "headers" for name in archive.namelist())
 
 
-def sources_bytes(wheel: Path) -> int:
-    """How much of it byte code is compiled from."""
+def sources(wheel: Path) -> dict[str, int]:
+    """What byte code is compiled from: path below site-packages -> bytes."""
+    found = {}
     with zipfile.ZipFile(wheel) as archive:
-        members = archive.infolist()
-    return sum(one.file_size for one in members if one.filename.endswith(".py"))
+        for member in archive.infolist():
+            place = _placed(member.filename)
+            if place.endswith(".py"):
+                found[place] = member.file_size
+    return found
 
 
 def first_clash(wheels: Iterable[Path]) -> str:
@@ -137,6 +142,14 @@ def first_clash(wheels: Iterable[Path]) -> str:
 def _scheme_of(member: str) -> str:
     top, _, rest = member.partition("/")
     return rest.partition("/")[0] if top.endswith(".data") else ""
+
+
+def _placed(member: str) -> str:
+    """Where it comes to lie below site-packages; "" for what lies elsewhere."""
+    scheme = _scheme_of(member)
+    if not scheme:
+        return member
+    return member.split("/", 2)[2] if scheme in {"purelib", "platlib"} else ""
 
 
 class _Packed:
@@ -269,10 +282,11 @@ class _Destination(WheelDestination):
 class _Members(WheelFile):
     """A wheel whose members are inflated by ISA-L and measured on their way."""
 
-    def __init__(self, archive: zipfile.ZipFile, raw: BinaryIO, *, sources_only: bool) -> None:
+    def __init__(
+        self, archive: zipfile.ZipFile, raw: BinaryIO, stays: Callable[[str], bool]
+    ) -> None:
         super().__init__(archive)
-        self._sources_only = sources_only
-        self._archive, self._raw = archive, raw
+        self._archive, self._raw, self._stays = archive, raw, stays
         self.measured: dict[str, Measured] = {}
 
     def get_contents(self) -> Iterator[WheelContentElement]:
@@ -282,14 +296,13 @@ class _Members(WheelFile):
             # Byte code is compiled where it is run.
             if member.is_dir() or "__pycache__" in member.filename.split("/"):
                 continue
-            if self._sources_only and not member.filename.endswith(".py"):
-                continue
             with self._opened(member) as stream:
                 if _scheme_of(member.filename) not in {"", *SCHEME_NAMES}:
                     raise ValueError(f"{member.filename} is of no scheme that is known")
                 mode = member.external_attr >> 16
                 record = recorded.get(member.filename, (member.filename, "", ""))
-                yield record, cast("BinaryIO", stream), bool(mode & 0o111)
+                if self._stays(_placed(member.filename)):
+                    yield record, cast("BinaryIO", stream), bool(mode & 0o111)
                 while stream.read(_CHUNK_BYTES):  # what the installer did not want to know
                     pass
                 self.measured[member.filename] = [stream.done_bytes, stream.sha256.hexdigest()]

@@ -16,8 +16,9 @@ import json
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from warpfront.errors import StoreError, WheelError
@@ -35,6 +36,12 @@ _UNHASHED = ("RECORD", "RECORD.jws", "RECORD.p7s")
 _UNREADABLE = (OSError, KeyError, ValueError, zipfile.BadZipFile, zlib.error)
 _AT_HOME = ("purelib", "platlib")
 _HINT = "the file is damaged or forged: have its publisher make it anew, or lock another"
+
+
+def stays(globs: Iterable[str]) -> Callable[[str], bool]:
+    """Whether a path below site-packages stays in an image without what these globs name."""
+    every = tuple(globs)
+    return lambda path: not any(fnmatchcase(path, one) for one in every)
 
 
 def unpacked_files(wheelhouse: Wheelhouse, wheel: LockedWheel) -> Mapping[str, Measured]:

@@ -13,6 +13,7 @@ RUN --network=none \
     install -D --mode=644 /run/requirements.txt /opt/warpfront/requirements/torch.txt && \
     { PYTHONHASHSEED=0 python3.12 -m compileall -qq -j 0 "$site" || true; } && \
     { find / -xdev -newermt "@$((start - 1))" -exec touch -hd @315532800 {} + 2>/dev/null || true; }
+ENV PT_HPU_LAZY_MODE="0"
 RUN --network=none --mount=type=bind,target=/context \
     start=$(date +%s) && \
     mkdir -p /opt/warpfront/lib/warpfront_guard /opt/warpfront/guard && \

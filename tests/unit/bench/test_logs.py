@@ -209,6 +209,25 @@ def test_a_platform_is_nodes_not_devices() -> None:
     assert run.vendor == "nvidia"
 
 
+@pytest.mark.parametrize(
+    ("platform", "name", "devices"),
+    [
+        ("1xSR680aV3-8xB200_SXM_180GB", "B200_SXM_180GB", 8),
+        ("1xG893-ZX1-AAX4_MI355X", "MI355X", None),
+        ("1xXE7745x8RTXPro6000-PCIe-96GB", "RTXPro6000-PCIe-96GB", 8),
+        ("4xSUBMISSION_PLATFORM_PLACEHOLDER", None, None),
+        ("1xAS-A126GS-TNBR", None, None),
+        ("1xESC-NB8-E11", None, None),
+        ("1xD74H-7U", None, None),
+    ],
+)
+def test_a_server_is_no_device(platform: str, name: str | None, devices: int | None) -> None:
+    run = read_one(amd_mllog(600.0).replace("1xMI355X", platform))
+    assert (run.device_name, run.devices) == (name, devices)
+    assert run.nodes == int(platform[0])
+    assert ("device_name" in run.missing) == (name is None)
+
+
 def test_nvidias_step_times_are_read_and_its_block_times_are_not() -> None:
     stats = {"train_step_time": 0.386, "reduced_train_loss": 8.17}
     line = mllog_line("tracked_stats", stats, at=5.0, step=31.0, samples_count=512.0)

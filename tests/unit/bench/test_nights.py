@@ -18,8 +18,10 @@ from warpfront.bench.nights import (
     read_nights,
     shifts_of,
     shifts_text,
+    trends_of,
 )
 from warpfront.bench.records import Bench, Measurement, Training
+from warpfront.report.trends import HEIGHT, WIDTH
 
 MEASURED = Measurement(
     id="mm/512/float32",
@@ -88,6 +90,29 @@ def test_an_operation_that_became_slower_for_good_is_named_with_its_night_and_im
     text = shifts_text(nights(cases), [shift])
     assert "slow: 1.0" in text
     assert "sha256:17" in text
+
+
+def test_a_page_is_given_what_changed_and_each_place_together() -> None:
+    cases = {"steady": noisy(24, 3), "slow": [*noisy(17, 91), *noisy(7, 92, 1.2)]}
+    found = nights(cases)
+    changed, together = trends_of(found, shifts_of(found))
+    assert (changed.name, changed.change, len(changed.at)) == ("slow", 17, 24)
+    assert "since night 017, image 17" in changed.said
+    assert [begin for begin, _, _ in changed.levels] == ["0.0", "177.4"]
+    before, after = (float(height) for _, _, height in changed.levels)
+    assert after < before, "the slower, the higher"
+    assert (together.name, together.change) == ("all operations", None)
+    assert together.times[-1] == pytest.approx(1.2**0.5, abs=0.02)
+    assert "2 operations of 24 nights; the last night 1.08" in together.said
+    assert trends_of(found[:1], ()) == ()
+
+
+def test_a_line_that_trembles_does_not_fill_its_picture() -> None:
+    (trend,) = trends_of(nights({"mm": [1.0, 1.001, 0.999]}), ())
+    heights = [float(pair.partition(",")[2]) for pair in trend.line.split()]
+    assert max(heights) - min(heights) < HEIGHT / 20
+    (trend,) = trends_of(nights({"mm": [1.0, 2.0]}), ())
+    assert trend.line == f"0.0,{HEIGHT * 0.95:.1f} {WIDTH}.0,{HEIGHT * 0.05:.1f}"
 
 
 def test_a_change_within_the_noise_of_operations_or_of_one_night_is_none() -> None:

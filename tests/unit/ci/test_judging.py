@@ -8,16 +8,19 @@ from typing import Any
 import pytest
 from builders import a_report_row
 
+from warpfront.bench.night_standing import NightStanding
 from warpfront.ci.judging import judge
 from warpfront.ci.schedule import Omitted, Schedule, Work
-from warpfront.errors import BuildFailedError, NotVerifiedError, UnavailableError
+from warpfront.errors import BuildFailedError, NotVerifiedError, SlowerError, UnavailableError
 
 CELL, TARGET = "cell", "sm_90"
 PLANNED = Schedule(
     scope="nightly",
     channel="",
     build={"ubuntu": (Work(name="build-cell", cells=(CELL,)),)},
-    verify={"h100": (Work(name="verify-cell", cells=(CELL,), target=TARGET, built="build-cell"),)},
+    verify={
+        "h100": (Work(name="verify-cell", cells=(CELL,), target=TARGET, after=("build-cell",)),)
+    },
 )
 PASSED = a_report_row(cell_id=CELL, target=TARGET)
 
@@ -77,6 +80,21 @@ def test_what_failed_comes_before_what_is_unavailable() -> None:
     missing = (Omitted(cell_id="cell", target="sm_80", reason="x"),)
     planned = dataclasses.replace(PLANNED, unavailable=missing)
     assert isinstance(error_of(planned=planned), BuildFailedError)
+
+
+def test_what_a_night_found_slower_is_red_by_its_name_and_missing_timings_are_too() -> None:
+    work = Work(name="bench-x", cells=(CELL,), target=TARGET)
+    night = dataclasses.replace(PLANNED, bench={"h100": (work,)})
+    fine = NightStanding(cell_id=CELL, target=TARGET, release="sha256:1")
+    assert error_of(PASSED, planned=night, standings=(fine,)) is None
+    slow = dataclasses.replace(fine, slower=("mm 1.1 (1.06..1.2)",))
+    error = error_of(PASSED, planned=night, standings=(slow,), ended=("failure",))
+    assert isinstance(error, SlowerError)
+    assert f"{CELL} on {TARGET}: slower than the last release: mm 1.1" in error.message
+    missing = error_of(PASSED, planned=night)
+    assert isinstance(missing, SlowerError)
+    assert "not timed" in missing.message
+    assert isinstance(error_of(planned=night, standings=(slow,)), BuildFailedError)
 
 
 def test_an_empty_plan_is_green() -> None:

@@ -47,10 +47,10 @@ FILES = kubernetes_files(
     read_runners(SETS), pinned_images(), source="https://github.com/me/mine", pods=2
 )
 VALUES = {
-    name: yaml.safe_load(FILES[f"ci/kubernetes/{name}.values.yaml"])
+    name: yaml.load(FILES[f"ci/kubernetes/{name}.values.yaml"], yaml.CSafeLoader)
     for name in ("h100", "mi300", "gaudi", "pods")
 }
-MANIFESTS = list(yaml.safe_load_all(FILES["ci/kubernetes/buildkit.yaml"]))
+MANIFESTS = list(yaml.load_all(FILES["ci/kubernetes/buildkit.yaml"], yaml.CSafeLoader))
 
 
 def as_template(values: Any) -> dict[str, Any]:

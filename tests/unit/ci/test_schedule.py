@@ -72,7 +72,7 @@ def test_a_chain_of_images_is_one_job_and_each_cell_and_target_another() -> None
         f"verify-{CPU.id}-x86_64",
         f"verify-{SERVE.id}-x86_64",
     ]
-    assert [work.built for work in planned.verify["ubuntu"]] == [f"build-{CPU.id}"] * 2
+    assert [work.after for work in planned.verify["ubuntu"]] == [(f"build-{CPU.id}",)] * 2
     assert [work.target for work in planned.verify["h100"]] == ["sm_90"]
 
 
@@ -125,6 +125,19 @@ def test_a_release_publishes_what_was_made() -> None:
     assert [work.cells for work in planned.publish] == [(CPU.id,), (SERVE.id,), ("gpu",)]
 
 
+def test_a_night_times_the_first_image_of_each_chain_where_it_was_verified() -> None:
+    row = dataclasses.replace(UBUNTU, bench="tiny")
+    planned = made(runners=(row, H100))
+    (work,) = planned.bench["ubuntu"]
+    assert (work.name, work.target) == (f"bench-{CPU.id}-x86_64", "x86_64")
+    assert work.after == (f"build-{CPU.id}", f"verify-{CPU.id}-x86_64")
+    assert planned.timed == ((CPU.id, "x86_64"),)
+    told = json.loads(outputs(planned, (row, H100))["bench-ubuntu"])
+    assert told[0]["jobs"][0]["after"] == ",".join(work.after)
+    for scope in ("release", "merge_queue", "labelled"):
+        assert made(scope, runners=(row, H100)).bench == {}
+
+
 @pytest.mark.parametrize(("count", "sizes"), [(0, []), (1, [1]), (256, [256]), (300, [256, 44])])
 def test_no_matrix_has_more_jobs_than_a_forge_takes(count: int, sizes: list[int]) -> None:
     works = [Work(name=f"build-{n}", cells=(str(n),)) for n in range(count)]
@@ -137,7 +150,7 @@ def test_an_empty_plan_is_an_empty_list_for_every_job() -> None:
     told = outputs(made(cells=()), (UBUNTU, H100))
     assert told.pop("channel") == "nightly"
     assert set(told.values()) == {"[]"}
-    kinds = ("build", "candidate", "verify")
+    kinds = ("build", "candidate", "verify", "bench")
     assert told.keys() == {f"{k}-{n}" for k in kinds for n in ("ubuntu", "h100")} | {"publish"}
 
 
@@ -151,7 +164,7 @@ def test_outputs_are_json_on_one_line_each() -> None:
     told = outputs(made(), (UBUNTU, H100))
     (shard,) = json.loads(told["verify-h100"])
     assert shard["jobs"] == [
-        {"name": "verify-gpu-sm_90", "cells": "gpu", "target": "sm_90", "built": "build-gpu"}
+        {"name": "verify-gpu-sm_90", "cells": "gpu", "target": "sm_90", "after": "build-gpu"}
     ]
     assert not [text for text in told.values() if "\n" in text]
 

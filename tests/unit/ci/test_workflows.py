@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,10 +14,10 @@ import yaml
 
 from warpfront.ci.actions import pinned_actions
 from warpfront.ci.flow import Flow, make_flow, scripts
-from warpfront.ci.github_workflows import workflows
+from warpfront.ci.github_workflows import MATCHERS, workflows
 from warpfront.ci.gitlab import PARENT, child_pipeline, gitlab_files
 from warpfront.ci.schedule import SCOPES, schedule
-from warpfront.errors import InputError
+from warpfront.errors import InputError, MatrixError, Problem
 from warpfront.matrix.compat import packaged
 from warpfront.matrix.reading import read_matrix
 from warpfront.matrix.scaffold import make_project
@@ -35,9 +36,13 @@ def the_flow(repository: str = "ghcr.io/warpfront") -> Flow:
 
 
 FILES = workflows(the_flow(), pinned_actions())
-RENDERED = {p: yaml.safe_load(t) for p, t in FILES.items() if p.startswith(".github/workflows/")}
+RENDERED = {
+    p: yaml.load(t, yaml.CSafeLoader)
+    for p, t in FILES.items()
+    if p.startswith(".github/workflows/")
+}
 BY_HAND = {
-    str(path.relative_to(ROOT)): yaml.safe_load(path.read_text(encoding="utf-8"))
+    str(path.relative_to(ROOT)): yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader)
     for path in (ROOT / ".github" / "workflows").glob("*.yml")
 }
 
@@ -67,7 +72,9 @@ def powerful(workflow: Workflow) -> Iterator[str]:
     for name, job in workflow["jobs"].items():
         given = job.get("permissions")
         writes = [] if given is None else [p for p, how in given.items() if how != "read"]
-        may = name in {"publish", "release", "pages", "findings"} or name.startswith("candidate-")
+        may = name in {"publish", "release", "pages", "prune", "findings"} or name.startswith(
+            "candidate-"
+        )
         if given is None or (writes and not may):
             yield name
 
@@ -255,13 +262,40 @@ def test_a_job_is_one_call() -> None:
 def test_the_required_check_always_runs_and_hears_how_the_others_ended() -> None:
     required = RENDERED[MAIN]["jobs"]["required"]
     assert required["if"] == "${{ always() }}"
-    others = set(RENDERED[MAIN]["jobs"]) - {"required", "report", "publish", "pages"}
+    others = set(RENDERED[MAIN]["jobs"]) - {"required", "report", "publish", "pages", "prune"}
     assert set(required["needs"]) == others
     (call,) = [step for step in required["steps"] if step.get("id") == "call"]
     assert call["env"] == {
         "PLANNED": "${{ needs.plan.result }}",
         "ENDED": "${{ join(needs.*.result) }}",
     }
+
+
+def matched(line: str) -> tuple[str, ...] | None:
+    """What the first matcher that fits makes of a line: whose, file, line, message."""
+    for one in json.loads(FILES[MATCHERS])["problemMatcher"]:
+        (pattern,) = one["pattern"]
+        if found := re.match(pattern["regexp"], line):
+            said = (found[pattern[name]] for name in ("file", "line", "message"))
+            return (one["owner"], *said)
+    return None
+
+
+def test_problems_are_read_off_what_is_printed_and_a_program_s_own_lines_are_none() -> None:
+    problem = Problem(path="matrix.yaml", line=7, message="`x` is: no target")
+    for text in (f"error: {MatrixError((problem, problem)).message}", str(problem)):
+        first = ("warpfront", "matrix.yaml", "7", "`x` is: no target")
+        assert [matched(line) for line in text.splitlines()] == [first] * len(text.splitlines())
+    place = "  src/kernel one.cu:3:9: warpSize is 64"
+    assert matched(place) == ("warpfront-scan", "src/kernel one.cu", "3", "warpSize is 64")
+    others = (
+        "/opt/venv/lib/python3.11/site-packages/torch/x.py:12: UserWarning: old",
+        "kernel.cu:3:9: error: expected ;",
+        "    hint: matrix.yaml:7 has another",
+        "12:30:01: done",
+        "error: workflows are stale",
+    )
+    assert [matched(line) for line in others] == [None] * len(others)
 
 
 def test_no_empty_matrix_reaches_a_forge() -> None:
@@ -274,7 +308,7 @@ def test_another_registry_is_logged_into_with_what_its_environment_holds() -> No
     files = workflows(the_flow("registry.example.com/mine"), pinned_actions())
     assert "secrets.REGISTRY_TOKEN" in files[PUBLISH]
     assert "github.token" not in files[PUBLISH]
-    calls = yaml.safe_load(files[MAIN])["jobs"]
+    calls = yaml.load(files[MAIN], yaml.CSafeLoader)["jobs"]
     told = {name for name, job in calls.items() if "REGISTRY_TOKEN" in job.get("secrets", {})}
     assert told == {"candidate-ubuntu", "publish"}
 
@@ -292,26 +326,30 @@ def test_gitlab_runs_the_same_calls_of_the_same_jobs() -> None:
         before=None,
         blocked={},
     )
-    child = yaml.safe_load(child_pipeline(the_flow(), planned))
+    child = yaml.load(child_pipeline(the_flow(), planned), yaml.CSafeLoader)
     jobs = {name: body for name, body in child.items() if name not in {"stages", "planned"}}
-    works = [w for each in (planned.build, planned.verify) for ws in each.values() for w in ws]
-    assert jobs.keys() == {work.name for work in (*works, *planned.publish)} | {
-        "report",
-        "required",
-    }
+    kinds = (planned.build, planned.verify, planned.bench)
+    works = [work for each in kinds for of_row in each.values() for work in of_row]
+    ends = {"report", "prune", "required"}
+    assert jobs.keys() == {work.name for work in (*works, *planned.publish)} | ends
     for name, body in jobs.items():
-        assert body["script"][-1] in scripts(the_flow())
+        assert set(body["script"]) <= scripts(the_flow()).keys()
+        sends = any(kind in body["script"][-1] for kind in ("candidate", "publish", "prune"))
+        assert (
+            ("ci/login.sh" in body["script"]) == sends == ("REGISTRY" in body.get("variables", {}))
+        )
+        assert sends == ("environment" in body)
         assert body["timeout"].endswith("minutes")
         assert body["tags"]
         assert name.startswith("publish-") == (not body["interruptible"])
         assert name.startswith("publish-") == ("resource_group" in body)
     h100 = [body for body in jobs.values() if "h100" in body["tags"]]
-    assert all(body["script"][-1] == "ci/verify.sh" for body in h100)
+    assert {body["script"][-1] for body in h100} == {"ci/verify.sh", "ci/bench.sh"}
     assert jobs["required"].get("allow_failure") is None
 
 
 def test_gitlab_is_told_what_starts_a_run() -> None:
-    parent = yaml.safe_load(gitlab_files(the_flow())[PARENT])
+    parent = yaml.load(gitlab_files(the_flow())[PARENT], yaml.CSafeLoader)
     scopes = [rule["variables"]["SCOPE"] for rule in parent["plan"]["rules"]]
     assert sorted(scopes) == sorted(SCOPES)
     assert parent["cells"]["trigger"]["strategy"] == "depend"
@@ -353,7 +391,7 @@ def test_a_group_is_named_beside_its_labels(tmp_path: Path) -> None:
     matrix = tmp_path / "matrix.yaml"
     matrix.write_text(matrix.read_text() + RUNNERS)
     text = ci_files(open_workspace(tmp_path))[OWN]
-    (job,) = yaml.safe_load(text or "")["jobs"].values()
+    (job,) = yaml.load(text or "", yaml.CSafeLoader)["jobs"].values()
     assert job["runs-on"] == {"group": "lab", "labels": ["gpu"]}
 
 

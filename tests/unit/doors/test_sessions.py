@@ -9,6 +9,13 @@ from nox import registry
 
 from warpfront.doors.sessions import SESSION_TABLE
 from warpfront.doors.tasks import namespace
+from warpfront.inside.checks.architectures.library_options import (
+    LIBRARY_OPTIONS,
+    Library,
+    add_library_options,
+    parsed_library,
+    read_library,
+)
 from warpfront.inside.checks.effort import (
     CHECK_SESSIONS,
     EFFORT_OPTIONS,
@@ -35,6 +42,29 @@ def test_every_check_session_is_a_row_and_selftest_runs_only_where_asked_for() -
     # `stack` is run where an image says what of a stack is tried.
     assert set(CHECK_SESSIONS) - set(SESSIONS) == {"selftest", "stack"}
     assert SESSIONS[0] == "load", "what imports torch is judged before what uses it"
+
+
+def test_what_is_asked_of_a_library_is_the_same_at_every_door() -> None:
+    made = argparse.ArgumentParser(exit_on_error=False)
+    add_library_options(made)
+    asked = Library(
+        library="transformers",
+        architectures=("t5",),
+        kinds=("causal",),
+        modes=("float32",),
+        limit_seconds=600.0,
+        workers=2,
+    )
+    assert parsed_library(made.parse_args(asked.arguments())) == asked
+    plain = dict.fromkeys((option.attribute for option in LIBRARY_OPTIONS), "")
+    assert read_library(**plain) == Library(library="transformers")
+    for wrong, says in (
+        ({"modes": "float9"}, "--modes 'float9' is none of float32"),
+        ({"kinds": "a"}, "--kinds 'a' is none of causal"),
+        ({"limit_seconds": "never"}, "--limit-seconds 'never' is no number"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            read_library(**{**plain, **wrong})
 
 
 def parser() -> argparse.ArgumentParser:

@@ -36,7 +36,7 @@ TASKS: dict[str, Task[Any]] = dict(namespace.tasks)
 EVERY_TASK = pytest.mark.parametrize("name", sorted(TASKS))
 WITHOUT_CELLS = {
     *("why", "engine", "init", "doctor", "job", "merge", "explain", "runner"),
-    *("read-log", "compare", "compare-stacks", "nights", "models"),
+    *("read-log", "compare", "compare-stacks", "nights"),
 }
 
 

@@ -217,20 +217,25 @@ metadata = pathlib.Path(arguments[arguments.index("--metadata-file") + 1])
 targets = [a for a in arguments[arguments.index("--metadata-file") + 2:] if not a.startswith("--")]
 calls = metadata.parent / "calls"
 with calls.open("a") as file:
-    file.write(" ".join(targets) + "\\n")
+    file.write(" ".join(targets) + " anew" * ("--no-cache" in arguments) + "\\n")
 (metadata.parent / "settings").write_text("\\n".join(a for a in arguments if a[:6] == "--set="))
 print("a line of a program", flush=True)
-if BROKEN & set(targets):
+if BROKEN & set(targets) and len(calls.read_text().splitlines()) <= TIMES:
     print("ERROR: failed to solve: MESSAGE")
     sys.exit(1)
 metadata.write_text(json.dumps({t: {"containerimage.digest": f"sha256:{t}"} for t in targets}))
 """
 
 
-def a_request(folder: Path, broken: set[str], message: str = "exit code: 1") -> BakeRequest:
-    """A stand-in for buildx that fails, as bake does, as a whole when one target is broken."""
+def a_request(
+    folder: Path, broken: set[str], message: str = "exit code: 1", times: int = 9
+) -> BakeRequest:
+    """A stand-in for buildx that fails, as bake does, as a whole when one target is broken, in the
+    first calls.
+    """
     script = folder / "buildx.py"
-    script.write_text(FAKE_BUILDX.replace("BROKEN", repr(broken)).replace("MESSAGE", message))
+    text = FAKE_BUILDX.replace("BROKEN", repr(broken)).replace("MESSAGE", message)
+    script.write_text(text.replace("TIMES", str(times)))
     return BakeRequest(
         buildx=(sys.executable, str(script)),
         environment={},
@@ -285,6 +290,8 @@ def test_a_full_disk_is_told_from_other_failures(tmp_path: Path) -> None:
     answers = bake(a_request(tmp_path, {"serve"}, "write x: no space left on device"), ignore)
     assert answers["serve"].disk_full
     assert not answers["devel"].disk_full
+    assert not answers["serve"].cache_lost
+    assert (tmp_path / "calls").read_text().splitlines().count("serve") == 1
 
 
 @pytest.mark.process
@@ -292,6 +299,32 @@ def test_an_engine_that_went_away_ends_the_bake(tmp_path: Path) -> None:
     answers = bake(a_request(tmp_path, {"torch"}, "error reading from server: EOF"), ignore)
     assert all(answer.engine_gone for answer in answers.values())
     assert (tmp_path / "calls").read_text() == "torch devel serve\n"
+
+
+LOST = (
+    "failed to commit a to b: failed to stat active key: snapshot a does not exist: not found",
+    "failed to stat lower snapshot oqp2tt0j: snapshot oqp2tt0j does not exist: not found",
+    "failed to mount /x: parent snapshot sha256:c032 does not exist: not found",
+    "snapshot  does not exist: not found",
+)
+
+
+@pytest.mark.process
+def test_what_buildkits_cache_lost_is_built_once_more_without_it_and_told_from_other_failures(
+    tmp_path: Path,
+) -> None:
+    answers = bake(a_request(tmp_path, {"torch"}, LOST[0], times=1), ignore)
+    assert {answer.error for answer in answers.values()} == {""}
+    calls = tmp_path / "calls"
+    assert calls.read_text() == "torch devel serve\ntorch devel serve anew\n"
+    for message in LOST[1:]:
+        calls.unlink()
+        request = dataclasses.replace(
+            a_request(tmp_path, {"torch"}, message), targets=("torch",), leaves=("torch",)
+        )
+        (answer,) = bake(request, ignore).values()
+        assert (answer.cache_lost, message in answer.error) == (True, True)
+        assert calls.read_text() == "torch\ntorch anew\n"
 
 
 @pytest.mark.process

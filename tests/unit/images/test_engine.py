@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import os
 import socket
+import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from warpfront.images import engine as rooms
 from warpfront.images.engine import connect, embedded, liveness, packages
 from warpfront.images.engine import docker as room
 from warpfront.images.engine.line_splitter import LONGEST_LINE, LineSplitter
+from warpfront.system import process
 
 DEBIAN = 'PRETTY_NAME="Debian GNU/Linux 12"\nID=debian\nVERSION_ID="12"\n'
 
@@ -296,6 +299,40 @@ def test_a_socket_that_may_not_be_opened_says_so(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(EngineError, match="permission denied") as caught:
         connect({"DOCKER_HOST": "unix:///somewhere"})
     assert "group" in caught.value.hint
+
+
+def test_engines_that_begin_at_once_get_a_subnet_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A subnet is seen to be taken once its bridge stands, which takes a moment."""
+    taken: list[str] = []
+
+    def free(_tree: object) -> str:
+        found = next(one for one in embedded._SUBNETS if one not in taken)
+        time.sleep(0.05)
+        return found
+
+    def made(_place: object, _tree: object, subnet: str) -> None:
+        taken.append(subnet)
+
+    for name, fake in {
+        "_RUNTIME": tmp_path / "run",
+        "_free_subnet": free,
+        "_make_bridge": made,
+        "_forward": lambda: False,
+        "_daemon_settings": lambda *_: {},
+        "_await_daemon": lambda _place: {},
+    }.items():
+        monkeypatch.setattr(embedded, name, fake)
+    monkeypatch.setattr(process, "start_daemon", lambda *_: None)
+    tree = packages.PackageTree(root=tmp_path, perl="")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "dockerd").write_text("")
+    places = [embedded.EnginePlace(state=tmp_path / str(number)) for number in range(3)]
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda place: embedded._begin(place, tree, print), places))
+    assert sorted(taken) == sorted(embedded._SUBNETS[:3])
+    assert len(set(embedded._SUBNETS)) == 16
 
 
 def test_no_engine_at_all_hints_at_the_embedded_one(

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from warpfront.errors import BlockedError, RenderError
+from warpfront.images.protection import POLICY
 from warpfront.images.render import Templates, render
 from warpfront.model import Cell, Compiler, ImageFile, Refused, WheelLock
 from warpfront.system.store import read_tree
@@ -119,6 +120,8 @@ def test_what_cannot_go_into_an_image_blocks_its_own_cells_and_names_its_path() 
         }
     )
     assert render(PARENT, PARENT_LOCK, templates).files["Dockerfile"] == "FROM scratch\n"
+    copy = "images hold files, and links to files of the same folder: copy it there"
+    hints = {"serve": copy, "devel": copy, "latin": "templates are text"}
     for template, said in {
         "serve": "images/_shared/a.j2: a link that leads out of its folder, to /etc/passwd",
         "devel": "images/devel/pipe: a FIFO, not a regular file",
@@ -128,14 +131,29 @@ def test_what_cannot_go_into_an_image_blocks_its_own_cells_and_names_its_path() 
         with pytest.raises(BlockedError) as caught:
             render(a_cell(template=template), PARENT_LOCK, templates)
         assert caught.value.message.startswith(said)
+        assert caught.value.hint == hints.get(template, "")
 
 
 @pytest.mark.parametrize("name", ["guard", "Dockerfile/x", "guard/a.py/x"])
 def test_a_file_cannot_stand_where_a_folder_of_ours_goes(name: str) -> None:
     """A link called `guard` would take the guard's files elsewhere."""
     templates = Templates({"torch/Dockerfile.j2": "FROM x\n", f"torch/{name}": "theirs"})
-    with pytest.raises(RenderError, match=f"images/torch/{name}: stands where .* goes"):
+    with pytest.raises(RenderError, match=f"images/torch/{name}: stands where .* goes") as caught:
         render(PARENT, PARENT_LOCK, templates, guard={"guard/a.py": "ours"})
+    assert caught.value.hint == "give it another name"
+
+
+def test_what_is_guarded_and_brings_its_own_torch_is_sealed() -> None:
+    templates = Templates({"torch/Dockerfile.j2": "FROM x\n{% if sealed %}# sealed{% endif %}\n"})
+    of_base = a_cell(stack=())
+    for cell, guard, sealed in (
+        (PARENT, {POLICY: "{}"}, True),
+        (PARENT, {}, False),
+        (of_base, {POLICY: "{}"}, False),
+        (of_base, {}, False),
+    ):
+        rendered = render(cell, a_lock(cell), templates, guard=guard)
+        assert ("# sealed" in rendered.files["Dockerfile"]) == sealed
 
 
 HOSTILE = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from builders import a_cell, a_lock
 
 from warpfront.images.layered_manifest import config_on, manifest_on
 from warpfront.images.render import Templates, render
-from warpfront.images.stages import BYTE_CODE, stages_of
+from warpfront.images.stages import byte_code_context, stages_of
 from warpfront.system.store import read_tree
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "dockerfiles"
@@ -57,11 +58,30 @@ def test_a_template_that_sets_no_stages_has_one() -> None:
     assert stages_of(text) is None
 
 
+def test_an_image_that_leaves_something_out_can_stand_on_layers_that_are_without_it() -> None:
+    shared = read_tree(Path(__file__).parents[3] / "images")
+    cell = dataclasses.replace(a_cell(), slim=("torch/test/*",))
+    image = render(cell, a_lock(cell), Templates(shared))
+    text, whole = image.files["Dockerfile"], render(a_cell(), a_lock(), Templates(shared))
+    assert image.files["slim/globs.txt"] == "torch/test/*\n"
+    assert text.count("/run/slim/slim.py") == 1
+    assert stages_of(text) == stages_of(whole.files["Dockerfile"]) is not None
+    assert stages_of(text.replace("slim.py", "own.py")) is None
+    assert not any("slim" in name for name in whole.files)
+
+
 def test_byte_code_is_compiled_as_the_image_itself_does_it() -> None:
-    (compiles,) = (line for line in CPU.splitlines() if "compileall" in line)
-    assert f"{compiles}\n" in BYTE_CODE
-    (site, *_) = (line for line in CPU.splitlines() if "getsitepackages" in line)
-    assert f"{site}\n" in BYTE_CODE
+    files = byte_code_context([["torch/b.py", "torch/a.py"], ["six.py"]])
+    installed, *steps = files["Dockerfile"].replace("\nRUN", "\n\nRUN").split("\n\n")
+    assert (installed, len(steps)) == ("FROM installed", 2)
+    assert [files["0.txt"], files["1.txt"]] == ["torch/a.py\ntorch/b.py", "six.py"]
+    (compiles,) = (line.split() for line in CPU.splitlines() if "compileall" in line)
+    for index, step in enumerate(steps):
+        _, theirs, settles = step.rstrip().splitlines()
+        assert theirs.split()[:3] == compiles[:3], "the same program with the same seed"
+        assert theirs.split()[3:5] == ["/run/sources/compile.py", f"/run/sources/{index}.txt"]
+        assert settles in CPU
+    compile(files["compile.py"], "compile.py", "exec")
 
 
 def test_a_base_with_layers_keeps_what_it_says_and_says_what_was_added() -> None:

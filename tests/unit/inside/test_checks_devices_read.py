@@ -21,7 +21,12 @@ from warpfront.inside.checks.hardware.intel_devices import intel_arch, read_inte
 from warpfront.inside.checks.hardware.machine_reader import ProgramOutput
 from warpfront.inside.checks.hardware.nvml import NvmlError, read_nvml
 from warpfront.inside.checks.hardware.values import Detected
-from warpfront.inside.checks.torch_devices import build_of, read_arch_list, read_facts
+from warpfront.inside.checks.torch_devices import (
+    build_of,
+    read_arch_list,
+    read_facts,
+    telling_variables,
+)
 
 
 def library(*, code: int = 0) -> Any:
@@ -177,7 +182,10 @@ def gaudi(monkeypatch: pytest.MonkeyPatch, *, loads: bool) -> Any:
             monkeypatch.setitem(sys.modules, name, ModuleType(name))
     torch = a_torch()
     torch.hpu = SimpleNamespace(
-        is_available=lambda: True, device_count=lambda: 2, get_device_name=lambda _: "GAUDI3"
+        is_available=lambda: True,
+        device_count=lambda: 2,
+        get_device_name=lambda _: "GAUDI3",
+        get_device_properties=lambda _: "(sramSize=50331648, dramSize=137438953472, fd=20)",
     )
     return torch
 
@@ -185,10 +193,29 @@ def gaudi(monkeypatch: pytest.MonkeyPatch, *, loads: bool) -> Any:
 def test_a_gaudi_is_seen_through_its_own_frameworks(monkeypatch: pytest.MonkeyPatch) -> None:
     facts = read_facts(gaudi(monkeypatch, loads=True))
     assert facts.build == "hpu"
-    assert [(one.index, one.name, one.arch) for one in facts.devices] == [
-        (0, "GAUDI3", "gaudi3"),
-        (1, "GAUDI3", "gaudi3"),
+    assert [(one.index, one.name, one.arch, one.memory_bytes) for one in facts.devices] == [
+        (0, "GAUDI3", "gaudi3", 128 << 30),
+        (1, "GAUDI3", "gaudi3", 128 << 30),
     ]
+
+
+def test_what_decides_about_numbers_is_told_with_its_slashes_and_without_secrets() -> None:
+    environ = {
+        "PT_HPU_LAZY_MODE": "0",
+        "HL_LOGS_TYPE": "a",
+        "AITER_JIT_DIR": "/var/cache/aiter",
+        "NVTE_FUSED_ATTN": "1",
+        "TRITON_CACHE_DIR": "https://somebody:secret@example.org/x",
+        "OMP_NUM_THREADS": "2",
+        "TORCH_TOKEN": "secret",
+        "HOME": "/home/somebody",
+    }
+    found = telling_variables(environ)
+    assert found["AITER_JIT_DIR"] == "/var/cache/aiter"
+    assert found["TRITON_CACHE_DIR"] == "https://***@example.org/x"
+    assert found["TORCH_TOKEN"] == "***"
+    assert set(environ) - set(found) == {"HOME"}
+    assert "secret" not in json.dumps(found)
 
 
 def test_frameworks_that_do_not_load_are_the_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,6 +239,7 @@ def test_nox_gets_sessions_claims_and_options_and_its_folder_last(
     assert seen["argv"][seen["argv"].index("--sessions") + 1 : divided] == ["load", "golden"]
     assert seen["argv"][-1] == "--quick"
     assert str(tmp_path / "claims.json") in seen["argv"][divided:]
+    assert seen["argv"][seen["argv"].index("--together") + 1] == "load,golden"
     ours = tmp_path / "src" / "warpfront" / "doors" / "sessions.py"
     assert seen["argv"][seen["argv"].index("--noxfile") + 1] == str(ours)
     assert seen["path"][-2:] == [str(tmp_path / "src"), str(tmp_path / "toolbox")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -289,3 +290,22 @@ def test_the_facts_are_what_is_installed_and_compiled_in(torch: SimpleNamespace)
     assert facts["toolkit"] == f"cuda{torch.version.cuda}"
     assert facts["archs"] == ["sm_80", "sm_90", "compute_120"]
     assert facts["protected"] is None
+
+
+def test_policies_are_held_against_the_environment_and_advice_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said = {"effect": "it is slow", "source": "https://example.org"}
+    lazy = {"name": "PT_HPU_LAZY_MODE", "value": "0", "level": "set", **said}
+    both = {"name": "PYTORCH_ALLOC_CONF", "value": "split.*True", "level": "forbid", **said}
+    advised = {"name": "MIOPEN_USER_DB_PATH", "value": "a volume", "level": "advise", **said}
+    own = replace(claims(), policies=(lazy, both, advised))
+    monkeypatch.delenv("PYTORCH_ALLOC_CONF", raising=False)
+    monkeypatch.setenv("PT_HPU_LAZY_MODE", "0")
+    found = load.match_policies(own)
+    assert (found.outcome, found.reason) == (PASSED, "advice: MIOPEN_USER_DB_PATH: a volume")
+    monkeypatch.setenv("PYTORCH_ALLOC_CONF", "max_split:1,expandable:True")
+    assert "PYTORCH_ALLOC_CONF is 'max_split:1,expandable:True'" in load.match_policies(own).reason
+    monkeypatch.delenv("PT_HPU_LAZY_MODE")
+    found = load.match_policies(replace(own, policies=(lazy,)))
+    assert (found.outcome, found.reason[:24]) == (FAILED, "PT_HPU_LAZY_MODE is None")

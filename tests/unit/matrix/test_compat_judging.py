@@ -108,7 +108,7 @@ def test_how_sure_a_release_is_decides_and_only_verified_and_high_are_sure() -> 
     for confidence, kind in (
         ("verified", Contradicted), ("high", Contradicted), ("medium", Unknown), ("low", Unknown)
     ):  # fmt: skip
-        document = yaml.safe_load(TEXT)
+        document = yaml.load(TEXT, yaml.CSafeLoader)
         document["releases"][0]["indexes"]["confidence"] = confidence
         assert isinstance(changed(document).judge(wanted), kind), confidence
 
@@ -142,7 +142,7 @@ def test_where_an_index_holds_something_else_those_that_fit_are_named() -> None:
 
 
 def test_a_release_that_only_pypi_has_for_a_toolkit_fits_too() -> None:
-    document = yaml.safe_load(TEXT)
+    document = yaml.load(TEXT, yaml.CSafeLoader)
     document["releases"][1]["pypi"]["toolkit"] = "13.0"
     assert changed(document).contradiction_of_no_index("nvidia", "13.0", "2.2.0") == Contradicted(
         reason="torch 2.2.0 has no wheels for cuda 13.0", fits="torch 2.1.0 for nvidia 13.0"
@@ -150,7 +150,7 @@ def test_a_release_that_only_pypi_has_for_a_toolkit_fits_too() -> None:
 
 
 def test_several_releases_that_would_do_are_listed() -> None:
-    document = yaml.safe_load(TEXT)
+    document = yaml.load(TEXT, yaml.CSafeLoader)
     document["releases"].append(document["releases"][1] | {"torch": "2.1.5"})
     table = changed(document)
     judgement = table.judge(replace(CUDA, python="3.12"))
@@ -275,7 +275,7 @@ def test_a_denial_says_what_and_what_would_fit(wanted: Wanted, reason: str, fits
 
 
 def test_where_other_wheels_serve_a_target_every_release_of_them_is_named() -> None:
-    document = yaml.safe_load(TEXT)
+    document = yaml.load(TEXT, yaml.CSafeLoader)
     document["releases"][1]["indexes"]["names"].append("cu124")
     document["releases"][1]["indexes"]["absent"] = []
     document["releases"][1]["cuda_archs"]["sets"]["cu124"] = "new"
@@ -334,7 +334,7 @@ def test_what_the_table_does_not_say_is_asked_in_sentences(
 
 def test_a_companion_of_another_time_is_there_where_its_own_release_is() -> None:
     assert SMALL.judge(replace(CPU, torch="2.1.0", companions=("torchaudio",))) == Supported()
-    document = yaml.safe_load(TEXT)
+    document = yaml.load(TEXT, yaml.CSafeLoader)
     document["releases"][1]["pypi"]["toolkit"] = "12.4"
     same_cuda = replace(CUDA, torch="2.1.0", index="pypi", companions=("torchaudio",))
     assert changed(document).judge(replace(same_cuda, targets=())) == Supported()
@@ -342,24 +342,24 @@ def test_a_companion_of_another_time_is_there_where_its_own_release_is() -> None
 
 def test_pypi_is_no_index_of_its_own_to_a_companion() -> None:
     """What an index lists says nothing about PyPI, and PyPI's toolkit nothing about an index."""
-    document = yaml.safe_load(TEXT)
+    document = yaml.load(TEXT, yaml.CSafeLoader)
     document["releases"][1]["pypi"]["toolkit"] = "12.4"
     judgement = changed(document).judge(replace(LATER, companions=("torchaudio",)))
     assert isinstance(judgement, Unknown)
-    document = yaml.safe_load(TEXT)
+    document = yaml.load(TEXT, yaml.CSafeLoader)
     document["releases"][0]["indexes"]["names"].append("pypi")
     wanted = replace(LATER, index="pypi", companions=("torchaudio",))
     assert isinstance(changed(document).judge(wanted), Unknown)
 
 
 def test_torchvision_goes_with_its_torch_whatever_its_number() -> None:
-    document = yaml.safe_load(TEXT)
+    document = yaml.load(TEXT, yaml.CSafeLoader)
     document["releases"][1]["torchvision"]["version"] = "2.0.0"
     assert changed(document).judge(replace(LATER, companions=("torchvision",))) == Supported()
 
 
 def test_a_companion_whose_release_is_not_known_is_taken_as_paired() -> None:
-    document = yaml.safe_load(TEXT)
+    document = yaml.load(TEXT, yaml.CSafeLoader)
     document["releases"][1]["torchaudio"]["version"] = "1.9.9"
     assert changed(document).judge(replace(LATER, companions=("torchaudio",))) == Supported()
 
@@ -383,7 +383,7 @@ DAMAGE: list[tuple[tuple[str | int, ...], object, list[str]]] = [
 def test_a_reference_that_leads_nowhere_is_refused_at_its_line(
     where: tuple[str | int, ...], value: object, messages: list[str]
 ) -> None:
-    document: Any = yaml.safe_load(TEXT)
+    document: Any = yaml.load(TEXT, yaml.CSafeLoader)
     inner = document
     for key in where[:-1]:
         inner = inner[key]
@@ -420,7 +420,7 @@ def test_a_release_that_is_listed_twice_is_refused_where_it_is_named() -> None:
 
 
 def test_a_table_without_pypi_is_refused() -> None:
-    document: Any = yaml.safe_load(TEXT)
+    document: Any = yaml.load(TEXT, yaml.CSafeLoader)
     del document["indexes"]["pypi"]
     with pytest.raises(MatrixError) as caught:
         changed(document)
@@ -428,11 +428,11 @@ def test_a_table_without_pypi_is_refused() -> None:
     assert caught.value.problems[0].line == TEXT_LINES.index("indexes:") + 1
 
 
-TEXT_LINES = yaml.safe_dump(yaml.safe_load(TEXT), sort_keys=False).splitlines()
+TEXT_LINES = yaml.safe_dump(yaml.load(TEXT, yaml.CSafeLoader), sort_keys=False).splitlines()
 
 
 def test_every_problem_of_a_table_is_told_at_once() -> None:
-    document: Any = yaml.safe_load(TEXT)
+    document: Any = yaml.load(TEXT, yaml.CSafeLoader)
     document["indexes"]["cpu"]["vendor"] = "cpuu"
     document["releases"][1]["torch"] = "2.0.0"
     with pytest.raises(MatrixError) as caught:

@@ -18,7 +18,9 @@ from warpfront.errors import MatrixError, NothingSelectedError
 from warpfront.matrix.compat import Compat, packaged
 from warpfront.matrix.reading import Matrix, json_schema, read_matrix
 from warpfront.matrix.selection import select
+from warpfront.matrix.slim import removed, slim_recipes
 from warpfront.model import Cell, Selection, SourceTree
+from warpfront.wheels.unpacked import stays
 
 ROOT = Path(__file__).resolve().parents[3]
 DIGEST = "sha256:" + "0" * 64
@@ -477,6 +479,42 @@ def test_images_that_are_built_on_nothing_or_themselves_are_refused() -> None:
     )
 
 
+def slimmed(names: str, image: str = "torch", template: str = "torch") -> str:
+    before = f"{image}: {{template: {template}" if image == "torch" else f"{image}: {{parent: torch"
+    return f"{HEAD.replace(before, f'{before}, slim: [{names}]')}rows:\n{CPU}"
+
+
+def test_what_an_image_is_without_is_known_and_used_by_none_that_stands_on_it() -> None:
+    (cell,) = read(slimmed("tests, protoc")).cells
+    assert {"torch/test/*", "torch/bin/protoc*"} <= set(cell.slim)
+    assert read(f"{HEAD}rows:\n{CPU}").cells[0].slim == ()
+    (needed,) = refused(slimmed("tests, headers"))
+    assert needed.startswith("15: headers is needed to compile in: devel | take it out of `slim:`")
+    (unknown,) = refused(slimmed("testz"))
+    assert unknown == "15: slim: `testz` is not known | did you mean `tests`?"
+    (other,) = refused(slimmed("tests", image="app"))
+    assert other.startswith("17: image `app` has its wheels from its parent | ")
+    alone = slimmed("headers").replace(", compiler: true", "")
+    assert "torch/include/*" in read(alone).cells[0].slim
+
+
+def test_kernels_of_other_architectures_are_those_that_no_target_names() -> None:
+    globs = removed(["other-gfx"], ["gfx90a", "gfx1100"])
+    kept = stays(globs)
+    folder = "torch/lib/rocblas/library"
+    names = {
+        "gfx90a": f"{folder}/TensileLibrary_Type_HH_fallback_gfx90a.hsaco",
+        "gfx1100": f"{folder}/Kernels.so-000-gfx1100.hsaco",
+        "gfx942": f"{folder}/TensileLibrary_lazy_gfx942.dat",
+        "gfx908": f"{folder}/Kernels.so-000-gfx908-xnack+.hsaco",
+    }
+    assert [gfx for gfx, path in names.items() if kept(path)] == ["gfx90a", "gfx1100"]
+    assert not kept("torch/lib/aotriton.images/amd-gfx942/flash.aks2")
+    assert all(map(kept, ["torch/lib/rocblas/library/TensileManifest.txt", "torch/lib/libhip.so"]))
+    assert all(recipe.why and recipe.removes for recipe in slim_recipes().values())
+    assert not any(kept(path) for path in names.values() if "gfx942" in path)
+
+
 def test_all_problems_of_the_file_come_at_once() -> None:
     text = HEAD.replace("licenses", "license").replace('glibc: "2.36"', "glibc: 2.36")
     assert len(refused(f"{text}rows:\n  - {{vendor: cpu, targets: x86_64, torch: 2.13}}\n")) == 4
@@ -850,7 +888,7 @@ def test_the_real_file_is_plain_yaml_to_everybody_else() -> None:
         "release",
         "runners",
     }
-    assert set(yaml.safe_load(text)) == sections
+    assert set(yaml.load(text, yaml.CSafeLoader)) == sections
 
 
 PATCH = (

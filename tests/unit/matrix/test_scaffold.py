@@ -23,6 +23,16 @@ def test_a_new_project_reads_and_has_a_cell_with_a_template(tmp_path: Path) -> N
     assert (tmp_path / "noxfile.py").exists()
 
 
+def test_a_row_of_a_new_project_may_list_the_image_of_models(tmp_path: Path) -> None:
+    make_project(tmp_path)
+    matrix = tmp_path / "matrix.yaml"
+    matrix.write_text(matrix.read_text().replace("images: [torch]", "images: [torch, hf]"))
+    cell = open_workspace(tmp_path).matrix.cells[1]
+    assert [one.uses for one in cell.smoke] == ["transformers", "accelerate"]
+    assert (tmp_path / str(cell.requirements_file)).is_file()
+    assert (tmp_path / "images" / cell.template / "Dockerfile.j2").is_file()
+
+
 def test_an_existing_file_is_kept_and_nothing_is_written(tmp_path: Path) -> None:
     (tmp_path / "noxfile.py").write_text("mine")
     with pytest.raises(StoreError, match=r"noxfile\.py exists"):

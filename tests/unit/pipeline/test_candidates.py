@@ -5,6 +5,7 @@ one, by its digest in the registry.
 from __future__ import annotations
 
 import dataclasses
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,11 @@ from builders import a_built_image, a_cell
 from fakes import FakeEngine, FakeRegistry
 
 from warpfront.errors import RegistryError
-from warpfront.images.labels import BASE_SOURCE, CELL, CONTENT_HASH
+from warpfront.images.labels import BASE_SOURCE, CELL, CONTENT_HASH, CREATED
 from warpfront.model import BuiltImage, Cell, Failed
 from warpfront.pipeline.beside.candidates import NAME, Candidate, _sent, send, take_candidate
+from warpfront.release.retention import not_needed
+from warpfront.release.stock import stock_of
 from warpfront.system.store import Store
 
 CELL_HERE = a_cell(targets=("x86_64",))
@@ -85,6 +88,17 @@ def test_the_very_image_arrives(
     stored = builder.image(built.image_id)
     assert stored is not None
     assert stored.references == (CELL_HERE.local_reference,)
+
+
+def test_a_candidate_that_nobody_published_is_removed_when_it_is_old(
+    builder: FakeEngine, registry: FakeRegistry
+) -> None:
+    send(built_on(builder), REPOSITORY, builder, registry, Nobody())
+    stocks = stock_of(registry, "mine/torch")
+    tomorrow, later = (datetime.now(UTC) + timedelta(days=days) for days in (1, 15))
+    kept = not_needed(stocks, channel="", created=CREATED, now=tomorrow.isoformat(), days=14)
+    gone = not_needed(stocks, channel="", created=CREATED, now=later.isoformat(), days=14)
+    assert (len(kept), len(gone)) == (0, 1)
 
 
 def test_without_a_candidate_there_is_nothing_to_take(verifier: FakeEngine, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from warpfront.errors import UnavailableError
-from warpfront.pipeline.beside.chronicle import FILE, branch_history
+from warpfront.pipeline.beside.chronicle import NIGHTS, RUNS, branch_history
 from warpfront.system.process import Command, Completed, run
 
 pytestmark = pytest.mark.process
@@ -28,16 +28,16 @@ def clone(tmp_path: Path) -> Path:
     return made
 
 
-def kept(clone: Path) -> str:
-    words = ["git", "-C", str(clone.parent / "origin"), "show", f"{BRANCH}:{FILE}"]
+def kept(clone: Path, name: str = RUNS) -> str:
+    words = ["git", "-C", str(clone.parent / "origin"), "show", f"{BRANCH}:{name}"]
     return subprocess.run(words, check=True, capture_output=True, text=True).stdout
 
 
-def add(clone: Path, line: str) -> str:
+def add(clone: Path, line: str, name: str = RUNS) -> str:
     """What was there before."""
-    with branch_history(BRANCH, clone, run, {}) as path:
-        before = path.read_text()
-        path.write_text(before + line)
+    with branch_history(BRANCH, clone, run, {}) as folder:
+        before = (folder / name).read_text()
+        (folder / name).write_text(before + line)
     return before
 
 
@@ -51,11 +51,18 @@ def test_it_begins_with_the_first_run_and_grows(clone: Path) -> None:
     assert subprocess.run(count, check=True, capture_output=True).stdout == b"2\n"
 
 
+def test_runs_and_nights_grow_beside_each_other(clone: Path) -> None:
+    add(clone, "a night\n", NIGHTS)
+    add(clone, "a run\n")
+    add(clone, "another night\n", NIGHTS)
+    assert (kept(clone), kept(clone, NIGHTS)) == ("a run\n", "a night\nanother night\n")
+
+
 def test_two_runs_that_end_at_once_are_both_in_it(clone: Path) -> None:
     add(clone, "one\n")
-    with branch_history(BRANCH, clone, run, {}) as path:
+    with branch_history(BRANCH, clone, run, {}) as folder:
         add(clone, "another run's\n")
-        path.write_text(path.read_text() + "mine\n")
+        (folder / RUNS).write_text((folder / RUNS).read_text() + "mine\n")
     assert kept(clone) == "one\nanother run's\nmine\n"
 
 
@@ -73,13 +80,13 @@ def test_a_push_that_loses_the_race_is_made_again_and_not_for_ever(clone: Path) 
 
         return ran
 
-    with branch_history(BRANCH, clone, refusing(2), {}) as path:  # type: ignore[arg-type]
-        path.write_text("one\n")
+    with branch_history(BRANCH, clone, refusing(2), {}) as folder:  # type: ignore[arg-type]
+        (folder / RUNS).write_text("one\n")
     assert (len(pushes), kept(clone)) == (3, "one\n")
     pushes.clear()
     history = branch_history(BRANCH, clone, refusing(99), {})  # type: ignore[arg-type]
-    with pytest.raises(UnavailableError, match="rejected"), history as path:
-        path.write_text("one\ntwo\n")
+    with pytest.raises(UnavailableError, match="rejected"), history as folder:
+        (folder / RUNS).write_text("one\ntwo\n")
     assert (len(pushes), kept(clone)) == (5, "one\n")
 
 
@@ -90,8 +97,8 @@ def test_the_token_is_an_environment_s_and_no_argument_s(clone: Path) -> None:
         seen.append(command)
         return run(command)
 
-    with branch_history(BRANCH, clone, noting, {"HISTORY_TOKEN": "a canary"}) as path:
-        path.write_text("one\n")
+    with branch_history(BRANCH, clone, noting, {"HISTORY_TOKEN": "a canary"}) as folder:
+        (folder / RUNS).write_text("one\n")
     assert all("canary" not in str(command.argv) for command in seen)
     assert all("basic" in (command.environment or {})["GIT_CONFIG_VALUE_0"] for command in seen)
 

@@ -16,7 +16,7 @@ from builders import a_cell, a_lock
 from standins import stand_in_wheel
 
 from warpfront.images.engine.buildx import Baked, BakeRequest
-from warpfront.images.stages import BYTE_CODE
+from warpfront.images.stages import byte_code_context
 from warpfront.model import BaseSource, LockedWheel, RenderedImage, ResolvedBase, frozen
 from warpfront.pipeline.within import composing
 from warpfront.pipeline.within.composing import Composer
@@ -26,6 +26,7 @@ from warpfront.wheels.layer_store import LayerStore
 from warpfront.wheels.wheelhouse import Wheelhouse
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "dockerfiles"
+COMPILER = byte_code_context([])["compile.py"]
 DOCKERFILE = (GOLDEN / "cpu-x86_64-py311-torch2130-torch.Dockerfile").read_text("utf-8")
 
 
@@ -59,15 +60,20 @@ class BuildKit:
         assert target["output"] == [f"{composing._OUTPUT}{folder}"]
         kind = target.get("target") or "byte code"
         self.built.append(kind)
+        lent = {one.name for one in folder.glob("blobs/sha256/*")}
         if kind == self.fails_at:
             return {name: Baked(target=name, digest="", error="no")}
         lower: dict[str, Any] = {"layers": []}
         diff_ids: list[str] = []
         if kind == "byte code":
-            assert (Path(target["context"]) / "Dockerfile").read_text("utf-8") == BYTE_CODE
+            context = Path(target["context"])
+            assert (context / "Dockerfile").read_text("utf-8").count("RUN ") == 1
+            assert (context / "compile.py").read_text("utf-8") == COMPILER
+            assert (context / "0.txt").read_text("utf-8").startswith("shared.py")
             lower = self.layers.read(target["contexts"]["installed"].partition("@")[2])
             diff_ids = self.layers.read(lower["config"]["digest"])["rootfs"]["diff_ids"]
-            assert all(self.layers.blob(one["digest"]).exists() for one in lower["layers"])
+            assert lent == {self.layers.blob(one["digest"]).name for one in lower["layers"]}
+            assert all(self.layers.blob(name).exists() for name in lent)
         content = f"layer {len(self.built)}".encode()
         config = {"rootfs": {"type": "layers", "diff_ids": [*diff_ids, f"sha256:d{kind}"]}}
         own = blob(folder, content)

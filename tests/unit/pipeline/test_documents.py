@@ -16,11 +16,10 @@ from warpfront.errors import NotPublishableError
 from warpfront.images.labels import BASE_SOURCE, CONTENT_HASH, LOCK, REVISION, SOURCE, UV
 from warpfront.images.labels import CREATED as CREATED_LABEL
 from warpfront.model import Outcome
-from warpfront.pipeline.within.papers import papers_of
+from warpfront.pipeline.within.papers import ImagePapers
 from warpfront.release.admission import Evidence
 from warpfront.release.ledger import Publication
-from warpfront.release.publication import Held, Referrer
-from warpfront.release.registry.contract import Descriptor, RegistryManifest
+from warpfront.release.publication import Referrer
 from warpfront.release.statements.provenance_statement import read_provenance_statement
 from warpfront.release.statements.verification_statement import read_proof
 from warpfront.system.store import Store
@@ -46,16 +45,9 @@ def documents(folder: Path, **labels: str) -> dict[str, Referrer]:
     found = dataclasses.replace(found, ended=CREATED)
     evidence = Evidence(
         cell=CELL,
-        labels=LABELS,
+        labels={**LABELS, **labels},
         identities=frozenset({DIGEST}),
         verifications={found.target: found},
-    )
-    descriptor = Descriptor(media_type="application/x", digest=DIGEST, size_bytes=2)
-    held = Held(
-        manifest=RegistryManifest(descriptor=descriptor, body=b"{}"),
-        config="sha256:0",
-        size_bytes=2,
-        labels={**LABELS, **labels},
     )
     store = Store(folder)
     store.save(CELL.id, "build", a_built_image(CELL, content_hash=found.content_hash))
@@ -69,9 +61,12 @@ def documents(folder: Path, **labels: str) -> dict[str, Referrer]:
         targets=(found.target,),
         noted=("its base was made by a bootstrap",),
         tags=(),
+        digest=DIGEST,
     )
-    papers = papers_of({CELL.id: (CELL,)}, {CELL.id: A_LOCK}, {}, store)
-    made = papers(publication, evidence, held)
+    papers = ImagePapers(
+        chains={CELL.id: (CELL,)}, locks={CELL.id: A_LOCK}, requirements={}, store=store
+    )
+    made = papers(publication, evidence)
     return {one.name: one for one in made}
 
 

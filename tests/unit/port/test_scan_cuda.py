@@ -32,7 +32,7 @@ def example(rule: str, kind: str) -> list[Sighting]:
     found = seen(
         record[kind],
         path=record.get("path", "kernel.cu"),
-        context=Context(identifiers=names),
+        context=Context(identifiers=names, untranslated=record.get("untranslated", False)),
     )
     return [sighting for sighting in found if sighting.rule == rule]
 
@@ -309,3 +309,47 @@ def test_no_text_makes_the_engine_slow(name: str, part: int) -> None:
     before = time.process_time()
     seen(hostile(part)[name])
     assert time.process_time() - before < 20 / part
+
+
+def test_where_nothing_translates_every_place_that_names_cuda_has_to_change() -> None:
+    text = "void f() { cudaFree(p); }\nvoid g() { cudaFree(q); }\n"
+    alone = seen(text, context=Context(untranslated=True))
+    assert [(one.rule, one.shift) for one in alone] == [("CU101", 1)] * 2
+    assert [(one.rule, one.shift) for one in seen(text)] == [("CU101", 0)]
+
+
+def test_a_cu_file_needs_no_include_where_a_header_of_the_tree_brings_the_runtime() -> None:
+    texts = {
+        "a/deep.h": "#include <cuda_runtime.h>\n",
+        "a/mine.h": '#include "a/deep.h"\n',
+        "a/plain.h": "#include <cmath>\n",
+    }
+    headers = cuda.runtime_headers(texts)
+    assert headers == {"deep.h", "mine.h"}
+    context = Context(untranslated=True, cuda_headers=headers)
+    kernel = "__global__ void k() {}\n"
+    assert "CU152" not in rules_of(f'#include "a/mine.h"\n{kernel}', context=context)
+    assert "CU152" in rules_of(f'#include "a/plain.h"\n{kernel}', context=context)
+    assert "CU152" not in rules_of(f'#include "a/plain.h"\n{kernel}')
+
+
+def test_a_tree_knows_hip_by_its_build_or_a_header_and_not_by_a_remark_on_one_call() -> None:
+    known = ("find_package(hip REQUIRED)", "#include <hip/hip_runtime.h>", "CUDAExtension(name)")
+    assert all(map(cuda.knows_hip, known))
+    assert not cuda.knows_hip("/* pinned memory from hipMallocHost */ enable_language(CUDA)")
+
+
+def test_a_question_for_nvcc_is_never_true_where_nothing_renames_it() -> None:
+    text = "#ifdef __CUDACC__\n__device__ void f();\n#endif\n"
+    assert "CU124" in rules_of(text, context=Context(untranslated=True))
+    assert "CU124" not in rules_of(text)
+    both = text.replace("#ifdef __CUDACC__", "#if defined(__CUDACC__) || defined(__HIPCC__)")
+    assert "CU124" not in rules_of(both, context=Context(untranslated=True))
+
+
+def test_a_shared_array_with_a_slot_a_warp_takes_a_warp_for_32_lanes() -> None:
+    kernel = "__global__ void k() {{ __shared__ float part[32]; {} }}\n"
+    for use in ("part[warp_id] = x;", "x = blockReduceSum<float>(x, part);"):
+        assert "CU114" in rules_of(kernel.format(use)), use
+    for use in ("part[threadIdx.x] = x;", "g(part); y = warpReduce(x);"):
+        assert "CU114" not in rules_of(kernel.format(use)), use

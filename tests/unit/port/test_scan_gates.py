@@ -127,3 +127,23 @@ def test_columns_count_characters_and_not_bytes() -> None:
     source = SourceText(path=PurePosixPath("m.py"), text=text)
     (found,) = python.sightings(source, Context())
     assert text[found.start : found.end] == "import pynvml"
+
+
+def build_rules(text: str) -> set[str]:
+    source = SourceText(path=PurePosixPath("setup.py"), text=text)
+    return {one.rule for one in python.sightings(source, Context())}
+
+
+def test_a_setup_that_never_asks_for_rocm_is_told_where_it_asks_for_cuda() -> None:
+    imported = "from torch.utils.cpp_extension import CUDA_HOME{}\n"
+    assert "PY047" in build_rules(imported.format(""))
+    assert "PY047" not in build_rules(imported.format(", ROCM_HOME"))
+    asked = "import torch\nfound = torch.cuda.is_available()\nversion = torch.version.cuda\n"
+    assert build_rules(asked) >= {"BL204", "BL213"}
+    assert build_rules(asked + "hip = torch.version.hip\n").isdisjoint({"BL204", "BL213"})
+
+
+def test_a_library_that_is_added_to_a_list_is_linked() -> None:
+    assert "BL207" in build_rules("import setuptools\next_libs.append('nccl')\n")
+    assert "BL207" in build_rules("import setuptools\nlibraries = ['cublas', 'mine']\n")
+    assert "BL207" not in build_rules("import setuptools\nwords.append('nccl')\n")

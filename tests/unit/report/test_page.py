@@ -11,11 +11,14 @@ from pathlib import Path
 import pytest
 from builders import a_cell, a_check, a_report_row, a_verification
 
+from warpfront.bench.record_files import bench_document
+from warpfront.bench.records import Bench, Measurement
 from warpfront.model import Cell, Outcome, Provenance
 from warpfront.pipeline.beside.paging import _files, write_page
-from warpfront.report.page import MOST_LISTED, STATES, page_html, state_of
+from warpfront.report.page import MOST_LISTED, MOST_TRENDS, STATES, page_html, state_of
 from warpfront.report.past import RUNS_READ, flips, history_line, read_history
 from warpfront.report.rows import ReportRow
+from warpfront.report.trends import Trend
 from warpfront.system.store import Store
 
 CELL = a_cell(targets=("x86_64",))
@@ -44,6 +47,31 @@ class Elements(HTMLParser):
 
     def named(self, tag: str) -> list[dict[str, str | None]]:
         return [attributes for name, attributes in self.found if name == tag]
+
+
+def a_bench(at: str) -> Bench:
+    timed = Measurement(
+        id="mm",
+        suite="matmul",
+        op="mm",
+        shape="8",
+        dtype="float32",
+        direction="forward",
+        outcome="passed",
+        samples_seconds=((0.1, 0.2, 0.3),),
+    )
+    return Bench(
+        cell_id=CELL.id,
+        image_digest="sha256:1",
+        content_hash="aa",
+        verified="passed",
+        target="x86_64",
+        at=at,
+        tool={},
+        environment={},
+        settings={},
+        results=(timed,),
+    )
 
 
 def page_of(*rows: ReportRow, cell: Cell = CELL) -> Elements:
@@ -147,6 +175,40 @@ def test_a_check_that_flips_on_one_digest_is_named_in_the_history() -> None:
     assert "mlp flips on bb" in page_html(pairs, _files(), title="", made="", past=runs)
 
 
+def a_trend(**changes: object) -> Trend:
+    usual = Trend(
+        cell_id=CELL.id,
+        target="x86_64",
+        name="mm/512",
+        place=f"{CELL.id} x86_64",
+        at=("monday", "tuesday", "wednesday"),
+        times=(1.0, 1.0, 1.2),
+        change=2,
+        said="1.200 times its time since wednesday",
+    )
+    return dataclasses.replace(usual, **changes)  # type: ignore[arg-type]
+
+
+def test_times_over_nights_are_drawn_and_said_and_stand_with_their_cell() -> None:
+    row = a_report_row(cell_id=CELL.id)
+    steady = a_trend(name=EVIL, change=None, said="as usual")
+    text = page_html([(CELL, row)], _files(), title="", made="", trends=[a_trend(), steady])
+    page = Elements(text)
+    first, second = page.named("svg")
+    assert first["aria-label"] == f"mm/512, {CELL.id} x86_64: 1.200 times its time since wednesday"
+    assert EVIL in (second["aria-label"] or "")
+    assert [one["class"] for one in page.named("line")].count("change") == 1
+    assert len(page.named("polyline")) == 2
+    (entry,) = json.loads(page.scripts[0])
+    assert entry["facts"]["speed"] == "mm/512: 1.200 times its time since wednesday"
+    assert "wednesday: 1.200" in page.text
+    many = [a_trend()] * (MOST_TRENDS + 3)
+    text = page_html([(CELL, row)], _files(), title="", made="", trends=many)
+    assert "and 3 more" in text
+    assert len(Elements(text).named("svg")) == MOST_TRENDS
+    assert "Speed over nights" not in page_of(row).text
+
+
 class Heard:
     """A watch that keeps what it is told."""
 
@@ -165,6 +227,7 @@ class Heard:
 
 def test_a_page_shows_the_runs_before_it_and_adds_its_own(tmp_path: Path) -> None:
     history, page, watch = tmp_path / "runs.jsonl", tmp_path / "out" / "index.html", Heard()
+    nights = tmp_path / "nights.jsonl"
     store = Store(tmp_path / "build")
     log = store.log_path(CELL.id)
     log.parent.mkdir(parents=True)
@@ -174,7 +237,16 @@ def test_a_page_shows_the_runs_before_it_and_adds_its_own(tmp_path: Path) -> Non
         rows = [a_report_row(verify=verify)]
         provenance = Provenance(created=made, revision="0123456789abcdef")
         cells = {CELL.id: CELL}
-        write_page(page, rows, cells, store, provenance=provenance, history=history, watch=watch)
+        write_page(
+            page,
+            rows,
+            cells,
+            store,
+            provenance=provenance,
+            history=history,
+            nights=nights,
+            watch=watch,
+        )
         return page.read_text()
 
     assert "monday" not in write("sunday", "passed").replace("sunday", "")
@@ -184,6 +256,17 @@ def test_a_page_shows_the_runs_before_it_and_adds_its_own(tmp_path: Path) -> Non
     assert entry["link"] == f"../build/{CELL.id}/build.log"
     assert "0123456789ab, monday" in text
     assert len(history.read_text().splitlines()) == 2
+    night = bench_document(a_bench(at="2026-11-01"))
+    (store.cell_folder(CELL.id) / "bench-x86_64.json").write_text(json.dumps(night))
+    assert "Speed over nights" not in write("monday", "passed")
+    night["at"] = "2026-11-02"
+    (store.cell_folder(CELL.id) / "bench-x86_64.json").write_text(json.dumps(night))
+    assert "2 nights" in write("monday", "passed")
+    assert "2 nights" in write("monday", "passed")
+    assert len(nights.read_text().splitlines()) == 2
+    (store.cell_folder(CELL.id) / "bench-x86_64.json").write_text('{"kind": "Bench"}')
+    assert "2 nights" in write("monday", "passed")
+    assert any("bench-x86_64.json: schema None" in said for said in watch.said)
     history.write_text("nonsense\n")
     write("tuesday", "passed")
     assert any("1 lines are no runs" in said for said in watch.said)

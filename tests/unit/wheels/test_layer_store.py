@@ -82,11 +82,6 @@ def test_no_layer_is_made_of_a_wheel_that_is_another_of_the_same_size_and_time(
     assert house.missing((torch,)) == ()
     with pytest.raises(WheelError, match="is not what its lock says"):
         made(store, torch)
-    with (
-        pytest.raises(WheelError, match="is not what its lock says"),
-        store.sources((torch,), python="3.13"),
-    ):
-        pass
     assert left(store) == set()
 
 
@@ -231,11 +226,42 @@ def test_what_a_killed_maker_left_is_swept_by_the_next(
     assert ".aside-1" not in left(store)
 
 
-def test_sources_are_there_while_byte_code_is_compiled_and_not_longer(
+def test_layers_are_lent_by_links_and_what_was_lent_is_not_taken_back(
+    store: LayerStore, house: Wheelhouse, tmp_path: Path
+) -> None:
+    (layer,) = made(store, a_wheel(house, "torch"))
+    manifest, _ = store.write({"layers": [{"digest": layer.digest}]})
+    folder = tmp_path / "aside"
+    store.lend(manifest, folder)
+    blobs = folder / "blobs" / "sha256"
+    (lent,) = blobs.iterdir()
+    before = store.blob(layer.digest).stat()
+    assert lent.samefile(store.blob(layer.digest))
+    (blobs / "0123").write_bytes(b"new")
+    store.take(folder)
+    assert store.blob("0123").read_bytes() == b"new"
+    after = store.blob(layer.digest).stat()
+    assert (after.st_ino, after.st_ctime_ns) == (before.st_ino, before.st_ctime_ns)
+    store.blob("0123").unlink()
+    (blobs / "0123").write_bytes(b"newer")
+    store.take(folder)
+    assert store.blob("0123").read_bytes() == b"newer"
+    assert store.sources([a_wheel(house, "numpy")]) == {"numpy/__init__.py": 0}
+
+
+def test_a_layer_without_some_of_its_files_is_another_layer(
     store: LayerStore, house: Wheelhouse
 ) -> None:
-    torch = a_wheel(house, "torch", os.urandom(100_000))
-    with store.sources([torch], python="3.13") as layer:
-        assert store.blob(layer.digest).stat().st_size < 10_000
-    assert not store.blob(layer.digest).exists()
-    assert store.sources_bytes([torch]) == 0
+    torch = a_wheel(house, "torch", os.urandom(10_000))
+    (whole,) = made(store, torch)
+    without = store.layers(
+        [(torch,)],
+        python="3.13",
+        slim=["torch/*.so"],
+        on_progress=lambda *_: None,
+        say=lambda _: None,
+    )
+    assert without[0].size_bytes < whole.size_bytes / 2
+    assert made(store, torch) == (whole,)
+    assert "torch/lib.so" in unpacked_files(house, torch), "the guard is told of the whole wheel"
+    assert store.sources([torch], slim=["torch/*"]) == {}

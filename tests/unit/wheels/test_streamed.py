@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import os
+import site
+import sys
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 
@@ -18,13 +20,14 @@ from installer.sources import WheelFile
 from standins import stand_in_wheel
 
 from warpfront.errors import WheelError
+from warpfront.images.slimming import slim_files
 from warpfront.wheels.streamed import (
     AGE_SECONDS,
     SITE_PACKAGES,
     Streamed,
     first_clash,
     has_headers,
-    sources_bytes,
+    sources,
     stream_wheels,
 )
 from warpfront.wheels.unpacked import read_members
@@ -50,11 +53,9 @@ def wheel(tmp_path: Path) -> Path:
     return stand_in_wheel(tmp_path / "wheels", "torch", "2.13.0", files=FILES)
 
 
-def streamed(*wheels: Path, sources_only: bool = False) -> tuple[Streamed, bytes]:
+def streamed(*wheels: Path, slim: Sequence[str] = ()) -> tuple[Streamed, bytes]:
     out = io.BytesIO()
-    made = stream_wheels(
-        wheels, out, python="3.13", on_bytes=lambda _: None, sources_only=sources_only
-    )
+    made = stream_wheels(wheels, out, python="3.13", on_bytes=lambda _: None, slim=slim)
     return made, out.getvalue()
 
 
@@ -103,6 +104,32 @@ def test_it_holds_what_the_installer_leaves_on_disk(wheel: Path, tmp_path: Path)
     assert b"../../../bin/torchfr,sha256=" in files[record]
 
 
+def test_what_is_left_out_is_left_out_of_a_layer_and_by_a_run_alike(
+    wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """RECORD too, and no folder stays for what is gone; the guard measures the whole wheel."""
+    globs = ["torch/lib/*", "torch/long/*", "torchgen/*", "*.md"]
+    there = tmp_path / "there"
+    installed(wheel, there)
+    for name, text in slim_files(globs).items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text, "utf-8")
+    monkeypatch.setattr(site, "getsitepackages", lambda: [str(there / SITE)])
+    monkeypatch.setattr(sys, "argv", ["slim.py", str(tmp_path / "slim" / "globs.txt")])
+    record = there / SITE / INFO / "RECORD"
+    record.write_text(record.read_text("utf-8").replace("\n./", "\n"), "utf-8")
+    exec(compile((tmp_path / "slim" / "slim.py").read_text("utf-8"), "slim.py", "exec"), {})
+    made, packed = streamed(wheel, slim=globs)
+    found = {one.name: data for one, data in members(packed)}
+    theirs = {str(path.relative_to(there)): path for path in there.rglob("*")}
+    assert set(theirs) == set(found)
+    assert all(path.read_bytes() == found[name] for name, path in theirs.items() if path.is_file())
+    assert f"{SITE}/torch/empty" in found
+    assert not {f"{SITE}/torch/lib", f"{SITE}/torchgen"} & set(found)
+    assert dict(made.measured[wheel.name]) == read_members(wheel)
+    assert slim_files([]) == {}
+
+
 def test_everything_in_it_is_roots_and_as_old_as_byte_code_says(wheel: Path) -> None:
     seen: set[str] = set()
     for one, _ in members(streamed(wheel)[1]):
@@ -144,12 +171,9 @@ def test_it_measures_members_as_the_guard_is_told_of_them(wheel: Path) -> None:
     assert dict(made.measured[wheel.name]) == read_members(wheel)
 
 
-def test_only_sources_are_streamed_where_byte_code_is_wanted(wheel: Path) -> None:
-    _, packed = streamed(wheel, sources_only=True)
-    below = {one.name.removeprefix(f"{SITE}/") for one, _ in members(packed) if one.isreg()}
-    assert {"torch/__init__.py", "torchgen/__init__.py"} <= below
-    assert not {"torch/lib/libtorch.so", "torch/empty"} & below
-    assert sources_bytes(wheel) == len("import os\n")
+def test_byte_code_is_compiled_from_what_is_in_site_packages(wheel: Path) -> None:
+    found = sources(wheel)
+    assert found == {"torch/__init__.py": len("import os\n"), "torchgen/__init__.py": 0}
 
 
 def test_headers_are_told_since_pythons_version_is_in_their_path(

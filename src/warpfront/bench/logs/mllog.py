@@ -21,7 +21,15 @@ from warpfront.bench.records import Evaluation, Remark, Step
 _MARK = ":::MLLOG"
 _LARGEST = 10**15
 _NODES = re.compile(r"(\d{1,5})x(?=\S)(.+)")
-_DEVICES = re.compile(r"x(\d{1,3})((?:NVIDIA |AMD )?[A-Z]{1,3}\d{2,3}.*)")
+# What accelerators are called. Servers, which name a platform as often, are called anything.
+_DEVICES = re.compile(
+    r"(?:x(?P<before>\d{1,3})|(?<![a-z0-9])(?P<after>\d{1,3})x|(?<![a-z0-9]))"
+    r"(?P<name>(?:NVIDIA |AMD )?(?:Instinct )?"
+    r"(?:MI[2-4]\d{2}[AXP]?|GB?[23]00|GH200|[ABHLV](?:[2-4]0|[1238]00)S?|RTX ?Pro ?\d{4}"
+    r"|Gaudi ?[23]|TPU ?v\d\w?)(?![a-z0-9])"
+    r"(?:[-_ ](?:SXM\d?|OAM|PCIe|HBM\w*|\d{2,3}GB))*)",
+    re.IGNORECASE,
+)
 _VALUES = {
     "global_batch_size": "global_batch",
     "max_sequence_length": "sequence",
@@ -150,16 +158,18 @@ def _evaluation(value: object, metadata: Mapping[str, Any]) -> Iterator[Fact]:
 
 
 def _platform(text: str) -> Iterator[Fact]:
-    """`2xNVIDIA GB200` is two nodes, of as many devices as their maker puts into one."""
+    """`2xNVIDIA GB200` is two nodes, of as many devices as their maker puts into one. Of a server's
+    name, or of none, nobody says which device it is.
+    """
     found = _NODES.fullmatch(text)
     name = found[2] if found else text
     nodes = int(found[1]) if found else None
     if nodes:
         yield Setting("nodes", nodes)
     if inner := _DEVICES.search(name):
-        name = inner[2]
-        yield Setting("devices", int(inner[1]) * (nodes or 1))
-    yield Setting("device_name", name[:60])
+        if count := inner["before"] or inner["after"]:
+            yield Setting("devices", int(count) * (nodes or 1))
+        yield Setting("device_name", inner["name"][:60])
     if vendor := vendor_of(name):
         yield Setting("vendor", vendor)
 

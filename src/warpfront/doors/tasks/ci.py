@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from warpfront.ci.github import Forge
     from warpfront.ci.schedule import RunScope
     from warpfront.inside.checks.effort import Effort
+    from warpfront.matrix.runners import Runner
     from warpfront.pipeline.beside.working import Act, Errand
     from warpfront.pipeline.workspace import Workspace
 
@@ -36,15 +39,16 @@ def ci(
     since: Annotated[str, Option("the commit to compare with, for what changed")] = "",
 ) -> None:
     """Make the workflows of CI, and be what they call."""
+    forge = _forge()
     workspace = workspace_here()
     if write or check:
         _workflows(workspace, display, only_check=check)
     elif fingerprints:
         _fingerprints(workspace)
     elif judge:
-        _judge(workspace, json=json)
+        _judge(workspace, forge, json=json)
     elif plan:
-        _plan(workspace, cells, display, scope=scope, since=since, json=json)
+        _plan(workspace, forge, cells, display, scope=scope, since=since, json=json)
     else:
         raise InputError("nothing asked for", hint="--write, --check, --plan or --judge")
 
@@ -71,15 +75,22 @@ def _fingerprints(workspace: Workspace) -> None:
 
 
 def _forge() -> Forge:
+    """The job that this is; what it prints from here on is read for problems."""
     from warpfront.ci.flow import LABEL
     from warpfront.ci.github import read_forge
+    from warpfront.ci.github_workflows import MATCHERS
+    from warpfront.ci.surfaces import matcher_command
     from warpfront.system.process import environment
 
-    return read_forge(environment(), label=LABEL)
+    forge = read_forge(environment(), label=LABEL)
+    if forge.scope and Path(MATCHERS).is_file():
+        print(matcher_command(MATCHERS), file=sys.stderr)
+    return forge
 
 
 def _plan(
     workspace: Workspace,
+    forge: Forge,
     cells: Selection,
     display: Display,
     *,
@@ -97,7 +108,7 @@ def _plan(
     from warpfront.system.foreign import remove_tree
     from warpfront.system.store import write_text
 
-    forge, root = _forge(), workspace.folders.root
+    root = workspace.folders.root
     flow = flow_of(workspace.matrix, root)
     planned = dispatch(
         workspace, cells, display, scope=_scope(scope or forge.scope), since=since or forge.since
@@ -123,12 +134,11 @@ def _scope(name: str) -> RunScope:
     return SCOPES[name or "pull_request"]
 
 
-def _judge(workspace: Workspace, *, json: bool) -> None:
+def _judge(workspace: Workspace, forge: Forge, *, json: bool) -> None:
     from warpfront import pipeline
     from warpfront.ci.surfaces import judgement_summary
     from warpfront.pipeline.beside.gathering import judge_run
 
-    forge = _forge()
     judgement = judge_run(
         workspace.folders.root,
         workspace.folders.store,
@@ -179,10 +189,10 @@ def job(
     dry_run: Annotated[
         bool, Option("say what would be sent to a channel, and send nothing")
     ] = False,
-    step: Annotated[str, Option("build, verify or publish")] = "",
+    step: Annotated[str, Option("build, verify, bench or publish")] = "",
     name: Annotated[str, Option("of this job, and of the folder that it hands over")] = "",
     cells: Annotated[str, Option("ids of cells, with spaces between them")] = "",
-    on: Annotated[str, Option("the target to verify on")] = "",
+    on: Annotated[str, Option("the target to verify or to time on")] = "",
     runner: Annotated[str, Option("the row of `runners:` that this machine is")] = "",
     channel: Annotated[str, Option("the channel that it goes to")] = "",
     to: Annotated[str, Option("the repository that built images go to, by digest")] = "",
@@ -193,13 +203,16 @@ def job(
     from warpfront.pipeline.beside.readying import named_runner, ready
     from warpfront.pipeline.beside.working import Errand, work
 
-    workspace, forge = workspace_here(), _forge()
+    forge = _forge()
+    workspace = workspace_here()
     errand = Errand(step=step, name=name, cells=tuple(cells.split()), target=on)  # type: ignore[arg-type]
-    if runner:
-        ready(named_runner(workspace.matrix.runners, runner), display)
+    row = named_runner(workspace.matrix.runners, runner) if runner or step == "bench" else None
+    if row:
+        ready(row, display)
+    asked = _Asked(effort=effort, channel=channel, to=to, dry_run=dry_run, row=row)
     done = work(
         errand,
-        _act(workspace, errand, display, effort=effort, channel=channel, to=to, dry_run=dry_run),
+        _act(workspace, errand, display, asked),
         workspace.folders,
         watch=display,
         retries=retries,
@@ -213,20 +226,23 @@ def job(
     raise_failure(done.results)
 
 
-def _act(
-    workspace: Workspace,
-    errand: Errand,
-    display: Display,
-    *,
-    effort: Effort,
-    channel: str,
-    to: str,
-    dry_run: bool,
-) -> Act:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """How a job's step is to be done."""
+
+    effort: Effort
+    channel: str
+    to: str
+    dry_run: bool
+    row: Runner | None
+
+
+def _act(workspace: Workspace, errand: Errand, display: Display, asked: _Asked) -> Act:
     """The errand's step, of one cell. An image that is not here is made: what it has to be
     was handed over.
     """
     from warpfront import pipeline
+    from warpfront.pipeline.beside.against_release import hold_against_release
     from warpfront.pipeline.beside.candidates import send_candidates, take_candidate
     from warpfront.pipeline.beside.working import same_image
 
@@ -235,7 +251,8 @@ def _act(
 
     def build(cell: str) -> Sequence[object]:
         results = pipeline.build(workspace, Selection(only=cell), display, locked=True).values()
-        return send_candidates(tuple(results), to, store, display) if to else tuple(results)
+        made = tuple(results)
+        return send_candidates(made, asked.to, store, display) if asked.to else made
 
     def on_the_image(cell: str, act: Act) -> Sequence[object]:
         handed = store.load(cell, "build", (BuiltImage, Blocked, Failed))
@@ -247,14 +264,19 @@ def _act(
 
     def verify(cell: str) -> Sequence[object]:
         chosen = Selection(only=cell, target=errand.target)
-        return pipeline.verify(workspace, chosen, display, effort=effort)
+        return pipeline.verify(workspace, chosen, display, effort=asked.effort)
+
+    def bench(cell: str) -> Sequence[object]:
+        assert asked.row is not None
+        return hold_against_release(workspace, cell, asked.row, display, target=errand.target)
 
     def publish(cell: str) -> Sequence[object]:
-        return _published(workspace, cell, display, channel=channel, dry_run=dry_run)
+        channel = asked.channel
+        return _published(workspace, cell, display, channel=channel, dry_run=asked.dry_run)
 
     if errand.step == "build":
         return build
-    act = verify if errand.step == "verify" else publish
+    act = {"verify": verify, "bench": bench, "publish": publish}[errand.step]
     return lambda cell: on_the_image(cell, act)
 
 

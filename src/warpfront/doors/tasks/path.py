@@ -237,25 +237,29 @@ def _write_page(
     *,
     html: str,
     history: str,
+    nights: str,
     branch: str,
 ) -> None:
     import contextlib
 
-    from warpfront.pipeline.beside.chronicle import branch_history
+    from warpfront.pipeline.beside.chronicle import NIGHTS, RUNS, branch_history
     from warpfront.pipeline.beside.paging import write_page
     from warpfront.system.process import environment, run
     from warpfront.system.provenance import read_provenance
 
     root = workspace.folders.root
     kept = branch_history(branch, root, run, environment()) if branch else None
-    with kept or contextlib.nullcontext(Path(history) if history else None) as path:
+    with kept or contextlib.nullcontext() as folder:
+        runs = folder / RUNS if folder else Path(history) if history else None
+        times = folder / NIGHTS if folder else Path(nights) if nights else None
         write_page(
             Path(html),
             rows,
             {cell.id: cell for cell in workspace.matrix.cells},
             workspace.folders.store,
             provenance=read_provenance(root, run),
-            history=path,
+            history=runs,
+            nights=times,
             watch=display,
         )
 
@@ -269,7 +273,10 @@ def report(
     markdown: Annotated[bool, Option("print it as a Markdown table")] = False,
     html: Annotated[str, Option("also write it as one page, to this file")] = "",
     history: Annotated[str, Option("with --html: JSON lines of runs, to show and to add to")] = "",
-    history_branch: Annotated[str, Option("as --history, of a file on this branch of origin")] = "",
+    nights: Annotated[str, Option("with --html: the nights' times, to show and to add to")] = "",
+    history_branch: Annotated[
+        str, Option("as --history and --nights, of files on this branch of origin")
+    ] = "",
 ) -> None:
     """Show what each step made of every cell, from what the steps left behind."""
     from warpfront import pipeline
@@ -278,7 +285,15 @@ def report(
     workspace = workspace_here()
     rows = pipeline.report(workspace, cells)
     if html:
-        _write_page(workspace, rows, display, html=html, history=history, branch=history_branch)
+        _write_page(
+            workspace,
+            rows,
+            display,
+            html=html,
+            history=history,
+            nights=nights,
+            branch=history_branch,
+        )
     if markdown and not json:
         print(report_markdown(rows), end="")
     else:

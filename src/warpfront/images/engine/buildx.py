@@ -14,7 +14,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self, TextIO
 
@@ -33,6 +33,8 @@ _TAIL_LINES = 10
 _LONGEST_STEP = 100
 _TARGET_PREFIX = re.compile(r"\[(?P<target>[A-Za-z0-9_-]+) (?P<rest>[^\]]*)\]")
 _ENGINE_GONE = ("error reading from server: EOF", "Cannot connect to the Docker daemon")
+# A build that is stopped may take a snapshot with it that BuildKit's cache still names.
+_CACHE_LOST = re.compile(r"snapshot \S* ?does not exist: not found")
 # As the kernel's ENOSPC is worded by Go, by C programs and by uv, in lower case.
 _DISK_FULL = "no space left on device"
 
@@ -75,6 +77,7 @@ class Baked:
     error: str
     engine_gone: bool = False
     disk_full: bool = False
+    cache_lost: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +110,7 @@ def bake(request: BakeRequest, on_step: OnStep) -> Mapping[str, Baked]:
     each leaf is baked by itself (`parallel` at a time; BuildKit shares their common steps), and
     then each parent of a leaf that failed, so that every target has its own answer.
     """
-    ended = _bake_once(request, request.targets, on_step)
+    ended = _bake_steadily(request, request.targets, on_step)
     if ended.completed.returncode == 0 or _gone(ended.completed) or len(request.targets) == 1:
         return _answers(request, request.targets, ended)
     leaves = request.leaves or request.targets
@@ -118,7 +121,7 @@ def bake(request: BakeRequest, on_step: OnStep) -> Mapping[str, Baked]:
 
 def _bake_each(request: BakeRequest, targets: tuple[str, ...], on_step: OnStep) -> dict[str, Baked]:
     def one(target: str) -> Mapping[str, Baked]:
-        return _answers(request, (target,), _bake_once(request, (target,), on_step))
+        return _answers(request, (target,), _bake_steadily(request, (target,), on_step))
 
     answers: dict[str, Baked] = {}
     with ThreadPoolExecutor(max_workers=request.parallel) as pool:
@@ -144,7 +147,19 @@ class _Ended:
     failure: str
 
 
-def _bake_once(request: BakeRequest, targets: tuple[str, ...], on_step: OnStep) -> _Ended:
+def _bake_steadily(request: BakeRequest, targets: tuple[str, ...], on_step: OnStep) -> _Ended:
+    """Once more where BuildKit's cache had lost something, without it: what it names and does not
+    have it would look for each time.
+    """
+    ended = _bake_once(request, targets, on_step)
+    if _lost(ended.completed):
+        return _bake_once(request, targets, on_step, "--no-cache")
+    return ended
+
+
+def _bake_once(
+    request: BakeRequest, targets: tuple[str, ...], on_step: OnStep, *options: str
+) -> _Ended:
     command = Command(
         argv=(
             *request.buildx,
@@ -157,6 +172,7 @@ def _bake_once(request: BakeRequest, targets: tuple[str, ...], on_step: OnStep) 
             *(f"--allow=fs.read={path}" for path in request.readable),
             *_cached(request, targets),
             *(f"--allow=fs.write={path}" for path in request.writable),
+            *options,
             *targets,
         ),
         environment={
@@ -197,11 +213,19 @@ def _answers(request: BakeRequest, targets: tuple[str, ...], ended: _Ended) -> d
         return {t: Baked(target=t, digest=digests.get(t, ""), error="") for t in targets}
     exited = f"buildx exited with {completed.returncode}"
     error = ended.failure or _read_error(completed.stdout) or exited
-    gone, full = _gone(completed), ended.disk_full
-    return {
-        t: Baked(target=t, digest="", error=error, engine_gone=gone, disk_full=full)
-        for t in targets
-    }
+    failed = Baked(
+        target="",
+        digest="",
+        error=error,
+        engine_gone=_gone(completed),
+        disk_full=ended.disk_full,
+        cache_lost=_lost(completed),
+    )
+    return {t: replace(failed, target=t) for t in targets}
+
+
+def _lost(completed: Completed) -> bool:
+    return completed.returncode != 0 and bool(_CACHE_LOST.search(completed.stdout))
 
 
 def _gone(completed: Completed) -> bool:

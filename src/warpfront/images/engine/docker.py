@@ -65,6 +65,9 @@ _FOREIGN = (
 )
 # podman answers with Go's names for them.
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
+# Where containerd keeps blobs by digest, below its own folder: the engine's, or the machine's.
+_CONTENT = "io.containerd.content.v1.content"
+_CONTAINERD = Path("/var/lib/containerd")
 _NAMED_CONTEXT_PROBE = "FROM scratch\nCOPY --from=probe / /\n"
 
 
@@ -203,6 +206,15 @@ class DockerEngine:
         if found is None:
             raise EngineError(f"{reference}: loaded, and yet the engine does not have it")
         return found
+
+    def content(self, image_id: str) -> Path | None:
+        with self._translated():
+            root = Path(str(self._client.info().get("DockerRootDir", "")))
+        blob = Path("blobs", image_id.replace(":", "/"))
+        places = (root / "containerd" / "daemon", _CONTAINERD)
+        return next(
+            (at / _CONTENT for at in places if os.access(at / _CONTENT / blob, os.R_OK)), None
+        )
 
     def push(self, reference: str, on_progress: Progress) -> int:
         repository, _, tag = reference.rpartition(":")

@@ -36,8 +36,10 @@ _STOP_SECONDS = 60.0
 _RUNTIME = Path("/run/warpfront")
 _FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
 _LOG_LINES = 15
-# Tried in turn: rarely used corners of the private ranges, none of them Docker's own defaults.
-_SUBNETS = ("172.31.254.0/24", "10.213.77.0/24", "192.168.213.0/24", "10.77.213.0/24")
+# Tried in turn: rarely used corners of the private ranges, none of them Docker's own defaults; as
+# many as engines may run here at once.
+_CORNERS = ("172.31.{}.0/24", "10.213.{}.0/24", "192.168.{}.0/24", "10.77.{}.0/24")
+_SUBNETS = tuple(corner.format(254 - number) for number in range(4) for corner in _CORNERS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +169,7 @@ def start(cache: Path, state: Path, on_line: Line) -> Status:
         _end(place, tree, on_line)
         on_line(f"starting dockerd, data in {state}, log in {place.log}")
         try:
-            _begin(place, tree)
+            _begin(place, tree, on_line)
         except BaseException:
             _end(place, tree, on_line)
             raise
@@ -201,20 +203,21 @@ def _require_root() -> None:
     )
 
 
-def _begin(place: EnginePlace, tree: PackageTree) -> None:
+def _begin(place: EnginePlace, tree: PackageTree, on_line: Line) -> None:
     try:
         for folder in (place.runtime, place.cdi, place.state / "data"):
             folder.mkdir(parents=True, exist_ok=True)
         place.runtime.chmod(0o700)
-        subnet = _free_subnet(tree)
-        forwarding = _forward()
-        record = Record(
-            process={}, subnet=str(subnet), forwarding=forwarding, network_key=place.network_key
-        )
-        _write_record(place, record)
         # dockerd would give the bridge the addresses it had in an earlier run, on another subnet.
         (place.state / "data" / "network" / "files" / "local-kv.db").unlink(missing_ok=True)
-        _make_bridge(place, tree, subnet)
+        # A subnet is free until its bridge stands: two engines that begin at once take turns.
+        with exclusive(_RUNTIME, on_line):
+            subnet = _free_subnet(tree)
+            record = Record(
+                process={}, subnet=str(subnet), forwarding=_forward(), network_key=place.network_key
+            )
+            _write_record(place, record)
+            _make_bridge(place, tree, subnet)
         config = place.state / "daemon.json"
         config.write_text(json.dumps(_daemon_settings(place, tree), indent=2), encoding="utf-8")
         place.log.write_bytes(b"")

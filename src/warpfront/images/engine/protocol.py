@@ -130,6 +130,11 @@ class Engine(Protocol):
     ) -> StoredImage:
         """Make an image of one layer from a tar of a root file system."""
 
+    def content(self, image_id: str) -> Path | None:
+        """The folder whose blobs/sha256/ has the image's blobs as they were built, where the engine
+        keeps them so and this process may read them; None where only the engine itself may.
+        """
+
     def push(self, reference: str, on_progress: Progress) -> int:
         """Send the image of a tag to the registry that the tag names, with the credentials that
         docker's own configuration has. How many bytes went over the wire, as far as the engine

@@ -1,6 +1,7 @@
-"""`python -m warpfront.inside.checks SESSION --claims FILE --results FOLDER`: one session, here.
+"""`python -m warpfront.inside.checks SESSION... --claims FILE --results FOLDER`: sessions, here.
 
 Exits 0 only if everything planned was checked and passed, 1 if not, 2 if it could not begin.
+Several sessions run side by side (`side_by_side`), each in a process of its own.
 `python -m warpfront.inside.checks detect` says what this machine and torch are, without claims;
 `... golden make FILE | check [FILE...]` makes and checks golden vectors; `... bench` times.
 """
@@ -21,7 +22,8 @@ from warpfront.inside.checks.effort import (
     parsed_effort,
 )
 from warpfront.inside.checks.hardware import Machine, read_hardware
-from warpfront.inside.checks.results import Recorder
+from warpfront.inside.checks.results import Recorder, write_json
+from warpfront.inside.checks.side_by_side import ENDINGS, run_side_by_side
 
 
 def main(arguments: list[str]) -> int:
@@ -56,10 +58,28 @@ def main(arguments: list[str]) -> int:
             f"error: {error}\n  hint: the claims file is written by `nox -s verify` on the host\n"
         )
         return 2
+    return _run_sessions(options, claims)
+
+
+def _run_sessions(options: argparse.Namespace, claims: Claims) -> int:
+    """One here, several as forks of this process; whether all of them passed."""
     options.results.mkdir(parents=True, exist_ok=True)
-    recorder = Recorder(session=options.session, target=claims.target, folder=options.results)
-    record(options.session, claims, recorder, parsed_effort(options))
-    return 0 if recorder.finish() else 1
+    effort = parsed_effort(options)
+
+    def run(session: str) -> int:
+        recorder = Recorder(session=session, target=claims.target, folder=options.results)
+        record(session, claims, recorder, effort)
+        return 0 if recorder.finish() else 1
+
+    if len(options.sessions) == 1:
+        return run(options.sessions[0])
+    # What a session that cannot be a fork is started with.
+    alone = ["--claims", str(options.claims), "--results", str(options.results)]
+    codes = run_side_by_side(
+        options.sessions, run, (*alone, *effort.arguments()), device=claims.device
+    )
+    write_json(options.results / ENDINGS, codes)
+    return int(any(codes.values()))
 
 
 def record(session: str, claims: Claims, recorder: Recorder, effort: Effort) -> None:
@@ -82,7 +102,7 @@ def record(session: str, claims: Claims, recorder: Recorder, effort: Effort) -> 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m warpfront.inside.checks", description=__doc__)
-    parser.add_argument("session", choices=tuple(CHECK_SESSIONS))
+    parser.add_argument("sessions", nargs="+", choices=tuple(CHECK_SESSIONS), metavar="SESSION")
     parser.add_argument(
         "--claims", type=Path, required=True, help="what the image is said to hold (JSON)"
     )

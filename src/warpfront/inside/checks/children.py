@@ -1,13 +1,15 @@
 """Work in child processes, an item at a time: what crashes or hangs costs its own item only.
 
-The child is a module that calls `serve`: it says when it begins an item and what came of it. One
-that dies or takes too long is ended with its group, and another goes on with the rest.
+The child is a module whose `main` calls `serve`: it says when it begins an item and what came of
+it. One that dies or takes too long is ended with its group, and another goes on with the rest. It
+is a Python of its own, or a fork of this one, which need not import torch again.
 """
 
 from __future__ import annotations
 
 import contextlib
 import faulthandler
+import importlib
 import json
 import os
 import selectors
@@ -16,10 +18,11 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 DONE, CRASHED, HUNG = "done", "crashed", "hung"
 _SAID_BYTES = 4000
@@ -44,11 +47,15 @@ def each_in_a_child(
     *,
     seconds: float,
     environment: Mapping[str, str] | None = None,
+    forked: bool = False,
 ) -> Iterator[Returned]:
-    """Every item in its order; `seconds` is what one may take."""
+    """Every item in its order; `seconds` is what one may take. `forked` only where this process has
+    computed nothing: neither drivers nor pools of threads live on in a fork.
+    """
+    begin = _Fork if forked else _python
     rest = list(items)
     while rest:
-        for returned in _one_child(module, tuple(rest), seconds, environment or {}):
+        for returned in _one_child(begin, module, tuple(rest), seconds, environment or {}):
             rest.remove(returned.item)
             yield returned
 
@@ -67,8 +74,73 @@ def _line(document: object) -> bytes:
     return json.dumps(document, default=str).encode() + b"\n"
 
 
+class Child(Protocol):
+    """What is used of `subprocess.Popen`, which a fork has as well."""
+
+    pid: int
+    returncode: Any
+
+    def poll(self) -> int | None: ...
+
+    def wait(self) -> int: ...
+
+
+def _python(module: str, job: Path, environment: Mapping[str, str], said: Any) -> Child:
+    child: Child = subprocess.Popen(
+        [sys.executable, "-m", module, str(job)],
+        env={**os.environ, **environment},
+        stdin=subprocess.DEVNULL,
+        stdout=said,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    return child
+
+
+class _Fork:
+    """The module's `main` in a fork of this process."""
+
+    def __init__(self, module: str, job: Path, environment: Mapping[str, str], said: Any) -> None:
+        self.returncode: int | None = None
+        sys.stdout.flush()
+        self.pid = os.fork()
+        if self.pid:
+            return
+        code = 1
+        try:
+            os.setsid()
+            for stream in (1, 2):
+                os.dup2(said.fileno(), stream)
+            os.environ.update(environment)
+            sys.argv = [module, str(job)]
+            importlib.import_module(module).main()
+            code = 0
+        except BaseException:  # noqa: BLE001 - as Python ends a process: the words, and 1
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+
+    def poll(self) -> int | None:
+        return self._reap(os.WNOHANG)
+
+    def wait(self) -> int:
+        return self._reap(0) or 0
+
+    def _reap(self, how: int) -> int | None:
+        if self.returncode is None:
+            pid, status = os.waitpid(self.pid, how)
+            self.returncode = os.waitstatus_to_exitcode(status) if pid else None
+        return self.returncode
+
+
 def _one_child(
-    module: str, items: Sequence[Any], seconds: float, environment: Mapping[str, str]
+    begin: Callable[..., Child],
+    module: str,
+    items: Sequence[Any],
+    seconds: float,
+    environment: Mapping[str, str],
 ) -> Iterator[Returned]:
     """Until it is through, or ends over an item, which is the last that this returns."""
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
@@ -78,20 +150,13 @@ def _one_child(
         said = stack.enter_context((Path(name) / "said").open("w+b"))
         # Read and write, so that opening does not wait for the child, and its end is seen by it.
         reading = stack.enter_context(answers.open("r+b", buffering=0))
-        child = subprocess.Popen(
-            [sys.executable, "-m", module, str(job)],
-            env={**os.environ, **environment},
-            stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        child = begin(module, job, environment, said)
         stack.callback(_end_group, child)
         yield from _heard(child, reading, items, seconds, Path(said.name))
 
 
 def _heard(
-    child: subprocess.Popen[bytes], reading: Any, items: Sequence[Any], seconds: float, said: Path
+    child: Child, reading: Any, items: Sequence[Any], seconds: float, said: Path
 ) -> Iterator[Returned]:
     lines, place, began = _AnswerLines(reading), 0, time.monotonic()
     limit = max(START_SECONDS, seconds)
@@ -119,7 +184,7 @@ class _AnswerLines:
     def __init__(self, reading: Any) -> None:
         self._reading, self._kept = reading, b""
 
-    def next(self, child: subprocess.Popen[bytes], until: float) -> dict[str, Any] | None:
+    def next(self, child: Child, until: float) -> dict[str, Any] | None:
         with selectors.DefaultSelector() as selector:
             selector.register(self._reading, selectors.EVENT_READ)
             while b"\n" not in self._kept:
@@ -133,7 +198,7 @@ class _AnswerLines:
         return found
 
 
-def _ending(child: subprocess.Popen[bytes], said: Path) -> str:
+def _ending(child: Child, said: Path) -> str:
     """A signal by its name, and what a child said last."""
     code = child.returncode
     how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit {code}"
@@ -142,7 +207,7 @@ def _ending(child: subprocess.Popen[bytes], said: Path) -> str:
     return ": ".join([how, *(told[:1] or text[-1:])])[:400]
 
 
-def _end_group(child: subprocess.Popen[bytes]) -> None:
+def _end_group(child: Child) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
     child.wait()

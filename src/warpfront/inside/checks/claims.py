@@ -24,8 +24,8 @@ class Claims:
     or None for a CPU build. `versions` are all locked distributions, `stack` the names of the
     protected ones, `archs` the entries of torch's arch list that would serve the target. `guard` is
     the document of the policy that the image's guard has, `extensions` the modules that were built
-    against its torch, `smoke` what of other people's packages the session `stack` tries. `image` is
-    False for the current Python.
+    against its torch, `smoke` what of other people's packages the session `stack` tries, `policies`
+    what the environment should and must not say. `image` is False for the current Python.
     """
 
     cell: str
@@ -41,6 +41,7 @@ class Claims:
     guard: Mapping[str, object] | None = None
     extensions: tuple[str, ...] = ()
     smoke: tuple[Mapping[str, Any], ...] = ()
+    policies: tuple[Mapping[str, Any], ...] = ()
     image: bool = True
 
     def document(self) -> dict[str, object]:
@@ -61,6 +62,7 @@ class Claims:
             "guard": dict(self.guard) if self.guard is not None else None,
             "extensions": list(self.extensions),
             "smoke": [dict(one) for one in self.smoke],
+            "policies": [dict(one) for one in self.policies],
             "image": self.image,
         }
 
@@ -108,7 +110,8 @@ def claims_from(document: object) -> Claims:
         archs=_texts(fields, "archs"),
         guard=None if fields.get("guard") is None else _mapping(fields["guard"], "guard"),
         extensions=_texts(fields, "extensions"),
-        smoke=_smoke(fields.get("smoke", [])),
+        smoke=_named(fields, "smoke"),
+        policies=_named(fields, "policies"),
         image=image,
     )
 
@@ -133,12 +136,13 @@ def _texts(fields: Mapping[str, Any], name: str) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _smoke(value: object) -> tuple[Mapping[str, Any], ...]:
+def _named(fields: Mapping[str, Any], field: str) -> tuple[Mapping[str, Any], ...]:
+    value = fields.get(field, [])
     if not isinstance(value, list):
-        raise ClaimsError("smoke must be a list")
-    entries = tuple(_mapping(one, "smoke") for one in value)
+        raise ClaimsError(f"{field} must be a list")
+    entries = tuple(_mapping(one, field) for one in value)
     if not all(isinstance(one.get("name"), str) for one in entries):
-        raise ClaimsError("smoke: an entry has no name")
+        raise ClaimsError(f"{field}: an entry has no name")
     return entries
 
 

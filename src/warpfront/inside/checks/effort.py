@@ -27,12 +27,15 @@ PROFILES = Path(__file__).with_name("profiles.json")
 class CheckSession:
     """One session inside an image. `records` are `module:function` below this package, called in
     turn with claims, recorder and effort; `asked_for` is only run where somebody asks for it, or
-    an image declares it.
+    an image declares it. `seconds` is about how long a CPU computes for it: of sessions side by
+    side the longest begins first. `threaded` ones get every core, so that threads are tried too.
     """
 
     says: str
     records: tuple[str, ...]
     asked_for: bool = False
+    seconds: float = 1.0
+    threaded: bool = False
 
 
 # In the order in which they run.
@@ -44,22 +47,27 @@ CHECK_SESSIONS: Mapping[str, CheckSession] = {
     "numerics": CheckSession(
         says="forward and backward on the claimed device, against float64",
         records=("numerics:record_numerics",),
+        threaded=True,
     ),
     "operators": CheckSession(
         says="every operation by name, forward and backward, with its edges",
         records=("operators.trials:record_operators", "hazards.hazard_checks:record_hazards"),
+        seconds=20.0,
     ),
     "opinfo": CheckSession(
         says="PyTorch's own operator database",
         records=("opinfo.sweep:record_opinfo",),
+        seconds=8.0,
     ),
     "models": CheckSession(
         says="model families, layer by layer, trained, checkpointed, exported",
         records=("models.modes:record_models", "architectures.registered:record_usual"),
+        seconds=5.0,
     ),
     "attention": CheckSession(
         says="every way to compute attention: computed, refused, wrong, or by another's kernel",
         records=("attention.tier_session:record_attention",),
+        seconds=6.0,
     ),
     "golden": CheckSession(
         says="golden vectors of ours; anywhere, `-- make FILE` and `-- check [FILE...]`",
@@ -73,6 +81,7 @@ CHECK_SESSIONS: Mapping[str, CheckSession] = {
         says="other people's packages, by the image's `smoke:`: imported, compiled, no fallback",
         records=("stack.stack_checks:record_stack",),
         asked_for=True,
+        seconds=30.0,
     ),
     "selftest": CheckSession(
         says="every fault that is seeded into the checks has to be caught",
@@ -85,6 +94,7 @@ CHECK_SESSIONS: Mapping[str, CheckSession] = {
             "selftest:record_opinfo_faults",
         ),
         asked_for=True,
+        seconds=200.0,
     ),
 }
 SESSIONS = tuple(name for name, session in CHECK_SESSIONS.items() if not session.asked_for)

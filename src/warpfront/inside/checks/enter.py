@@ -36,7 +36,9 @@ def main(arguments: list[str], *, root: Path = ROOT, results: Path = RESULTS) ->
         *("--noxfile", str(root / "src" / "warpfront" / "doors" / "sessions.py")),
         *("--envdir", "/tmp/nox", "--no-venv"),  # noqa: S108 - as above
         *("--report", str(results / "nox.json"), "--sessions", *sessions),
-        *("--", "--claims", str(root / "claims.json"), "--results", str(results), *options),
+        *("--", "--claims", str(root / "claims.json"), "--results", str(results)),
+        *(("--together", ",".join(sessions)) if len(sessions) > 1 else ()),
+        *options,
     ]
     from nox.__main__ import main as run_nox  # noqa: PLC0415 - importable only now
 

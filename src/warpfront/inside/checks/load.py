@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import os
 import platform
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -110,7 +112,26 @@ def _claimed_checks(
         ("arch list", archs, lambda: cover_target(claims)),
         ("dependencies", "", lambda: check_dependencies(claims, installed)),
         ("guard", no_guard, lambda: check_guard(claims.guard)),
+        *([("policies", "", lambda: match_policies(claims))] if claims.policies else []),
     ]
+
+
+def match_policies(claims: Claims) -> CheckFinding:
+    """The environment is as the image's runtime policies say; what they only advise is told."""
+    wrong = []
+    for one in claims.policies:
+        found = os.environ.get(one["name"])
+        if one["level"] == "set" and found != one["value"]:
+            wrong.append(
+                f"{one['name']} is {found!r}, claimed is {one['value']!r}: {one['effect']}"
+            )
+        if one["level"] == "forbid" and found is not None and re.search(one["value"], found):
+            wrong.append(f"{one['name']} is {found!r}: {one['effect']} ({one['source']})")
+    advice = [f"{p['name']}: {p['value']}" for p in claims.policies if p["level"] == "advise"]
+    details = {"policies": [dict(one) for one in claims.policies]}
+    if wrong:
+        return failed("; ".join(wrong), **details)
+    return passed(f"advice: {'; '.join(advice)}" if advice else "", **details)
 
 
 def import_torch(environment: dict[str, object]) -> CheckFinding:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from functools import cache
 from typing import Any
 
 import torch
@@ -21,6 +22,14 @@ def tested_dtypes(device: str) -> tuple[str, ...]:
     """The floating types that are judged here: those that must be computed, and those that are."""
     required = REQUIRED[device]
     return tuple(n for n, dtype in DTYPES.items() if n in required or not probe(dtype, device))
+
+
+@cache
+def computes_float64(device: str) -> bool:
+    """Gaudi's bridge holds float64 as float32, whatever a product of small numbers says; of Intel's
+    cards some have none. References are made on the CPU either way.
+    """
+    return device != "hpu" and (device != "xpu" or not probe(torch.float64, device))
 
 
 def require_full_precision() -> None:

@@ -23,7 +23,12 @@ from warpfront.inside.checks.operators.trials import WORKSPACE
 from warpfront.inside.checks.opinfo.adapter import DatabaseMoved, load_database
 from warpfront.inside.checks.opinfo.entry_faults import seed_entry_faults
 from warpfront.inside.checks.opinfo.sweep import Sweep
-from warpfront.inside.checks.precision import DTYPES, require_full_precision, tested_dtypes
+from warpfront.inside.checks.precision import (
+    DTYPES,
+    computes_float64,
+    require_full_precision,
+    tested_dtypes,
+)
 from warpfront.inside.checks.results import (
     Check,
     CheckFinding,
@@ -73,7 +78,7 @@ def _in_block(block: Block, dtype: str, device: str) -> Seed:
 
 
 def _operator_checks(floating: Sequence[str], device: str, effort: Effort) -> Iterator[Check]:
-    double = [] if device == "hpu" else ["float64"]
+    double = ["float64"] if computes_float64(device) else []
     for dtype in (*floating, *double, *EXACT_DTYPES):
         yield _seeded_check(f"operators {dtype}", _in_operators(dtype, device), effort)
     for dtype in floating:

@@ -10,6 +10,7 @@ import importlib
 import importlib.util
 import os
 import platform
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -34,6 +35,13 @@ VISIBILITY_VARIABLES = (
     "ZE_AFFINITY_MASK",
     "ONEAPI_DEVICE_SELECTOR",
 )
+# What changes what torch and the libraries under it compute, and how fast, by its first letters.
+TELLING = re.compile(
+    "AITER|CUBLAS|CUDA|ENABLE_|FLASH_ATTENTION|GPU_MAX_HW_QUEUES|HABANA|HIP|HL_|HSA|KMP_|MIOPEN|MKL"
+    "|NCCL|NVIDIA|NVTE|OMP_|ONEAPI|PT_|PYTORCH|RCCL|ROC|SYCL|TORCH|TRITON|ZE_"
+)
+_SECRET = re.compile("AUTH|CREDENTIAL|KEY|PASSW|SECRET|TOKEN")
+_LOGIN = re.compile(r"(?<=://)[^/@\s]+@")
 DEVICE_NODES = (
     "/dev/nvidiactl",
     "/dev/nvidia0",
@@ -143,7 +151,19 @@ def environment_of(torch: Any) -> dict[str, object]:
         "torch_version_cuda": getattr(torch.version, "cuda", None),
         "torch_version_hip": getattr(torch.version, "hip", None),
         "arch_list": list(read_arch_list(torch)),
+        "variables": telling_variables(os.environ),
         **facts.evidence(),
+    }
+
+
+def telling_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """What the environment says that decides about numbers or speed: a secret is masked, and so is
+    who logs in where.
+    """
+    return {
+        name: "***" if _SECRET.search(name) else _LOGIN.sub("***@", value)
+        for name, value in sorted(environ.items())
+        if TELLING.match(name)
     }
 
 
@@ -215,11 +235,17 @@ def _hpu_devices(torch: Any) -> tuple[tuple[Device, ...], str]:
             index=index,
             name=torch.hpu.get_device_name(index),
             arch=gaudi_arch(torch.hpu.get_device_name(index)),
-            memory_bytes=0,
+            memory_bytes=_hpu_memory(torch, index),
             multiprocessors=0,
         )
         for index in range(torch.hpu.device_count())
     ), ""
+
+
+def _hpu_memory(torch: Any, index: int) -> int:
+    """Its properties print as `(..., dramSize=102106132480, ...)`, and have no `total_memory`."""
+    said = re.search(r"dramSize=(\d+)", str(torch.hpu.get_device_properties(index)))
+    return int(said[1]) if said else 0
 
 
 def _xpu_devices(torch: Any) -> tuple[tuple[Device, ...], str]:

@@ -75,7 +75,14 @@ def take_in(
     what is true of it.
     """
     engine.tag(image.id, cell.local_reference)
-    built = BuiltImage(
+    built = as_labelled(cell, image, seconds=seconds)
+    store.save(cell.id, "build", built)
+    return built
+
+
+def as_labelled(cell: Cell, image: StoredImage, *, seconds: float) -> BuiltImage:
+    """An image as its labels say that it was built."""
+    return BuiltImage(
         cell_id=cell.id,
         reference=cell.local_reference,
         image_id=image.id,
@@ -86,8 +93,6 @@ def take_in(
         seconds=round(seconds, 2),
         log=None,
     )
-    store.save(cell.id, "build", built)
-    return built
 
 
 def _cell_of(image: StoredImage, cells: tuple[Cell, ...]) -> Cell | None:

@@ -18,6 +18,7 @@ from warpfront.images.engine import Engine, connect
 from warpfront.images.protection import claimed_policy
 from warpfront.inside.checks.bench.asking import BenchEffort
 from warpfront.inside.checks.claims import Claims
+from warpfront.matrix.compat import Compat
 from warpfront.matrix.plan import with_parents
 from warpfront.matrix.selection import select
 from warpfront.matrix.vendors import VENDORS
@@ -41,10 +42,12 @@ from warpfront.system.provenance import now, read_provenance
 from warpfront.system.store import Store, exclusive, write_json, write_text
 from warpfront.verify.image_claims import image_claims
 from warpfront.verify.verdict import outcome_of
+from warpfront.wheels.requirements import RequirementList
 
 Benched = Bench | Blocked | Failed
 SESSION = "bench"
 NOT_VERIFIED = "not verified"
+PUBLISHED = "published"
 # All of `seed` takes minutes; a device that hangs would keep the machine for good.
 TIME_LIMIT_SECONDS = 3600.0
 
@@ -53,38 +56,54 @@ def bench(
     workspace: Workspace, selection: Selection, watch: Watch, *, effort: BenchEffort
 ) -> Iterator[Benched]:
     """Each selected cell's image, on each of its targets, or on the selected one."""
-    matrix, requirements = workspace.matrix, workspace.requirements
-    folders, table = workspace.folders, workspace.material.compat
-    cells = select(matrix.cells, selection)
-    chain = with_parents(cells, matrix.cells)
-    locks = usable_locks(read_locks(chain, requirements, folders))
-    by_id = {cell.id: cell for cell in chain}
+    every, requirements = workspace.matrix.cells, workspace.requirements
+    folders, compat = workspace.folders, workspace.material.compat
     engine = connect(environment())
-    engine.reap()
-    blocked = unrunnable(cells, engine, step="verify")
-    site, tool = site_when_needed(), tool_here(folders.root)
-    for cell in cells:
-        found = blocked.get(cell.id) or verifiable(
-            cell, locks, folders, engine=engine, site=site, watch=watch
-        )
-        if isinstance(found, Blocked | Failed):
-            yield found
-            continue
-        built, lock, toolbox = found
-        policy = claimed_policy(cell, by_id, locks, table)
-        target = selection.target
-        for one in [target] if target in cell.targets else cell.targets:
-            claims = image_claims(cell, lock, policy, target=one)
-            benching = _Benching(
-                cell=cell,
-                claims=claims,
-                built=built,
-                folders=folders,
-                toolbox=toolbox,
-                effort=effort,
-                tool=tool,
+    project = Timeable(cells=every, requirements=requirements, folders=folders, compat=compat)
+    for one in project.timings(selection, watch, engine, effort=effort):
+        yield one.run(engine, watch) if isinstance(one, ImageTiming) else one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeable:
+    """A project's cells, and what is known of them."""
+
+    cells: tuple[Cell, ...]
+    requirements: Mapping[str, RequirementList]
+    folders: Folders
+    compat: Compat
+
+    def timings(
+        self, selection: Selection, watch: Watch, engine: Engine, *, effort: BenchEffort
+    ) -> Iterator[ImageTiming | Blocked | Failed]:
+        """What there is to time of the selected cells, or why it cannot be."""
+        cells, folders = select(self.cells, selection), self.folders
+        chain = with_parents(cells, self.cells)
+        locks = usable_locks(read_locks(chain, self.requirements, folders))
+        by_id = {cell.id: cell for cell in chain}
+        engine.reap()
+        blocked = unrunnable(cells, engine, step="verify")
+        site, tool = site_when_needed(), tool_here(folders.root)
+        for cell in cells:
+            found = blocked.get(cell.id) or verifiable(
+                cell, locks, folders, engine=engine, site=site, watch=watch
             )
-            yield benching.run(engine, watch)
+            if isinstance(found, Blocked | Failed):
+                yield found
+                continue
+            built, lock, toolbox = found
+            policy = claimed_policy(cell, by_id, locks, self.compat)
+            target = selection.target
+            for one in [target] if target in cell.targets else cell.targets:
+                yield ImageTiming(
+                    cell=cell,
+                    claims=image_claims(cell, lock, policy, target=one),
+                    built=built,
+                    folders=folders,
+                    toolbox=toolbox,
+                    effort=effort,
+                    tool=tool,
+                )
 
 
 def tool_here(root: Path) -> dict[str, str]:
@@ -104,8 +123,8 @@ def verified_as(store: Store, built: BuiltImage, target: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Benching:
-    """One cell on one target."""
+class ImageTiming:
+    """One image of a cell on one target; `released` is one that was published before."""
 
     cell: Cell
     claims: Claims
@@ -114,6 +133,7 @@ class _Benching:
     toolbox: Path
     effort: BenchEffort
     tool: Mapping[str, str]
+    released: bool = False
 
     @property
     def target(self) -> str:
@@ -121,7 +141,8 @@ class _Benching:
 
     @property
     def folder(self) -> Path:
-        return self.folders.store.cell_folder(self.cell.id) / f"bench-{self.target}"
+        own = self.folders.store.cell_folder(self.cell.id) / f"bench-{self.target}"
+        return own / "release" if self.released else own
 
     def run(self, engine: Engine, watch: Watch) -> Benched:
         """Alone in its folder; whatever goes wrong with this image, the next one has its turn."""
@@ -168,7 +189,9 @@ class _Benching:
             "cell_id": self.cell.id,
             "image_digest": self.built.image_id,
             "content_hash": self.built.content_hash,
-            "verified": verified_as(self.folders.store, self.built, self.target),
+            "verified": PUBLISHED
+            if self.released
+            else verified_as(self.folders.store, self.built, self.target),
             "target": self.target,
             "at": now(),
             "tool": dict(self.tool),

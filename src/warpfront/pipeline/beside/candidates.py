@@ -12,12 +12,14 @@ from warpfront.errors import RegistryError, RegistryFault
 from warpfront.images.engine import Engine, connect
 from warpfront.model import BuiltImage, Cell, Failed
 from warpfront.pipeline.beside.adopting import adopt_image
+from warpfront.pipeline.within.shop import run_name
 from warpfront.release.ledger import CANDIDATE_PREFIX
 from warpfront.release.publication import held_image
 from warpfront.release.registry.contract import Registry
 from warpfront.release.registry.references import read_reference
 from warpfront.system.process import environment, run
 from warpfront.system.progress import Watch
+from warpfront.system.provenance import now
 from warpfront.system.store import Store
 
 NAME = "build-candidate"
@@ -75,9 +77,12 @@ def _sent(
 def send(
     built: BuiltImage, repository: str, engine: Engine, registry: Registry, watch: Watch
 ) -> Candidate:
-    """The image, under a tag of its content, and the digest that the registry has it by now."""
+    """The image, under a tag of this moment, by which it is removed when it is old, and of its
+    content; and the digest that the registry has it by now.
+    """
     image = built.reference.rpartition("/")[2].partition(":")[0]
-    name, tag = f"{repository}/{image}", f"{CANDIDATE_PREFIX}{built.content_hash[:24]}"
+    moment = run_name(now()).partition("-")[0]
+    name, tag = f"{repository}/{image}", f"{CANDIDATE_PREFIX}{moment}-{built.content_hash[:24]}"
     engine.tag(built.image_id, f"{name}:{tag}")
     try:
         engine.push(f"{name}:{tag}", lambda done, total: watch.advance(f"push {tag}", done, total))

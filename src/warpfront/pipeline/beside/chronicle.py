@@ -1,5 +1,5 @@
-"""chronicle: the history of runs as a file on a branch of the project's own repository, which only
-grows; two runs that end at once are both in it.
+"""chronicle: the history of runs and the times of nights as files on a branch of the project's own
+repository, which only grow; two runs that end at once are both in them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from warpfront.errors import CommandFailedError, UnavailableError
 from warpfront.system.process import Command, Completed, Run
 from warpfront.system.store import read_text
 
-FILE = "runs.jsonl"
+RUNS = "runs.jsonl"
+NIGHTS = "nights.jsonl"
+FILES = (RUNS, NIGHTS)
 TOKEN_VARIABLE = "HISTORY_TOKEN"  # noqa: S105 - the name of one
 _TRIES = 5
 _WHO = {
@@ -31,17 +33,18 @@ _WHO = {
 def branch_history(
     branch: str, root: Path, run: Run, environment: Mapping[str, str]
 ) -> Iterator[Path]:
-    """The file as it is on the branch of `origin`. What was added to it by the end is pushed, below
-    whatever another run has added meanwhile. Raises `UnavailableError`.
+    """A folder with the files as they are on the branch of `origin`. What was added to them by the
+    end is pushed, below whatever another run has added meanwhile. Raises `UnavailableError`.
     """
     git = _Git(root, run, _login(environment))
     with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
-        path = Path(folder) / FILE
         before = git.fetched(branch)[1]
-        path.write_text(before, encoding="utf-8")
-        yield path
-        added = (read_text(path) or "").removeprefix(before)
-        if added:
+        for name, text in before.items():
+            Path(folder, name).write_text(text, encoding="utf-8")
+        yield Path(folder)
+        now = {name: read_text(Path(folder, name)) or "" for name in FILES}
+        added = {name: now[name].removeprefix(before[name]) for name in FILES}
+        if any(added.values()):
             git.append(branch, added)
 
 
@@ -66,21 +69,21 @@ class _Git:
         self._run = run
         self._environment = {**_WHO, **login, "GIT_TERMINAL_PROMPT": "0"}
 
-    def fetched(self, branch: str) -> tuple[str, str]:
-        """(commit, text) at the branch's end; both "" where there is no such branch yet."""
+    def fetched(self, branch: str) -> tuple[str, Mapping[str, str]]:
+        """(commit, text by file) at the branch's end; "" where there is no such branch yet."""
         listed = self._git("ls-remote", "--heads", "origin", f"refs/heads/{branch}")
         commit = listed.split()[0] if listed.strip() else ""
         if not commit:
-            return "", ""
+            return "", dict.fromkeys(FILES, "")
         self._git("fetch", "--quiet", "--depth=1", "origin", commit)
-        shown = self._tried("show", f"{commit}:{FILE}")
-        return commit, shown.stdout if shown.returncode == 0 else ""
+        shown = {name: self._tried("show", f"{commit}:{name}") for name in FILES}
+        return commit, {n: one.stdout if one.returncode == 0 else "" for n, one in shown.items()}
 
-    def append(self, branch: str, added: str) -> None:
+    def append(self, branch: str, added: Mapping[str, str]) -> None:
         said = ""
         for _ in range(_TRIES):
-            commit, text = self.fetched(branch)
-            made = self._commit(text + added, commit)
+            commit, texts = self.fetched(branch)
+            made = self._commit({name: texts[name] + added[name] for name in FILES}, commit)
             ended = self._tried("push", "--quiet", "origin", f"{made}:refs/heads/{branch}")
             if ended.returncode == 0:
                 return
@@ -91,9 +94,14 @@ class _Git:
             hint=f"{TOKEN_VARIABLE} has to hold a token that may write contents",
         )
 
-    def _commit(self, text: str, parent: str) -> str:
-        blob = self._git("hash-object", "-w", "--stdin", stdin=text).strip()
-        tree = self._git("mktree", stdin=f"100644 blob {blob}\t{FILE}\n").strip()
+    def _commit(self, texts: Mapping[str, str], parent: str) -> str:
+        blobs = {
+            name: self._git("hash-object", "-w", "--stdin", stdin=text).strip()
+            for name, text in texts.items()
+            if text
+        }
+        listed = "".join(f"100644 blob {blobs[name]}\t{name}\n" for name in sorted(blobs))
+        tree = self._git("mktree", stdin=listed).strip()
         parents = ("-p", parent) if parent else ()
         return self._git("commit-tree", tree, *parents, "-m", "A run").strip()
 

@@ -9,6 +9,7 @@ from warpfront.ci.flow import HANDOVER
 from warpfront.ci.handover import MANIFEST, merge
 from warpfront.ci.judging import Judgement, judge
 from warpfront.ci.schedule import Schedule
+from warpfront.pipeline.beside.against_release import kept_standing
 from warpfront.report.rows import ReportRow
 from warpfront.system.store import Store
 
@@ -48,5 +49,8 @@ def judge_run(
     """
     planned = kept_plan(root)
     gather(handed_over(root / HANDOVER), store)
-    rows = report() if planned is not None else ()
-    return judge(planned, rows, plan_ended=plan_ended, ended=ended)
+    if planned is None:
+        return judge(None, (), plan_ended=plan_ended, ended=ended)
+    found = (kept_standing(store, *one) for one in planned.timed)
+    standings = [one for one in found if one is not None]
+    return judge(planned, report(), plan_ended=plan_ended, ended=ended, standings=standings)

@@ -4,13 +4,14 @@ what nobody needs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from warpfront.images.labels import CREATED
+from warpfront.matrix.reading import Matrix
 from warpfront.matrix.selection import select
-from warpfront.model import Selection
+from warpfront.model import Cell, Selection
 from warpfront.pipeline.within.evidence import demanded_channel
 from warpfront.pipeline.within.shop import host_of, path_of, run_name
 from warpfront.pipeline.workspace import Workspace
@@ -72,10 +73,18 @@ def open_house(
 ) -> Iterator[House]:
     """The selected cells' repositories, as a channel names them."""
     matrix, store = workspace.matrix, workspace.folders.store
+    with house_of(matrix, store, select(matrix.cells, selection), channel=channel, to=to) as house:
+        yield house
+
+
+@contextmanager
+def house_of(
+    matrix: Matrix, store: Store, cells: Iterable[Cell], *, channel: str, to: str = ""
+) -> Iterator[House]:
+    """The repositories of these cells, as a channel names them."""
     from warpfront.release.registry import client  # noqa: PLC0415 - its HTTP is slow to load
 
     project, chosen = matrix.project.repository, demanded_channel(matrix.channels, channel, to)
-    cells = select(matrix.cells, selection)
     paths = tuple(dict.fromkeys(path_of(chosen, project, cell) for cell in cells))
     with client.connect(host_of(chosen, project), environment(), run) as registry:
         yield House(registry=registry, paths=paths, store=store)

@@ -20,7 +20,7 @@ from warpfront.bench.logs.tensorprimat import layout_name, layout_text
 from warpfront.bench.nights import Night, night_line, night_of, read_nights
 from warpfront.bench.record_files import NoRecordError, read_records
 from warpfront.bench.records import Bench, Comparison, RecordSource, Run
-from warpfront.errors import InputError, NotComparableError
+from warpfront.errors import InputError, NotComparableError, StoreError
 from warpfront.system.lines import (
     FileIdentity,
     Line,
@@ -203,6 +203,16 @@ def compare_sides(
             return compare_runs((a[0], one), (b[0], other), terms)
         case _:
             raise NotComparableError(f"{a[0]} and {b[0]}: a bench and a training")
+
+
+def read_benches(file: Path, watch: Watch) -> list[Bench]:
+    """What `bench` left in a file; none where there is none, or where it cannot be read."""
+    try:
+        text = read_text(file, missing_ok=True)
+        return [one for one in read_records(text or "") if isinstance(one, Bench)]
+    except (NoRecordError, StoreError) as error:
+        watch.say(f"warning: {file}: {error}; left out")
+        return []
 
 
 def add_nights(file: Path, where: str, watch: Watch, *, runner: str = "") -> None:

@@ -7,11 +7,14 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from warpfront.bench.nights import night_line, night_of, read_nights, shifts_of, trends_of
 from warpfront.errors import StoreError
 from warpfront.model import Cell, Provenance, Verification
+from warpfront.pipeline.beside.measurements import read_benches
 from warpfront.report.page import PageFiles, page_html, state_of
 from warpfront.report.past import history_line, read_history
 from warpfront.report.rows import NOT_RUN, ReportRow
+from warpfront.report.trends import Trend
 from warpfront.system.progress import Watch
 from warpfront.system.store import Store, append_text, read_text, write_text
 
@@ -26,9 +29,12 @@ def write_page(
     *,
     provenance: Provenance,
     history: Path | None,
+    nights: Path | None = None,
     watch: Watch,
 ) -> None:
-    """The page of `rows`, with the runs before it from `history`, to which this one is added."""
+    """The page of `rows`, with the runs before it from `history`, to which this one is added, and
+    the times of `nights`, to which go those that were taken in this one.
+    """
     rows = tuple(rows)
     runs, unread = read_history(read_text(history, missing_ok=True) or "") if history else ((), 0)
     if unread:
@@ -46,6 +52,7 @@ def write_page(
         made=f"{len(rows)} results{at}, {provenance.created}",
         past=runs,
         logs=logs,
+        trends=_trends(nights, rows, store, watch) if nights else (),
     )
     write_text(path, text)
     if history:
@@ -54,6 +61,24 @@ def write_page(
         found = _verifications(rows, store)
         append_text(history, history_line(states, made=made, revision=revision, found=found))
     watch.say(f"wrote {path}")
+
+
+def _trends(file: Path, rows: Iterable[ReportRow], store: Store, watch: Watch) -> tuple[Trend, ...]:
+    """Of the nights in a file, with this one's added to it."""
+    known, unread = read_nights(read_text(file, missing_ok=True) or "")
+    if unread:
+        watch.say(f"warning: {file}: {unread} lines are no nights, and were left out")
+    here = [
+        night_of(one)
+        for row in rows
+        for one in read_benches(store.cell_folder(row.cell_id) / f"bench-{row.target}.json", watch)
+    ]
+    there = {(night.place, night.at) for night in known}
+    added = [night for night in here if (night.place, night.at) not in there]
+    if added:
+        append_text(file, "".join(map(night_line, added)))
+    nights = (*known, *added)
+    return trends_of(nights, shifts_of(nights))
 
 
 def _verifications(

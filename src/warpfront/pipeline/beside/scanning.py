@@ -6,7 +6,7 @@ import functools
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -102,29 +102,40 @@ def scan_tree(
     )
 
 
-def _context(tree: Tree, files: Iterable[TreeFile]) -> Context:
+def _context(tree: Tree, files: Sequence[TreeFile]) -> Context:
     """torch's tables are worth reading only where there is CUDA to look up in them."""
     own = _own_packages(tree)
-    headers = [file for file in files if cuda.reads(PurePosixPath(file.path))]
-    if not headers:
+    texts = _texts(tree, (file for file in files if cuda.reads(PurePosixPath(file.path))))
+    if not texts:
         return Context(own_packages=own)
-    read = ((file.path, read_text(tree.root, file)) for file in headers)
-    texts = {path: text for path, text in read if isinstance(text, str)}
     facts = [
         cuda.header_facts(SourceText(path=PurePosixPath(path), text=text))
         for path, text in texts.items()
     ]
-    cmake = (file for file in files if PurePosixPath(file.path).suffix in (".txt", ".cmake"))
-    read = ((file.path, read_text(tree.root, file)) for file in cmake)
-    texts |= {path: text for path, text in read if isinstance(text, str)}
+    cmake = _texts(tree, (file for file in files if file.path.endswith((".txt", ".cmake"))))
     return Context(
         identifiers=read_identifiers(),
         portable_names=frozenset().union(*(one.portable for one in facts)),
         vendor_macros=cuda.vendor_macros(facts),
         own_namespaces=frozenset().union(*(one.namespaces for one in facts)),
         own_packages=own,
-        left_out=left_out_of_hip(texts),
+        left_out=left_out_of_hip(texts | cmake),
+        untranslated=not _knows_hip(tree, files, texts),
+        cuda_headers=cuda.runtime_headers(texts),
     )
+
+
+def _texts(tree: Tree, files: Iterable[TreeFile]) -> dict[str, str]:
+    read = ((file.path, read_text(tree.root, file)) for file in files)
+    return {path: text for path, text in read if isinstance(text, str)}
+
+
+def _knows_hip(tree: Tree, files: Iterable[TreeFile], texts: Mapping[str, str]) -> bool:
+    """Whether any file of the tree has heard of HIP; those that were not read yet come last."""
+    if any(map(cuda.knows_hip, texts.values())):
+        return True
+    rest = (read_text(tree.root, file) for file in files if file.path not in texts)
+    return any(isinstance(text, str) and cuda.knows_hip(text) for text in rest)
 
 
 def _own_packages(tree: Tree) -> frozenset[str]:

@@ -19,6 +19,8 @@ from warpfront.system.store import Store
 Act = Callable[[str], Sequence[object]]
 """A step of one cell: what it made of it, and of the cells that it stands on."""
 
+STEPS_OF_JOBS = ("build", "verify", "bench", "publish")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Errand:
@@ -30,13 +32,15 @@ class Errand:
     target: str = ""
 
     def __post_init__(self) -> None:
-        if self.step not in {"build", "verify", "publish"} or not self.name or not self.cells:
-            raise InputError("a job is `--step build|verify|publish`, with --name and --cells")
+        if self.step not in STEPS_OF_JOBS or not self.name or not self.cells:
+            steps = "|".join(STEPS_OF_JOBS)
+            raise InputError(f"a job is `--step {steps}`, with --name and --cells")
 
     @property
     def files(self) -> str:
         """How the names of the files begin that its step leaves."""
-        return f"verify-{self.target}" if self.step == "verify" else self.step
+        on_target = self.step in {"verify", "bench"}
+        return f"{self.step}-{self.target}" if on_target else self.step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,10 +121,9 @@ def _attempted(act: Act, cell: str, step: StepName) -> Sequence[object]:
 def _earlier(store: Store, cell: str, errand: Errand) -> Verification | None:
     """What an earlier try of this very job found, handed over by itself."""
     try:
-        found: Verification | None = store.load(cell, errand.files, (Verification,))
+        return store.load(cell, errand.files, (Verification,)) if errand.step == "verify" else None
     except StoreError:
         return None
-    return found if errand.step == "verify" else None
 
 
 def _judged_again(result: object, before: Verification | None, store: Store) -> object:

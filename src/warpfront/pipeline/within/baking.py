@@ -422,7 +422,7 @@ class _Building:
                 hint=hint,
                 log=log,
                 exit_code=BuildFailedError.exit_code,
-                kind=FailureKind.INFRASTRUCTURE if baked.disk_full else None,
+                kind=FailureKind.INFRASTRUCTURE if baked.disk_full or baked.cache_lost else None,
             )
         return self._built(item, log)
 

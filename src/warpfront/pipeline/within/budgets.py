@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 
 from warpfront.errors import BuildFailedError, StoreError, WheelError
 from warpfront.images.weights import Weights, largest, weights_of
 from warpfront.model import BuiltImage, Cell, Failed, WheelLock
 from warpfront.report.sizes import readable_size
 from warpfront.system.store import Store
-from warpfront.wheels.unpacked import unpacked_files
+from warpfront.wheels.unpacked import stays, unpacked_files
 from warpfront.wheels.wheelhouse import Wheelhouse
 
 _NAME = "weights"
@@ -23,7 +24,7 @@ def within_budget(
     """
     if cell.budget_bytes is None:
         return built
-    now = _weights(lock, wheelhouse)
+    now = _weights(lock, wheelhouse, stays(cell.slim))
     if built.size_bytes <= cell.budget_bytes:
         if now is not None:
             store.save(cell.id, _NAME, now)
@@ -42,7 +43,9 @@ def within_budget(
     )
 
 
-def _weights(lock: WheelLock, wheelhouse: Wheelhouse) -> Weights | None:
+def _weights(
+    lock: WheelLock, wheelhouse: Wheelhouse, kept: Callable[[str], bool]
+) -> Weights | None:
     """None where its wheels are not here: a reused image needs none."""
     try:
         return weights_of(
@@ -50,6 +53,7 @@ def _weights(lock: WheelLock, wheelhouse: Wheelhouse) -> Weights | None:
                 f"{wheel.name}=={wheel.version}": {
                     path: int(measured[0])
                     for path, measured in unpacked_files(wheelhouse, wheel).items()
+                    if kept(path)
                 }
                 for wheel in lock.wheels
             }

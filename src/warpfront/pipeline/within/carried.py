@@ -60,11 +60,8 @@ class CarriedImages:
                 return held
         return None
 
-    def documents(
-        self, publication: Publication, evidence: Evidence, held: Held
-    ) -> tuple[Referrer, ...]:
+    def documents(self, publication: Publication, evidence: Evidence) -> tuple[Referrer, ...]:
         """What is attached beside the verifications, and has a name of ours: as it is."""
-        del publication
         place = self.place_of(evidence.cell)
         return tuple(
             Referrer(
@@ -73,7 +70,7 @@ class CarriedImages:
                 payload=attached_payload(place.registry, place.repository, one.digest),
                 annotations=one.annotations,
             )
-            for one in place.registry.referrers(place.repository, held.digest)
+            for one in place.registry.referrers(place.repository, publication.digest)
             if DOCUMENT in one.annotations and one.artifact_type != VERIFICATION_TYPE
         )
 

@@ -1,9 +1,10 @@
 """Images put together of layers: what the stage with the wheels is replaced by.
 
 The rendered Dockerfile stays what is built. Its stage `environment` is built once for a base and
-kept, and byte code is compiled once for that and a set of wheels; the layers of the wheels and of
-their byte code stand on it; and the stage `installed` is all that, by a named context. The step
-that compiles then finds nothing to do.
+kept; the layers of the wheels stand on it, and on them their byte code, compiled once for that
+base and a set of wheels; and the stage `installed` is all that, by a named context. The step that
+compiles then finds nothing to do. What BuildKit compiled byte code on is what it builds on next, so
+that it unpacks no layer twice.
 """
 
 from __future__ import annotations
@@ -18,12 +19,18 @@ from warpfront.errors import BuildFailedError, StoreError, WarpfrontError
 from warpfront.images.bake import BakeTarget, bake_file
 from warpfront.images.engine.buildx import BakeRequest, BuildStep, bake
 from warpfront.images.layered_manifest import config_on, manifest_on
-from warpfront.images.stages import BYTE_CODE, EMPTY_STAGE, WHEELS_STAGE, Stages, stages_of
+from warpfront.images.stages import (
+    EMPTY_STAGE,
+    WHEELS_STAGE,
+    Stages,
+    byte_code_context,
+    stages_of,
+)
 from warpfront.model import ImageFile, LockedWheel, digest_of
 from warpfront.pipeline.within.preparing import Prepared
 from warpfront.system.progress import Watch
 from warpfront.system.store import Store, read_text, storing, write_json
-from warpfront.wheels.layer_sets import bytecode_sets, layer_sets
+from warpfront.wheels.layer_sets import Wheels, bytecode_sets, layer_sets
 from warpfront.wheels.layer_store import Layer, LayerStore
 from warpfront.wheels.uv_program import uv_version
 
@@ -72,14 +79,15 @@ class Composer:
         self.layers.refuse_clash(item.rendered.wheels)
         self.watch.step(cell.id, "makes layers of its wheels")
         made = self.layers.layers(
-            sets, python=cell.python, on_progress=self.watch.advance, say=self.watch.say
+            sets,
+            python=cell.python,
+            slim=cell.slim,
+            on_progress=self.watch.advance,
+            say=self.watch.say,
         )
         base = self._environment(item, stages)
-        sizes = [self.layers.sources_bytes(wheels) for wheels in sets]
-        compiled = [
-            self._byte_code(item, base, wheels, key=digest_of([BYTE_CODE, base, _named(wheels)]))
-            for wheels in bytecode_sets(sets, sizes)
-        ]
+        sizes = [sum(self._sources(item, wheels).values()) for wheels in sets]
+        compiled = self._byte_code(item, base, made, bytecode_sets(sets, sizes))
         return self.layers.name(self._joined(base, [*made, *compiled]))
 
     def _joined(self, base: str, layers: Sequence[Layer]) -> str:
@@ -117,24 +125,35 @@ class Composer:
         return all(path.is_file() and path.stat().st_size == size for path, size in paths)
 
     def _byte_code(
-        self, item: Prepared, base: str, wheels: Sequence[LockedWheel], *, key: str
-    ) -> Layer:
-        """The layer of the byte code of `wheels`, by the Python of `base`."""
-        known = self.layers.kept(key)
-        if known is not None:
-            return known
-        files = {"Dockerfile": ImageFile(content=BYTE_CODE.encode())}
-        with self.layers.sources(wheels, python=item.cell.python) as sources:
-            contexts = {WHEELS_STAGE: self.layers.name(self._joined(base, [sources]))}
-            manifest = self.layers.read(self._built(item, files, contexts))
-        config = self.layers.read(manifest["config"]["digest"])
-        layer = Layer(
-            digest=manifest["layers"][-1]["digest"],
-            diff_id=config["rootfs"]["diff_ids"][-1],
-            size_bytes=manifest["layers"][-1]["size"],
-            wheels=("byte code of", *_named(wheels)),
-        )
-        return self.layers.keep(key, layer)
+        self, item: Prepared, base: str, made: Sequence[Layer], sets: Sequence[Wheels]
+    ) -> list[Layer]:
+        """The layers of the byte code of `sets`, by the Python of `base`: those that are not here
+        are compiled on the layers that were `made` of all wheels.
+        """
+        way = [byte_code_context([()]), base, *item.cell.slim]
+        keys = {wheels: digest_of([way, _named(wheels)]) for wheels in sets}
+        found = {wheels: self.layers.kept(key) for wheels, key in keys.items()}
+        absent = [wheels for wheels in sets if found[wheels] is None]
+        if absent:
+            texts = byte_code_context([self._sources(item, wheels) for wheels in absent])
+            files = {name: ImageFile(content=text.encode()) for name, text in texts.items()}
+            lower = self._joined(base, made)
+            contexts = {WHEELS_STAGE: self.layers.name(lower)}
+            manifest = self.layers.read(self._built(item, files, contexts, lower=lower))
+            diff_ids = self.layers.read(manifest["config"]["digest"])["rootfs"]["diff_ids"]
+            blobs = list(zip(manifest["layers"], diff_ids, strict=True))[-len(absent) :]
+            for wheels, (blob, diff_id) in zip(absent, blobs, strict=True):
+                layer = Layer(
+                    digest=blob["digest"],
+                    diff_id=diff_id,
+                    size_bytes=blob["size"],
+                    wheels=("byte code of", *_named(wheels)),
+                )
+                found[wheels] = self.layers.keep(keys[wheels], layer)
+        return [layer for layer in found.values() if layer]
+
+    def _sources(self, item: Prepared, wheels: Sequence[LockedWheel]) -> dict[str, int]:
+        return self.layers.sources(wheels, slim=item.cell.slim)
 
     def _built(
         self,
@@ -143,8 +162,11 @@ class Composer:
         contexts: Mapping[str, str],
         *,
         stage: str = "",
+        lower: str = "",
     ) -> str:
-        """The manifest of what `files` build to, all of it in the store."""
+        """The manifest of what `files` build to, all of it in the store. `lower`: the manifest that
+        they are built on, if it is there already.
+        """
         cell, folder = item.cell, self.store.folder / ".bake"
         with storing(self.layers.root):
             aside = Path(tempfile.mkdtemp(prefix=".aside-", dir=self.layers.root))
@@ -161,6 +183,8 @@ class Composer:
                 moment=_MOMENT,
                 stage=stage,
             )
+            if lower:
+                self.layers.lend(lower, aside)
             write_json(folder / "layers.json", bake_file([target]))
             request = self.request(folder / "layers.json", (cell.id,), aside)
             answer = bake(request, self.on_step)[cell.id]

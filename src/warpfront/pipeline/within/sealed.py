@@ -9,11 +9,11 @@ import json
 from pathlib import Path
 
 from warpfront.images.protection import POLICY, stack_location
-from warpfront.inside.guard.manifest import Manifest, manifest_text
+from warpfront.inside.guard.manifest import Manifest, Measured, manifest_text
 from warpfront.inside.guard.policy import policy_from
-from warpfront.model import Cell, RenderedImage
+from warpfront.model import Cell, LockedWheel, RenderedImage
 from warpfront.system.store import write_text
-from warpfront.wheels.unpacked import unpacked_files
+from warpfront.wheels.unpacked import stays, unpacked_files
 from warpfront.wheels.wheelhouse import Wheelhouse
 
 _MANIFEST = "stack.json"
@@ -32,9 +32,15 @@ def write_manifest(
     """
     protected = policy_from(json.loads(rendered.files[POLICY])).protected
     wheels = [wheel for wheel in rendered.wheels if wheel.name in protected]
+    kept = stays(cell.slim)
+
+    def left(wheel: LockedWheel) -> dict[str, Measured]:
+        files = unpacked_files(wheelhouse, wheel)
+        return {path: measured for path, measured in files.items() if kept(path)}
+
     manifest = Manifest(
         location=stack_location(cell),
         versions={wheel.name: wheel.version for wheel in wheels},
-        files={wheel.name: unpacked_files(wheelhouse, wheel) for wheel in wheels},
+        files={wheel.name: left(wheel) for wheel in wheels},
     )
     write_text(folder / _MANIFEST, manifest_text(manifest))

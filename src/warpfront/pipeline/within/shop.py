@@ -21,6 +21,7 @@ from warpfront.errors import (
 )
 from warpfront.images.engine import Engine
 from warpfront.images.labels import CREATED
+from warpfront.matrix.plan import with_parents
 from warpfront.model import Blocked, Cell, Channel, Failed, Project
 from warpfront.pipeline.within.attempt import attempt
 from warpfront.pipeline.within.evidence import Publishable, verification_payload
@@ -37,6 +38,7 @@ from warpfront.release.ledger import (
 from warpfront.release.publication import (
     Bring,
     Held,
+    Meter,
     Publishing,
     Referrer,
     held_image,
@@ -53,8 +55,8 @@ from warpfront.system.store import Store
 Published = Publication | Blocked | Failed
 Find = Callable[[Cell], Publishable | Blocked | Failed]
 """The image of a cell that is to be published, and what is known of it."""
-Papers = Callable[[Publication, Evidence, Held], tuple[Referrer, ...]]
-"""What writes the documents that go with an image."""
+Papers = Callable[[Publication, Evidence], tuple[Referrer, ...]]
+"""What writes the documents that go with an image, whose digest the publication has."""
 _HINT = "docs/release.md says what a channel demands; `invoke verify` proves it"
 
 
@@ -73,10 +75,11 @@ class Shop:
     now: str
     run: str
     watch: Watch
-    documents: Papers = lambda _publication, _evidence, _held: ()
+    documents: Papers = lambda _publication, _evidence: ()
     bring: Bring | None = None
     action: str = "publish"
     trusted: Signer | None = None
+    meter: Meter | None = None
     pause: Callable[[float], None] = time.sleep
 
     def path(self, repository: str) -> str:
@@ -105,11 +108,14 @@ class _Books:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Planned:
-    """An image that may be published, and under which names."""
+    """An image that may be published, and under which names. `mount_from` is where those are that
+    it is built on.
+    """
 
     found: Publishable
     verdict: Admission
     names: Names
+    mount_from: tuple[str, ...]
 
 
 def publish_cells(
@@ -122,10 +128,11 @@ def publish_cells(
     dry_run: bool,
 ) -> Mapping[str, Published]:
     """`every` are the matrix's cells: who is not selected still has its names."""
-    cells = tuple(cells)
+    cells, every = tuple(cells), tuple(every)
     claimed = clashes_of_matrix(every, channel, project=shop.project)
     planned = {
-        cell.id: _plan(cell, channel, claimed.get(cell.id, ()), shop, find) for cell in cells
+        cell.id: _plan(cell, channel, claimed.get(cell.id, ()), shop, find, every=every)
+        for cell in cells
     }
     found = clashes(one.names for one in planned.values() if isinstance(one, _Planned))
     results: dict[str, Published] = {}
@@ -148,7 +155,13 @@ def publish_cells(
 
 
 def _plan(
-    cell: Cell, channel: Channel, claimed: tuple[str, ...], shop: Shop, find: Find
+    cell: Cell,
+    channel: Channel,
+    claimed: tuple[str, ...],
+    shop: Shop,
+    find: Find,
+    *,
+    every: tuple[Cell, ...],
 ) -> _Planned | Blocked | Failed:
     if claimed:
         return _conflict(cell.id, claimed)
@@ -161,7 +174,9 @@ def _plan(
     names = names_of(cell, channel, words, project=shop.project)
     if against := (*verdict.against, *(names.wrong if verdict.publishable else ())):
         return _failed(cell.id, NotPublishableError("; ".join(against), hint=_HINT))
-    return _Planned(found=found, verdict=verdict, names=names)
+    parents = with_parents((cell,), every)[:-1]
+    mount_from = tuple(path_of(channel, shop.project, one) for one in parents)
+    return _Planned(found=found, verdict=verdict, names=names, mount_from=mount_from)
 
 
 def with_signature(verdict: Admission, channel: Channel, *, signer: Signer | None) -> Admission:
@@ -243,8 +258,11 @@ def _published(plan: _Planned, channel: Channel, shop: Shop, books: _Books) -> P
         prove=_prover(plan, channel, shop),
         record=books.record,
         bring=shop.bring,
+        prepare=_preparer(plan, shop),
+        mount_from=plan.mount_from,
         pause=shop.pause,
         watch=shop.watch,
+        meter=shop.meter or Meter(shop.watch),
     )
     planned = _publication(plan, channel, shop)
     cell_id = planned.cell_id
@@ -259,6 +277,16 @@ def _published(plan: _Planned, channel: Channel, shop: Shop, books: _Books) -> P
         result = dataclasses.replace(result, seconds=round(time.monotonic() - began, 2))
         books.record(result)
     return result
+
+
+def _preparer(plan: _Planned, shop: Shop) -> Callable[[Publication], None]:
+    """Writes the documents ahead, for the digest that the image will have."""
+
+    def prepare(publication: Publication) -> None:
+        expected = dataclasses.replace(publication, digest=publication.image_id)
+        shop.documents(expected, plan.found.evidence)
+
+    return prepare
 
 
 def _prover(
@@ -284,7 +312,7 @@ def _prover(
         proof = verification_payload(
             evidence, with_signature(verdict, channel, signer=shop.signer), held
         )
-        return (proof, *shop.documents(publication, evidence, held))
+        return (proof, *shop.documents(publication, evidence))
 
     return prove
 
@@ -359,8 +387,10 @@ def open_shop(
         )
     trusted = Signer(run=run, cosign=trusting(run, trust, here)) if trust else None
     host = host_of(channel, project.repository)
-    with client.connect(host, here, run) as registry:
+    meter = Meter(watch)
+    with client.connect(host, here, run, on_bytes=meter) as registry:
         yield Shop(
+            meter=meter,
             trusted=trusted,
             project=project.repository,
             registry=registry,

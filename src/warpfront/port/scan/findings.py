@@ -99,7 +99,9 @@ class Context:
     defines for AMD as well. `vendor_macros` are those that its headers define on some sides only:
     there a number stands for nothing, "unset" is all that is known. `own_namespaces` are the C++
     namespaces that it opens. `own_packages` are the Python packages that the tree itself is the
-    source of. `left_out` are the paths of files that its build for AMD does not compile.
+    source of. `left_out` are the paths of files that its build for AMD does not compile. Nothing in
+    an `untranslated` tree knows of HIP: CUDA's names stay as they are, and only `cuda_headers` (by
+    their names) bring in the runtime that hipcc does not include by itself.
     """
 
     identifiers: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -108,6 +110,8 @@ class Context:
     own_namespaces: frozenset[str] = frozenset()
     own_packages: frozenset[str] = frozenset()
     left_out: frozenset[str] = frozenset()
+    untranslated: bool = False
+    cuda_headers: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)

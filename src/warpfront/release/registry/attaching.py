@@ -8,6 +8,7 @@ from warpfront.release.registry import manifests
 from warpfront.release.registry.contract import (
     EMPTY_BODY,
     IMAGE_MANIFEST,
+    Artifact,
     BytesBlob,
     Descriptor,
     Registry,
@@ -29,13 +30,25 @@ def attach_payload(
     """The payload first, then the manifest that says whose it is. Raises what `registry` does."""
     for source in (payload, BytesBlob(EMPTY_BODY)):
         registry.put_blob(repository, source)
-    body = manifests.artifact_body(
-        subject,
+    artifact = Artifact(
         artifact_type=artifact_type,
-        payload=Descriptor(
-            media_type=payload_type, digest=payload.digest, size_bytes=payload.size_bytes
-        ),
+        payload=payload.content,
+        payload_type=payload_type,
         annotations=annotations,
     )
+    body = body_of(subject, artifact)
     put = registry.put_manifest(repository, digest_of_bytes(body), body, IMAGE_MANIFEST)
     return manifests.referrer_of(RegistryManifest(descriptor=put, body=body))
+
+
+def body_of(subject: Descriptor, artifact: Artifact) -> bytes:
+    """The manifest of a document: the same for the same document, in every registry."""
+    payload = BytesBlob(artifact.payload)
+    return manifests.artifact_body(
+        subject,
+        artifact_type=artifact.artifact_type,
+        payload=Descriptor(
+            media_type=artifact.payload_type, digest=payload.digest, size_bytes=payload.size_bytes
+        ),
+        annotations=artifact.annotations,
+    )

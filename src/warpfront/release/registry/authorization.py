@@ -180,7 +180,10 @@ def _is_basic(offer: str) -> bool:
 
 
 def _require_safe(realm: str, host: str) -> None:
-    parts = urlsplit(realm)
+    try:
+        parts = urlsplit(realm)
+    except ValueError:
+        raise wrong(host, _STEP, "it sends logins to an address that is none") from None
     plain_at_home = parts.scheme == "http" and is_loopback(parts.netloc) and is_loopback(host)
     if (parts.scheme != "https" and not plain_at_home) or not parts.hostname or "@" in parts.netloc:
         raise wrong(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, BinaryIO, Self
@@ -17,12 +18,15 @@ import requests
 
 from warpfront.errors import InputError, RegistryError, RegistryFault
 from warpfront.release.registry import manifests
-from warpfront.release.registry.attaching import attach_payload
+from warpfront.release.registry.attaching import attach_payload, body_of
 from warpfront.release.registry.authorization import Scopes, delete, pull, push
 from warpfront.release.registry.contract import (
+    EMPTY_BODY,
     IMAGE_INDEX,
+    IMAGE_MANIFEST,
     INDEX_TYPES,
     MANIFEST_TYPES,
+    Artifact,
     BlobSource,
     BlobTransfer,
     BytesBlob,
@@ -39,6 +43,7 @@ from warpfront.release.registry.references import (
     fallback_tag,
     is_digest,
     is_tag,
+    read_count,
     wrong_repository,
 )
 from warpfront.release.registry.registry_errors import Passing, refused, wrong
@@ -48,8 +53,11 @@ from warpfront.system.process import Run
 
 _ACCEPT = {"Accept": ", ".join((*MANIFEST_TYPES, *INDEX_TYPES))}
 _DIGEST_HEADER = "Docker-Content-Digest"
+# Requests under way at once: below the connections that requests keeps of a host.
+_AT_ONCE = 4
 _PAGE = 1000
 _MOST_PAGES = 200
+_MOST_PAGES_BYTES = 4 * MANIFEST_LIMIT_BYTES
 # What a registry without the referrers API answers: a path that it does not know.
 _NO_REFERRERS = frozenset({404, 405, 501})
 _NOT_MOUNTED = frozenset({202, 400, 403, 404, 405})
@@ -130,7 +138,7 @@ class HttpRegistry:
         descriptor = Descriptor(media_type=media_type, digest=digest, size_bytes=len(body))
         if document.subject is not None and listed != document.subject.digest:
             manifest = RegistryManifest(descriptor=descriptor, body=body)
-            self._list(repository, document.subject.digest, manifests.referrer_of(manifest))
+            self._list(repository, document.subject.digest, [manifests.referrer_of(manifest)])
         return descriptor
 
     def blob(self, repository: str, digest: str, limit_bytes: int) -> bytes:
@@ -226,6 +234,20 @@ class HttpRegistry:
             annotations=annotations,
         )
 
+    def attach_all(
+        self, repository: str, subject: Descriptor, artifacts: Sequence[Artifact]
+    ) -> None:
+        """See `Registry`. Beside each other; where it keeps no list, listed all at once."""
+        _require_repository(repository)
+        contents = dict.fromkeys((EMPTY_BODY, *(one.payload for one in artifacts)))
+        bodies = [body_of(subject, one) for one in artifacts]
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            for _ in pool.map(lambda one: self.put_blob(repository, BytesBlob(one)), contents):
+                pass
+            unlisted = [*pool.map(lambda body: self._unlisted(repository, subject, body), bodies)]
+        if missing := [one for one in unlisted if one is not None]:
+            self._list(repository, subject.digest, missing)
+
     def tags(self, repository: str) -> tuple[str, ...]:
         """See `Registry`."""
         _require_repository(repository)
@@ -282,23 +304,32 @@ class HttpRegistry:
             raise self._wrong(step, f"it says that it stored {said:.80}, not {digest}")
         return answer.headers.get("OCI-Subject", "")
 
-    def _list(self, repository: str, subject: str, descriptor: Descriptor) -> None:
-        """Name an artifact in the fallback index of its subject. Others may write that at the same
-        time: ours is there only when it is read back.
+    def _unlisted(self, repository: str, subject: Descriptor, body: bytes) -> Descriptor | None:
+        """Put the manifest of an artifact; what is to be listed, unless the registry has."""
+        digest = digest_of_bytes(body)
+        step = f"put manifest {_named(repository, digest)}"
+        if self._put(repository, digest, body, IMAGE_MANIFEST, step) == subject.digest:
+            return None
+        put = Descriptor(media_type=IMAGE_MANIFEST, digest=digest, size_bytes=len(body))
+        return manifests.referrer_of(RegistryManifest(descriptor=put, body=body))
+
+    def _list(self, repository: str, subject: str, new: Sequence[Descriptor]) -> None:
+        """Name artifacts in the fallback index of their subject. Others may write that at the same
+        time: ours are there only when they are read back.
         """
         attempts = self._exchange.attempts()
         tag, step = fallback_tag(subject), f"list of what is attached to {subject}"
         while True:
             listed, annotations = self._listed(repository, subject)
-            if descriptor.digest in {one.digest for one in listed}:
+            if not _missing(new, listed):
                 return
-            body = manifests.index_body((*listed, descriptor), annotations)
+            body = manifests.index_body((*listed, *_missing(new, listed)), annotations)
             self._put(repository, tag, body, IMAGE_INDEX, step)
-            listed, _ = self._listed(repository, subject)
-            if descriptor.digest in {one.digest for one in listed}:
+            missing = _missing(new, self._listed(repository, subject)[0])
+            if not missing:
                 return
             if not attempts.again(0.0):
-                raise self._wrong(step, f"{descriptor.digest} does not stay in it")
+                raise self._wrong(step, f"{missing[0].digest} does not stay in it")
 
     def _listed(
         self, repository: str, subject: str
@@ -357,9 +388,11 @@ class HttpRegistry:
     def _pages(
         self, repository: str, url: str, step: str, accepted: set[int]
     ) -> Iterator[tuple[requests.Response, bytes]]:
+        left = _MOST_PAGES_BYTES
         for _ in range(_MOST_PAGES):
             ask = self._ask("GET", url, step, accepted, (pull(repository),))
-            answer, body = self._exchange.read(ask, MANIFEST_LIMIT_BYTES)
+            answer, body = self._exchange.read(ask, min(MANIFEST_LIMIT_BYTES, left))
+            left -= len(body)
             yield answer, body
             following = answer.links.get("next", {}).get("url", "")
             if answer.status_code != 200 or not following:
@@ -449,6 +482,11 @@ class _Pieces(io.RawIOBase):
         return count
 
 
+def _missing(new: Sequence[Descriptor], listed: Sequence[Descriptor]) -> list[Descriptor]:
+    there = {one.digest for one in listed}
+    return [one for one in new if one.digest not in there]
+
+
 def _transferred(source: BlobSource, transfer: TransferKind, sent_bytes: int = 0) -> BlobTransfer:
     return BlobTransfer(
         digest=source.digest,
@@ -494,5 +532,4 @@ def _media_type(answer: requests.Response) -> str:
 
 
 def _length(answer: requests.Response) -> int | None:
-    said = answer.headers.get("Content-Length", "")
-    return int(said[:18]) if said.isdigit() else None
+    return read_count(answer.headers.get("Content-Length", ""))

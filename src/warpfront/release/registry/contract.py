@@ -105,6 +105,16 @@ class BytesBlob:
         return io.BytesIO(self.content)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Artifact:
+    """A document that is to be attached: of which type, and of which type its bytes are."""
+
+    artifact_type: str
+    payload: bytes
+    payload_type: str
+    annotations: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+
 class Registry(Protocol):
     """One registry host. `repository` is without it; `reference` is a tag or a digest.
 
@@ -159,6 +169,11 @@ class Registry(Protocol):
         annotations: Mapping[str, str],
     ) -> Descriptor:
         """Attach a document to a digest. The same document twice is the same digest, once."""
+
+    def attach_all(
+        self, repository: str, subject: Descriptor, artifacts: Sequence[Artifact]
+    ) -> None:
+        """Attach several; whoever is killed meanwhile leaves any of them."""
 
     def tags(self, repository: str) -> tuple[str, ...]:
         """Every tag of a repository; none where there is no such repository."""

@@ -8,21 +8,31 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from warpfront.errors import InputError
 from warpfront.release.registry import manifests
-from warpfront.release.registry.contract import BlobTransfer, Descriptor, Registry, RegistryManifest
-from warpfront.release.registry.layout import parts_of
+from warpfront.release.registry.contract import (
+    BlobSource,
+    BlobTransfer,
+    Descriptor,
+    Registry,
+    RegistryManifest,
+)
+from warpfront.release.registry.layout import LayoutRegistry, parts_of
 from warpfront.release.registry.manifests import ImageIndex
 from warpfront.release.registry.references import fallback_tag
 
 # An index of platforms, its images, a document about one, the signature of that.
 DEEPEST = 4
 MOST_MANIFESTS = 1000
+# Blobs on their way at once.
+_AT_ONCE = 4
 # What cosign 2 keeps beside an image under tags, where others use referrers.
 _SIGNATURE_TAGS = (".sig", ".att")
 
@@ -50,11 +60,22 @@ class Copied:
         return sum(blob.sent_bytes for blob in self.blobs)
 
 
-def copy_image(source: Repository, target: Repository, digest: str) -> Copied:
-    """An image, or an index and its images, by digest. Raises `InputError` if it is not there."""
+def copy_image(
+    source: Repository,
+    target: Repository,
+    digest: str,
+    *,
+    tag: str = "",
+    mount_from: Sequence[str] = (),
+) -> Copied:
+    """An image, or an index and its images, by digest, or `InputError` if it is not there; under a
+    `tag`, if one is given. `mount_from` are repositories beside the target that may have some.
+    """
     walk = _ImageWalk(source)
     walk.follow(digest)
-    return _copy(source, target, walk)
+    if tag:
+        walk.tags[tag] = walk.found[digest]
+    return _copy(source, target, walk, mount_from)
 
 
 def copy_attached(source: Repository, target: Repository, digest: str) -> Copied:
@@ -84,18 +105,20 @@ def _copy_tags(source: Repository, target: Repository, digest: str) -> Copied:
     return _copy(source, target, walk)
 
 
-def _copy(source: Repository, target: Repository, walk: _ImageWalk) -> Copied:
-    """Blobs, then the manifests that name them, then tags."""
-    blobs: dict[str, BlobTransfer] = {}
-    for manifest in walk.found.values():
-        for part in _blobs_of(manifest):
-            if part.digest not in blobs:
-                blobs[part.digest] = _copy_blob(source, target, part)
+def _copy(
+    source: Repository, target: Repository, walk: _ImageWalk, mount_from: Sequence[str] = ()
+) -> Copied:
+    """Blobs, the largest first, then the manifests that name them, then tags."""
+    parts = {part.digest: part for one in walk.found.values() for part in _blobs_of(one)}
+    ordered = sorted(parts.values(), key=lambda part: -part.size_bytes)
+    if source.registry.host == target.registry.host:
+        mount_from = (source.repository, *mount_from)
+    blobs = _copy_blobs(source, target, ordered, mount_from)
     for reference, manifest in {**walk.found, **walk.tags}.items():
         target.registry.put_manifest(
             target.repository, reference, manifest.body, manifest.descriptor.media_type
         )
-    return Copied(manifests=tuple(walk.found), blobs=tuple(blobs.values()))
+    return Copied(manifests=tuple(walk.found), blobs=blobs)
 
 
 def _blobs_of(manifest: RegistryManifest) -> tuple[Descriptor, ...]:
@@ -103,10 +126,74 @@ def _blobs_of(manifest: RegistryManifest) -> tuple[Descriptor, ...]:
     return () if isinstance(document, ImageIndex) else parts_of(document)
 
 
-def _copy_blob(source: Repository, target: Repository, blob: Descriptor) -> BlobTransfer:
-    mounts = (source.repository,) if source.registry.host == target.registry.host else ()
+def _copy_blobs(
+    source: Repository, target: Repository, blobs: Sequence[Descriptor], mount_from: Sequence[str]
+) -> tuple[BlobTransfer, ...]:
+    """Several at once. Where one fails, or who waits is stopped, the others read no further."""
+    stop = threading.Event()
+
+    def copied(blob: Descriptor) -> BlobTransfer:
+        with _opened(source, blob) as found:
+            wanted = _Stoppable(source=found, stop=stop)
+            return target.registry.put_blob(target.repository, wanted, mount_from)
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        try:
+            return tuple(pool.map(copied, blobs))
+        except BaseException:
+            stop.set()
+            raise
+
+
+@contextlib.contextmanager
+def _opened(source: Repository, blob: Descriptor) -> Iterator[BlobSource]:
+    if isinstance(source.registry, LayoutRegistry) and source.registry.checked:
+        yield source.registry.file(blob)
+        return
     with _lazily(source, blob) as fetched:
-        return target.registry.put_blob(target.repository, fetched, mounts)
+        yield fetched
+
+
+class _StoppedError(Exception):
+    """Nobody waits for this blob any more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stoppable:
+    """A blob that cannot be read any more after `stop`."""
+
+    source: BlobSource
+    stop: threading.Event
+
+    @property
+    def digest(self) -> str:
+        return self.source.digest
+
+    @property
+    def size_bytes(self) -> int:
+        return self.source.size_bytes
+
+    def open(self) -> Any:
+        return _StoppableFile(self.source.open(), self.stop)
+
+
+class _StoppableFile:
+    def __init__(self, file: BinaryIO, stop: threading.Event) -> None:
+        self._file, self._stop = file, stop
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def __enter__(self) -> BinaryIO:
+        return self._file.__enter__()
+
+    def __exit__(self, *exception: object) -> None:
+        self._file.close()
+
+    def read(self, count: int = -1) -> bytes:
+        if self._stop.is_set():
+            raise _StoppedError
+        return self._file.read(count)
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ import requests
 import urllib3
 
 from warpfront.release.registry.patience import Pace, Patience
-from warpfront.system.whole_heads import WholeHeads
+from warpfront.system.whole_heads import WholeHeads, read_within
 
 _PIECE_BYTES = 1 << 20
 _SENT_AT_ONCE_BYTES = 1 << 18
@@ -50,8 +50,12 @@ class Adapter(WholeHeads):
 def received(answer: requests.Response, patience: Patience, pace: Pace) -> Iterator[bytes]:
     """The body as it arrives. Raises as requests does, and `TooSlow`."""
     since, count = pace.clock(), 0
+
+    def read() -> bytes:
+        return bytes(answer.raw.read1(_PIECE_BYTES, decode_content=False))
+
     try:
-        while piece := answer.raw.read1(_PIECE_BYTES, decode_content=False):
+        while piece := read_within(answer.raw, patience.window_seconds * 1.1, read):
             count += len(piece)
             yield piece
             now = pace.clock()
@@ -61,6 +65,8 @@ def received(answer: requests.Response, patience: Patience, pace: Pace) -> Itera
                 since, count = now, 0
     except urllib3.exceptions.ReadTimeoutError as error:
         raise requests.ReadTimeout(error) from error
+    except TimeoutError as error:
+        raise TooSlow(str(error)) from error
     except (urllib3.exceptions.HTTPError, OSError) as error:
         if isinstance(error, requests.RequestException):
             raise

@@ -168,9 +168,9 @@ class Exchange:
         """An address that the registry named for what comes next, made whole. What is sent there
         may be large and may need the login: it is on the same host, or elsewhere by TLS.
         """
-        url = urljoin(asked, location)
+        url = joined(asked, location) if location else ""
         parts = urlsplit(url)
-        if not location or not parts.hostname or "@" in parts.netloc:
+        if not parts.hostname or "@" in parts.netloc:
             raise wrong(self.host, step, "it does not say where to go on")
         if parts.scheme != "https" and not self._is_own(url) and not self._is_beside(url):
             raise wrong(
@@ -248,6 +248,9 @@ class Exchange:
             )
         except (requests.RequestException, OSError) as error:
             self._fail(step, error)
+        except ValueError as error:  # requests reads where an answer leads to, whether we go or not
+            words = "it leads to an address that is none"
+            raise wrong(self.host, step, words) from error
 
     def _fetch_token(self, request: TokenRequest) -> bytes:
         step = "login"
@@ -297,6 +300,15 @@ class Exchange:
         except OSError as error:
             self._fail("first contact", error)
         return True
+
+
+def joined(base: str, location: str) -> str:
+    """An address that somebody else wrote, made whole; "" for what is none."""
+    try:
+        url = urljoin(base, location)
+        return url if urlsplit(url).port != 0 else ""
+    except ValueError:
+        return ""
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None]:

@@ -23,6 +23,7 @@ from warpfront.release.registry.contract import (
     IMAGE_INDEX,
     INDEX_TYPES,
     MANIFEST_TYPES,
+    Artifact,
     BlobSource,
     BlobTransfer,
     BytesBlob,
@@ -61,9 +62,12 @@ class FileBlob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayoutRegistry:
-    """`contract.Registry` over a folder, which need not be there before something is put."""
+    """`contract.Registry` over a folder, which need not be there before something is put. `checked`
+    says that whoever keeps it has held each blob against its digest.
+    """
 
     folder: Path
+    checked: bool = False
 
     @property
     def host(self) -> str:
@@ -186,6 +190,20 @@ class LayoutRegistry:
             annotations=annotations,
         )
 
+    def attach_all(
+        self, repository: str, subject: Descriptor, artifacts: Sequence[Artifact]
+    ) -> None:
+        """See `Registry`."""
+        for one in artifacts:
+            self.attach(
+                repository,
+                subject,
+                artifact_type=one.artifact_type,
+                payload=one.payload,
+                payload_type=one.payload_type,
+                annotations=one.annotations,
+            )
+
     def tags(self, repository: str) -> tuple[str, ...]:
         """See `Registry`."""
         del repository
@@ -226,6 +244,13 @@ class LayoutRegistry:
                     manifest = self.manifest("", one.digest)
                     assert manifest is not None
                     waiting += parts_of(manifests.read_document(manifest))
+
+    def file(self, blob: Descriptor) -> FileBlob:
+        """A blob as the file that it is, if it has its size."""
+        if self._require_regular(blob.digest) != blob.size_bytes:
+            raise self._wrong(f"{blob.digest} has not {blob.size_bytes} bytes")
+        path = self.blob_path(blob.digest)
+        return FileBlob(path=path, digest=blob.digest, size_bytes=blob.size_bytes)
 
     def blob_path(self, digest: str) -> Path:
         if not is_digest(digest):

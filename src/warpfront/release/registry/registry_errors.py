@@ -12,6 +12,7 @@ from email.utils import parsedate_to_datetime
 import requests
 
 from warpfront.errors import RegistryError, RegistryFault
+from warpfront.release.registry.references import read_count
 
 RETRIED_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
 _LONGEST_SAID = 300
@@ -80,12 +81,12 @@ def by_exception(
 def after_seconds(headers: Mapping[str, str]) -> float:
     """Retry-After as seconds: a number, or a date, which is held against the answer's own."""
     value = headers.get("Retry-After", "")
-    if value.isdigit():
-        return float(value[:9])
+    if (count := read_count(value)) is not None:
+        return float(count)
     try:
         then, now = (parsedate_to_datetime(headers[name]) for name in ("Retry-After", "Date"))
         return max(0.0, (then - now).total_seconds())
-    except (KeyError, ValueError, TypeError):
+    except (KeyError, ValueError, TypeError, OverflowError):
         return 0.0
 
 

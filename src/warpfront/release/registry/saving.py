@@ -15,6 +15,7 @@ from typing import BinaryIO
 import requests
 
 from warpfront.release.registry.exchange import Ask, Exchange
+from warpfront.release.registry.references import read_count
 from warpfront.release.registry.registry_errors import Passing, wrong
 from warpfront.release.registry.uploads import OnBytes
 from warpfront.system.store import storing
@@ -95,9 +96,8 @@ class Saving:
         file.seek(0)
         file.truncate()
         self._have, self._found = 0, sha256()
-        length = answer.headers.get("Content-Length", "")
-        if self._limit_bytes is None and length.isdigit():
-            self._limit_bytes = int(length[:18])
+        if self._limit_bytes is None:
+            self._limit_bytes = read_count(answer.headers.get("Content-Length", ""))
 
     def _check(self) -> None:
         if f"sha256:{self._found.hexdigest()}" != self._digest:

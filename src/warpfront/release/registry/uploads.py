@@ -21,6 +21,7 @@ from warpfront.release.registry.authorization import Scopes
 from warpfront.release.registry.contract import BlobSource
 from warpfront.release.registry.exchange import Ask, Exchange
 from warpfront.release.registry.patience import Attempts
+from warpfront.release.registry.references import read_count
 from warpfront.release.registry.registry_errors import Passing, by_status, wrong
 
 # In one request without asking how far it came: what is sent again after a cut costs little.
@@ -124,9 +125,8 @@ class Upload:
         answer = self._once("POST", url, {202}, body=b"")
         self._exchange.finish(answer)
         self._follow(answer)
-        least = answer.headers.get("OCI-Chunk-Min-Length", "")
-        if least.isdigit():
-            self._piece_bytes = max(self._piece_bytes, int(least[:18]))
+        least = read_count(answer.headers.get("OCI-Chunk-Min-Length", ""))
+        self._piece_bytes = max(self._piece_bytes, least or 0)
 
     def _send_piece(self) -> None:
         count = min(self._piece_bytes, self._source.size_bytes - self._offset)

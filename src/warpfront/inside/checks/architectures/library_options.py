@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from dataclasses import dataclass
 
 LIBRARIES = ("transformers",)
@@ -20,6 +19,36 @@ MODES = (
 USUAL_MODES = ("float32", "training", "generate")
 KINDS = ("causal", "encoder-decoder", "vision", "audio", "multimodal", "encoder")
 
+_MOST = 3600
+
+
+@dataclass(frozen=True, kw_only=True)
+class LibraryOption:
+    """One option, as every door has it."""
+
+    name: str
+    help: str
+    default: str = ""
+
+    @property
+    def attribute(self) -> str:
+        return self.name.replace("-", "_")
+
+
+LIBRARY_OPTIONS = (
+    LibraryOption(name="library", help="whose registry of architectures is run: transformers"),
+    LibraryOption(
+        name="architectures", help="types by name, with commas between them, or all (all)"
+    ),
+    LibraryOption(name="kinds", help=f"only of these kinds: {', '.join(KINDS)}"),
+    LibraryOption(
+        name="modes",
+        help=f"what is done with each: {', '.join(MODES)}, or all ({','.join(USUAL_MODES)})",
+    ),
+    LibraryOption(name="limit-seconds", help="what one architecture may take (90)"),
+    LibraryOption(name="workers", help="how many at once (as many as processors, 4 at most)"),
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Library:
@@ -31,6 +60,13 @@ class Library:
     modes: tuple[str, ...] = USUAL_MODES
     limit_seconds: float = 90.0
     workers: int = 0
+
+    def again(self, _number: int) -> Library:
+        """The same once more: what is drawn does not depend on the run."""
+        return self
+
+    def document(self) -> dict[str, object]:
+        return dict(vars(self))
 
     def arguments(self) -> tuple[str, ...]:
         """As options of a command line."""
@@ -46,40 +82,28 @@ class Library:
 
 
 def add_library_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--library", choices=LIBRARIES, default="", help="whose registry of architectures is run"
-    )
-    parser.add_argument(
-        "--architectures", default="all", help="types by name, with commas between them, or all"
-    )
-    parser.add_argument(
-        "--kinds", default="", type=_some(KINDS), help=f"only of these kinds: {', '.join(KINDS)}"
-    )
-    parser.add_argument(
-        "--modes",
-        default=",".join(USUAL_MODES),
-        type=_some((*MODES, "all")),
-        help=f"what is done with each: {', '.join(MODES)}, or all ({','.join(USUAL_MODES)})",
-    )
-    parser.add_argument(
-        "--limit-seconds", default=90.0, type=float, help="what one architecture may take (90)"
-    )
-    parser.add_argument(
-        "--workers", default=0, type=int, help="how many at once (as many as processors, 4 at most)"
-    )
+    for option in LIBRARY_OPTIONS:
+        parser.add_argument(f"--{option.name}", default=option.default, help=option.help)
 
 
 def parsed_library(options: argparse.Namespace) -> Library:
-    """Of a command line to which `add_library_options` gave its options."""
-    names = _listed(options.architectures) or ("all",)
-    modes = _listed(options.modes)
+    """Of a command line to which `add_library_options` gave its options. Raises `ValueError`."""
+    return read_library(
+        **{name: getattr(options, name) for name in (o.attribute for o in LIBRARY_OPTIONS)}
+    )
+
+
+def read_library(**said: str) -> Library:
+    """From options by their names. Raises `ValueError` with what is wrong with one of them."""
+    names = _listed(said["architectures"]) or ("all",)
+    modes = _some("modes", said["modes"], (*MODES, "all")) or USUAL_MODES
     return Library(
-        library=options.library or LIBRARIES[0],
+        library=(_some("library", said["library"], LIBRARIES) or LIBRARIES)[0],
         architectures=("all",) if "all" in names else names,
-        kinds=_listed(options.kinds),
+        kinds=_some("kinds", said["kinds"], KINDS),
         modes=MODES if "all" in modes else modes,
-        limit_seconds=options.limit_seconds,
-        workers=options.workers,
+        limit_seconds=_number("limit-seconds", said["limit_seconds"] or "90"),
+        workers=int(_number("workers", said["workers"] or "0")),
     )
 
 
@@ -87,11 +111,18 @@ def _listed(text: str) -> tuple[str, ...]:
     return tuple(filter(None, (part.strip() for part in text.split(","))))
 
 
-def _some(known: tuple[str, ...]) -> Callable[[str], str]:
-    def read(text: str) -> str:
-        for name in _listed(text):
-            if name not in known:
-                raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(known)}")
-        return text
+def _some(option: str, text: str, known: tuple[str, ...]) -> tuple[str, ...]:
+    for name in _listed(text):
+        if name not in known:
+            raise ValueError(f"--{option} {name!r} is none of {', '.join(known)}")
+    return _listed(text)
 
-    return read
+
+def _number(option: str, text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number <= _MOST:
+        raise ValueError(f"--{option} {text!r} is no number from 0 to {_MOST}")
+    return number

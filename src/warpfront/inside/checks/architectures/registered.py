@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import os
 import queue
+import resource
 import sys
 import threading
 from collections import Counter
@@ -60,13 +61,14 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     os.environ.update(QUIET)
     try:
+        asked = parsed_library(options)
         claims = read_claims(options.claims)
         options.results.mkdir(parents=True, exist_ok=True)
-        recorder = Recorder(session="architectures", target=claims.target, folder=options.results)
+        recorder = Recorder(session="models", target=claims.target, folder=options.results)
         if not _is_here(claims, recorder):
             return 0 if recorder.finish() else 1
-        record_architectures(claims, recorder, parsed_library(options))
-    except (ClaimsError, LibraryError) as error:
+        record_architectures(claims, recorder, asked)
+    except (ClaimsError, LibraryError, ValueError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
     return 0 if recorder.finish() else 1
@@ -115,7 +117,15 @@ def record_architectures(claims: Claims, recorder: Recorder, asked: Library, see
     checks += [_missing(name, asked.library) for name in missing]
     if asked.architectures == ("all",):
         checks += [_counted(kind, run, recorder) for kind in dict.fromkeys(o.kind for o in run)]
+    before = _children_seconds()
     recorder.run(checks)
+    recorder.environment["processor_seconds"] = round(_children_seconds() - before, 1)
+
+
+def _children_seconds() -> float:
+    """What ended children took of processors: on a machine with other work, a wall says little."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _excluded(found: Sequence[Architecture]) -> Mapping[str, str]:

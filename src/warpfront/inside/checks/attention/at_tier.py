@@ -23,9 +23,10 @@ from warpfront.inside.checks.operations import Arithmetic
 from warpfront.inside.checks.precision import DTYPES, require_full_precision
 
 COMPUTED, REFUSED, WRONG, ANOTHER = "computed", "refused", "wrong", "another kernel"
+_ACTIVITIES = {"cuda": "CUDA", "xpu": "XPU"}
 _FATAL = re.compile(r"(CUDA|HIP) error|illegal memory|device-side assert|unspecified launch")
 _SHOWN = 3
-_REPETITIONS, _WARM = 7, 2
+_WARM = 2
 # What a library refuses with; anything else that it raises is a fault of its own.
 _REFUSALS = (RefusedError, NotImplementedError, RuntimeError, ValueError, TypeError, ImportError)
 
@@ -43,7 +44,7 @@ def do_item(item: Mapping[str, Any]) -> Mapping[str, Any]:
         torch._dynamo.reset()  # noqa: SLF001 - the way that torch documents
     try:
         if item["timed"]:
-            return {"outcome": COMPUTED, "seconds": _timed(compute, own)}
+            return {"outcome": COMPUTED, "seconds": _timed(compute, own, item["repetitions"])}
         return _judged(compute, own, item["tier"])
     except _REFUSALS as error:
         if _FATAL.search(str(error)):
@@ -116,7 +117,7 @@ def _fault(
 
 
 def _its_own(tier: Mapping[str, str], names: list[str], device: str) -> bool:
-    pattern = re.compile(tier["operators" if device == "cpu" else "kernels"])
+    pattern = re.compile(tier["kernels" if device in _ACTIVITIES else "operators"])
     if not any(pattern.search(name) for name in names):
         return False
     return tier["name"] != "sdpa math" or not any(FUSED.search(name) for name in names)
@@ -125,12 +126,13 @@ def _its_own(tier: Mapping[str, str], names: list[str], device: str) -> bool:
 def _profiled(
     work: Callable[[], tuple[Tensor, ...]], device: str
 ) -> tuple[list[str], tuple[Tensor, ...]]:
-    """What ran, by name and what took longest first: kernels of a device, on the CPU operators."""
+    """What ran, by name and what took longest first: kernels of a device that torch can profile,
+    and operators elsewhere.
+    """
     activity = torch.profiler.ProfilerActivity
-    on_device = device != "cpu"
-    with torch.profiler.profile(
-        activities=[activity.CPU, *([activity.CUDA] if on_device else [])]
-    ) as profile:
+    on_device = device in _ACTIVITIES
+    more = [getattr(activity, _ACTIVITIES[device])] if on_device else []
+    with torch.profiler.profile(activities=[activity.CPU, *more]) as profile:
         found = work()
         _settle(device)
     spent: dict[str, float] = {}
@@ -149,10 +151,10 @@ def _settle(device: str) -> None:
         getattr(torch, device).synchronize()
 
 
-def _timed(compute: Compute, own: _CaseInputs) -> float:
+def _timed(compute: Compute, own: _CaseInputs, repetitions: int) -> float:
     """The median of several, forward and backward, until the device is through."""
     taken = []
-    for repetition in range(_WARM + _REPETITIONS):
+    for repetition in range(_WARM + repetitions):
         began = time.perf_counter()
         own.run(compute)
         _settle(own.device)
@@ -162,6 +164,8 @@ def _timed(compute: Compute, own: _CaseInputs) -> float:
 
 
 def main() -> None:
+    # Small cases: threads that wait for each other would take ten times as long.
+    torch.set_num_threads(1)
     require_full_precision()
     serve(do_item)
 

@@ -17,7 +17,7 @@ import torch
 from warpfront.inside.checks.attention.at_tier import ANOTHER, COMPUTED, REFUSED, WRONG
 from warpfront.inside.checks.attention.fallback import fallback_text
 from warpfront.inside.checks.attention.tiers import MASKS, TIERS, Tier
-from warpfront.inside.checks.children import DONE, each_in_a_child
+from warpfront.inside.checks.children import DONE, Returned, each_in_a_child
 from warpfront.inside.checks.claims import Claims
 from warpfront.inside.checks.effort import Effort
 from warpfront.inside.checks.results import (
@@ -33,17 +33,18 @@ CHILD = "warpfront.inside.checks.attention.at_tier"
 EXAMPLE = "attention_example.py"
 WIDTHS, HEADS, GROUPED, BATCH = (64, 96, 128, 256, 512), 4, 2, 2
 # An odd length, so that no tile is full.
-LENGTHS = {"cpu": 65, "cuda": 129, "hpu": 129}
-TIMED_LENGTHS = {"cpu": 512, "cuda": 2048, "hpu": 2048}
+LENGTHS = {"cpu": 65, "cuda": 129, "hpu": 129, "xpu": 129}
+TIMED_LENGTHS = {"cpu": 512, "cuda": 2048, "hpu": 2048, "xpu": 2048}
 DTYPES_OF = {
     "cpu": ("float32", "bfloat16"),
     "cuda": ("bfloat16", "float16", "float32"),
     "hpu": ("bfloat16", "float32"),
+    "xpu": ("bfloat16", "float16", "float32"),
 }
 CASE_SECONDS, COMPILED_SECONDS = 120.0, 300.0
-# Small cases on one thread: threads that wait for each other would take ten times as long. And
 # torch 2.13's profiler else prints two lines for each operation.
 QUIET = {"OMP_NUM_THREADS": "1", "KINETO_LOG_LEVEL": "99"}
+REPETITIONS, QUICK_REPETITIONS = 7, 3
 _TIMED = {
     "width": 64,
     "mask": "causal",
@@ -109,24 +110,43 @@ def record_tiers(
 
 
 def cases_of(tier: Tier, device: str, effort: Effort) -> Iterator[dict[str, Any]]:
-    """Width, mask, grouping, dtype, direction; few for what is compiled for every shape."""
-    widths = WIDTHS[::2] if effort.quick else WIDTHS
-    few = tier.compiled or effort.quick
-    masks = MASKS[:2] if tier.compiled else MASKS
-    for dtype, width, mask, grouped, backward in itertools.product(
-        DTYPES_OF[device][: 1 if few else None],
-        (64, 128) if tier.compiled else widths,
-        masks,
+    """Width, mask, grouping, dtype, direction; few for what is compiled for every shape. Quickly:
+    every two values of two of these together, once.
+    """
+    axes: tuple[tuple[Any, ...], ...] = (
+        DTYPES_OF[device][: 1 if tier.compiled else None],
+        (64, 128) if tier.compiled else WIDTHS,
+        MASKS[:2] if tier.compiled else MASKS,
         (HEADS, GROUPED),
         (False, True),
+    )
+    for dtype, width, mask, grouped, backward in (
+        pairwise_product(axes) if effort.quick else itertools.product(*axes)
     ):
         asked = {"dtype": dtype, "width": width, "mask": mask, "grouped": grouped}
         yield _item(tier, device, effort, **asked, backward=backward)
 
 
+def pairwise_product(axes: Sequence[Sequence[Any]]) -> Iterator[tuple[Any, ...]]:
+    """Of the product of all axes so many that any two values of two axes meet: each time the row
+    in which most meet that have not, the first of these.
+    """
+    rows = [
+        (row, {(i, j, row[i], row[j]) for i in range(len(row)) for j in range(i)})
+        for row in itertools.product(*axes)
+    ]
+    missing = {pair for _, pairs in rows for pair in pairs}
+    while missing:
+        row, pairs = max(rows, key=lambda one: len(one[1] & missing))
+        missing -= pairs
+        yield row
+
+
 def _item(tier: Tier, device: str, effort: Effort, **asked: Any) -> dict[str, Any]:
     usual = {"batch": BATCH, "heads": HEADS, "length": LENGTHS[device], "timed": False}
+    repetitions = QUICK_REPETITIONS if effort.quick else REPETITIONS
     own = {"tier": tier.document(), "device": device, "seed": effort.seeds[0]}
+    usual["repetitions"] = repetitions
     return {**usual, **own, **asked}
 
 
@@ -135,9 +155,14 @@ def _find_tier(
 ) -> CheckFinding:
     limit = seconds or (COMPILED_SECONDS if tier.compiled else CASE_SECONDS)
     items = list(cases_of(tier, device, effort))
-    children = each_in_a_child(CHILD, items, seconds=limit, environment=QUIET)
+    children = _children(device, items, limit)
     found[tier.name] = runs = [_ran(one) for one in children]
     return finding_of_tier(runs)
+
+
+def _children(device: str, items: Sequence[Any], seconds: float) -> Iterator[Returned]:
+    """Forks where no driver is in use; this process computes nothing itself."""
+    return each_in_a_child(CHILD, items, seconds=seconds, environment=QUIET, forked=device == "cpu")
 
 
 def _ran(returned: Any) -> Ran:
@@ -188,7 +213,7 @@ def _find_order(
         if not any(r.outcome == COMPUTED for r in runs) or any(r.outcome in BAD for r in runs):
             continue
         item = _item(tier, device, effort, **_TIMED, dtype=dtype, length=TIMED_LENGTHS[device])
-        children = each_in_a_child(CHILD, [item], seconds=COMPILED_SECONDS, environment=QUIET)
+        children = _children(device, [item], COMPILED_SECONDS)
         took = [float(one.document.get("seconds", 0.0)) for one in children]
         measured += [(tier.name, seconds) for seconds in took if seconds]
     if not measured:

@@ -163,7 +163,7 @@ TIERS: Mapping[str, Tier] = {
         Tier(
             name="sdpa math",
             compute=f"{HERE}:math",
-            devices=("cuda", "cpu"),
+            devices=("cuda", "cpu", "hpu", "xpu"),
             kernels=r"softmax",
             operators=r"_scaled_dot_product_attention_math|_safe_softmax|softmax",
         ),

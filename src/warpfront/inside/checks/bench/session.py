@@ -7,7 +7,6 @@ from __future__ import annotations
 import argparse
 import math
 import os
-import re
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -38,9 +37,6 @@ from warpfront.inside.checks.precision import precision_settings, require_full_p
 from warpfront.inside.checks.results import write_json
 from warpfront.inside.checks.torch_devices import Device, environment_of, read_facts
 
-# What changes how fast torch is, by the variables' first letters.
-_TELLING = ("CUDA", "NVIDIA", "HIP", "HSA", "ROC", "MIOPEN", "TORCH", "PYTORCH", "OMP", "MKL")
-_SECRET = re.compile("KEY|TOKEN|SECRET|PASSW|AUTH")
 _KERNEL_NAME_CHARACTERS = 200
 _TRAINED = ("float32", "bfloat16")
 _PRODUCTS = {"float32": "tf32"}
@@ -247,11 +243,6 @@ def _environment(
         "state_before": dict(before),
         "state_after": dict(after),
         "nothing_takes_seconds": median(own),
-        "variables": {
-            name: value
-            for name, value in sorted(os.environ.items())
-            if name.startswith(_TELLING) and not _SECRET.search(name)
-        },
     }
 
 

@@ -26,11 +26,10 @@ from warpfront.inside.checks.golden.tensors import TensorsError, from_bytes, raw
 from warpfront.inside.checks.hardware import Hardware
 from warpfront.inside.checks.precision import DTYPES, precision_settings, require_full_precision
 from warpfront.inside.checks.results import write_json
-from warpfront.inside.checks.torch_devices import read_arch_list, read_facts
+from warpfront.inside.checks.torch_devices import read_arch_list, read_facts, telling_variables
 
 SCHEMA = 1
 SHIPPED = Path(__file__).with_name("files")
-_VARIABLE = re.compile(r"(HIP|ROC|HSA|MIOPEN|CUDA|CUBLAS|NVIDIA|PYTORCH|TORCH|NCCL|RCCL|HABANA)")
 # Not what it computes with, but where things are on the machine, or what a container asks for.
 _PRIVATE = re.compile(r".*(HOME|PATH|DIR|ROOT|CACHE|TOKEN|KEY|FILE|URL|HOST|REQUIRE)")
 
@@ -186,7 +185,7 @@ def _provenance(hardware: Hardware) -> dict[str, object]:
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "environment": {
             name: value
-            for name, value in sorted(os.environ.items())
-            if _VARIABLE.match(name) and not _PRIVATE.match(name) and "/" not in value
+            for name, value in telling_variables(os.environ).items()
+            if not _PRIVATE.match(name) and "/" not in value
         },
     }

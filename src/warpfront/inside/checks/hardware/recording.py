@@ -19,6 +19,7 @@ from warpfront.inside.checks.hardware.machine_reader import MachineReader, Progr
 SCHEMA = 1
 _VARIABLE = re.compile(
     r"(CUDA|NVIDIA|HIP|ROCR|HSA|GPU_DEVICE|HABANA)_?[A-Z_]*VISIBLE|GPU_DEVICE_ORDINAL"
+    r"|PT_HPU_(LAZY_MODE|GPU_MIGRATION)"
     r"|HSA_OVERRIDE_GFX_VERSION|PYTORCH_[A-Z]+_ALLOC_CONF"
 )
 _UUID = re.compile(r"(?<=GPU-)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")

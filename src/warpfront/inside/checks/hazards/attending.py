@@ -152,7 +152,7 @@ def _drops(ground: Ground) -> Iterator[Answer]:
     first, second = (
         functional.scaled_dot_product_attention(q, k, v, dropout_p=0.5) for _ in range(2)
     )
-    differ = (first != second).double().mean()
+    differ = (first != second).cpu().double().mean()
     yield Answer("the next mask is another", differ.cpu(), 1.0, slack=0.7)
     # Each is 2 times the mean of 128 coins: its variance is 1/128, known to 1 in sqrt(1024).
     mean = first[..., 0].double().mean().cpu()

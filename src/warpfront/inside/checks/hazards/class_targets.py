@@ -212,7 +212,7 @@ def _bags(ground: Ground) -> Iterator[Answer]:
         mode="sum",
         per_sample_weights=shares,
     )
-    scaled = array(weight)[array(index)] * array(shares.double())[:, None]
+    scaled = array(weight)[array(index)] * array(shares.cpu().double())[:, None]
     yield Answer(
         "weighted",
         found,
@@ -221,7 +221,7 @@ def _bags(ground: Ground) -> Iterator[Answer]:
     )
     found.sum().backward()
     right = np.zeros((5, 33))
-    np.add.at(right, array(index), array(shares.double())[:, None] * np.ones(33))
+    np.add.at(right, array(index), array(shares.cpu().double())[:, None] * np.ones(33))
     assert leaf.grad is not None
     yield Answer("its gradient", leaf.grad, right, ulps=1)
 

@@ -17,7 +17,11 @@ from warpfront.inside.checks.effort import Effort
 from warpfront.inside.checks.hazards.answers import Ground, Hazard, HazardClass, answer_fault
 from warpfront.inside.checks.hazards.hazard_table import HAZARDS
 from warpfront.inside.checks.operators.verdicts import lacks_kernel
-from warpfront.inside.checks.precision import require_full_precision, tested_dtypes
+from warpfront.inside.checks.precision import (
+    computes_float64,
+    require_full_precision,
+    tested_dtypes,
+)
 from warpfront.inside.checks.results import Check, CheckFinding, Recorder, failed, passed
 
 SHOWN = 20
@@ -54,7 +58,10 @@ def record_hazards(claims: Claims, recorder: Recorder, effort: Effort | None = N
     """A check for each class that says anything about this device."""
     effort = effort or Effort()
     require_full_precision()
-    dtypes = (*tested_dtypes(claims.device), *(["float64"] if claims.device != "hpu" else []))
+    dtypes = (
+        *tested_dtypes(claims.device),
+        *(["float64"] if computes_float64(claims.device) else []),
+    )
     checks = []
     if effort.quick:
         dtypes = tuple(name for name in dtypes if name in QUICK_DTYPES)

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from warpfront.inside.checks.hazards.answers import Answer, Ground, HazardClass, array, rows
+from warpfront.inside.checks.precision import computes_float64
 
 DTYPES = ("float32", "bfloat16", "float16")
 SIZES = (33, 129, 1025, 2049, 4097, 20_001)
@@ -102,7 +103,7 @@ def _distinct(ground: Ground) -> Iterator[Answer]:
             found = torch.bucketize(asked.to(ground.device), ordered, right=side)
             yield Answer(f"bucketize in {size}, right {side}", found, places)
         found = torch.bincount(
-            sent, weights=sent.double() if ground.device != "hpu" else sent.float()
+            sent, weights=sent.double() if computes_float64(ground.device) else sent.float()
         )
         yield Answer(f"weighted bincount of {size}", found, np.bincount(a, weights=a))
         rows_of = x[: size - size % 3].reshape(-1, 3).remainder(3)

@@ -98,11 +98,11 @@ def _distribution(name: str, ground: Ground) -> Iterator[Answer]:
     yield Answer(
         "the same seed",
         again,
-        array(first.double() if first.is_floating_point() else first),
+        array(first.cpu().double() if first.is_floating_point() else first),
     )
     _seeded(ground, 1)
     other = draw(ground)
-    a, b, c = (array(x.double()) for x in (first, second, other))
+    a, b, c = (array(x.cpu().double()) for x in (first, second, other))
     count = len(a)
     # 16 bits round what is drawn.
     coarse = ground.eps * (abs(mean) + math.sqrt(variance)) if ground.half else 0.0
@@ -161,7 +161,7 @@ def _ranges(ground: Ground) -> Iterator[Answer]:
     yield Answer("uniform_ in range", ((y >= 2) & (y <= 3)).all(), TRUE)
     e = torch.empty(1_000_000, device=ground.device, dtype=ground.dtype).exponential_()
     yield Answer("exponential_ above 0", (e > 0).all(), TRUE)
-    n = array(torch.randn(4_000_000, device=ground.device, dtype=ground.dtype).double())
+    n = array(torch.randn(4_000_000, device=ground.device, dtype=ground.dtype).cpu().double())
     for bound, share in ((1.0, 0.3173105), (2.0, 0.0455003), (3.0, 0.0026998), (4.0, 6.334e-5)):
         beyond = float((np.abs(n) > bound).mean())
         coarse = 0.01 * share if ground.half else 0.0
@@ -232,8 +232,8 @@ def _dropped(ground: Ground) -> Iterator[Answer]:
         y = functional.dropout(x, share)
         y.backward(torch.ones_like(y))
         assert x.grad is not None
-        yield Answer(f"gradient at {share}", x.grad, array(y.detach().double()))
-        kept = (y != 0).double().cpu()
+        yield Answer(f"gradient at {share}", x.grad, array(y.detach().cpu().double()))
+        kept = (y != 0).cpu().double()
         right = kept / (1 - share)
         yield Answer(f"survivors at {share}", y, array(right), ulps=2)
         spread = math.sqrt(share * (1 - share))
@@ -250,7 +250,7 @@ def _dropped(ground: Ground) -> Iterator[Answer]:
                 sigma / math.sqrt(2 * len(means)) * 1.2,
             )
         other = functional.dropout(x.detach(), share) != 0
-        together = float((kept * other.double().cpu()).mean())
+        together = float((kept * other.cpu().double()).mean())
         yield _about(
             f"the next mask at {share}", together, (1 - share) ** 2, 0.5 * kept.numel() ** -0.5
         )
@@ -273,7 +273,7 @@ def _states(ground: Ground) -> Iterator[Answer]:
     yield Answer(
         "given back",
         torch.rand(1000, device=ground.device),
-        array(first.double()),
+        array(first.cpu().double()),
     )
     own = torch.Generator(device=ground.device).manual_seed(ground.seed)
     alone = torch.rand(1000, device=ground.device, generator=own)
@@ -281,12 +281,12 @@ def _states(ground: Ground) -> Iterator[Answer]:
     yield Answer(
         "one's own",
         torch.rand(1000, device=ground.device, generator=own),
-        array(alone.double()),
+        array(alone.cpu().double()),
     )
     give(state)
     with torch.random.fork_rng(devices=[0] if ground.device == "cuda" else []):
         torch.rand(77, device=ground.device)
-    yield Answer("fork", torch.rand(1000, device=ground.device), array(first.double()))
+    yield Answer("fork", torch.rand(1000, device=ground.device), array(first.cpu().double()))
     # In two calls what one call gives differs: but nothing of the first call is in the second.
     give(state)
     parts = torch.cat([torch.rand(500, device=ground.device) for _ in range(2)])

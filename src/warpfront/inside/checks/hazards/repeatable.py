@@ -81,7 +81,7 @@ def _repeats(name: str, ground: Ground) -> Iterator[Answer]:
             return
         for time in range(1, TIMES):
             again = CALLS[name](x, at)
-            yield Answer(f"time {time}", again, array(first.double()))
+            yield Answer(f"time {time}", again, array(first.cpu().double()))
 
 
 def _unwritten(ground: Ground) -> Iterator[Answer]:

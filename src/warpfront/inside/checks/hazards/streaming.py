@@ -111,9 +111,9 @@ def _graphs(ground: Ground) -> Iterator[Answer]:
         x.copy_(ground.send(now))
         graph.replay()
         right = (
-            (now @ array(weight.double()).T).clip(min=0).cumsum(0)
+            (now @ array(weight.cpu().double()).T).clip(min=0).cumsum(0)
             if isinstance(now, float)
-            else (now @ weight.double().cpu().mT).relu().cumsum(0)
+            else (now @ weight.cpu().double().mT).relu().cumsum(0)
         )
         yield Answer(f"replay {step}", y, array(right))
         seen.append(numbers.clone())
@@ -122,7 +122,7 @@ def _graphs(ground: Ground) -> Iterator[Answer]:
         alike = (seen[step] == seen[step + 1]).float().mean() < 0.01
         yield Answer(f"numbers of replay {step}", alike, TRUE)
         shared = (masks[step] == masks[step + 1]).float().mean()
-        yield Answer(f"masks of replay {step}", shared.double(), 0.5, slack=0.01)
+        yield Answer(f"masks of replay {step}", shared.cpu().double(), 0.5, slack=0.01)
 
 
 STREAMING = HazardClass(

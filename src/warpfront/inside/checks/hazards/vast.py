@@ -62,7 +62,7 @@ def _elements(ground: Ground) -> Iterator[Answer]:
         made = found()
         yield Answer(
             label,
-            _at(made).double(),
+            _at(made).cpu().double(),
             array(right),
             slack=1e-2 * (label == "exp2"),
         )
@@ -94,7 +94,7 @@ def _scanned(ground: Ground) -> Iterator[Answer]:
     x = _marks(ground, torch.int8)
     found = x.cumsum(0, dtype=torch.int32)
     right = torch.stack([RIGHT[: i + 1].sum() for i in range(len(PLACES))])
-    yield Answer("cumsum", _at(found).double(), array(right))
+    yield Answer("cumsum", _at(found).cpu().double(), array(right))
 
 
 def _gathered(ground: Ground) -> Iterator[Answer]:
@@ -107,29 +107,29 @@ def _gathered(ground: Ground) -> Iterator[Answer]:
         "take": lambda: x.take(at),
     }
     for label, found in calls.items():
-        yield Answer(label, found().double(), array(RIGHT))
+        yield Answer(label, found().cpu().double(), array(RIGHT))
     x.index_fill_(0, at, 9)
-    yield Answer("index_fill_", _at(x).double(), array(torch.full_like(RIGHT, 9)))
+    yield Answer("index_fill_", _at(x).cpu().double(), array(torch.full_like(RIGHT, 9)))
     x.scatter_(0, at, torch.arange(len(PLACES), device=x.device, dtype=x.dtype))
-    yield Answer("scatter_", _at(x).double(), array(RIGHT - 1))
+    yield Answer("scatter_", _at(x).cpu().double(), array(RIGHT - 1))
     x[at] = 5
-    yield Answer("assigned", _at(x).double(), array(torch.full_like(RIGHT, 5)))
+    yield Answer("assigned", _at(x).cpu().double(), array(torch.full_like(RIGHT, 5)))
     table = x[: EDGE + WIDTH].view(-1, WIDTH)
     table[-1] = 7
     found = functional.embedding(
         torch.tensor([0, len(table) - 1], device=x.device), table.view(-1, WIDTH)
     )
-    yield Answer("embedding", found[1].double(), array(torch.full((WIDTH,), 7.0).double()))
+    yield Answer("embedding", found[1].cpu().double(), array(torch.full((WIDTH,), 7.0).double()))
 
 
 def _moved(ground: Ground) -> Iterator[Answer]:
     x = _marks(ground, torch.uint8)
     both = torch.cat([x[: EDGE - 5], x[EDGE - 5 :]])
-    yield Answer("cat", _at(both).double(), array(RIGHT))
+    yield Answer("cat", _at(both).cpu().double(), array(RIGHT))
     del both
     turned = x.flip(0)
     ends = torch.stack([turned[COUNT - 1 - p] for p in PLACES])
-    yield Answer("flip", ends.double(), array(RIGHT))
+    yield Answer("flip", ends.cpu().double(), array(RIGHT))
     del turned
     table = x[: EDGE + WIDTH].view(-1, WIDTH)
     flat = table.mT.contiguous()
@@ -171,7 +171,7 @@ def _drawn(ground: Ground) -> Iterator[Answer]:
     beyond = (x[:4000] == x[EDGE : EDGE + 4000]).float().mean() < 0.1
     yield Answer("not the beginning again", beyond, TRUE)
     x.fill_(3)
-    yield Answer("fill_", _at(x).double(), array(torch.full_like(RIGHT, 3)))
+    yield Answer("fill_", _at(x).cpu().double(), array(torch.full_like(RIGHT, 3)))
 
 
 def _pictures(ground: Ground) -> Iterator[Answer]:

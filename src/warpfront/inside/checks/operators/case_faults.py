@@ -31,6 +31,7 @@ from warpfront.inside.checks.operators.properties import (
 )
 from warpfront.inside.checks.operators.table import Operator
 from warpfront.inside.checks.operators.verdicts import Expectation, expect, judge_case, lacks_kernel
+from warpfront.inside.checks.precision import computes_float64
 
 SUITE = "operators"
 STALE_SEED = 999
@@ -184,7 +185,7 @@ def seed_property_faults(chosen: Sequence[Operator], device: str, ledger: Mutati
             partial(check_memory, chosen, device, run=_keeping(kept, device)),
         ),
     }
-    if device != "hpu":
+    if computes_float64(device):
         tries["derivatives"] = (
             "derivative 3 percent too large",
             partial(check_gradients, chosen, device, alter=_steeper, largest=LARGEST),

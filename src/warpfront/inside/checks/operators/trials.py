@@ -35,6 +35,7 @@ from warpfront.inside.checks.opinions import Tally, document, total
 from warpfront.inside.checks.precision import (
     DTYPES,
     REQUIRED,
+    computes_float64,
     precision_settings,
     require_full_precision,
     tested_dtypes,
@@ -47,8 +48,6 @@ QUICK_DTYPES = ("float32", "bfloat16", "int64")
 # cuBLAS has deterministic algorithms only with one of two workspace sizes, set before its start.
 WORKSPACE = ("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 SHOWN = 20
-# gradcheck needs float64.
-IMPOSSIBLE = frozenset({("hpu", "derivatives")})
 
 Cases = Callable[[str, int], Iterable[Case]]
 
@@ -93,7 +92,8 @@ def record_operators(
 ) -> None:
     """Judge every operation. `run` is the device: tests put faulty ones in."""
     names = [operator.name for operator in operators()]
-    properties = [name for name in PROPERTIES if (claims.device, name) not in IMPOSSIBLE]
+    # gradcheck needs float64.
+    properties = PROPERTIES if computes_float64(claims.device) else PROPERTIES[1:]
     recorder.plan([*names, *PATTERNS, *properties])
     how = record_values(claims, recorder, effort, run=run)
     record_properties(claims, recorder, effort, run=run)
@@ -132,7 +132,7 @@ def record_properties(
 
 def _circumstances(claims: Claims, effort: Effort, run: Execute) -> Circumstances:
     """Half precision is probed before it is tested; integers and float64 are every device's."""
-    double = [] if claims.device == "hpu" else ["float64"]
+    double = ["float64"] if computes_float64(claims.device) else []
     dtypes = (*tested_dtypes(claims.device), *double, "int64", "int32", "bool")
     if effort.quick:
         dtypes = tuple(name for name in dtypes if name in QUICK_DTYPES)
@@ -229,7 +229,7 @@ def _cases_finding(cases: Cases, dtypes: Iterable[str], how: Circumstances) -> C
 
 def _property_checks(how: Circumstances) -> Iterator[Check]:
     chosen = operators()
-    if (how.device, "derivatives") not in IMPOSSIBLE:
+    if computes_float64(how.device):
         find = partial(check_gradients, chosen, how.device)
         yield _property_check("derivatives", find)
     steady = [operator for operator in chosen if operator.name != "dropout"]

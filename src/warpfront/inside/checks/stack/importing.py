@@ -123,7 +123,8 @@ def _extensions(imports: list[str], *, diagnose: bool) -> dict[str, object]:
     Python extension that is not would not load.
     """
     files, suffixes = _files(imports), tuple(importlib.machinery.EXTENSION_SUFFIXES)
-    loaded = {path for path in files if str(path) in _symbols().loaded_files()}
+    mapped = _symbols().loaded_files()
+    loaded = {path for path in files if str(path) in mapped}
     others = [path for path in files if path not in loaded and path.name.endswith(suffixes)]
     named = [path for path in others if path.name.count(".") > 1 or path.name.startswith("_")]
     return {

@@ -266,8 +266,22 @@ def _shared_memory(view: View) -> Iterator[Sighting]:
             size = None if size is None or number is None else size * number
         body = next((body for body in view.device_bodies if inside((body,), found.start())), (0, 0))
         total[body] = total.get(body, 0) + (size or 0)
+        if re.fullmatch(r"\[\s*32\s*\]\s*", found[3]) and _a_slot_a_warp(view, found):
+            yield sighting(view, "CU114", found.span(), what=f"{found[2]}[32], a slot a warp,")
         if size and total[body] > _LDS_BYTES:
             yield sighting(view, "CU130", found.span(), what=f"{total[body]} bytes of __shared__")
+
+
+def _a_slot_a_warp(view: View, declared: re.Match[str]) -> bool:
+    """Whether what follows numbers the slots by warps or lanes, or hands them to a reduction."""
+    name = declared[2]
+    after = view.code[declared.end() : declared.end() + FUNCTION_LENGTH // 4]
+    by_warp = rf"\b{name}\s*\[\s*(?:w_?id|\w*(?:warp|lane)\w*)\s*\]"
+    given = (
+        rf"\b\w*(?:[Rr]educe|[Ss]huffle|[Ww]arp|[Pp]refix)\w*\s*(?:<[^;()]{{0,60}}>)?"
+        rf"\([^;]{{0,200}}\b{name}\b"
+    )
+    return re.search(f"{by_warp}|{given}", after, re.IGNORECASE) is not None
 
 
 def _launches_from_kernels(view: View) -> Iterator[Sighting]:

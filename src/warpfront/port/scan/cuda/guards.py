@@ -29,13 +29,18 @@ def guard_sightings(view: View) -> Iterator[Sighting]:
             continue
         for arm in chain.arms:
             if "amd" in arm.reach:
-                if arm.macros & _VERSIONS and _certain_on_amd(arm):
+                if arm.macros & _VERSIONS and (_certain_on_amd(arm) or _of_nvcc(view, arm)):
                     yield _at(view, "CU124", arm, chain)
                 continue
             if "__CUDA_ARCH__" in arm.macros:
                 yield _at(view, "CU123", arm, chain)
             elif arm.macros & _VERSIONS:
                 yield _at(view, "CU124", arm, chain)
+
+
+def _of_nvcc(view: View, arm: Arm) -> bool:
+    """`#ifdef __CUDACC__`, which only hipify makes something of that hipcc defines."""
+    return view.context.untranslated and "__CUDACC__" in arm.macros
 
 
 def _certain_on_amd(arm: Arm) -> bool:

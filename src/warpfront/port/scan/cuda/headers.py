@@ -77,6 +77,34 @@ def _macro_reaches(view: View) -> Iterator[tuple[str, Reach]]:
             yield name, frozenset().union(*(view.region(one.start).reach for one in defined))
 
 
+_KNOWS_HIP = (
+    *("hip_runtime", "hipify", "hipcc", "__HIP", "HIP_PLATFORM", "LANGUAGE HIP", "(HIP"),
+    *("USE_HIP", "USE_ROCM", "ENABLE_HIP", "CUDAExtension", "cpp_extension", "find_package(hip"),
+)
+_INCLUDED = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"]", re.MULTILINE)
+_RUNTIME = re.compile(r"cuda(?:_runtime(?:_api)?)?\.h$|hip/|cooperative_groups|cub/|thrust/")
+
+
+def knows_hip(text: str) -> bool:
+    """Whether a file has heard of HIP, or of torch's extensions, which are hipified."""
+    return any(word in text for word in _KNOWS_HIP)
+
+
+def runtime_headers(texts: Mapping[str, str]) -> frozenset[str]:
+    """The names of files that include CUDA's runtime, themselves or through others of the tree."""
+    included = {path: _INCLUDED.findall(text) for path, text in texts.items()}
+    names: set[str] = set()
+    found = {path for path, headers in included.items() if any(map(_RUNTIME.match, headers))}
+    while more := {path.rpartition("/")[2] for path in found} - names:
+        names |= more
+        found = {
+            path
+            for path, headers in included.items()
+            if any(header.rpartition("/")[2] in more for header in headers)
+        }
+    return frozenset(names)
+
+
 def vendor_macros(facts: Iterable[HeaderFacts]) -> dict[str, Mapping[Side, Known]]:
     """The macros that no header defines for some side, and those that are asked for beside AMD's,
     by name: unset there. Those that the table knows stay as they are there.

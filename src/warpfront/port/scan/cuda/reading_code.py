@@ -7,6 +7,7 @@ rules without a name of their own search the code only where a name that they ne
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
@@ -44,6 +45,9 @@ Seen = set[tuple[str, str, Reach]]
 # looked at closely, so that no file takes minutes.
 _MOST_LOOKED_AT = 4000
 _API_RULES = frozenset({"CU101", "CU102"})
+_RENAMED = frozenset({"CU101", "CU102", "CU105", "CU128"})
+"""What hipify renames: only where something in the tree calls it is there nothing to do."""
+_RUNTIME = re.compile(r"cuda|cooperative_groups|cub/|thrust/|hip/")
 
 
 def reads(path: PurePosixPath) -> bool:
@@ -60,6 +64,8 @@ def sightings(source: SourceText, context: Context) -> Iterator[Sighting]:
     yield from _named(view, seen)
     yield from lane_sightings(view)
     yield from device_sightings(view)
+    if context.untranslated:
+        yield from _without_runtime(view)
 
 
 def header_facts(source: SourceText) -> HeaderFacts:
@@ -78,7 +84,7 @@ def _included(view: View, seen: Seen) -> Iterator[Sighting]:
             if row.once_a_file and key in seen:
                 continue
             seen.add(key)
-            yield sighting(view, row.rule, span, what=str(header), shift=row.shift)
+            yield sighting(view, row.rule, span, what=str(header), shift=_shift(view, row))
 
 
 def _named(view: View, seen: Seen) -> Iterator[Sighting]:
@@ -110,14 +116,38 @@ def _at_name(view: View, name: str, span: Span) -> Iterator[Sighting]:
 def _by_rows(view: View, name: str, span: Span, seen: Seen) -> Iterator[Sighting]:
     for row in rows_naming(name):
         key = (row.rule, "" if row.once_a_file else name, view.region(span[0]).reach)
-        if ((row.once or row.once_a_file) and key in seen) or not _fits(view, row, span):
+        once = (row.once and not _everywhere(view, row)) or row.once_a_file
+        if (once and key in seen) or not _fits(view, row, span):
             continue
         seen.add(key)
         if is_definition(view, span):
             continue
-        yield sighting(view, row.rule, span, shift=row.shift, names={name})
+        yield sighting(view, row.rule, span, shift=_shift(view, row), names={name})
         if row.rule in _API_RULES:
             yield from leftovers(view, name, span)
+
+
+def _everywhere(view: View, row: NameRow) -> bool:
+    """Whether each place has to change, not one list of names for a tool."""
+    return view.context.untranslated and row.rule in _RENAMED
+
+
+def _shift(view: View, row: NameRow) -> int:
+    return row.shift + _everywhere(view, row)
+
+
+def _without_runtime(view: View) -> Iterator[Sighting]:
+    """nvcc includes cuda_runtime.h in every .cu by itself; hipcc includes nothing (CU152)."""
+    if view.source.path.suffix.lower() != ".cu" or not view.is_device_code:
+        return
+    included = [one for one in view.directives if one.name.startswith("include")]
+    for one in included:
+        header = path_of(one.body)
+        known = header is None or header.name in view.context.cuda_headers
+        if known or _RUNTIME.match(str(header)):
+            return
+    span = (included[0].start, included[0].end) if included else (0, 0)
+    yield sighting(view, "CU152", span, what=view.source.path.name)
 
 
 def _fits(view: View, row: NameRow, span: Span) -> bool:

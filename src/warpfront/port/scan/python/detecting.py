@@ -36,9 +36,10 @@ CudaReader = Callable[[SourceText, Context], Iterator[Sighting]]
 
 _DETECTORS: Mapping[type[ast.AST], tuple[Detector, ...]] = {
     ast.Import: (mentions.imports,),
-    ast.ImportFrom: (mentions.imports_from,),
+    ast.ImportFrom: (mentions.imports_from, extensions.toolkit_imports),
     ast.Attribute: (
         mentions.attributes,
+        extensions.asked_in_builds,
         mentions.rocm_version,
         devices.cuda_version_parsed,
         devices.home_as_switch,
@@ -49,6 +50,7 @@ _DETECTORS: Mapping[type[ast.AST], tuple[Detector, ...]] = {
         settings.strings,
         extensions.flags,
         extensions.library_places,
+        extensions.libraries_added,
         devices.patched_packages,
         without_cuda.device_strings,
         without_cuda.hpu_without_bridge,
@@ -72,6 +74,8 @@ _DETECTORS: Mapping[type[ast.AST], tuple[Detector, ...]] = {
     ast.BinOp: (devices.core_arithmetic, kernels.warp_products),
     ast.keyword: (extensions.linked_libraries, extensions.packaged_data),
     ast.JoinedStr: (extensions.wheels_by_cuda,),
+    ast.Raise: (extensions.cuda_alone,),
+    ast.Assert: (extensions.cuda_alone,),
     ast.Call: (
         mentions.device_names,
         graphs.rng_beside_capture,

@@ -31,6 +31,11 @@ _LIBRARIES = frozenset(
 _HIP = re.compile(r"version\.hip|IS_HIP|ROCM|rocm|HIP_HOME|is_hip")
 _WINDOWS_LIBRARY = re.compile(r"(?:cublas|cudart|cuda|cudnn|cusparse|cusolver|nvrtc)\.lib")
 _WHEEL_FOLDERS = frozenset({"cuda_runtime", "cublas", "cudnn", "cuda_nvcc", "cusparse", "cusolver"})
+_NVIDIA_ALONE = re.compile(r"(?i)nvidia|\bcuda\b|nvcc")
+_ASKED = frozenset(
+    f"torch.cuda.{name}"
+    for name in ("is_available", "device_count", "get_device_capability", "get_device_properties")
+)
 _NVCC = re.compile(r"(?:\A|/|\W)nvcc(?:\s|\Z)")
 _ASKING = re.compile(
     r"(?:\S*/)?(rocminfo|rocm_agent_enumerator|amdgpu-arch|rocm-smi|amd-smi)(?:\s|\Z)"
@@ -93,6 +98,46 @@ def extension_calls(module: Module, node: ast.Call) -> Iterator[Seen]:
     builds = "CUDAExtension" in names or (loads and not names.isdisjoint({"load", "load_inline"}))
     if builds and not knows_hip(module):
         yield Seen(rule="BL210", node=node, what=last_name(node.func))
+
+
+def cuda_alone(module: Module, node: ast.Raise | ast.Assert) -> Iterator[Seen]:
+    """`raise RuntimeError("... an NVIDIA GPU ...")` in a build that never asks for ROCm."""
+    said = node.exc if isinstance(node, ast.Raise) else node.msg
+    if said is None or not module.builds_extensions or knows_hip(module):
+        return
+    texts = (text_of(part) or "" for part in ast.walk(said))
+    if any(_NVIDIA_ALONE.search(text) for text in texts):
+        yield Seen(rule="BL216", node=node, what=" ".join(module.source_of(node).split())[:60])
+
+
+def toolkit_imports(module: Module, node: ast.ImportFrom) -> Iterator[Seen]:
+    """`from torch.utils.cpp_extension import CUDA_HOME`, with nothing of ROCm's beside it."""
+    named = any(alias.name == "CUDA_HOME" for alias in node.names)
+    if named and node.module == "torch.utils.cpp_extension" and not knows_hip(module):
+        yield Seen(rule="PY047", node=node, what="CUDA_HOME", shift=-1)
+
+
+def asked_in_builds(module: Module, node: ast.Attribute) -> Iterator[Seen]:
+    """`torch.cuda.is_available()` and `torch.version.cuda` in a setup.py."""
+    if module.path.name != "setup.py" or knows_hip(module):
+        return
+    dotted = module.dotted(node)
+    if dotted in _ASKED:
+        yield Seen(rule="BL204", node=node, what=dotted, shift=-1)
+    elif dotted == "torch.version.cuda":
+        yield Seen(rule="BL213", node=node, what=dotted)
+
+
+def libraries_added(module: Module, node: ast.Constant) -> Iterator[Seen]:
+    """`libraries.append("nccl")`, `ext_libs = ["cublas"]`."""
+    if node.value not in _LIBRARIES or not module.builds_extensions:
+        return
+    for parent, _ in _first_three(module, node):
+        to = parent.func if isinstance(parent, ast.Call) else None
+        names = parent.targets if isinstance(parent, ast.Assign) else [to] if to else []
+        if any(re.search(r"lib", module.source_of(name)) for name in names):
+            yield Seen(rule="BL207", node=node, what=f"-l{node.value}")
+            return
 
 
 def source_globs(module: Module, node: ast.Call) -> Iterator[Seen]:

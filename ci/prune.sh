@@ -1,0 +1,6 @@
+#!/usr/bin/env bash
+# Made by `invoke ci --write`; `invoke ci --check` says when it is stale.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+"${WARPFRONT_PYTHON:-.venv/bin/python}" -m invoke release --prune nightly --dry-run
+exec "${WARPFRONT_PYTHON:-.venv/bin/python}" -m invoke release --prune nightly --yes

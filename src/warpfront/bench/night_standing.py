@@ -1,0 +1,86 @@
+"""How an image of this night stands beside the last release of its cell, both timed on one machine
+in one job: what is slower than may be, for certain. Pure.
+
+One process differs from the next by more than its repetitions say, so that what is slower counts
+when it was so twice, in turns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from warpfront.bench.records import Comparison, ComparisonOutcome, Interval
+
+EVERYTHING = "all operations together"
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NightStanding:
+    """An image on a target beside `release`, a digest, "" for none. `slower` are operations with
+    their ratios, `gone` those that only the release did; `reason` is why nothing was compared.
+    """
+
+    cell_id: str
+    target: str
+    release: str = ""
+    slower: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+    reason: str = ""
+
+    @property
+    def wrong(self) -> str:
+        """What speaks against the image; "" for nothing."""
+        said = [
+            f"slower than the last release: {_listed(self.slower)}" if self.slower else "",
+            f"done by the last release alone: {_listed(self.gone)}" if self.gone else "",
+            f"not held against the last release: {self.reason}" if self.reason else "",
+        ]
+        return "; ".join(filter(None, said))
+
+    @property
+    def text(self) -> str:
+        """In one line, whatever it is."""
+        beside = f"beside {self.release}" if self.release else "no release to hold it against"
+        return f"timed on {self.target}: {self.wrong or 'nothing slower'}, {beside}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _SHOWN
+    return ", ".join([*names[:_SHOWN], *([f"and {more} more"] if more > 0 else [])])
+
+
+def slower_in(found: Comparison) -> dict[str, Interval]:
+    """What took longer than the limit with all of its interval, by operation, the worst first."""
+    if found.limit is None or found.times is None:
+        return {}
+    every = {one.id: one.ratio for one in found.cases if one.changed} | {EVERYTHING: found.times}
+    limit = found.limit
+    beyond = {name: ratio for name, ratio in every.items() if ratio.low > limit}
+    return dict(sorted(beyond.items(), key=lambda item: -item[1].value))
+
+
+def needs_another_look(found: Comparison) -> bool:
+    return bool(slower_in(found))
+
+
+def standing_of(
+    cell_id: str, target: str, release: str, comparisons: Iterable[Comparison]
+) -> NightStanding:
+    """From all comparisons of the two, A the release: each time beyond the limit, or not slower."""
+    every = list(comparisons)
+    refused = next((one for one in every if one.verdict is ComparisonOutcome.NOT_COMPARABLE), None)
+    first, *more = [slower_in(one) for one in every]
+    slower = {name: ratio for name, ratio in first.items() if all(name in one for one in more)}
+    return NightStanding(
+        cell_id=cell_id,
+        target=target,
+        release=release,
+        slower=tuple(
+            f"{name} {ratio.value:.3f} ({ratio.low:.3f}..{ratio.high:.3f})"
+            for name, ratio in slower.items()
+        ),
+        gone=tuple(name for name in every[0].only_in_a if all(name in c.only_in_a for c in every)),
+        reason="; ".join(refused.reasons) if refused else "",
+    )

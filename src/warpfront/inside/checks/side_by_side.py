@@ -1,0 +1,137 @@
+"""Sessions side by side, each in a process of its own: forks of one process that imported torch,
+which takes longer than many a session. Edge.
+
+A session that crashes costs itself only. A process that could not be a fork (a driver was touched
+before) starts its session anew, and whoever is without an ending here is run alone by the caller.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from signal import SIGKILL
+from typing import Any, NoReturn
+
+from warpfront.inside.checks.effort import CHECK_SESSIONS
+
+ENDINGS = "endings.json"
+# What most sessions import, before any of them; of GPUs nothing that may ask a driver.
+_IMPORTED: Mapping[str, tuple[str, ...]] = {"cpu": ("torch", "torch._dynamo")}
+_PLAINLY = ("torch",)
+# More would only wait for one device, and each holds a context there.
+_ON_A_DEVICE = 4
+_SESSION_BYTES = 2 * 2**30
+_MEMORY_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+_DIE_WITH_PARENT = 1
+
+
+def run_side_by_side(
+    sessions: Sequence[str],
+    run: Callable[[str], int],
+    alone: Sequence[str],
+    *,
+    device: str,
+    import_module: Callable[[str], object] = importlib.import_module,
+) -> dict[str, int]:
+    """Each session's exit code; a signal's number, negative, where it crashed. `alone` are the
+    options with which this module's package runs one session.
+    """
+    waiting = sorted(sessions, key=lambda name: -CHECK_SESSIONS[name].seconds)
+    cores = len(os.sched_getaffinity(0))
+    most = places(cores, _memory_bytes(), device)
+    running: dict[int, tuple[str, float]] = {}
+    codes: dict[str, int] = {}
+
+    def begin(name: str) -> None:
+        threads = cores if CHECK_SESSIONS[name].threaded else max(1, cores // most)
+        running[_fork(name, run, alone, threads)] = (name, time.monotonic())
+
+    if "load" in waiting:
+        # It times and judges the import of torch, so it begins without.
+        waiting.remove("load")
+        begin("load")
+    for name in _IMPORTED.get(device, _PLAINLY):
+        with contextlib.suppress(Exception):  # whoever needs it meets the same, and says so
+            import_module(name)
+    while waiting or running:
+        while waiting and len(running) < most:
+            begin(waiting.pop(0))
+        pid, status, used = os.wait4(-1, 0)
+        if pid in running:
+            name, began = running.pop(pid)
+            codes[name] = os.waitstatus_to_exitcode(status)
+            _say(name, codes[name], time.monotonic() - began, used)
+    return codes
+
+
+def places(cores: int, memory_bytes: int, device: str) -> int:
+    """How many sessions at once: a core each, what memory holds, and few on one device."""
+    most = cores if device == "cpu" else min(cores, _ON_A_DEVICE)
+    return max(1, min(most, memory_bytes // _SESSION_BYTES))
+
+
+def _fork(name: str, run: Callable[[str], int], alone: Sequence[str], threads: int) -> int:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        _die_with_parent()
+        torch: Any = sys.modules.get("torch")
+        if torch is not None and _unusable(torch):
+            _begin_anew(name, alone)
+        if torch is not None and hasattr(torch, "set_num_threads"):
+            torch.set_num_threads(threads)
+        code = run(name)
+    except BaseException:  # noqa: BLE001 - as Python ends a process: the words, and 1
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        # Nothing of the parent's is to be ended twice.
+        os._exit(code)
+
+
+def _unusable(torch: Any) -> bool:
+    """Whether the parent touched a driver, which no fork of it can use."""
+    forked = getattr(getattr(torch, "cuda", None), "_is_in_bad_fork", None)
+    return bool(forked and forked())
+
+
+def _begin_anew(name: str, alone: Sequence[str]) -> NoReturn:
+    argv = [sys.executable, "-m", "warpfront.inside.checks", name, *alone]
+    os.execv(sys.executable, argv)  # noqa: S606 - this Python, without a shell
+
+
+def _die_with_parent() -> None:
+    """No session goes on writing when the one that answers for it is gone."""
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, int(SIGKILL), 0, 0, 0)
+
+
+def _memory_bytes() -> int:
+    """What this process may use: its group's limit, or the machine's memory."""
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for path in _MEMORY_LIMITS:
+        with contextlib.suppress(OSError, ValueError):
+            return min(machine, int(Path(path).read_text(encoding="ascii")))
+    return machine
+
+
+def _say(name: str, code: int, seconds: float, used: Any) -> None:
+    """What a session took: its log's last line."""
+    computed = used.ru_utime + used.ru_stime
+    sys.stdout.write(
+        f"{name}: ended with {code} after {seconds:.1f} s, {computed:.1f} s of them computing,"
+        f" {used.ru_maxrss / 2**20:.2f} GiB\n"
+    )
+    sys.stdout.flush()

@@ -1,0 +1,47 @@
+"""What images leave out of their wheels: the recipes that `slim:` names, as globs below
+site-packages. Pure.
+
+They are data (`data/slim.toml`), each with the reason why nothing in an image uses what it removes.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+from warpfront.matrix.vendors import VENDORS
+
+COMPILER = "compiler"
+_EACH_GFX = "{gfx}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlimRecipe:
+    """`removes` are globs; `needed` is what an image has that needs them (`compiler`), or ""."""
+
+    removes: tuple[str, ...]
+    why: str
+    needed: str = ""
+
+
+@cache
+def slim_recipes() -> Mapping[str, SlimRecipe]:
+    text = resources.files("warpfront").joinpath("data", "slim.toml").read_text("utf-8")
+    return {
+        name: SlimRecipe(**{**fields, "removes": tuple(fields["removes"])})
+        for name, fields in tomllib.loads(text).items()
+    }
+
+
+def removed(names: Iterable[str], targets: Iterable[str]) -> tuple[str, ...]:
+    """The globs of these recipes, as far as they are known, for an image that is for `targets`."""
+    others = sorted(set(VENDORS["amd"].known_targets) - set(targets))
+    globs: set[str] = set()
+    for name in slim_recipes().keys() & set(names):
+        for one in slim_recipes()[name].removes:
+            several = _EACH_GFX in one
+            globs |= {one.replace(_EACH_GFX, gfx) for gfx in others} if several else {one}
+    return tuple(sorted(globs))

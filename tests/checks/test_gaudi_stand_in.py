@@ -1,0 +1,160 @@
+"""Every session on a stand-in for Gaudi: `torch.hpu` over the host's memory, hl-smi's answer, the
+vendor's names. What it shows is that the way to the device is walked; nothing of the device itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed; runs inside the built image")
+
+from warpfront.inside.checks.claims import Claims  # noqa: E402
+from warpfront.inside.checks.results import write_json  # noqa: E402
+
+pytestmark = [pytest.mark.exhaustive, pytest.mark.process, pytest.mark.timeout(3600)]
+
+STAND_IN = Path(__file__).parents[1] / "stand_in_hpu"
+SMOKE = {
+    "name": "device",
+    "run": [
+        sys.executable,
+        "-c",
+        "import habana_frameworks.torch.core, torch; print(torch.ones(1, device='hpu').device)",
+    ],
+    "needs": "device",
+    "prints": "^hpu:0$",
+}
+CLAIMS = Claims(
+    cell="here",
+    target="gaudi2",
+    vendor="gaudi",
+    device="hpu",
+    smoke=(SMOKE,),
+    image=False,
+)
+# Refused on this device and on no other: torch's composition of attention in float32, step by step,
+# has rounding errors of scores that its kernels have not.
+KNOWN = {("operators", "far out")}
+QUICK = ("--quick", "--run", "0")
+SESSIONS: Mapping[str, tuple[str, ...]] = {
+    "load": QUICK,
+    "numerics": QUICK,
+    "operators": QUICK,
+    "models": QUICK,
+    "attention": QUICK,
+    "golden": QUICK,
+    "devices": QUICK,
+    "stack": QUICK,
+    "bench": ("--preset", "tiny", "--cases", "gemm*"),
+}
+
+
+@pytest.fixture(scope="session")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
+    """With the stand-in built for this torch; it takes 20 s of a processor, once a change of it."""
+    compiler = shutil.which("g++")
+    if compiler is None:
+        pytest.skip("there is no g++ to build the stand-in with")
+    source = STAND_IN / "device.cpp"
+    known = hashlib.sha256(source.read_bytes() + torch.__version__.encode()).hexdigest()[:12]
+    library = tmp_path_factory.getbasetemp().parent / f"stand-in-hpu-{known}.so"
+    root = Path(torch.__file__).parent
+    if not library.exists():
+        made = library.with_suffix(f".{os.getpid()}")
+        include = root / "include"
+        subprocess.run(
+            [
+                *(compiler, "-std=c++20", "-O0", "-fPIC", "-shared", str(source), "-o", str(made)),
+                *(f"-I{include}", f"-I{include}/torch/csrc/api/include"),
+                *(f"-L{root}/lib", "-ltorch_cpu", "-lc10"),
+            ],
+            check=True,
+        )
+        made.replace(library)
+    found = [str(STAND_IN), os.environ.get("PYTHONPATH", "")]
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, found)),
+        "PATH": f"{STAND_IN / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        "STAND_IN_HPU_LIBRARY": str(library),
+        "OMP_NUM_THREADS": "1",
+        "PT_HPU_LAZY_MODE": "0",
+    }
+
+
+def left(
+    session: str, environment: Mapping[str, str], folder: Path, claims: Claims = CLAIMS
+) -> Mapping[str, Any]:
+    """What a session leaves, and where others may read it: STAND_IN_HPU_RESULTS."""
+    folder = Path(environment.get("STAND_IN_HPU_RESULTS") or folder)
+    write_json(folder / "claims.json", claims.document())
+    argv = ["--claims", str(folder / "claims.json"), "--results", str(folder), *SESSIONS[session]]
+    done = subprocess.run(
+        [sys.executable, "-m", "warpfront.inside.checks", session, *argv],
+        env=environment,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode in {0, 1}, done.stderr[-2000:]
+    document: Mapping[str, Any] = json.loads((folder / f"{session}.json").read_text())
+    return document
+
+
+@pytest.mark.parametrize("session", [name for name in SESSIONS if name != "bench"])
+def test_a_session_runs_on_the_stand_in_and_says_that_it_is_one(
+    session: str, environment: Mapping[str, str], tmp_path: Path
+) -> None:
+    found = left(session, environment, tmp_path)
+    bad = {
+        check["name"]: check["reason"]
+        for check in found["checks"]
+        if check["outcome"] != "passed" and (session, check["name"]) not in KNOWN
+    }
+    assert bad == {}
+    own = found["environment"]
+    assert [device["name"] for device in own["devices"]] == ["GAUDI2 (stand-in)"]
+    assert own["devices"][0]["memory_bytes"] == 102106132480
+    assert own["build"] == "hpu"
+    assert own["variables"]["PT_HPU_LAZY_MODE"] == "0"
+
+
+def test_it_is_timed_by_the_hosts_clock(environment: Mapping[str, str], tmp_path: Path) -> None:
+    found = left("bench", environment, tmp_path)
+    assert found["environment"]["device_name"] == "GAUDI2 (stand-in)"
+    assert all(one["median_seconds"] > 0 for one in found["results"] if "median_seconds" in one)
+    assert found["results"]
+
+
+def test_it_is_detected_and_migration_is_a_fact(environment: Mapping[str, str]) -> None:
+    argv = [sys.executable, "-m", "warpfront.inside.checks", "detect", "--json"]
+    migrating = {**environment, "PT_HPU_GPU_MIGRATION": "1"}
+    done = subprocess.run(argv, env=migrating, capture_output=True, text=True, check=False)
+    found = json.loads(done.stdout)
+    answer = found["answer"]
+    assert (answer["vendor"], answer["arch"], answer["torch_build"]) == ("gaudi", "gaudi2", "hpu")
+    assert found["torch"]["variables"]["PT_HPU_GPU_MIGRATION"] == "1"
+    assert found["dtypes"]["bfloat16"] == "computed"
+    assert "no Double" in found["dtypes"]["float64"]
+
+
+def test_another_gaudi_than_claimed_is_not_taken_for_it(
+    environment: Mapping[str, str], tmp_path: Path
+) -> None:
+    other = Claims(cell="here", target="gaudi3", vendor="gaudi", device="hpu", image=False)
+    (device,) = left("numerics", environment, tmp_path, other)["checks"]
+    assert device["outcome"] == "unavailable"
+    hidden = {**environment, "STAND_IN_HPU_DEVICES": "0"}
+    (device,) = left("numerics", hidden, tmp_path)["checks"]
+    assert device["outcome"] == "unavailable"

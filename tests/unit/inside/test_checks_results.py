@@ -1,0 +1,148 @@
+"""What a session leaves of itself, at every moment: the file, the lines, and the words for what was
+raised.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from warpfront.inside.checks import results
+from warpfront.inside.checks.results import (
+    Check,
+    CheckFinding,
+    Recorder,
+    failed,
+    finding_from,
+    passed,
+    unavailable,
+    write_json,
+)
+
+
+class OutOfMemoryError(RuntimeError):
+    """As torch calls a device's."""
+
+
+def raising(error: Exception) -> CheckFinding:
+    raise error
+
+
+@pytest.fixture
+def recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Recorder:
+    """Each look at the clock comes 1.23456 s after the one before."""
+    clock = itertools.count(100.0, 1.23456)
+    monkeypatch.setattr(results, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    return Recorder(session="load", target="sm_90", folder=tmp_path)
+
+
+def test_a_finding_is_its_outcome_its_reason_and_its_values() -> None:
+    assert vars(passed()) == {"outcome": "passed", "reason": "", "details": {}}
+    for make, outcome in ((passed, "passed"), (failed, "failed"), (unavailable, "unavailable")):
+        found = vars(make("because", seen=1))
+        assert found == {"outcome": outcome, "reason": "because", "details": {"seen": 1}}
+
+
+def test_the_file_says_what_is_planned_before_anything_ran(recorder: Recorder) -> None:
+    recorder.note_unclaimed("gpus", "no device is claimed")
+    recorder.plan(["one", "two"])
+    recorder.plan(["two", "three"])
+    assert recorder.planned == ("one", "two", "three")
+    assert json.loads(recorder.path.read_text()) == {
+        "schema": 1,
+        "session": "load",
+        "target": "sm_90",
+        "environment": {},
+        "planned": ["one", "two", "three"],
+        "unclaimed": [{"name": "gpus", "reason": "no device is claimed"}],
+        "checks": [],
+        "finished": False,
+        "seconds": 2.4691,
+    }
+
+
+def test_the_file_is_true_after_every_check_and_each_has_its_line(
+    recorder: Recorder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen = []
+
+    def look() -> CheckFinding:
+        seen.append(json.loads(recorder.path.read_text()))
+        return passed(values=2)
+
+    recorder.environment["torch"] = "2.13.0"
+    checks = [
+        Check(name="wrong", find=lambda: failed("two is not one")),
+        Check(name="raises", find=lambda: raising(ValueError("no"))),
+        Check(name="looks", find=look),
+    ]
+    recorder.run(checks)
+    (before,) = seen
+    assert [one["name"] for one in before["checks"]] == ["wrong", "raises"]
+    assert (before["finished"], before["environment"]) == (False, {"torch": "2.13.0"})
+    kept = json.loads(recorder.path.read_text())
+    assert (kept["finished"], kept["unclaimed"]) == (False, [])
+    assert kept["checks"][0] == {
+        "name": "wrong",
+        "outcome": "failed",
+        "reason": "two is not one",
+        "seconds": 1.2346,
+        "details": {},
+    }
+    assert kept["checks"][1]["details"]["exception"] == "ValueError"
+    assert kept["checks"][2]["details"] == {"values": 2}
+    lines = capsys.readouterr().out.splitlines(keepends=True)
+    assert lines[0] == "load: wrong: failed (1.23 s): two is not one\n"
+    assert lines[1].startswith("load: raises: error (1.23 s): ValueError at test_checks_results.py")
+    assert lines[2:] == ["load: looks: passed (1.23 s)\n"]
+    assert recorder.found[2] == ("looks", "passed")
+    assert recorder.finish() is False
+    assert json.loads(recorder.path.read_text())["finished"] is True
+
+
+def test_only_all_that_was_planned_and_passed_is_a_pass(recorder: Recorder) -> None:
+    assert recorder.finish() is False
+    recorder.run([Check(name="one", find=passed)])
+    assert recorder.finish() is True
+    recorder.plan(["another"])
+    assert recorder.finish() is False
+    recorder.run([Check(name="another", find=lambda: unavailable("no device"))])
+    assert recorder.finish() is False
+
+
+def test_what_was_raised_is_told_by_its_type_its_words_and_the_line_that_raised_it() -> None:
+    with pytest.raises(ZeroDivisionError) as caught:
+        raising(ZeroDivisionError("  by nothing\n"))
+    line = raising.__code__.co_firstlineno + 1
+    found = finding_from(caught.value)
+    assert vars(found) == {
+        "outcome": "error",
+        "reason": f"ZeroDivisionError at test_checks_results.py:{line}: by nothing",
+        "details": {
+            "exception": "ZeroDivisionError",
+            "message": "by nothing",
+            "line": f"test_checks_results.py:{line}",
+        },
+    }
+    assert finding_from(KeyError("x" * 3000)).details["message"] == "'" + "x" * 1999
+    full = {
+        OutOfMemoryError("tried to allocate 2 GiB"): "OutOfMemoryError",
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"): "RuntimeError",
+    }
+    for error, name in full.items():
+        assert finding_from(error).reason == f"out of memory: {name} at unknown: {error}"
+
+
+def test_a_file_is_written_aside_the_same_each_time_and_holds_no_number_that_is_none(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "it.json"
+    write_json(path, {"b": Path("é"), "a": [1]})
+    assert path.read_bytes() == b'{\n "a": [\n  1\n ],\n "b": "\\u00e9"\n}\n'
+    with pytest.raises(ValueError, match="Out of range float"):
+        write_json(path, {"a": float("nan")})
+    assert [one.name for one in tmp_path.iterdir()] == ["it.json"]

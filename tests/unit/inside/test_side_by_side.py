@@ -1,0 +1,89 @@
+"""Sessions side by side: what one of them does costs the others nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from warpfront.doors import sessions
+from warpfront.inside.checks import side_by_side
+from warpfront.inside.checks.effort import SESSIONS, Effort
+from warpfront.inside.checks.side_by_side import ENDINGS, places, run_side_by_side
+
+
+def test_each_session_ends_by_itself_and_load_begins_before_torch(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    imported: list[str] = []
+
+    def run(name: str) -> int:
+        (tmp_path / name).write_text(f"{os.getpid()} {' '.join(imported)}")
+        if name == "opinfo":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if name == "models":
+            raise ValueError("a check that nobody catches")
+        return int(name == "golden")
+
+    def import_module(name: str) -> None:
+        imported.append(name)
+        if name == "torch._dynamo":
+            raise ImportError(name)
+
+    codes = run_side_by_side(SESSIONS, run, (), device="cpu", import_module=import_module)
+    wrong = {"opinfo": -signal.SIGKILL, "models": 1, "golden": 1}
+    assert codes == {**dict.fromkeys(SESSIONS, 0), **wrong}
+    told = {name: (tmp_path / name).read_text().split() for name in SESSIONS}
+    assert len({words[0] for words in told.values()} | {str(os.getpid())}) == len(SESSIONS) + 1
+    assert told["load"][1:] == []
+    assert all(words[1:] == ["torch", "torch._dynamo"] for n, words in told.items() if n != "load")
+    said = capfd.readouterr()
+    assert "a check that nobody catches" in said.err
+    assert "opinfo: ended with -9 after" in said.out
+
+
+def test_who_cannot_use_the_parents_driver_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[list[str]] = []
+    monkeypatch.setattr(os, "execv", lambda _, argv: begun.append(argv))
+    side_by_side._begin_anew("models", ("--quick",))
+    assert begun[0][1:] == ["-m", "warpfront.inside.checks", "models", "--quick"]
+    for poisoned in (True, False):
+        torch = type(
+            "torch", (), {"cuda": type("cuda", (), {"_is_in_bad_fork": lambda p=poisoned: p})}
+        )
+        assert side_by_side._unusable(torch) is poisoned
+    assert not side_by_side._unusable(object())
+
+
+def test_places_are_cores_that_memory_holds_and_few_on_one_device() -> None:
+    gib = 2**30
+    assert [places(2, 23 * gib, "cpu"), places(16, 8 * gib, "cpu"), places(16, 1, "cpu")] == [
+        2,
+        4,
+        1,
+    ]
+    assert [places(16, 128 * gib, "cuda"), places(2, 128 * gib, "cuda")] == [4, 2]
+
+
+def test_a_session_without_an_ending_is_run_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ENDINGS).write_text('{"golden": 0}')  # of a run before
+    asked: list[tuple[str, ...]] = []
+
+    def run_checks(
+        _: object, names: str | tuple[str, ...], __: Path, results: Path, ___: Effort
+    ) -> str:
+        asked.append((names,) if isinstance(names, str) else tuple(names))
+        if not isinstance(names, str):
+            (results / ENDINGS).write_text(json.dumps({"load": 0, "numerics": 1}))
+        return "it hung"
+
+    monkeypatch.setattr(sessions, "_run_checks", run_checks)
+    names = ("load", "numerics", "golden")
+    ended = sessions._run_together(None, names, tmp_path, tmp_path, Effort())  # type: ignore[arg-type]
+    assert ended == {"load": "", "numerics": "Returned code 1", "golden": "it hung"}
+    assert asked == [names, ("golden",)]

@@ -1,0 +1,169 @@
+"""Each step of a publication, and each way in which a registry fails at it: afterwards no public
+tag is on anything unproven, the message says who, where and what next, and a rerun ends right.
+
+The registry is one over HTTP, so that what goes wrong goes wrong where it does in life.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from builders import a_channel
+from releases import CPU, NOW, FakeCosign, World, a_release_channel, a_signer, a_world
+from stub_registry import IMPATIENT, Clock, Fault, StubRegistry, client_of, serve_registry
+
+from warpfront.errors import RegistryError
+from warpfront.model import Failed
+from warpfront.pipeline.within.evidence import attached_evidence, local_evidence
+from warpfront.pipeline.within.shop import Published, publish_cells
+from warpfront.release.admission import judge
+from warpfront.release.ledger import Publication
+from warpfront.release.publication import held_image
+from warpfront.release.registry.client import HttpRegistry
+
+PATH = "demo/torch"
+OTHER = "sha256:" + "0" * 64
+FAULTS = {
+    "500": Fault(status=500),
+    "503": Fault(status=503, headers={"Retry-After": "1"}),
+    "429": Fault(status=429),
+    "401": Fault(status=401, headers={"WWW-Authenticate": 'Basic realm="stub"'}),
+    "403": Fault(status=403),
+    "507": Fault(status=507),
+    "cut": Fault(cut_at=0),
+    "hangs": Fault(hangs=True),
+    "drips": Fault(drips="head"),
+    "lies": Fault(lie=OTHER),
+    "corrupt": Fault(corrupt=True),
+    "says yes, does nothing": Fault(status=200),
+    "says made, does nothing": Fault(status=201),
+    "knows nothing": Fault(status=404),
+}
+STEPS = (
+    *("head blob", "begin", "close", "put manifest", "get manifest", "head manifest"),
+    *("get blob", "referrers"),
+)
+# Each step and each fault at least once; all of them with --exhaustive.
+ALWAYS = {
+    ("head blob", "503", 0, False),
+    ("begin", "507", 0, True),
+    ("begin", "401", 2, False),
+    ("close", "cut", 2, False),
+    ("close", "hangs", 0, True),
+    ("put manifest", "lies", 2, False),
+    ("put manifest", "says made, does nothing", 2, True),
+    ("get manifest", "corrupt", 2, False),
+    ("get manifest", "drips", 0, True),
+    ("head manifest", "says yes, does nothing", 2, False),
+    ("head manifest", "500", 2, True),
+    ("get blob", "403", 0, False),
+    ("referrers", "429", 0, True),
+    ("referrers", "knows nothing", 2, True),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A machine that publishes by HTTP."""
+
+    world: World
+    stub: StubRegistry
+    cosign: FakeCosign
+    line: HttpRegistry
+
+    def publish(self) -> Published:
+        world, channel = self.world, a_release_channel(allow=())
+        shop = dataclasses.replace(
+            world.shop(), registry=self.line, project=f"{self.stub.host}/demo"
+        )
+        found = publish_cells(
+            (CPU,),
+            (CPU,),
+            channel,
+            shop,
+            find=lambda cell: local_evidence(cell, world.store, world.engine),
+            dry_run=False,
+        )
+        return found[CPU.id]
+
+    @property
+    def public(self) -> dict[str, str]:
+        return {
+            tag: digest
+            for (_, tag), digest in self.stub.tags.items()
+            if not tag.startswith(("candidate-", "sha256-"))
+        }
+
+    def unproven(self) -> list[str]:
+        """The public tags that are on anything but a whole, proven and signed image."""
+        return [tag for tag, digest in self.public.items() if not self._is_proven(tag, digest)]
+
+    def _is_proven(self, tag: str, digest: str) -> bool:
+        held = held_image(self.line, PATH, tag)
+        assert held is not None
+        evidence = attached_evidence(self.line, PATH, CPU, held)
+        signed = {words for words in self.cosign.signed if words[0].endswith(f"@{digest}")}
+        proofs = {f"--annotations=dev.warpfront.verification={one}" for one in evidence.attached}
+        return judge(evidence, a_channel(), now=NOW).publishable and any(
+            proofs & set(words) for words in signed
+        )
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    world, cosign = a_world(tmp_path), FakeCosign()
+    world.signer = a_signer(cosign)
+    with serve_registry(auth="bearer", referrers=False) as stub:
+        patience = dataclasses.replace(IMPATIENT, tries=3)
+        with client_of(stub, tmp_path, clock=Clock(), patience=patience) as line:
+            world.engine.registries[stub.host] = line  # type: ignore[assignment]
+            yield Place(world=world, stub=stub, cosign=cosign, line=line)
+
+
+def test_a_run_asks_for_each_of_these_steps(place: Place) -> None:
+    place.world.build()
+    assert isinstance(place.publish(), Publication)
+    assert set(STEPS) | {"token"} == set(place.stub.steps())
+
+
+@pytest.mark.parametrize(
+    ("step", "fault", "spare", "lists"),
+    [
+        pytest.param(
+            *(step, fault, spare, lists),
+            marks=[] if (step, fault, spare, lists) in ALWAYS else [pytest.mark.exhaustive],
+        )
+        for step in STEPS
+        for fault in FAULTS
+        for spare in (0, 2)
+        for lists in (False, True)
+    ],
+)
+def test_a_registry_that_fails_at_a_step_leaves_nothing_unproven_and_a_rerun_ends_right(
+    place: Place,
+    step: str,
+    fault: str,
+    spare: int,
+    lists: bool,  # noqa: FBT001
+) -> None:
+    """`spare` times it goes well; it `lists` what is attached by itself."""
+    place.stub.referrers = lists
+    place.world.build()
+    place.stub.fail(step, dataclasses.replace(FAULTS[fault], spare=spare))
+    result = place.publish()
+    place.stub.heal()
+    assert place.unproven() == []
+    if isinstance(result, Failed):
+        assert result.exit_code == RegistryError.exit_code
+        assert place.stub.host in result.reason
+        assert result.hint
+    else:
+        assert len(place.public) == 3
+    done = place.publish()
+    assert isinstance(done, Publication), done
+    assert set(place.public.values()) == {done.digest}
+    assert (len(place.public), place.unproven()) == (3, [])
