@@ -52,8 +52,9 @@ def test_each_is_in_one_half_and_what_catches_it_is_known_or_that_nothing_does()
         "development": 15,
         "test": 15,
         "second": 23,
+        "later": 15,
     }
-    assert set(BY) == set(KERNELS)
+    assert {name for name in KERNELS if HALF[name] != "later"} <= set(BY) <= set(KERNELS)
 
 
 @pytest.mark.exhaustive

@@ -251,7 +251,7 @@ def _searched(x: Tensor, *, side: str, ordered: bool, narrow: bool) -> Tensor:
 def _scattered(x: Tensor, source: Tensor, *, wide: bool) -> Tensor:
     """By a mask of the same shape, or of a row for all rows."""
     mask = (torch.arange(35, device=x.device).view(5, 7) % 3 == 0)[: 5 if wide else 1]
-    return x.masked_scatter(mask, source)
+    return (x * 1).masked_scatter_(mask, source)
 
 
 PLACED: Mapping[str, WithOptions] = {

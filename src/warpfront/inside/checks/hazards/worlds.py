@@ -206,6 +206,11 @@ EXACTLY: Mapping[str, tuple[Callable[[Tensor, Tensor], Any], Callable[[Tensor, T
     "frexp, mantissa": (lambda x, _: x.frexp().mantissa, lambda x, _: x.double().frexp().mantissa),
     "ldexp": (lambda x, _: x.ldexp(torch.tensor(3)), lambda x, _: x.double() * 8),
     "nan_to_num": (lambda x, _: x.nan_to_num(), lambda x, _: _held(x)),
+    # Infinity would pass for the largest number.
+    "nan_to_num, finite": (
+        lambda x, _: x.nan_to_num().isfinite(),
+        lambda x, _: x.isnan() | ~x.isnan(),
+    ),
     "neg": (lambda x, _: -x, lambda x, _: -x.double()),
     "to float32 and back": (lambda x, _: x.float().to(x.dtype), lambda x, _: x),
     "trunc": (lambda x, _: x.trunc(), lambda x, _: x.double().trunc()),
