@@ -33,7 +33,7 @@ def test_every_field_of_the_document_is_claimed_of_an_image() -> None:
     document = claimed().document()
     empty = Claims(cell="", target="", vendor="", device="", image=False).document()
     same = {name for name, value in document.items() if value == empty[name]}
-    assert same == {"schema", "extensions", "smoke"}
+    assert same == {"schema", "extensions", "policies", "smoke"}
     tried = image_claims(
         a_cell(smoke=(Smoke(name="a", imports=("b",)),)), lock, POLICY, target="x86_64"
     )
