@@ -92,7 +92,7 @@ def knows_hip(module: Module) -> bool:
 
 def extension_calls(module: Module, node: ast.Call) -> Iterator[Seen]:
     """`CUDAExtension(...)` and `load(...)` of a build that never asks for ROCm."""
-    if not ("cpp_extension" in module.text or "CUDAExtension" in module.text):
+    if not module.names_extensions:
         return
     made = {module.dotted(value) for value in (node.func, *module.scopes.values(node.func))}
     names = {name.split(".")[-1] for name in made if name.split(".")[0] in {"torch", "paddle"}}

@@ -250,6 +250,10 @@ class Module:
         return "CUDA_HOME" in self.text or "ROCM_HOME" in self.text
 
     @cached_property
+    def names_extensions(self) -> bool:
+        return "cpp_extension" in self.text or "CUDAExtension" in self.text
+
+    @cached_property
     def builds_extensions(self) -> bool:
         """Whether the module is one that builds extensions."""
         return (
