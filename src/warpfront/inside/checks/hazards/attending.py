@@ -161,6 +161,7 @@ def _drops(ground: Ground) -> Iterator[Answer]:
 
 ATTENTION = HazardClass(
     name="attention kernels",
+    narrow=("mask",),
     asks="is attention what it is defined to be, masked, causal, grouped, forward and backward",
     hazards=(
         *(

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from warpfront.inside.checks.effort import Effort
 from warpfront.inside.checks.hazards.field_faults import FIELD_FAULTS
+from warpfront.inside.checks.hazards.place_faults import PLACE_FAULTS
 from warpfront.inside.checks.hazards.seeding import KEYS, Kernel, KernelFault, seed_kernel_faults
 from warpfront.inside.checks.mutations import MutationTally
 from warpfront.inside.checks.results import Check, CheckFinding, Recorder, failed, passed
@@ -755,4 +756,4 @@ OWN_FAULTS: tuple[KernelFault, ...] = (
         like="pytorch#75240",
     ),
 )
-KERNEL_FAULTS: tuple[KernelFault, ...] = (*OWN_FAULTS, *FIELD_FAULTS)
+KERNEL_FAULTS: tuple[KernelFault, ...] = (*OWN_FAULTS, *FIELD_FAULTS, *PLACE_FAULTS)

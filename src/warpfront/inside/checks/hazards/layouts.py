@@ -27,7 +27,10 @@ Change = Callable[[Tensor], Tensor]
 
 
 def _last(x: Tensor) -> Tensor:
-    return x.contiguous(memory_format=torch.channels_last)
+    """Channels of a picture of any number of axes."""
+    if x.dim() == 4:
+        return x.contiguous(memory_format=torch.channels_last)
+    return x.movedim(1, -1).contiguous().movedim(-1, 1)
 
 
 def _shifted(x: Tensor) -> Tensor:
@@ -65,7 +68,7 @@ PICTURES: dict[str, Change] = {
 }
 
 
-def _both(
+def both_ways(
     call: Callable[..., Tensor], ground: Ground, tensors: list[Tensor], formats: tuple[str, ...]
 ) -> Iterator[tuple[str, Tensor, Tensor]]:
     """Output and gradients in these formats, and in float64 on the CPU from contiguous numbers."""
@@ -75,7 +78,7 @@ def _both(
     right.backward(fed)
     sent = [
         PICTURES[form](ground.send(x)).requires_grad_()
-        if x.dim() == 4
+        if x.dim() > 2
         else ground.send(x).requires_grad_()
         for x, form in zip(tensors, formats, strict=True)
     ]
@@ -83,7 +86,7 @@ def _both(
     yield "output", found, right.detach()
     # What comes back may be of another format than what went in.
     for form in dict.fromkeys((formats[0], "channels_last", "contiguous")):
-        back = PICTURES[form](ground.send(fed)) if fed.dim() == 4 else ground.send(fed)
+        back = PICTURES[form](ground.send(fed)) if fed.dim() > 2 else ground.send(fed)
         gradients = torch.autograd.grad(found, sent, back, retain_graph=True)
         for place, (mine, leaf) in enumerate(zip(gradients, exact, strict=True)):
             assert leaf.grad is not None
@@ -123,7 +126,7 @@ def _convolution(name: str, ground: Ground) -> Iterator[Answer]:
         ("spread", "contiguous"),
     ]
     for pair in mixed:
-        for label, found, right in _both(call, ground, [x, weight], pair):
+        for label, found, right in both_ways(call, ground, [x, weight], pair):
             # A native convolution may keep a sum in parts.
             # Winograd's and Fourier's transforms round on the way; a fault here is at least 1.
             slack = 2 * ground.eps * float(right.abs().max()) if ground.half else 0.01
@@ -202,7 +205,7 @@ def _pooled(name: str, ground: Ground) -> Iterator[Answer]:
     for channels in (3, 33):
         x = ground.whole(2, channels, 8, 8)
         for form in PICTURES:
-            for label, found, right in _both(POOLED[name], ground, [x], (form,)):
+            for label, found, right in both_ways(POOLED[name], ground, [x], (form,)):
                 # Shares of neighbours are rounded, and so is what they add up to.
                 most = 4.0 if ground.half else 64.0 * (name in SHARED)
                 slack = most * ground.eps * float(right.abs().max())
@@ -227,7 +230,7 @@ def _looks(name: str, ground: Ground) -> Iterator[Answer]:
     """A picture's gradient, and that of the grid by which it is looked at."""
     for channels, form in product((3, 33), ("contiguous", "channels_last", "spread")):
         x, grid = ground.whole(2, channels, 8, 8), LOOKED_AT.double().expand(2, 1, -1, -1)
-        for label, found, right in _both(LOOKS[name], ground, [x, grid], (form, "contiguous")):
+        for label, found, right in both_ways(LOOKS[name], ground, [x, grid], (form, "contiguous")):
             slack = 128 * ground.eps * (1 + float(right.abs().max()))
             yield Answer(f"{label}, {channels} channels, {form}", found, array(right), slack=slack)
 
@@ -248,7 +251,7 @@ def _max_pool(ground: Ground) -> Iterator[Answer]:
         x = order[:count].reshape(2, channels, 8, 8).double()
         for form in PICTURES:
             for name, call in MAXIMA.items():
-                for label, found, right in _both(call, ground, [x], (form,)):
+                for label, found, right in both_ways(call, ground, [x], (form,)):
                     said = f"{label} of {name}, {channels} channels, {form}"
                     slack = 2 * ground.eps * float(right.abs().max())
                     yield Answer(said, found, array(right), slack=slack)
@@ -270,7 +273,7 @@ def _norms(ground: Ground) -> Iterator[Answer]:
             "layer_norm": _of_last_axis,
         }
         for name, call in calls.items():
-            parts = _both(call, ground, [x, weight, bias], (form, "contiguous", "contiguous"))
+            parts = both_ways(call, ground, [x, weight, bias], (form, "contiguous", "contiguous"))
             for label, found, right in parts:
                 slack = (24 if ground.half else 64) * ground.eps * (1 + float(right.abs().max()))
                 yield Answer(
@@ -496,6 +499,7 @@ PADDED_LAST = KnownDefect(
 ONCE: dict[str, Any] = {"dtypes": ("float32", "bfloat16"), "once": True}
 LAYOUTS = HazardClass(
     name="memory formats",
+    narrow=("norms", "convolution 64 to 64"),
     asks="are the same numbers right from every place and in every order of memory",
     hazards=(
         *rows(

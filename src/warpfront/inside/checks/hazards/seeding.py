@@ -46,7 +46,7 @@ def seeded(fault: KernelFault, device: str) -> Iterator[None]:
             kernel = torch.library.get_kernel(f"aten::{name}", key)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                library.impl(name, _kernel(kernel, fault.wrong), key, with_keyset=True)
+                library.impl(name, _kernel(name, kernel, fault.wrong), key, with_keyset=True)
         yield
     finally:
         library._destroy()
@@ -59,10 +59,22 @@ def operators_of(fault: KernelFault, device: str) -> tuple[str, ...]:
     return tuple(n for n in fault.operators if any(has(f"aten::{n}", key) for key in keys))
 
 
-def _kernel(kernel: Any, wrong: Wrong) -> Kernel:
+def _kernel(name: str, kernel: Any, wrong: Wrong) -> Kernel:
+    packet, _, overload = name.partition(".")
+    schema = getattr(getattr(torch.ops.aten, packet), overload or "default")._schema
+    tensors = [str(one.type) == "Tensor" for one in schema.arguments]
+
     def call(keys: Any, *args: Any, **kwargs: Any) -> Any:
         right = partial(kernel.call_boxed, keys)
-        if any(_is_reference(x) for x in args):
+        # A number where the kernel takes a tensor: so the dispatcher hands over `x * 2`.
+        wide = torch.float64 if any(_is_reference(x) for x in args) else None
+        args = tuple(
+            torch.tensor(x, dtype=wide if isinstance(x, float) else None)
+            if tensor and isinstance(x, (int, float, complex))
+            else x
+            for x, tensor in zip(args, tensors, strict=False)
+        )
+        if wide:
             return right(*args, **kwargs)
         return wrong(right, *args, **kwargs)
 
@@ -92,9 +104,9 @@ def seed_kernel_faults(
         dtypes = [name for name in DTYPES if name in known] or list(known)
         asked = (fault.hazard_class, fault.rows, tuple(dtypes))
         if asked not in right:
-            right[asked] = judge_rows(rows, device, dtypes, effort).faults
+            right[asked] = judge_rows(own, rows, device, dtypes, effort).faults
         with seeded(fault, device):
-            judged = judge_rows(rows, device, dtypes, effort)
+            judged = judge_rows(own, rows, device, dtypes, effort)
         entry = Seeded(
             mutation="wrong kernel",
             suite="hazards",

@@ -26,6 +26,50 @@ PAIRS: dict[str, Two] = {
         lambda x, y: torch.div(x, y, rounding_mode="trunc"),
         lambda a, b: ((a - np.fmod(a, b)) // b).astype(a.dtype),
     ),
+    "floor": (lambda x, y: torch.div(x, y, rounding_mode="floor"), np.floor_divide),
+    "floor by a number": (
+        lambda x, _: torch.div(x, 7, rounding_mode="floor"),
+        lambda a, _: a // a.dtype.type(7),
+    ),
+    "floor in place": (
+        lambda x, y: x.clone().div_(y, rounding_mode="floor"),
+        np.floor_divide,
+    ),
+    "floor_divide by a number": (lambda x, _: x // 7, lambda a, _: a // a.dtype.type(7)),
+    "remainder by a number": (lambda x, _: x % 7, lambda a, _: a % a.dtype.type(7)),
+    "remainder of a number": (lambda _, y: 100 % y, lambda _, b: b.dtype.type(100) % b),
+    "fmod by a number": (
+        lambda x, _: torch.fmod(x, 7),
+        lambda a, _: np.fmod(a, a.dtype.type(7)),
+    ),
+    "add a large number": (lambda x, _: x + _large(x), lambda a, _: a + _large(a)),
+    "times a large number": (lambda x, _: x * _large(x), lambda a, _: a * _large(a)),
+    "below a large number": (lambda x, _: x < _large(x), lambda a, _: a < _large(a)),
+    "clamp to a large number": (
+        lambda x, _: x.clamp(max=_large(x)),
+        lambda a, _: np.minimum(a, _large(a)),
+    ),
+    "filled with a large number": (
+        lambda x, _: x.masked_fill(x > 3, _large(x)),
+        lambda a, _: np.where(a > 3, _large(a), a),
+    ),
+    "from a large number": (
+        lambda x, _: torch.arange(_large(x), _large(x) + 3, device=x.device, dtype=x.dtype),
+        lambda a, _: _large(a) + np.arange(3, dtype=a.dtype),
+    ),
+    "addcmul": (lambda x, y: torch.addcmul(x, x, y), lambda a, b: a + a * b),
+    "lcm": (lambda x, y: torch.lcm(x & 7, y & 15), lambda a, b: np.lcm(a & 7, b & 15)),
+    "index_add": (
+        lambda x, y: x.index_add(1, torch.arange(x.shape[1], device=x.device) // 2, y),
+        lambda a, b: _added(a, b),
+    ),
+    "searchsorted": (
+        lambda x, y: torch.searchsorted(x.flatten().sort().values, y[0]),
+        lambda a, b: np.searchsorted(np.sort(a.flatten()), b[0]),
+    ),
+    "unique": (lambda x, _: x.unique(), lambda a, _: np.unique(a)),
+    "isin": (lambda x, y: torch.isin(x, y[0]), lambda a, b: np.isin(a, b[0])),
+    "diff": (lambda x, _: x.diff(), lambda a, _: np.diff(a)),
     "remainder": (torch.remainder, np.remainder),
     "fmod": (torch.fmod, np.fmod),
     "and": (torch.bitwise_and, np.bitwise_and),
@@ -88,6 +132,21 @@ FORMS: dict[str, Callable[[Tensor], Tensor]] = {
     "spread": lambda x: torch.stack([x, x ^ 1], -1).flatten(1)[:, ::2],
     "shifted": lambda x: torch.cat([x.flatten()[:1], x.flatten()])[1:].view(x.shape),
 }
+
+
+def _large(x: Any) -> Any:
+    """A number that no float of as many bits has, of the tensor's kind, or numpy's."""
+    if isinstance(x, Tensor):
+        return torch.iinfo(x.dtype).max - 4
+    return x.dtype.type(np.iinfo(x.dtype).max - 4)
+
+
+def _added(a: Numbers, b: Numbers) -> Numbers:
+    """Pairs of columns of b are added to a column of a."""
+    pairs: Numbers = np.add.reduceat(b, np.arange(0, b.shape[1], 2), axis=1, dtype=b.dtype)
+    total = a.copy()
+    total[:, : pairs.shape[1]] += pairs
+    return total
 
 
 def _mode(a: Numbers) -> Numbers:

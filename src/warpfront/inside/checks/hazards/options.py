@@ -1,0 +1,493 @@
+"""Every option of an operation, forward and backward: what is not the default is tried by few.
+
+Each call is made with every combination of its options; the right answer and gradients are
+float64's on the CPU, of the same numbers. What rounds may be off by 64 roundings of the largest
+number (16 in 16 bits, where the whole is rounded once or twice, and sums are kept in float32).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from warpfront.inside.checks.hazards.answers import Answer, Ground, HazardClass, array, rows
+
+Options = Mapping[str, Sequence[Any]]
+REDUCTIONS: Sequence[Any] = ("none", "mean", "sum")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithOptions:
+    """A call of tensors: those of `floats` are drawn and differentiated, `given` are as they are
+    (a function of the device), and after them come the options.
+    """
+
+    call: Callable[..., Any]
+    floats: tuple[tuple[int, ...], ...] = ((5, 7),)
+    given: Callable[[str], tuple[Any, ...]] = lambda _: ()
+    options: Options = field(default_factory=dict)
+    # What is done to the numbers drawn, -2 to 2 by quarters, to be arguments of it.
+    fit: Callable[[Tensor], Tensor] = lambda x: x
+    backward: bool = True
+    # Not where rounding in 16 bits decides on which side of a kink a number is.
+    halves: bool = True
+
+
+def _in_place(call: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """A leaf may not be changed in place: what is computed from it may."""
+    return lambda x, **how: call(x * 1, **how)
+
+
+def _classes(count: int, *shape: int) -> Callable[[str], tuple[Any, ...]]:
+    return lambda device: (torch.arange(torch.Size(shape).numel()).view(shape).to(device) % count,)
+
+
+def _signs(*shape: int) -> Callable[[str], tuple[Any, ...]]:
+    return lambda device: (
+        1.0 - 2 * (torch.arange(torch.Size(shape).numel()).view(shape).to(device) % 3 == 0),
+    )
+
+
+BOTH = (False, True)
+ACTIVE: Mapping[str, Options] = {
+    "elu": {"alpha": (0.5, 2.0), "inplace": BOTH},
+    "celu": {"alpha": (0.5, 2.0), "inplace": BOTH},
+    "selu": {"inplace": BOTH},
+    "leaky_relu": {"negative_slope": (0.25, 1.5), "inplace": BOTH},
+    "hardtanh": {"min_val": (-0.625, -1.0), "max_val": (0.375, 1.0), "inplace": BOTH},
+    "relu6": {"inplace": BOTH},
+    "silu": {"inplace": BOTH},
+    "mish": {"inplace": BOTH},
+    "hardswish": {"inplace": BOTH},
+    "hardsigmoid": {"inplace": BOTH},
+    "threshold": {"threshold": (0.125,), "value": (7.0, -7.0), "inplace": BOTH},
+    "softplus": {"beta": (0.05, 0.5, 3), "threshold": (0.5, 1, 20)},
+    "hardshrink": {"lambd": (0.125, 0.625)},
+    "softshrink": {"lambd": (0.125, 0.625)},
+    "gelu": {"approximate": ("none", "tanh")},
+    "logsigmoid": {},
+    "softsign": {},
+    "tanhshrink": {},
+    "softmin": {"dim": (0, 1)},
+    "softmax": {"dim": (0, 1)},
+    "log_softmax": {"dim": (0, 1)},
+    "normalize": {"p": (1.0, 2.0, 3.0), "dim": (0, 1)},
+}
+ACTIVATIONS: Mapping[str, WithOptions] = {
+    **{
+        name: WithOptions(call=_in_place(getattr(functional, name)), options=options)
+        for name, options in ACTIVE.items()
+    },
+    "glu": WithOptions(call=functional.glu, floats=((6, 8),), options={"dim": (0, 1)}),
+    "large softplus": WithOptions(
+        call=functional.softplus,
+        fit=lambda x: x * 16,
+        options={"beta": (0.05, 0.5), "threshold": (1, 20)},
+    ),
+}
+PAIRED: Mapping[str, Options] = {
+    "mse_loss": {"reduction": REDUCTIONS},
+    "l1_loss": {"reduction": REDUCTIONS},
+    "smooth_l1_loss": {"beta": (0.375, 2.125), "reduction": REDUCTIONS},
+    "huber_loss": {"delta": (0.375, 2.125), "reduction": REDUCTIONS},
+    "poisson_nll_loss": {"log_input": (True,), "reduction": REDUCTIONS},
+    "pairwise_distance": {"p": (1.0, 2.0, 3.0), "keepdim": BOTH},
+    "cosine_similarity": {"dim": (0, 1)},
+}
+LOSSES: Mapping[str, WithOptions] = {
+    **{
+        name: WithOptions(call=getattr(functional, name), floats=((5, 7), (5, 7)), options=options)
+        for name, options in PAIRED.items()
+    },
+    "kl_div": WithOptions(
+        call=lambda x, y, **how: functional.kl_div(x, y.log_softmax(1), log_target=True, **how),
+        floats=((5, 7), (5, 7)),
+        options={"reduction": (*REDUCTIONS, "batchmean")},
+    ),
+    "binary_cross_entropy": WithOptions(
+        call=lambda x, w, **how: functional.binary_cross_entropy(
+            x.sigmoid(), (w.detach() > 0).to(x.dtype), **how
+        ),
+        floats=((5, 7), (5, 7)),
+        options={"reduction": REDUCTIONS},
+        backward=False,
+    ),
+    "with logits": WithOptions(
+        call=lambda x, y, **how: functional.binary_cross_entropy_with_logits(
+            x,
+            (y.detach() > 0).to(x.dtype),
+            weight=y[0].detach().abs(),
+            pos_weight=y[1].detach().abs() + 1,
+            **how,
+        ),
+        floats=((5, 7), (5, 7)),
+        options={"reduction": REDUCTIONS},
+    ),
+    "hinge_embedding_loss": WithOptions(
+        call=lambda x, y, **how: functional.hinge_embedding_loss(x, y.to(x.dtype), **how),
+        given=_signs(5, 7),
+        options={"margin": (0.375, 1.625), "reduction": REDUCTIONS},
+    ),
+    "soft_margin_loss": WithOptions(
+        call=lambda x, y, **how: functional.soft_margin_loss(x, y.to(x.dtype), **how),
+        given=_signs(5, 7),
+        options={"reduction": REDUCTIONS},
+    ),
+    "margin_ranking_loss": WithOptions(
+        call=lambda x, z, y, **how: functional.margin_ranking_loss(x, z, y.to(x.dtype), **how),
+        floats=((5, 7), (5, 7)),
+        given=_signs(5, 7),
+        options={"margin": (0.375, 1.625), "reduction": REDUCTIONS},
+    ),
+    "cosine_embedding_loss": WithOptions(
+        call=lambda x, z, y, **how: functional.cosine_embedding_loss(x, z, y.to(x.dtype), **how),
+        floats=((5, 7), (5, 7)),
+        given=_signs(5),
+        options={"margin": (-0.5, 0.25), "reduction": REDUCTIONS},
+        halves=False,
+    ),
+    "triplet_margin_loss": WithOptions(
+        call=functional.triplet_margin_loss,
+        floats=((5, 7),) * 3,
+        options={"margin": (0.5, 9.0), "p": (1.0, 2.0), "swap": BOTH, "reduction": REDUCTIONS},
+        halves=False,
+    ),
+    "multi_margin_loss": WithOptions(
+        call=functional.multi_margin_loss,
+        given=_classes(7, 5),
+        options={"p": (1, 2), "margin": (0.375, 1.625), "reduction": REDUCTIONS},
+    ),
+    "multilabel_margin_loss": WithOptions(
+        call=functional.multilabel_margin_loss,
+        given=lambda device: (torch.tensor([[3, 0, -1, 4, 1, 2, 5]] * 5, device=device),),
+        options={"reduction": REDUCTIONS},
+    ),
+    "nll_loss": WithOptions(
+        call=lambda x, w, target, **how: functional.nll_loss(x, target, w.detach().abs(), **how),
+        floats=((5, 7), (7,)),
+        given=_classes(7, 5),
+        options={"ignore_index": (-100, 0, 3), "reduction": REDUCTIONS},
+        backward=False,
+    ),
+    "nll_loss of pictures": WithOptions(
+        call=functional.nll_loss,
+        floats=((2, 4, 3, 3),),
+        given=_classes(4, 2, 3, 3),
+        options={"ignore_index": (-100, 0, 3), "reduction": REDUCTIONS},
+    ),
+    "cross_entropy of pictures": WithOptions(
+        call=functional.cross_entropy,
+        floats=((2, 4, 3, 3),),
+        given=_classes(4, 2, 3, 3),
+        options={
+            "ignore_index": (-100, 3),
+            "label_smoothing": (0.0, 0.25),
+            "reduction": REDUCTIONS,
+        },
+    ),
+}
+
+
+def _bags(
+    weight: Tensor, each: Tensor, *, mode: str, weighted: bool, last: bool, padding: Any
+) -> Tensor:
+    """Bags of three, none, two, one alone that is padding, and five."""
+    index = torch.tensor([0, 2, 2, 1, 3, 2, 0, 4, 4, 2, 1], device=weight.device)
+    starts = torch.tensor([0, 3, 3, 5, 6, *[11] * last], device=weight.device)
+    return functional.embedding_bag(
+        index,
+        weight,
+        starts,
+        mode=mode,
+        per_sample_weights=each if weighted and mode == "sum" else None,
+        include_last_offset=last,
+        padding_idx=padding,
+    )
+
+
+def _by_labels(x: Tensor, *, blank: int, reduction: str, zero_infinity: bool) -> Tensor:
+    """Targets of two labels, of one twice, of none, and one that is longer than what was heard."""
+    targets = torch.tensor([[1, 2, 0], [2, 2, 1], [1, 1, 1], [2, 1, 2]], device=x.device)
+    targets = torch.where(targets == blank, 3, targets)
+    heard, said = torch.tensor([6, 6, 5, 2]), torch.tensor([2, 3, 0, 3])
+    if not zero_infinity:
+        x, targets, heard, said = x[:, :3], targets[:3], heard[:3], said[:3]
+    return functional.ctc_loss(
+        x.log_softmax(2),
+        targets,
+        heard.to(x.device),
+        said.to(x.device),
+        blank=blank,
+        reduction=reduction,
+        zero_infinity=zero_infinity,
+    )
+
+
+def _reduced(x: Tensor, source: Tensor, *, by: str, how: str, own: bool, axis: int) -> Tensor:
+    """Many to one place, one to another, none to a third."""
+    index = torch.tensor([0, 2, 2, 0, 0], device=x.device)
+    if by == "index":
+        part = source.narrow(axis, 0, 5)
+        return x.index_reduce(axis, index, part, how.replace("sum", "mean"), include_self=own)
+    shape = [1] * source.dim()
+    shape[axis] = 5
+    part = source.narrow(axis, 0, 5)
+    return x.scatter_reduce(axis, index.view(shape).expand(part.shape), part, how, include_self=own)
+
+
+def _searched(x: Tensor, *, side: str, ordered: bool, narrow: bool) -> Tensor:
+    row = x[0].sort().values if ordered else x[0]
+    sorter = None if ordered else x[0].argsort()
+    return torch.searchsorted(row, x[1:], side=side, sorter=sorter, out_int32=narrow)
+
+
+def _scattered(x: Tensor, source: Tensor, *, wide: bool) -> Tensor:
+    """By a mask of the same shape, or of a row for all rows."""
+    mask = (torch.arange(35, device=x.device).view(5, 7) % 3 == 0)[: 5 if wide else 1]
+    return (x * 1).masked_scatter_(mask, source)
+
+
+PLACED: Mapping[str, WithOptions] = {
+    "embedding_bag": WithOptions(
+        call=_bags,
+        floats=((5, 7), (11,)),
+        options={
+            "mode": ("sum", "mean", "max"),
+            "weighted": BOTH,
+            "last": BOTH,
+            "padding": (None, 2, 4),
+        },
+        backward=False,
+    ),
+    "embedding": WithOptions(
+        call=lambda w, i, **how: functional.embedding(i, w, **how),
+        given=lambda device: (torch.tensor([[1, 1, 0], [1, 3, 4]], device=device),),
+        options={"padding_idx": (None, 1, 4), "scale_grad_by_freq": BOTH},
+    ),
+    "ctc_loss": WithOptions(
+        call=_by_labels,
+        floats=((6, 4, 4),),
+        options={"blank": (0, 2), "reduction": REDUCTIONS, "zero_infinity": BOTH},
+    ),
+    "reduced by places": WithOptions(
+        call=_reduced,
+        floats=((5, 7), (5, 7)),
+        options={
+            "by": ("index", "scatter"),
+            "how": ("sum", "prod", "mean", "amax", "amin"),
+            "own": BOTH,
+            "axis": (0, 1),
+        },
+        backward=False,
+    ),
+    "searchsorted": WithOptions(
+        call=_searched,
+        options={"side": ("left", "right"), "ordered": BOTH, "narrow": BOTH},
+        backward=False,
+    ),
+    "masked_scatter": WithOptions(call=_scattered, floats=((5, 7), (40,)), options={"wide": BOTH}),
+    "nothing scattered": WithOptions(
+        call=lambda x, i: x.scatter(1, i, x[:, :0]),
+        given=lambda device: (torch.zeros(5, 0, dtype=torch.int64, device=device),),
+        backward=False,
+    ),
+    "repeat_interleave": WithOptions(
+        call=lambda x, counts, **how: x.repeat_interleave(counts, **how),
+        given=lambda device: (torch.tensor([1, 0, 0, 3, 1], device=device),),
+        options={"dim": (0,)},
+    ),
+    "index_add": WithOptions(
+        call=lambda x, y, i, **how: x.index_add(0, i, y, **how),
+        floats=((5, 7), (5, 7)),
+        given=lambda device: (torch.tensor([1, 1, 0, 4, 1], device=device),),
+        options={"alpha": (1, -2.5)},
+    ),
+    "index_put": WithOptions(
+        call=lambda x, y, i, **how: x.index_put((i,), y, **how),
+        floats=((5, 7), (5, 7)),
+        given=lambda device: (torch.tensor([1, 1, 0, 4, 1], device=device),),
+        options={"accumulate": (True,)},
+    ),
+    "diagonal": WithOptions(call=torch.diagonal, options={"offset": (-3, 0, 2)}),
+    "diag_embed": WithOptions(call=torch.diag_embed, options={"offset": (-1, 2), "dim1": (0, 1)}),
+    "triu": WithOptions(call=torch.triu, options={"diagonal": (-2, 0, 3)}),
+    "roll": WithOptions(call=torch.roll, options={"shifts": ((2, -9), (-1, 3)), "dims": ((0, 1),)}),
+    "rot90": WithOptions(call=torch.rot90, options={"k": (-1, 1, 2, 3)}),
+}
+
+
+def _distances(x: Tensor, y: Tensor, *, p: float) -> Tensor:
+    """One of them is none: of a point from itself. There is no kernel for 16 bits."""
+    x, y = (t.float() if t.dtype.itemsize < 4 else t for t in (x, y))
+    return torch.cdist(x, torch.cat([x[:1].detach(), y]), p=p)
+
+
+MEASURED: Mapping[str, WithOptions] = {
+    "var": WithOptions(call=torch.var, options={"dim": (0, 1, None), "correction": (0, 1, 2)}),
+    "std": WithOptions(call=torch.std, options={"dim": (0, 1, None), "correction": (0, 1, 2)}),
+    "quantile": WithOptions(
+        call=lambda x, **how: torch.quantile(x.float() if x.dtype.itemsize < 4 else x, 0.3, **how),
+        options={"dim": (0, 1), "interpolation": ("linear", "lower", "higher", "midpoint")},
+        backward=False,
+    ),
+    "histc": WithOptions(
+        call=lambda x, **how: torch.histc(x.float() if x.dtype.itemsize < 4 else x, **how),
+        options={"bins": (4, 16), "min": (-2, 0), "max": (1, 2)},
+        backward=False,
+    ),
+    "cdist": WithOptions(
+        call=_distances,
+        floats=((5, 7), (4, 7)),
+        options={"p": (0.0, 1.0, 2.0, 3.0, float("inf"))},
+    ),
+    "renorm": WithOptions(
+        call=torch.renorm, options={"p": (1, 2), "dim": (0, 1), "maxnorm": (1.5,)}
+    ),
+    "clamp": WithOptions(call=torch.clamp, options={"min": (None, -0.625), "max": (0.375, 1.0)}),
+    "addcmul": WithOptions(call=torch.addcmul, floats=((5, 7),) * 3, options={"value": (1, -2.5)}),
+    "addcdiv": WithOptions(
+        call=lambda x, y, z, **how: torch.addcdiv(x, y, z.square() + 1, **how),
+        floats=((5, 7),) * 3,
+        options={"value": (1, -2.5)},
+    ),
+    "lerp": WithOptions(
+        call=torch.lerp, floats=((5, 7),) * 2, options={"weight": (0.25, 0.75, 1.5)}
+    ),
+    "logit": WithOptions(call=torch.logit, fit=lambda x: x / 5 + 0.5, options={"eps": (None, 0.2)}),
+    "sub": WithOptions(call=torch.sub, floats=((5, 7),) * 2, options={"alpha": (1, -2.5)}),
+    "layer_norm": WithOptions(
+        call=lambda x, w, b, eps: functional.layer_norm(x, (7,), w, b, eps),
+        floats=((70, 7), (7,), (7,)),
+        options={"eps": (1e-5, 0.5)},
+    ),
+    "rms_norm": WithOptions(
+        call=lambda x, w, eps: functional.rms_norm(x, (7,), w, eps),
+        floats=((70, 7), (7,)),
+        options={"eps": (1e-5, 0.5)},
+    ),
+    "group_norm": WithOptions(
+        call=functional.group_norm,
+        floats=((2, 6, 5),),
+        options={"num_groups": (1, 2, 6), "eps": (1e-5, 0.5)},
+    ),
+    "lp_pool2d": WithOptions(
+        call=functional.lp_pool2d,
+        floats=((1, 2, 5, 7),),
+        fit=torch.abs,
+        options={"norm_type": (1, 2), "kernel_size": (2, (2, 3)), "ceil_mode": BOTH},
+        backward=False,
+    ),
+    "unfold": WithOptions(
+        call=functional.unfold,
+        floats=((1, 2, 5, 7),),
+        options={
+            "kernel_size": ((2, 3),),
+            "dilation": (1, 2),
+            "padding": (0, 1),
+            "stride": (1, 2),
+        },
+    ),
+    "affine_grid": WithOptions(
+        call=functional.affine_grid,
+        floats=((2, 2, 3),),
+        options={"size": ((2, 1, 3, 5),), "align_corners": BOTH},
+    ),
+}
+
+
+def _triangular(x: Tensor, b: Tensor, *, upper: bool, left: bool, unit: bool) -> Tensor:
+    square = x @ x.mT / 16 + 4 * torch.eye(5, device=x.device, dtype=x.dtype)
+    return torch.linalg.solve_triangular(
+        square, b if left else b.mT, upper=upper, left=left, unitriangular=unit
+    )
+
+
+SOLVED: Mapping[str, WithOptions] = {
+    "solve_triangular": WithOptions(
+        call=_triangular,
+        floats=((5, 7), (5, 3)),
+        options={"upper": BOTH, "left": BOTH, "unit": BOTH},
+    ),
+    "norms of order": WithOptions(
+        call=torch.linalg.vector_norm,
+        options={"ord": (0.5, 1, 2, 3, float("inf")), "dim": (0, 1, None)},
+        fit=lambda x: x + 0.125,
+        backward=False,
+    ),
+    "matrix norms": WithOptions(
+        call=torch.linalg.matrix_norm, options={"ord": ("fro", 1, -1, float("inf"))}, backward=False
+    ),
+    "cross": WithOptions(
+        call=torch.linalg.cross, floats=((3, 5, 3), (3, 1, 3)), options={"dim": (0, -1)}
+    ),
+    "tensordot": WithOptions(
+        call=torch.tensordot, floats=((3, 5), (5, 3)), options={"dims": (1, ([0, 1], [1, 0]))}
+    ),
+}
+
+
+def combined(options: Options, *, quick: bool) -> Iterator[dict[str, Any]]:
+    """Every value with every other; quickly, the first values, and the second ones."""
+    values: Iterator[Any] = itertools.product(*options.values())
+    if quick:
+        values = (tuple(some[i % len(some)] for some in options.values()) for i in range(2))
+    for chosen in values:
+        yield dict(zip(options, chosen, strict=True))
+
+
+def _tried(of: WithOptions, ground: Ground) -> Iterator[Answer]:
+    if ground.half and (ground.quick or not of.halves):
+        return
+    drawn = [of.fit(ground.whole(*shape, most=8) / 4) for shape in of.floats]
+    for how in combined(of.options, quick=ground.quick):
+        label = ", ".join(f"{name} {value}" for name, value in how.items())
+        wanted = _called(of, drawn, "cpu", how, None)
+        sent = [ground.send(x) for x in drawn]
+        found = _called(of, sent, ground.device, how, wanted[0])
+        for place, (after, before) in enumerate(zip(sent, drawn, strict=True)):
+            yield Answer(f"input {place} afterwards, {label}", after, array(before))
+        for place, (mine, right) in enumerate(zip(found, wanted, strict=True)):
+            name = f"gradient {place - 1}" if place else "output"
+            if not right.is_floating_point():
+                yield Answer(f"{name}, {label}", mine, array(right))
+                continue
+            most = float(right.abs().max()) if right.numel() else 0.0
+            slack = (16 if ground.half else 64) * ground.eps * (1 + most)
+            yield Answer(f"{name}, {label}", mine, array(right), ulps=4, slack=slack)
+
+
+def _called(
+    of: WithOptions, numbers: list[Tensor], device: str, how: Mapping[str, Any], like: Tensor | None
+) -> list[Tensor]:
+    """Output and gradients; what is fed back is the same for both, by place."""
+    leaves = [x.detach().requires_grad_(of.backward) for x in numbers]
+    output = of.call(*leaves, *of.given(device), **how)
+    if not (of.backward and output.requires_grad):
+        return [output.detach()]
+    shape = output.shape if like is None else like.shape
+    fed = (torch.arange(max(shape.numel(), 1)) % 5 - 2.0).add(0.5)[: shape.numel()].view(shape)
+    fed = fed.to(device, output.dtype)
+    gradients = torch.autograd.grad(output, leaves, fed, allow_unused=True)
+    return [
+        output.detach(),
+        *[g if g is not None else x * 0 for g, x in zip(gradients, numbers, strict=True)],
+    ]
+
+
+ALL: Mapping[str, WithOptions] = {**ACTIVATIONS, **LOSSES, **PLACED, **MEASURED, **SOLVED}
+OPTIONS = HazardClass(
+    name="options",
+    asks="is every option of an operation heeded, forward and backward",
+    hazards=rows(
+        {f"options of {name}": partial(_tried, one) for name, one in ALL.items()},
+        dtypes=("float32", "bfloat16"),
+        once=True,
+    ),
+)

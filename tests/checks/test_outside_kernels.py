@@ -1,0 +1,67 @@
+"""Wrong kernels from outside: each is wrong where it says, and is caught by what is written here.
+
+`BY` is what sessions said when they were first tried (docs/hazards.md has the figures, with the
+halves); a row that stops seeing its kernel is a loss that is noticed here.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed; runs inside the built image")
+
+from outside_kernels import HALF, KERNELS, SHOWN  # noqa: E402
+
+from warpfront.inside.checks.effort import Effort  # noqa: E402
+from warpfront.inside.checks.hazards.hazard_checks import class_named, judge_rows  # noqa: E402
+from warpfront.inside.checks.hazards.seeding import seeded  # noqa: E402
+
+# By kernel: the session, and of hazards the class and row.
+BY: dict[str, list[str]] = json.loads(
+    Path(__file__).with_name("outside_kernels.json").read_text(encoding="utf-8")
+)
+DTYPES = ("float32", "bfloat16", "float16")
+
+
+def _same(found: Any, other: Any) -> bool:
+    pairs = zip(_all(found), _all(other), strict=True)
+    return all(torch.allclose(x, y, 0, 0, equal_nan=True) for x, y in pairs)
+
+
+def _all(found: Any) -> list[Any]:
+    return list(found) if isinstance(found, (tuple, list)) else [found]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_every_kernel_is_wrong_where_it_says_and_taken_out_again() -> None:
+    for name, kernel in KERNELS.items():
+        right = SHOWN[name]()
+        with seeded(kernel, "cpu"):
+            wrong = SHOWN[name]()
+        assert not _same(right, wrong), name
+        assert _same(right, SHOWN[name]()), name
+
+
+def test_each_is_in_one_half_and_what_catches_it_is_known_or_that_nothing_does() -> None:
+    halves = list(HALF.values())
+    assert {half: halves.count(half) for half in halves} == {
+        "development": 15,
+        "test": 15,
+        "second": 23,
+        "later": 15,
+    }
+    assert {name for name in KERNELS if HALF[name] != "later"} <= set(BY) <= set(KERNELS)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", [name for name, by in BY.items() if by[:1] == ["hazards"]])
+def test_a_row_of_the_hazards_sees_it(name: str) -> None:
+    _, own, named = BY[name]
+    rows = [row for row in class_named(own).hazards if row.name == named]
+    assert judge_rows(rows, "cpu", DTYPES, Effort()).faults == []
+    with seeded(KERNELS[name], "cpu"):
+        assert judge_rows(rows, "cpu", DTYPES, Effort()).faults
