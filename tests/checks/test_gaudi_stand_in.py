@@ -56,7 +56,7 @@ SESSIONS: Mapping[str, tuple[str, ...]] = {
     "golden": QUICK,
     "devices": QUICK,
     "stack": QUICK,
-    "bench": ("--preset", "tiny", "--cases", "gemm*"),
+    "bench": ("--preset", "tiny", "--matmul"),
 }
 
 
