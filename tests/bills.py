@@ -65,3 +65,27 @@ def a_bill(*found: FoundDistribution, contents: Contents = A_CONTENTS, **changes
     facts |= {"lock": a_lock(None, *wheels), "contents": contents, **changes}
     cell, lock, base = facts.pop("cell"), facts.pop("lock"), facts.pop("base")
     return bill_of(cell, lock, facts.pop("contents"), base, **facts)
+
+
+def spdx_faults(document: dict[str, Any]) -> list[str]:
+    from spdx_tools.spdx.parser.jsonlikedict.json_like_dict_parser import JsonLikeDictParser
+    from spdx_tools.spdx.validation.document_validator import validate_full_spdx_document
+
+    parsed = JsonLikeDictParser().parse(document)  # type: ignore[no-untyped-call]
+    return [one.validation_message for one in validate_full_spdx_document(parsed)]
+
+
+def is_iri_reference(text: object) -> bool:
+    """Ours are all of ASCII."""
+    from rfc3986_validator import validate_rfc3986
+
+    return bool(validate_rfc3986(text, rule="URI_reference"))
+
+
+def cyclonedx_fault(text: str) -> str:
+    from cyclonedx.schema import SchemaVersion
+    from cyclonedx.validation.json import JsonStrictValidator
+    from jsonschema import Draft7Validator
+
+    Draft7Validator.FORMAT_CHECKER.checks("iri-reference")(is_iri_reference)
+    return str(JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) or "")

@@ -68,6 +68,20 @@ def test_a_right_model_passes_layer_by_layer_and_what_it_never_uses_is_named() -
     assert using.train(own, "cpu").outcome == "passed"
 
 
+def test_a_parameter_that_others_use_is_judged_by_the_whole_and_not_by_its_layer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    own = tried("lending")
+    assert own.layers.is_lent("body.embed", "weight")
+    assert not own.layers.is_lent("body.layers.0.up", "weight")
+    judged = architecture_runs.judge_pass(own, "cpu")
+    assert architecture_runs.document_of(own, judged)["fault"] == ""
+    assert "gradient of body.embed.weight" in {row.tensor for row in judged.rows}
+    monkeypatch.setattr(type(own.layers), "is_lent", lambda *_: False)
+    found = architecture_runs.document_of(own, architecture_runs.judge_pass(own, "cpu"))
+    assert found["first_over"] == "embed", "as if all of it came back through the layer"
+
+
 @pytest.mark.parametrize("reference", [False, True], ids=["device", "float64 too"])
 @pytest.mark.parametrize(
     ("operator", "layer"),
@@ -114,7 +128,7 @@ def test_each_type_has_a_check_and_a_child_of_its_own_and_the_count_cannot_shrin
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data: dict[str, Any] = {"values": [], "usual": [], "excluded": [], "floors": []}
-    data["floors"] = [{"version": "5.0.0", "counts": {"causal": 2}}]
+    data["floors"] = [{"version": "5.0.0", "counts": {"causal": 3}}]
     monkeypatch.setattr(registered, "exceptions", lambda: data)
     recorder = Recorder(session="architectures", target="cpu", folder=tmp_path)
     asked = Library(library="transformers", modes=("float32",), workers=1, limit_seconds=60)
@@ -127,14 +141,14 @@ def test_each_type_has_a_check_and_a_child_of_its_own_and_the_count_cannot_shrin
     assert found["architecture causal dying"]["outcome"] == "error"
     assert "SIGSEGV" in found["architecture causal dying"]["reason"]
     assert found["count of causal"]["outcome"] == "failed"
-    assert found["count of causal"]["reason"] == "1 of 3 run; with 5.0.0 it was 2"
+    assert found["count of causal"]["reason"] == "2 of 4 run; with 5.0.0 it was 3"
 
 
 def test_what_the_library_lacks_is_unavailable_and_what_is_left_out_has_a_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = {"kind": "causal", "reason": "it is odd", "dated": "2026-11-22"}
-    left_out = [{**said, "name": name} for name in ("plain", "refusing", "dying")]
+    left_out = [{**said, "name": name} for name in ("plain", "lending", "refusing", "dying")]
     data: dict[str, Any] = {"values": [], "usual": [], "excluded": left_out, "floors": []}
     monkeypatch.setattr(registered, "exceptions", lambda: data)
     recorder = Recorder(session="architectures", target="cpu", folder=tmp_path)

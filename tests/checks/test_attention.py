@@ -19,8 +19,10 @@ from warpfront.inside.checks.attention.bounding import expected  # noqa: E402
 from warpfront.inside.checks.attention.fallback import fallback_text  # noqa: E402
 from warpfront.inside.checks.attention.tiers import TIERS, Tier  # noqa: E402
 from warpfront.inside.checks.children import CRASHED, DONE, HUNG, Returned  # noqa: E402
+from warpfront.inside.checks.claims import DEVICES  # noqa: E402
 from warpfront.inside.checks.effort import Effort  # noqa: E402
 from warpfront.inside.checks.operations import Arithmetic, Attention  # noqa: E402
+from warpfront.inside.checks.precision import computes_float64  # noqa: E402
 from warpfront.inside.checks.results import Recorder  # noqa: E402
 
 QUICK = Effort(quick=True)
@@ -39,6 +41,19 @@ def fake(name: str) -> Tier:
 
 def cases(device: str, effort: Effort = QUICK) -> list[dict[str, Any]]:
     return list(tier_session.cases_of(FLASH, device, effort))
+
+
+def test_every_device_has_lengths_dtypes_and_a_way_to_compute() -> None:
+    for table in (tier_session.LENGTHS, tier_session.TIMED_LENGTHS, tier_session.DTYPES_OF):
+        assert set(table) == set(DEVICES)
+    for device in DEVICES:
+        assert any(not tier.absence(device) for tier in TIERS.values())
+        assert cases(device)
+
+
+def test_float64_is_asked_of_no_gaudi() -> None:
+    assert computes_float64("cpu")
+    assert not computes_float64("hpu")
 
 
 def test_a_quick_run_takes_every_two_values_together_and_few_more() -> None:

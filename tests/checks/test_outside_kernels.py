@@ -69,7 +69,8 @@ def test_each_is_in_one_half_and_what_catches_it_is_known_or_that_nothing_does()
 )
 def test_a_row_of_the_hazards_sees_it(name: str) -> None:
     _, own, named = BY[name]
-    rows = [row for row in class_named(own).hazards if row.name == named]
-    assert judge_rows(rows, "cpu", DTYPES, Effort()).faults == []
+    one = class_named(own)
+    rows = [row for row in one.hazards if row.name == named]
+    assert judge_rows(one, rows, "cpu", DTYPES, Effort()).faults == []
     with seeded(KERNELS[name], "cpu"):
-        assert judge_rows(rows, "cpu", DTYPES, Effort()).faults
+        assert judge_rows(one, rows, "cpu", DTYPES, Effort()).faults

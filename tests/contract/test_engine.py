@@ -51,7 +51,7 @@ def request(*command: str, **changes: Any) -> RunRequest:
     return replace(plain, **changes)
 
 
-def wait_until(holds: Callable[[], bool], seconds: float = 30.0) -> None:
+def wait_until(holds: Callable[[], bool], seconds: float = 120.0) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, "it never became so"
@@ -200,7 +200,7 @@ def test_a_run_beyond_its_time_limit_is_timed_out_and_nothing_else(
 ) -> None:
     result = engine.run(request("sleep", "100", time_limit_seconds=1.0), lines.append)
     assert (result.timed_out, result.oom_killed) == (True, False)
-    assert 1.0 <= result.seconds < 30.0
+    assert 1.0 <= result.seconds < 90.0
 
 
 def test_a_program_that_is_not_there_is_exit_code_127(engine: Engine, lines: list[str]) -> None:
@@ -409,7 +409,7 @@ class TestDeath:
         with self.client(private) as client:
             wait_until(lambda: bool(private.runs()))
             client.send_signal(number)
-            assert client.wait(30) != 0
+            assert client.wait(120) != 0
         assert private.leftovers() == 0
 
     def test_the_container_of_a_killed_client_is_reaped_and_no_other(

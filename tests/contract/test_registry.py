@@ -330,7 +330,7 @@ def test_a_registry_that_falls_silent_is_given_up_in_time_and_gets_the_rest_late
     with pytest.raises(RegistryError) as caught:
         pushing(own, silence, tries=2).put_blob("a/b", blob)
     assert caught.value.fault is RegistryFault.SLOW
-    assert time.monotonic() - began < 15.0
+    assert time.monotonic() - began < 90.0
     own.send(signal.SIGCONT)
     assert connected(own).put_blob("a/b", blob).transfer is TransferKind.SENT
 

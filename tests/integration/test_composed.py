@@ -12,8 +12,8 @@ from typing import Any
 import docker
 import pytest
 from image_trees import differences, read_allowed, tree_of, unexplained
-from projects import Project, unique_image, write_project
-from standins import Index
+from projects import Project, small_torch, unique_image, write_project
+from standins import serve_index, stand_in_wheel
 
 from warpfront.images.engine import Engine
 
@@ -112,24 +112,47 @@ def test_no_byte_code_is_compiled_again(client: docker.DockerClient, composed: s
 
 
 def test_a_project_that_was_never_built_stands_on_layers(
-    alone: dict[str, str],
-    index: Index,
-    engine: Engine,
-    client: docker.DockerClient,
-    tmp_path: Path,
+    alone: dict[str, str], engine: Engine, client: docker.DockerClient, tmp_path: Path
 ) -> None:
-    """From an empty cache, of stand-in wheels."""
+    """From an empty cache, of stand-in wheels. Made either way it holds the same files, without
+    what is left out, and is reused by the other.
+    """
     if not engine.features().containerd_store:
         pytest.skip("this engine keeps no layers as they are")
-    root = tmp_path / "project"
-    write_project(
-        root,
-        rows=[{"vendor": "cpu", "targets": "x86_64", "torch": "2.13.0"}],
-        images={unique_image(): {"template": "torch", "title": "PyTorch"}},
-        indexes={"cpu": index.url},
+    folder, root = small_torch(tmp_path / "index"), tmp_path / "project"
+    files = {"sympy/__init__.py": "", "sympy/core/tests/test_a.py": "", "sympy/core/a.py": ""}
+    stand_in_wheel(folder, "sympy", "1.14.0", files=files)
+    image = {"template": "torch", "title": "PyTorch", "packages": ["sympy"], "slim": ["tests"]}
+    with serve_index(folder, name="cpu") as index:
+        write_project(
+            root,
+            rows=[{"vendor": "cpu", "targets": "x86_64", "torch": "2.13.0"}],
+            images={unique_image(): image},
+            indexes={"cpu": index.url},
+        )
+        project = Project(root=root, environment={**alone, "PIP_INDEX_URL": index.url})
+        composed = built_by(project, "--layers")
+        told = layers_told(client, composed["image_id"])
+        assert any("torch==" in one for one in told)
+        assert any("byte code of" in one for one in told)
+        assert built_by(project)["image_id"] == composed["image_id"], "what is there is reused"
+        look = "cd /opt/venv/lib/python3; find . | sort; cat site-packages/sympy*/RECORD"
+        by_layers = in_image(client, composed["image_id"], look)
+        engine.remove(composed["reference"])
+        by_run = built_by(project)
+        assert not layers_told(client, by_run["image_id"])
+        assert by_run["content_hash"] == composed["content_hash"]
+        paths = [line for line in in_image(client, by_run["image_id"], look) if "sympy" in line]
+    own = ("INSTALLER", "RECORD,", "REQUESTED")  # of whoever installs
+    left = [one for one in paths if not any(name in one for name in own)]
+    assert [one for one in by_layers if one in left] == left
+    assert "./site-packages/sympy/core/a.py" in left
+    assert not any("tests" in one for one in [*left, *by_layers] if "sympy" in one)
+
+
+def built_by(project: Project, *options: str) -> dict[str, Any]:
+    answers: dict[str, dict[str, Any]] = (
+        project.invoke("build", "--json", *options, timeout=900).expect(0).json
     )
-    project = Project(root=root, environment=alone)
-    (built,) = project.invoke("build", "--layers", "--json", timeout=600).expect(0).json.values()
-    told = layers_told(client, built["image_id"])
-    assert any("torch==" in one for one in told)
-    assert any("byte code of" in one for one in told)
+    (built,) = answers.values()
+    return built

@@ -4,6 +4,7 @@ jobs run, where, with which secrets.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -226,6 +227,24 @@ def test_the_page_and_clearing_up_are_of_nights_and_releases_where_they_are_want
         forge = a_forge(matrix, evaluator, event, planned(matrix, event["scope"]), **wanted)
         late = event["scope"] in {"nightly", "release"}
         assert forge.runs.keys() & {"pages", "prune"} == ({"pages", "prune"} if late else set())
+
+
+def test_where_every_machine_is_ours_a_fork_is_judged_elsewhere_and_reaches_none_of_them(
+    matrix: Matrix, evaluator: Expressions
+) -> None:
+    own = tuple(
+        dataclasses.replace(one, trust="self-hosted", group="lab") for one in matrix.runners
+    )
+    mine = dataclasses.replace(matrix, runners=own)
+    for event in TOLD["event"]:
+        forge = a_forge(mine, evaluator, event, planned(mine, event["scope"]))
+        places = {str(job["runs-on"]) for jobs in forge.runs.values() for job in jobs}
+        of_a_fork = "fork" in event["title"]
+        assert (places == {"ubuntu-24.04"}) == of_a_fork, event["title"]
+        assert forge.runs.keys() >= {"plan", "report", "required"}
+        (required,) = forge.runs["required"]
+        machine = {"group": "lab", "labels": ["ubuntu-24.04"]}
+        assert required["runs-on"] == ("ubuntu-24.04" if of_a_fork else machine)
 
 
 def test_nothing_to_do_makes_no_job(matrix: Matrix, evaluator: Expressions) -> None:

@@ -8,22 +8,26 @@ import dataclasses
 import functools
 import json
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import docker
 import pytest
 import requests
+from bills import cyclonedx_fault, spdx_faults
 from publish_kills import SOWN, Kills
 from real_releases import CELL, KEY_PASSWORD, Release, digest_in, real_release
 from registries import PASSWORD, USER
 from releases import Quiet
 
 from warpfront.errors import NotPublishableError, RegistryError, RegistryFault
-from warpfront.images.engine import Engine, connect
+from warpfront.images.engine import Engine, connect, embedded
 from warpfront.images.engine import docker as docker_engine
 from warpfront.images.engine.transfers import Transfer
 from warpfront.inside.checks.effort import Effort
+from warpfront.matrix.scaffold import make_project
 from warpfront.model import Verification
 from warpfront.pipeline.beside.strangers import attached_making, verify_claimed
 from warpfront.pipeline.workspace import open_workspace
@@ -33,6 +37,16 @@ from warpfront.release.statements.provenance_statement import Making
 from warpfront.system.process import environment, run
 from warpfront.system.store import Store
 from warpfront.wheels.sources import Site
+
+GONE = f"sha256:{'0' * 64}"
+# `invoke`, of whose checks only the session `load` is run: the others have tests of their own.
+ONLY_LOAD = """
+import sys
+from invoke.main import program
+from warpfront.pipeline.beside import strangers
+strangers.SESSIONS = ("load",)
+program.run(["invoke", *sys.argv[1:]])
+"""
 
 pytestmark = [pytest.mark.docker, pytest.mark.process]
 
@@ -141,6 +155,41 @@ def test_somebody_elses_image_is_verified_for_what_it_says_of_itself(
     checks = verified(dataclasses.replace(making, dependencies=(*making.dependencies, lie)))
     assert checks["versions"][0] == "failed"
     assert "numpy" in checks["versions"][1]
+
+
+def test_another_engine_with_nothing_of_ours_runs_it_and_verifies_it(
+    release: Release, another_engine: embedded.EnginePlace, toolbox: Path, tmp_path: Path
+) -> None:
+    """Its digest is all that somebody is told; their project knows no such cell."""
+    assert toolbox.is_dir()
+    reference = f"{release.repository}@{digest_in(release.invoke('publish'))}"
+    theirs = {**release.environment, "DOCKER_HOST": another_engine.host}
+    run_it = ("docker", "run", "--rm", "--network=none", reference)
+    computing = ("python", "-c", "import torch; print(torch.ones(3, 3).sum().item())")
+    argv = (*run_it, *computing)
+    ran = subprocess.run(argv, env=theirs, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (0, "9.0\n"), ran.stderr
+    attached = release.stranger("oras", "discover", "--format", "json", reference)
+    papers = {one["artifactType"]: one["digest"] for one in json.loads(attached)["manifests"]}
+    for kind, faults in (
+        ("application/vnd.cyclonedx+json", cyclonedx_fault),
+        ("application/spdx+json", lambda text: spdx_faults(json.loads(text))),
+    ):
+        paper = f"{release.repository}@{papers[kind]}"
+        manifest = json.loads(release.stranger("oras", "manifest", "fetch", paper))
+        blob = f"{release.repository}@{manifest['layers'][0]['digest']}"
+        assert not faults(release.stranger("oras", "blob", "fetch", "--output", "-", blob)), kind
+    make_project(tmp_path / "theirs")
+    for digest, code, said in (
+        (reference, 0, "of no cell here"),
+        (f"{release.repository}@{GONE}", RegistryError.exit_code, GONE),
+    ):
+        verify = (sys.executable, "-c", ONLY_LOAD, "verify", "--digest", digest)
+        ended = subprocess.run(
+            verify, cwd=tmp_path / "theirs", env=theirs, capture_output=True, text=True, check=False
+        )
+        assert ended.returncode == code, ended.stdout + ended.stderr
+        assert said in ended.stdout + ended.stderr
 
 
 def test_an_image_goes_over_a_disk_and_back(release: Release, tmp_path: Path) -> None:

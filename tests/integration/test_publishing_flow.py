@@ -190,7 +190,7 @@ def test_a_night_that_is_slower_than_the_last_release_is_red_by_its_name(ran: Ra
     commit(ran.root)
     acted = ran.forge.run("schedule", timeout=2400).expect(1)
     assert "once more, in turns" in acted.said
-    assert "slower than the last release: " in acted.said
+    assert "slower than the last release" in acted.said
     found = json.loads((acted.store / f"bench-{CELL}-x86_64/build" / CELL / STANDING).read_text())
     slower = found["value"]["slower"]
     assert any(one.startswith("mm/") for one in slower), slower
@@ -198,4 +198,4 @@ def test_a_night_that_is_slower_than_the_last_release_is_red_by_its_name(ran: Ra
     handed = ran.root / "handover"
     shutil.copytree(acted.store, handed, dirs_exist_ok=True)
     judged = mine.invoke("ci", "--judge").expect(SlowerError.exit_code)
-    assert f"slower: {CELL} on x86_64: slower than the last release: " in judged.stdout
+    assert f"slower: {CELL} on x86_64: slower than the last release" in judged.stdout

@@ -7,19 +7,21 @@ when it was so twice, in turns.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from warpfront.bench.records import Comparison, ComparisonOutcome, Interval
 
 EVERYTHING = "all operations together"
 _SHOWN = 5
+_NOISY = "noisy: "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NightStanding:
     """An image on a target beside `release`, a digest, "" for none. `slower` are operations with
-    their ratios, `gone` those that only the release did; `reason` is why nothing was compared.
+    their ratios, `gone` those that only the release did; `reason` is why nothing was compared,
+    `noise` what else the machine did while it looked slower.
     """
 
     cell_id: str
@@ -28,12 +30,14 @@ class NightStanding:
     slower: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()
     reason: str = ""
+    noise: str = ""
 
     @property
     def wrong(self) -> str:
         """What speaks against the image; "" for nothing."""
+        on = f" on a busy machine ({self.noise})" if self.noise else ""
         said = [
-            f"slower than the last release: {_listed(self.slower)}" if self.slower else "",
+            f"slower than the last release{on}: {_listed(self.slower)}" if self.slower else "",
             f"done by the last release alone: {_listed(self.gone)}" if self.gone else "",
             f"not held against the last release: {self.reason}" if self.reason else "",
         ]
@@ -61,6 +65,14 @@ def slower_in(found: Comparison) -> dict[str, Interval]:
     return dict(sorted(beyond.items(), key=lambda item: -item[1].value))
 
 
+def _noise_of(comparisons: Iterable[Comparison]) -> Iterator[str]:
+    """What a bench found its machine to do besides."""
+    for one in comparisons:
+        for finding in one.findings:
+            if finding.message.startswith(_NOISY):
+                yield finding.message.removeprefix(_NOISY)
+
+
 def needs_another_look(found: Comparison) -> bool:
     return bool(slower_in(found))
 
@@ -68,7 +80,9 @@ def needs_another_look(found: Comparison) -> bool:
 def standing_of(
     cell_id: str, target: str, release: str, comparisons: Iterable[Comparison]
 ) -> NightStanding:
-    """From all comparisons of the two, A the release: each time beyond the limit, or not slower."""
+    """From all comparisons of the two, A the release: each time beyond the limit, or not slower.
+    Where one looks slower on a machine that did something else, that is said.
+    """
     every = list(comparisons)
     refused = next((one for one in every if one.verdict is ComparisonOutcome.NOT_COMPARABLE), None)
     first, *more = [slower_in(one) for one in every]
@@ -83,4 +97,5 @@ def standing_of(
         ),
         gone=tuple(name for name in every[0].only_in_a if all(name in c.only_in_a for c in every)),
         reason="; ".join(refused.reasons) if refused else "",
+        noise=next(_noise_of(every), "") if slower else "",
     )

@@ -5,9 +5,12 @@ says in its own words. Pure.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
+
+import yaml
 
 from warpfront.matrix.runners import Runner
 
@@ -185,6 +188,33 @@ def _benching(verifying: Job) -> Job:
         spread=name,
         script="ci/bench.sh",
         needs=(*verifying.needs, verifying.name),
+    )
+
+
+# What YAML 1.2 takes for a number, and PyYAML, which is of 1.1, writes as if it were none.
+_NUMBER = re.compile(r"[-+]?(?:\.\d+|\d+(?:\.\d*)?)(?:[eE][-+]?\d+)?|0o[0-7]+|0x[0-9a-fA-F]+")
+
+
+class _Quoting(yaml.SafeDumper):
+    """Writes texts so that readers of either version of YAML have them as texts."""
+
+
+def _quoted(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = "'" if _NUMBER.fullmatch(text) else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Quoting.add_representer(str, _quoted)
+
+
+def yaml_text(*documents: object) -> str:
+    """For people and forges: in the order of its keys, no line broken."""
+    return yaml.dump_all(
+        documents,
+        Dumper=_Quoting,
+        sort_keys=False,
+        width=10_000,
+        allow_unicode=True,
     )
 
 

@@ -9,9 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
-
-from warpfront.ci.flow import HANDOVER, LABEL, SITE, Flow, Job
+from warpfront.ci.flow import HANDOVER, LABEL, SITE, Flow, Job, yaml_text
 from warpfront.matrix.runners import Runner
 
 FOLDER = ".github/workflows"
@@ -43,11 +41,13 @@ rules:
 _OWN = """\
     # No fork reaches them: a job's `if` says so, there and where it is called.
     ignore:"""
+_NO_FORK = "github.event.pull_request.head.repo.full_name == github.repository"
 _OURS = (
-    "github.event_name != 'pull_request' || "
-    "(github.event.pull_request.head.repo.full_name == github.repository && "
+    f"github.event_name != 'pull_request' || ({_NO_FORK} && "
     f"contains(github.event.pull_request.labels.*.name, '{LABEL}'))"
 )
+_SAME_REPOSITORY = f"github.event_name != 'pull_request' || {_NO_FORK}"
+_HOSTED = "ubuntu-24.04"
 _NIGHTS = (
     "!cancelled() && needs.plan.result == 'success' && vars.{wanted} == 'yes' && "
     "(github.event_name == 'schedule' || github.event_name == 'workflow_dispatch')"
@@ -98,7 +98,7 @@ def _matchers() -> dict[str, Any]:
 
 def _text(document: object, actions: Actions) -> str:
     """YAML with the version beside each commit, which PyYAML cannot write."""
-    text = yaml.safe_dump(document, sort_keys=False, width=10_000, allow_unicode=True)
+    text = yaml_text(document)
     for uses, version in actions.values():
         text = text.replace(f"uses: {uses}\n", f"uses: {uses} # {version}\n")
     for power, reason in _POWERS.items():
@@ -110,14 +110,16 @@ def _zizmor(flow: Flow) -> str:
     """What its strictest persona may go on saying, with the reason."""
     own = [job for job in flow.jobs if job.spread and job.runner.trust == "self-hosted"]
     files = [f"      - {MAIN}-{job.name}.yml" for job in own]
+    if any(job.wanted and job.runner.trust == "self-hosted" for job in flow.jobs):
+        files.append(f"      - {MAIN}.yml")
     lines = ["  self-hosted-runner:", _OWN, *files] if own else []
     return "\n".join([_HEADER + _ZIZMOR, *lines, ""])
 
 
 def _labels(flow: Flow) -> dict[str, Any]:
-    """What actionlint has to know of machines that are not GitHub's."""
-    own = {label for one in flow.runners if one.trust == "self-hosted" for label in one.labels}
-    return {"self-hosted-runner": {"labels": sorted(own)}}
+    """What actionlint has to know: GitHub's larger machines have names of one's own, too."""
+    every = {label for one in flow.runners for label in one.labels}
+    return {"self-hosted-runner": {"labels": sorted(every)}}
 
 
 def _main(flow: Flow, actions: Actions) -> dict[str, Any]:
@@ -233,7 +235,7 @@ def _whole(flow: Flow, job: Job, actions: Actions) -> dict[str, Any]:
         alone = {"group": job.name, "cancel-in-progress": False}
         body |= {"environment": job.environment, "concurrency": alone}
     body |= {
-        "runs-on": _runs_on(job.runner),
+        "runs-on": _runs_on(job.runner) if job.spread or job.wanted else _for_anybody(job.runner),
         "timeout-minutes": job.minutes,
         "permissions": _permissions(job),
     }
@@ -254,6 +256,17 @@ def _runs_on(runner: Runner) -> object:
     if runner.group:
         return {"group": runner.group, "labels": list(runner.labels)}
     return runner.labels[0] if len(runner.labels) == 1 else list(runner.labels)
+
+
+def _for_anybody(runner: Runner) -> object:
+    """Where what every request starts runs: a fork's on GitHub's own machine, if all of the table's
+    are ours. Skipped, it would count as passed: a required check that is skipped does.
+    """
+    machine = _runs_on(runner)
+    if runner.trust == "hosted":
+        return machine
+    own, theirs = json.dumps(machine), json.dumps(_HOSTED)
+    return f"${{{{ fromJSON(({_SAME_REPOSITORY}) && '{own}' || '{theirs}') }}}}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

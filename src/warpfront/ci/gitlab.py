@@ -7,9 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import yaml
-
-from warpfront.ci.flow import HANDOVER, LABEL, Flow, Job
+from warpfront.ci.flow import HANDOVER, LABEL, Flow, Job, yaml_text
 from warpfront.ci.schedule import Schedule, Work
 
 PARENT = ".gitlab/warpfront.yml"
@@ -51,7 +49,7 @@ def gitlab_files(flow: Flow) -> dict[str, str]:
             "variables": {"PARENT_PIPELINE": "$CI_PIPELINE_ID"},
         },
     }
-    return {PARENT: _HEADER + _yaml(document)}
+    return {PARENT: _HEADER + yaml_text(document)}
 
 
 def child_pipeline(flow: Flow, planned: Schedule) -> str:
@@ -70,7 +68,7 @@ def child_pipeline(flow: Flow, planned: Schedule) -> str:
             jobs[work.name] = _spread(flow, job, work, planned.channel)
         if not job.spread:
             jobs[job.name] = _whole(flow, job)
-    return _yaml({"stages": [_PLANNED, *(job.name for job in here)], **jobs})
+    return yaml_text({"stages": [_PLANNED, *(job.name for job in here)], **jobs})
 
 
 def _is_here(job: Job, planned: Schedule) -> bool:
@@ -159,7 +157,3 @@ def _machine(job: Job) -> dict[str, Any]:
 
 def _artifacts(name: str) -> dict[str, Any]:
     return {"when": "always", "expire_in": "14 days", "paths": [f"{HANDOVER}/{name}"]}
-
-
-def _yaml(document: object) -> str:
-    return yaml.safe_dump(document, sort_keys=False, width=10_000, allow_unicode=True)

@@ -8,8 +8,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import yaml
-
+from warpfront.ci.flow import yaml_text
 from warpfront.matrix.runners import Runner
 from warpfront.matrix.vendors import VENDORS
 
@@ -45,7 +44,7 @@ def kubernetes_files(
 
 def _text(documents: Iterable[object]) -> str:
     plain = json.loads(json.dumps(list(documents)))  # no anchors: each place says what it has
-    return _HEADER + yaml.safe_dump_all(plain, sort_keys=False, width=10_000)
+    return _HEADER + yaml_text(*plain)
 
 
 def scale_set(runner: Runner, images: Images, *, source: str) -> dict[str, Any]:

@@ -133,6 +133,9 @@ _label = _form(
     "a runner's label (ubuntu-24.04, mi300)",
     longest=100,
 )
+_group = _form(
+    r"[A-Za-z0-9](?:[A-Za-z0-9 ._-]*[A-Za-z0-9])?", "a group of runners (lab)", longest=100
+)
 
 Name = Annotated[str, *_name]
 Version = Annotated[str, *_version]
@@ -160,6 +163,7 @@ def _one_as_list(value: object) -> object:
 _Targets = Annotated[tuple[Target, ...], Filled]
 _Companions = tuple[Companion, ...]
 Label = Annotated[str, *_label]
+GroupName = Annotated[str, *_group]
 _Labels = Annotated[tuple[Label, ...], Filled]
 Labels = Annotated[_Labels, BeforeValidator(_one_as_list, json_schema_input_type=Label | _Labels)]
 PinnedImage = Annotated[str, Field(pattern=r"^[a-z0-9./:_-]+@sha256:[0-9a-f]{64}$")]
@@ -405,7 +409,7 @@ class RunnerText:
 
     trust: Trust
     labels: Labels | None = None
-    group: Label | None = None
+    group: GroupName | None = None
     scale_set: Label | None = None
     machine: MachineName = DEFAULT_MACHINE
     builds: StrictBool = False

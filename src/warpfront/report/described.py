@@ -38,8 +38,9 @@ def _published(publication: Publication) -> str:
 def _foreseen(planned: Publication) -> str:
     targets = ", ".join(planned.targets) or "no target"
     size = readable_size(planned.present_bytes)
+    send = f"at most {size} to send" if planned.present_bytes else "nothing of it to send"
     first = f"would publish {planned.image_id} to {planned.repository}"
-    lines = [f"{first}, verified on {targets}; at most {size} to send"]
+    lines = [f"{first}, verified on {targets}; {send}"]
     lines += [f"    noted: {text}" for text in planned.noted]
     for one in planned.tags:
         kind = "alias" if one.moves else "tag"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from warpfront.release.ledger import Removed, Stock, Yank
+from warpfront.release.ledger import CANDIDATE_PREFIX, Removed, Stock, Yank
 
 
 def stock_text(stocks: Iterable[Stock]) -> str:
@@ -12,8 +12,9 @@ def stock_text(stocks: Iterable[Stock]) -> str:
     lines = []
     for one in sorted(stocks, key=lambda stock: (stock.repository, stock.tags)):
         lines.append(f"{one.repository}@{one.digest}")
-        tags = [f"{tag} (alias)" if tag in one.aliases else tag for tag in one.tags]
-        lines.append(f"    tags: {', '.join(tags)}")
+        told = [tag for tag in one.tags if not tag.startswith(CANDIDATE_PREFIX)]
+        tags = [f"{tag} (alias)" if tag in one.aliases else tag for tag in told]
+        lines.append(f"    tags: {', '.join(tags) or 'none, it is a candidate'}")
         lines.append(f"    proven for: {', '.join(one.channels) or 'nothing'}")
         lines += [f"    noted: {text}" for text in one.noted]
         lines += ["    yanked"] if one.yanked else []

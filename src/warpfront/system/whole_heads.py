@@ -58,9 +58,15 @@ def _watched(connection: HTTPConnection, respond: Callable[[], Any]) -> Any:
     sock, seconds = connection.sock, connection.timeout
     if sock is None or not isinstance(seconds, int | float):
         return respond()
-    # A little later than the socket's own time-out, which is the better witness of plain silence.
-    with _cut_after(sock, seconds * 1.1, "the head of the answer"):
-        response = respond()
+    response = None
+    try:
+        # A little later than the socket's own time-out, the better witness of plain silence.
+        with _cut_after(sock, seconds * 1.1, "the head of the answer"):
+            response = respond()
+    except TimeoutError:
+        if response is not None:  # it holds the line, too, which only its end lets go
+            response.close()
+        raise
     setattr(response, _LINE, sock)
     return response
 

@@ -91,6 +91,22 @@ class PlainForCausalLM(nn.Module):
         return Found(logits=self.head(x))
 
 
+class LendingConfig(PlainConfig):
+    model_type = "lending"
+
+
+class LendingForCausalLM(PlainForCausalLM):
+    """Its table of words is a head as well, without being called."""
+
+    config_class = LendingConfig
+
+    def forward(self, input_ids: Tensor) -> Found:
+        x = self.embed(input_ids)
+        for layer in self.layers:
+            x = layer(x)
+        return Found(logits=x @ self.embed.weight.t())
+
+
 class RefusingConfig(PlainConfig):
     model_type = "refusing"
 

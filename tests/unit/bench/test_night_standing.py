@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from warpfront.bench.night_standing import EVERYTHING, NightStanding, slower_in, standing_of
-from warpfront.bench.records import CaseRatio, Comparison, ComparisonOutcome, Interval, Side
+from warpfront.bench.records import CaseRatio, Comparison, ComparisonOutcome, Interval, Remark, Side
 
 SIDE = Side(name="x", sources=(), runs=1, samples=9, median=None)
 
@@ -50,6 +50,15 @@ def test_each_look_has_to_find_it() -> None:
     assert standing.slower == ("add 1.130 (1.060..1.200)",)
     lost = compared(SAME, only_in_a=("conv", "pool")), compared(SAME, only_in_a=("conv",))
     assert standing_of("cell", "sm_90", "sha256:1", lost).gone == ("conv",)
+
+
+def test_what_looks_slower_on_a_busy_machine_is_said_of_the_machine() -> None:
+    busy = Remark(level="warning", message="noisy: load 28.2 on 2 cores before it began")
+    slow = dataclasses.replace(compared(SAME, mm=SLOW), findings=(busy,))
+    wrong = standing_of("cell", "sm_90", "sha256:1", [slow]).wrong
+    assert wrong.startswith("slower than the last release on a busy machine (load 28.2 on 2")
+    fine = dataclasses.replace(compared(SAME), findings=(busy,))
+    assert standing_of("cell", "sm_90", "sha256:1", [fine]).wrong == ""
 
 
 def test_unlike_work_is_refused_with_what_differs() -> None:

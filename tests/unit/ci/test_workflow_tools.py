@@ -7,9 +7,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from warpfront.ci.gitlab import child_pipeline
 from warpfront.ci.schedule import SCOPES, schedule
@@ -40,6 +44,48 @@ def root(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     write(ci_files(open_workspace(tmp_path)), tmp_path)
     (tmp_path / ".git").mkdir()
     return tmp_path
+
+
+OTHERS = tomllib.loads((ROOT / "tests" / "forge" / "matrices.toml").read_text())["matrix"]
+
+
+def a_project(folder: Path, told: Mapping[str, Any]) -> Path:
+    """A project with the machines, rows, registry and images of somebody else, as git sees one."""
+    make_project(folder)
+    path = folder / "matrix.yaml"
+    text = path.read_text() + f"\nrunners:\n{told['runners']}"
+    text = text.replace("\nrows:\n", f"\nrows:\n{told.get('rows', '').lstrip(chr(10))}")
+    matrix = yaml.safe_load(text)
+    # As they are written, so that YAML's own readings of names are tried.
+    text = text.replace(matrix["project"]["repository"], told.get("repository", "ghcr.io/my"))
+    names = [f"app{number}" for number in range(told.get("images", 0))]
+    for name in names:
+        (folder / "images" / name).mkdir()
+        (folder / "images" / name / "Dockerfile.j2").write_text("FROM {{ from_reference }}\n")
+    more = "".join(
+        f"  {name}: {{parent: torch, template: {name}, title: {name}}}\n" for name in names
+    )
+    text = text.replace("\nimages:\n", f"\nimages:\n{more}")
+    if names:
+        text = text.replace("images: [torch]", f"images: [torch, {', '.join(names)}]")
+    path.write_text(text)
+    write(ci_files(open_workspace(folder)), folder)
+    (folder / ".git").mkdir()
+    return folder
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("told", OTHERS, ids=lambda told: told["title"])
+def test_what_others_tables_lead_to_is_taken_by_every_tool(
+    told: Mapping[str, Any], tmp_path: Path
+) -> None:
+    root = a_project(tmp_path / "project", told)
+    assert len(open_workspace(root).matrix.cells) > told.get("images", 0)
+    test_the_schema_of_workflows_takes_them(root)
+    test_the_schema_of_gitlab_takes_the_parent_and_a_child(root, tmp_path)
+    test_zizmor_as_an_auditor_finds_nothing(root)
+    test_actionlint_finds_nothing(root)
+    test_shellcheck_finds_nothing_in_the_entry_points(root)
 
 
 def said(root: Path, program: str, *words: str) -> str:
@@ -76,7 +122,7 @@ def test_the_schema_of_gitlab_takes_the_parent_and_a_child(root: Path, tmp_path:
     matrix = workspace.matrix
     planned = schedule(
         matrix.cells,
-        scope=SCOPES["release"],
+        scope=SCOPES["nightly"],
         runners=matrix.runners,
         now=dict.fromkeys((cell.id for cell in matrix.cells), "x"),
         before=None,

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 import yaml
+from ruamel.yaml import YAML
 
 from warpfront.ci.actions import pinned_actions
-from warpfront.ci.flow import Flow, make_flow, scripts
+from warpfront.ci.flow import Flow, make_flow, scripts, yaml_text
 from warpfront.ci.github_workflows import MATCHERS, workflows
 from warpfront.ci.gitlab import PARENT, child_pipeline, gitlab_files
 from warpfront.ci.schedule import SCOPES, schedule
@@ -122,6 +123,7 @@ def open_to_forks(workflow: Workflow) -> Iterator[str]:
     own = {label for one in MATRIX.runners if one.trust == "self-hosted" for label in one.labels}
     for name, job in workflow["jobs"].items():
         labels = job.get("runs-on", name.partition("-")[2])
+        labels = labels["labels"] if isinstance(labels, dict) else labels
         used = set(labels if isinstance(labels, list) else [labels])
         called = any(
             name == f"verify-{one.name}" for one in MATRIX.runners if one.trust != "hosted"
@@ -384,6 +386,39 @@ def test_what_is_stale_is_shown_and_written_and_what_is_left_over_goes(tmp_path:
     assert old in write(files, tmp_path)
     assert not (tmp_path / old).exists()
     assert stale(ci_files(open_workspace(tmp_path)), tmp_path) == ""
+
+
+OWN_BUILDER = """
+runners:
+  mine:
+    group: Lab 1
+    labels: ["1e3", x64]
+    trust: self-hosted
+    builds: true
+    vendor: cpu
+    targets: x86_64
+"""
+
+
+def test_where_every_machine_is_ours_a_fork_is_judged_on_one_of_github_s(tmp_path: Path) -> None:
+    """Not at all would count as passed; tests/integration/test_expressions.py fills it in."""
+    make_project(tmp_path)
+    matrix = tmp_path / "matrix.yaml"
+    matrix.write_text(matrix.read_text() + OWN_BUILDER)
+    jobs = yaml.safe_load(ci_files(open_workspace(tmp_path))[MAIN] or "")["jobs"]
+    for name in ("plan", "report", "required"):
+        assert "head.repo.full_name == github.repository" in jobs[name]["runs-on"], name
+        assert "|| '\"ubuntu-24.04\"'" in jobs[name]["runs-on"]
+    for name, job in jobs.items():
+        if job.get("runs-on") == {"group": "Lab 1", "labels": ["1e3", "x64"]}:
+            assert name in {"pages", "prune"}
+
+
+@pytest.mark.parametrize("text", ["1e3", "-.5", "0o17", "0x1F", "7.", "on", "null", "~", "12:30"])
+def test_a_text_is_a_text_to_readers_of_either_version_of_yaml(text: str) -> None:
+    written = yaml_text({"labels": [text]})
+    assert yaml.safe_load(written) == {"labels": [text]}
+    assert YAML(typ="safe", pure=True).load(written) == {"labels": [text]}
 
 
 def test_a_group_is_named_beside_its_labels(tmp_path: Path) -> None:

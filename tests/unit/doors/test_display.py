@@ -178,7 +178,7 @@ def test_the_terminal_is_as_it_was_when_nothing_runs_any_more(ended_bytes: int |
         begun_and_left(terminal, ended_bytes=ended_bytes)
     assert (terminal.getvalue().count(HIDDEN), terminal.getvalue().count(BACK)) == (1, 1)
     for thread in threading.enumerate()[before:]:
-        thread.join(5.0)
+        thread.join(60.0)
     assert threading.active_count() == before
 
 
@@ -201,7 +201,7 @@ def test_who_draws_never_waits_for_who_speaks() -> None:
         with display._lock:
             thread = threading.Thread(target=lambda: drawn.append(display.panel()))
             thread.start()
-            thread.join(5.0)
+            thread.join(60.0)
             assert drawn
 
 

@@ -52,6 +52,7 @@ def test_bytes_that_went_are_counted_and_those_that_were_there_are_not() -> None
         ("Put http://127.0.0.1: EOF", RegistryFault.UNREACHABLE),
         ("received unexpected HTTP status: 507 Insufficient Storage", RegistryFault.FULL),
         ("blob upload invalid", RegistryFault.FULL),
+        ("failed to resolve reference: not found", RegistryFault.REFUSED),
         ("received unexpected HTTP status: 500", RegistryFault.WRONG),
         ("failed commit on ref: got digest sha256:00", RegistryFault.WRONG),
     ],

@@ -168,7 +168,7 @@ def test_what_says_where_an_error_is_comes_back_with_it(
 def test_nothing_that_a_compiler_started_outlives_it(compile_all: Compile, tmp_path: Path) -> None:
     compile_all({"a.cu": "child"})
     pid = int((tmp_path / "scratch" / "child").read_text())
-    deadline = time.monotonic() + 10  # killed is not yet gone, on a machine with other work
+    deadline = time.monotonic() + 60  # killed is not yet gone, on a machine with other work
     while is_alive(pid) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not is_alive(pid)

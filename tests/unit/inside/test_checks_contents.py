@@ -82,11 +82,11 @@ def test_a_package_has_the_licences_that_its_copyright_file_names_to_machines() 
 
 
 def test_a_million_fields_cost_seconds_at_most_and_add_nothing() -> None:
-    began = time.monotonic()
+    began = time.process_time()
     field = "X-Field: y\n" * 1_000_000
     (package,) = packages_in(f"Package: bash\nVersion: 1\n{field}Version: 2\n")
     assert (package.version, package.licences) == ("1", ())
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5
 
 
 def test_metadata_gives_its_three_ways_to_name_a_licence() -> None:

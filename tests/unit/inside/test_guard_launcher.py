@@ -194,7 +194,7 @@ def test_on_a_terminal_uv_keeps_it_and_is_asked_again_where_that_does_nothing(
     with subprocess.Popen(
         [launched.folder / "home/bin/uv", *arguments], env=launched.environment, stderr=theirs
     ) as child:
-        assert child.wait(timeout=20) == 1
+        assert child.wait(timeout=120) == 1
     os.close(theirs)
     said = os.read(ours, 1 << 16).decode()
     os.close(ours)
@@ -252,7 +252,7 @@ def test_a_signal_ends_both(launched: Launched, number: int, code: int) -> None:
         assert child.stdout.readline() == "started\n"
         time.sleep(0.1)
         child.send_signal(number)
-        assert child.wait(timeout=20) == code
+        assert child.wait(timeout=120) == code
         os.killpg(child.pid, signal.SIGKILL) if number == signal.SIGKILL else None
 
 

@@ -185,19 +185,32 @@ def test_adopting_twice_is_the_same(tmp_path: Path) -> None:
     assert findings(places) == []
 
 
-def test_gaudis_fork_is_adopted_at_its_commit(tmp_path: Path) -> None:
+def test_gaudis_fork_is_adopted_at_its_commit_with_all_that_the_vendor_brings(
+    tmp_path: Path,
+) -> None:
+    """Names and versions as pip lists them in the vendor's 1.24.1; one of them has underscores."""
     places = places_below(tmp_path)
-    install(places.site_packages, "torch", "2.9.0a0+git1234abc", version_py())
-    plugin = {"habana_frameworks/__init__.py": ""}
-    install(places.site_packages, "habana-torch-plugin", "1.24.0.100", plugin)
+    install(places.site_packages, "torch", "2.11.0a0+git1234abc", version_py())
+    brought = {
+        "habana-torch-plugin": "habana_frameworks/torch/core/__init__.py",
+        "habana-torch-dataloader": "habana_dataloader/__init__.py",
+        "habana_gpu_migration": "habana_frameworks/torch/gpu_migration/__init__.py",
+        "habana-pyhlml": "pyhlml/__init__.py",
+    }
+    for name, file in brought.items():
+        install(places.site_packages, name, "1.24.1.482", {file: ""})
+    install(places.site_packages, "neural_compressor_pt", "3.6", {"neural_compressor.py": ""})
     policy = adopt(places)
     assert policy.protected == {
-        "torch": "2.9.0a0+git1234abc",
-        "habana-torch-plugin": "1.24.0.100",
+        "torch": "2.11.0a0+git1234abc",
+        **{name.replace("_", "-"): "1.24.1.482" for name in brought},
     }
-    assert "torch==2.9.0a0+git1234abc\n" in places.constraints.read_text()
+    assert "torch==2.11.0a0+git1234abc\n" in places.constraints.read_text()
     assert policy.sentinels["triton-rocm"] == "synapseai.image.has.another.triton"
     assert findings(places) == []
+    (places.site_packages / brought["habana_gpu_migration"]).write_text("import os\n")
+    (said,) = findings(places)
+    assert "gpu_migration/__init__.py" in said
 
 
 def test_an_image_as_ngc_makes_them_keeps_its_own_constraints(tmp_path: Path) -> None:

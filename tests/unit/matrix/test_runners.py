@@ -29,6 +29,24 @@ def test_a_runner_is_found_by_its_labels_and_verifies_what_it_has() -> None:
     assert not mine.verifies("amd", "sm_90", "x86_64")
 
 
+def test_what_a_night_times_follows_from_the_devices_unless_it_is_said() -> None:
+    ubuntu, mine = read(UBUNTU + MINE).runners
+    assert (ubuntu.bench, mine.bench, mine.max_slower) == ("", "default", 0.05)
+    (own,) = read(UBUNTU.replace("true", "true, vendor: cpu, targets: x86_64")).runners
+    assert own.bench == "tiny"
+    said = MINE.replace("sm_90", "sm_90, bench: seed, max_slower: 2.5%")
+    assert [(one.bench, one.max_slower) for one in read(UBUNTU + said).runners][1] == (
+        "seed",
+        0.025,
+    )
+    none = MINE.replace("sm_90", "sm_90, bench: none")
+    assert read(UBUNTU + none).runners[1].bench == ""
+    with pytest.raises(MatrixError, match="no targets to time on"):
+        read(UBUNTU.replace("true", "true, bench: tiny"))
+    with pytest.raises(MatrixError, match="max_slower"):
+        read(UBUNTU + MINE.replace("sm_90", "sm_90, max_slower: fast"))
+
+
 def test_a_scale_set_is_found_by_its_name() -> None:
     (runner,) = read("  arc: {scale_set: linux-mi300, trust: self-hosted, builds: true}\n").runners
     assert (runner.labels, runner.group) == (("linux-mi300",), "")

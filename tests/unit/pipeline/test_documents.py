@@ -16,6 +16,7 @@ from warpfront.errors import NotPublishableError
 from warpfront.images.labels import BASE_SOURCE, CONTENT_HASH, LOCK, REVISION, SOURCE, UV
 from warpfront.images.labels import CREATED as CREATED_LABEL
 from warpfront.model import Outcome
+from warpfront.pipeline.within import image_papers
 from warpfront.pipeline.within.papers import ImagePapers
 from warpfront.release.admission import Evidence
 from warpfront.release.ledger import Publication
@@ -81,6 +82,27 @@ def test_statements_are_about_the_digest_and_say_what_labels_and_verifications_s
     assert proof.noted == ("its base was made by a bootstrap",)
     assert [(one.outcome, one.at) for one in proof.targets] == [(Outcome.PASSED, CREATED)]
     assert {"cyclonedx", "spdx", "licences"} < set(made)
+
+
+def test_documents_are_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = documents(tmp_path)
+
+    def written(*_: object) -> None:
+        raise AssertionError("written anew")
+
+    monkeypatch.setattr(image_papers, "bill_for", written)
+    assert documents(tmp_path) == made
+    with pytest.raises(AssertionError, match="written anew"):
+        documents(tmp_path, **{REVISION: "cd" * 20})
+
+
+def test_documents_that_were_edited_are_written_anew(tmp_path: Path) -> None:
+    made = documents(tmp_path)
+    kept = tmp_path / CELL.id / "papers.json"
+    for wrong in (kept.read_text().replace("numpy", "evil"), kept.read_text()[:-100], "[]"):
+        kept.write_text(wrong)
+        assert documents(tmp_path) == made
+        assert "evil" not in kept.read_text()
 
 
 def test_an_image_of_another_lock_has_no_documents(tmp_path: Path) -> None:

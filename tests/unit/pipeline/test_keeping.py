@@ -396,6 +396,7 @@ def test_what_is_published_is_listed_with_its_aliases(world: World) -> None:
     world.published()
     text = stock_text(house(world).stock())
     assert "latest (alias)" in text
+    assert "candidate" not in text, "which is a name that nobody is told of"
     assert "proven for: release" in text
     assert "there is no key" in text
 

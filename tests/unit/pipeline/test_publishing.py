@@ -34,10 +34,11 @@ from warpfront.errors import (
 )
 from warpfront.model import Alias, Blocked, Failed, Outcome, Verification
 from warpfront.pipeline.within.evidence import VERIFICATION_TYPE, attached_evidence
-from warpfront.release.admission import judge
+from warpfront.release.admission import Evidence, judge
 from warpfront.release.ledger import Publication, Stage
-from warpfront.release.publication import YANK_TYPE, held_image
+from warpfront.release.publication import YANK_TYPE, Referrer, held_image
 from warpfront.release.registry.contract import IMAGE_MANIFEST, digest_of_bytes
+from warpfront.report.described import describe
 
 FIXED = f"2.13.0-cpu-py3.11-{(b'a'.hex() * 64)[:12]}"
 
@@ -143,6 +144,9 @@ def test_a_dry_run_says_where_each_tag_is_and_sends_nothing(world: World) -> Non
     (again,) = world.publish(dry_run=True).values()
     assert isinstance(again, Publication)
     assert {one.before for one in again.tags} == {image}
+    assert "to send" in describe(foreseen)
+    assert "nothing of it to send" in describe(again)
+    assert "nothing" not in describe(foreseen)
 
 
 def test_a_dry_run_refuses_a_tag_that_is_taken(world: World) -> None:
@@ -162,6 +166,75 @@ def test_a_dry_run_says_that_an_alias_is_on_a_newer_image(world: World) -> None:
     (foreseen,) = world.publish(dry_run=True).values()
     assert isinstance(foreseen, Failed)
     assert "latest is on a newer image" in foreseen.reason
+
+
+# --- how it gets there ---
+
+
+def content_of(world: World, image: str, folder: Path) -> Path:
+    """The blobs of an image as an engine keeps them, where they may be read."""
+    blobs = folder / "content" / "blobs" / "sha256"
+    blobs.mkdir(parents=True, exist_ok=True)
+    for blob in world.engine.parts[image]:
+        (blobs / digest_of_bytes(blob)[7:]).write_bytes(blob)
+    world.engine.contents[image] = blobs.parent.parent
+    return blobs
+
+
+def no_push(_reference: str, _on_progress: object) -> int:
+    raise AssertionError("the engine was asked to push")
+
+
+def test_blobs_that_can_be_read_go_as_the_engine_keeps_them(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = world.build()
+    content_of(world, image, tmp_path)
+    monkeypatch.setattr(world.engine, "push", no_push)
+    done = world.published()
+    _, config, layer = world.engine.parts[image]
+    assert (done.digest, done.sent_bytes) == (image, len(config) + len(layer))
+    candidates = {tag for (_, tag) in world.registry.tagged if tag.startswith("candidate-")}
+    assert candidates == {done.candidate}
+
+
+def test_where_the_engine_keeps_not_all_of_it_the_engine_pushes(
+    world: World, tmp_path: Path
+) -> None:
+    image = world.build()
+    blobs = content_of(world, image, tmp_path)
+    (blobs / digest_of_bytes(world.engine.parts[image][2])[7:]).unlink()
+    assert world.published().digest == image
+
+
+def test_what_an_image_is_built_on_is_mounted_from_there(world: World, tmp_path: Path) -> None:
+    child = a_cell(id="child", image="serve", parent=CPU.id)
+    channel = a_release_channel(CPU, child, aliases=())
+    layer = world.engine.parts[world.build()][2]
+    image = world.build(child, content="a", labels={"is": "a child"})
+    content_of(world, image, tmp_path)
+    found = world.publish(CPU, child, channel=channel)["child"]
+    assert isinstance(found, Publication), found
+    assert found.sent_bytes == len(world.engine.parts[image][1])
+    assert found.present_bytes == len(layer)
+
+
+def test_documents_are_written_while_an_image_is_on_its_way(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the digest that it will have: the image's own, where the engine goes by that."""
+    image = world.build()
+    content_of(world, image, tmp_path)
+    seen: list[tuple[str, bool]] = []
+
+    def documents(publication: Publication, _evidence: Evidence) -> tuple[Referrer, ...]:
+        seen.append((publication.digest, publication.stage is Stage.PLANNED))
+        return ()
+
+    shop = dataclasses.replace(world.shop(), documents=documents)
+    monkeypatch.setattr(world, "shop", lambda: shop)
+    world.published()
+    assert seen == [(image, True), (image, False)]
 
 
 # --- another image ---

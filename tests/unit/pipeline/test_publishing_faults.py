@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from builders import a_channel
 from releases import CPU, NOW, FakeCosign, World, a_release_channel, a_signer, a_world
-from stub_registry import IMPATIENT, Clock, Fault, StubRegistry, client_of, serve_registry
+from stub_registry import IMPATIENT, QUICK, Clock, Fault, StubRegistry, client_of, serve_registry
 
-from warpfront.errors import RegistryError
+from warpfront.errors import RegistryError, TagConflictError
 from warpfront.model import Failed
 from warpfront.pipeline.within.evidence import attached_evidence, local_evidence
 from warpfront.pipeline.within.shop import Published, publish_cells
@@ -75,11 +75,11 @@ class Place:
     cosign: FakeCosign
     line: HttpRegistry
 
-    def publish(self) -> Published:
+    def publish(self, line: HttpRegistry | None = None) -> Published:
+        line = line or self.line
         world, channel = self.world, a_release_channel(allow=())
-        shop = dataclasses.replace(
-            world.shop(), registry=self.line, project=f"{self.stub.host}/demo"
-        )
+        world.engine.registries[self.stub.host] = line  # type: ignore[assignment]
+        shop = dataclasses.replace(world.shop(), registry=line, project=f"{self.stub.host}/demo")
         found = publish_cells(
             (CPU,),
             (CPU,),
@@ -117,11 +117,11 @@ class Place:
 def place(tmp_path: Path) -> Iterator[Place]:
     world, cosign = a_world(tmp_path), FakeCosign()
     world.signer = a_signer(cosign)
-    with serve_registry(auth="bearer", referrers=False) as stub:
-        patience = dataclasses.replace(IMPATIENT, tries=3)
-        with client_of(stub, tmp_path, clock=Clock(), patience=patience) as line:
-            world.engine.registries[stub.host] = line  # type: ignore[assignment]
-            yield Place(world=world, stub=stub, cosign=cosign, line=line)
+    with (
+        serve_registry(auth="bearer", referrers=False) as stub,
+        client_of(stub, tmp_path, clock=Clock()) as line,
+    ):
+        yield Place(world=world, stub=stub, cosign=cosign, line=line)
 
 
 def test_a_run_asks_for_each_of_these_steps(place: Place) -> None:
@@ -143,22 +143,28 @@ def test_a_run_asks_for_each_of_these_steps(place: Place) -> None:
         for lists in (False, True)
     ],
 )
-def test_a_registry_that_fails_at_a_step_leaves_nothing_unproven_and_a_rerun_ends_right(
+def test_a_registry_that_fails_at_a_step_leaves_nothing_unproven_and_a_rerun_ends_right(  # noqa: PLR0917
     place: Place,
     step: str,
     fault: str,
     spare: int,
     lists: bool,  # noqa: FBT001
+    tmp_path: Path,
 ) -> None:
     """`spare` times it goes well; it `lists` what is attached by itself."""
     place.stub.referrers = lists
     place.world.build()
     place.stub.fail(step, dataclasses.replace(FAULTS[fault], spare=spare))
-    result = place.publish()
+    # Only who is kept waiting is impatient: a busy machine is late, too.
+    waits = FAULTS[fault].hangs or FAULTS[fault].drips
+    patience = dataclasses.replace(IMPATIENT if waits else QUICK, tries=3)
+    with client_of(place.stub, tmp_path, clock=Clock(), patience=patience) as line:
+        result = place.publish(line)
     place.stub.heal()
     assert place.unproven() == []
     if isinstance(result, Failed):
-        assert result.exit_code == RegistryError.exit_code
+        # One that says something else of a tag than it has is two publishers, as far as we know.
+        assert result.exit_code in {RegistryError.exit_code, TagConflictError.exit_code}
         assert place.stub.host in result.reason
         assert result.hint
     else:

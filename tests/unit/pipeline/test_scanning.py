@@ -134,9 +134,9 @@ HOSTILE: dict[str, str] = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_file_is_dealt_with_in_bounded_time(name: str) -> None:
-    began = time.monotonic()
+    began = time.process_time()
     scan_source(SourceText(path=PurePosixPath(name), text=HOSTILE[name]), SCOPE)
-    assert time.monotonic() - began < 10
+    assert time.process_time() - began < 10
 
 
 PIECES = [

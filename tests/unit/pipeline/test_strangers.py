@@ -13,9 +13,10 @@ from fakes import FakeEngine
 from releases import CPU, PROJECT, REPOSITORY, Quiet, World, a_world
 
 from warpfront.errors import InputError
+from warpfront.images.labels import LOCK
 from warpfront.inside.checks.effort import Effort
 from warpfront.model import BuiltImage, Verification
-from warpfront.pipeline.beside.adopting import read_digest
+from warpfront.pipeline.beside.adopting import is_locked_by, read_digest
 from warpfront.pipeline.beside.strangers import attached_making, verify_claimed
 from warpfront.pipeline.workspace import Folders
 from warpfront.release.registry.references import Reference, read_reference
@@ -42,6 +43,18 @@ def world(tmp_path: Path) -> World:
 def published(world: World) -> Reference:
     world.build(labels=LABELS)
     return read_reference(f"{PROJECT}/torch@{world.published().digest}")
+
+
+def test_an_image_of_another_lock_is_no_cells_own_though_it_has_its_name(world: World) -> None:
+    """Each project that was begun from the same scaffold has cells of the same names."""
+    lock = a_lock(CPU)
+    image = world.engine.image(world.build(labels={LOCK: lock.digest}))
+    other = world.engine.image(world.build(labels={LOCK: "00" * 32}, content="b"))
+    assert image is not None
+    assert other is not None
+    assert is_locked_by(lock, image)
+    assert not is_locked_by(lock, other)
+    assert not is_locked_by(None, image)
 
 
 def a_making(created: str) -> Making:

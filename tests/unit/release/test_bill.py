@@ -6,7 +6,16 @@ import dataclasses
 import json
 from typing import Any
 
-from bills import A_CONTENTS, BASH, BOOTSTRAPPED, NUMPY, UV, a_bill
+from bills import (
+    A_CONTENTS,
+    BASH,
+    BOOTSTRAPPED,
+    NUMPY,
+    UV,
+    a_bill,
+    cyclonedx_fault,
+    spdx_faults,
+)
 from builders import A_PATCH, A_RESOLVED_BASE, a_cell, a_child, a_lock, a_patched_lock, a_wheel
 
 from warpfront.inside.checks.image_contents import Contents, FoundDistribution, Package
@@ -126,30 +135,6 @@ def test_a_chain_leads_from_the_image_to_who_asks() -> None:
 def test_an_address_in_a_requirement_stays_at_home() -> None:
     asked = asking("a @ https://user:canary@host.example/a.whl")
     assert asked == (("", "a", "a"),)
-
-
-def spdx_faults(document: dict[str, Any]) -> list[str]:
-    from spdx_tools.spdx.parser.jsonlikedict.json_like_dict_parser import JsonLikeDictParser
-    from spdx_tools.spdx.validation.document_validator import validate_full_spdx_document
-
-    parsed = JsonLikeDictParser().parse(document)  # type: ignore[no-untyped-call]
-    return [one.validation_message for one in validate_full_spdx_document(parsed)]
-
-
-def is_iri_reference(text: object) -> bool:
-    """Ours are all of ASCII."""
-    from rfc3986_validator import validate_rfc3986
-
-    return bool(validate_rfc3986(text, rule="URI_reference"))
-
-
-def cyclonedx_fault(text: str) -> str:
-    from cyclonedx.schema import SchemaVersion
-    from cyclonedx.validation.json import JsonStrictValidator
-    from jsonschema import Draft7Validator
-
-    Draft7Validator.FORMAT_CHECKER.checks("iri-reference")(is_iri_reference)
-    return str(JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) or "")
 
 
 HOSTILE = FoundDistribution(

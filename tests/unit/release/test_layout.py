@@ -6,17 +6,20 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from stub_registry import Fault, StubRegistry, client_of, digest_of, serve_registry
 
-from warpfront.errors import InputError, RegistryError
+from warpfront.errors import InputError, RegistryError, StoreError
 from warpfront.release.registry.client import HttpRegistry
 from warpfront.release.registry.contract import (
     IMAGE_INDEX,
     IMAGE_MANIFEST,
+    BlobSource,
+    BlobTransfer,
     BytesBlob,
     Descriptor,
     TransferKind,
@@ -129,6 +132,40 @@ def test_everything_goes_through_a_folder_and_keeps_its_digest(
         )
         again = copy(disk, there, published.digest)
         assert {one.transfer for one in again.blobs} == {TransferKind.PRESENT}
+
+
+def test_where_one_blob_fails_the_others_are_read_no_further(tmp_path: Path) -> None:
+    """And who is stopped in the middle of a gigabyte does not wait for the rest of it."""
+    disk = Repository(registry=LayoutRegistry(folder=tmp_path, checked=True), repository="")
+    config, layer = BytesBlob(b"{}"), BytesBlob(b"x" * 100)
+    for blob in (config, layer):
+        disk.registry.put_blob("", blob)
+    parts = [
+        as_object(Descriptor(media_type=kind, digest=one.digest, size_bytes=one.size_bytes))
+        for kind, one in ((CONFIG, config), (LAYER, layer))
+    ]
+    value = {"schemaVersion": 2, "mediaType": IMAGE_MANIFEST}
+    body = json.dumps({**value, "config": parts[0], "layers": parts[1:]}).encode()
+    image = disk.registry.put_manifest("", "v1", body, IMAGE_MANIFEST)
+    began = threading.Event()
+
+    class Failing(LayoutRegistry):
+        def put_blob(
+            self, repository: str, source: BlobSource, mount_from: Sequence[str] = ()
+        ) -> BlobTransfer:
+            del repository, mount_from
+            if source.digest == config.digest:
+                assert began.wait(10)
+                raise StoreError("no room")
+            with source.open() as file:
+                while True:
+                    file.read(1)
+                    file.seek(0)
+                    began.set()
+
+    target = Repository(registry=Failing(folder=tmp_path / "other"), repository="")
+    with pytest.raises(StoreError, match="no room"):
+        copy_image(disk, target, image.digest)
 
 
 def documents_of(stub: StubRegistry) -> set[str]:

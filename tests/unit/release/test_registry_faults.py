@@ -254,7 +254,7 @@ def test_a_registry_that_hangs_is_given_up_in_time(
     stub.fail(step, Fault(hangs=True, times=1))
     began = time.monotonic()
     act(step)
-    assert time.monotonic() - began < 10.0
+    assert time.monotonic() - began < 40.0
 
 
 def test_a_registry_that_always_hangs_is_too_slow(stub: StubRegistry, tmp_path: Path) -> None:
@@ -284,7 +284,7 @@ def test_a_registry_that_sends_a_byte_now_and_then_is_too_slow(
     with pytest.raises(RegistryError) as caught:
         client.save_blob("a/b", digest_of(CONTENT), tmp_path / "saved")
     assert caught.value.fault is RegistryFault.SLOW
-    assert time.monotonic() - began < 10.0
+    assert time.monotonic() - began < 40.0
     assert not (tmp_path / "saved").exists()
 
 

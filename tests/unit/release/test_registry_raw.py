@@ -95,7 +95,7 @@ RAW: dict[str, bytes] = {
     "nothing, and that is fine": b"HTTP/1.1 204 No\r\n\r\n",
     "an empty yes": an_answer(),
     "no HTTP": b"junk\n" * 100,
-    "too many headers": an_answer("200 OK", b"", **{f"X{number}": "y" for number in range(500)}),
+    "too many headers": b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 500 + b"\r\n",
     "a header without end": an_answer(X="a" * 200_000),
     "an upload to half an address": an_answer("202 x", Location="http://[::1"),
     "an upload to no port": an_answer("202 x", Location="http://127.0.0.1:99999999/x"),

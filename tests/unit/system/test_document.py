@@ -106,9 +106,9 @@ def test_a_key_that_yaml_calls_a_boolean_is_named_as_it_was_written() -> None:
     ids=lambda value: repr(value[:24]),
 )
 def test_a_hostile_or_mistaken_file_is_refused_at_once(text: str, message: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     assert message in refusal(text)
-    assert time.perf_counter() - start < 1.0
+    assert time.process_time() - start < 1.0
 
 
 def test_a_file_within_the_limits_is_read() -> None:

@@ -78,7 +78,7 @@ def test_sigterm_stops_the_child_and_unwinds(
 
     with pytest.raises(Terminated), terminable():
         stream(Command(argv=argv), terminate_me)
-    assert time.monotonic() - started < 15
+    assert time.monotonic() - started < 45
 
 
 @pytest.mark.process
@@ -91,8 +91,8 @@ def test_stop_all_ends_what_other_threads_started() -> None:
 
     thread = threading.Thread(target=work)
     thread.start()
-    assert up.wait(20)
+    assert up.wait(120)
     stop_all()
-    thread.join(20)
+    thread.join(120)
     assert done
     assert done[0] != 0

@@ -9,6 +9,7 @@ from typing import Annotated
 from warpfront.doors.display import Display
 from warpfront.doors.tasks.declaring import Chosen, DryRun, Json, Option, command
 from warpfront.doors.tasks.showing import finish, print_json, workspace_here
+from warpfront.errors import InputError
 from warpfront.model import Selection
 
 Channel = Annotated[
@@ -87,6 +88,8 @@ def release(
 
     if keeping.show:
         _explain(keeping.show, keeping.trust, json=json)
+    elif keeping.import_ and not Path(keeping.import_).is_dir():
+        raise InputError(f"{keeping.import_}: no such folder", hint="`--export DIR` writes one")
     elif source := keeping.promote or keeping.import_:
         promoted = promote(
             workspace_here(),

@@ -24,6 +24,11 @@ _FAULTS: tuple[tuple[RegistryFault, str, str], ...] = (
         "`docker login` to the registry, with an account that may push there",
     ),
     (
+        RegistryFault.REFUSED,
+        r"not found|manifest unknown|name unknown",
+        "the registry has nothing of that name: see what it is spelled like where it was published",
+    ),
+    (
         RegistryFault.FULL,
         r"no space|insufficient storage|\b507\b|blob upload invalid",
         "the registry's disk or quota may be full: see its log",

@@ -21,6 +21,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -63,6 +64,9 @@ def each_in_a_child(
 def serve(work: Callable[[Any], Mapping[str, Any]]) -> None:
     """The child's side: items from the job file in the last argument, answers to its own file."""
     faulthandler.enable()
+    if find_spec("habana_frameworks") is not None:
+        # `torch.hpu` is there only after that, and a child begins without it.
+        importlib.import_module("habana_frameworks.torch.core")
     job = json.loads(Path(sys.argv[-1]).read_text(encoding="utf-8"))
     with Path(job["answers"]).open("wb", buffering=0) as answers:
         for place, item in enumerate(job["items"]):

@@ -53,6 +53,7 @@ CHECK_SESSIONS: Mapping[str, CheckSession] = {
         says="every operation by name, forward and backward, with its edges",
         records=("operators.trials:record_operators", "hazards.hazard_checks:record_hazards"),
         seconds=20.0,
+        threaded=True,
     ),
     "opinfo": CheckSession(
         says="PyTorch's own operator database",

@@ -8,8 +8,10 @@ import time
 
 from warpfront.errors import InputError
 from warpfront.images.engine import Engine, StoredImage, connect
-from warpfront.images.labels import BASE_SOURCE, CELL, CONTENT_HASH
-from warpfront.model import BaseSource, BuiltImage, Cell, ResolvedBase
+from warpfront.images.labels import BASE_SOURCE, CELL, CONTENT_HASH, LOCK
+from warpfront.matrix.plan import with_parents
+from warpfront.model import BaseSource, BuiltImage, Cell, ResolvedBase, WheelLock
+from warpfront.pipeline.within.locks import read_locks, usable_locks
 from warpfront.pipeline.workspace import Workspace
 from warpfront.release.registry.references import Reference, read_reference
 from warpfront.system.process import environment
@@ -18,14 +20,24 @@ from warpfront.system.store import Store
 
 
 def adopt(workspace: Workspace, reference: str, watch: Watch) -> Cell | None:
-    """The cell that the image says it is of; None for one of no cell here."""
-    cells, store = workspace.matrix.cells, workspace.folders.store
+    """The cell that the image says it is of; None for one of no cell here, or of another lock:
+    another project may have a cell of the same name.
+    """
+    matrix, requirements, folders = workspace.matrix, workspace.requirements, workspace.folders
     named, engine, began = read_digest(reference), connect(environment()), time.monotonic()
     image = pull(named, engine, watch)
-    cell = _cell_of(image, cells)
-    if cell is not None:
-        take_in(cell, image, store, engine, seconds=time.monotonic() - began)
+    cell = _cell_of(image, matrix.cells)
+    if cell is None:
+        return None
+    locks = usable_locks(read_locks(with_parents((cell,), matrix.cells), requirements, folders))
+    if not is_locked_by(locks.get(cell.id), image):
+        return None
+    take_in(cell, image, folders.store, engine, seconds=time.monotonic() - began)
     return cell
+
+
+def is_locked_by(lock: WheelLock | None, image: StoredImage) -> bool:
+    return lock is not None and image.labels.get(LOCK) == lock.digest
 
 
 def read_digest(reference: str) -> Reference:

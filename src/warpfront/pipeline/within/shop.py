@@ -238,6 +238,7 @@ def _foreseen(plan: _Planned, channel: Channel, shop: Shop) -> Publication:
         standing = held_image(shop.registry, path, one.tag)
         if standing and image_id in standing.identities:
             digest = standing.digest
+            publication = dataclasses.replace(publication, digest=digest, present_bytes=0)
         elif standing and not one.moves:
             raise taken(publication, one.tag, standing.digest)
         before = standing.digest if standing else ""

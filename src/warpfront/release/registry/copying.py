@@ -10,10 +10,10 @@ import contextlib
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 
 from warpfront.errors import InputError
 from warpfront.release.registry import manifests
@@ -139,10 +139,14 @@ def _copy_blobs(
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         try:
-            return tuple(pool.map(copied, blobs))
+            moving = [pool.submit(copied, blob) for blob in blobs]
+            for one in as_completed(moving):
+                one.result()
         except BaseException:
             stop.set()
+            pool.shutdown(wait=False, cancel_futures=True)
             raise
+    return tuple(one.result() for one in moving)
 
 
 @contextlib.contextmanager
@@ -184,8 +188,8 @@ class _StoppableFile:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)
 
-    def __enter__(self) -> BinaryIO:
-        return self._file.__enter__()
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(self, *exception: object) -> None:
         self._file.close()

@@ -119,6 +119,7 @@ def record_architectures(claims: Claims, recorder: Recorder, asked: Library, see
         checks += [_counted(kind, run, recorder) for kind in dict.fromkeys(o.kind for o in run)]
     before = _children_seconds()
     recorder.run(checks)
+    waiting.end()
     recorder.environment["processor_seconds"] = round(_children_seconds() - before, 1)
 
 
@@ -152,10 +153,17 @@ class _Waiting:
     def __init__(self, items: Sequence[Mapping[str, Any]], asked: Library) -> None:
         count = asked.workers or min(os.cpu_count() or 1, _MOST_WORKERS)
         self._answers = {_key(item): queue.Queue[Returned](1) for item in items}
+        self._threads: list[threading.Thread] = []
         for place in range(min(count, len(items))):
             share = list(items[place::count])
             arguments = (share, asked.limit_seconds)
-            threading.Thread(target=self._run, args=arguments, daemon=True).start()
+            self._threads.append(threading.Thread(target=self._run, args=arguments, daemon=True))
+            self._threads[-1].start()
+
+    def end(self) -> None:
+        """Until the children have ended: what they took is told by then."""
+        for thread in self._threads:
+            thread.join()
 
     def _run(self, share: list[Mapping[str, Any]], seconds: float) -> None:
         quiet = {**QUIET, "OMP_NUM_THREADS": "1"}

@@ -62,13 +62,21 @@ def floating(found: Any) -> Iterator[Tensor]:
 @dataclass
 class Layers:
     """Those that can be judged by themselves, and of the others why not. `choosing` choose by
-    number inside; `random` says that the whole model draws numbers.
+    number inside; `random` says that the whole model draws numbers. `borrowed` are parameters, each
+    with the layers that were at work when it was used by none of its own.
     """
 
     judged: dict[str, nn.Module] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     choosing: set[str] = field(default_factory=set)
     random: bool = False
+    borrowed: dict[str, list[frozenset[str]]] = field(default_factory=dict)
+
+    def is_lent(self, layer: str, parameter: str) -> bool:
+        """Whether a layer's parameter is used outside of it too, a table of words as a head say:
+        its gradient is then more than what came back through the layer, and the whole's business.
+        """
+        return any(layer not in inside for inside in self.borrowed.get(f"{layer}.{parameter}", ()))
 
 
 def observed_layers(model: nn.Module, inputs: tuple[Tensor, ...]) -> Layers:
@@ -89,6 +97,10 @@ class _Observer(TorchDispatchMode):
         super().__init__()
         self.layers = Layers()
         self._inside: list[tuple[str, Tensor]] = []
+        self._owned: dict[int, list[tuple[str, str]]] = {}
+        for layer, module in model.body.named_modules(prefix="body"):
+            for name, one in module.named_parameters(recurse=False):
+                self._owned.setdefault(id(one), []).append((layer, name))
         self._handles = [
             handle
             for name, module in model.body.named_modules(prefix="body")
@@ -108,6 +120,11 @@ class _Observer(TorchDispatchMode):
     ) -> Any:
         if function.overloadpacket.__name__ in _CHOICES:
             self.layers.choosing.update(name for name, _ in self._inside)
+        inside = frozenset(name for name, _ in self._inside)
+        for one in args:
+            for layer, name in self._owned.get(id(one), ()) if isinstance(one, Tensor) else ():
+                if layer not in inside:
+                    self.layers.borrowed.setdefault(f"{layer}.{name}", []).append(inside)
         return function(*args, **(kwargs or {}))
 
     def _before(self, name: str) -> Any:

@@ -155,12 +155,13 @@ def _drops(ground: Ground) -> Iterator[Answer]:
     differ = (first != second).cpu().double().mean()
     yield Answer("the next mask is another", differ.cpu(), 1.0, slack=0.7)
     # Each is 2 times the mean of 128 coins: its variance is 1/128, known to 1 in sqrt(1024).
-    mean = first[..., 0].double().mean().cpu()
+    mean = first[..., 0].cpu().double().mean()
     yield Answer("mean", mean, 1.0, slack=6 * math.sqrt(1 / 128 / 1024) + 4 * ground.eps)
 
 
 ATTENTION = HazardClass(
     name="attention kernels",
+    narrow=("mask",),
     asks="is attention what it is defined to be, masked, causal, grouped, forward and backward",
     hazards=(
         *(

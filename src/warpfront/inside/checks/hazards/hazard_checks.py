@@ -71,7 +71,7 @@ def record_hazards(claims: Claims, recorder: Recorder, effort: Effort | None = N
         if reason:
             recorder.note_unclaimed(one.name, reason)
             continue
-        find = partial(_finding, here, claims.device, dtypes, effort)
+        find = partial(_finding, one, here, claims.device, dtypes, effort)
         checks.append(Check(name=one.name, find=find))
     recorder.run(checks)
 
@@ -91,21 +91,21 @@ def free_bytes(device: str) -> int:
 
 
 def _finding(
-    here: Sequence[Hazard], device: str, dtypes: Sequence[str], effort: Effort
+    own: HazardClass, here: Sequence[Hazard], device: str, dtypes: Sequence[str], effort: Effort
 ) -> CheckFinding:
-    return judge_rows(here, device, dtypes, effort).finding()
+    return judge_rows(own, here, device, dtypes, effort).finding()
 
 
 def judge_rows(
-    here: Sequence[Hazard], device: str, dtypes: Sequence[str], effort: Effort
+    own: HazardClass, here: Sequence[Hazard], device: str, dtypes: Sequence[str], effort: Effort
 ) -> ClassTally:
-    """Every row in its dtypes. One that raises is wrong, and the others go on."""
+    """Rows of a class in their dtypes. One that raises is wrong, and the others go on."""
     judged = ClassTally()
     for row in here:
         if row.needed_bytes > free_bytes(device) and row.needed_bytes:
             judged.lacking.append(f"{row.name}: {row.needed_bytes / 2**30:.0f} GiB are not free")
             continue
-        for dtype in [name for name in row.dtypes if name in dtypes]:
+        for dtype in own.tried(row, dtypes, quick=effort.quick):
             for seed in effort.seeds[:1] if row.once else effort.seeds:
                 ground = Ground(
                     device=device,

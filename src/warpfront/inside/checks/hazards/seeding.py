@@ -104,9 +104,9 @@ def seed_kernel_faults(
         dtypes = [name for name in DTYPES if name in known] or list(known)
         asked = (fault.hazard_class, fault.rows, tuple(dtypes))
         if asked not in right:
-            right[asked] = judge_rows(rows, device, dtypes, effort).faults
+            right[asked] = judge_rows(own, rows, device, dtypes, effort).faults
         with seeded(fault, device):
-            judged = judge_rows(rows, device, dtypes, effort)
+            judged = judge_rows(own, rows, device, dtypes, effort)
         entry = Seeded(
             mutation="wrong kernel",
             suite="hazards",

@@ -273,6 +273,7 @@ def _of_weight(forward: Step, x: Tensor, w: Tensor, fed: Tensor) -> Tensor:
 
 SHAPES = HazardClass(
     name="shapes",
+    narrow=("windows",),
     asks="are products and convolutions right whatever the shape by which a kernel is chosen",
     hazards=(
         *(

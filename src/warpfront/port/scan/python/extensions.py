@@ -92,6 +92,8 @@ def knows_hip(module: Module) -> bool:
 
 def extension_calls(module: Module, node: ast.Call) -> Iterator[Seen]:
     """`CUDAExtension(...)` and `load(...)` of a build that never asks for ROCm."""
+    if not ("cpp_extension" in module.text or "CUDAExtension" in module.text):
+        return
     made = {module.dotted(value) for value in (node.func, *module.scopes.values(node.func))}
     names = {name.split(".")[-1] for name in made if name.split(".")[0] in {"torch", "paddle"}}
     loads = any(keyword(node, name) for name in ("extra_cuda_cflags", "cuda_sources"))

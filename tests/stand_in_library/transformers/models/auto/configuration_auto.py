@@ -4,5 +4,10 @@ import transformers
 
 CONFIG_MAPPING = {
     one.model_type: one
-    for one in (transformers.PlainConfig, transformers.RefusingConfig, transformers.DyingConfig)
+    for one in (
+        transformers.PlainConfig,
+        transformers.LendingConfig,
+        transformers.RefusingConfig,
+        transformers.DyingConfig,
+    )
 }

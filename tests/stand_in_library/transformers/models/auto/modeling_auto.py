@@ -2,6 +2,7 @@
 
 MODEL_FOR_CAUSAL_LM_MAPPING_NAMES = {
     "plain": "PlainForCausalLM",
+    "lending": "LendingForCausalLM",
     "refusing": "RefusingForCausalLM",
     "dying": ("DyingForCausalLM",),
 }
