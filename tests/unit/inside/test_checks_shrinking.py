@@ -135,5 +135,5 @@ def test_what_is_asked_of_a_library_is_read_and_said_again() -> None:
     assert "compiled" in asked.modes
     assert parsed_library(parser.parse_args(asked.arguments())) == asked
     assert parsed_library(parser.parse_args([])) == Library(library="transformers")
-    with pytest.raises(SystemExit):
-        parser.parse_args(["--kinds", "moon"])
+    with pytest.raises(ValueError, match="--kinds 'moon' is none of"):
+        parsed_library(parser.parse_args(["--kinds", "moon"]))
