@@ -155,7 +155,8 @@ def test_rows_are_checks_of_a_session_and_one_that_raises_stops_no_other(
     elsewhere = HazardClass(
         name="elsewhere", asks="", hazards=(Hazard(name="c", answers=off, devices=("cuda",)),)
     )
-    monkeypatch.setattr(hazard_checks, "HAZARDS", (broken, elsewhere, HAZARDS[-1]))
+    unseen = HazardClass(name="unseen", asks="", hazards=broken.hazards, seen_on=("cuda",))
+    monkeypatch.setattr(hazard_checks, "HAZARDS", (broken, elsewhere, unseen, HAZARDS[-1]))
     recorder = Recorder(session="operators", target="cpu", folder=tmp_path)
     hazard_checks.record_hazards(CPU, recorder, QUICK)
     recorder.finish()
@@ -167,7 +168,10 @@ def test_rows_are_checks_of_a_session_and_one_that_raises_stops_no_other(
         "a, bfloat16, seed 0: raised IndexError: device lost",
         "b, float32, seed 0: value: element [2] is 1.0, right is 1.5 (1 of 3 are wrong)",
     ]
-    assert document["unclaimed"] == [{"name": "elsewhere", "reason": "says nothing about cpu"}]
+    assert document["unclaimed"] == [
+        {"name": "elsewhere", "reason": "says nothing about cpu"},
+        {"name": "unseen", "reason": "was seen to be right on cuda alone, never tried on cpu"},
+    ]
 
 
 @pytest.mark.parametrize(

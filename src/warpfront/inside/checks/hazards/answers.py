@@ -127,13 +127,19 @@ Hazards = tuple[Hazard, ...]
 @dataclass(frozen=True, kw_only=True)
 class HazardClass:
     """Rows of a kind. `asks` is the question in words. `narrow` are the rows whose kernels for 16
-    bits are others, not the same with fewer bits: a quick run tries both.
+    bits are others, not the same with fewer bits: a quick run tries both. `seen_on` are the
+    devices on which rows whose bounds are judgement were seen to be right, if not all.
     """
 
     name: str
     asks: str
     hazards: Hazards
     narrow: tuple[str, ...] = ()
+    seen_on: tuple[str, ...] = ()
+
+    def judges(self, device: str) -> bool:
+        """A bound that no right device of a kind has confirmed could refuse right ones."""
+        return not self.seen_on or device in self.seen_on
 
     def tried(self, row: Hazard, dtypes: Sequence[str], *, quick: bool) -> tuple[str, ...]:
         """In which of these a row is tried: quickly in bfloat16 only the first, which stands for

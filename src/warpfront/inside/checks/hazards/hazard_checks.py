@@ -67,7 +67,7 @@ def record_hazards(claims: Claims, recorder: Recorder, effort: Effort | None = N
         dtypes = tuple(name for name in dtypes if name in QUICK_DTYPES)
     for one in HAZARDS:
         here = [row for row in one.hazards if not row.devices or claims.device in row.devices]
-        reason = _obstacle(here, claims.device)
+        reason = _obstacle(one, here, claims.device)
         if reason:
             recorder.note_unclaimed(one.name, reason)
             continue
@@ -76,8 +76,10 @@ def record_hazards(claims: Claims, recorder: Recorder, effort: Effort | None = N
     recorder.run(checks)
 
 
-def _obstacle(here: Sequence[Hazard], device: str) -> str:
+def _obstacle(one: HazardClass, here: Sequence[Hazard], device: str) -> str:
     """Why no row of a class can be tried here, or nothing."""
+    if not one.judges(device):
+        return f"was seen to be right on {', '.join(one.seen_on)} alone, never tried on {device}"
     if not here:
         return f"says nothing about {device}"
     least, free = min(row.needed_bytes for row in here), free_bytes(device)

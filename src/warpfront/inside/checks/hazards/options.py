@@ -485,6 +485,7 @@ ALL: Mapping[str, WithOptions] = {**ACTIVATIONS, **LOSSES, **PLACED, **MEASURED,
 OPTIONS = HazardClass(
     name="options",
     asks="is every option of an operation heeded, forward and backward",
+    seen_on=("cpu",),
     hazards=rows(
         {f"options of {name}": partial(_tried, one) for name, one in ALL.items()},
         dtypes=("float32", "bfloat16"),

@@ -96,6 +96,8 @@ def seed_kernel_faults(
         if device not in fault.devices:
             continue
         own = class_named(fault.hazard_class)
+        if not own.judges(device):
+            continue
         rows = [row for row in own.hazards if row.name in fault.rows]
         if any(row.needed_bytes > free_bytes(device) for row in rows):
             continue
