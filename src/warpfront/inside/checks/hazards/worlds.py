@@ -347,6 +347,7 @@ ONCE: dict[str, Any] = {"once": True}
 KINDS_OF_NUMBERS = HazardClass(
     name="kinds of numbers",
     asks="do operations hold on numbers of one side of nought, equal, broken, and of any length",
+    narrow=tuple(f"bits of {name}" for name in EXACTLY),
     seen_on=("cpu",),
     hazards=(
         *rows({n: partial(_of_a_world, c, True) for n, c in CHOOSING.items()}, **ONCE),
