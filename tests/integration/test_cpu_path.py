@@ -206,9 +206,12 @@ def derive(engine: Engine, parent: str, script: str, reference: str, folder: Pat
 def test_changed_metadata_a_missing_wheel_and_sessions_without_results_are_caught_at_once(
     faulty: Any,
 ) -> None:
-    """`load` runs; the others end well and leave nothing, which is an error of each."""
+    """`load` runs; the others end well and leave nothing, as forks of the process that imported
+    torch and then alone, which is an error of each.
+    """
     code = "import os, sys; {'warpfront.inside.checks', 'load'} & {*sys.orig_argv} == "
-    code += "{'warpfront.inside.checks'} and os._exit(0)"
+    code += "{'warpfront.inside.checks'} and os._exit(0); os.register_at_fork("
+    code += "after_in_child=lambda: 'torch' in sys.modules and os._exit(0))"
     checks = faulty(
         f"sed -i 's/^Version: 2.13.0/Version: 2.12.0/' {SITE_PACKAGES}/torch-*.dist-info/METADATA\n"
         "python3 -m pip uninstall --yes --quiet networkx --root-user-action ignore\n"
