@@ -89,7 +89,7 @@ def _fork(name: str, run: Callable[[str], int], alone: Sequence[str], threads: i
         torch: Any = sys.modules.get("torch")
         if torch is not None and _unusable(torch):
             _begin_anew(name, alone)
-        if torch is not None and hasattr(torch, "set_num_threads"):
+        with contextlib.suppress(Exception):  # of a torch that cannot: the session says what it is
             torch.set_num_threads(threads)
         code = run(name)
     except BaseException:  # noqa: BLE001 - as Python ends a process: the words, and 1
