@@ -62,6 +62,13 @@ def test_no_secret_gets_into_a_log_whole_or_in_two_pieces(tmp_path: Path) -> Non
         assert f"{line}\n" in said
 
 
+def test_who_follows_the_log_sees_each_line_as_it_comes(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with ProgressReader(("cell-a",), {"cell-a": log}, ignore) as reader:
+        reader.read_line('{"vertexes": [{"digest": "1", "name": "RUN sleep", "started": "now"}]}')
+        assert log.read_text() == "running: RUN sleep\n"
+
+
 def test_a_single_target_owns_every_step(tmp_path: Path) -> None:
     assert read(("cell-a",), [vertex("[2/3] RUN x", cached=True)], tmp_path)[0].target == "cell-a"
 

@@ -277,7 +277,8 @@ class ProgressReader:
         for target in self.targets:
             if target in self.logs:
                 self.logs[target].parent.mkdir(parents=True, exist_ok=True)
-                self._files[target] = self.logs[target].open("a", encoding="utf-8")
+                # A line at a time: somebody may be watching the file.
+                self._files[target] = self.logs[target].open("a", buffering=1, encoding="utf-8")
         return self
 
     def __exit__(self, *_: object) -> None:

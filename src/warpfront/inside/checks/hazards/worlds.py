@@ -69,6 +69,11 @@ def _few(x: Tensor) -> int:
     return min(int(x.shape[-1]), 5)
 
 
+def _low(x: Tensor) -> Tensor:
+    """So small that the sum of 20,001 of their third powers is below 2^24, and exact."""
+    return torch.where(x.isfinite(), x.clamp(-3, 3), x)
+
+
 # Of any numbers, NaN among them.
 CHOOSING: Mapping[str, Call] = {
     "amax": lambda x: x.amax(-1),
@@ -124,9 +129,9 @@ ADDING: Mapping[str, Call] = {
     "softmax": lambda x: x.softmax(-1),
     "log_softmax": lambda x: x.log_softmax(-1),
     "softmax down": lambda x: x.mT.contiguous().softmax(0),
-    "norm": lambda x: torch.linalg.vector_norm(x, dim=-1),
+    "norm": lambda x: torch.linalg.vector_norm(_low(x), dim=-1),
     "norm of order 1": lambda x: torch.linalg.vector_norm(x, 1, dim=-1),
-    "norm of order 3": lambda x: torch.linalg.vector_norm(x, 3, dim=-1),
+    "norm of order 3": lambda x: torch.linalg.vector_norm(_low(x), 3, dim=-1),
     "norm of order infinity": lambda x: torch.linalg.vector_norm(x, math.inf, dim=-1),
     "norm of order 0": lambda x: torch.linalg.vector_norm(x, 0, dim=-1),
     "avg_pool1d": lambda x: functional.avg_pool1d(x[None], 3, 2, 1, count_include_pad=False),
