@@ -33,6 +33,7 @@ from warpfront.inside.checks.models.replaying import Precision, first_over, judg
 from warpfront.inside.checks.models.specimens import DECIDED, UndecidedError, make_specimen  # noqa: E402
 from warpfront.inside.checks.models.training import RATE, judge_training  # noqa: E402
 from warpfront.inside.checks.models.watching import layers_of, watch  # noqa: E402
+from warpfront.inside.checks.precision import require_full_precision  # noqa: E402
 from warpfront.inside.checks.results import Recorder  # noqa: E402
 
 ON_CPU = Proving(device="cpu")
@@ -52,6 +53,16 @@ def test_a_correct_device_passes(family: Family) -> None:
 @pytest.mark.parametrize("name", ["mlp", "resnet", "moe"])
 def test_a_correct_device_passes_in_less_precision_and_in_training(name: str, mode: str) -> None:
     assert first_over(judge_mode(BY_NAME[name], mode, Proving(device="cpu", seed=1))) is None
+
+
+def test_precision_is_agreed_on_also_where_torchs_own_tests_were_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They forbid its switches from then on."""
+    require_full_precision()
+    monkeypatch.setattr(torch.backends, "__allow_nonbracketed_mutation_flag", False)
+    wrapped.agree_on_precision()
+    assert not torch.backends.cudnn.allow_tf32
 
 
 @pytest.mark.parametrize("name", ["mlp", "resnet", "gpt"])

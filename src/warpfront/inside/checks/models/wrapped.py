@@ -21,7 +21,8 @@ def agree_on_precision() -> None:
     """
     conv: Any = getattr(torch.backends.cudnn, "conv", None)
     if getattr(conv, "fp32_precision", "") == "ieee":
-        torch.backends.cudnn.allow_tf32 = False
+        # Who has loaded torch's operator database may not set the switch by its public name.
+        torch._C._set_cudnn_allow_tf32(False)  # noqa: SLF001, FBT003
         conv.fp32_precision = torch.backends.cudnn.rnn.fp32_precision = "ieee"
 
 
