@@ -61,7 +61,7 @@ def test_precision_is_agreed_on_also_where_torchs_own_tests_were_loaded(
     """They forbid its switches from then on."""
     require_full_precision()
     flags = torch.backends.flags_frozen.__globals__
-    monkeypatch.setitem(flags, "__allow_nonbracketed_mutation_flag", False)
+    monkeypatch.setitem(flags, "__allow_nonbracketed_mutation_flag", False)  # noqa: FBT003
     assert torch.backends.flags_frozen()
     wrapped.agree_on_precision()
     assert not torch.backends.cudnn.allow_tf32
