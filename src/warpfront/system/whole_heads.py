@@ -103,3 +103,8 @@ def _cut_after(sock: socket.socket, seconds: float, what: str) -> Iterator[None]
         timer.cancel()
     if late.is_set():  # what ends early reads like what is short
         raise TimeoutError(f"{what} did not come whole")
+
+
+def read_count(text: str) -> int | None:
+    """A number in a header, if it is one by our digits alone; what has more than 18 is cut."""
+    return int(text[:18]) if text.isascii() and text.isdigit() else None

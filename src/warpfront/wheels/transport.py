@@ -6,6 +6,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Iterator, Mapping
+from functools import partial
 from time import monotonic
 from typing import Self
 from urllib.parse import urlsplit
@@ -16,7 +17,7 @@ from requests import RequestException
 from requests.utils import get_netrc_auth, should_bypass_proxies
 
 from warpfront.errors import without_secrets
-from warpfront.system.whole_heads import WholeHeads
+from warpfront.system.whole_heads import WholeHeads, read_count, read_within
 from warpfront.wheels.sources import NoAnswer, Site
 
 __all__ = ["RequestException", "Transport", "no_answer", "received"]
@@ -46,6 +47,7 @@ class Transport:
     ) -> None:
         self._site = site
         self._file_seconds = file_seconds
+        self.stall_seconds = stall_seconds
         self._timeout = (connect_seconds, stall_seconds)
         self._page_seconds = page_seconds
         self._session = requests.Session()
@@ -75,7 +77,7 @@ class Transport:
                 auth=self._site.credentials_for(url) or get_netrc_auth(url),
                 proxies=self._proxies(url),
             )
-        except RequestException as error:
+        except (RequestException, ValueError) as error:  # also where it redirects to no address
             return no_answer(url, error)
         if response.status_code in {200, 206}:
             return response
@@ -89,7 +91,8 @@ class Transport:
             return answer
         body, until = bytearray(), monotonic() + self._page_seconds
         try:
-            for chunk in received(answer):  # as it comes: slow bytes must not hide the clock
+            # As it comes: slow bytes must not hide the clock.
+            for chunk in received(answer, self.stall_seconds):
                 body += chunk
                 if monotonic() > until:
                     return NoAnswer(url=url, reason=f"no whole page in {self._page_seconds:g} s")
@@ -100,7 +103,7 @@ class Transport:
         finally:
             answer.close()
         kind = answer.headers.get("Content-Type", "")
-        return answer.url, kind, body.decode(answer.encoding or "utf-8", errors="replace")
+        return answer.url, kind, _decoded(bytes(body), answer.encoding or "utf-8")
 
     def deadline(self, size_bytes: int) -> float:
         """Until when a file of this size has to be here, on the clock that `is_over` reads: however
@@ -119,10 +122,10 @@ class Transport:
         if isinstance(answer, NoAnswer):
             return answer
         answer.close()
-        length = answer.headers.get("Content-Length", "")
-        if not length.isdigit():
+        length = read_count(answer.headers.get("Content-Length", ""))
+        if length is None:
             return NoAnswer(url=url, reason="does not say how long it is", lasting=True)
-        return int(length)
+        return length
 
     def _proxies(self, url: str) -> dict[str, str]:
         named = self._site.proxies
@@ -145,19 +148,32 @@ class Transport:
         return self._site.certificate or True
 
 
-def received(answer: requests.Response) -> Iterator[bytes]:
+def received(answer: requests.Response, stall_seconds: float) -> Iterator[bytes]:
     """The body as it arrives, however small the pieces: what came before a cut is not lost.
 
     (`iter_content` waits for whole chunks and drops an unfinished one.) Raises as requests does.
+    A body in chunks may end in lines without end, which bring no byte: `stall_seconds` hold there.
     """
+    read = partial(answer.raw.read1, _PIECE_BYTES, decode_content=False)
+    chunked = getattr(answer.raw, "chunked", False)
     try:
-        while chunk := answer.raw.read1(_PIECE_BYTES, decode_content=False):
+        while chunk := read_within(answer.raw, stall_seconds, read) if chunked else read():
             yield chunk
+    except TimeoutError as error:
+        raise requests.exceptions.ReadTimeout(error) from error
     except urllib3.exceptions.HTTPError as error:
         raise requests.exceptions.ChunkedEncodingError(error) from error
 
 
-def no_answer(url: str, error: RequestException) -> NoAnswer:
+def _decoded(body: bytes, encoding: str) -> str:
+    """By the encoding that the page claims, where there is such a one."""
+    try:
+        return body.decode(encoding, errors="replace")
+    except (LookupError, ValueError):
+        return body.decode("utf-8", errors="replace")
+
+
+def no_answer(url: str, error: RequestException | ValueError) -> NoAnswer:
     """`error` in the words of a person who has to fix it."""
     causes = [cause for cause in _causes(error) if isinstance(cause, Exception)]
     for kind, words in _REASONS:
@@ -203,5 +219,5 @@ def _refused_by_status(url: str, response: requests.Response) -> NoAnswer:
         reason=f"HTTP {status} {response.reason or ''}".strip(),
         status=status,
         lasting=status not in _RETRIED_STATUSES,
-        after_seconds=float(after) if after.isdigit() else 0.0,
+        after_seconds=float(read_count(after) or 0),
     )

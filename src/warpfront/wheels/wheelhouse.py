@@ -417,7 +417,7 @@ class _Fetching:
             _emptied(part)
         self._answers.add(answer)
         try:
-            for chunk in transport.received(answer):
+            for chunk in transport.received(answer, self._transport.stall_seconds):
                 self._take(wheel, chunk, part)
                 self._count(len(chunk))
                 if self._transport.is_over(until):
@@ -502,6 +502,7 @@ def save(link: Link, path: Path, transport: Transport) -> NoAnswer | None:
 
 
 def _saved_once(link: Link, path: Path, transport: Transport) -> NoAnswer | None:
+    from warpfront.system.whole_heads import read_count  # noqa: PLC0415 - see `Site.transport`
     from warpfront.wheels.transport import (  # noqa: PLC0415 - see `Site.transport`
         RequestException,
         no_answer,
@@ -511,11 +512,11 @@ def _saved_once(link: Link, path: Path, transport: Transport) -> NoAnswer | None
     answer = transport.open(link.url)
     if isinstance(answer, NoAnswer):
         return answer
-    said = answer.headers.get("Content-Length", "")
-    until = transport.deadline(min(int(said) if said.isdigit() else 0, _LONGEST_FILE_BYTES))
+    said = read_count(answer.headers.get("Content-Length", "")) or 0
+    until = transport.deadline(min(said, _LONGEST_FILE_BYTES))
     try:
         with answer, path.open("wb") as stream:
-            for chunk in received(answer):
+            for chunk in received(answer, transport.stall_seconds):
                 stream.write(chunk)
                 if transport.is_over(until) or stream.tell() > _LONGEST_FILE_BYTES:
                     reason = "its bytes come too slowly, or without end"

@@ -17,8 +17,10 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import ANY
 
 import pytest
+from raw_answers import an_answer, sending
 from standins import Fault, Index, serve_index, stand_in_wheel
 
 from warpfront.errors import StoreError, WheelError
@@ -660,6 +662,40 @@ def test_a_head_that_comes_byte_by_byte_ends_after_its_time_in_all() -> None:
     assert isinstance(answer, NoAnswer)
     assert answer.reason == "no answer in time"
     gc.collect()  # which would warn of a line that is still open
+
+
+def test_a_body_that_ends_in_lines_without_end_ends_after_its_time() -> None:
+    head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n"
+    with (
+        dripping(head, "X: y\r\n") as url,
+        Transport(Site(), connect_seconds=5, stall_seconds=0.2) as transport,
+    ):
+        answer = transport.read(url)
+    assert isinstance(answer, NoAnswer)
+    assert answer.reason == "no answer in time"
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        (an_answer("503 x", Retry_After="\xb2"), "HTTP 503 x"),
+        (an_answer("307 x", Location="http://[::1"), "Invalid IPv6 URL"),
+        (an_answer("307 x", Location="http://h:abc/x"), ""),
+        (an_answer(body=b"ab", Content_Length="\xb2"), "does not say how long it is"),
+        (an_answer(body=b"ab", Content_Type="text/html; charset=zlib"), ""),
+        (an_answer(body=b"ab", Content_Type="text/html; charset=\xb2"), ""),
+    ],
+    ids=["a wait", "half an address", "no port", "a length", "no text", "no encoding"],
+)
+def test_what_no_index_would_send_is_no_crash(raw: bytes, reason: str) -> None:
+    with (
+        sending(lambda _: [raw]) as host,
+        Transport(Site(), connect_seconds=5, stall_seconds=0.2) as transport,
+    ):
+        answers = (transport.read(f"http://{host}/"), transport.size_bytes(f"http://{host}/"))
+    said = [answer.reason for answer in answers if isinstance(answer, NoAnswer)]
+    assert reason in " ".join(said)
+    assert said or answers == ((f"http://{host}/", ANY, "ab"), 2)
 
 
 @contextlib.contextmanager

@@ -18,12 +18,13 @@ import subprocess
 import sys
 import tempfile
 import time
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
+
+from warpfront.inside.checks.forks import fork
 
 DONE, CRASHED, HUNG = "done", "crashed", "hung"
 _SAID_BYTES = 4000
@@ -106,25 +107,17 @@ class _Fork:
 
     def __init__(self, module: str, job: Path, environment: Mapping[str, str], said: Any) -> None:
         self.returncode: int | None = None
-        sys.stdout.flush()
-        self.pid = os.fork()
-        if self.pid:
-            return
-        code = 1
-        try:
+
+        def run() -> int:
             os.setsid()
             for stream in (1, 2):
                 os.dup2(said.fileno(), stream)
             os.environ.update(environment)
             sys.argv = [module, str(job)]
             importlib.import_module(module).main()
-            code = 0
-        except BaseException:  # noqa: BLE001 - as Python ends a process: the words, and 1
-            traceback.print_exc()
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(code)
+            return 0
+
+        self.pid = fork(run)
 
     def poll(self) -> int | None:
         return self._reap(os.WNOHANG)

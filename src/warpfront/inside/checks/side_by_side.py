@@ -13,13 +13,13 @@ import importlib
 import os
 import sys
 import time
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from signal import SIGKILL
 from typing import Any, NoReturn
 
 from warpfront.inside.checks.effort import CHECK_SESSIONS
+from warpfront.inside.checks.forks import fork
 
 ENDINGS = "endings.json"
 # What most sessions import, before any of them; of GPUs nothing that may ask a driver.
@@ -78,27 +78,16 @@ def places(cores: int, memory_bytes: int, device: str) -> int:
 
 
 def _fork(name: str, run: Callable[[str], int], alone: Sequence[str], threads: int) -> int:
-    sys.stdout.flush()
-    sys.stderr.flush()
-    pid = os.fork()
-    if pid:
-        return pid
-    code = 1
-    try:
+    def session() -> int:
         _die_with_parent()
         torch: Any = sys.modules.get("torch")
         if torch is not None and _unusable(torch):
             _begin_anew(name, alone)
         with contextlib.suppress(Exception):  # of a torch that cannot: the session says what it is
             torch.set_num_threads(threads)
-        code = run(name)
-    except BaseException:  # noqa: BLE001 - as Python ends a process: the words, and 1
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        # Nothing of the parent's is to be ended twice.
-        os._exit(code)
+        return run(name)
+
+    return fork(session)
 
 
 def _unusable(torch: Any) -> bool:

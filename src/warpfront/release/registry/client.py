@@ -43,13 +43,13 @@ from warpfront.release.registry.references import (
     fallback_tag,
     is_digest,
     is_tag,
-    read_count,
     wrong_repository,
 )
 from warpfront.release.registry.registry_errors import Passing, refused, wrong
 from warpfront.release.registry.saving import Saving
 from warpfront.release.registry.uploads import OnBytes, PieceSizes, Upload
 from warpfront.system.process import Run
+from warpfront.system.whole_heads import read_count
 
 _ACCEPT = {"Accept": ", ".join((*MANIFEST_TYPES, *INDEX_TYPES))}
 _DIGEST_HEADER = "Docker-Content-Digest"

@@ -73,11 +73,6 @@ def wrong_repository(text: str) -> str:
     return "" if _REPOSITORY.fullmatch(text) else f"{text!r} is no repository"
 
 
-def read_count(text: str) -> int | None:
-    """A number in a header, if it is one by our digits alone; what has more than 18 is cut."""
-    return int(text[:18]) if text.isascii() and text.isdigit() else None
-
-
 def fallback_tag(digest: str) -> str:
     """The tag under which what is attached to a digest is listed, where the registry has
     no referrers API."""

@@ -12,7 +12,7 @@ from email.utils import parsedate_to_datetime
 import requests
 
 from warpfront.errors import RegistryError, RegistryFault
-from warpfront.release.registry.references import read_count
+from warpfront.system.whole_heads import read_count
 
 RETRIED_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
 _LONGEST_SAID = 300

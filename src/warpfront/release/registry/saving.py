@@ -15,10 +15,10 @@ from typing import BinaryIO
 import requests
 
 from warpfront.release.registry.exchange import Ask, Exchange
-from warpfront.release.registry.references import read_count
 from warpfront.release.registry.registry_errors import Passing, wrong
 from warpfront.release.registry.uploads import OnBytes
 from warpfront.system.store import storing
+from warpfront.system.whole_heads import read_count
 
 _FROM = re.compile(r"bytes (\d{1,18})-\d+/(?:\d+|\*)")
 

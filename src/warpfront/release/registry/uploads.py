@@ -21,8 +21,8 @@ from warpfront.release.registry.authorization import Scopes
 from warpfront.release.registry.contract import BlobSource
 from warpfront.release.registry.exchange import Ask, Exchange
 from warpfront.release.registry.patience import Attempts
-from warpfront.release.registry.references import read_count
 from warpfront.release.registry.registry_errors import Passing, by_status, wrong
+from warpfront.system.whole_heads import read_count
 
 # In one request without asking how far it came: what is sent again after a cut costs little.
 WHOLE_BYTES = 16 * 2**20

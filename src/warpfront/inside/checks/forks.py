@@ -1,0 +1,29 @@
+"""A fork of this process for work of its own."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable
+
+
+def fork(work: Callable[[], int]) -> int:
+    """The new process, which ends with what `work` returns: nothing of the parent's goes on there,
+    nor is ended there a second time. What escapes `work` is printed, and ends it with 1, as Python
+    ends.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        code = work()
+    except BaseException:  # noqa: BLE001 - as Python ends a process: the words, and 1
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
