@@ -1,4 +1,4 @@
-"""A fork of this process for work of its own."""
+"""A fork of this process for work of its own. Edge."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 def fork(work: Callable[[], int]) -> int:
     """The new process, which ends with what `work` returns: nothing of the parent's goes on there,
-    nor is ended there a second time. What escapes `work` is printed, and ends it with 1, as Python
-    ends.
+    nor is ended there a second time. What escapes `work` is printed, and it ends with 1, as a
+    Python does that ends by an exception.
     """
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
