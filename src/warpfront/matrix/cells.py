@@ -581,6 +581,7 @@ def _cell(
         tree=_tree(image.project) if image.project else None,
         own_indexes=own_indexes,
         allow_builds=tuple(sorted(text.allow_builds)),
+        allow_variants=tuple(sorted(text.allow_variants)),
         budget_bytes=_bytes(image.budget) if image.budget else None,
         policies=policies,
         slim=removed(image.slim, point.targets) if _installs_torch(point) else (),

@@ -235,7 +235,8 @@ def _anchor(link: Link) -> str:
 
 
 def _is_distribution(filename: str) -> bool:
-    return filename.endswith((".whl", ".tar.gz", ".zip"))
+    """Or what an index says of the variants of one (PEP 825, a draft)."""
+    return filename.endswith((".whl", ".tar.gz", ".zip", "-variants.json"))
 
 
 class _Anchors(HTMLParser):

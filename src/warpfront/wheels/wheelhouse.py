@@ -1,6 +1,7 @@
 """The wheelhouse: every locked wheel's bytes, by their sha256, fetched once for all cells. Edge.
 
-    <root>/sha256/ab/<hash>/<file name>          whole and verified, read-only
+    <root>/sha256/ab/<hash>/<file name>          whole and verified, read-only; a variant without
+                                                 its label, which installers do not read
     <root>/sha256/ab/<hash>/<file name>.part     on its way; the next run goes on from it
 
 A wheel's bytes may come from anywhere the site has them: they are what their hash says or
@@ -80,7 +81,7 @@ class Wheelhouse:
 
     def path(self, wheel: LockedWheel) -> Path:
         """Where the wheel's bytes are, or will be."""
-        return self._folder(wheel.sha256) / wheel.filename
+        return self._folder(wheel.sha256) / wheel.kept_as
 
     def archive(self, wheel: LockedWheel) -> Path:
         """Where the sources of a wheel that is built are, or will be."""
@@ -139,7 +140,7 @@ class Wheelhouse:
 
         Left alone when it is right already; otherwise made aside and moved into place.
         """
-        wanted = {wheel.filename: wheel for wheel in wheels}
+        wanted = {wheel.kept_as: wheel for wheel in wheels}
         if self._shows(folder, wanted):
             return folder
         with storing(folder):
@@ -147,7 +148,7 @@ class Wheelhouse:
             aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
             try:
                 for wheel in wanted.values():
-                    _place(self.present(wheel), aside / wheel.filename)
+                    _place(self.present(wheel), aside / wheel.kept_as)
                 aside.chmod(0o755)
                 put_in_place(aside, folder)
             finally:
@@ -181,7 +182,7 @@ class Wheelhouse:
         """
         damaged = []
         for wheel in wheels:
-            kept, shown = self.path(wheel), view / wheel.filename
+            kept, shown = self.path(wheel), view / wheel.kept_as
             files = [one for one in (kept, shown) if one.is_file()]
             read = {one.stat().st_ino: sha256_of(one) for one in files}  # most are one file
             wrong = [one for one in files if read[one.stat().st_ino] != wheel.sha256]
