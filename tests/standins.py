@@ -109,10 +109,9 @@ def stand_in_variants(
     assert isinstance(variants, Mapping)
     for label, properties in variants.items():
         own = {**table, "variants": {label: properties}}
-        inside = {f"{stem}.dist-info/variant.json": json.dumps(own), f"{name}/label.py": repr(label)}
-        plain = stand_in_wheel(
-            folder, name, version, requires=requires, files={**(files or {}), **inside}, tag=tag
-        )
+        inside = {**(files or {}), f"{name}/label.py": repr(label)}
+        inside[f"{stem}.dist-info/variant.json"] = json.dumps(own)
+        plain = stand_in_wheel(folder, name, version, requires=requires, files=inside, tag=tag)
         found[label] = plain.rename(folder / f"{stem}-{tag}-{label}.whl")
     (folder / f"{stem}-variants.json").write_text(json.dumps(table), "utf-8")
     return found

@@ -43,16 +43,17 @@ from warpfront.model import (
     Relaxed,
     Source,
     Variant,
+    VariantRule,
     WheelBuild,
     WheelLock,
 )
 from warpfront.wheels.requirements import RequirementList
 from warpfront.wheels.trust import misplaced
 from warpfront.wheels.variants import (
+    MACHINES,
     split_label,
     supports,
     variant_document,
-    variant_rule,
     variants_of,
 )
 
@@ -100,6 +101,21 @@ def lock_inputs(
         own_indexes=cell.own_indexes,
         allow_builds=cell.allow_builds,
         variants=variant_rule(cell),
+    )
+
+
+def variant_rule(cell: Cell) -> VariantRule | None:
+    """What `cell` takes of wheel variants; None where matrix.yaml allows none."""
+    if not cell.allow_variants:
+        return None
+    vendor = VENDORS[cell.vendor]
+    of_device = [vendor.variant_properties(cell.toolkit, target) for target in cell.targets]
+    named = [namespace for one in of_device for namespace, _ in one]
+    return VariantRule(
+        packages=cell.allow_variants,
+        supported=tuple((*one, *MACHINES.get(cell.machine, ())) for one in of_device),
+        namespace=named[0] if named else "",
+        toolkit=cell.toolkit.version if cell.toolkit else "",
     )
 
 
@@ -340,9 +356,7 @@ def _package(wheel: LockedWheel, *, patched: bool) -> Package:
         index=wheel.index or None,
         sdist=sdist,
         wheels=[
-            PackageWheel(
-                path=wheel.kept_as, size=wheel.size_bytes, hashes={"sha256": wheel.sha256}
-            )
+            PackageWheel(path=wheel.kept_as, size=wheel.size_bytes, hashes={"sha256": wheel.sha256})
         ],
         tool={"warpfront": made} if (made := _made_document(wheel, patched=patched)) else None,
     )

@@ -1,10 +1,9 @@
 """Wheel variants: several builds of one version, told apart by a label that stands for properties
-(drafts PEP 825 and 817). Which of them a cell takes follows from its target. Pure.
+(drafts PEP 825 and 817). Which of them a cell takes follows from its target. Words.
 
 An index says what labels stand for in `<name>-<version>-variants.json`, a wheel in its own
-variant.json. The drafts let providers, which are programs, say what a machine supports; here none
-is run, and no machine is asked: a cell's values are what its vendor's provider would say of its
-target.
+variant.json. The drafts let providers, which are programs, say what a machine supports. Here none
+is run, and no machine is asked: a cell supports what its vendor's would say of its target.
 """
 
 from __future__ import annotations
@@ -19,8 +18,7 @@ from typing import Any
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from warpfront.errors import LockError
-from warpfront.matrix.vendors import VENDORS
-from warpfront.model import Cell, Properties, Variant, VariantRule
+from warpfront.model import Properties, Variant, VariantRule
 
 LONGEST_TEXT = 1 << 20
 # "Tools MUST NOT make any compatibility assumptions" over drafts (PEP 825): these were read.
@@ -31,7 +29,7 @@ _SCHEMAS = (
 )
 _KEYS = frozenset({"$schema", "default-priorities", "providers", "static-properties", "variants"})
 # What a machine of a kind has at least, as provider-variant-x86-64 @d88028e and -aarch64 say it.
-_MACHINES: Mapping[str, Properties] = {
+MACHINES: Mapping[str, Properties] = {
     "x86_64": (
         (
             "x86_64",
@@ -46,21 +44,6 @@ _NAME = re.compile(r"[a-z0-9_]+")
 _VALUE = re.compile(r"[a-z0-9_.]+")
 _LABELLED = re.compile(r"([A-Za-z0-9._+!]+(?:-[A-Za-z0-9._+!]+){4,5})-([0-9a-z_.]+)\.whl")
 _MARKED = re.compile(r"\bvariant_(?:label|properties|features|namespaces)\b")
-
-
-def variant_rule(cell: Cell) -> VariantRule | None:
-    """What `cell` takes of wheel variants; None where matrix.yaml allows none."""
-    if not cell.allow_variants:
-        return None
-    vendor = VENDORS[cell.vendor]
-    of_device = [vendor.variant_properties(cell.toolkit, target) for target in cell.targets]
-    named = [namespace for one in of_device for namespace, _ in one]
-    return VariantRule(
-        packages=cell.allow_variants,
-        supported=tuple((*one, *_MACHINES.get(cell.machine, ())) for one in of_device),
-        namespace=named[0] if named else "",
-        toolkit=cell.toolkit.version if cell.toolkit else "",
-    )
 
 
 def split_label(filename: str) -> tuple[str, str]:

@@ -64,7 +64,10 @@ def test_a_swapped_version_is_found_in_its_metadata_and_in_its_files(places: Pla
 
 
 @pytest.mark.parametrize("depth", ["quick", "light", "full"])
-def test_another_variant_of_the_same_version_is_an_overwrite(tmp_path: Path, depth: str) -> None:
+@pytest.mark.parametrize("other", ["cu1300", "cu128"])  # the second is as long as the first
+def test_another_variant_of_the_same_version_is_an_overwrite(
+    tmp_path: Path, depth: str, other: str
+) -> None:
     """Wheel variants (PEP 817) have one name and version; which one it is says its variant.json."""
     places = places_below(tmp_path)
     said = "torch-2.13.0+cpu.dist-info/variant.json"
@@ -73,7 +76,7 @@ def test_another_variant_of_the_same_version_is_an_overwrite(tmp_path: Path, dep
     install(places.site_packages, "torchvision", "0.28.0+cpu", VISION)
     seal(cpu_policy(), places, python=sys.executable)
     assert findings(places, depth=depth) == []
-    install(places.site_packages, "torch", "2.13.0+cpu", {**TORCH, said: label % "cu1300"})
+    install(places.site_packages, "torch", "2.13.0+cpu", {**TORCH, said: label % other})
     [found] = findings(places, depth=depth)
     assert said in found
 

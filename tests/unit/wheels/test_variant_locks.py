@@ -22,11 +22,16 @@ from warpfront.matrix.vendors import VENDORS
 from warpfront.model import LockedWheel, LockInputs, Toolkit, WheelIndex, WheelLock
 from warpfront.pipeline.locking import resolve_by_uv
 from warpfront.system import process
-from warpfront.wheels.lock import dump_lock, read_lock, read_written_lock, staleness
+from warpfront.wheels.lock import (
+    dump_lock,
+    read_lock,
+    read_written_lock,
+    staleness,
+    variant_rule,
+)
 from warpfront.wheels.sources import Site
 from warpfront.wheels.trust import PYPI
 from warpfront.wheels.uv_program import uv_binary
-from warpfront.wheels.variants import variant_rule
 from warpfront.wheels.wheelhouse import Wheelhouse
 
 SCHEMA = "https://variants-schema.wheelnext.dev/peps/825/v0.1.1.json"
@@ -102,19 +107,20 @@ def named(lock: WheelLock, name: str) -> LockedWheel:
     return next(wheel for wheel in lock.wheels if wheel.name == name)
 
 
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What would make uv and a provider choose by what they find, or are told, on this machine."""
+    monkeypatch.setenv("UV_PREVIEW", "1")
+    monkeypatch.setenv("NV_VARIANT_PROVIDER_FORCE_SM_ARCH", "7.5")
+
+
+@pytest.mark.usefixtures("told")
 @pytest.mark.parametrize(
     ("vendor", "label"), [("nvidia", "cuda13.0"), ("amd", "rocm7.2"), ("cpu", "null")]
 )
 def test_a_cell_locks_the_variant_of_its_target(
-    index: Index,
-    public: Index,
-    house: Wheelhouse,
-    vendor: str,
-    label: str,
-    monkeypatch: pytest.MonkeyPatch,
+    index: Index, public: Index, house: Wheelhouse, vendor: str, label: str
 ) -> None:
-    monkeypatch.setenv("UV_PREVIEW", "1")  # with which uv asks the machine
-    monkeypatch.setenv("NV_VARIANT_PROVIDER_FORCE_SM_ARCH", "7.5")
     inputs = inputs_for(index, vendor)
     lock = locked(inputs, public, house)
     torch = named(lock, "torch")
@@ -144,7 +150,7 @@ def test_a_lock_whose_variant_was_swapped_is_refused(
     )
     for old, new in swaps:
         assert old in text, old
-        with pytest.raises(LockError, match="torch|Invalid wheel filename"):
+        with pytest.raises(LockError, match=r"torch|Invalid wheel filename"):
             read_lock(text.replace(old, new), path="pylock.cell.toml")
     values = text.replace('"13.0"', '"13.1"').replace('"90_real"', '"100_real"')
     forged = read_lock(values, path="pylock.cell.toml")
@@ -152,9 +158,7 @@ def test_a_lock_whose_variant_was_swapped_is_refused(
     elsewhere = text.replace(TAG, TAG.replace("x86_64", "aarch64")).replace(
         "cuda13.0", "cuda13.0_x86_64"
     )
-    assert "is not for x86_64" in staleness(
-        read_lock(elsewhere, path="pylock.cell.toml"), inputs
-    )
+    assert "is not for x86_64" in staleness(read_lock(elsewhere, path="pylock.cell.toml"), inputs)
 
 
 def test_what_is_installed_is_the_locked_file_by_its_hash(
@@ -169,11 +173,11 @@ def test_what_is_installed_is_the_locked_file_by_its_hash(
 
     def install(text: str) -> subprocess.CompletedProcess[str]:
         asked.write_text(text)
-        target = ("--target", str(tmp_path / "there"), "--python-version", "3.11")
+        argv = [str(uv_binary()), "pip", "install", "--no-config", "--no-index", "--no-deps"]
+        argv += ["--python", sys.executable, "--python-version", "3.11", "--require-hashes"]
+        argv += ["--python-platform", "x86_64-manylinux_2_28", "--find-links", str(view)]
         return subprocess.run(
-            (str(uv_binary()), "pip", "install", "--no-config", "--no-index", "--no-deps")
-            + ("--python", sys.executable, "--python-platform", "x86_64-manylinux_2_28")
-            + ("--require-hashes", "--find-links", str(view), "-r", str(asked), *target),
+            [*argv, "--target", str(tmp_path / "there"), "-r", str(asked)],
             capture_output=True,
             text=True,
             check=False,
@@ -234,9 +238,7 @@ def test_a_wheel_whose_demands_depend_on_the_variant_is_refused(
     index: Index, public: Index, house: Wheelhouse
 ) -> None:
     asks = ["numpy; 'nvidia' in variant_namespaces"]
-    stand_in_variants(
-        index.folder, "torch", "2.15.0", table(**{"cuda13.0": CUDA}), requires=asks
-    )
+    stand_in_variants(index.folder, "torch", "2.15.0", table(**{"cuda13.0": CUDA}), requires=asks)
     with pytest.raises(LockError, match="asks by its variant: numpy"):
         locked(inputs_for(index), public, house)
 

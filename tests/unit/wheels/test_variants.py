@@ -11,13 +11,13 @@ from builders import a_cell
 
 from warpfront.errors import LockError
 from warpfront.model import Toolkit
+from warpfront.wheels.lock import variant_rule
 from warpfront.wheels.variants import (
     VariantTable,
     asks_by_variant,
     best_label,
     read_variants,
     split_label,
-    variant_rule,
 )
 
 SCHEMA = "https://variants-schema.wheelnext.dev/peps/825/v0.1.1.json"
