@@ -7,21 +7,17 @@ from __future__ import annotations
 
 import io
 import zipfile
-import zlib
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from warpfront.wheels.sources import NoAnswer
-from warpfront.wheels.wheelhouse import requires_of
+from warpfront.wheels.wheelhouse import LONGEST_METADATA_BYTES, UNREADABLE, requires_of
 
 if TYPE_CHECKING:
     from warpfront.wheels.transport import Transport
 
 _BUFFER_BYTES = 1 << 16
-_LONGEST_BYTES = 1 << 24
-# What `zipfile` raises of what is damaged, encrypted, or packed as it does not know.
-_UNREADABLE = (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
 
 
 def read_remote_requires(url: str, transport: Transport) -> tuple[str, ...] | None:
@@ -47,9 +43,10 @@ def read_small_members(
             return {
                 member.filename.rpartition("/")[2]: archive.read(member).decode("utf-8", "replace")
                 for member in archive.infolist()
-                if _is_of_info(member.filename, names) and member.file_size <= _LONGEST_BYTES
+                if _is_of_info(member.filename, names)
+                and member.file_size <= LONGEST_METADATA_BYTES
             }
-    except _UNREADABLE:
+    except UNREADABLE:
         return None
 
 

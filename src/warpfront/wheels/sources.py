@@ -203,7 +203,7 @@ def _read_json_links(url: str, text: str) -> tuple[Link, ...] | NoAnswer:
             )
             for file in files
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         return NoAnswer(url=url, reason=f"not the JSON of a package index ({error!r})")
 
 

@@ -19,6 +19,7 @@ import tempfile
 import threading
 import time
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -50,6 +51,9 @@ PAUSES_SECONDS = (0.5, 1.0, 2.0, 4.0)
 LONGEST_PAUSE_SECONDS = 60.0
 _CHUNK_BYTES = 1 << 18
 _LONGEST_FILE_BYTES = 1 << 33  # of those whose size nobody said before
+LONGEST_METADATA_BYTES = 1 << 24
+UNREADABLE = (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
+"""What `zipfile` raises of what is damaged, encrypted, or packed as it does not know."""
 _TOO_SLOW = "its bytes come too slowly; what came is kept for the next time"
 
 Progress = Callable[[str, int, int], None]
@@ -220,8 +224,10 @@ def read_requires(wheel: Path) -> tuple[str, ...]:
                 for name in archive.namelist()
                 if name.count("/") == 1 and name.endswith(".dist-info/METADATA")
             )
+            if archive.getinfo(inside).file_size > LONGEST_METADATA_BYTES:
+                raise zipfile.BadZipFile(f"{inside} is longer than metadata is")
             return requires_of(archive.read(inside).decode("utf-8", errors="replace"))
-    except (OSError, zipfile.BadZipFile, StopIteration) as error:
+    except (*UNREADABLE, StopIteration) as error:
         raise WheelError(f"{wheel}: not a readable wheel: {error}") from error
 
 
