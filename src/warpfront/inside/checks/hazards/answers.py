@@ -90,8 +90,8 @@ class Ground:
 @dataclass(frozen=True, kw_only=True)
 class KnownDefect:
     """What torch's own kernels get wrong, by a public thread: answers whose label matches, on a
-    device, in torch before a version, or (None) in each so far. Results say them, and no image is
-    at fault.
+    device, in torch before a version, or (None) in each so far. Results say it and find no fault
+    with the image for that.
     """
 
     thread: str
