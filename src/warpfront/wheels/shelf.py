@@ -14,7 +14,7 @@ import zipfile
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,6 +33,7 @@ from warpfront.wheels.sources import (
     page_of,
 )
 from warpfront.wheels.trust import PYPI, Belonging, belonging
+from warpfront.wheels.wheelhouse import sha256_of
 
 if TYPE_CHECKING:
     from warpfront.wheels.transport import Transport
@@ -154,7 +155,7 @@ class Shelf:
                 elif found.status not in _ABSENT and local_path(source) is None:
                     unanswered.append(found)
             if files:
-                return tuple(files)
+                return tuple(map(_hashed, files))
         if unanswered:
             raise BlockedError(
                 f"{self._inputs.cell_id}: {name}: {without_secrets(str(unanswered[0]))}",
@@ -196,6 +197,22 @@ class Shelf:
             return folders
         stands = [one for one in self._reach.site if one == site.index_url or local_path(one)]
         return (*folders, *((one, False) for one in stands))
+
+
+def _hashed(link: Link) -> Link:
+    """With the hash of a file that is here: for one without it, uv would unpack the whole wheel in
+    its cache, once for every shelf, to say it in the lock.
+    """
+    path = None if link.sha256 else local_path(link.url)
+    if path is None or not path.is_file():
+        return link
+    found = path.stat()
+    return replace(link, sha256=_sha256(path, found.st_size, found.st_mtime_ns))
+
+
+@cache
+def _sha256(path: Path, _size: int, _written_ns: int) -> str:
+    return sha256_of(path)
 
 
 def _stub(pin: Pin, folder: Path) -> Link:
