@@ -132,7 +132,8 @@ def resolve_by_uv(
     crafting: Crafting | None = None,
 ) -> WheelLock:
     """The lock that answers `inputs`, found by uv from what the site can reach."""
-    resolver = UvResolver(inputs, site, run=run, on_line=on_line, wheelhouse=wheelhouse)
+    held = parent.wheels if parent else ()
+    resolver = UvResolver(inputs, site, run=run, on_line=on_line, wheelhouse=wheelhouse, held=held)
     return resolve(inputs, resolver, on_line=on_line, parent=parent, crafting=crafting)
 
 

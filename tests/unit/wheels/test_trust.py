@@ -155,6 +155,33 @@ def test_a_name_that_the_cells_index_lacks_is_not_taken_from_another(
         locked(inputs_for(rocm, requirements=("app",)), Site(index_url=public.url), house)
 
 
+def test_what_the_image_below_holds_is_found_wherever_the_site_has_it(
+    rocm: Index, public: Index, company: Index, house: Wheelhouse
+) -> None:
+    """A mirror has older versions of some names; the lock of the image below came from elsewhere.
+    The same file is taken by its hash, and no other of its version.
+    """
+    below = locked(inputs_for(rocm), Site(index_url=public.url), house)
+    held = by_name(below)["numpy"]
+    stand_in_wheel(company.folder, "numpy", "2.0")
+    inputs = inputs_for(
+        rocm,
+        requirements=("acme-tools",),
+        parent=tuple(f"{one.name}=={one.version}" for one in below.wheels),
+    )
+    site = Site(index_url=public.url, extra_index_urls=(company.url,))
+
+    def above() -> WheelLock:
+        return resolve_by_uv(
+            inputs, site, run=process.run, on_line=lambda _: None, wheelhouse=house, parent=below
+        )
+
+    assert by_name(above())["numpy"] == held
+    stand_in_wheel(public.folder, "numpy", held.version, files={"numpy/other.py": "1"})
+    with pytest.raises(LockError, match=f"no version of numpy=={held.version}"):
+        above()
+
+
 def test_a_name_that_only_a_wrong_index_fits_is_found_on_the_right_one(
     rocm: Index, public: Index, house: Wheelhouse
 ) -> None:
