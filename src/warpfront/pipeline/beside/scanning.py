@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from types import FrameType
 
@@ -112,6 +113,7 @@ def _context(tree: Tree, files: Sequence[TreeFile]) -> Context:
         cuda.header_facts(SourceText(path=PurePosixPath(path), text=text))
         for path, text in texts.items()
     ]
+    heard = _heard_of(tree, files, texts)
     cmake = _texts(tree, (file for file in files if file.path.endswith((".txt", ".cmake"))))
     return Context(
         identifiers=read_identifiers(),
@@ -120,7 +122,8 @@ def _context(tree: Tree, files: Sequence[TreeFile]) -> Context:
         own_namespaces=frozenset().union(*(one.namespaces for one in facts)),
         own_packages=own,
         left_out=left_out_of_hip(texts | cmake),
-        untranslated=not _knows_hip(tree, files, texts),
+        untranslated=not heard,
+        hipless="hip" not in heard,
         cuda_headers=cuda.runtime_headers(texts),
     )
 
@@ -130,12 +133,12 @@ def _texts(tree: Tree, files: Iterable[TreeFile]) -> dict[str, str]:
     return {path: text for path, text in read if isinstance(text, str)}
 
 
-def _knows_hip(tree: Tree, files: Iterable[TreeFile], texts: Mapping[str, str]) -> bool:
-    """Whether any file of the tree has heard of HIP; those that were not read yet come last."""
-    if any(map(cuda.knows_hip, texts.values())):
-        return True
+def _heard_of(
+    tree: Tree, files: Iterable[TreeFile], texts: Mapping[str, str]
+) -> frozenset[str]:
+    """What the files of a tree have heard of; those that were not read yet come last."""
     rest = (read_text(tree.root, file) for file in files if file.path not in texts)
-    return any(isinstance(text, str) and cuda.knows_hip(text) for text in rest)
+    return cuda.heard_of(chain(texts.values(), (text for text in rest if isinstance(text, str))))
 
 
 def _own_packages(tree: Tree) -> frozenset[str]:

@@ -77,17 +77,32 @@ def _macro_reaches(view: View) -> Iterator[tuple[str, Reach]]:
             yield name, frozenset().union(*(view.region(one.start).reach for one in defined))
 
 
-_KNOWS_HIP = (
-    *("hip_runtime", "hipify", "hipcc", "__HIP", "HIP_PLATFORM", "LANGUAGE HIP", "(HIP"),
-    *("USE_HIP", "USE_ROCM", "ENABLE_HIP", "CUDAExtension", "cpp_extension", "find_package(hip"),
-)
+_HEARD_OF = {
+    "hip": (
+        *("hip_runtime", "hipify", "hipcc", "__HIP", "HIP_PLATFORM", "LANGUAGE HIP", "(HIP"),
+        *("USE_HIP", "USE_ROCM", "ENABLE_HIP", "WITH_HIP", "HAVE_ROCM", "WITH_ROCM", "ENABLE_ROCM"),
+        "find_package(hip",
+    ),
+    "extensions": ("CUDAExtension", "cpp_extension"),
+}
 _INCLUDED = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"]", re.MULTILINE)
 _RUNTIME = re.compile(r"cuda(?:_runtime(?:_api)?)?\.h$|hip/|cooperative_groups|cub/|thrust/")
 
 
-def knows_hip(text: str) -> bool:
-    """Whether a file has heard of HIP, or of torch's extensions, which are hipified."""
-    return any(word in text for word in _KNOWS_HIP)
+def heard_of(texts: Iterable[str]) -> frozenset[str]:
+    """Whether files have heard of "hip", or of torch's "extensions", which are hipified; "hip" is
+    the end of the search.
+    """
+    heard: set[str] = set()
+    for text in texts:
+        heard |= {
+            one
+            for one, words in _HEARD_OF.items()
+            if one not in heard and any(word in text for word in words)
+        }
+        if "hip" in heard:
+            break
+    return frozenset(heard)
 
 
 def runtime_headers(texts: Mapping[str, str]) -> frozenset[str]:
