@@ -117,7 +117,10 @@ def _context(tree: Tree, files: Sequence[TreeFile]) -> Context:
     cmake = _texts(tree, (file for file in files if file.path.endswith((".txt", ".cmake"))))
     return Context(
         identifiers=read_identifiers(),
-        portable_names=frozenset().union(*(one.portable for one in facts)),
+        portable_names=frozenset().union(
+            *(one.portable for one in facts),
+            _shared_switches(tree, files) if heard == {"extensions"} else (),
+        ),
         vendor_macros=cuda.vendor_macros(facts),
         own_namespaces=frozenset().union(*(one.namespaces for one in facts)),
         own_packages=own,
@@ -133,12 +136,15 @@ def _texts(tree: Tree, files: Iterable[TreeFile]) -> dict[str, str]:
     return {path: text for path, text in read if isinstance(text, str)}
 
 
-def _heard_of(
-    tree: Tree, files: Iterable[TreeFile], texts: Mapping[str, str]
-) -> frozenset[str]:
+def _heard_of(tree: Tree, files: Iterable[TreeFile], texts: Mapping[str, str]) -> frozenset[str]:
     """What the files of a tree have heard of; those that were not read yet come last."""
     rest = (read_text(tree.root, file) for file in files if file.path not in texts)
     return cuda.heard_of(chain(texts.values(), (text for text in rest if isinstance(text, str))))
+
+
+def _shared_switches(tree: Tree, files: Iterable[TreeFile]) -> frozenset[str]:
+    modules = _texts(tree, (file for file in files if file.path.endswith(".py")))
+    return cuda.shared_switches(modules.values())
 
 
 def _own_packages(tree: Tree) -> frozenset[str]:

@@ -31,20 +31,20 @@ def guard_sightings(view: View) -> Iterator[Sighting]:
         if "amd" not in chain.reach or _has_arm_for_amd(chain):
             continue
         for arm in chain.arms:
-            if "amd" in arm.reach:
-                if arm.macros & _VERSIONS and (_is_old(arm) or _of_nvcc(view, arm)):
-                    yield _at(view, "CU124", arm, chain)
-                elif "__CUDA_ARCH__" in arm.macros and _certain_on_amd(arm):
-                    yield _at(view, "CU123", arm, chain)
-                elif view.context.hipless and any(map(_is_switch, arm.macros)):
-                    yield _at(view, "CU153", arm, chain)
-                continue
-            if "__CUDA_ARCH__" in arm.macros:
-                yield _at(view, "CU123", arm, chain)
-            elif arm.macros & _VERSIONS:
-                yield _at(view, "CU124", arm, chain)
-            elif any(map(_is_switch, arm.macros)) and _left_behind(view):
-                yield _at(view, "CU153", arm, chain)
+            rule = _rule_of(view, arm)
+            if rule:
+                yield _at(view, rule, arm, chain)
+
+
+def _rule_of(view: View, arm: Arm) -> str:
+    """The rule that an arm breaks: it keeps AMD out, or lets AMD in for a wrong reason."""
+    reached = "amd" in arm.reach
+    if "__CUDA_ARCH__" in arm.macros and (not reached or _is_for_hosts(arm)):
+        return "CU123"
+    if arm.macros & _VERSIONS and (not reached or _is_old(arm) or _of_nvcc(view, arm)):
+        return "CU124"
+    alone = view.context.hipless if reached else _left_behind(view)
+    return "CU153" if alone and _of_cuda_alone(view, arm) else ""
 
 
 def _of_nvcc(view: View, arm: Arm) -> bool:
@@ -59,18 +59,26 @@ def _is_old(arm: Arm) -> bool:
     return "<" in condition_of(arm.directive) and _certain_on_amd(arm)
 
 
+def _is_for_hosts(arm: Arm) -> bool:
+    """Whether an arm is there because no device is compiled for; with a number beside it, it is for
+    everything but old devices.
+    """
+    return ">" not in condition_of(arm.directive) and _certain_on_amd(arm)
+
+
 def _certain_on_amd(arm: Arm) -> bool:
     """Whether a condition holds on AMD, host and device, and may not hold on NVIDIA."""
     condition = condition_of(arm.directive)
     macros = Macros(table=macro_table())
-    return (
-        truth(condition, "amd", macros) is True and truth(condition, "nvidia", macros) is None
+    return truth(condition, "amd", macros) is True and truth(condition, "nvidia", macros) is None
+
+
+def _of_cuda_alone(view: View, arm: Arm) -> bool:
+    """Whether an arm names a macro that the project's own build sets for CUDA alone."""
+    return any(
+        _SWITCH.search(macro) and not _NO_SWITCH.search(macro)
+        for macro in arm.macros - view.context.portable_names
     )
-
-
-def _is_switch(macro: str) -> bool:
-    """Whether a macro is one that a project's own build sets for CUDA."""
-    return _SWITCH.search(macro) is not None and _NO_SWITCH.search(macro) is None
 
 
 _SWITCH = re.compile(r"(?:^|_)CUDA(?:_|$)")
@@ -84,13 +92,13 @@ def _left_behind(view: View) -> bool:
     """Whether the rest of the tree asks for HIP beside CUDA, and this file, which is not CUDA's by
     its name, never does.
     """
-    return _AMDS.search(view.source.text) is None and not of_cuda_alone(view)
+    return _AMDS.search(view.source.text) is None and not _is_cudas(view)
 
 
 _AMDS = re.compile(r"HIP|ROCM|ROCm|AMD|[^c]hip(?:[A-Z_/]|\b)")
 
 
-def of_cuda_alone(view: View) -> bool:
+def _is_cudas(view: View) -> bool:
     """Whether the name of a file or of a folder of its path says that it is CUDA's."""
     path = view.source.path
     return path.suffix.lower() in (".cu", ".cuh") or _CUDAS.search(str(path)) is not None
@@ -101,7 +109,7 @@ _CUDAS = re.compile(r"(?i)(?:[/._-]|\A)(?:cuda|nvidia)[\d.]*(?:[._/-]|\Z)|Cuda[^
 
 def own_names(view: View) -> Iterator[Sighting]:
     """Where code that is not CUDA's alone names the project's own part for CUDA: one a line."""
-    if not view.context.untranslated or of_cuda_alone(view):
+    if not view.context.untranslated or _is_cudas(view):
         return
     lines: set[int] = set()
     for start, end in sorted((*_own_headers(view), *_own_identifiers(view))):
@@ -122,17 +130,17 @@ def _own_headers(view: View) -> Iterator[tuple[int, int]]:
 
 
 def _own_identifiers(view: View) -> Iterator[tuple[int, int]]:
-    defined = ((name, one) for name, found in view.macros.items() for one in found)
-    for name, directive in defined:
-        if _OWN.search(name) and not _NO_SWITCH.search(name) and not rows_naming(name):
-            yield directive.start, directive.end
     known = view.context.identifiers
+    for name, defined in view.macros.items():
+        if _OWN.search(name) and name not in known and not _GUARD.search(name):
+            yield from ((one.start, one.end) for one in defined)
     own = {n for n in view.names if _OWN.search(n) and n not in known and not rows_naming(n)}
     for found in NAME.finditer(view.code) if own else ():
         if found[0] in own:
             yield found.span()
 
 
+_GUARD = re.compile(r"_(?:H|HPP|HH|CUH|INCLUDED|GUARD)_*\Z")
 _OWN = re.compile(r"(?:^|[^A-Za-z]|[a-z](?=C))(?:cuda|Cuda|CUDA)(?:[^a-zA-Z]|(?<=[a-z])[A-Z]|$)")
 
 

@@ -105,6 +105,18 @@ def heard_of(texts: Iterable[str]) -> frozenset[str]:
     return frozenset(heard)
 
 
+def shared_switches(texts: Iterable[str]) -> frozenset[str]:
+    """Macros that a build of torch's extensions sets without asking for CUDA's toolkit: by
+    `torch.cuda.is_available()`, which ROCm's torch answers yes to, or always.
+    """
+    builds = [text for text in texts if any(word in text for word in _HEARD_OF["extensions"])]
+    asking = {name for text in builds if "CUDA_HOME" in text for name in _QUOTED.findall(text)}
+    return frozenset(name for text in builds for name in _QUOTED.findall(text)) - asking
+
+
+_QUOTED = re.compile(r"[\"'](?:-D)?([A-Z]\w*CUDA\w*|CUDA_\w+)[\"'=]")
+
+
 def runtime_headers(texts: Mapping[str, str]) -> frozenset[str]:
     """The names of files that include CUDA's runtime, themselves or through others of the tree."""
     included = {path: _INCLUDED.findall(text) for path, text in texts.items()}
