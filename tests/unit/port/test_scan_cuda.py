@@ -353,8 +353,9 @@ def test_a_switch_that_a_build_of_extensions_sets_by_torch_alone_is_set_for_amd_
 
 
 def test_a_file_that_a_port_left_behind_asks_for_cuda_alone() -> None:
-    row = {"nvidia": "set", "amd": "unset", "other": "unset"}
-    context = Context(vendor_macros={"HAVE_CUDA": row})
+    both = "#if HAVE_CUDA\n#elif HAVE_ROCM\n#endif\n"
+    facts = cuda.header_facts(SourceText(path=PurePosixPath("common/gpu.h"), text=both))
+    context = Context(vendor_macros=cuda.vendor_macros([facts]))
     asked = "#if HAVE_CUDA\nint a;\n#endif\n"
     assert rules_of(asked, path="torch/ops.cc", context=context) == {"CU153"}
     assert rules_of(asked, path="cuda/ops.cc", context=context) == set()

@@ -48,7 +48,7 @@ class Gate(StrEnum):
     NVIDIAS = "nvidias"
     """A file for packaging whose name says that it is NVIDIA's: a note."""
     LEFT_OUT = "left-out"
-    """The project's build for AMD does not compile the file: a note."""
+    """The project does without the file on AMD, or has another in its place: a note."""
     REPEATED = "repeated"
     """Said of this folder already, one fact: a note."""
 
