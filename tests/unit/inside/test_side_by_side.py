@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from warpfront.doors import sessions
-from warpfront.inside.checks import side_by_side
+from warpfront.inside.checks import children, side_by_side
+from warpfront.inside.checks.children import DONE, Returned
 from warpfront.inside.checks.effort import SESSIONS, Effort
 from warpfront.inside.checks.side_by_side import ENDINGS, places, run_side_by_side
 
@@ -65,7 +67,45 @@ def test_places_are_cores_that_memory_holds_and_few_on_one_device() -> None:
         4,
         1,
     ]
-    assert [places(16, 128 * gib, "cuda"), places(2, 128 * gib, "cuda")] == [4, 2]
+    assert [places(16, 128 * gib, "cuda"), places(2, 128 * gib, "cuda")] == [6, 2]
+
+
+@pytest.mark.parametrize(("device", "threads"), [("cpu", {16, 8}), ("cuda", {8})])
+def test_all_cores_are_for_threads_where_the_cpu_is_what_is_judged(
+    device: str, threads: set[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: dict[str, int] = {}
+
+    def fork(name: str, _run: object, _alone: object, count: int) -> int:
+        given[name] = count
+        return os.posix_spawn("/bin/true", ["true"], {})
+
+    monkeypatch.setattr(side_by_side, "_fork", fork)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(16))
+    monkeypatch.setattr(side_by_side, "places", lambda *_: 2)
+    names = ("operators", "models")
+    run_side_by_side(names, lambda _: 0, (), device=device, import_module=lambda _: None)
+    assert set(given.values()) == threads
+
+
+def test_items_are_dealt_to_lanes_and_each_answer_is_that_of_its_item(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    dealt: list[list[int]] = []
+
+    def in_a_child(_module: str, items: list[int], **_how: object) -> Iterator[Returned]:
+        dealt.append(items)
+        for item in items:
+            if item == 6:
+                raise OSError("no more processes")
+            yield Returned(item=item, how=DONE, seconds=0.0, document={})
+
+    monkeypatch.setattr(children, "each_in_a_child", in_a_child)
+    answers = children.begin_beside("module", list(range(7)), lanes=3, seconds=1.0)
+    assert [answer.result(10).item for answer in answers[:6]] == [0, 1, 2, 3, 4, 5]
+    with pytest.raises(OSError, match="no more processes"):
+        answers[6].result(10)
+    assert sorted(dealt) == [[0, 3, 6], [1, 4], [2, 5]]
 
 
 def test_a_session_without_an_ending_is_run_alone(

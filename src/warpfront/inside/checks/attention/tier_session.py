@@ -17,7 +17,7 @@ import torch
 from warpfront.inside.checks.attention.at_tier import ANOTHER, COMPUTED, REFUSED, WRONG
 from warpfront.inside.checks.attention.fallback import fallback_text
 from warpfront.inside.checks.attention.tiers import MASKS, TIERS, Tier
-from warpfront.inside.checks.children import DONE, Returned, each_in_a_child
+from warpfront.inside.checks.children import DONE, Returned, begin_beside, each_in_a_child
 from warpfront.inside.checks.claims import Claims
 from warpfront.inside.checks.effort import Effort
 from warpfront.inside.checks.results import (
@@ -96,12 +96,17 @@ def record_tiers(
         else:
             present.append(tier)
     found: dict[str, list[Ran]] = {}
-    checks = [
-        Check(
-            name=f"tier {tier.name}",
-            find=partial(_find_tier, tier, claims.device, effort, found, seconds),
+    begun = [
+        _children(
+            claims.device,
+            list(cases_of(tier, claims.device, effort)),
+            seconds or (COMPILED_SECONDS if tier.compiled else CASE_SECONDS),
         )
         for tier in present
+    ]
+    checks = [
+        Check(name=f"tier {tier.name}", find=partial(_find_tier, tier, returned, found))
+        for tier, returned in zip(present, begun, strict=True)
     ]
     folder = recorder.path.parent
     order = partial(_find_order, present, claims, effort, found, folder)
@@ -151,18 +156,20 @@ def _item(tier: Tier, device: str, effort: Effort, **asked: Any) -> dict[str, An
 
 
 def _find_tier(
-    tier: Tier, device: str, effort: Effort, found: dict[str, list[Ran]], seconds: float
+    tier: Tier, returned: Iterator[Returned], found: dict[str, list[Ran]]
 ) -> CheckFinding:
-    limit = seconds or (COMPILED_SECONDS if tier.compiled else CASE_SECONDS)
-    items = list(cases_of(tier, device, effort))
-    children = _children(device, items, limit)
-    found[tier.name] = runs = [_ran(one) for one in children]
+    found[tier.name] = runs = [_ran(one) for one in returned]
     return finding_of_tier(runs)
 
 
 def _children(device: str, items: Sequence[Any], seconds: float) -> Iterator[Returned]:
-    """Forks where no driver is in use; this process computes nothing itself."""
-    return each_in_a_child(CHILD, items, seconds=seconds, environment=QUIET, forked=device == "cpu")
+    """Forks where no driver is in use, when they are asked for; this process computes nothing
+    itself. Else a child that begins now: most of its time is its start.
+    """
+    if device == "cpu":
+        return each_in_a_child(CHILD, items, seconds=seconds, environment=QUIET, forked=True)
+    begun = begin_beside(CHILD, items, lanes=1, seconds=seconds, environment=QUIET)
+    return (one.result() for one in begun)
 
 
 def _ran(returned: Any) -> Ran:

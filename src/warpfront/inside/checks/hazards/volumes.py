@@ -8,6 +8,7 @@ what moves channels is given them in its format, no two of them alike.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,8 +16,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from warpfront.inside.checks.hazards.answers import Answer, Ground, HazardClass, array, rows
-from warpfront.inside.checks.hazards.layouts import PICTURES, both_ways
+from warpfront.inside.checks.hazards.answers import Answer, Ground, Hazard, HazardClass, array, rows
+from warpfront.inside.checks.hazards.layouts import PADDED_LAST, PICTURES, both_ways
 
 Call = Callable[..., Tensor]
 LINE, PICTURE, VOLUME = (9,), (6, 5), (4, 6, 5)
@@ -28,6 +29,12 @@ def _resized(mode: str, **how: Any) -> Call:
 
 def _padded(pads: tuple[int, ...], mode: str) -> Call:
     return lambda x: functional.pad(x, pads, mode=mode)
+
+
+def _in_rows(x: Tensor) -> Tensor:
+    """Accelerators take a picture as one row of places, and refuse what is none."""
+    joined = x.device.type == "cpu" or x.stride(2) == x.shape[3] * x.stride(3)
+    return x if joined else x.contiguous()
 
 
 LINES: Mapping[str, Call] = {
@@ -47,7 +54,7 @@ LINES: Mapping[str, Call] = {
 PICTURED: Mapping[str, Call] = {
     "pixel_shuffle": lambda x: functional.pixel_shuffle(x, 2),
     "pixel_unshuffle": lambda x: functional.pixel_unshuffle(x[..., :4], 2),
-    "channel_shuffle": lambda x: functional.channel_shuffle(x, 4),
+    "channel_shuffle": lambda x: functional.channel_shuffle(_in_rows(x), 4),
     "bilinear by 1.7": _resized("bilinear", scale_factor=1.7),
     "bicubic by 1.7": _resized("bicubic", scale_factor=1.7),
     "nearest by 1.7": _resized("nearest", scale_factor=1.7),
@@ -230,12 +237,31 @@ LOOKS = {
     for corners in (False, True)
 }
 ONCE: dict[str, Any] = {"dtypes": ("float32", "bfloat16"), "once": True}
+# Of a line, channels_last and swapped are one order of memory.
+PADDED_LINES = replace(PADDED_LAST, label=r"^gradient .*, (channels_last|swapped)$")
+PADDED_MEANS = {
+    "avg_pool1d, one axis": PADDED_LINES,
+    "avg_pool1d, padding not counted, one axis": PADDED_LINES,
+    "avg_pool2d, rounded up, two axes": replace(PADDED_LAST, label="^gradient .*, channels_last$"),
+}
+
+
+def _known(row: Hazard) -> Hazard:
+    return replace(row, known=(PADDED_MEANS[row.name],)) if row.name in PADDED_MEANS else row
+
+
 VOLUMES = HazardClass(
     name="axes",
     asks="are pictures of one, two and three axes right from every order of memory",
     hazards=(
-        *rows({f"{n}, one axis": partial(_of, LINE, c) for n, c in LINES.items()}, **ONCE),
-        *rows({f"{n}, two axes": partial(_of, PICTURE, c) for n, c in PICTURED.items()}, **ONCE),
+        *map(
+            _known,
+            rows({f"{n}, one axis": partial(_of, LINE, c) for n, c in LINES.items()}, **ONCE),
+        ),
+        *map(
+            _known,
+            rows({f"{n}, two axes": partial(_of, PICTURE, c) for n, c in PICTURED.items()}, **ONCE),
+        ),
         *rows({f"{n}, three axes": partial(_of, VOLUME, c) for n, c in VOLUMES_OF.items()}, **ONCE),
         *rows({name: partial(_largest, name) for name in LARGEST}, **ONCE),
         *rows({name: partial(_convolution, name) for name in CONVOLUTIONS}, **ONCE),

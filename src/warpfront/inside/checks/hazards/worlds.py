@@ -209,7 +209,7 @@ EXACTLY: Mapping[str, tuple[Callable[[Tensor, Tensor], Any], Callable[[Tensor, T
     "copysign": (torch.copysign, lambda x, y: torch.where(_signs(x) == _signs(y), x, -x)),
     "signbit": (lambda x, _: x.signbit(), lambda x, _: _signs(x)),
     "frexp, mantissa": (lambda x, _: x.frexp().mantissa, lambda x, _: x.double().frexp().mantissa),
-    "ldexp": (lambda x, _: x.ldexp(torch.tensor(3)), lambda x, _: x.double() * 8),
+    "ldexp": (lambda x, _: x.ldexp(torch.tensor(3, device=x.device)), lambda x, _: x.double() * 8),
     "nan_to_num": (lambda x, _: x.nan_to_num(), lambda x, _: _held(x)),
     # Infinity would pass for the largest number.
     "nan_to_num, finite": (
