@@ -98,6 +98,8 @@ def main(argv: Sequence[str]) -> int:
         while running:
             name, refused = told.get(timeout=max(1.0, until + 120 - time.monotonic()))
             alarms += refused
+            for one in refused:
+                print(json.dumps(one)[:400], flush=True)
             if name:
                 counts[name] = counts.get(name, 0) + 1
             else:

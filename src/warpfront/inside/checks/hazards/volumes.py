@@ -7,7 +7,7 @@ what moves channels is given them in its format, no two of them alike.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -31,12 +31,6 @@ def _padded(pads: tuple[int, ...], mode: str) -> Call:
     return lambda x: functional.pad(x, pads, mode=mode)
 
 
-def _in_rows(x: Tensor) -> Tensor:
-    """Accelerators take a picture as one row of places, and refuse what is none."""
-    joined = x.device.type == "cpu" or x.stride(2) == x.shape[3] * x.stride(3)
-    return x if joined else x.contiguous()
-
-
 LINES: Mapping[str, Call] = {
     "avg_pool1d": lambda x: functional.avg_pool1d(x, 3, 2, 1),
     "avg_pool1d, padding not counted": lambda x: functional.avg_pool1d(
@@ -54,7 +48,6 @@ LINES: Mapping[str, Call] = {
 PICTURED: Mapping[str, Call] = {
     "pixel_shuffle": lambda x: functional.pixel_shuffle(x, 2),
     "pixel_unshuffle": lambda x: functional.pixel_unshuffle(x[..., :4], 2),
-    "channel_shuffle": lambda x: functional.channel_shuffle(_in_rows(x), 4),
     "bilinear by 1.7": _resized("bilinear", scale_factor=1.7),
     "bicubic by 1.7": _resized("bicubic", scale_factor=1.7),
     "nearest by 1.7": _resized("nearest", scale_factor=1.7),
@@ -63,6 +56,7 @@ PICTURED: Mapping[str, Call] = {
     "adaptive_avg_pool2d": lambda x: functional.adaptive_avg_pool2d(x, (4, 2)),
     "avg_pool2d, rounded up": lambda x: functional.avg_pool2d(x, 3, 2, 1, ceil_mode=True),
     "avg_pool2d, divided by 5": lambda x: functional.avg_pool2d(x, (2, 3), divisor_override=5),
+    "joined formats": lambda x: torch.cat([x, x.contiguous()], 1),
     "prelu": lambda x: functional.prelu(x, torch.arange(12, device=x.device, dtype=x.dtype) / 4),
     "glu of channels": lambda x: functional.glu(x / 8, 1),
     "softmax of channels": lambda x: (x / 4).softmax(1),
@@ -101,15 +95,25 @@ VOLUMES_OF: Mapping[str, Call] = {
 }
 
 
-def _of(axes: tuple[int, ...], call: Call, ground: Ground) -> Iterator[Answer]:
+# Accelerators shuffle channels of pictures whose places are one row of memory, and refuse others.
+IN_ROWS = ("contiguous", "channels_last", "shifted", "spread")
+
+
+def _of(
+    axes: tuple[int, ...], call: Call, ground: Ground, forms: Sequence[str] = tuple(PICTURES)
+) -> Iterator[Answer]:
     """Shares of neighbours are rounded, and in 16 bits so is what is between them."""
     if ground.quick and (ground.half or axes == LINE):
         return
     x = ground.whole(2, 12, *axes, most=8)
-    for form in ("channels_last",) if ground.quick else PICTURES:
+    for form in ("channels_last",) if ground.quick else forms:
         for label, found, right in both_ways(call, ground, [x], (form,)):
             slack = (8 if ground.half else 64) * ground.eps * float(right.abs().max())
             yield Answer(f"{label}, {form}", found, array(right), ulps=2, slack=slack)
+
+
+def _shuffled(x: Tensor) -> Tensor:
+    return functional.channel_shuffle(x, 4)
 
 
 LARGEST: Mapping[str, tuple[tuple[int, ...], Call]] = {
@@ -261,6 +265,9 @@ VOLUMES = HazardClass(
         *map(
             _known,
             rows({f"{n}, two axes": partial(_of, PICTURE, c) for n, c in PICTURED.items()}, **ONCE),
+        ),
+        *rows(
+            {"channel_shuffle, two axes": partial(_of, PICTURE, _shuffled, forms=IN_ROWS)}, **ONCE
         ),
         *rows({f"{n}, three axes": partial(_of, VOLUME, c) for n, c in VOLUMES_OF.items()}, **ONCE),
         *rows({name: partial(_largest, name) for name in LARGEST}, **ONCE),
