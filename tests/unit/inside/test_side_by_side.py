@@ -6,14 +6,17 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from warpfront.doors import sessions
-from warpfront.inside.checks import children, side_by_side
-from warpfront.inside.checks.children import DONE, Returned
+from warpfront.inside.checks import children, finding_beside, side_by_side
+from warpfront.inside.checks.children import CRASHED, DONE, Returned
 from warpfront.inside.checks.effort import SESSIONS, Effort
+from warpfront.inside.checks.results import failed
 from warpfront.inside.checks.side_by_side import ENDINGS, places, run_side_by_side
 
 
@@ -127,3 +130,47 @@ def test_a_session_without_an_ending_is_run_alone(
     ended = sessions._run_together(None, names, tmp_path, tmp_path, Effort())  # type: ignore[arg-type]
     assert ended == {"load": "", "numerics": "Returned code 1", "golden": "it hung"}
     assert asked == [names, ("golden",)]
+
+
+def test_a_check_found_out_beside_is_its_childs_answer_or_how_the_child_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def begin(module: str, items: list[dict[str, Any]], **how: object) -> list[Future[Returned]]:
+        assert (module, how["lanes"]) == (finding_beside.CHILD, 2)
+        answers: list[Future[Returned]] = [Future() for _ in items]
+        done = {"outcome": "failed", "reason": "wrong", "details": {"answers": 3}}
+        for answer, (item, how_it_went) in zip(
+            answers, zip(items, (DONE, CRASHED), strict=True), strict=True
+        ):
+            document = done if how_it_went == DONE else {}
+            answer.set_result(
+                Returned(item=item, how=how_it_went, seconds=1, document=document, reason="SIGSEGV")
+            )
+        return answers
+
+    monkeypatch.setattr(finding_beside, "begin_beside", begin)
+    asked = {"first": {"name": "a"}, "second": {"name": "b"}}
+    checks = finding_beside.begin_checks("module:find", asked, Effort(seeds=(7,)), lanes=2)
+    found = [check.find() for check in checks]
+    assert [check.name for check in checks] == ["first", "second"]
+    assert found[0] == failed("wrong", answers=3)
+    assert (found[1].outcome, found[1].reason) == ("error", "crashed: SIGSEGV")
+
+
+def test_a_child_finds_out_with_the_effort_that_was_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    effort = Effort(quick=True, seeds=(7, 8), run="x")
+    sent = json.loads(json.dumps({"find": "effort:tried", "effort": vars(effort), "arguments": {}}))
+    monkeypatch.setattr(
+        "warpfront.inside.checks.effort.tried",
+        lambda *, effort: failed(repr(effort)),
+        raising=False,
+    )
+    assert finding_beside.find_out(sent)["reason"] == repr(effort)
+
+
+def test_only_a_device_for_several_processes_has_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
+    for cores, lanes in ((16, 4), (9, 2), (2, 0)):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _, n=cores: range(n))
+        assert [finding_beside.lanes_for(d) for d in ("cuda", "cpu", "hpu")] == [lanes, 0, 0]

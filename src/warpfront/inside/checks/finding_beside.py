@@ -23,9 +23,9 @@ CORES_A_LANE, MOST_LANES = 4, 4
 
 
 def lanes_for(device: str) -> int:
-    """How many at once; none where the CPU is the device, or has too few cores."""
+    """How many at once: none where too few cores are, or a device may be one process's alone."""
     cores = len(os.sched_getaffinity(0))
-    return 0 if device == "cpu" else min(MOST_LANES, cores // CORES_A_LANE)
+    return min(MOST_LANES, cores // CORES_A_LANE) if device == "cuda" else 0
 
 
 def begin_checks(

@@ -163,11 +163,12 @@ def _find_tier(
 
 
 def _children(device: str, items: Sequence[Any], seconds: float) -> Iterator[Returned]:
-    """Forks where no driver is in use, when they are asked for; this process computes nothing
-    itself. Else a child that begins now: most of its time is its start.
+    """Forks where no driver is in use; this process computes nothing itself. Where a device is for
+    several processes, a child that begins now, for most of its time is its start.
     """
-    if device == "cpu":
-        return each_in_a_child(CHILD, items, seconds=seconds, environment=QUIET, forked=True)
+    if device != "cuda":
+        forked = device == "cpu"
+        return each_in_a_child(CHILD, items, seconds=seconds, environment=QUIET, forked=forked)
     begun = begin_beside(CHILD, items, lanes=1, seconds=seconds, environment=QUIET)
     return (one.result() for one in begun)
 

@@ -74,6 +74,7 @@ def record_beside_operators(
         (one.name for one in claimed_classes(device, recorder)),
         key=lambda name: LONG.index(name) if name in LONG else len(LONG),
     )
+    recorder.plan(names)
     asked = {name: {"name": name, "device": device} for name in names}
     begun = begin_checks("hazards.hazard_checks:find_class", asked, effort, lanes=lanes)
     record_operators(claims, recorder, effort)
