@@ -3,8 +3,8 @@
     python scripts/alarms.py DEVICE SECONDS PROCESSES SESSION[:SETTING] ...
 
 Each process takes one session of the list, in turn, with one seed after another until the time is
-over. Seeds are drawn from the id that is printed. The last two lines are JSON: per session and
-setting how many seeds were looked at, and every check that was not passed with its reason.
+over. Seeds are drawn from the id that is printed first. Each seed is a line of JSON when it is through:
+session and setting, and every check that was not passed with its reason. The last is their count.
 """
 
 from __future__ import annotations
@@ -65,8 +65,19 @@ SETTINGS: Mapping[str, Callable[[Any], None]] = {
     "tf32": lambda torch: setattr(torch.backends.cuda.matmul, "allow_tf32", True),
     "expandable": lambda _: None,
     "channels_last": _formatted,
+    # Of the CPU: who shares the work, whose kernels, by which instructions.
+    "threads-2": lambda torch: torch.set_num_threads(2),
+    "threads-5": lambda torch: torch.set_num_threads(5),
+    "threads-16": lambda torch: torch.set_num_threads(16),
+    "onednn-off": lambda torch: setattr(torch.backends.mkldnn, "enabled", False),
+    "avx2": lambda _: None,
+    "no-vectors": lambda _: None,
 }
-ENVIRONMENT = {"expandable": ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")}
+ENVIRONMENT = {
+    "expandable": ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"),
+    "avx2": ("ATEN_CPU_CAPABILITY", "avx2"),
+    "no-vectors": ("ATEN_CPU_CAPABILITY", "default"),
+}
 SESSIONS = {
     "numerics": "numerics:record_numerics",
     "operators": "operators.trials:record_values",
@@ -80,6 +91,7 @@ SESSIONS = {
 def main(argv: Sequence[str]) -> int:
     device, seconds, processes, *asked = argv
     run, until = secrets.token_hex(4), time.monotonic() + float(seconds)
+    print(json.dumps({"run": run}), flush=True)
     context = multiprocessing.get_context("spawn")
     told: Any = context.Queue()
     workers = [
@@ -97,15 +109,15 @@ def main(argv: Sequence[str]) -> int:
     with contextlib.suppress(queue.Empty):
         while running:
             name, refused = told.get(timeout=max(1.0, until + 120 - time.monotonic()))
-            alarms += refused
             if name:
+                print(json.dumps([name, refused])[:3000], flush=True)
+                alarms += refused
                 counts[name] = counts.get(name, 0) + 1
             else:
                 running -= 1
     for worker in workers:
         worker.terminate()
-    print(json.dumps({"run": run, "seeds": counts, "alarms in all": len(alarms)}))
-    print(json.dumps(alarms)[:3000])
+    print(json.dumps({"seeds": counts, "alarms in all": len(alarms)}))
     return 0
 
 

@@ -64,6 +64,7 @@ class UvResolver:
         run: Run,
         on_line: Line,
         wheelhouse: Wheelhouse | None = None,
+        held: tuple[LockedWheel, ...] = (),
     ) -> None:
         self._inputs = inputs
         self._site = site
@@ -73,7 +74,7 @@ class UvResolver:
         self._reach = reach_of(inputs, site, on_line)
         tags = supported_tags(inputs.python, inputs.machine, inputs.glibc)
         variants = VariantPages(inputs, tags, self._wheelhouse)
-        self._shelf = Shelf(inputs, site, self._reach, variants)
+        self._shelf = Shelf(inputs, site, self._reach, variants, held)
         self._given: dict[str, LockedWheel] = {}
 
     def give(self, wheel: LockedWheel, extras: tuple[str, ...] = ()) -> str:

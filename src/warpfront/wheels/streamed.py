@@ -91,8 +91,8 @@ def stream_wheels(
     for path in wheels:
         try:
             with zipfile.ZipFile(path) as archive, path.open("rb") as raw:
-                source = _Members(archive, raw, stays(slim))
-                install(source, _Destination(tree, source.distribution, python), _MINE)
+                with contextlib.closing(_Members(archive, raw, stays(slim))) as source:
+                    install(source, _Destination(tree, source.distribution, python), _MINE)
                 measured[path.name] = source.measured
         except _DAMAGED as error:
             if isinstance(error, OSError) and error.errno is not None:
@@ -325,6 +325,12 @@ class _Members(WheelFile):
         super().__init__(archive)
         self._archive, self._raw, self._stays = archive, raw, stays
         self.measured: dict[str, Measured] = {}
+        self._read: _Content | None = None
+
+    def close(self) -> None:
+        """Also what is being read: an archive keeps its file open for that."""
+        if self._read is not None:
+            self._read.close()
 
     def get_contents(self) -> Iterator[WheelContentElement]:
         lines = self.read_dist_info("RECORD").splitlines()
@@ -333,7 +339,8 @@ class _Members(WheelFile):
             # Byte code is compiled where it is run.
             if member.is_dir() or "__pycache__" in member.filename.split("/"):
                 continue
-            with self._opened(member) as stream:
+            self._read = self._opened(member)
+            with self._read as stream:
                 if _scheme_of(member.filename) not in {"", *SCHEME_NAMES}:
                     raise ValueError(f"{member.filename} is of no scheme that is known")
                 if _scheme_of(member.filename) and not _inside(member.filename):
@@ -381,6 +388,10 @@ class _Content(io.RawIOBase):
         super().__init__()
         self._stream = cast("BinaryIO", stream)
         self.size_bytes, self.done_bytes, self.sha256 = size_bytes, 0, sha256()
+
+    def close(self) -> None:
+        getattr(self._stream, "close", lambda: None)()
+        super().close()
 
     def read(self, size: int = -1, /) -> bytes:
         if size < 0:
