@@ -87,7 +87,7 @@ def inputs_for(
         machine="x86_64",
         glibc="2.36",
         index=WheelIndex(name=index.name, url=index.url),
-        stack_requirements=("torch==2.15.0",),
+        stack_requirements=("torch===2.15.0",),
         requirements=("numpy",),
         protected=VENDORS[vendor].protected,
         variants=variant_rule(cell),
