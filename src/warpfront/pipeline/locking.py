@@ -200,12 +200,10 @@ class _Locking:
         return dataclasses.replace(self.known[inputs.digest], cell_id=cell.id)
 
     def _crafts(self, cell: Cell, inputs: LockInputs) -> _More:
-        """What is built for a cell, and what was built for its parent."""
+        """What its parent holds, and what is built for a cell."""
         more = _More()
         parent = self.results.get(cell.parent or "")
-        if isinstance(parent, WheelLock) and (
-            parent.builds or any(wheel.source for wheel in parent.wheels)
-        ):
+        if isinstance(parent, WheelLock):
             more["parent"] = parent
         if inputs.sources or inputs.builds or inputs.patches or inputs.allow_builds:
             more["crafting"] = self._crafter(cell, inputs)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import os
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,7 +35,7 @@ from warpfront.wheels.resolution import Contradiction, Resolution, Sdist, Terms
 from warpfront.wheels.resolver import UvResolver
 from warpfront.wheels.sources import Site
 from warpfront.wheels.trust import PYPI
-from warpfront.wheels.wheelhouse import Wheelhouse
+from warpfront.wheels.wheelhouse import Wheelhouse, sha256_of
 
 TORCH = "torch==2.8.0+rocm6.4"
 TAG = "cp311-cp311-manylinux_2_28_x86_64"
@@ -197,6 +198,7 @@ def test_a_name_that_only_a_wrong_index_fits_is_found_on_the_right_one(
 def test_a_silent_index_is_replaced_by_a_folder_and_by_no_other_index(
     rocm: Index, public: Index, house: Wheelhouse, *, stack_in_folder: bool
 ) -> None:
+    """Of the wheels in the folder uv's cache keeps none unpacked."""
     for wheel in sorted(rocm.folder.glob("*.whl")):
         (public.folder / wheel.name).write_bytes(wheel.read_bytes())
     down = WheelIndex(name="rocm6.4", url="http://127.0.0.1:9/whl/rocm6.4")
@@ -204,7 +206,11 @@ def test_a_silent_index_is_replaced_by_a_folder_and_by_no_other_index(
     site = Site(index_url=public.url, find_links=folders)
     inputs = inputs_for(rocm, index=down)
     if stack_in_folder:
-        assert by_name(locked(inputs, site, house))["torch"].index == down.url
+        torch = by_name(locked(inputs, site, house))["torch"]
+        assert torch.index == down.url
+        assert torch.sha256 == sha256_of(rocm.folder / torch.filename)
+        cache = Path(os.environ["UV_CACHE_DIR"])
+        assert not list(cache.glob("archive-v0/*/torch-*"))
     else:
         with pytest.raises(BlockedError, match="connection refused"):
             locked(inputs, site, house)
