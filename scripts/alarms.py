@@ -3,8 +3,9 @@
     python scripts/alarms.py DEVICE SECONDS PROCESSES SESSION[:SETTING] ...
 
 Each process takes one session of the list, in turn, with one seed after another until the time is
-over. Seeds are drawn from the id that is printed first. Each seed is a line of JSON when it is through:
-session and setting, and every check that was not passed with its reason. The last is their count.
+over. Seeds are drawn from the id that is printed first. Each seed is a line of JSON when it is
+through: session and setting, and every check that was not passed with its reason. The last line is
+their count.
 """
 
 from __future__ import annotations

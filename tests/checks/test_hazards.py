@@ -174,6 +174,17 @@ def test_rows_are_checks_of_a_session_and_one_that_raises_stops_no_other(
     ]
 
 
+def test_what_was_seen_on_one_vendor_says_nothing_of_anothers_kernels(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    judged = [one.name for one in HAZARDS if one.seen_on]
+    assert judged == ["kinds of numbers", "options", "lists"]
+    for hip, right in ((None, True), ("6.4.1", False)):
+        monkeypatch.setattr(torch.version, "hip", hip)
+        assert {one.judges("cuda") for one in HAZARDS if one.seen_on} == {right}
+        assert all(one.judges("cpu") for one in HAZARDS)
+
+
 def test_where_there_are_cores_classes_begin_before_the_operations_and_are_told_after_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,13 @@ import torch
 from warpfront.inside.checks.claims import Claims
 from warpfront.inside.checks.effort import Effort
 from warpfront.inside.checks.finding_beside import begin_checks, lanes_for
-from warpfront.inside.checks.hazards.answers import Ground, Hazard, HazardClass, answer_fault
+from warpfront.inside.checks.hazards.answers import (
+    Ground,
+    Hazard,
+    HazardClass,
+    answer_fault,
+    kind_of,
+)
 from warpfront.inside.checks.hazards.hazard_table import HAZARDS
 from warpfront.inside.checks.operators.trials import record_operators
 from warpfront.inside.checks.operators.verdicts import lacks_kernel
@@ -118,7 +124,8 @@ def _obstacle(one: HazardClass, device: str) -> str:
     """Why no row of a class can be tried here, or nothing."""
     here = _rows_for(one, device)
     if not one.judges(device):
-        return f"was seen to be right on {', '.join(one.seen_on)} alone, never tried on {device}"
+        seen = ", ".join(one.seen_on)
+        return f"was seen to be right on {seen} alone, never tried on {kind_of(device)}"
     if not here:
         return f"says nothing about {device}"
     least, free = min(row.needed_bytes for row in here), free_bytes(device)
