@@ -83,12 +83,12 @@ class _Remote(io.RawIOBase):
         self._at = base + offset
         return self._at
 
-    def read(self, size: int = -1, /) -> bytes | None:
+    def read(self, size: int = -1, /) -> bytes:
         """No more than a directory of a zip file is, whatever its end says of itself."""
         left = self._size - self._at
         if (left if size < 0 else min(size, left)) > LONGEST_METADATA_BYTES:
             raise OSError(f"{self._url}: its directory is too long")
-        return super().read(size)
+        return super().read(size) or b""
 
     def readinto(self, buffer: Any) -> int:
         view = memoryview(buffer)
