@@ -84,9 +84,11 @@ def _certain_on_amd(arm: Arm) -> bool:
 
 def _of_cuda_alone(view: View, arm: Arm) -> bool:
     """Whether an arm names a macro that the project's own build sets for CUDA alone."""
+    guards = view.macros.keys() if arm.directive.name == "ifndef" else ()
     return any(
         _SWITCH.search(macro) and not _NO_SWITCH.search(macro)
         for macro in arm.macros - view.context.portable_names
+        if macro not in guards
     )
 
 
@@ -140,16 +142,19 @@ def _own_headers(view: View) -> Iterator[tuple[int, int]]:
 
 def _own_identifiers(view: View) -> Iterator[tuple[int, int]]:
     known = view.context.identifiers
+    guards = {directive.body for directive in view.directives if directive.name == "ifndef"}
     for name, defined in view.macros.items():
-        if _OWN.search(name) and name not in known and not _GUARD.search(name):
+        if _OWN.search(name) and name not in known and name not in guards:
             yield from ((one.start, one.end) for one in defined)
     own = {n for n in view.names if _OWN.search(n) and n not in known and not rows_naming(n)}
     for found in NAME.finditer(view.code) if own else ():
-        if found[0] in own:
+        if found[0] in own and not _OF_TORCH.search(
+            view.code, max(0, found.start() - 9), found.start()
+        ):
             yield found.span()
 
 
-_GUARD = re.compile(r"_(?:H|HPP|HH|CUH|INCLUDED|GUARD)_*\Z")
+_OF_TORCH = re.compile(r"\b(?:torch|at|c10)\s*::\s*\Z")
 _OWN = re.compile(r"(?:^|[^A-Za-z]|[a-z](?=C))(?:cuda|Cuda|CUDA)(?:[^a-zA-Z]|(?<=[a-z])[A-Z]|$)")
 
 
