@@ -68,7 +68,7 @@ SETTINGS: Mapping[str, Callable[[Any], None]] = {
 }
 ENVIRONMENT = {"expandable": ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")}
 SESSIONS = {
-    "numerics": "numerics:record_numerics",
+    "numerics": "models.modes:record_numerics",
     "operators": "operators.trials:record_values",
     "properties": "operators.trials:record_properties",
     "hazards": "hazards.hazard_checks:record_hazards",

@@ -111,7 +111,7 @@ def written(folder: Path, session: str, check: str, fault: str, outcome: str = "
     ("session", "check", "fault"),
     [
         ("operators", "matmul + bias + relu", "bfloat16, 67x129x65, seed 5: gradient 0: x"),
-        ("numerics", "mlp bfloat16", "seed 7: y (linear): worst element"),
+        ("numerics", "mlp bfloat16", "seed 7: body.2 (Linear): output: worst element"),
         ("models", "mlp training", "seed 7: optimizer: x"),
     ],
 )

@@ -141,24 +141,15 @@ print('failed:', bool(verdict.faults))
 
 def _network_root(session: str, check: str, seed: int, device: str) -> Root:
     family, _, mode = check.partition(" ")
-    if session == "numerics":
-        body = f"""
-block = next(block for block in BLOCKS if block.name == {family!r})
-verdict = judge_block(block, torch.{mode}, {device!r}, seed={seed})
-print(*verdict.faults, sep="\\n")
-print("shares of the bounds", dict(verdict.budget_used))
-print('failed:', bool(verdict.faults))
-"""
-        wanted = [("numerics", "judge_block"), ("blocks", "BLOCKS")]
-    else:
-        body = f"""
-family = next(family for family in FAMILIES if family.name == {family!r})
+    table = "NETWORKS" if session == "numerics" else "FAMILIES"
+    body = f"""
+family = next(family for family in {table} if family.name == {family!r})
 rows = judge_mode(family, {mode!r}, Proving(device={device!r}, seed={seed}))
 print(*(row.fault for row in rows if row.fault), sep="\\n")
 print('failed:', any(row.fault for row in rows))
 """
-        wanted = [("models.families", "FAMILIES")]
-        wanted += [("models.modes", name) for name in ("judge_mode", "Proving")]
+    wanted = [("models.families", table)]
+    wanted += [("models.modes", name) for name in ("judge_mode", "Proving")]
     own = (*wanted, ("precision", "require_full_precision"))
     return Root(wanted=own, body="require_full_precision()" + body)
 

@@ -143,7 +143,9 @@ def tf32() -> Iterator[None]:
 
 @dataclass(frozen=True, kw_only=True)
 class Exemption:
-    """Where a mutation is not demanded to be caught. An empty field means all."""
+    """Where a mutation is not demanded to be caught. An empty field means all; a place may be whole
+    or its first word.
+    """
 
     mutation: str
     reason: str
@@ -155,13 +157,13 @@ class Exemption:
 
     def covers(self, seed: Seeded) -> bool:
         wanted = (
-            (self.suites, seed.suite),
-            (self.dtypes, seed.dtype),
-            (self.checks, seed.check),
-            (self.places, seed.place.partition(" ")[0]),
-            (self.devices, seed.device),
+            (self.suites, {seed.suite}),
+            (self.dtypes, {seed.dtype}),
+            (self.checks, {seed.check}),
+            (self.places, {seed.place, seed.place.partition(" ")[0]}),
+            (self.devices, {seed.device}),
         )
-        return self.mutation == seed.mutation and all(not e or f in e for e, f in wanted)
+        return self.mutation == seed.mutation and all(not e or f & {*e} for e, f in wanted)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from functools import partial
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -461,6 +462,30 @@ class Attention:
 
     def _join(self, x: Tensor) -> Tensor:
         return x.transpose(1, 2).flatten(-2)
+
+
+def _batch_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    y: Tensor = functional.batch_norm(x, None, None, weight, bias, training=True)
+    return y
+
+
+def _layer_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    y: Tensor = functional.layer_norm(x, x.shape[-1:], weight, bias)
+    return y
+
+
+def layer_norm(dim: int) -> Norm:
+    """Over the last of so many axes."""
+    return Norm(kind="layer norm", function=_layer_norm, over=(dim - 1,), along=(dim - 1,))
+
+
+def convolution(**options: Any) -> Multilinear:
+    """Of pictures; options are those of `conv2d`."""
+    return Multilinear(kind="convolution", function=partial(functional.conv2d, **options))
+
+
+LINEAR = Multilinear(kind="linear", function=functional.linear)
+BATCH_NORM = Norm(kind="batch norm", function=_batch_norm, over=(0, 2, 3), along=(1,))
 
 
 def _stored_sums(inputs: Sequence[Tensor]) -> float:

@@ -163,7 +163,7 @@ def _whole_rows(
         return
     try:
         with KeptWide():
-            exact, same = specimen.exact(), specimen.same_dtype()
+            exact, same = specimen.exact, specimen.same_dtype
     except Exception as error:  # noqa: BLE001 - what a model refuses in float64 is said
         judged.whole = f"not computed in float64: {_first_line(error)}"
         return

@@ -17,14 +17,15 @@ from torch import Tensor
 from torch.nn import functional
 
 from warpfront.inside.checks.operations import (
+    BATCH_NORM,
     C_OTHER,
+    LINEAR,
     Arithmetic,
     Budgeted,
     ExpectedResults,
-    Multilinear,
-    Norm,
     Operation,
     Pointwise,
+    convolution,
 )
 from warpfront.inside.checks.operators.bounds import Elementwise, Moved, spacing
 from warpfront.inside.checks.operators.cases import Case, Computed, Maker, execute_case
@@ -235,15 +236,7 @@ class MaxPool:
         return loose
 
 
-def _batch_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    return functional.batch_norm(x, None, None, weight, bias, training=True)
-
-
-def _same_size(x: Tensor, weight: Tensor) -> Tensor:
-    return functional.conv2d(x, weight, padding=1)
-
-
-LINEAR = Multilinear(kind="linear", function=functional.linear)
+SAME_SIZE = convolution(padding=1)
 RELU = Elementwise(function=functional.relu, ulps_half=0.0, kinks=((0.0, 1.0),))
 HARDTANH = Elementwise(function=functional.hardtanh, ulps_half=0.0, kinks=((-1.0, 1.0), (1.0, 1.0)))
 PATTERNS: Mapping[str, FusedPattern] = {
@@ -253,8 +246,8 @@ PATTERNS: Mapping[str, FusedPattern] = {
     ),
     "conv + batch norm + relu": FusedPattern(
         stages=(
-            Multilinear(kind="convolution", function=_same_size),
-            Norm(kind="batch norm", function=_batch_norm, over=(0, 2, 3), along=(1,)),
+            SAME_SIZE,
+            BATCH_NORM,
             RELU,
         ),
         counts=(2, 2, 0),
@@ -263,7 +256,7 @@ PATTERNS: Mapping[str, FusedPattern] = {
     "matmul + bias + hardtanh": FusedPattern(stages=(LINEAR, HARDTANH), counts=(3, 0)),
     "conv + relu + max pool": FusedPattern(
         stages=(
-            Multilinear(kind="convolution", function=_same_size),
+            SAME_SIZE,
             RELU,
             MaxPool(kernel=2),
         ),
