@@ -18,6 +18,7 @@ from warpfront.inside.checks import selftest  # noqa: E402
 from warpfront.inside.checks.devices import roll_call  # noqa: E402
 from warpfront.inside.checks.devices.collectives import Told  # noqa: E402
 from warpfront.inside.checks.devices.worker import FAULTS  # noqa: E402
+from warpfront.inside.checks.judge import CaseVerdict  # noqa: E402
 from warpfront.inside.checks.models import layer_faults  # noqa: E402
 from warpfront.inside.checks.models.families import NETWORKS  # noqa: E402
 from warpfront.inside.checks.models.replaying import first_over  # noqa: E402
@@ -31,7 +32,6 @@ from warpfront.inside.checks.mutations import (  # noqa: E402
 )
 from warpfront.inside.checks.operators import case_faults  # noqa: E402
 from warpfront.inside.checks.operators.table import operators  # noqa: E402
-from warpfront.inside.checks.operators.verdicts import CaseVerdict  # noqa: E402
 from warpfront.inside.checks.opinfo.adapter import DatabaseMoved, Entry, load_database  # noqa: E402
 from warpfront.inside.checks.opinfo.sweep import Expected  # noqa: E402
 from warpfront.inside.checks.precision import require_full_precision  # noqa: E402
@@ -75,10 +75,10 @@ def test_a_judge_that_sees_nothing_fails_the_selftest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(layer_faults, "first_over", lambda _: None)
-    monkeypatch.setattr(case_faults, "judge_case", lambda *_: CaseVerdict())
+    monkeypatch.setattr(case_faults, "judge_case", lambda *_, **__: CaseVerdict())
     checks = recorded(tmp_path, selftest.record_selftest)
     assert checks["mlp float32"]["outcome"] == "failed"
-    said = "not caught: dropped gradient: mlp float32, gradient of body.0.weight"
+    said = "not caught: 3 percent too large: mlp float32, output of body.0"
     assert said in checks["mlp float32"]["reason"]
     assert checks["operators float32"]["outcome"] == "failed"
     assert len(checks["operators float32"]["details"]["missed"]) > 40

@@ -130,7 +130,7 @@ expected = expect_sample(entry, sample, torch.{dtype}, seed, backward=backward)
 asked = asked_as(entry, sample, {match["sample"]})
 found = execute_entry(entry, asked, expected.cotangents, {device!r})
 verdict = expected.judge(found, {device!r})
-print("RMS ratio", verdict.rms, "element", verdict.element, *verdict.faults, sep="; ")
+print("RMS ratio", verdict.rms_ratio, "element", verdict.budget_used, *verdict.faults, sep="; ")
 print('failed:', bool(verdict.faults))
 """
     sweep = ("expect_sample", "asked_as", "SAMPLES", "QUICK_SAMPLES")

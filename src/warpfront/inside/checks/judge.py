@@ -4,11 +4,13 @@ elements against a bound, and its root mean square against what the CPU manages 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
+from warpfront.inside.checks.executing import Computed
 from warpfront.inside.checks.operations import (
     FEW_NUMEL,
     R_SMALL,
@@ -17,6 +19,7 @@ from warpfront.inside.checks.operations import (
     R,
     rounding_unit,
 )
+from warpfront.inside.checks.opinions import Tally
 
 
 def form_fault(found: Tensor | None, shape: torch.Size | None, dtype: torch.dtype | None) -> str:
@@ -34,6 +37,36 @@ def place_fault(places: Sequence[str], device: str) -> str:
     """Where results were found, if not all on the device; nothing found is nowhere."""
     wrong = [place for place in places if place != device] if places else ["no device"]
     return f"on {wrong[0]}, expected on {device}" if wrong else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaseVerdict:
+    """Faults in words; the largest share of a bound that an element used, and the largest of the
+    allowed RMS error's base; what each profile says of the tensors.
+    """
+
+    faults: tuple[str, ...] = ()
+    budget_used: float = 0.0
+    rms_ratio: float = 0.0
+    tallies: Mapping[str, Tally] = field(default_factory=dict)
+
+
+# What a result should be: shape and dtype, where any will do None; or no result at all.
+Form = tuple["torch.Size | None", "torch.dtype | None"]
+
+
+def structure_faults(found: Computed, forms: Sequence[Form | None], device: str) -> Iterator[str]:
+    """What is wrong with a run before any number of it is compared."""
+    if len(found.all) != len(forms):
+        yield f"{len(found.all)} results, expected {len(forms)}"
+        return
+    for name, x, form in zip(found.names, found.all, forms, strict=True):
+        if form is None and x is not None:
+            yield f"{name}: not expected"
+        elif form is not None and (fault := form_fault(x, *form)):
+            yield f"{name}: {fault}"
+    if found.all and (fault := place_fault(found.places, device)):
+        yield fault
 
 
 def element_fault(name: str, found: Tensor, budgeted: Budgeted) -> tuple[float, str]:

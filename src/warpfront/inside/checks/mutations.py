@@ -10,7 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -20,6 +20,8 @@ import torch
 from torch import Tensor
 
 from warpfront.inside.checks.effort import STRICT
+from warpfront.inside.checks.executing import Computed
+from warpfront.inside.checks.judge import CaseVerdict
 from warpfront.inside.checks.operations import Arithmetic, ExpectedResults, Operation
 from warpfront.inside.checks.opinions import Tally
 
@@ -267,3 +269,29 @@ class MutationTally:
             }
             for name in names
         }
+
+
+def mutated(
+    parts: Mapping[str, Tensor], ledger: MutationTally
+) -> Iterator[tuple[str, str, Tensor]]:
+    """Each mutation of each part: its name, the part's, and what became of it."""
+    for place, tensor in parts.items():
+        for name, mutate in ON_TENSORS.items():
+            wrong = mutate(tensor)
+            if changes(tensor, wrong):
+                yield name, place, wrong
+            else:
+                ledger.excuse(name, UNCHANGED)
+
+
+def seed_results(
+    clean: Computed, judge: Callable[[Computed], CaseVerdict], of: Seeded, ledger: MutationTally
+) -> None:
+    """Each mutation of each output and gradient of a run, and each gradient dropped."""
+    parts = {name: x for name, x in zip(clean.names, clean.all, strict=True) if x is not None}
+    wrong: list[tuple[str, str, Tensor | None]] = [*mutated(parts, ledger)]
+    wrong += [("dropped gradient", n, None) for n in parts if n.startswith("gradient")]
+    for name, place, tensor in wrong:
+        verdict = judge(clean.but(place, tensor))
+        seeded = replace(of, mutation=name, place=place)
+        ledger.enter(seeded, caught=bool(verdict.faults), said=verdict.tallies)

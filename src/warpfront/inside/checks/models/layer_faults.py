@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from torch.overrides import TorchFunctionMode
 
 from warpfront.inside.checks.claims import Claims
 from warpfront.inside.checks.effort import Effort
+from warpfront.inside.checks.executing import converted
 from warpfront.inside.checks.models.families import FAMILIES, Family
 from warpfront.inside.checks.models.modes import (
     Proving,
@@ -31,14 +32,13 @@ from warpfront.inside.checks.models.modes import (
 )
 from warpfront.inside.checks.models.replaying import Precision, first_over
 from warpfront.inside.checks.models.specimens import Specimen, make_specimen
-from warpfront.inside.checks.models.watching import Call, Pass, layers_of, mapped
+from warpfront.inside.checks.models.watching import Pass, layers_of
 from warpfront.inside.checks.mutations import (
     ON_TENSORS,
-    UNCHANGED,
     Mutate,
     MutationTally,
     Seeded,
-    changes,
+    mutated,
     stale_lanes,
     tf32,
 )
@@ -165,24 +165,17 @@ def _in_results(clean: Pass, ledger: MutationTally) -> Iterator[tuple[str, str, 
     """Each mutation of each layer's output and of each parameter's gradient, and each dropped; with
     the calls of that layer alone, for what is judged of the others has not changed.
     """
-    parts: dict[str, tuple[Tensor, Callable[[Tensor], Pass]]] = {}
-    for call in clean.calls:
-        assert call.output is not None
-        parts[f"output of {call.layer}"] = call.output, functools.partial(_answering, clean, call)
-    for name, gradient in clean.gradients.items():
-        parts[f"gradient of {name}"] = gradient, functools.partial(_with_gradient, clean, name)
+    outputs = {f"output of {call.layer}": call for call in clean.calls}
+    parts = {place: call.output for place, call in outputs.items() if call.output is not None}
+    parts |= {f"gradient of {name}": gradient for name, gradient in clean.gradients.items()}
+    for name, place, wrong in mutated(parts, ledger):
+        if call := outputs.get(place):
+            yield name, place, replace(clean, calls=(replace(call, output=wrong),))
+        else:
+            own = place.removeprefix("gradient of ")
+            yield name, place, _with_gradient(clean, own, wrong)
+    for name in clean.gradients:
         yield "dropped gradient", f"gradient of {name}", _with_gradient(clean, name, None)
-    for place, (tensor, put) in parts.items():
-        for name, mutate in ON_TENSORS.items():
-            mutated = mutate(tensor)
-            if changes(tensor, mutated):
-                yield name, place, put(mutated)
-            else:
-                ledger.excuse(name, UNCHANGED)
-
-
-def _answering(clean: Pass, call: Call, output: Tensor) -> Pass:
-    return replace(clean, calls=(replace(call, output=output),))
 
 
 def _with_gradient(clean: Pass, name: str, gradient: Tensor | None) -> Pass:
@@ -223,7 +216,7 @@ class _Narrowly(TorchFunctionMode):
 
         if function not in COMPUTING:
             return function(*args, **(kwargs or {}))
-        return function(*mapped(narrow, args), **mapped(narrow, kwargs or {})).float()
+        return function(*converted(args, narrow), **converted(kwargs or {}, narrow)).float()
 
 
 def _mutating_output(name: str, mutate: Mutate) -> Tamper:

@@ -20,9 +20,10 @@ import torch
 from torch import Tensor, nn
 
 from warpfront.inside.checks.effort import STRICT
+from warpfront.inside.checks.executing import converted
 from warpfront.inside.checks.judge import element_fault
 from warpfront.inside.checks.models.layers import derivation_of
-from warpfront.inside.checks.models.watching import Call, Pass, mapped, tensors_of
+from warpfront.inside.checks.models.watching import Call, Pass, tensors_of
 from warpfront.inside.checks.operations import (
     HALF,
     R_SMALL,
@@ -226,7 +227,7 @@ def _replay(
         wide = value.is_floating_point() and dtype is not None
         return value.detach().to(dtype if wide else value.dtype).clone()
 
-    arguments, options = mapped(prepare, call.arguments), mapped(prepare, call.options)
+    arguments, options = converted(call.arguments, prepare), converted(call.options, prepare)
     taken = tensors_of(arguments, options)
     leaves = {name: taken[name] for name in call.wanted} if gradient is not None else {}
     for leaf in leaves.values():

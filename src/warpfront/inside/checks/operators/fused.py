@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from warpfront.inside.checks.executing import Computed
 from warpfront.inside.checks.operations import (
     BATCH_NORM,
     C_OTHER,
@@ -28,7 +29,7 @@ from warpfront.inside.checks.operations import (
     convolution,
 )
 from warpfront.inside.checks.operators.bounds import Elementwise, Moved, spacing
-from warpfront.inside.checks.operators.cases import Case, Computed, Maker, execute_case
+from warpfront.inside.checks.operators.cases import Case, Maker, execute_case
 
 DRAWS = 16
 LOOSE_AT_ONCE = 64

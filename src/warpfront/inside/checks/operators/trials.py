@@ -14,6 +14,7 @@ import torch
 
 from warpfront.inside.checks.claims import Claims
 from warpfront.inside.checks.effort import Effort
+from warpfront.inside.checks.judge import CaseVerdict
 from warpfront.inside.checks.operators.cases import Case, Execute, execute_case, make_maker
 from warpfront.inside.checks.operators.fused import (
     COMPILED,
@@ -30,7 +31,7 @@ from warpfront.inside.checks.operators.properties import (
     check_repeats,
 )
 from warpfront.inside.checks.operators.table import Operator, operators
-from warpfront.inside.checks.operators.verdicts import CaseVerdict, expect, judge_case, lacks_kernel
+from warpfront.inside.checks.operators.verdicts import expect, judge_case, lacks_kernel
 from warpfront.inside.checks.opinions import Tally, document, total
 from warpfront.inside.checks.precision import (
     DTYPES,
