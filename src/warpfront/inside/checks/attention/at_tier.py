@@ -91,9 +91,7 @@ class _CaseInputs:
 def expected(
     inputs: Sequence[Tensor], cotangent: Tensor, allowed: Tensor | None, how: Arithmetic
 ) -> tuple[Budgeted, ...]:
-    """The output's budget and each gradient's; those of heads that several queries share are sums
-    over these.
-    """
+    """The output's budget and each gradient's; of heads that several queries share, their sum."""
     q, k, v = inputs
     group = q.shape[1] // k.shape[1]
     wide = (q, *(x.repeat_interleave(group, 1) for x in (k, v)))
