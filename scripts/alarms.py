@@ -65,8 +65,19 @@ SETTINGS: Mapping[str, Callable[[Any], None]] = {
     "tf32": lambda torch: setattr(torch.backends.cuda.matmul, "allow_tf32", True),
     "expandable": lambda _: None,
     "channels_last": _formatted,
+    # Of the CPU: who shares the work, whose kernels, by which instructions.
+    "threads-2": lambda torch: torch.set_num_threads(2),
+    "threads-5": lambda torch: torch.set_num_threads(5),
+    "threads-16": lambda torch: torch.set_num_threads(16),
+    "onednn-off": lambda torch: setattr(torch.backends.mkldnn, "enabled", False),
+    "avx2": lambda _: None,
+    "no-vectors": lambda _: None,
 }
-ENVIRONMENT = {"expandable": ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")}
+ENVIRONMENT = {
+    "expandable": ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"),
+    "avx2": ("ATEN_CPU_CAPABILITY", "avx2"),
+    "no-vectors": ("ATEN_CPU_CAPABILITY", "default"),
+}
 SESSIONS = {
     "numerics": "models.modes:record_numerics",
     "operators": "operators.trials:record_values",

@@ -8,6 +8,10 @@ Both are folders with the source of one repository, before and after its port. A
 of lines of a C++, CUDA or Python file that the port replaced, deleted or added beside; changes in
 white space and comments alone are left out. It counts as found if a finding of the tree before lies
 on one of its lines (a note counts apart), or, for lines added, within three lines of the place.
+That is counted twice: for these files alone, and with every other file that the scan reads (CMake,
+Makefiles, Dockerfiles, scripts, requirements, YAML, TOML, JSON) and templates (`.in`). Files that
+are new, gone or renamed count nowhere. What a port left alone says how much of it was noise: of the
+lines that were pointed at in files that the port changed, how many it changed (within three lines).
 
 Beside it, the same count for the lines that hipify-perl warns of, and for those that
 torch.utils.hipify (FOLDER is torch/utils) rewrites or has something to say of; both read the C++
@@ -28,9 +32,10 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from warpfront.pipeline.beside.scanning import scan_tree
+from warpfront.port.scan.engines import is_read
 from warpfront.port.scan.findings import Severity
 from warpfront.port.scan.targets import read_target
 
@@ -49,6 +54,10 @@ class Change:
     lines: int
     text: str
 
+    @property
+    def is_code(self) -> bool:
+        return Path(self.path).suffix in SUFFIXES
+
 
 def bare(line: str) -> str:
     return "".join(COMMENT.sub("", line).split())
@@ -58,9 +67,14 @@ def changes(before: Path, after: Path) -> Iterator[Change]:
     for old in sorted(before.rglob("*")):
         path = old.relative_to(before)
         new = after / path
-        if old.suffix not in SUFFIXES or not old.is_file() or not new.is_file():
+        counts = old.suffix in SUFFIXES | {".in"} or is_read(PurePosixPath(path))
+        if not counts or not old.is_file() or not new.is_file() or same(old, new):
             continue
         yield from changes_of(str(path), read(old), read(new))
+
+
+def same(old: Path, new: Path) -> bool:
+    return old.read_bytes() == new.read_bytes()
 
 
 def read(path: Path) -> list[str]:
@@ -147,6 +161,17 @@ def print_recall(touched: Sequence[Change], said: Iterable[tuple[str, Places]]) 
         print(f"  {name}: {hit} of {len(touched)} changes, {lines} of {of} replaced lines")
 
 
+def print_noise(touched: Sequence[Change], loud: Places) -> None:
+    files = {change.path for change in touched}
+    near = {
+        (change.path, line)
+        for change in touched
+        for line in range(change.first - NEAR, change.last + NEAR + 1)
+    }
+    said = {place for place in loud if place[0] in files}
+    print(f"  loud lines in files of the port: {len(said)}, changed there: {len(said & near)}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("before", type=Path)
@@ -182,10 +207,14 @@ def main() -> None:
         f"  loud (warning, error): {len(loud)} lines, "
         f"{1000 * len(loud) / found.lines:.1f} a thousand"
     )
+    print(" code alone:")
+    print_recall([change for change in touched if change.is_code], said)
+    print(" and build files:")
     print_recall(touched, said)
+    print_noise(touched, loud)
     if options.misses:
         for change in touched:
-            if not pointed_at(change, every):
+            if not pointed_at(change, loud):
                 print(f"  - {change.path}:{change.first}-{change.last} {change.text}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from adversary.cases import Case, Part
@@ -12,6 +13,16 @@ from adversary.runner import Arena, Result
 SCHEMA = 1
 # What people have: the oldest pip is for `scripts/guard-table` and the whole table.
 NEWEST = ("pip", "uv")
+# Ways that one line of the guard answers: constraints, a look at what changed, or nothing at all.
+ALIKE: Mapping[str, tuple[str, ...]] = {
+    "asked for": (
+        *("floor", "ceiling", "exclusion", "exact pin", "string equality", "extra", "editable"),
+        *("requirements", "other index", "going back"),
+    ),
+    "beside": ("companion", "triton", "nvidia"),
+    "overwritten": ("same version", "bundled files", "by hand", "removal"),
+    "untouched": ("satisfied", "upgrade", "tool", "other command", "advice"),
+}
 
 
 def pairs(cases: Iterable[Case], image: str, only: Sequence[str] = ()) -> list[tuple[Case, str]]:
@@ -25,20 +36,52 @@ def pairs(cases: Iterable[Case], image: str, only: Sequence[str] = ()) -> list[t
     ]
 
 
-def representatives(cases: Iterable[Case], image: str) -> list[tuple[Case, str]]:
+def representatives(
+    cases: Iterable[Case], image: str, parts: Iterable[Part] = ()
+) -> list[tuple[Case, str]]:
     """Of each way, and each outcome that it may have on an image, the first case: with pip and uv
-    in turn where either would do. What is left out says the same with other words.
+    in turn where either would do, of ways alike with each of the two. What is left out says the
+    same with other words.
+
+    Cases that a part holds are tried anyway, and count first. Torch is loaded and hashed whole in
+    one of those that leave it as it is.
     """
-    firsts: dict[tuple[str, str], list[tuple[Case, str]]] = {}
-    for case, tool in pairs(cases, image):
-        of_way = firsts.setdefault((case.how, case.expected(image, tool)), [])
-        if tool in NEWEST and (not of_way or of_way[0][0] is case):
+    offered = [pair for pair in pairs(cases, image) if pair[1] in NEWEST]
+    tried = {always_held(part) for part in parts if part.image == image}
+    chosen = [pair for pair in offered if f"{pair[0].id}/{pair[1]}" in tried]
+    shown = {_shows(case, image, tool) for case, tool in chosen}
+    firsts: dict[tuple[str, ...], list[tuple[Case, str]]] = {}
+    for case, tool in offered:
+        of_way = firsts.setdefault(_shows(case, image, tool), [])
+        if not of_way or of_way[0][0] is case:
             of_way.append((case, tool))
-    chosen: list[tuple[Case, str]] = []
-    for of_way in filter(None, firsts.values()):
+    for of_way in (of_way for what, of_way in firsts.items() if what not in shown):
         tools = [tool for _, tool in chosen]
         chosen.append(min(of_way, key=lambda pair: tools.count(pair[1])))
-    return chosen
+    return _loaded_once(chosen, image)
+
+
+def _shows(case: Case, image: str, tool: str) -> tuple[str, ...]:
+    """What a case stands for: a way and its outcome; of ways alike, with which tool."""
+    outcome = case.expected(image, tool)
+    for name, ways in ALIKE.items():
+        if case.how in ways:
+            return (name, outcome, tool)
+    return (case.how, outcome)
+
+
+def _loaded_once(chosen: Iterable[tuple[Case, str]], image: str) -> list[tuple[Case, str]]:
+    left: list[tuple[Case, str]] = []
+    for case, tool in chosen:
+        again = any(one.full and one.expected(image, with_) == "intact" for one, with_ in left)
+        light = again and case.expected(image, tool) == "intact"
+        left.append((replace(case, full=False) if light else case, tool))
+    return left
+
+
+def always_held(part: Part) -> str:
+    """The first case that a part holds with a tool that the tests always run; "" = none."""
+    return next((one for one in part.holds if one.partition("/")[2] in NEWEST), "")
 
 
 def held_by(part: Part, arena: Arena, cases: Sequence[Case]) -> list[dict[str, str]]:

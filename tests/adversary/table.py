@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from adversary.cases import TOOLS, Case
+from adversary.cases import TOOLS, Case, read_parts
 from adversary.suite import representatives
 
 BEGIN = "<!-- guard-suite: begin, written by scripts/guard-table -->"
@@ -14,8 +14,9 @@ _IMAGES = ("cpu", "cuda", "rocm")
 # The image of which every run of the tests tries the representatives.
 ALWAYS_RUN = "cpu"
 _WHY = (
-    "● = every run of the tests tries it in the CPU image, as the first of its way with one of "
-    "that way's outcomes; the others say the same with other words, and are run by "
+    "● = every run of the tests tries it in the CPU image: the first that a part holds (below), of "
+    "its way with one of that way's outcomes, or of ways alike with a tool; the others say the "
+    "same with other words, and are run by "
     "`scripts/test --all`. Of what a part holds (below) always the first case, by `--all` each."
 )
 _NOT_HERE = "-"
@@ -33,7 +34,7 @@ def with_table(page: str, table: str) -> str:
 def suite_table(document: Mapping[str, Any], cases: Sequence[Case]) -> str:
     """Images, tools, counts, the table of cases, and what each part of the guard alone holds."""
     found = {(one["case"], one["image"], one["tool"]): one for one in document["results"]}
-    always = {case.id for case, _ in representatives(cases, ALWAYS_RUN)}
+    always = {case.id for case, _ in representatives(cases, ALWAYS_RUN, read_parts())}
     lines = [*_head(document), "", _WHY, ""]
     lines += ["| case | CPU | CUDA | ROCm |", "|---|---|---|---|"]
     for how in dict.fromkeys(case.how for case in cases):

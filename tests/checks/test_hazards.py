@@ -237,6 +237,20 @@ def test_what_torch_itself_gets_wrong_is_said_and_is_no_fault_of_an_image(
     assert judge_rows(own, [row], "cpu", ("float32",), QUICK).faults
 
 
+def test_sums_of_halves_are_torch_s_own_fault_where_threads_share_them() -> None:
+    """In 2.13 on a CPU each thread's part is a float16: they overflow, whatever the seed."""
+    threads = torch.get_num_threads()
+    long = hazard_checks.class_named("long")
+    cancelled = [row for row in long.hazards if row.name == "cancelled"]
+    try:
+        for count, known in ((1, {}), (2, {"pytorch#59863": 1})):
+            torch.set_num_threads(count)
+            found = judge_rows(long, cancelled, "cpu", ("float16",), QUICK)
+            assert (found.faults, found.known, torch.get_num_threads()) == ([], known, count)
+    finally:
+        torch.set_num_threads(threads)
+
+
 def test_adam_may_be_off_where_a_gradient_and_its_decay_cancel_and_nowhere_else() -> None:
     start = np.array([1.0, 1.0, 0.0])
     cancelling = -kept_state.DECAY * start + np.array([1e-5, 1.0, 1.0])

@@ -10,7 +10,15 @@ from pathlib import Path
 import docker
 import pytest
 from filelock import FileLock
-from projects import REPOSITORY, SITE_VARIABLES, UNIQUE_IMAGES, Project, copy_project, small_torch
+from projects import (
+    CPU_CELL,
+    REPOSITORY,
+    SITE_VARIABLES,
+    UNIQUE_IMAGES,
+    Project,
+    copy_project,
+    small_torch,
+)
 from standins import Index, serve_index
 
 from warpfront.images.engine import Engine, connect, embedded
@@ -23,15 +31,15 @@ from warpfront.wheels.wheelhouse import Wheelhouse
 
 # What is fetched once per machine and says nothing of the project under test.
 SHARED = ("bases", "packages", "toolbox")
-CPU_CELL = "cpu-x86_64-py311-torch2130-torch"
 CPU_IMAGE = "localhost/warpfront/torch:2.13.0-cpu-py3.11"
 
 
-# A file stays with one of two workers, and the longest come first: by their number of tests, as
-# xdist would have them, one that builds an image in each of few would run alone at the end.
+# A file stays with one worker, and the longest come first: by their number of tests, as xdist would
+# have them, one that builds an image in each of few would run alone at the end. Of the first three
+# one waits for the CPU image.
 LONGEST = (
-    *("guard_suite", "cpu_path", "spreading", "compile", "faults", "layers", "devices"),
-    *("secrets", "reproducible", "publishing"),
+    *("guard_suite", "faults", "spreading", "cpu_path", "publishing", "compile", "layers"),
+    *("reproducible", "image_files", "secrets", "devices", "rocm_path", "workflows"),
 )
 LONGEST_FIRST = tuple(f"test_{name}.py" for name in LONGEST)
 

@@ -148,30 +148,32 @@ def test_cuda_is_hipified_in_a_copy_and_what_that_leaves_is_named(
     assert {one["ruleId"] for one in results} >= {"compile-gfx942", "CU108"}
 
 
+@pytest.mark.parametrize("folder", ["extension_in_c", pytest.param("extension", marks=SWEPT)])
 def test_an_extension_is_built_against_the_cell_s_own_torch_and_imported(
-    own_project: Project, tmp_path: Path
+    own_project: Project, tmp_path: Path, folder: str
 ) -> None:
+    """With one of torch's headers in seconds; with all of them in a minute a compilation."""
     own_project.invoke("build", "--image", "devel", "--vendor", "cpu", timeout=800.0).expect(0)
     arguments = ("--target", "cpu", "--sources", "setup.py")
-    found = compiled(own_project, SOURCES / "extension", *arguments, code=0)
+    found = compiled(own_project, SOURCES / folder, *arguments, code=0)
     assert outcomes(found) == {"compiler": ("passed", ""), "setup.py": ("passed", "")}
     assert found["verification"]["environment"]["torch"]["version"].startswith("2.13.0")
     output = found["verification"]["checks"][1]["details"]["output"]
     assert "imported twice" in output
 
-    wrong = seeded(SOURCES / "extension", tmp_path, "csrc/twice.cpp", "x + x", "x + y")
+    wrong = seeded(SOURCES / folder, tmp_path, "csrc/twice.cpp", "x + x", "x + y")
     found = compiled(own_project, wrong, *arguments, code=7)
-    assert outcomes(found)["setup.py"][1].startswith("csrc/twice.cpp:3:51: error: 'y' was not")
+    lines = (wrong / "csrc/twice.cpp").read_text().partition("x + y")[0].split("\n")
+    place = f"csrc/twice.cpp:{len(lines)}:{len(lines[-1]) + 5}: error: 'y' was not"
+    assert outcomes(found)["setup.py"][1].startswith(place)
 
 
 def test_torch_s_own_hipify_is_used_where_the_image_has_torch(
-    own_project: Project, engine: Engine, tmp_path: Path
+    engine: Engine, cpu_image: str, tmp_path: Path
 ) -> None:
     """In the CPU image, whose torch has the same tool: only the hipify step counts here. The
     compiler is a stand-in (`true`), for no image with ROCm's torch can be built without its wheels.
     """
-    built = own_project.invoke("build", "--image", "devel", "--vendor", "cpu", "--json")
-    image = built.expect(0).json["cpu-x86_64-py311-torch2130-devel"]["image_id"]
     results = tmp_path / "results"
     results.mkdir()
     stand_in = CompilerCall(argv=("true",), kernel=("-x",), plain=("-x",), version=("true",))
@@ -188,7 +190,7 @@ def test_torch_s_own_hipify_is_used_where_the_image_has_torch(
     (tmp_path / "job.json").write_text(json.dumps(job))
     package = REPOSITORY / "src" / "warpfront"
     request = RunRequest(
-        image=image,
+        image=cpu_image,
         command=(
             *("python3", "-m", "warpfront.inside.checks.compiling"),
             *("--job", "/job.json", "--results", "/results"),

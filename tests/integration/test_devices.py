@@ -5,7 +5,8 @@ which an image is verified. They compute nothing, so the verdict stays `unavaila
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,53 +74,64 @@ AMD = Case(
 )
 
 
-@pytest.fixture(params=[NVIDIA, AMD], ids=["nvidia", "amd"])
-def case(request: pytest.FixtureRequest) -> Case:
-    found: Case = request.param
-    return found
+CASES = {"nvidia": NVIDIA, "amd": AMD}
+Seen = dict[str, tuple[list[str], dict[str, str]]]
 
 
 @pytest.fixture
-def project(case: Case, tmp_path: Path, alone: dict[str, str]) -> Iterator[Project]:
-    """One cell of the case's vendor, on an index of its stand-ins."""
-    with serve_index(case.make(tmp_path / "wheels"), name=case.index) as served:
+def project(tmp_path: Path, alone: dict[str, str]) -> Iterator[Project]:
+    """A cell of each vendor, each on an index of its stand-ins."""
+    with ExitStack() as stack:
+        indexes = {
+            case.index: stack.enter_context(
+                serve_index(case.make(tmp_path / vendor), name=case.index)
+            ).url
+            for vendor, case in CASES.items()
+        }
         root = write_project(
             tmp_path / "project",
-            rows=[{**case.row, "index": case.index}],
+            rows=[{**case.row, "index": case.index} for case in CASES.values()],
             images={unique_image(): {"template": "torch", "title": "A test"}},
-            indexes={case.index: served.url},
+            indexes=indexes,
         )
-        yield Project(root=root, environment={**alone, "PIP_INDEX_URL": served.url})
+        yield Project(root=root, environment=alone)
 
 
 @pytest.mark.usefixtures("toolbox")
-def test_the_vendors_devices_arrive_where_its_image_is_verified(
-    case: Case, project: Project, own_engine: embedded.EnginePlace
+def test_the_vendors_devices_arrive_where_its_image_is_verified_and_no_others(
+    project: Project, own_engine: embedded.EnginePlace
 ) -> None:
     project.environment["DOCKER_HOST"] = own_engine.host
-    (cell,) = project.invoke("build", "--json").expect(0).json
-    assert seen(project, cell, case) == ([], {})
-    specification = own_engine.cdi / f"{case.kind.replace('/', '-')}.json"
-    specification.write_text(case.specification(), encoding="utf-8")
+    built = project.invoke("build", "--json").expect(0).json
+    cells = {cell.partition("-")[0]: cell for cell in built}
+    assert seen(project, cells) == dict.fromkeys(CASES, ([], {}))
+    for case in CASES.values():
+        specification = own_engine.cdi / f"{case.kind.replace('/', '-')}.json"
+        specification.write_text(case.specification(), encoding="utf-8")
     engine = connect({**environment(), "DOCKER_HOST": own_engine.host})
-    wait_until(lambda: f"{case.kind}=all" in engine.host_devices().cdi)
-    assert seen(project, cell, case) == ([case.node], {case.variable: "7"})
+    wanted = {f"{case.kind}=all" for case in CASES.values()}
+    wait_until(lambda: wanted <= set(engine.host_devices().cdi))
+    assert seen(project, cells) == {
+        vendor: ([case.node], {case.variable: "7"}) for vendor, case in CASES.items()
+    }
     findings = project.invoke("doctor", "--json").expect(0).json
-    (devices,) = [one for one in findings if one["subject"] == f"devices of {case.row['vendor']}"]
-    assert (devices["outcome"], devices["text"]) == ("passed", f"{case.kind}=all")
+    for vendor, case in CASES.items():
+        (devices,) = [one for one in findings if one["subject"] == f"devices of {vendor}"]
+        assert (devices["outcome"], devices["text"]) == ("passed", f"{case.kind}=all")
 
 
-def seen(project: Project, cell: str, case: Case) -> tuple[list[str], dict[str, str]]:
-    """(device nodes, visibility variables) that the checks found inside the container, each of
-    which says unavailable, and that the image loads.
+def seen(project: Project, cells: Mapping[str, str]) -> Seen:
+    """Of each vendor (device nodes, visibility variables) that the checks found inside the
+    container, each of which says unavailable, and that the image loads.
     """
     project.invoke("verify").expect(11)
-    checks = project.checks(cell, case.target)
-    assert {outcome for (session, _), (outcome, _) in checks.items() if session == "load"} == {
-        "passed"
-    }
-    computing = {key: outcome for key, (outcome, _) in checks.items() if key[0] != "load"}
-    assert computing == dict.fromkeys(((one, "device") for one in SESSIONS[1:]), "unavailable")
-    found = project.result(cell, f"verify-{case.target}")["environment"]
-    nodes, visibility = found["nodes"], found["visibility"]
-    return nodes, visibility
+    found = {}
+    for vendor, case in CASES.items():
+        checks = project.checks(cells[vendor], case.target)
+        loads = {outcome for (session, _), (outcome, _) in checks.items() if session == "load"}
+        assert loads == {"passed"}
+        computing = {key: outcome for key, (outcome, _) in checks.items() if key[0] != "load"}
+        assert computing == dict.fromkeys(((one, "device") for one in SESSIONS[1:]), "unavailable")
+        said = project.result(cells[vendor], f"verify-{case.target}")["environment"]
+        found[vendor] = (said["nodes"], said["visibility"])
+    return found

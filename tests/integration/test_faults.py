@@ -52,7 +52,7 @@ SLEEPY = (
     + "RUN --network=none echo 'import time; time.sleep(60)'"
     + " > /opt/venv/lib/python3.11/site-packages/sleepy.pth\n"
 )
-BIG = INSTALLED + "RUN --network=none sleep 6; dd if=/dev/zero of=/big bs=1M count=4000\n"
+BIG = INSTALLED + "RUN --network=none dd if=/dev/zero of=/big bs=1M count=4000\n"
 SWEPT = pytest.mark.exhaustive
 SIGNALS = (pytest.param(signal.SIGINT, marks=SWEPT), signal.SIGTERM)
 
@@ -254,10 +254,10 @@ def test_a_build_folder_that_cannot_be_written_is_an_error_that_says_so(project:
 
 @pytest.fixture
 def small_disk(state: Path, tmp_path: Path) -> Iterator[Path]:
-    """A folder on a disk of 1.5 GB."""
+    """A folder on a disk of 1.1 GB, of which the base takes half."""
     disk = tmp_path / "disk"
     with disk.open("wb") as file:
-        file.truncate(1_500_000_000)
+        file.truncate(1_100_000_000)
     subprocess.run(["mkfs.ext4", "-q", "-m", "0", str(disk)], check=True)
     with mounted("-o", "loop", str(disk), at=state):
         yield state

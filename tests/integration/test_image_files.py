@@ -27,9 +27,15 @@ FILES = INSTALLED + '{% include "_shared/guard.j2" %}\nCOPY . /app/\n'
 CLOSED = INSTALLED + GUARD.replace(CHECK, f"RUN chmod -R go-rwx /opt/warpfront/lib\n{CHECK}")
 # As large as it was, and small: a build reads those that it has just installed.
 EDIT = "RUN sed -i s/2.13.0/2.14.0/ /opt/venv/lib/python3.11/site-packages/torch/__init__.py\n"
-EDITED_BEFORE = INSTALLED + EDIT + GUARD
-EDITED_BETWEEN = INSTALLED + GUARD.replace(CHECK, f"{EDIT}{CHECK}")
-EDITED_AFTER = INSTALLED + GUARD + EDIT
+WRONG = {
+    "closed": CLOSED,
+    "before": INSTALLED + EDIT + GUARD,
+    "between": INSTALLED + GUARD.replace(CHECK, f"{EDIT}{CHECK}"),
+    "after": INSTALLED + GUARD + EDIT,
+}
+assert CLOSED.count("chmod") == 1
+assert all(WRONG[kind].count(EDIT) == 1 for kind in ("before", "between", "after"))
+FEW = ("load", "numerics")
 PICTURE = b"\x89PNG\r\n\x1a\n\0\xff"
 # Runs at the end of every Python in the image, after the results were written.
 ATTACK = (
@@ -117,60 +123,44 @@ def test_images_made_under_different_umasks_are_equal_and_hold_files_as_they_are
     assert any("/opt/warpfront/lib/warpfront_guard/" in line for line in listings[0])
 
 
-def test_a_guard_that_only_root_can_read_fails_its_own_build(
-    project: Callable[..., Project],
+def test_a_guard_that_only_root_can_read_and_a_torch_that_a_step_edits_are_found(
+    tmp_path: Path, index: Index, alone: dict[str, str]
 ) -> None:
-    image = unique_image()
-    assert CLOSED.count("chmod") == 1
-    ended = project(image, CLOSED).invoke("build", "--json")
-    reason = ended.json[cell_id(image)]["reason"]
+    """By the build itself; what its last step edits, by the verification."""
+    names = {kind: unique_image() for kind in WRONG}
+    templates = {names[kind]: template for kind, template in WRONG.items()}
+    root = small_project(
+        tmp_path / "project", index.url, names=tuple(templates), templates=templates
+    )
+    made = Project(root=root, environment=alone)
+    ended = made.invoke("build", "--json")
     assert ended.code == 6
-    assert "as it was sealed" in reason  # said to root
-    assert "No module named 'warpfront_guard'" in reason
-
-
-@pytest.mark.parametrize(
-    ("template", "said"),
-    [
-        (EDITED_BEFORE, "is not what its wheels hold: torch/__init__.py: other content"),
-        (EDITED_BETWEEN, "file: torch/__init__.py: other content"),
-    ],
-)
-def test_a_torch_that_another_step_of_its_build_edits_fails_that_build(
-    project: Callable[..., Project], template: str, said: str
-) -> None:
-    assert template.count(EDIT) == 1
-    image = unique_image()
-    ended = project(image, template).invoke("build", "--json")
-    assert ended.code == 6
-    assert said in ended.json[cell_id(image)]["reason"]
-
-
-def test_a_torch_that_the_last_step_of_its_build_edits_fails_its_verification(
-    project: Callable[..., Project],
-) -> None:
-    image = unique_image()
-    made = project(image, EDITED_AFTER)
-    made.invoke("build").expect(0)
-    made.invoke("verify", "--quick", timeout=120).expect(7)
-    outcome, reason = made.checks(cell_id(image), "x86_64")["load", "guard"]
+    answers = ended.json
+    reasons = {kind: answers[cell_id(name)].get("reason", "") for kind, name in names.items()}
+    assert "as it was sealed" in reasons["closed"]  # said to root
+    assert "No module named 'warpfront_guard'" in reasons["closed"]
+    edited = "torch/__init__.py: other content"
+    assert f"is not what its wheels hold: {edited}" in reasons["before"]
+    assert f"file: {edited}" in reasons["between"]
+    assert reasons["after"] == ""
+    made.verify(FEW, "--image", names["after"], "--quick", timeout=120).expect(7)
+    outcome, reason = made.checks(cell_id(names["after"]), "x86_64")["load", "guard"]
     assert outcome == "failed"
-    assert "file: torch/__init__.py: other content" in reason
+    assert f"file: {edited}" in reason
 
 
-@pytest.mark.parametrize("noxfile", ["import yaml_of_somebody\n", None])
 def test_a_fifo_in_the_place_of_results_is_an_error_and_the_next_run_begins_anew(
-    project: Callable[..., Project], noxfile: str | None
+    project: Callable[..., Project],
 ) -> None:
+    """With a noxfile that cannot be read here, and without one: nobody reads it."""
     image = unique_image()
     made = project(image, HOSTILE)
     (made.root / "images" / image / "attack.pth").write_text(ATTACK + "\n")
-    (made.root / "noxfile.py").unlink()
-    if noxfile is not None:
-        (made.root / "noxfile.py").write_text(noxfile)
+    (made.root / "noxfile.py").write_text("import yaml_of_somebody\n")
     made.invoke("build").expect(0)
     for _ in range(2):
-        made.invoke("verify", "--quick", timeout=120).expect(7)
+        made.verify(FEW, "--quick", timeout=120).expect(7)
         said = made.checks(cell_id(image), "x86_64")
         assert said["load", "results"][0] == "error"
         assert "load.json: a FIFO, not a regular file" in said["load", "results"][1]
+        (made.root / "noxfile.py").unlink(missing_ok=True)

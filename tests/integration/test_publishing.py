@@ -9,7 +9,6 @@ import functools
 import json
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import docker
 import pytest
 import requests
 from bills import cyclonedx_fault, spdx_faults
+from projects import Project
 from publish_kills import SOWN, Kills
 from real_releases import CELL, KEY_PASSWORD, Release, digest_in, real_release
 from registries import PASSWORD, USER
@@ -39,15 +39,6 @@ from warpfront.system.store import Store
 from warpfront.wheels.sources import Site
 
 GONE = f"sha256:{'0' * 64}"
-# `invoke`, of whose checks only the session `load` is run: the others have tests of their own.
-ONLY_LOAD = """
-import sys
-from invoke.main import program
-from warpfront.pipeline.beside import strangers
-strangers.SESSIONS = ("load",)
-program.run(["invoke", *sys.argv[1:]])
-"""
-
 pytestmark = [pytest.mark.docker, pytest.mark.process]
 
 
@@ -106,8 +97,14 @@ def test_the_cpu_image_is_published_and_others_can_check_it(
     assert "numpy: asked for by the image itself" in said
 
 
+@pytest.fixture(scope="module")
+def digest(release: Release) -> str:
+    """What is published, if it was by another test."""
+    return digest_in(release.invoke("publish"))
+
+
+@pytest.mark.usefixtures("digest")
 def test_nothing_that_is_left_has_a_password_in_it(release: Release) -> None:
-    release.invoke("publish")
     build = release.project.root / "build"
     written = [*build.rglob("*.json"), *build.rglob("*.log")]
     written += [one for one in release.registry.data.rglob("data") if one.stat().st_size < 1 << 20]
@@ -117,10 +114,9 @@ def test_nothing_that_is_left_has_a_password_in_it(release: Release) -> None:
 
 
 def test_somebody_elses_image_is_verified_for_what_it_says_of_itself(
-    release: Release, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    release: Release, digest: str, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a project that has no such cell: by its labels and the provenance that is attached."""
-    digest = digest_in(release.invoke("publish"))
     for name in ("DOCKER_CONFIG", "REQUESTS_CA_BUNDLE"):
         monkeypatch.setenv(name, release.environment[name])
     named = read_reference(f"{release.repository}@{digest}")
@@ -158,11 +154,15 @@ def test_somebody_elses_image_is_verified_for_what_it_says_of_itself(
 
 
 def test_another_engine_with_nothing_of_ours_runs_it_and_verifies_it(
-    release: Release, another_engine: embedded.EnginePlace, toolbox: Path, tmp_path: Path
+    release: Release,
+    digest: str,
+    another_engine: embedded.EnginePlace,
+    toolbox: Path,
+    tmp_path: Path,
 ) -> None:
     """Its digest is all that somebody is told; their project knows no such cell."""
     assert toolbox.is_dir()
-    reference = f"{release.repository}@{digest_in(release.invoke('publish'))}"
+    reference = f"{release.repository}@{digest}"
     theirs = {**release.environment, "DOCKER_HOST": another_engine.host}
     run_it = ("docker", "run", "--rm", "--network=none", reference)
     computing = ("python", "-c", "import torch; print(torch.ones(3, 3).sum().item())")
@@ -180,20 +180,17 @@ def test_another_engine_with_nothing_of_ours_runs_it_and_verifies_it(
         blob = f"{release.repository}@{manifest['layers'][0]['digest']}"
         assert not faults(release.stranger("oras", "blob", "fetch", "--output", "-", blob)), kind
     make_project(tmp_path / "theirs")
-    for digest, code, said in (
+    for named, code, said in (
         (reference, 0, "of no cell here"),
         (f"{release.repository}@{GONE}", RegistryError.exit_code, GONE),
     ):
-        verify = (sys.executable, "-c", ONLY_LOAD, "verify", "--digest", digest)
-        ended = subprocess.run(
-            verify, cwd=tmp_path / "theirs", env=theirs, capture_output=True, text=True, check=False
+        ended = Project(root=tmp_path / "theirs", environment=theirs).verify(
+            ("load",), "--digest", named
         )
-        assert ended.returncode == code, ended.stdout + ended.stderr
-        assert said in ended.stdout + ended.stderr
+        assert (ended.code, said in ended.said) == (code, True), ended.said
 
 
-def test_an_image_goes_over_a_disk_and_back(release: Release, tmp_path: Path) -> None:
-    digest = digest_in(release.invoke("publish"))
+def test_an_image_goes_over_a_disk_and_back(release: Release, digest: str, tmp_path: Path) -> None:
     release.invoke("release", "--export", str(tmp_path / "disk"))
     ended = release.project.invoke(
         *("release", "--import", str(tmp_path / "disk"), "--only", CELL),
@@ -204,9 +201,8 @@ def test_an_image_goes_over_a_disk_and_back(release: Release, tmp_path: Path) ->
 
 
 def test_a_published_image_is_pulled_by_its_digest_and_no_other(
-    release: Release, monkeypatch: pytest.MonkeyPatch
+    release: Release, digest: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    digest = digest_in(release.invoke("publish"))
     monkeypatch.setenv("DOCKER_CONFIG", release.environment["DOCKER_CONFIG"])
     engine = connect(environment())
     pulled = engine.pull(f"{release.repository}@{digest}", lambda _done, _total: None)

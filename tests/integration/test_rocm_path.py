@@ -108,7 +108,10 @@ FROM_714 = Shape(
 )
 
 
-@pytest.fixture(params=[BEFORE_714, FROM_714], ids=["2.8.0+rocm6.4", "2.14.1+rocm7.14"])
+SHAPES = ("2.8.0+rocm6.4", "2.14.1+rocm7.14")
+
+
+@pytest.fixture(params=[BEFORE_714, FROM_714], ids=SHAPES)
 def shape(request: pytest.FixtureRequest) -> Shape:
     found: Shape = request.param
     return found
@@ -190,6 +193,9 @@ def test_a_rocm_cell_is_locked_rendered_built_loaded_and_reported(
 
 
 @pytest.mark.usefixtures("toolbox")
+@pytest.mark.parametrize(
+    "shape", [pytest.param(BEFORE_714, marks=pytest.mark.exhaustive), FROM_714], ids=SHAPES
+)
 def test_the_commands_say_the_same_with_their_exit_codes(
     shape: Shape, root: Path, image: str, here: dict[str, str], client: docker.DockerClient
 ) -> None:

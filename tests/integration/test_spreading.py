@@ -8,7 +8,6 @@ import os
 import signal
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,28 +17,27 @@ import yaml
 from projects import Project, cell_id, reference, small_project, unique_image
 from standins import Index
 
-from warpfront.images.engine import embedded
+from warpfront.images.engine import Engine, embedded
 from warpfront.pipeline.workspace import cache_folder
 
 pytestmark = [pytest.mark.docker, pytest.mark.process, pytest.mark.timeout(900)]
 
+# Ends on every engine but the one that is to be killed: its containers know of its folder.
+SLEEPS = "RUN --network=none if grep -q"
 SLOW = (
     'FROM {{ from_reference }} AS environment\n{% include "_shared/wheels.j2" %}\n'
     'ENV PATH="/opt/venv/bin:$PATH"\n'
-    "RUN --network=none sleep 20\n"
+    f"{SLEEPS} @state /proc/self/mountinfo; then sleep 60; fi\n"
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """An embedded engine with its own state."""
+    """A builder, and the state of its engine where that may be killed."""
 
     name: str
-    state: Path
-
-    @property
-    def host(self) -> str:
-        return embedded.EnginePlace(state=self.state).host
+    host: str
+    state: Path = Path("nowhere")
 
     def start(self) -> None:
         embedded.start(cache_folder(), self.state, print)
@@ -58,25 +56,27 @@ class Node:
 
 
 @pytest.fixture(scope="module")
-def nodes() -> Iterator[Mapping[str, Node]]:
+def nodes(engine: Engine) -> Iterator[Mapping[str, Node]]:
+    """One that may be killed, and everybody's, which has its base."""
     if os.geteuid():
         pytest.skip("the embedded engine needs root")
-    with ExitStack() as stack:
-        made = {}
-        for name in ("one", "two"):
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="warpfront-test-"))
-            made[name] = Node(name=name, state=Path(folder))
-            made[name].start()
-            stack.callback(embedded.stop, cache_folder(), made[name].state, print)
-        yield made
+    with tempfile.TemporaryDirectory(prefix="warpfront-test-") as folder:
+        state = Path(folder)
+        one = Node(name="one", host=embedded.EnginePlace(state=state).host, state=state)
+        one.start()
+        try:
+            yield {"one": one, "two": Node(name="two", host=engine.name)}
+        finally:
+            embedded.stop(cache_folder(), state, print)
 
 
 def a_project(
     folder: Path, index: Index, alone: dict[str, str], nodes: Mapping[str, Node], *, slow: bool
 ) -> tuple[Project, tuple[str, ...]]:
-    """Four images that know nothing of each other, and two builders."""
-    names = tuple(unique_image() for _ in range(4))
-    templates = dict.fromkeys(names, SLOW) if slow else None
+    """Three images that know nothing of each other, and two builders."""
+    names = tuple(unique_image() for _ in range(3))
+    template = SLOW.replace("@state", str(nodes["one"].state))
+    templates = dict.fromkeys(names, template) if slow else None
     root = small_project(folder, index.url, names=names, templates=templates)
     path = root / "matrix.yaml"
     matrix = yaml.safe_load(path.read_text())
@@ -116,10 +116,8 @@ def test_what_an_engine_had_that_is_killed_is_built_on_the_other(
 
     def sleeps() -> bool:
         found = (logs / "one").rglob("build.log")
-        return any("RUN --network=none sleep 20" in log.read_text() for log in found)
+        return any(SLEEPS in log.read_text() for log in found)
 
-    # Only the engine that is killed is waited for: by the time that the other one sleeps too,
-    # a busy machine may have ended what this one had.
     child.wait_for(sleeps, seconds=300)
     nodes["one"].kill()
     try:
@@ -134,7 +132,7 @@ def test_what_an_engine_had_that_is_killed_is_built_on_the_other(
 def test_a_builder_that_never_answers_gets_nothing(
     nodes: Mapping[str, Node], index: Index, alone: dict[str, str], tmp_path: Path
 ) -> None:
-    gone = Node(name="one", state=tmp_path / "nowhere")
+    gone = Node(name="one", host=f"unix://{tmp_path}/nowhere.sock")
     both = {"one": gone, "two": nodes["two"]}
     project, names = a_project(tmp_path / "project", index, alone, both, slow=False)
     said = project.invoke("build", "--spread", "--locked", timeout=600).expect(0).said

@@ -132,7 +132,8 @@ def resolve_by_uv(
     crafting: Crafting | None = None,
 ) -> WheelLock:
     """The lock that answers `inputs`, found by uv from what the site can reach."""
-    resolver = UvResolver(inputs, site, run=run, on_line=on_line, wheelhouse=wheelhouse)
+    held = parent.wheels if parent else ()
+    resolver = UvResolver(inputs, site, run=run, on_line=on_line, wheelhouse=wheelhouse, held=held)
     return resolve(inputs, resolver, on_line=on_line, parent=parent, crafting=crafting)
 
 
@@ -199,12 +200,10 @@ class _Locking:
         return dataclasses.replace(self.known[inputs.digest], cell_id=cell.id)
 
     def _crafts(self, cell: Cell, inputs: LockInputs) -> _More:
-        """What is built for a cell, and what was built for its parent."""
+        """What its parent holds, and what is built for a cell."""
         more = _More()
         parent = self.results.get(cell.parent or "")
-        if isinstance(parent, WheelLock) and (
-            parent.builds or any(wheel.source for wheel in parent.wheels)
-        ):
+        if isinstance(parent, WheelLock):
             more["parent"] = parent
         if inputs.sources or inputs.builds or inputs.patches or inputs.allow_builds:
             more["crafting"] = self._crafter(cell, inputs)

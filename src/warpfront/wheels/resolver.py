@@ -63,6 +63,7 @@ class UvResolver:
         run: Run,
         on_line: Line,
         wheelhouse: Wheelhouse | None = None,
+        held: tuple[LockedWheel, ...] = (),
     ) -> None:
         self._inputs = inputs
         self._site = site
@@ -70,7 +71,7 @@ class UvResolver:
         self._on_line = on_line
         self._wheelhouse = wheelhouse or Wheelhouse()
         self._reach = reach_of(inputs, site, on_line)
-        self._shelf = Shelf(inputs, site, self._reach)
+        self._shelf = Shelf(inputs, site, self._reach, held)
         self._given: dict[str, LockedWheel] = {}
 
     def give(self, wheel: LockedWheel, extras: tuple[str, ...] = ()) -> str:

@@ -3,6 +3,8 @@ Edge.
 
 uv takes a name from the first index that has a page for it. So a name on the shelf comes from the
 files that its page lists, and an empty page means: not at all. What is on it demands nothing.
+Where the first source of a site has a name but not the version that an image below holds, its page
+lists the one file of that image's lock, from whichever source has it: by its hash it is the same.
 """
 
 from __future__ import annotations
@@ -10,13 +12,16 @@ from __future__ import annotations
 import re
 import zipfile
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
 from warpfront.errors import BlockedError, LockError, without_secrets
-from warpfront.model import LockInputs, Pin
+from warpfront.model import LockedWheel, LockInputs, Pin
 from warpfront.wheels.reach import Reach
 from warpfront.wheels.resolution import Resolution
 from warpfront.wheels.sources import (
@@ -28,6 +33,7 @@ from warpfront.wheels.sources import (
     page_of,
 )
 from warpfront.wheels.trust import PYPI, Belonging, belonging
+from warpfront.wheels.wheelhouse import sha256_of
 
 if TYPE_CHECKING:
     from warpfront.wheels.transport import Transport
@@ -40,10 +46,15 @@ _ABSENT = frozenset({403, 404, 410})
 class Shelf:
     """The shelf of one cell. `put` asks the indexes; the rest is memory."""
 
-    def __init__(self, inputs: LockInputs, site: Site, reach: Reach) -> None:
+    def __init__(
+        self, inputs: LockInputs, site: Site, reach: Reach, held: Iterable[LockedWheel] = ()
+    ) -> None:
         self._inputs = inputs
         self._site = site
         self._reach = reach
+        self._held = {
+            one.name: one for one in held if one.index and not belonging(one.name, inputs)
+        }
         self._files: dict[str, tuple[Link, ...] | None] = {}
 
     @property
@@ -69,8 +80,12 @@ class Shelf:
         )
 
     def missing_of(self, text: str) -> tuple[str, ...]:
-        """The same for the names in an explanation of uv's."""
-        return self.missing(_NAME.findall(text))
+        """The same for the names in an explanation of uv's; where one is held by the image below,
+        with all that are.
+        """
+        said = {canonicalize_name(name) for name in _NAME.findall(text)}
+        held = self._held.keys() - self._files.keys()
+        return (*self.missing(said), *(sorted(held) if held & said else ()))
 
     def put(self, names: Iterable[str]) -> None:
         """Put what the index of each of `names` offers of it here."""
@@ -79,6 +94,12 @@ class Shelf:
                 where = belonging(name, self._inputs)
                 if where is not None:
                     self._files[name] = self._offered(name, where, transport)
+            held = [self._held[one] for one in names if one in self._held]
+            with ThreadPoolExecutor(8) as pool:
+                for wheel, files in zip(
+                    held, pool.map(partial(self._same, transport), held), strict=True
+                ):
+                    self._files[wheel.name] = files
 
     def write(self, folder: Path, answered: Iterable[Pin] = ()) -> Path:
         """The shelf as an index below `folder`, with an empty wheel for each of `answered`."""
@@ -134,13 +155,29 @@ class Shelf:
                 elif found.status not in _ABSENT and local_path(source) is None:
                     unanswered.append(found)
             if files:
-                return tuple(files)
+                return tuple(map(_hashed, files))
         if unanswered:
             raise BlockedError(
                 f"{self._inputs.cell_id}: {name}: {without_secrets(str(unanswered[0]))}",
                 hint="only this index may have it; try again",
             )
         return () if where.alone else None
+
+    def _same(self, transport: Transport, wheel: LockedWheel) -> tuple[Link, ...] | None:
+        """The file of the image below, where one of the site's sources has it; else its sources go
+        by their order, as ever.
+        """
+        site = self._site
+        sources = [
+            *((one, True) for one in site.find_links),
+            *((u, False) for u in self._reach.site),
+        ]
+        for source, flat in sources:
+            found = links(source, wheel.name, transport, flat=flat)
+            for link in () if isinstance(found, NoAnswer) else found:
+                if link.filename == wheel.filename and link.sha256 in {"", wheel.sha256}:
+                    return (replace(link, sha256=wheel.sha256),)
+        return None
 
     def _index(self, where: Belonging) -> tuple[tuple[str, bool], ...]:
         """(source, whether it is flat): the index, if it is in reach."""
@@ -160,6 +197,22 @@ class Shelf:
             return folders
         stands = [one for one in self._reach.site if one == site.index_url or local_path(one)]
         return (*folders, *((one, False) for one in stands))
+
+
+def _hashed(link: Link) -> Link:
+    """With the hash of a file that is here: for one without it, uv would unpack the whole wheel in
+    its cache, once for every shelf, to say it in the lock.
+    """
+    path = None if link.sha256 else local_path(link.url)
+    if path is None or not path.is_file():
+        return link
+    found = path.stat()
+    return replace(link, sha256=_sha256(path, found.st_size, found.st_mtime_ns))
+
+
+@cache
+def _sha256(path: Path, _size: int, _written_ns: int) -> str:
+    return sha256_of(path)
 
 
 def _stub(pin: Pin, folder: Path) -> Link:

@@ -9,7 +9,8 @@ import pytest
 from invoke.program import Program
 
 from warpfront.doors.tasks import namespace, porting
-from warpfront.errors import CommandFailedError, FindingsError, InputError
+from warpfront.errors import BlockedError, CommandFailedError, FindingsError, InputError
+from warpfront.model import Blocked
 from warpfront.port.trying.trial import Miss, MissAnswer, Trial
 
 ROOT = Path(__file__).parents[3]
@@ -79,3 +80,15 @@ def test_an_images_folder_is_written_once(tmp_path: Path, monkeypatch: pytest.Mo
     assert "_shared/wheels.j2" in (tmp_path / "images/app/Dockerfile.j2").read_text()
     with pytest.raises(InputError, match="is there already"):
         porting._write_image(a_trial(0, EINOPS), "app")
+
+
+def test_nothing_to_write_and_no_image_to_try_in_are_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    porting._show_trial(a_trial(0), porting.TrialOptions(write=True), json=False)
+    assert "nothing to write" in capsys.readouterr().out
+    blocked = Blocked(step="verify", cell_id="c", reason="no image of it", hint="invoke build")
+    monkeypatch.setattr("warpfront.pipeline.beside.trial_runs.try_project", lambda *_: blocked)
+    assert ran(monkeypatch, "--vendor", "cpu", "--", "true") == BlockedError.exit_code
+    assert "c: blocked: no image of it" in capsys.readouterr().out

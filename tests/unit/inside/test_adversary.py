@@ -14,7 +14,7 @@ from adversary.inside import changes, fingerprint, recorded
 from adversary.judge import Verdict, is_worse, judged, problem
 from adversary.packages import offer
 from adversary.stacks import CPU, SITE_PACKAGES, STACKS, Stack
-from adversary.suite import NEWEST, document, pairs, representatives
+from adversary.suite import ALIKE, NEWEST, always_held, document, pairs, representatives
 from adversary.table import BEGIN, END, counted, suite_table, with_table
 from standins import stand_in_wheel
 
@@ -236,20 +236,32 @@ def test_the_table_says_one_word_where_all_tools_agree_and_each_ones_where_not()
 @pytest.mark.parametrize("image", STACKS)
 def test_every_way_and_each_of_its_outcomes_has_a_representative(image: str) -> None:
     of_image = [pair for pair in pairs(CASES, image) if pair[1] in NEWEST]
-    chosen = representatives(CASES, image)
+    chosen = representatives(CASES, image, read_parts())
 
-    def seen(of: list[tuple[Case, str]]) -> set[tuple[str, str]]:
-        return {(case.how, case.expected(image, tool)) for case, tool in of}
+    def seen(of: list[tuple[Case, str]]) -> set[tuple[str, ...]]:
+        return {
+            (alike.get(case.how, case.how), case.expected(image, tool))
+            + ((tool,) if case.how in alike else ())
+            for case, tool in of
+        }
 
+    alike = {way: name for name, ways in ALIKE.items() for way in ways}
     assert seen(chosen) == seen(of_image)
-    assert len(chosen) == len(seen(chosen)) < len(of_image) / 3
+    assert alike.keys() <= {case.how for case in CASES}
+    assert len(chosen) < len(of_image) / 4
     tools = [tool for _, tool in chosen]
     assert min(tools.count(tool) for tool in NEWEST) > len(chosen) / 3
+    tried = {f"{case.id}/{tool}" for case, tool in chosen}
+    assert {always_held(part) for part in read_parts() if part.image == image} <= {"", *tried}
+    whole = [
+        case.id for case, tool in chosen if case.full and case.expected(image, tool) == "intact"
+    ]
+    assert len(whole) == 1
 
 
 def test_every_part_of_the_guard_has_a_case_that_the_tests_always_run() -> None:
     for part in read_parts():
-        assert part.note or [one for one in part.holds if one.partition("/")[2] in NEWEST], part.id
+        assert part.note or always_held(part), part.id
 
 
 def test_the_table_marks_what_the_tests_always_run() -> None:

@@ -112,9 +112,15 @@ def lock(
     asked: list[str] = []
 
     def resolve(
-        inputs: LockInputs, site: Site, *, run: Run, on_line: object, wheelhouse: object
+        inputs: LockInputs,
+        site: Site,
+        *,
+        run: Run,
+        on_line: object,
+        wheelhouse: object,
+        parent: WheelLock | None = None,
     ) -> WheelLock:
-        del site, run, on_line, wheelhouse
+        del site, run, on_line, wheelhouse, parent
         asked.append(inputs.cell_id)
         return answer(inputs)
 

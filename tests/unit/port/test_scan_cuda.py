@@ -29,11 +29,9 @@ def seen(text: str, *, path: str = "kernel.cu", context: Context | None = None) 
 def example(rule: str, kind: str) -> list[Sighting]:
     record = EXAMPLES[rule]
     names = {name: name.replace("cuda", "hip") for name in record.get("identifiers", ())}
-    found = seen(
-        record[kind],
-        path=record.get("path", "kernel.cu"),
-        context=Context(identifiers=names, untranslated=record.get("untranslated", False)),
-    )
+    alone = record.get("untranslated", False)
+    context = Context(identifiers=names, untranslated=alone, hipless=alone)
+    found = seen(record[kind], path=record.get("path", "kernel.cu"), context=context)
     return [sighting for sighting in found if sighting.rule == rule]
 
 
@@ -334,9 +332,49 @@ def test_a_cu_file_needs_no_include_where_a_header_of_the_tree_brings_the_runtim
 
 
 def test_a_tree_knows_hip_by_its_build_or_a_header_and_not_by_a_remark_on_one_call() -> None:
-    known = ("find_package(hip REQUIRED)", "#include <hip/hip_runtime.h>", "CUDAExtension(name)")
-    assert all(map(cuda.knows_hip, known))
-    assert not cuda.knows_hip("/* pinned memory from hipMallocHost */ enable_language(CUDA)")
+    known = ("find_package(hip REQUIRED)", "#include <hip/hip_runtime.h>")
+    assert [cuda.heard_of([text]) for text in known] == [{"hip"}] * 2
+    assert cuda.heard_of(["CUDAExtension(name)", "add_library(x)"]) == {"extensions"}
+    remark = "/* pinned memory from hipMallocHost */ enable_language(CUDA)"
+    assert cuda.heard_of([remark]) == set()
+
+
+def test_a_switch_that_a_build_of_extensions_sets_by_torch_alone_is_set_for_amd_too() -> None:
+    by_torch = "CUDAExtension; torch.cuda.is_available(); [('WITH_CUDA', None), '-DMY_CUDA=1']"
+    by_toolkit = "from torch.utils.cpp_extension import CUDA_HOME; ('HAVE_CUDA', '1')"
+    assert cuda.shared_switches([by_torch, by_toolkit, "os.environ['SOME_CUDA']"]) == {
+        "WITH_CUDA",
+        "MY_CUDA",
+    }
+    asked = "#ifdef WITH_CUDA\n#endif\n#if HAVE_CUDA\n#endif\n"
+    context = Context(hipless=True, portable_names=frozenset({"WITH_CUDA"}))
+    said = [one.what for one in seen(asked, path="a.cpp", context=context)]
+    assert said == ["#if HAVE_CUDA"]
+
+
+def test_a_file_that_a_port_left_behind_asks_for_cuda_alone() -> None:
+    both = "#if HAVE_CUDA\n#elif HAVE_ROCM\n#endif\n"
+    facts = cuda.header_facts(SourceText(path=PurePosixPath("common/gpu.h"), text=both))
+    context = Context(vendor_macros=cuda.vendor_macros([facts]))
+    asked = "#if HAVE_CUDA\nint a;\n#endif\n"
+    assert rules_of(asked, path="torch/ops.cc", context=context) == {"CU153"}
+    assert rules_of(asked, path="cuda/ops.cc", context=context) == set()
+    ported = f"{asked}#if HAVE_ROCM\nint b;\n#endif\n"
+    assert rules_of(ported, path="torch/ops.cc", context=context) == set()
+    assert rules_of(asked, path="torch/ops.cc") == set()
+
+
+def test_a_projects_part_for_cuda_is_its_own_business_and_is_named_once_a_line() -> None:
+    alone = Context(untranslated=True, hipless=True, identifiers={"cudaFree": "hipFree"})
+    uses = "void f() { run(MyCuda(), cuda_size); runCudaVariant(barracuda); }\n"
+    found = [one for one in seen(uses, path="run.cpp", context=alone) if one.rule == "CU154"]
+    assert [one.what for one in found] == ["MyCuda"]
+    for path in ("run.cu", "src/cuda/run.cpp", "run_cuda.cpp", "RunCuda.cpp"):
+        assert "CU154" not in rules_of(uses, path=path, context=alone)
+    for nvidias in ("cudaFree(p);", "#include <cuda/std/array>\n", "int x = CUDA_VERSION;"):
+        assert "CU154" not in rules_of(nvidias, path="run.cpp", context=alone)
+    for own in ('#include "my/cuda_utils.h"\n', "#define CUDA_TEST(x) x\n"):
+        assert "CU154" in rules_of(own, path="run.cpp", context=alone)
 
 
 def test_a_question_for_nvcc_is_never_true_where_nothing_renames_it() -> None:

@@ -39,7 +39,8 @@ def judged(rule: str, kind: str, before: str = "") -> Judged:
     target = example.get(f"{kind}_target", example.get("target", "gfx942"))
     path = example.get(f"{kind}_path", example.get("path", "module.py"))
     source = SourceText(path=PurePosixPath(path), text=before + example[kind])
-    scope = Scope(target=read_target(target), rules=catalogue(), context=Context())
+    hipless = example.get(f"{kind}_hipless", example.get("hipless", False))
+    scope = Scope(target=read_target(target), rules=catalogue(), context=Context(hipless=hipless))
     return scan_source(source, scope)
 
 
@@ -85,3 +86,15 @@ def test_what_is_said_of_the_examples_is_reviewed(rule: str, golden: Any) -> Non
             for finding in result.findings
         ]
     golden(f"scan/{rule}.txt", "\n".join(lines) + "\n")
+
+
+def test_a_makefile_without_hip_names_its_part_for_cuda_line_by_line() -> None:
+    text = "CC = g++\nNVCC ?= nvcc # CUDA's\nall: gpu-cuda gpu-cuda.o\n"
+    source = SourceText(path=PurePosixPath("Makefile.in"), text=text)
+    rules = catalogue()
+    scope = Scope(target=read_target("gfx942"), rules=rules, context=Context(hipless=True))
+    found = scan_source(source, scope).findings
+    assert [(one.line, one.rule, one.severity) for one in found] == [
+        (2, "BL217", Severity.WARNING),
+        (3, "BL217", Severity.WARNING),
+    ]

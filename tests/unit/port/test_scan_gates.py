@@ -8,6 +8,7 @@ import pytest
 
 from warpfront.port.scan import python
 from warpfront.port.scan.findings import Context, Gate, Sighting, SourceText
+from warpfront.port.scan.left_out import beside_amds
 
 EVERYONE = {"nvidia", "amd", "other"}
 HEAD = "import torch\n"
@@ -147,3 +148,18 @@ def test_a_library_that_is_added_to_a_list_is_linked() -> None:
     assert "BL207" in build_rules("import setuptools\next_libs.append('nccl')\n")
     assert "BL207" in build_rules("import setuptools\nlibraries = ['cublas', 'mine']\n")
     assert "BL207" not in build_rules("import setuptools\nwords.append('nccl')\n")
+
+
+def test_a_file_with_a_twin_for_amd_beside_it_is_for_the_others() -> None:
+    paths = [
+        *("docker/Dockerfile", "docker/Dockerfile.ngc", "docker/Dockerfile.rocm"),
+        *("tools/setup.sh", "tools/setup_rocm.sh", "tools/other.sh", "tools/chip.sh"),
+        *("requirements-cuda.txt", "requirements-rocm6.2.txt", "requirements-dev.txt"),
+        *("other/Dockerfile", "kernel.cu", "kernel.hip", "src/hip.sh", "src/run.sh"),
+    ]
+    assert beside_amds(paths) == {
+        "docker/Dockerfile",
+        "docker/Dockerfile.ngc",
+        "tools/setup.sh",
+        "requirements-cuda.txt",
+    }

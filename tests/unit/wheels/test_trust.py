@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import os
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,7 +35,7 @@ from warpfront.wheels.resolution import Contradiction, Resolution, Sdist, Terms
 from warpfront.wheels.resolver import UvResolver
 from warpfront.wheels.sources import Site
 from warpfront.wheels.trust import PYPI
-from warpfront.wheels.wheelhouse import Wheelhouse
+from warpfront.wheels.wheelhouse import Wheelhouse, sha256_of
 
 TORCH = "torch==2.8.0+rocm6.4"
 TAG = "cp311-cp311-manylinux_2_28_x86_64"
@@ -155,6 +156,33 @@ def test_a_name_that_the_cells_index_lacks_is_not_taken_from_another(
         locked(inputs_for(rocm, requirements=("app",)), Site(index_url=public.url), house)
 
 
+def test_what_the_image_below_holds_is_found_wherever_the_site_has_it(
+    rocm: Index, public: Index, company: Index, house: Wheelhouse
+) -> None:
+    """A mirror has older versions of some names; the lock of the image below came from elsewhere.
+    The same file is taken by its hash, and no other of its version.
+    """
+    below = locked(inputs_for(rocm), Site(index_url=public.url), house)
+    held = by_name(below)["numpy"]
+    stand_in_wheel(company.folder, "numpy", "2.0")
+    inputs = inputs_for(
+        rocm,
+        requirements=("acme-tools",),
+        parent=tuple(f"{one.name}=={one.version}" for one in below.wheels),
+    )
+    site = Site(index_url=public.url, extra_index_urls=(company.url,))
+
+    def above() -> WheelLock:
+        return resolve_by_uv(
+            inputs, site, run=process.run, on_line=lambda _: None, wheelhouse=house, parent=below
+        )
+
+    assert by_name(above())["numpy"] == held
+    stand_in_wheel(public.folder, "numpy", held.version, files={"numpy/other.py": "1"})
+    with pytest.raises(LockError, match=f"no version of numpy=={held.version}"):
+        above()
+
+
 def test_a_name_that_only_a_wrong_index_fits_is_found_on_the_right_one(
     rocm: Index, public: Index, house: Wheelhouse
 ) -> None:
@@ -170,6 +198,7 @@ def test_a_name_that_only_a_wrong_index_fits_is_found_on_the_right_one(
 def test_a_silent_index_is_replaced_by_a_folder_and_by_no_other_index(
     rocm: Index, public: Index, house: Wheelhouse, *, stack_in_folder: bool
 ) -> None:
+    """Of the wheels in the folder uv's cache keeps none unpacked."""
     for wheel in sorted(rocm.folder.glob("*.whl")):
         (public.folder / wheel.name).write_bytes(wheel.read_bytes())
     down = WheelIndex(name="rocm6.4", url="http://127.0.0.1:9/whl/rocm6.4")
@@ -177,7 +206,11 @@ def test_a_silent_index_is_replaced_by_a_folder_and_by_no_other_index(
     site = Site(index_url=public.url, find_links=folders)
     inputs = inputs_for(rocm, index=down)
     if stack_in_folder:
-        assert by_name(locked(inputs, site, house))["torch"].index == down.url
+        torch = by_name(locked(inputs, site, house))["torch"]
+        assert torch.index == down.url
+        assert torch.sha256 == sha256_of(rocm.folder / torch.filename)
+        cache = Path(os.environ["UV_CACHE_DIR"])
+        assert not list(cache.glob("archive-v0/*/torch-*"))
     else:
         with pytest.raises(BlockedError, match="connection refused"):
             locked(inputs, site, house)

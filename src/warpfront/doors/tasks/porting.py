@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Annotated, cast
 from warpfront import __version__
 from warpfront.doors.display import Display
 from warpfront.doors.tasks.declaring import Chosen, Json, Option, command, selecting
-from warpfront.doors.tasks.showing import print_json, raise_failure, workspace_here
+from warpfront.doors.tasks.showing import (
+    print_json,
+    print_unfinished,
+    raise_failure,
+    workspace_here,
+)
 from warpfront.errors import (
     CommandFailedError,
     FindingsError,
@@ -128,6 +133,7 @@ def try_program(
         return
     found = try_project(workspace, source, display, asking)
     if isinstance(found, Blocked | Failed):
+        print_unfinished(() if json else [found])
         raise_failure([found])
         return
     _show_trial(found, tried, json=json)
@@ -157,6 +163,8 @@ def _show_trial(found: Trial, tried: TrialOptions, *, json: bool) -> None:
         print(trial_text(found, name=tried.name), end="")
     if tried.write and found.requirements:
         _write_image(found, tried.name)
+    elif tried.write and not json:
+        print("nothing to write: no package is missing that --install could bring")
 
 
 def _words_after_dashes() -> tuple[str, ...]:

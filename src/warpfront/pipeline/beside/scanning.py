@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from types import FrameType
 
@@ -20,7 +21,7 @@ from warpfront.port.scan.baseline import baseline_text, beyond, read_baseline
 from warpfront.port.scan.catalogue import catalogue
 from warpfront.port.scan.engines import BINARIES, Scope, is_read, scan_source
 from warpfront.port.scan.findings import Context, ScanFinding, SourceText
-from warpfront.port.scan.left_out import left_out_of_hip
+from warpfront.port.scan.left_out import beside_amds, left_out_of_hip
 from warpfront.port.scan.severities import Judged, said_once
 from warpfront.port.scan.targets import ScanTarget
 from warpfront.system.progress import Watch
@@ -106,21 +107,27 @@ def _context(tree: Tree, files: Sequence[TreeFile]) -> Context:
     """torch's tables are worth reading only where there is CUDA to look up in them."""
     own = _own_packages(tree)
     texts = _texts(tree, (file for file in files if cuda.reads(PurePosixPath(file.path))))
+    beside = beside_amds(file.path for file in files)
     if not texts:
-        return Context(own_packages=own)
+        return Context(own_packages=own, left_out=beside)
     facts = [
         cuda.header_facts(SourceText(path=PurePosixPath(path), text=text))
         for path, text in texts.items()
     ]
+    heard = _heard_of(tree, files, texts)
     cmake = _texts(tree, (file for file in files if file.path.endswith((".txt", ".cmake"))))
     return Context(
         identifiers=read_identifiers(),
-        portable_names=frozenset().union(*(one.portable for one in facts)),
+        portable_names=frozenset().union(
+            *(one.portable for one in facts),
+            _shared_switches(tree, files) if heard == {"extensions"} else (),
+        ),
         vendor_macros=cuda.vendor_macros(facts),
         own_namespaces=frozenset().union(*(one.namespaces for one in facts)),
         own_packages=own,
-        left_out=left_out_of_hip(texts | cmake),
-        untranslated=not _knows_hip(tree, files, texts),
+        left_out=left_out_of_hip(texts | cmake) | beside,
+        untranslated=not heard,
+        hipless="hip" not in heard,
         cuda_headers=cuda.runtime_headers(texts),
     )
 
@@ -130,12 +137,15 @@ def _texts(tree: Tree, files: Iterable[TreeFile]) -> dict[str, str]:
     return {path: text for path, text in read if isinstance(text, str)}
 
 
-def _knows_hip(tree: Tree, files: Iterable[TreeFile], texts: Mapping[str, str]) -> bool:
-    """Whether any file of the tree has heard of HIP; those that were not read yet come last."""
-    if any(map(cuda.knows_hip, texts.values())):
-        return True
+def _heard_of(tree: Tree, files: Iterable[TreeFile], texts: Mapping[str, str]) -> frozenset[str]:
+    """What the files of a tree have heard of; those that were not read yet come last."""
     rest = (read_text(tree.root, file) for file in files if file.path not in texts)
-    return any(isinstance(text, str) and cuda.knows_hip(text) for text in rest)
+    return cuda.heard_of(chain(texts.values(), (text for text in rest if isinstance(text, str))))
+
+
+def _shared_switches(tree: Tree, files: Iterable[TreeFile]) -> frozenset[str]:
+    modules = _texts(tree, (file for file in files if file.path.endswith(".py")))
+    return cuda.shared_switches(modules.values())
 
 
 def _own_packages(tree: Tree) -> frozenset[str]:

@@ -48,7 +48,7 @@ class Gate(StrEnum):
     NVIDIAS = "nvidias"
     """A file for packaging whose name says that it is NVIDIA's: a note."""
     LEFT_OUT = "left-out"
-    """The project's build for AMD does not compile the file: a note."""
+    """The project does without the file on AMD, or has another in its place: a note."""
     REPEATED = "repeated"
     """Said of this folder already, one fact: a note."""
 
@@ -101,7 +101,8 @@ class Context:
     namespaces that it opens. `own_packages` are the Python packages that the tree itself is the
     source of. `left_out` are the paths of files that its build for AMD does not compile. Nothing in
     an `untranslated` tree knows of HIP: CUDA's names stay as they are, and only `cuda_headers` (by
-    their names) bring in the runtime that hipcc does not include by itself.
+    their names) bring in the runtime that hipcc does not include by itself. A `hipless` tree has
+    nothing for AMD but what torch may make of its extensions.
     """
 
     identifiers: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -111,6 +112,7 @@ class Context:
     own_packages: frozenset[str] = frozenset()
     left_out: frozenset[str] = frozenset()
     untranslated: bool = False
+    hipless: bool = False
     cuda_headers: frozenset[str] = frozenset()
 
 

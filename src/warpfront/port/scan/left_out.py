@@ -1,17 +1,23 @@
-"""Which C++ and CUDA files a build for AMD leaves out, by the project's CMake files
-and includes. Pure.
+"""Which files are not for AMD: sources that the project's CMake files and includes leave out, and
+Dockerfiles, scripts and lists of requirements with a twin for AMD beside them. Pure.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 
+from warpfront.port.scan.structured import kind_of
 from warpfront.port.scan.structured.cmake import CMakeCommand, builds_hip, read_cmake
 
+_OF_AMD = re.compile(r"(?i)(?<![a-z])(?:rocm|hip|amd)(?![a-z])")
+_OF_A_VENDOR = re.compile(
+    r"(?i)[-_.]?(?<![a-z])(?:rocm|hip|amd|cuda|nvidia|gpu)(?![a-z])(?:\d+(?:\.\d+)*)?"
+)
 _SOURCE = re.compile(r"[\w./*?\[\]+-]+\.(?:cu|cc|cpp|cxx|c|hip)\Z")
 _VARIABLE = re.compile(r"\A\$\{(?:CMAKE_CURRENT_SOURCE_DIR|CMAKE_CURRENT_LIST_DIR)\}/")
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"]", re.MULTILINE)
@@ -41,6 +47,25 @@ def left_out_of_hip(texts: Mapping[str, str]) -> frozenset[str]:
             _take(command, PurePosixPath(path).parent, texts, named)
     out = named.taken_out | (named.for_others - named.for_amd)
     return frozenset(out | _headers_of(out, texts)) if out else frozenset()
+
+
+def beside_amds(paths: Iterable[str]) -> frozenset[str]:
+    """The files among `paths` with a sibling whose name is theirs with AMD in it: `setup.sh` beside
+    `setup_rocm.sh`, and all Dockerfiles of a folder that has one for AMD.
+    """
+    twins: dict[tuple[str, str], list[PurePosixPath]] = defaultdict(list)
+    for path in map(PurePosixPath, paths):
+        kind = kind_of(path)
+        if kind in ("dockerfile", "shell", "requirements"):
+            said = "" if kind == "dockerfile" else _OF_A_VENDOR.sub("", path.name)
+            twins[str(path.parent), f"{kind} {said}"].append(path)
+    return frozenset(
+        str(path)
+        for found in twins.values()
+        if any(_OF_AMD.search(path.name) for path in found)
+        for path in found
+        if not _OF_AMD.search(path.name)
+    )
 
 
 def _is_cmake(path: PurePosixPath) -> bool:

@@ -25,6 +25,7 @@ _COMPILER = re.compile(
             |-lcusparse|-lcusolver|-lcufft|-lcurand|-lcupti|-lnvidia-ml)(?![\w-])
     )"""
 )
+OWN_PART = re.compile(r"(?i)(?<![a-z])cuda(?![a-z])|(?<![a-z])nvcc|cublas|cudart|\.cuh?(?![\w.])")
 _RULES = {"nvcc": "BL201", "arch": "BL202", "link": "BL207"}
 GFX = re.compile(r"(?<![\w-])gfx(?:9[0-9a-f]{2}|1[0-2][0-9a-f]{2})(?![\w])")
 CUDA_INDEX = re.compile(

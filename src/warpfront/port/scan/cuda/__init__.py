@@ -1,6 +1,19 @@
 """The engine for C, C++, CUDA and HIP. Pure."""
 
-from warpfront.port.scan.cuda.headers import knows_hip, runtime_headers, vendor_macros
+from warpfront.port.scan.cuda.headers import (
+    heard_of,
+    runtime_headers,
+    shared_switches,
+    vendor_macros,
+)
 from warpfront.port.scan.cuda.reading_code import header_facts, reads, sightings
 
-__all__ = ["header_facts", "knows_hip", "reads", "runtime_headers", "sightings", "vendor_macros"]
+__all__ = [
+    "header_facts",
+    "heard_of",
+    "reads",
+    "runtime_headers",
+    "shared_switches",
+    "sightings",
+    "vendor_macros",
+]

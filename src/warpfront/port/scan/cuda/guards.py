@@ -1,4 +1,6 @@
-"""Rules about conditions that leave AMD without code: CU123 and CU124. Pure."""
+"""Rules about conditions that leave AMD without code (CU123, CU124, CU153), and about the names of
+a project's own part for CUDA where there is none for AMD (CU154). Pure.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,9 @@ import re
 from collections.abc import Iterator
 
 from warpfront.port.scan.cuda.conditions import Macros, macro_table, truth
+from warpfront.port.scan.cuda.name_rows import rows_including, rows_naming
 from warpfront.port.scan.cuda.preprocessor import Arm, ConditionChain, condition_of
-from warpfront.port.scan.cuda.view import View, sighting
+from warpfront.port.scan.cuda.view import NAME, View, path_of, sighting
 from warpfront.port.scan.findings import Sighting
 
 _VERSIONS = {
@@ -28,14 +31,20 @@ def guard_sightings(view: View) -> Iterator[Sighting]:
         if "amd" not in chain.reach or _has_arm_for_amd(chain):
             continue
         for arm in chain.arms:
-            if "amd" in arm.reach:
-                if arm.macros & _VERSIONS and (_certain_on_amd(arm) or _of_nvcc(view, arm)):
-                    yield _at(view, "CU124", arm, chain)
-                continue
-            if "__CUDA_ARCH__" in arm.macros:
-                yield _at(view, "CU123", arm, chain)
-            elif arm.macros & _VERSIONS:
-                yield _at(view, "CU124", arm, chain)
+            rule = _rule_of(view, arm)
+            if rule:
+                yield _at(view, rule, arm, chain)
+
+
+def _rule_of(view: View, arm: Arm) -> str:
+    """The rule that an arm breaks: it keeps AMD out, or lets AMD in for a wrong reason."""
+    reached = "amd" in arm.reach
+    if "__CUDA_ARCH__" in arm.macros and (not reached or _is_for_hosts(arm)):
+        return "CU123"
+    if arm.macros & _VERSIONS and (not reached or _is_old(arm) or _of_nvcc(view, arm)):
+        return "CU124"
+    alone = view.context.hipless if reached else _left_behind(view)
+    return "CU153" if alone and _of_cuda_alone(view, arm) else ""
 
 
 def _of_nvcc(view: View, arm: Arm) -> bool:
@@ -43,20 +52,96 @@ def _of_nvcc(view: View, arm: Arm) -> bool:
     return view.context.untranslated and "__CUDACC__" in arm.macros
 
 
-def _certain_on_amd(arm: Arm) -> bool:
-    """Whether a comparison with a version holds on AMD because nothing, or HIP's own number, stands
-    there, and may not hold on NVIDIA: AMD takes the arm of old releases.
+def _is_old(arm: Arm) -> bool:
+    """Whether a comparison with a version sends AMD to the arm of old releases, because nothing, or
+    HIP's own number, stands there.
     """
+    return "<" in condition_of(arm.directive) and _certain_on_amd(arm)
+
+
+def _is_for_hosts(arm: Arm) -> bool:
+    """Whether an arm is there because no device is compiled for; with a number beside it, it is for
+    everything but old devices.
+    """
+    return ">" not in condition_of(arm.directive) and _certain_on_amd(arm)
+
+
+def _certain_on_amd(arm: Arm) -> bool:
+    """Whether a condition holds on AMD, host and device, and may not hold on NVIDIA."""
     condition = condition_of(arm.directive)
     macros = Macros(table=macro_table())
-    return (
-        bool(_LESS.search(condition))
-        and truth(condition, "amd", macros) is True
-        and truth(condition, "nvidia", macros) is None
+    return truth(condition, "amd", macros) is True and truth(condition, "nvidia", macros) is None
+
+
+def _of_cuda_alone(view: View, arm: Arm) -> bool:
+    """Whether an arm names a macro that the project's own build sets for CUDA alone."""
+    return any(
+        _SWITCH.search(macro) and not _NO_SWITCH.search(macro)
+        for macro in arm.macros - view.context.portable_names
     )
 
 
-_LESS = re.compile(r"<")
+_SWITCH = re.compile(r"(?:^|_)CUDA(?:_|$)")
+_NO_SWITCH = re.compile(
+    r"^_|^CUDA_(?!ENABLED$|BUILD$|SUPPORT|AVAILABLE$|FOUND$|BACKEND$)|VERSION|ARCH"
+    r"|_(?:H|HPP|HH|CUH|INCLUDED|GUARD)_*$|(?:^|_)(?:NO|NOT|DISABLE|WITHOUT|SKIP|NON)_"
+)
+
+
+def _left_behind(view: View) -> bool:
+    """Whether the rest of the tree asks for HIP beside CUDA, and this file, which is not CUDA's by
+    its name, never does.
+    """
+    return _AMDS.search(view.source.text) is None and not _is_cudas(view)
+
+
+_AMDS = re.compile(r"HIP|ROCM|ROCm|AMD|[^c]hip(?:[A-Z_/]|\b)")
+
+
+def _is_cudas(view: View) -> bool:
+    """Whether the name of a file or of a folder of its path says that it is CUDA's."""
+    path = view.source.path
+    return path.suffix.lower() in (".cu", ".cuh") or _CUDAS.search(str(path)) is not None
+
+
+_CUDAS = re.compile(r"(?i)(?:[/._-]|\A)(?:cuda|nvidia)[\d.]*(?:[._/-]|\Z)|Cuda[^/]*\Z|CUDA[^/]*\Z")
+
+
+def own_names(view: View) -> Iterator[Sighting]:
+    """Where code that is not CUDA's alone names the project's own part for CUDA: one a line."""
+    if not view.context.untranslated or _is_cudas(view):
+        return
+    lines: set[int] = set()
+    for start, end in sorted((*_own_headers(view), *_own_identifiers(view))):
+        line = view.line(start)
+        if line not in lines:
+            lines.add(line)
+            yield sighting(view, "CU154", (start, end))
+
+
+def _own_headers(view: View) -> Iterator[tuple[int, int]]:
+    for directive in view.directives:
+        path = path_of(directive.body) if directive.name == "include" else None
+        if path is None or rows_including(str(path)):
+            continue
+        own = directive.body.startswith('"') or path.name in view.context.cuda_headers
+        if own and _OWN.search(str(path)):
+            yield directive.start, directive.end
+
+
+def _own_identifiers(view: View) -> Iterator[tuple[int, int]]:
+    known = view.context.identifiers
+    for name, defined in view.macros.items():
+        if _OWN.search(name) and name not in known and not _GUARD.search(name):
+            yield from ((one.start, one.end) for one in defined)
+    own = {n for n in view.names if _OWN.search(n) and n not in known and not rows_naming(n)}
+    for found in NAME.finditer(view.code) if own else ():
+        if found[0] in own:
+            yield found.span()
+
+
+_GUARD = re.compile(r"_(?:H|HPP|HH|CUH|INCLUDED|GUARD)_*\Z")
+_OWN = re.compile(r"(?:^|[^A-Za-z]|[a-z](?=C))(?:cuda|Cuda|CUDA)(?:[^a-zA-Z]|(?<=[a-z])[A-Z]|$)")
 
 
 def _has_arm_for_amd(chain: ConditionChain) -> bool:

@@ -77,17 +77,44 @@ def _macro_reaches(view: View) -> Iterator[tuple[str, Reach]]:
             yield name, frozenset().union(*(view.region(one.start).reach for one in defined))
 
 
-_KNOWS_HIP = (
-    *("hip_runtime", "hipify", "hipcc", "__HIP", "HIP_PLATFORM", "LANGUAGE HIP", "(HIP"),
-    *("USE_HIP", "USE_ROCM", "ENABLE_HIP", "CUDAExtension", "cpp_extension", "find_package(hip"),
-)
+_HEARD_OF = {
+    "hip": (
+        *("hip_runtime", "hipify", "hipcc", "__HIP", "HIP_PLATFORM", "LANGUAGE HIP", "(HIP"),
+        *("USE_HIP", "USE_ROCM", "ENABLE_HIP", "WITH_HIP", "HAVE_ROCM", "WITH_ROCM", "ENABLE_ROCM"),
+        "find_package(hip",
+    ),
+    "extensions": ("CUDAExtension", "cpp_extension"),
+}
 _INCLUDED = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"]", re.MULTILINE)
 _RUNTIME = re.compile(r"cuda(?:_runtime(?:_api)?)?\.h$|hip/|cooperative_groups|cub/|thrust/")
 
 
-def knows_hip(text: str) -> bool:
-    """Whether a file has heard of HIP, or of torch's extensions, which are hipified."""
-    return any(word in text for word in _KNOWS_HIP)
+def heard_of(texts: Iterable[str]) -> frozenset[str]:
+    """Whether files have heard of "hip", or of torch's "extensions", which are hipified; "hip" is
+    the end of the search.
+    """
+    heard: set[str] = set()
+    for text in texts:
+        heard |= {
+            one
+            for one, words in _HEARD_OF.items()
+            if one not in heard and any(word in text for word in words)
+        }
+        if "hip" in heard:
+            break
+    return frozenset(heard)
+
+
+def shared_switches(texts: Iterable[str]) -> frozenset[str]:
+    """Macros that a build of torch's extensions sets without asking for CUDA's toolkit: by
+    `torch.cuda.is_available()`, which ROCm's torch answers yes to, or always.
+    """
+    builds = [text for text in texts if any(word in text for word in _HEARD_OF["extensions"])]
+    asking = {name for text in builds if "CUDA_HOME" in text for name in _QUOTED.findall(text)}
+    return frozenset(name for text in builds for name in _QUOTED.findall(text)) - asking
+
+
+_QUOTED = re.compile(r"[\"'](?:-D)?([A-Z]\w*CUDA\w*|CUDA_\w+)[\"'=]")
 
 
 def runtime_headers(texts: Mapping[str, str]) -> frozenset[str]:

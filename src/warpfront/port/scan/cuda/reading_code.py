@@ -18,7 +18,7 @@ from warpfront.port.scan.cuda.device import (
     leftovers,
     memory_sightings,
 )
-from warpfront.port.scan.cuda.guards import guard_sightings
+from warpfront.port.scan.cuda.guards import guard_sightings, own_names
 from warpfront.port.scan.cuda.headers import HeaderFacts, facts_of
 from warpfront.port.scan.cuda.lanes import MASK_NAMES, lane_sightings, mask_sightings
 from warpfront.port.scan.cuda.lexer import Span
@@ -61,6 +61,7 @@ def sightings(source: SourceText, context: Context) -> Iterator[Sighting]:
     seen: Seen = set()
     yield from _included(view, seen)
     yield from guard_sightings(view)
+    yield from own_names(view)
     yield from _named(view, seen)
     yield from lane_sightings(view)
     yield from device_sightings(view)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from warpfront.port.scan.findings import SIDES, Side, Sighting
 from warpfront.port.scan.structured.shell import Word
-from warpfront.port.scan.words import GFX, compiler_flags
+from warpfront.port.scan.words import GFX, OWN_PART, compiler_flags
 
 _TOKEN = re.compile(
     r"(?s)(?P<comment>\#\[(?P<fence>=*)\[.*?\](?P=fence)\]|\#[^\n]*)"
@@ -100,6 +100,18 @@ def _raw_commands(text: str) -> Iterator[tuple[str, int, tuple[Word, ...]]]:
 def builds_hip(text: str) -> bool:
     """Whether CMake text has a build for AMD: HIP as a language, or its package."""
     return _HIP_ARM.search(text) is not None
+
+
+def own_parts(text: str) -> Iterator[Sighting]:
+    """Where the build of a project without HIP names its part for CUDA (BL217): one a line."""
+    for name, start, arguments in _raw_commands(text):
+        lines = set()
+        for word in arguments if name not in {"message", "endif", "else"} else ():
+            line = text.count("\n", start, word.start)
+            if line not in lines and OWN_PART.search(word.text):
+                lines.add(line)
+                what = f"{name}(... {word.text[:60]} ...)"
+                yield Sighting(rule="BL217", start=word.start, end=word.end, what=what)
 
 
 def cmake_sightings(text: str) -> Iterator[Sighting]:

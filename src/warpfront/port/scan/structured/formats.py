@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 from typing import Literal
 
 from warpfront.port.scan.findings import Context, Sighting, SourceText
+from warpfront.port.scan.structured import cmake, makefile
 from warpfront.port.scan.structured.cmake import cmake_sightings
 from warpfront.port.scan.structured.dependencies import (
     cfg_sightings,
@@ -64,6 +65,9 @@ def kind_of(path: PurePosixPath) -> Kind | None:
         "setup.cfg": "cfg",
         "Makefile": "make",
         "GNUmakefile": "make",
+        "Makefile.am": "make",
+        "Makefile.in": "make",
+        "makefile": "make",
         "Pipfile": "toml",
         ".env": "lines",
     }
@@ -77,7 +81,6 @@ def reads(path: PurePosixPath) -> bool:
 
 def sightings(source: SourceText, context: Context) -> Iterator[Sighting]:
     """Everything in `source` that a rule is about."""
-    del context
     kind = kind_of(source.path)
     text = source.text
     readers: Mapping[Kind, Callable[[str], Iterator[Sighting]]] = {
@@ -90,6 +93,8 @@ def sightings(source: SourceText, context: Context) -> Iterator[Sighting]:
         "json": json_sightings,
         "lines": line_sightings,
     }
+    if context.hipless and kind in ("cmake", "make"):
+        yield from (cmake if kind == "cmake" else makefile).own_parts(text)
     if kind == "requirements":
         yield from requirements_sightings(text, extra=_purpose(source.path))
     elif kind == "shell":

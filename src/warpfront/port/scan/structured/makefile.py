@@ -12,6 +12,7 @@ from warpfront.port.scan.structured.shell import (
     variable_sightings,
     word_sightings,
 )
+from warpfront.port.scan.words import OWN_PART
 
 _REFERENCE = re.compile(r"\$[({](\w+)[)}]")
 _VARIABLE = re.compile(r"(?m)^(?:export\s+|override\s+)?([A-Za-z_]\w*)[^\S\n]*[:?+]?=[^\S\n]*(.*)$")
@@ -34,6 +35,15 @@ def make_sightings(text: str) -> Iterator[Sighting]:
         for one in script_sightings(recipe, match.start(), whole=text):
             if one.rule.startswith("DP3") or one.rule in ("HP609", "CT402"):
                 yield one
+
+
+def own_parts(text: str) -> Iterator[Sighting]:
+    """Where the makefile of a project without HIP names its part for CUDA (BL217): one a line."""
+    for line in re.finditer(r"(?m)^[^#\n]+", text):
+        found = OWN_PART.search(line[0])
+        if found is not None:
+            start, end = line.start() + found.start(), line.start() + found.end()
+            yield Sighting(rule="BL217", start=start, end=end, what=line[0].strip()[:60])
 
 
 def _as_word(reference: re.Match[str]) -> str:
