@@ -13,8 +13,8 @@ from torch import Tensor
 @dataclass(frozen=True, kw_only=True)
 class Computed:
     """What one call gave, copied to the CPU: its outputs, and a gradient for each leaf (None where
-    it is not used). `places` are the device types that these were found on, `strides` those of the
-    first output.
+    it is not used). `places` are the device types that these were found on; `strides` are those of
+    the first of its outputs.
     """
 
     outputs: tuple[Tensor, ...]
@@ -45,8 +45,8 @@ class Computed:
 def computed(
     call: Callable[[], Any], leaves: Sequence[Tensor], cotangents: Sequence[Tensor] | None
 ) -> Computed:
-    """Make a call and, where there are cotangents for those of its outputs that have a gradient,
-    differentiate it.
+    """Make a call, and differentiate it where there are cotangents: one for each of its outputs
+    that has a gradient.
     """
     outputs = [_dense(x) for x in tensors_in(call())]
     ends = [x for x in outputs if x.requires_grad]
