@@ -24,9 +24,11 @@ from warpfront.inside.checks.executing import Computed
 from warpfront.inside.checks.judge import CaseVerdict
 from warpfront.inside.checks.operations import Arithmetic, ExpectedResults, Operation
 from warpfront.inside.checks.opinions import Tally
+from warpfront.inside.checks.results import CheckFinding, failed, passed
 
 EXEMPTIONS = Path(__file__).with_name("exemptions.json")
 UNCHANGED = "it changes nothing here (zeros, one element, integers, or below the dtype's rounding)"
+SHOWN = 200
 Mutate = Callable[[Tensor], Tensor]
 
 
@@ -295,3 +297,14 @@ def seed_results(
         verdict = judge(clean.but(place, tensor))
         seeded = replace(of, mutation=name, place=place)
         ledger.enter(seeded, caught=bool(verdict.faults), said=verdict.tallies)
+
+
+def finding_of_faults(ledger: MutationTally) -> CheckFinding:
+    """Passed if faults were seeded and all of them caught."""
+    details: dict[str, object] = {"seeded": ledger.seeded, "mutations": ledger.document()}
+    if ledger.missed:
+        reason = f"{len(ledger.missed)} of {ledger.seeded} not caught: {ledger.missed[0]}"
+        return failed(reason, missed=ledger.missed[:SHOWN], **details)
+    if not ledger.seeded:
+        return failed("no fault could be seeded", **details)
+    return passed(f"{ledger.seeded} seeded faults caught", **details)

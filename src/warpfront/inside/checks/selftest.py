@@ -14,7 +14,7 @@ from warpfront.inside.checks.claims import Claims
 from warpfront.inside.checks.effort import DEVELOPMENT, Effort, drawn_seeds
 from warpfront.inside.checks.models.families import NETWORKS
 from warpfront.inside.checks.models.layer_faults import seed_pass_faults
-from warpfront.inside.checks.mutations import MutationTally
+from warpfront.inside.checks.mutations import MutationTally, finding_of_faults
 from warpfront.inside.checks.operators.case_faults import Subject, seed_faults, seed_property_faults
 from warpfront.inside.checks.operators.cases import Case, make_maker
 from warpfront.inside.checks.operators.fused import PATTERNS, pattern_cases
@@ -32,13 +32,10 @@ from warpfront.inside.checks.results import (
     Check,
     CheckFinding,
     Recorder,
-    failed,
-    passed,
     unavailable,
 )
 
 EXACT_DTYPES = ("int64", "int32", "bool")
-SHOWN = 200
 Seed = Callable[[int, MutationTally], None]
 
 
@@ -126,7 +123,7 @@ def _opinfo_finding(sweep: Sweep, seeds: tuple[int, ...]) -> CheckFinding:
     ledger = MutationTally()
     for seed in seeds:
         seed_entry_faults(entries, sweep, seed, ledger)
-    return _finding(ledger)
+    return finding_of_faults(ledger)
 
 
 def _seeded_check(name: str, seed_in: Seed, effort: Effort) -> Check:
@@ -134,16 +131,6 @@ def _seeded_check(name: str, seed_in: Seed, effort: Effort) -> Check:
         ledger = MutationTally()
         for seed in drawn_seeds(DEVELOPMENT, len(effort.seeds)):
             seed_in(seed, ledger)
-        return _finding(ledger)
+        return finding_of_faults(ledger)
 
     return Check(name=name, find=find)
-
-
-def _finding(ledger: MutationTally) -> CheckFinding:
-    details: dict[str, object] = {"seeded": ledger.seeded, "mutations": ledger.document()}
-    if ledger.missed:
-        reason = f"{len(ledger.missed)} of {ledger.seeded} not caught: {ledger.missed[0]}"
-        return failed(reason, missed=ledger.missed[:SHOWN], **details)
-    if not ledger.seeded:
-        return failed("no fault could be seeded", **details)
-    return passed(f"{ledger.seeded} seeded faults caught", **details)

@@ -39,7 +39,7 @@ from warpfront.inside.checks.precision import (
     probe,
     require_full_precision,
 )
-from warpfront.inside.checks.results import Check, CheckFinding, Recorder, failed, passed
+from warpfront.inside.checks.results import Check, CheckFinding, Recorder, failed, judged, passed
 
 # torch.compile takes seconds for every model on a GPU, and half a minute where it writes C++.
 COMPILED = {
@@ -252,12 +252,10 @@ def finding_of(
         "faults": faults[:_SHOWN],
         "faults_in_all": len(faults),
     }
-    if not bad:
-        return passed(f"largest share of a budget {max(used.values()):.2f}", **details)
-    seed, row = next(iter(bad.items()))
-    details["first_over"] = row.layer
-    more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-    return failed(f"{what}, seed {seed}: {row.fault_by(profile)}{more}", **details)
+    if bad:
+        details["first_over"] = next(iter(bad.values())).layer
+        faults[0] = f"{what}, {faults[0]}"
+    return judged(faults, f"largest share of a budget {max(used.values()):.2f}", **details)
 
 
 def _placed(found: Pass, device: str) -> list[JudgedTensor]:

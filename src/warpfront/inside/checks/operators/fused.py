@@ -4,12 +4,9 @@ normalisation, an addition with ReLU. Judged end to end, for inside a fused kern
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import torch
@@ -298,18 +295,6 @@ def _pattern_tensors(name: str, maker: Maker) -> Iterator[tuple[str, tuple[Tenso
 def compile_modes(build: str) -> tuple[str, ...]:
     """The modes of torch.compile that are judged: graphs are captured on NVIDIA only."""
     return (PLAIN_MODE, GRAPH_MODE) if build == "cuda" else (PLAIN_MODE,)
-
-
-def missing_compiler(device: str) -> str:
-    """Why torch.compile cannot work here, or nothing: a compiler is not promised in every image."""
-    wanted = [os.environ.get("CXX", ""), "g++", "c++", "clang++"]
-    if device != "cpu":
-        if find_spec("triton") is None:
-            return "torch.compile needs triton, which is not installed"
-        wanted = [os.environ.get("CC", ""), "gcc", "cc", "clang"]
-    if any(name and shutil.which(name) for name in wanted):
-        return ""
-    return f"torch.compile needs a compiler, and none of {', '.join(filter(None, wanted))} is here"
 
 
 def execute_compiled(

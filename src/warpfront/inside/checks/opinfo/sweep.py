@@ -40,6 +40,7 @@ from warpfront.inside.checks.results import (
     CheckFinding,
     Recorder,
     failed,
+    judged,
     passed,
     unavailable,
 )
@@ -186,9 +187,8 @@ def _sweep_finding(entries: list[Entry], sweep: Sweep) -> CheckFinding:
     if not swept.samples:
         return failed("no entry of the database could be judged", **details)
     if swept.faults:
-        more = f" (and {len(swept.faults) - 1} more)" if len(swept.faults) > 1 else ""
-        return failed(f"{swept.faults[0]}{more}", faults=swept.faults[:SHOWN], **details)
-    return passed(f"{swept.entries} entries, {swept.samples} samples", **details)
+        details["faults"] = swept.faults[:SHOWN]
+    return judged(swept.faults, f"{swept.entries} entries, {swept.samples} samples", **details)
 
 
 def sweep_entries(entries: list[Entry], sweep: Sweep) -> Swept:
