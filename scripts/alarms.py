@@ -3,8 +3,9 @@
     python scripts/alarms.py DEVICE SECONDS PROCESSES SESSION[:SETTING] ...
 
 Each process takes one session of the list, in turn, with one seed after another until the time is
-over. Seeds are drawn from the id that is printed. The last two lines are JSON: per session and
-setting how many seeds were looked at, and every check that was not passed with its reason.
+over. Seeds are drawn from the id that is printed first. Each seed is a line of JSON when it is
+through: session and setting, and every check that was not passed with its reason. The last line is
+their count.
 """
 
 from __future__ import annotations
@@ -91,6 +92,7 @@ SESSIONS = {
 def main(argv: Sequence[str]) -> int:
     device, seconds, processes, *asked = argv
     run, until = secrets.token_hex(4), time.monotonic() + float(seconds)
+    print(json.dumps({"run": run}), flush=True)
     context = multiprocessing.get_context("spawn")
     told: Any = context.Queue()
     workers = [
@@ -108,15 +110,15 @@ def main(argv: Sequence[str]) -> int:
     with contextlib.suppress(queue.Empty):
         while running:
             name, refused = told.get(timeout=max(1.0, until + 120 - time.monotonic()))
-            alarms += refused
             if name:
+                print(json.dumps([name, refused])[:3000], flush=True)
+                alarms += refused
                 counts[name] = counts.get(name, 0) + 1
             else:
                 running -= 1
     for worker in workers:
         worker.terminate()
-    print(json.dumps({"run": run, "seeds": counts, "alarms in all": len(alarms)}))
-    print(json.dumps(alarms)[:3000])
+    print(json.dumps({"seeds": counts, "alarms in all": len(alarms)}))
     return 0
 
 

@@ -122,14 +122,17 @@ def rewritten_by_torch(utils: str, before: Path, paths: list[str]) -> tuple[Plac
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(printed):
         copy = Path(folder) / "tree"
         shutil.copytree(before, copy, symlinks=True)
-        made = tool.hipify(
-            project_directory=str(copy),
-            output_directory=str(copy),
-            includes=[f"{copy}/*"],
-            extra_files=[str(copy / path) for path in paths],
-            is_pytorch_extension=True,
-            show_detailed=True,
-        )
+        try:
+            made = tool.hipify(
+                project_directory=str(copy),
+                output_directory=str(copy),
+                includes=[f"{copy}/*"],
+                extra_files=[str(copy / path) for path in paths],
+                is_pytorch_extension=True,
+                show_detailed=True,
+            )
+        except (KeyError, IndexError, ValueError) as error:
+            return set(), f"it ended with {error!r}"
         for path in paths:
             result = made.get(str(copy / path))
             if result is not None and result.hipified_path:

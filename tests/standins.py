@@ -90,6 +90,33 @@ def stand_in_wheel(
     return path
 
 
+def stand_in_variants(
+    folder: Path,
+    name: str,
+    version: str,
+    table: Mapping[str, object],
+    *,
+    requires: Sequence[str] = (),
+    files: Mapping[str, str | bytes] | None = None,
+    tag: str = f"cp311-cp311-{PLATFORM}",
+) -> dict[str, Path]:
+    """A wheel for each variant of `table`, which is what the index says of them and lies beside
+    them; by label. Each holds a module `label` too, so that one is not another.
+    """
+    stem = f"{name.replace('-', '_')}-{version}"
+    found = {}
+    variants = table["variants"]
+    assert isinstance(variants, Mapping)
+    for label, properties in variants.items():
+        own = {**table, "variants": {label: properties}}
+        inside = {**(files or {}), f"{name}/label.py": repr(label)}
+        inside[f"{stem}.dist-info/variant.json"] = json.dumps(own)
+        plain = stand_in_wheel(folder, name, version, requires=requires, files=inside, tag=tag)
+        found[label] = plain.rename(folder / f"{stem}-{tag}-{label}.whl")
+    (folder / f"{stem}-variants.json").write_text(json.dumps(table), "utf-8")
+    return found
+
+
 def rocm64_stand_ins(folder: Path, *, python: str = "3.11") -> Path:
     """torch 2.8.0+rocm6.4, torchvision, torchaudio, pytorch-triton-rocm; returns `folder`."""
     tag = _cpython_tag(python)

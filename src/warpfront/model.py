@@ -285,6 +285,38 @@ class RuntimePolicy:
     torch: str = ""
 
 
+Properties = tuple[tuple[str, tuple[tuple[str, tuple[str, ...]], ...]], ...]
+"""Of wheel variants (PEP 825, a draft): namespace, its features, their values."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Variant:
+    """Which of several builds of one version a wheel is: the label in its file name, and what that
+    stands for. `schema` is the format it was said in, `namespaces` the order of preference.
+    """
+
+    label: str = ""
+    schema: str = ""
+    namespaces: tuple[str, ...] = ()
+    properties: Properties = ()
+
+
+NO_VARIANT = Variant()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariantRule:
+    """What a cell takes of wheel variants: of these `packages`, what every one of its targets
+    supports (`supported`, one for each, best first within). `namespace` is the vendor's, which a
+    variant of the stack has to be of ("" where any will do), `toolkit` the version in its labels.
+    """
+
+    packages: tuple[str, ...]
+    supported: tuple[Properties, ...]
+    namespace: str = ""
+    toolkit: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
     """One row of the expanded matrix: one image. `id` names its lock, folder, log, tag part and CI
@@ -296,9 +328,9 @@ class Cell:
     built on. `torch` is the bare version asked for; `stack` the exact pins (empty when torch
     arrives with the base). `relax` maps a package, whose demands on the torch stack may go unmet,
     to the reason somebody gave; `builds` are the packages that are built for it, `patches` what is
-    changed in others, `smoke` what of them `verify` tries. `own_indexes` and `allow_builds` are the
-    matrix's. `tree` is the source tree it is for. `slim` are globs of what its wheels are without,
-    `policies` are about its environment at run time.
+    changed in others, `smoke` what of them `verify` tries. `own_indexes`, `allow_builds` and
+    `allow_variants` are the matrix's. `tree` is the source tree it is for. `slim` are globs of what
+    its wheels are without, `policies` are about its environment at run time.
     """
 
     id: str
@@ -329,6 +361,7 @@ class Cell:
     tree: SourceTree | None = None
     own_indexes: tuple[OwnIndex, ...] = ()
     allow_builds: tuple[str, ...] = ()
+    allow_variants: tuple[str, ...] = ()
     budget_bytes: int | None = None
     policies: tuple[RuntimePolicy, ...] = ()
     slim: tuple[str, ...] = ()
@@ -407,7 +440,8 @@ class LockInputs:
 
     `stack_requirements` may come from `index` only, what matches an own index's patterns from
     that; `requirements` from PyPI. `allow_builds` are distributions that may be built of their
-    index's source archive where it has no wheel. `parent` are the
+    index's source archive where it has no wheel, `variants` what is taken of wheel variants.
+    `parent` are the
     exact pins (`name==version`) of the parent's lock, which a child may extend and never change.
     `machine` is the cell's; `glibc` is the base's C library, e.g. `2.36`. `relax` are (package,
     reason) of this image and of those it is built on. `sources` are its requirements that no index
@@ -439,6 +473,7 @@ class LockInputs:
     libraries: tuple[str, ...] = ()
     own_indexes: tuple[OwnIndex, ...] = ()
     allow_builds: tuple[str, ...] = ()
+    variants: VariantRule | None = None
 
     @property
     def digest(self) -> str:
@@ -461,6 +496,7 @@ class LockInputs:
                 **({"patches": [asdict(one) for one in self.patches]} if self.patches else {}),
                 **({"own_indexes": _texts(self.own_indexes)} if self.own_indexes else {}),
                 **({"targets": sorted(self.targets)} if self.targets else {}),
+                **({"variants": asdict(self.variants)} if self.variants else {}),
             }
         )
 
@@ -513,7 +549,8 @@ class LockedWheel:
     `sdist` and `sdist_sha256` name the source archive of a wheel that its index does not offer and
     that we build once (AMD's `rocm`); empty for all others. `source` is where that archive, or a
     wheel by its address, comes from if from no index (`index` is then ""). `targets` are those that
-    a wheel was made for of an archive that serves more.
+    a wheel was made for of an archive that serves more. `variant` is which of several builds of
+    this version it is, where its file name says that it is one.
     """
 
     name: str
@@ -526,6 +563,13 @@ class LockedWheel:
     sdist_sha256: str = ""
     source: str = ""
     targets: tuple[str, ...] = ()
+    variant: Variant = NO_VARIANT
+
+    @property
+    def kept_as(self) -> str:
+        """The file name for whoever installs it: pip reads no label of a variant."""
+        label = self.variant.label
+        return f"{self.filename.removesuffix(f'-{label}.whl')}.whl" if label else self.filename
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)

@@ -14,6 +14,7 @@ import tarfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from adversary.conda_channel import write_channel
 from adversary.stacks import INDEX, Stack
 from packaging.utils import canonicalize_name
 from stand_in_torch import extension_module, torch_files, torchvision_files, triton_files
@@ -67,6 +68,7 @@ def offer(folder: Path, stack: Stack) -> Path:
             shutil.copy(path, files / name / path.name)
     _rebuilt(files / "rebuilt", stack)
     _projects(folder / "projects", stack)
+    write_channel(folder / "projects", newer=stack.newer, same=stack.torch)
     shutil.rmtree(aside)
     return folder
 

@@ -29,7 +29,7 @@ PROGRAM = "/opt/warpfront/bin/warpfront-guard"
 OLDEST_PIP = "23.0.1"
 # With what they need, for an environment each: no case's index has them. What pdm 2.29 finds
 # without its own lock is too new for it.
-_MANAGERS = ("poetry", "pdm[locked]")
+_MANAGERS = ("poetry", "pdm[locked]", "py-rattler")
 NAMES = "localhost/warpfront/adversary"
 _SYSTEM_PYTHON = (
     "for p in /usr/bin/python3 /usr/local/bin/python3; do "
@@ -76,7 +76,7 @@ def fetch_tools(folder: Path) -> Tools:
             run(Command(argv=(*argv, "--dest", str(folder)))).check()
     managers = folder / "managers"
     for manager in _MANAGERS:
-        if any(managers.glob(f"{manager.partition('[')[0]}-*.whl")):
+        if any(managers.glob(f"{manager.partition('[')[0].replace('-', '_')}-*.whl")):
             continue
         argv = (sys.executable, "-m", "pip", "download", "--quiet", "--only-binary", ":all:")
         more = ("--python-version", "3.11", "--dest", str(managers), manager)

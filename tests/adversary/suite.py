@@ -13,6 +13,9 @@ from adversary.runner import Arena, Result
 SCHEMA = 1
 # What people have: the oldest pip is for `scripts/guard-table` and the whole table.
 NEWEST = ("pip", "uv")
+# What takes a minute to set up: what it leaves is found as what others overwrite, what it asks pip
+# for is refused as what a file of requirements asks for.
+DEAR = ("other installer",)
 # Ways that one line of the guard answers: constraints, a look at what changed, or nothing at all.
 ALIKE: Mapping[str, tuple[str, ...]] = {
     "asked for": (
@@ -46,7 +49,7 @@ def representatives(
     Cases that a part holds are tried anyway, and count first. Torch is loaded and hashed whole in
     one of those that leave it as it is.
     """
-    offered = [pair for pair in pairs(cases, image) if pair[1] in NEWEST]
+    offered = [(case, tool) for case, tool in pairs(cases, image) if is_offered(case, tool)]
     tried = {always_held(part) for part in parts if part.image == image}
     chosen = [pair for pair in offered if f"{pair[0].id}/{pair[1]}" in tried]
     shown = {_shows(case, image, tool) for case, tool in chosen}
@@ -59,6 +62,11 @@ def representatives(
         tools = [tool for _, tool in chosen]
         chosen.append(min(of_way, key=lambda pair: tools.count(pair[1])))
     return _loaded_once(chosen, image)
+
+
+def is_offered(case: Case, tool: str) -> bool:
+    """Whether the tests that always run may choose it."""
+    return tool in NEWEST and case.how not in DEAR
 
 
 def _shows(case: Case, image: str, tool: str) -> tuple[str, ...]:

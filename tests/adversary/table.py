@@ -16,7 +16,7 @@ ALWAYS_RUN = "cpu"
 _WHY = (
     "● = every run of the tests tries it in the CPU image: the first that a part holds (below), of "
     "its way with one of that way's outcomes, or of ways alike with a tool; the others say the "
-    "same with other words, and are run by "
+    "same with other words or are long in the making, and are run by "
     "`scripts/test --all`. Of what a part holds (below) always the first case, by `--all` each."
 )
 _NOT_HERE = "-"

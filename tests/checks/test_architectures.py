@@ -28,6 +28,8 @@ from warpfront.inside.checks.architectures.library_options import Library  # noq
 from warpfront.inside.checks.architectures.roster import architectures, chosen  # noqa: E402
 from warpfront.inside.checks.architectures.small_models import NotBuiltError  # noqa: E402
 from warpfront.inside.checks.hazards import seeding  # noqa: E402
+from warpfront.inside.checks.models.replaying import Precision, judge_whole  # noqa: E402
+from warpfront.inside.checks.models.specimens import Specimen  # noqa: E402
 from warpfront.inside.checks.results import Recorder  # noqa: E402
 
 STAND_IN = Path(__file__).parents[1] / "stand_in_library"
@@ -167,3 +169,38 @@ def test_the_floors_of_the_data_file_are_of_releases_and_hold_the_goal() -> None
     assert (least >= 175, since) == (True, "5.23.0")
     assert registered.floor_of("causal", "5.24.1") == (least, since)
     assert registered.floor_of("causal", "4.1") == (0, "no release")
+
+
+class Cancelling(torch.nn.Module):  # type: ignore[misc, name-defined]
+    """Of what comes back to its weight hardly anything is left."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(64))
+
+    def forward(self, x: Any) -> Any:
+        little = self.weight * x.exp() - self.weight * (x + 2.0**-13).exp()
+        return little, little.sum()
+
+
+def test_who_is_off_by_roundings_is_right_even_if_the_cpu_was_lucky() -> None:
+    """An H100's gradient of a query's bias was 9.4 times as far off as the CPU's."""
+    drawn = torch.rand(64, generator=torch.Generator().manual_seed(0))
+    how = Precision(dtype=torch.float32)
+    specimen = Specimen(family="", model=Cancelling(), inputs=(drawn,), how=how)
+    exact, found = specimen.exact, specimen.same_dtype
+    narrow = {name: gradient.float() for name, gradient in exact.gradients.items()}
+    lucky = replace(exact, logits=exact.logits.float(), gradients=narrow)
+    by_luck = {row.tensor: row.fault for row in judge_whole(found, exact, lucky, how)}
+    assert "times the CPU's" in by_luck["gradient of weight"]
+
+    own = replace(specimen)
+    vars(own)["same_dtype"] = lucky
+    for times, right in ((1.0, True), (30.0, False)):
+        off = {n: g + (times - 1) * (g - narrow[n]) for n, g in found.gradients.items()}
+        rows = architecture_runs._whole_rows(
+            replace(found, gradients=off), own, tried("plain"), architecture_runs.PassJudgement()
+        )
+        faults = {row.tensor: row.fault for row in rows}
+        assert bool(faults["gradient of weight"]) != right
+        assert not faults["logits"]

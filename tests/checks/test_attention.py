@@ -113,18 +113,16 @@ def test_a_refusal_is_an_answer_and_has_its_reason() -> None:
 
 @pytest.mark.process
 @pytest.mark.parametrize(("name", "how"), [("crashes", CRASHED), ("hangs", HUNG)])
-def test_a_case_that_ends_its_process_costs_itself_only(
-    name: str, how: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_case_that_ends_its_process_costs_itself_only(name: str, how: str) -> None:
     wanted = {"dtype": "float32", "width": 128, "backward": False, "grouped": 4}
     items = [
         item
         for item in tier_session.cases_of(fake(name), "cpu", Effort())
         if wanted.items() <= item.items()
     ]
-    monkeypatch.setattr(tier_session, "cases_of", lambda *_: iter(items))
     found: dict[str, list[tier_session.Ran]] = {}
-    finding = tier_session._find_tier(fake(name), "cpu", QUICK, found, 10.0)
+    returned = tier_session._children("cpu", items, 10.0)
+    finding = tier_session._find_tier(fake(name), returned, found)
     assert [one.outcome for one in found[f"fake {name}"]] == ["computed", how, "computed"]
     assert finding.outcome == "failed"
     assert ("SIGSEGV" in finding.reason) == (how == CRASHED)

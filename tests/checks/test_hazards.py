@@ -36,7 +36,7 @@ from warpfront.inside.checks.hazards.kernel_faults import KERNEL_FAULTS  # noqa:
 from warpfront.inside.checks.hazards.narrow_types import _decoded  # noqa: E402
 from warpfront.inside.checks.hazards.seeding import KernelFault, operators_of, seed_kernel_faults  # noqa: E402
 from warpfront.inside.checks.mutations import MutationTally  # noqa: E402
-from warpfront.inside.checks.results import Recorder  # noqa: E402
+from warpfront.inside.checks.results import Check, CheckFinding, Recorder, passed  # noqa: E402
 
 TABLE = Path(operators.__file__).with_name("table.json")
 QUICK = Effort(quick=True, seeds=(0,))
@@ -172,6 +172,45 @@ def test_rows_are_checks_of_a_session_and_one_that_raises_stops_no_other(
         {"name": "elsewhere", "reason": "says nothing about cpu"},
         {"name": "unseen", "reason": "was seen to be right on cuda alone, never tried on cpu"},
     ]
+
+
+def test_what_was_seen_on_one_vendor_says_nothing_of_anothers_kernels(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    judged = [one.name for one in HAZARDS if one.seen_on]
+    assert judged == ["kinds of numbers", "options", "lists"]
+    for hip, right in ((None, True), ("6.4.1", False)):
+        monkeypatch.setattr(torch.version, "hip", hip)
+        assert {one.judges("cuda") for one in HAZARDS if one.seen_on} == {right}
+        assert all(one.judges("cpu") for one in HAZARDS)
+
+
+def test_where_there_are_cores_classes_begin_before_the_operations_and_are_told_after_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+
+    def begin(find: str, asked: Any, effort: Effort, *, lanes: int) -> list[Check]:
+        told.append(f"{lanes} lanes")
+        assert find == "hazards.hazard_checks:find_class"
+        assert effort is QUICK
+        assert asked["order"] == {"name": "order", "device": "cpu"}
+        return [Check(name=name, find=find_it) for name in asked]
+
+    def find_it() -> CheckFinding:
+        told.append("class")
+        return passed()
+
+    monkeypatch.setattr(hazard_checks, "lanes_for", lambda _: 3)
+    monkeypatch.setattr(hazard_checks, "begin_checks", begin)
+    monkeypatch.setattr(hazard_checks, "record_operators", lambda *_: told.append("operations"))
+    recorder = Recorder(session="operators", target="cpu", folder=tmp_path)
+    hazard_checks.record_beside_operators(CPU, recorder, QUICK)
+    assert told[:3] == ["3 lanes", "operations", "class"]
+    claimed = [one.name for one in HAZARDS if one.name not in {"more than 2^31", "streams"}]
+    assert sorted(recorder.planned) == sorted(claimed)
+    assert recorder.planned[: len(hazard_checks.LONG)] == hazard_checks.LONG
+    assert recorder.finish()
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from claimed import CPU  # noqa: E402
 from warpfront.inside.checks import operations  # noqa: E402
 from warpfront.inside.checks.effort import Effort, profile_names  # noqa: E402
 from warpfront.inside.checks.executing import Computed  # noqa: E402
+from warpfront.inside.checks.finding_beside import find_out  # noqa: E402
 from warpfront.inside.checks.judge import CaseVerdict, rms_fault  # noqa: E402
 from warpfront.inside.checks.mutations import ON_TENSORS, MutationTally, exemptions  # noqa: E402
 from warpfront.inside.checks.operations import Arithmetic  # noqa: E402
@@ -54,7 +55,7 @@ from warpfront.inside.checks.opinfo.sweep import (  # noqa: E402
     record_opinfo,
     sweep_entries,
 )
-from warpfront.inside.checks.results import Recorder  # noqa: E402
+from warpfront.inside.checks.results import Check, CheckFinding, Recorder  # noqa: E402
 
 QUICK = Effort(quick=True)
 ABSOLUTE = Elementwise(function=torch.abs, kinks=((0.0, 2.0),))
@@ -376,6 +377,39 @@ def test_seeds_repeat_the_backward_and_not_the_forward() -> None:
     sweep = Sweep(dtype="float32", backward=False, device="cpu", effort=seeds)
     assert sweep.seeds == (0,)
     assert replace(sweep, backward=True).seeds == (0, 1, 2)
+
+
+@pytest.mark.process
+def test_sweeps_beside_each_other_find_what_they_find_one_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[str] = []
+
+    def begin(find: str, asked: Any, effort: Effort, *, lanes: int) -> list[Check]:
+        begun.extend(asked)
+        assert lanes == 2
+
+        def found(arguments: Any) -> CheckFinding:
+            item = {"find": find, "effort": vars(effort), "arguments": arguments}
+            return CheckFinding(**find_out(json.loads(json.dumps(item))))
+
+        return [Check(name=name, find=partial(found, one)) for name, one in asked.items()]
+
+    monkeypatch.setattr(sweep, "load_database", lambda: load_database()[::90])
+    monkeypatch.setattr(sweep, "begin_checks", begin)
+    found = []
+    for lanes in (0, 2):
+        monkeypatch.setattr(sweep, "lanes_for", lambda _, n=lanes: n)
+        folder = tmp_path / str(lanes)
+        folder.mkdir()
+        recorder = Recorder(session="opinfo", target="cpu", folder=folder)
+        sweep.record_beside(CPU, recorder, Effort())
+        assert recorder.finish()
+        document = json.loads((folder / "opinfo.json").read_text())
+        found.append([{**check, "seconds": 0} for check in document["checks"]])
+        assert begun == ([] if not lanes else [check["name"] for check in found[0][1:]])
+    assert found[0] == found[1]
+    assert len(found[0]) > 4
 
 
 def test_a_torch_without_the_database_is_unavailable_and_says_what_is_missing(

@@ -213,14 +213,6 @@ class CellMaker:
                 message = f"index `{name}` is one of the compat table, which has no `packages`"
                 self._problem(("indexes", name), message, f"write `{name}: {given.url}`")
 
-    @cached_property
-    def _own_indexes(self) -> tuple[OwnIndex, ...]:
-        return tuple(
-            OwnIndex(name=name, url=given.url, packages=tuple(sorted(given.packages)))
-            for name, given in sorted(self.text.indexes.items())
-            if not isinstance(given, str)
-        )
-
     def make_compilers(self) -> None:
         """Every entry of `compilers:`."""
         for name, text in self.text.compilers.items():
@@ -443,7 +435,6 @@ class CellMaker:
                     name=name,
                     ids=ids,
                     tag=tag,
-                    own_indexes=self._own_indexes,
                 )
                 self.cells.append(cell)
                 self._check_environment(point, cell)
@@ -540,6 +531,14 @@ def _tree(text: SourceTreeText) -> SourceTree:
     return SourceTree(path=text.path, sources=text.sources, include=text.include, flags=text.flags)
 
 
+def _own_indexes(text: MatrixText) -> tuple[OwnIndex, ...]:
+    return tuple(
+        OwnIndex(name=name, url=given.url, packages=tuple(sorted(given.packages)))
+        for name, given in sorted(text.indexes.items())
+        if not isinstance(given, str)
+    )
+
+
 def _cell(
     point: Point,
     foundation: _Foundation,
@@ -548,7 +547,6 @@ def _cell(
     name: str,
     ids: Mapping[str, str],
     tag: str,
-    own_indexes: tuple[OwnIndex, ...],
 ) -> Cell:
     image = text.images[name]
     policies = _policies(point, foundation, text, image)
@@ -575,12 +573,13 @@ def _cell(
         title=image.title,
         environment=frozen({**environment_of(policies), **image.environment, **point.environment}),
         relax=frozen(image.relax),
-        builds=tuple(_recipe(package, build) for package, build in sorted(image.builds.items())),
+        builds=tuple(_recipe(*one) for one in sorted(image.builds.items())),
         patches=tuple(map(_patch, image.patches)),
         smoke=tuple(map(_smoke, image.smoke)),
         tree=_tree(image.project) if image.project else None,
-        own_indexes=own_indexes,
+        own_indexes=_own_indexes(text),
         allow_builds=tuple(sorted(text.allow_builds)),
+        allow_variants=tuple(sorted(text.allow_variants)),
         budget_bytes=_bytes(image.budget) if image.budget else None,
         policies=policies,
         slim=removed(image.slim, point.targets) if _installs_torch(point) else (),

@@ -464,6 +464,7 @@ class MatrixText:
     builders: Mapping[Name, NodeText] = field(default_factory=dict)
     indexes: Mapping[IndexName, IndexText] = field(default_factory=dict)
     allow_builds: tuple[PackageName, ...] = ()
+    allow_variants: tuple[PackageName, ...] = ()
     defaults: Axes = field(default_factory=Axes)
     include: tuple[IncludeText, ...] = ()
     exclude: tuple[Filter, ...] = ()

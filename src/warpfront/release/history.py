@@ -111,6 +111,6 @@ def _payload(registry: Registry, path: str, attached: Descriptor) -> Mapping[str
     try:
         layer = json.loads(manifest.body)["layers"][0]["digest"] if manifest else ""
         document = json.loads(registry.blob(path, str(layer), _LIMIT_BYTES)) if layer else {}
-    except (ValueError, KeyError, TypeError, IndexError):
+    except (ValueError, KeyError, TypeError, IndexError, RecursionError):
         return {}
     return document if isinstance(document, dict) else {}

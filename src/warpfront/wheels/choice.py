@@ -4,6 +4,7 @@ and the public index that has it. Edge.
 
 from __future__ import annotations
 
+import dataclasses
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from warpfront.wheels.sources import (
     local_path,
 )
 from warpfront.wheels.trust import PYPI, belonging
+from warpfront.wheels.variant_pages import TakenVariant
 from warpfront.wheels.wheelhouse import Wheelhouse, read_requires, requires_of, save
 
 if TYPE_CHECKING:
@@ -85,6 +87,9 @@ class WheelChoice:
     def wheel(self, package: Package) -> LockedWheel:
         if package.name in self.given:
             return self.given[package.name]
+        taken = self.shelf.variants.taken(package.name, package.version)
+        if taken is not None:
+            return self._taken(package, taken)
         best = self._best(package)
         if best is None:
             raise self._lacking(package)
@@ -102,6 +107,23 @@ class WheelChoice:
             index=self._index(package, url),
         )
 
+    def _taken(self, package: Package, taken: TakenVariant) -> LockedWheel:
+        link = taken.link
+        sha256, size = link.sha256, link.size_bytes
+        if not sha256:
+            bare = dataclasses.replace(link, filename=taken.plain)
+            kept, sha256 = self.kept(package.name, bare)
+            size = kept.stat().st_size
+        return LockedWheel(
+            name=package.name,
+            version=str(parse_wheel_filename(taken.plain)[1]),
+            filename=link.filename,
+            sha256=sha256,
+            size_bytes=self._size(link.url) if size is None else size,
+            index=self._index(package, link.url),
+            variant=taken.variant,
+        )
+
     def distribution(self, package: Package) -> Distribution:
         """What the best file's metadata demands: from the file beside it where the index has one
         (PEP 658), else from the wheel itself.
@@ -110,6 +132,11 @@ class WheelChoice:
         if given is not None:
             requires = read_requires(self.wheelhouse.path(given))
             return Distribution(name=package.name, version=given.version, requires=requires)
+        taken = self.shelf.variants.taken(package.name, package.version)
+        if taken is not None and taken.requires is not None:
+            return Distribution(
+                name=package.name, version=str(package.version), requires=taken.requires
+            )
         best = self._best(package)
         if best is None:
             raise self._lacking(package)

@@ -34,6 +34,7 @@ from packaging.version import Version
 from warpfront.errors import LockError
 from warpfront.matrix.vendors import VENDORS
 from warpfront.model import (
+    NO_VARIANT,
     Cell,
     LockedWheel,
     LockInputs,
@@ -41,11 +42,20 @@ from warpfront.model import (
     PatchedWheel,
     Relaxed,
     Source,
+    Variant,
+    VariantRule,
     WheelBuild,
     WheelLock,
 )
 from warpfront.wheels.requirements import RequirementList
 from warpfront.wheels.trust import misplaced
+from warpfront.wheels.variants import (
+    MACHINES,
+    split_label,
+    supports,
+    variant_document,
+    variants_of,
+)
 
 SCHEMA = 1
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -90,6 +100,22 @@ def lock_inputs(
         libraries=vendor.libraries,
         own_indexes=cell.own_indexes,
         allow_builds=cell.allow_builds,
+        variants=variant_rule(cell),
+    )
+
+
+def variant_rule(cell: Cell) -> VariantRule | None:
+    """What `cell` takes of wheel variants; None where matrix.yaml allows none."""
+    if not cell.allow_variants:
+        return None
+    vendor = VENDORS[cell.vendor]
+    of_device = [vendor.variant_properties(cell.toolkit, target) for target in cell.targets]
+    named = [namespace for one in of_device for namespace, _ in one]
+    return VariantRule(
+        packages=cell.allow_variants,
+        supported=tuple((*one, *MACHINES.get(cell.machine, ())) for one in of_device),
+        namespace=named[0] if named else "",
+        toolkit=cell.toolkit.version if cell.toolkit else "",
     )
 
 
@@ -107,6 +133,12 @@ def dump_lock(lock: WheelLock) -> str:
         Pylock.from_dict(document)  # what is wrong with it is said before it is written
     except PylockValidationError as error:
         raise LockError(f"{lock.cell_id}: the lock would not be valid: {error}") from error
+    variants = {wheel.name: wheel for wheel in lock.wheels if wheel.variant.label}
+    for package in document["packages"]:
+        if package["name"] in variants:  # PEP 825, which `packaging` does not know
+            wheel = variants[package["name"]]
+            package["wheels"][0]["path"] = wheel.filename
+            package["variants-json"] = variant_document(wheel.variant)
     return tomli_w.dumps(document)
 
 
@@ -118,7 +150,8 @@ def read_lock(text: str, *, path: str) -> WheelLock:
     """
     _refuse_name(path)
     try:
-        document = Pylock.from_dict(tomllib.loads(text))
+        raw = tomllib.loads(text)
+        document = Pylock.from_dict(_without_labels(raw))
     except (
         tomllib.TOMLDecodeError,
         PylockValidationError,
@@ -130,7 +163,12 @@ def read_lock(text: str, *, path: str) -> WheelLock:
         cell_id=_text(own, "cell", path),
         python=_read_python(document, path),
         inputs_digest=_text(own, "inputs", path),
-        wheels=tuple(sorted(_read_wheel(package, path) for package in document.packages)),
+        wheels=tuple(
+            sorted(
+                _read_wheel(package, path, table)
+                for package, table in zip(document.packages, raw["packages"], strict=True)
+            )
+        ),
         relaxed=tuple(_read_relaxed(own, path)),
         builds=tuple(_read_builds(own, path)),
         patched=tuple(_read_patched(own, path)),
@@ -169,6 +207,8 @@ def staleness(lock: WheelLock, inputs: LockInputs) -> str:
         return f"it has {foreign}"
     if inputs.unfit:
         return inputs.unfit[0]
+    if unwanted := unwanted_variant(lock.wheels, inputs):
+        return f"it has {unwanted}"
     if lock.inputs_digest == inputs.digest:
         wrong = misplaced(lock.wheels, inputs)
         return f"it claims {wrong}" if wrong else ""
@@ -187,9 +227,22 @@ def staleness(lock: WheelLock, inputs: LockInputs) -> str:
 def foreign_wheel(wheels: Iterable[LockedWheel], machine: str) -> str:
     """The first wheel that another machine than `machine` is needed for, in words; "" for none."""
     for wheel in wheels:
-        platforms = wheel.filename.removesuffix(".whl").rpartition("-")[2].split(".")
+        platforms = wheel.kept_as.removesuffix(".whl").rpartition("-")[2].split(".")
         if not any(one == "any" or one.endswith(f"_{machine}") for one in platforms):
             return f"{wheel.filename}, which is not for {machine}"
+    return ""
+
+
+def unwanted_variant(wheels: Iterable[LockedWheel], inputs: LockInputs) -> str:
+    """The first wheel that is a variant which the cell does not take, in words; "" for none."""
+    rule = inputs.variants
+    for wheel in wheels:
+        if not wheel.variant.label:
+            continue
+        if rule is None or wheel.name not in rule.packages:
+            return f"{wheel.filename}, and `allow_variants` does not name {wheel.name}"
+        if not supports(rule, wheel.variant):
+            return f"{wheel.filename}, which is not for this cell's targets"
     return ""
 
 
@@ -303,9 +356,7 @@ def _package(wheel: LockedWheel, *, patched: bool) -> Package:
         index=wheel.index or None,
         sdist=sdist,
         wheels=[
-            PackageWheel(
-                path=wheel.filename, size=wheel.size_bytes, hashes={"sha256": wheel.sha256}
-            )
+            PackageWheel(path=wheel.kept_as, size=wheel.size_bytes, hashes={"sha256": wheel.sha256})
         ],
         tool={"warpfront": made} if (made := _made_document(wheel, patched=patched)) else None,
     )
@@ -513,7 +564,23 @@ def _read_python(document: Pylock, path: str) -> str:
     return found[1]
 
 
-def _read_wheel(package: Package, path: str) -> LockedWheel:
+def _without_labels(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """The document with the names that `packaging` knows: the labels of variants are read apart."""
+    packages = raw.get("packages")
+    if not isinstance(packages, list):
+        return dict(raw)
+    return {**raw, "packages": [_without_label(package) for package in packages]}
+
+
+def _without_label(package: Any) -> Any:
+    try:
+        wheels = [{**one, "path": split_label(one["path"])[0]} for one in package["wheels"]]
+    except (KeyError, TypeError):  # of another shape, which will be said
+        return package
+    return {**package, "wheels": wheels}
+
+
+def _read_wheel(package: Package, path: str, raw: Mapping[str, Any]) -> LockedWheel:
     where = f"{path}: {package.name}"
     if package.wheels is None or len(package.wheels) != 1:
         raise LockError(f"{where}: not exactly one wheel", hint=_RELOCK)
@@ -525,10 +592,11 @@ def _read_wheel(package: Package, path: str) -> LockedWheel:
     if wheel.size is None or wheel.size < 0 or bool(package.index) == bool(source):
         raise LockError(f"{where}: no size or no index", hint=_RELOCK)
     sdist = package.sdist
+    filename = str(raw["wheels"][0]["path"])
     return LockedWheel(
         name=package.name,
         version=_read_version(wheel.path, where),
-        filename=wheel.path,
+        filename=filename,
         sha256=_read_sha256(wheel.hashes, where),
         size_bytes=wheel.size,
         index=package.index or "",
@@ -538,13 +606,22 @@ def _read_wheel(package: Package, path: str) -> LockedWheel:
         else "",
         source=source,
         targets=tuple(own.get("targets", "").split()),
+        variant=_read_variant(filename, raw.get("variants-json"), where),
     )
 
 
+def _read_variant(filename: str, variants: object, where: str) -> Variant:
+    """Which variant its file name says, if the table beside it says what that stands for."""
+    _, label = split_label(filename)
+    if not label and variants is None:
+        return NO_VARIANT
+    table = variants_of(variants, f"{where}: variants-json")
+    if set(table.variants) != {label}:
+        raise LockError(f"{where}: {filename} is not the variant of its table", hint=_RELOCK)
+    return table.variant(label)
+
+
 def _read_version(filename: str, where: str) -> str:
-    """Wheel variants (PEP 825, a draft) have one more part in their names, which no installer of
-    today takes: which of them a cell's target wants cannot be said yet.
-    """
     try:
         return str(parse_wheel_filename(filename)[1])
     except InvalidWheelFilename as error:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import io
 import zipfile
+from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from warpfront.wheels.sources import NoAnswer
-from warpfront.wheels.wheelhouse import requires_of
+from warpfront.wheels.wheelhouse import LONGEST_METADATA_BYTES, UNREADABLE, requires_of
 
 if TYPE_CHECKING:
     from warpfront.wheels.transport import Transport
@@ -20,19 +22,37 @@ _BUFFER_BYTES = 1 << 16
 
 def read_remote_requires(url: str, transport: Transport) -> tuple[str, ...] | None:
     """`Requires-Dist` of the wheel at `url`; None where its server gives no ranges, or no wheel."""
-    size = transport.size_bytes(url)
-    if isinstance(size, NoAnswer):
-        return None
+    told = read_small_members(url, transport, ("METADATA",)) or {}
+    return requires_of(told["METADATA"]) if "METADATA" in told else None
+
+
+def read_small_members(
+    source: str | Path, transport: Transport, names: Collection[str]
+) -> Mapping[str, str] | None:
+    """The texts of these files of a wheel's dist-info, where it has them and they are as long as
+    such files are; None where its server gives no ranges, or no wheel.
+    """
+    file: Path | _Remote | None = source if isinstance(source, Path) else None
+    if file is None:
+        size = transport.size_bytes(str(source))
+        if isinstance(size, NoAnswer):
+            return None
+        file = _Remote(str(source), size, transport)
     try:
-        with zipfile.ZipFile(_Remote(url, size, transport)) as archive:
-            inside = next(
-                name
-                for name in archive.namelist()
-                if name.count("/") == 1 and name.endswith(".dist-info/METADATA")
-            )
-            return requires_of(archive.read(inside).decode("utf-8", errors="replace"))
-    except (OSError, StopIteration, zipfile.BadZipFile):
+        with zipfile.ZipFile(file) as archive:
+            return {
+                member.filename.rpartition("/")[2]: archive.read(member).decode("utf-8", "replace")
+                for member in archive.infolist()
+                if _is_of_info(member.filename, names)
+                and member.file_size <= LONGEST_METADATA_BYTES
+            }
+    except UNREADABLE:
         return None
+
+
+def _is_of_info(member: str, names: Collection[str]) -> bool:
+    folder, _, name = member.partition("/")
+    return folder.endswith(".dist-info") and name in names
 
 
 class _Remote(io.RawIOBase):

@@ -35,6 +35,7 @@ from warpfront.wheels.shelf import Shelf
 from warpfront.wheels.sources import Link, Site
 from warpfront.wheels.trust import known_names, misplaced
 from warpfront.wheels.uv_program import option_file, uv_command
+from warpfront.wheels.variant_pages import VariantPages
 from warpfront.wheels.wheelhouse import Wheelhouse
 
 if TYPE_CHECKING:
@@ -71,7 +72,9 @@ class UvResolver:
         self._on_line = on_line
         self._wheelhouse = wheelhouse or Wheelhouse()
         self._reach = reach_of(inputs, site, on_line)
-        self._shelf = Shelf(inputs, site, self._reach, held)
+        tags = supported_tags(inputs.python, inputs.machine, inputs.glibc)
+        variants = VariantPages(inputs, tags, self._wheelhouse)
+        self._shelf = Shelf(inputs, site, self._reach, variants, held)
         self._given: dict[str, LockedWheel] = {}
 
     def give(self, wheel: LockedWheel, extras: tuple[str, ...] = ()) -> str:
@@ -145,6 +148,10 @@ class UvResolver:
             found = pool.map(self._choice(transport).wheel, resolution.pylock.packages)
             wheels = tuple(sorted(found))
         _check_stack(self._inputs, wheels)
+        for wheel in wheels:
+            for line in self._shelf.variants.why_not(wheel.name):
+                if line.startswith(f"{wheel.name} {wheel.version}:"):
+                    self._on_line(f"{self._inputs.cell_id}: {line}")
         size_bytes = sum(wheel.size_bytes for wheel in wheels)
         self._on_line(f"{self._inputs.cell_id}: {len(wheels)} wheels, {size_bytes:,} bytes")
         for target in self._inputs.targets:
@@ -194,10 +201,11 @@ class UvResolver:
             found = self._compiled_once(requirements, dataclasses.replace(terms, unread=unread))
             if isinstance(found, Resolution):
                 new = self._shelf.missing(found.versions)
+                unknown = not new and self._shelf.read_variants(found)
             else:
-                new = self._shelf.missing_of(found.explanation)
+                new, unknown = self._shelf.missing_of(found.explanation), False
             more = () if new else self._allowed(found, without=unread)
-            if not (new or more):
+            if not (new or more or unknown):
                 break
             self._shelf.put(new)
             archives += more

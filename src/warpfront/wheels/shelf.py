@@ -33,6 +33,7 @@ from warpfront.wheels.sources import (
     page_of,
 )
 from warpfront.wheels.trust import PYPI, Belonging, belonging
+from warpfront.wheels.variant_pages import VariantPages, write_stand_in
 from warpfront.wheels.wheelhouse import sha256_of
 
 if TYPE_CHECKING:
@@ -47,13 +48,21 @@ class Shelf:
     """The shelf of one cell. `put` asks the indexes; the rest is memory."""
 
     def __init__(
-        self, inputs: LockInputs, site: Site, reach: Reach, held: Iterable[LockedWheel] = ()
+        self,
+        inputs: LockInputs,
+        site: Site,
+        reach: Reach,
+        variants: VariantPages,
+        held: Iterable[LockedWheel] = (),
     ) -> None:
         self._inputs = inputs
         self._site = site
         self._reach = reach
+        self.variants = variants
         self._held = {
-            one.name: one for one in held if one.index and not belonging(one.name, inputs)
+            one.name: one
+            for one in held
+            if one.index and not (belonging(one.name, inputs) or variants.allows(one.name))
         }
         self._files: dict[str, tuple[Link, ...] | None] = {}
 
@@ -75,7 +84,8 @@ class Shelf:
             sorted(
                 name
                 for name in canonical
-                if name not in self._files and belonging(name, self._inputs)
+                if name not in self._files
+                and (belonging(name, self._inputs) or self.variants.allows(name))
             )
         )
 
@@ -92,14 +102,21 @@ class Shelf:
         with self._site.transport() as transport:
             for name in self.missing(names):
                 where = belonging(name, self._inputs)
-                if where is not None:
-                    self._files[name] = self._offered(name, where, transport)
+                files = self._offered(name, where, transport)
+                if files and self.variants.allows(name):
+                    files = self.variants.page(name, files, transport)
+                self._files[name] = files
             held = [self._held[one] for one in names if one in self._held]
             with ThreadPoolExecutor(8) as pool:
-                for wheel, files in zip(
+                for wheel, same in zip(
                     held, pool.map(partial(self._same, transport), held), strict=True
                 ):
-                    self._files[wheel.name] = files
+                    self._files[wheel.name] = same
+
+    def read_variants(self, found: Resolution) -> bool:
+        """Read what the variants demand that a resolution took; whether any was not known."""
+        with self._site.transport() as transport:
+            return self.variants.read(found.versions, transport)
 
     def write(self, folder: Path, answered: Iterable[Pin] = ()) -> Path:
         """The shelf as an index below `folder`, with an empty wheel for each of `answered`."""
@@ -108,19 +125,29 @@ class Shelf:
         for name, files in {**self._files, **stubs}.items():
             if files is not None:
                 (folder / name).mkdir(parents=True)
-                (folder / name / "index.html").write_text(page_of(files), "utf-8")
+                page = page_of(self._stood_in(one, folder) for one in files)
+                (folder / name / "index.html").write_text(page, "utf-8")
         return folder
+
+    def _stood_in(self, link: Link, folder: Path) -> Link:
+        """The link, to a stand-in where it is to a variant."""
+        taken = self.variants.stood_for(link.filename)
+        if taken is None:
+            return link
+        return replace(link, url=write_stand_in(taken, folder).as_uri(), sha256="")
 
     def lacking(self, text: str) -> tuple[str, ...]:
         """Lines about the names in an explanation of uv's that their index does not have."""
-        said = {canonicalize_name(name) for name in _NAME.findall(text)}
+        said = {str(canonicalize_name(name)) for name in _NAME.findall(text)}
+        unfit = [line for name in sorted(said) for line in self.variants.why_not(name)]
         absent = sorted(name for name in said if self._files.get(name) == ())
         found = {name: belonging(name, self._inputs) for name in absent}
-        return tuple(
+        none = [
             f"{name} comes from {where.url} only, which has none"
             for name, where in found.items()
             if where
-        )
+        ]
+        return (*none, *unfit)
 
     def check(self, found: Resolution) -> None:
         """Raises `LockError` where a name did not come from its page: never, unless uv changes."""
@@ -140,13 +167,14 @@ class Shelf:
                 )
 
     def _offered(
-        self, name: str, where: Belonging, transport: Transport
+        self, name: str, where: Belonging | None, transport: Transport
     ) -> tuple[Link, ...] | None:
         """The files that the index has under the name, or what stands for it here has together;
-        none; or None, where the site's other indexes may have it.
+        none; or None, where the site's other indexes may have it. A name that belongs to no index
+        is on the shelf for its variants: then the first of the site's that has it.
         """
         unanswered: list[NoAnswer] = []
-        for sources in (self._index(where), self._mirrors(where)):
+        for sources in self._groups(where):
             files: list[Link] = []
             for source, flat in sources:
                 found = links(source, name, transport, flat=flat)
@@ -161,7 +189,16 @@ class Shelf:
                 f"{self._inputs.cell_id}: {name}: {without_secrets(str(unanswered[0]))}",
                 hint="only this index may have it; try again",
             )
-        return () if where.alone else None
+        return () if where is not None and where.alone else None
+
+    def _groups(self, where: Belonging | None) -> tuple[tuple[tuple[str, bool], ...], ...]:
+        """Which sources are asked together, and after which."""
+        if where is not None:
+            return self._index(where), self._mirrors(where)
+        return (
+            *(((one, True),) for one in self._site.find_links),
+            *(((one, False),) for one in self._reach.site),
+        )
 
     def _same(self, transport: Transport, wheel: LockedWheel) -> tuple[Link, ...] | None:
         """The file of the image below, where one of the site's sources has it; else its sources go
@@ -232,6 +269,8 @@ def _stub(pin: Pin, folder: Path) -> Link:
 
 def _names(filename: str, name: str) -> bool:
     """Whether a file is one of the distribution `name`: folders hold those of others too."""
+    if filename.endswith("-variants.json"):
+        return canonicalize_name(filename.removesuffix("-variants.json").rpartition("-")[0]) == name
     stem = filename.removesuffix(".whl").removesuffix(".tar.gz").removesuffix(".zip")
     said = stem.split("-")[0] if filename.endswith(".whl") else stem.rpartition("-")[0]
     return canonicalize_name(said) == name

@@ -203,7 +203,7 @@ def _read_json_links(url: str, text: str) -> tuple[Link, ...] | NoAnswer:
             )
             for file in files
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         return NoAnswer(url=url, reason=f"not the JSON of a package index ({error!r})")
 
 
@@ -235,7 +235,8 @@ def _anchor(link: Link) -> str:
 
 
 def _is_distribution(filename: str) -> bool:
-    return filename.endswith((".whl", ".tar.gz", ".zip"))
+    """Or what an index says of the variants of one (PEP 825, a draft)."""
+    return filename.endswith((".whl", ".tar.gz", ".zip", "-variants.json"))
 
 
 class _Anchors(HTMLParser):

@@ -8,8 +8,10 @@ wheels make the same bytes on any machine. `installer` knows what a wheel means;
 from __future__ import annotations
 
 import base64
+import contextlib
 import io
 import posixpath
+import re
 import struct
 import tarfile
 import zipfile
@@ -38,7 +40,9 @@ from warpfront.wheels.unpacked import stays
 # As `_shared/settle.j2` has it: byte code says how old its source is.
 AGE_SECONDS = 315_532_800
 ENVIRONMENT = posixpath.dirname(posixpath.dirname(ENVIRONMENT_PYTHON))
-SITE_PACKAGES = f"{ENVIRONMENT}/lib/python3/site-packages"
+_SITE = "lib/python3/site-packages"
+SITE_PACKAGES = f"{ENVIRONMENT}/{_SITE}"
+_LINKED, _VERSIONED = re.compile(r"^lib64/"), re.compile(r"^(lib|lib64)/python3\.\d+(?=/)")
 LEVEL = 2
 _CHUNK_BYTES = 1 << 18
 _LOCAL_HEADER = struct.Struct("<26xHH")
@@ -87,8 +91,8 @@ def stream_wheels(
     for path in wheels:
         try:
             with zipfile.ZipFile(path) as archive, path.open("rb") as raw:
-                source = _Members(archive, raw, stays(slim))
-                install(source, _Destination(tree, source.distribution, python), _MINE)
+                with contextlib.closing(_Members(archive, raw, stays(slim))) as source:
+                    install(source, _Destination(tree, source.distribution, python), _MINE)
                 measured[path.name] = source.measured
         except _DAMAGED as error:
             if isinstance(error, OSError) and error.errno is not None:
@@ -104,16 +108,26 @@ def stream_wheels(
     )
 
 
+@contextlib.contextmanager
+def _opened(wheel: Path) -> Iterator[zipfile.ZipFile]:
+    """Raises `WheelError` for what is no wheel: its hash says whose it is, not what."""
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            yield archive
+    except zipfile.BadZipFile as error:
+        raise WheelError(f"{wheel.name}: {error}", hint=_HINT) from error
+
+
 def has_headers(wheel: Path) -> bool:
     """Whether some of it comes to lie in a folder that Python's version is a part of."""
-    with zipfile.ZipFile(wheel) as archive:
+    with _opened(wheel) as archive:
         return any(_scheme_of(name) == "headers" for name in archive.namelist())
 
 
 def sources(wheel: Path) -> dict[str, int]:
     """What byte code is compiled from: path below site-packages -> bytes."""
     found = {}
-    with zipfile.ZipFile(wheel) as archive:
+    with _opened(wheel) as archive:
         for member in archive.infolist():
             place = _placed(member.filename)
             if place.endswith(".py"):
@@ -127,16 +141,33 @@ def first_clash(wheels: Iterable[Path]) -> str:
     """
     seen: dict[str, tuple[int, int, str]] = {}
     for path in wheels:
-        with zipfile.ZipFile(path) as archive:
+        with _opened(path) as archive:
             for member in archive.infolist():
-                place = posixpath.normpath(
-                    member.filename.partition(".data/")[2] or member.filename
-                )
+                place = _shown(member.filename, path)
                 mine = (member.CRC, member.file_size, path.name)
                 before = seen.setdefault(place, mine)
                 if before[:2] != mine[:2] and not member.is_dir():
                     return f"{before[2]} and {path.name} both write {place}"
     return ""
+
+
+def _shown(member: str, wheel: Path) -> str:
+    """Where a member comes to lie, by a path that is one for one place: below site-packages, else
+    below the environment. Each distribution has headers of its own.
+    """
+    scheme = _scheme_of(member)
+    inside = _inside(member) if scheme else member
+    headers = f"include/{wheel.name.partition('-')[0]}"
+    below = {"data": ".", "scripts": "bin", "headers": headers}.get(scheme, _SITE)
+    place = _through_links(posixpath.normpath(f"{below}/{inside}"))
+    return place.removeprefix(f"{_SITE}/")
+
+
+def _through_links(place: str) -> str:
+    """A path below the environment as it is without the links of its `lib64` and `lib/python3.N`:
+    a folder in their place would hide all that is there.
+    """
+    return _LINKED.sub("lib/", _VERSIONED.sub(r"\1/python3", place))
 
 
 def _scheme_of(member: str) -> str:
@@ -149,7 +180,12 @@ def _placed(member: str) -> str:
     scheme = _scheme_of(member)
     if not scheme:
         return member
-    return member.split("/", 2)[2] if scheme in {"purelib", "platlib"} else ""
+    return _inside(member) if scheme in {"purelib", "platlib"} else ""
+
+
+def _inside(member: str) -> str:
+    """A member of a scheme, below that."""
+    return member.partition("/")[2].partition("/")[2]
 
 
 class _Packed:
@@ -266,6 +302,7 @@ class _Destination(WheelDestination):
         place = posixpath.normpath(posixpath.join(folder, path))
         if not place.startswith(f"{folder}/"):
             raise ValueError(f"{path} leads out of {folder}")
+        place = f"{ENVIRONMENT}/{_through_links(place.removeprefix(f'{ENVIRONMENT}/'))}"
         digest = self.tree.add(place, content, executable=executable)
         return RecordEntry(path, Hash("sha256", _as_recorded(digest)), content.size_bytes)
 
@@ -288,6 +325,12 @@ class _Members(WheelFile):
         super().__init__(archive)
         self._archive, self._raw, self._stays = archive, raw, stays
         self.measured: dict[str, Measured] = {}
+        self._read: _Content | None = None
+
+    def close(self) -> None:
+        """Also what is being read: an archive keeps its file open for that."""
+        if self._read is not None:
+            self._read.close()
 
     def get_contents(self) -> Iterator[WheelContentElement]:
         lines = self.read_dist_info("RECORD").splitlines()
@@ -296,9 +339,12 @@ class _Members(WheelFile):
             # Byte code is compiled where it is run.
             if member.is_dir() or "__pycache__" in member.filename.split("/"):
                 continue
-            with self._opened(member) as stream:
+            self._read = self._opened(member)
+            with self._read as stream:
                 if _scheme_of(member.filename) not in {"", *SCHEME_NAMES}:
                     raise ValueError(f"{member.filename} is of no scheme that is known")
+                if _scheme_of(member.filename) and not _inside(member.filename):
+                    raise ValueError(f"{member.filename} is a file, and has to be a folder")
                 mode = member.external_attr >> 16
                 record = recorded.get(member.filename, (member.filename, "", ""))
                 if self._stays(_placed(member.filename)):
@@ -343,12 +389,18 @@ class _Content(io.RawIOBase):
         self._stream = cast("BinaryIO", stream)
         self.size_bytes, self.done_bytes, self.sha256 = size_bytes, 0, sha256()
 
+    def close(self) -> None:
+        getattr(self._stream, "close", lambda: None)()
+        super().close()
+
     def read(self, size: int = -1, /) -> bytes:
         if size < 0:
             return b"".join(iter(lambda: self.read(_CHUNK_BYTES), b""))
         data = self._stream.read(size)
         self.sha256.update(data)
         self.done_bytes += len(data)
+        if self.done_bytes > self.size_bytes:  # at once: what it unpacks to may fill a disk
+            raise ValueError(f"a file of it has more than the {self.size_bytes} bytes it says")
         return data
 
 

@@ -45,6 +45,11 @@ def belonging(name: str, inputs: LockInputs) -> Belonging | None:
     return None
 
 
+def is_of_the_stack(name: str, inputs: LockInputs) -> bool:
+    """Whether the matrix pins it."""
+    return name in _stack_names(inputs)
+
+
 def known_names(inputs: LockInputs) -> tuple[str, ...]:
     """The names that belong to one index and can be said before anything is resolved."""
     patterns = (*inputs.protected, *(one for own in inputs.own_indexes for one in own.packages))

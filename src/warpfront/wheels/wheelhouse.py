@@ -1,6 +1,7 @@
 """The wheelhouse: every locked wheel's bytes, by their sha256, fetched once for all cells. Edge.
 
-    <root>/sha256/ab/<hash>/<file name>          whole and verified, read-only
+    <root>/sha256/ab/<hash>/<file name>          whole and verified, read-only; a variant without
+                                                 its label, which installers do not read
     <root>/sha256/ab/<hash>/<file name>.part     on its way; the next run goes on from it
 
 A wheel's bytes may come from anywhere the site has them: they are what their hash says or
@@ -18,6 +19,7 @@ import tempfile
 import threading
 import time
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -49,6 +51,9 @@ PAUSES_SECONDS = (0.5, 1.0, 2.0, 4.0)
 LONGEST_PAUSE_SECONDS = 60.0
 _CHUNK_BYTES = 1 << 18
 _LONGEST_FILE_BYTES = 1 << 33  # of those whose size nobody said before
+LONGEST_METADATA_BYTES = 1 << 24
+UNREADABLE = (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
+"""What `zipfile` raises of what is damaged, encrypted, or packed as it does not know."""
 _TOO_SLOW = "its bytes come too slowly; what came is kept for the next time"
 
 Progress = Callable[[str, int, int], None]
@@ -80,7 +85,7 @@ class Wheelhouse:
 
     def path(self, wheel: LockedWheel) -> Path:
         """Where the wheel's bytes are, or will be."""
-        return self._folder(wheel.sha256) / wheel.filename
+        return self._folder(wheel.sha256) / wheel.kept_as
 
     def archive(self, wheel: LockedWheel) -> Path:
         """Where the sources of a wheel that is built are, or will be."""
@@ -139,7 +144,7 @@ class Wheelhouse:
 
         Left alone when it is right already; otherwise made aside and moved into place.
         """
-        wanted = {wheel.filename: wheel for wheel in wheels}
+        wanted = {wheel.kept_as: wheel for wheel in wheels}
         if self._shows(folder, wanted):
             return folder
         with storing(folder):
@@ -147,7 +152,7 @@ class Wheelhouse:
             aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
             try:
                 for wheel in wanted.values():
-                    _place(self.present(wheel), aside / wheel.filename)
+                    _place(self.present(wheel), aside / wheel.kept_as)
                 aside.chmod(0o755)
                 put_in_place(aside, folder)
             finally:
@@ -181,7 +186,7 @@ class Wheelhouse:
         """
         damaged = []
         for wheel in wheels:
-            kept, shown = self.path(wheel), view / wheel.filename
+            kept, shown = self.path(wheel), view / wheel.kept_as
             files = [one for one in (kept, shown) if one.is_file()]
             read = {one.stat().st_ino: sha256_of(one) for one in files}  # most are one file
             wrong = [one for one in files if read[one.stat().st_ino] != wheel.sha256]
@@ -219,8 +224,10 @@ def read_requires(wheel: Path) -> tuple[str, ...]:
                 for name in archive.namelist()
                 if name.count("/") == 1 and name.endswith(".dist-info/METADATA")
             )
+            if archive.getinfo(inside).file_size > LONGEST_METADATA_BYTES:
+                raise zipfile.BadZipFile(f"{inside} is longer than metadata is")
             return requires_of(archive.read(inside).decode("utf-8", errors="replace"))
-    except (OSError, zipfile.BadZipFile, StopIteration) as error:
+    except (*UNREADABLE, StopIteration) as error:
         raise WheelError(f"{wheel}: not a readable wheel: {error}") from error
 
 

@@ -4,6 +4,7 @@ is put into a real interpreter with a real sealed stack.
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -307,3 +308,24 @@ def test_what_torch_cannot_work_with_is_said_at_its_import(own: GuardedPython) -
         0,
         "warpfront guard: sympy 1.5 was installed; torch 2.13.0+cpu needs sympy>=1.13.3\n",
     )
+
+
+def test_of_two_versions_in_one_folder_the_one_that_torch_cannot_work_with_counts(
+    own: GuardedPython,
+) -> None:
+    """conda writes over what pip installed and leaves its metadata: which one a folder lists first
+    is chance, and so many names are there as make it both.
+    """
+    names = [f"need{number}" for number in range(12)]
+    policy = own.places.policy
+    needs = json.dumps(dict.fromkeys(names, ">=1.13.3"))
+    policy.write_text(policy.read_text().replace('"needs": {}', f'"needs": {needs}'))
+    for name in names:
+        install(own.places.site_packages, name, "1.14.0", {})
+        install(own.places.site_packages, name, "1.5", {})
+    (own.places.site_packages / "need0-1.5.dist-info").rename(
+        own.places.site_packages / "need0-1.5-py3.11.egg-info"
+    )
+    said = own.run("-c", SAY).stderr.splitlines()
+    assert sorted(line.split()[2] for line in said) == sorted(names)
+    assert all("1.5 was installed" in line for line in said)

@@ -64,7 +64,10 @@ def test_a_swapped_version_is_found_in_its_metadata_and_in_its_files(places: Pla
 
 
 @pytest.mark.parametrize("depth", ["quick", "light", "full"])
-def test_another_variant_of_the_same_version_is_an_overwrite(tmp_path: Path, depth: str) -> None:
+@pytest.mark.parametrize("other", ["cu1300", "cu128"])  # the second is as long as the first
+def test_another_variant_of_the_same_version_is_an_overwrite(
+    tmp_path: Path, depth: str, other: str
+) -> None:
     """Wheel variants (PEP 817) have one name and version; which one it is says its variant.json."""
     places = places_below(tmp_path)
     said = "torch-2.13.0+cpu.dist-info/variant.json"
@@ -73,9 +76,28 @@ def test_another_variant_of_the_same_version_is_an_overwrite(tmp_path: Path, dep
     install(places.site_packages, "torchvision", "0.28.0+cpu", VISION)
     seal(cpu_policy(), places, python=sys.executable)
     assert findings(places, depth=depth) == []
-    install(places.site_packages, "torch", "2.13.0+cpu", {**TORCH, said: label % "cu1300"})
+    install(places.site_packages, "torch", "2.13.0+cpu", {**TORCH, said: label % other})
     [found] = findings(places, depth=depth)
     assert said in found
+
+
+def test_of_two_versions_of_what_torch_needs_the_one_it_cannot_work_with_counts(
+    tmp_path: Path,
+) -> None:
+    """conda writes over what pip installed, and pip's metadata stays: any may be listed first."""
+    places = places_below(tmp_path)
+    names = [f"need{number}" for number in range(12)]
+    asked = [f"{name}>=1.13.3" for name in names]
+    install(places.site_packages, "torch", "2.13.0+cpu", TORCH, requires=asked)
+    install(places.site_packages, "torchvision", "0.28.0+cpu", VISION)
+    for name in names:
+        install(places.site_packages, name, "1.14.0", {})
+    seal(cpu_policy(), places, python=sys.executable)
+    assert findings(places) == []
+    for name in names:
+        install(places.site_packages, name, "1.5", {})
+    wanted = "1.5 is installed; torch needs"
+    assert [line.count(wanted) for line in findings(places)] == [1] * 12
 
 
 def test_a_distribution_that_was_removed_is_found(places: Places) -> None:

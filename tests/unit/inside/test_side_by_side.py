@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from warpfront.doors import sessions
-from warpfront.inside.checks import side_by_side
+from warpfront.inside.checks import children, finding_beside, side_by_side
+from warpfront.inside.checks.children import CRASHED, DONE, Returned
 from warpfront.inside.checks.effort import SESSIONS, Effort
+from warpfront.inside.checks.results import failed
 from warpfront.inside.checks.side_by_side import ENDINGS, places, run_side_by_side
 
 
@@ -65,7 +70,45 @@ def test_places_are_cores_that_memory_holds_and_few_on_one_device() -> None:
         4,
         1,
     ]
-    assert [places(16, 128 * gib, "cuda"), places(2, 128 * gib, "cuda")] == [4, 2]
+    assert [places(16, 128 * gib, "cuda"), places(2, 128 * gib, "cuda")] == [6, 2]
+
+
+@pytest.mark.parametrize(("device", "threads"), [("cpu", {16, 8}), ("cuda", {8})])
+def test_all_cores_are_for_threads_where_the_cpu_is_what_is_judged(
+    device: str, threads: set[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: dict[str, int] = {}
+
+    def fork(name: str, _run: object, _alone: object, count: int) -> int:
+        given[name] = count
+        return os.posix_spawn("/bin/true", ["true"], {})
+
+    monkeypatch.setattr(side_by_side, "_fork", fork)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(16))
+    monkeypatch.setattr(side_by_side, "places", lambda *_: 2)
+    names = ("operators", "models")
+    run_side_by_side(names, lambda _: 0, (), device=device, import_module=lambda _: None)
+    assert set(given.values()) == threads
+
+
+def test_items_are_dealt_to_lanes_and_each_answer_is_that_of_its_item(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    dealt: list[list[int]] = []
+
+    def in_a_child(_module: str, items: list[int], **_how: object) -> Iterator[Returned]:
+        dealt.append(items)
+        for item in items:
+            if item == 6:
+                raise OSError("no more processes")
+            yield Returned(item=item, how=DONE, seconds=0.0, document={})
+
+    monkeypatch.setattr(children, "each_in_a_child", in_a_child)
+    answers = children.begin_beside("module", list(range(7)), lanes=3, seconds=1.0)
+    assert [answer.result(10).item for answer in answers[:6]] == [0, 1, 2, 3, 4, 5]
+    with pytest.raises(OSError, match="no more processes"):
+        answers[6].result(10)
+    assert sorted(dealt) == [[0, 3, 6], [1, 4], [2, 5]]
 
 
 def test_a_session_without_an_ending_is_run_alone(
@@ -87,3 +130,47 @@ def test_a_session_without_an_ending_is_run_alone(
     ended = sessions._run_together(None, names, tmp_path, tmp_path, Effort())  # type: ignore[arg-type]
     assert ended == {"load": "", "numerics": "Returned code 1", "golden": "it hung"}
     assert asked == [names, ("golden",)]
+
+
+def test_a_check_found_out_beside_is_its_childs_answer_or_how_the_child_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def begin(module: str, items: list[dict[str, Any]], **how: object) -> list[Future[Returned]]:
+        assert (module, how["lanes"]) == (finding_beside.CHILD, 2)
+        answers: list[Future[Returned]] = [Future() for _ in items]
+        done = {"outcome": "failed", "reason": "wrong", "details": {"answers": 3}}
+        for answer, (item, how_it_went) in zip(
+            answers, zip(items, (DONE, CRASHED), strict=True), strict=True
+        ):
+            document = done if how_it_went == DONE else {}
+            answer.set_result(
+                Returned(item=item, how=how_it_went, seconds=1, document=document, reason="SIGSEGV")
+            )
+        return answers
+
+    monkeypatch.setattr(finding_beside, "begin_beside", begin)
+    asked = {"first": {"name": "a"}, "second": {"name": "b"}}
+    checks = finding_beside.begin_checks("module:find", asked, Effort(seeds=(7,)), lanes=2)
+    found = [check.find() for check in checks]
+    assert [check.name for check in checks] == ["first", "second"]
+    assert found[0] == failed("wrong", answers=3)
+    assert (found[1].outcome, found[1].reason) == ("error", "crashed: SIGSEGV")
+
+
+def test_a_child_finds_out_with_the_effort_that_was_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    effort = Effort(quick=True, seeds=(7, 8), run="x")
+    sent = json.loads(json.dumps({"find": "effort:tried", "effort": vars(effort), "arguments": {}}))
+    monkeypatch.setattr(
+        "warpfront.inside.checks.effort.tried",
+        lambda *, effort: failed(repr(effort)),
+        raising=False,
+    )
+    assert finding_beside.find_out(sent)["reason"] == repr(effort)
+
+
+def test_only_a_device_for_several_processes_has_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
+    for cores, lanes in ((16, 4), (9, 2), (2, 0)):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _, n=cores: range(n))
+        assert [finding_beside.lanes_for(d) for d in ("cuda", "cpu", "hpu")] == [lanes, 0, 0]

@@ -75,7 +75,7 @@ def in_a_matrix(example: str, reader: Callable[[str], Any]) -> Any:
     whole, shown = WHOLE[reader], reader(example)
     if isinstance(shown, list):
         shown = {"rows": shown}
-    elif not (whole.keys() | {"indexes", "builders"}) & shown.keys():
+    elif not (whole.keys() | {"indexes", "builders", "allow_variants"}) & shown.keys():
         shown = {"images": shown}
     for name, image in shown.get("images", {}).items():
         shown["images"][name] = IMAGE | whole["images"].get(name, {}) | image

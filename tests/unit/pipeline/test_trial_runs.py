@@ -118,6 +118,7 @@ def place(tmp_path: Path) -> Iterator[Spot]:
     files: dict[str, str | bytes] = {
         "accelerate/__init__.py": "",
         "accelerate-1.0.data/scripts/accelerate": "#!python\nprint('launch')\n",
+        "accelerate-1.0.data/data/bin/accelerate.d/settings": "a folder among the programs",
     }
     needs = ["torch>=2", "einops", "psutil"]
     stand_in_wheel(index, "accelerate", "1.0", requires=needs, files=files)

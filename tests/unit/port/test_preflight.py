@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -147,6 +148,15 @@ def test_what_holds_is_quiet(text: str) -> None:
 )
 def test_what_does_not_accept_the_stack_moves_it(text: str) -> None:
     assert ruled(text, ROCM) == rule_texts.MOVED
+
+
+def test_another_variant_of_the_images_version_moves_it() -> None:
+    url = "torch @ https://x.org/torch-2.14.1-cp313-cp313-linux_x86_64{}.whl"
+    locked = dataclasses.replace(CUDA, variants={"torch": "cuda13.0"})
+    for stack, label in ((CUDA, ""), (locked, "-cuda13.0")):
+        assert ruled(url.format(label), stack) == ""
+    for stack, label in ((CUDA, "-cuda13.0"), (locked, ""), (locked, "-rocm7.2")):
+        assert ruled(url.format(label), stack) == rule_texts.MOVED
 
 
 def test_an_exact_version_without_label_accepts_the_labelled_build_and_a_string_does_not() -> None:

@@ -98,3 +98,13 @@ def test_a_makefile_without_hip_names_its_part_for_cuda_line_by_line() -> None:
         (2, "BL217", Severity.WARNING),
         (3, "BL217", Severity.WARNING),
     ]
+
+
+@pytest.mark.parametrize(("beside", "lines"), [("", [1]), ("find_package(OpenCL)\n", [])])
+def test_a_build_calls_cudas_part_gpu_where_it_knows_no_other_way_to_one(
+    beside: str, lines: list[int]
+) -> None:
+    text = f"if(MINE_ENABLE_GPU)\nendif()\n{beside}"
+    source = SourceText(path=PurePosixPath("CMakeLists.txt"), text=text)
+    scope = Scope(target=read_target("gfx942"), rules=catalogue(), context=Context(hipless=True))
+    assert [one.line for one in scan_source(source, scope).findings] == lines

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import os
 import threading
@@ -265,3 +266,22 @@ def test_a_layer_without_some_of_its_files_is_another_layer(
     assert made(store, torch) == (whole,)
     assert "torch/lib.so" in unpacked_files(house, torch), "the guard is told of the whole wheel"
     assert store.sources([torch], slim=["torch/*"]) == {}
+
+
+def test_a_file_that_is_no_wheel_is_its_cells_error_though_its_hash_is_right(
+    store: LayerStore, house: Wheelhouse, tmp_path: Path
+) -> None:
+    """An index that gives metadata apart (PEP 658) may give anything under the wheel's name."""
+    wheel = a_wheel(house, "torch")
+    path = house.root.parent / "wheels" / wheel.filename
+    odd = stand_in_wheel(tmp_path, "torch", "1.0", files={"torch-1.0.data/purelib": "x"})
+    for data in (odd.read_bytes(), b"", b"<html>", path.read_bytes()[:-30]):
+        path.write_bytes(data)
+        _, sha256 = house.keep(path)
+        one = dataclasses.replace(wheel, sha256=sha256, size_bytes=len(data))
+        for read in (made, lambda at, it: at.refuse_clash([it]), lambda at, it: at.sources([it])):
+            if data == odd.read_bytes() and read is not made:
+                read(store, one)
+                continue
+            with pytest.raises(WheelError, match="torch"):
+                read(store, one)

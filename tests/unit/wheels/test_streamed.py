@@ -227,3 +227,69 @@ def test_wheels_may_share_a_file_only_if_it_is_the_same(tmp_path: Path) -> None:
     assert "nvidia/__init__.py" in first_clash(other)
     with pytest.raises(WheelError, match="nvidia_1"):
         streamed(*other)
+
+
+def test_a_file_is_the_same_by_whatever_folder_of_a_wheel_it_comes(tmp_path: Path) -> None:
+    """`.data/purelib/` and `.data/data/lib/python3.13/site-packages/` are site-packages, too."""
+    torch = stand_in_wheel(tmp_path, "torch", "1", files={"torch/__init__.py": ""})
+    assert not first_clash((torch,))
+    for way in (
+        "purelib",
+        "platlib",
+        "data/lib/python3.13/site-packages",
+        "data/lib/../lib/python3/site-packages",
+    ):
+        inside = {f"app-1.data/{way}/torch/__init__.py": "x = 1\n"}
+        app = stand_in_wheel(tmp_path / "app", "app", "1", files=inside)
+        assert "both write torch/__init__.py" in first_clash((torch, app)), way
+    script = {"app-1.data/scripts/run": "a", "torch-1.data/data/bin/run": "b"}
+    both = [
+        stand_in_wheel(tmp_path / "run", name, "1", files={path: text})
+        for name, (path, text) in zip(("app", "torch"), script.items(), strict=True)
+    ]
+    assert "both write" in first_clash(both)
+    apart = [
+        stand_in_wheel(
+            tmp_path / "apart",
+            name,
+            "1",
+            files={f"{name}-1.data/data/share/x": name, f"{other}.py": name},
+        )
+        for name, other in (("a", "share"), ("b", "x"))
+    ]
+    assert "share/x" in first_clash(apart)
+
+
+_LONG = 0x4A3B2C1
+
+
+def test_a_member_that_is_longer_than_it_says_does_not_fill_the_disk(tmp_path: Path) -> None:
+    """A deflated file of zeros takes a thousandth: a few megabytes would be gigabytes."""
+    plain = stand_in_wheel(tmp_path, "bomb", "1")
+    bomb = rewritten(plain, {"bomb/zeros": bytes(_LONG)}, zipfile.ZIP_DEFLATED)
+    data = bomb.read_bytes()
+    said = _LONG.to_bytes(4, "little")
+    assert data.count(said) == 2  # in the member's own header, and in the directory at the end
+    bomb.write_bytes(data.replace(said, (64).to_bytes(4, "little")))
+    packed = io.BytesIO()
+    seen: list[int] = []
+    with pytest.raises(WheelError, match="bomb"):
+        stream_wheels([bomb], packed, python="3.13", on_bytes=seen.append)
+    assert max(seen, default=0) < 4 << 20
+
+
+def test_no_link_of_the_environment_is_hidden_by_a_folder_of_a_wheel(tmp_path: Path) -> None:
+    """`lib64` and `lib/python3.N` are links, and a layer with a folder in their place would hide
+    the site-packages of all others.
+    """
+    ways = (
+        "lib/python3.13/site-packages/a.py",
+        "lib64/python3.13/site-packages/b.py",
+        "lib64/c.so",
+    )
+    inside: dict[str, str | bytes] = {f"app-1.data/data/{way}": way for way in ways}
+    app = stand_in_wheel(tmp_path, "app", "1", files=inside)
+    names = {one.name.removeprefix("opt/venv/") for one, _ in members(streamed(app)[1])}
+    assert {f"lib/python3/site-packages/{one}" for one in ("a.py", "b.py")} < names
+    assert "lib/c.so" in names
+    assert not [one for one in names if one.startswith(("lib64", "lib/python3.13"))]

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import gc
 import hashlib
+import io
 import os
 import random
 import signal
@@ -15,6 +16,7 @@ import sys
 import textwrap
 import threading
 import time
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from unittest.mock import ANY
@@ -27,9 +29,9 @@ from warpfront.errors import StoreError, WheelError
 from warpfront.model import LockedWheel
 from warpfront.system.store import place_program
 from warpfront.wheels import wheelhouse as wheelhouse_module
-from warpfront.wheels.sources import NoAnswer, Site, links
+from warpfront.wheels.sources import NoAnswer, Site, links, read_links
 from warpfront.wheels.transport import Transport
-from warpfront.wheels.wheelhouse import Wheelhouse
+from warpfront.wheels.wheelhouse import Wheelhouse, read_requires
 
 NAMES = ("alpha", "beta", "gamma", "delta", "epsilon")
 
@@ -732,3 +734,26 @@ def test_an_empty_program_is_placed_again(tmp_path: Path) -> None:
     placed = place_program(program, tmp_path / "tools") / "uv"
     placed.write_bytes(b"")
     assert (place_program(program, tmp_path / "tools") / "uv").read_bytes() == program.read_bytes()
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"files": ' + "[" * 100_000, "9" * 10_000, "{}"])
+def test_a_page_that_is_no_index_is_no_answer(text: str) -> None:
+    found = read_links("https://x.org/app/", "application/vnd.pypi.simple.v1+json", text)
+    assert isinstance(found, NoAnswer)
+
+
+def test_metadata_that_cannot_be_read_is_the_wheels_error(tmp_path: Path) -> None:
+    wheel = stand_in_wheel(tmp_path, "app", "1.0", requires=["numpy" + " " * 4000])
+    data = wheel.read_bytes()
+    inside = data.index(b"METADATA") + len("METADATA") + 20
+    packed = data[:inside] + bytes(16) + data[inside + 16 :]
+    encrypted = bytearray(data)
+    for at in (data.index(b"PK\3\4") + 6, data.index(b"PK\1\2") + 8):
+        encrypted[at] |= 1
+    huge = io.BytesIO()
+    with zipfile.ZipFile(huge, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("app-1.0.dist-info/METADATA", bytes(40 << 20))
+    for content in (packed, bytes(encrypted), b"", huge.getvalue()):
+        wheel.write_bytes(content)
+        with pytest.raises(WheelError, match="app"):
+            read_requires(wheel)

@@ -17,8 +17,10 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -60,6 +62,37 @@ def each_in_a_child(
         for returned in _one_child(begin, module, tuple(rest), seconds, environment or {}):
             rest.remove(returned.item)
             yield returned
+
+
+def begin_beside(
+    module: str,
+    items: Sequence[Any],
+    *,
+    lanes: int,
+    seconds: float,
+    environment: Mapping[str, str] | None = None,
+) -> tuple[Future[Returned], ...]:
+    """The same in several children at once, which begin now, to each an item in turn: what will
+    come of every item, in their order.
+    """
+    answers: tuple[Future[Returned], ...] = tuple(Future() for _ in items)
+
+    def go_through(lane: int) -> None:
+        mine = answers[lane::lanes]
+        try:
+            returned = each_in_a_child(
+                module, items[lane::lanes], seconds=seconds, environment=environment
+            )
+            for answer, one in zip(mine, returned, strict=True):
+                answer.set_result(one)
+        except Exception as error:  # noqa: BLE001 - whoever waits for an answer has to hear of it
+            for answer in mine:
+                if not answer.done():
+                    answer.set_exception(error)
+
+    for lane in range(min(lanes, len(items))):
+        threading.Thread(target=go_through, args=(lane,), daemon=True).start()
+    return answers
 
 
 def serve(work: Callable[[Any], Mapping[str, Any]]) -> None:

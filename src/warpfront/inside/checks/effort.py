@@ -28,7 +28,8 @@ class CheckSession:
     """One session inside an image. `records` are `module:function` below this package, called in
     turn with claims, recorder and effort; `asked_for` is only run where somebody asks for it, or
     an image declares it. `seconds` is about how long a CPU computes for it: of sessions side by
-    side the longest begins first. `threaded` ones get every core, so that threads are tried too.
+    side the longest begins first. On the CPU
+    `threaded` ones get every core, so that threads are tried too.
     """
 
     says: str
@@ -51,13 +52,13 @@ CHECK_SESSIONS: Mapping[str, CheckSession] = {
     ),
     "operators": CheckSession(
         says="every operation by name, forward and backward, with its edges",
-        records=("operators.trials:record_operators", "hazards.hazard_checks:record_hazards"),
+        records=("hazards.hazard_checks:record_beside_operators",),
         seconds=20.0,
         threaded=True,
     ),
     "opinfo": CheckSession(
         says="PyTorch's own operator database",
-        records=("opinfo.sweep:record_opinfo",),
+        records=("opinfo.sweep:record_beside",),
         seconds=8.0,
     ),
     "models": CheckSession(

@@ -15,9 +15,11 @@ from .policy import GuardError
 
 SCHEMA = 1
 # What a start of Python looks at. Headers and CMake files are three of four files of torch, and no
-# install replaces those alone; `verify` looks at all. variant.json says which of several variants
-# of one version it is (PEP 817).
+# install replaces those alone; `verify` looks at all.
 _START_UP_SUFFIXES = (".py", ".so", ".pth", "METADATA", "WHEEL", "/variant.json")
+# Which of several variants of one version it is (PEP 825): `cu126` is as long as `cu128`, so this
+# one file is read.
+_VARIANT = ".dist-info/variant.json"
 _VERSIONED_LIBRARY = ".so."  # libcudnn.so.9
 _INIT = "/__init__.py"
 
@@ -106,7 +108,7 @@ def size_differences(manifest: Manifest, names: Iterable[str]) -> Iterator[tuple
     """
     location = str(manifest.location)
     for name in names:
-        for path, (sealed, _) in manifest.files.get(name, {}).items():
+        for path, (sealed, sha256) in manifest.files.get(name, {}).items():
             if not path.endswith(_START_UP_SUFFIXES) and _VERSIONED_LIBRARY not in path:
                 continue
             try:
@@ -116,3 +118,14 @@ def size_differences(manifest: Manifest, names: Iterable[str]) -> Iterator[tuple
                 continue
             if size != sealed:
                 yield path, f"{size} bytes instead of {sealed}"
+            elif path.endswith(_VARIANT) and not _is_what(f"{location}/{path}", sha256):
+                yield path, "of another variant"
+
+
+def _is_what(path: str, sha256: str) -> bool:
+    import hashlib  # noqa: PLC0415 - for every start of torch, and few have this file
+
+    try:
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest() == sha256
+    except OSError:
+        return False

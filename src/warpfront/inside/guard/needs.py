@@ -63,13 +63,19 @@ def _read(line: str) -> Requirement | None:
 
 
 def _problem(requirement: Requirement, there: Mapping[str, list[Distribution]]) -> str:
+    """Of several any may be what lies there: an installer of another kind, such as conda, writes
+    over the files and leaves the metadata.
+    """
     found = versions_of(there, requirement.name)
-    if not found:
-        return "not installed"
+    problems = (_version_problem(requirement, version) for version in found)
+    return next(filter(None, problems), "") if found else "not installed"
+
+
+def _version_problem(requirement: Requirement, version: str) -> str:
     try:
-        return "" if requirement.accepts(found[0]) else f"{found[0]} is installed"
+        return "" if requirement.accepts(version) else f"{version} is installed"
     except UnreadableError:
-        return f"{found[0]} is installed, which is no version"
+        return f"{version} is installed, which is no version"
 
 
 def _text(requirement: Requirement) -> str:

@@ -16,6 +16,7 @@ from .plugins import is_loaded_by, plugin_problems
 from .policy import GuardError, Policy, normalized, read_policy
 
 _SHOWN = 3
+_METADATA = ("dist-info", "egg-info")
 _AGAIN = "Start from the image again"
 _UNSHADOWED = "Start Python without that library"
 # Distributions whose files this process has looked at: torchvision's import need not do torch's
@@ -237,11 +238,11 @@ def _tell_of_needs(policy: Policy, manifest: Manifest) -> None:
     """What the stack cannot work with is said, not refused: most of torch runs without sympy."""
     from .requires_dist import UnreadableError, read_requirement  # noqa: PLC0415 - slow to load
 
-    versions = _versions_beside(manifest)
-    for name, accepted in policy.needed().items():
-        version = versions.get(name)
+    needed = policy.needed()
+    for name, version in _versions_beside(manifest):
+        accepted = needed.get(name)
         try:
-            if version is None or read_requirement(name + accepted).accepts(version):
+            if accepted is None or read_requirement(name + accepted).accepts(version):
                 continue
         except UnreadableError:
             continue
@@ -251,16 +252,24 @@ def _tell_of_needs(policy: Policy, manifest: Manifest) -> None:
             _say(words)
 
 
-def _versions_beside(manifest: Manifest) -> dict[str, str]:
-    """Name -> version of what has its metadata beside the stack, by the folders' names."""
+def _versions_beside(manifest: Manifest) -> list[tuple[str, str]]:
+    """(name, version) of what has its metadata beside the stack, by the folders' names. One name
+    may be there twice: conda leaves the metadata of what it writes over.
+    """
     try:
-        there = os.listdir(manifest.location)  # noqa: PTH208 - names are all it takes
+        there = sorted(os.listdir(manifest.location))  # noqa: PTH208 - names are all it takes
     except OSError:
-        return {}
-    pairs = (
-        one.removesuffix(".dist-info").partition("-") for one in there if one[-10:] == ".dist-info"
-    )
-    return {normalized(name): version for name, _, version in pairs}
+        return []
+    return [found for found in map(_said_by, there) if found is not None]
+
+
+def _said_by(entry: str) -> tuple[str, str] | None:
+    """Name and version of a folder of metadata: `sympy-1.5.dist-info`, and as conda's older
+    packages have it, `sympy-1.5-py3.11.egg-info`.
+    """
+    stem, _, kind = entry.rpartition(".")
+    name, _, rest = stem.partition("-")
+    return (normalized(name), rest.partition("-")[0]) if kind in _METADATA else None
 
 
 def _same_file(one: str, other: str) -> bool:
@@ -272,14 +281,13 @@ def _stranger_problems(name: str, policy: Policy) -> Iterator[str]:
     wanted = policy.companions.get(name)
     if wanted is None or policy.is_relaxed(name):
         return
-    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - slow to load
+    from importlib.metadata import distributions  # noqa: PLC0415 - slow to load
 
-    try:
-        found = version(name)
-    except PackageNotFoundError:
-        return
-    if found != wanted:
-        yield f"{name} {found} was installed; with {policy.holds()} goes {wanted}"
+    every = list(distributions(name=name))
+    for one in every:
+        beside = str(one.locate_file("")) == str(every[0].locate_file(""))
+        if beside and one.version != wanted:  # in a folder further on it is not what is imported
+            yield f"{name} {one.version} was installed; with {policy.holds()} goes {wanted}"
 
 
 def _version_problems(policy: Policy, manifest: Manifest) -> Iterator[str]:
@@ -297,10 +305,9 @@ def _version_problems(policy: Policy, manifest: Manifest) -> Iterator[str]:
         yield f"{manifest.location}: {error.strerror}"
         return
     for entry in there:
-        if entry.endswith(".dist-info") and entry not in sealed:
-            name, _, version = entry.removesuffix(".dist-info").partition("-")
-            if normalized(name) in names:
-                yield f"{normalized(name)} {version} was installed over it"
+        said = _said_by(entry)
+        if said is not None and entry not in sealed and said[0] in names:
+            yield f"{said[0]} {said[1]} was installed over it"
 
 
 def _in_isolated_build(path: str) -> bool:

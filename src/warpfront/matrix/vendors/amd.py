@@ -8,7 +8,15 @@ from typing import Literal
 
 from packaging.version import Version
 
-from warpfront.model import Compiler, CompilerCall, DeviceAccess, HostDevices, Toolkit, frozen
+from warpfront.model import (
+    Compiler,
+    CompilerCall,
+    DeviceAccess,
+    HostDevices,
+    Properties,
+    Toolkit,
+    frozen,
+)
 
 _TARGET = re.compile(r"gfx(?:[0-9]{2,3}[0-9a-f]|[0-9]{1,2}(?:-[0-9])?-generic)\Z")
 _CDI_KIND = "amd.com/gpu="
@@ -80,6 +88,15 @@ class Amd:
         (ROCm/TheRock @89553ce, docs/packaging/python_packaging.md).
         """
         return toolkit is not None and Version(toolkit.version) >= _FIRST_WITH_DEVICE_WHEELS
+
+    def variant_properties(self, toolkit: Toolkit | None, target: str) -> Properties:
+        """As amd-variant-provider @4d985a9 (plugin.py, `get_supported_configs`) on a machine with
+        that GPU and that ROCm.
+        """
+        if toolkit is None:
+            return ()
+        version = ".".join(toolkit.version.split(".")[:2])
+        return (("amd", (("gfx_arch", (target,)), ("rocm_version", (version,)))),)
 
     def compiler(
         self, toolkit: Toolkit | None, targets: tuple[str, ...], python: str, suite: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from warpfront.model import Compiler, CompilerCall, DeviceAccess, HostDevices, Toolkit
+from warpfront.model import Compiler, CompilerCall, DeviceAccess, HostDevices, Properties, Toolkit
 
 
 class Cpu:
@@ -40,6 +40,11 @@ class Cpu:
     def has_device_wheels(self, toolkit: Toolkit | None) -> bool:
         del toolkit
         return False
+
+    def variant_properties(self, toolkit: Toolkit | None, target: str) -> Properties:
+        """What a machine has whatever its device, `wheels.variants` says."""
+        del toolkit, target
+        return ()
 
     def compiler(
         self, toolkit: Toolkit | None, targets: tuple[str, ...], python: str, suite: str

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Literal
 
-from warpfront.model import Compiler, CompilerCall, DeviceAccess, HostDevices, Toolkit, frozen
+from warpfront.model import (
+    Compiler,
+    CompilerCall,
+    DeviceAccess,
+    HostDevices,
+    Properties,
+    Toolkit,
+    frozen,
+)
 
 _CDI_KINDS = ("habana.ai/gaudi=", "intel.com/gaudi=")
 _RUNTIME = "habana"
@@ -49,6 +57,11 @@ class Gaudi:
     def has_device_wheels(self, toolkit: Toolkit | None) -> bool:
         del toolkit
         return False
+
+    def variant_properties(self, toolkit: Toolkit | None, target: str) -> Properties:
+        """No provider knows it."""
+        del toolkit, target
+        return ()
 
     def compiler(
         self, toolkit: Toolkit | None, targets: tuple[str, ...], python: str, suite: str

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from warpfront.model import Compiler, CompilerCall, DeviceAccess, HostDevices, Toolkit
+from warpfront.model import Compiler, CompilerCall, DeviceAccess, HostDevices, Properties, Toolkit
 
 _CDI_KIND = "intel.com/gpu="
 _RENDER_NODE = re.compile(r"/dev/dri/renderD[0-9]+\Z")
@@ -59,6 +59,11 @@ class Intel:
     def has_device_wheels(self, toolkit: Toolkit | None) -> bool:
         del toolkit
         return False
+
+    def variant_properties(self, toolkit: Toolkit | None, target: str) -> Properties:
+        """Its provider tells devices by an IP version, which a target does not say."""
+        del toolkit, target
+        return ()
 
     def compiler(
         self, toolkit: Toolkit | None, targets: tuple[str, ...], python: str, suite: str

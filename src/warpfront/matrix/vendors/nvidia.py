@@ -5,7 +5,15 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from warpfront.model import Compiler, CompilerCall, DeviceAccess, HostDevices, Toolkit, frozen
+from warpfront.model import (
+    Compiler,
+    CompilerCall,
+    DeviceAccess,
+    HostDevices,
+    Properties,
+    Toolkit,
+    frozen,
+)
 
 _TARGET = re.compile(r"sm_([1-9][0-9]{1,2})\Z")
 _CDI_KIND = "nvidia.com/gpu="
@@ -15,6 +23,8 @@ _KNOWN = (50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90, 100, 101, 103,
 # (CUDA C++ Programming Guide, "Binary Compatibility": not supported for Tegra).
 _INTEGRATED = frozenset({53, 62, 72, 87, 101, 110})
 _FIRST_MAJOR_WITH_NVCC_WHEEL = 13
+# Of CUDA's versions, those that wheel variants speak of; -1 stands for a major without a minor.
+_CUDAS, _MINORS = range(11, 16), range(20, -2, -1)
 
 
 class Nvidia:
@@ -64,6 +74,30 @@ class Nvidia:
     def has_device_wheels(self, toolkit: Toolkit | None) -> bool:
         del toolkit
         return False
+
+    def variant_properties(self, toolkit: Toolkit | None, target: str) -> Properties:
+        """As nvidia-variant-provider @ffea5d3 (plugin.py, `get_supported_configs`) on a machine
+        whose driver is of that CUDA, less cubins of other families of chips.
+        """
+        if toolkit is None:
+            return ()
+        capability = _capability(target)
+        cubins = sorted({*_KNOWN, capability}, reverse=True)
+        major, minor = (int(part) for part in toolkit.version.split(".")[:2])
+        driver = [(one, part) for one in reversed(_CUDAS) for part in _MINORS]
+        lower = tuple(_bound(*one) for one in driver if one <= (major, minor))
+        upper = tuple(_bound(*one) for one in driver if one > (major, minor))
+        real = tuple(f"{one}_real" for one in cubins if _runs_cubin(one, on=capability))
+        return (
+            (
+                "nvidia",
+                (
+                    ("cuda_version_lower_bound", lower),
+                    ("cuda_version_upper_bound", upper),
+                    ("sm_arch", (*real, f"{capability // 10}0_virtual")),
+                ),
+            ),
+        )
 
     def compiler(
         self, toolkit: Toolkit | None, targets: tuple[str, ...], python: str, suite: str
@@ -124,6 +158,10 @@ def _capability(target: str) -> int:
     if found is None:
         raise ValueError(f"not an NVIDIA target: {target!r}")
     return int(found.group(1))
+
+
+def _bound(major: int, minor: int) -> str:
+    return str(major) if minor < 0 else f"{major}.{minor}"
 
 
 def _runs_cubin(cubin: int, *, on: int) -> bool:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Literal, Protocol
 
-from warpfront.model import Compiler, CompilerCall, DeviceAccess, HostDevices, Toolkit
+from warpfront.model import (
+    Compiler,
+    CompilerCall,
+    DeviceAccess,
+    HostDevices,
+    Properties,
+    Toolkit,
+)
 
 
 class Vendor(Protocol):
@@ -67,6 +74,11 @@ class Vendor(Protocol):
     def has_device_wheels(self, toolkit: Toolkit | None) -> bool:
         """Whether the code of each target is in wheels of its own, so that a cell's wheels depend
         on its targets."""
+
+    def variant_properties(self, toolkit: Toolkit | None, target: str) -> Properties:
+        """What wheel variants may ask of this vendor's `target` under that toolkit, the preferred
+        features and values first, as the vendor's provider of the drafts would say it on a machine
+        with that device; none where no variants know this vendor. No machine is asked."""
 
     def compiler(
         self, toolkit: Toolkit | None, targets: tuple[str, ...], python: str, suite: str

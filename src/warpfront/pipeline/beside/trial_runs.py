@@ -371,7 +371,7 @@ def _of_the_stack(name: str) -> str:
 
 def _point_programs(folder: Path) -> None:
     """Programs of the layer are run by the image's Python."""
-    for path in sorted(folder.glob("*")) if folder.is_dir() else ():
+    for path in sorted(one for one in folder.glob("*") if one.is_file()):
         data = path.read_bytes()
         if data.startswith(b"#!") and b"python" in data.partition(b"\n")[0]:
             path.write_bytes(f"#!{ENVIRONMENT_PYTHON}".encode() + b"\n" + data.partition(b"\n")[2])

@@ -133,7 +133,7 @@ def attached_payload(registry: Registry, repository: str, digest: str) -> bytes:
     manifest = registry.manifest(repository, digest)
     try:
         layer = json.loads(manifest.body)["layers"][0]["digest"] if manifest else ""
-    except (ValueError, KeyError, TypeError, IndexError):
+    except (ValueError, KeyError, TypeError, IndexError, RecursionError):
         return b""
     return registry.blob(repository, str(layer), _LIMIT_BYTES) if layer else b""
 

@@ -17,6 +17,7 @@ from warpfront.port.preflight.asked import Asked, Kind
 from warpfront.port.preflight.breaches import Breach
 from warpfront.port.preflight.stacks import CellStack
 from warpfront.wheels.demands import marker_environment
+from warpfront.wheels.variants import split_label
 
 TORCH_HOSTS = ("download.pytorch.org", "download-r2.pytorch.org", "repo.amd.com", "repo.radeon.com")
 _NIGHTLIES = "rocm.nightlies.amd.com"
@@ -133,24 +134,31 @@ def _of_build(requirement: Requirement) -> Breach | None:
 
 def _of_url(requirement: Requirement, stack: CellStack) -> Breach | None:
     name = canonicalize_name(requirement.name)
-    version = _version_in(str(requirement.url))
+    version, label = _build_in(str(requirement.url))
     held = stack.stack.held.get(name)
     if held is not None:
-        if version == held:
+        ours = stack.variants.get(name, "")
+        if (version, label) == (held, ours):
             return None
-        brings = f"{name} {version}" if version else f"another {name}"
-        return Breach(rule=rule_texts.MOVED, why=f"the URL brings {brings}; the image has {held}")
+        brings = _build(f"{name} {version}", label) if version else f"another {name}"
+        why = f"the URL brings {brings}; the image has {_build(held, ours)}"
+        return Breach(rule=rule_texts.MOVED, why=why)
     if name in stack.stack.foreign or name in stack.stack.answered:
         return _of_foreign(name, stack)
     return _of_other_abi(str(requirement.url), stack)
 
 
-def _version_in(url: str) -> str:
-    """The version that a wheel's URL names, "" for anything else."""
+def _build_in(url: str) -> tuple[str, str]:
+    """The version that a wheel's URL names, and the label of its variant; "" for anything else."""
+    plain, label = split_label(unquote(urlsplit(url).path.rpartition("/")[2]))
     try:
-        return str(parse_wheel_filename(unquote(urlsplit(url).path.rpartition("/")[2]))[1])
+        return str(parse_wheel_filename(plain)[1]), label
     except InvalidWheelFilename:
-        return ""
+        return "", ""
+
+
+def _build(version: str, label: str) -> str:
+    return f"{version} (variant {label})" if label else version
 
 
 def _of_other_abi(url: str, stack: CellStack) -> Breach | None:

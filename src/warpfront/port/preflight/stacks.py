@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from warpfront.matrix.compat import COMPANIONS, Compat
 from warpfront.model import Cell, LockInputs, WheelLock
@@ -22,7 +22,8 @@ class CellStack:
 
     `index` is the name of the index that torch comes from (`cpu`, `rocm6.4`, `pypi`), "" where it
     comes with the base. `paired` are the companions of this torch that the images lack, by bare
-    version. `inputs` are those of one of the cells, with nothing of its own asked for.
+    version. `inputs` are those of one of the cells, with nothing of its own asked for. `variants`
+    are the labels of those of its locked wheels that are one of several builds of their version.
     """
 
     title: str
@@ -32,6 +33,7 @@ class CellStack:
     stack: Stack
     paired: Mapping[str, str]
     inputs: LockInputs
+    variants: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def torch(self) -> str:
@@ -86,4 +88,9 @@ def _stack(cells: list[Cell], locks: Mapping[str, WheelLock], compat: Compat) ->
         stack=stack,
         paired=paired,
         inputs=inputs,
+        variants={
+            wheel.name: wheel.variant.label
+            for wheel in (locks[cell.id].wheels if cell.id in locks else ())
+            if wheel.variant.label
+        },
     )

@@ -17,7 +17,7 @@ import torch
 from warpfront.inside.checks.attention.at_tier import ANOTHER, COMPUTED, REFUSED, WRONG
 from warpfront.inside.checks.attention.fallback import fallback_text
 from warpfront.inside.checks.attention.tiers import MASKS, TIERS, Tier
-from warpfront.inside.checks.children import DONE, Returned, each_in_a_child
+from warpfront.inside.checks.children import DONE, Returned, begin_beside, each_in_a_child
 from warpfront.inside.checks.claims import Claims
 from warpfront.inside.checks.effort import Effort
 from warpfront.inside.checks.results import (
@@ -97,12 +97,17 @@ def record_tiers(
         else:
             present.append(tier)
     found: dict[str, list[Ran]] = {}
-    checks = [
-        Check(
-            name=f"tier {tier.name}",
-            find=partial(_find_tier, tier, claims.device, effort, found, seconds),
+    begun = [
+        _children(
+            claims.device,
+            list(cases_of(tier, claims.device, effort)),
+            seconds or (COMPILED_SECONDS if tier.compiled else CASE_SECONDS),
         )
         for tier in present
+    ]
+    checks = [
+        Check(name=f"tier {tier.name}", find=partial(_find_tier, tier, returned, found))
+        for tier, returned in zip(present, begun, strict=True)
     ]
     folder = recorder.path.parent
     order = partial(_find_order, present, claims, effort, found, folder)
@@ -152,18 +157,21 @@ def _item(tier: Tier, device: str, effort: Effort, **asked: Any) -> dict[str, An
 
 
 def _find_tier(
-    tier: Tier, device: str, effort: Effort, found: dict[str, list[Ran]], seconds: float
+    tier: Tier, returned: Iterator[Returned], found: dict[str, list[Ran]]
 ) -> CheckFinding:
-    limit = seconds or (COMPILED_SECONDS if tier.compiled else CASE_SECONDS)
-    items = list(cases_of(tier, device, effort))
-    children = _children(device, items, limit)
-    found[tier.name] = runs = [_ran(one) for one in children]
+    found[tier.name] = runs = [_ran(one) for one in returned]
     return finding_of_tier(runs)
 
 
 def _children(device: str, items: Sequence[Any], seconds: float) -> Iterator[Returned]:
-    """Forks where no driver is in use; this process computes nothing itself."""
-    return each_in_a_child(CHILD, items, seconds=seconds, environment=QUIET, forked=device == "cpu")
+    """Forks where no driver is in use; this process computes nothing itself. Where a device is for
+    several processes, a child that begins now, for most of its time is its start.
+    """
+    if device != "cuda":
+        forked = device == "cpu"
+        return each_in_a_child(CHILD, items, seconds=seconds, environment=QUIET, forked=forked)
+    begun = begin_beside(CHILD, items, lanes=1, seconds=seconds, environment=QUIET)
+    return (one.result() for one in begun)
 
 
 def _ran(returned: Any) -> Ran:
@@ -205,22 +213,27 @@ def _find_order(
     folder: Path,
 ) -> CheckFinding:
     """What each tier takes that was right wherever it computed; the example is written from it."""
-    measured: list[tuple[str, float]] = []
     dtype, device = DTYPES_OF[claims.device][0], claims.device
-    for tier in present:
-        runs = found.get(tier.name, ())
-        if not any(r.outcome == COMPUTED for r in runs) or any(r.outcome in BAD for r in runs):
-            continue
-        item = _item(tier, device, effort, **_TIMED, dtype=dtype, length=TIMED_LENGTHS[device])
-        children = _children(device, [item], COMPILED_SECONDS)
-        took = [float(one.document.get("seconds", 0.0)) for one in children]
-        measured += [(tier.name, seconds) for seconds in took if seconds]
+    right = [tier for tier in present if _is_right(found.get(tier.name, ()))]
+    items = [
+        _item(tier, device, effort, **_TIMED, dtype=dtype, length=TIMED_LENGTHS[device])
+        for tier in right
+    ]
+    # One child for all: one after the other, and it starts once.
+    took = (
+        float(one.document.get("seconds", 0)) for one in _children(device, items, COMPILED_SECONDS)
+    )
+    measured = [(tier.name, s) for tier, s in zip(right, took, strict=True) if s]
     if not measured:
         return failed("no way to compute attention was right here")
     (folder / EXAMPLE).write_text(fallback_text(claims.target, measured), encoding="utf-8")
     ordered = sorted(measured, key=lambda one: one[1])
     said = ", ".join(f"{name} {1000 * seconds:.3g} ms" for name, seconds in ordered)
     return passed(f"{dtype}, forward and backward: {said}", seconds_of=dict(ordered))
+
+
+def _is_right(runs: Sequence[Ran]) -> bool:
+    return any(r.outcome == COMPUTED for r in runs) and not any(r.outcome in BAD for r in runs)
 
 
 def _table(found: Mapping[str, Sequence[Ran]]) -> list[dict[str, Any]]:

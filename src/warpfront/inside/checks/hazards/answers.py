@@ -125,6 +125,11 @@ class Hazard:
 Hazards = tuple[Hazard, ...]
 
 
+def kind_of(device: str) -> str:
+    """AMD's devices have kernels of their own under CUDA's name."""
+    return "rocm" if device == "cuda" and torch.version.hip else device
+
+
 @dataclass(frozen=True, kw_only=True)
 class HazardClass:
     """Rows of a kind. `asks` is the question in words. `narrow` are the rows whose kernels for 16
@@ -140,7 +145,7 @@ class HazardClass:
 
     def judges(self, device: str) -> bool:
         """A bound that no right device of a kind has confirmed could refuse right ones."""
-        return not self.seen_on or device in self.seen_on
+        return not self.seen_on or kind_of(device) in self.seen_on
 
     def tried(self, row: Hazard, dtypes: Sequence[str], *, quick: bool) -> tuple[str, ...]:
         """In which of these a row is tried: quickly in bfloat16 only the first, which stands for

@@ -209,6 +209,11 @@ INTO: Mapping[str, tuple[Call, Operands]] = {
 }
 
 
+# No documented name of these has `out`, and CUDA's write there as if memory had no gaps, as
+# pytorch#84577 tells of others.
+WITHOUT_GAPS = {"avg_pool2d", "adaptive_avg_pool2d", "max_pool2d", "reflected"}
+
+
 def _numbers(ground: Ground) -> Tensor:
     rows_of = [torch.randperm(33, generator=ground.generator) for _ in range(17)]
     return torch.stack(rows_of).double() - 16
@@ -255,6 +260,8 @@ def _into(name: str, ground: Ground) -> Iterator[Answer]:
     right = _several(call(*operands(exact)))
     x = operands(ground.send(exact))
     forms = _forms(right[0], ground)
+    if name in WITHOUT_GAPS and ground.device != "cpu":
+        forms = ()
     for form in (*forms, *["nothing"] * (not ground.quick)):
         kinds = [ground.dtype if one.is_floating_point() else one.dtype for one in right]
         there = [

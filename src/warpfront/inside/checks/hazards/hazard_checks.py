@@ -14,8 +14,16 @@ import torch
 
 from warpfront.inside.checks.claims import Claims
 from warpfront.inside.checks.effort import Effort
-from warpfront.inside.checks.hazards.answers import Ground, Hazard, HazardClass, answer_fault
+from warpfront.inside.checks.finding_beside import begin_checks, lanes_for
+from warpfront.inside.checks.hazards.answers import (
+    Ground,
+    Hazard,
+    HazardClass,
+    answer_fault,
+    kind_of,
+)
 from warpfront.inside.checks.hazards.hazard_table import HAZARDS
+from warpfront.inside.checks.operators.trials import record_operators
 from warpfront.inside.checks.operators.verdicts import lacks_kernel
 from warpfront.inside.checks.precision import (
     computes_float64,
@@ -25,6 +33,8 @@ from warpfront.inside.checks.precision import (
 from warpfront.inside.checks.results import Check, CheckFinding, Recorder, failed, judged
 
 SHOWN = 20
+# What takes longest, each to begin in a lane of its own.
+LONG = ("memory formats", "kept state", "kinds of numbers", "axes", "long", "shapes")
 QUICK_DTYPES = ("float32", "bfloat16")
 
 
@@ -53,32 +63,68 @@ class ClassTally:
         return judged(self.faults, f"{self.answers} answers{said}", **details)
 
 
+def record_beside_operators(
+    claims: Claims, recorder: Recorder, effort: Effort | None = None
+) -> None:
+    """The session `operators`: the classes of hazards are judged while the operations are, where
+    there are cores for both.
+    """
+    effort, device = effort or Effort(), claims.device
+    lanes = lanes_for(device)
+    if not lanes:
+        record_operators(claims, recorder, effort)
+        record_hazards(claims, recorder, effort)
+        return
+    names = sorted(
+        (one.name for one in claimed_classes(device, recorder)),
+        key=lambda name: LONG.index(name) if name in LONG else len(LONG),
+    )
+    recorder.plan(names)
+    asked = {name: {"name": name, "device": device} for name in names}
+    begun = begin_checks("hazards.hazard_checks:find_class", asked, effort, lanes=lanes)
+    record_operators(claims, recorder, effort)
+    recorder.run(begun)
+
+
 def record_hazards(claims: Claims, recorder: Recorder, effort: Effort | None = None) -> None:
     """A check for each class that says anything about this device."""
     effort = effort or Effort()
-    require_full_precision()
-    dtypes = (
-        *tested_dtypes(claims.device),
-        *(["float64"] if computes_float64(claims.device) else []),
+    recorder.run(
+        [
+            Check(name=one.name, find=partial(find_class, one.name, claims.device, effort))
+            for one in claimed_classes(claims.device, recorder)
+        ]
     )
-    checks = []
+
+
+def claimed_classes(device: str, recorder: Recorder) -> list[HazardClass]:
+    """Those that can be tried here; of the others the recorder is told why not."""
+    obstacles = {one.name: _obstacle(one, device) for one in HAZARDS}
+    for name, reason in obstacles.items():
+        if reason:
+            recorder.note_unclaimed(name, reason)
+    return [one for one in HAZARDS if not obstacles[one.name]]
+
+
+def find_class(name: str, device: str, effort: Effort) -> CheckFinding:
+    require_full_precision()
+    dtypes = (*tested_dtypes(device), *(["float64"] if computes_float64(device) else []))
     if effort.quick:
         dtypes = tuple(name for name in dtypes if name in QUICK_DTYPES)
-    for one in HAZARDS:
-        here = [row for row in one.hazards if not row.devices or claims.device in row.devices]
-        reason = _obstacle(one, here, claims.device)
-        if reason:
-            recorder.note_unclaimed(one.name, reason)
-            continue
-        find = partial(_finding, one, here, claims.device, dtypes, effort)
-        checks.append(Check(name=one.name, find=find))
-    recorder.run(checks)
+    own = class_named(name)
+    return judge_rows(own, _rows_for(own, device), device, dtypes, effort).finding()
 
 
-def _obstacle(one: HazardClass, here: Sequence[Hazard], device: str) -> str:
+def _rows_for(one: HazardClass, device: str) -> list[Hazard]:
+    return [row for row in one.hazards if not row.devices or device in row.devices]
+
+
+def _obstacle(one: HazardClass, device: str) -> str:
     """Why no row of a class can be tried here, or nothing."""
+    here = _rows_for(one, device)
     if not one.judges(device):
-        return f"was seen to be right on {', '.join(one.seen_on)} alone, never tried on {device}"
+        seen = ", ".join(one.seen_on)
+        return f"was seen to be right on {seen} alone, never tried on {kind_of(device)}"
     if not here:
         return f"says nothing about {device}"
     least, free = min(row.needed_bytes for row in here), free_bytes(device)
@@ -89,12 +135,6 @@ def _obstacle(one: HazardClass, here: Sequence[Hazard], device: str) -> str:
 
 def free_bytes(device: str) -> int:
     return int(torch.cuda.mem_get_info()[0]) if device == "cuda" else 0
-
-
-def _finding(
-    own: HazardClass, here: Sequence[Hazard], device: str, dtypes: Sequence[str], effort: Effort
-) -> CheckFinding:
-    return judge_rows(own, here, device, dtypes, effort).finding()
 
 
 def judge_rows(

@@ -124,7 +124,7 @@ def _optimizer(name: str, ground: Ground) -> Iterator[Answer]:
 LISTS = HazardClass(
     name="lists",
     asks="are lists of tensors and optimizers right by every implementation and option",
-    seen_on=("cpu",),
+    seen_on=("cpu", "cuda"),
     hazards=rows(
         {
             "foreach": _foreach,

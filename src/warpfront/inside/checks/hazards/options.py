@@ -86,6 +86,7 @@ ACTIVATIONS: Mapping[str, WithOptions] = {
         for name, options in ACTIVE.items()
     },
     "glu": WithOptions(call=functional.glu, floats=((6, 8),), options={"dim": (0, 1)}),
+    "long softmax": WithOptions(call=functional.softmax, floats=((600, 7),), options={"dim": (0,)}),
     "large softplus": WithOptions(
         call=functional.softplus,
         fit=lambda x: x * 16,
@@ -315,6 +316,22 @@ PLACED: Mapping[str, WithOptions] = {
         given=lambda device: (torch.tensor([1, 1, 0, 4, 1], device=device),),
         options={"accumulate": (True,)},
     ),
+    "a part of a source": WithOptions(
+        call=lambda x, y, i: x.scatter_add(0, i, y),
+        floats=((5, 7), (5, 7)),
+        given=lambda device: (torch.tensor([[0, 1], [2, 0], [4, 4]], device=device),),
+        backward=False,
+    ),
+    "a mask of a column": WithOptions(
+        call=lambda x, mask: (x * 1).masked_fill_(mask, 5.0),
+        given=lambda device: (torch.arange(5, device=device)[:, None] % 2 == 0,),
+    ),
+    "indices from the end": WithOptions(
+        call=lambda x, i, j: x[i, j],
+        given=lambda device: tuple(
+            torch.tensor(places, device=device) for places in ([0, 3, -1], [-1, 2, -7])
+        ),
+    ),
     "diagonal": WithOptions(call=torch.diagonal, options={"offset": (-3, 0, 2)}),
     "diag_embed": WithOptions(call=torch.diag_embed, options={"offset": (-1, 2), "dim1": (0, 1)}),
     "triu": WithOptions(call=torch.triu, options={"diagonal": (-2, 0, 3)}),
@@ -331,6 +348,11 @@ def _distances(x: Tensor, y: Tensor, *, p: float) -> Tensor:
 
 MEASURED: Mapping[str, WithOptions] = {
     "var": WithOptions(call=torch.var, options={"dim": (0, 1, None), "correction": (0, 1, 2)}),
+    "var of one": WithOptions(
+        call=lambda x, **how: torch.var(x[:, :1], 1, **how),
+        options={"correction": (0, 1, 2)},
+        backward=False,
+    ),
     "std": WithOptions(call=torch.std, options={"dim": (0, 1, None), "correction": (0, 1, 2)}),
     "quantile": WithOptions(
         call=lambda x, **how: torch.quantile(x.float() if x.dtype.itemsize < 4 else x, 0.3, **how),
@@ -360,7 +382,8 @@ MEASURED: Mapping[str, WithOptions] = {
     "lerp": WithOptions(
         call=torch.lerp, floats=((5, 7),) * 2, options={"weight": (0.25, 0.75, 1.5)}
     ),
-    "logit": WithOptions(call=torch.logit, fit=lambda x: x / 5 + 0.5, options={"eps": (None, 0.2)}),
+    # Numbers that 16 bits have, none of them where it is clamped.
+    "logit": WithOptions(call=torch.logit, fit=lambda x: x / 8 + 0.5, options={"eps": (None, 0.3)}),
     "sub": WithOptions(call=torch.sub, floats=((5, 7),) * 2, options={"alpha": (1, -2.5)}),
     "layer_norm": WithOptions(
         call=lambda x, w, b, eps: functional.layer_norm(x, (7,), w, b, eps),
@@ -485,7 +508,7 @@ ALL: Mapping[str, WithOptions] = {**ACTIVATIONS, **LOSSES, **PLACED, **MEASURED,
 OPTIONS = HazardClass(
     name="options",
     asks="is every option of an operation heeded, forward and backward",
-    seen_on=("cpu",),
+    seen_on=("cpu", "cuda"),
     hazards=rows(
         {f"options of {name}": partial(_tried, one) for name, one in ALL.items()},
         dtypes=("float32", "bfloat16"),

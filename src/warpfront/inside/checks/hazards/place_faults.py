@@ -202,6 +202,8 @@ PLACE_FAULTS: tuple[KernelFault, ...] = (
         _channels_by_factor,
         AXES,
         ("pixel_shuffle, two axes",),
+        # Elsewhere it is made of other operations.
+        devices=("cpu",),
     ),
     KernelFault(
         "trilinear repeats the first depth",

@@ -7,7 +7,8 @@ what moves channels is given them in its format, no two of them alike.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,8 +16,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from warpfront.inside.checks.hazards.answers import Answer, Ground, HazardClass, array, rows
-from warpfront.inside.checks.hazards.layouts import PICTURES, both_ways
+from warpfront.inside.checks.hazards.answers import Answer, Ground, Hazard, HazardClass, array, rows
+from warpfront.inside.checks.hazards.layouts import PADDED_LAST, PICTURES, both_ways
 
 Call = Callable[..., Tensor]
 LINE, PICTURE, VOLUME = (9,), (6, 5), (4, 6, 5)
@@ -47,7 +48,6 @@ LINES: Mapping[str, Call] = {
 PICTURED: Mapping[str, Call] = {
     "pixel_shuffle": lambda x: functional.pixel_shuffle(x, 2),
     "pixel_unshuffle": lambda x: functional.pixel_unshuffle(x[..., :4], 2),
-    "channel_shuffle": lambda x: functional.channel_shuffle(x, 4),
     "bilinear by 1.7": _resized("bilinear", scale_factor=1.7),
     "bicubic by 1.7": _resized("bicubic", scale_factor=1.7),
     "nearest by 1.7": _resized("nearest", scale_factor=1.7),
@@ -56,6 +56,7 @@ PICTURED: Mapping[str, Call] = {
     "adaptive_avg_pool2d": lambda x: functional.adaptive_avg_pool2d(x, (4, 2)),
     "avg_pool2d, rounded up": lambda x: functional.avg_pool2d(x, 3, 2, 1, ceil_mode=True),
     "avg_pool2d, divided by 5": lambda x: functional.avg_pool2d(x, (2, 3), divisor_override=5),
+    "joined formats": lambda x: torch.cat([x, x.contiguous()], 1),
     "prelu": lambda x: functional.prelu(x, torch.arange(12, device=x.device, dtype=x.dtype) / 4),
     "glu of channels": lambda x: functional.glu(x / 8, 1),
     "softmax of channels": lambda x: (x / 4).softmax(1),
@@ -94,15 +95,25 @@ VOLUMES_OF: Mapping[str, Call] = {
 }
 
 
-def _of(axes: tuple[int, ...], call: Call, ground: Ground) -> Iterator[Answer]:
+# Accelerators shuffle channels of pictures whose places are one row of memory, and refuse others.
+IN_ROWS = ("contiguous", "channels_last", "shifted", "spread")
+
+
+def _of(
+    axes: tuple[int, ...], call: Call, ground: Ground, forms: Sequence[str] = tuple(PICTURES)
+) -> Iterator[Answer]:
     """Shares of neighbours are rounded, and in 16 bits so is what is between them."""
     if ground.quick and (ground.half or axes == LINE):
         return
     x = ground.whole(2, 12, *axes, most=8)
-    for form in ("channels_last",) if ground.quick else PICTURES:
+    for form in ("channels_last",) if ground.quick else forms:
         for label, found, right in both_ways(call, ground, [x], (form,)):
             slack = (8 if ground.half else 64) * ground.eps * float(right.abs().max())
             yield Answer(f"{label}, {form}", found, array(right), ulps=2, slack=slack)
+
+
+def _shuffled(x: Tensor) -> Tensor:
+    return functional.channel_shuffle(x, 4)
 
 
 LARGEST: Mapping[str, tuple[tuple[int, ...], Call]] = {
@@ -230,12 +241,34 @@ LOOKS = {
     for corners in (False, True)
 }
 ONCE: dict[str, Any] = {"dtypes": ("float32", "bfloat16"), "once": True}
+# Of a line, channels_last and swapped are one order of memory.
+PADDED_LINES = replace(PADDED_LAST, label=r"^gradient .*, (channels_last|swapped)$")
+PADDED_MEANS = {
+    "avg_pool1d, one axis": PADDED_LINES,
+    "avg_pool1d, padding not counted, one axis": PADDED_LINES,
+    "avg_pool2d, rounded up, two axes": replace(PADDED_LAST, label="^gradient .*, channels_last$"),
+}
+
+
+def _known(row: Hazard) -> Hazard:
+    return replace(row, known=(PADDED_MEANS[row.name],)) if row.name in PADDED_MEANS else row
+
+
 VOLUMES = HazardClass(
     name="axes",
     asks="are pictures of one, two and three axes right from every order of memory",
     hazards=(
-        *rows({f"{n}, one axis": partial(_of, LINE, c) for n, c in LINES.items()}, **ONCE),
-        *rows({f"{n}, two axes": partial(_of, PICTURE, c) for n, c in PICTURED.items()}, **ONCE),
+        *map(
+            _known,
+            rows({f"{n}, one axis": partial(_of, LINE, c) for n, c in LINES.items()}, **ONCE),
+        ),
+        *map(
+            _known,
+            rows({f"{n}, two axes": partial(_of, PICTURE, c) for n, c in PICTURED.items()}, **ONCE),
+        ),
+        *rows(
+            {"channel_shuffle, two axes": partial(_of, PICTURE, _shuffled, forms=IN_ROWS)}, **ONCE
+        ),
         *rows({f"{n}, three axes": partial(_of, VOLUME, c) for n, c in VOLUMES_OF.items()}, **ONCE),
         *rows({name: partial(_largest, name) for name in LARGEST}, **ONCE),
         *rows({name: partial(_convolution, name) for name in CONVOLUTIONS}, **ONCE),

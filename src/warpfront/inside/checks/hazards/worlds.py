@@ -207,9 +207,13 @@ def _neighbours(x: Tensor, y: Tensor) -> Tensor:
 EXACTLY: Mapping[str, tuple[Callable[[Tensor, Tensor], Any], Callable[[Tensor, Tensor], Any]]] = {
     "nextafter": (torch.nextafter, _neighbours),
     "copysign": (torch.copysign, lambda x, y: torch.where(_signs(x) == _signs(y), x, -x)),
+    "atan2 of noughts": (
+        lambda x, _: torch.atan2(torch.copysign(torch.zeros_like(x), x), -torch.ones_like(x)),
+        lambda x, _: torch.where(_signs(x), -math.pi, math.pi).double(),
+    ),
     "signbit": (lambda x, _: x.signbit(), lambda x, _: _signs(x)),
     "frexp, mantissa": (lambda x, _: x.frexp().mantissa, lambda x, _: x.double().frexp().mantissa),
-    "ldexp": (lambda x, _: x.ldexp(torch.tensor(3)), lambda x, _: x.double() * 8),
+    "ldexp": (lambda x, _: x.ldexp(torch.tensor(3, device=x.device)), lambda x, _: x.double() * 8),
     "nan_to_num": (lambda x, _: x.nan_to_num(), lambda x, _: _held(x)),
     # Infinity would pass for the largest number.
     "nan_to_num, finite": (
@@ -353,7 +357,7 @@ KINDS_OF_NUMBERS = HazardClass(
     name="kinds of numbers",
     asks="do operations hold on numbers of one side of nought, equal, broken, and of any length",
     narrow=tuple(f"bits of {name}" for name in EXACTLY),
-    seen_on=("cpu",),
+    seen_on=("cpu", "cuda"),
     hazards=(
         *rows({n: partial(_of_a_world, c, True) for n, c in CHOOSING.items()}, **ONCE),
         *rows(

@@ -16,6 +16,7 @@ import torch
 from warpfront.inside.checks.claims import Claims
 from warpfront.inside.checks.effort import STRICT, Effort
 from warpfront.inside.checks.executing import Computed
+from warpfront.inside.checks.finding_beside import begin_checks, lanes_for
 from warpfront.inside.checks.judge import CaseVerdict
 from warpfront.inside.checks.opinfo.adapter import DatabaseMoved, Entry, Sample, load_database
 from warpfront.inside.checks.opinfo.entry_verdicts import (
@@ -50,6 +51,7 @@ SAMPLES, QUICK_SAMPLES = 6, 1
 # One draw may by chance leave a result of few numbers where it was.
 DRAWS = 3
 SHOWN = 200
+UNREAD = "torch's operator database could not be read: see `database`"
 # What torch raises where an entry has no such kernel, or a sample does not fit.
 REFUSALS = (RuntimeError, NotImplementedError, TypeError, ValueError, AssertionError, IndexError)
 
@@ -148,7 +150,7 @@ def record_opinfo(
     recorder.plan([sweep.name for sweep in sweeps])
     entries: list[Entry] = []
     recorder.run([Check(name="database", find=partial(_load, entries))])
-    absent = unavailable("torch's operator database could not be read: see `database`")
+    absent = unavailable(UNREAD)
     recorder.run(
         [
             Check(
@@ -158,6 +160,33 @@ def record_opinfo(
             for sweep in sweeps
         ]
     )
+
+
+def record_beside(claims: Claims, recorder: Recorder, effort: Effort | None = None) -> None:
+    """The session `opinfo`: sweep beside sweep, where there are several and cores for them."""
+    effort = effort or Effort()
+    sweeps, lanes = _sweeps(claims, effort, execute_entry), lanes_for(claims.device)
+    if not lanes or len(sweeps) == 1:
+        record_opinfo(claims, recorder, effort)
+        return
+    asked = {
+        sweep.name: {"dtype": sweep.dtype, "backward": sweep.backward, "device": sweep.device}
+        for sweep in sweeps
+    }
+    recorder.plan(["database", *asked])
+    begun = begin_checks("opinfo.sweep:find_sweep", asked, effort, lanes=lanes)
+    require_full_precision()
+    recorder.environment["precision"] = precision_settings()
+    recorder.run([Check(name="database", find=partial(_load, [])), *begun])
+
+
+def find_sweep(*, dtype: str, backward: bool, device: str, effort: Effort) -> CheckFinding:
+    require_full_precision()
+    sweep = Sweep(dtype=dtype, backward=backward, device=device, effort=effort)
+    try:
+        return _sweep_finding(list(load_database()), sweep)
+    except DatabaseMoved:
+        return unavailable(UNREAD)
 
 
 def _sweeps(claims: Claims, effort: Effort, run: Execute) -> list[Sweep]:

@@ -102,13 +102,20 @@ def builds_hip(text: str) -> bool:
     return _HIP_ARM.search(text) is not None
 
 
+_OTHER_WAYS = re.compile(r"(?i)opencl|sycl|metal|vulkan|oneapi|openacc|xpu|npu")
+_GPU_PART = re.compile(rf"{OWN_PART.pattern}|(?<![a-z])gpu(?![a-z])")
+
+
 def own_parts(text: str) -> Iterator[Sighting]:
-    """Where the build of a project without HIP names its part for CUDA (BL217): one a line."""
+    """Where the build of a project without HIP names its part for CUDA (BL217): one a line. What it
+    calls its GPU's part is CUDA's too, where the file has no other way to a GPU.
+    """
+    part = OWN_PART if _OTHER_WAYS.search(text) else _GPU_PART
     for name, start, arguments in _raw_commands(text):
         lines = set()
         for word in arguments if name not in {"message", "endif", "else"} else ():
             line = text.count("\n", start, word.start)
-            if line not in lines and OWN_PART.search(word.text):
+            if line not in lines and part.search(word.text):
                 lines.add(line)
                 what = f"{name}(... {word.text[:60]} ...)"
                 yield Sighting(rule="BL217", start=word.start, end=word.end, what=what)

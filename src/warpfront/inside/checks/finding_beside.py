@@ -1,0 +1,72 @@
+"""Checks that are found out in several children at once, while their session does what comes before
+them: on a fast device most of the time is Python's. Edge.
+`python -m warpfront.inside.checks.finding_beside JOB`
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Mapping
+from concurrent.futures import Future
+from functools import partial
+from typing import Any
+
+from warpfront.inside.checks.children import DONE, Returned, begin_beside, serve
+from warpfront.inside.checks.effort import Effort
+from warpfront.inside.checks.results import ERROR, Check, CheckFinding
+
+CHILD = "warpfront.inside.checks.finding_beside"
+SECONDS = 300.0
+# Beside other sessions; and each lane holds a context on the device.
+CORES_A_LANE, MOST_LANES = 4, 4
+
+
+def lanes_for(device: str) -> int:
+    """How many at once: none where too few cores are, or a device may be one process's alone."""
+    cores = len(os.sched_getaffinity(0))
+    return min(MOST_LANES, cores // CORES_A_LANE) if device == "cuda" else 0
+
+
+def begin_checks(
+    find: str, asked: Mapping[str, Mapping[str, object]], effort: Effort, *, lanes: int
+) -> list[Check]:
+    """A check for each name; `find` is `module:function` below this package, called with what is
+    asked of the name and the effort. They begin now, the first of them first.
+    """
+    items = [
+        {"find": find, "effort": vars(effort), "arguments": dict(arguments)}
+        for arguments in asked.values()
+    ]
+    begun = begin_beside(CHILD, items, lanes=lanes, seconds=SECONDS)
+    return [
+        Check(name=name, find=partial(_awaited, answer))
+        for name, answer in zip(asked, begun, strict=True)
+    ]
+
+
+def _awaited(answer: Future[Returned]) -> CheckFinding:
+    returned = answer.result()
+    if returned.how != DONE:
+        return CheckFinding(outcome=ERROR, reason=f"{returned.how}: {returned.reason}")
+    return CheckFinding(**returned.document)
+
+
+def find_out(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The child's side of a check."""
+    module, _, name = item["find"].partition(":")
+    found = getattr(importlib.import_module(f"warpfront.inside.checks.{module}"), name)
+    effort = Effort(**{**item["effort"], "seeds": tuple(item["effort"]["seeds"])})
+    finding: CheckFinding = found(**item["arguments"], effort=effort)
+    return vars(finding)
+
+
+def main() -> None:
+    torch: Any = importlib.import_module("torch")
+    torch.set_num_threads(1)
+    serve(find_out)
+
+
+if __name__ == "__main__":
+    main()
+    os._exit(0)
