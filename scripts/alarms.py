@@ -80,7 +80,7 @@ ENVIRONMENT = {
     "no-vectors": ("ATEN_CPU_CAPABILITY", "default"),
 }
 SESSIONS = {
-    "numerics": "numerics:record_numerics",
+    "numerics": "models.modes:record_numerics",
     "operators": "operators.trials:record_values",
     "properties": "operators.trials:record_properties",
     "hazards": "hazards.hazard_checks:record_hazards",

@@ -30,7 +30,6 @@ from warpfront.inside.checks.architectures.small_models import NotBuiltError  # 
 from warpfront.inside.checks.hazards import seeding  # noqa: E402
 from warpfront.inside.checks.models.replaying import Precision, judge_whole  # noqa: E402
 from warpfront.inside.checks.models.specimens import Specimen  # noqa: E402
-from warpfront.inside.checks.models.watching import Pass  # noqa: E402
 from warpfront.inside.checks.results import Recorder  # noqa: E402
 
 STAND_IN = Path(__file__).parents[1] / "stand_in_library"
@@ -189,17 +188,14 @@ def test_who_is_off_by_roundings_is_right_even_if_the_cpu_was_lucky() -> None:
     drawn = torch.rand(64, generator=torch.Generator().manual_seed(0))
     how = Precision(dtype=torch.float32)
     specimen = Specimen(family="", model=Cancelling(), inputs=(drawn,), how=how)
-    exact, found = specimen.exact(), specimen.same_dtype()
+    exact, found = specimen.exact, specimen.same_dtype
     narrow = {name: gradient.float() for name, gradient in exact.gradients.items()}
     lucky = replace(exact, logits=exact.logits.float(), gradients=narrow)
     by_luck = {row.tensor: row.fault for row in judge_whole(found, exact, lucky, how)}
     assert "times the CPU's" in by_luck["gradient of weight"]
 
-    class Lucky(Specimen):
-        def same_dtype(self) -> Pass:
-            return lucky
-
-    own = Lucky(family="", model=specimen.model, inputs=specimen.inputs, how=how)
+    own = replace(specimen)
+    vars(own)["same_dtype"] = lucky
     for times, right in ((1.0, True), (30.0, False)):
         off = {n: g + (times - 1) * (g - narrow[n]) for n, g in found.gradients.items()}
         rows = architecture_runs._whole_rows(

@@ -15,13 +15,12 @@ torch = pytest.importorskip("torch", reason="torch is not installed; runs inside
 from claimed import CPU  # noqa: E402
 
 from warpfront.inside.checks.attention import at_tier, tier_session  # noqa: E402
-from warpfront.inside.checks.attention.bounding import expected  # noqa: E402
 from warpfront.inside.checks.attention.fallback import fallback_text  # noqa: E402
 from warpfront.inside.checks.attention.tiers import TIERS, Tier  # noqa: E402
 from warpfront.inside.checks.children import CRASHED, DONE, HUNG, Returned  # noqa: E402
 from warpfront.inside.checks.claims import DEVICES  # noqa: E402
 from warpfront.inside.checks.effort import Effort  # noqa: E402
-from warpfront.inside.checks.operations import Arithmetic, Attention  # noqa: E402
+from warpfront.inside.checks.operations import Arithmetic  # noqa: E402
 from warpfront.inside.checks.precision import computes_float64  # noqa: E402
 from warpfront.inside.checks.results import Recorder  # noqa: E402
 
@@ -160,13 +159,16 @@ def test_the_example_is_in_the_measured_order_and_ends_with_what_takes_everythin
     compile(text, "example", "exec")
 
 
-def test_the_bound_without_a_mask_is_that_of_the_operation() -> None:
-    q, k, v, g = torch.randn(4, 2, 3, 17, 8, dtype=torch.float64).unbind(0)
-    how = Arithmetic(dtype=torch.bfloat16, device="cpu")
-    own = expected((q, k, v), g, None, how)
-    operation = Attention(heads=3)
-    joined = [operation._join(x) for x in (q, k, v, g)]
-    theirs = operation.judge(joined[:3], joined[3], how)
-    for one, other in zip(own, (theirs.output, *theirs.gradients), strict=True):
-        assert torch.allclose(operation._join(one.reference), other.reference)
-        assert torch.allclose(operation._join(one.bound), other.bound)
+def test_what_is_expected_is_what_autograd_gives_and_heads_that_are_shared_are_added_up() -> None:
+    torch.manual_seed(0)
+    (q, g), (k, v) = torch.randn(2, 2, 4, 17, 8).double(), torch.randn(2, 2, 2, 17, 8).double()
+    leaves = [x.clone().requires_grad_() for x in (q, k, v)]
+    allowed = torch.ones(17, 17, dtype=torch.bool).tril()
+    output = torch.nn.functional.scaled_dot_product_attention(
+        *leaves, attn_mask=allowed, enable_gqa=True
+    )
+    right = (output, *torch.autograd.grad(output, leaves, g))
+    how = Arithmetic(dtype=torch.float32, device="cpu")
+    for one, other in zip(at_tier.expected((q, k, v), g, allowed, how), right, strict=True):
+        assert torch.allclose(one.reference, other)
+        assert one.bound.shape == other.shape

@@ -26,6 +26,7 @@ from warpfront.inside.checks.opinfo import sweep  # noqa: E402
 from warpfront.inside.checks.opinfo.adapter import load_database  # noqa: E402
 from warpfront.inside.checks.results import Recorder  # noqa: E402
 
+CASE, DOT = "float32 width 64", "scaled_dot_product_attention"
 EFFORT = Effort(quick=True, run="explained", seeds=drawn_seeds("explained", 1))
 
 
@@ -111,8 +112,9 @@ def written(folder: Path, session: str, check: str, fault: str, outcome: str = "
     ("session", "check", "fault"),
     [
         ("operators", "matmul + bias + relu", "bfloat16, 67x129x65, seed 5: gradient 0: x"),
-        ("numerics", "mlp bfloat16", "seed 7: y (linear): worst element"),
+        ("numerics", "mlp bfloat16", "seed 7: body.2 (Linear): output: worst element"),
         ("models", "mlp training", "seed 7: optimizer: x"),
+        ("attention", "tier sdpa math", f"{CASE}, mask, grouped, backward: wrong: q: worst"),
     ],
 )
 def test_networks_and_patterns_are_scripts_too(
@@ -120,6 +122,29 @@ def test_networks_and_patterns_are_scripts_too(
 ) -> None:
     script = explained(written(tmp_path, session, check, fault), check)
     assert ran(script)[-1] == "failed: False"
+
+
+@pytest.mark.parametrize(
+    ("failure", "name"),
+    [
+        (("attention", "tier sdpa flash", f"{CASE}, causal, equal heads, forward: wrong: x"), DOT),
+        (("golden", "cpu-x86_64: linear float32", "out: this device is off by 3"), "linear"),
+        (("devices", "device cpu", "cpu: linear float32 grad/1: 3.1 times its budget"), "linear"),
+    ],
+)
+def test_a_way_of_attention_and_a_golden_case_are_scripts_that_see_a_wrong_kernel(
+    failure: tuple[str, str, str], name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = explained(written(tmp_path, *failure), failure[1])
+    assert ran(script)[-1] == "failed: False"
+    right = getattr(torch.nn.functional, name)
+
+    def wrong(*args: Any, **options: Any) -> Any:
+        found = right(*args, **options)
+        return found * 1.01 if found.dtype == torch.float32 else found
+
+    monkeypatch.setattr(torch.nn.functional, name, wrong)
+    assert ran(script)[-1] == "failed: True"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ the integration tests run it inside the image, and `nox -s verify -- --here --se
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,84 +16,83 @@ torch = pytest.importorskip("torch", reason="torch is not installed; runs inside
 
 from claimed import CPU  # noqa: E402
 
-from warpfront.inside.checks import block_faults  # noqa: E402
-from warpfront.inside.checks.blocks import (  # noqa: E402
-    ATTENTION,
-    BLOCKS,
-    CONVOLUTION,
-    MLP,
-    Block,
-    Inputs,
-    Trace,
-    execute,
-    make_inputs,
-)
-from warpfront.inside.checks.claims import Claims  # noqa: E402
-from warpfront.inside.checks.judge import judge, make_baseline  # noqa: E402
-from warpfront.inside.checks.mutations import MutationTally  # noqa: E402
-from warpfront.inside.checks.numerics import (  # noqa: E402
-    judge_block,
+from warpfront.inside.checks.models.families import NETWORKS, Family  # noqa: E402
+from warpfront.inside.checks.models.layer_faults import _in_results, seed_pass_faults  # noqa: E402
+from warpfront.inside.checks.models.layers import derivation_of  # noqa: E402
+from warpfront.inside.checks.models.modes import (  # noqa: E402
+    Proving,
+    judge_mode,
     record_numerics,
+    run_eager,
 )
+from warpfront.inside.checks.models.replaying import Precision, first_over  # noqa: E402
+from warpfront.inside.checks.models.specimens import make_specimen  # noqa: E402
+from warpfront.inside.checks.models.watching import layers_of  # noqa: E402
+from warpfront.inside.checks.mutations import ON_TENSORS, MutationTally  # noqa: E402
 from warpfront.inside.checks.precision import DTYPES, probe  # noqa: E402
 from warpfront.inside.checks.results import Recorder  # noqa: E402
 
-EVERY_BLOCK = pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.name)
-EVERY_DTYPE = pytest.mark.parametrize("dtype", DTYPES.values(), ids=str)
-
-
-@EVERY_BLOCK
-@EVERY_DTYPE
-def test_a_correct_device_passes_with_other_seeds(block: Block, dtype: Any) -> None:
-    for seed in range(2):
-        assert judge_block(block, dtype, "cpu", seed=seed).faults == ()
-
-
-# Every block and every dtype once.
-A_FEW = [(MLP, torch.float16), (ATTENTION, torch.bfloat16), (CONVOLUTION, torch.float32)]
+MLP, CONVOLUTION, ATTENTION = NETWORKS
+EVERY_NETWORK = pytest.mark.parametrize("network", NETWORKS, ids=lambda one: one.name)
+# Every network and every dtype once.
+A_FEW = [(MLP, "float16"), (ATTENTION, "bfloat16"), (CONVOLUTION, "float32")]
 SWEPT = [
-    pytest.param(block, dtype, marks=pytest.mark.exhaustive)
-    for block in BLOCKS
-    for dtype in DTYPES.values()
-    if (block, dtype) not in A_FEW
+    pytest.param(network, dtype, marks=pytest.mark.exhaustive)
+    for network in NETWORKS
+    for dtype in DTYPES
+    if (network, dtype) not in A_FEW
 ]
 
 
+@EVERY_NETWORK
+def test_a_correct_device_passes_with_other_seeds(network: Family) -> None:
+    for dtype in DTYPES:
+        assert first_over(judge_mode(network, dtype, Proving(device="cpu", seed=1))) is None
+
+
 @pytest.mark.parametrize(
-    ("block", "dtype"), [*A_FEW, *SWEPT], ids=lambda one: getattr(one, "name", str(one))
+    ("network", "dtype"), [*A_FEW, *SWEPT], ids=lambda one: getattr(one, "name", one)
 )
-def test_every_seeded_fault_is_caught(block: Block, dtype: Any) -> None:
+def test_every_seeded_fault_is_caught(network: Family, dtype: str) -> None:
     ledger = MutationTally()
-    block_faults.seed_block_faults(block, dtype, "cpu", 0, ledger)
+    seed_pass_faults(network, dtype, "cpu", 0, ledger)
     assert ledger.missed == []
-    assert ledger.seeded > 30
+    assert ledger.seeded > 60
 
 
-def test_faults_are_seeded_on_the_output_and_on_each_gradient() -> None:
-    places = {
-        case.name.partition(": ")[2] for case in block_faults.cases(MLP, torch.float32, "cpu")
-    }
-    assert {"y", *(f"grad:{leaf}" for leaf in MLP.leaves)} <= places
+def test_faults_are_seeded_on_each_output_and_on_each_gradient() -> None:
+    specimen = make_specimen(MLP, Precision(dtype=torch.float32))
+    model, clean = run_eager(specimen, Proving(device="cpu"))
+    seeded = [(place, name) for name, place, _ in _in_results(clean, MutationTally())]
+    outputs = {f"output of {name}" for name in layers_of(model)}
+    gradients = {f"gradient of {name}" for name, _ in model.named_parameters()}
+    assert {place for place, _ in seeded} == outputs | gradients
+    for gradient in gradients:
+        assert (gradient, "dropped gradient") in seeded
+    wide = [name for place, name in seeded if place == "output of body.2"]
+    assert wide == list(ON_TENSORS)
+
+
+@EVERY_NETWORK
+def test_each_layer_of_a_network_is_judged_by_what_is_derived_for_it(network: Family) -> None:
+    layers = layers_of(network.build())
+    without = {type(one).__name__ for one in layers.values() if derivation_of(one, 3) is None}
+    assert without <= {"Weighted", "ProjectedAttention"}
 
 
 def test_a_fault_in_the_middle_is_named_where_it_is_made() -> None:
-    def run(block: Block, inputs: Inputs, device: str) -> Trace:
-        trace = execute(block, inputs, device)
-        return replace(trace, values={**trace.values, "active": trace.values["active"] * 1.01})
+    def tamper(model: Any) -> None:
+        model.body[1].register_forward_hook(lambda _, __, output: output * 1.01)
 
-    found = judge_block(MLP, torch.float32, "cpu", run=run).faults
-    assert found[0].startswith("active (pointwise): worst element [")
-    assert "over the bound" in found[0]
-
-
-def test_a_result_on_another_device_is_a_fault() -> None:
-    inputs = make_inputs(MLP, torch.float32, 0)
-    verdict = judge(MLP, inputs, execute(MLP, inputs, "cpu"), make_baseline(MLP, inputs), "cuda")
-    assert verdict.faults[0] == "x: on cpu, expected on cuda"
+    first = first_over(judge_mode(MLP, "float32", Proving(device="cpu", tamper=tamper)))
+    assert first is not None
+    assert first.fault.startswith("body.1 (GELU): output: worst element [")
+    assert "over the bound" in first.fault
 
 
 def test_inputs_are_the_same_every_time_and_differ_between_seeds() -> None:
-    first, again, other = (make_inputs(MLP, torch.float32, seed).cotangent for seed in (3, 3, 4))
+    how = Precision(dtype=torch.float32)
+    first, again, other = (make_specimen(MLP, how, seed).inputs[1] for seed in (3, 3, 4))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
 
@@ -104,9 +102,9 @@ def test_a_dtype_counts_as_computed_only_after_a_right_product() -> None:
     assert "Error" in probe(torch.float32, "meta")
 
 
-def record(folder: Path, claims: Claims, **options: object) -> dict[str, dict[str, object]]:
-    recorder = Recorder(session="numerics", target=claims.target, folder=folder)
-    record_numerics(claims, recorder, **options)  # type: ignore[arg-type]
+def record(folder: Path, **options: Any) -> dict[str, dict[str, Any]]:
+    recorder = Recorder(session="numerics", target="cpu", folder=folder)
+    record_numerics(CPU, recorder, **options)
     recorder.finish()
     document = json.loads((folder / "numerics.json").read_text())
     assert document["planned"] == [check["name"] for check in document["checks"]]
@@ -114,30 +112,27 @@ def record(folder: Path, claims: Claims, **options: object) -> dict[str, dict[st
 
 
 def test_the_session_passes_on_the_cpu_and_says_how_close_it_was(tmp_path: Path) -> None:
-    checks = record(tmp_path, CPU)
+    checks = record(tmp_path)
     assert {check["outcome"] for check in checks.values()} == {"passed"}
-    details = checks["attention float32"]["details"]
-    assert isinstance(details, dict)
-    assert 0 < max(details["budget_used"].values()) < 1
+    assert list(checks)[:3] == ["dtypes", "mlp float32", "convolution float32"]
+    assert 0 < checks["attention float32"]["details"]["layers"]["body.attention.attend"] < 1
 
 
-def test_a_device_that_computes_wrong_fails_and_is_named(tmp_path: Path) -> None:
-    def run(block: Block, inputs: Inputs, device: str) -> Trace:
-        trace = execute(block, inputs, device)
-        return replace(trace, values={**trace.values, "y": trace.values["y"] * 1.03})
+def test_a_device_that_computes_wrong_fails_and_one_that_breaks_down_is_an_error(
+    tmp_path: Path,
+) -> None:
+    """The rest goes on."""
 
-    checks = record(tmp_path, CPU, run=run)
-    failed = [check for name, check in checks.items() if name not in {"device", "dtypes"}]
-    assert {check["outcome"] for check in failed} == {"failed"}
-    assert str(failed[0]["reason"]).startswith("mlp in float32 on cpu: seed 0: y (linear): worst")
-
-
-def test_a_device_that_breaks_down_is_an_error_and_the_rest_goes_on(tmp_path: Path) -> None:
-    def run(block: Block, inputs: Inputs, device: str) -> Trace:
-        if block is MLP:
+    def tamper(model: Any) -> None:
+        if not hasattr(model.body, "__getitem__"):
+            return
+        if len(model.body) == 4:
             raise RuntimeError("device lost")
-        return execute(block, inputs, device)
+        model.body[2].register_forward_hook(lambda _, __, output: output * 1.03)
 
-    checks = record(tmp_path, CPU, run=run)
-    assert checks["mlp float32"]["outcome"] == "error"
+    checks = record(tmp_path, tamper=tamper)
+    assert checks["mlp float32"]["outcome"] == "failed"
+    said = str(checks["mlp float32"]["reason"])
+    assert said.startswith("mlp float32 on cpu, seed 0: body.2 (Linear): output: worst")
+    assert checks["convolution float32"]["outcome"] == "error"
     assert checks["attention float32"]["outcome"] == "passed"

@@ -146,7 +146,7 @@ def test_a_compiled_pattern_is_judged_and_a_wrong_one_is_caught(
 
     def larger(*arguments: Any, **options: Any) -> Any:
         found = right(*arguments, **options)
-        return replace(found, output=found.output * 1.01)
+        return replace(found, outputs=(found.outputs[0] * 1.01,))
 
     monkeypatch.setattr(trials, "execute_compiled", larger)
     trials._record_compiled(recorder, how, "cpu")

@@ -14,13 +14,13 @@ torch = pytest.importorskip("torch", reason="torch is not installed; runs inside
 from claimed import CPU  # noqa: E402
 from rank_threads import exchange_in_threads  # noqa: E402
 
-from warpfront.inside.checks import block_faults, selftest  # noqa: E402
-from warpfront.inside.checks.blocks import MLP  # noqa: E402
+from warpfront.inside.checks import selftest  # noqa: E402
 from warpfront.inside.checks.devices import roll_call  # noqa: E402
 from warpfront.inside.checks.devices.collectives import Told  # noqa: E402
 from warpfront.inside.checks.devices.worker import FAULTS  # noqa: E402
-from warpfront.inside.checks.judge import judge  # noqa: E402
+from warpfront.inside.checks.judge import CaseVerdict  # noqa: E402
 from warpfront.inside.checks.models import layer_faults  # noqa: E402
+from warpfront.inside.checks.models.families import NETWORKS  # noqa: E402
 from warpfront.inside.checks.models.replaying import first_over  # noqa: E402
 from warpfront.inside.checks.mutations import (  # noqa: E402
     ON_TENSORS,
@@ -32,7 +32,6 @@ from warpfront.inside.checks.mutations import (  # noqa: E402
 )
 from warpfront.inside.checks.operators import case_faults  # noqa: E402
 from warpfront.inside.checks.operators.table import operators  # noqa: E402
-from warpfront.inside.checks.operators.verdicts import CaseVerdict  # noqa: E402
 from warpfront.inside.checks.opinfo.adapter import DatabaseMoved, Entry, load_database  # noqa: E402
 from warpfront.inside.checks.opinfo.sweep import Expected  # noqa: E402
 from warpfront.inside.checks.precision import require_full_precision  # noqa: E402
@@ -51,7 +50,7 @@ def recorded(folder: Path, record: Any, **options: Any) -> dict[str, dict[str, A
 
 @pytest.fixture
 def a_few_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(selftest, "BLOCKS", (MLP,))
+    monkeypatch.setattr(selftest, "NETWORKS", NETWORKS[:1])
     monkeypatch.setattr(selftest, "operators", lambda: A_FEW)
     monkeypatch.setattr(selftest, "PATTERNS", ("add + relu",))
     monkeypatch.setattr(selftest, "EXACT_DTYPES", ("int64",))
@@ -59,7 +58,7 @@ def a_few_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("a_few_of_each")
-def test_every_fault_in_blocks_operators_and_patterns_is_caught(tmp_path: Path) -> None:
+def test_every_fault_in_networks_operators_and_patterns_is_caught(tmp_path: Path) -> None:
     checks = recorded(tmp_path, selftest.record_selftest)
     assert list(checks) == [
         *("mlp float32", "operators float32", "operators float64", "operators int64"),
@@ -75,13 +74,12 @@ def test_every_fault_in_blocks_operators_and_patterns_is_caught(tmp_path: Path) 
 def test_a_judge_that_sees_nothing_fails_the_selftest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = judge
-    blind = lambda *a, **k: replace(right(*a, **k), faults=())  # noqa: E731
-    monkeypatch.setattr(block_faults, "judge", blind)
-    monkeypatch.setattr(case_faults, "judge_case", lambda *_: CaseVerdict())
+    monkeypatch.setattr(layer_faults, "first_over", lambda _: None)
+    monkeypatch.setattr(case_faults, "judge_case", lambda *_, **__: CaseVerdict())
     checks = recorded(tmp_path, selftest.record_selftest)
     assert checks["mlp float32"]["outcome"] == "failed"
-    assert "not caught: 3 percent too large: mlp float32, y" in checks["mlp float32"]["reason"]
+    said = "not caught: 3 percent too large: mlp float32, output of body.0"
+    assert said in checks["mlp float32"]["reason"]
     assert checks["operators float32"]["outcome"] == "failed"
     assert len(checks["operators float32"]["details"]["missed"]) > 40
 

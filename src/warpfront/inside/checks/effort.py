@@ -47,7 +47,7 @@ CHECK_SESSIONS: Mapping[str, CheckSession] = {
     ),
     "numerics": CheckSession(
         says="forward and backward on the claimed device, against float64",
-        records=("numerics:record_numerics",),
+        records=("models.modes:record_numerics",),
         threaded=True,
     ),
     "operators": CheckSession(

@@ -21,6 +21,14 @@ _OPERATOR = re.compile(r"^(?P<dtype>\w+), (?P<case>.+), seed (?P<seed>\d+): ")
 _ROW = re.compile(r"^(?P<case>.+), (?P<dtype>\w+), seed (?P<seed>\d+): ")
 _SAMPLE = re.compile(r"^(?P<case>.+), sample (?P<sample>\d+), seed (?P<seed>\d+): ")
 _SEED = re.compile(r"seed (?P<seed>\d+)")
+_GOLDEN = re.compile(r"^[^:]+: (?P<case>.+) (?P<dtype>\w+)$")
+_DEVICE = re.compile(
+    r"^(?P<place>\w+(:\d+)?): (?P<case>.+) (?P<dtype>\w+) (out|grad/\d+): [\d.e+]+ times"
+)
+_WAY = re.compile(
+    r"^(?P<dtype>\w+) width (?P<width>\d+), (?P<mask>\w+), (?P<heads>grouped|equal heads),"
+    r" (?P<way>\w+): wrong"
+)
 
 
 class UnexplainedError(Exception):
@@ -42,14 +50,16 @@ def explained(result: Path, check: str) -> str:
     if not found:
         names = ", ".join(one["name"] for one in document.get("checks", ())) or "none"
         raise UnexplainedError(f"{result} has no check {check!r}\nhint: it has {names}")
-    faults = found[0]["details"].get("faults") or []
-    if found[0]["outcome"] != "failed" or not faults:
+    if found[0]["outcome"] != "failed":
         raise UnexplainedError(f"{check} is {found[0]['outcome']}: no case of it failed")
+    told = found[0]["details"]
+    faults = told.get("faults") or told.get("bad") or [found[0].get("reason", "")]
     device = document["environment"].get("device") or _device(document)
+    effort = document["environment"].get("effort", {})
     root = _root(document["session"], check, str(faults[0]), device)
-    quick = bool(document["environment"].get("effort", {}).get("quick"))
+    quick, seed = bool(effort.get("quick")), next(iter(effort.get("drawn", ())), 0)
     said = f'"""{check}: {faults[0]}"""'.replace("\\", "/")
-    body = root.body.replace("QUICK", repr(quick))
+    body = root.body.replace("QUICK", repr(quick)).replace("DRAWN", repr(seed))
     return "\n\n".join([said, *Shaken().script(root.wanted), body]) + "\n"
 
 
@@ -68,6 +78,16 @@ def _root(session: str, check: str, fault: str, device: str) -> Root:
         return _sample_root(check, match, device)
     if session in {"models", "numerics"} and (match := _SEED.match(fault)):
         return _network_root(session, check, int(match["seed"]), device)
+    return _tensors_root(session, check, fault, device)
+
+
+def _tensors_root(session: str, check: str, fault: str, device: str) -> Root:
+    if session == "golden" and " this device is off" in fault and (match := _GOLDEN.match(check)):
+        return _golden_root(match, device, "[*BY_NAME].index(name)")
+    if session == "devices" and (match := _DEVICE.match(fault)):
+        return _golden_root(match, match["place"], "SEED")
+    if session == "attention" and (match := _WAY.match(fault)):
+        return _attention_root(check.removeprefix("tier "), match, device)
     raise UnexplainedError(f"{session}: {check}: no script repeats {fault.partition(':')[0]!r}")
 
 
@@ -130,7 +150,7 @@ expected = expect_sample(entry, sample, torch.{dtype}, seed, backward=backward)
 asked = asked_as(entry, sample, {match["sample"]})
 found = execute_entry(entry, asked, expected.cotangents, {device!r})
 verdict = expected.judge(found, {device!r})
-print("RMS ratio", verdict.rms, "element", verdict.element, *verdict.faults, sep="; ")
+print("RMS ratio", verdict.rms_ratio, "element", verdict.budget_used, *verdict.faults, sep="; ")
 print('failed:', bool(verdict.faults))
 """
     sweep = ("expect_sample", "asked_as", "SAMPLES", "QUICK_SAMPLES")
@@ -141,26 +161,68 @@ print('failed:', bool(verdict.faults))
 
 def _network_root(session: str, check: str, seed: int, device: str) -> Root:
     family, _, mode = check.partition(" ")
-    if session == "numerics":
-        body = f"""
-block = next(block for block in BLOCKS if block.name == {family!r})
-verdict = judge_block(block, torch.{mode}, {device!r}, seed={seed})
-print(*verdict.faults, sep="\\n")
-print("shares of the bounds", dict(verdict.budget_used))
-print('failed:', bool(verdict.faults))
-"""
-        wanted = [("numerics", "judge_block"), ("blocks", "BLOCKS")]
-    else:
-        body = f"""
-family = next(family for family in FAMILIES if family.name == {family!r})
+    table = "NETWORKS" if session == "numerics" else "FAMILIES"
+    body = f"""
+family = next(family for family in {table} if family.name == {family!r})
 rows = judge_mode(family, {mode!r}, Proving(device={device!r}, seed={seed}))
 print(*(row.fault for row in rows if row.fault), sep="\\n")
 print('failed:', any(row.fault for row in rows))
 """
-        wanted = [("models.families", "FAMILIES")]
-        wanted += [("models.modes", name) for name in ("judge_mode", "Proving")]
+    wanted = [("models.families", table)]
+    wanted += [("models.modes", name) for name in ("judge_mode", "Proving")]
     own = (*wanted, ("precision", "require_full_precision"))
     return Root(wanted=own, body="require_full_precision()" + body)
+
+
+def _golden_root(match: re.Match[str], place: str, seed: str) -> Root:
+    """A case of the golden suite; its inputs are made by its own number, or that of `devices`."""
+    body = f"""
+name, dtype, place = {match["case"]!r}, torch.{match["dtype"]}, {place!r}
+case, seed, failed = BY_NAME[name], {seed}, False
+inputs, cotangent = case.make(dtype, seed)
+budgets = case.expect(inputs, cotangent, torch.device(place).type)
+for part, x in compute(case.operation, inputs, cotangent, place).items():
+    share, fault = element_fault(part, x.detach().cpu().double(), budgets[part])
+    failed = failed or bool(fault)
+    print(part, "share of the bound", share, fault, sep="; ")
+print('failed:', failed)
+"""
+    wanted = [("golden.suite", "BY_NAME"), ("golden.suite", "compute"), ("judge", "element_fault")]
+    wanted += [("precision", "require_full_precision")]
+    wanted += [("devices.roll_call", "SEED")] if seed == "SEED" else []
+    return Root(wanted=tuple(wanted), body="require_full_precision()" + body)
+
+
+def _attention_root(tier: str, match: re.Match[str], device: str) -> Root:
+    asked = {key: match[key] for key in ("dtype", "mask")} | {"width": int(match["width"])}
+    asked |= {"device": device, "backward": match["way"] == "backward"}
+    heads = "GROUPED" if match["heads"] == "grouped" else "HEADS"
+    body = f"""
+item = {{**{asked!r}, "batch": BATCH, "heads": HEADS, "grouped": {heads}}}
+own = _CaseInputs({{**item, "length": LENGTHS[{device!r}], "seed": DRAWN}})
+how = Arithmetic(dtype=own.dtype, device=own.device)
+inputs, failed = [x.double() for x in own.tensors], False
+budgets = expected(inputs, own.cotangent.double(), own.allowed, how)
+for name, x, budgeted in zip(("output", "q", "k", "v"), own.run({_way(tier)}), budgets):
+    share, fault = element_fault(name, x.detach().cpu().double(), budgeted)
+    failed = failed or bool(fault)
+    print(name, "share of the bound", share, fault, sep="; ")
+print('failed:', failed)
+"""
+    wanted = [("attention.tier_session", n) for n in ("BATCH", "HEADS", "GROUPED", "LENGTHS")]
+    wanted += [("attention.at_tier", name) for name in ("_CaseInputs", "expected")]
+    wanted += [("operations", "Arithmetic"), ("judge", "element_fault")]
+    wanted += [("attention.tiers", _way(tier)), ("precision", "require_full_precision")]
+    return Root(wanted=tuple(wanted), body="require_full_precision()" + body)
+
+
+def _way(tier: str) -> str:
+    """The name of the function that a tier computes by."""
+    for node in ast.walk(_tree("attention.tiers")):
+        named = {k.arg: k.value for k in getattr(node, "keywords", ())}
+        if ast.unparse(named.get("name", ast.Constant(0))) == repr(tier):
+            return ast.unparse(named["compute"]).strip("'").rpartition(":")[2]
+    raise UnexplainedError(f"there is no way to compute attention called {tier!r}")
 
 
 def _home_of(check: str) -> tuple[str, str] | None:

@@ -10,7 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -20,11 +20,15 @@ import torch
 from torch import Tensor
 
 from warpfront.inside.checks.effort import STRICT
+from warpfront.inside.checks.executing import Computed
+from warpfront.inside.checks.judge import CaseVerdict
 from warpfront.inside.checks.operations import Arithmetic, ExpectedResults, Operation
 from warpfront.inside.checks.opinions import Tally
+from warpfront.inside.checks.results import CheckFinding, failed, passed
 
 EXEMPTIONS = Path(__file__).with_name("exemptions.json")
 UNCHANGED = "it changes nothing here (zeros, one element, integers, or below the dtype's rounding)"
+SHOWN = 200
 Mutate = Callable[[Tensor], Tensor]
 
 
@@ -143,7 +147,9 @@ def tf32() -> Iterator[None]:
 
 @dataclass(frozen=True, kw_only=True)
 class Exemption:
-    """Where a mutation is not demanded to be caught. An empty field means all."""
+    """Where a mutation is not demanded to be caught. An empty field means all; a place may be whole
+    or its first word.
+    """
 
     mutation: str
     reason: str
@@ -155,13 +161,13 @@ class Exemption:
 
     def covers(self, seed: Seeded) -> bool:
         wanted = (
-            (self.suites, seed.suite),
-            (self.dtypes, seed.dtype),
-            (self.checks, seed.check),
-            (self.places, seed.place.partition(" ")[0]),
-            (self.devices, seed.device),
+            (self.suites, {seed.suite}),
+            (self.dtypes, {seed.dtype}),
+            (self.checks, {seed.check}),
+            (self.places, {seed.place, seed.place.partition(" ")[0]}),
+            (self.devices, {seed.device}),
         )
-        return self.mutation == seed.mutation and all(not e or f in e for e, f in wanted)
+        return self.mutation == seed.mutation and all(not e or f & {*e} for e, f in wanted)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -265,3 +271,40 @@ class MutationTally:
             }
             for name in names
         }
+
+
+def mutated(
+    parts: Mapping[str, Tensor], ledger: MutationTally
+) -> Iterator[tuple[str, str, Tensor]]:
+    """Each mutation of each part: its name, the part's, and what became of it."""
+    for place, tensor in parts.items():
+        for name, mutate in ON_TENSORS.items():
+            wrong = mutate(tensor)
+            if changes(tensor, wrong):
+                yield name, place, wrong
+            else:
+                ledger.excuse(name, UNCHANGED)
+
+
+def seed_results(
+    clean: Computed, judge: Callable[[Computed], CaseVerdict], of: Seeded, ledger: MutationTally
+) -> None:
+    """Each mutation of each output and gradient of a run, and each gradient dropped."""
+    parts = {name: x for name, x in zip(clean.names, clean.all, strict=True) if x is not None}
+    wrong: list[tuple[str, str, Tensor | None]] = [*mutated(parts, ledger)]
+    wrong += [("dropped gradient", n, None) for n in parts if n.startswith("gradient")]
+    for name, place, tensor in wrong:
+        verdict = judge(clean.but(place, tensor))
+        seeded = replace(of, mutation=name, place=place)
+        ledger.enter(seeded, caught=bool(verdict.faults), said=verdict.tallies)
+
+
+def finding_of_faults(ledger: MutationTally) -> CheckFinding:
+    """Passed if faults were seeded and all of them caught."""
+    details: dict[str, object] = {"seeded": ledger.seeded, "mutations": ledger.document()}
+    if ledger.missed:
+        reason = f"{len(ledger.missed)} of {ledger.seeded} not caught: {ledger.missed[0]}"
+        return failed(reason, missed=ledger.missed[:SHOWN], **details)
+    if not ledger.seeded:
+        return failed("no fault could be seeded", **details)
+    return passed(f"{ledger.seeded} seeded faults caught", **details)

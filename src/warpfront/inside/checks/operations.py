@@ -21,7 +21,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from functools import partial
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -415,52 +416,47 @@ class Attention:
     def judge(
         self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic
     ) -> ExpectedResults:
-        exact = differentiate(self, inputs, cotangent)
-        q, k, v, g, y = (self._split(x) for x in (*inputs, cotangent, exact[0]))
-        unit, u_acc = how.unit, how.u_acc
-        scale, width, length = q.shape[-1] ** -0.5, q.shape[-1], k.shape[-2]
-        p = torch.softmax(q @ k.mT * scale, dim=-1)
-        # Scores in float32: what they are off by changes P by P times that, and the row's sum
-        # likewise.
-        scores = u_acc * (math.sqrt(width) * (q.abs() @ k.abs().mT) * scale + math.sqrt(length))
-        p_off = p * (scores + (p * scores).sum(-1, keepdim=True))
-        row = (g * y).sum(-1, keepdim=True)
-        row_size = (g * y).abs().sum(-1, keepdim=True)
-        row_off = unit * _root_sum(g * y, -1) + u_acc * math.sqrt(width) * row_size
-        slope = g @ v.mT - row
-        slope_off = u_acc * math.sqrt(width) * (g.abs() @ v.abs().mT) + row_off
-        ds = p * slope
-        ds_off = p * slope_off + p_off * slope.abs()
-        carried = (
-            p_off @ v.abs() + unit * _root(p**2 @ v**2),
-            scale * (ds_off @ k.abs() + unit * _root(ds**2 @ k**2)),
-            scale * (ds_off.mT @ q.abs() + unit * _root((ds**2).mT @ q**2)),
-            p_off.mT @ g.abs() + unit * _root((p**2).mT @ g**2),
-        )
-        sizes = (
-            p @ v.abs(),
-            scale * (ds.abs() @ k.abs()),
-            scale * (ds.abs().mT @ q.abs()),
-            p.mT @ g.abs(),
-        )
-        budgets = [
-            budget(
-                reference,
-                self._join(size),
-                torch.full_like(reference, length),
-                how=how,
-                c=C.get(self.kind, C_OTHER),
-                carried=self._join(extra),
+        split = [self._split(x) for x in inputs]
+        budgets = attention_budgets(split, self._split(cotangent), how)
+        joined = [
+            Budgeted(
+                reference=self._join(one.reference),
+                bound=self._join(one.bound),
+                walk=None if one.walk is None else self._join(one.walk),
             )
-            for reference, size, extra in zip(exact, sizes, carried, strict=True)
+            for one in budgets
         ]
-        return ExpectedResults(output=budgets[0], gradients=tuple(budgets[1:]))
+        return ExpectedResults(output=joined[0], gradients=tuple(joined[1:]))
 
     def _split(self, x: Tensor) -> Tensor:
         return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
     def _join(self, x: Tensor) -> Tensor:
         return x.transpose(1, 2).flatten(-2)
+
+
+def _batch_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    y: Tensor = functional.batch_norm(x, None, None, weight, bias, training=True)
+    return y
+
+
+def _layer_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    y: Tensor = functional.layer_norm(x, x.shape[-1:], weight, bias)
+    return y
+
+
+def layer_norm(dim: int) -> Norm:
+    """Over the last of so many axes."""
+    return Norm(kind="layer norm", function=_layer_norm, over=(dim - 1,), along=(dim - 1,))
+
+
+def convolution(**options: Any) -> Multilinear:
+    """Of pictures; options are those of `conv2d`."""
+    return Multilinear(kind="convolution", function=partial(functional.conv2d, **options))
+
+
+LINEAR = Multilinear(kind="linear", function=functional.linear)
+BATCH_NORM = Norm(kind="batch norm", function=_batch_norm, over=(0, 2, 3), along=(1,))
 
 
 def _stored_sums(inputs: Sequence[Tensor]) -> float:
@@ -513,9 +509,45 @@ def floor_of(dtype: torch.dtype) -> float:
     return float(info.smallest_normal) * float(info.eps) / 2
 
 
-def _root(squares: Tensor) -> Tensor:
-    return squares.sqrt()
-
-
-def _root_sum(terms: Tensor, axis: int) -> Tensor:
-    return (terms**2).sum(axis, keepdim=True).sqrt()
+def attention_budgets(
+    inputs: Sequence[Tensor], g: Tensor, how: Arithmetic, allowed: Tensor | None = None
+) -> tuple[Budgeted, ...]:
+    """The output's budget and that of the gradient of each input, (batch, heads, length, width).
+    What is not allowed has no weight.
+    """
+    q, k, v = inputs
+    unit, u_acc, width = how.unit, how.u_acc, q.shape[-1]
+    scale, length = width**-0.5, k.shape[-2]
+    scores = q @ k.mT * scale
+    if allowed is not None:
+        scores = scores.masked_fill(~allowed, -torch.inf)
+    p = torch.softmax(scores, dim=-1)
+    y = p @ v
+    # Scores in float32: what they are off by changes P by P times that, and the row's sum likewise.
+    off = u_acc * (math.sqrt(width) * (q.abs() @ k.abs().mT) * scale + math.sqrt(length))
+    p_off = p * (off + (p * off).sum(-1, keepdim=True))
+    row_size = (g * y).abs().sum(-1, keepdim=True)
+    row_off = unit * (g * y).square().sum(-1, keepdim=True).sqrt()
+    row_off = row_off + u_acc * math.sqrt(width) * row_size
+    slope = g @ v.mT - (g * y).sum(-1, keepdim=True)
+    slope_off = u_acc * math.sqrt(width) * (g.abs() @ v.abs().mT) + row_off
+    ds, ds_off = p * slope, p * slope_off + p_off * slope.abs()
+    # Each is a product of two matrices, of which the first is off by what is in the middle.
+    products = (
+        (p, p_off, v, 1.0),
+        (ds, ds_off, k, scale),
+        (ds.mT, ds_off.mT, q, scale),
+        (p.mT, p_off.mT, g, 1.0),
+    )
+    return tuple(
+        budget(
+            factor * (left @ right),
+            factor * (left.abs() @ right.abs()),
+            torch.tensor(float(length), dtype=torch.float64),
+            how=how,
+            c=C["attention"],
+            carried=factor
+            * (left_off @ right.abs() + unit * (left.square() @ right.square()).sqrt()),
+        )
+        for left, left_off, right, factor in products
+    )

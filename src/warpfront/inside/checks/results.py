@@ -80,6 +80,14 @@ def failed(reason: str, /, **details: object) -> CheckFinding:
     return CheckFinding(outcome=FAILED, reason=reason, details=details)
 
 
+def judged(faults: Sequence[str], reason: str = "", /, **details: object) -> CheckFinding:
+    """Passed where nothing is wrong; else failed by the first fault, and the number of others."""
+    if not faults:
+        return passed(reason, **details)
+    more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+    return failed(f"{faults[0]}{more}", **details)
+
+
 def unavailable(reason: str, /, **details: object) -> CheckFinding:
     return CheckFinding(outcome=UNAVAILABLE, reason=reason, details=details)
 

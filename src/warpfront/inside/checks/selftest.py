@@ -10,11 +10,11 @@ from functools import partial
 
 import torch
 
-from warpfront.inside.checks.block_faults import seed_block_faults
-from warpfront.inside.checks.blocks import BLOCKS, Block
 from warpfront.inside.checks.claims import Claims
 from warpfront.inside.checks.effort import DEVELOPMENT, Effort, drawn_seeds
-from warpfront.inside.checks.mutations import MutationTally
+from warpfront.inside.checks.models.families import NETWORKS
+from warpfront.inside.checks.models.layer_faults import seed_pass_faults
+from warpfront.inside.checks.mutations import MutationTally, finding_of_faults
 from warpfront.inside.checks.operators.case_faults import Subject, seed_faults, seed_property_faults
 from warpfront.inside.checks.operators.cases import Case, make_maker
 from warpfront.inside.checks.operators.fused import PATTERNS, pattern_cases
@@ -24,7 +24,6 @@ from warpfront.inside.checks.opinfo.adapter import DatabaseMoved, load_database
 from warpfront.inside.checks.opinfo.entry_faults import seed_entry_faults
 from warpfront.inside.checks.opinfo.sweep import Sweep
 from warpfront.inside.checks.precision import (
-    DTYPES,
     computes_float64,
     require_full_precision,
     tested_dtypes,
@@ -33,13 +32,10 @@ from warpfront.inside.checks.results import (
     Check,
     CheckFinding,
     Recorder,
-    failed,
-    passed,
     unavailable,
 )
 
 EXACT_DTYPES = ("int64", "int32", "bool")
-SHOWN = 200
 Seed = Callable[[int, MutationTally], None]
 
 
@@ -52,7 +48,7 @@ def record_selftest(claims: Claims, recorder: Recorder, effort: Effort | None = 
     floating = tested_dtypes(device)
     recorder.run(
         [
-            *_block_checks(floating, device, effort),
+            *_network_checks(floating, device, effort),
             *_operator_checks(floating, device, effort),
         ]
     )
@@ -64,17 +60,11 @@ def record_opinfo_faults(claims: Claims, recorder: Recorder, effort: Effort | No
     recorder.run(list(_opinfo_checks(floating, claims.device, effort or Effort())))
 
 
-def _block_checks(floating: Sequence[str], device: str, effort: Effort) -> Iterator[Check]:
-    for name in floating:
-        for block in BLOCKS:
-            yield _seeded_check(f"{block.name} {name}", _in_block(block, name, device), effort)
-
-
-def _in_block(block: Block, dtype: str, device: str) -> Seed:
-    def seed_in(seed: int, ledger: MutationTally) -> None:
-        seed_block_faults(block, DTYPES[dtype], device, seed, ledger)
-
-    return seed_in
+def _network_checks(floating: Sequence[str], device: str, effort: Effort) -> Iterator[Check]:
+    for dtype in floating:
+        for network in NETWORKS:
+            seed_in = partial(seed_pass_faults, network, dtype, device)
+            yield _seeded_check(f"{network.name} {dtype}", seed_in, effort)
 
 
 def _operator_checks(floating: Sequence[str], device: str, effort: Effort) -> Iterator[Check]:
@@ -133,7 +123,7 @@ def _opinfo_finding(sweep: Sweep, seeds: tuple[int, ...]) -> CheckFinding:
     ledger = MutationTally()
     for seed in seeds:
         seed_entry_faults(entries, sweep, seed, ledger)
-    return _finding(ledger)
+    return finding_of_faults(ledger)
 
 
 def _seeded_check(name: str, seed_in: Seed, effort: Effort) -> Check:
@@ -141,16 +131,6 @@ def _seeded_check(name: str, seed_in: Seed, effort: Effort) -> Check:
         ledger = MutationTally()
         for seed in drawn_seeds(DEVELOPMENT, len(effort.seeds)):
             seed_in(seed, ledger)
-        return _finding(ledger)
+        return finding_of_faults(ledger)
 
     return Check(name=name, find=find)
-
-
-def _finding(ledger: MutationTally) -> CheckFinding:
-    details: dict[str, object] = {"seeded": ledger.seeded, "mutations": ledger.document()}
-    if ledger.missed:
-        reason = f"{len(ledger.missed)} of {ledger.seeded} not caught: {ledger.missed[0]}"
-        return failed(reason, missed=ledger.missed[:SHOWN], **details)
-    if not ledger.seeded:
-        return failed("no fault could be seeded", **details)
-    return passed(f"{ledger.seeded} seeded faults caught", **details)

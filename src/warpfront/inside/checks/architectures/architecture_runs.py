@@ -165,7 +165,7 @@ def _whole_rows(
         return
     try:
         with KeptWide():
-            exact, same = specimen.exact(), specimen.same_dtype()
+            exact, same = specimen.exact, specimen.same_dtype
     except Exception as error:  # noqa: BLE001 - what a model refuses in float64 is said
         judged.whole = f"not computed in float64: {_first_line(error)}"
         return
@@ -181,7 +181,8 @@ def _rounded(specimen: Specimen, exact: Pass, draw: int) -> Pass:
     """A pass that rounds each step: where much cancels, the CPU's own errors may be few by luck."""
     dtype = specimen.how.dtype
     with KeptWide(), Rounded(rounding_unit(dtype), draw):
-        passed = specimen.exact()
+        # A copy: the specimen has its exact pass already.
+        passed = replace(specimen).exact
     gradients = {n: g.to(dtype) for n, g in passed.gradients.items() if n in exact.gradients}
     return replace(passed, logits=passed.logits.to(dtype), gradients=gradients, loss=exact.loss)
 

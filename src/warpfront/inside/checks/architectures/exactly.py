@@ -6,13 +6,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from warpfront.inside.checks.executing import tensors_in
 
 _CASTS = (Tensor.to, Tensor.float, Tensor.type)
 _GROUPED = {getattr(torch, "_grouped_mm", None)} | {
@@ -30,7 +32,7 @@ class KeptWide(TorchFunctionMode):
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         options = dict(kwargs or {})
-        if not any(one.dtype == torch.float64 for one in _tensors((args, options))):
+        if not any(one.dtype == torch.float64 for one in tensors_in((args, options))):
             return function(*args, **options)
         if function in _CASTS:
             return self._cast(function, args, options)
@@ -75,7 +77,7 @@ class Rounded(TorchDispatchMode):
         schema = operator._schema  # noqa: SLF001 - the way to ask whether memory is shared
         if schema.is_mutable or any(one.alias_info for one in schema.returns):
             return given
-        for x in _tensors(given):
+        for x in tensors_in(given):
             if x.dtype == torch.float64 and x.layout == torch.strided:
                 drawn = torch.rand(x.shape, generator=self.generator, dtype=x.dtype) * 2 - 1
                 # `.data`: autograd would take it for a change after the fact.
@@ -130,17 +132,6 @@ ELEMENTARY: Mapping[str, Callable[..., Tensor]] = {
     "linear": _linear,
 }
 _MOST_PRODUCTS = 2_000_000
-
-
-def _tensors(value: Any) -> Iterator[Tensor]:
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, (tuple, list)):
-        for one in value:
-            yield from _tensors(one)
-    elif isinstance(value, dict):
-        for one in value.values():
-            yield from _tensors(one)
 
 
 def _widened(value: Any) -> Any:

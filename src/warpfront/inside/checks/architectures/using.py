@@ -217,7 +217,7 @@ def attend(tried: FedModel, device: str) -> ModeOutcome:
     said: dict[str, str] = {}
     wrong = ""
     with KeptWide():
-        exact, same = tried.specimen.exact(), tried.specimen.same_dtype()
+        exact, same = tried.specimen.exact, tried.specimen.same_dtype
     for name in IMPLEMENTATIONS:
         if name == "flex_attention" and device == "cpu":
             said[name] = "not tried: it has no backward pass on the CPU, and a minute's compiling"
@@ -249,7 +249,7 @@ def compiled(tried: FedModel, device: str) -> ModeOutcome:
     model, inputs = tried.specimen.sent(device)
     found = run_plainly(torch.compile(model, dynamic=False), model, inputs)
     with KeptWide():
-        exact, same = tried.specimen.exact(), tried.specimen.same_dtype()
+        exact, same = tried.specimen.exact, tried.specimen.same_dtype
     return _of_rows(judge_whole(found, exact, same, tried.specimen.how))
 
 

@@ -9,17 +9,16 @@ import os
 import re
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from warpfront.inside.checks.attention.bounding import expected
 from warpfront.inside.checks.attention.tiers import FUSED, RefusedError
 from warpfront.inside.checks.children import serve
 from warpfront.inside.checks.judge import element_fault
-from warpfront.inside.checks.operations import Arithmetic
+from warpfront.inside.checks.operations import Arithmetic, Budgeted, attention_budgets
 from warpfront.inside.checks.precision import DTYPES, require_full_precision
 
 COMPUTED, REFUSED, WRONG, ANOTHER = "computed", "refused", "wrong", "another kernel"
@@ -27,6 +26,7 @@ _ACTIVITIES = {"cuda": "CUDA", "xpu": "XPU"}
 _FATAL = re.compile(r"(CUDA|HIP) error|illegal memory|device-side assert|unspecified launch")
 _SHOWN = 3
 _WARM = 2
+_HEAD_ROUNDING = 2.0**-9
 # What a library refuses with; anything else that it raises is a fault of its own.
 _REFUSALS = (RefusedError, NotImplementedError, RuntimeError, ValueError, TypeError, ImportError)
 
@@ -88,10 +88,34 @@ class _CaseInputs:
         return (output.detach(), *gradients)
 
 
+def expected(
+    inputs: Sequence[Tensor], cotangent: Tensor, allowed: Tensor | None, how: Arithmetic
+) -> tuple[Budgeted, ...]:
+    """The output's budget and each gradient's; of heads that several queries share, their sum."""
+    q, k, v = inputs
+    group = q.shape[1] // k.shape[1]
+    wide = (q, *(x.repeat_interleave(group, 1) for x in (k, v)))
+    output, first, *shared = attention_budgets(wide, cotangent, how, allowed)
+    return (output, first, *(_shared(one, group) for one in shared))
+
+
+def _shared(one: Budgeted, group: int) -> Budgeted:
+    if group == 1:
+        return one
+
+    def summed(x: Tensor) -> Tensor:
+        return x.unflatten(1, (-1, group)).sum(2)
+
+    # Libraries round each head's gradient before they are added up, or do not.
+    bound = summed(one.bound + one.reference.abs() * _HEAD_ROUNDING)
+    return Budgeted(reference=summed(one.reference), bound=bound)
+
+
 def _judged(compute: Compute, own: _CaseInputs, tier: Mapping[str, str]) -> dict[str, Any]:
     names, found = _profiled(lambda: own.run(compute), own.device)
     how = Arithmetic(dtype=own.dtype, device=own.device)
-    budgets = expected([x.double() for x in own.tensors], own.cotangent.double(), own.allowed, how)
+    inputs = [x.double() for x in own.tensors]
+    budgets = expected(inputs, own.cotangent.double(), own.allowed, how)
     shares: dict[str, float] = {}
     for name, tensor, budgeted in zip(("output", "q", "k", "v"), found, budgets, strict=False):
         fault = _fault(name, tensor, budgeted, own, shares)

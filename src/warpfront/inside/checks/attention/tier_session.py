@@ -25,6 +25,7 @@ from warpfront.inside.checks.results import (
     CheckFinding,
     Recorder,
     failed,
+    judged,
     passed,
     write_json,
 )
@@ -196,14 +197,12 @@ def finding_of_tier(runs: Sequence[Ran]) -> CheckFinding:
         "kernels": sorted({name for run in runs for name in run.kernels[:1]}),
         "largest_share": max((run.share for run in runs), default=0.0),
     }
-    bad = [run for run in runs if run.outcome in BAD]
+    bad = [f"{run.title}: {run.outcome}: {run.reason}" for run in runs if run.outcome in BAD]
     if bad:
-        first = bad[0]
-        details["bad"] = [f"{run.title}: {run.outcome}: {run.reason}" for run in bad[:12]]
-        more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
-        return failed(f"{first.title}: {first.outcome}: {first.reason}{more}", **details)
+        details["bad"] = bad[:12]
     said = f"{counts[COMPUTED]} of {len(runs)} cases computed"
-    return passed(f"{said}, {counts[REFUSED]} refused" if refusals else said, **details)
+    said = f"{said}, {counts[REFUSED]} refused" if refusals else said
+    return judged(bad, said, **details)
 
 
 def _find_order(

@@ -81,7 +81,7 @@ def _why(said: list[warnings.WarningMessage]) -> str:
 flash = _dot_product("FLASH_ATTENTION")
 efficient = _dot_product("EFFICIENT_ATTENTION")
 cudnn = _dot_product("CUDNN_ATTENTION")
-math = _dot_product("MATH")
+composed = _dot_product("MATH")
 
 
 def aiter_attention(q: Tensor, k: Tensor, v: Tensor, kind: str, mask: Tensor | None) -> Tensor:
@@ -162,7 +162,7 @@ TIERS: Mapping[str, Tier] = {
         ),
         Tier(
             name="sdpa math",
-            compute=f"{HERE}:math",
+            compute=f"{HERE}:composed",
             devices=("cuda", "cpu", "hpu", "xpu"),
             kernels=r"softmax",
             operators=r"_scaled_dot_product_attention_math|_safe_softmax|softmax",

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from warpfront.inside.checks.operations import (
+    BATCH_NORM,
+    LINEAR,
     Arithmetic,
     Attention,
     Budgeted,
-    Multilinear,
-    Norm,
     Operation,
     Pointwise,
+    convolution,
+    layer_norm,
 )
 
 
@@ -68,36 +69,20 @@ def compute(
     return {"out": output.detach(), **{f"grad/{n}": g for n, g in enumerate(gradients)}}
 
 
-def _convolution(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    y: Tensor = functional.conv2d(x, weight, bias, padding=1, stride=2)
-    return y
-
-
-def _batch_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    y: Tensor = functional.batch_norm(x, None, None, weight, bias, training=True)
-    return y
-
-
-def _layer_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    y: Tensor = functional.layer_norm(x, x.shape[-1:], weight, bias)
-    return y
-
-
-_linear: Any = Multilinear(kind="linear", function=functional.linear)
 CASES = (
     GoldenCase(
         name="linear",
-        operation=_linear,
+        operation=LINEAR,
         inputs=(((17, 33), 1.0, 0.0), ((9, 33), 33**-0.5, 0.0), ((9,), 0.5, 0.0)),
     ),
     GoldenCase(
         name="linear of 513 terms",
-        operation=_linear,
+        operation=LINEAR,
         inputs=(((2, 513), 1.0, 0.0), ((3, 513), 513**-0.5, 0.0)),
     ),
     GoldenCase(
         name="convolution",
-        operation=Multilinear(kind="convolution", function=_convolution),
+        operation=convolution(padding=1, stride=2),
         inputs=(((2, 3, 7, 7), 1.0, 0.0), ((5, 3, 3, 3), 27**-0.5, 0.0), ((5,), 0.5, 0.0)),
     ),
     GoldenCase(
@@ -108,12 +93,12 @@ CASES = (
     ),
     GoldenCase(
         name="layer norm",
-        operation=Norm(kind="layer norm", function=_layer_norm, over=(1,), along=(1,)),
+        operation=layer_norm(2),
         inputs=(((7, 65), 1.0, 0.5), ((65,), 0.2, 1.0), ((65,), 0.5, 0.0)),
     ),
     GoldenCase(
         name="batch norm",
-        operation=Norm(kind="batch norm", function=_batch_norm, over=(0, 2, 3), along=(1,)),
+        operation=BATCH_NORM,
         inputs=(((3, 5, 5, 5), 1.0, 0.5), ((5,), 0.2, 1.0), ((5,), 0.5, 0.0)),
     ),
     GoldenCase(

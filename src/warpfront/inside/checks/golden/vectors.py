@@ -37,7 +37,7 @@ from warpfront.inside.checks.results import (
     Recorder,
     failed,
     finding_from,
-    passed,
+    judged,
 )
 from warpfront.inside.checks.torch_devices import read_facts
 
@@ -92,17 +92,15 @@ def complete(golden: Golden, device: str) -> CheckFinding:
     entries = set(golden.entries())
     wanted = [(case.name, dtype) for case in CASES for dtype in REQUIRED[device]]
     missing = [f"{case} in {dtype}" for case, dtype in wanted if (case, dtype) not in entries]
+    faults = [f"{golden.name} has no {missing[0]}", *missing[1:]] if missing else []
     details: dict[str, object] = {
         "maker": f"{golden.vendor} {golden.arch}",
         "provenance": dict(golden.provenance),
         "missing": missing,
     }
-    if missing:
-        more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
-        return failed(f"{golden.name} has no {missing[0]}{more}", **details)
     torch_version = golden.provenance.get("torch")
     said = f"{len(entries)} cases made on {golden.vendor} {golden.arch} with torch {torch_version}"
-    return passed(said, **details)
+    return judged(faults, said, **details)
 
 
 def main(arguments: list[str]) -> int:

@@ -30,7 +30,7 @@ from warpfront.inside.checks.precision import (
     require_full_precision,
     tested_dtypes,
 )
-from warpfront.inside.checks.results import Check, CheckFinding, Recorder, failed, passed
+from warpfront.inside.checks.results import Check, CheckFinding, Recorder, failed, judged
 
 SHOWN = 20
 # What takes longest, each to begin in a lane of its own.
@@ -56,12 +56,11 @@ class ClassTally:
             "known defects of torch": self.known,
         }
         if self.faults:
-            more = f" (and {len(self.faults) - 1} more)" if len(self.faults) > 1 else ""
-            return failed(f"{self.faults[0]}{more}", faults=self.faults[:SHOWN], **details)
-        if not self.answers:
+            details["faults"] = self.faults[:SHOWN]
+        elif not self.answers:
             return failed("no row of it could be computed", **details)
         said = "".join(f"; torch gets {thread} wrong" for thread in self.known)
-        return passed(f"{self.answers} answers{said}", **details)
+        return judged(self.faults, f"{self.answers} answers{said}", **details)
 
 
 def record_beside_operators(

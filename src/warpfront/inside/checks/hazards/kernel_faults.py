@@ -17,8 +17,8 @@ from warpfront.inside.checks.effort import Effort
 from warpfront.inside.checks.hazards.field_faults import FIELD_FAULTS
 from warpfront.inside.checks.hazards.place_faults import PLACE_FAULTS
 from warpfront.inside.checks.hazards.seeding import KEYS, Kernel, KernelFault, seed_kernel_faults
-from warpfront.inside.checks.mutations import MutationTally
-from warpfront.inside.checks.results import Check, CheckFinding, Recorder, failed, passed
+from warpfront.inside.checks.mutations import MutationTally, finding_of_faults
+from warpfront.inside.checks.results import Check, CheckFinding, Recorder
 
 
 def record_kernel_faults(claims: Any, recorder: Recorder, effort: Effort | None = None) -> None:
@@ -42,10 +42,7 @@ def record_kernel_faults(claims: Any, recorder: Recorder, effort: Effort | None 
 def _finding(name: str, device: str) -> CheckFinding:
     ledger = MutationTally()
     seed_kernel_faults([f for f in KERNEL_FAULTS if f.hazard_class == name], device, ledger)
-    details: dict[str, object] = {"seeded": ledger.seeded, "mutations": ledger.document()}
-    if ledger.missed:
-        return failed(f"{len(ledger.missed)} not caught: {ledger.missed[0]}", **details)
-    return passed(f"{ledger.seeded} wrong kernels caught", **details)
+    return finding_of_faults(ledger)
 
 
 def _softmax_of_large(right: Kernel, x: Tensor, dim: int, half: bool) -> Tensor:

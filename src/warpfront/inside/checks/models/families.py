@@ -25,6 +25,7 @@ from warpfront.inside.checks.models.layers import (
     RootMeanSquareNorm,
     Rotate,
     Sequence,
+    Weighted,
 )
 
 WIDTH, HEADS, VOCABULARY, CLASSES = 64, 4, 97, 11
@@ -46,9 +47,9 @@ class Family:
 class Model(nn.Module):
     """Logits and loss; the last input is the target."""
 
-    def __init__(self, body: nn.Module) -> None:
+    def __init__(self, body: nn.Module, loss: nn.Module | None = None) -> None:
         super().__init__()
-        self.body, self.loss = body, Loss()
+        self.body, self.loss = body, loss or Loss()
 
     def predict(self, *inputs: Tensor) -> Tensor:
         logits: Tensor = self.body(*inputs)
@@ -106,16 +107,22 @@ class ProjectedAttention(nn.Module):
     """
 
     def __init__(
-        self, *, causal: bool = False, rotary: bool = False, bias: bool = True, distances: int = 0
+        self,
+        width: int = WIDTH,
+        *,
+        causal: bool = False,
+        rotary: bool = False,
+        bias: bool = True,
+        distances: int = 0,
     ) -> None:
         super().__init__()
-        self.q = nn.Linear(WIDTH, WIDTH, bias=bias)
-        self.k = nn.Linear(WIDTH, WIDTH, bias=False)
-        self.v = nn.Linear(WIDTH, WIDTH, bias=bias)
+        self.q = nn.Linear(width, width, bias=bias)
+        self.k = nn.Linear(width, width, bias=False)
+        self.v = nn.Linear(width, width, bias=bias)
         self.rotate_q = Rotate(HEADS) if rotary else nn.Identity()
         self.rotate_k = Rotate(HEADS) if rotary else nn.Identity()
         self.attend = Attend(HEADS, causal=causal, distances=distances)
-        self.out = nn.Linear(WIDTH, WIDTH, bias=bias)
+        self.out = nn.Linear(width, width, bias=bias)
 
     def forward(self, x: Tensor, context: Tensor) -> Tensor:
         q, k = self.rotate_q(self.q(x)), self.rotate_k(self.k(context))
@@ -141,14 +148,18 @@ class FeedForward(nn.Module):
         return out
 
 
-Norm = Callable[[int], nn.Module]
+MakeNorm = Callable[[int], nn.Module]
 
 
 class TransformerBlock(nn.Module):
     """A transformer's block, norms first; with `crossed`, attention to a second sequence too."""
 
     def __init__(
-        self, attention: nn.Module, feed: nn.Module, norm: Norm, crossed: nn.Module | None = None
+        self,
+        attention: nn.Module,
+        feed: nn.Module,
+        norm: MakeNorm,
+        crossed: nn.Module | None = None,
     ) -> None:
         super().__init__()
         self.norm1, self.attention, self.add1 = norm(WIDTH), attention, Add()
@@ -168,7 +179,7 @@ class TransformerBlock(nn.Module):
 class Language(nn.Module):
     """Token numbers to logits: GPT-, BERT- and Llama-shaped by what it is given."""
 
-    def __init__(self, blocks: list[TransformerBlock], norm: Norm, *, positions: bool) -> None:
+    def __init__(self, blocks: list[TransformerBlock], norm: MakeNorm, *, positions: bool) -> None:
         super().__init__()
         self.embed = nn.Embedding(VOCABULARY, WIDTH)
         self.positions = Positions(LENGTH, WIDTH) if positions else nn.Identity()
@@ -207,7 +218,9 @@ class Vision(nn.Module):
 class Translation(nn.Module):
     """Encoder and decoder: T5-shaped from tokens, Whisper-shaped from a spectrogram."""
 
-    def __init__(self, front: nn.Module, make: Callable[..., TransformerBlock], norm: Norm) -> None:
+    def __init__(
+        self, front: nn.Module, make: Callable[..., TransformerBlock], norm: MakeNorm
+    ) -> None:
         super().__init__()
         self.front, self.encoder, self.middle = front, make(decoder=False), norm(WIDTH)
         self.embed, self.decoder, self.norm = (
@@ -353,4 +366,58 @@ FAMILIES = (
     Family(name="moe", build=_moe, inputs=_experts_inputs),
     Family(name="t5", build=_t5, inputs=_translation_inputs),
     Family(name="whisper", build=_whisper, inputs=_whisper_inputs),
+)
+
+
+class Attended(nn.Module):
+    """A sequence, normed, that attends to itself."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm, self.attention = nn.LayerNorm(width), ProjectedAttention(width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        normal = self.norm(x)
+        out: Tensor = self.attention(normal, normal)
+        return out
+
+
+def _two_convolutions() -> nn.Module:
+    """No bias before a batch norm: its gradient is zero but for rounding, which proves nothing."""
+    return nn.Sequential(
+        *(nn.Conv2d(16, 48, 3, padding=1, bias=False), nn.BatchNorm2d(48), nn.SiLU()),
+        nn.Conv2d(48, 40, 3, stride=2, padding=1),
+    )
+
+
+def _network(name: str, make: Callable[[], nn.Module], *shapes: tuple[int, ...]) -> Family:
+    """A network from the shapes of its input and its output. What is fed back is random, and so are
+    all parameters: sums then walk at random, as the bounds of rounded ones suppose, and a norm's
+    weights are not the ones and zeros that hide what is done with them.
+    """
+
+    def inputs(generator: torch.Generator) -> tuple[Tensor, ...]:
+        return tuple(torch.randn(shape, generator=generator) for shape in shapes)
+
+    def build() -> nn.Module:
+        body = make()
+        for kind, one in body.named_parameters():
+            if one.dim() > 1:
+                nn.init.normal_(one, 0.0, one[0].numel() ** -0.5)
+            else:
+                nn.init.normal_(one, 1.0 if kind.endswith("weight") else 0.0, 0.2)
+        return Model(body, Weighted())
+
+    return Family(name=name, build=build, inputs=inputs)
+
+
+def _mlp() -> nn.Module:
+    return nn.Sequential(nn.Linear(256, 384), nn.GELU(), nn.Linear(384, 128))
+
+
+# What all else is made of, larger than above: the `numerics` session.
+NETWORKS = (
+    _network("mlp", _mlp, (67, 256), (67, 128)),
+    _network("convolution", _two_convolutions, (3, 16, 17, 17), (3, 40, 9, 9)),
+    _network("attention", lambda: Attended(128), (2, 67, 128), (2, 67, 128)),
 )

@@ -1,32 +1,58 @@
-"""Seeded faults in models: one layer at a time computes wrong, and that very layer must be named.
+"""Seeded faults in models: one layer at a time computes wrong, and that very layer must be named;
+and in the networks of `numerics` every kind of fault in every result.
 
-Part of the `selftest` session. Faults take turns over the layers, so that every layer gets one
-forward and one backward, and every kind of fault gets layers.
+Part of the `selftest` session. In models faults take turns over the layers, so that every layer
+gets one forward and one backward, and every kind of fault gets layers.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
 
 from warpfront.inside.checks.claims import Claims
 from warpfront.inside.checks.effort import Effort
+from warpfront.inside.checks.executing import converted
 from warpfront.inside.checks.models.families import FAMILIES, Family
-from warpfront.inside.checks.models.modes import Proving, Tamper, judge_eager
+from warpfront.inside.checks.models.modes import (
+    Proving,
+    Tamper,
+    judge_eager,
+    judge_found,
+    run_eager,
+)
 from warpfront.inside.checks.models.replaying import Precision, first_over
-from warpfront.inside.checks.models.specimens import make_specimen
-from warpfront.inside.checks.models.watching import layers_of
-from warpfront.inside.checks.mutations import ON_TENSORS, Mutate, stale_lanes
+from warpfront.inside.checks.models.specimens import Specimen, make_specimen
+from warpfront.inside.checks.models.watching import Pass, layers_of
+from warpfront.inside.checks.mutations import (
+    ON_TENSORS,
+    Mutate,
+    MutationTally,
+    Seeded,
+    mutated,
+    stale_lanes,
+    tf32,
+)
+from warpfront.inside.checks.opinions import tally, total
+from warpfront.inside.checks.precision import DTYPES
 from warpfront.inside.checks.results import Check, CheckFinding, Recorder, failed, passed
 
 # Every class of layer is in one of these.
 SEEDED = ("resnet", "gpt", "moe", "t5", "whisper")
+STALE_SEED = 999
+COMPUTING = (
+    *(functional.linear, functional.conv2d, functional.gelu, functional.silu),
+    *(functional.layer_norm, functional.batch_norm, functional.scaled_dot_product_attention),
+)
 
 
 def _stale_half(tensor: Tensor) -> Tensor:
@@ -111,6 +137,86 @@ def record_model_faults(claims: Claims, recorder: Recorder, effort: Effort | Non
     recorder.run(
         [Check(name=f"model {name}", find=functools.partial(find, name)) for name in names]
     )
+
+
+def seed_pass_faults(
+    network: Family, dtype: str, device: str, seed: int, ledger: MutationTally
+) -> None:
+    """Every fault in a network. A clean run that is refused is missed, too: as `clean`."""
+    specimen = make_specimen(network, Precision(dtype=DTYPES[dtype], derived=device), seed)
+    _, clean = run_eager(specimen, Proving(device=device))
+    first = first_over(judge_found(specimen, clean, device))
+    ledger.missed += [f"clean: {network.name} {dtype}: {first.fault}"] if first else []
+    for name, place, found in (*_in_results(clean, ledger), *_in_runs(network, specimen, device)):
+        rows = judge_found(specimen, found, device)
+        fault = Seeded(
+            mutation=name,
+            suite="numerics",
+            check=network.name,
+            dtype=dtype,
+            device=device,
+            place=place,
+        )
+        said = total(tally(row.said) for row in rows)
+        ledger.enter(fault, caught=first_over(rows) is not None, said=said)
+
+
+def _in_results(clean: Pass, ledger: MutationTally) -> Iterator[tuple[str, str, Pass]]:
+    """Each mutation of each layer's output and of each parameter's gradient, and each dropped; with
+    the calls of that layer alone, for what is judged of the others has not changed.
+    """
+    outputs = {f"output of {call.layer}": call for call in clean.calls}
+    parts = {place: call.output for place, call in outputs.items() if call.output is not None}
+    parts |= {f"gradient of {name}": gradient for name, gradient in clean.gradients.items()}
+    for name, place, wrong in mutated(parts, ledger):
+        if call := outputs.get(place):
+            yield name, place, replace(clean, calls=(replace(call, output=wrong),))
+        else:
+            own = place.removeprefix("gradient of ")
+            yield name, place, _with_gradient(clean, own, wrong)
+    for name in clean.gradients:
+        yield "dropped gradient", f"gradient of {name}", _with_gradient(clean, name, None)
+
+
+def _with_gradient(clean: Pass, name: str, gradient: Tensor | None) -> Pass:
+    """One parameter's gradient is another, or none."""
+    calls = tuple(call for call in clean.calls if call.layer == name.rpartition(".")[0])
+    others = {key: value for key, value in clean.gradients.items() if key != name}
+    changed = others if gradient is None else {**others, name: gradient}
+    return replace(clean, calls=calls, gradients=changed)
+
+
+def _in_runs(network: Family, own: Specimen, device: str) -> Iterator[tuple[str, str, Pass]]:
+    """Devices that are wrong as a whole."""
+    other = make_specimen(network, own.how, STALE_SEED)
+    stale = replace(own, inputs=other.inputs)
+    tries: dict[str, tuple[Specimen, str, contextlib.AbstractContextManager[object]]] = {
+        "answers of the run before": (stale, device, contextlib.nullcontext())
+    }
+    if device != "cpu":
+        tries["computed on the CPU instead"] = own, "cpu", contextlib.nullcontext()
+    if own.how.dtype == torch.float32:
+        tries["low precision inside"] = own, device, _Narrowly()
+    if own.how.dtype == torch.float32 and device == "cuda":
+        tries["TF32 inside"] = own, device, tf32()
+    for name, (specimen, place, region) in tries.items():
+        with region:
+            _, found = run_eager(specimen, Proving(device=place))
+        yield name, "all", found
+
+
+class _Narrowly(TorchFunctionMode):
+    """What layers compute is computed in bfloat16, and handed out as it was asked for."""
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        def narrow(x: Tensor) -> Tensor:
+            return x.bfloat16() if x.is_floating_point() else x
+
+        if function not in COMPUTING:
+            return function(*args, **(kwargs or {}))
+        return function(*converted(args, narrow), **converted(kwargs or {}, narrow)).float()
 
 
 def _mutating_output(name: str, mutate: Mutate) -> Tamper:

@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+
+from warpfront.inside.checks.operations import (
+    BATCH_NORM,
+    LINEAR,
+    Attention,
+    Operation,
+    Pointwise,
+    convolution,
+    layer_norm,
+)
 
 
 class Add(nn.Module):
@@ -156,3 +169,32 @@ class Loss(nn.Module):
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         wide = logits if logits.dtype == torch.float64 else logits.float()
         return functional.cross_entropy(wide.flatten(0, -2), target.flatten())
+
+
+class Weighted(nn.Module):
+    """One and the mean of products with given numbers, which come back as the gradient; near one,
+    so that nothing of it cancels. In float32 at least.
+    """
+
+    def forward(self, logits: Tensor, numbers: Tensor) -> Tensor:
+        wide = logits if logits.dtype == torch.float64 else logits.float()
+        return 1 + (wide * numbers.to(wide.dtype)).mean()
+
+
+def derivation_of(layer: nn.Module, dim: int) -> Operation | None:
+    """The operation whose bounds are those of a layer of one input of `dim` axes, if it is known:
+    it takes the layer's inputs, then its parameters.
+    """
+    plain = isinstance(layer, Attend) and layer.bias is None and not layer.causal
+    made: dict[type[nn.Module], Callable[[Any], Operation]] = {
+        nn.Linear: lambda _: LINEAR,
+        nn.Conv2d: lambda own: convolution(
+            **{name: getattr(own, name) for name in ("stride", "padding", "dilation", "groups")}
+        ),
+        nn.BatchNorm2d: lambda _: BATCH_NORM,
+        nn.LayerNorm: lambda _: layer_norm(dim),
+        nn.GELU: lambda own: Pointwise(function=own),
+        nn.SiLU: lambda own: Pointwise(function=own),
+        **({Attend: lambda own: Attention(heads=own.heads)} if plain else {}),
+    }
+    return made[type(layer)](layer) if type(layer) in made else None

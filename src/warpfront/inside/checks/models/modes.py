@@ -1,17 +1,20 @@
-"""The `models` session: model families on the claimed device, forward, backward and trained."""
+"""The sessions `numerics` and `models`: networks on the claimed device, forward and backward, then
+whole model families in every mode.
+"""
 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import nn
 
 from warpfront.inside.checks.claims import Claims
 from warpfront.inside.checks.effort import STRICT, Effort
-from warpfront.inside.checks.models.families import FAMILIES, Family
+from warpfront.inside.checks.models.families import FAMILIES, NETWORKS, Family
 from warpfront.inside.checks.models.replaying import (
     JudgedTensor,
     Precision,
@@ -36,7 +39,7 @@ from warpfront.inside.checks.precision import (
     probe,
     require_full_precision,
 )
-from warpfront.inside.checks.results import Check, CheckFinding, Recorder, failed, passed
+from warpfront.inside.checks.results import Check, CheckFinding, Recorder, failed, judged, passed
 
 # torch.compile takes seconds for every model on a GPU, and half a minute where it writes C++.
 COMPILED = {
@@ -69,6 +72,24 @@ class Proving:
     tamper: Tamper = leave_alone
 
 
+def record_numerics(
+    claims: Claims,
+    recorder: Recorder,
+    effort: Effort | None = None,
+    *,
+    tamper: Tamper = leave_alone,
+) -> None:
+    """Judge the networks in every dtype that the device must compute, or does."""
+    effort, required = effort or Effort(), REQUIRED[claims.device]
+    recorder.plan(["dtypes", *(f"{n.name} {dtype}" for dtype in required for n in NETWORKS)])
+    obstacles = _obstacles(claims, recorder)
+    benches = _benches(claims, effort, tamper)
+    tested = [name for name, problem in obstacles.items() if not problem or name in required]
+    checks = [Check(name="dtypes", find=partial(_dtypes_finding, obstacles, required))]
+    checks += [_check(n, dtype, benches, effort.profile) for dtype in tested for n in NETWORKS]
+    recorder.run(checks)
+
+
 def record_models(
     claims: Claims,
     recorder: Recorder,
@@ -81,28 +102,54 @@ def record_models(
     quick = effort.quick
     planned = _planned(REQUIRED[claims.device], quick=quick)
     recorder.plan([f"{family} {mode}" for family, modes in planned.items() for mode in modes])
-    require_full_precision()
-    recorder.environment["precision"] = precision_settings()
-    computed = {name: probe(dtype, claims.device) for name, dtype in DTYPES.items()}
-    recorder.environment["dtypes"] = {k: problem or "computed" for k, problem in computed.items()}
-    tested = [name for name, problem in computed.items() if not problem]
+    tested = [name for name, problem in _obstacles(claims, recorder).items() if not problem]
     modes = planned if quick else _planned((*REQUIRED[claims.device], *tested), quick=False)
-    benches = [Proving(device=claims.device, seed=seed, tamper=tamper) for seed in effort.seeds]
+    benches = _benches(claims, effort, tamper)
     recorder.run(list(_checks(modes, benches, effort.profile)))
     if not quick:
         _record_compiled(recorder, benches, effort.profile)
 
 
+def _obstacles(claims: Claims, recorder: Recorder) -> dict[str, str]:
+    """Why each dtype is not computed here, or nothing; said in the results, as is the precision."""
+    require_full_precision()
+    recorder.environment["precision"] = precision_settings()
+    found = {name: probe(dtype, claims.device) for name, dtype in DTYPES.items()}
+    recorder.environment["dtypes"] = {k: problem or "computed" for k, problem in found.items()}
+    return found
+
+
+def _benches(claims: Claims, effort: Effort, tamper: Tamper) -> list[Proving]:
+    return [Proving(device=claims.device, seed=seed, tamper=tamper) for seed in effort.seeds]
+
+
+def _dtypes_finding(obstacles: Mapping[str, str], required: Sequence[str]) -> CheckFinding:
+    said = ", ".join(f"{name} {problem or 'computed'}" for name, problem in obstacles.items())
+    broken = [name for name in required if obstacles[name]]
+    if broken:
+        return failed(f"{broken[0]} is required here: {obstacles[broken[0]]}", probes=said)
+    return passed(said)
+
+
 def judge_eager(specimen: Specimen, bench: Proving) -> list[JudgedTensor]:
     """Every layer from its own inputs, then logits, loss and gradients from end to end."""
+    model, found = run_eager(specimen, bench)
+    return _unchanged(model, specimen.model) + judge_found(specimen, found, bench.device)
+
+
+def run_eager(specimen: Specimen, bench: Proving) -> tuple[nn.Module, Pass]:
+    """A watched pass on the device, and the model that it left there."""
     model, inputs = specimen.sent(bench.device)
     bench.tamper(model)
-    layers = layers_of(model)
     with specimen.how.autocast(bench.device):
-        found = watch(model, inputs, layers, specimen.scale)
-    rows = _placed(found, bench.device) + _unchanged(model, specimen.model)
+        return model, watch(model, inputs, layers_of(model), specimen.scale)
+
+
+def judge_found(specimen: Specimen, found: Pass, device: str) -> list[JudgedTensor]:
+    """One pass, wherever it was computed, as one of the device."""
+    rows = _placed(found, device)
     rows += judge_layers(found.calls, layers_of(specimen.model), found, specimen.how)
-    return rows + judge_whole(found, specimen.exact(), specimen.same_dtype(), specimen.how)
+    return rows + judge_whole(found, specimen.exact, specimen.same_dtype, specimen.how)
 
 
 def judge_wrapped(specimen: Specimen, bench: Proving, mode: str) -> list[JudgedTensor]:
@@ -117,14 +164,15 @@ def judge_wrapped(specimen: Specimen, bench: Proving, mode: str) -> list[JudgedT
     else:
         found = run_plainly(run_compiled(model), model, inputs)
     rows = _placed(found, bench.device)
-    return rows + judge_whole(found, specimen.exact(), specimen.same_dtype(), specimen.how)
+    return rows + judge_whole(found, specimen.exact, specimen.same_dtype, specimen.how)
 
 
 def judge_mode(family: Family, mode: str, bench: Proving) -> list[JudgedTensor]:
     """One family in one mode: a dtype's name, `mixed` and one, `training`, or a wrapper's name."""
     kind, _, dtype = mode.rpartition(" ")
     if mode in DTYPES or kind == "mixed":
-        how = Precision(dtype=DTYPES[dtype], mixed=kind == "mixed")
+        derived = bench.device if family in NETWORKS else ""
+        how = Precision(dtype=DTYPES[dtype], mixed=kind == "mixed", derived=derived)
         return judge_eager(make_specimen(family, how, bench.seed), bench)
     specimen = make_specimen(family, Precision(dtype=torch.float32), bench.seed)
     if mode == "training":
@@ -204,12 +252,10 @@ def finding_of(
         "faults": faults[:_SHOWN],
         "faults_in_all": len(faults),
     }
-    if not bad:
-        return passed(f"largest share of a budget {max(used.values()):.2f}", **details)
-    seed, row = next(iter(bad.items()))
-    details["first_over"] = row.layer
-    more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-    return failed(f"{what}, seed {seed}: {row.fault_by(profile)}{more}", **details)
+    if bad:
+        details["first_over"] = next(iter(bad.values())).layer
+        faults[0] = f"{what}, {faults[0]}"
+    return judged(faults, f"largest share of a budget {max(used.values()):.2f}", **details)
 
 
 def _placed(found: Pass, device: str) -> list[JudgedTensor]:

@@ -2,8 +2,9 @@
 
 A layer is run again on the CPU, in float64 and in the tested dtype, from the arguments and the
 output gradient that the device had. What the device may be off by is a multiple of what the CPU is
-off by in the same dtype, in root mean square and at the worst element. So an error is found at the
-layer that makes it, and later layers, which only inherit it, are not accused.
+off by in the same dtype, in root mean square and at the worst element; in the networks of
+`numerics`, whose layers are known operations, what is derived for each element. So an error is
+found at the layer that makes it, and later layers, which only inherit it, are not accused.
 """
 
 from __future__ import annotations
@@ -19,11 +20,16 @@ import torch
 from torch import Tensor, nn
 
 from warpfront.inside.checks.effort import STRICT
-from warpfront.inside.checks.models.watching import Call, Pass, mapped, tensors_of
+from warpfront.inside.checks.executing import converted
+from warpfront.inside.checks.judge import element_fault
+from warpfront.inside.checks.models.layers import derivation_of
+from warpfront.inside.checks.models.watching import Call, Pass, tensors_of
 from warpfront.inside.checks.operations import (
     HALF,
     R_SMALL,
     SMALL_NUMEL,
+    Arithmetic,
+    Budgeted,
     R,
     floor_of,
     rounding_unit,
@@ -72,11 +78,13 @@ class JudgedTensor:
 
 @dataclass(frozen=True, kw_only=True)
 class Precision:
-    """How a pass was computed: `dtype` of tensors (pure), or of the autocast region (`mixed`)."""
+    """How a pass was computed: `dtype` of tensors (pure), or of the autocast region (`mixed`).
+    `derived` is the device type whose derived bounds its layers have to keep, if any has.
+    """
 
     dtype: torch.dtype
     mixed: bool = False
-    device: str = "cpu"
+    derived: str = ""
 
     def autocast(self, device: str) -> contextlib.AbstractContextManager[object]:
         if not self.mixed:
@@ -155,8 +163,12 @@ def _judge_call(
     kind = type(layer).__name__
     once = call.gradient_out is not None and call.times == 1
     gradient = call.gradient_out if once else None
-    exact = _replay(layer, call, gradient, torch.float64, how)
-    cpu = _replay(layer, call, gradient, None, how)
+    bounds = _derived(call, layer, gradient, how.derived)
+    exact = {name: one.reference for name, one in bounds.items()}
+    cpu = {name: reference.to(how.dtype) for name, reference in exact.items()}
+    if not bounds:
+        exact = _replay(layer, call, gradient, torch.float64, how)
+        cpu = _replay(layer, call, gradient, None, how)
     assert call.output is not None
     own = {f"gradient of {name}" for name, _ in layer.named_parameters()}
     device = {"output": call.output, **(_gradients_found(call, layer, passed) if once else {})}
@@ -171,8 +183,25 @@ def _judge_call(
             cpu=cpu[name],
             added=_added(gradient, reference) if name in own else 0.0,
             walk=_walk(gradient, reference, layer) if name in own else 0.0,
+            bound=bounds.get(name),
         )
         yield _row(call.layer, kind, name, tensors, how)
+
+
+def _derived(
+    call: Call, layer: nn.Module, gradient: Tensor | None, device: str
+) -> dict[str, Budgeted]:
+    """The bounds of a layer whose operation is known, by the names of `_replay`."""
+    taken = tensors_of(call.arguments, call.options)
+    operation = derivation_of(layer, next(iter(taken.values())).dim()) if device else None
+    if operation is None or gradient is None:
+        return {}
+    how = Arithmetic(dtype=gradient.dtype, device=device)
+    named = {**taken, **{name: p.detach() for name, p in layer.named_parameters()}}
+    sources = [x.double() for x in named.values()]
+    judged = operation.judge(sources, gradient.double(), how)
+    names = ("output", *(f"gradient of {name}" for name in named))
+    return dict(zip(names, (judged.output, *judged.gradients), strict=True))
 
 
 def _gradients_found(call: Call, layer: nn.Module, passed: Pass) -> dict[str, Tensor]:
@@ -198,7 +227,7 @@ def _replay(
         wide = value.is_floating_point() and dtype is not None
         return value.detach().to(dtype if wide else value.dtype).clone()
 
-    arguments, options = mapped(prepare, call.arguments), mapped(prepare, call.options)
+    arguments, options = converted(call.arguments, prepare), converted(call.options, prepare)
     taken = tensors_of(arguments, options)
     leaves = {name: taken[name] for name in call.wanted} if gradient is not None else {}
     for leaf in leaves.values():
@@ -235,6 +264,7 @@ class _Tensors:
     """The same tensor from the device, in float64, and from the CPU in the tested dtype; what of
     the CPU's error counts (`YARDSTICK`), and whether single elements are judged. `added` is the
     size of what was added up to each element, where it may have cancelled, `walk` of partial sums.
+    `bound` is what is derived for each element, and then decides.
     """
 
     found: Tensor
@@ -244,6 +274,7 @@ class _Tensors:
     elements: bool = True
     added: float = 0.0
     walk: float = 0.0
+    bound: Budgeted | None = None
 
 
 # Their parameters belong to the second axis of what comes back, all others' to the last.
@@ -301,6 +332,9 @@ def _numeric_fault(of: _Tensors, how: Precision) -> tuple[str, float]:
     """(fault in words or nothing, the larger share of the two budgets)."""
     if not of.exact.numel():
         return "", 0.0
+    if of.bound is not None:
+        used, fault = element_fault("", of.found.double(), of.bound)
+        return fault.removeprefix(": "), used
     # In a mixed pass float32 gradients come out of products of rounded numbers.
     dtype = how.dtype if how.mixed else max(of.found.dtype, of.cpu.dtype, key=_unit)
     good = of.exact.isfinite()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -29,7 +30,9 @@ class UndecidedError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Specimen:
-    """`model` and `inputs` are on the CPU, in the dtype that is sent; never computed with."""
+    """`model` and `inputs` are on the CPU, in the dtype that is sent; never computed with. What the
+    CPU makes of them is computed once, where somebody asks.
+    """
 
     family: str
     model: nn.Module
@@ -44,12 +47,14 @@ class Specimen:
         """A fresh copy on a device, its floating inputs with gradients."""
         return copy.deepcopy(self.model).to(device), self._inputs(lambda x: x.to(device))
 
+    @cached_property
     def exact(self) -> Pass:
         """The pass in float64, from the same rounded numbers."""
         model = copy.deepcopy(self.model).double()
         inputs = self._inputs(lambda x: x.double() if x.is_floating_point() else x.clone())
         return run_plainly(model, model, inputs, self.scale)
 
+    @cached_property
     def same_dtype(self) -> Pass:
         """The pass on the CPU, as the device has to compute it."""
         model, inputs = self.sent("cpu")

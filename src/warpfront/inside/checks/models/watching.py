@@ -9,6 +9,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from warpfront.inside.checks.executing import converted
+
 
 @dataclass(kw_only=True, eq=False)
 class Call:
@@ -106,17 +108,6 @@ def run_plainly(
     )
 
 
-def mapped(change: Callable[[Tensor], Tensor], value: Any) -> Any:
-    """A copy of nested tuples, lists and mappings with every tensor changed."""
-    if isinstance(value, Tensor):
-        return change(value)
-    if isinstance(value, tuple | list):
-        return type(value)(mapped(change, part) for part in value)
-    if isinstance(value, dict):
-        return {key: mapped(change, part) for key, part in value.items()}
-    return value
-
-
 def tensors_of(arguments: tuple[Any, ...], options: Mapping[str, Any]) -> dict[str, Tensor]:
     """The tensors among a call's own arguments, named `input 0` or `input name`."""
     named = {f"input {place}": value for place, value in enumerate(arguments)}
@@ -134,7 +125,7 @@ def _hooks(name: str, layer: nn.Module, calls: list[Call]) -> list[Any]:
         own = tuple(map(_own_view, args)), {key: _own_view(x) for key, x in options.items()}
         taken = tensors_of(*own)
         wanted = tuple(key for key, x in taken.items() if whole and x.requires_grad)
-        copies = mapped(_copied, own)
+        copies = converted(own, _copied)
         calls.append(Call(layer=name, arguments=copies[0], options=copies[1], wanted=wanted))
         for key in wanted:
             taken[key].register_hook(functools.partial(_keep_input, calls[-1], key))

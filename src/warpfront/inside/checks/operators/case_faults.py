@@ -13,16 +13,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from warpfront.inside.checks.executing import Computed
 from warpfront.inside.checks.mutations import (
-    ON_TENSORS,
     UNCHANGED,
     MutationTally,
     Narrowed,
     Seeded,
     changes,
+    seed_results,
     tf32,
 )
-from warpfront.inside.checks.operators.cases import Case, Computed, Execute, execute_case
+from warpfront.inside.checks.operators.cases import Case, Execute, execute_case
 from warpfront.inside.checks.operators.properties import (
     PropertyReport,
     check_gradients,
@@ -53,14 +54,13 @@ class Subject:
     device: str
     cases: CasesOf
 
-    def seeded(self, mutation: str, place: str = "all") -> Seeded:
+    def seeded(self, mutation: str) -> Seeded:
         return Seeded(
             mutation=mutation,
             suite=SUITE,
             check=self.check,
             dtype=self.dtype,
             device=self.device,
-            place=place,
         )
 
 
@@ -78,42 +78,14 @@ def seed_faults(subject: Subject, seed: int, ledger: MutationTally) -> None:
     if verdict.faults:
         ledger.missed.append(f"clean: {subject.check} {subject.dtype}: {verdict.faults[0]}")
         return
-    for name, place, outcome in _on_tensors(clean, ledger):
-        found = judge_case(case, outcome, expected, subject.device)
-        seeded = subject.seeded(name, place)
-        ledger.enter(seeded, caught=bool(found.faults), said=found.tallies)
+    judge = partial(judge_case, case, expected=expected, device=subject.device)
+    seed_results(clean, judge, subject.seeded("all"), ledger)
     for name, outcome in _on_devices(subject, case, expected, seed, ledger):
         if not _differs(clean, outcome):
             ledger.excuse(name, UNCHANGED)
             continue
-        found = judge_case(case, outcome, expected, subject.device)
+        found = judge(outcome)
         ledger.enter(subject.seeded(name), caught=bool(found.faults), said=found.tallies)
-
-
-def _on_tensors(clean: Computed, ledger: MutationTally) -> Iterator[tuple[str, str, Computed]]:
-    """Each mutation of the output and of each gradient in turn, and each gradient dropped."""
-    for name, mutate in ON_TENSORS.items():
-        mutated = mutate(clean.output)
-        if changes(clean.output, mutated):
-            yield name, "output", replace(clean, output=mutated)
-        else:
-            ledger.excuse(name, UNCHANGED)
-        for i, gradient in enumerate(clean.gradients):
-            if gradient is None:
-                continue
-            mutated = mutate(gradient)
-            if changes(gradient, mutated):
-                yield name, f"gradient {i}", _with_gradient(clean, i, mutated)
-            else:
-                ledger.excuse(name, UNCHANGED)
-    for i in range(len(clean.gradients)):
-        yield "dropped gradient", f"gradient {i}", _with_gradient(clean, i, None)
-
-
-def _with_gradient(clean: Computed, index: int, gradient: Tensor | None) -> Computed:
-    gradients = list(clean.gradients)
-    gradients[index] = gradient
-    return replace(clean, gradients=tuple(gradients))
 
 
 def _on_devices(
@@ -167,7 +139,7 @@ def _shortened(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
 def _differs(clean: Computed, outcome: Computed) -> bool:
     if clean.places != outcome.places:
         return True
-    pairs = [(clean.output, outcome.output), *zip(clean.gradients, outcome.gradients, strict=True)]
+    pairs = zip(clean.all, outcome.all, strict=True)
     return any(a is not None and b is not None and changes(a, b) for a, b in pairs)
 
 
@@ -206,9 +178,9 @@ def _noisy(device: str) -> Execute:
 
     def run(case: Case, cotangent: Tensor | None, _device: str) -> Computed:
         outcome = execute_case(case, cotangent, device)
-        flat = outcome.output.clone().flatten()
+        flat = outcome.outputs[0].clone().flatten()
         flat[0] = (next(calls) % 2) == 0
-        return replace(outcome, output=flat.reshape(outcome.output.shape))
+        return outcome.but("output", flat.reshape(outcome.outputs[0].shape))
 
     return run
 

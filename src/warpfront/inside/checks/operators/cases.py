@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from warpfront.inside.checks.executing import Computed, computed
 from warpfront.inside.checks.operations import Operation
 
 View = Callable[[Tensor], Tensor]
@@ -42,19 +43,6 @@ class Case:
         """The sent tensors, each through its view."""
         views = self.views or (None,) * len(sent)
         return [view(x) if view else x for view, x in zip(views, sent, strict=True)]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Computed:
-    """What one run of a case gave, copied to the CPU; a gradient for each floating input.
-
-    `places` are the device types on which output and gradients were found.
-    """
-
-    output: Tensor
-    gradients: tuple[Tensor | None, ...] = ()
-    places: tuple[str, ...] = ()
-    strides: tuple[int, ...] = ()
 
 
 Execute = Callable[[Case, "Tensor | None", str], Computed]
@@ -140,14 +128,6 @@ def execute_case(case: Case, cotangent: Tensor | None, device: str) -> Computed:
         for x, is_float in zip(case.tensors, floating, strict=True)
     ]
     inputs = case.inputs(sent)
-    output = case.operation(*inputs)
-    gradients: tuple[Tensor | None, ...] = ()
-    if cotangent is not None:
-        leaves = [x for x, is_float in zip(inputs, floating, strict=True) if is_float]
-        gradients = torch.autograd.grad(output, leaves, cotangent.to(device), allow_unused=True)
-    return Computed(
-        output=output.detach().cpu(),
-        gradients=tuple(None if g is None else g.cpu() for g in gradients),
-        places=(output.device.type, *(g.device.type for g in gradients if g is not None)),
-        strides=tuple(output.stride()),
-    )
+    leaves = [x for x, is_float in zip(inputs, floating, strict=True) if is_float]
+    fed = None if cotangent is None else [cotangent.to(device)]
+    return computed(lambda: case.operation(*inputs), leaves, fed)

@@ -4,30 +4,29 @@ normalisation, an addition with ReLU. Judged end to end, for inside a fused kern
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from warpfront.inside.checks.executing import Computed
 from warpfront.inside.checks.operations import (
+    BATCH_NORM,
     C_OTHER,
+    LINEAR,
     Arithmetic,
     Budgeted,
     ExpectedResults,
-    Multilinear,
-    Norm,
     Operation,
     Pointwise,
+    convolution,
 )
 from warpfront.inside.checks.operators.bounds import Elementwise, Moved, spacing
-from warpfront.inside.checks.operators.cases import Case, Computed, Maker, execute_case
+from warpfront.inside.checks.operators.cases import Case, Maker, execute_case
 
 DRAWS = 16
 LOOSE_AT_ONCE = 64
@@ -235,15 +234,7 @@ class MaxPool:
         return loose
 
 
-def _batch_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    return functional.batch_norm(x, None, None, weight, bias, training=True)
-
-
-def _same_size(x: Tensor, weight: Tensor) -> Tensor:
-    return functional.conv2d(x, weight, padding=1)
-
-
-LINEAR = Multilinear(kind="linear", function=functional.linear)
+SAME_SIZE = convolution(padding=1)
 RELU = Elementwise(function=functional.relu, ulps_half=0.0, kinks=((0.0, 1.0),))
 HARDTANH = Elementwise(function=functional.hardtanh, ulps_half=0.0, kinks=((-1.0, 1.0), (1.0, 1.0)))
 PATTERNS: Mapping[str, FusedPattern] = {
@@ -253,8 +244,8 @@ PATTERNS: Mapping[str, FusedPattern] = {
     ),
     "conv + batch norm + relu": FusedPattern(
         stages=(
-            Multilinear(kind="convolution", function=_same_size),
-            Norm(kind="batch norm", function=_batch_norm, over=(0, 2, 3), along=(1,)),
+            SAME_SIZE,
+            BATCH_NORM,
             RELU,
         ),
         counts=(2, 2, 0),
@@ -263,7 +254,7 @@ PATTERNS: Mapping[str, FusedPattern] = {
     "matmul + bias + hardtanh": FusedPattern(stages=(LINEAR, HARDTANH), counts=(3, 0)),
     "conv + relu + max pool": FusedPattern(
         stages=(
-            Multilinear(kind="convolution", function=_same_size),
+            SAME_SIZE,
             RELU,
             MaxPool(kernel=2),
         ),
@@ -304,18 +295,6 @@ def _pattern_tensors(name: str, maker: Maker) -> Iterator[tuple[str, tuple[Tenso
 def compile_modes(build: str) -> tuple[str, ...]:
     """The modes of torch.compile that are judged: graphs are captured on NVIDIA only."""
     return (PLAIN_MODE, GRAPH_MODE) if build == "cuda" else (PLAIN_MODE,)
-
-
-def missing_compiler(device: str) -> str:
-    """Why torch.compile cannot work here, or nothing: a compiler is not promised in every image."""
-    wanted = [os.environ.get("CXX", ""), "g++", "c++", "clang++"]
-    if device != "cpu":
-        if find_spec("triton") is None:
-            return "torch.compile needs triton, which is not installed"
-        wanted = [os.environ.get("CC", ""), "gcc", "cc", "clang"]
-    if any(name and shutil.which(name) for name in wanted):
-        return ""
-    return f"torch.compile needs a compiler, and none of {', '.join(filter(None, wanted))} is here"
 
 
 def execute_compiled(

@@ -8,20 +8,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from warpfront.inside.checks.operations import Norm, Operation
+from warpfront.inside.checks.operations import BATCH_NORM, Norm, Operation, layer_norm
 from warpfront.inside.checks.operators.bounds import Derived, Elementwise, Spread
 from warpfront.inside.checks.operators.cases import Case, Cases, Maker, OperatorFamily
 
 GROUPS = 2
 Terms = Callable[..., "tuple[Tensor, Sequence[Tensor]]"]
-
-
-def _batch_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    return functional.batch_norm(x, None, None, weight, bias, training=True)
-
-
-def _layer_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    return functional.layer_norm(x, x.shape[-1:], weight, bias)
 
 
 def _group_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -67,8 +59,7 @@ def _evaluated_size(
 
 
 def _batch_norms(maker: Maker) -> Iterator[Case]:
-    norm = Norm(kind="batch norm", function=_batch_norm, over=(0, 2, 3), along=(1,))
-    yield from _normed(norm, (5, 6, 9, 7), (3, 5, 17, 17), (65, 3, 1, 1))(maker)
+    yield from _normed(BATCH_NORM, (5, 6, 9, 7), (3, 5, 17, 17), (65, 3, 1, 1))(maker)
     shape = (1, 6, 1, 1)
     statistics = (maker.normal(*shape), maker.positive(*shape))
     yield Case(
@@ -195,15 +186,11 @@ def _class_loss(function: Callable[..., Tensor], target: Tensor, *, normalised: 
     return Derived(function=loss, spreads=spreads, kind="loss")
 
 
-def _layer(kind: str, over: tuple[int, ...]) -> Norm:
-    return Norm(kind=kind, function=_layer_norm, over=over, along=over)
-
-
 NORMS = OperatorFamily(
     name="norms",
     cases={
         "batch_norm": _batch_norms,
-        "layer_norm": _normed(_layer("layer norm", (2,)), (3, 9, 67), (2, 5, 64), (2, 3, 1025)),
+        "layer_norm": _normed(layer_norm(3), (3, 9, 67), (2, 5, 64), (2, 3, 1025)),
         "group_norm": _normed(
             Norm(kind="group norm", function=_group_norm, over=(2, 3), along=(1, 2)),
             (5, GROUPS, 3, 33),

@@ -16,8 +16,9 @@ import torch
 from torch import Tensor
 from torch.autograd.gradcheck import GradcheckError
 
+from warpfront.inside.checks.executing import Computed
 from warpfront.inside.checks.operators.bounds import gradients_of
-from warpfront.inside.checks.operators.cases import Case, Computed, Execute, execute_case
+from warpfront.inside.checks.operators.cases import Case, Execute, execute_case
 from warpfront.inside.checks.operators.table import Operator
 
 REPEATS = 3
@@ -194,14 +195,14 @@ def _slopes(case: Case) -> bool:
 
 
 def _same(one: Computed, other: Computed) -> bool:
-    pairs = zip((one.output, *one.gradients), (other.output, *other.gradients), strict=True)
+    pairs = zip(one.all, other.all, strict=True)
     return all(a is None or b is None or torch.equal(a, b) for a, b in pairs)
 
 
 def _spread(one: Computed, other: Computed) -> float:
     """The largest difference of two runs, relative to the root mean square."""
     worst = 0.0
-    for a, b in zip((one.output, *one.gradients), (other.output, *other.gradients), strict=True):
+    for a, b in zip(one.all, other.all, strict=True):
         if a is not None and b is not None and a.numel():
             size = float(a.double().square().mean().sqrt()) or 1.0
             worst = max(worst, float((a.double() - b.double()).abs().max()) / size)

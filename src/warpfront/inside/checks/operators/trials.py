@@ -14,13 +14,14 @@ import torch
 
 from warpfront.inside.checks.claims import Claims
 from warpfront.inside.checks.effort import Effort
+from warpfront.inside.checks.judge import CaseVerdict
+from warpfront.inside.checks.models.wrapped import missing_compiler
 from warpfront.inside.checks.operators.cases import Case, Execute, execute_case, make_maker
 from warpfront.inside.checks.operators.fused import (
     COMPILED,
     PATTERNS,
     compile_modes,
     execute_compiled,
-    missing_compiler,
     pattern_cases,
 )
 from warpfront.inside.checks.operators.properties import (
@@ -30,7 +31,7 @@ from warpfront.inside.checks.operators.properties import (
     check_repeats,
 )
 from warpfront.inside.checks.operators.table import Operator, operators
-from warpfront.inside.checks.operators.verdicts import CaseVerdict, expect, judge_case, lacks_kernel
+from warpfront.inside.checks.operators.verdicts import expect, judge_case, lacks_kernel
 from warpfront.inside.checks.opinions import Tally, document, total
 from warpfront.inside.checks.precision import (
     DTYPES,
@@ -40,7 +41,7 @@ from warpfront.inside.checks.precision import (
     require_full_precision,
     tested_dtypes,
 )
-from warpfront.inside.checks.results import Check, CheckFinding, Recorder, failed, passed
+from warpfront.inside.checks.results import Check, CheckFinding, Recorder, failed, judged
 from warpfront.inside.checks.torch_devices import build_of
 
 PROPERTIES = ("derivatives", "repeats", "memory")
@@ -221,10 +222,7 @@ def _cases_finding(cases: Cases, dtypes: Iterable[str], how: Circumstances) -> C
     }
     if not any(one.cases for one in tried.values()):
         return failed("no case of it could be computed", **details)
-    if faults:
-        more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-        return failed(f"{faults[0]}{more}", faults=faults[:SHOWN], **details)
-    return passed(**details)
+    return judged(faults, **({"faults": faults[:SHOWN]} if faults else {}), **details)
 
 
 def _property_checks(how: Circumstances) -> Iterator[Check]:
@@ -246,9 +244,8 @@ def _property_check(name: str, report: Callable[[], PropertyReport]) -> Check:
             "spread": found.spread,
             "grown_bytes": found.grown_bytes,
         }
-        if found.faults:
-            return failed(found.faults[0], faults=list(found.faults), **details)
-        return passed(f"{found.tried} operations", **details)
+        faults: dict[str, object] = {"faults": list(found.faults)} if found.faults else {}
+        return judged(found.faults, f"{found.tried} operations", **faults, **details)
 
     return Check(name=name, find=find)
 

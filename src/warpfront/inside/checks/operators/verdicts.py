@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from warpfront.inside.checks.effort import STRICT
-from warpfront.inside.checks.judge import element_fault, form_fault, place_fault, rms_fault
+from warpfront.inside.checks.executing import Computed
+from warpfront.inside.checks.judge import (
+    CaseVerdict,
+    Form,
+    element_fault,
+    rms_fault,
+    structure_faults,
+)
 from warpfront.inside.checks.operations import EVERY, FEW_NUMEL, Arithmetic, Budgeted
-from warpfront.inside.checks.operators.cases import Case, Computed, execute_case
+from warpfront.inside.checks.operators.cases import Case, execute_case
 from warpfront.inside.checks.opinions import Tally, opinions, tally, total
 
 # Kinds for which the CPU's error is nobody's baseline: its own draw; and, in fused patterns, on
@@ -29,16 +36,6 @@ class Expectation:
     budgets: tuple[Budgeted, ...]
     same_dtype: Computed | None
     dtype: torch.dtype
-
-
-@dataclass(frozen=True, kw_only=True)
-class CaseVerdict:
-    """Faults in words; the largest share of a bound used, and of the allowed RMS error's base."""
-
-    faults: tuple[str, ...] = ()
-    budget_used: float = 0.0
-    rms_ratio: float = 0.0
-    tallies: Mapping[str, Tally] = field(default_factory=dict)
 
 
 def expect(case: Case, dtype: torch.dtype, device: str, seed: int) -> Expectation:
@@ -126,20 +123,11 @@ def _structure_faults(
     case: Case, outcome: Computed, expected: Expectation, device: str
 ) -> Iterator[str]:
     same = expected.same_dtype
-    shapes = [b.reference.shape for b in expected.budgets] or [same.output.shape if same else None]
-    found = [outcome.output, *outcome.gradients]
-    names = _names(len(shapes))
-    if len(found) != len(shapes) or any(x is None for x in found):
-        present = dict(zip(names, found, strict=False))
-        missing = [name for name in names if present.get(name) is None]
-        yield f"{missing[0] if missing else 'gradients'}: missing"
-        return
-    for name, x, shape in zip(names, found, shapes, strict=True):
-        dtype = expected.dtype if expected.budgets else (same.output.dtype if same else None)
-        if fault := form_fault(x, shape, dtype):
-            yield f"{name}: {fault}"
-    if fault := place_fault(outcome.places, device):
-        yield fault
+    exact = None if same is None else same.outputs[0]
+    forms: list[Form] = [(None, None) if exact is None else (exact.shape, exact.dtype)]
+    if expected.budgets:
+        forms = [(one.reference.shape, expected.dtype) for one in expected.budgets]
+    yield from structure_faults(outcome, forms, device)
     if case.strides and same is not None and outcome.strides != same.strides:
         yield f"strides {outcome.strides}, expected {same.strides}"
 
@@ -147,26 +135,21 @@ def _structure_faults(
 def _judge_exactly(outcome: Computed, expected: Expectation) -> CaseVerdict:
     """Integers and truth values: the CPU's, bit for bit. No tolerance has a say."""
     same = expected.same_dtype
-    wrong = 0 if same is None else int((outcome.output != same.output).sum())
+    wrong = 0 if same is None else int((outcome.outputs[0] != same.outputs[0]).sum())
     right = tally(dict.fromkeys(total([]), not wrong))
     if not wrong:
         return CaseVerdict(tallies=right)
-    fault = f"output: {wrong} of {outcome.output.numel()} elements differ from the exact ones"
+    fault = f"output: {wrong} of {outcome.outputs[0].numel()} elements differ from the exact ones"
     return CaseVerdict(faults=(fault,), tallies=right)
-
-
-def _names(count: int) -> list[str]:
-    return ["output", *(f"gradient {i}" for i in range(count - 1))]
 
 
 def _pairs(
     outcome: Computed, expected: Expectation, *, alone: bool
 ) -> Iterator[tuple[str, Tensor, Budgeted, Tensor | None]]:
     same = None if alone else expected.same_dtype
-    found = (outcome.output, *outcome.gradients)
-    peers = (same.output, *same.gradients) if same else (None,) * len(found)
+    peers = same.all if same else (None,) * len(outcome.all)
     for name, x, budgeted, peer in zip(
-        _names(len(found)), found, expected.budgets, peers, strict=True
+        outcome.names, outcome.all, expected.budgets, peers, strict=True
     ):
         if x is not None:
             yield name, x, budgeted, peer

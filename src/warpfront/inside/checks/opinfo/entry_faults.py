@@ -5,14 +5,12 @@ of every entry.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from functools import partial
 
 import torch
-from torch import Tensor
 
-from warpfront.inside.checks.mutations import ON_TENSORS, UNCHANGED, MutationTally, Seeded, changes
+from warpfront.inside.checks.mutations import MutationTally, Seeded, seed_results
 from warpfront.inside.checks.opinfo.adapter import Entry
-from warpfront.inside.checks.opinfo.entry_verdicts import Results
 from warpfront.inside.checks.opinfo.sweep import REFUSALS, Sweep, excluded, expect_sample
 
 SUITE = "opinfo"
@@ -42,32 +40,8 @@ def _seed_entry(
         except REFUSALS as error:
             ledger.missed.append(f"clean: {entry.name} {sweep.name}: {error}")
             return
-        for i, tensor in enumerate(clean.all):
-            if tensor is not None and tensor.numel():
-                for name, mutate in ON_TENSORS.items():
-                    place = "output" if i < len(clean.outputs) else "gradient"
-                    seeded = Seeded(
-                        mutation=name,
-                        suite=SUITE,
-                        check=entry.name,
-                        dtype=sweep.dtype,
-                        device=sweep.device,
-                        place=place,
-                    )
-                    mutated = mutate(tensor)
-                    if not changes(tensor, mutated):
-                        ledger.excuse(name, UNCHANGED)
-                        continue
-                    verdict = expected.judge(_with(clean, i, mutated), sweep.device)
-                    ledger.enter(seeded, caught=bool(verdict.faults), said=verdict.tallies)
+        of = Seeded(
+            mutation="", suite=SUITE, check=entry.name, dtype=sweep.dtype, device=sweep.device
+        )
+        seed_results(clean, partial(expected.judge, device=sweep.device), of, ledger)
         return
-
-
-def _with(clean: Results, index: int, tensor: Tensor) -> Results:
-    if index < len(clean.outputs):
-        outputs = [*clean.outputs]
-        outputs[index] = tensor
-        return replace(clean, outputs=tuple(outputs))
-    gradients = [*clean.gradients]
-    gradients[index - len(clean.outputs)] = tensor
-    return replace(clean, gradients=tuple(gradients))

@@ -8,8 +8,8 @@ and what the operator makes of one rounding of its inputs, which is how ill-cond
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -17,10 +17,11 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from warpfront.inside.checks.effort import STRICT
-from warpfront.inside.checks.judge import form_fault, place_fault
+from warpfront.inside.checks.executing import Computed, computed, converted, tensors_in
+from warpfront.inside.checks.judge import CaseVerdict, structure_faults
 from warpfront.inside.checks.operations import floor_of, rounding_unit
 from warpfront.inside.checks.opinfo.adapter import Entry, Sample
-from warpfront.inside.checks.opinions import Tally, opinions, tally, total
+from warpfront.inside.checks.opinions import opinions, tally, total
 
 # Root mean square and worst element, over what is allowed; docs/verification.md has the figures.
 R_RMS = {torch.float32: 32.0}
@@ -30,51 +31,14 @@ R_ELEMENT_HALF = 8.0
 Mutate = Callable[[Tensor], Tensor]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Results:
-    """Floating and other results of one call, flattened, on the CPU; None for an
-    unused input's gradient.
-    """
-
-    outputs: tuple[Tensor, ...]
-    gradients: tuple[Tensor | None, ...] = ()
-    places: tuple[str, ...] = ()
-
-    @property
-    def all(self) -> tuple[Tensor | None, ...]:
-        return (*self.outputs, *self.gradients)
-
-
-Execute = Callable[[Entry, Sample, "Sequence[Tensor] | None", str], Results]
-
-
-@dataclass(frozen=True, kw_only=True)
-class SampleVerdict:
-    """Faults, the two ratios (1 = all that is allowed, before R), and the profiles' opinions."""
-
-    faults: tuple[str, ...] = ()
-    rms: float = 0.0
-    element: float = 0.0
-    tallies: Mapping[str, Tally] = field(default_factory=dict)
-
-
-def convert(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """A nest of lists, tuples and dicts with every tensor changed."""
-    if isinstance(value, Tensor):
-        return change(value)
-    if isinstance(value, (list, tuple)):
-        items = [convert(item, change) for item in value]
-        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-    if isinstance(value, dict):
-        return {key: convert(item, change) for key, item in value.items()}
-    return value
+Execute = Callable[[Entry, Sample, "Sequence[Tensor] | None", str], Computed]
 
 
 def convert_sample(sample: Sample, change: Callable[[Tensor], Tensor]) -> Sample:
     return Sample(
-        input=convert(sample.input, change),
-        args=convert(sample.args, change),
-        kwargs=convert(dict(sample.kwargs), change),
+        input=converted(sample.input, change),
+        args=converted(sample.args, change),
+        kwargs=converted(dict(sample.kwargs), change),
         settle=sample.settle,
         strided=sample.strided,
     )
@@ -89,18 +53,6 @@ def spread(x: Tensor) -> Tensor:
     return torch.stack([x, x], -1).flatten(-2)[..., 1::2]
 
 
-def tensors_in(value: Any) -> Iterator[Tensor]:
-    """The tensors of a nest, in order."""
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from tensors_in(item)
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from tensors_in(item)
-
-
 def widen(x: Tensor) -> Tensor:
     """The same numbers in float64, or complex128; what is to be differentiated stays so."""
     if not _differentiable(x):
@@ -111,7 +63,7 @@ def widen(x: Tensor) -> Tensor:
 
 def execute_entry(
     entry: Entry, sample: Sample, cotangents: Sequence[Tensor] | None, device: str
-) -> Results:
+) -> Computed:
     """Call an entry on a device; with gradients if there is a cotangent for each output
     that has one.
     """
@@ -122,34 +74,15 @@ def execute_entry(
         sent = spread(sent).detach() if sample.strided else sent
         return sent.requires_grad_(backward and x.requires_grad)
 
+    def feed(x: Tensor) -> Tensor:
+        return spread(x.to(device)) if sample.strided else x.to(device)
+
     moved = convert_sample(sample, send)
+    leaves = [x for x in tensors_in([moved.input, moved.args, moved.kwargs]) if x.requires_grad]
+    fed = None if cotangents is None else [feed(x) for x in cotangents]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        outputs = [_dense(x) for x in tensors_in(entry(moved, device))]
-        gradients: tuple[Tensor | None, ...] = ()
-        if cotangents is not None:
-            fed = [spread(c.to(device)) if sample.strided else c.to(device) for c in cotangents]
-            gradients = _gradients(moved, outputs, fed)
-    return Results(
-        outputs=tuple(x.detach().cpu() for x in outputs),
-        gradients=tuple(None if g is None else g.cpu() for g in gradients),
-        places=tuple(x.device.type for x in outputs),
-    )
-
-
-def _gradients(
-    sample: Sample, outputs: Sequence[Tensor], cotangents: Sequence[Tensor]
-) -> tuple[Tensor | None, ...]:
-    leaves = [
-        x for x in tensors_in([sample.input, sample.args, dict(sample.kwargs)]) if x.requires_grad
-    ]
-    ends = [x for x in outputs if x.requires_grad]
-    if not leaves or not ends:
-        return ()
-    return tuple(
-        g if g is None else _dense(g)
-        for g in torch.autograd.grad(ends, leaves, cotangents, allow_unused=True)
-    )
+        return computed(lambda: entry(moved, device), leaves, fed)
 
 
 def cotangents_for(results: Sequence[Tensor], dtype: torch.dtype, seed: int) -> list[Tensor]:
@@ -183,25 +116,26 @@ class Saturated(TorchDispatchMode):  # type: ignore[misc]
 
 
 def judge_results(
-    found: Results,
-    exact: Results,
-    same_dtype: Results | None,
-    sensitivity: Callable[[], tuple[Results, ...]],
+    found: Computed,
+    exact: Computed,
+    same_dtype: Computed | None,
+    sensitivity: Callable[[], tuple[Computed, ...]],
     *,
-    saturated: Callable[[], Results | None] = lambda: None,
+    saturated: Callable[[], Computed | None] = lambda: None,
     device: str,
     unit_dtype: torch.dtype,
     profile: str = STRICT,
-) -> SampleVerdict:
+) -> CaseVerdict:
     """Judge one call. `sensitivity`, the exact results from inputs off by one rounding, and
     `saturated`, what becomes of them if every step overflows where the dtype does, are asked for
     only where an error has to be explained.
     """
-    faults = list(_structure_faults(found, exact, device))
+    forms = [None if x is None else (x.shape, None) for x in exact.all]
+    faults = list(structure_faults(found, forms, device))
     if faults:
-        return SampleVerdict(faults=tuple(faults))
+        return CaseVerdict(faults=tuple(faults))
     rms, element, tallies = 0.0, 0.0, []
-    moved: tuple[Results, ...] | None = None
+    moved: tuple[Computed, ...] | None = None
     for i, (x, reference) in enumerate(zip(found.all, exact.all, strict=True)):
         if x is None or reference is None or not x.numel():
             continue
@@ -214,15 +148,16 @@ def judge_results(
             moved = sensitivity() if moved is None else moved
             limits = limits.eased([results.all[i] for results in moved], reference)
         rms, element = max(rms, limits.rms), max(element, limits.element)
-        label = f"output {i}" if i < len(found.outputs) else f"gradient {i - len(found.outputs)}"
         complaints = list(limits.faults())
         if limits.numeric and x.dtype == unit_dtype:
             said = opinions(_real(x), _real(reference), x.dtype, strict=not limits.exceeded)
             tallies.append(tally(said))
             if profile != STRICT:
                 complaints = [] if said[profile] is not False else [f"further off than {profile}"]
-        faults += [f"{label}: {complaint}" for complaint in complaints]
-    return SampleVerdict(faults=tuple(faults), rms=rms, element=element, tallies=total(tallies))
+        faults += [f"{found.names[i]}: {complaint}" for complaint in complaints]
+    return CaseVerdict(
+        faults=tuple(faults), budget_used=element, rms_ratio=rms, tallies=total(tallies)
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -347,13 +282,13 @@ def disturbed(
             moved = torch.where(x == x.round(), x.detach(), moved)
         return moved.requires_grad_(x.requires_grad)
 
-    return convert_sample(sample, move), None if cotangents is None else convert(cotangents, move)
+    return convert_sample(sample, move), None if cotangents is None else converted(cotangents, move)
 
 
 def wrong_dtypes(
-    found: Results, exact: Results, peer: Results | None, dtype: torch.dtype
+    found: Computed, exact: Computed, peer: Computed | None, dtype: torch.dtype
 ) -> tuple[str, ...]:
-    """Results of another kind than the reference's (whole, real, complex), or of another dtype
+    """Computed of another kind than the reference's (whole, real, complex), or of another dtype
     than the CPU gives; than the tested one, where the CPU has no such kernel.
     """
     if len(found.all) != len(exact.all):
@@ -371,25 +306,8 @@ def wrong_dtypes(
     return tuple(faults)
 
 
-def _structure_faults(found: Results, exact: Results, device: str) -> Iterator[str]:
-    if len(found.all) != len(exact.all):
-        yield f"{len(found.all)} results, expected {len(exact.all)}"
-        return
-    for i, (x, reference) in enumerate(zip(found.all, exact.all, strict=True)):
-        if x is not None and reference is None:
-            yield f"result {i}: not expected"
-        elif reference is not None and (fault := form_fault(x, reference.shape, None)):
-            yield f"result {i}: {fault}"
-    if found.places and (fault := place_fault(found.places, device)):
-        yield fault
-
-
 def _differentiable(x: Tensor) -> bool:
     return bool(x.is_floating_point() or x.is_complex())
-
-
-def _dense(x: Tensor) -> Tensor:
-    return x if x.layout == torch.strided else x.to_dense()
 
 
 def _real(x: Tensor) -> Tensor:

@@ -15,12 +15,12 @@ import torch
 
 from warpfront.inside.checks.claims import Claims
 from warpfront.inside.checks.effort import STRICT, Effort
+from warpfront.inside.checks.executing import Computed
 from warpfront.inside.checks.finding_beside import begin_checks, lanes_for
+from warpfront.inside.checks.judge import CaseVerdict
 from warpfront.inside.checks.opinfo.adapter import DatabaseMoved, Entry, Sample, load_database
 from warpfront.inside.checks.opinfo.entry_verdicts import (
     Execute,
-    Results,
-    SampleVerdict,
     Saturated,
     convert_sample,
     cotangents_for,
@@ -41,6 +41,7 @@ from warpfront.inside.checks.results import (
     CheckFinding,
     Recorder,
     failed,
+    judged,
     passed,
     unavailable,
 )
@@ -116,9 +117,9 @@ class Swept:
     ratios: list[float] = field(default_factory=list)
     tallies: list[Mapping[str, Tally]] = field(default_factory=list)
 
-    def add(self, label: str, verdict: SampleVerdict) -> None:
+    def add(self, label: str, verdict: CaseVerdict) -> None:
         self.samples += 1
-        self.ratios.append(verdict.rms)
+        self.ratios.append(verdict.rms_ratio)
         self.tallies.append(verdict.tallies)
         self.faults += [f"{label}: {fault}" for fault in verdict.faults[:1]]
 
@@ -215,9 +216,8 @@ def _sweep_finding(entries: list[Entry], sweep: Sweep) -> CheckFinding:
     if not swept.samples:
         return failed("no entry of the database could be judged", **details)
     if swept.faults:
-        more = f" (and {len(swept.faults) - 1} more)" if len(swept.faults) > 1 else ""
-        return failed(f"{swept.faults[0]}{more}", faults=swept.faults[:SHOWN], **details)
-    return passed(f"{swept.entries} entries, {swept.samples} samples", **details)
+        details["faults"] = swept.faults[:SHOWN]
+    return judged(swept.faults, f"{swept.entries} entries, {swept.samples} samples", **details)
 
 
 def sweep_entries(entries: list[Entry], sweep: Sweep) -> Swept:
@@ -278,14 +278,14 @@ def asked_as(entry: Entry, sample: Sample, number: int) -> Sample:
 class Expected:
     """The float64 results of one sample on the CPU, and how they were had."""
 
-    exact: Results
-    same_dtype: Callable[[], Results | None]
-    sensitivity: Callable[[], tuple[Results, ...]]
-    saturated: Callable[[], Results | None]
+    exact: Computed
+    same_dtype: Callable[[], Computed | None]
+    sensitivity: Callable[[], tuple[Computed, ...]]
+    saturated: Callable[[], Computed | None]
     cotangents: list[torch.Tensor] | None
     dtype: torch.dtype
 
-    def judge(self, found: Results, device: str, profile: str = STRICT) -> SampleVerdict:
+    def judge(self, found: Computed, device: str, profile: str = STRICT) -> CaseVerdict:
         """The CPU's own answer in the dtype is a baseline for other devices only; what dtype a
         result should have it says for every device.
         """
@@ -296,7 +296,7 @@ class Expected:
         peer = self.same_dtype() if unusual or device != "cpu" else None
         faults = wrong_dtypes(found, self.exact, peer, self.dtype)
         if faults:
-            return SampleVerdict(faults=faults)
+            return CaseVerdict(faults=faults)
         baseline = None if device == "cpu" else peer
         return judge_results(
             found,
@@ -325,10 +325,10 @@ def expect_sample(
     except REFUSALS:
         return None
 
-    def same_dtype() -> Results | None:
+    def same_dtype() -> Computed | None:
         return _attempt(entry, sample, cotangents)
 
-    def sensitivity() -> tuple[Results, ...]:
+    def sensitivity() -> tuple[Computed, ...]:
         # Forward kernels for 16 bits compute in float32; a backward is composed of several, with
         # the results between them rounded.
         inside = dtype if backward else torch.float32
@@ -336,7 +336,7 @@ def expect_sample(
         tried = (_attempt(entry, *disturbed(wide, raised, inside, draw)) for draw in draws)
         return tuple(results for results in tried if results is not None)
 
-    def saturated() -> Results | None:
+    def saturated() -> Computed | None:
         with Saturated(float(torch.finfo(dtype).max)):
             return _attempt(entry, wide, raised)
 
@@ -350,7 +350,9 @@ def expect_sample(
     )
 
 
-def _attempt(entry: Entry, sample: Sample, cotangents: list[torch.Tensor] | None) -> Results | None:
+def _attempt(
+    entry: Entry, sample: Sample, cotangents: list[torch.Tensor] | None
+) -> Computed | None:
     try:
         return execute_entry(entry, sample, cotangents, "cpu")
     except REFUSALS:
