@@ -494,3 +494,21 @@ def test_a_dockerfile_that_is_nvidias_by_name_is_notes(tmp_path: Path, name: str
         (name, Severity.NOTE),
         ("Dockerfile", Severity.ERROR),
     }
+
+
+def test_a_tree_that_has_heard_of_hip_has_no_part_for_cuda_alone(tmp_path: Path) -> None:
+    (tmp_path / "CMakeLists.txt").write_text("option(MINE_ENABLE_CUDA)\n")
+    (tmp_path / "run.cpp").write_text("#ifdef MINE_ENABLE_CUDA\nvoid my_cuda();\n#endif\n")
+    setup = tmp_path / "setup.py"
+
+    def rules() -> set[str]:
+        found = scan_tree(tmp_path, MI300X, processes=1).findings
+        return {one.rule for one in found if one.path != "setup.py"}
+
+    assert rules() == {"BL217", "CU153", "CU154"}
+    setup.write_text("CUDAExtension(CUDA_HOME, [('MINE_ENABLE_CUDA', None)])\n")
+    assert rules() == {"BL217", "CU153"}
+    setup.write_text("CUDAExtension([('MINE_ENABLE_CUDA', None)])\n")
+    assert rules() == {"BL217"}
+    setup.write_text("flags = ['-DUSE_HIP']\n")
+    assert rules() == set()
