@@ -65,6 +65,10 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """`scripts/test processes` collects files that have this word, `unit` leaves its tests out."""
+    for path in {item.path for item in items if item.get_closest_marker("process")}:
+        if "mark.process" not in path.read_text(encoding="utf-8"):
+            raise pytest.UsageError(f"{path}: its marker `process` is not in its text")
     if config.getoption("--exhaustive"):
         return
     swept = [item for item in items if item.get_closest_marker("exhaustive")]

@@ -9,8 +9,10 @@ vendor's. No file of them is a real torch.
 from __future__ import annotations
 
 import io
+import json
 import shutil
 import tarfile
+import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -67,6 +69,7 @@ def offer(folder: Path, stack: Stack) -> Path:
         for path in indexes[name]:
             shutil.copy(path, files / name / path.name)
     _rebuilt(files / "rebuilt", stack)
+    _variant(files / "variant", stack)
     _projects(folder / "projects", stack)
     write_channel(folder / "projects", newer=stack.newer, same=stack.torch)
     shutil.rmtree(aside)
@@ -168,6 +171,19 @@ def _other(folder: Path, stack: Stack) -> list[Path]:
 def _rebuilt(folder: Path, stack: Stack) -> Path:
     """The image's torch by name and version, with other content: somebody's own build."""
     return _torch(folder, stack.torch, cuda="99.0")
+
+
+def _variant(folder: Path, stack: Stack) -> Path:
+    """The same as a wheel variant: its label is in its name, and the rest in variant.json."""
+    wheel = _rebuilt(folder, stack)
+    said = {
+        "$schema": "https://variants-schema.wheelnext.dev/peps/825/v0.1.1.json",
+        "default-priorities": {"namespace": ["nvidia"]},
+        "variants": {"null": {}},
+    }
+    with zipfile.ZipFile(wheel, "a") as archive:
+        archive.writestr(f"torch-{stack.torch}.dist-info/variant.json", json.dumps(said))
+    return wheel.rename(wheel.with_name(f"{wheel.stem}-null.whl"))
 
 
 def _dependants(folder: Path, stack: Stack) -> list[Path]:

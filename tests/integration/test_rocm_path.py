@@ -10,8 +10,17 @@ from pathlib import Path
 
 import docker
 import pytest
+from docker.types import Mount
 from projects import Project, unique_image, write_project
-from standins import Index, rocm64_stand_ins, rocm714_stand_ins, serve_index
+from stand_in_torch import torch_files
+from standins import (
+    ROCM_ARCHS,
+    Index,
+    rocm64_stand_ins,
+    rocm714_stand_ins,
+    serve_index,
+    stand_in_variants,
+)
 
 from warpfront import pipeline
 from warpfront.errors import UnavailableError
@@ -212,3 +221,67 @@ def test_the_commands_say_the_same_with_their_exit_codes(
     assert again[cell_id]["reused"] is True
     filters = {"ancestor": again[cell_id]["image_id"]}
     assert client.api.containers(all=True, filters=filters) == []
+
+
+VARIANTS = {
+    "$schema": "https://variants-schema.wheelnext.dev/peps/825/v0.1.1.json",
+    "default-priorities": {"namespace": ["nvidia", "amd"]},
+    "variants": {
+        "null": {},
+        "cuda12.8": {"nvidia": {"cuda_version_lower_bound": ["12.0"], "sm_arch": ["90_real"]}},
+        # As long as the next in all of its files: an import sees it by what it says alone.
+        "rocm6.3": {"amd": {"gfx_arch": ["gfx90a", "gfx942"], "rocm_version": ["6.3"]}},
+        "rocm6.4": {"amd": {"gfx_arch": ["gfx90a", "gfx942"], "rocm_version": ["6.4"]}},
+    },
+}
+# What pip is given in the image: the file of another variant, under the name that pip reads.
+SWAPPED = """
+python3 -c 'import torch.label; print(torch.__version__)'; /opt/warpfront/bin/warpfront-guard verify
+cp /wheels/torch-2.8.0-*-rocm6.3.whl /tmp/torch-2.8.0-cp311-cp311-manylinux_2_28_x86_64.whl
+pip install --no-index --no-deps --force-reinstall /tmp/torch-*.whl; echo pip $?
+python3 -c 'import torch'; echo import $?
+/opt/warpfront/bin/warpfront-guard verify; echo verify $?
+"""
+
+
+@pytest.mark.exhaustive
+@pytest.mark.usefixtures("toolbox")
+def test_a_variant_of_torch_is_locked_built_and_guarded_against_another(
+    image: str, client: docker.DockerClient, tmp_path: Path
+) -> None:
+    wheels = rocm64_stand_ins(tmp_path / "wheels")
+    for labelled in wheels.glob("torch-*"):
+        labelled.unlink()
+    files = torch_files("2.8.0", hip="6.4.43482", archs=ROCM_ARCHS, python="3.11")
+    requires = ["pytorch-triton-rocm==3.4.0"]
+    stand_in_variants(wheels, "torch", "2.8.0", VARIANTS, requires=requires, files=files)
+    row: dict[str, object] = {"vendor": "amd", "toolkit": "6.4", "targets": ["gfx942"]}
+    with serve_index(wheels, name="rocm6.4") as index:
+        root = write_project(
+            tmp_path / "project",
+            rows=[{**row, "torch": "2.8.0"}],
+            images={image: {"template": "torch", "title": "ROCm", "packages": ["pip"]}},
+            indexes={"rocm6.4": index.url},
+        )
+        with (root / "matrix.yaml").open("a", encoding="utf-8") as file:
+            file.write("allow_variants: [torch]\n")
+        watch, workspace = Silent(), open_workspace(root, build=root / "build")
+        (lock,) = pipeline.lock(workspace, EVERYTHING, watch).values()
+        assert isinstance(lock, WheelLock), lock
+        torch = next(wheel for wheel in lock.wheels if wheel.name == "torch")
+        assert (torch.version, torch.variant.label) == ("2.8.0", "rocm6.4")
+        (built,) = pipeline.build(workspace, EVERYTHING, watch).values()
+    assert isinstance(built, BuiltImage), built
+    said: bytes = client.containers.run(
+        built.reference,
+        ["bash", "-c", SWAPPED],
+        mounts=[Mount("/wheels", str(wheels), type="bind", read_only=True)],
+        network_mode="none",
+        stderr=True,
+        remove=True,
+    )
+    sound, _, after = said.decode().partition("pip 0")
+    assert "torch 2.8.0: as it was sealed" in sound
+    assert "import 1" in after
+    assert "torch-2.8.0.dist-info/variant.json: of another variant" in after
+    assert "verify 1" in after

@@ -38,6 +38,20 @@ def results(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+def test_a_test_that_starts_programs_is_in_a_file_that_says_so(
+    pytester: pytest.Pytester, results: Path
+) -> None:
+    """Another would be in no tier."""
+    pytester.makepyfile(marks="import pytest\n\nSTARTS = pytest.mark.process\n")
+    pytester.makepyfile(test_it="from marks import STARTS\n\n@STARTS\ndef test_it(): pass\n")
+    pytester.syspathinsert()
+    ended = pytester.runpytest_inprocess("-W", "ignore")
+    ended.stderr.fnmatch_lines("*test_it.py: its marker `process` is not in its text")
+    assert not results.exists()
+    tiers = (TESTS.parent / "scripts" / "test").read_text(encoding="utf-8")
+    assert "grep -rl --include='test_*.py' 'mark\\.process'" in tiers
+
+
 def test_sweeps_do_not_run_by_themselves(pytester: pytest.Pytester, results: Path) -> None:
     pytester.runpytest_inprocess().assert_outcomes(passed=1, deselected=3)
     assert not results.exists()

@@ -318,7 +318,7 @@ class CellMaker:
         index = self._index(point, vendor)
         if index is None and vendor.torch_from == "index":
             return None
-        wanted = _wanted(point, index, base)
+        wanted = _wanted(point, index, base, self.text.allow_variants)
         if not self._judged(point, wanted):
             return None
         toolkit = Toolkit(name=vendor.toolkit, version=point.toolkit) if vendor.toolkit else None
@@ -486,7 +486,9 @@ class CellMaker:
         self.warnings.append(Problem(path=path, line=line, message=message, hint=hint))
 
 
-def _wanted(point: Point, index: WheelIndex | None, base: BaseText) -> Wanted:
+def _wanted(
+    point: Point, index: WheelIndex | None, base: BaseText, variants: tuple[str, ...]
+) -> Wanted:
     return Wanted(
         vendor=point.vendor,
         toolkit=point.toolkit,
@@ -497,6 +499,7 @@ def _wanted(point: Point, index: WheelIndex | None, base: BaseText) -> Wanted:
         index=index.name if index else "",
         companions=point.companions,
         glibc=base.glibc,
+        variants=variants,
     )
 
 

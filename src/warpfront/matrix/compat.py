@@ -164,7 +164,7 @@ class Table:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
     """A combination to judge. `toolkit` is a version (`13.0`), `glibc` that of the base; `index`
-    is "" where torch comes with the base."""
+    is "" where torch comes with the base. `variants` are names that are taken as wheel variants."""
 
     vendor: str
     toolkit: str
@@ -175,6 +175,7 @@ class Wanted:
     index: str
     companions: tuple[str, ...] = ()
     glibc: str = ""
+    variants: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,17 +244,19 @@ class Compat:
 
     def stack(self, wanted: Wanted) -> tuple[Pin, ...]:
         """torch, its companions and its triton at their full versions; empty where torch comes
-        with the base. A triton whose version is not evidenced is left to torch's own metadata."""
+        with the base. A triton whose version is not evidenced is left to torch's own metadata.
+        Of several variants of one version none has a local label."""
         vendor = VENDORS[wanted.vendor]
         if vendor.torch_from == "base":
             return ()
         label = vendor.label(wanted.index)
-        local = f"+{label}" if label else ""
+        names = ("torch", *wanted.companions)
+        local = {one: f"+{label}" if label and one not in wanted.variants else "" for one in names}
         release = self._releases.get(wanted.torch)
-        pins = [Pin(name="torch", version=wanted.torch + local)]
+        pins = [Pin(name="torch", version=wanted.torch + local["torch"])]
         if release is not None:
             pins += [
-                Pin(name=name, version=release.companion(name).version + local)
+                Pin(name=name, version=release.companion(name).version + local[name])
                 for name in wanted.companions
             ]
             name, version = release.triton(vendor.toolkit)

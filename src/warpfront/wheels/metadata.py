@@ -15,6 +15,8 @@ from warpfront.wheels.sources import NoAnswer
 from warpfront.wheels.wheelhouse import LONGEST_METADATA_BYTES, UNREADABLE, requires_of
 
 if TYPE_CHECKING:
+    import requests
+
     from warpfront.wheels.transport import Transport
 
 _BUFFER_BYTES = 1 << 16
@@ -81,6 +83,13 @@ class _Remote(io.RawIOBase):
         self._at = base + offset
         return self._at
 
+    def read(self, size: int = -1, /) -> bytes:
+        """No more than a directory of a zip file is, whatever its end says of itself."""
+        left = self._size - self._at
+        if (left if size < 0 else min(size, left)) > LONGEST_METADATA_BYTES:
+            raise OSError(f"{self._url}: its directory is too long")
+        return super().read(size) or b""
+
     def readinto(self, buffer: Any) -> int:
         view = memoryview(buffer)
         count = min(len(view), self._size - self._at)
@@ -108,6 +117,17 @@ class _Remote(io.RawIOBase):
         try:
             if answer.status_code != 206:
                 raise OSError(f"{self._url}: no ranges")
-            return answer.content
+            return self._whole(answer, last - first + 1)
         finally:
             answer.close()
+
+    def _whole(self, answer: requests.Response, size_bytes: int) -> bytes:
+        """A range as it comes: no longer than was asked for, and not for ever."""
+        from warpfront.wheels.transport import received  # noqa: PLC0415 - see `Site.transport`
+
+        body, until = bytearray(), self._transport.deadline(size_bytes)
+        for chunk in received(answer, self._transport.stall_seconds):
+            body += chunk
+            if len(body) > size_bytes or self._transport.is_over(until):
+                raise OSError(f"{self._url}: another range than was asked for, or too slowly")
+        return bytes(body)

@@ -121,8 +121,11 @@ def read_links(url: str, content_type: str, text: str) -> tuple[Link, ...] | NoA
         return _read_json_links(url, text)
     page = _Anchors()
     page.feed(text)
-    base = urljoin(url, page.base) if page.base else url
-    found = tuple(_link(base, anchor) for anchor in page.anchors)
+    try:
+        base = urljoin(url, page.base) if page.base else url
+        found = tuple(_link(base, anchor) for anchor in page.anchors)
+    except ValueError as error:
+        return NoAnswer(url=url, reason=f"its page names what is no address ({error})")
     files = tuple(link for link in found if _is_distribution(link.filename))
     if not files and page.has_form:
         return NoAnswer(
@@ -193,18 +196,26 @@ def _local_links(path: Path) -> tuple[Link, ...] | NoAnswer:
 def _read_json_links(url: str, text: str) -> tuple[Link, ...] | NoAnswer:
     try:
         files = json.loads(text)["files"]
-        return tuple(
-            Link(
-                url=urljoin(url, file["url"]),
-                filename=file["filename"],
-                sha256=file.get("hashes", {}).get("sha256", ""),
-                size_bytes=file.get("size"),
-                attributes=tuple(_json_attributes(file)),
-            )
-            for file in files
-        )
+        return tuple(_json_link(url, file) for file in files)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         return NoAnswer(url=url, reason=f"not the JSON of a package index ({error!r})")
+
+
+def _json_link(url: str, file: Mapping[str, Any]) -> Link:
+    """Raises `ValueError` and what else comes of another shape."""
+    filename, size = file["filename"], file.get("size")
+    sha256 = file.get("hashes", {}).get("sha256", "")
+    if not (isinstance(sha256, str) and isinstance(filename, str)) or "/" in filename:
+        raise ValueError(f"{filename!r} is no file with its hash")
+    if size is not None and (isinstance(size, bool) or size < 0):
+        raise ValueError(f"{filename} has no size of {size!r}")
+    return Link(
+        url=urljoin(url, file["url"]),
+        filename=filename,
+        sha256=sha256,
+        size_bytes=size,
+        attributes=tuple(_json_attributes(file)),
+    )
 
 
 def _json_attributes(file: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -236,7 +247,7 @@ def _anchor(link: Link) -> str:
 
 def _is_distribution(filename: str) -> bool:
     """Or what an index says of the variants of one (PEP 825, a draft)."""
-    return filename.endswith((".whl", ".tar.gz", ".zip", "-variants.json"))
+    return "/" not in filename and filename.endswith((".whl", ".tar.gz", ".zip", "-variants.json"))
 
 
 class _Anchors(HTMLParser):

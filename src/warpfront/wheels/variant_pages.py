@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from packaging.requirements import Requirement
 from packaging.tags import Tag
 from packaging.utils import (
     InvalidWheelFilename,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from warpfront.wheels.transport import Transport
 
 _TABLE = "-variants.json"
+_MOST_VERSIONS = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +93,9 @@ class VariantPages:
         """
         kept = [one for one in files if one.filename.endswith((".tar.gz", ".zip", ".whl"))]
         kept = [one for one in kept if not split_label(one.filename)[1]]
-        for version, offered in self._by_version(files).items():
+        variants = self._by_version(files)
+        for version in self._asked_about(name, variants):
+            offered = variants[version]
             found = self._best(name, version, offered, files, transport)
             if found is None:
                 continue
@@ -120,6 +124,21 @@ class VariantPages:
             if label and self._rank(plain) is not None:
                 found.setdefault(parse_wheel_filename(plain)[1], []).append(link)
         return found
+
+    def _asked_about(self, name: str, versions: Iterable[Version]) -> list[Version]:
+        """The newest of those that the cell's own requirements do not rule out: an index decides
+        how many versions it lists, and each is a question more.
+        """
+        inputs = self._inputs
+        asked = map(Requirement, (*inputs.stack_requirements, *inputs.requirements, *inputs.parent))
+        ours = [one for one in asked if canonicalize_name(one.name) == name]
+        accepted = [one.specifier for one in ours if one.marker is None]
+        fitting = [
+            version
+            for version in versions
+            if all(one.contains(version, prereleases=True) for one in accepted)
+        ]
+        return sorted(fitting, reverse=True)[:_MOST_VERSIONS]
 
     def _rank(self, plain: str) -> int | None:
         tags = parse_wheel_filename(plain)[3]

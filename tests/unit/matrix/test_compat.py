@@ -114,6 +114,12 @@ def test_rocm_pins_carry_their_label_and_the_triton_of_their_time(compat: Compat
     assert str(compat.stack(later)[-1]) == "triton-rocm===3.7.1"
 
 
+def test_what_is_taken_as_a_variant_is_pinned_without_a_label(compat: Compat) -> None:
+    wanted = replace(ROCM64, companions=("torchvision",), variants=("torch",))
+    pins = [str(pin) for pin in compat.stack(wanted)]
+    assert pins[:2] == ["torch===2.9.1", "torchvision==0.24.1+rocm6.4"]
+
+
 def test_cpu_pins_have_no_triton(compat: Compat) -> None:
     cpu = replace(CUDA13, vendor="cpu", toolkit="", targets=("x86_64",), index="cpu")
     assert [str(pin) for pin in compat.stack(cpu)] == ["torch==2.14.1+cpu"]

@@ -369,9 +369,14 @@ def test_a_projects_part_for_cuda_is_its_own_business_and_is_named_once_a_line()
     uses = "void f() { run(MyCuda(), cuda_size); runCudaVariant(barracuda); }\n"
     found = [one for one in seen(uses, path="run.cpp", context=alone) if one.rule == "CU154"]
     assert [one.what for one in found] == ["MyCuda"]
-    for path in ("run.cu", "src/cuda/run.cpp", "run_cuda.cpp", "RunCuda.cpp"):
+    for path in ("src/cuda/run.cu", "run_cuda.cu", "run_cuda.cpp", "RunCuda.cpp"):
         assert "CU154" not in rules_of(uses, path=path, context=alone)
-    for nvidias in ("cudaFree(p);", "#include <cuda/std/array>\n", "int x = CUDA_VERSION;"):
+    for nvidias in (
+        "cudaFree(p);",
+        "x.to(torch::kCUDA, torch::cuda::device_count());",
+        "#include <cuda/std/array>\n",
+        "int x = CUDA_VERSION;",
+    ):
         assert "CU154" not in rules_of(nvidias, path="run.cpp", context=alone)
     for own in ('#include "my/cuda_utils.h"\n', "#define CUDA_TEST(x) x\n"):
         assert "CU154" in rules_of(own, path="run.cpp", context=alone)

@@ -87,7 +87,7 @@ def inputs_for(
         machine="x86_64",
         glibc="2.36",
         index=WheelIndex(name=index.name, url=index.url),
-        stack_requirements=("torch==2.15.0",),
+        stack_requirements=("torch===2.15.0",),
         requirements=("numpy",),
         protected=VENDORS[vendor].protected,
         variants=variant_rule(cell),
@@ -256,3 +256,23 @@ def test_a_hostile_table_leaves_the_variants_of_its_version_out(
     there.unlink()
     assert named(locked(inputs_for(index), public, house, said), "torch").variant.label == ""
     assert len([one for one in said if "its variants are left out" in one]) == 4
+
+
+def test_no_table_is_asked_for_of_versions_that_the_cell_cannot_take_and_of_few_others(
+    index: Index, public: Index, house: Wheelhouse
+) -> None:
+    """An index decides how many versions it lists, and each table is a question more."""
+    fits = table(v1={"x86_64": {"level": ["v1"]}})
+    for minor in range(60):
+        stand_in_variants(public.folder, "app", f"1.{minor}", fits)
+    stand_in_variants(index.folder, "torch", "2.16.0", table(**{"cuda13.0": CUDA}))
+    inputs = inputs_for(index, "nvidia", "torch", "app", requirements=("app",))
+    lock = locked(inputs, public, house)
+    assert (named(lock, "app").version, named(lock, "app").variant.label) == ("1.59", "v1")
+    asked = [path for path, _ in (*index.requests, *public.requests) if path.endswith(".json")]
+    assert [path for path in asked if "torch" in path] == [
+        f"/whl/{index.name}/torch-2.15.0-variants.json"
+    ]
+    assert len(asked) == 1 + 32
+    inputs = dataclasses.replace(inputs, requirements=("app<1.10,>=1.9",))
+    assert named(locked(inputs, public, house), "app").version == "1.9"

@@ -7,6 +7,7 @@ import dataclasses
 import gc
 import hashlib
 import io
+import json
 import os
 import random
 import signal
@@ -736,10 +737,31 @@ def test_an_empty_program_is_placed_again(tmp_path: Path) -> None:
     assert (place_program(program, tmp_path / "tools") / "uv").read_bytes() == program.read_bytes()
 
 
-@pytest.mark.parametrize("text", ["[" * 100_000, '{"files": ' + "[" * 100_000, "9" * 10_000, "{}"])
-def test_a_page_that_is_no_index_is_no_answer(text: str) -> None:
-    found = read_links("https://x.org/app/", "application/vnd.pypi.simple.v1+json", text)
-    assert isinstance(found, NoAnswer)
+def test_a_page_that_is_no_index_is_no_answer() -> None:
+    whole = {"filename": "app-1-py3-none-any.whl", "url": "app.whl"}
+    wrong: list[dict[str, object]] = [
+        {"filename": 5},
+        {"filename": ["app"]},
+        {"filename": "../app-1-py3-none-any.whl"},
+        {"url": 5},
+        {"url": "http://[x/app.whl"},
+        {"size": "12"},
+        {"size": -1},
+        {"size": True},
+        {"hashes": {"sha256": 5}},
+        {"hashes": []},
+    ]
+    texts = [json.dumps({"files": [{**whole, **one}]}) for one in wrong]
+    texts += ["[" * 100_000, '{"files": ' + "[" * 100_000, "9" * 10_000, "{}"]
+    for text in texts:
+        found = read_links("https://x.org/app/", "application/vnd.pypi.simple.v1+json", text)
+        assert isinstance(found, NoAnswer), text[:80]
+    for page in (
+        '<a href="http://[x/a-1.whl">a</a>',
+        '<base href="http://["><a href="a-1.whl">a</a>',
+    ):
+        assert isinstance(read_links("https://x.org/app/", "text/html", page), NoAnswer)
+    assert read_links("https://x.org/app/", "text/html", '<a href="a%2F..%2Fb-1.whl">a</a>') == ()
 
 
 def test_metadata_that_cannot_be_read_is_the_wheels_error(tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
-"""Rules about conditions that leave AMD without code (CU123, CU124, CU153), and about the names of
-a project's own part for CUDA where there is none for AMD (CU154). Pure.
+"""Rules about conditions that leave AMD without code (CU123, CU124, CU153, CU155), and about the
+names of a project's own part for CUDA where there is none for AMD (CU154). Pure.
 """
 
 from __future__ import annotations
@@ -28,12 +28,21 @@ def guard_sightings(view: View) -> Iterator[Sighting]:
     no arm for it.
     """
     for chain in view.reaches.chains:
+        yield from (_at(view, "CU155", arm, chain) for arm in chain.arms if _of_old_hip(arm))
         if "amd" not in chain.reach or _has_arm_for_amd(chain):
             continue
         for arm in chain.arms:
             rule = _rule_of(view, arm)
             if rule:
                 yield _at(view, rule, arm, chain)
+
+
+def _of_old_hip(arm: Arm) -> bool:
+    """Whether an arm asks for AMD by the name that ROCm 6 took away, and by no other."""
+    return "__HIP_PLATFORM_HCC__" in arm.macros and not arm.macros & _OF_HIP
+
+
+_OF_HIP = {"__HIP_PLATFORM_AMD__", "__HIPCC__", "__HIP__", "USE_ROCM", "__HIP_DEVICE_COMPILE__"}
 
 
 def _rule_of(view: View, arm: Arm) -> str:
@@ -75,9 +84,11 @@ def _certain_on_amd(arm: Arm) -> bool:
 
 def _of_cuda_alone(view: View, arm: Arm) -> bool:
     """Whether an arm names a macro that the project's own build sets for CUDA alone."""
+    guards = view.macros.keys() if arm.directive.name == "ifndef" else ()
     return any(
         _SWITCH.search(macro) and not _NO_SWITCH.search(macro)
         for macro in arm.macros - view.context.portable_names
+        if macro not in guards
     )
 
 
@@ -92,16 +103,16 @@ def _left_behind(view: View) -> bool:
     """Whether the rest of the tree asks for HIP beside CUDA, and this file, which is not CUDA's by
     its name, never does.
     """
-    return _AMDS.search(view.source.text) is None and not _is_cudas(view)
+    cudas = view.source.path.suffix in (".cu", ".cuh") or _is_cudas(view)
+    return _AMDS.search(view.source.text) is None and not cudas
 
 
 _AMDS = re.compile(r"HIP|ROCM|ROCm|AMD|[^c]hip(?:[A-Z_/]|\b)")
 
 
 def _is_cudas(view: View) -> bool:
-    """Whether the name of a file or of a folder of its path says that it is CUDA's."""
-    path = view.source.path
-    return path.suffix.lower() in (".cu", ".cuh") or _CUDAS.search(str(path)) is not None
+    """Whether the name of a file (suffix apart) or of a folder above it says that it is CUDA's."""
+    return _CUDAS.search(str(view.source.path)) is not None
 
 
 _CUDAS = re.compile(r"(?i)(?:[/._-]|\A)(?:cuda|nvidia)[\d.]*(?:[._/-]|\Z)|Cuda[^/]*\Z|CUDA[^/]*\Z")
@@ -131,16 +142,19 @@ def _own_headers(view: View) -> Iterator[tuple[int, int]]:
 
 def _own_identifiers(view: View) -> Iterator[tuple[int, int]]:
     known = view.context.identifiers
+    guards = {directive.body for directive in view.directives if directive.name == "ifndef"}
     for name, defined in view.macros.items():
-        if _OWN.search(name) and name not in known and not _GUARD.search(name):
+        if _OWN.search(name) and name not in known and name not in guards:
             yield from ((one.start, one.end) for one in defined)
     own = {n for n in view.names if _OWN.search(n) and n not in known and not rows_naming(n)}
     for found in NAME.finditer(view.code) if own else ():
-        if found[0] in own:
+        if found[0] in own and not _OF_TORCH.search(
+            view.code, max(0, found.start() - 9), found.start()
+        ):
             yield found.span()
 
 
-_GUARD = re.compile(r"_(?:H|HPP|HH|CUH|INCLUDED|GUARD)_*\Z")
+_OF_TORCH = re.compile(r"\b(?:torch|at|c10)\s*::\s*\Z")
 _OWN = re.compile(r"(?:^|[^A-Za-z]|[a-z](?=C))(?:cuda|Cuda|CUDA)(?:[^a-zA-Z]|(?<=[a-z])[A-Z]|$)")
 
 

@@ -110,9 +110,10 @@ def own_parts(text: str) -> Iterator[Sighting]:
     """Where the build of a project without HIP names its part for CUDA (BL217): one a line. What it
     calls its GPU's part is CUDA's too, where the file has no other way to a GPU.
     """
-    part = OWN_PART if _OTHER_WAYS.search(text) else _GPU_PART
+    gpu = {"if", "elseif", "option", "add_subdirectory"} if not _OTHER_WAYS.search(text) else set()
     for name, start, arguments in _raw_commands(text):
         lines = set()
+        part = _GPU_PART if name in gpu else OWN_PART
         for word in arguments if name not in {"message", "endif", "else"} else ():
             line = text.count("\n", start, word.start)
             if line not in lines and part.search(word.text):
