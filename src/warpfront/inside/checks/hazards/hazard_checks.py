@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import gc
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -194,7 +194,3 @@ def _known(row: Hazard, label: str, ground: Ground) -> str:
 
 def class_named(name: str) -> HazardClass:
     return next(one for one in HAZARDS if one.name == name)
-
-
-def hazards_named(name: str) -> Iterator[Hazard]:
-    yield from class_named(name).hazards
