@@ -110,6 +110,14 @@ def test_both_gives_the_gradients_of_what_needs_them() -> None:
     assert [tuple(one.shape) for one in gradients] == [(256, 784), (10, 256)]
 
 
+def test_a_core_that_was_taken_away_names_no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits for a core does so in whatever operation it was, once."""
+    seen = iter([{"mm": 5.0, "view": 900.0}, {"mm": 6.0}, {"mm": 700.0, "view": 1.0}])
+    device = session.TorchBench("cpu", None, cold=False, tf32=False)
+    monkeypatch.setattr(device, "_spent_by_name", lambda _: next(seen))
+    assert device.kernel(lambda: None) == "mm"
+
+
 def test_a_cold_clock_writes_over_the_cache_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("warpfront.inside.checks.bench.clocks._CACHE_BYTES", 16)
     seen: list[str] = []

@@ -124,7 +124,15 @@ class TorchBench:
         return int(torch.cuda.max_memory_allocated()) if self.device == "cuda" else None
 
     def kernel(self, work: Work) -> str | None:
-        """The device's own name where it is one, on the CPU torch's of the operation."""
+        """The device's own name where it is one, on the CPU torch's of the operation. Who waits for
+        a core does so in whatever operation it was: on the CPU the least of three times counts.
+        """
+        runs = [self._spent_by_name(work) for _ in range(1 if self.device == "cuda" else 3)]
+        spent = {name: min(run.get(name, most) for run in runs) for name, most in runs[0].items()}
+        longest = max(spent, key=spent.__getitem__, default="")
+        return longest[:_KERNEL_NAME_CHARACTERS] or None
+
+    def _spent_by_name(self, work: Work) -> dict[str, float]:
         on_device = self.device == "cuda"
         activity = torch.profiler.ProfilerActivity
         activities = [activity.CPU, *([activity.CUDA] if on_device else [])]
@@ -132,13 +140,11 @@ class TorchBench:
             work()
             if on_device:
                 torch.cuda.synchronize()
-        spent = {
+        return {
             str(one.key): _spent(one, on_device=on_device)
             for one in profile.key_averages()
             if _is_on_device(one) == on_device
         }
-        most = max(spent, key=spent.__getitem__, default="")
-        return most[:_KERNEL_NAME_CHARACTERS] or None
 
 
 def _is_on_device(event: Any) -> bool:
