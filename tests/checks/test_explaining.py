@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed; runs inside
 
 from claimed import CPU  # noqa: E402
 
+from warpfront.inside.checks import explaining  # noqa: E402
 from warpfront.inside.checks.effort import Effort, drawn_seeds  # noqa: E402
 from warpfront.inside.checks.explaining import UnexplainedError, explained  # noqa: E402
 from warpfront.inside.checks.hazards import hazard_checks  # noqa: E402
@@ -163,3 +164,20 @@ def test_what_no_script_can_repeat_is_said(
         explained(path, check)
     with pytest.raises(UnexplainedError, match="has no check 'other'\nhint: it has"):
         explained(path, "other")
+
+
+@pytest.mark.parametrize(
+    ("target", "device"),
+    [
+        ("cpu", "cpu"),
+        ("x86_64", "cpu"),
+        ("sm_90", "cuda"),
+        ("gfx942", "cuda"),
+        ("gaudi3", "hpu"),
+        ("bmg", "xpu"),
+    ],
+)
+def test_a_script_is_for_the_device_that_was_judged(target: str, device: str) -> None:
+    """A CPU's cells have its machine for a target."""
+    document = {"target": target, "environment": {"machine": "x86_64"}}
+    assert explaining._device(document) == device

@@ -65,7 +65,10 @@ def explained(result: Path, check: str) -> str:
 
 def _device(document: Mapping[str, Any]) -> str:
     target = str(document.get("target", "cpu"))
-    return "cpu" if target == "cpu" else "hpu" if target.startswith("gaudi") else "cuda"
+    if target in {"cpu", document["environment"].get("machine")}:
+        return "cpu"
+    known = {"sm_": "cuda", "gfx": "cuda", "gaudi": "hpu"}
+    return next((name for begins, name in known.items() if target.startswith(begins)), "xpu")
 
 
 def _root(session: str, check: str, fault: str, device: str) -> Root:
