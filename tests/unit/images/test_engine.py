@@ -123,6 +123,28 @@ def test_a_container_writes_as_the_host_s_user_whatever_the_engine_calls_it(
     assert made["host_config"]["cap_drop"] == ["ALL"]
 
 
+def test_an_image_that_is_being_removed_is_not_listed_without_its_labels() -> None:
+    class Api:
+        def images(self, **_: Any) -> list[dict[str, Any]]:
+            return [
+                {"Id": "sha256:a", "Size": 1, "RepoTags": None, "Labels": None},
+                {"Id": "sha256:b", "Size": 1, "RepoTags": ["b:1"], "Labels": {"cell": "c"}},
+            ]
+
+    class Client:
+        api = Api()
+
+        def close(self) -> None: ...
+
+    client: Any = Client()
+    again: Any = functools.partial(Client)
+    engine = room.DockerEngine(
+        client, "unix:///x.sock", build_environment={}, cache=Path(), again=again
+    )
+    assert [one.id for one in engine.images("cell")] == ["sha256:b"]
+    assert [one.id for one in engine.images("cell=c")] == ["sha256:b"]
+
+
 def myself() -> liveness.ProcessIdentity:
     found = liveness.identity(os.getpid())
     assert found is not None

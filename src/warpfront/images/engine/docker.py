@@ -154,7 +154,9 @@ class DockerEngine:
     def images(self, label: str) -> tuple[StoredImage, ...]:
         with self._translated():
             rows = self._client.api.images(filters={"label": label})
-        return tuple(_listed_image(row) for row in rows)
+        # One that is being removed meanwhile is listed without what it said.
+        found, name = map(_listed_image, rows), label.partition("=")[0]
+        return tuple(image for image in found if name in image.labels)
 
     def image(self, reference: str) -> StoredImage | None:
         with self._translated():
