@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from warpfront.errors import TagConflictError
 from warpfront.release.ledger import Yank
 from warpfront.release.publication import MOVES_TYPE, YANK_TYPE, held_image
-from warpfront.release.registry.contract import Descriptor, Registry, RegistryManifest
+from warpfront.release.registry.attaching import attached_payload
+from warpfront.release.registry.contract import Descriptor, Registry
+from warpfront.release.registry.manifests import read_object
 from warpfront.release.registry.references import is_digest, is_tag
 
 _LIMIT_BYTES = 1 << 20
@@ -107,10 +109,7 @@ def _move_back(registry: Registry, path: str, alias: str, before: str, *, away_f
 
 
 def _payload(registry: Registry, path: str, attached: Descriptor) -> Mapping[str, object]:
-    manifest: RegistryManifest | None = registry.manifest(path, attached.digest)
     try:
-        layer = json.loads(manifest.body)["layers"][0]["digest"] if manifest else ""
-        document = json.loads(registry.blob(path, str(layer), _LIMIT_BYTES)) if layer else {}
-    except (ValueError, KeyError, TypeError, IndexError, RecursionError):
+        return read_object(attached_payload(registry, path, attached.digest, _LIMIT_BYTES))
+    except ValueError:
         return {}
-    return document if isinstance(document, dict) else {}

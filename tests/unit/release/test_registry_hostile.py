@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from fakes import FakeRegistry
 from stub_registry import (
     INDEX,
     PASSWORD,
@@ -19,11 +20,16 @@ from stub_registry import (
 )
 
 from warpfront.errors import RegistryError, RegistryFault
+from warpfront.pipeline.within.evidence import VERIFICATION_TYPE, read_attached
+from warpfront.release.history import aliases_before
+from warpfront.release.publication import MOVES_TYPE
+from warpfront.release.registry.attaching import attached_payload
 from warpfront.release.registry.client import HttpRegistry
 from warpfront.release.registry.contract import (
     DOCKER_MANIFEST,
     IMAGE_INDEX,
     IMAGE_MANIFEST,
+    Artifact,
     BytesBlob,
     Descriptor,
 )
@@ -436,3 +442,23 @@ def test_an_upload_says_no_more_than_was_sent(stub: StubRegistry, tmp_path: Path
     with pytest.raises(RegistryError, match="it says that it has 1000000 bytes"):
         client.put_blob("a/b", BytesBlob(CONTENT))
     assert INDEX == IMAGE_INDEX
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"[" * 100_000, b'{"before": {"a": "b"}, "before": 1}', b"\xff", b"[]", b'{"layers": [{}]}'],
+    ids=["deep", "twice", "no text", "a list", "nothing in it"],
+)
+def test_what_is_attached_and_cannot_be_read_says_nothing(content: bytes) -> None:
+    """As a document, and as the manifest that leads to one."""
+    registry = FakeRegistry()
+    image = Descriptor(media_type=IMAGE_MANIFEST, digest=OTHER, size_bytes=1)
+    for kind in (MOVES_TYPE, VERIFICATION_TYPE):
+        paper = Artifact(artifact_type=kind, payload=content, payload_type="application/json")
+        registry.attach_all("a/b", image, [paper])
+    assert aliases_before(registry, "a/b", OTHER) == {}
+    (_, verified) = registry.referrers("a/b", OTHER)
+    assert attached_payload(registry, "a/b", verified.digest) == content
+    assert read_attached(registry, "a/b", verified.digest) == ()
+    registry.manifests["a/b", verified.digest] = content, IMAGE_MANIFEST
+    assert attached_payload(registry, "a/b", verified.digest) == b""

@@ -14,8 +14,8 @@ from warpfront.inside.checks.effort import SESSIONS, Effort
 from warpfront.model import Blocked, Failed, Verification
 from warpfront.pipeline.beside.adopting import pull, read_digest, take_in
 from warpfront.pipeline.verifying import Verified, Verifying, toolbox_for
-from warpfront.pipeline.within.evidence import attached_payload
 from warpfront.pipeline.workspace import AskSite, Folders, Workspace, site_when_needed
+from warpfront.release.registry.attaching import attached_payload
 from warpfront.release.registry.contract import Registry
 from warpfront.release.registry.references import Reference
 from warpfront.release.statements.provenance_statement import Making, read_provenance_statement

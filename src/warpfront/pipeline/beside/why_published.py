@@ -17,7 +17,6 @@ from warpfront.model import Verification
 from warpfront.pipeline.within.evidence import (
     DOCUMENT,
     VERIFICATION_TYPE,
-    attached_payload,
     read_attached,
 )
 from warpfront.pipeline.within.locks import read_locks
@@ -26,6 +25,7 @@ from warpfront.release.bill.askers import Asking, asked_for
 from warpfront.release.bill.parts import roots_of
 from warpfront.release.history import is_yanked
 from warpfront.release.publication import Held, held_image
+from warpfront.release.registry.attaching import attached_payload
 from warpfront.release.registry.contract import Descriptor, Registry
 from warpfront.release.registry.references import fallback_tag, read_reference
 from warpfront.release.signing import Signer, trusting

@@ -14,11 +14,11 @@ from warpfront.pipeline.within.evidence import (
     VERIFICATION_TYPE,
     Publishable,
     attached_evidence,
-    attached_payload,
 )
 from warpfront.release.admission import Evidence
 from warpfront.release.ledger import Publication
 from warpfront.release.publication import Held, Referrer, held_image
+from warpfront.release.registry.attaching import attached_payload
 from warpfront.release.registry.contract import Registry
 from warpfront.release.registry.copying import Repository, copy_attached, copy_image
 from warpfront.release.tags import expected_words, names_of

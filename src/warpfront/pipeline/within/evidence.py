@@ -16,6 +16,7 @@ from warpfront.model import Blocked, BuiltImage, Cell, Channel, Failed, Verifica
 from warpfront.pipeline.within.containers import built_image
 from warpfront.release.admission import Admission, Evidence
 from warpfront.release.publication import Held, Referrer
+from warpfront.release.registry.attaching import attached_payload
 from warpfront.release.registry.contract import Registry
 from warpfront.system.foreign import clean_json
 from warpfront.system.store import Store, as_json
@@ -23,7 +24,6 @@ from warpfront.system.store import Store, as_json
 VERIFICATION_TYPE = "application/vnd.warpfront.verification.v1+json"
 DOCUMENT = "dev.warpfront.document"
 """The annotation with a document's name: what the signature calls it."""
-_LIMIT_BYTES = 32 * 2**20
 _SCHEMA = 1
 _VERIFICATIONS = TypeAdapter(tuple[Verification, ...])
 
@@ -126,16 +126,6 @@ def read_attached(registry: Registry, repository: str, digest: str) -> tuple[Ver
         return _VERIFICATIONS.validate_python(document["verifications"])
     except (ValueError, KeyError, TypeError, AssertionError, RecursionError, ValidationError):
         return ()
-
-
-def attached_payload(registry: Registry, repository: str, digest: str) -> bytes:
-    """The document that an attached manifest is about; empty where it has none."""
-    manifest = registry.manifest(repository, digest)
-    try:
-        layer = json.loads(manifest.body)["layers"][0]["digest"] if manifest else ""
-    except (ValueError, KeyError, TypeError, IndexError, RecursionError):
-        return b""
-    return registry.blob(repository, str(layer), _LIMIT_BYTES) if layer else b""
 
 
 def demanded_channel(channels: tuple[Channel, ...], name: str, to: str = "") -> Channel:

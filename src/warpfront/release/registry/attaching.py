@@ -16,6 +16,8 @@ from warpfront.release.registry.contract import (
     digest_of_bytes,
 )
 
+LIMIT_BYTES = 32 * 2**20
+
 
 def attach_payload(
     registry: Registry,
@@ -39,6 +41,18 @@ def attach_payload(
     body = body_of(subject, artifact)
     put = registry.put_manifest(repository, digest_of_bytes(body), body, IMAGE_MANIFEST)
     return manifests.referrer_of(RegistryManifest(descriptor=put, body=body))
+
+
+def attached_payload(
+    registry: Registry, repository: str, digest: str, limit_bytes: int = LIMIT_BYTES
+) -> bytes:
+    """The document that an attached manifest is about; empty where it has none."""
+    manifest = registry.manifest(repository, digest)
+    try:
+        layer = manifests.read_object(manifest.body)["layers"][0]["digest"] if manifest else ""
+    except (ValueError, KeyError, TypeError, IndexError):
+        return b""
+    return registry.blob(repository, str(layer), limit_bytes) if layer else b""
 
 
 def body_of(subject: Descriptor, artifact: Artifact) -> bytes:
