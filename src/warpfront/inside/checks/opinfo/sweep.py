@@ -10,12 +10,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from warpfront.inside.checks.claims import Claims
 from warpfront.inside.checks.effort import STRICT, Effort
-from warpfront.inside.checks.executing import Computed
+from warpfront.inside.checks.executing import Computed, tensors_in
 from warpfront.inside.checks.finding_beside import begin_checks, lanes_for
 from warpfront.inside.checks.judge import CaseVerdict
 from warpfront.inside.checks.opinfo.adapter import DatabaseMoved, Entry, Sample, load_database
@@ -32,6 +34,7 @@ from warpfront.inside.checks.opinfo.entry_verdicts import (
 )
 from warpfront.inside.checks.opinions import Tally, document, total
 from warpfront.inside.checks.precision import (
+    computes_float64,
     precision_settings,
     require_full_precision,
     tested_dtypes,
@@ -51,6 +54,7 @@ SAMPLES, QUICK_SAMPLES = 6, 1
 # One draw may by chance leave a result of few numbers where it was.
 DRAWS = 3
 SHOWN = 200
+WIDER = "it asks for float64, which this device does not compute"
 UNREAD = "torch's operator database could not be read: see `database`"
 # What torch raises where an entry has no such kernel, or a sample does not fit.
 REFUSALS = (RuntimeError, NotImplementedError, TypeError, ValueError, AssertionError, IndexError)
@@ -259,14 +263,38 @@ def _sweep_samples(entry: Entry, dtype: torch.dtype, seed: int, sweep: Sweep, sw
             swept.refused += 1
             continue
         label = f"{entry.name}, sample {i}, seed {seed}"
+        asked = asked_as(entry, sample, i)
+        if not computes_float64(sweep.device) and makes_float64(entry, asked, expected.cotangents):
+            swept.excluded[WIDER] += 1
+            continue
         try:
-            asked = asked_as(entry, sample, i)
             found = sweep.run(entry, asked, expected.cotangents, sweep.device)
         except REFUSALS as error:
             swept.samples += 1
             swept.faults.append(f"{label}: {type(error).__name__}: {_first_line(error)}")
             continue
         swept.add(label, expected.judge(found, sweep.device, sweep.effort.profile))
+
+
+class _Widths(TorchDispatchMode):
+    """Whether anything that is computed is wider than what was sent."""
+
+    wide = False
+
+    def __torch_dispatch__(
+        self, operator: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        given = operator(*args, **(kwargs or {}))
+        doubles = (torch.float64, torch.complex128)
+        self.wide = self.wide or any(x.dtype in doubles for x in tensors_in(given))
+        return given
+
+
+def makes_float64(entry: Entry, sample: Sample, cotangents: list[torch.Tensor] | None) -> bool:
+    """By what the CPU does with the sample as it is."""
+    with _Widths() as widths:
+        _attempt(entry, sample, cotangents)
+    return widths.wide
 
 
 def asked_as(entry: Entry, sample: Sample, number: int) -> Sample:
