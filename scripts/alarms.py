@@ -3,9 +3,9 @@
     python scripts/alarms.py DEVICE SECONDS PROCESSES SESSION[:SETTING] ...
 
 Each process takes one session of the list, in turn, with one seed after another until the time is
-over, on one of the GPUs that CUDA_VISIBLE_DEVICES names, in turn too. Seeds are drawn from the id that is printed first. Each seed is a line of JSON when it is
-through: session and setting, and every check that was not passed with its reason. The last line is
-their count.
+over, on one of the GPUs that CUDA_VISIBLE_DEVICES names, in turn too. Seeds are drawn from the id
+that is printed first. Each seed is a line of JSON when it is through: session and setting, and
+every check that was not passed with its reason. The last line is their count.
 """
 
 from __future__ import annotations
