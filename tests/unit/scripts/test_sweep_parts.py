@@ -38,7 +38,11 @@ def killing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[int, 
 
 
 def test_a_sweep_goes_on_from_the_parts_of_its_commit(killing: list[tuple[int, int]]) -> None:
-    before = [part(7, 90, commit="another", wrong=("a line",)), part(7, 30), part(8, 20)]
+    before: list[fault_sweep.Part] = [
+        part(7, 90, commit="another", wrong=("a line",)),
+        part(7, 30),
+        part(8, 20),
+    ]
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):
             fault_sweep.sweep_on(before, 7, 52, seconds=1, here=HERE)
