@@ -42,7 +42,7 @@ def grpc_door(engine: Path, folder: Path) -> Iterator[Door]:
 
 def _certificates(folder: Path) -> ssl.SSLContext:
     """One authority for both ends, whose files lie in `folder`."""
-    authority, client = trustme.CA(), None
+    authority = trustme.CA()
     authority.cert_pem.write_to_path(folder / "cacert.pem")
     client = authority.issue_cert("buildx")
     client.private_key_pem.write_to_path(folder / "key.pem")

@@ -372,9 +372,7 @@ class _Building:
         else:
             reference = self._references[cell.parent]
             contexts[reference] = (
-                f"target:{cell.parent}"
-                if cell.parent in building
-                else self._local(reference)
+                f"target:{cell.parent}" if cell.parent in building else self._local(reference)
             )
         return contexts
 
