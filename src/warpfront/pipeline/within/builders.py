@@ -13,7 +13,7 @@ from warpfront.images.bake import PROXIES_VARIABLE, BakeTarget, bake_file, proxy
 from warpfront.images.crafting import Builder
 from warpfront.images.engine import Engine, connect
 from warpfront.images.engine.bases import resolve_base
-from warpfront.images.engine.buildx import BakeRequest, bake
+from warpfront.images.engine.buildx import BakeRequest, bake, local_context
 from warpfront.images.labels import CONTENT_HASH
 from warpfront.images.render import DOCKERFILE, Templates
 from warpfront.matrix.plan import with_parents
@@ -22,6 +22,7 @@ from warpfront.model import BaseSource, Blocked, BuiltImage, Cell, WheelLock, di
 from warpfront.pipeline.within.baking import Built, build_cells, build_secrets
 from warpfront.pipeline.workspace import IMAGES_FOLDER, AskSite, Folders, Material
 from warpfront.release.registry.ping import registry_reachable
+from warpfront.system.foreign import remove_tree
 from warpfront.system.process import environment
 from warpfront.system.progress import Watch
 from warpfront.system.store import read_tree, write_json, write_text
@@ -123,7 +124,11 @@ def _with_packages(
     target = BakeTarget(
         name=_NAME,
         context=str(folder / "context"),
-        contexts=({ground.reference: f"docker-image://{ground.reference}"} if ground.local else {}),
+        contexts=(
+            {ground.reference: local_context(engine, ground.reference, folder / "layouts")}
+            if ground.local
+            else {}
+        ),
         tag=reference,
         labels={CONTENT_HASH: digest},  # not the parent's, whose labels it inherits
         output="type=docker",
@@ -144,6 +149,7 @@ def _with_packages(
         leaves=(_NAME,),
     )
     baked = bake(request, lambda _: None)[_NAME]
+    remove_tree(folder / "layouts")
     image = engine.image(reference)
     if baked.error or image is None:
         raise CommandFailedError(
