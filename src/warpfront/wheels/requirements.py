@@ -13,12 +13,18 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from urllib.parse import parse_qs, urldefrag, urlsplit
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import InvalidRequirement
 from packaging.utils import canonicalize_name
 
 from warpfront.errors import LockError
 from warpfront.model import Source
-from warpfront.wheels.requirement_lines import EDITABLE, INCLUDES, read_lines, wheel_name
+from warpfront.wheels.requirement_lines import (
+    EDITABLE,
+    INCLUDES,
+    foreign_requirement,
+    read_lines,
+    wheel_name,
+)
 
 _PATH = re.compile(r"(?P<path>\.{1,2}(?:/[^\[\];\s]*)?)(?:\[(?P<extras>[^\]]*)\])?\Z")
 _COMMIT = re.compile(r"[0-9a-f]{40}\Z")
@@ -88,7 +94,7 @@ def _read_line(line: str, *, path: str, where: str) -> str | Source:
     if _URL.match(line):
         return _read_address(line, name="", extras=(), where=where)
     try:
-        requirement = Requirement(line)
+        requirement = foreign_requirement(line)
     except InvalidRequirement as error:
         raise LockError(f"{where}: not a requirement: {str(error).splitlines()[0]}") from error
     if not requirement.url:

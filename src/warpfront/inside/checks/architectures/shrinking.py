@@ -47,6 +47,7 @@ MANNERS = (
     Manner("wider", head=16),
     Manner("wider, in proportion", exact=True, heads=8, head=16),
     Manner("in proportion, filled in", exact=True, filled=True),
+    Manner("few heads, but as wide as usual", heads=2, head=128),
     Manner("as it is, but shallow", wide=False),
 )
 _MOST_KINDS = 4
@@ -244,8 +245,8 @@ def chosen_layers(own: Mapping[str, Any], depth: int, manner: Manner) -> list[in
     few = [layers[: manner.of_each_kind] for layers in kinds.values()][:_MOST_KINDS]
     chosen = [layer for layers in few for layer in layers]
     least = max([manner.layers, *(len(v) for k, v in own.items() if _is_pattern(k, v))])
-    chosen += [layer for layer in range(depth) if layer not in chosen][: least - len(chosen)]
-    return sorted(chosen)
+    others = [layer for layer in range(depth) if layer not in chosen]
+    return sorted([*chosen, *others[: max(0, least - len(chosen))]])
 
 
 def _is_pattern(name: str, value: Any) -> bool:
