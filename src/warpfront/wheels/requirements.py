@@ -173,8 +173,8 @@ def _read_wheel_address(
         raise LockError(
             f"{where}: {name} of the variant {label} by its address: a cell's target chooses its "
             "variant",
-            hint=f"write {name}=={version} here; in matrix.yaml `allow_variants: [{name}]`, and its "
-            "index below `indexes:` (docs/locks.md, Wheel variants)",
+            hint=f"write {name}=={version} here; in matrix.yaml `allow_variants: [{name}]`, and "
+            "its index below `indexes:` (docs/locks.md, Wheel variants)",
         )
     sha256 = facts.get("sha256", "")
     if not _SHA256.match(sha256):
