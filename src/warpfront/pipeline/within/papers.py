@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib.metadata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -151,8 +150,7 @@ def _program() -> list[str]:
     package = Path(model.__file__).parent
     files = ("pipeline/within/image_papers.py", "inside/checks/image_contents.py")
     texts = [hashlib.sha256((package / name).read_bytes()).hexdigest() for name in files]
-    library = importlib.metadata.version("cyclonedx-python-lib")
-    return [folder_sha256(package / "release"), *texts, library]
+    return [folder_sha256(package / "release"), *texts]
 
 
 def _attachable(paper: KeptPaper) -> Referrer:
