@@ -304,6 +304,13 @@ def test_the_way_back_of_an_alias_is_kept() -> None:
     now_on = stock("new", "latest", digest="x", aliases=("latest",), befores=(before.digest,))
     assert unneeded(before, now_on) == []
     assert unneeded(before) == [before]
+    # One that was taken back leads on; one that was not is where the way ends.
+    for yanked in (True, False):
+        between = stock("mid", digest="y", yanked=yanked, befores=(before.digest,))
+        newer = dataclasses.replace(now_on, befores=("y",))
+        assert unneeded(before, between, newer) == ([] if yanked else [before])
+    circle = stock("mid", digest="y", yanked=True, befores=("y",))
+    assert unneeded(circle, dataclasses.replace(now_on, befores=("y",))) == []
 
 
 def test_nothing_is_removed_that_a_public_tag_is_on(world: World) -> None:
