@@ -238,6 +238,12 @@ def test_a_finder_that_gives_another_file_for_a_module_of_torch_is_refused_and_f
     assert "import: intruder_finder.Finder: it " in found(own)
 
 
+def test_a_folder_elsewhere_is_no_module_of_torch(own: GuardedPython, tmp_path: Path) -> None:
+    (tmp_path / "bare").mkdir()
+    program = f"import torch; torch.__path__.append({str(tmp_path)!r}); import torch.bare"
+    assert "torch.bare would come from nowhere" in refused(own, program)
+
+
 def test_a_loader_of_somebodys_for_a_module_of_torch_is_said_and_found(own: GuardedPython) -> None:
     put_finder(own, own.places.site_packages / "torch/nn/__init__.py", A_LOADER)
     done = own.run("-c", SAY)
@@ -276,6 +282,8 @@ def test_an_import_of_somebodys_own_making_is_found(own: GuardedPython) -> None:
         "import importlib.util as u; assert u.find_spec('torch.absent') is None",
         "import torch; import importlib; importlib.reload(torch); import torch.nn",
         "import sys, torch.nn; del sys.modules['torch']; import torch.nn",
+        # Without `__init__.py`, as triton's `_C`.
+        "import torch.include; assert torch.include.__spec__.loader; assert torch.include.__path__",
     ],
 )
 def test_what_torchs_own_modules_are_asked_is_answered_without_a_word(

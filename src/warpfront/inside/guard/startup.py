@@ -119,7 +119,7 @@ class Watcher:
         if top not in WATCHED:
             return None
         spec = self._found(name, path, target)
-        if spec is None or (type(spec.loader) in _PYTHONS and _is_below(top, spec.origin)):
+        if spec is None or _is_its_own(top, spec):
             return spec
         return _watch(name).module_from_elsewhere(top, spec, home=_HOME)
 
@@ -133,10 +133,18 @@ class Watcher:
         return None
 
 
-def _is_below(top: str, origin: "Any") -> bool:
-    """Whether a module's file lies in the folder of its package, which was looked at."""
+def _is_its_own(top: str, spec: "Any") -> bool:
+    """Whether Python's own finder found it in the folder of its package, which was looked at. One
+    without `__init__.py` (triton's `_C`) has folders for a file, and gets its loader later.
+    """
     file = getattr(sys.modules.get(top), "__file__", None)
-    return origin is None or not file or origin.startswith(os.path.dirname(file) + "/")  # noqa: PTH120 - as above
+    if spec.loader is None:
+        places = [*(spec.submodule_search_locations or ("",))]
+    elif type(spec.loader) in _PYTHONS:
+        places = [spec.origin] if spec.origin else []
+    else:
+        return False
+    return not file or all(one.startswith(os.path.dirname(file) + "/") for one in places)  # noqa: PTH120 - as above
 
 
 def _watch(name: str) -> "Any":
