@@ -15,6 +15,7 @@ import pytest
 from builders import a_lock, a_wheel
 
 from warpfront.errors import LockError
+from warpfront.matrix.plan import NEVER_BUILT
 from warpfront.matrix.scaffold import make_project
 from warpfront.model import Failed, Relaxed, WheelBuild, WheelLock
 from warpfront.pipeline import open_workspace
@@ -142,7 +143,7 @@ def test_a_lock_that_nobody_can_read_blocks_its_own_cell_alone(
     found = states.read_locks([cell, after], {}, workspace.folders)
     assert found[cell.id].lock is None
     assert found[cell.id].reason.startswith("unreadable: ")
-    assert found[after.id].reason == states.NEVER_BUILT
+    assert found[after.id].reason == NEVER_BUILT
 
 
 def test_a_lock_edited_by_one_byte_is_seen_by_the_plan_and_by_the_build(
