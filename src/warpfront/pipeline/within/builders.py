@@ -87,6 +87,11 @@ class _Ground:
     identity: str
     local: bool
 
+    def contexts(self, engine: Engine, folder: Path) -> dict[str, str]:
+        """What a bake has to be told to find it."""
+        at = self.reference
+        return {at: local_context(engine, at, folder)} if self.local else {}
+
 
 def _base_ground(cell: Cell, engine: Engine, folders: Folders, watch: Watch) -> _Ground:
     base = resolve_base(
@@ -124,11 +129,7 @@ def _with_packages(
     target = BakeTarget(
         name=_NAME,
         context=str(folder / "context"),
-        contexts=(
-            {ground.reference: local_context(engine, ground.reference, folder / "layouts")}
-            if ground.local
-            else {}
-        ),
+        contexts=ground.contexts(engine, folder / "layouts"),
         tag=reference,
         labels={CONTENT_HASH: digest},  # not the parent's, whose labels it inherits
         output="type=docker",
