@@ -222,19 +222,26 @@ def _sweep_samples(entry: Entry, dtype: torch.dtype, seed: int, sweep: Sweep, sw
             swept.refused += 1
             continue
         label = f"{entry.name}, sample {i}, seed {seed}"
-        try:
-            asked = asked_as(entry, sample, i)
-            found = sweep.run(entry, asked, expected.cotangents, sweep.device)
-        except REFUSALS as error:
-            swept.samples += 1
-            swept.faults.append(f"{label}: {type(error).__name__}: {_first_line(error)}")
-            continue
-        swept.add(label, expected.judge(found, sweep.device, sweep.effort.profile))
+        for asked in asked_as(entry, sample, i, dtype):
+            try:
+                found = sweep.run(entry, asked, expected.cotangents, sweep.device)
+            except REFUSALS as error:
+                swept.samples += 1
+                swept.faults.append(f"{label}: {type(error).__name__}: {_first_line(error)}")
+                continue
+            swept.add(label, expected.judge(found, sweep.device, sweep.effort.profile))
 
 
-def asked_as(entry: Entry, sample: Sample, number: int) -> Sample:
-    """Every second sample is sent as views with gaps, and what is fed back as well."""
-    return replace(sample, memory="gaps" if number % 2 == 1 and entry.takes_strides else "")
+def asked_as(entry: Entry, sample: Sample, number: int, dtype: torch.dtype) -> list[Sample]:
+    """Every second sample is sent as views with gaps, and what is fed back as well. The first,
+    which is often the only one of its kind, in float32 from turned memory and with gaps too.
+    """
+    if not entry.takes_strides:
+        return [sample]
+    if number:
+        return [replace(sample, memory="gaps" if number % 2 else "")]
+    memory = ("", "gaps", "turned") if dtype == torch.float32 else ("",)
+    return [replace(sample, memory=one) for one in memory]
 
 
 def _first_line(error: Exception) -> str:
