@@ -156,7 +156,7 @@ def expect_sample(
     )
 
 
-class _Widths(TorchDispatchMode):
+class _Widths(TorchDispatchMode):  # type: ignore[misc]
     """Whether anything that is computed is wider than what was sent."""
 
     wide: bool = False
