@@ -3,9 +3,9 @@
     python scripts/alarms.py DEVICE SECONDS PROCESSES SESSION[:SETTING] ...
 
 Each process takes one session of the list, in turn, with one seed after another until the time is
-over. Seeds are drawn from the id that is printed first. Each seed is a line of JSON when it is
-through: session and setting, and every check that was not passed with its reason. The last line is
-their count.
+over, on one of the GPUs that CUDA_VISIBLE_DEVICES names, in turn too. Seeds are drawn from the id
+that is printed first. Each seed is a line of JSON when it is through: session and setting, and
+every check that was not passed with its reason. The last line is their count.
 """
 
 from __future__ import annotations
@@ -124,6 +124,9 @@ def main(argv: Sequence[str]) -> int:
 
 def work(device: str, asked: str, run: str, until: float, told: Any) -> None:
     """One process keeps one session and setting: some can be set only once."""
+    if given := os.environ.get("CUDA_VISIBLE_DEVICES"):
+        gpus = given.split(",")
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpus[int(run.rpartition("-")[2]) % len(gpus)]
     setting = asked.partition(":")[2] or "plain"
     if setting in ENVIRONMENT:
         os.environ[ENVIRONMENT[setting][0]] = ENVIRONMENT[setting][1]

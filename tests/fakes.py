@@ -58,6 +58,7 @@ class FakeEngine:
         self.requests: list[RunRequest] = []
         self.abandoned: list[str] = []
         self.gone = False
+        self.elsewhere = False
         self.parts: dict[str, tuple[bytes, bytes, bytes]] = {}
         self.contents: dict[str, Path] = {}
         self.registries: dict[str, FakeRegistry] = {}
@@ -86,6 +87,10 @@ class FakeEngine:
     @property
     def build_environment(self) -> Mapping[str, str]:
         return {"DOCKER_HOST": self.name}
+
+    @property
+    def builds_elsewhere(self) -> bool:
+        return self.elsewhere
 
     def features(self) -> Features:
         self._answer()
@@ -160,6 +165,15 @@ class FakeEngine:
 
     def content(self, image_id: str) -> Path | None:
         return self.contents.get(image_id)
+
+    def export(self, reference: str, folder: Path) -> str:
+        self._answer()
+        image = self.image(reference)
+        if image is None:
+            raise EngineError(f"{self.name}: No such image: {reference}")
+        folder.mkdir(parents=True)
+        (folder / "index.json").write_text(json.dumps({"manifests": [{"digest": image.id}]}))
+        return image.id
 
     def push(self, reference: str, on_progress: Progress) -> int:
         self._answer()

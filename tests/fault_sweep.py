@@ -2,7 +2,8 @@
 disks between: every run after that ends as an undisturbed one does.
 
 Project and cache lie on a disk of their own, so that it can be filled; the engine is the one that
-commands on this machine use. The counts are kept in docs/results/faults.json and faults.md.
+commands on this machine use. The counts are kept after every round, in docs/results/faults.json and
+faults.md: the same command goes on where one was interrupted, as another part with the next seed.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,8 +42,10 @@ from standins import Index, serve_index
 
 from warpfront.images.engine import connect
 from warpfront.images.labels import CELL, CONTENT_HASH
+from warpfront.model import Provenance
 from warpfront.pipeline.workspace import cache_folder
 from warpfront.system.process import environment, run
+from warpfront.system.provenance import read_provenance
 from warpfront.wheels.site import read_site
 from warpfront.wheels.toolbox import install_toolbox
 from warpfront.wheels.wheelhouse import Wheelhouse
@@ -88,7 +91,7 @@ class Sweep:
     """One project, and everything that is done to it."""
 
     def __init__(self, folder: Path, index: Index, engine_name: str, seed: int) -> None:
-        self.random = random.Random(seed)
+        self.seed, self.random = seed, random.Random(seed)
         self.counts = Counts()
         self.image = unique_image()
         self.cell = cell_id(self.image)
@@ -223,6 +226,9 @@ class Sweep:
         )
         return Ended(code=done.returncode, stdout=done.stdout, stderr=done.stderr, seconds=0)
 
+    def document(self) -> dict[str, Any]:
+        return {"seed": self.seed, "seconds": self.seconds, **self.counts.document()}
+
     def end(self) -> None:
         """Count what the killed left, and take it away."""
         for path in (self.project.root / "build").rglob(".*"):
@@ -287,8 +293,12 @@ def small_disk(place: Path) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-def swept(seed: int, kills: int, *, seconds: float) -> dict[str, Any]:
-    """The counts of `kills` kills, or of those that there was time for."""
+Part = Mapping[str, Any]
+Keep = Callable[[dict[str, Any]], None]
+
+
+def swept(seed: int, kills: int, *, seconds: float, keep: Keep) -> None:
+    """`kills` kills, or those that there was time for; their counts are kept after each round."""
     site = read_site(run)
     install_toolbox(cache_folder(), Wheelhouse(), site=lambda: site, on_progress=lambda *_: None)
     deadline = time.monotonic() + seconds
@@ -301,36 +311,75 @@ def swept(seed: int, kills: int, *, seconds: float) -> dict[str, Any]:
                 sweep.undisturbed()
                 while sum(sweep.counts.kills.values()) < kills and time.monotonic() < deadline:
                     sweep.round()
+                    keep(sweep.document())
             finally:
                 sweep.end()
-    return {"seed": seed, "seconds": sweep.seconds, **sweep.counts.document()}
+                keep(sweep.document())
 
 
-def page(document: dict[str, Any]) -> str:
+def killed(parts: Sequence[Part]) -> int:
+    """How often, in all of them."""
+    return sum(sum(part["kills"].values()) for part in parts)
+
+
+def sweep_on(
+    parts: Sequence[Part], seed: int, kills: int, *, seconds: float, here: Provenance
+) -> list[Part]:
+    """The parts of this commit that there are, and one more that brings them to `kills`; what is
+    of another commit is of another program.
+    """
+    about = {"commit": here.revision, "day": here.created[:10]}
+    same = [part for part in parts if part["commit"] == here.revision]
+    found = [*same]
+
+    def keep(counts: dict[str, Any]) -> None:
+        found[:] = [*same, {**about, **counts}]
+        write(found)
+
+    if killed(same) < kills:
+        seed += len(same)
+        swept(seed, kills - killed(same), seconds=seconds, keep=keep)
+    return found
+
+
+def added(parts: Sequence[Part], name: str) -> Any:
+    """What the parts count under a name, together."""
+    counted = [part[name] for part in parts]
+    if not isinstance(counted[0], Mapping):
+        return sum(counted[1:], counted[0])
+    totals: Counter[str] = Counter()
+    for one in counted:
+        totals.update(one)
+    return dict(sorted(totals.items()))
+
+
+def page(parts: Sequence[Part]) -> str:
     """The same for people."""
-    kills, reruns = document["kills"], document["reruns"]
+    kills, early, reruns = (added(parts, name) for name in ("kills", "ended_before", "reruns"))
+    seeds = ", ".join(str(part["seed"]) for part in parts)
+    last = parts[-1]
     lines = [
         "<!-- Written by scripts/fault-sweep. -->",
         "",
-        f"`scripts/fault-sweep --seed {document['seed']}`: {sum(kills.values())} kills (SIGKILL,",
-        "to the command or to its whole group), each at a random moment of its step, and then the",
-        "step again.",
+        f"`scripts/fault-sweep`, commit {last['commit'][:12]}, {last['day']}, seeds {seeds}:",
+        f"{killed(parts)} kills (SIGKILL, to the command or to its whole group), each at a random",
+        "moment of its step, and then the step again.",
         "",
         "| step | killed | ended before the kill | then ended right |",
         "|---|---:|---:|---:|",
     ]
     for step in STEPS:
-        early = document["ended_before"].get(step, 0)
-        lines.append(f"| {step} | {kills.get(step, 0)} | {early} | {reruns.get(step, 0)} |")
+        row = (str(counts.get(step, 0)) for counts in (kills, early, reruns))
+        lines.append(f"| {step} | {' | '.join(row)} |")
     for title, name in (
         ("Bits flipped between, by kind of file in the wheelhouse", "flips"),
         ("Runs on a full disk between, by how they ended", "full_disks"),
         ("Files that the killed left, and nobody took away", "left_files"),
     ):
-        said = ", ".join(f"{key}: {count}" for key, count in document[name].items())
+        said = ", ".join(f"{key}: {count}" for key, count in added(parts, name).items())
         lines += ["", f"{title}: {said or 'none'}."]
-    lines += ["", f"Containers left: {document['left_containers']}.", ""]
-    wrong = document["wrong"]
+    lines += ["", f"Containers left: {added(parts, 'left_containers')}.", ""]
+    wrong = added(parts, "wrong")
     lines.append(f"Not right: {len(wrong) or 'none'}.")
     lines += [f"* {_short(line)}" for line in wrong]
     return "\n".join(lines) + "\n"
@@ -342,22 +391,39 @@ def _short(line: str) -> str:
     return words if len(words) < 300 else f"{words[:120]} ... {words[-150:]}"
 
 
-def write(document: dict[str, Any]) -> None:
-    text = json.dumps(document, indent=1, sort_keys=True)
-    (RESULTS / "faults.json").write_text(f"{text}\n", encoding="utf-8")
-    (RESULTS / "faults.md").write_text(page(document), encoding="utf-8")
+def this_commit() -> Provenance:
+    return read_provenance(REPOSITORY, run)
+
+
+def kept() -> list[Part]:
+    """The parts of the sweep before."""
+    found = json.loads((RESULTS / "faults.json").read_text(encoding="utf-8"))
+    return list(found["parts"])
+
+
+def write(parts: Sequence[Part]) -> None:
+    """Each file whole: an interruption leaves the one before."""
+    text = json.dumps({"parts": parts}, indent=1, sort_keys=True)
+    for name, content in (("faults.json", f"{text}\n"), ("faults.md", page(parts))):
+        new = RESULTS / f".{name}.new"
+        new.write_text(content, encoding="utf-8")
+        new.replace(RESULTS / name)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/fault-sweep", description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--kills", type=int, default=200, help="of all parts together")
     parser.add_argument("--minutes", type=float, default=240.0, help="begin no round after these")
+    parser.add_argument("--anew", action="store_true", help="do not go on with what there is")
     options = parser.parse_args()
-    document = swept(options.seed, options.kills, seconds=options.minutes * 60)
-    write(document)
-    print(page(document))
-    return int(bool(document["wrong"]))
+    # As Ctrl-C: the disk is unmounted and the images go.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    parts = [] if options.anew else kept()
+    limit = options.minutes * 60
+    parts = sweep_on(parts, options.seed, options.kills, seconds=limit, here=this_commit())
+    print(page(parts))
+    return int(bool(added(parts, "wrong")))
 
 
 if __name__ == "__main__":

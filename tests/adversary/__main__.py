@@ -2,11 +2,12 @@
 docs/guard.md. Exits with 1 if anything came out other than tests/adversary/cases.toml expects.
 
 The CPU image and a ROCm image of stand-ins take minutes each; the CUDA image has to be built first,
-and takes longer. What is not run keeps its place in the results. `--parts` also takes the guard
+and takes longer. What is not run keeps its place in the results, with its day and the guard that
+it was run with; `--go-on` goes on where a run was interrupted. `--parts` also takes the guard
 apart, one part at a time, and shows what each alone holds.
 
 usage: scripts/guard-table [--image cpu|cuda|rocm ...] [--case ID[/TOOL] ...] [--tool TOOL ...]
-                           [--parts] [--no-suite] [--reference IMAGE]
+                           [--go-on] [--parts] [--no-suite] [--reference IMAGE]
        scripts/guard-table --page    (the table alone, of the results that are there)
 """
 
@@ -33,6 +34,7 @@ from adversary.table import BEGIN, END, suite_table, with_table
 from warpfront.images.engine import connect
 from warpfront.pipeline.workspace import cache_folder
 from warpfront.system.process import environment
+from warpfront.system.provenance import now
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "docs" / "results" / "guard-suite.json"
@@ -71,6 +73,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--case", action="append", default=[], metavar="ID[/TOOL]")
     parser.add_argument("--tool", action="append", choices=TOOLS)
     parser.add_argument("--reference", help="attack this image of the kind, and build none")
+    parser.add_argument("--go-on", action="store_true", help="what its guard was not tried by yet")
     parser.add_argument("--parts", action="store_true", help="take the guard apart, too")
     parser.add_argument("--no-suite", action="store_true", help="the parts alone")
     parser.add_argument("--page", action="store_true", help="write docs/guard.md alone")
@@ -84,6 +87,8 @@ def _run(ring: Arena, cases: tuple[Case, ...], options: argparse.Namespace) -> l
     started, kind = time.monotonic(), ring.stack.kind
     chosen = [] if options.no_suite else pairs(cases, kind, options.case)
     chosen = [(case, tool) for case, tool in chosen if tool in (options.tool or TOOLS)]
+    done = of_guard(ring) if options.go_on else set()
+    chosen = [(case, tool) for case, tool in chosen if (case.id, tool) not in done]
     results: list[Result] = []
     for start in range(0, len(chosen), _BATCH):  # what was run before an interruption is kept
         results += ring.run_all(chosen[start : start + _BATCH], _tell)
@@ -97,6 +102,13 @@ def _run(ring: Arena, cases: tuple[Case, ...], options: argparse.Namespace) -> l
             wrong += [f"part {part.id} does not hold {one}" for one in held if one["worse"] == "no"]
             print(f"{kind} without {part.id}: {held}", flush=True)
     return wrong
+
+
+def of_guard(ring: Arena) -> set[tuple[str, str]]:
+    """The cases and tools that this image's guard was tried by already."""
+    found = json.loads(RESULTS.read_text(encoding="utf-8"))["results"]
+    own = [one for one in found if one["image"] == ring.stack.kind and one["guard"] == ring.guard]
+    return {(one["case"], one["tool"]) for one in own if not one["problem"]}
 
 
 def _tell(result: Result) -> None:
@@ -122,7 +134,7 @@ def record(
         before,
         tools=ring.tools.versions,
         images={stack.kind: about},
-        results=[entry(one) for one in results],
+        results=[entry(one, day=now()[:10], guard=ring.guard) for one in results],
         parts=parts,
     )
     RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")

@@ -109,6 +109,7 @@ class Arena:
     tools: Tools
     offered: Path
     images: Mapping[str, str]
+    guard: str = ""
     known: dict[tuple[str, str, str], Result] = field(default_factory=dict)
 
     def run(self, case: Case, tool: str, part: Part | None = None) -> Result:
@@ -237,10 +238,27 @@ def arena(
                 made.add(images[tool])
             offered = offer(Path(folder), stack)
             add_tools(offered / "index", tools)
-            yield Arena(client=client, stack=stack, tools=tools, offered=offered, images=images)
+            guard = guard_of(client, base)
+            yield Arena(
+                client=client,
+                stack=stack,
+                tools=tools,
+                offered=offered,
+                images=images,
+                guard=guard,
+            )
         finally:
             for image in sorted(made):
                 client.images.remove(image)
+
+
+def guard_of(client: docker.DockerClient, image: str) -> str:
+    """What the guard in an image is made of, in a few digits."""
+    hashes = "cd /opt/warpfront/lib && find . -name '*.py' | sort | xargs sha256sum | sha256sum"
+    said = client.containers.run(
+        image, ["sh", "-c", hashes], network_mode="none", remove=True, entrypoint=[]
+    )
+    return str(said.decode()[:12])
 
 
 def add_tools(index: Path, tools: Tools) -> None:

@@ -120,10 +120,12 @@ def _words(verdict: Verdict) -> str:
     return f"{verdict.outcome}{by}"
 
 
-def entry(result: Result) -> dict[str, object]:
-    """A result as the document keeps it."""
+def entry(result: Result, *, day: str, guard: str) -> dict[str, object]:
+    """A result as the document keeps it, with the day and the guard that it is of."""
     verdict = result.verdict
     return {
+        "day": day,
+        "guard": guard,
         "case": result.case,
         "image": result.image,
         "tool": result.tool,

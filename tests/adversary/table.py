@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from adversary.cases import TOOLS, Case, read_parts
@@ -66,7 +67,16 @@ def _head(document: Mapping[str, Any]) -> list[str]:
             counts = counted(one for one in document["results"] if one["image"] == image)
             numbers = " | ".join(str(counts[name]) for name in _COUNTED)
             lines.append(f"| {image}: torch {about['torch']}{kind} | {numbers} |")
-    return lines
+    return [*lines, "", *_when(document["results"])]
+
+
+def _when(results: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """How many rows are of which guard and day."""
+    counts = Counter((one["guard"] or "before", one["day"], one["image"]) for one in results)
+    yield "| guard (a hash of its files; before: not kept then) | day | image | runs |"
+    yield "|---|---|---|---|"
+    for (guard, day, image), count in sorted(counts.items(), key=lambda one: one[0][1:]):
+        yield f"| {guard} | {day} | {image} | {count} |"
 
 
 _COUNTED = ("runs", "intact", "refused", "import", "verify", "relaxed", "silent")

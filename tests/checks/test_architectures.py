@@ -27,6 +27,7 @@ from warpfront.inside.checks.architectures.exactly import KeptWide  # noqa: E402
 from warpfront.inside.checks.architectures.library_options import Library  # noqa: E402
 from warpfront.inside.checks.architectures.roster import architectures, chosen  # noqa: E402
 from warpfront.inside.checks.architectures.small_models import NotBuiltError  # noqa: E402
+from warpfront.inside.checks.children import HUNG, Returned  # noqa: E402
 from warpfront.inside.checks.hazards import seeding  # noqa: E402
 from warpfront.inside.checks.models.replaying import Precision, judge_whole  # noqa: E402
 from warpfront.inside.checks.models.specimens import Specimen  # noqa: E402
@@ -125,12 +126,23 @@ def test_a_model_that_takes_nothing_says_what_it_asks_for() -> None:
         tried("refusing")
 
 
+def test_what_holds_others_and_has_no_default_is_built_of_its_classs_own_configuration() -> None:
+    built = tried("holding").built
+    assert isinstance(built.config, built.model.config_class)
+
+
+def test_a_type_that_hangs_is_an_error_of_its_own() -> None:
+    ended = Returned(item={}, how=HUNG, seconds=90.0, document={}, reason="no answer in 90 s")
+    found = registered.finding_of_child(ended)
+    assert (found.outcome, found.reason) == ("error", "hung: no answer in 90 s")
+
+
 @pytest.mark.process
 def test_each_type_has_a_check_and_a_child_of_its_own_and_the_count_cannot_shrink(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data: dict[str, Any] = {"values": [], "usual": [], "excluded": [], "floors": []}
-    data["floors"] = [{"version": "5.0.0", "counts": {"causal": 3}}]
+    data["floors"] = [{"version": "5.0.0", "counts": {"causal": 4}}]
     monkeypatch.setattr(registered, "exceptions", lambda: data)
     recorder = Recorder(session="architectures", target="cpu", folder=tmp_path)
     asked = Library(library="transformers", modes=("float32",), workers=1, limit_seconds=60)
@@ -143,14 +155,16 @@ def test_each_type_has_a_check_and_a_child_of_its_own_and_the_count_cannot_shrin
     assert found["architecture causal dying"]["outcome"] == "error"
     assert "SIGSEGV" in found["architecture causal dying"]["reason"]
     assert found["count of causal"]["outcome"] == "failed"
-    assert found["count of causal"]["reason"] == "2 of 4 run; with 5.0.0 it was 3"
+    assert found["count of causal"]["reason"] == "3 of 5 run; with 5.0.0 it was 4"
 
 
 def test_what_the_library_lacks_is_unavailable_and_what_is_left_out_has_a_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = {"kind": "causal", "reason": "it is odd", "dated": "2026-11-22"}
-    left_out = [{**said, "name": name} for name in ("plain", "lending", "refusing", "dying")]
+    left_out = [
+        {**said, "name": name} for name in ("plain", "lending", "holding", "refusing", "dying")
+    ]
     data: dict[str, Any] = {"values": [], "usual": [], "excluded": left_out, "floors": []}
     monkeypatch.setattr(registered, "exceptions", lambda: data)
     recorder = Recorder(session="architectures", target="cpu", folder=tmp_path)

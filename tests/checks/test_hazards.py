@@ -276,6 +276,24 @@ def test_what_torch_itself_gets_wrong_is_said_and_is_no_fault_of_an_image(
     assert judge_rows(own, [row], "cpu", ("float32",), QUICK).faults
 
 
+def test_a_class_that_the_memory_is_too_small_for_is_skipped_and_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Others may take it between the plan and the row, or while the row computes."""
+
+    def answers(_: Ground) -> Iterator[Answer]:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 9 GiB")
+
+    own = hazard_checks.class_named("more than 2^31")
+    monkeypatch.setattr(hazard_checks, "free_bytes", lambda _: 2**30)
+    for row, said in (
+        (Hazard(name="late", answers=answers), "late, float32, seed 0: the device's memory was"),
+        (Hazard(name="vast", answers=answers, needed_bytes=2**34), "vast: 16 GiB are not free"),
+    ):
+        found = judge_rows(own, [row], "cpu", ("float32",), QUICK).finding()
+        assert (found.outcome, found.reason[: len(said)]) == ("skipped", said)
+
+
 def test_sums_of_halves_are_torch_s_own_fault_where_threads_share_them() -> None:
     """In 2.13 on a CPU each thread's part is a float16: they overflow, whatever the seed."""
     threads = torch.get_num_threads()

@@ -162,6 +162,19 @@ def test_an_imported_image_is_found_by_reference_by_id_and_by_label(
     engine.remove("localhost/x/a:1")
 
 
+def test_an_image_leaves_as_a_layout_and_is_built_on_where_it_is(
+    engine: Engine, tmp_path: Path
+) -> None:
+    made = engine.import_rootfs(small_tar(tmp_path / "a.tar"), "localhost/x/a:1", {})
+    digest = engine.export("localhost/x/a:1", tmp_path / "layout")
+    index = json.loads((tmp_path / "layout" / "index.json").read_text())
+    assert [one["digest"] for one in index["manifests"]] == [digest] == [made.id]
+    with pytest.raises(EngineError):
+        engine.export("localhost/x/never:1", tmp_path / "none")
+    assert engine.builds_elsewhere is False
+    engine.remove("localhost/x/a:1")
+
+
 def test_a_missing_image_is_none_and_its_removal_no_error(engine: Engine) -> None:
     assert engine.image("localhost/x/nowhere:1") is None
     assert engine.images("dev.warpfront.nowhere") == ()

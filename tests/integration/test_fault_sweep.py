@@ -13,7 +13,7 @@ SEED = 1
 @pytest.mark.exhaustive
 @pytest.mark.timeout(4 * 3600)
 def test_after_every_kill_the_same_step_ends_as_if_nothing_had_happened() -> None:
-    document = fault_sweep.swept(SEED, KILLS, seconds=3 * 3600)
-    fault_sweep.write(document)
-    assert document["wrong"] == []
-    assert sum(document["reruns"].values()) == KILLS
+    before, here = fault_sweep.kept(), fault_sweep.this_commit()
+    parts = fault_sweep.sweep_on(before, SEED, KILLS, seconds=3 * 3600, here=here)
+    assert fault_sweep.added(parts, "wrong") == []
+    assert sum(fault_sweep.added(parts, "reruns").values()) == KILLS

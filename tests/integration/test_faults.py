@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import resource
+import shlex
 import shutil
 import signal
 import subprocess
@@ -278,6 +280,7 @@ def test_a_full_disk_fails_its_cell_alone_and_gives_the_space_back(
     finally:
         embedded.stop(cache_folder(), small_disk, print)
     assert ended.json[cell_id(big)]["reason"] == "the disk is full"
+    assert ended.json[cell_id(big)]["kind"] == "infrastructure"
     assert "invoke clean" in ended.json[cell_id(big)]["hint"]
     assert ended.json[cell_id(small)]["reused"] is True
 
@@ -363,6 +366,58 @@ def assert_blocked(made: Project, url: str) -> None:
     assert f"1 of 1 blocked: {cell}" in ended.stderr
     assert not list((made.root / "images").rglob("pylock.*"))
     assert half_written(made.root / "build") == []
+
+
+# --- kinds ---
+
+
+def does_a_job(made: Project, image: str, step: str, *, code: int, tries: int) -> None:
+    """A job of CI that may try once more; and its line, typed as it is said, ends as it did."""
+    cell = cell_id(image)
+    asked = ("job", "--step", step, "--name", "x", "--cells", cell, "--retries", "1")
+    ended = made.invoke(*asked, *(["--on", "x86_64"] if step == "verify" else [])).expect(code)
+    assert ended.said.count("the next try is in") == tries - 1
+    (line,) = {one.strip() for one in re.findall("repeat: `(.*)`", ended.said)}
+    made.invoke(*shlex.split(line)[1:]).expect(code)
+
+
+@SWEPT
+@pytest.mark.usefixtures("toolbox")
+def test_each_kind_of_failure_is_tried_again_or_not_and_its_line_repeats_it(
+    project: Make, own_index: Index
+) -> None:
+    """One after the other in one project, each mended before the next."""
+    image = unique_image()
+    made = project({image: INSTALLED}, url=own_index.url)
+    made.invoke("lock").expect(0)
+
+    def kind() -> str:
+        return str(made.result(cell_id(image), "build")["kind"])
+
+    engine_host = made.environment["DOCKER_HOST"]
+    made.environment["DOCKER_HOST"] = "unix:///nowhere.sock"
+    does_a_job(made, image, "build", code=10, tries=2)
+    assert kind() == "infrastructure"
+    made.environment["DOCKER_HOST"] = engine_host
+    own_index.fail("torch", Fault(status=503))
+    does_a_job(made, image, "build", code=12, tries=2)
+    assert kind() == "infrastructure"
+    assert f"would build {cell_id(image)}" in made.invoke("resume", "--dry-run").expect(0).said
+    own_index.heal()
+    lock = next((made.root / "images" / "locks").iterdir())
+    right = lock.read_text()
+    lock.write_text(re.sub('inputs = "[0-9a-f]+"', f'inputs = "{"0" * 64}"', right))
+    does_a_job(made, image, "build", code=4, tries=1)
+    assert kind() == "resolution"
+    lock.write_text(right)
+    with_template(made, image, BAD)
+    does_a_job(made, image, "build", code=6, tries=1)
+    assert kind() == "build"
+    assert "not again" in made.invoke("resume", "--dry-run").expect(0).said
+    with_template(made, image, INSTALLED).invoke("build").expect(0)
+    does_a_job(made, image, "verify", code=7, tries=1)
+    (row,) = made.invoke("report", "--json").expect(0).json
+    assert row["kind"] == "verdict"
 
 
 # --- hostile matrix.yaml ---

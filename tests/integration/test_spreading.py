@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from pathlib import Path
 import docker
 import pytest
 import yaml
+from grpc_door import Door, grpc_door
 from projects import Project, cell_id, reference, small_project, unique_image
 from standins import Index
 
@@ -141,3 +143,70 @@ def test_a_builder_that_never_answers_gets_nothing(
     only = {"one": gone, "three": gone}
     alone_project, _ = a_project(tmp_path / "other", index, alone, only, slow=False)
     assert "no builder that answers" in alone_project.invoke("build", "--spread").expect(10).said
+
+
+@pytest.fixture
+def farm(
+    nodes: Mapping[str, Node], engine: Engine, alone: dict[str, str], tmp_path: Path
+) -> Iterator[Door]:
+    """The BuildKit of node one as a builder of buildx's driver `remote`, over TCP with certificates
+    of both ends; it has no engine's images but its own.
+    """
+    alone["BUILDX_CONFIG"] = str(tmp_path / "buildx")
+    socket = embedded.EnginePlace(state=nodes["one"].state).socket
+    with grpc_door(socket, tmp_path) as door:
+        words = ("create", "--name", "farm", "--driver", "remote", "--driver-opt", door.options)
+        subprocess.run([*engine.buildx, *words, door.address], env=alone, check=True)
+        yield door
+
+
+@pytest.mark.exhaustive
+@pytest.mark.usefixtures("farm")
+def test_what_a_remote_builder_makes_comes_to_this_engine_and_stands_on_its_images(
+    nodes: Mapping[str, Node], engine: Engine, index: Index, alone: dict[str, str], tmp_path: Path
+) -> None:
+    """A base that only this engine has, and a parent that a step before has brought here."""
+    project, (parent, *_) = a_project(tmp_path / "project", index, alone, nodes, slow=False)
+    path, child = project.root / "matrix.yaml", unique_image()
+    matrix = yaml.safe_load(path.read_text())
+    matrix["builders"] = {"farm": {"buildx": "farm"}}
+    matrix["images"] = {
+        parent: matrix["images"][parent],
+        child: {"parent": parent, "template": child, "title": "A child"},
+    }
+    matrix["defaults"]["images"] = [parent, child]
+    path.write_text(yaml.safe_dump(matrix, sort_keys=False))
+    template = project.root / "images" / child / "Dockerfile.j2"
+    template.parent.mkdir()
+    for text in ("ENV AGAIN=0", "ENV AGAIN=1"):
+        template.write_text(f"FROM {{{{ from_reference }}}}\n{text}\n")
+        project.invoke("lock").expect(0)
+        engine.remove(reference(parent))
+        said = project.invoke("build", "--spread", "--json", timeout=600).expect(0).json
+        assert said[cell_id(child)]["reused"] is False
+        assert all(nodes["two"].has(name) for name in (parent, child))
+        assert not any(nodes["one"].has(name) for name in (parent, child))
+        assert {placed(project, name) for name in (parent, child)} == {"farm"}
+    assert not list((project.root / "build").rglob("layouts"))
+
+
+@pytest.mark.exhaustive
+def test_a_remote_builder_that_is_gone_gets_nothing(
+    nodes: Mapping[str, Node],
+    engine: Engine,
+    index: Index,
+    alone: dict[str, str],
+    tmp_path: Path,
+) -> None:
+    alone["BUILDX_CONFIG"] = str(tmp_path / "buildx")
+    words = ("create", "--name", "farm", "--driver", "remote", "tcp://127.0.0.1:9")
+    subprocess.run([*engine.buildx, *words], env=alone, check=True)
+    project, names = a_project(tmp_path / "project", index, alone, nodes, slow=False)
+    path = project.root / "matrix.yaml"
+    matrix = yaml.safe_load(path.read_text())
+    path.write_text(yaml.safe_dump({**matrix, "builders": {"farm": {"buildx": "farm"}}}))
+    said = project.invoke("build", "--spread", timeout=600).expect(10).said
+    assert "builder farm does not answer" in said
+    alone["BUILDX_BUILDER"] = "farm"
+    ended = project.invoke("build", "--image", names[0], timeout=600).expect(10)
+    assert f"the engine went away while building {cell_id(names[0])}" in ended.said

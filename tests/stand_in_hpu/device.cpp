@@ -1,6 +1,7 @@
 // A stand-in for Gaudi's device in torch: PrivateUse1, which lives in the host's memory and computes on the
 // CPU. What it shares with the real one is the way there: another device type, with tensors that no CPU
 // kernel takes, its own allocator, guard and hooks, and without float64.
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/Tensor.h>
@@ -73,6 +74,23 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
 };
 C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard)
 
+// Draws nothing itself: what is drawn on the CPU in its place is drawn from the one inside.
+struct Generator final : c10::GeneratorImpl {
+  at::Generator host;
+  explicit Generator(DeviceIndex index, at::Generator inside = at::detail::createCPUGenerator())
+      : GeneratorImpl(Device(HPU, std::max<DeviceIndex>(index, 0)), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)),
+        host(std::move(inside)) {}
+  static DeviceType device_type() { return HPU; }
+  void set_current_seed(uint64_t seed) override { host.set_current_seed(seed); }
+  void set_offset(uint64_t offset) override { host.set_offset(offset); }
+  uint64_t get_offset() const override { return host.get_offset(); }
+  uint64_t current_seed() const override { return host.current_seed(); }
+  uint64_t seed() override { return host.seed(); }
+  void set_state(const c10::TensorImpl& state) override { host.unsafeGetGeneratorImpl()->set_state(state); }
+  c10::intrusive_ptr<c10::TensorImpl> get_state() const override { return host.unsafeGetGeneratorImpl()->get_state(); }
+  Generator* clone_impl() const override { return new Generator(device().index(), host.clone()); }
+};
+
 struct Hooks final : at::PrivateUse1HooksInterface {
   bool isBuilt() const override { return true; }
   bool isAvailable() const override { return device_count() > 0; }
@@ -81,6 +99,11 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   DeviceIndex getCurrentDevice() const override { return current; }
   void setCurrentDevice(DeviceIndex to) const override { current = to; }
   bool isPinnedPtr(const void*) const override { return false; }
+  at::Generator getNewGenerator(DeviceIndex index) const override { return at::make_generator<Generator>(index); }
+  const at::Generator& getDefaultGenerator(DeviceIndex index) const override {
+    static const auto own = at::make_generator<Generator>(index, at::detail::getDefaultCPUGenerator());
+    return own;
+  }
   void resizePrivateUse1Bytes(const c10::Storage& storage, size_t bytes) const override {
     at::native::resize_bytes_cpu(storage.unsafeGetStorageImpl(), bytes);
   }
@@ -239,7 +262,10 @@ void on_the_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   std::vector<Tensor> seen;
   bool told = false;
   for (size_t i = 0; i < count; ++i) {
-    const auto& value = (*stack)[from + i];
+    auto& value = (*stack)[from + i];
+    if (value.isGenerator() && value.toGenerator().device().type() == HPU) {
+      value = static_cast<Generator*>(value.toGenerator().unsafeGetGeneratorImpl())->host;
+    }
     if (value.isTensor()) seen.push_back(value.toTensor());
     if (value.isTensorList()) for (const Tensor& one : value.toTensorVector()) seen.push_back(one);
     told = told || (schema.arguments()[i].name() == "dtype" && !value.isNone());

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
@@ -16,6 +17,9 @@ from pydantic import TypeAdapter, ValidationError
 from warpfront.bench.records import SCHEMA, Bench, Comparison, Run, Summary
 
 _DERIVED = "summary"
+_LARGEST_INTEGER = 2**63
+# Terminals obey the first of them, and show text in another order for the second.
+_NOT_TEXT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]|[\u202a-\u202e\u2066-\u2069]")
 
 
 class NoRecordError(ValueError):
@@ -47,7 +51,9 @@ def read_records(text: str) -> tuple[Run | Bench, ...]:
     ours. Raises `NoRecordError`.
     """
     try:
-        document = json.loads(text, parse_constant=_refuse)
+        document = _cleaned(json.loads(text, parse_constant=_refuse))
+    except NoRecordError:
+        raise
     except (ValueError, RecursionError):
         return ()
     several = document if isinstance(document, list) else [document]
@@ -57,7 +63,22 @@ def read_records(text: str) -> tuple[Run | Bench, ...]:
 
 
 def _is_ours(document: object) -> bool:
-    return isinstance(document, dict) and document.get("kind") in {"Run", "Bench"}
+    return isinstance(document, dict) and document.get("kind") in ("Run", "Bench")
+
+
+def _cleaned(value: Any) -> Any:
+    """Text without what a terminal would obey, and whole numbers that a float can be made of: a
+    record may come from anywhere.
+    """
+    if isinstance(value, str):
+        return _NOT_TEXT.sub("\N{REPLACEMENT CHARACTER}", value)
+    if isinstance(value, dict):
+        return {_cleaned(key): _cleaned(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_cleaned(one) for one in value]
+    if isinstance(value, int) and abs(value) > _LARGEST_INTEGER:
+        raise NoRecordError("a whole number of more than 64 bits")
+    return value
 
 
 def _read(document: Mapping[str, Any]) -> Run | Bench:
@@ -82,7 +103,12 @@ def _has_sound_times(record: Run | Bench) -> bool:
         times = [
             value
             for step in record.steps
-            for value in (step.seconds, step.tokens_per_second_per_device, step.samples_per_second)
+            for value in (
+                step.seconds,
+                step.tokens_per_second_per_device,
+                step.samples_per_second,
+                step.flop_per_second_per_device,
+            )
             if value is not None
         ]
         times += [record.run_seconds] if record.run_seconds is not None else []

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from warpfront.errors import HandoverError
 from warpfront.system.foreign import read_json, read_regular, remove_tree
@@ -17,6 +18,7 @@ MANIFEST = "manifest.json"
 SCHEMA = 1
 _RESULTS = "build"
 _LIMIT_BYTES = 1 << 30
+_TOGETHER_BYTES = 1 << 32
 
 
 def leave(store: Path, cells: Iterable[str], prefix: str, into: Path) -> tuple[str, ...]:
@@ -28,7 +30,8 @@ def leave(store: Path, cells: Iterable[str], prefix: str, into: Path) -> tuple[s
     for cell in cells:
         for path in _left(store / cell, prefix):
             name = f"{_RESULTS}/{cell}/{path.relative_to(store / cell).as_posix()}"
-            files[name] = _place(into / name, read_regular(path, _LIMIT_BYTES))
+            if _is_place(name):  # a container may have left any other
+                files[name] = _place(into / name, read_regular(path, _LIMIT_BYTES))
     write_json(into / MANIFEST, {"schema": SCHEMA, "files": files})
     return tuple(files)
 
@@ -66,19 +69,34 @@ def merge(folders: Iterable[Path], store: Path) -> tuple[str, ...]:
                     hint="two runs are mixed: merge what one run left",
                 )
     for name, (content, _) in merged.items():
-        _place(store / name, content)
+        _replace(store, name, content)
     return tuple(sorted(merged))
+
+
+def _replace(store: Path, name: str, content: bytes) -> None:
+    """In the place of whatever is there: a container may have left a link, or a FIFO."""
+    path = store / name
+    with storing(path):
+        if not Path(os.path.realpath(path.parent)).is_relative_to(os.path.realpath(store)):
+            raise HandoverError(f"{path.parent} is a link that leads out of the build folder")
+        if path.exists() or path.is_symlink():
+            remove_tree(path)
+        _place(path, content)
 
 
 def read_handover(folder: Path) -> Mapping[str, bytes]:
     """What a job handed over, by path below a build folder. All of it is a stranger's."""
     manifest = read_json(folder / MANIFEST)
     files = _files_of(manifest, folder)
-    present = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if not p.is_dir()}
+    present = {
+        path.relative_to(folder).as_posix()
+        for path in folder.rglob("*")
+        if path.is_symlink() or not path.is_dir()
+    }
     unsaid = sorted(present - set(files) - {MANIFEST})
     if unsaid:
         raise HandoverError(f"{folder / unsaid[0]} is in no manifest", hint="hand it over again")
-    found = {}
+    found, together = {}, 0
     for name, digest in files.items():
         with storing(folder / name):
             content = read_regular(folder / name, _LIMIT_BYTES)
@@ -88,6 +106,9 @@ def read_handover(folder: Path) -> Mapping[str, bytes]:
                 hint="the job that made it has to run again",
             )
         found[name.removeprefix(f"{_RESULTS}/")] = content
+        together += len(content)
+        if together > _TOGETHER_BYTES:
+            raise HandoverError(f"{folder}: more than {_TOGETHER_BYTES >> 30} GiB of results")
     return found
 
 
@@ -97,8 +118,16 @@ def _files_of(manifest: object, folder: Path) -> dict[str, str]:
     if not isinstance(files, dict) or said.get("schema") != SCHEMA:
         raise HandoverError(f"{folder}: no manifest of this version", hint="hand it over again")
     for name in files:
-        parts = PurePosixPath(str(name)).parts
-        if parts[:1] != (_RESULTS,) or len(parts) < 3 or ".." in parts:
-            shown = json.dumps(str(name)[:200])
+        if not _is_place(name):
+            shown = json.dumps(name[:200])
             raise HandoverError(f"{folder}: {shown} is no place in a build folder")
-    return {str(name): str(digest) for name, digest in files.items()}
+    return {name: str(digest) for name, digest in files.items()}
+
+
+def _is_place(name: str) -> bool:
+    """Whether a file that is handed over may be called so. There is one way only to write a path:
+    `build//etc/x` would be one from the root.
+    """
+    first, *parts = name.split("/")
+    hidden = any(part == "" or part.startswith(".") for part in parts)
+    return first == _RESULTS and len(parts) >= 2 and not hidden and name.isprintable()

@@ -310,6 +310,6 @@ def _project_name(text: str) -> str:
     """`project.name` of a pyproject.toml; "" where it does not say."""
     try:
         name = tomllib.loads(text).get("project", {}).get("name", "")
-    except tomllib.TOMLDecodeError:  # the build says it with its line
+    except (ValueError, RecursionError):  # the build says it with its line
         return ""
     return name if isinstance(name, str) else ""

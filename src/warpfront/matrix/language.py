@@ -34,7 +34,7 @@ _REQUIREMENT = (
     r"(?: ?(?:===|==|~=|!=|<=|>=|<|>) ?[A-Za-z0-9.*+!_-]+"
     r"(?: ?, ?(?:===|==|~=|!=|<=|>=|<|>) ?[A-Za-z0-9.*+!_-]+)*)?"
 )
-_FOLDER = r"[a-z0-9][a-z0-9_-]{0,62}"
+NAME_PATTERN = r"[a-z0-9][a-z0-9_-]{0,62}"
 
 
 def _checker(pattern: str, what: str, longest: int) -> Callable[[str], str]:
@@ -57,7 +57,7 @@ def _form(pattern: str, what: str, *, longest: int = 200) -> Any:
     return AfterValidator(_checker(pattern, what, longest)), Field(json_schema_extra=schema)
 
 
-_name = _form(_FOLDER, "a name (lower case letters, digits, - and _)", longest=63)
+_name = _form(NAME_PATTERN, "a name (lower case letters, digits, - and _)", longest=63)
 _version = _form(r"[0-9]+(?:\.[0-9]+){1,3}", 'a version ("13.0")', longest=20)
 _torch = _form(
     r"[0-9]+\.[0-9]+\.[0-9]+(?:(?:a|b|rc)[0-9]+)?", 'a full torch version ("2.14.1")', longest=20

@@ -11,6 +11,7 @@ from warpfront.system.document import Document
 
 CACHE_VARIABLE = "WARPFRONT_BUILD_CACHE"
 """A repository: BuildKit keeps the steps of each image there, under a tag of its cell's own."""
+BUILDER_VARIABLE = "BUILDX_BUILDER"
 _GB = 10**9
 
 
@@ -43,7 +44,7 @@ def make_nodes(text: MatrixText, document: Document) -> tuple[tuple[BuildNode, .
 
 def _ways(one: NodeText) -> dict[str, str]:
     """As docker and buildx are told: an address goes before a context."""
-    ways = {"DOCKER_HOST": one.host, "DOCKER_CONTEXT": one.context, "BUILDX_BUILDER": one.buildx}
+    ways = {"DOCKER_HOST": one.host, "DOCKER_CONTEXT": one.context, BUILDER_VARIABLE: one.buildx}
     return {name: value for name, value in ways.items() if value}
 
 

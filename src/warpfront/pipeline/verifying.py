@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
-from warpfront.errors import EngineError, StoreError
+from warpfront.errors import EngineError, FailureKind, StoreError
 from warpfront.images.engine import Bind, Engine, RunRequest, RunResult, StoredImage, connect
 from warpfront.images.labels import label_disagreements
 from warpfront.images.protection import claimed_policy
 from warpfront.inside.checks.architectures.library_options import Library
 from warpfront.inside.checks.claims import Claims
 from warpfront.inside.checks.effort import SESSIONS, Effort
+from warpfront.inside.checks.hardware import Machine
+from warpfront.inside.checks.hardware.mishaps import mishaps, read_health
 from warpfront.matrix.compat import Compat
 from warpfront.matrix.plan import with_parents
 from warpfront.matrix.selection import select
@@ -56,7 +58,7 @@ from warpfront.system.store import exclusive, storing, write_json, write_text
 from warpfront.verify.flips import together
 from warpfront.verify.image_claims import image_claims, tried
 from warpfront.verify.seal import sealed
-from warpfront.verify.verdict import read_verification, verification_document
+from warpfront.verify.verdict import outcome_of, read_verification, verification_document
 from warpfront.wheels.toolbox import install_toolbox
 
 Verified = Verification | Blocked | Failed
@@ -232,9 +234,17 @@ class Verifying:
 
     def _run(self, engine: Engine, host: HostDevices, watch: Watch) -> Verified:
         self.folders.store.drop(self.cell.id, self.name)
-        access = VENDORS[self.cell.vendor].device_access(host)
+        access, vendor = VENDORS[self.cell.vendor].device_access(host), self.cell.vendor
+        here = engine.features().local
+        before = read_health(Machine(), vendor) if here else None
         runs = [self._once(engine, access, watch, number) for number in range(self.again)]
         verification = sealed(together(runs) if self.again > 1 else runs[0], ended=now())
+        if outcome_of(verification) in {Outcome.FAILED, Outcome.ERROR} and (
+            wrong := mishaps(before, read_health(Machine(), vendor) if here else None)
+        ):
+            hint = "nothing was learnt of the image; see the machine's kernel log"
+            reason = f"the device failed meanwhile: {'; '.join(wrong)}"
+            return not_verified(self.cell, reason, hint, FailureKind.INFRASTRUCTURE)
         self.folders.store.save(self.cell.id, self.name, verification)
         write_text(self.folder / "junit.xml", junit_xml((verification,)))
         watch.say(f"{self.cell.id} on {self.target}: log in {self.folder / 'output.log'}")

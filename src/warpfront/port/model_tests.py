@@ -9,6 +9,7 @@ from typing import Any
 
 from warpfront.errors import InputError
 
+_FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}\.py")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
@@ -26,6 +27,8 @@ def model_test_text(
             f"{architecture!r} is no name of an architecture",
             hint="it is a model_type of transformers: qwen3, llama, whisper",
         )
+    if not _FILE.fullmatch(file):
+        raise InputError(f"{file!r} is no name of a test", hint="test_qwen3.py, say")
     own = next((one for one in exceptions if one["name"] == architecture), {})
     head = parts["head"]
     said = {"architecture": architecture, "file": file}

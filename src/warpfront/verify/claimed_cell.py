@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import get_args, get_type_hints
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import InvalidRequirement
 
 from warpfront.errors import InputError
 from warpfront.images.labels import BASE_SOURCE, CELL, CONTENT_HASH
@@ -16,6 +16,7 @@ from warpfront.inside.checks.claims import Claims
 from warpfront.matrix.naming import is_id, is_tag
 from warpfront.matrix.vendors import VENDORS
 from warpfront.model import Base, Cell, Pin, Toolkit
+from warpfront.wheels.requirement_lines import foreign_requirement
 
 _OURS = "dev.warpfront"
 _VERSION = "org.opencontainers.image.version"
@@ -143,7 +144,7 @@ def _pins(texts: tuple[str, ...]) -> list[Pin]:
     pins = []
     for text in texts:
         try:
-            wanted = Requirement(text)
+            wanted = foreign_requirement(text)
         except InvalidRequirement:
             continue
         pins += [Pin(name=wanted.name, version=one.version) for one in wanted.specifier]

@@ -18,6 +18,7 @@ from packaging.version import Version
 from warpfront.inside.guard.constraints import sentinel
 from warpfront.inside.guard.names import sentinels, triton_shims
 from warpfront.model import Distribution, LockInputs, Pin, Relaxed, UnmetDemand
+from warpfront.wheels.requirement_lines import foreign_requirement, marker_holds
 
 _IN_BASE = "the.base.has.its.own"
 _Node = tuple[str, str]
@@ -183,8 +184,8 @@ class _Walk:
         if requirement.marker is None:
             return asker is None or asker[1] == ""
         extra = asker[1] if asker else ""
-        applies = requirement.marker.evaluate({**self._environment, "extra": extra})
-        plain = requirement.marker.evaluate({**self._environment, "extra": ""})
+        applies = marker_holds(requirement.marker, {**self._environment, "extra": extra})
+        plain = marker_holds(requirement.marker, {**self._environment, "extra": ""})
         return applies and (not extra or not plain)
 
     def _is_of_stack(self, name: str) -> bool:
@@ -219,7 +220,7 @@ class _Walk:
 def _read_demand(text: str) -> Requirement | None:
     """Metadata that no tool can read demands nothing of anybody: pip and uv skip such lines too."""
     try:
-        return Requirement(text)
+        return foreign_requirement(text)
     except InvalidRequirement:
         return None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal
@@ -16,6 +17,9 @@ from warpfront.errors import LockError
 from warpfront.system.process import Command, Completed, Run
 
 LARGEST_BYTES = 1 << 20
+# git is asked several times about each file of a patch that does not fit.
+MOST_FILES = 500
+_LONGEST_PATH, _LONGEST_NAME, _NAMED = 1000, 255, 5
 _GIT_SECONDS = 60.0
 _ABSOLUTE = re.compile(
     rb"^--- (?!/dev/null)/.*\n\+\+\+ |^--- .*\n\+\+\+ (?!/dev/null)/", re.MULTILINE
@@ -52,7 +56,9 @@ class PatchTool:
         touched = self.touched()
         if self._git("--check").returncode != 0:
             raise self._misfit(touched)
-        self._git().check()
+        done = self._git()
+        if done.returncode != 0:  # a folder where it has a file, say
+            raise self._refused(f"does not apply: {_first_line(done.stderr)}")
         return touched
 
     def touched(self) -> tuple[str, ...]:
@@ -65,9 +71,11 @@ class PatchTool:
         if listed.returncode != 0:
             raise self._refused(f"is not a patch: {_first_line(listed.stderr)}")
         rows = [row.split("\t", 2) for row in listed.stdout.split("\0") if row]
+        if len(rows) > MOST_FILES:
+            raise self._refused(f"changes {len(rows)} files, more than {MOST_FILES}")
         for added, _, path in rows:
             if refusal := refused_path(path) or ("is binary" if added == "-" else ""):
-                raise self._refused(f"{path}: {refusal}")
+                raise self._refused(f"{ascii(path)[1:-1][:_LONGEST_NAME]}: {refusal}")
         for line in self._git("--summary").check().stdout.splitlines():
             for words, refusal in _REFUSED_CHANGES.items():
                 if words in line:
@@ -78,7 +86,7 @@ class PatchTool:
         """Why it does not apply, as one sentence and what to do."""
         fits = {path: self._fit(path) for path in touched}
         count = Counter(fits.values())
-        said = {fit: ", ".join(path for path, one in fits.items() if one == fit) for fit in count}
+        said = {fit: _listed([path for path, one in fits.items() if one == fit]) for fit in count}
         if set(count) == {"there"}:
             return LockError(
                 f"{self.name}: the package has it already: {said['there']}",
@@ -156,6 +164,11 @@ def refused_bytes(patch: Path) -> str:
 def refused_path(path: str) -> str:
     """Why no patch may touch a file; "" for none."""
     pure = PurePosixPath(path)
+    # What was not UTF-8 has U+FFFD in its place: it would be another file's name.
+    if not pure.parts or not path.isprintable() or "\N{REPLACEMENT CHARACTER}" in path:
+        return "is no name that a file of a package has"
+    if len(path) > _LONGEST_PATH or any(len(one.encode()) > _LONGEST_NAME for one in pure.parts):
+        return "is too long a name"
     if pure.is_absolute() or ".." in pure.parts or "\\" in path:
         return "leads out of the package"
     if ".git" in pure.parts:
@@ -180,6 +193,11 @@ _HINTS: dict[Fit, str] = {
     "fuzz": "make the patch anew from this version; nothing is applied by guessing",
     "other": "make the patch anew from this version",
 }
+
+
+def _listed(paths: Sequence[str]) -> str:
+    more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
+    return f"{', '.join(paths[:_NAMED])}{more}"
 
 
 def _first_line(text: str) -> str:

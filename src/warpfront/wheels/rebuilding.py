@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import csv
 import hashlib
+import io
 import json
 import re
 import stat
@@ -145,14 +147,16 @@ def _relabel(tree: Path, old: str, new: str) -> Path:
 
 def _pack(tree: Path, info: Path, target: Path) -> Path:
     """Uncompressed: two machines' zlib need not make the same bytes of the same file."""
-    record, rows = info / "RECORD", list[str]()
+    record, text = info / "RECORD", io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
     with zipfile.ZipFile(target, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
         for path in _ordered(tree, info):
             name = path.relative_to(tree).as_posix()
-            rows.append(f"{name},sha256={_digest(path)},{path.stat().st_size}\n")
+            rows.writerow((name, f"sha256={_digest(path)}", path.stat().st_size))
             _add(archive, path, name)
         name = record.relative_to(tree).as_posix()
-        record.write_text("".join(rows) + f"{name},,\n", "utf-8")
+        rows.writerow((name, "", ""))
+        record.write_text(text.getvalue(), "utf-8")
         _add(archive, record, name)
     return target
 

@@ -5,9 +5,11 @@ requirements-file-format/). What a line may ask for is for its reader to say. Pu
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from packaging.markers import Marker, UndefinedComparison
+from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 INCLUDES = frozenset({"-r", "--requirement"})
@@ -40,7 +42,7 @@ class RequirementLine:
 
 def read_lines(text: str) -> Iterator[RequirementLine]:
     """The lines of a requirements file that say something."""
-    held, start, source = "", 0, ""
+    held, start, source = list[str](), 0, ""
     bare = text.removeprefix("\ufeff")
     at = first_at = len(text) - len(bare)
     lines = bare.splitlines(keepends=True)
@@ -49,16 +51,30 @@ def read_lines(text: str) -> Iterator[RequirementLine]:
         if not held:
             start, source, first_at = number, raw, at
         at += len(whole)
-        held += _COMMENT.sub("", raw)
-        if held.endswith("\\") and number <= len(lines):
-            held = held[:-1] + " "
+        held.append(_COMMENT.sub("", raw))
+        if held[-1].endswith("\\") and number <= len(lines):
+            held[-1] = held[-1][:-1] + " "
             continue
-        if held.strip():
+        if said := "".join(held).strip():
             end = min(number, len(lines))
-            yield RequirementLine(
-                start=start, end=end, at=first_at, source=source, text=held.strip()
-            )
-        held = ""
+            yield RequirementLine(start=start, end=end, at=first_at, source=source, text=said)
+        held.clear()
+
+
+def foreign_requirement(text: str) -> Requirement:
+    """Raises `InvalidRequirement`, also for a marker that is nested deeper than it can be read."""
+    try:
+        return Requirement(text)
+    except RecursionError:
+        raise InvalidRequirement("nested too deeply to be read") from None
+
+
+def marker_holds(marker: Marker, environment: Mapping[str, str]) -> bool:
+    """Also of somebody else: what compares the incomparable holds nowhere, as uv takes it."""
+    try:
+        return marker.evaluate(dict(environment))
+    except UndefinedComparison:
+        return False
 
 
 def without_options(text: str) -> str:

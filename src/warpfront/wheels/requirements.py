@@ -11,14 +11,21 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from urllib.parse import parse_qs, urldefrag, urlsplit
+from urllib.parse import parse_qs, unquote, urldefrag, urlsplit
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import InvalidRequirement
 from packaging.utils import canonicalize_name
 
 from warpfront.errors import LockError
 from warpfront.model import Source
-from warpfront.wheels.requirement_lines import EDITABLE, INCLUDES, read_lines, wheel_name
+from warpfront.wheels.requirement_lines import (
+    EDITABLE,
+    INCLUDES,
+    foreign_requirement,
+    read_lines,
+    wheel_name,
+)
+from warpfront.wheels.variants import split_label
 
 _PATH = re.compile(r"(?P<path>\.{1,2}(?:/[^\[\];\s]*)?)(?:\[(?P<extras>[^\]]*)\])?\Z")
 _COMMIT = re.compile(r"[0-9a-f]{40}\Z")
@@ -88,7 +95,7 @@ def _read_line(line: str, *, path: str, where: str) -> str | Source:
     if _URL.match(line):
         return _read_address(line, name="", extras=(), where=where)
     try:
-        requirement = Requirement(line)
+        requirement = foreign_requirement(line)
     except InvalidRequirement as error:
         raise LockError(f"{where}: not a requirement: {str(error).splitlines()[0]}") from error
     if not requirement.url:
@@ -160,6 +167,15 @@ def _read_git(
 def _read_wheel_address(
     url: str, facts: dict[str, str], *, extras: tuple[str, ...], where: str
 ) -> Source:
+    plain, label = split_label(unquote(urlsplit(url).path.rpartition("/")[2]))
+    if label:
+        name, version, *_ = plain.split("-")
+        raise LockError(
+            f"{where}: {name} of the variant {label} by its address: a cell's target chooses its "
+            "variant",
+            hint=f"write {name}=={version} here; in matrix.yaml `allow_variants: [{name}]`, and "
+            "its index below `indexes:` (docs/locks.md, Wheel variants)",
+        )
     sha256 = facts.get("sha256", "")
     if not _SHA256.match(sha256):
         raise LockError(

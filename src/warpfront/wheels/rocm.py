@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from packaging.markers import UndefinedComparison
 from packaging.metadata import InvalidMetadata, Metadata
 from packaging.requirements import Requirement
 
@@ -64,7 +65,7 @@ def _metadata(root: Path, name: str) -> Metadata:
         told = Metadata.from_email((root / "PKG-INFO").read_bytes(), validate=False)
         if told.name == ROCM and told.requires_dist:
             return told
-    except (OSError, InvalidMetadata, ValueError) as error:
+    except (OSError, InvalidMetadata, ValueError, RecursionError) as error:
         raise LockError(f"{name}: its PKG-INFO cannot be read: {error}") from error
     raise LockError(
         f"{name}: its PKG-INFO does not say what {ROCM} demands",
@@ -104,9 +105,12 @@ def _narrowed(told: Metadata, targets: tuple[str, ...], name: str) -> str:
 def _is_for(demand: Requirement, extra: str) -> bool:
     """Whether `extra` alone asks for it, on Linux."""
     marker = demand.marker
-    if marker is None or marker.evaluate({**_LINUX, "extra": ""}):
+    try:
+        if marker is None or marker.evaluate({**_LINUX, "extra": ""}):
+            return False
+        return marker.evaluate({**_LINUX, "extra": extra})
+    except UndefinedComparison:  # of a system's name and a number: it holds nowhere
         return False
-    return marker.evaluate({**_LINUX, "extra": extra})
 
 
 def _record(content: Mapping[str, bytes], own: str) -> bytes:

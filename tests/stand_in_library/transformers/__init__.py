@@ -107,6 +107,21 @@ class LendingForCausalLM(PlainForCausalLM):
         return Found(logits=x @ self.embed.weight.t())
 
 
+class HoldingConfig(PlainConfig):
+    """Of a whole model, of which the class below is a part."""
+
+    model_type = "holding"
+
+    def __init__(self, part: Any = None, **values: Any) -> None:
+        if part is None:
+            raise ValueError("a whole has to be given its parts")
+        super().__init__(**values)
+
+
+class HeldForCausalLM(PlainForCausalLM):
+    """Takes its part's configuration, which has a default."""
+
+
 class RefusingConfig(PlainConfig):
     model_type = "refusing"
 

@@ -286,6 +286,9 @@ def test_records_come_back_as_they_went() -> None:
         {"steps": [{"step": "x"}]},
         {"steps": [{"step": 1, "seconds": -1}]},
         {"steps": [{"step": 1, "seconds": 0}]},
+        {"parameters": 10**30},
+        {"steps": [{"step": 1, "seconds": 1.0, "flop_per_second_per_device": "NaN"}]},
+        {"steps": [{"step": 1, "seconds": 1.0, "memory_bytes": 10**400}]},
     ],
 )
 def test_a_record_that_is_none_is_refused(change: dict[str, object]) -> None:
@@ -295,7 +298,19 @@ def test_a_record_that_is_none_is_refused(change: dict[str, object]) -> None:
         read_records(json.dumps(document))
 
 
-@pytest.mark.parametrize("text", ["", "[", "{}", "[]", "3", '{"kind": "Run"', "NaN"])
+def test_a_record_s_words_are_no_commands_for_a_terminal() -> None:
+    run = a_run(TIMES, model="\x1b]0;mine\x07llama\N{RIGHT-TO-LEFT OVERRIDE}", framework="x")
+    document = {**as_json(run_document(run, summary_of(run)))}
+    (read,) = read_records(json.dumps(document))
+    assert isinstance(read, Run)
+    said = run_text(read, summary_of(read))
+    assert "mine" in said
+    assert not {"\x1b", "\x07", "\N{RIGHT-TO-LEFT OVERRIDE}"} & set(said)
+
+
+@pytest.mark.parametrize(
+    "text", ['{"kind": {}}', '[{"kind": []}]', "", "[", "{}", "[]", "3", '{"kind": "Run"', "NaN"]
+)
 def test_what_is_no_record_of_ours_is_none(text: str) -> None:
     assert read_records(text) == ()
 

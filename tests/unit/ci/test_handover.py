@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 from pathlib import Path
 
 import pytest
 
+from warpfront.ci import handover
 from warpfront.ci.handover import MANIFEST, leave, merge
 from warpfront.errors import HandoverError
+from warpfront.system.foreign import remove_tree
 
 
 @pytest.fixture
@@ -22,6 +26,9 @@ def build(tmp_path: Path) -> Path:
     (cell / "verify-sm_90").mkdir()
     (cell / "verify-sm_90" / "junit.xml").write_text("<x/>")
     (cell / "verify-sm_90" / ".lock").write_text("7")
+    (cell / "verify-sm_90" / "results" / ".cache").mkdir(parents=True)
+    (cell / "verify-sm_90" / "results" / ".cache" / "left").write_text("")
+    (cell / "verify-sm_90" / "results" / "a\n\x1bb").write_text("")
     (cell / "verify-sm_90.json").write_text("{}")
     return tmp_path / "build"
 
@@ -93,7 +100,11 @@ def test_a_link_is_no_file(left: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["../x", "build/../../x", "/etc/passwd", "build/x", "other/cell/x.json", "build/c/../../../x"],
+    [
+        *("../x", "build/../../x", "/etc/passwd", "build/x", "other/cell/x.json"),
+        *("build/c/../../../x", "build//etc/x", "build/c//x", "build/./c/x", "build/c/", "build"),
+        *("build/.bake/bake.json", "build/c/.lock", "build/c/\0x", "build/c/\x1b[31m", ""),
+    ],
 )
 def test_a_place_outside_the_build_folder_is_refused(left: Path, tmp_path: Path, name: str) -> None:
     manifest = {"schema": 1, "files": {name: "0" * 64}}
@@ -101,6 +112,52 @@ def test_a_place_outside_the_build_folder_is_refused(left: Path, tmp_path: Path,
     with pytest.raises(HandoverError):
         merge([left], tmp_path / "there")
     assert not (tmp_path / "there").exists()
+
+
+def test_a_path_that_is_written_twice_leads_nowhere(left: Path, tmp_path: Path) -> None:
+    """`build/` and then a path from the root: named once as it lies there, once as it leads out."""
+    away = tmp_path / "away" / "evil"
+    here = left / "build" / away.relative_to("/")
+    here.parent.mkdir(parents=True)
+    here.write_text("evil")
+    digest = hashlib.sha256(b"evil").hexdigest()
+    manifest = json.loads((left / MANIFEST).read_text())
+    manifest["files"] |= {f"build{away}": digest, f"build/{away}": digest}
+    (left / MANIFEST).write_text(json.dumps(manifest))
+    with pytest.raises(HandoverError, match="is no place in a build folder"):
+        merge([left], tmp_path / "there")
+    assert not away.exists()
+
+
+@pytest.mark.timeout(20)
+def test_what_a_container_left_is_no_way_out(left: Path, tmp_path: Path) -> None:
+    there, away = tmp_path / "there", tmp_path / "away"
+    away.mkdir()
+    (there / "cell").mkdir(parents=True)
+    os.mkfifo(there / "cell" / "build.json")
+    (there / "cell" / "build.log").symlink_to(away / "log")
+    merge([left], there)
+    assert (there / "cell" / "build.log").read_text() == "built\n"
+    assert (there / "cell" / "build.json").read_text() == "{}"
+    remove_tree(there / "cell")
+    (there / "cell").symlink_to(away)
+    with pytest.raises(HandoverError, match="is a link that leads out"):
+        merge([left], there)
+    assert list(away.iterdir()) == []
+
+
+def test_a_link_to_a_folder_is_in_no_manifest(left: Path, tmp_path: Path) -> None:
+    (left / "build" / "etc").symlink_to("/etc")
+    with pytest.raises(HandoverError, match="etc is in no manifest"):
+        merge([left], tmp_path / "there")
+
+
+def test_what_fills_a_machine_is_no_hand_over(
+    left: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handover, "_TOGETHER_BYTES", 3)
+    with pytest.raises(HandoverError, match="GiB of results"):
+        merge([left], tmp_path / "there")
 
 
 @pytest.mark.parametrize(

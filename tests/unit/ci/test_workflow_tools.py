@@ -46,6 +46,7 @@ def root(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return tmp_path
 
 
+MACHINE = "  m{number}: {{labels: m{number}, trust: self-hosted, vendor: nvidia, targets: sm_90}}\n"
 OTHERS = tomllib.loads((ROOT / "tests" / "forge" / "matrices.toml").read_text())["matrix"]
 
 
@@ -54,6 +55,7 @@ def a_project(folder: Path, told: Mapping[str, Any]) -> Path:
     make_project(folder)
     path = folder / "matrix.yaml"
     text = path.read_text() + f"\nrunners:\n{told['runners']}"
+    text += "".join(MACHINE.format(number=number) for number in range(told.get("many_runners", 0)))
     text = text.replace("\nrows:\n", f"\nrows:\n{told.get('rows', '').lstrip(chr(10))}")
     matrix = yaml.safe_load(text)
     # As they are written, so that YAML's own readings of names are tried.

@@ -43,6 +43,9 @@ def test_nothing_to_try_and_several_images_are_errors_of_their_own(
 ) -> None:
     assert ran(monkeypatch, "--vendor", "cpu", "--image", "torch") == InputError.exit_code
     assert "it follows `--`" in capsys.readouterr().err
+    named = ran(monkeypatch, "--image", "torch", "--name", "../../etc", "--", "true")
+    assert named == InputError.exit_code
+    assert "--name '../../etc' is no name of an image" in capsys.readouterr().err
     assert ran(monkeypatch, "--vendor", "cpu", "--dry-run", "--", "true") == 3
     assert "a program is tried in one image" in capsys.readouterr().err
 

@@ -9,9 +9,16 @@ import sys
 from pathlib import Path
 
 import pytest
+from fakes import FakeEngine
 
 from warpfront.errors import StoreError, keep_secret
-from warpfront.images.engine.buildx import BakeRequest, BuildStep, ProgressReader, bake
+from warpfront.images.engine.buildx import (
+    BakeRequest,
+    BuildStep,
+    ProgressReader,
+    bake,
+    local_context,
+)
 
 
 def vertex(name: str, **facts: object) -> str:
@@ -228,7 +235,7 @@ with calls.open("a") as file:
 (metadata.parent / "settings").write_text("\\n".join(a for a in arguments if a[:6] == "--set="))
 print("a line of a program", flush=True)
 if BROKEN & set(targets) and len(calls.read_text().splitlines()) <= TIMES:
-    print("ERROR: failed to solve: MESSAGE")
+    print('ERROR: failed to solve: MESSAGE')
     sys.exit(1)
 metadata.write_text(json.dumps({t: {"containerimage.digest": f"sha256:{t}"} for t in targets}))
 """
@@ -301,9 +308,14 @@ def test_a_full_disk_is_told_from_other_failures(tmp_path: Path) -> None:
     assert (tmp_path / "calls").read_text().splitlines().count("serve") == 1
 
 
+# As buildx's driver `remote` prints it where nobody listens.
+NOBODY = vertex("[internal] waiting for connection", completed="t", error="deadline exceeded")
+
+
 @pytest.mark.process
-def test_an_engine_that_went_away_ends_the_bake(tmp_path: Path) -> None:
-    answers = bake(a_request(tmp_path, {"torch"}, "error reading from server: EOF"), ignore)
+@pytest.mark.parametrize("words", ["error reading from server: EOF", NOBODY], ids=["EOF", "remote"])
+def test_an_engine_that_went_away_ends_the_bake(tmp_path: Path, words: str) -> None:
+    answers = bake(a_request(tmp_path, {"torch"}, words), ignore)
     assert all(answer.engine_gone for answer in answers.values())
     assert (tmp_path / "calls").read_text() == "torch devel serve\n"
 
@@ -339,3 +351,18 @@ def test_a_disk_too_full_for_the_logs_is_an_error_of_its_own(tmp_path: Path) -> 
     request = dataclasses.replace(a_request(tmp_path, set()), logs={"torch": Path("/dev/full")})
     with pytest.raises(StoreError, match="No space left on device"):
         bake(request, ignore)
+
+
+def test_a_builder_elsewhere_gets_this_engine_s_images_as_layouts(tmp_path: Path) -> None:
+    engine = FakeEngine()
+    (tmp_path / "a.tar").write_bytes(b"")
+    image = engine.import_rootfs(tmp_path / "a.tar", "localhost/x/a:1", {})
+    folder = tmp_path / "layouts"
+    assert local_context(engine, "localhost/x/a:1", folder) == "docker-image://localhost/x/a:1"
+    assert not folder.exists()
+    engine.elsewhere = True
+    for _ in range(2):  # what an earlier one left there is not in its way
+        found = local_context(engine, "localhost/x/a:1", folder)
+        (layout,) = folder.iterdir()
+        assert found == f"oci-layout://{layout}@{image.id}"
+        assert (layout / "index.json").is_file()

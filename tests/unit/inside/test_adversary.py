@@ -215,7 +215,8 @@ def test_what_is_offered_is_on_the_index(stack: Stack, tmp_path: Path) -> None:
 
 
 def result(case: str, image: str, tool: str, outcome: str, *by: str) -> dict[str, Any]:
-    return {"case": case, "image": image, "tool": tool, "outcome": outcome, "by": list(by)}
+    run = {"case": case, "image": image, "tool": tool, "day": "2026-11-22", "guard": "0a1b2c"}
+    return {**run, "outcome": outcome, "by": list(by)}
 
 
 def test_new_results_replace_old_ones_of_the_same_run_alone() -> None:
@@ -238,6 +239,7 @@ def test_the_table_says_one_word_where_all_tools_agree_and_each_ones_where_not()
     table = suite_table(page, [case for case in CASES if case.id in ("plain", "floor")])
     assert "| ● torch>= above the image's | refused | - | - |" in table
     assert "pip 26.3: intact; uv: detected by import and verify" in table
+    assert "| 0a1b2c | 2026-11-22 | cpu | 5 |" in table
     assert "| cpu: torch 2.13.0+cpu | 5 | 1 | 3 | 1 | 0 | 0 | 0 |" in table
     assert counted([result("floor", "cpu", "pip", "broken")])["silent"] == 1
 

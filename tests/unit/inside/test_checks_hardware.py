@@ -14,6 +14,8 @@ from warpfront.inside.checks.detection import detect, disagreements
 from warpfront.inside.checks.hardware import Hardware, Machine, read_hardware
 from warpfront.inside.checks.hardware.amd_devices import decode_gfx, read_properties
 from warpfront.inside.checks.hardware.gaudi_devices import gaudi_arch
+from warpfront.inside.checks.hardware.machine_reader import ProgramOutput
+from warpfront.inside.checks.hardware.mishaps import mishaps, read_health
 from warpfront.inside.checks.hardware.recording import Recorded, Recording, RecordingError
 from warpfront.inside.checks.hardware.visibility import resolve_visibility
 from warpfront.inside.checks.torch_devices import Device, TorchFacts
@@ -327,3 +329,72 @@ def test_doctor_names_the_devices_and_what_stands_in_their_way() -> None:
     assert {locked.outcome, problem.outcome} == {Outcome.UNAVAILABLE}
     assert "/dev/kfd may not be opened" in problem.text
     assert list(examine_hardware(recorded("none"))) == []
+
+
+XIDS = """\
+[   11.5] NVRM: loading NVIDIA UNIX Open Kernel Module
+[  812.2] NVRM: Xid (PCI:0000:41:00): {code}, pid=4711, name=python3, GPU has fallen off the bus.
+"""
+
+
+class Altered(Recorded):
+    """A recorded machine to which something has happened: a program says or a file has another
+    thing.
+    """
+
+    def __init__(self, name: str, **happened: str | None) -> None:
+        super().__init__(RECORDINGS / name)
+        self.happened = happened
+
+    def run(self, argv: tuple[str, ...]) -> ProgramOutput:
+        if argv[0] not in self.happened:
+            return super().run(argv)
+        said = self.happened[argv[0]]
+        return ProgramOutput(status=15 if said is None else 0, output=said or "")
+
+    def names(self, path: str) -> tuple[str, ...]:
+        below = (one.removeprefix(f"{path}/") for one in self.happened if one.startswith(path))
+        return tuple(sorted({one.split("/")[0] for one in below})) or super().names(path)
+
+    def text(self, path: str) -> str | None:
+        return self.happened.get(path) or super().text(path)
+
+
+RAS = "/sys/class/drm/card1/device/ras/umc_err_count"
+ONE_ROW = "0, NVIDIA H200, 9.0, 580.0, 143771\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after", "expected"),
+    [
+        ("nvidia-h200-x2", {}, {"nvidia-smi": ONE_ROW}, "1 of 2 devices no longer answers"),
+        (
+            *("nvidia-h200-x2", {}),
+            *({"nvidia-smi": None, "warpfront-nvml": None}, "2 of 2 devices no longer answers"),
+        ),
+        (
+            *("h100", {"dmesg": ""}, {"dmesg": XIDS.format(code=79)}),
+            "Xid (PCI:0000:41:00): 79, pid=4711, name=python3, GPU has fallen off the bus.",
+        ),
+        # What a wrong kernel does by itself, and what was there before.
+        ("h100", {}, {"dmesg": XIDS.format(code=31)}, ""),
+        ("h100", {"dmesg": XIDS.format(code=79)}, {"dmesg": XIDS.format(code=79)}, ""),
+        ("h100", {}, {}, ""),
+        (
+            *("mi300x-x8", {RAS: "ue: 1\nce: 4\n"}, {RAS: "ue: 3\nce: 9\n"}),
+            "2 uncorrected errors in card1 umc",
+        ),
+        ("mi300x-x8", {RAS: "ue: 1\nce: 4\n"}, {RAS: "ue: 1\nce: 9\n"}, ""),
+    ],
+)
+def test_what_befell_a_device_is_told_from_what_a_program_did(
+    name: str, before: dict[str, str], after: dict[str, str | None], expected: str
+) -> None:
+    vendor = "amd" if name.startswith("mi") else "nvidia"
+    found = (read_health(Altered(name, **one), vendor) for one in (before, after))
+    assert "; ".join(mishaps(*found)) == expected
+
+
+def test_where_drivers_do_not_tell_nothing_is_known() -> None:
+    assert read_health(Machine(), "cpu") is None
+    assert mishaps(None, None) == ()

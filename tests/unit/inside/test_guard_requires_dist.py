@@ -101,6 +101,20 @@ def test_what_is_outside_the_grammar_is_refused_not_guessed(line: str) -> None:
         read_requirement(line)
 
 
+@pytest.mark.timeout(20)
+def test_a_strangers_line_is_neither_a_crash_nor_a_standstill() -> None:
+    deep = "(" * 5000 + "python_version > '3'" + ")" * 5000
+    with pytest.raises(UnreadableError):
+        read_requirement(f"demo; {deep}").applies()
+    with pytest.raises(UnreadableError):
+        read_requirement(f"demo{' ' * 100_000}@ https://x.test/d.whl")
+    assert read_requirement(f"demo{' ' * 100_000}>=1").accepts("2")
+    for long in ("9" * 5000, "1." * 3000 + "1"):
+        for demand in (f"=={long}", f"=={long}.*", ">=1", "==1.*"):
+            with pytest.raises(UnreadableError):
+                read_requirement(f"demo{demand}").accepts(long)
+
+
 def test_an_unreadable_marker_is_refused() -> None:
     with pytest.raises(UnreadableError):
         read_requirement('demo; moon_phase == "full"').applies()

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import json
+import random
 import re
 import sys
 from collections.abc import Mapping
@@ -204,6 +205,15 @@ def test_what_is_not_there_dies_hangs_or_hides_devices_is_said(
     dies = found({"name": "dies", "imports": ["dies"]})
     assert "the process ended with -6" in dies["dies: imports"].reason
     assert dies["dies: extensions load"].outcome == "failed"
+    site.package("cut", "1", {"__init__.py": "", EXTENSION.name: WHOLE[:500]})
+    cut = found({"name": "cut", "imports": ["cut"]})
+    assert f"a fallback is taken: {EXTENSION.name}: " in cut["cut: extensions load"].reason
+    # Mapped, and its end is behind the file's: the loader itself is killed.
+    (site.root / "cut" / EXTENSION.name).write_bytes(WHOLE[:4096])
+    cut = found({"name": "cut", "imports": ["cut"]})
+    assert cut["cut: imports"].outcome == "passed"
+    killed = f"while {site.root / 'cut' / EXTENSION.name} was loaded"
+    assert killed in cut["cut: extensions load"].reason
     site.package("hides", "1", {"__init__.py": "import os; os.environ['SEEN'] = '0'"})
     hides = found({"name": "hides", "imports": ["hides"]})
     assert hides["devices"].outcome == "failed"
@@ -286,6 +296,17 @@ def test_the_session_leaves_every_check_it_planned(tmp_path: Path) -> None:
     stack_checks.record_stack(claims, recorder)
     assert recorder.finish()
     assert recorder.planned == ("true: runs", "devices", "torch is still sealed")
+
+
+def test_a_file_that_is_cut_short_or_says_nonsense_needs_nothing_that_is_known() -> None:
+    tables, chance = int.from_bytes(WHOLE[40:48], "little"), random.Random(1)
+    for length in (6, 20, 64, 1000, tables, len(WHOLE) - 10):
+        assert len(read_elf(WHOLE[:length])) == 2
+    for _ in range(300):
+        data = bytearray(WHOLE)
+        for place in (chance.randrange(64), chance.randrange(tables, len(WHOLE))):
+            data[place] = chance.randrange(256)
+        assert len(read_elf(bytes(data))) == 2
 
 
 def test_an_elf_file_says_what_it_needs_and_nothing_else_does() -> None:

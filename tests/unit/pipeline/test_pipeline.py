@@ -16,11 +16,14 @@ from builders import a_built_image, a_wheel
 from fakes import FakeEngine
 
 from warpfront import pipeline
-from warpfront.errors import BlockedError, EngineError
+from warpfront.ci.retrying import worth_another_try
+from warpfront.errors import BlockedError, EngineError, FailureKind
 from warpfront.images.crafting import Builder
 from warpfront.images.engine import RunResult
 from warpfront.images.labels import CONTENT_HASH, CREATED
 from warpfront.inside.checks.effort import Effort, read_effort
+from warpfront.inside.checks.hardware import Machine
+from warpfront.inside.checks.hardware.machine_reader import ProgramOutput
 from warpfront.matrix.scaffold import make_project
 from warpfront.model import (
     Blocked,
@@ -36,7 +39,7 @@ from warpfront.model import (
     Verification,
     WheelLock,
 )
-from warpfront.pipeline import planning
+from warpfront.pipeline import planning, verifying
 from warpfront.pipeline.locking import lock_cells
 from warpfront.pipeline.verifying import verify_cells
 from warpfront.pipeline.within.containers import ending_of
@@ -449,6 +452,37 @@ def test_a_check_that_flips_between_runs_of_one_digest_is_no_pass(
     drawn = read_effort(quick=True, profile="strict", seeds=2, run="ab12")
     assert [drawn.again(number).run for number in range(3)] == ["ab12", "ab12.1", "ab12.2"]
     assert len({drawn.again(number).seeds for number in range(3)}) == 3
+
+
+def test_a_check_that_fails_beside_a_device_s_own_fault_is_no_verdict_and_tried_again(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many uncorrected errors as it was asked for the machine's health."""
+    asked: list[int] = []
+
+    class Failing(Machine):
+        def names(self, path: str) -> tuple[str, ...]:
+            return {"/sys/class/drm": ("card0",)}.get(path, ("umc_err_count",))
+
+        def text(self, path: str) -> str | None:
+            asked.append(1)
+            return f"ue: {len(asked)}\nce: 0\n" if path.endswith("_err_count") else None
+
+        def run(self, argv: tuple[str, ...]) -> ProgramOutput:
+            return ProgramOutput(status=None, complaint=argv[0])
+
+    monkeypatch.setattr(verifying, "Machine", Failing)
+    engine = FakeEngine()
+    target: dict[str, Any] = {"vendor": "amd", "targets": ("gfx942",)}
+    failed = verified(workspace, monkeypatch, lambda _: None, engine, **target)
+    assert isinstance(failed, Failed)
+    assert failed.reason.startswith("the device failed meanwhile: ")
+    assert failed.reason.endswith("uncorrected errors in card0 umc")
+    assert failed.kind is FailureKind.INFRASTRUCTURE
+    assert worth_another_try([failed])
+    # A processor has no such counters: what fails there is a verdict.
+    verdict = verified(workspace, monkeypatch, lambda _: None, engine)
+    assert isinstance(verdict, Verification)
 
 
 def test_the_project_of_a_cell_is_judged_with_its_image(

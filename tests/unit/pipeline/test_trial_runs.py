@@ -4,6 +4,7 @@ with the real uv over stand-in wheels.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -194,6 +195,29 @@ def test_programs_of_the_layer_are_started_by_the_image_s_python(place: Spot) ->
     trial = place.tried(look)  # type: ignore[arg-type]
     assert trial.works
     assert seen == ["#!/opt/venv/bin/python\nprint('launch')\n"]
+
+
+def test_what_a_program_prints_is_a_strangers(place: Spot) -> None:
+    """More names than anybody looks up, and what a terminal would obey."""
+
+    def flood(_request: RunRequest, on_line: Line) -> int:
+        on_line("Traceback (most recent call last):")
+        for number in range(5000):
+            on_line(f'  File "/repo/\x1b]0;mine\x07.py", line {number}, in <module>')
+            on_line(f"ModuleNotFoundError: No module named 'm{number}'")
+        return 1
+
+    trial = place.tried(flood)  # type: ignore[arg-type]
+    assert (trial.runs, len(trial.found)) == (1, trial_runs.ROUNDS)
+    assert not {"\x1b", "\x07"} & {*trial.tail, *trial.found[0].miss.path}
+
+
+@pytest.mark.timeout(20)
+def test_a_project_s_files_are_a_strangers(place: Spot) -> None:
+    os.mkfifo(place.repo / "requirements.txt")
+    (place.repo / "pyproject.toml").symlink_to("/dev/zero")
+    trial = place.tried(Program("einops"), install=False)
+    assert trial.found[0].said_by == "the table of modules"
 
 
 def test_rounds_are_bounded(place: Spot, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from builders import a_built_image, a_check, a_verification
 
 from warpfront.errors import EngineError, FailureKind, HandoverError, InputError, LockError
-from warpfront.model import Failed, Outcome, Verification
+from warpfront.model import BuiltImage, Failed, Outcome, Verification
 from warpfront.pipeline.beside.working import Done, Errand, same_image, work
 from warpfront.pipeline.workspace import Folders
 from warpfront.system.store import Store
@@ -83,9 +84,17 @@ def test_infrastructure_is_tried_again_within_a_budget(folders: Folders) -> None
 
 
 def test_an_engine_that_stays_away_is_a_result_of_its_cell(folders: Folders) -> None:
-    (failed,) = Working(folders).do(*(EngineError("gone") for _ in range(3))).results
+    working = Working(folders)
+    (failed,) = working.do(*(EngineError("gone") for _ in range(3))).results
     assert isinstance(failed, Failed)
     assert (failed.kind, failed.exit_code) == (FailureKind.INFRASTRUCTURE, EngineError.exit_code)
+    # Whoever judges the run hears why, and how to repeat it; an image of before stays known.
+    assert working.left == [f"build/{CELL}/build.json"]
+    assert folders.store.load(CELL, "build", (Failed,)) == failed
+    shutil.rmtree(folders.root / "handover")
+    folders.store.save(CELL, "build", BUILT)
+    working.do(*(EngineError("gone") for _ in range(3)))
+    assert folders.store.load(CELL, "build", (BuiltImage,)) == BUILT
 
 
 def test_nothing_else_is_tried_again(folders: Folders) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,32 @@ def test_what_is_no_name_is_refused(name: str, tmp_path: Path) -> None:
         write_model_test(name, tmp_path / "test_x.py")
 
 
+@pytest.mark.timeout(20)
+def test_only_what_was_written_here_is_written_over(tmp_path: Path) -> None:
+    test = tmp_path / "test_llama.py"
+    write_model_test("dbrx", test)
+    assert "ARCHITECTURE = 'llama'" in write_model_test("llama", test).read_text()
+    for name, make in (
+        ("matrix.py", lambda path: path.write_text("ours\n")),
+        ("fifo.py", os.mkfifo),
+        ("folder.py", Path.mkdir),
+        ("link.py", lambda path: path.symlink_to(test)),
+        ("away.py", lambda path: path.symlink_to(tmp_path / "nowhere.py")),
+    ):
+        make(tmp_path / name)
+        with pytest.raises(InputError, match=r"is there already|not a regular file"):
+            write_model_test("qwen3", tmp_path / name)
+    assert (tmp_path / "matrix.py").read_text() == "ours\n"
+    assert "'llama'" in test.read_text()
+    assert not (tmp_path / "nowhere.py").exists()
+
+
+def test_a_file_s_name_is_no_code_in_it(tmp_path: Path) -> None:
+    for name in ('x"""\nimport os.py', "{architecture}.py", "notes.txt", ".py", "a\\b.py"):
+        with pytest.raises(InputError, match="no name of a test"):
+            write_model_test("llama", tmp_path / name)
+
+
 def test_a_file_that_cannot_be_written_is_said(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"--write takes a file|No such file"):
+    with pytest.raises(InputError, match="no such folder"):
         write_model_test("llama", tmp_path / "no" / "such" / "test.py")

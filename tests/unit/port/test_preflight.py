@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -440,6 +442,14 @@ def test_condas_torch_is_a_note_and_its_pip_list_is_judged() -> None:
         ("r.txt", b"#" * (5 * 2**20), "larger than"),
         ("r.txt", b"\0\0", "NUL"),
         ("r.txt", b"this is prose, not a list\n", "r.txt:1: not a requirement"),
+        ("r.txt", b"a; %b\n" % (b"(" * 5000), "r.txt:1: not a requirement"),
+        (
+            *("r.txt", b"a; " + b"(" * 5000 + b"python_version>'3'" + b")" * 5000),
+            "nested too deeply",
+        ),
+        ("r.txt", b"a\n" * 20_001, "more than 20,000 requirements"),
+        ("pyproject.toml", b"a = " + b"9" * 5000, "broken TOML"),
+        ("pyproject.toml", b"a = " + b"[" * 5000, "nested too deeply"),
         ("r.txt", b"-r missing.txt\n", "r.txt:1: no such file: missing.txt"),
         ("r.txt", b"-r r.txt\n", "includes itself"),
         ("pyproject.toml", b"[project\n", "broken TOML"),
@@ -465,6 +475,30 @@ def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
         read_files(tmp_path, (str(tmp_path / "none.txt"),))
     with pytest.raises(InputError, match="no requirements file"):
         read_files(tmp_path, ())
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (os.mkfifo, "r.txt: a FIFO, not a regular file"),
+        (lambda path: path.symlink_to("/dev/zero"), "r.txt: a device, not a regular file"),
+        (Path.mkdir, "r.txt: a folder, not a regular file"),
+    ],
+)
+def test_what_is_no_file_is_no_list(
+    tmp_path: Path, make: Callable[[Path], object], said: str
+) -> None:
+    make(tmp_path / "r.txt")
+    with pytest.raises(InputError, match=said):
+        read_file(tmp_path / "r.txt", shown="r.txt")
+
+
+def test_a_chain_of_includes_has_an_end(tmp_path: Path) -> None:
+    for number in range(60):
+        (tmp_path / f"r{number}.txt").write_text(f"-r r{number + 1}.txt\n")
+    with pytest.raises(InputError, match=r"r51.txt: the 51th file"):
+        read_files(tmp_path, (str(tmp_path / "r0.txt"),))
 
 
 def test_a_circle_of_includes_names_its_files(tmp_path: Path) -> None:

@@ -72,6 +72,12 @@ def test_only_what_ended_the_program_was_missed(output: str, found: list[tuple[s
     assert [(one.top, one.where) for one in read_misses(output)] == found
 
 
+def test_a_traceback_may_name_a_line_that_no_file_has() -> None:
+    odd = PLAIN.replace("line 1,", f"line {'1' * 5000},")
+    (miss,) = read_misses(odd)
+    assert (miss.top, miss.line) == ("einops", 3)
+
+
 def test_metadata_that_is_not_there_names_a_distribution() -> None:
     (miss,) = read_misses(METADATA)
     assert (miss.module, miss.distribution) == ("", "tqdm")
@@ -93,6 +99,14 @@ def test_a_module_s_distribution_is_named_by_somebody_and_never_guessed() -> Non
     assert named("einops", einops="einops==0.8") == ("einops==0.8", "--provides")
     assert provider(Miss(module="some_module"), asked) == UNKNOWN
     assert provider(Miss(module="", distribution="tqdm"), ()).name == "tqdm"
+    assert provider(Miss(module="", distribution="pyyaml"), ()).name == "pyyaml"
+    assert provider(Miss(module="", distribution="my-lib"), asked).said_by == "r.txt:2"
+    # A program may print any name, and what is no name.
+    for printed in ("tqdm-free-of-charge", "a;b@c", "--index-url", "http://127.0.0.1/x.whl"):
+        miss = Miss(module="", distribution=printed)
+        assert provider(miss, asked) == UNKNOWN
+    said = Miss(module="", distribution="some-lib")
+    assert provider(said, asked, {said.asked: "some-lib==1"}).said_by == "--provides"
 
 
 def test_what_somebody_provides_is_a_module_and_a_distribution() -> None:

@@ -122,7 +122,9 @@ def test_a_torch_from_an_address_is_unmet_whatever_its_version() -> None:
 
 
 def test_metadata_that_nobody_can_read_demands_nothing() -> None:
-    assert demanded("a", a=["torch (>=", "torch<2"]) == [
+    deep = "(" * 5000 + "python_version > '3'" + ")" * 5000
+    incomparable = "torch<1; os_name ~= 'x'"
+    assert demanded("a", a=["torch (>=", f"torch<1; {deep}", incomparable, "torch<2"]) == [
         "a 1.0 -> torch<2, but this cell holds torch 2.13.0+cpu"
     ]
 

@@ -166,6 +166,18 @@ HOSTILE: dict[str, tuple[str | bytes, str]] = {
     "bytes": (b"--- a/x\n+++ b/x\n@@ -1 +1 @@\n-\0\n+x\n", "is binary"),
     "huge": (b"#" * (LARGEST_BYTES + 1), "more than 1,048,576"),
     "metadata": (diff("", "x\n", "pkg-1.0.dist-info/METADATA"), "relax:"),
+    "no name": ("--- /dev/null\n+++ b/.\n@@ -0,0 +1 @@\n+x\n", "no name that a file"),
+    "a line's end": ('--- /dev/null\n+++ "b/a\\nb"\n@@ -0,0 +1 @@\n+x\n', "a\\nb: is no name"),
+    "not UTF-8": (b"--- /dev/null\n+++ b/\xff.py\n@@ -0,0 +1 @@\n+x\n", "is no name"),
+    "too long": (diff("", "x\n", "x" * 300), "is too long a name"),
+    "too deep": (diff("", "x\n", "d/" * 600 + "x"), "is too long a name"),
+    "quoted": ('--- /dev/null\n+++ "b/\\057etc/x"\n@@ -0,0 +1 @@\n+x\n', "leads out of"),
+    "a folder": ("--- /dev/null\n+++ b/pkg\n@@ -0,0 +1 @@\n+x\n", "does not apply"),
+    "below a file": (
+        "--- /dev/null\n+++ b/pkg/other.py/x\n@@ -0,0 +1 @@\n+x\n",
+        "does not apply",
+    ),
+    "many": ("".join(diff("a\n", "b\n", f"{n}") for n in range(501)), "changes 501 files"),
     "git's own": (diff("", "x\n", "pkg/.git/config"), "is git's own"),
     "no patch": ("nothing of a patch\n", "is not a patch"),
     "cut short": (diff(ADAPTER, PORTED)[:-30], "is not a patch"),
@@ -177,6 +189,13 @@ def test_what_does_more_than_change_text_is_refused(tree: Tree, case: str) -> No
     patch, said = HOSTILE[case]
     assert said in tree.refusal(patch)
     assert not (tree.root.parent / "evil.py").exists()
+
+
+def test_of_many_files_that_do_not_fit_a_few_are_named(tree: Tree) -> None:
+    patch = "".join(diff("a\n", "b\n", f"gone/{n}") for n in range(12))
+    said = tree.refusal(patch)
+    assert said.startswith("no such file in the package: gone/0, gone/1, ")
+    assert "gone/4 and 7 more (" in said
 
 
 def test_a_link_of_the_package_is_no_way_out_of_it(tree: Tree) -> None:
@@ -223,8 +242,9 @@ def test_a_patched_wheel_is_a_wheel_of_another_version_and_its_record_is_true(
     tmp_path: Path,
 ) -> None:
     wheel = stand_in_wheel(tmp_path / "in", "pkg", "1.0", requires=["torch>=2"], files=FILES)
+    new = "--- /dev/null\n+++ b/pkg/a,b.py\n@@ -0,0 +1 @@\n+x\n"
     patching = Patching(
-        patches=(a_patch(tmp_path, diff(ADAPTER, PORTED)),), root=tmp_path, run=process.run
+        patches=(a_patch(tmp_path, diff(ADAPTER, PORTED) + new),), root=tmp_path, run=process.run
     )
     made = patched_wheel(wheel, patching, tmp_path / "one")
     again = patched_wheel(wheel, patching, tmp_path / "two")
@@ -233,7 +253,8 @@ def test_a_patched_wheel_is_a_wheel_of_another_version_and_its_record_is_true(
     assert (name, rest) == ("pkg", ["py3", "none", "any.whl"])
     assert version.startswith("1.0+wf.p")
     assert len(version) == len("1.0+wf.p") + 8
-    assert "pkg/adapter.py" in read_unpacked(made)  # which holds RECORD against the bytes
+    # Which holds RECORD against the bytes.
+    assert {"pkg/adapter.py", "pkg/a,b.py"} <= set(read_unpacked(made))
     assert read_requires(made) == ("torch>=2",)
     with zipfile.ZipFile(made) as archive:
         assert archive.read("pkg/adapter.py").decode() == PORTED

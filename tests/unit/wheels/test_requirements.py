@@ -63,6 +63,16 @@ def test_a_wheel_by_its_address_has_a_hash() -> None:
     assert (source.kind, source.name, source.location, source.pin) == ("wheel", "lib", url, SHA256)
 
 
+@pytest.mark.parametrize("pin", ["", f"#sha256={SHA256}"])
+@pytest.mark.parametrize("named", ["", "torch @ "])
+def test_a_variant_by_its_address_is_refused_with_what_to_write(named: str, pin: str) -> None:
+    url = "https://example.test/torch-2.10.0-cp311-cp311-manylinux_2_28_x86_64-cu129.whl"
+    with pytest.raises(LockError, match=f"{FILE}:1: torch of the variant cu129") as caught:
+        read(f"{named}{url}{pin}")
+    assert "write torch==2.10.0 here" in caught.value.hint
+    assert "`allow_variants: [torch]`" in caught.value.hint
+
+
 def test_the_order_and_the_plain_requirements_are_kept() -> None:
     text = "numpy>=2  # arrays\n./lib\neinops \\\n  >=0.8\n"
     asked = read(text)

@@ -247,7 +247,7 @@ def test_an_index_that_is_down_is_named_with_the_reason(house: Wheelhouse, offer
 
 
 def test_an_index_that_hangs_is_given_up(tmp_path: Path, index: Index) -> None:
-    house = Wheelhouse(tmp_path / "house", stall_seconds=0.2)
+    house = Wheelhouse(tmp_path / "house", stall_seconds=0.05)
     index.fail("alpha-1.0", Fault(hang_seconds=30))
     (wheel,) = locked(index.url, index.folder, "alpha")
     with pytest.raises(WheelError, match=r"no answer in time|no bytes for too long"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -141,9 +142,13 @@ def try_program(
 
 
 def _trial_request(tried: TrialOptions) -> TrialRequest:
+    from warpfront.matrix.language import NAME_PATTERN
     from warpfront.pipeline.beside.trial_runs import TrialRequest
     from warpfront.port.trying.providers import read_provides
 
+    if not re.fullmatch(NAME_PATTERN, tried.name):
+        hint = "a name of `images:`: lower case letters, digits, - and _"
+        raise InputError(f"--name {tried.name!r} is no name of an image", hint=hint)
     return TrialRequest(
         repo=Path(tried.repo),
         argv=_words_after_dashes(),

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import itertools
 import json
 import re
+import shutil
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -19,6 +21,7 @@ from pathlib import Path
 from typing import Any, Self, TextIO
 
 from warpfront.errors import without_secrets
+from warpfront.images.engine.protocol import Engine
 from warpfront.system.process import Command, Completed, stop_all, stream
 from warpfront.system.store import storing
 
@@ -32,7 +35,11 @@ _TAIL_CHARACTERS = 4_000
 _TAIL_LINES = 10
 _LONGEST_STEP = 100
 _TARGET_PREFIX = re.compile(r"\[(?P<target>[A-Za-z0-9_-]+) (?P<rest>[^\]]*)\]")
-_ENGINE_GONE = ("error reading from server: EOF", "Cannot connect to the Docker daemon")
+_ENGINE_GONE = re.compile(
+    r"error reading from server: EOF|Cannot connect to the Docker daemon|"
+    # A builder elsewhere that never answered.
+    r'"\[internal\] waiting for connection".*"error":'
+)
 # A build that is stopped may take a snapshot with it that BuildKit's cache still names.
 _CACHE_LOST = re.compile(r"snapshot \S* ?does not exist: not found")
 # As the kernel's ENOSPC is worded by Go, by C programs and by uv, in lower case.
@@ -101,6 +108,17 @@ class BakeRequest:
 
 
 OnStep = Callable[[BuildStep], None]
+
+
+def local_context(engine: Engine, reference: str, folder: Path) -> str:
+    """A named context that is an image of this engine: a builder elsewhere has nothing of it and
+    gets a layout in `folder`, whose owner removes it.
+    """
+    if not engine.builds_elsewhere:
+        return f"docker-image://{reference}"
+    layout = folder / hashlib.sha256(reference.encode()).hexdigest()[:24]
+    shutil.rmtree(layout, ignore_errors=True)
+    return f"oci-layout://{layout.resolve()}@{engine.export(reference, layout)}"
 
 
 def bake(request: BakeRequest, on_step: OnStep) -> Mapping[str, Baked]:
@@ -229,7 +247,7 @@ def _lost(completed: Completed) -> bool:
 
 
 def _gone(completed: Completed) -> bool:
-    return completed.returncode != 0 and any(words in completed.stdout for words in _ENGINE_GONE)
+    return completed.returncode != 0 and bool(_ENGINE_GONE.search(completed.stdout))
 
 
 def _metadata_path(request: BakeRequest, targets: tuple[str, ...]) -> Path:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import math
 import os
+import re
 import shutil
 import socket
 import stat
+import tarfile
 import tempfile
 import threading
 import time
@@ -51,6 +54,7 @@ from warpfront.model import DeviceAccess, HostDevices, frozen
 from warpfront.system import process
 from warpfront.system.process import Command
 from warpfront.system.progress import Line
+from warpfront.system.store import storing
 
 _CONNECT_SECONDS = 10
 _ANSWER_SECONDS = 600  # an import of gigabytes is silent for minutes
@@ -65,6 +69,7 @@ _FOREIGN = (
 )
 # podman answers with Go's names for them.
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
+_DRIVER = re.compile(r"^Driver: +(?P<name>\S+)", re.MULTILINE)
 # Where containerd keeps blobs by digest, below its own folder: the engine's, or the machine's.
 _CONTENT = "io.containerd.content.v1.content"
 _CONTAINERD = Path("/var/lib/containerd")
@@ -134,6 +139,12 @@ class DockerEngine:
         with self._translated():
             said = str(self._client.info().get("Architecture", ""))
         return _MACHINES.get(said, said)
+
+    @functools.cached_property
+    def builds_elsewhere(self) -> bool:
+        asked = Command(argv=(*self.buildx, "inspect"), environment=self._build_environment)
+        driver = _DRIVER.search(process.run(asked).stdout)
+        return driver is not None and driver["name"] != "docker"
 
     def features(self) -> Features:
         with self._translated():
@@ -217,6 +228,23 @@ class DockerEngine:
         return next(
             (at / _CONTENT for at in places if os.access(at / _CONTENT / blob, os.R_OK)), None
         )
+
+    def export(self, reference: str, folder: Path) -> str:
+        aside = folder.with_suffix(".tar")
+        with storing(aside):
+            folder.mkdir(parents=True)
+            with self._translated(), aside.open("wb") as file:
+                file.writelines(self._client.images.get(reference).save())
+            with tarfile.open(aside) as saved:
+                saved.extractall(folder)  # noqa: S202 - the engine's own, which has root anyway
+            aside.unlink()
+        index = folder / "index.json"
+        if not index.is_file():
+            raise EngineError(
+                f"{self._host} gives no image as an OCI layout, and a builder elsewhere needs it",
+                hint="Docker Engine 25 does; or a base that the builder can pull from a registry",
+            )
+        return str(json.loads(index.read_text(encoding="utf-8"))["manifests"][0]["digest"])
 
     def push(self, reference: str, on_progress: Progress) -> int:
         repository, _, tag = reference.rpartition(":")

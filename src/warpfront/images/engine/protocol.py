@@ -108,6 +108,12 @@ class Engine(Protocol):
     def build_environment(self) -> Mapping[str, str]:
         """What a buildx call needs in its environment to reach this engine."""
 
+    @property
+    def builds_elsewhere(self) -> bool:
+        """Whether buildx's builder is another BuildKit than this engine's own: it sees none of this
+        engine's images, and what it makes has to be brought here.
+        """
+
     def features(self) -> Features: ...
 
     def images(self, label: str) -> tuple[StoredImage, ...]:
@@ -134,6 +140,9 @@ class Engine(Protocol):
         """The folder whose blobs/sha256/ has the image's blobs as they were built, where the engine
         keeps them so and this process may read them; None where only the engine itself may.
         """
+
+    def export(self, reference: str, folder: Path) -> str:
+        """The image as an OCI layout in a new `folder`; the digest by which that has it."""
 
     def push(self, reference: str, on_progress: Progress) -> int:
         """Send the image of a tag to the registry that the tag names, with the credentials that

@@ -18,7 +18,11 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion
 
-_UNREADABLE = (InvalidRequirement, InvalidVersion, UndefinedComparison, UndefinedEnvironmentName)
+_UNREADABLE = (
+    *(InvalidRequirement, InvalidVersion, UndefinedComparison, UndefinedEnvironmentName),
+    # A marker of hundreds of parentheses, one in another.
+    RecursionError,
+)
 
 
 @dataclass(frozen=True, kw_only=True)

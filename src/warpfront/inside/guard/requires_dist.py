@@ -30,6 +30,7 @@ _VERSION = re.compile(
     re.IGNORECASE,
 )
 _TOKEN = re.compile(r"\s*(\(|\)|===|==|!=|<=|>=|~=|<|>|'[^']*'|\"[^\"]*\"|[A-Za-z_][A-Za-z0-9_.]*)")
+_LONGEST_VERSION = 256
 _PRE = {"alpha": "a", "beta": "b", "c": "rc", "pre": "rc", "preview": "rc"}
 _VERSION_VARIABLES = {"python_version", "python_full_version", "implementation_version"}
 
@@ -52,9 +53,13 @@ class Requirement:
         if not self.marker:
             return True
         environment = marker_environment()
-        return any(
-            _Marker(self.marker, {**environment, "extra": extra}).holds() for extra in ("", *extras)
-        )
+        try:
+            return any(
+                _Marker(self.marker, {**environment, "extra": extra}).holds()
+                for extra in ("", *extras)
+            )
+        except RecursionError:
+            raise UnreadableError(self.marker) from None
 
     def accepts(self, version: str) -> bool:
         return all(_meets(version, operator, wanted) for operator, wanted in self.specifiers)
@@ -62,7 +67,7 @@ class Requirement:
 
 def read_requirement(line: str) -> Requirement:
     """Parse one line. Raises `UnreadableError` for URLs and anything else outside the grammar."""
-    match = _REQUIREMENT.match(line)
+    match = _REQUIREMENT.match(" ".join(line.split()))
     if not match:
         raise UnreadableError(line)
     specifiers = []
@@ -101,7 +106,7 @@ def marker_environment() -> dict[str, str]:
 def sort_key(version: str) -> tuple[object, ...]:
     """PEP 440's order, the local label left out. Raises `UnreadableError`."""
     match = _VERSION.match(version.strip())
-    if not match:
+    if not match or len(version) > _LONGEST_VERSION:
         raise UnreadableError(version)
     release = [int(part) for part in match["release"].split(".")]
     while len(release) > 1 and release[-1] == 0:
@@ -158,7 +163,8 @@ def _is_post(key: tuple[object, ...]) -> bool:
 
 def _starts_with(version: str, prefix: str) -> bool:
     match = _VERSION.match(version.strip())
-    if not match or not re.fullmatch(r"\d+(\.\d+)*", prefix):
+    longest = max(len(version), len(prefix))
+    if not match or longest > _LONGEST_VERSION or not re.fullmatch(r"\d+(\.\d+)*", prefix):
         raise UnreadableError(f"{version} against {prefix}.*")
     wanted = [int(part) for part in prefix.split(".")]
     release = [int(part) for part in match["release"].split(".")]

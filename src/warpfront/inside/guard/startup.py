@@ -119,8 +119,10 @@ class Watcher:
         if top not in WATCHED:
             return None
         spec = self._found(name, path, target)
-        if spec is None or _is_its_own(top, spec):
+        if spec is None or (type(spec.loader) in _PYTHONS and _is_below(top, spec.origin)):
             return spec
+        if spec.loader is None and all(_is_below(top, one) for one in _folders(spec)):
+            return spec  # a folder without an __init__.py, such as triton/_C
         return _watch(name).module_from_elsewhere(top, spec, home=_HOME)
 
     @staticmethod
@@ -133,18 +135,15 @@ class Watcher:
         return None
 
 
-def _is_its_own(top: str, spec: "Any") -> bool:
-    """Whether Python's own finder found it in the folder of its package, which was looked at. One
-    without `__init__.py` (triton's `_C`) has folders for a file, and gets its loader later.
-    """
+def _folders(spec: "Any") -> "Any":
+    """Where a package without a file of its own has its modules."""
+    return spec.submodule_search_locations or ["nowhere"]
+
+
+def _is_below(top: str, origin: "Any") -> bool:
+    """Whether a module's file lies in the folder of its package, which was looked at."""
     file = getattr(sys.modules.get(top), "__file__", None)
-    if spec.loader is None:
-        places = [*(spec.submodule_search_locations or ("",))]
-    elif type(spec.loader) in _PYTHONS:
-        places = [spec.origin] if spec.origin else []
-    else:
-        return False
-    return not file or all(one.startswith(os.path.dirname(file) + "/") for one in places)  # noqa: PTH120 - as above
+    return origin is None or not file or origin.startswith(os.path.dirname(file) + "/")  # noqa: PTH120 - as above
 
 
 def _watch(name: str) -> "Any":

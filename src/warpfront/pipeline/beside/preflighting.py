@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from warpfront.errors import BlockedError, InputError, LockError, WheelError
+from warpfront.errors import BlockedError, InputError, LockError, StoreError, WheelError
 from warpfront.matrix import compat
 from warpfront.matrix.plan import with_parents
 from warpfront.matrix.selection import select
@@ -34,6 +34,7 @@ from warpfront.port.preflight.pyproject import read_pyproject
 from warpfront.port.preflight.requirements_txt import read_requirements
 from warpfront.port.preflight.setup_files import read_environment_yml, read_setup_cfg, read_setup_py
 from warpfront.port.preflight.stacks import CellStack, stacks_of
+from warpfront.system.foreign import read_regular
 from warpfront.system.process import run
 from warpfront.system.progress import Watch
 from warpfront.wheels.metadata import read_remote_requires
@@ -44,6 +45,7 @@ from warpfront.wheels.site import read_site
 from warpfront.wheels.sources import Site
 
 SIZE_LIMIT_BYTES = 4 * 2**20
+INCLUDE_DEPTH_LIMIT = 50
 _FOUND_BY_ITSELF = (
     *("pyproject.toml", "setup.cfg", "setup.py", "requirements*.txt", "requirements/*.txt"),
     *("environment.yml", "environment.yaml"),
@@ -156,6 +158,11 @@ class _Reading:
             raise InputError(f"{self._shown(resolved)}: it includes itself: {chain}")
         if resolved in self.read:
             return
+        if len(above) > INCLUDE_DEPTH_LIMIT:
+            raise InputError(
+                f"{self._shown(resolved)}: the {len(above)}th file that includes the next",
+                hint="name the last of them with -r",
+            )
         file = read_file(path, shown=self._shown(resolved), kind=kind)
         self.read[resolved] = file
         for include in file.includes:
@@ -208,16 +215,16 @@ def read_file(path: Path, *, shown: str, kind: Kind = Kind.REQUIREMENT) -> FileA
 
 
 def _read_text(path: Path, shown: str) -> str:
+    """A project is a stranger's: a FIFO or a device in the place of a list is none."""
     try:
-        if path.stat().st_size > SIZE_LIMIT_BYTES:
-            raise InputError(
-                f"{shown}: larger than {SIZE_LIMIT_BYTES:,} bytes: no list of packages"
-            )
-        return path.read_bytes().decode("utf-8-sig")
+        return read_regular(path, SIZE_LIMIT_BYTES, follow=True).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(
             f"{shown}: not UTF-8 (byte {error.start})", hint="save it as UTF-8"
         ) from error
+    except StoreError as error:
+        why = error.message.removeprefix(f"{path}: ")
+        raise InputError(f"{shown}: {why}: no list of packages") from error
     except OSError as error:
         raise InputError(f"{shown}: {error.strerror}") from error
 

@@ -16,7 +16,7 @@ from warpfront.ci.flow import HANDOVER
 from warpfront.ci.pool import Load, Pool, make_pool
 from warpfront.errors import EngineError, FailureKind, InputError, kind_of_exit
 from warpfront.images.engine import connect
-from warpfront.matrix.nodes import BuildNode
+from warpfront.matrix.nodes import BUILDER_VARIABLE, BuildNode
 from warpfront.matrix.plan import selected_with_parents
 from warpfront.model import Blocked, BuiltImage, Cell, Failed, Selection, digest_of
 from warpfront.pipeline.beside.dispatching import fingerprint
@@ -76,12 +76,18 @@ def spread(
 
 
 def answering(node: BuildNode) -> bool:
-    """Whether the engine behind a builder is there."""
+    """Whether the engine behind a builder is there, and the builder that buildx knows. One in a
+    cluster may have to be started first.
+    """
     try:
-        connect({**environment(), **node.environment}).features()
+        engine = connect({**environment(), **node.environment})
+        engine.features()
     except EngineError:
         return False
-    return True
+    if BUILDER_VARIABLE not in node.environment:
+        return True
+    words = (*engine.buildx, "inspect", "--bootstrap", node.environment[BUILDER_VARIABLE])
+    return run(Command(argv=words, environment=engine.build_environment)).returncode == 0
 
 
 def _loads(

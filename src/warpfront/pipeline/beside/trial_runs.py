@@ -41,6 +41,7 @@ from warpfront.port.preflight.following import askers_without_wheels
 from warpfront.port.trying.misses import read_misses
 from warpfront.port.trying.providers import provider
 from warpfront.port.trying.trial import Miss, MissAnswer, Trial
+from warpfront.system.foreign import clean_json
 from warpfront.system.process import Command, environment, run
 from warpfront.system.progress import Watch
 from warpfront.wheels.lock import difference, lock_inputs
@@ -49,7 +50,7 @@ from warpfront.wheels.uv_program import uv_binary
 from warpfront.wheels.wheelhouse import Wheelhouse
 
 ROUNDS = 24
-"""How many modules may be missing, one after the other, before it is given up."""
+"""How many modules may be missing, one after the other or at once, before it is given up."""
 
 TIME_LIMIT_SECONDS = 600.0
 _REPO, _LAYER = "/repo", "/try"
@@ -172,19 +173,20 @@ class _Trying:
         while True:
             runs += 1
             result, output = self._run()
-            misses = read_misses(output.text) if result.exit_code and not result.timed_out else ()
+            said = str(clean_json(output.text))  # without a terminal's own characters
+            misses = read_misses(said) if result.exit_code and not result.timed_out else ()
             known = {one.miss.top or one.miss.distribution for one in self.found}
-            new = [one for one in misses if (one.top or one.distribution) not in known]
+            new = [one for one in misses if (one.top or one.distribution) not in known][:ROUNDS]
             answers = [self._answered(miss) for miss in new]
             self.found.extend(answers)
             goes_on = any(one.folder or (one.version and self.asking.install) for one in answers)
             if not goes_on or runs > ROUNDS:
-                return self._trial(runs, result, output)
+                return self._trial(runs, result, said)
             if self.asking.install:
                 self._install()
 
-    def _trial(self, runs: int, result: RunResult, output: Output) -> Trial:
-        lines = output.text.rstrip().splitlines()
+    def _trial(self, runs: int, result: RunResult, said: str) -> Trial:
+        lines = said.rstrip().splitlines()
         versions = {wheel.name: wheel.version for wheel in self.lock.wheels}
         return Trial(
             cell_id=self.cell.id,
@@ -245,7 +247,8 @@ class _Trying:
             return MissAnswer(
                 miss=miss,
                 refusal="nobody here knows which distribution brings it",
-                hint=f"--provides {miss.top}=DISTRIBUTION says it; its name alone may be another's",
+                hint=f"--provides {miss.asked}=DISTRIBUTION says it; "
+                "its name alone may be another's",
             )
         answer = MissAnswer(miss=miss, requirement=provided.requirement, said_by=provided.said_by)
         try:

@@ -73,6 +73,7 @@ def work(
             found, tries[cell] = _tried(
                 act, cell, errand.step, retries=retries, watch=watch, pause=pause
             )
+            _keep_reason(found, errand.step, store)
             results += [_judged_again(one, before[cell], store) for one in found]
     finally:
         made = dict.fromkeys((*errand.cells, *(getattr(r, "cell_id", "") for r in results)))
@@ -116,6 +117,17 @@ def _attempted(act: Act, cell: str, step: StepName) -> Sequence[object]:
                 exit_code=error.exit_code,
             )
         ]
+
+
+def _keep_reason(results: Sequence[object], step: StepName, store: Store) -> None:
+    """Why nothing was built, for whoever judges the run, where the step was not left to say it. An
+    image that is there stays known.
+    """
+    for one in results:
+        if step == "build" and isinstance(one, Failed):
+            before = store.load(one.cell_id, "build", (BuiltImage, Blocked, Failed))
+            if not isinstance(before, BuiltImage):
+                store.save(one.cell_id, "build", one)
 
 
 def _earlier(store: Store, cell: str, errand: Errand) -> Verification | None:

@@ -22,7 +22,7 @@ from warpfront.images.bake import (
 )
 from warpfront.images.engine import Engine, StoredImage
 from warpfront.images.engine.bases import resolve_base
-from warpfront.images.engine.buildx import Baked, BakeRequest, BuildStep, bake
+from warpfront.images.engine.buildx import Baked, BakeRequest, BuildStep, bake, local_context
 from warpfront.images.labels import CONTENT_HASH, image_labels
 from warpfront.matrix.nodes import CACHE_VARIABLE
 from warpfront.matrix.plan import leaves
@@ -48,6 +48,7 @@ from warpfront.pipeline.within.preparing import (
 from warpfront.pipeline.within.sealed import is_sealed, write_manifest
 from warpfront.pipeline.workspace import AskSite, Folders, Material
 from warpfront.release.registry.ping import registry_reachable
+from warpfront.system.foreign import remove_tree
 from warpfront.system.process import environment, run
 from warpfront.system.progress import Watch
 from warpfront.system.provenance import fixed_moment, read_provenance
@@ -63,6 +64,16 @@ Built = BuiltImage | Blocked | Failed
 # (docs/performance.md). Docker's own manifests know no zstd; OCI's do.
 _OUTPUT = "type=image,oci-mediatypes=true,compression=zstd,compression-level=0"
 _OUTPUT_CLASSIC_STORE = "type=docker"
+_LAYOUTS = "layouts"
+
+
+def _output(engine: Engine) -> str:
+    """How an image gets into the engine's store."""
+    if not engine.features().containerd_store:
+        return _OUTPUT_CLASSIC_STORE
+    if engine.builds_elsewhere:
+        return _OUTPUT.replace("type=image", _OUTPUT_CLASSIC_STORE)
+    return _OUTPUT
 
 
 def build_cells(
@@ -197,9 +208,17 @@ class _Building:
         self._provenance = read_provenance(folders.root, run)
         self._started = monotonic()
         self._finished: dict[str, float] = {}
+        self._contexts_of: dict[str, str] = {}
 
-    def build(self, items: list[Prepared], *, again: bool = False) -> dict[str, Built]:
-        """Cell id -> what became of it. What failed beside damaged files is built once more."""
+    def build(self, items: list[Prepared]) -> dict[str, Built]:
+        """Cell id -> what became of it."""
+        try:
+            return self._build(items)
+        finally:
+            remove_tree(self._store.folder / ".bake" / _LAYOUTS)
+
+    def _build(self, items: list[Prepared], *, again: bool = False) -> dict[str, Built]:
+        """What failed beside damaged files is built once more."""
         failed: dict[str, Built] = {}
         fetched = self._each(items, self._fetch_one, failed)
         for item in fetched:
@@ -219,7 +238,7 @@ class _Building:
         broken = [item for item in ready if answers[item.cell.id].error]
         results = {**failed, **{item.cell.id: self._result(item, answers) for item in ready}}
         if broken and not again and attempt("", "build", self._drop_damaged, broken) is True:
-            results |= self.build(broken, again=True)
+            results |= self._build(broken, again=True)
         return results
 
     def _drop_damaged(self, items: list[Prepared]) -> bool:
@@ -324,7 +343,7 @@ class _Building:
                 uv=uv_version(),
             ),
             machine=cell.machine,
-            output=_OUTPUT if self._engine.features().containerd_store else _OUTPUT_CLASSIC_STORE,
+            output=_output(self._engine),
             secrets=self._secrets(item),
             moment=self._provenance.created,
         )
@@ -349,15 +368,20 @@ class _Building:
         contexts = {}
         if cell.parent is None:
             if item.base.source is BaseSource.BOOTSTRAP:
-                contexts[_familiar(cell.base.pinned)] = f"docker-image://{item.base.reference}"
+                contexts[_familiar(cell.base.pinned)] = self._local(item.base.reference)
         else:
             reference = self._references[cell.parent]
             contexts[reference] = (
-                f"target:{cell.parent}"
-                if cell.parent in building
-                else f"docker-image://{reference}"
+                f"target:{cell.parent}" if cell.parent in building else self._local(reference)
             )
         return contexts
+
+    def _local(self, reference: str) -> str:
+        """An image of this engine, for whoever builds."""
+        if reference not in self._contexts_of:
+            folder = self._store.folder / ".bake" / _LAYOUTS
+            self._contexts_of[reference] = local_context(self._engine, reference, folder)
+        return self._contexts_of[reference]
 
     def _wheels_view(self, item: Prepared) -> Path:
         return self._wheelhouse.view(item.rendered.wheels, self._view_folder(item))

@@ -13,7 +13,7 @@ from warpfront.images.bake import PROXIES_VARIABLE, BakeTarget, bake_file, proxy
 from warpfront.images.crafting import Builder
 from warpfront.images.engine import Engine, connect
 from warpfront.images.engine.bases import resolve_base
-from warpfront.images.engine.buildx import BakeRequest, bake
+from warpfront.images.engine.buildx import Baked, BakeRequest, bake, local_context
 from warpfront.images.labels import CONTENT_HASH
 from warpfront.images.render import DOCKERFILE, Templates
 from warpfront.matrix.plan import with_parents
@@ -22,6 +22,7 @@ from warpfront.model import BaseSource, Blocked, BuiltImage, Cell, WheelLock, di
 from warpfront.pipeline.within.baking import Built, build_cells, build_secrets
 from warpfront.pipeline.workspace import IMAGES_FOLDER, AskSite, Folders, Material
 from warpfront.release.registry.ping import registry_reachable
+from warpfront.system.foreign import remove_tree
 from warpfront.system.process import environment
 from warpfront.system.progress import Watch
 from warpfront.system.store import read_tree, write_json, write_text
@@ -29,6 +30,8 @@ from warpfront.wheels.sources import Site
 
 _TEMPLATE = 'FROM {{ from_reference }}\n{% include "_shared/apt.j2" %}\n'
 _NAME = "builder"
+_LAYOUTS = "layouts"
+_LOG = "build.log"
 
 
 BuilderOf = Callable[[Cell, Mapping[str, WheelLock]], Builder]
@@ -120,10 +123,30 @@ def _with_packages(
         return known.id
     folder = folders.store.folder / f".{_NAME}" / digest
     write_text(folder / "context" / DOCKERFILE, _dockerfile(folders.root, ground, apt))
+    try:
+        baked = _baked(reference, added, folder, engine=engine, site=site, digest=digest)
+    finally:
+        remove_tree(folder / _LAYOUTS)
+    image = engine.image(reference)
+    if baked.error or image is None:
+        raise CommandFailedError(
+            f"{', '.join(apt) or 'nothing'} cannot be added to {ground.reference}: {baked.error}",
+            hint=f"see {folder / _LOG}",
+        )
+    return image.id
+
+
+def _baked(
+    reference: str, added: _Packages, folder: Path, *, engine: Engine, site: Site, digest: str
+) -> Baked:
+    ground, log = added.ground, folder / _LOG
+    contexts = {}
+    if ground.local:
+        contexts = {ground.reference: local_context(engine, ground.reference, folder / _LAYOUTS)}
     target = BakeTarget(
         name=_NAME,
         context=str(folder / "context"),
-        contexts=({ground.reference: f"docker-image://{ground.reference}"} if ground.local else {}),
+        contexts=contexts,
         tag=reference,
         labels={CONTENT_HASH: digest},  # not the parent's, whose labels it inherits
         output="type=docker",
@@ -131,7 +154,6 @@ def _with_packages(
         secrets=build_secrets(site),
     )
     write_json(folder / "bake.json", bake_file([target]))
-    log = folder / "build.log"
     log.unlink(missing_ok=True)
     request = BakeRequest(
         buildx=engine.buildx,
@@ -143,14 +165,7 @@ def _with_packages(
         references={reference: _NAME},
         leaves=(_NAME,),
     )
-    baked = bake(request, lambda _: None)[_NAME]
-    image = engine.image(reference)
-    if baked.error or image is None:
-        raise CommandFailedError(
-            f"{', '.join(apt) or 'nothing'} cannot be added to {ground.reference}: {baked.error}",
-            hint=f"see {log}",
-        )
-    return image.id
+    return bake(request, lambda _: None)[_NAME]
 
 
 def _dockerfile(root: Path, ground: _Ground, apt: tuple[str, ...]) -> str:

@@ -8,6 +8,7 @@ from enum import StrEnum
 from packaging.requirements import InvalidRequirement, Requirement
 
 from warpfront.errors import InputError
+from warpfront.wheels.requirement_lines import foreign_requirement
 
 LINE_LIMIT = 100_000
 """Characters. A longer line is no requirement, and would only make messages unreadable."""
@@ -72,7 +73,7 @@ class FileAsks:
 def read_requirement(text: str, *, where: str) -> Requirement:
     """`text` as PEP 508. Raises `InputError` with `where` (file:line)."""
     try:
-        return Requirement(text)
+        return foreign_requirement(text)
     except InvalidRequirement as error:
         reason = str(error).splitlines()[0]
         raise InputError(

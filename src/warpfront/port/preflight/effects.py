@@ -17,6 +17,7 @@ from warpfront.port.preflight.asked import Asked, Kind
 from warpfront.port.preflight.breaches import Breach
 from warpfront.port.preflight.stacks import CellStack
 from warpfront.wheels.demands import marker_environment
+from warpfront.wheels.requirement_lines import marker_holds
 from warpfront.wheels.variants import split_label
 
 TORCH_HOSTS = ("download.pytorch.org", "download-r2.pytorch.org", "repo.amd.com", "repo.radeon.com")
@@ -50,7 +51,7 @@ def applies(requirement: Requirement, stack: CellStack, group: str = "") -> bool
         return True
     environment = {**marker_environment(stack.python, stack.inputs.machine), "extra": group}
     try:
-        return requirement.marker.evaluate(environment)
+        return marker_holds(requirement.marker, environment)
     except UndefinedEnvironmentName:
         return True
 

@@ -25,6 +25,7 @@ from warpfront.wheels.requirement_lines import (
     without_options,
 )
 
+MOST_LINES = 20_000
 _PATH = re.compile(r"^(\.{1,2}([/\\]|\[|$)|/|file:|~/)")
 _URL = re.compile(r"^([a-z]+\+)?[a-z]+://", re.IGNORECASE)
 _EXTRAS = re.compile(r"^(.*?)(\[[^]]*\])?$")
@@ -47,6 +48,8 @@ def read_requirements(text: str, *, path: str, kind: Kind = Kind.REQUIREMENT) ->
             includes.append(read)
         elif read:
             unknown.append(f"{path}:{line.start}: {read}")
+        if len(asked) > MOST_LINES:
+            raise InputError(f"{path}:{line.start}: more than {MOST_LINES:,} requirements")
     return FileAsks(path=path, asked=tuple(asked), includes=tuple(includes), unknown=tuple(unknown))
 
 

@@ -35,7 +35,7 @@ class TomlText:
         text = text.removeprefix("\ufeff").replace("\r\n", "\n")
         try:
             self.values: Mapping[str, Any] = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
+        except ValueError as error:  # a number of 5,000 digits is one, too
             raise InputError(f"{path}: broken TOML: {error}") from error
         except RecursionError as error:
             raise InputError(f"{path}: nested too deeply to be read") from error

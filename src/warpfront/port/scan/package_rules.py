@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import InvalidRequirement
 from packaging.utils import canonicalize_name
+
+from warpfront.wheels.requirement_lines import foreign_requirement
 
 _VENDOR_EXTRA = re.compile(
     r"(?:.*[-_.])?(?:cuda|gpu|nvidia|cu\d{2,3}|tensorrt|trt)(?:[-_.\d].*)?\Z"
@@ -50,7 +52,7 @@ def read_requirement(text: str, *, extra: str = "") -> Iterator[Required]:
     in: one for NVIDIA is meant to be left out elsewhere.
     """
     try:
-        requirement = Requirement(text)
+        requirement = foreign_requirement(text)
     except InvalidRequirement:
         return
     name = canonicalize_name(requirement.name)

@@ -23,7 +23,7 @@ _MISSING = re.compile(r"^ModuleNotFoundError: No module named '(?P<module>[\w.]+
 _NO_METADATA = re.compile(
     r"^importlib\.metadata\.PackageNotFoundError: No package metadata was found for (?P<name>\S+)"
 )
-_FRAME = re.compile(r'^\s*File "(?P<path>[^"\n]+)", line (?P<line>\d+)')
+_FRAME = re.compile(r'^\s*File "(?P<path>[^"\n]+)", line (?P<line>[0-9]{1,9})\b')
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
 
 

@@ -40,10 +40,11 @@ def provider(
     something, the first.
     """
     own = _by_name(asked)
-    given = (provides or {}).get(miss.top)
+    given = (provides or {}).get(miss.asked)
     if given:
         return Provided(requirement=given, said_by="--provides")
-    named = miss.distribution or _known(miss.top)
+    # What a program prints is no word of anybody's: a distribution has to be known, too.
+    named = _known(miss.top) if miss.top else _known_distribution(miss.distribution)
     for name in (named, canonicalize_name(miss.top or miss.distribution)):
         if line := own.get(name):
             return Provided(requirement=line.text, said_by=line.where)
@@ -77,6 +78,12 @@ def _known(module: str) -> str:
     return table["another_name"].get(module) or (
         name if name in table["same_name"]["names"] else ""
     )
+
+
+def _known_distribution(name: str) -> str:
+    table = _table()
+    known = {*table["same_name"]["names"], *table["another_name"].values()}
+    return name if name in known else ""
 
 
 @cache

@@ -28,6 +28,11 @@ class Miss:
     def top(self) -> str:
         return self.module.partition(".")[0]
 
+    @property
+    def asked(self) -> str:
+        """What `--provides` calls it: an identifier, also for a distribution."""
+        return self.top or self.distribution.replace("-", "_")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MissAnswer:

@@ -12,6 +12,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from warpfront.wheels.demands import marker_environment
+from warpfront.wheels.requirement_lines import foreign_requirement, marker_holds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,10 +94,10 @@ def _applies(requirement: Requirement, environment: Mapping[str, str], extra: st
     """Whether its marker holds; for an extra, only what that adds."""
     if requirement.marker is None:
         return not extra
-    plain = requirement.marker.evaluate({**environment, "extra": ""})
+    plain = marker_holds(requirement.marker, {**environment, "extra": ""})
     if not extra:
         return plain
-    return not plain and requirement.marker.evaluate({**environment, "extra": extra})
+    return not plain and marker_holds(requirement.marker, {**environment, "extra": extra})
 
 
 def _plain(requirement: Requirement) -> str:
@@ -107,6 +108,6 @@ def _plain(requirement: Requirement) -> str:
 
 def _read(text: str) -> Requirement | None:
     try:
-        return Requirement(text)
+        return foreign_requirement(text)
     except InvalidRequirement:
         return None

@@ -5,13 +5,13 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from warpfront.inside.checks.architectures.exactly import KeptWide, Rounded
+from warpfront.inside.checks.architectures.exactly import KeptWide
 from warpfront.inside.checks.architectures.feeding import feeds
 from warpfront.inside.checks.architectures.roster import Architecture
 from warpfront.inside.checks.architectures.small_models import Built, NotBuiltError, ways_to_build
@@ -20,14 +20,11 @@ from warpfront.inside.checks.models.replaying import (
     JudgedTensor,
     Precision,
     judge_layers,
-    judge_whole,
 )
-from warpfront.inside.checks.models.specimens import Specimen
+from warpfront.inside.checks.models.specimens import Specimen, judge_ends
 from warpfront.inside.checks.models.watching import Pass, watch
-from warpfront.inside.checks.operations import rounding_unit
 
 _REASONS = 3
-ROUNDED_DRAWS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,26 +162,11 @@ def _whole_rows(
         return
     try:
         with KeptWide():
-            exact, same = specimen.exact, specimen.same_dtype
+            _ = specimen.exact, specimen.same_dtype
     except Exception as error:  # noqa: BLE001 - what a model refuses in float64 is said
         judged.whole = f"not computed in float64: {_first_line(error)}"
         return
-    rows = judge_whole(found, exact, same, specimen.how)
-    for draw in range(ROUNDED_DRAWS if any(row.fault for row in rows) else 0):
-        other = _rounded(specimen, exact, draw)
-        others = judge_whole(found, exact, other, specimen.how)
-        rows = [mine if not mine.fault else its for mine, its in zip(rows, others, strict=True)]
-    yield from rows
-
-
-def _rounded(specimen: Specimen, exact: Pass, draw: int) -> Pass:
-    """A pass that rounds each step: where much cancels, the CPU's own errors may be few by luck."""
-    dtype = specimen.how.dtype
-    with KeptWide(), Rounded(rounding_unit(dtype), draw):
-        # A copy: the specimen has its exact pass already.
-        passed = replace(specimen).exact
-    gradients = {n: g.to(dtype) for n, g in passed.gradients.items() if n in exact.gradients}
-    return replace(passed, logits=passed.logits.to(dtype), gradients=gradients, loss=exact.loss)
+    yield from judge_ends(found, specimen, KeptWide)
 
 
 def _placed(found: Pass, device: str) -> Iterator[JudgedTensor]:

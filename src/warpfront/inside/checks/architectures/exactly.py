@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from warpfront.inside.checks.executing import tensors_in
 
@@ -59,30 +58,6 @@ class KeptWide(TorchFunctionMode):
         if options.get("dtype") in narrow:
             options["dtype"] = torch.float64
         return function(args[0], *rest, **options)
-
-
-class Rounded(TorchDispatchMode):
-    """Whatever is computed in float64 is off by up to one rounding of a narrower dtype: what a
-    correct device may make of it that rounds each step by itself.
-    """
-
-    def __init__(self, unit: float, seed: int) -> None:
-        super().__init__()
-        self.unit, self.generator = unit, torch.Generator().manual_seed(seed)
-
-    def __torch_dispatch__(
-        self, operator: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        given = operator(*args, **(kwargs or {}))
-        schema = operator._schema  # noqa: SLF001 - the way to ask whether memory is shared
-        if schema.is_mutable or any(one.alias_info for one in schema.returns):
-            return given
-        for x in tensors_in(given):
-            if x.dtype == torch.float64 and x.layout == torch.strided:
-                drawn = torch.rand(x.shape, generator=self.generator, dtype=x.dtype) * 2 - 1
-                # `.data`: autograd would take it for a change after the fact.
-                x.data.mul_(1 + self.unit * drawn)
-        return given
 
 
 def _softmax(x: Tensor, dim: int, *_: Any, **__: Any) -> Tensor:

@@ -47,6 +47,7 @@ MANNERS = (
     Manner("wider", head=16),
     Manner("wider, in proportion", exact=True, heads=8, head=16),
     Manner("in proportion, filled in", exact=True, filled=True),
+    Manner("few heads, but as wide as usual", heads=2, head=128),
     Manner("as it is, but shallow", wide=False),
 )
 _MOST_KINDS = 4
@@ -65,6 +66,11 @@ _DEPTH = re.compile(
 )
 _NO_DEPTH = re.compile(
     r"first|last|skip|shared|dense|per_|replace|full|aux|window|drop|index|start"
+)
+# How many layers at one end are of another kind: one says as much.
+_SHARED = re.compile(r"shared_layers$")
+_SOME_LAYERS = re.compile(
+    rf"^first_k_dense|^num_dense_layers$|^num_(first|last)\w*_layers$|{_SHARED.pattern}"
 )
 _HEADS = re.compile(r"(^|_)(n_?|num_)?heads?$|^nhead$|head_nums?$|_heads_|num_head_groups")
 _GROUPED = re.compile(r"kv|key_value|num_key|query_group|head_groups")
@@ -196,6 +202,8 @@ class _Shrinking:
     def _size(self, name: str, value: int) -> Any:
         if _DEPTH.search(name) and not _NO_DEPTH.search(name):
             return self._count_of_layers(value)
+        if _SOME_LAYERS.search(name):
+            return self._count_of_some_layers(name, value)
         if not self.manner.wide and "vocab" not in name:
             return _SAME
         if _HEAD.search(name):
@@ -210,6 +218,11 @@ class _Shrinking:
         if value in self._lengths:
             return _SAME
         return len(self.layers) if value == self.depth else min(value, self.manner.layers)
+
+    def _count_of_some_layers(self, name: str, value: int) -> int:
+        if _SHARED.search(name) and self.depth:
+            return value * len(self.layers) // self.depth
+        return min(value, 1)
 
     def _width_for(self, name: str, value: int) -> Any:
         if not (_WIDTH.search(name) or _WIDE.search(name) or value == self._width > VOCABULARY):
@@ -244,8 +257,8 @@ def chosen_layers(own: Mapping[str, Any], depth: int, manner: Manner) -> list[in
     few = [layers[: manner.of_each_kind] for layers in kinds.values()][:_MOST_KINDS]
     chosen = [layer for layers in few for layer in layers]
     least = max([manner.layers, *(len(v) for k, v in own.items() if _is_pattern(k, v))])
-    chosen += [layer for layer in range(depth) if layer not in chosen][: least - len(chosen)]
-    return sorted(chosen)
+    others = [layer for layer in range(depth) if layer not in chosen]
+    return sorted([*chosen, *others[: max(0, least - len(chosen))]])
 
 
 def _is_pattern(name: str, value: Any) -> bool:

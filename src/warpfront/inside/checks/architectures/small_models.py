@@ -81,13 +81,20 @@ def small_config(architecture: Architecture, model_class: Any, manner: Manner) -
     """The configuration that the class of models takes, which may be a part of its type's."""
     automatic: Any = importlib.import_module("transformers.models.auto.configuration_auto")
     config_class = automatic.CONFIG_MAPPING[architecture.name]
+    wanted = getattr(model_class, "config_class", None)
     given, changed = _exceptional(architecture.name)
-    small = small_values(config_class(**given), manner)
+    try:
+        default = config_class(**given)
+    except Exception:  # whatever a library refuses with
+        # One that has no default of its own, for it holds others': the class's is one of those.
+        if wanted in (None, config_class):
+            raise
+        config_class, default = wanted, wanted()
+    small = small_values(default, manner)
     values = _merged(_merged(given, small), changed)
     if architecture.kind == "causal" and not values.get("is_encoder_decoder"):
         values["is_decoder"] = True
     config = config_class(**values)
-    wanted = getattr(model_class, "config_class", None)
     if wanted is None or isinstance(config, wanted):
         return config
     parts = [part for part in vars(config).values() if isinstance(part, wanted)]

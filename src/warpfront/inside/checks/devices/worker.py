@@ -7,6 +7,7 @@ sums of floating numbers by what rounding each addition allows.
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
@@ -256,6 +257,9 @@ def _result(group: Group, name: str, device: str) -> dict[str, str]:
 def _own_device(kind: str, rank: int) -> str:
     if kind == "cuda":
         torch.cuda.set_device(rank)
+    if kind == "hpu":
+        # Both the device and its backend are there only after that.
+        importlib.import_module("habana_frameworks.torch.distributed.hccl")
     return kind if kind == "cpu" else f"{kind}:{rank}"
 
 

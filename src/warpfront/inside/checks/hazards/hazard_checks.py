@@ -30,7 +30,7 @@ from warpfront.inside.checks.precision import (
     require_full_precision,
     tested_dtypes,
 )
-from warpfront.inside.checks.results import Check, CheckFinding, Recorder, failed, judged
+from warpfront.inside.checks.results import SKIPPED, Check, CheckFinding, Recorder, failed, judged
 
 SHOWN = 20
 # What takes longest, each to begin in a lane of its own.
@@ -46,6 +46,7 @@ class ClassTally:
     largest: float = 0.0
     faults: list[str] = field(default_factory=list)
     lacking: list[str] = field(default_factory=list)
+    too_large: list[str] = field(default_factory=list)
     known: dict[str, int] = field(default_factory=dict)
 
     def finding(self) -> CheckFinding:
@@ -53,10 +54,13 @@ class ClassTally:
             "answers": self.answers,
             "budget_used": float(f"{self.largest:.4g}"),
             "no such kernel": self.lacking,
+            "no memory": self.too_large,
             "known defects of torch": self.known,
         }
         if self.faults:
             details["faults"] = self.faults[:SHOWN]
+        elif not self.answers and self.too_large:
+            return CheckFinding(outcome=SKIPPED, reason=self.too_large[0], details=details)
         elif not self.answers:
             return failed("no row of it could be computed", **details)
         said = "".join(f"; torch gets {thread} wrong" for thread in self.known)
@@ -144,7 +148,7 @@ def judge_rows(
     judged = ClassTally()
     for row in here:
         if row.needed_bytes > free_bytes(device) and row.needed_bytes:
-            judged.lacking.append(f"{row.name}: {row.needed_bytes / 2**30:.0f} GiB are not free")
+            judged.too_large.append(f"{row.name}: {row.needed_bytes / 2**30:.0f} GiB are not free")
             continue
         for dtype in own.tried(row, dtypes, quick=effort.quick):
             for seed in effort.seeds[:1] if row.once else effort.seeds:
@@ -174,7 +178,7 @@ def _judge_row(row: Hazard, ground: Ground, judged: ClassTally) -> None:
                 judged.largest = max(judged.largest, share if not fault else 0.0)
                 judged.faults += [f"{where}: {fault}"] if fault else []
     except torch.OutOfMemoryError:
-        judged.lacking.append(f"{where}: the device's memory was taken meanwhile")
+        judged.too_large.append(f"{where}: the device's memory was taken meanwhile")
     except Exception as error:  # noqa: BLE001 - a row that raises is a result; the rest go on
         first = next(iter(str(error).strip().splitlines()), "")[:300]
         if isinstance(error, (RuntimeError, NotImplementedError)) and lacks_kernel(error):

@@ -20,9 +20,8 @@ from warpfront.inside.checks.models.replaying import (
     Precision,
     first_over,
     judge_layers,
-    judge_whole,
 )
-from warpfront.inside.checks.models.specimens import Specimen, make_specimen
+from warpfront.inside.checks.models.specimens import Specimen, judge_ends, make_specimen
 from warpfront.inside.checks.models.training import judge_training
 from warpfront.inside.checks.models.watching import Pass, layers_of, run_plainly, watch
 from warpfront.inside.checks.models.wrapped import (
@@ -149,7 +148,7 @@ def judge_found(specimen: Specimen, found: Pass, device: str) -> list[JudgedTens
     """One pass, wherever it was computed, as one of the device."""
     rows = _placed(found, device)
     rows += judge_layers(found.calls, layers_of(specimen.model), found, specimen.how)
-    return rows + judge_whole(found, specimen.exact, specimen.same_dtype, specimen.how)
+    return rows + judge_ends(found, specimen)
 
 
 def judge_wrapped(specimen: Specimen, bench: Proving, mode: str) -> list[JudgedTensor]:
@@ -164,7 +163,7 @@ def judge_wrapped(specimen: Specimen, bench: Proving, mode: str) -> list[JudgedT
     else:
         found = run_plainly(run_compiled(model), model, inputs)
     rows = _placed(found, bench.device)
-    return rows + judge_whole(found, specimen.exact, specimen.same_dtype, specimen.how)
+    return rows + judge_ends(found, specimen)
 
 
 def judge_mode(family: Family, mode: str, bench: Proving) -> list[JudgedTensor]:

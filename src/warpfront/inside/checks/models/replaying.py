@@ -282,15 +282,18 @@ OF_CHANNELS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.Conv1d, nn.Con
 
 
 def _walk(gradient: Tensor | None, exact: Tensor, layer: nn.Module) -> float:
-    """For a vector of parameters: the size of a partial sum of what was added to one of them, the
-    largest. Kernels that store partial sums in 16 bits round that, however little is left in the
-    end (`SUMS_ROUNDED`); the worst error is where the most was added, not where as much as usual.
+    """For a vector of parameters: the size of the partial sums of what was added to one of them,
+    the largest. Kernels that store partial sums in 16 bits round those, however little is left in
+    the end (`SUMS_ROUNDED`); the worst error is where the most was added, not where as much as
+    usual. What one sample adds has mostly one sign, and walks at random only beside the others'.
     """
     axis = 1 if isinstance(layer, OF_CHANNELS) else -1
     if gradient is None or exact.dim() != 1 or gradient.shape[axis] != exact.numel():
         return 0.0
-    parts = gradient.double().movedim(axis, 0).flatten(1)
-    return float(parts.square().sum(1).sqrt().max())
+    terms = gradient.double().movedim(axis, 0)
+    samples = terms.flatten(2).sum(2) if terms.dim() > 2 else terms
+    sizes = (each.flatten(1).square().sum(1) for each in (terms, samples))
+    return float(torch.maximum(*sizes).sqrt().max())
 
 
 def _added(gradient: Tensor | None, exact: Tensor) -> float:

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from warpfront.inside.checks.executing import tensors_in
 from warpfront.inside.checks.models.families import Family
 from warpfront.inside.checks.models.layers import Pick
-from warpfront.inside.checks.models.replaying import Precision
+from warpfront.inside.checks.models.replaying import JudgedTensor, Precision, judge_whole
 from warpfront.inside.checks.models.watching import Pass, run_plainly
+from warpfront.inside.checks.operations import rounding_unit
 
 # In float16 gradients would be too small to be normal numbers, so the loss is scaled; by a power of
 # 2, which rounds nothing.
 LOSS_SCALE = 1024.0
+ROUNDED_DRAWS = 3
 # Where a model chooses by number, the closest choice is this far from a tie (in standard deviations
 # of what it chooses by): closer, and two correct devices may choose differently.
 DECIDED = 0.1
@@ -64,6 +70,58 @@ class Specimen:
     def _inputs(self, change: Callable[[Tensor], Tensor]) -> tuple[Tensor, ...]:
         copies = tuple(change(x).detach().clone() for x in self.inputs)
         return tuple(x.requires_grad_() if x.is_floating_point() else x for x in copies)
+
+
+class Rounded(TorchDispatchMode):
+    """Whatever is computed in float64 is off by up to one rounding of a narrower dtype: what a
+    correct device may make of it that rounds each step by itself.
+    """
+
+    def __init__(self, unit: float, seed: int) -> None:
+        super().__init__()
+        self.unit, self.generator = unit, torch.Generator().manual_seed(seed)
+
+    def __torch_dispatch__(
+        self, operator: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        given = operator(*args, **(kwargs or {}))
+        schema = operator._schema  # noqa: SLF001 - the way to ask whether memory is shared
+        if schema.is_mutable or any(one.alias_info for one in schema.returns):
+            return given
+        for x in tensors_in(given):
+            if x.dtype == torch.float64 and x.layout == torch.strided:
+                drawn = torch.rand(x.shape, generator=self.generator, dtype=x.dtype) * 2 - 1
+                # `.data`: autograd would take it for a change after the fact.
+                x.data.mul_(1 + self.unit * drawn)
+        return given
+
+
+Wide = Callable[[], contextlib.AbstractContextManager[object]]
+
+
+def judge_ends(
+    found: Pass, specimen: Specimen, wide: Wide = contextlib.nullcontext
+) -> list[JudgedTensor]:
+    """From end to end. Where much cancels, the CPU's own errors may be few by luck: what is over
+    its budget beside them is held against passes in float64, within `wide`, that round each step.
+    """
+    exact = specimen.exact
+    rows = judge_whole(found, exact, specimen.same_dtype, specimen.how)
+    for draw in range(ROUNDED_DRAWS if any(row.fault for row in rows) else 0):
+        others = judge_whole(found, exact, _rounded(specimen, draw, wide), specimen.how)
+        rows = [mine if not mine.fault else its for mine, its in zip(rows, others, strict=True)]
+    return rows
+
+
+def _rounded(specimen: Specimen, draw: int, wide: Wide) -> Pass:
+    dtype, exact = specimen.how.dtype, specimen.exact
+    with wide(), Rounded(rounding_unit(dtype), draw):
+        # A copy: the specimen has its exact pass already.
+        passed = replace(specimen).exact
+    own = specimen.how.parameters
+    gradients = {n: g.to(own) for n, g in passed.gradients.items() if n in exact.gradients}
+    logits = passed.logits.to(specimen.same_dtype.logits.dtype)
+    return replace(passed, logits=logits, gradients=gradients, loss=exact.loss)
 
 
 def make_specimen(family: Family, how: Precision, seed: int = 0) -> Specimen:

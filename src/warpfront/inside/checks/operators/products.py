@@ -181,7 +181,9 @@ def _windows(width: int) -> Iterator[tuple[str, dict[str, int], tuple[int, ...]]
 def _adaptive(function: Callable[..., Tensor], width: int) -> Cases:
     def cases(maker: Maker) -> Iterator[Case]:
         for output, size in ((1, 17), (5, 17), (7, 7)):
-            length = float(-((-size // output) ** width))
+            # Windows of two sizes where the output's does not divide: one more at both ends.
+            window = -(-size // output) + (1 if size % output else 0)
+            length = float(window**width)
             operation = Multilinear(
                 kind="pooling", function=partial(function, output_size=output), length=length
             )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _SHT_DYNSYM, _SHT_DYNAMIC, _DT_NEEDED, _STB_GLOBAL = 11, 6, 1, 1
+_NAME_LIMIT_BYTES = 1 << 16
 _MAPS = Path("/proc/self/maps")
 
 
@@ -58,10 +59,15 @@ def loaded_files() -> frozenset[str]:
 
 def read_elf(data: bytes) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """(libraries that are needed, symbols that somebody else has to define) of a 64-bit little-
-    endian ELF file; nothing of anything else.
+    endian ELF file; nothing of anything else, nor of one that is cut short or says nonsense.
     """
-    if data[:6] != b"\x7fELF\x02\x01":
+    try:
+        return _read(data) if data[:6] == b"\x7fELF\x02\x01" else ((), ())
+    except (struct.error, ValueError, OverflowError):
         return (), ()
+
+
+def _read(data: bytes) -> tuple[tuple[str, ...], tuple[str, ...]]:
     sections = list(_sections(data))
     needed: list[str] = []
     wanted: list[str] = []
@@ -95,7 +101,7 @@ def _content(data: bytes, section: _Section, entry: int) -> bytes:
 
 
 def _text(data: bytes, at: int) -> str:
-    return data[at : data.index(b"\0", at)].decode("utf-8", "replace")
+    return data[at : data.index(b"\0", at, at + _NAME_LIMIT_BYTES)].decode("utf-8", "replace")
 
 
 def _opens(library: str) -> bool:

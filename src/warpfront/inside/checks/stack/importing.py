@@ -18,7 +18,7 @@ import re
 import sys
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,8 @@ def main(wanted: Mapping[str, Any], told_to: Path) -> None:
     """
     told: dict[str, Any] = {"imports": {}, "compiled": {}, "attributes": {}, "finished": False}
 
-    def say() -> None:
+    def say(doing: str = "") -> None:
+        told["doing"] = doing
         told_to.write_text(json.dumps(told, default=str), encoding="utf-8")
 
     told["torch before"] = _torch()
@@ -40,9 +41,12 @@ def main(wanted: Mapping[str, Any], told_to: Path) -> None:
         told["imports"][name] = {"error": "the process ended while it was imported"}
         say()
         told["imports"][name] = _imported(name)
+    told["imported"] = True
     for name in wanted["compiled"]:
+        say(f"while {name} was looked for")
         told["compiled"][name] = _compiled(name, wanted["imports"])
-    told["extensions"] = _extensions(wanted["imports"], diagnose=wanted["diagnose"])
+    told["extensions"] = _extensions(wanted["imports"], say, diagnose=wanted["diagnose"])
+    say()
     for path in wanted["attributes"]:
         told["attributes"][path] = _attribute(path)
     told["torch after"] = _torch()
@@ -118,10 +122,17 @@ def _first_lacking(files: set[str]) -> dict[str, object]:
     return {"file": None} if not files else {}
 
 
-def _extensions(imports: list[str], *, diagnose: bool) -> dict[str, object]:
+def _extensions(
+    imports: list[str], say: Callable[[str], None], *, diagnose: bool
+) -> dict[str, object]:
     """Of the compiled files of these packages: those in this process, and, where asked, why each
-    Python extension that is not would not load.
+    Python extension that is not would not load. What is loaded runs code: `say` is told before.
     """
+
+    def lacking(path: Path) -> dict[str, object]:
+        say(f"while {path} was loaded")
+        return _lacking(path)
+
     files, suffixes = _files(imports), tuple(importlib.machinery.EXTENSION_SUFFIXES)
     mapped = _symbols().loaded_files()
     loaded = {path for path in files if str(path) in mapped}
@@ -130,7 +141,7 @@ def _extensions(imports: list[str], *, diagnose: bool) -> dict[str, object]:
     return {
         "loaded": sorted(map(str, loaded)),
         "others": sorted(str(path) for path in files if path not in loaded),
-        "lacking": {str(path): _lacking(path) for path in named} if diagnose else {},
+        "lacking": {str(path): lacking(path) for path in named} if diagnose else {},
     }
 
 

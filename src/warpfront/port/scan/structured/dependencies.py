@@ -44,7 +44,7 @@ def toml_sightings(text: str) -> Iterator[Sighting]:
     """Requirements, package indexes and the Python bound of a TOML file."""
     try:
         document: dict[str, Any] = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         yield Sighting(rule="SC003", start=0, end=0, what=str(error)[:100])
         return
     finder = _Finder(text)

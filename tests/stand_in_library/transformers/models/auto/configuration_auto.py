@@ -7,6 +7,7 @@ CONFIG_MAPPING = {
     for one in (
         transformers.PlainConfig,
         transformers.LendingConfig,
+        transformers.HoldingConfig,
         transformers.RefusingConfig,
         transformers.DyingConfig,
     )

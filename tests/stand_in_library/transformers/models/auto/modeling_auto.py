@@ -3,6 +3,7 @@
 MODEL_FOR_CAUSAL_LM_MAPPING_NAMES = {
     "plain": "PlainForCausalLM",
     "lending": "LendingForCausalLM",
+    "holding": "HeldForCausalLM",
     "refusing": "RefusingForCausalLM",
     "dying": ("DyingForCausalLM",),
 }
