@@ -66,7 +66,10 @@ def look_after(name: str) -> None:
     """Raises `ImportError` if the package, now loaded, runs other native code than was sealed."""
     if not _libraries:
         return
-    found = [one.words(os.environ) for one in shadows(_libraries, mapped())]
+    # triton is imported without torch, too.
+    with_torch = name == "torch" or "torch._C" in sys.modules
+    intruders = shadows(_libraries, mapped(), with_torch=with_torch)
+    found = [one.words(os.environ) for one in intruders]
     if found:
         what = "runs other code"
         _shadowed[name] = _refusal(name, _shortened(found), "", what=what, back=_UNSHADOWED)
