@@ -33,7 +33,7 @@ from warpfront.inside.checks.mutations import (  # noqa: E402
 from warpfront.inside.checks.operators import case_faults  # noqa: E402
 from warpfront.inside.checks.operators.table import operators  # noqa: E402
 from warpfront.inside.checks.opinfo.adapter import DatabaseMoved, Entry, load_database  # noqa: E402
-from warpfront.inside.checks.opinfo.sweep import Expected  # noqa: E402
+from warpfront.inside.checks.opinfo.expecting import Expected  # noqa: E402
 from warpfront.inside.checks.precision import require_full_precision  # noqa: E402
 from warpfront.inside.checks.results import Recorder  # noqa: E402
 

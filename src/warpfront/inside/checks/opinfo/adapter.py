@@ -45,17 +45,18 @@ class DatabaseMoved(Exception):  # noqa: N818 - it says what happened
 @dataclass(frozen=True, kw_only=True)
 class Sample:
     """One call: what is passed, and what torch's tests do to the result before they compare it
-    (signs of eigenvectors and the like). `strided` tensors are sent as views with gaps.
+    (signs of eigenvectors and the like). `memory` is how its tensors lie when they are sent
+    (`arranged`), if not one number behind the other.
     """
 
     input: Any
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
     settle: Callable[[Any], Any]
-    strided: bool = False
+    memory: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Entry:
     """One operator, or one variant of it, of the database."""
 
@@ -75,10 +76,11 @@ class Entry:
         return self.name not in WHOLE and "test_noncontiguous_samples" not in known
 
     def samples(
-        self, device: str, dtype: torch.dtype, *, limit: int, backward: bool
+        self, device: str, dtype: torch.dtype, *, limit: int, backward: bool, among: int = 0
     ) -> Iterator[Sample]:
         """Up to `limit` calls, spread over the first `4 * limit`, for the first few are often the
-        smallest. They are those of torch's own tests: every one is drawn from the same seed.
+        smallest, or over the first `among`. They are those of torch's own tests: every one is drawn
+        from the same seed.
 
         Not through `sample_inputs`, which searches the call stack for a test, twice: that took
         four times as long as everything else.
@@ -86,18 +88,16 @@ class Entry:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             drawn = iter(self.raw.sample_inputs_func(self.raw, device, dtype, backward))
-            raw = list(islice(_drawn_alike(drawn), 4 * limit))
+            raw = list(islice(_drawn_alike(drawn), among or 4 * limit))
         step = max(1, -(-len(raw) // limit))
-        for one in raw[::step]:
-            missing = [name for name in SAMPLE_NAMES if not hasattr(one, name)]
-            if missing:
-                raise DatabaseMoved(_moved(f"a sample without {missing[0]}"))
-            yield Sample(
-                input=one.input,
-                args=tuple(one.args),
-                kwargs=dict(one.kwargs),
-                settle=one.output_process_fn_grad,
-            )
+        yield from map(_read, raw[::step])
+
+    def in_place(self, sample: Sample) -> Any:
+        """What writes into its input, where there is such a form of it."""
+        return sample.settle(self.raw.inplace_variant(sample.input, *sample.args, **sample.kwargs))
+
+    def into(self, sample: Sample, out: Any) -> Any:
+        return sample.settle(self.raw(sample.input, *sample.args, **sample.kwargs, out=out))
 
     def __call__(self, sample: Sample, device: str) -> Any:
         """Call it on a device; what makes tensors from nothing, or elsewhere, is told where."""
@@ -127,6 +127,18 @@ def load_database() -> tuple[Entry, ...]:
     if missing:
         raise DatabaseMoved(_moved(f"an entry without {missing[0]}"))
     return tuple(_named(raw) for raw in database)
+
+
+def _read(one: Any) -> Sample:
+    missing = [name for name in SAMPLE_NAMES if not hasattr(one, name)]
+    if missing:
+        raise DatabaseMoved(_moved(f"a sample without {missing[0]}"))
+    return Sample(
+        input=one.input,
+        args=tuple(one.args),
+        kwargs=dict(one.kwargs),
+        settle=one.output_process_fn_grad,
+    )
 
 
 def _drawn_alike(samples: Iterator[Any]) -> Iterator[Any]:

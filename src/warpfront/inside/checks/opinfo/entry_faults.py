@@ -11,7 +11,8 @@ import torch
 
 from warpfront.inside.checks.mutations import MutationTally, Seeded, seed_results
 from warpfront.inside.checks.opinfo.adapter import Entry
-from warpfront.inside.checks.opinfo.sweep import REFUSALS, Sweep, excluded, expect_sample
+from warpfront.inside.checks.opinfo.expecting import REFUSALS, excluded, expect_sample
+from warpfront.inside.checks.opinfo.sweep import Sweep
 
 SUITE = "opinfo"
 
@@ -23,7 +24,9 @@ def seed_entry_faults(
     dtype = getattr(torch, sweep.dtype)
     for entry in entries:
         known = entry.backward_dtypes if sweep.backward else entry.dtypes
-        if dtype in known(sweep.device) and not excluded(entry.name, sweep):
+        if dtype in known(sweep.device) and not excluded(
+            entry.name, sweep.dtype, backward=sweep.backward
+        ):
             _seed_entry(entry, dtype, sweep, seed, ledger)
 
 

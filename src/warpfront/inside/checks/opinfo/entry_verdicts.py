@@ -40,17 +40,31 @@ def convert_sample(sample: Sample, change: Callable[[Tensor], Tensor]) -> Sample
         args=converted(sample.args, change),
         kwargs=converted(dict(sample.kwargs), change),
         settle=sample.settle,
-        strided=sample.strided,
+        memory=sample.memory,
     )
 
 
-def spread(x: Tensor) -> Tensor:
-    """The same numbers, each beside itself, behind where the memory begins."""
-    if x.layout != torch.strided or not x.numel():
+def arranged(x: Tensor, memory: str) -> Tensor:
+    """The same numbers, lying otherwise: beside others, turned, behind where the memory begins, one
+    for all of an axis (which has to hold equal ones), or channels last.
+    """
+    if not memory or x.layout != torch.strided or not x.numel():
         return x
-    if not x.dim():
+    if memory == "gaps" and not x.dim():
         return torch.stack([torch.zeros_like(x), x])[1]
-    return torch.stack([x, x], -1).flatten(-2)[..., 1::2]
+    if memory == "gaps":
+        return torch.stack([x, x], -1).flatten(-2)[..., 1::2]
+    if memory == "offset":
+        return torch.cat([x.flatten()[:1].expand(3), x.flatten()])[3:].view(x.shape)
+    if memory == "repeated" and x.dim() and bool((x == x[:1]).all()):
+        return x[:1].expand(x.shape)
+    axes = list(range(x.dim()))
+    order = axes[::-1] if memory == "turned" else [axes[0], *axes[2:], axes[1]] if axes[2:] else []
+    return x.permute(order).contiguous().permute(_inverse(order)) if order else x
+
+
+def _inverse(order: Sequence[int]) -> list[int]:
+    return [order.index(axis) for axis in range(len(order))]
 
 
 def widen(x: Tensor) -> Tensor:
@@ -69,20 +83,22 @@ def execute_entry(
     """
     backward = cotangents is not None
 
-    def send(x: Tensor) -> Tensor:
-        sent = x.detach().to(device)
-        sent = spread(sent).detach() if sample.strided else sent
-        return sent.requires_grad_(backward and x.requires_grad)
-
-    def feed(x: Tensor) -> Tensor:
-        return spread(x.to(device)) if sample.strided else x.to(device)
-
-    moved = convert_sample(sample, send)
+    moved = sent(sample, device, backward=backward)
     leaves = [x for x in tensors_in([moved.input, moved.args, moved.kwargs]) if x.requires_grad]
-    fed = None if cotangents is None else [feed(x) for x in cotangents]
+    fed = cotangents and [arranged(x.to(device), sample.memory) for x in cotangents]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return computed(lambda: entry(moved, device), leaves, fed)
+
+
+def sent(sample: Sample, device: str, *, backward: bool) -> Sample:
+    """A sample's tensors on a device, as they are to lie there."""
+
+    def send(x: Tensor) -> Tensor:
+        there = arranged(x.detach().to(device), sample.memory).detach()
+        return there.requires_grad_(backward and x.requires_grad)
+
+    return convert_sample(sample, send)
 
 
 def cotangents_for(results: Sequence[Tensor], dtype: torch.dtype, seed: int) -> list[Tensor]:
@@ -125,10 +141,11 @@ def judge_results(
     device: str,
     unit_dtype: torch.dtype,
     profile: str = STRICT,
+    times: float = 1.0,
 ) -> CaseVerdict:
-    """Judge one call. `sensitivity`, the exact results from inputs off by one rounding, and
-    `saturated`, what becomes of them if every step overflows where the dtype does, are asked for
-    only where an error has to be explained.
+    """Judge one call, by `times` the bounds. `sensitivity`, the exact results from inputs off by
+    one rounding, and `saturated`, what becomes of them if every step overflows where the dtype
+    does, are asked for only where an error has to be explained.
     """
     forms = [None if x is None else (x.shape, None) for x in exact.all]
     faults = list(structure_faults(found, forms, device))
@@ -140,7 +157,7 @@ def judge_results(
         if x is None or reference is None or not x.numel():
             continue
         peer = same_dtype.all[i] if same_dtype and len(same_dtype.all) > i else None
-        limits = Limits.of(x, reference, peer, unit_dtype)
+        limits = Limits.of(x, reference, peer, unit_dtype).wider(times)
         if limits.wrong and limits.numeric:
             reached = saturated()
             limits = limits.but_overflow(x, reference, reached.all[i] if reached else None)
@@ -208,6 +225,10 @@ class Limits:
             allowed_element=R_ELEMENT.get(coarser, R_ELEMENT_HALF),
             wrong=int((~finite & ~agree).sum()),
         )
+
+    def wider(self, times: float) -> Limits:
+        rms, element = self.allowed_rms * times, self.allowed_element * times
+        return self if times == 1 else replace(self, allowed_rms=rms, allowed_element=element)
 
     def but_overflow(self, found: Tensor, reference: Tensor, saturated: Tensor | None) -> Limits:
         """Not wrong: what lies within its error of the largest number, on whichever side; and what

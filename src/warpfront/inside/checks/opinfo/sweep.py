@@ -4,32 +4,22 @@ dtype and direction.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
-from pathlib import Path
+from functools import partial
 
 import torch
 
 from warpfront.inside.checks.claims import Claims
-from warpfront.inside.checks.effort import STRICT, Effort
-from warpfront.inside.checks.executing import Computed
+from warpfront.inside.checks.effort import Effort
 from warpfront.inside.checks.finding_beside import begin_checks, lanes_for
+from warpfront.inside.checks.hazards.answers import kind_of
 from warpfront.inside.checks.judge import CaseVerdict
 from warpfront.inside.checks.opinfo.adapter import DatabaseMoved, Entry, Sample, load_database
-from warpfront.inside.checks.opinfo.entry_verdicts import (
-    Execute,
-    Saturated,
-    convert_sample,
-    cotangents_for,
-    disturbed,
-    execute_entry,
-    judge_results,
-    widen,
-    wrong_dtypes,
-)
+from warpfront.inside.checks.opinfo.askings import OTHERWISE, SEEN_ON, find_answers
+from warpfront.inside.checks.opinfo.entry_verdicts import Execute, execute_entry
+from warpfront.inside.checks.opinfo.expecting import REFUSALS, excluded, exclusions, expect_sample
 from warpfront.inside.checks.opinions import Tally, document, total
 from warpfront.inside.checks.precision import (
     precision_settings,
@@ -46,43 +36,9 @@ from warpfront.inside.checks.results import (
     unavailable,
 )
 
-EXCLUSIONS = Path(__file__).with_name("exclusions.json")
 SAMPLES, QUICK_SAMPLES = 6, 1
-# One draw may by chance leave a result of few numbers where it was.
-DRAWS = 3
 SHOWN = 200
 UNREAD = "torch's operator database could not be read: see `database`"
-# What torch raises where an entry has no such kernel, or a sample does not fit.
-REFUSALS = (RuntimeError, NotImplementedError, TypeError, ValueError, AssertionError, IndexError)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Exclusion:
-    """An entry that is not judged: in which direction and dtypes (none named: all), and why."""
-
-    name: str
-    reason: str
-    what: str
-    dtypes: tuple[str, ...] = ()
-
-    def covers(self, name: str, dtype: str, *, backward: bool) -> bool:
-        direction = self.what == "all" or backward
-        return self.name == name and direction and (not self.dtypes or dtype in self.dtypes)
-
-
-@cache
-def exclusions() -> tuple[Exclusion, ...]:
-    """The declared exclusions, with their reasons in words."""
-    text = json.loads(EXCLUSIONS.read_text(encoding="utf-8"))
-    return tuple(
-        Exclusion(
-            name=row["name"],
-            reason=text["reasons"][row["reason"]],
-            what=row["what"],
-            dtypes=tuple(row.get("dtypes", ())),
-        )
-        for row in text["exclusions"]
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,54 +102,73 @@ def record_opinfo(
     recorder.plan(["database"])
     require_full_precision()
     recorder.environment["precision"] = precision_settings()
-    sweeps = list(_sweeps(claims, effort, run))
-    recorder.plan([sweep.name for sweep in sweeps])
+    names = _names(claims.device, effort, recorder)
+    recorder.plan(names)
     entries: list[Entry] = []
     recorder.run([Check(name="database", find=partial(_load, entries))])
+    find = partial(_finding, entries, device=claims.device, effort=effort, run=run)
     absent = unavailable(UNREAD)
     recorder.run(
         [
-            Check(
-                name=sweep.name,
-                find=partial(_sweep_finding, entries, sweep) if entries else lambda: absent,
-            )
-            for sweep in sweeps
+            Check(name=name, find=partial(find, name) if entries else lambda: absent)
+            for name in names
         ]
     )
 
 
 def record_beside(claims: Claims, recorder: Recorder, effort: Effort | None = None) -> None:
     """The session `opinfo`: sweep beside sweep, where there are several and cores for them."""
-    effort = effort or Effort()
-    sweeps, lanes = _sweeps(claims, effort, execute_entry), lanes_for(claims.device)
-    if not lanes or len(sweeps) == 1:
+    effort, device = effort or Effort(), claims.device
+    lanes = lanes_for(device)
+    if not lanes or effort.quick:
         record_opinfo(claims, recorder, effort)
         return
-    asked = {
-        sweep.name: {"dtype": sweep.dtype, "backward": sweep.backward, "device": sweep.device}
-        for sweep in sweeps
-    }
+    asked = {name: {"name": name, "device": device} for name in _names(device, effort, recorder)}
     recorder.plan(["database", *asked])
-    begun = begin_checks("opinfo.sweep:find_sweep", asked, effort, lanes=lanes)
+    begun = begin_checks("opinfo.sweep:find_part", asked, effort, lanes=lanes)
     require_full_precision()
     recorder.environment["precision"] = precision_settings()
     recorder.run([Check(name="database", find=partial(_load, [])), *begun])
 
 
-def find_sweep(*, dtype: str, backward: bool, device: str, effort: Effort) -> CheckFinding:
+def find_part(*, name: str, device: str, effort: Effort) -> CheckFinding:
     require_full_precision()
-    sweep = Sweep(dtype=dtype, backward=backward, device=device, effort=effort)
     try:
-        return _sweep_finding(list(load_database()), sweep)
+        return _finding(load_database(), name, device=device, effort=effort)
     except DatabaseMoved:
         return unavailable(UNREAD)
 
 
-def _sweeps(claims: Claims, effort: Effort, run: Execute) -> list[Sweep]:
+def _names(device: str, effort: Effort, recorder: Recorder) -> list[str]:
+    """The sweeps that are run here, and whether the database is asked otherwise as well."""
+    names = [sweep.name for sweep in _sweeps(device, effort, execute_entry)]
+    if kind_of(device) in SEEN_ON:
+        return [*names, OTHERWISE]
+    seen = ", ".join(SEEN_ON)
+    reason = f"was seen to be right on {seen} alone, never tried on {kind_of(device)}"
+    recorder.note_unclaimed(OTHERWISE, reason)
+    return names
+
+
+def _finding(
+    entries: Sequence[Entry],
+    name: str,
+    *,
+    device: str,
+    effort: Effort,
+    run: Execute = execute_entry,
+) -> CheckFinding:
+    if name == OTHERWISE:
+        return find_answers(entries, device, effort)
+    sweep = next(one for one in _sweeps(device, effort, run) if one.name == name)
+    return _sweep_finding(entries, sweep)
+
+
+def _sweeps(device: str, effort: Effort, run: Execute) -> list[Sweep]:
     """Float32 first; 16 bits where the device computes them; quickly: float32 forward."""
-    dtypes = tested_dtypes(claims.device)
+    dtypes = tested_dtypes(device)
     return [
-        Sweep(dtype=dtype, backward=backward, device=claims.device, effort=effort, run=run)
+        Sweep(dtype=dtype, backward=backward, device=device, effort=effort, run=run)
         for dtype in (dtypes[:1] if effort.quick else dtypes)
         for backward in ((False,) if effort.quick else (False, True))
     ]
@@ -210,7 +185,7 @@ def _load(entries: list[Entry]) -> CheckFinding:
     return passed(f"{len(entries)} entries", excluded_but_absent=gone)
 
 
-def _sweep_finding(entries: list[Entry], sweep: Sweep) -> CheckFinding:
+def _sweep_finding(entries: Sequence[Entry], sweep: Sweep) -> CheckFinding:
     swept = sweep_entries(entries, sweep)
     details = swept.document()
     if not swept.samples:
@@ -220,7 +195,7 @@ def _sweep_finding(entries: list[Entry], sweep: Sweep) -> CheckFinding:
     return judged(swept.faults, f"{swept.entries} entries, {swept.samples} samples", **details)
 
 
-def sweep_entries(entries: list[Entry], sweep: Sweep) -> Swept:
+def sweep_entries(entries: Sequence[Entry], sweep: Sweep) -> Swept:
     """Judge the samples of every entry that has the dtype on the device and is not excluded."""
     swept = Swept()
     dtype = getattr(torch, sweep.dtype)
@@ -228,7 +203,7 @@ def sweep_entries(entries: list[Entry], sweep: Sweep) -> Swept:
         known = entry.backward_dtypes if sweep.backward else entry.dtypes
         if dtype not in known(sweep.device):
             continue
-        reason = excluded(entry.name, sweep)
+        reason = excluded(entry.name, sweep.dtype, backward=sweep.backward)
         if reason:
             swept.excluded[reason] += 1
             continue
@@ -236,18 +211,6 @@ def sweep_entries(entries: list[Entry], sweep: Sweep) -> Swept:
         for seed in sweep.seeds:
             _sweep_samples(entry, dtype, seed, sweep, swept)
     return swept
-
-
-def excluded(name: str, sweep: Sweep) -> str:
-    """Why an entry is not judged in this sweep, or nothing."""
-    return next(
-        (
-            exclusion.reason
-            for exclusion in exclusions()
-            if exclusion.covers(name, sweep.dtype, backward=sweep.backward)
-        ),
-        "",
-    )
 
 
 def _sweep_samples(entry: Entry, dtype: torch.dtype, seed: int, sweep: Sweep, swept: Swept) -> None:
@@ -259,104 +222,26 @@ def _sweep_samples(entry: Entry, dtype: torch.dtype, seed: int, sweep: Sweep, sw
             swept.refused += 1
             continue
         label = f"{entry.name}, sample {i}, seed {seed}"
-        try:
-            asked = asked_as(entry, sample, i)
-            found = sweep.run(entry, asked, expected.cotangents, sweep.device)
-        except REFUSALS as error:
-            swept.samples += 1
-            swept.faults.append(f"{label}: {type(error).__name__}: {_first_line(error)}")
-            continue
-        swept.add(label, expected.judge(found, sweep.device, sweep.effort.profile))
+        for asked in asked_as(entry, sample, i, dtype):
+            try:
+                found = sweep.run(entry, asked, expected.cotangents, sweep.device)
+            except REFUSALS as error:
+                swept.samples += 1
+                swept.faults.append(f"{label}: {type(error).__name__}: {_first_line(error)}")
+                continue
+            swept.add(label, expected.judge(found, sweep.device, sweep.effort.profile))
 
 
-def asked_as(entry: Entry, sample: Sample, number: int) -> Sample:
-    """Every second sample is sent as views with gaps, and what is fed back as well."""
-    return replace(sample, strided=number % 2 == 1 and entry.takes_strides)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Expected:
-    """The float64 results of one sample on the CPU, and how they were had."""
-
-    exact: Computed
-    same_dtype: Callable[[], Computed | None]
-    sensitivity: Callable[[], tuple[Computed, ...]]
-    saturated: Callable[[], Computed | None]
-    cotangents: list[torch.Tensor] | None
-    dtype: torch.dtype
-
-    def judge(self, found: Computed, device: str, profile: str = STRICT) -> CaseVerdict:
-        """The CPU's own answer in the dtype is a baseline for other devices only; what dtype a
-        result should have it says for every device.
-        """
-        unusual = any(
-            x is not None and (x.is_floating_point() or x.is_complex()) and x.dtype != self.dtype
-            for x in found.all
-        )
-        peer = self.same_dtype() if unusual or device != "cpu" else None
-        faults = wrong_dtypes(found, self.exact, peer, self.dtype)
-        if faults:
-            return CaseVerdict(faults=faults)
-        baseline = None if device == "cpu" else peer
-        return judge_results(
-            found,
-            self.exact,
-            baseline,
-            self.sensitivity,
-            saturated=self.saturated,
-            device=device,
-            unit_dtype=self.dtype,
-            profile=profile,
-        )
-
-
-def expect_sample(
-    entry: Entry, sample: Sample, dtype: torch.dtype, seed: int, *, backward: bool
-) -> Expected | None:
-    """None if the reference itself, float64 on the CPU, refuses the sample."""
-    wide = convert_sample(sample, widen)
-    try:
-        cotangents = None
-        if backward:
-            outputs = execute_entry(entry, sample, None, "cpu").outputs
-            cotangents = cotangents_for(outputs, dtype, seed)
-        raised = None if cotangents is None else [widen(c) for c in cotangents]
-        exact = execute_entry(entry, wide, raised, "cpu")
-    except REFUSALS:
-        return None
-
-    def same_dtype() -> Computed | None:
-        return _attempt(entry, sample, cotangents)
-
-    def sensitivity() -> tuple[Computed, ...]:
-        # Forward kernels for 16 bits compute in float32; a backward is composed of several, with
-        # the results between them rounded.
-        inside = dtype if backward else torch.float32
-        draws = range(seed, seed + DRAWS)
-        tried = (_attempt(entry, *disturbed(wide, raised, inside, draw)) for draw in draws)
-        return tuple(results for results in tried if results is not None)
-
-    def saturated() -> Computed | None:
-        with Saturated(float(torch.finfo(dtype).max)):
-            return _attempt(entry, wide, raised)
-
-    return Expected(
-        saturated=saturated,
-        exact=exact,
-        same_dtype=same_dtype,
-        sensitivity=sensitivity,
-        cotangents=cotangents,
-        dtype=dtype,
-    )
-
-
-def _attempt(
-    entry: Entry, sample: Sample, cotangents: list[torch.Tensor] | None
-) -> Computed | None:
-    try:
-        return execute_entry(entry, sample, cotangents, "cpu")
-    except REFUSALS:
-        return None
+def asked_as(entry: Entry, sample: Sample, number: int, dtype: torch.dtype) -> list[Sample]:
+    """Every second sample is sent as views with gaps, and what is fed back as well. The first,
+    which is often the only one of its kind, in float32 from turned memory and with gaps too.
+    """
+    if not entry.takes_strides:
+        return [sample]
+    if number:
+        return [replace(sample, memory="gaps" if number % 2 else "")]
+    memory = ("", "gaps", "turned") if dtype == torch.float32 else ("",)
+    return [replace(sample, memory=one) for one in memory]
 
 
 def _first_line(error: Exception) -> str:

@@ -1,0 +1,163 @@
+"""What a sample of the database should give: its float64 results on the CPU; and what is not
+judged. Needs torch.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import torch
+
+from warpfront.inside.checks.effort import STRICT
+from warpfront.inside.checks.executing import Computed
+from warpfront.inside.checks.judge import CaseVerdict
+from warpfront.inside.checks.opinfo.adapter import Entry, Sample
+from warpfront.inside.checks.opinfo.entry_verdicts import (
+    Saturated,
+    convert_sample,
+    cotangents_for,
+    disturbed,
+    execute_entry,
+    judge_results,
+    widen,
+    wrong_dtypes,
+)
+
+EXCLUSIONS = Path(__file__).with_name("exclusions.json")
+# One draw may by chance leave a result of few numbers where it was.
+DRAWS = 3
+# What torch raises where an entry has no such kernel, or a sample does not fit.
+REFUSALS = (RuntimeError, NotImplementedError, TypeError, ValueError, AssertionError, IndexError)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exclusion:
+    """An entry that is not judged: in which direction and dtypes (none named: all), and why."""
+
+    name: str
+    reason: str
+    what: str
+    dtypes: tuple[str, ...] = ()
+
+    def covers(self, name: str, dtype: str, *, backward: bool) -> bool:
+        direction = self.what == "all" or backward
+        return self.name == name and direction and (not self.dtypes or dtype in self.dtypes)
+
+
+@cache
+def exclusions() -> tuple[Exclusion, ...]:
+    """The declared exclusions, with their reasons in words."""
+    text = json.loads(EXCLUSIONS.read_text(encoding="utf-8"))
+    return tuple(
+        Exclusion(
+            name=row["name"],
+            reason=text["reasons"][row["reason"]],
+            what=row["what"],
+            dtypes=tuple(row.get("dtypes", ())),
+        )
+        for row in text["exclusions"]
+    )
+
+
+def excluded(name: str, dtype: str, *, backward: bool) -> str:
+    """Why an entry is not judged in this dtype and direction, or nothing."""
+    return next(
+        (
+            exclusion.reason
+            for exclusion in exclusions()
+            if exclusion.covers(name, dtype, backward=backward)
+        ),
+        "",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expected:
+    """The float64 results of one sample on the CPU, and how they were had."""
+
+    exact: Computed
+    same_dtype: Callable[[], Computed | None]
+    sensitivity: Callable[[], tuple[Computed, ...]]
+    saturated: Callable[[], Computed | None]
+    cotangents: list[torch.Tensor] | None
+    dtype: torch.dtype
+
+    def judge(
+        self, found: Computed, device: str, profile: str = STRICT, times: float = 1.0
+    ) -> CaseVerdict:
+        """The CPU's own answer in the dtype is a baseline for other devices only; what dtype a
+        result should have it says for every device.
+        """
+        unusual = any(
+            x is not None and (x.is_floating_point() or x.is_complex()) and x.dtype != self.dtype
+            for x in found.all
+        )
+        peer = self.same_dtype() if unusual or device != "cpu" else None
+        faults = wrong_dtypes(found, self.exact, peer, self.dtype)
+        if faults:
+            return CaseVerdict(faults=faults)
+        baseline = None if device == "cpu" else peer
+        return judge_results(
+            found,
+            self.exact,
+            baseline,
+            self.sensitivity,
+            saturated=self.saturated,
+            device=device,
+            unit_dtype=self.dtype,
+            profile=profile,
+            times=times,
+        )
+
+
+def expect_sample(
+    entry: Entry, sample: Sample, dtype: torch.dtype, seed: int, *, backward: bool
+) -> Expected | None:
+    """None if the reference itself, float64 on the CPU, refuses the sample."""
+    wide = convert_sample(sample, widen)
+    try:
+        cotangents = None
+        if backward:
+            outputs = execute_entry(entry, sample, None, "cpu").outputs
+            cotangents = cotangents_for(outputs, dtype, seed)
+        raised = None if cotangents is None else [widen(c) for c in cotangents]
+        exact = execute_entry(entry, wide, raised, "cpu")
+    except REFUSALS:
+        return None
+
+    def same_dtype() -> Computed | None:
+        return _attempt(entry, sample, cotangents)
+
+    def sensitivity() -> tuple[Computed, ...]:
+        # Forward kernels for 16 bits compute in float32; a backward is composed of several, with
+        # the results between them rounded.
+        inside = dtype if backward else torch.float32
+        draws = range(seed, seed + DRAWS)
+        tried = (_attempt(entry, *disturbed(wide, raised, inside, draw)) for draw in draws)
+        return tuple(results for results in tried if results is not None)
+
+    def saturated() -> Computed | None:
+        with Saturated(float(torch.finfo(dtype).max)):
+            return _attempt(entry, wide, raised)
+
+    return Expected(
+        saturated=saturated,
+        exact=exact,
+        same_dtype=same_dtype,
+        sensitivity=sensitivity,
+        cotangents=cotangents,
+        dtype=dtype,
+    )
+
+
+def _attempt(
+    entry: Entry, sample: Sample, cotangents: list[torch.Tensor] | None
+) -> Computed | None:
+    try:
+        return execute_entry(entry, sample, cotangents, "cpu")
+    except REFUSALS:
+        return None
