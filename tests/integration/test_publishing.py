@@ -204,8 +204,9 @@ def test_cosign_3_signs_for_itself_and_verifies_what_2_signed(release: Release) 
             release.renew()
             digest = digest_in(one.invoke("publish", to=to))
             reference = f"{release.registry.host}/{to}/torch@{digest}"
-            argv = ("verify", "--key", str(release.key.with_suffix(".pub")))
-            argv = (*argv, "--insecure-ignore-tlog=true", "--allow-http-registry", reference)
+            key = ("--key", str(release.key.with_suffix(".pub")))
+            loose = ("--insecure-ignore-tlog=true", "--allow-http-registry")
+            argv = ("verify", *key, *loose, reference)
             done = {
                 version: subprocess.run(
                     (str(program), *argv), env=newer, capture_output=True, check=False
