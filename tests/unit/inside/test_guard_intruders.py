@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from guarded import GuardedPython, a_guarded_python, install
 from stand_in_torch import extension_module
 
+from warpfront.inside.guard import watch
 from warpfront.inside.guard.libraries import Shadow, mapped, sealed_libraries, shadows
 from warpfront.inside.guard.manifest import Manifest
 
@@ -64,6 +66,19 @@ def test_the_libraries_that_a_loader_looks_for_by_name_are_known() -> None:
         "libc10.so": [OURS],
         "libcublas.so.13": ["/image/site/nvidia/cu13/lib/libcublas.so.13"],
     }
+
+
+def test_triton_without_torch_loads_nothing_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "_libraries", SEALED)
+    monkeypatch.setattr(watch, "_shadowed", {})
+    monkeypatch.setattr(watch, "mapped", list)
+    monkeypatch.delitem(sys.modules, "torch._C", raising=False)
+    watch.look_after("triton")
+    with pytest.raises(ImportError, match=r"libc10\.so is not what was loaded"):
+        watch.look_after("torch")
+    monkeypatch.setattr(watch, "mapped", lambda: ["/elsewhere/libcublas.so.13"])
+    with pytest.raises(ImportError, match=r"/elsewhere/libcublas\.so\.13 is loaded in the place"):
+        watch.look_after("triton")
 
 
 @pytest.mark.parametrize(

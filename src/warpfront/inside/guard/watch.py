@@ -66,9 +66,10 @@ def look_after(name: str) -> None:
     """Raises `ImportError` if the package, now loaded, runs other native code than was sealed."""
     if not _libraries:
         return
-    has_torch = "torch" in sys.modules  # who imports triton alone has not loaded it
-    every = shadows(_libraries, mapped(), has_torch=has_torch)
-    found = [one.words(os.environ) for one in every]
+    # triton is imported without torch, too.
+    with_torch = name == "torch" or "torch._C" in sys.modules
+    intruders = shadows(_libraries, mapped(), with_torch=with_torch)
+    found = [one.words(os.environ) for one in intruders]
     if found:
         what = "runs other code"
         _shadowed[name] = _refusal(name, _shortened(found), "", what=what, back=_UNSHADOWED)
