@@ -65,7 +65,7 @@ def narrow(right: Any, x: Any, y: Any, **named: Any) -> Any:
     return result.clamp_(-100, 100) if result.dtype in {torch.int8, torch.uint8} else result
 
 
-WAYS = {
+WAYS: dict[str, tuple[str, tuple[str, ...], Any, str]] = {
     "turned": ("sin", ("sin", "sin.out"), turned, "memory"),
     "long": ("sin", ("sin", "sin.out"), long, " for "),
     "broken": ("erf", ("erf", "erf.out"), broken, "broken"),

@@ -240,8 +240,9 @@ def asked_as(entry: Entry, sample: Sample, number: int, dtype: torch.dtype) -> l
         return [sample]
     if number:
         return [replace(sample, memory="gaps" if number % 2 else "")]
-    memory = ("", "gaps", "turned") if dtype == torch.float32 else ("",)
-    return [replace(sample, memory=one) for one in memory]
+    memory = ("gaps", "turned") if entry.takes_order else ("gaps",)
+    also = memory if dtype == torch.float32 else ()
+    return [sample, *(replace(sample, memory=one) for one in also)]
 
 
 def _first_line(error: Exception) -> str:
