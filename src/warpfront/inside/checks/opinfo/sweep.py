@@ -144,8 +144,7 @@ def _names(device: str, effort: Effort, recorder: Recorder) -> list[str]:
     names = [sweep.name for sweep in _sweeps(device, effort, execute_entry)]
     if kind_of(device) in SEEN_ON:
         return [*names, OTHERWISE]
-    seen = ", ".join(SEEN_ON)
-    reason = f"was seen to be right on {seen} alone, never tried on {kind_of(device)}"
+    reason = f"was not seen to refuse nothing that is right on {kind_of(device)}"
     recorder.note_unclaimed(OTHERWISE, reason)
     return names
 
