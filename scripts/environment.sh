@@ -44,9 +44,9 @@ install_package() {
   python="$(find_python)"
   [ -x "$PYTHON" ] || make_environment "$python"
   echo "== installing warpfront into $ENVIRONMENT"
-  # Dependency groups need pip 25.1.
-  "$PYTHON" -m pip install --quiet --upgrade 'pip>=25.1'
-  "$PYTHON" -m pip install --quiet --editable . "${@:2}"
+  # Dependency groups need pip 25.1. What is imported is compiled then: half of the time would go into what never is.
+  "$PYTHON" -m pip install --quiet --no-compile --upgrade 'pip>=25.1'
+  "$PYTHON" -m pip install --quiet --no-compile --editable . "${@:2}"
   echo "$wanted" >"$stamp"
 }
 
@@ -63,7 +63,7 @@ install_checks() {
   echo "== installing $CHECKS_LOCK into $CHECKS_ENVIRONMENT"
   "$ENVIRONMENT/bin/uv" venv --quiet --clear --python "$python" "$CHECKS_ENVIRONMENT" &&
     "$PYTHON" scripts/install-locked "$CHECKS_LOCK" "$CHECKS_PYTHON" &&
-    "$PYTHON" -m pip --python "$CHECKS_PYTHON" install --quiet --editable . --group checks &&
+    "$PYTHON" -m pip --python "$CHECKS_PYTHON" install --quiet --no-compile --editable . --group checks &&
     echo "$wanted" >"$stamp"
 }
 

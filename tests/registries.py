@@ -46,6 +46,11 @@ def strangers_program(name: str) -> Path:
     return _program(name, "trixie", name=name)
 
 
+def cosign_3() -> Path:
+    """Of Debian's unstable; it runs on Debian 12, and signs in another form than 2 does."""
+    return _program("cosign", "sid", name="cosign-sid")
+
+
 def _program(package: str, codename: str, *, name: str) -> Path:
     distribution = packages.this_distribution()
     root = cache_folder() / "packages" / f"{name}-{distribution.key}"

@@ -35,11 +35,11 @@ CPU_IMAGE = "localhost/warpfront/torch:2.13.0-cpu-py3.11"
 
 
 # A file stays with one worker, and the longest come first: by their number of tests, as xdist would
-# have them, one that builds an image in each of few would run alone at the end. Of the first three
-# one waits for the CPU image.
+# have them, one that builds an image in each of few would run alone at the end. Of the first four
+# one builds the CPU image, and none waits for it.
 LONGEST = (
-    *("guard_suite", "faults", "spreading", "cpu_path", "publishing", "compile", "layers"),
-    *("reproducible", "image_files", "secrets", "devices", "rocm_path", "workflows"),
+    *("guard_suite", "faults", "spreading", "layers", "reproducible", "cpu_path", "publishing"),
+    *("devices", "compile", "image_files", "secrets", "rocm_path", "workflows"),
 )
 LONGEST_FIRST = tuple(f"test_{name}.py" for name in LONGEST)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import os
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from bills import cyclonedx_fault, spdx_faults
 from projects import Project
 from publish_kills import SOWN, Kills
 from real_releases import CELL, KEY_PASSWORD, Release, digest_in, real_release
-from registries import PASSWORD, USER
+from registries import PASSWORD, USER, cosign_3, strangers_program
 from releases import Quiet
 
 from warpfront.errors import NotPublishableError, RegistryError, RegistryFault
@@ -188,6 +189,32 @@ def test_another_engine_with_nothing_of_ours_runs_it_and_verifies_it(
             ("load",), "--digest", named
         )
         assert (ended.code, said in ended.said) == (code, True), ended.said
+
+
+@pytest.mark.exhaustive
+def test_cosign_3_signs_for_itself_and_verifies_what_2_signed(release: Release) -> None:
+    """Its signatures are bundles among the referrers, where 2 does not look."""
+    newer = {**release.environment, "PATH": f"{cosign_3().parent}:{os.environ['PATH']}"}
+    by_3 = dataclasses.replace(
+        release, project=dataclasses.replace(release.project, environment=newer)
+    )
+    older = strangers_program("cosign")
+    with release.small():
+        for one, to, by in ((release, "two", {2, 3}), (by_3, "three", {3})):
+            release.renew()
+            digest = digest_in(one.invoke("publish", to=to))
+            reference = f"{release.registry.host}/{to}/torch@{digest}"
+            argv = ("verify", "--key", str(release.key.with_suffix(".pub")))
+            argv = (*argv, "--insecure-ignore-tlog=true", "--allow-http-registry", reference)
+            done = {
+                version: subprocess.run(
+                    (str(program), *argv), env=newer, capture_output=True, check=False
+                ).returncode
+                for version, program in ((2, older), (3, cosign_3()))
+            }
+            assert {version for version, code in done.items() if not code} == by
+            promoted = by_3.invoke("release", "--promote", "trial", channel="final", to=to)
+            assert digest_in(promoted) == digest
 
 
 def test_an_image_goes_over_a_disk_and_back(release: Release, digest: str, tmp_path: Path) -> None:

@@ -228,6 +228,23 @@ _MODULE = re.compile(r"python3? -m (warpfront(?!_guard)[\w.]*\w)")
 NOT_YET = re.compile(r"(?:A new file `|\$ cp \S+ )([\w./-]+)")
 
 
+def lost_tests(text: str) -> Iterator[str]:
+    """Names of tests and of the guard's cases that a page gives, and that are none."""
+    suite = (ROOT / "tests/adversary/cases.toml").read_text()
+    cases = re.findall(r'^id = "(.+)"$', suite, re.MULTILINE)
+    for file, name in re.findall(r"`(cases|test_\w+)::([\w-]+)`", text):
+        sources = (path.read_text() for path in (ROOT / "tests").rglob(f"{file}.py"))
+        is_there = name in cases if file == "cases" else any(f"def {name}(" in s for s in sources)
+        if not is_there:
+            yield f"{file}::{name}"
+
+
+def test_a_test_that_a_page_names_is_there() -> None:
+    assert list(lost_tests("".join(page.read_text() for page in PAGES))) == []
+    gone = "`cases::floor` `cases::gone` `test_docs::test_gone` `test_gone::test_x`"
+    assert list(lost_tests(gone)) == ["cases::gone", "test_docs::test_gone", "test_gone::test_x"]
+
+
 def broken_paths(page: Path, text: str) -> Iterator[str]:
     """What a page links to or names below the repository, and is not there."""
     for target in _LINK.findall(text):

@@ -23,8 +23,7 @@ def not_needed(
     """
     stocks = tuple(stocks)
     limit = datetime.fromisoformat(now) - timedelta(days=days)
-    # Where an alias goes when the image that it is on is taken back.
-    ways_back = {before for one in stocks if one.aliases for before in one.befores}
+    ways_back = _ways_back(stocks)
     found = []
     for one in stocks:
         public = [tag for tag in one.tags if not tag.startswith(CANDIDATE_PREFIX)]
@@ -39,6 +38,21 @@ def not_needed(
         ):
             found.append((one, f"an image of {channel}, older than {days} days"))
     return tuple(found)
+
+
+def _ways_back(stocks: Iterable[Stock]) -> set[str]:
+    """Where an alias goes when the image that it is on is taken back: over one that was taken back
+    itself, to what was before that.
+    """
+    known = {one.digest: one for one in stocks}
+    found: set[str] = set()
+    ahead = [before for one in known.values() if one.aliases for before in one.befores]
+    while ahead:
+        digest = ahead.pop()
+        if digest not in found and digest in known and known[digest].yanked:
+            ahead += known[digest].befores
+        found.add(digest)
+    return found
 
 
 def _is_before(moment: datetime | None, limit: datetime) -> bool:

@@ -153,7 +153,8 @@ def read_lock(text: str, *, path: str) -> WheelLock:
         raw = tomllib.loads(text)
         document = Pylock.from_dict(_without_labels(raw))
     except (
-        tomllib.TOMLDecodeError,
+        ValueError,  # what is no TOML, and a number of 5,000 digits
+        RecursionError,
         PylockValidationError,
         PylockUnsupportedVersionError,
     ) as error:

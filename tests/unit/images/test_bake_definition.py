@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from typing import Any
@@ -39,6 +40,13 @@ def test_a_target_is_defined_by_what_it_is_built_from_and_nothing_else() -> None
             }
         },
     }
+
+
+def test_a_stage_of_a_file_is_built_without_a_name() -> None:
+    stage = dataclasses.replace(A_TARGET, tag="", stage="builder")
+    document: Any = bake_file([A_TARGET, dataclasses.replace(stage, name="stage")])
+    whole, part = document["target"].values()
+    assert part == {**whole, "tags": [], "target": "builder"}
 
 
 def test_labels_are_in_order_so_that_the_file_is_the_same_every_time() -> None:

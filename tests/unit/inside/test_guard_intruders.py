@@ -238,6 +238,20 @@ def test_a_finder_that_gives_another_file_for_a_module_of_torch_is_refused_and_f
     assert "import: intruder_finder.Finder: it " in found(own)
 
 
+def test_a_folder_of_the_stack_without_an_init_is_imported_and_one_from_elsewhere_is_not(
+    own: GuardedPython, tmp_path: Path
+) -> None:
+    """triton/_C is one: it holds the library alone."""
+    for folder in (own.places.site_packages / "torch" / "bare", tmp_path / "bare"):
+        folder.mkdir(parents=True)
+        (folder / "inner.py").write_text("print('imported')\n")
+    done = own.run("-c", "import torch.bare.inner")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "imported\n", "")
+    shutil.rmtree(own.places.site_packages / "torch" / "bare")
+    program = f"import torch; torch.__path__.append({str(tmp_path)!r}); import torch.bare.inner"
+    assert f"torch.bare would come from {tmp_path / 'bare'}" in refused(own, program)
+
+
 def test_a_loader_of_somebodys_for_a_module_of_torch_is_said_and_found(own: GuardedPython) -> None:
     put_finder(own, own.places.site_packages / "torch/nn/__init__.py", A_LOADER)
     done = own.run("-c", SAY)

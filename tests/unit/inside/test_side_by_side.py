@@ -8,6 +8,7 @@ import signal
 from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -109,6 +110,25 @@ def test_items_are_dealt_to_lanes_and_each_answer_is_that_of_its_item(
     with pytest.raises(OSError, match="no more processes"):
         answers[6].result(10)
     assert sorted(dealt) == [[0, 3, 6], [1, 4], [2, 5]]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"[" * 5000, b"{}", b"[]", b"\xff", b'{"ends": 0}', b'{"ends": 0, "document": []}', b"x" * 99],
+)
+def test_what_a_library_writes_among_the_answers_costs_the_item_only(
+    line: bytes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(children, "_LONGEST_BYTES", 50 if b"xx" in line else 10_000)
+    reading, writing = os.pipe()
+    os.write(writing, b'{"begins": 0}\n{"ends": 0, "document": {"a": 1}}\n{"begins": 1}\n')
+    os.write(writing, line + (b"" if b"xx" in line else b"\n"))
+    child = SimpleNamespace(pid=0, returncode=None, poll=lambda: None)
+    with os.fdopen(reading, "rb", buffering=0) as pipe, os.fdopen(writing, "wb"):
+        first, second = children._heard(child, pipe, ["one", "two", "three"], 5.0, tmp_path)
+    assert (first.how, first.document) == (DONE, {"a": 1})
+    assert (second.item, second.how) == ("two", CRASHED)
+    assert second.reason == "what it answered cannot be read"
 
 
 def test_a_session_without_an_ending_is_run_alone(

@@ -17,9 +17,10 @@ from warpfront.matrix.plan import (
     content_hash,
     leaves,
     plan_cell,
+    selected_with_parents,
     with_parents,
 )
-from warpfront.model import Blocked, Cell, RenderedImage
+from warpfront.model import Blocked, Cell, RenderedImage, Selection
 
 TORCH = a_cell()
 FRESH = LockState(lock=a_lock(), reason="")
@@ -127,6 +128,13 @@ def test_chains_are_whole_parents_first_and_hold_nothing_else(
     for place, name in enumerate(found):
         parent = parents[name]
         assert parent is None or parent in found[:place]
+
+
+def test_what_is_selected_comes_with_what_it_stands_on_and_nothing_else() -> None:
+    other = a_cell(id="other", image="other")
+    app = a_child(TORCH, "app", id="app")
+    chosen = selected_with_parents((app, other, TORCH), Selection(image="app"))
+    assert chosen == (TORCH, app)
 
 
 def test_cells_of_one_depth_keep_the_matrix_s_order() -> None:

@@ -40,19 +40,21 @@ LABELS = {
 }
 
 
-def documents(folder: Path, **labels: str) -> dict[str, Referrer]:
+def some_evidence(**labels: str) -> Evidence:
     contents = json.loads(json.dumps(A_CONTENTS.document()))
     found = a_verification(environment={"contents": contents})
     found = dataclasses.replace(found, ended=CREATED)
-    evidence = Evidence(
+    return Evidence(
         cell=CELL,
         labels={**LABELS, **labels},
         identities=frozenset({DIGEST}),
         verifications={found.target: found},
     )
-    store = Store(folder)
-    store.save(CELL.id, "build", a_built_image(CELL, content_hash=found.content_hash))
-    publication = Publication(
+
+
+def published() -> Publication:
+    (found,) = some_evidence().verifications.values()
+    return Publication(
         cell_id=CELL.id,
         channel="nightly",
         run="r",
@@ -64,11 +66,17 @@ def documents(folder: Path, **labels: str) -> dict[str, Referrer]:
         tags=(),
         digest=DIGEST,
     )
-    papers = ImagePapers(
-        chains={CELL.id: (CELL,)}, locks={CELL.id: A_LOCK}, requirements={}, store=store
-    )
-    made = papers(publication, evidence)
-    return {one.name: one for one in made}
+
+
+def writer(store: Store) -> ImagePapers:
+    chains = {CELL.id: (CELL,)}
+    return ImagePapers(chains=chains, locks={CELL.id: A_LOCK}, requirements={}, store=store)
+
+
+def documents(folder: Path, **labels: str) -> dict[str, Referrer]:
+    store, publication = Store(folder), published()
+    store.save(CELL.id, "build", a_built_image(CELL, content_hash=publication.content_hash))
+    return {one.name: one for one in writer(store)(publication, some_evidence(**labels))}
 
 
 def test_statements_are_about_the_digest_and_say_what_labels_and_verifications_say(
@@ -84,25 +92,30 @@ def test_statements_are_about_the_digest_and_say_what_labels_and_verifications_s
     assert {"cyclonedx", "spdx", "licences"} < set(made)
 
 
-def test_documents_are_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_documents_are_written_once_by_who_signs_them_and_anew_for_any_other_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of papers may have come with what another job handed over."""
     made = documents(tmp_path)
+    left = {path.name for path in tmp_path.rglob("*.json")}
+    assert left == {"build.json"}
+    papers = writer(Store(tmp_path))
+    publication, evidence = published(), some_evidence()
+    first = papers(publication, evidence)
+    assert {one.name: one for one in first} == made
 
     def written(*_: object) -> None:
         raise AssertionError("written anew")
 
     monkeypatch.setattr(image_papers, "bill_for", written)
-    assert documents(tmp_path) == made
-    with pytest.raises(AssertionError, match="written anew"):
-        documents(tmp_path, **{REVISION: "cd" * 20})
-
-
-def test_documents_that_were_edited_are_written_anew(tmp_path: Path) -> None:
-    made = documents(tmp_path)
-    kept = tmp_path / CELL.id / "papers.json"
-    for wrong in (kept.read_text().replace("numpy", "evil"), kept.read_text()[:-100], "[]"):
-        kept.write_text(wrong)
-        assert documents(tmp_path) == made
-        assert "evil" not in kept.read_text()
+    assert papers(publication, evidence) is first
+    for others in (
+        (dataclasses.replace(publication, digest="sha256:" + "34" * 32), evidence),
+        (dataclasses.replace(publication, repository="ghcr.io/demo/other"), evidence),
+        (publication, some_evidence(**{REVISION: "cd" * 20})),
+    ):
+        with pytest.raises(AssertionError, match="written anew"):
+            papers(*others)
 
 
 def test_an_image_of_another_lock_has_no_documents(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from warpfront.pipeline.beside.exporting import export_image
 from warpfront.pipeline.beside.keeping import House
 from warpfront.pipeline.beside.why_published import explained
 from warpfront.pipeline.within.carried import CarriedImages
-from warpfront.pipeline.within.evidence import VERIFICATION_TYPE
+from warpfront.pipeline.within.evidence import VERIFICATION_TYPE, demanded_channel
 from warpfront.pipeline.within.shop import Published, publish_cells
 from warpfront.release.ledger import Publication, Stage, Stock
 from warpfront.release.registry.copying import Repository
@@ -58,7 +58,12 @@ def build(world: World, *checks: object, **changes: object) -> str:
 
 
 def carried(
-    world: World, channel: Channel, source: Repository | None = None, to: str = ""
+    world: World,
+    channel: Channel,
+    source: Repository | None = None,
+    *,
+    to: str = "",
+    dry_run: bool = False,
 ) -> Published:
     """The CPU image from a place into a channel, proven by what is attached to it."""
     place = source or Repository(registry=world.registry, repository=REPOSITORY)
@@ -70,8 +75,8 @@ def carried(
         action="promote",
     )
     wanted = dataclasses.replace(channel, repository=to)
-    (result,) = publish_cells((CPU,), (CPU,), wanted, shop, find=found.find, dry_run=False).values()
-    return result
+    results = publish_cells((CPU,), (CPU,), wanted, shop, find=found.find, dry_run=dry_run)
+    return results[CPU.id]
 
 
 def house(world: World) -> House:
@@ -151,9 +156,11 @@ def test_a_forged_proof_with_a_seal_of_its_own_is_in_no_signature(world: World) 
         payload_type=VERIFICATION_TYPE,
         annotations={},
     )
-    result = carried(world, a_release_channel(allow=()))
-    assert isinstance(result, Failed)
-    assert "is in no signature of a trusted key" in result.reason
+    for dry_run in (True, False):
+        result = carried(world, a_release_channel(allow=()), dry_run=dry_run)
+        assert isinstance(result, Failed)
+        assert "is in no signature of a trusted key" in result.reason
+        assert "--trust" in result.hint
     world.signer = None
     result = carried(world, a_release_channel(allow=()))
     assert isinstance(result, Failed)
@@ -171,6 +178,19 @@ def test_a_signed_nightly_is_promoted_by_its_signature(world: World) -> None:
 def test_what_was_never_published_cannot_be_promoted(world: World) -> None:
     build(world)
     assert isinstance(carried(world, a_release_channel()), Blocked)
+
+
+def test_what_is_meant_for_no_registry_or_for_another_is_refused(world: World) -> None:
+    build(world)
+    world.published()
+    for to in ("/site", "site.test/UPPER", "site.test/torch:tag", "user@site.test/x"):
+        with pytest.raises(InputError, match="no image reference"):
+            demanded_channel((NIGHTLY,), "nightly", to)
+    assert demanded_channel((NIGHTLY,), "nightly", "site.test:5000/x").repository
+    with pytest.raises(InputError, match="in another registry"):
+        house(world).yank("example.test/demo/torch:latest", "", dry_run=False)
+    with pytest.raises(InputError, match="--days -1"):
+        house(world).prune("", days=-1, dry_run=True)
 
 
 def test_an_image_goes_to_another_repository_by_mounts_with_its_proof(world: World) -> None:
@@ -284,6 +304,13 @@ def test_the_way_back_of_an_alias_is_kept() -> None:
     now_on = stock("new", "latest", digest="x", aliases=("latest",), befores=(before.digest,))
     assert unneeded(before, now_on) == []
     assert unneeded(before) == [before]
+    # One that was taken back leads on; one that was not is where the way ends.
+    for yanked in (True, False):
+        between = stock("mid", digest="y", yanked=yanked, befores=(before.digest,))
+        newer = dataclasses.replace(now_on, befores=("y",))
+        assert unneeded(before, between, newer) == ([] if yanked else [before])
+    circle = stock("mid", digest="y", yanked=True, befores=("y",))
+    assert unneeded(circle, dataclasses.replace(now_on, befores=("y",))) == []
 
 
 def test_nothing_is_removed_that_a_public_tag_is_on(world: World) -> None:

@@ -496,6 +496,48 @@ def test_a_dockerfile_that_is_nvidias_by_name_is_notes(tmp_path: Path, name: str
     }
 
 
+def test_a_build_that_never_asks_for_rocm_says_line_by_line_what_it_does_for_cuda(
+    tmp_path: Path,
+) -> None:
+    setup = tmp_path / "setup.py"
+    text = (
+        "from setuptools import Extension, setup\nhave_cuda = find()  # have_cuda\n"
+        "setup(ext_modules=[Extension('a', [])] if have_cuda else [], description='no CUDA')\n"
+    )
+
+    def lines() -> list[int]:
+        found = scan_tree(tmp_path, MI300X, processes=1).findings
+        return [one.line for one in found if one.rule == "BL217"]
+
+    setup.write_text(text)
+    assert lines() == [2, 3]
+    setup.write_text(f"{text}have_rocm = 'ROCM_HOME' in environ\n")
+    assert lines() == []
+    setup.write_text("add_link_options()\n")
+    (tmp_path / "a.cu").write_text("__global__ void k() {}\n")
+    (tmp_path / "CMakeLists.txt").write_text("set(LIB nveccudaraja)\nset(LIB nvecraja)\n")
+    assert lines() == [1]
+
+
+def test_an_extension_with_a_setup_of_its_own_that_never_asks_for_rocm_is_left_out(
+    tmp_path: Path,
+) -> None:
+    for folder in (tmp_path, tmp_path / "extra"):
+        folder.mkdir(exist_ok=True)
+        (folder / "a.cu").write_text("#include <cudnn.h>\n")
+    extension = "setup(ext_modules=[CUDAExtension('a', ['a.cu'])])\n"
+    (tmp_path / "extra" / "setup.py").write_text(extension)
+    (tmp_path / "setup.py").write_text(extension)
+
+    def gates() -> list[tuple[str, str]]:
+        found = scan_tree(tmp_path, MI300X, processes=1).findings
+        return [(one.path, one.gate) for one in found if one.rule == "CU103"]
+
+    assert gates() == [("a.cu", "open"), ("extra/a.cu", "open")]
+    (tmp_path / "setup.py").write_text(f"{extension}if torch.version.hip:\n    pass\n")
+    assert gates() == [("a.cu", "open"), ("extra/a.cu", "left-out")]
+
+
 def test_a_tree_that_has_heard_of_hip_has_no_part_for_cuda_alone(tmp_path: Path) -> None:
     (tmp_path / "CMakeLists.txt").write_text("option(MINE_ENABLE_CUDA)\n")
     (tmp_path / "run.cpp").write_text("#ifdef MINE_ENABLE_CUDA\nvoid my_cuda();\n#endif\n")

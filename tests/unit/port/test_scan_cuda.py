@@ -316,6 +316,22 @@ def test_where_nothing_translates_every_place_that_names_cuda_has_to_change() ->
     assert [(one.rule, one.shift) for one in seen(text)] == [("CU101", 0)]
 
 
+def test_the_first_include_of_a_file_says_that_nothing_in_the_tree_is_for_hip() -> None:
+    text = "#include <cub/cub.cuh>\n#include <cub/block/block_scan.cuh>\n"
+    hipless = [one.shift for one in seen(text, context=Context(hipless=True))]
+    assert hipless == [1, 0]
+    assert [one.shift for one in seen(text)] == [0, 0]
+
+
+def test_a_long_arm_for_cuda_is_said_at_its_end_too_where_amds_would_begin() -> None:
+    context = Context(hipless=True)
+    long, short = "int a;\n" * 8, "int a;\n"
+    for body, lines in ((long, [1, 10]), (short, [1])):
+        text = f"#if MINE_USE_CUDA\n{body}#endif // MINE_USE_CUDA\n"
+        found = [one for one in seen(text, context=context) if one.rule == "CU153"]
+        assert [text.count("\n", 0, one.start) + 1 for one in found] == lines
+
+
 def test_a_cu_file_needs_no_include_where_a_header_of_the_tree_brings_the_runtime() -> None:
     texts = {
         "a/deep.h": "#include <cuda_runtime.h>\n",

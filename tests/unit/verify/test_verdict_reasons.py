@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -10,10 +11,12 @@ from hypothesis import strategies as st
 
 from warpfront.model import CheckResult, Outcome, Verification
 from warpfront.verify.verdict import (
+    Unreadable,
     count_outcomes,
     outcome_of,
     read_session,
     read_verification,
+    unread_verification,
     verification_document,
     worst_of,
 )
@@ -145,6 +148,23 @@ def test_a_file_that_cannot_be_used_says_which_field_is_wrong(
     document: object, reason: str
 ) -> None:
     assert read(document) == (an_error("results", f"the results file cannot be used: {reason}"),)
+
+
+def test_what_is_kept_and_cannot_be_read_is_an_error_with_the_reason() -> None:
+    broken = Unreadable(reason="half of it is missing")
+    assert read(broken) == (
+        an_error("results", f"the results file cannot be used: {broken.reason}"),
+    )
+    assert verify(broken, load=results(check())).checks[1:] == (
+        an_error("nox", f"nox's report cannot be used: {broken.reason}"),
+    )
+    assert unread_verification(
+        "demo", "cpu", content_hash="2", reason=broken.reason
+    ) == Verification(
+        cell_id="demo", target="cpu", where="image", image_id="", content_hash="2",
+        sessions=("verify",), seconds=0.0, environment={},
+        checks=(dataclasses.replace(an_error("results", broken.reason), session="verify"),),
+    )  # fmt: skip
 
 
 def test_a_verification_holds_what_it_is_of_and_every_session_in_order() -> None:

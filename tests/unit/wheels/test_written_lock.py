@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import os
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from builders import a_lock, a_wheel
 
 from warpfront.errors import LockError
+from warpfront.matrix.plan import NEVER_BUILT
 from warpfront.matrix.scaffold import make_project
 from warpfront.model import Failed, Relaxed, WheelBuild, WheelLock
 from warpfront.pipeline import open_workspace
@@ -114,6 +116,34 @@ def test_a_lock_of_more_than_wheels_is_left_to_the_strict_reader(
 def test_a_name_that_is_none_is_refused() -> None:
     with pytest.raises(LockError, match="not a name for a lock"):
         read_written_lock(TEXT, path="a.lock")
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(b"\xff\xfe", b"", b"[", b"a = " + b"9" * 5000, b"a = " + b"[" * 5000),
+        *(b"a.b.c = " + b"{a=" * 2000, TEXT.encode()[:-200], None),
+    ],
+    ids=["no text", "empty", "no TOML", "digits", "deep", "deep tables", "cut short", "a FIFO"],
+)
+def test_a_lock_that_nobody_can_read_blocks_its_own_cell_alone(
+    tmp_path: Path, content: bytes | None
+) -> None:
+    make_project(tmp_path)
+    workspace = open_workspace(tmp_path)
+    (cell,) = workspace.matrix.cells
+    after = dataclasses.replace(cell, id="next")
+    path = workspace.folders.lock_path(cell.id)
+    path.parent.mkdir(parents=True)
+    if content is None:
+        os.mkfifo(path)
+    else:
+        path.write_bytes(content)
+    found = states.read_locks([cell, after], {}, workspace.folders)
+    assert found[cell.id].lock is None
+    assert found[cell.id].reason.startswith("unreadable: ")
+    assert found[after.id].reason == NEVER_BUILT
 
 
 def test_a_lock_edited_by_one_byte_is_seen_by_the_plan_and_by_the_build(

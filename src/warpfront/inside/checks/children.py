@@ -30,6 +30,7 @@ from warpfront.inside.checks.forks import fork
 
 DONE, CRASHED, HUNG = "done", "crashed", "hung"
 _SAID_BYTES = 4000
+_LONGEST_BYTES = 16 * 2**20
 # Importing torch and a library takes a while, and longer on a loaded machine.
 START_SECONDS = 240.0
 
@@ -202,8 +203,15 @@ def _heard(
             )
             return
         if "ends" in line:
-            yield Returned(item=items[place], how=DONE, seconds=spent, document=line["document"])
+            document = line["document"]
+            yield Returned(item=items[place], how=DONE, seconds=spent, document=document)
             place += 1
+        elif "begins" not in line:
+            reason = "what it answered cannot be read"
+            yield Returned(
+                item=items[place], how=CRASHED, seconds=spent, document={}, reason=reason
+            )
+            return
         # Libraries load and profilers start with a child's first item.
         began, limit = time.monotonic(), seconds if place else limit
 
@@ -215,17 +223,22 @@ class _AnswerLines:
         self._reading, self._kept = reading, b""
 
     def next(self, child: Child, until: float) -> dict[str, Any] | None:
+        """{} for a line that no child of ours writes: a library may write to any file."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._reading, selectors.EVENT_READ)
-            while b"\n" not in self._kept:
+            while b"\n" not in self._kept and len(self._kept) <= _LONGEST_BYTES:
                 ended = child.poll() is not None
                 if selector.select(0.0 if ended else 0.05):
                     self._kept += os.read(self._reading.fileno(), 1 << 16)
                 elif ended or time.monotonic() > until:
                     return None
         line, _, self._kept = self._kept.partition(b"\n")
-        found: dict[str, Any] = json.loads(line)
-        return found
+        try:
+            found = json.loads(line)
+            sound = isinstance(found, dict) and isinstance(found.get("document", {}), dict)
+        except (ValueError, RecursionError):
+            return {}
+        return found if sound and ("document" in found) == ("ends" in found) else {}
 
 
 def _ending(child: Child, said: Path) -> str:

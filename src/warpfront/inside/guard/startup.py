@@ -121,6 +121,8 @@ class Watcher:
         spec = self._found(name, path, target)
         if spec is None or (type(spec.loader) in _PYTHONS and _is_below(top, spec.origin)):
             return spec
+        if spec.loader is None and all(_is_below(top, one) for one in _folders(spec)):
+            return spec  # a folder without an __init__.py, such as triton/_C
         return _watch(name).module_from_elsewhere(top, spec, home=_HOME)
 
     @staticmethod
@@ -131,6 +133,11 @@ class Watcher:
                 if spec is not None:
                     return spec
         return None
+
+
+def _folders(spec: "Any") -> "Any":
+    """Where a package without a file of its own has its modules."""
+    return spec.submodule_search_locations or ["nowhere"]
 
 
 def _is_below(top: str, origin: "Any") -> bool:

@@ -89,7 +89,8 @@ def module_from_elsewhere(top: str, spec: ModuleSpec, *, home: str) -> ModuleSpe
             _told.add(who)
             _say(f"{name} is loaded by {who}, not by Python's own loader")
         return spec
-    problem = f"{name} would come from {spec.origin or 'nowhere'} by {who}, not from {package}"
+    where = spec.origin or next(iter(spec.submodule_search_locations or ()), "nowhere")
+    problem = f"{name} would come from {where} by {who}, not from {package}"
     loader: Any = Refusal(_refusal(name, [problem], policy.holds()))
     return ModuleSpec(name, loader, origin=spec.origin)
 

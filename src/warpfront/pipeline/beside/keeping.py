@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from warpfront.errors import InputError
 from warpfront.images.labels import CREATED
 from warpfront.matrix.reading import Matrix
 from warpfront.matrix.selection import select
@@ -41,6 +42,9 @@ class House:
     def yank(self, reference: str, reason: str, *, dry_run: bool) -> Yank:
         """Take back the image of a tag or digest; the run's ledger says what was done."""
         named = read_reference(reference)
+        if named.host != self.registry.host:
+            message = f"{reference} is in another registry than the channel, {self.registry.host}"
+            raise InputError(message, hint="--channel and --to say which registry is meant")
         found = self.registry.head(named.repository, named.digest or named.tag)
         digest = found.digest if found else named.digest or named.tag
         name = run_name(self.now)
@@ -53,6 +57,8 @@ class House:
 
     def prune(self, channel: str, *, days: int, dry_run: bool) -> tuple[Removed, ...]:
         """Remove old candidates, and old images of a channel, "" for none's."""
+        if days < 0:
+            raise InputError(f"--days {days}: nothing is younger than now")
         unneeded = not_needed(
             self.stock(), channel=channel, created=CREATED, now=self.now, days=days
         )

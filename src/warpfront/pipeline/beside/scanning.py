@@ -21,7 +21,7 @@ from warpfront.port.scan.baseline import baseline_text, beyond, read_baseline
 from warpfront.port.scan.catalogue import catalogue
 from warpfront.port.scan.engines import BINARIES, Scope, is_read, scan_source
 from warpfront.port.scan.findings import Context, ScanFinding, SourceText
-from warpfront.port.scan.left_out import beside_amds, left_out_of_hip
+from warpfront.port.scan.left_out import beside_amds, left_out_of_hip, of_own_builds
 from warpfront.port.scan.severities import Judged, said_once
 from warpfront.port.scan.targets import ScanTarget
 from warpfront.system.progress import Watch
@@ -107,7 +107,9 @@ def _context(tree: Tree, files: Sequence[TreeFile]) -> Context:
     """torch's tables are worth reading only where there is CUDA to look up in them."""
     own = _own_packages(tree)
     texts = _texts(tree, (file for file in files if cuda.reads(PurePosixPath(file.path))))
-    beside = beside_amds(file.path for file in files)
+    setups = _texts(tree, (file for file in files if file.path.endswith("setup.py")))
+    paths = [file.path for file in files]
+    beside = beside_amds(paths) | of_own_builds(paths, setups)
     if not texts:
         return Context(own_packages=own, left_out=beside)
     facts = [

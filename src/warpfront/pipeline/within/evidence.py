@@ -18,6 +18,7 @@ from warpfront.release.admission import Admission, Evidence
 from warpfront.release.publication import Held, Referrer
 from warpfront.release.registry.attaching import attached_payload
 from warpfront.release.registry.contract import Registry
+from warpfront.release.registry.references import read_reference
 from warpfront.system.foreign import clean_json
 from warpfront.system.store import Store, as_json
 
@@ -130,8 +131,10 @@ def read_attached(registry: Registry, repository: str, digest: str) -> tuple[Ver
 
 def demanded_channel(channels: tuple[Channel, ...], name: str, to: str = "") -> Channel:
     """The channel of that name, published to another repository if one is given. Raises
-    `MatrixError` where matrix.yaml has none.
+    `MatrixError` where matrix.yaml has none, `InputError` where that is no place for images.
     """
+    if to:
+        read_reference(f"{to}/image")
     found = next((one for one in channels if one.name == name), None)
     if found is None:
         names = ", ".join(one.name for one in channels) or "none"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from warpfront.errors import LockError, StoreError
 from warpfront.matrix.plan import NEVER_BUILT, LockState
 from warpfront.model import Blocked, Cell, Failed, LockInputs, Patch, WheelLock
 from warpfront.pipeline.within.attempt import attempt
@@ -40,7 +41,10 @@ def read_state(
 ) -> LockState:
     """The committed lock of a cell and whether it still fits what the matrix asks for."""
     path = folders.lock_path(inputs.cell_id)
-    text = read_text(path, missing_ok=True)
+    try:
+        text = read_text(path, missing_ok=True)
+    except StoreError as error:  # of this cell alone
+        raise LockError(error.message, hint=error.hint) from error
     if text is None:
         return LockState(lock=None, reason=NEVER_BUILT)
     lock = read(text, path=str(path.relative_to(folders.root)))

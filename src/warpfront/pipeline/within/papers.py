@@ -1,31 +1,27 @@
 """Papers about an image as what is attached to it: each by the name that its signature says. They
-are written once; who publishes the same again finds them beside the cell's results.
+are written by who signs them: nothing that another job could have handed over stands for them.
 """
 
 from __future__ import annotations
 
-import functools
-import hashlib
-import importlib.metadata
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from warpfront import model
-from warpfront.errors import NotPublishableError, StoreError
+from warpfront.errors import NotPublishableError
 from warpfront.images.labels import LOCK, SOURCE
-from warpfront.model import BuiltImage, Cell, WheelLock, digest_of
+from warpfront.model import BuiltImage, Cell, WheelLock
 from warpfront.pipeline.within.evidence import DOCUMENT
 from warpfront.release.admission import Evidence
 from warpfront.release.ledger import Publication
 from warpfront.release.publication import Referrer
 from warpfront.release.statements.statement import MEDIA_TYPE
-from warpfront.system.store import Store, as_json
-from warpfront.wheels.archives import folder_sha256
+from warpfront.system.store import Store
 from warpfront.wheels.requirements import RequirementList
 
-KEPT = "papers"
-"""Their file in build/<cell>/."""
+if TYPE_CHECKING:
+    from warpfront.pipeline.within.image_papers import Paper
+
 # The table for people is for a terminal: who pulls reads the one for programs.
 _NAMES = {
     "sbom.cdx.json": "cyclonedx",
@@ -37,33 +33,16 @@ _NAMES = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptPaper:
-    """A document as it was written: a file's name, what registries call its kind, and its text."""
-
-    name: str
-    media_type: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeptPapers:
-    """The documents of an image; `made_from` is a digest of all that they were written from, and
-    `digest` one of what was written.
-    """
-
-    made_from: str
-    papers: tuple[KeptPaper, ...]
-    digest: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ImagePapers:
-    """What writes an image's papers, once. `chains` are each cell with those it is built on."""
+    """What writes an image's papers, once for the same image. `chains` are each cell with those it
+    is built on.
+    """
 
     chains: Mapping[str, tuple[Cell, ...]]
     locks: Mapping[str, WheelLock]
     requirements: Mapping[str, RequirementList]
     store: Store
+    _made: dict[tuple[object, ...], tuple[Referrer, ...]] = field(default_factory=dict)
 
     def __call__(self, publication: Publication, evidence: Evidence) -> tuple[Referrer, ...]:
         """See `Papers`."""
@@ -75,47 +54,21 @@ class ImagePapers:
                 "can say where its wheels are from",
                 hint="publish from the revision that it was built from",
             )
-        made_from = self._made_from(publication, evidence, lock)
-        papers = self._kept(cell, made_from)
-        if papers is None:
-            papers = self._written(publication, evidence, lock)
-            kept = KeptPapers(made_from=made_from, papers=papers, digest=digest_of(as_json(papers)))
-            self.store.save(cell.id, KEPT, kept)
-        return tuple(_attachable(one) for one in papers)
-
-    def _made_from(self, publication: Publication, evidence: Evidence, lock: WheelLock) -> str:
-        chain = self.chains[evidence.cell.id]
-        files = [one.requirements_file for one in chain if one.requirements_file]
-        found, built = evidence.verifications, self._built(evidence.cell)
-        return digest_of(
-            [
-                _program(),
-                *(as_json(one) for one in chain),
-                *(as_json(self.requirements[name]) for name in files),
-                [lock.digest, dict(evidence.labels), [found[name].seal for name in sorted(found)]],
-                [as_json(built.base), built.content_hash],
-                [publication.repository, publication.digest, list(publication.noted)],
-            ]
-        )
+        seals = tuple(one.seal for one in evidence.verifications.values())
+        said = (publication.repository, publication.digest, publication.noted)
+        made_from = (cell.id, *said, tuple(sorted(evidence.labels.items())), seals)
+        if made_from not in self._made:
+            self._made[made_from] = self._written(publication, evidence, lock)
+        return self._made[made_from]
 
     def _built(self, cell: Cell) -> BuiltImage:
         built: BuiltImage = self.store.load(cell.id, "build", (BuiltImage,))
         return built
 
-    def _kept(self, cell: Cell, made_from: str) -> tuple[KeptPaper, ...] | None:
-        """What was written from just this; a file that is damaged or old is no reason to stop."""
-        try:
-            kept: KeptPapers | None = self.store.load(cell.id, KEPT, (KeptPapers,))
-        except StoreError:
-            return None
-        if kept is None or kept.made_from != made_from:
-            return None
-        return kept.papers if digest_of(as_json(kept.papers)) == kept.digest else None
-
     def _written(
         self, publication: Publication, evidence: Evidence, lock: WheelLock
-    ) -> tuple[KeptPaper, ...]:
-        # What writes bills of materials takes longer to load than the rest of a second run.
+    ) -> tuple[Referrer, ...]:
+        # Whoever is refused needs none.
         from warpfront.pipeline.within import image_papers  # noqa: PLC0415
 
         known = image_papers.Known(
@@ -138,24 +91,10 @@ class ImagePapers:
             noted=publication.noted,
         )
         papers = (*image_papers.bill_papers(bill), *statements)
-        return tuple(
-            KeptPaper(name=one.name, media_type=one.media_type, text=one.text)
-            for one in papers
-            if one.name in _NAMES
-        )
+        return tuple(_attachable(one) for one in papers if one.name in _NAMES)
 
 
-@functools.cache
-def _program() -> list[str]:
-    """What writes papers, as a digest: another program may write others."""
-    package = Path(model.__file__).parent
-    files = ("pipeline/within/image_papers.py", "inside/checks/image_contents.py")
-    texts = [hashlib.sha256((package / name).read_bytes()).hexdigest() for name in files]
-    library = importlib.metadata.version("cyclonedx-python-lib")
-    return [folder_sha256(package / "release"), *texts, library]
-
-
-def _attachable(paper: KeptPaper) -> Referrer:
+def _attachable(paper: Paper) -> Referrer:
     name = _NAMES[paper.name]
     return Referrer(
         name=name,
@@ -165,6 +104,6 @@ def _attachable(paper: KeptPaper) -> Referrer:
     )
 
 
-def _predicate(paper: KeptPaper) -> Mapping[str, str]:
+def _predicate(paper: Paper) -> Mapping[str, str]:
     """Which kind of statement it is, for who looks for one among several."""
     return {"dev.warpfront.statement": _NAMES[paper.name]} if paper.media_type == MEDIA_TYPE else {}

@@ -58,6 +58,7 @@ Find = Callable[[Cell], Publishable | Blocked | Failed]
 Papers = Callable[[Publication, Evidence], tuple[Referrer, ...]]
 """What writes the documents that go with an image, whose digest the publication has."""
 _HINT = "docs/release.md says what a channel demands; `invoke verify` proves it"
+_TRUST = "--trust names the public key of who proved it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,9 +245,12 @@ def _foreseen(plan: _Planned, channel: Channel, shop: Shop) -> Publication:
         before = standing.digest if standing else ""
         tags.append(dataclasses.replace(one, before=before))
     publication = dataclasses.replace(publication, tags=tuple(tags))
-    labels = plan.found.evidence.labels
-    if against := not_to_be_named(shop.registry, path, publication.tags, digest, labels):
-        raise NotPublishableError("; ".join(against), hint=_HINT)
+    evidence = plan.found.evidence
+    against = not_to_be_named(shop.registry, path, publication.tags, digest, evidence.labels)
+    # What is not there yet has its signatures elsewhere, where cosign may not be able to look.
+    there = evidence.attached and shop.registry.head(path, digest)
+    reference = f"{publication.repository}@{digest}"
+    _refuse(against, _unsigned(evidence, reference, shop) if there else ())
     return publication
 
 
@@ -306,16 +310,21 @@ def _prover(
         against = (
             *verdict.against,
             *not_to_be_named(shop.registry, path, publication.tags, held.digest, held.labels),
-            *_unsigned(evidence, f"{publication.repository}@{held.digest}", shop),
         )
-        if against:
-            raise NotPublishableError("; ".join(against), hint=_HINT)
+        _refuse(against, [*_unsigned(evidence, f"{publication.repository}@{held.digest}", shop)])
         proof = verification_payload(
             evidence, with_signature(verdict, channel, signer=shop.signer), held
         )
         return (proof, *shop.documents(publication, evidence))
 
     return prove
+
+
+def _refuse(against: Iterable[str], unsigned: Iterable[str]) -> None:
+    """Raises `NotPublishableError` for what is against it, and for what nobody has signed."""
+    against, unsigned = list(against), list(unsigned)
+    if reasons := [*against, *unsigned]:
+        raise NotPublishableError("; ".join(reasons), hint=_HINT if against else _TRUST)
 
 
 def _unsigned(evidence: Evidence, reference: str, shop: Shop) -> Iterator[str]:

@@ -1,5 +1,6 @@
-"""Which files are not for AMD: sources that the project's CMake files and includes leave out, and
-Dockerfiles, scripts and lists of requirements with a twin for AMD beside them. Pure.
+"""Which files are not for AMD: sources that the project's CMake files and includes leave out,
+extensions with a setup.py of their own that never asks, and Dockerfiles, scripts and lists of
+requirements with a twin for AMD beside them. Pure.
 """
 
 from __future__ import annotations
@@ -66,6 +67,26 @@ def beside_amds(paths: Iterable[str]) -> frozenset[str]:
         for path in found
         if not _OF_AMD.search(path.name)
     )
+
+
+def of_own_builds(paths: Iterable[str], setups: Mapping[str, str]) -> frozenset[str]:
+    """The files below a setup.py that builds extensions and never asks for ROCm, where the setup.py
+    of a folder above asks: a part that AMD's build does without.
+    """
+    asks = {
+        PurePosixPath(path).parent: _ASKS.search(text) is not None
+        for path, text in setups.items()
+        if "xtension" in text
+    }
+    alone = {
+        folder
+        for folder, knows in asks.items()
+        if not knows and any(asks.get(above, False) for above in folder.parents)
+    }
+    return frozenset(path for path in paths if not alone.isdisjoint(PurePosixPath(path).parents))
+
+
+_ASKS = re.compile(r"version\.hip|IS_HIP|ROCM|rocm|HIP_HOME|is_hip")
 
 
 def _is_cmake(path: PurePosixPath) -> bool:

@@ -35,6 +35,22 @@ def guard_sightings(view: View) -> Iterator[Sighting]:
             rule = _rule_of(view, arm)
             if rule:
                 yield _at(view, rule, arm, chain)
+            if rule == "CU153":
+                yield from _end_of(view, arm, chain)
+
+
+def _end_of(view: View, arm: Arm, chain: ConditionChain) -> Iterator[Sighting]:
+    """The `#else` or `#endif` after an arm too long to see both: there AMD's arm would begin."""
+    opened = arm.directive
+    later = [one.directive for one in chain.arms if one.directive.start > opened.start]
+    after = later[0] if later else next(d for d in view.directives if d.end == chain.end)
+    if view.line(after.start) - view.line(opened.start) > _FAR:
+        what = f"#{after.name} of #{opened.name} {opened.body}"
+        span = (after.start, after.end)
+        yield sighting(view, "CU153", span, what=what, sides=chain.reach)
+
+
+_FAR = 6
 
 
 def _of_old_hip(arm: Arm) -> bool:

@@ -84,8 +84,10 @@ def _included(view: View, seen: Seen) -> Iterator[Sighting]:
             key = (row.rule, "", view.region(directive.start).reach)
             if row.once_a_file and key in seen:
                 continue
+            first = view.context.hipless and key not in seen and row.rule in _RENAMED | {"CU120"}
+            shift = row.shift + (first or _everywhere(view, row))
             seen.add(key)
-            yield sighting(view, row.rule, span, what=str(header), shift=_shift(view, row))
+            yield sighting(view, row.rule, span, what=str(header), shift=shift)
 
 
 def _named(view: View, seen: Seen) -> Iterator[Sighting]:

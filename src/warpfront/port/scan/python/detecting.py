@@ -35,6 +35,7 @@ Detector = Callable[[Module, Any], Iterator[Seen]]
 CudaReader = Callable[[SourceText, Context], Iterator[Sighting]]
 
 _DETECTORS: Mapping[type[ast.AST], tuple[Detector, ...]] = {
+    ast.Module: (extensions.own_parts, mentions.of_nvml),
     ast.Import: (mentions.imports,),
     ast.ImportFrom: (mentions.imports_from, extensions.toolkit_imports),
     ast.Attribute: (

@@ -6,7 +6,15 @@ import ast
 import re
 from collections.abc import Iterator
 
-from warpfront.port.scan.python.module import Module, Seen, is_true, keyword, last_name, text_of
+from warpfront.port.scan.python.module import (
+    Module,
+    Seen,
+    is_true,
+    keyword,
+    last_name,
+    named_lines,
+    text_of,
+)
 from warpfront.port.scan.python.settings import STARTERS
 from warpfront.port.scan.words import CUDA_INDEX, GFX, compiler_flags
 
@@ -110,6 +118,17 @@ def cuda_alone(module: Module, node: ast.Raise | ast.Assert) -> Iterator[Seen]:
     texts = (text_of(part) or "" for part in ast.walk(said))
     if any(_NVIDIA_ALONE.search(text) for text in texts):
         yield Seen(rule="BL216", node=node, what=" ".join(module.source_of(node).split())[:60])
+
+
+def own_parts(module: Module, _root: ast.Module) -> Iterator[Seen]:
+    """What a build that never asks for ROCm does for CUDA, by its names."""
+    builds = module.builds_extensions and "xtension" in module.text
+    if builds and not knows_hip(module):
+        for node, name in named_lines(module, _OWN):
+            yield Seen(rule="BL217", node=node, what=name[:60])
+
+
+_OWN = re.compile(r"(?i)(?<![a-z])cuda(?![a-z])|(?<![a-z])nvcc|cudaextension|cublas|cudart")
 
 
 def toolkit_imports(module: Module, node: ast.ImportFrom) -> Iterator[Seen]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
-from warpfront.port.scan.python.module import Module, Seen, text_of
+from warpfront.port.scan.python.module import Module, Seen, named_lines, text_of
 from warpfront.port.scan.python.tables import IMPORTS, NAMES, OF_PACKAGES, longest_known
 
 _JAX = frozenset({"jax", "jaxlib", "flax"})
@@ -13,6 +14,17 @@ _OCP = {
     "torch.float8_e4m3fn": "torch.float8_e4m3fnuz",
     "torch.float8_e5m2": "torch.float8_e5m2fnuz",
 }
+
+
+def of_nvml(module: Module, _root: ast.Module) -> Iterator[Seen]:
+    """What asks NVML in a module that knows no other vendor's library."""
+    if "nvml" in module.text and not _OF_AMD.search(module.text):
+        for node, name in named_lines(module, _NVML):
+            yield Seen(rule="PY064", node=node, what=name[:60])
+
+
+_NVML = re.compile(r"nvml_|_(?:py\d?)?nvml|^nvmlDevice")
+_OF_AMD = re.compile(r"(?i)amd_?-?smi|rocm_?-?smi|pyrsmi|rocml")
 
 
 def imports(module: Module, node: ast.Import) -> Iterator[Seen]:

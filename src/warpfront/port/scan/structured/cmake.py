@@ -103,7 +103,8 @@ def builds_hip(text: str) -> bool:
 
 
 _OTHER_WAYS = re.compile(r"(?i)opencl|sycl|metal|vulkan|oneapi|openacc|xpu|npu")
-_GPU_PART = re.compile(rf"{OWN_PART.pattern}|(?<![a-z])gpu(?![a-z])")
+_PART = re.compile(rf"{OWN_PART.pattern}|cuda")
+_GPU_PART = re.compile(rf"{_PART.pattern}|(?<![a-z])gpu(?![a-z])")
 
 
 def own_parts(text: str) -> Iterator[Sighting]:
@@ -113,7 +114,7 @@ def own_parts(text: str) -> Iterator[Sighting]:
     gpu = {"if", "elseif", "option", "add_subdirectory"} if not _OTHER_WAYS.search(text) else set()
     for name, start, arguments in _raw_commands(text):
         lines = set()
-        part = _GPU_PART if name in gpu else OWN_PART
+        part = _GPU_PART if name in gpu else _PART
         for word in arguments if name not in {"message", "endif", "else"} else ():
             line = text.count("\n", start, word.start)
             if line not in lines and part.search(word.text):
