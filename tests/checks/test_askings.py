@@ -4,7 +4,6 @@ answer is right, and what is wrong in one of the ways to ask is seen.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -66,7 +65,7 @@ def narrow(right: Any, x: Any, y: Any, **named: Any) -> Any:
     return result.clamp_(-100, 100) if result.dtype in {torch.int8, torch.uint8} else result
 
 
-WAYS: dict[str, tuple[str, tuple[str, ...], Callable[..., Any], str]] = {
+WAYS: dict[str, tuple[str, tuple[str, ...], Any, str]] = {
     "turned": ("sin", ("sin", "sin.out"), turned, "memory"),
     "long": ("sin", ("sin", "sin.out"), long, " for "),
     "broken": ("erf", ("erf", "erf.out"), broken, "broken"),

@@ -35,6 +35,8 @@ ENTRY_NAMES = (
 # With `max_norm` torch's CUDA kernel renormalises a weight that has gaps to less than was asked for
 # (2.11 on an H100: 0.44 for 1): torch's defect, not an image's.
 WHOLE = frozenset({"nn.functional.embedding", "nn.functional.embedding_bag"})
+# These ask for numbers in the order of memory: as a view, to be resized, to be put back.
+IN_ORDER = ("view", "view_as", "resize_", "resize_as_", "nn.functional.max_unpool")
 SAMPLE_NAMES = ("input", "args", "kwargs", "output_process_fn_grad")
 
 
@@ -74,6 +76,13 @@ class Entry:
         """Whether torch's own tests call it with views; to some, strides are part of the answer."""
         known = (getattr(one, "test_name", None) for one in self.raw.decorators)
         return self.name not in WHOLE and "test_noncontiguous_samples" not in known
+
+    @property
+    def takes_order(self) -> bool:
+        """Whether numbers may lie in another order than their places."""
+        return self.takes_strides and not (
+            self.name in IN_ORDER or self.name.startswith(IN_ORDER[-1])
+        )
 
     def samples(
         self, device: str, dtype: torch.dtype, *, limit: int, backward: bool, among: int = 0

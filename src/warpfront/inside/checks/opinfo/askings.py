@@ -39,11 +39,11 @@ from warpfront.inside.checks.opinfo.expecting import (
 from warpfront.inside.checks.results import CheckFinding, judged
 
 OTHERWISE = "asked otherwise"
-# Where a right device was seen to be refused nothing; bounds and what is left out are judgement.
-SEEN_ON = ("cpu",)
+# Where right kernels were refused nothing in 60 seeds that no rule was made for: nowhere yet.
+SEEN_ON: tuple[str, ...] = ()
 SHOWN = 50
 LEFT_OUT = Path(__file__).with_name("askings.json")
-ASKINGS, QUICK_ASKINGS = 8, 1
+ASKINGS = 8
 # Draws until one is found that the reference takes.
 TRIES = 4
 DRAWN = 24
@@ -103,13 +103,19 @@ def find_answers(entries: Sequence[Entry], device: str, effort: Effort) -> Check
     answers, faults = 0, []
     for entry in entries:
         for seed in effort.seeds:
-            for number in range(QUICK_ASKINGS if effort.quick else ASKINGS):
+            for number in numbers_of(seed, quick=effort.quick):
                 for said, fault in ask(entry, number, seed, device):
                     answers += 1
                     label = f"{entry.name}, asking {number}, seed {seed}"
                     faults += [f"{label}: {said}: {fault}"] if fault else []
     details = {"answers": answers, **({"faults": faults[:SHOWN]} if faults else {})}
     return judged(faults, f"{answers} answers", **details)
+
+
+def numbers_of(seed: int, *, quick: bool) -> range:
+    """Every second asking, one quickly; the other half is that of every second seed."""
+    first = seed % ASKINGS if quick else seed % 2
+    return range(first, first + 1 if quick else ASKINGS, 2)
 
 
 def ask(entry: Entry, number: int, seed: int, device: str) -> Iterator[tuple[str, str]]:

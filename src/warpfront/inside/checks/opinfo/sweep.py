@@ -152,8 +152,7 @@ def _names(device: str, effort: Effort, recorder: Recorder) -> list[str]:
     names = [sweep.name for sweep in _sweeps(device, effort, execute_entry)]
     if kind_of(device) in SEEN_ON:
         return [*names, OTHERWISE]
-    seen = ", ".join(SEEN_ON)
-    reason = f"was seen to be right on {seen} alone, never tried on {kind_of(device)}"
+    reason = f"was not seen to refuse nothing that is right on {kind_of(device)}"
     recorder.note_unclaimed(OTHERWISE, reason)
     return names
 
@@ -251,8 +250,9 @@ def asked_as(entry: Entry, sample: Sample, number: int, dtype: torch.dtype) -> l
         return [sample]
     if number:
         return [replace(sample, memory="gaps" if number % 2 else "")]
-    memory = ("", "gaps", "turned") if dtype == torch.float32 else ("",)
-    return [replace(sample, memory=one) for one in memory]
+    memory = ("gaps", "turned") if entry.takes_order else ("gaps",)
+    also = memory if dtype == torch.float32 else ()
+    return [sample, *(replace(sample, memory=one) for one in also)]
 
 
 def _first_line(error: Exception) -> str:
