@@ -46,6 +46,22 @@ CLAIMS = Claims(
 # errors of scores that its kernels have not; and the stand-in's new memory is not filled with NaN
 # where torch is told to be deterministic.
 KNOWN = {("operators", "far out"), ("operators", "determinism")}
+# Entries whose float64 is made inside an operation, where it is not seen, and sparse numbers.
+OF_THE_STAND_IN = {
+    *("linalg.pinv", "linalg.pinv.hermitian", "linalg.pinv.singular", "to_sparse"),
+}
+COMPILED = """
+import habana_frameworks.torch.core, torch
+from warpfront.inside.checks.models import modes, wrapped
+from warpfront.inside.checks.models.families import FAMILIES
+assert wrapped.missing_compiler("hpu") == ""
+asked = []
+compile = torch.compile
+torch.compile = lambda *args, **own: asked.append(own["backend"]) or compile(*args, **own)
+family = next(one for one in FAMILIES if one.name == "gpt")
+rows = modes.judge_mode(family, "compiled", modes.Proving(device="hpu"))
+print(f"{asked[0]}: {sum(bool(row.fault) for row in rows)} faults")
+"""
 QUICK = ("--quick", "--run", "0")
 SESSIONS: Mapping[str, tuple[str, ...]] = {
     "load": QUICK,
@@ -56,6 +72,7 @@ SESSIONS: Mapping[str, tuple[str, ...]] = {
     "golden": QUICK,
     "devices": QUICK,
     "stack": QUICK,
+    "opinfo": QUICK,
     "bench": ("--preset", "tiny", "--matmul"),
 }
 
@@ -113,7 +130,7 @@ def left(
     return document
 
 
-@pytest.mark.parametrize("session", [name for name in SESSIONS if name != "bench"])
+@pytest.mark.parametrize("session", [name for name in SESSIONS if name not in {"bench", "opinfo"}])
 def test_a_session_runs_on_the_stand_in_and_says_that_it_is_one(
     session: str, environment: Mapping[str, str], tmp_path: Path
 ) -> None:
@@ -136,6 +153,36 @@ def test_it_is_timed_by_the_hosts_clock(environment: Mapping[str, str], tmp_path
     assert found["environment"]["device_name"] == "GAUDI2 (stand-in)"
     assert all(one["median_seconds"] > 0 for one in found["results"] if "median_seconds" in one)
     assert found["results"]
+
+
+def test_two_pass_numbers_to_each_other_by_hccl(
+    environment: Mapping[str, str], tmp_path: Path
+) -> None:
+    found = left("devices", {**environment, "STAND_IN_HPU_DEVICES": "2"}, tmp_path)
+    assert {check["outcome"] for check in found["checks"]} == {"passed"}
+    names = {check["name"] for check in found["checks"]}
+    assert {"all_reduce (hccl)", "send and receive (hccl)", "copy hpu:0 to hpu:1"} <= names
+
+
+def test_a_model_is_compiled_by_the_vendors_compiler(environment: Mapping[str, str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", COMPILED],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.splitlines()[-1:] == ["hpu_backend: 0 faults"], done.stderr[-2000:]
+
+
+def test_torchs_database_is_swept_but_for_what_asks_for_float64(
+    environment: Mapping[str, str], tmp_path: Path
+) -> None:
+    checks = {one["name"]: one for one in left("opinfo", environment, tmp_path)["checks"]}
+    details = checks["float32"]["details"]
+    assert details["samples"] > 500
+    assert {fault.split(",")[0] for fault in details["faults"]} <= OF_THE_STAND_IN
+    assert details["excluded"]["it asks for float64, which this device does not compute"] >= 5
 
 
 def test_it_is_detected_and_migration_is_a_fact(environment: Mapping[str, str]) -> None:

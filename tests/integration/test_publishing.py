@@ -204,8 +204,8 @@ def test_cosign_3_signs_for_itself_and_verifies_what_2_signed(release: Release) 
             release.renew()
             digest = digest_in(one.invoke("publish", to=to))
             reference = f"{release.registry.host}/{to}/torch@{digest}"
-            argv: tuple[str, ...] = ("verify", "--key", str(release.key.with_suffix(".pub")))
-            argv = (*argv, "--insecure-ignore-tlog=true", "--allow-http-registry", reference)
+            key = ("--key", str(release.key.with_suffix(".pub")), "--insecure-ignore-tlog=true")
+            argv = ("verify", *key, "--allow-http-registry", reference)
             done = {
                 version: subprocess.run(
                     (str(program), *argv), env=newer, capture_output=True, check=False

@@ -17,6 +17,8 @@ LEDGER_FOLDER = "release"
 
 CANDIDATE_PREFIX = "candidate-"
 """What the tags begin with that nobody is told of."""
+NOT_PUBLIC = (CANDIDATE_PREFIX, "sha256-")
+"""These, and those of what is attached, where a registry keeps no list of it."""
 
 
 def is_candidate(reference: str) -> bool:

@@ -18,6 +18,7 @@ from warpfront.matrix.naming import is_tag, joined_targets
 from warpfront.matrix.release_channels import words_of
 from warpfront.matrix.vendors import VENDORS
 from warpfront.model import Cell, Channel
+from warpfront.release.ledger import NOT_PUBLIC
 
 _DIGITS = 12
 _SHOWN = 3
@@ -139,6 +140,8 @@ def _filled(template: str, words: Mapping[str, str], wrong: list[str]) -> str:
     tag = template.format_map(words).replace("+", "-")
     if not is_tag(tag):
         wrong.append(f"{tag!r} is no tag that a registry takes (at most 128 of A-Za-z0-9_.-)")
+    if tag.startswith(NOT_PUBLIC):
+        wrong.append(f"{tag}: names that begin so are of candidates and of what is attached")
     return tag
 
 

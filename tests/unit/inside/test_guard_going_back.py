@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -85,6 +86,29 @@ def test_pip_goes_back_for_other_reasons_without_a_word_of_ours(tmp_path: Path) 
     done = pip_install(tmp_path, 3, wants="six>=2")
     assert done.returncode == 0, done.stderr
     assert "warpfront guard" not in done.stderr
+
+
+@pytest.mark.process
+def test_a_pip_in_an_archive_is_a_pip_all_the_same(tmp_path: Path) -> None:
+    """As `python -m venv` starts it for the first time, and poetry to take a package away."""
+    inside = {
+        "pip/__init__.py": "",
+        "pip/__main__.py": "import os, sys\n"
+        "sys.path.insert(0, os.path.dirname(os.path.dirname(__file__)))\n"
+        "from pip._internal.resolution.resolvelib import candidates\n"
+        "print(candidates.__loader__.__class__.__name__, sys.argv[1:])\n",
+        "pip/_internal/__init__.py": "",
+        "pip/_internal/resolution/__init__.py": "",
+        "pip/_internal/resolution/resolvelib/__init__.py": "",
+        "pip/_internal/resolution/resolvelib/candidates.py": "class "
+        "_InstallRequirementBackedCandidate:\n    def iter_dependencies(self): ...\n",
+    }
+    with zipfile.ZipFile(tmp_path / "pip.whl", "w") as archive:
+        for name, text in inside.items():
+            archive.writestr(name, text)
+    done = a_guarded_python(tmp_path).run(str(tmp_path / "pip.whl" / "pip"), "uninstall")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith(" ['uninstall']\n")
 
 
 def pip_install(folder: Path, blocked: int, wants: str = "torch>=2.15") -> Any:

@@ -111,7 +111,9 @@ def test_this_process_has_mapped_its_loader_and_its_libc() -> None:
 
 @pytest.fixture
 def native(tmp_path: Path) -> GuardedPython:
-    """A torch that loads a real library of its own, by its name, as compiled ones do."""
+    """A torch that loads a real library of its own, by its name, as compiled ones do; beside it a
+    torchvision that, as triton, imports no torch.
+    """
     from guarded import TORCH, an_unguarded_python, cpu_policy
 
     from warpfront.inside.guard.sealing import seal
@@ -120,16 +122,19 @@ def native(tmp_path: Path) -> GuardedPython:
     loading = "import ctypes; ctypes.CDLL('libc10.so')\nfrom torch.version import __version__\n"
     files = {**TORCH, "torch/__init__.py": loading, LIBC10: extension_module("c10")}
     packages = guarded.places.site_packages
-    shutil.rmtree(packages / "torch-2.13.0+cpu.dist-info")
-    install(packages, "torch", "2.13.0+cpu", files)
+    for name, changed in (("torch", files), ("torchvision", {"torchvision/__init__.py": ""})):
+        (metadata,) = packages.glob(f"{name}-*.dist-info")
+        shutil.rmtree(metadata)
+        install(packages, name, metadata.name[len(name) + 1 : -len(".dist-info")], changed)
     seal(cpu_policy(), guarded.places, python=str(guarded.python))
     return guarded
 
 
 def test_the_images_own_library_is_loaded_without_a_word(native: GuardedPython) -> None:
     lib = native.places.site_packages / "torch/lib"
-    done = native.run("-c", "import torch", environment={"LD_LIBRARY_PATH": str(lib)})
-    assert (done.returncode, done.stderr) == (0, "")
+    for program in ("import torch", "import torchvision", "import torchvision, torch"):
+        done = native.run("-c", program, environment={"LD_LIBRARY_PATH": str(lib)})
+        assert (program, done.returncode, done.stderr) == (program, 0, "")
 
 
 @pytest.mark.parametrize("variable", ["LD_LIBRARY_PATH", "LD_PRELOAD"])

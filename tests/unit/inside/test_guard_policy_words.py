@@ -4,6 +4,7 @@ index and a shim's requirement may be made of.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import string
 from collections.abc import Callable
@@ -55,6 +56,17 @@ def refusal(document: object) -> str:
     with pytest.raises(GuardError) as caught:
         policy_from(document)
     return str(caught.value)
+
+
+def test_what_is_needed_is_what_nothing_else_holds_and_goes_with_torch() -> None:
+    needs = {"sympy": ">=1.13.3", "torch": ">=2", "nvidia-cublas": ">=12"}
+    policy = dataclasses.replace(POLICY, needs=needs)
+    assert policy.needed() == {"sympy": ">=1.13.3"}
+    relaxed = {name: policy.is_relaxed(name) for name in ("torch", "vllm", "sympy")}
+    assert relaxed == {"torch": False, "vllm": True, "sympy": False}
+    without = dataclasses.replace(policy, relaxed={"torch": "another"})
+    assert without.is_relaxed("sympy")
+    assert (without.needed(), without.pinned()) == ({}, {})
 
 
 def is_taken(field: str, value: object) -> bool:

@@ -332,6 +332,18 @@ def test_a_long_arm_for_cuda_is_said_at_its_end_too_where_amds_would_begin() -> 
         assert [text.count("\n", 0, one.start) + 1 for one in found] == lines
 
 
+def test_a_projects_own_macro_or_variable_is_no_name_of_cudas() -> None:
+    context = Context(untranslated=True)
+    own = "#define cudaErrcheck(r) (r)\nauto cublas_status = f();\nvoid g() { cudaErrcheck(x); }\n"
+    assert {"CU101", "CU102"}.isdisjoint(rules_of(own, context=context))
+    theirs = "void g() { cudaErrcheck(cudaFree(x)); cublasCreate(h); }\n"
+    assert {"CU101", "CU102"} <= set(rules_of(theirs, context=context))
+    for condition, said in (("__GNUC__ && !defined(__CUDACC__)", False), ("__CUDACC__", True)):
+        text = f"#if defined({condition.partition(' ')[0]}){condition.partition(' ')[2]}\n#endif\n"
+        text = text.replace(")&&", ") &&")
+        assert ("CU124" in rules_of(text, context=context)) is said
+
+
 def test_a_cu_file_needs_no_include_where_a_header_of_the_tree_brings_the_runtime() -> None:
     texts = {
         "a/deep.h": "#include <cuda_runtime.h>\n",

@@ -78,6 +78,8 @@ def test_a_tag_that_no_registry_takes_is_wrong() -> None:
     (wrong,) = named(tags=("a" * 120 + "{content}",)).wrong
     assert "is no tag" in wrong
     assert named(facts={**FACTS, "python": "3.11\n"}, tags=("{python}",)).wrong
+    for template in ("candidate-{content}", "sha256-{content}"):
+        assert "of candidates and of what is attached" in named(tags=(template,)).wrong[0]
 
 
 def test_a_tag_cannot_both_move_and_stay() -> None:

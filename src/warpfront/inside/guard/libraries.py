@@ -69,9 +69,11 @@ def mapped() -> list[str]:
     )
 
 
-def shadows(sealed: Mapping[str, list[str]], loaded: Iterable[str]) -> Iterator[Shadow]:
+def shadows(
+    sealed: Mapping[str, list[str]], loaded: Iterable[str], *, has_torch: bool = True
+) -> Iterator[Shadow]:
     """What of `loaded` stands in the place of a sealed library, and what of torch's own is not
-    loaded at all. `loaded` are real paths.
+    loaded at all where torch is (`has_torch`). `loaded` are real paths.
     """
     there = set(loaded)
     named = set()
@@ -81,7 +83,7 @@ def shadows(sealed: Mapping[str, list[str]], loaded: Iterable[str]) -> Iterator[
         if ours and path not in ours and not _NAMED_BY_CONTENT.search(path):
             named.add(file)
             yield Shadow(sealed=ours[0], other=path)
-    for file in _CORE:
+    for file in _CORE if has_torch else ():
         ours = [os.path.realpath(one) for one in sealed.get(file, ())]
         if ours and file not in named and not there.intersection(ours):
             yield Shadow(sealed=ours[0], other="")

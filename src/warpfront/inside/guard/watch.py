@@ -66,7 +66,9 @@ def look_after(name: str) -> None:
     """Raises `ImportError` if the package, now loaded, runs other native code than was sealed."""
     if not _libraries:
         return
-    found = [one.words(os.environ) for one in shadows(_libraries, mapped())]
+    has_torch = "torch" in sys.modules  # who imports triton alone has not loaded it
+    every = shadows(_libraries, mapped(), has_torch=has_torch)
+    found = [one.words(os.environ) for one in every]
     if found:
         what = "runs other code"
         _shadowed[name] = _refusal(name, _shortened(found), "", what=what, back=_UNSHADOWED)

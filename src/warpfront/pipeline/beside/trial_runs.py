@@ -99,7 +99,7 @@ def only_cell(cells: tuple[Cell, ...], selection: Selection) -> Cell:
         names = ", ".join(cell.id for cell in chosen)
         raise NothingSelectedError(
             f"a program is tried in one image, and these are {len(chosen)}: {names}",
-            hint="--image with --target, or --only, names one",
+            hint="--vendor, --target or --only beside --image: so that one is left",
         )
     return chosen[0]
 

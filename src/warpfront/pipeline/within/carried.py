@@ -16,7 +16,7 @@ from warpfront.pipeline.within.evidence import (
     attached_evidence,
 )
 from warpfront.release.admission import Evidence
-from warpfront.release.ledger import Publication
+from warpfront.release.ledger import NOT_PUBLIC, Publication
 from warpfront.release.publication import Held, Referrer, held_image
 from warpfront.release.registry.attaching import attached_payload
 from warpfront.release.registry.contract import Registry
@@ -53,7 +53,7 @@ class CarriedImages:
         place = self.place_of(cell)
         names = names_of(cell, self.channel, expected_words(cell), project="")
         for tag in (*names.aliases, *names.tags, *place.registry.tags(place.repository)):
-            if tag.startswith(("sha256-", "candidate-")):
+            if tag.startswith(NOT_PUBLIC):
                 continue
             held = _image(place, tag)
             if held is not None and held.labels.get(CELL) == cell.id:

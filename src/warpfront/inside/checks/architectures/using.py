@@ -241,13 +241,15 @@ def attend(tried: FedModel, device: str) -> ModeOutcome:
 
 def compiled(tried: FedModel, device: str) -> ModeOutcome:
     """By `torch.compile`, with whatever breaks of the graph the library's code makes."""
-    from warpfront.inside.checks.models.wrapped import missing_compiler  # noqa: PLC0415
+    from warpfront.inside.checks.models.wrapped import (  # noqa: PLC0415
+        missing_compiler,
+        run_compiled,
+    )
 
     if obstacle := missing_compiler(device):
         return _no(f"torch.compile cannot work: {obstacle}")
-    torch.compiler.reset()
     model, inputs = tried.specimen.sent(device)
-    found = run_plainly(torch.compile(model, dynamic=False), model, inputs)
+    found = run_plainly(run_compiled(model, device, whole=False), model, inputs)
     with KeptWide():
         exact, same = tried.specimen.exact, tried.specimen.same_dtype
     return _of_rows(judge_whole(found, exact, same, tried.specimen.how))

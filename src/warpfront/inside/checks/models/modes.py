@@ -161,7 +161,7 @@ def judge_wrapped(specimen: Specimen, bench: Proving, mode: str) -> list[JudgedT
         module = export(model, inputs)
         found = run_plainly(module, module, inputs)
     else:
-        found = run_plainly(run_compiled(model), model, inputs)
+        found = run_plainly(run_compiled(model, bench.device), model, inputs)
     rows = _placed(found, bench.device)
     return rows + judge_ends(found, specimen)
 

@@ -14,6 +14,9 @@ from torch.utils.checkpoint import checkpoint
 
 Run = Callable[..., tuple[Tensor, Tensor]]
 
+# Who compiles where Inductor does not.
+BACKENDS = {"hpu": "hpu_backend"}
+
 
 def agree_on_precision() -> None:
     """Give the old switch for TF32 convolutions the new ones' value: `torch.export` reads the old
@@ -44,21 +47,23 @@ def export(model: nn.Module, inputs: tuple[Tensor, ...]) -> nn.Module:
     return module
 
 
-def run_compiled(model: nn.Module) -> Run:
+def run_compiled(model: nn.Module, device: str, *, whole: bool = True) -> Run:
     """`torch.compile` in its default mode: the others may use graph capture, which is no
-    question of numerics.
+    question of numerics. `whole` allows no break of the graph.
     """
     torch.compiler.reset()
-    compiled: Run = torch.compile(model, fullgraph=True, dynamic=False)
+    backend = BACKENDS.get(device, "inductor")
+    compiled: Run = torch.compile(model, fullgraph=whole, dynamic=False, backend=backend)
     return compiled
 
 
 def missing_compiler(device: str) -> str:
     """Why `torch.compile` cannot work here, or nothing. Inductor writes C++ for the CPU and Triton
-    for GPUs, and Triton builds its launcher with a C compiler.
+    for GPUs, and Triton builds its launcher with a C compiler; Gaudi's is registered by its bridge.
     """
-    if device == "hpu":
-        return "hpu has a compiler of its own, which is not used here"
+    if device in BACKENDS:
+        known = torch.compiler.list_backends(exclude_tags=())
+        return "" if BACKENDS[device] in known else f"there is no {BACKENDS[device]}"
     names = ("CXX", "g++", "c++", "clang++") if device == "cpu" else ("CC", "gcc", "cc", "clang")
     found = os.environ.get(names[0]) or next(filter(shutil.which, names[1:]), "")
     if not found:

@@ -15,7 +15,7 @@ import torch
 from warpfront.inside.checks.claims import Claims
 from warpfront.inside.checks.effort import Effort
 from warpfront.inside.checks.judge import CaseVerdict
-from warpfront.inside.checks.models.wrapped import missing_compiler
+from warpfront.inside.checks.models.wrapped import BACKENDS, missing_compiler
 from warpfront.inside.checks.operators.cases import Case, Execute, execute_case, make_maker
 from warpfront.inside.checks.operators.fused import (
     COMPILED,
@@ -258,6 +258,8 @@ def _record_compiled(recorder: Recorder, how: Circumstances, build: str) -> None
         for mode in compile_modes(build)
     }
     reason = "a quick run does not compile" if how.effort.quick else missing_compiler(how.device)
+    if not reason and how.device in BACKENDS:
+        reason = f"modes and patterns are Inductor's, and {how.device} has {BACKENDS[how.device]}"
     if reason:
         for name in names:
             recorder.note_unclaimed(name, reason)

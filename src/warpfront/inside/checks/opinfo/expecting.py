@@ -9,11 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from warpfront.inside.checks.effort import STRICT
-from warpfront.inside.checks.executing import Computed
+from warpfront.inside.checks.executing import Computed, tensors_in
 from warpfront.inside.checks.judge import CaseVerdict
 from warpfront.inside.checks.opinfo.adapter import Entry, Sample
 from warpfront.inside.checks.opinfo.entry_verdicts import (
@@ -152,6 +154,28 @@ def expect_sample(
         cotangents=cotangents,
         dtype=dtype,
     )
+
+
+class _Widths(TorchDispatchMode):  # type: ignore[misc]
+    """Whether anything that is computed is wider than what was sent."""
+
+    wide: bool = False
+
+    def __torch_dispatch__(
+        self, operator: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        given = operator(*args, **(kwargs or {}))
+        doubles = (torch.float64, torch.complex128)
+        self.wide = self.wide or any(x.dtype in doubles for x in tensors_in(given))
+        return given
+
+
+def makes_float64(entry: Entry, sample: Sample, cotangents: list[torch.Tensor] | None) -> bool:
+    """By what the CPU does with the sample as it is."""
+    with _Widths() as widths:
+        _attempt(entry, sample, cotangents)
+    found: bool = widths.wide
+    return found
 
 
 def _attempt(

@@ -19,9 +19,16 @@ from warpfront.inside.checks.judge import CaseVerdict
 from warpfront.inside.checks.opinfo.adapter import DatabaseMoved, Entry, Sample, load_database
 from warpfront.inside.checks.opinfo.askings import OTHERWISE, SEEN_ON, find_answers
 from warpfront.inside.checks.opinfo.entry_verdicts import Execute, execute_entry
-from warpfront.inside.checks.opinfo.expecting import REFUSALS, excluded, exclusions, expect_sample
+from warpfront.inside.checks.opinfo.expecting import (
+    REFUSALS,
+    excluded,
+    exclusions,
+    expect_sample,
+    makes_float64,
+)
 from warpfront.inside.checks.opinions import Tally, document, total
 from warpfront.inside.checks.precision import (
+    computes_float64,
     precision_settings,
     require_full_precision,
     tested_dtypes,
@@ -38,6 +45,7 @@ from warpfront.inside.checks.results import (
 
 SAMPLES, QUICK_SAMPLES = 6, 1
 SHOWN = 200
+WIDER = "it asks for float64, which this device does not compute"
 UNREAD = "torch's operator database could not be read: see `database`"
 
 
@@ -222,6 +230,9 @@ def _sweep_samples(entry: Entry, dtype: torch.dtype, seed: int, sweep: Sweep, sw
             swept.refused += 1
             continue
         label = f"{entry.name}, sample {i}, seed {seed}"
+        if not computes_float64(sweep.device) and makes_float64(entry, sample, expected.cotangents):
+            swept.excluded[WIDER] += 1
+            continue
         for asked in asked_as(entry, sample, i, dtype):
             try:
                 found = sweep.run(entry, asked, expected.cotangents, sweep.device)

@@ -73,8 +73,11 @@ def _rule_of(view: View, arm: Arm) -> str:
 
 
 def _of_nvcc(view: View, arm: Arm) -> bool:
-    """`#ifdef __CUDACC__`, which only hipify makes something of that hipcc defines."""
-    return view.context.untranslated and "__CUDACC__" in arm.macros
+    """`#ifdef __CUDACC__`, which only hipify makes something of that hipcc defines; beside another
+    compiler's macro it is about a fault of nvcc's.
+    """
+    alone = arm.macros.isdisjoint({"__GNUC__", "__clang__", "_MSC_VER"})
+    return view.context.untranslated and "__CUDACC__" in arm.macros and alone
 
 
 def _is_old(arm: Arm) -> bool:

@@ -123,11 +123,15 @@ def _by_rows(view: View, name: str, span: Span, seen: Seen) -> Iterator[Sighting
         if (once and key in seen) or not _fits(view, row, span):
             continue
         seen.add(key)
-        if is_definition(view, span):
+        if is_definition(view, span) or (row.rule in _RENAMED and _is_own_macro(view, name)):
             continue
         yield sighting(view, row.rule, span, shift=_shift(view, row), names={name})
         if row.rule in _API_RULES:
             yield from leftovers(view, name, span)
+
+
+def _is_own_macro(view: View, name: str) -> bool:
+    return name in view.macros and name not in view.context.identifiers
 
 
 def _everywhere(view: View, row: NameRow) -> bool:

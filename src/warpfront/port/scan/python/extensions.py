@@ -125,7 +125,9 @@ def own_parts(module: Module, _root: ast.Module) -> Iterator[Seen]:
     builds = module.builds_extensions and "xtension" in module.text
     if builds and not knows_hip(module):
         for node, name in named_lines(module, _OWN):
-            yield Seen(rule="BL217", node=node, what=name[:60])
+            called = name == "CUDAExtension" and not isinstance(node, ast.alias)  # BL210
+            if not called and not name.endswith((".cu", ".cpp", ".cc")):
+                yield Seen(rule="BL217", node=node, what=name[:60])
 
 
 _OWN = re.compile(r"(?i)(?<![a-z])cuda(?![a-z])|(?<![a-z])nvcc|cudaextension|cublas|cudart")
