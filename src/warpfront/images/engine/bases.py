@@ -140,6 +140,7 @@ def bootstrap_rootfs(bootstrap: Bootstrap, cache: Path, on_line: Line) -> Path:
         return tar
     tree = packages.unpack("bootstrap", cache, on_line)
     on_line(f"bootstrapping Debian {bootstrap.suite} (half a minute)")
+    tar.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".aside-", dir=tar.parent) as folder:
         aside = Path(folder) / "rootfs.tar"
         done = process.stream(_mmdebstrap(bootstrap, tree, aside), on_line)

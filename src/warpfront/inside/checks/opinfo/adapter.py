@@ -35,8 +35,10 @@ ENTRY_NAMES = (
 # With `max_norm` torch's CUDA kernel renormalises a weight that has gaps to less than was asked for
 # (2.11 on an H100: 0.44 for 1): torch's defect, not an image's.
 WHOLE = frozenset({"nn.functional.embedding", "nn.functional.embedding_bag"})
-# These ask for numbers in the order of memory: as a view, to be resized, to be put back.
-IN_ORDER = ("view", "view_as", "resize_", "resize_as_", "nn.functional.max_unpool")
+# These ask for numbers in the order of memory: as a view, to be resized, to be put back; on CUDA
+# `channel_shuffle` does, in words.
+IN_ORDER = ("view", "view_as", "resize_", "resize_as_", "nn.functional.channel_shuffle")
+_PUTS_BACK = "nn.functional.max_unpool"
 SAMPLE_NAMES = ("input", "args", "kwargs", "output_process_fn_grad")
 
 
@@ -81,7 +83,7 @@ class Entry:
     def takes_order(self) -> bool:
         """Whether numbers may lie in another order than their places."""
         return self.takes_strides and not (
-            self.name in IN_ORDER or self.name.startswith(IN_ORDER[-1])
+            self.name in IN_ORDER or self.name.startswith(_PUTS_BACK)
         )
 
     def samples(
