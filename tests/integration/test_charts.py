@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import xml.etree.ElementTree as ET
 
+import pytest
 from series import noisy
 from training_logs import a_run
 
@@ -12,6 +13,9 @@ from warpfront.bench.charts import charts_of, roofline_of
 from warpfront.bench.compare import ComparisonTerms, compare_runs
 from warpfront.bench.records import Bench, Measurement, Peak
 from warpfront.pipeline.beside.measurements import page_of
+
+# On a machine that never drew, matplotlib asks fontconfig's program for the fonts.
+pytestmark = pytest.mark.process
 
 
 def test_charts_are_the_same_bytes_for_the_same_comparison() -> None:

@@ -325,6 +325,7 @@ LOST = (
     "failed to stat lower snapshot oqp2tt0j: snapshot oqp2tt0j does not exist: not found",
     "failed to mount /x: parent snapshot sha256:c032 does not exist: not found",
     "snapshot  does not exist: not found",
+    "failed to rename: rename /a/snapshots/new-1085706100 /a/snapshots/11: file exists",
 )
 
 

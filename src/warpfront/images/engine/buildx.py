@@ -40,8 +40,12 @@ _ENGINE_GONE = re.compile(
     # A builder elsewhere that never answered.
     r'"\[internal\] waiting for connection".*"error":'
 )
-# A build that is stopped may take a snapshot with it that BuildKit's cache still names.
-_CACHE_LOST = re.compile(r"snapshot \S* ?does not exist: not found")
+# A build that is stopped may take a snapshot with it that BuildKit's cache still names; an engine
+# that is killed may leave the folder of one that its books do not have, which goes when it is met.
+_CACHE_LOST = re.compile(
+    r"snapshot \S* ?does not exist: not found|"
+    r"failed to rename: rename \S+/snapshots/\S+ \S+/snapshots/\d+: file exists"
+)
 # As the kernel's ENOSPC is worded by Go, by C programs and by uv, in lower case.
 _DISK_FULL = "no space left on device"
 
