@@ -353,12 +353,15 @@ def test_a_gradient_that_cancels_is_judged_by_what_is_fed_in(database: dict[str,
 
 
 def test_what_overflows_on_the_way_may_be_infinite_and_nothing_else_may(
-    database: dict[str, Entry],
+    database: dict[str, Entry], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In float16 the product of a column passes 65504, and its gradients come out of it."""
+    """In float16 the product of a column passes 65504, and its gradients come out of it. (What it
+    gives on CUDA is not judged.)
+    """
+    monkeypatch.setattr(sweep, "excluded", lambda *_, **__: "")
     prod = database["masked.prod"]
-    sweep = Sweep(dtype="float16", backward=True, device="cpu", effort=Effort(seeds=(3097,)))
-    assert sweep_entries([prod], sweep).faults == []
+    asked = Sweep(dtype="float16", backward=True, device="cpu", effort=Effort(seeds=(3097,)))
+    assert sweep_entries([prod], asked).faults == []
 
     def infinite(*arguments: Any) -> Computed:
         right = execute_entry(*arguments)
@@ -367,7 +370,7 @@ def test_what_overflows_on_the_way_may_be_infinite_and_nothing_else_may(
         )
         return replace(right, gradients=spoiled)
 
-    wrong = sweep_entries([prod], replace(sweep, run=infinite)).faults
+    wrong = sweep_entries([prod], replace(asked, run=infinite)).faults
     assert len(wrong) >= 4
     assert all("wrongly finite" in fault for fault in wrong)
 
