@@ -77,7 +77,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in set(swept)]
 
 
-def _refuse(*arguments: object, **_: object) -> None:
+def _refuse(_: object, *arguments: object, **__: object) -> None:
     raise AssertionError(f"a test without the marker `process` started {arguments}")
 
 

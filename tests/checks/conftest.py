@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import platform
+
 import pytest
+
+# torch's operator database asks for it as it is imported: a program, where Python does not know.
+platform.processor()
 
 
 @pytest.fixture(autouse=True, scope="session")
