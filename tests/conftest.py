@@ -86,7 +86,7 @@ def _refuse(_: object, *arguments: object, **__: object) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """The suite cannot build, download or delete by accident."""
     starts = not _MAY_START_PROCESSES.isdisjoint(mark.name for mark in item.iter_markers())
-    subprocess.Popen.__init__ = _start if starts else _refuse  # type: ignore[method-assign]
+    subprocess.Popen.__init__ = _start if starts else _refuse  # type: ignore[method-assign, assignment]
 
 
 def pytest_sessionfinish() -> None:
