@@ -134,18 +134,21 @@ def with_forge(
     folder: Path,
     program: str,
     *,
+    installs: bool = False,
     logs_in: bool = False,
     **environment: str,
 ) -> LocalForge:
     """Everything committed, as it was written. `program` is a shell script in the place of Python;
-    `$PYTHON` is the real one. Nothing is installed, and `docker login` is real if it `logs_in`.
+    `$PYTHON` is the real one: what each job `installs` as ci/setup.sh says, or else this one, and
+    nothing is installed. `docker login` is real if it `logs_in`.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    script = folder / "program"
-    script.write_text(f"#!/bin/bash\nset -e\nPYTHON={sys.executable}\n{program}")
+    script, python = folder / "program", ".venv/bin/python" if installs else sys.executable
+    script.write_text(f"#!/bin/bash\nset -e\nPYTHON={python}\n{program}")
     script.chmod(0o755)
-    programs = _programs(folder / "bin", logs_in=logs_in)
-    (root / ".gitignore").write_text("/build/\n/handover/\n/output*\n/.venv/\n")
+    programs = _programs(folder / "bin", installs=installs, logs_in=logs_in)
+    with (root / ".gitignore").open("a") as file:
+        file.write("/output*\n" if installs else "/output*\n/build/\n/handover/\n/.venv/\n")
     commit(root)
     path = f"{programs}:{environment.get('PATH', os.environ['PATH'])}"
     return LocalForge(
@@ -159,12 +162,13 @@ case "$*" in "-m venv .venv") mkdir -p .venv/bin; ln -sf /bin/true .venv/bin/pyt
 """
 
 
-def _programs(folder: Path, *, logs_in: bool) -> Path:
-    """What stands in front of a job's programs: a python3 that makes empty environments, and a
-    docker that knows nobody.
+def _programs(folder: Path, *, installs: bool, logs_in: bool) -> Path:
+    """What stands in front of a job's programs: a python3 that makes empty environments, if nothing
+    is installed, and a docker that knows nobody.
     """
     folder.mkdir(exist_ok=True)
-    scripts = {"python3": _INSTALLS}
+    python = Path(sys.base_prefix) / "bin" / "python3"
+    scripts = {"python3": f'#!/bin/sh\nexec {python} "$@"\n' if installs else _INSTALLS}
     if not logs_in:
         real = shutil.which("docker") or "/bin/false"
         scripts["docker"] = f'#!/bin/sh\n[ "$1" = login ] || exec {real} "$@"\n'

@@ -18,6 +18,7 @@ from typing import Any
 
 import yaml
 from standins import stand_in_wheel
+from warm_start import Forked, fork_invoke
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 TORCH = "2.13.0"
@@ -67,7 +68,7 @@ class Ended:
 class Running:
     """A child process in a session of its own, its output in files of `folder`."""
 
-    child: subprocess.Popen[bytes]
+    child: subprocess.Popen[bytes] | Forked
     folder: Path
     started: float = field(default_factory=time.monotonic)
 
@@ -120,7 +121,9 @@ class Project:
     environment: dict[str, str] = field(default_factory=dict)
 
     def invoke(self, *arguments: str, timeout: float = 300.0, **changes: str) -> Ended:
-        return self.start(*arguments, **changes).wait(timeout)
+        folder, environment = self._output(), {**self.environment, **changes}
+        child = fork_invoke(arguments, self.root, environment, folder)
+        return Running(child=child, folder=folder).wait(timeout)
 
     def nox(self, *arguments: str, timeout: float = 300.0) -> Ended:
         return self.start_nox(*arguments).wait(timeout)
@@ -136,11 +139,14 @@ class Project:
     def start_nox(self, *arguments: str) -> Running:
         return self._start("-m", "nox", "--session", "verify", "--", *arguments)
 
-    def _start(self, *arguments: str, **changes: str) -> Running:
+    def _output(self) -> Path:
         # A project of a test goes with its folder; this repository's own tree stays clean.
         outputs = self.root / "build" / ".output" if self.root == REPOSITORY else self.root
         outputs.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix="output-", dir=outputs))
+        return Path(tempfile.mkdtemp(prefix="output-", dir=outputs))
+
+    def _start(self, *arguments: str, **changes: str) -> Running:
+        folder = self._output()
         with (folder / "stdout").open("wb") as out, (folder / "stderr").open("wb") as err:
             child = subprocess.Popen(
                 [sys.executable, *arguments],

@@ -293,7 +293,7 @@ class Kills:
 
 
 @contextlib.contextmanager
-def own_release(folder: Path) -> Iterator[Release]:
+def own_release(folder: Path, cell: str = CELL) -> Iterator[Release]:
     """For who runs this without the fixtures of the tests."""
     site = read_site(run)
     install_toolbox(cache_folder(), Wheelhouse(), site=lambda: site, on_progress=lambda *_: None)
@@ -302,8 +302,7 @@ def own_release(folder: Path) -> Iterator[Release]:
     here = {**os.environ, "DOCKER_HOST": engine.name}
     with (
         contextlib.closing(client),
-        real_release(folder, here, engine, client) as release,
-        release.small(),
+        real_release(folder, here, engine, client, cell) as release,
     ):
         yield release
 
@@ -314,6 +313,7 @@ def killed(seed: int, kills: int, *, seconds: float) -> dict[str, Any]:
     with (
         tempfile.TemporaryDirectory(prefix="warpfront-kills-") as name,
         own_release(Path(name)) as release,
+        release.small(),
     ):
         found = Kills(release, seed)
         try:

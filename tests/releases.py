@@ -17,6 +17,7 @@ from warpfront.model import Alias, Cell, Channel, CheckResult
 from warpfront.pipeline.within.evidence import local_evidence
 from warpfront.pipeline.within.shop import Published, Shop, publish_cells
 from warpfront.release.ledger import LEDGER_FOLDER, Ledger, Publication
+from warpfront.release.registry.contract import digest_of_bytes
 from warpfront.release.signing import Cosign, Signer
 from warpfront.system.process import Command, Completed
 from warpfront.system.store import Store
@@ -121,6 +122,11 @@ class World:
             self.store.save(cell.id, f"verify-{target}", sealed_one)
         return image.id
 
+    @property
+    def run_name(self) -> str:
+        """Of each run another, a second later."""
+        return f"20261122T1200{self.runs:02}-abcdef"
+
     def shop(self) -> Shop:
         self.runs += 1
         return Shop(
@@ -130,7 +136,7 @@ class World:
             signer=self.signer,
             store=self.store,
             now=NOW,
-            run=f"run{self.runs}",
+            run=self.run_name,
             watch=Quiet(),
             pause=lambda _seconds: None,
         )
@@ -155,7 +161,7 @@ class World:
         return result
 
     def ledger(self) -> Ledger:
-        found: Ledger = self.store.load(LEDGER_FOLDER, f"run{self.runs}", (Ledger,))
+        found: Ledger = self.store.load(LEDGER_FOLDER, self.run_name, (Ledger,))
         return found
 
     @property
@@ -170,3 +176,13 @@ class World:
 
 def a_world(folder: Path) -> World:
     return World(store=Store(folder / "build"))
+
+
+def content_of(world: World, image: str, folder: Path) -> Path:
+    """The blobs of an image as an engine keeps them, where they may be read."""
+    blobs = folder / "content" / "blobs" / "sha256"
+    blobs.mkdir(parents=True, exist_ok=True)
+    for blob in world.engine.parts[image]:
+        (blobs / digest_of_bytes(blob)[7:]).write_bytes(blob)
+    world.engine.contents[image] = blobs.parent.parent
+    return blobs

@@ -55,6 +55,7 @@ def alias_first() -> None:
 def skipping(*steps: str) -> Callable[[], None]:
     def sow() -> None:
         for name in steps:
+            getattr(Publishing, name)  # a step by another name is none that is left out
             setattr(Publishing, name, lambda _self, publication: publication)
 
     return sow
@@ -63,8 +64,8 @@ def skipping(*steps: str) -> Callable[[], None]:
 FAULTS = {
     "after-tags": after_tags,
     "alias-first": alias_first,
-    "unsigned": skipping("_sign"),
-    "unproven": skipping("_document", "_sign"),
+    "unsigned": skipping("signed"),
+    "unproven": skipping("_document", "signed"),
 }
 
 

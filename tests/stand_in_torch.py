@@ -53,10 +53,11 @@ def torchvision_files(version: str) -> Files:
 
 
 def triton_files(version: str, *, python: str = "3.11") -> Files:
+    """As the real one's, `triton/_C` has the library alone, and `import triton` loads it."""
+    loads = "from triton._C import libtriton"
     return {
-        "triton/__init__.py": f'__version__ = "{version}"\n',
+        "triton/__init__.py": f'__version__ = "{version}"\n{loads}\n',
         "triton/language.py": "",
-        "triton/_C/__init__.py": "",
         f"triton/_C/libtriton.{_suffix(python)}": extension_module("libtriton"),
     }
 

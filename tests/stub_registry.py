@@ -90,7 +90,8 @@ class Request:
 @dataclass(slots=True, kw_only=True)
 class StubRegistry:
     """`auth` is "", "basic" or "bearer". What it can is set by `referrers`, `mounts`, `pieces`;
-    `most_bytes` is the largest request that it takes, `page` the tags on a page.
+    `most_bytes` is the largest request that it takes, `page` the tags on a page; one that
+    `hangs_up` does so after each answer, and says nothing.
     """
 
     host: str = ""
@@ -100,6 +101,7 @@ class StubRegistry:
     mounts: bool = True
     pieces: bool = True
     says_digests: bool = True
+    hangs_up: bool = False
     most_bytes: int | None = None
     page: int = 1000
     blobs: dict[tuple[str, str], bytes] = field(default_factory=dict)
@@ -520,6 +522,7 @@ class _Handler(BaseHTTPRequestHandler):
         named = {**(headers or {}), "Content-Length": str(len(body)), **self.fault.headers}
         if status == 204:
             named.pop("Content-Length")
+        self.close_connection = self.close_connection or self.served.hangs_up
         self.send_response(status)
         for name, value in named.items():
             self.send_header(name, value)

@@ -101,6 +101,20 @@ def primus_log(times: Sequence[float], *, twice: bool = True) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
+def nemo_bar(step: int, seconds: float | str, *, epoch: int = 0, **fields: object) -> str:
+    """As Lightning's bar writes it over and over, with the count one ahead of the step."""
+    said = {
+        "v_num": "",
+        "reduced_train_loss": f"{10 / (step + 1):.4g}",
+        "global_step": f"{step}.0",
+        "consumed_samples": f"{128 * step}.0",
+        "train_step_timing in s": seconds,
+        **fields,
+    }
+    inside = ", ".join(f"{name}={value}" for name, value in said.items())
+    return f"Epoch {epoch}: :  47%|###   | {step % 100 + 1}/100 [06:19<07:13, {inside}]"
+
+
 def nemo_line(step: int, seconds: float | str, *, prefix: str = "", **fields: object) -> str:
     said = {
         "lr": "6.897e-06",

@@ -59,7 +59,8 @@ def main() -> int:
         else:
             with tempfile.TemporaryDirectory() as folder:
                 build(stack, Path(folder), host)
-        with arena(client, stack, tools) as ring:
+        pips = [tool for tool in TOOLS if tool != "uv" and tool in (options.tool or TOOLS)]
+        with arena(client, stack, tools, pips) as ring:
             wrong += _run(ring, cases, options)
     for text in wrong:
         print(text)

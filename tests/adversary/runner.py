@@ -283,7 +283,7 @@ def with_pip(client: docker.DockerClient, base: str, tools: Tools, version: str)
         base, command, mounts=[mount], detach=True, network_mode="none"
     )
     try:
-        ended = container.wait(timeout=120)
+        ended = container.wait(timeout=_TIME_LIMIT_SECONDS)
         assert ended["StatusCode"] == 0, container.logs().decode()
         name, _, tag = base.rpartition(":")
         container.commit(name, tag=f"{tag}-pip-{version}")

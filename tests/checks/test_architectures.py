@@ -4,6 +4,7 @@ layer, and what crashes or refuses costs its own type only. The library is a sta
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import sys
 from collections.abc import Iterator
@@ -32,6 +33,7 @@ from warpfront.inside.checks.hazards import seeding  # noqa: E402
 from warpfront.inside.checks.models.replaying import Precision, judge_whole  # noqa: E402
 from warpfront.inside.checks.models.specimens import Specimen  # noqa: E402
 from warpfront.inside.checks.results import Recorder  # noqa: E402
+from warpfront.pipeline.beside.model_writing import write_model_test  # noqa: E402
 
 STAND_IN = Path(__file__).parents[1] / "stand_in_library"
 
@@ -55,6 +57,21 @@ def _is_library(name: str) -> bool:
 def tried(name: str) -> architecture_runs.FedModel:
     (one,), _ = chosen(architectures(), (name,), ())
     return architecture_runs.prepare(one, 0)
+
+
+def test_a_written_file_tells_a_causal_model_so_whatever_its_class_is_called(
+    tmp_path: Path,
+) -> None:
+    """As bert's, BertLMHeadModel, which would look ahead."""
+    path = write_model_test("lending", tmp_path / "written.py")
+    spec = importlib.util.spec_from_file_location("written", path)
+    assert spec is not None
+    assert spec.loader is not None
+    written: Any = importlib.util.module_from_spec(spec)
+    sys.modules["written"] = written  # dataclasses look there
+    spec.loader.exec_module(written)
+    model, config = written.small_model(written.MANNERS[0])
+    assert (type(model).__name__, config.is_decoder) == ("LendingLMHeadModel", True)
 
 
 def test_a_right_model_passes_layer_by_layer_and_what_it_never_uses_is_named() -> None:

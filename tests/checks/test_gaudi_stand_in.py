@@ -164,6 +164,19 @@ def test_two_pass_numbers_to_each_other_by_hccl(
     assert {"all_reduce (hccl)", "send and receive (hccl)", "copy hpu:0 to hpu:1"} <= names
 
 
+def test_processes_that_hold_one_card_each_pass_numbers_too(
+    environment: Mapping[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "held").mkdir()
+    held = {"STAND_IN_HPU_DEVICES": "2", "STAND_IN_HPU_HELD": str(tmp_path / "held")}
+    found = left("devices", {**environment, **held}, tmp_path)
+    assert {check["outcome"] for check in found["checks"]} == {"passed"}
+    names = {check["name"] for check in found["checks"]}
+    assert {"all_reduce (hccl)", "device hpu:0"} <= names
+    assert not any("hpu:1" in name for name in names)
+    assert "a process has one Gaudi" in json.dumps(found)
+
+
 def test_a_model_is_compiled_by_the_vendors_compiler(environment: Mapping[str, str]) -> None:
     done = subprocess.run(
         [sys.executable, "-c", COMPILED],

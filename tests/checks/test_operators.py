@@ -339,7 +339,7 @@ def test_the_samples_of_an_entry_are_the_same_every_time(database: dict[str, Ent
 def test_a_gradient_that_cancels_is_judged_by_what_is_fed_in(database: dict[str, Entry]) -> None:
     """One number to which a hundred cancel: right to one rounding of each, not of itself."""
     seeds = tuple(range(10))
-    sweep = Sweep(dtype="float32", backward=True, device="cpu", effort=Effort(seeds=seeds))
+    sweep = Sweep(dtype="float32", how="backward", device="cpu", effort=Effort(seeds=seeds))
     assert sweep_entries([database["addbmm"]], sweep).faults == []
 
     def larger(*arguments: Any) -> Computed:
@@ -360,7 +360,7 @@ def test_what_overflows_on_the_way_may_be_infinite_and_nothing_else_may(
     """
     monkeypatch.setattr(sweep, "excluded", lambda *_, **__: "")
     prod = database["masked.prod"]
-    asked = Sweep(dtype="float16", backward=True, device="cpu", effort=Effort(seeds=(3097,)))
+    asked = Sweep(dtype="float16", how="backward", device="cpu", effort=Effort(seeds=(3097,)))
     assert sweep_entries([prod], asked).faults == []
 
     def infinite(*arguments: Any) -> Computed:
@@ -384,15 +384,15 @@ def test_by_five_percent_an_entry_that_is_three_percent_off_is_right(
 
     for profile, right in (("strict", False), ("torch", False), ("five-percent", True)):
         effort = Effort(profile=profile)
-        sweep = Sweep(dtype="float32", backward=False, device="cpu", effort=effort, run=larger)
+        sweep = Sweep(dtype="float32", device="cpu", effort=effort, run=larger)
         assert (sweep_entries([database["sinc"]], sweep).faults == []) is right
 
 
 def test_seeds_repeat_the_backward_and_not_the_forward() -> None:
     seeds = Effort(seeds=(0, 1, 2))
-    sweep = Sweep(dtype="float32", backward=False, device="cpu", effort=seeds)
+    sweep = Sweep(dtype="float32", device="cpu", effort=seeds)
     assert sweep.seeds == (0,)
-    assert replace(sweep, backward=True).seeds == (0, 1, 2)
+    assert replace(sweep, how="backward").seeds == (0, 1, 2)
 
 
 @pytest.mark.process

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from warpfront.ci.schedule import SCOPES
+from warpfront.errors import MatrixError
 from warpfront.matrix.scaffold import make_project
 from warpfront.model import Selection
 from warpfront.pipeline.beside.dispatching import dispatch
@@ -60,3 +61,27 @@ def test_a_run_is_what_changed_since_a_commit(tmp_path: Path) -> None:
     lost = dispatch(workspace, Selection(), watch, scope=scope, since="0" * 40)
     assert lost.unchanged == ()
     assert "nothing to compare with" in watch.said[0]
+
+
+def test_a_night_without_a_channel_publishes_nothing_and_a_release_is_refused(
+    tmp_path: Path,
+) -> None:
+    """As a new project's, which has no `release:`."""
+    make_project(tmp_path)
+    matrix = tmp_path / "matrix.yaml"
+    runner = "{labels: x, trust: hosted, builds: true, vendor: cpu, targets: x86_64}"
+    matrix.write_text(f"{matrix.read_text()}\nrunners:\n  x: {runner}\n")
+    workspace = open_workspace(tmp_path)
+    night = dispatch(workspace, Selection(), Heard(), scope=SCOPES["nightly"], since="")
+    assert (night.channel, night.publish) == ("", ())
+    assert night.notes == (
+        "nothing is published: matrix.yaml has no channel `nightly` (docs/release.md)",
+    )
+    with pytest.raises(MatrixError, match="there is no channel `release`"):
+        dispatch(workspace, Selection(), Heard(), scope=SCOPES["release"], since="")
+    channel = "{tags: ['{torch}-{date}']}"
+    matrix.write_text(f"{matrix.read_text()}\nrelease:\n  nightly: {channel}\n")
+    named = dispatch(
+        open_workspace(tmp_path), Selection(), Heard(), scope=SCOPES["nightly"], since=""
+    )
+    assert (named.channel, named.notes) == ("nightly", ())

@@ -4,26 +4,31 @@ pulls it, cosign verifies it, oras finds what is attached.
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import functools
 import json
 import os
+import shutil
 import signal
 import subprocess
+import sys
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import docker
 import pytest
 import requests
 from bills import cyclonedx_fault, spdx_faults
-from projects import Project
+from projects import REPOSITORY, Project
 from publish_kills import SOWN, Kills
 from real_releases import CELL, KEY_PASSWORD, Release, digest_in, real_release
 from registries import PASSWORD, USER, cosign_3, strangers_program
 from releases import Quiet
 
-from warpfront.errors import NotPublishableError, RegistryError, RegistryFault
+from warpfront.errors import NotPublishableError, RegistryError, RegistryFault, SignatureError
 from warpfront.images.engine import Engine, connect, embedded
 from warpfront.images.engine import docker as docker_engine
 from warpfront.images.engine.transfers import Transfer
@@ -34,6 +39,7 @@ from warpfront.pipeline.beside.strangers import attached_making, verify_claimed
 from warpfront.pipeline.workspace import open_workspace
 from warpfront.release.registry import client as registry_client
 from warpfront.release.registry.references import read_reference
+from warpfront.release.signing import KEYLESS, Signer, find_cosign
 from warpfront.release.statements.provenance_statement import Making
 from warpfront.system.process import environment, run
 from warpfront.system.store import Store
@@ -276,26 +282,102 @@ def test_a_registry_that_hangs_is_left(
     assert caught.value.fault in {RegistryFault.SLOW, RegistryFault.UNREACHABLE}
 
 
+def test_the_job_that_publishes_is_refused_where_no_ci_vouches_for_it(release: Release) -> None:
+    """By the workflows' own line, which names no key: nothing is asked of the channel's registry,
+    which no test may reach.
+    """
+    script = release.project.root / "ci" / "publish.sh"
+    script.parent.mkdir()
+    shutil.copy(REPOSITORY / "ci" / "publish.sh", script)
+    told = {"CHANNEL": "trial", "NAME": "publish", "CELLS": CELL, "RUNNER": ""}
+    known = {name: said for name, said in release.environment.items() if name != "COSIGN_KEY"}
+    done = subprocess.run(
+        (str(script),),
+        env={**known, **told, "WARPFRONT_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == SignatureError.exit_code, done.stderr
+    assert "no CI here that vouches for its job" in done.stderr
+
+
+def test_a_job_with_an_identity_gets_as_far_as_fulcio(tmp_path: Path) -> None:
+    """Which no test may reach: the line to it is cut. cosign has got the token for it by then, from
+    where GitHub would give it.
+    """
+    asked: list[tuple[str, str | None]] = []
+    claims = {"sub": "repo:me/mine:ref:refs/heads/main", "aud": "sigstore"}
+    parts = (json.dumps(part).encode() for part in ({"alg": "RS256"}, claims))
+    token = ".".join(base64.urlsafe_b64encode(one).decode().rstrip("=") for one in parts)
+
+    class Issuer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append((self.path, self.headers.get("Authorization")))
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps({"value": f"{token}.c2ln"}).encode())
+
+        def log_message(self, *_: object) -> None: ...
+
+    with HTTPServer(("127.0.0.1", 0), Issuer) as issuer:
+        threading.Thread(target=issuer.serve_forever, daemon=True).start()
+        known = {
+            "PATH": str(strangers_program("cosign").parent),
+            "HTTPS_PROXY": "http://127.0.0.1:1",
+            "ACTIONS_ID_TOKEN_REQUEST_URL": f"http://127.0.0.1:{issuer.server_port}/token?run=1",
+            "ACTIONS_ID_TOKEN_REQUEST_TOKEN": "canary",
+        }
+        source = "https://github.com/me/mine"
+        cosign = find_cosign(run, KEYLESS, known, tmp_path, source=source)
+        cosign = dataclasses.replace(cosign, program=str(strangers_program("cosign")))
+        with pytest.raises(SignatureError, match=r"could not be signed(?s:.*)Fulcio") as caught:
+            Signer(run=run, cosign=cosign).sign(f"127.0.0.1:1/a@{GONE}", {"a": "b"}, anew=True)
+        issuer.shutdown()
+    assert asked == [("/token?run=1&audience=sigstore", "bearer canary")]
+    assert "canary" not in str(caught.value)
+
+
 def tags_in(release: Release, path: str) -> dict[str, str]:
     """Every public tag of a repository and its digest, asked for without our client."""
+    return {
+        name: digest
+        for name, digest in names_in(release, path).items()
+        if not name.startswith(("candidate-", "sha256-"))
+    }
+
+
+def names_in(release: Release, path: str) -> dict[str, str]:
     with requests.Session() as line:
         line.trust_env = False  # SSL_CERT_FILE of this machine would count for more
         line.auth, line.verify = (USER, PASSWORD), str(release.registry.ca)
         root = f"https://{release.registry.host}/v2/{path}"
         names = line.get(f"{root}/tags/list", timeout=20).json()["tags"] or ()
-        asked = {"Accept": "application/vnd.oci.image.manifest.v1+json, */*"}
+        kinds = ("image.manifest", "image.index")
+        asked = {"Accept": ", ".join(f"application/vnd.oci.{one}.v1+json" for one in kinds)}
         return {
             name: line.head(f"{root}/manifests/{name}", headers=asked, timeout=20).headers[
                 "Docker-Content-Digest"
             ]
             for name in names
-            if not name.startswith(("candidate-", "sha256-"))
         }
+
+
+def push_candidate(release: Release, path: str, run: str) -> str:
+    """What a run leaves that was killed: its tag."""
+    release.renew()
+    name, tag = f"{release.registry.host}/{path}", f"candidate-{run}-0123456789ab"
+    release.client.images.get(release.made[-1]).tag(name, tag)
+    login = {"username": USER, "password": PASSWORD}
+    release.client.images.push(name, tag=tag, auth_config=login)
+    release.client.images.remove(f"{name}:{tag}")
+    return tag
 
 
 def test_images_are_pruned_promoted_and_taken_back_in_a_real_registry(release: Release) -> None:
     to, digests, contents = "keeping", [], []
     with release.small():
+        killed = push_candidate(release, f"{to}/torch", "20250101T000000-abcdef")
         for created in ("2025-01-01", "2025-02-01", "2025-03-01"):
             content = release.renew(created=f"{created}T00:00:00+00:00")
             contents.append(f"2.13.0-cpu-py3.11-{content[:12]}")
@@ -313,6 +395,10 @@ def test_images_are_pruned_promoted_and_taken_back_in_a_real_registry(release: R
         release.invoke("release", "--prune", "trial", "--days", "30", "--yes", to=to)
         del standing[contents[0]]
         assert tags_in(release, f"{to}/torch") == standing
+        left = names_in(release, f"{to}/torch")
+        assert killed not in left
+        assert oldest not in left.values()
+        assert not [name for name in left if oldest.removeprefix("sha256:") in name]
 
         promoted = release.invoke("release", "--promote", "trial", channel="final", to=to)
         assert digest_in(promoted) == newest

@@ -1,5 +1,6 @@
-"""The whole flow, run by `act` on this machine: the real CPU cell from the plan to tags in a real
-registry, with a login, TLS and a signature that others can check.
+"""The whole flow, run by `act` on this machine as docs/ci.md has it for a new project: from
+`warpfront init` to tags in a real registry, with a login, TLS and a signature that others can
+check. Each job installs the program from its wheel, as ci/setup.sh says.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +20,9 @@ import docker
 import pytest
 import yaml
 from acting import Acted, LocalForge, commit, with_forge
-from projects import REPOSITORY, Project, copy_project
+from projects import REPOSITORY, Project
 from registries import PASSWORD, USER, RealRegistry, real_registry, strangers_program
+from requests.utils import DEFAULT_CA_BUNDLE_PATH
 
 from warpfront.errors import SlowerError
 from warpfront.images.engine import Engine
@@ -78,24 +81,34 @@ class Ran:
 
 
 def a_project(root: Path, host: str, environment: dict[str, str]) -> Path:
-    """This repository's CPU row, with a runner, published to `host`."""
-    copy_project(root)
-    matrix = yaml.safe_load((REPOSITORY / "matrix.yaml").read_text())
-    # A name of its own: others on this engine build images of this repository's.
+    """What `warpfront init` makes, with a runner, locked, published to `host`."""
+    root.mkdir()
+    mine = Project(root=root, environment=environment)
+    subprocess.run(
+        (sys.executable, "-m", "warpfront", "init"), cwd=root, env=environment, check=True
+    )
+    matrix = yaml.safe_load((root / "matrix.yaml").read_text())
+    # A name of its own: others on this engine build images of a project just made.
     matrix["project"] |= {"name": PROJECT, "repository": f"{host}/demo"}
-    matrix["rows"] = [{**matrix["rows"][0], "images": ["torch"]}]
     matrix |= {"runners": {"ubuntu": UBUNTU}, "release": {"nightly": NIGHTLY, "release": RELEASE}}
     (root / "matrix.yaml").write_text(yaml.safe_dump(matrix, sort_keys=False), encoding="utf-8")
-    Project(root=root, environment=environment).invoke("ci", "--write").expect(0)
+    for words in (("lock",), ("ci", "--write")):
+        mine.invoke(*words).expect(0)
     return root
 
 
 def a_forge(root: Path, folder: Path, variables: dict[str, str]) -> LocalForge:
-    """One whose environments hold a login and a key, as docs/ci.md says; `docker login` is real."""
+    """One whose environments hold a login and a key, as docs/ci.md says; `docker login` is real,
+    and so is the installation, from an index that has the program.
+    """
     pair = ("cosign", "generate-key-pair", "--output-key-prefix", str(folder / "mine"))
     keyed = {**variables, "COSIGN_PASSWORD": KEY_PASSWORD}
     subprocess.run(pair, env=keyed, check=True, capture_output=True)
-    forge = with_forge(root, folder / "forge", PROGRAM, logs_in=True, **variables)
+    wheels = ("-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder / "wheels"))
+    subprocess.run((sys.executable, *wheels, str(REPOSITORY)), check=True)
+    links = f"{variables.get('PIP_FIND_LINKS', '')} {folder / 'wheels'}"
+    found = {**variables, "PIP_FIND_LINKS": links, "PYTHONPATH": ""}
+    forge = with_forge(root, folder / "forge", PROGRAM, installs=True, logs_in=True, **found)
     return dataclasses.replace(
         forge,
         variables={"REGISTRY_USER": USER, "COSIGN_KEY": "env://COSIGN_PRIVATE_KEY"},
@@ -117,11 +130,15 @@ def ran(
     folder = tmp_path_factory.mktemp("flow")
     with real_registry(folder / "registry") as registry:
         (folder / "docker").mkdir()
+        # pip believes REQUESTS_CA_BUNDLE before its own --cert.
+        trusted = folder / "trusted.pem"
+        usual = Path(here.get("PIP_CERT", DEFAULT_CA_BUNDLE_PATH))
+        trusted.write_bytes(usual.read_bytes() + registry.ca.read_bytes())
         variables = {
             **here,
             "XDG_CACHE_HOME": str(cache_folder().parent),
-            "REQUESTS_CA_BUNDLE": str(registry.ca),
-            "SSL_CERT_FILE": str(registry.ca),
+            "REQUESTS_CA_BUNDLE": str(trusted),
+            "SSL_CERT_FILE": str(trusted),
             "DOCKER_CONFIG": str(folder / "docker"),
             "PATH": f"{strangers_program('cosign').parent}:{os.environ['PATH']}",
         }

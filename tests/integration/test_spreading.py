@@ -52,7 +52,8 @@ class Node:
     def has(self, image: str) -> bool:
         client = docker.DockerClient(base_url=self.host)
         try:
-            return any(reference(image) in one.tags for one in client.images.list())
+            # Asked once: of a list, what another run removes meanwhile is not found.
+            return any(reference(image) in (one["RepoTags"] or ()) for one in client.api.images())
         finally:
             client.close()
 

@@ -25,6 +25,7 @@ PATCH = """\
 +    return 'hpu'
 """
 PROGRAM = """\
+print("begun")
 import pathlib, app.what
 try:
     pathlib.Path(__file__).with_name("left").write_text("x")
@@ -64,7 +65,8 @@ def test_a_program_is_tried_and_what_it_lacks_comes_beside_the_image(
     asked = ("try", "--only", cell_id(image), "--repo", str(repo))
     lacking = project.invoke(*asked, "--", "python3", "run.py")
     assert lacking.code == 15, lacking.said
-    assert "no app (/repo/run.py:1)" in lacking.stdout
+    assert "no app (/repo/run.py:2)" in lacking.stdout
+    assert lacking.stdout.index("begun") < lacking.stdout.index("Traceback"), "as it was said"
     assert "--provides app=DISTRIBUTION" in lacking.stdout, "a name alone may be anybody's"
     given = (*asked, "--provides", "app=wf-stand-in-app")
     tried = project.invoke(*given, "--install", "--json", "--", "python3", "run.py").expect(0)

@@ -177,7 +177,9 @@ def test_a_cell_that_fails_makes_the_required_check_red(
     root = small_project(tmp_path / "project", index.url, names=(image,))
     add_runners(root, ubuntu=UBUNTU)
     Project(root=root, environment=alone).invoke("lock").expect(0)
-    forge = with_forge(root, tmp_path / "forge", GOING_ON + REAL, logs_in=False, **alone)
+    forge = with_forge(
+        root, tmp_path / "forge", GOING_ON + REAL, installs=False, logs_in=False, **alone
+    )
     ran = forge.run("pull_request", pull_request()).expect(1)
     assert ran.jobs["required"] == "failed"
     assert "ENDED WITH 7" in ran.said
@@ -199,7 +201,9 @@ def test_the_cpu_cell_goes_from_plan_to_green(
         yaml.safe_dump({**matrix, "rows": [row]}, sort_keys=False), encoding="utf-8"
     )
     add_runners(root, ubuntu=UBUNTU)
-    forge = with_forge(root, tmp_path / "forge", QUICK + REAL, logs_in=False, **here)
+    forge = with_forge(
+        root, tmp_path / "forge", QUICK + REAL, installs=False, logs_in=False, **here
+    )
     ran = forge.run("merge_group", {"merge_group": {"base_sha": ""}}, timeout=500).expect(0)
     assert set(ran.jobs.values()) == {"succeeded"}
     assert "green: 0 failed, 0 unavailable, 1 passed" in ran.said

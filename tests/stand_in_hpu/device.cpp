@@ -26,9 +26,14 @@
 #include <c10/core/impl/alloc_cpu.h>
 #include <torch/library.h>
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 
 namespace {
 
@@ -44,6 +49,22 @@ thread_local DeviceIndex current = 0;
 DeviceIndex device_count() {
   const char* said = std::getenv("STAND_IN_HPU_DEVICES");
   return said ? static_cast<DeviceIndex>(std::atoi(said)) : 1;
+}
+
+// As the vendor documents it: a process has one card, that of its LOCAL_RANK or else the first that nobody has, and
+// calls it hpu:0. Only where STAND_IN_HPU_HELD names a folder, in which each card is a file that its process locks.
+void hold(DeviceIndex index) {
+  static const char* folder = std::getenv("STAND_IN_HPU_HELD");
+  static bool held = folder == nullptr;
+  TORCH_CHECK(folder == nullptr || index <= 0, "synStatus=8 [Device not found] Device acquire failed.");
+  const char* rank = std::getenv("LOCAL_RANK");
+  for (int card = 0; !held && card < device_count(); ++card) {
+    if (rank && std::atoi(rank) != card) continue;
+    int file = open((std::string(folder) + "/" + std::to_string(card)).c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+    held = flock(file, LOCK_EX | LOCK_NB) == 0;
+    if (!held) close(file);
+  }
+  TORCH_CHECK(held, "synStatus=20 [Device already acquired] Device acquire failed.");
 }
 
 struct Memory final : at::Allocator {
@@ -66,7 +87,10 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     return before;
   }
   Device getDevice() const override { return Device(HPU, current); }
-  void setDevice(Device to) const override { current = to.index(); }
+  void setDevice(Device to) const override {
+    hold(to.index());
+    current = to.index();
+  }
   void uncheckedSetDevice(Device to) const noexcept override { current = to.index(); }
   Stream getStream(Device of) const override { return Stream(Stream::DEFAULT, of); }
   Stream exchangeStream(Stream to) const override { return Stream(Stream::DEFAULT, to.device()); }
@@ -124,6 +148,7 @@ Device asked(std::optional<Device> device) {
 Tensor empty(at::IntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout>,
              std::optional<Device> device, std::optional<bool>, std::optional<at::MemoryFormat> format) {
   refuse_double(c10::dtype_or_default(dtype));
+  hold(asked(device).index());
   c10::OptionalDeviceGuard guard(asked(device));
   return at::detail::empty_generic(size, &memory, c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
                                    c10::dtype_or_default(dtype), format);
@@ -132,6 +157,7 @@ Tensor empty(at::IntArrayRef size, std::optional<at::ScalarType> dtype, std::opt
 Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, std::optional<at::ScalarType> dtype,
                      std::optional<at::Layout>, std::optional<Device> device, std::optional<bool>) {
   refuse_double(c10::dtype_or_default(dtype));
+  hold(asked(device).index());
   c10::OptionalDeviceGuard guard(asked(device));
   return at::detail::empty_strided_generic(size, stride, &memory,
                                            c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from random import Random
 from statistics import fmean, median
 
@@ -235,7 +236,10 @@ def compare_benches(
 def _measured_cases(asked: Comparison, cases: Mapping[str, tuple[Groups, Groups]]) -> Comparison:
     resampled = {name: _block_ratios(*sides) for name, sides in cases.items()}
     values = {name: _flat_median(b) / _flat_median(a) for name, (a, b) in cases.items()}
-    p_values = {name: statistics.p_value(ratios) for name, ratios in resampled.items()}
+    p_values = {
+        name: statistics.p_value(values[name], ratios, freedom=_freedom(*cases[name]))
+        for name, ratios in resampled.items()
+    }
     stands = statistics.holm(list(p_values.values()))
     ratios = []
     for (name, drawn), stand in zip(resampled.items(), stands, strict=True):
@@ -271,7 +275,13 @@ def _cases(bench: Bench) -> dict[str, Groups]:
 def _block_ratios(a: Groups, b: Groups) -> list[float]:
     """Ratios of medians of resampled blocks: what varies between blocks counts."""
     random = Random(_SEED)  # noqa: S311 - resampling
+    a, b = ([sorted(block) for block in side] for side in (a, b))  # sorted runs merge at once
     return [_drawn_median(b, random) / _drawn_median(a, random) for _ in range(_draws(a, b))]
+
+
+def _freedom(a: Groups, b: Groups) -> int:
+    """Blocks are what is drawn, and each side's own level is known from them."""
+    return max(1, len(a) + len(b) - 2)
 
 
 def _draws(a: Groups, b: Groups) -> int:
@@ -279,11 +289,11 @@ def _draws(a: Groups, b: Groups) -> int:
 
 
 def _drawn_median(blocks: Groups, random: Random) -> float:
-    return _flat_median([random.choice(blocks) for _ in blocks])
+    return _flat_median(random.choices(blocks, k=len(blocks)))
 
 
 def _flat_median(blocks: Groups) -> float:
-    return median(value for block in blocks for value in block)
+    return median(chain.from_iterable(blocks))
 
 
 def _bench_side(name: str, bench: Bench, cases: Mapping[str, Groups]) -> Side:

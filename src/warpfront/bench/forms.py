@@ -252,7 +252,3 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def _plain(text: str) -> str:
     """Foreign text as the inside of a cell."""
     return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
-
-
-def runs_markdown(runs: Iterable[tuple[Run, Summary]]) -> str:
-    return markdown_table(RUN_HEAD, (run_row(run, summary) for run, summary in runs))

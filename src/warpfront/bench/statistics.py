@@ -33,6 +33,8 @@ PLAIN_CHANGE = 1.15
 _NEIGHBOURS = 6
 _REFINEMENTS = 3
 _NORMAL = 1.959964
+# What a clock that ticks hides: medians that are the same do vary.
+_TICK = 0.001
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
@@ -147,11 +149,33 @@ def geometric_mean(ratios: Sequence[Sequence[float]], values: Sequence[float]) -
     return _interval(math.exp(fmean(map(math.log, values))), joined)
 
 
-def p_value(ratios: Sequence[float]) -> float:
-    """How often resampled ratios fall on the other side of 1, on both sides together."""
+def p_value(value: float, ratios: Sequence[float], *, freedom: int) -> float:
+    """How often chance alone gives such a ratio: how often resampled ratios fall on the other side
+    of 1, on both sides together; where fewer than resampling can count do, by Student's t of what
+    they vary by. Else nothing of many operations would ever be rare enough.
+    """
     above = sum(ratio > 1 for ratio in ratios)
     below = sum(ratio < 1 for ratio in ratios)
-    return min(1.0, 2 * (min(above, below) + 1) / (len(ratios) + 1))
+    counted = min(1.0, 2 * (min(above, below) + 1) / (len(ratios) + 1))
+    spread = max(_TICK, stdev(map(math.log, ratios))) * math.sqrt((freedom + 2) / freedom)
+    tail = students_tail(abs(math.log(value)) / spread, freedom)
+    return tail if min(above, below) == 0 else max(counted, tail)
+
+
+def students_tail(t: float, freedom: int) -> float:
+    """How often a t of so many degrees of freedom lies as far from 0, on both sides together; by
+    its finite series (Abramowitz and Stegun 26.7.3 and 26.7.4).
+    """
+    angle = math.atan2(t, math.sqrt(freedom))
+    sine, cosine = math.sin(angle), math.cos(angle)
+    odd = freedom % 2
+    term = cosine if odd else 1.0
+    total = 0.0
+    for k in range(1 + odd, freedom, 2):
+        total += term
+        term *= cosine**2 * k / (k + 1)
+    within = 2 / math.pi * (angle + sine * total) if odd else sine * total
+    return max(0.0, 1 - within)
 
 
 def holm(p_values: Sequence[float], level: float = 0.05) -> list[bool]:

@@ -39,8 +39,10 @@ rules:
   self-repository:
     disable: true"""
 _OWN = """\
+  self-hosted-runner:
     # No fork reaches them: a job's `if` says so, there and where it is called.
-    ignore:"""
+"""
+_GROUPED = "    # A group may be GitHub's own machines, too, which it throws away after each job.\n"
 _NO_FORK = "github.event.pull_request.head.repo.full_name == github.repository"
 _OURS = (
     f"github.event_name != 'pull_request' || ({_NO_FORK} && "
@@ -108,12 +110,15 @@ def _text(document: object, actions: Actions) -> str:
 
 def _zizmor(flow: Flow) -> str:
     """What its strictest persona may go on saying, with the reason."""
-    own = [job for job in flow.jobs if job.spread and job.runner.trust == "self-hosted"]
-    files = [f"      - {MAIN}-{job.name}.yml" for job in own]
-    if any(job.wanted and job.runner.trust == "self-hosted" for job in flow.jobs):
+    said_of = [job for job in flow.jobs if job.runner.trust == "self-hosted" or job.runner.group]
+    files = [f"      - {MAIN}-{job.name}.yml" for job in said_of if job.spread]
+    if any(not job.spread and (job.wanted or job.runner.group) for job in said_of):
         files.append(f"      - {MAIN}.yml")
-    lines = ["  self-hosted-runner:", _OWN, *files] if own else []
-    return "\n".join([_HEADER + _ZIZMOR, *lines, ""])
+    if not files:
+        return f"{_HEADER}{_ZIZMOR}\n"
+    grouped = any(job.runner.trust == "hosted" for job in said_of)
+    reason = _OWN + (_GROUPED if grouped else "")
+    return "\n".join([_HEADER + _ZIZMOR, f"{reason}    ignore:", *files, ""])
 
 
 def _labels(flow: Flow) -> dict[str, Any]:

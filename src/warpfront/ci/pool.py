@@ -42,13 +42,6 @@ class Pool:
     def living(self) -> tuple[BuildNode, ...]:
         return tuple(one for one in self.nodes if one.name not in self.lost)
 
-    @property
-    def homeless(self) -> tuple[Load, ...]:
-        """What nobody can take, even if idle: too large, of another machine, or nobody is left."""
-        return tuple(
-            load for load in self.waiting if not any(_could(node, load) for node in self.living)
-        )
-
     def begin(self) -> tuple[Pool, tuple[tuple[Load, BuildNode], ...]]:
         """Whatever can begin now, and the pool with it begun."""
         pool, begun = self, []

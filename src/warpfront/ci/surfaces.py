@@ -42,6 +42,7 @@ def plan_summary(planned: Schedule) -> str:
         f"### {planned.scope}: {build} to build, {verify} to verify, {unchanged} unchanged",
         "",
         *(f"- {note}" for note in planned.notes),
+        *([""] if planned.notes else ()),
         *_omitted("unavailable: nobody can", planned.unavailable),
         *_omitted("not in this scope", planned.later),
     ]

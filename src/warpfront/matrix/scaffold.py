@@ -45,5 +45,5 @@ def _project_files() -> dict[str, str]:
     for name in _TEMPLATES:
         for path in sorted((*(images / name).glob("*.j2"), *(images / name).glob("*.txt"))):
             files[f"images/{name}/{path.name}"] = read_text(path) or ""
-    files[".gitignore"] = "/build/\n/handover/\n__pycache__/\n"
+    files[".gitignore"] = "/.venv/\n/build/\n/handover/\n__pycache__/\n"
     return files

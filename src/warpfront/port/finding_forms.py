@@ -43,6 +43,7 @@ _GATES: Mapping[Gate, str] = {
     Gate.AUTOMATION: "in the project's own CI",
     Gate.NVIDIAS: "the file is NVIDIA's by its name",
     Gate.LEFT_OUT: "the project's build for AMD leaves the file out",
+    Gate.UNPROVEN: "nothing shows that AMD comes here",
     Gate.REPEATED: "said of this folder already",
 }
 

@@ -114,8 +114,9 @@ class Ledger:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stock:
-    """A digest of a repository: its tags, which of them are `aliases`, the digests that those were
-    on `befores`, the `channels` that it was proven for.
+    """A digest of a repository: its tags, and which of them are `aliases`. `befores` are the
+    digests that those were on, of a yanked one all that ever were on it; `channels` are what it was
+    proven for, `runs` moved an alias to it.
     """
 
     repository: str
@@ -125,6 +126,7 @@ class Stock:
     befores: tuple[str, ...] = ()
     channels: tuple[str, ...] = ()
     noted: tuple[str, ...] = ()
+    runs: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     yanked: bool = False
     attached: tuple[tuple[str, str], ...] = ()

@@ -16,7 +16,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from warpfront.errors import InputError, RegistryError, RegistryFault, TagConflictError
+from warpfront.errors import (
+    InputError,
+    RegistryError,
+    RegistryFault,
+    SignatureError,
+    TagConflictError,
+    TimedOutError,
+    WarpfrontError,
+)
 from warpfront.images.engine import Engine
 from warpfront.release.ledger import Attachment, Publication, Stage, Tagging
 from warpfront.release.registry.attaching import body_of
@@ -36,12 +44,15 @@ from warpfront.release.registry.manifests import (
     read_object,
 )
 from warpfront.release.signing import Signer
+from warpfront.system.process import stop_all
 from warpfront.system.progress import Watch
 
 MOVES_TYPE = "application/vnd.warpfront.moves.v1+json"
 YANK_TYPE = "application/vnd.warpfront.yank.v1+json"
 _PUSHES = 3
 _PAUSE_SECONDS = 4.0
+AHEAD = "ahead of"
+"""How the thread is called that is done with an image before it has arrived."""
 # Tags that are asked for at once.
 _AT_ONCE = 4
 
@@ -91,8 +102,6 @@ Bring = Callable[[Publication], int]
 """Gets an image into its repository by its digest; how many bytes that took."""
 Prove = Callable[[Publication, Held], tuple[Referrer, ...]]
 """Whether this very image may be published, by error; what goes with it, by value."""
-Prepare = Callable[[Publication], None]
-"""What can be made ready while an image is on its way, whose digest is known."""
 
 
 def held_image(registry: Registry, repository: str, reference: str) -> Held | None:
@@ -159,11 +168,12 @@ class Publishing:
     watch: Watch
     meter: Meter
     bring: Bring | None = None
-    prepare: Prepare | None = None
     mount_from: tuple[str, ...] = ()
     _held: Held | None = None
-    _arrived: bool = False
+    _is_new: bool = False
     _documents: tuple[Referrer, ...] = ()
+    _signed: Publication | None = None
+    _silence: WarpfrontError | None = None
 
     def publish(self, planned: Publication) -> Publication:
         """All of the way, or an error that says where it ended."""
@@ -172,7 +182,7 @@ class Publishing:
             (Stage.CANDIDATE, self._candidate),
             (Stage.PROVEN, self._proof),
             (Stage.DOCUMENTED, self._document),
-            (Stage.SIGNED, self._sign),
+            (Stage.SIGNED, self.signed),
             (Stage.TAGGED, self._tag),
             (Stage.DONE, self._look_again),
         ):
@@ -190,7 +200,7 @@ class Publishing:
         """The image under a name that nobody was told, unless the registry has it by its own."""
         path = self._path(publication)
         held, sent = self._published_before(publication), 0
-        self._arrived = held is None
+        self._is_new = held is None
         if held is None:
             sent = self.bring(publication) if self.bring else self._sent(publication)
             reference = publication.digest if self.bring else publication.candidate
@@ -237,9 +247,7 @@ class Publishing:
             return self._pushed(publication)
         kept = LayoutRegistry(folder=content, checked=True)
         try:
-            with ThreadPoolExecutor(1) as beside:
-                if self.prepare is not None:
-                    beside.submit(self.prepare, publication)
+            with self._ahead(kept, publication):
                 return self._copied(kept, publication)
         except (InputError, OSError):
             return self._pushed(publication)
@@ -247,6 +255,50 @@ class Publishing:
             if error.registry != kept.host:
                 raise
             return self._pushed(publication)  # not all of it is there: what next, the engine knows
+
+    @contextlib.contextmanager
+    def _ahead(self, kept: LayoutRegistry, publication: Publication) -> Iterator[None]:
+        """While an image is on its way, what needs no more than its digest. Each step of that comes
+        again in its place, and does what is missing then: nothing that fails here counts, but that
+        nobody answered, for which nobody waits twice. Who is stopped does not wait for it.
+        """
+        stopped = threading.Event()
+        beside = threading.Thread(
+            target=self._go_ahead,
+            args=(kept, publication, stopped),
+            name=f"{AHEAD} {publication.cell_id}",
+            daemon=True,
+        )
+        beside.start()
+        try:
+            yield
+            beside.join()
+        except BaseException:
+            stopped.set()
+            stop_all()
+            raise
+        if self._silence is not None:
+            raise self._silence
+
+    def _go_ahead(
+        self, kept: LayoutRegistry, publication: Publication, stopped: threading.Event
+    ) -> None:
+        """Judge the bytes that are sent, as those that come back will be judged; attach what goes
+        with them, and sign.
+        """
+        with contextlib.suppress(Exception):
+            held = held_image(kept, "", publication.image_id)
+            if held is None:
+                return
+            own = dataclasses.replace(self, _held=held)
+            expected = dataclasses.replace(publication, digest=held.digest, config=held.config)
+            try:
+                expected = own.documented(expected)
+                if self.signer is not None and self.signer.signs_ahead and not stopped.is_set():
+                    self._is_new = False  # if that fails, it may be signed and nobody knows
+                    self._signed = own.signed(expected)
+            except (RegistryError, SignatureError) as error:
+                self._silence = error if _is_silence(error) else None
 
     def _copied(self, kept: LayoutRegistry, publication: Publication) -> int:
         held = held_image(kept, "", publication.image_id)
@@ -284,6 +336,10 @@ class Publishing:
 
     # --- what goes with the digest ---
 
+    def documented(self, publication: Publication) -> Publication:
+        """The image judged, and what goes with it attached."""
+        return self._document(self._proof(publication))
+
     def _proof(self, publication: Publication) -> Publication:
         assert self._held is not None
         self._documents = self.prove(publication, self._held)
@@ -310,12 +366,18 @@ class Publishing:
             raise _wrong(self.registry, f"{names}: attached to {subject.digest}, and not listed")
         return dataclasses.replace(publication, attached=tuple(expected.values()))
 
-    def _sign(self, publication: Publication) -> Publication:
+    def signed(self, publication: Publication) -> Publication:
+        """The digest signed with what is attached to it, where somebody signs."""
         if self.signer is None:
             return publication
-        # What has just arrived is not asked for a signature: cosign makes none twice.
-        annotations = signed_annotations(publication)
-        self.signer.sign(publication.reference, annotations, anew=self._arrived)
+        reference, annotations = publication.reference, signed_annotations(publication)
+        ahead = self._signed
+        if ahead is None or (ahead.reference, signed_annotations(ahead)) != (
+            reference,
+            annotations,
+        ):
+            # What is new is not asked for a signature: cosign makes none twice.
+            self.signer.sign(reference, annotations, anew=self._is_new)
         return dataclasses.replace(publication, signed_by=self.signer.name)
 
     # --- names ---
@@ -384,6 +446,11 @@ class Publishing:
     def _now_on(self, path: str, tag: str) -> str:
         found = self.registry.head(path, tag)
         return found.digest if found else ""
+
+
+def _is_silence(error: WarpfrontError) -> bool:
+    slow = isinstance(error, RegistryError) and error.fault is RegistryFault.SLOW
+    return slow or isinstance(error.__cause__, TimedOutError)
 
 
 def attached_as(subject: Descriptor, document: Referrer) -> Attachment:

@@ -1,5 +1,5 @@
 """What a repository need not keep: candidates that nobody published, and old images of a channel
-that nobody is led to. Pure.
+that nobody is led to; and which image is newer. Pure.
 
 Deleting a digest deletes every tag on it, so that one reason to keep it is enough.
 """
@@ -38,6 +38,24 @@ def not_needed(
         ):
             found.append((one, f"an image of {channel}, older than {days} days"))
     return tuple(found)
+
+
+def newest_first(stocks: Iterable[Stock], *, created: str) -> tuple[Stock, ...]:
+    """In the order in which they got their last names; of the same time, by name."""
+    ordered = sorted(stocks, key=lambda one: (one.repository, one.tags))
+    oldest = datetime.min.replace(tzinfo=UTC)
+    return tuple(
+        sorted(ordered, key=lambda one: named_at(one, created=created) or oldest, reverse=True)
+    )
+
+
+def named_at(stock: Stock, *, created: str) -> datetime | None:
+    """When an image got its last name: by the last run that left its name there, which begins with
+    its time; else when it was built.
+    """
+    named = [_time_of_run(one) for one in (*stock.runs, *stock.tags)]
+    times = [one for one in named if one is not None]
+    return max(times) if times else _read_time(stock.labels.get(created, ""))
 
 
 def _ways_back(stocks: Iterable[Stock]) -> set[str]:

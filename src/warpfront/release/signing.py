@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import which
 from urllib.parse import urlsplit
@@ -22,6 +22,9 @@ _SERVICES = "--use-signing-config"
 _GET = "Debian has it as `cosign`"
 # The issuer of the identity that CI gives its jobs; who verifies names the workflow.
 KEYLESS = "keyless"
+# What a job has that may ask who it is: GitHub's with `id-token: write`, GitLab's by `id_tokens`.
+# Without, cosign would ask a person, for whom no workflow vouches.
+_IDENTITIES = ("ACTIONS_ID_TOKEN_REQUEST_URL", "SIGSTORE_ID_TOKEN")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +98,12 @@ def find_cosign(
     """cosign as it is here, and the public half of `key` in `folder`. Raises `SignatureError`."""
     if which(program, path=environment.get("PATH", "")) is None:
         raise SignatureError(f"{program}: there is no such program", hint=_GET)
+    if key == KEYLESS and not any(environment.get(name) for name in _IDENTITIES):
+        raise SignatureError(
+            "keyless: there is no CI here that vouches for its job",
+            hint="give the job an identity (GitHub: `permissions: id-token: write`; GitLab: "
+            "`id_tokens: SIGSTORE_ID_TOKEN`); elsewhere, COSIGN_KEY or --key names a key",
+        )
     beside = Path(key).with_suffix(".pub")  # as cosign itself makes a pair of keys
     public = beside if beside.is_file() else folder / "cosign.pub"
     if key != KEYLESS and public != beside:
@@ -125,6 +134,23 @@ class Signer:
 
     run: Run
     cosign: Cosign
+    _has_services: list[bool] = field(default_factory=list, compare=False)
+
+    @property
+    def has_services(self) -> bool:
+        """Distributions' builds do not know their own version; what they can do, they say."""
+        if not self._has_services:
+            argv = (self.cosign.program, "sign", "--help")
+            said = _run(self.run, Command(argv=argv, timeout_seconds=20.0))
+            self._has_services.append(_SERVICES in said.stdout)
+        return self._has_services[0]
+
+    @property
+    def signs_ahead(self) -> bool:
+        """Whether a digest can be signed before the registry has it: 3 asks for it first. Nobody
+        vouches for what has not arrived: there is no taking back from a public log.
+        """
+        return self.cosign.key != KEYLESS and not self.has_services
 
     @property
     def name(self) -> str:
@@ -140,12 +166,7 @@ class Signer:
         """
         if not anew and self.is_signed(reference, annotations):
             return
-        # Distributions' builds do not know their own version; what they can do, they say.
-        program = self.cosign.program
-        said = _run(self.run, Command(argv=(program, "sign", "--help"), timeout_seconds=20.0))
-        signing = sign_command(
-            self.cosign, reference, annotations, has_services=_SERVICES in said.stdout
-        )
+        signing = sign_command(self.cosign, reference, annotations, has_services=self.has_services)
         signed = _run(self.run, signing)
         _demand(signed, f"{reference} could not be signed", "is the key readable, the registry up?")
         verified = verify_command(self.cosign, reference, annotations)
@@ -161,7 +182,7 @@ def _run(run: Run, command: Command) -> Completed:
         return run(command)
     except CommandFailedError as error:
         hint = error.hint or _GET
-        raise SignatureError(error.message, hint=hint) from None
+        raise SignatureError(error.message, hint=hint) from error
 
 
 def _demand(completed: Completed, what: str, hint: str) -> None:

@@ -7,11 +7,18 @@ from collections import defaultdict
 from warpfront.errors import RegistryError, RegistryFault
 from warpfront.release.history import aliases_before
 from warpfront.release.ledger import Removed, Stock
-from warpfront.release.publication import YANK_TYPE, held_image
+from warpfront.release.publication import MOVES_TYPE, YANK_TYPE, held_image
 from warpfront.release.registry.contract import Registry
+from warpfront.release.registry.copying import SIGNATURE_TAGS
+from warpfront.release.registry.manifests import Document, ImageIndex, read_document
+from warpfront.release.registry.references import fallback_tag
 
 # Lists of what is attached, and cosign's signatures, where a registry keeps none of its own.
 _NOT_IMAGES = "sha256-"
+# What cosign 2 writes under tags beside an image: signatures, attestations.
+_SIGNATURES = frozenset(
+    {"application/vnd.dev.cosign.simplesigning.v1+json", "application/vnd.dsse.envelope.v1+json"}
+)
 _CHANNEL = "dev.warpfront.channel"
 _NOTED = "dev.warpfront.noted"
 
@@ -39,24 +46,61 @@ def _stock(registry: Registry, path: str, digest: str, tags: tuple[str, ...]) ->
     attached = registry.referrers(path, digest)
     said = [one.annotations for one in attached if _CHANNEL in one.annotations]
     befores = aliases_before(registry, path, digest)
+    yanked = any(one.artifact_type == YANK_TYPE for one in attached)
+    # The way back of an alias that has gone on does not lead over here; of one taken back it does.
+    ways = {before for alias, before in befores.items() if before and (alias in tags or yanked)}
     return Stock(
         repository=f"{registry.host}/{path}",
         digest=digest,
         tags=tags,
         aliases=tuple(tag for tag in tags if tag in befores),
-        befores=tuple(sorted({before for before in befores.values() if before})),
+        befores=tuple(sorted(ways)),
         channels=tuple(sorted({one[_CHANNEL] for one in said})),
         noted=tuple(sorted({one[_NOTED] for one in said if one.get(_NOTED)})),
+        runs=tuple(
+            one.annotations.get("dev.warpfront.run", "")
+            for one in attached
+            if one.artifact_type == MOVES_TYPE
+        ),
         labels=held.labels,
-        yanked=any(one.artifact_type == YANK_TYPE for one in attached),
+        yanked=yanked,
         attached=tuple((one.artifact_type or "", one.digest) for one in attached),
     )
 
 
 def remove(registry: Registry, stock: Stock, reason: str) -> Removed:
-    """Delete a digest, then what was attached to it: never the proof before the image."""
+    """Delete a digest, then what was attached to it: never the proof before the image. Whoever may
+    push may list anything as attached: what is not about the image stays.
+    """
     path = stock.repository.removeprefix(f"{registry.host}/")
     registry.delete(path, stock.digest)
+    gone = set()
     for _, digest in stock.attached:
-        registry.delete(path, digest)
+        document = _document(registry, path, digest)
+        if document and document.subject and document.subject.digest == stock.digest:
+            registry.delete(path, digest)
+            gone.add(digest)
+    for suffix in ("", *SIGNATURE_TAGS):
+        listed = registry.head(path, f"{fallback_tag(stock.digest)}{suffix}")
+        document = _document(registry, path, listed.digest) if listed else None
+        if listed and document and _leads_nowhere(document, gone):
+            registry.delete(path, listed.digest)
     return Removed(repository=stock.repository, digest=stock.digest, tags=stock.tags, reason=reason)
+
+
+def _leads_nowhere(document: Document, gone: set[str]) -> bool:
+    """A list of what is gone, or signatures: no image that a tag may lead to."""
+    if isinstance(document, ImageIndex):
+        return {one.digest for one in document.manifests} <= gone
+    kinds = {one.media_type for one in document.layers}
+    return bool(kinds) and kinds <= _SIGNATURES
+
+
+def _document(registry: Registry, path: str, digest: str) -> Document | None:
+    try:
+        found = registry.manifest(path, digest)
+        return read_document(found) if found is not None else None
+    except (RegistryError, ValueError) as error:
+        if isinstance(error, RegistryError) and error.fault is not RegistryFault.WRONG:
+            raise
+        return None

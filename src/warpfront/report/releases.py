@@ -10,7 +10,7 @@ from warpfront.release.ledger import CANDIDATE_PREFIX, Removed, Stock, Yank
 def stock_text(stocks: Iterable[Stock]) -> str:
     """A paragraph a digest: its tags, what it was proven for, and what was let pass."""
     lines = []
-    for one in sorted(stocks, key=lambda stock: (stock.repository, stock.tags)):
+    for one in stocks:
         lines.append(f"{one.repository}@{one.digest}")
         told = [tag for tag in one.tags if not tag.startswith(CANDIDATE_PREFIX)]
         tags = [f"{tag} (alias)" if tag in one.aliases else tag for tag in told]

@@ -6,6 +6,7 @@ import contextlib
 import gzip
 import hashlib
 import os
+import re
 import sys
 import tempfile
 import zlib
@@ -18,8 +19,10 @@ from warpfront.errors import InputError
 from warpfront.system.store import storing
 
 LONGEST_LINE_BYTES = 16_384
+_ENDS = re.compile(rb"([\r\n])")
 _CHUNK_BYTES = 256 * 1024
 _PACKED = b"\x1f\x8b"
+_SHORTEST_PACKED = 18
 _MARKS_OF_UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _MARK_OF_UTF8 = b"\xef\xbb\xbf"
 
@@ -50,6 +53,16 @@ def identity_of(path: Path) -> FileIdentity:
     return FileIdentity(sha256=digest.hexdigest(), size_bytes=size)
 
 
+def length_of(path: Path) -> int:
+    """How many bytes there are to read; of an archive, what its end says, for a display."""
+    with _opened(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size < _SHORTEST_PACKED or file.read(2) != _PACKED:
+            return size
+        file.seek(-4, os.SEEK_END)
+        return int.from_bytes(file.read(4), "little")
+
+
 @contextlib.contextmanager
 def standard_input() -> Iterator[Path]:
     """What stdin holds, as a file that can be read twice."""
@@ -71,32 +84,34 @@ def read_start(path: Path, most_bytes: int) -> bytes:
 
 
 def read_lines(path: Path) -> Iterator[Line]:
-    """The lines of a file, unpacked where it is gzip's. `\\r` ends one, too; bytes that are not
-    UTF-8 become U+FFFD; a longer line than `LONGEST_LINE_BYTES` is cut. An archive that is cut
-    short ends in a line that is not whole. Raises `InputError` and `StoreError`.
+    """The lines of a file, unpacked where it is gzip's. `\\r` ends one, too, and counts none; bytes
+    that are not UTF-8 become U+FFFD; a longer line than `LONGEST_LINE_BYTES` is cut. An archive
+    that is cut short ends in a line that is not whole. Raises `InputError` and `StoreError`.
     """
-    number, kept, is_cut = 1, b"", False
+    number, kept, is_cut, end = 1, b"", False, b""
     for chunk in _chunks(path):
-        first, *rest = chunk.split(b"\n")
-        is_cut = is_cut or len(kept) + len(first) > LONGEST_LINE_BYTES
-        kept += first[: LONGEST_LINE_BYTES - len(kept)]
-        for piece in rest:
-            yield from _lines(number, kept, whole=not is_cut)
-            number += 1
-            kept, is_cut = piece[:LONGEST_LINE_BYTES], len(piece) > LONGEST_LINE_BYTES
+        for piece, ended in _pieces(chunk):
+            is_cut = is_cut or len(kept) + len(piece) > LONGEST_LINE_BYTES
+            kept += piece[: LONGEST_LINE_BYTES - len(kept)]
+            if not ended:
+                continue
+            if kept or end + ended != b"\r\n":
+                yield Line(number, kept.decode("utf-8", "replace"), not is_cut)
+            number += ended == b"\n"
+            kept, is_cut, end = b"", False, ended
     if kept:
-        yield from _lines(number, kept, whole=False)
+        yield Line(number, kept.decode("utf-8", "replace"), whole=False)
 
 
-def _lines(number: int, content: bytes, *, whole: bool) -> Iterator[Line]:
-    text = content.decode("utf-8", "replace")
-    if "\r" not in text:
-        yield Line(number, text, whole)
-        return
-    *before, last = text.removesuffix("\r").split("\r")
-    for one in before:
-        yield Line(number, one)
-    yield Line(number, last, whole or text.endswith("\r"))
+def _pieces(chunk: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """What stands between ends of lines, and the end; of the last one, nothing."""
+    if b"\r" in chunk:
+        *parts, last = _ENDS.split(chunk)
+        yield from zip(parts[::2], parts[1::2], strict=True)
+    else:
+        *lines, last = chunk.split(b"\n")
+        yield from ((line, b"\n") for line in lines)
+    yield last, b""
 
 
 def _chunks(path: Path) -> Iterator[bytes]:

@@ -26,6 +26,10 @@ _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 _SECRET_WORDS = ("token", "password", "secret", "credential")
 
 
+# As the kernel's ENOSPC is worded by Go, by C programs and by uv, in lower case.
+DISK_FULL = "no space left on device"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
     """A program to run: argv, never a shell string. `environment` is added to the inherited one,

@@ -22,9 +22,9 @@ from packaging.pylock import Pylock, PylockValidationError
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from warpfront.errors import BlockedError, LockError, WheelError, without_secrets
+from warpfront.errors import BlockedError, LockError, StoreError, WheelError, without_secrets
 from warpfront.model import Distribution, LockedWheel, LockInputs, Source
-from warpfront.system.process import Completed, Run
+from warpfront.system.process import DISK_FULL, Completed, Run
 from warpfront.system.progress import Line
 from warpfront.system.store import storing
 from warpfront.wheels.choice import WheelChoice, supported_tags, wheel_of
@@ -304,6 +304,11 @@ def _platform(inputs: LockInputs) -> str:
 def _read_failure(inputs: LockInputs, completed: Completed) -> Contradiction:
     """uv's refusal: a contradiction is a value, anything else an error of its own kind."""
     text = without_secrets(completed.stderr or completed.stdout).replace(_PROJECT, inputs.cell_id)
+    if DISK_FULL in text.lower():
+        raise StoreError(
+            f"{inputs.cell_id}: the disk is full, so uv could not resolve it\n{_explanation(text)}",
+            hint="free some space, or `invoke clean`",
+        )
     if "No solution found" in text:
         return Contradiction(explanation=_explanation(text))
     if _NETWORK_WORDS.search(text):

@@ -95,7 +95,7 @@ class LendingConfig(PlainConfig):
     model_type = "lending"
 
 
-class LendingForCausalLM(PlainForCausalLM):
+class LendingLMHeadModel(PlainForCausalLM):
     """Its table of words is a head as well, without being called."""
 
     config_class = LendingConfig

@@ -14,6 +14,7 @@ from training_logs import (
     TITAN_SETTINGS,
     amd_mllog,
     megatron_line,
+    nemo_bar,
     nemo_line,
     nvidia_mllog,
     primus_line,
@@ -36,6 +37,7 @@ WHOLE = {
     "primus": primus_log([78.0, 55.0, 32.1, 32.2]),
     "megatron": "".join(f"{megatron_line(n, 3000.0 + n)}\n" for n in range(1, 7)),
     "nemo": "".join(f"{nemo_line(n, 6.0 + n / 100)}\n" for n in range(6)),
+    "nemo's bar": "".join(f"{nemo_bar(n, 6.0 + n / 100)}\n" for n in range(6)),
     "torchtitan": TITAN_SETTINGS
     + "".join(f"{titan_line(n, f'9,{900 + n}')}\n" for n in range(10, 60, 10)),
     "mllog amd": amd_mllog(600.0),
@@ -97,6 +99,15 @@ def test_ranks_that_lag_behind_are_no_restart() -> None:
     run = read_one("".join(f"{line}\n" for line in lines))
     assert len(run.steps) == 8
     assert {step.segment for step in run.steps} == {0}
+
+
+def test_ranks_without_a_prefix_are_known_by_one_loss_and_nearly_one_time() -> None:
+    lines = [titan_line(step, f"9,98{rank}") for step in (10, 20, 30, 40) for rank in range(4)]
+    lines[4:6] = reversed(lines[3:5])  # one rank is late
+    run = read_one(TITAN_SETTINGS + "".join(f"{line}\n" for line in lines))
+    assert run.is_usable
+    assert [(step.step, step.segment) for step in run.steps] == [(n, 0) for n in (10, 20, 30, 40)]
+    assert "other ranks'" in run.findings[-1].message
 
 
 @pytest.mark.parametrize("offset", [0, 100])

@@ -214,7 +214,9 @@ def test_foreign_text_stays_inside_its_cell() -> None:
     assert "<b>" not in row
 
 
-def a_bench(speed: float = 1.0, *, seed: int = 1, slow: str = "", **changes: object) -> Bench:
+def a_bench(
+    speed: float = 1.0, *, seed: int = 1, slow: str = "", names: str = "abc", **changes: object
+) -> Bench:
     """Operations in five blocks, one of them slower."""
     results = tuple(
         Measurement(
@@ -225,7 +227,7 @@ def a_bench(speed: float = 1.0, *, seed: int = 1, slow: str = "", **changes: obj
                 for block in range(5)
             ),
         )
-        for n, name in enumerate("abc")
+        for n, name in enumerate(names)
     )  # fmt: skip
     said: dict[str, object] = {
         "cell_id": "cell", "image_digest": "sha256:1", "content_hash": "2", "verified": "passed",
@@ -250,6 +252,15 @@ def test_an_operation_that_is_slower_by_five_percent_is_found() -> None:
     assert [case.id for case in found.cases if case.changed] == ["c"]
     assert (found.verdict, found.is_slower) == (ComparisonOutcome.DIFFERENCE, True)
     assert "changed" in comparison_text(found)
+
+
+def test_one_slow_operation_of_a_hundred_is_found_and_of_equal_ones_none() -> None:
+    """Resampling counts to one in a thousand, and Holm asks one in two thousand of a hundred."""
+    names = "".join(map(chr, range(0x100, 0x164)))
+    slow = names[40]
+    before, after = a_bench(names=names), a_bench(names=names, seed=2, slow=slow)
+    found = benched(before, after)
+    assert [case.id for case in found.cases if case.changed] == [slow]
 
 
 def test_benches_are_held_by_what_both_have_timed_in_one_way() -> None:

@@ -14,6 +14,7 @@ from training_logs import (
     format_of,
     megatron_line,
     mllog_line,
+    nemo_bar,
     nemo_line,
     nvidia_mllog,
     primus_line,
@@ -156,6 +157,40 @@ def test_nemo_counts_bytes_and_prints_four_digits() -> None:
     assert (step.memory_bytes, run.memory_kind) == (127785762816, MemoryKind.RESERVED)
     assert (run.global_batch, run.sequence) == (128, None)
     assert {"sequence", "precision", "devices", "model"} <= set(run.missing)
+
+
+def test_older_and_others_names_of_the_same_figures_are_read() -> None:
+    deepspeed = (
+        "[default7]: iteration    94768/  115311 | consumed samples:    177927088 | elapsed time "
+        "per iteration (s): 215.82 | global batch size:  2048 | lm loss: 1.9E+00 | samples per "
+        "second: 9.490 | TFLOPs: 145.31 |\n"
+    )
+    (step,) = read_one(deepspeed).steps
+    assert (step.seconds, step.samples_per_second) == (215.82, 9.49)
+    assert step.flop_per_second_per_device == pytest.approx(145.31e12)
+
+    blanks = " iteration  100/ 1000 | elapsed time per iteration (ms): 430.0 | lm loss 6.5E+00 |\n"
+    assert read_one(blanks).steps[0].loss == 6.5
+    tokens = blanks[:-1] + " Tokens per second per GPU (Tok/s/GPU): 1,234.5 |\n"
+    assert read_one(tokens).steps[0].tokens_per_second_per_device == 1234.5
+
+    titan = "[rank0]:2024-12-13 17:29:23,398 - root - INFO - step: {}  loss:  1.7  wps: 48,655  \n"
+    for count in ("30", "30/644 = 4.6584%"):
+        (step,) = read_one(titan.format(count)).steps
+        assert (step.step, step.tokens_per_second_per_device) == (30, 48655)
+
+
+def test_nemos_bar_counts_one_ahead_and_loses_digits_of_large_steps() -> None:
+    text = "".join(f"{nemo_bar(step, 3.1 + step / 100)}\n" for step in (5, 5, 6))
+    first, second = read_one(text).steps
+    assert (first.step, first.seconds, first.samples) == (5, 3.15, 640)
+    assert (second.step, second.seconds) == (6, 3.16)
+
+    lost = {"global_step": "1.23e+5", "consumed_samples": "1.6e+7"}
+    (step,) = read_one(nemo_bar(12, "2.59", epoch=3, **lost) + "][rank: 1] Monitored\n").steps
+    assert (step.step, step.samples) == (312, None)
+    (step,) = read_one(nemo_bar(1, "3.37").replace("2/100", "2it") + "\n").steps
+    assert step.step == 1
 
 
 @pytest.mark.parametrize("prefix", ["0: ", "[default0]:", "pretraining/0 [default0]:"])

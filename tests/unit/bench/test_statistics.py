@@ -20,6 +20,7 @@ from warpfront.bench.statistics import (
     quantile,
     ratio_interval,
     resamplings_for,
+    students_tail,
 )
 
 NOISE = 0.03
@@ -87,8 +88,19 @@ def test_holm_lets_stand_what_stands_among_all_that_are_asked() -> None:
 
 
 def test_a_p_value_is_small_where_every_resampling_agrees() -> None:
-    assert p_value([1.1] * 999) == pytest.approx(0.002)
-    assert p_value([1.1, 0.9] * 500) == 1.0
+    far = [1.1 * (1 + 0.001 * (n % 7)) for n in range(999)]
+    assert p_value(1.1, far, freedom=8) < 1e-6
+    assert p_value(1.1, [1.1] * 999, freedom=8) < 1e-6
+    assert p_value(1.0, [1.1, 0.9] * 500, freedom=8) == 1.0
+    assert p_value(1.1, [*far, *[0.99] * 9], freedom=8) >= 0.019
+
+
+@pytest.mark.parametrize(
+    ("t", "freedom", "chance"),
+    [(12.706, 1, 0.05), (4.303, 2, 0.05), (2.571, 5, 0.05), (5.041, 8, 0.001), (1.984, 100, 0.05)],
+)
+def test_students_tail_is_that_of_the_tables(t: float, freedom: int, chance: float) -> None:
+    assert students_tail(t, freedom) == pytest.approx(chance, rel=1e-3)
 
 
 @pytest.mark.parametrize(

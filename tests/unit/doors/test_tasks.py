@@ -22,7 +22,7 @@ from invoke.program import Program
 from invoke.tasks import Task
 
 from warpfront.doors.display import Display
-from warpfront.doors.tasks import namespace
+from warpfront.doors.tasks import FAMILIES, families_for, named_in, namespace, tasks_of
 from warpfront.doors.tasks.declaring import Chosen, Json, Option, command
 from warpfront.errors import LockError
 from warpfront.images.labels import CELL
@@ -340,6 +340,32 @@ def test_a_hostile_matrix_is_one_clear_error(
     assert caught.value.code == 2
     assert "Traceback" not in str(caught.value.message)
     assert "matrix.yaml:" in str(caught.value.message)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_tasks_of_a_family_are_read_off_its_text(family: str) -> None:
+    assert named_in(family) == set(tasks_of((family,)).tasks)
+
+
+@pytest.mark.parametrize(
+    ("line", "families"),
+    [
+        ("/bin/invoke plan --only speed", ("path",)),
+        ("/lib/invoke/__main__.py build publish", ("path", "releasing")),
+        ("warpfront --help compare-stacks", ("speed",)),
+        ("inv -e try -- python main.py", ("porting",)),
+        ("invoke --list plan", FAMILIES),
+        ("invoke -Dl plan", FAMILIES),
+        ("invoke --complete -- invoke plan", FAMILIES),
+        ("invoke no-such-task", FAMILIES),
+        ("invoke", FAMILIES),
+        ("pytest -k plan", FAMILIES),
+    ],
+)
+def test_a_command_line_makes_the_families_that_it_names(
+    line: str, families: tuple[str, ...]
+) -> None:
+    assert families_for(line.split()) == families
 
 
 def test_talking_is_to_the_display(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from warpfront.doors.tasks import namespace, porting
 from warpfront.errors import BlockedError, CommandFailedError, FindingsError, InputError
 from warpfront.model import Blocked
 from warpfront.port.trying.trial import Miss, MissAnswer, Trial
+from warpfront.port.trying.trial_text import trial_text
 
 ROOT = Path(__file__).parents[3]
 
@@ -60,6 +62,7 @@ def a_trial(exit_code: int | None, *found: MissAnswer) -> Trial:
         exit_code=exit_code,
         tail="",
         found=found,
+        by_hand=("docker", "run", "torch", "python", "my t.py"),
     )
 
 
@@ -76,6 +79,19 @@ def test_how_it_ended_is_the_exit_code() -> None:
         porting._raise_untried(a_trial(None))
 
 
+def test_the_way_out_of_a_read_only_project_is_a_copy_of_it() -> None:
+    trial = dataclasses.replace(a_trial(1), tail="OSError: [Errno 30] Read-only file system: 'out'")
+    with pytest.raises(CommandFailedError) as caught:
+        porting._raise_untried(trial)
+    assert caught.value.hint.endswith(
+        "-- sh -c 'cp -r . /tmp/app && cd /tmp/app && exec python t.py'"
+    )
+    assert "--seconds" in a_trial(None).way_out
+    assert trial_text(a_trial(None), name="app").endswith("at its time; it printed nothing\n")
+    guarded = dataclasses.replace(a_trial(1), tail="ImportError: warpfront guard: torch: ...")
+    assert guarded.way_out.startswith("rename what the project calls torch")
+
+
 def test_an_images_folder_is_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     porting._write_image(a_trial(0, EINOPS), "app")
@@ -90,7 +106,10 @@ def test_nothing_to_write_and_no_image_to_try_in_are_said(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     porting._show_trial(a_trial(0), porting.TrialOptions(write=True), json=False)
-    assert "nothing to write" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "    docker run torch python 'my t.py'\nnothing to write: torch serves as it is" in said
+    porting._show_trial(a_trial(1), porting.TrialOptions(write=True), json=False)
+    assert "nothing to write: no package is missing" in capsys.readouterr().out
     blocked = Blocked(step="verify", cell_id="c", reason="no image of it", hint="invoke build")
     monkeypatch.setattr("warpfront.pipeline.beside.trial_runs.try_project", lambda *_: blocked)
     assert ran(monkeypatch, "--vendor", "cpu", "--", "true") == BlockedError.exit_code

@@ -145,6 +145,37 @@ def test_an_image_that_is_being_removed_is_not_listed_without_its_labels() -> No
     assert [one.id for one in engine.images("cell=c")] == ["sha256:b"]
 
 
+def test_a_list_in_which_an_image_vanished_is_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(room, "_BETWEEN_LISTINGS_SECONDS", 0.0)
+    row = {"Id": "sha256:b", "Size": 1, "RepoTags": ["b:1"], "Labels": {"cell": "c"}}
+
+    class Api:
+        failing = 3
+
+        def images(self, **_: Any) -> list[dict[str, Any]]:
+            self.failing -= 1
+            if self.failing >= 0:
+                raise docker.errors.NotFound("content digest sha256:8c: not found")
+            return [row]
+
+    class Client:
+        api = Api()
+
+        def close(self) -> None: ...
+
+    client: Any = Client()
+    again: Any = functools.partial(Client)
+    engine = room.DockerEngine(
+        client, "unix:///x.sock", build_environment={}, cache=Path(), again=again
+    )
+    assert [one.id for one in engine.images("cell")] == ["sha256:b"]
+    Client.api.failing = 99
+    with pytest.raises(EngineError, match="content digest"):
+        engine.images("cell")
+
+
 def myself() -> liveness.ProcessIdentity:
     found = liveness.identity(os.getpid())
     assert found is not None

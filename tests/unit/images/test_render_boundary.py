@@ -252,3 +252,15 @@ def test_a_template_reaches_nothing_but_what_it_is_given(expression: str, said: 
 def test_a_template_that_includes_itself_is_an_error_of_its_own() -> None:
     with pytest.raises(RenderError, match=r"images/torch/Dockerfile\.j2: RecursionError"):
         rendered("{% include 'torch/Dockerfile.j2' %}")
+
+
+def test_what_slims_an_image_goes_along_where_it_adds_wheels() -> None:
+    slim = a_cell(slim=("torch/test/*",))
+    told = Templates({"torch/Dockerfile.j2": "{{ 'less' if slim else 'all' }}"})
+    image = render(slim, LOCK, told)
+    assert (image.files["Dockerfile"], image.files["slim/globs.txt"]) == (
+        "less\n",
+        "torch/test/*\n",
+    )
+    assert render(CELL, LOCK, told).files["Dockerfile"] == "all\n"
+    assert set(render(slim, LOCK, told, parent_lock=LOCK).files) == {"Dockerfile"}

@@ -18,6 +18,7 @@ import pytest
 from builders import a_cell, a_lock
 
 from warpfront.inside.checks.claims import Claims, claims_from
+from warpfront.inside.checks.compiling.programs import Ended
 from warpfront.inside.checks.results import CheckFinding, Recorder, unavailable
 from warpfront.inside.checks.stack import descriptions, stack_checks
 from warpfront.inside.checks.stack.descriptions import description, names
@@ -370,3 +371,11 @@ def test_claims_carry_what_is_tried_on_the_cell_s_vendor_and_are_read_back() -> 
     assert made.smoke[1]["run"] == ["python", "-c", "1"]
     assert (made.smoke[1]["exit"], made.smoke[1]["prints"]) == (3, "x")
     assert claims_from(json.loads(json.dumps(made.document()))) == made
+
+
+def test_what_was_not_imported_has_no_fallback_that_is_known() -> None:
+    ended = Ended(argv=("python",), returncode=0, output="", seconds=0.1)
+    said = {"imported": True, "finished": True, "imports": {"ops": {"error": "none"}}}
+    told = stack_checks.ImportReport(said=said, ended=ended)
+    known = description("lmcache", vendor="cpu", version="0.5.6")
+    assert stack_checks.no_fallback(told, known).reason == "not known: ops was not imported"

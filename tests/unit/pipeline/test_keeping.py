@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
 from pathlib import Path
@@ -24,7 +25,7 @@ from releases import (
 
 from warpfront.errors import InputError, NotPublishableError, RegistryError, TagConflictError
 from warpfront.images.labels import CELL, CREATED
-from warpfront.model import Blocked, BuiltImage, Cell, Channel, Failed, Outcome, Verification
+from warpfront.model import Alias, Blocked, BuiltImage, Cell, Channel, Failed, Outcome, Verification
 from warpfront.pipeline.beside.adopting import adopt_image
 from warpfront.pipeline.beside.exporting import export_image
 from warpfront.pipeline.beside.keeping import House
@@ -33,10 +34,12 @@ from warpfront.pipeline.within.carried import CarriedImages
 from warpfront.pipeline.within.evidence import VERIFICATION_TYPE, demanded_channel
 from warpfront.pipeline.within.shop import Published, publish_cells
 from warpfront.release.ledger import Publication, Stage, Stock
+from warpfront.release.registry.contract import IMAGE_INDEX, IMAGE_MANIFEST
 from warpfront.release.registry.copying import Repository
 from warpfront.release.registry.layout import LayoutRegistry
-from warpfront.release.registry.references import read_reference
-from warpfront.release.retention import not_needed
+from warpfront.release.registry.manifests import index_body
+from warpfront.release.registry.references import fallback_tag, read_reference
+from warpfront.release.retention import newest_first, not_needed
 from warpfront.release.why import why_text
 from warpfront.report.releases import pruning_text, stock_text, yank_text
 from warpfront.system.store import as_json
@@ -45,6 +48,7 @@ from warpfront.verify.seal import sealed
 NIGHTLY = a_release_channel(
     name="nightly", tags=("{torch}-{content}-n",), aliases=(), allow=("unsigned", "skipped")
 )
+SIMPLE_SIGNING = "application/vnd.dev.cosign.simplesigning.v1+json"
 NEWER = {"content": "b", "created": "2026-11-21T10:00:00+00:00"}
 
 
@@ -313,6 +317,62 @@ def test_the_way_back_of_an_alias_is_kept() -> None:
     assert unneeded(circle, dataclasses.replace(now_on, befores=("y",))) == []
 
 
+def test_where_an_alias_was_that_has_gone_on_is_no_way_back_of_what_stays(world: World) -> None:
+    """A release keeps itself, and not for ever the nightly before the one that it was made from."""
+    aliases = (Alias(template="nightly", cells=frozenset({CPU.id})),)
+    nightly = dataclasses.replace(NIGHTLY, aliases=aliases)
+    images: list[str] = []
+    for content in ("b", "c", "d"):
+        images.append(
+            build(world, content=content, created=f"2026-01-0{len(images) + 1}T10:00:00Z")
+        )
+        world.published(channel=nightly)
+        if content == "c":
+            world.published(channel=a_release_channel())
+    by_digest = {one.digest: one for one in house(world).stock()}
+    assert [by_digest[one].befores for one in images] == [(), (), (images[1],)]
+    removed = house(world).prune("nightly", days=14, dry_run=False)
+    assert [one.digest for one in removed] == [images[0]]
+    house(world).yank(f"{PROJECT}/torch@{images[1]}", "", dry_run=False)
+    by_digest = {one.digest: one for one in house(world).stock()}
+    assert by_digest[images[1]].befores == (images[0],)
+
+
+def test_with_an_image_goes_what_is_about_it_and_nothing_that_somebody_listed(
+    world: World,
+) -> None:
+    """Whoever may push may write what is attached to an old image: the newest one, say."""
+    registry, old = world.registry, build(world, created="2026-01-01T10:00:00+00:00")
+    world.published(channel=NIGHTLY)
+    (proof,) = registry.attached[REPOSITORY, old]
+    signatures = json.loads(registry.manifests[REPOSITORY, proof.digest][0]) | {
+        "layers": [{"mediaType": SIMPLE_SIGNING, "digest": proof.digest, "size": 1}]
+    }
+    del signatures["subject"], signatures["artifactType"]
+    lists = fallback_tag(old)
+    body = json.dumps(signatures).encode()
+    registry.put_manifest(REPOSITORY, f"{lists}.sig", body, IMAGE_MANIFEST)
+    registry.put_manifest(REPOSITORY, lists, index_body([proof]), IMAGE_INDEX)
+    public = build(world, content="b")
+    world.published()
+    kept = {(REPOSITORY, tag): one for tag, one in world.public.items() if one == public}
+    subject = registry.head(REPOSITORY, public)
+    assert subject is not None
+    registry.attached[REPOSITORY, old].append(subject)
+    registry.tagged[REPOSITORY, f"{lists}.att"] = public
+    several = index_body([subject, proof])
+    registry.put_manifest(REPOSITORY, "several", several, IMAGE_INDEX)
+    for tag in (lists, "several"):
+        elsewhere = copy.deepcopy(world)
+        elsewhere.registry.tagged[REPOSITORY, lists] = registry.tagged[REPOSITORY, tag]
+        house(elsewhere).prune("nightly", days=14, dry_run=False)
+        left, tags = elsewhere.registry.manifests, elsewhere.registry.tagged
+        assert {old, proof.digest} & {digest for _, digest in left} == set()
+        assert (REPOSITORY, f"{lists}.sig") not in tags
+        assert ((REPOSITORY, lists) in tags) is (tag == "several"), "which leads to an image"
+        assert kept.items() <= tags.items()
+
+
 def test_nothing_is_removed_that_a_public_tag_is_on(world: World) -> None:
     build(world)
     world.published()
@@ -426,6 +486,30 @@ def test_what_is_published_is_listed_with_its_aliases(world: World) -> None:
     assert "candidate" not in text, "which is a name that nobody is told of"
     assert "proven for: release" in text
     assert "there is no key" in text
+
+
+def test_what_was_published_last_is_listed_first(world: World) -> None:
+    """Not what sorts first by its tags, nor what was built last: c moves no alias."""
+    order = []
+    for content, day in (("z", "19"), ("a", "21"), ("m", "22"), ("c", "18")):
+        image = build(world, content=content, created=f"2026-11-{day}T10:00:00+00:00")
+        aliases = {} if content != "c" else {"aliases": ()}
+        order.append(world.published(channel=a_release_channel(**aliases)).digest)
+        assert image == order[-1]
+    listed = house(world).stock()
+    assert [one.digest for one in listed] == order[::-1]
+    text = stock_text(listed)
+    assert sorted(order, key=text.index) == order[::-1]
+    yanked = house(world).yank(f"{PROJECT}/torch:latest", "", dry_run=False)
+    assert yanked.digest == order[2]
+    assert [one.digest for one in house(world).stock()] == order[::-1], "that names nothing"
+
+
+def test_a_time_that_is_none_is_the_oldest() -> None:
+    """Whoever may push writes what they like beside an image."""
+    wrong = stock("a", digest="w", created="soon", runs=("99999999T999999-aa", "", "x" * 99))
+    built, named = stock("b"), stock("c", digest="n", runs=("20260102T000000-aa",))
+    assert [*newest_first((wrong, built, named), created=CREATED)] == [named, built, wrong]
 
 
 # --- somebody else's copy ---

@@ -46,6 +46,7 @@ from warpfront.pipeline.within.containers import ending_of
 from warpfront.pipeline.within.preparing import images_by_content, prepare_cells
 from warpfront.pipeline.workspace import Workspace, open_workspace
 from warpfront.system.process import Run
+from warpfront.verify.seal import sealed
 from warpfront.wheels.lock import read_lock
 from warpfront.wheels.sources import Site
 from warpfront.wheels.trust import PYPI
@@ -372,6 +373,7 @@ def verified(
     engine: FakeEngine,
     *,
     again: int = 1,
+    quick: bool = True,
     **changes: Any,
 ) -> Verification | Blocked | Failed:
     """Verify the CPU cell on an engine whose container only does `leave(results folder)`."""
@@ -397,7 +399,7 @@ def verified(
         workspace.folders,
         target="",
         sessions=("load",),
-        effort=Effort(quick=True),
+        effort=Effort(quick=quick),
         engine=engine,
         site=Site,
         watch=Quiet(),
@@ -425,6 +427,42 @@ def test_a_container_that_reports_its_checks_is_believed(
     assert request.command[2:] == ("load", "--", *Effort(quick=True).arguments())
     assert request.devices == DeviceAccess()
     assert [bind.target for bind in request.binds if bind.writable] == ["/results"]
+
+
+def test_quick_checks_take_the_place_of_whole_ones_only_where_they_find_something(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of this very image: publish would refuse what was verified whole for the quick one's sake."""
+    engine, store = FakeEngine(), workspace.folders.store
+    checks = cast("list[dict[str, object]]", RESULTS["checks"])
+
+    def leave(outcome: str) -> Callable[[Path], None]:
+        document = {**RESULTS, "checks": [{**checks[0], "outcome": outcome}]}
+
+        def write(folder: Path) -> None:
+            (folder / "load.json").write_text(json.dumps(document))
+            nox = {"sessions": [{"name": "load", "result": "success"}]}
+            (folder / "nox.json").write_text(json.dumps(nox))
+
+        return write
+
+    def kept(outcome: str, *, quick: bool) -> tuple[bool, bool]:
+        """Whether what is kept is a quick one, and has passed."""
+        result = verified(workspace, monkeypatch, leave(outcome), engine, quick=quick)
+        found = store.load(result.cell_id, "verify-x86_64", (Verification,))
+        return found.environment["effort"]["quick"], outcomes(found) == {Outcome.PASSED}
+
+    assert kept("passed", quick=True) == (True, True)
+    assert kept("passed", quick=False) == (False, True)
+    assert kept("passed", quick=True) == (False, True)
+    assert kept("failed", quick=True) == (True, False)
+    assert kept("failed", quick=False) == (False, False)
+    assert kept("passed", quick=True) == (False, False)
+    cell_id = images(workspace)["torch"].id
+    whole = store.load(cell_id, "verify-x86_64", (Verification,))
+    of_another = dataclasses.replace(whole, image_id="sha256:another")
+    store.save(cell_id, "verify-x86_64", sealed(of_another, ended=whole.ended))
+    assert kept("passed", quick=True) == (True, True)
 
 
 def test_a_check_that_flips_between_runs_of_one_digest_is_no_pass(

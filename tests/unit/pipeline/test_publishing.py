@@ -7,6 +7,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from releases import (
     a_release_channel,
     a_signer,
     a_world,
+    content_of,
 )
 
 from warpfront.errors import (
@@ -31,14 +33,17 @@ from warpfront.errors import (
     RegistryFault,
     SignatureError,
     TagConflictError,
+    TimedOutError,
 )
 from warpfront.model import Alias, Blocked, Failed, Outcome, Verification
 from warpfront.pipeline.within.evidence import VERIFICATION_TYPE, attached_evidence
 from warpfront.release.admission import Evidence, judge
 from warpfront.release.ledger import Publication, Stage
-from warpfront.release.publication import YANK_TYPE, Referrer, held_image
+from warpfront.release.publication import AHEAD, YANK_TYPE, Referrer, held_image
 from warpfront.release.registry.contract import IMAGE_MANIFEST, digest_of_bytes
+from warpfront.release.signing import Cosign, Signer
 from warpfront.report.described import describe
+from warpfront.system.process import Command, Completed
 
 FIXED = f"2.13.0-cpu-py3.11-{(b'a'.hex() * 64)[:12]}"
 
@@ -171,16 +176,6 @@ def test_a_dry_run_says_that_an_alias_is_on_a_newer_image(world: World) -> None:
 # --- how it gets there ---
 
 
-def content_of(world: World, image: str, folder: Path) -> Path:
-    """The blobs of an image as an engine keeps them, where they may be read."""
-    blobs = folder / "content" / "blobs" / "sha256"
-    blobs.mkdir(parents=True, exist_ok=True)
-    for blob in world.engine.parts[image]:
-        (blobs / digest_of_bytes(blob)[7:]).write_bytes(blob)
-    world.engine.contents[image] = blobs.parent.parent
-    return blobs
-
-
 def no_push(_reference: str, _on_progress: object) -> int:
     raise AssertionError("the engine was asked to push")
 
@@ -219,22 +214,238 @@ def test_what_an_image_is_built_on_is_mounted_from_there(world: World, tmp_path:
     assert found.present_bytes == len(layer)
 
 
-def test_documents_are_written_while_an_image_is_on_its_way(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+# --- what is done while it gets there ---
+
+
+@pytest.fixture
+def copied(world: World, tmp_path: Path) -> World:
+    """A proven image whose blobs can be read, and somebody who signs."""
+    world.signer = a_signer(FakeCosign())
+    content_of(world, world.build(), tmp_path)
+    return world
+
+
+def cosign_of(world: World) -> FakeCosign:
+    assert world.signer is not None
+    assert isinstance(world.signer.run, FakeCosign)
+    return world.signer.run
+
+
+def is_ahead() -> bool:
+    return threading.current_thread().name.startswith(AHEAD)
+
+
+def no_thread_left() -> None:
+    for one in threading.enumerate():
+        if one.name.startswith(AHEAD):
+            one.join(60)
+            assert not one.is_alive()
+
+
+def hold_the_image(world: World) -> threading.Event:
+    """The candidate gets its name when this is set; an image that waits for ever fails."""
+    free = threading.Event()
+
+    def hold(name: str) -> None:
+        if name == "put_manifest" and not is_ahead():
+            assert free.wait(60), "nothing was done beside it"
+
+    world.registry.on_call = hold
+    return free
+
+
+def test_what_needs_the_digest_alone_is_judged_attached_and_signed_meanwhile(
+    copied: World,
 ) -> None:
-    """By the digest that it will have: the image's own, where the engine goes by that."""
-    image = world.build()
-    content_of(world, image, tmp_path)
-    seen: list[tuple[str, bool]] = []
+    cosign, free = cosign_of(copied), hold_the_image(copied)
+    seen: list[tuple[str, ...]] = []
 
+    def watched(command: Command) -> Completed:
+        done = cosign(command)
+        if command.argv[1] == "verify":
+            seen.append(tuple(copied.public))
+            free.set()
+        return done
+
+    copied.signer = Signer(run=watched, cosign=a_signer(cosign).cosign)
+    done = copied.published(channel=a_release_channel(allow=()))
+    assert [one.argv[1] for one in cosign.commands] == ["sign", "verify"], "and nothing twice"
+    assert seen == [()], "no tag before that"
+    assert len(copied.registry.attached[REPOSITORY, done.digest]) == 2, "the proof and the moves"
+    ((reference, *words),) = cosign.signed
+    assert reference == done.reference
+    assert f"--annotations=dev.warpfront.verification={done.attached[0].digest}" in words
+
+
+def test_nothing_that_fails_meanwhile_counts(copied: World) -> None:
+    """A registry that takes no document of an image that it has not, and no signature of it."""
+    cosign = cosign_of(copied)
+    for refused in ("referrers", "put_blob", "put_manifest", "attach", "head", "cosign"):
+
+        def refuse(name: str, refused: str = refused) -> None:
+            if name == refused and is_ahead():
+                raise copied.registry.error(name, "not now")
+
+        def signing(command: Command) -> Completed:
+            refuse("cosign")
+            return cosign(command)
+
+        world = copy.deepcopy(copied)
+        world.registry.on_call = refuse
+        world.signer = Signer(run=signing, cosign=a_signer(cosign).cosign)
+        done = world.published(channel=a_release_channel(allow=()))
+        assert (done.stage, len(world.public)) == (Stage.DONE, 3), refused
+        cosign.signed.clear()
+
+
+def test_neither_goes_before_the_other_and_each_waits_for_the_other_in_the_end(
+    copied: World,
+) -> None:
+    """The candidate is named while the signature is verified, and nothing is signed twice."""
+    cosign, named, read = cosign_of(copied), threading.Event(), threading.Event()
+    early: list[bool] = []
+
+    def verifying(command: Command) -> Completed:
+        if command.argv[1] == "verify":
+            assert named.wait(20)
+            early.append(read.wait(0.1))
+        return cosign(command)
+
+    def name_it(name: str) -> None:
+        if name == "put_manifest" and not is_ahead():
+            named.set()
+
+    def read_it(name: str) -> None:
+        if name == "manifest" and named.is_set():
+            read.set()
+
+    copied.registry.after_call, copied.registry.on_call = name_it, read_it
+    copied.signer = Signer(run=verifying, cosign=a_signer(cosign).cosign)
+    copied.published(channel=a_release_channel(allow=()))
+    assert early == [False], "read back before the other was through"
+    assert [one.argv[1] for one in cosign.commands] == ["sign", "verify"]
+
+
+def test_what_may_have_been_signed_meanwhile_is_asked_before_it_is_signed_again(
+    copied: World,
+) -> None:
+    cosign, lost = cosign_of(copied), list[Command]()
+
+    def forgetful(command: Command) -> Completed:
+        done = cosign(command)
+        if command.argv[1] == "verify" and not lost:
+            lost.append(command)
+            return dataclasses.replace(done, returncode=1, stderr="the line was cut")
+        return done
+
+    copied.signer = Signer(run=forgetful, cosign=a_signer(cosign).cosign)
+    copied.published(channel=a_release_channel(allow=()))
+    assert [one.argv[1] for one in cosign.commands] == ["sign", "verify", "verify"]
+
+
+def test_nobody_is_waited_for_twice(copied: World) -> None:
+    """A registry that is silent about documents, and a cosign that never ended."""
+    cosign, made = cosign_of(copied), []
+
+    def silent(name: str) -> None:
+        if name == "referrers" and REPOSITORY not in made:
+            made.append(REPOSITORY)
+            fault = RegistryFault.SLOW
+            raise RegistryError("no", registry="r", step=name, fault=fault, hint="wait")
+
+    def endless(command: Command) -> Completed:
+        made.append(command.argv[1])
+        if command.argv[1:3] == ("sign", "--help"):
+            return cosign(command)
+        raise TimedOutError("cosign was stopped after 120 s")
+
+    world = copy.deepcopy(copied)
+    world.registry.on_call = silent
+    assert failure(world, allow=()).reason.startswith("r: referrers: no")
+    assert (made, world.public) == ([REPOSITORY], {})
+    copied.signer = Signer(run=endless, cosign=a_signer(cosign).cosign)
+    assert "was stopped after 120 s" in failure(copied, allow=()).reason
+    assert (made[1:], copied.public) == (["sign", "sign"], {}), "asked what it can, and once to"
+
+
+def test_a_signature_of_other_documents_than_were_found_in_the_end_is_made_anew(
+    copied: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def documents(publication: Publication, _evidence: Evidence) -> tuple[Referrer, ...]:
-        seen.append((publication.digest, publication.stage is Stage.PLANNED))
-        return ()
+        text = f"{publication.stage} {publication.present_bytes}".encode()
+        return (Referrer(name="paper", artifact_type="text/plain", payload=text),)
 
-    shop = dataclasses.replace(world.shop(), documents=documents)
-    monkeypatch.setattr(world, "shop", lambda: shop)
-    world.published()
-    assert seen == [(image, True), (image, False)]
+    shop = dataclasses.replace(copied.shop(), documents=documents)
+    monkeypatch.setattr(copied, "shop", lambda: shop)
+    done = copied.published(channel=a_release_channel(allow=()))
+    (paper,) = [one.digest for one in done.attached if one.name == "paper"]
+    words = f"--annotations=dev.warpfront.paper={paper}"
+    assert sorted(words in one for one in cosign_of(copied).signed) == [False, True]
+
+
+@pytest.mark.parametrize(("key", "says"), [("keyless", ""), ("a.key", "--use-signing-config")])
+def test_who_vouches_in_public_or_asks_the_registry_first_signs_what_has_arrived(
+    copied: World, key: str, says: str
+) -> None:
+    """A public log takes nothing back; cosign 3 signs no digest that is not there."""
+    cosign = FakeCosign(says=says)
+    made = Cosign(key=key, public_key="a.pub", environment={}, source="https://git.test/me")
+    named: list[bool] = []
+
+    def signing(command: Command) -> Completed:
+        if command.argv[1:3] != ("sign", "--help"):
+            tags = [tag for _, tag in copied.registry.tagged if tag.startswith("candidate-")]
+            named.append(bool(tags))
+        return cosign(command)
+
+    copied.signer = Signer(run=signing, cosign=made)
+    copied.published(channel=a_release_channel(allow=()))
+    assert named == [True, True]
+
+
+def test_what_may_not_be_named_is_neither_documented_nor_signed_meanwhile(
+    copied: World, tmp_path: Path
+) -> None:
+    newer = copied.build(content="b", created="2026-11-21T10:00:00+00:00")
+    content_of(copied, newer, tmp_path / "newer")
+    copied.published(channel=a_release_channel(allow=()))
+    signed = set(cosign_of(copied).signed)
+    older = copied.build()
+    assert "latest is on a newer image" in failure(copied, allow=()).reason
+    assert (REPOSITORY, older) not in copied.registry.attached
+    assert cosign_of(copied).signed == signed
+
+
+def test_what_was_signed_meanwhile_gets_no_tag_where_other_bytes_came_back(copied: World) -> None:
+    def swap(name: str) -> None:
+        if name == "put_manifest" and not is_ahead():
+            for key, (body, media_type) in tuple(copied.registry.manifests.items()):
+                copied.registry.manifests[key] = (body + b" ", media_type)
+
+    copied.registry.after_call = swap
+    assert failure(copied, allow=()).exit_code == RegistryError.exit_code
+    assert cosign_of(copied).signed
+    assert copied.public == {}
+
+
+def test_who_fails_does_not_wait_for_what_is_done_meanwhile_nor_is_more_of_it_done(
+    copied: World,
+) -> None:
+    asked, free, waited = threading.Event(), threading.Event(), list[str]()
+
+    def call(name: str) -> None:
+        if name == "referrers" and is_ahead() and not asked.is_set():
+            asked.set()
+            waited.extend([] if free.wait(20) else [name])
+        if name == "put_manifest" and not is_ahead():
+            assert asked.wait(20)
+            raise copied.registry.error(name, "its disk is full")
+
+    copied.registry.on_call = call
+    assert "its disk is full" in failure(copied, allow=()).reason
+    free.set()
+    no_thread_left()
+    assert (waited, cosign_of(copied).commands, copied.public) == ([], [], {})
 
 
 # --- another image ---
@@ -447,11 +658,13 @@ def proven(world: World) -> dict[str, bool]:
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> World:
-    """A release is out; the next one is ready."""
-    world = a_world(tmp_path_factory.mktemp("prepared"))
+    """A release is out; the next one is ready, its blobs to be read."""
+    folder = tmp_path_factory.mktemp("prepared")
+    world = a_world(folder)
+    world.signer = a_signer(FakeCosign())
     world.build()
     world.published()
-    world.build(content="b", created="2026-11-21T10:00:00+00:00")
+    content_of(world, world.build(content="b", created="2026-11-21T10:00:00+00:00"), folder)
     return world
 
 
@@ -463,10 +676,16 @@ def calls_of_a_run(prepared: World) -> int:
 
 
 @pytest.mark.parametrize("moment", ["on_call", "after_call"])
-@pytest.mark.parametrize("remainder", range(4))
+@pytest.mark.parametrize(
+    ("way", "remainder"), [*(("copied", one) for one in range(4)), ("pushed", 2)]
+)
 def test_whoever_dies_at_any_call_leaves_nothing_unproven_and_a_rerun_ends_right(
-    prepared: World, moment: str, remainder: int
+    prepared: World, moment: str, way: str, remainder: int
 ) -> None:
+    """Where its blobs are sent as they are, a call of either thread, and then all of them."""
+    if way == "pushed":
+        prepared = copy.deepcopy(prepared)
+        prepared.engine.contents.clear()
     count = calls_of_a_run(prepared)
     assert count > 20
     for deadly in range(1 + remainder, count + 1, 4):
@@ -476,8 +695,8 @@ def test_whoever_dies_at_any_call_leaves_nothing_unproven_and_a_rerun_ends_right
 
         def die(name: str, made: list[str] = made, deadly: int = deadly) -> None:
             made.append(name)
-            if len(made) == deadly:
-                raise Killed
+            if len(made) >= deadly:
+                raise RuntimeError("dead") if is_ahead() else Killed
 
         setattr(world.registry, moment, die)
         died = False
@@ -485,6 +704,7 @@ def test_whoever_dies_at_any_call_leaves_nothing_unproven_and_a_rerun_ends_right
             world.publish()
         except Killed:
             died = True
+        no_thread_left()
         world.registry.on_call = world.registry.after_call = nothing
         assert all(proven(world).values()), f"call {deadly}"
         assert set(before) <= set(world.public)
@@ -502,7 +722,9 @@ def nothing(_name: str) -> None: ...
 def test_a_registry_that_fails_at_any_call_costs_the_cell_and_leaves_nothing_unproven(
     prepared: World, fault: RegistryFault
 ) -> None:
-    for deadly in range(1, calls_of_a_run(prepared) + 1, 4):
+    """Each call once, each time in another of the ways."""
+    first, ways = list(RegistryFault).index(fault) + 1, len(RegistryFault)
+    for deadly in range(first, calls_of_a_run(prepared) + 1, ways):
         world = copy.deepcopy(prepared)
         made: list[str] = []
 
@@ -513,6 +735,7 @@ def test_a_registry_that_fails_at_any_call_costs_the_cell_and_leaves_nothing_unp
 
         world.registry.on_call = fail
         (result,) = world.publish().values()
+        no_thread_left()
         world.registry.on_call = nothing
         if isinstance(result, Failed):  # a push that could not connect is tried again
             assert (result.exit_code, result.hint) == (RegistryError.exit_code, "wait")
@@ -586,7 +809,7 @@ def test_what_was_let_pass_is_written_beside_the_image(world: World) -> None:
     )
     assert "made by a bootstrap" in attached.annotations["dev.warpfront.noted"]
     assert "made by a bootstrap" in done.noted[0]
-    path = world.store.folder / "release" / "run1.json"
+    path = world.store.folder / "release" / f"{world.run_name}.json"
     assert json.loads(path.read_text())["value"]["publications"][0]["noted"] == list(done.noted)
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import pytest
 from builders import a_channel
-from releases import CPU, NOW, FakeCosign, World, a_release_channel, a_signer, a_world
+from releases import CPU, NOW, FakeCosign, World, a_release_channel, a_signer, a_world, content_of
 from stub_registry import IMPATIENT, QUICK, Clock, Fault, StubRegistry, client_of, serve_registry
 
 from warpfront.errors import RegistryError, TagConflictError
@@ -49,20 +50,20 @@ STEPS = (
 )
 # Each step and each fault at least once; all of them with --exhaustive.
 ALWAYS = {
-    ("head blob", "503", 0, False),
-    ("begin", "507", 0, True),
-    ("begin", "401", 2, False),
-    ("close", "cut", 2, False),
-    ("close", "hangs", 0, True),
-    ("put manifest", "lies", 2, False),
-    ("put manifest", "says made, does nothing", 2, True),
-    ("get manifest", "corrupt", 2, False),
-    ("get manifest", "drips", 0, True),
-    ("head manifest", "says yes, does nothing", 2, False),
-    ("head manifest", "500", 2, True),
-    ("get blob", "403", 0, False),
-    ("referrers", "429", 0, True),
-    ("referrers", "knows nothing", 2, True),
+    ("head blob", "503", 0, False, True),
+    ("begin", "507", 0, True, False),
+    ("begin", "401", 2, False, True),
+    ("close", "cut", 2, False, True),
+    ("close", "hangs", 0, True, False),
+    ("put manifest", "lies", 2, False, True),
+    ("put manifest", "says made, does nothing", 2, True, False),
+    ("get manifest", "corrupt", 2, False, True),
+    ("get manifest", "drips", 0, True, False),
+    ("head manifest", "says yes, does nothing", 2, False, False),
+    ("head manifest", "500", 2, True, True),
+    ("get blob", "403", 0, False, False),
+    ("referrers", "429", 0, True, True),
+    ("referrers", "knows nothing", 2, True, False),
 }
 
 
@@ -130,17 +131,21 @@ def test_a_run_asks_for_each_of_these_steps(place: Place) -> None:
     assert set(STEPS) | {"token"} == set(place.stub.steps())
 
 
+def test_a_registry_that_hangs_up_after_each_answer_gets_it_all_the_same(
+    place: Place, tmp_path: Path
+) -> None:
+    place.stub.hangs_up = True
+    content_of(place.world, place.world.build(), tmp_path)
+    assert isinstance(place.publish(), Publication)
+    assert (len(place.public), place.unproven()) == (3, [])
+    assert place.stub.connections >= len(place.stub.requests)
+
+
 @pytest.mark.parametrize(
-    ("step", "fault", "spare", "lists"),
+    ("step", "fault", "spare", "lists", "copied"),
     [
-        pytest.param(
-            *(step, fault, spare, lists),
-            marks=[] if (step, fault, spare, lists) in ALWAYS else [pytest.mark.exhaustive],
-        )
-        for step in STEPS
-        for fault in FAULTS
-        for spare in (0, 2)
-        for lists in (False, True)
+        pytest.param(*case, marks=[] if case in ALWAYS else [pytest.mark.exhaustive])
+        for case in product(STEPS, FAULTS, (0, 2), (False, True), (False, True))
     ],
 )
 def test_a_registry_that_fails_at_a_step_leaves_nothing_unproven_and_a_rerun_ends_right(  # noqa: PLR0917
@@ -149,11 +154,16 @@ def test_a_registry_that_fails_at_a_step_leaves_nothing_unproven_and_a_rerun_end
     fault: str,
     spare: int,
     lists: bool,  # noqa: FBT001
+    copied: bool,  # noqa: FBT001
     tmp_path: Path,
 ) -> None:
-    """`spare` times it goes well; it `lists` what is attached by itself."""
+    """`spare` times it goes well; it `lists` what is attached by itself. Where blobs are `copied`
+    as the engine keeps them, documents and a signature are on their way beside them.
+    """
     place.stub.referrers = lists
-    place.world.build()
+    image = place.world.build()
+    if copied:
+        content_of(place.world, image, tmp_path)
     place.stub.fail(step, dataclasses.replace(FAULTS[fault], spare=spare))
     # Only who is kept waiting is impatient: a busy machine is late, too.
     waits = FAULTS[fault].hangs or FAULTS[fault].drips

@@ -471,6 +471,98 @@ def test_a_project_without_a_build_for_amd_leaves_nothing_out(tmp_path: Path) ->
     assert found.severity is Severity.ERROR
 
 
+SETUP = """
+import os
+import torch
+from torch.utils.cpp_extension import CUDAExtension
+CUDA_VERSION = os.getenv("CUDA_VERSION", None) or torch.version.cuda
+if CUDA_VERSION:
+    CUDA_VERSION = "".join(CUDA_VERSION.split("."))[:3]
+HIP = torch.version.hip
+ext = [CUDAExtension("a", ["csrc/both.cu"])]
+if CUDA_VERSION:
+    ext += [CUDAExtension("b", ["csrc/ptx.cu"])]
+"""
+
+
+def gates_of(tree: Path) -> dict[str, str]:
+    found = scan_tree(tree, MI300X, processes=1).findings
+    return {one.path: f"{one.severity} {one.gate}" for one in found if one.rule == "CU107"}
+
+
+def test_what_a_setup_names_for_cuda_alone_is_left_out_where_it_asks_for_rocm(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "csrc").mkdir()
+    (tmp_path / "csrc" / "both.cu").write_text(PTX)
+    (tmp_path / "csrc" / "ptx.cu").write_text(f'#include "ptx.cuh"\n{PTX}')
+    (tmp_path / "csrc" / "ptx.cuh").write_text(PTX)
+    (tmp_path / "csrc" / "nobodys.cu").write_text(PTX)
+    (tmp_path / "setup.py").write_text(SETUP)
+    assert gates_of(tmp_path) == {
+        "csrc/both.cu": "error open",
+        "csrc/ptx.cu": "note left-out",
+        "csrc/ptx.cuh": "note left-out",
+        "csrc/nobodys.cu": "warning unproven",
+    }
+    assert not [one for one in scan_tree(tmp_path, MI300X).findings if one.rule == "PY021"]
+    (tmp_path / "setup.py").write_text(SETUP.replace("HIP = torch.version.hip\n", ""))
+    assert set(gates_of(tmp_path).values()) == {"error open"}
+
+
+def test_a_header_that_lines_for_nvidia_alone_include_is_left_out(tmp_path: Path) -> None:
+    choice = '#ifdef __CUDACC__\n#include "m.cuh"\n#else\n#include "m.hip"\n#endif\n'
+    (tmp_path / "field.hpp").write_text(f"// __HIPCC__\n{choice}")
+    (tmp_path / "m.cuh").write_text(PTX)
+    (tmp_path / "m.hip").write_text(PTX)
+    assert gates_of(tmp_path) == {"m.cuh": "note left-out", "m.hip": "error open"}
+    (tmp_path / "setup.sh").write_text("hipify-perl -inplace field.hpp\n")
+    assert gates_of(tmp_path)["m.cuh"] == "error open"
+
+
+def test_what_cmake_defines_for_nvidia_alone_amd_does_not_have(tmp_path: Path) -> None:
+    cmake = "enable_language(HIP)\nif(WITH_CUDA)\n  add_definitions(-DMY_PTX)\nendif()\n"
+    (tmp_path / "CMakeLists.txt").write_text(f"{cmake}add_library(a a.cu)\n")
+    (tmp_path / "a.cu").write_text(f"#ifdef MY_PTX\n{PTX}#endif\n")
+    assert gates_of(tmp_path) == {}
+    (tmp_path / "CMakeLists.txt").write_text(f"{cmake}add_definitions(-DMY_PTX)\nlist(a.cu)\n")
+    assert gates_of(tmp_path) == {"a.cu": "error open"}
+    blas = f"// CUDA\n#if MY_HAVE_CUBLAS\n{PTX}#elif MY_HAVE_ROCBLAS\n#endif\n"
+    (tmp_path / "a.cu").write_text(blas)
+    assert gates_of(tmp_path) == {}
+    (tmp_path / "a.cu").write_text(blas.replace("ROCBLAS", "OPENBLAS"))
+    assert gates_of(tmp_path) == {"a.cu": "error open"}
+
+
+def test_in_a_project_that_knows_amd_what_nothing_shows_to_run_there_is_a_warning(
+    tmp_path: Path,
+) -> None:
+    for name in ("train/Dockerfile", "Dockerfile.cpu"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("FROM nvidia/cuda:12.8.1-devel-ubuntu22.04\n")
+    (tmp_path / "requirements.txt").write_text("nvidia-cublas-cu12==12.4.5.8\n")
+    (tmp_path / "used.py").write_text(
+        "import os, torch, pynvml\ndef f():\n    return os.system('nvidia-smi')\n"
+        "def g():\n    if torch.version.hip:\n        return os.system('nvidia-smi')\n"
+    )
+
+    def severities() -> set[tuple[str, int, str]]:
+        found = scan_tree(tmp_path, MI300X, processes=1).findings
+        return {(one.path, one.line, one.severity) for one in found}
+
+    known = severities()
+    assert known == {
+        ("Dockerfile.cpu", 1, "warning"),
+        ("train/Dockerfile", 1, "warning"),
+        ("requirements.txt", 1, "error"),
+        ("used.py", 1, "error"),
+        ("used.py", 3, "warning"),
+        ("used.py", 6, "error"),
+    }
+    (tmp_path / "used.py").write_text("import pynvml, os\ndef f():\n    os.system('nvidia-smi')\n")
+    assert {severity for _, _, severity in severities()} == {"error"}
+
+
 def test_one_fact_of_a_folder_is_one_error(tmp_path: Path) -> None:
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()

@@ -16,9 +16,14 @@ from standins import serve_index, stand_in_wheel
 from warpfront.errors import InputError, NothingSelectedError
 from warpfront.images.engine import RunRequest
 from warpfront.images.labels import CONTENT_HASH
-from warpfront.model import Blocked, Selection, WheelIndex
+from warpfront.model import Blocked, DeviceAccess, Selection, WheelIndex
 from warpfront.pipeline.beside import trial_runs
-from warpfront.pipeline.beside.trial_runs import TrialRequest, only_cell, try_in
+from warpfront.pipeline.beside.trial_runs import (
+    TrialRequest,
+    device_flags,
+    only_cell,
+    try_in,
+)
 from warpfront.pipeline.locking import resolve_by_uv
 from warpfront.pipeline.workspace import Folders
 from warpfront.port.trying.trial import Trial
@@ -90,7 +95,7 @@ class Spot:
         self.folders.store.save(self.cell.id, "build", built)
 
     def tried(self, program: Program, *, install: bool = True, **asked: object) -> Trial:
-        self.engine.programs["python"] = program
+        self.engine.programs["sh"] = program
         asking = TrialRequest(
             repo=self.repo,
             argv=("python", "train.py"),
@@ -147,6 +152,21 @@ def test_what_is_missed_is_installed_beside_the_image_until_the_program_ends(
     assert {one.target for one in request.binds} == {"/repo", "/try"}
     layer = next(one.source for one in request.binds if one.target == "/try")
     assert not layer.exists(), "what was installed is thrown away"
+    assert request.command[2:] == ('exec "$@" 2>&1', "sh", "python", "train.py")
+
+
+def test_a_program_that_lacks_nothing_is_told_how_the_image_runs_it_by_hand(place: Spot) -> None:
+    (place.repo / "src/net.py").write_text("")
+    trial = place.tried(Program("net"))
+    assert trial.by_hand[-3:] == (place.cell.local_reference, "python", "train.py")
+    assert trial.by_hand[7:9] == ("--env", "PYTHONPATH=/repo/src")
+    assert f"{place.repo}:/repo" in trial.by_hand
+    access = DeviceAccess(nodes=("/dev/kfd",), groups=(44,), runtime="habana", gpus=True)
+    given = (*("--gpus", "all", "--runtime", "habana"), *("--device", "/dev/kfd"))
+    assert tuple(device_flags(access)) == (*given, "--group-add", "44")
+    access = DeviceAccess(cdi=("amd.com/gpu=all",), environment={"HABANA_VISIBLE_DEVICES": "all"})
+    said = ("--device", "amd.com/gpu=all", "--env", "HABANA_VISIBLE_DEVICES=all")
+    assert tuple(device_flags(access)) == said
 
 
 def test_without_install_the_first_miss_is_named_with_its_version(place: Spot) -> None:
@@ -169,7 +189,9 @@ def test_what_would_move_torch_or_has_no_wheel_is_refused_with_the_reason(place:
     unknown = place.tried(Program("nobodys_module"))
     assert unknown.found[0].refusal == "nobody here knows which distribution brings it"
     assert "--provides nobodys_module=DISTRIBUTION" in unknown.found[0].hint
-    assert {moved.runs, built.runs, unknown.runs} == {1}
+    unseen = place.tried(Program("torch"))
+    assert unseen.found[0].refusal.startswith("the image holds torch 2.13.0+cpu, and this program")
+    assert {moved.runs, built.runs, unknown.runs, unseen.runs} == {1}
     given = place.tried(Program("nobodys_module"), provides={"nobodys_module": "psutil"})
     assert (given.works, given.runs) == (False, 2), "it does not bring it, and is not tried again"
 

@@ -64,6 +64,22 @@ def test_keyless_only_the_projects_own_workflows_count(source: str, issuer: str)
     assert words["--certificate-oidc-issuer-regexp"] == issuer
 
 
+def test_keyless_somebody_has_to_vouch_before_anything_is_sent(tmp_path: Path) -> None:
+    (tmp_path / "cosign").touch(0o755)
+
+    def unasked(command: Command) -> Completed:
+        raise AssertionError(command)
+
+    here = {"PATH": str(tmp_path)}
+    for said in ({}, {"SIGSTORE_ID_TOKEN": ""}, {"CI": "true", "GITHUB_ACTIONS": "true"}):
+        with pytest.raises(SignatureError, match="no CI here that vouches") as caught:
+            find_cosign(unasked, KEYLESS, {**here, **said}, tmp_path, source="")
+        assert "id-token: write" in caught.value.hint
+    for name in ("SIGSTORE_ID_TOKEN", "ACTIONS_ID_TOKEN_REQUEST_URL"):
+        found = find_cosign(unasked, KEYLESS, {**here, name: "x"}, tmp_path, source="https://a/b")
+        assert (found.key, found.source) == (KEYLESS, "https://a/b")
+
+
 def test_a_signature_is_verified_by_the_public_half() -> None:
     assert verify_command(BY_KEY, REFERENCE, SAYS).argv == (
         *("cosign", "verify", "--key", "my.pub", "--insecure-ignore-tlog=true"),

@@ -18,6 +18,7 @@ from warpfront.system.lines import (
     LONGEST_LINE_BYTES,
     Line,
     identity_of,
+    length_of,
     read_lines,
     read_start,
     standard_input,
@@ -37,6 +38,7 @@ def lines_of(folder: Path, content: bytes) -> list[Line]:
         (b"a\nb\n", ["a", "b"]),
         (b"a\r\nb\r\n", ["a", "b"]),
         (b"10%\r20%\r30%\n", ["10%", "20%", "30%"]),
+        (b"10%\r" * 5000 + b"100%\n", ["10%"] * 5000 + ["100%"]),
         (b"\xef\xbb\xbfa\n", ["a"]),
         (b"a\x00b\n\xff\xfe\n", ["a\x00b", "��"]),
         (gzip.compress(b"a\nb\n", mtime=0), ["a", "b"]),
@@ -47,6 +49,21 @@ def test_lines_are_read_whatever_ends_them(
     tmp_path: Path, content: bytes, texts: list[str]
 ) -> None:
     assert [line.text for line in lines_of(tmp_path, content)] == texts
+
+
+def test_an_end_of_two_bytes_between_two_chunks_ends_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_CHUNK_BYTES", 3)
+    assert lines_of(tmp_path, b"ab\r\nc\r\nd\n") == [Line(1, "ab"), Line(2, "c"), Line(3, "d")]
+
+
+def test_an_archive_says_how_much_is_in_it(tmp_path: Path) -> None:
+    packed, plain, short = (tmp_path / name for name in ("a.gz", "b", "c.gz"))
+    packed.write_bytes(gzip.compress(b"x" * 70_000))
+    plain.write_bytes(b"x" * 700)
+    short.write_bytes(b"\x1f\x8b")
+    assert [length_of(path) for path in (packed, plain, short)] == [70_000, 700, 2]
 
 
 def test_a_line_without_an_end_is_not_whole(tmp_path: Path) -> None:

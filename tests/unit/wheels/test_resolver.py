@@ -18,7 +18,7 @@ from standins import (
     stand_in_wheel,
 )
 
-from warpfront.errors import BlockedError, LockError, WarpfrontError
+from warpfront.errors import BlockedError, LockError, StoreError, WarpfrontError
 from warpfront.matrix.vendors import VENDORS
 from warpfront.model import (
     LockedWheel,
@@ -321,6 +321,25 @@ def test_an_index_that_fails_midway_is_never_called_a_contradiction(
     with pytest.raises(BlockedError, match="stopped answering") as caught:
         resolved(inputs, site, house)
     assert "500" in caught.value.message
+
+
+def test_a_full_disk_is_no_contradiction(rocm: Index, pypi: Index, house: Wheelhouse) -> None:
+    said = "error: Failed to write\n  Caused by: No space left on device (os error 28)"
+
+    def run(asked: Command) -> Completed:
+        done = process.run(asked)
+        if "compile" not in asked.argv:
+            return done
+        return Completed(command=asked, returncode=2, stdout="", stderr=said)
+
+    with pytest.raises(StoreError, match="the disk is full"):
+        resolve(
+            inputs_for(rocm),
+            Site(index_url=pypi.url),
+            run=run,
+            on_line=lambda _: None,
+            wheelhouse=house,
+        )
 
 
 def test_pypi_out_of_reach_blocks_the_cell(rocm: Index, house: Wheelhouse) -> None:

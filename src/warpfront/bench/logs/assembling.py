@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping
-from itertools import groupby, pairwise
+from itertools import groupby, islice, pairwise
 from operator import attrgetter
 from statistics import median
 from typing import Any, NamedTuple
@@ -45,6 +45,8 @@ _said = attrgetter(
     *{one.name for one in dataclasses.fields(Step)} - {"segment", "line", "at", "steps"}
 )
 _WHOLE = 0.001
+# By so much at most one rank's time of a step is another's.
+_RANKS_DIFFER = 0.05
 
 
 class _Kept(NamedTuple):
@@ -110,7 +112,7 @@ class Assembling:
             if _said(known[0]) == _said(step):
                 self._counts["duplicates"] += 1
                 return
-            if known[1] != rank:
+            if known[1] != rank or (step.step in self._latest() and _alike(known[0], step)):
                 self._counts["other ranks"] += 1
                 return
             if step.step == self._last:
@@ -123,6 +125,10 @@ class Assembling:
             self._recent.clear()
             self._once(f"a restart at step {step.step}, after {self._last}", line)
         self._keep(step, rank, line)
+
+    def _latest(self) -> list[int]:
+        """Ranks of one run are a step apart at most; a restart goes back further."""
+        return list(islice(reversed(self._recent), 2))
 
     def _keep(self, step: Step, rank: str, line: int) -> None:
         self._last = step.step
@@ -178,12 +184,25 @@ class Assembling:
         if mixed >= _FEWEST_MIXED and mixed > _MIXED_SHARE * lines:
             yield Remark(
                 level="error",
-                message=f"lines of several runs, or of ranks without a prefix, are mixed: {mixed} "
+                message=f"lines of several runs are mixed: {mixed} "
                 f"of {lines} do not follow the one before",
             )
         if self._width > 1:
             message = f"more lines than are kept: each step is the mean of {self._width}"
             yield Remark(level="note", message=message)
+
+
+def _alike(one: Step, other: Step) -> bool:
+    """Whether two lines of a step are two ranks' of one run: all ranks have the same loss and
+    gradients, and wait for each other.
+    """
+    if one.loss is None or (one.loss, one.grad_norm) != (other.loss, other.grad_norm):
+        return False
+    pairs = [
+        (one.seconds, other.seconds),
+        (one.tokens_per_second_per_device, other.tokens_per_second_per_device),
+    ]
+    return all(a and b and abs(a / b - 1) < _RANKS_DIFFER for a, b in pairs if a != b)
 
 
 def _mean(kept: list[_Kept]) -> _Kept:

@@ -28,6 +28,9 @@ _AT = re.compile(r"\[(\d{4}-\d\d-\d\d[ T][\d:.]{8,15})\]")
 _ARGUMENT = re.compile(r"(?<![\w.])([a-z][a-z0-9_]{1,60}) \.{3,} (\S.{0,200})$")
 _PARAMETERS = re.compile(r"Total number of parameters in billions:\s*([\d.]{1,12})")
 _ELAPSED = {"elapsed time per iteration (ms)": 1e-3, "elapsed time per iteration (s)": 1.0}
+# DeepSpeed's line says TFLOPs, of a device, and samples of all; newer ones shorten tokens.
+_TERAFLOP = ("(TFLOP/s/GPU)", "TFLOPs")
+_TOKENS = ("tokens/s/GPU", "Tok/s/GPU")
 # Arguments that say something of the run, and the field that they say.
 SETTINGS = {
     "seq_length": "sequence",
@@ -99,8 +102,11 @@ def steps_of(line: str) -> Iterator[Fact]:
 
 
 def fields_of(text: str) -> dict[str, str]:
-    """Name to value. A last field that no `|` ends may be half of one."""
-    pieces = (piece.rpartition(":") for piece in text.split("|")[:-1])
+    """Name to value, with a blank between in the oldest lines. A last field that no `|` ends may be
+    half of one.
+    """
+    every = text.split("|")[:-1]
+    pieces = (piece.rstrip().rpartition(":" if ":" in piece else " ") for piece in every)
     return {" ".join(name.split()): value.strip() for name, _, value in pieces if name}
 
 
@@ -115,12 +121,13 @@ def _facts(step: int, fields: Mapping[str, str], rank: str, at: str | None) -> I
         yield Setting("memory_kind", MemoryKind.DEVICE)
         yield Setting("vendor", "amd")
     loss = fields.get("lm loss", "")
-    teraflop = number(_first(fields, "(TFLOP/s/GPU)") or "")
+    teraflop = number(_first(fields, *_TERAFLOP) or "")
     yield LoggedStep(
         Step(
             step=step,
             seconds=seconds,
-            tokens_per_second_per_device=positive(_first(fields, "tokens/s/GPU") or ""),
+            tokens_per_second_per_device=positive(_first(fields, *_TOKENS) or ""),
+            samples_per_second=positive(fields.get("samples per second", "")),
             flop_per_second_per_device=teraflop * 1e12 if teraflop else None,
             loss=number(loss),
             grad_norm=number(fields.get("grad norm", "")),
@@ -143,8 +150,8 @@ def _seconds(fields: Mapping[str, str]) -> float | None:
     return None
 
 
-def _first(fields: Mapping[str, str], part: str) -> str | None:
-    return next((value for name, value in fields.items() if part in name), None)
+def _first(fields: Mapping[str, str], *parts: str) -> str | None:
+    return next((fields[name] for part in parts for name in fields if part in name), None)
 
 
 def marks(line: str) -> bool:

@@ -2,8 +2,9 @@
 
     step: 10  loss:  4.98934  grad_norm: 19.2500  memory: 168.57GiB(94.52%)  tps: 9,982  tflops: ...
 
-A line is the mean since the line before, usually of ten steps. Its `mfu` is not read: for a device
-that torchtitan does not know, the peak behind it is another's.
+A line is the mean since the line before, usually of ten steps. Before 2025 `tps` was `wps`; some
+print `step: 10/644 = 1.6%`. Its `mfu` is not read: for a device that torchtitan does not know, the
+peak behind it is another's.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from warpfront.bench.logs.fields import (
 )
 from warpfront.bench.records import MemoryKind, Step
 
-_STEP = re.compile(r"\bstep:\s*(\d{1,15})\s+(?=.{0,400}\btps:)")
+_STEP = re.compile(r"\bstep:\s*(\d{1,15})(?:/\d{1,15}(?: = [\d.]{1,9}%)?)?\s+(?=.{0,400}\b[tw]ps:)")
 _FIELD = re.compile(r"(\w+):\s*(\S+)\s")
 _DEVICE = re.compile(r"capacity: ([\w .()/-]{2,60}?) with [\d.]+GiB")
 _TRAINER = re.compile(
@@ -57,7 +58,7 @@ class TorchtitanReader:
                 yield from _settings(line)
             return
         fields = dict(_FIELD.findall(line[found.end() :]))
-        tokens = positive(fields.get("tps", ""))
+        tokens = positive(fields.get("tps") or fields.get("wps") or "")
         if tokens is None:
             return
         step = int(found[1])
@@ -131,7 +132,7 @@ def _mesh(ways: Mapping[str, int]) -> Iterator[Fact]:
 
 
 def marks(line: str) -> bool:
-    return "tps:" in line and "loss:" in line and _STEP.search(line) is not None
+    return "ps:" in line and "loss:" in line and _STEP.search(line) is not None
 
 
 TORCHTITAN = Format(name="torchtitan", marks=marks, reader=TorchtitanReader)

@@ -160,7 +160,7 @@ def _trial_request(tried: TrialOptions) -> TrialRequest:
 
 def _show_trial(found: Trial, tried: TrialOptions, *, json: bool) -> None:
     """The trial on the screen or as JSON, and the folder of the image that it makes."""
-    from warpfront.port.trying.trial_text import trial_text
+    from warpfront.port.trying.trial_text import trial_text, unwritten_text
 
     if json:
         print_json(found)
@@ -169,7 +169,7 @@ def _show_trial(found: Trial, tried: TrialOptions, *, json: bool) -> None:
     if tried.write and found.requirements:
         _write_image(found, tried.name)
     elif tried.write and not json:
-        print("nothing to write: no package is missing that --install could bring")
+        print(unwritten_text(found))
 
 
 def _words_after_dashes() -> tuple[str, ...]:
@@ -196,8 +196,7 @@ def _raise_untried(trial: Trial) -> None:
         raise FindingsError(f"it lacks {', '.join(trial.lacking)} in {trial.cell_id}")
     ended = "was stopped" if trial.exit_code is None else f"exited with {trial.exit_code}"
     raise CommandFailedError(
-        f"{shlex.join(trial.argv)} {ended}, and no missing module is why",
-        hint="the container has no network, and the project is read-only: write to /tmp",
+        f"{trial.said} {ended}, and no missing module is why", hint=trial.way_out
     )
 
 

@@ -22,7 +22,7 @@ from typing import Any, Self, TextIO
 
 from warpfront.errors import without_secrets
 from warpfront.images.engine.protocol import Engine
-from warpfront.system.process import Command, Completed, stop_all, stream
+from warpfront.system.process import DISK_FULL, Command, Completed, stop_all, stream
 from warpfront.system.store import storing
 
 _LAYER = "sha256:"
@@ -46,8 +46,6 @@ _CACHE_LOST = re.compile(
     r"snapshot \S* ?does not exist: not found|"
     r"failed to rename: rename \S+/snapshots/\S+ \S+/snapshots/\d+: file exists"
 )
-# As the kernel's ENOSPC is worded by Go, by C programs and by uv, in lower case.
-_DISK_FULL = "no space left on device"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -407,7 +405,7 @@ class ProgressReader:
         """To the log of the step's target; what belongs to none goes to all, so no log
         lacks a reason.
         """
-        self.disk_full = self.disk_full or _DISK_FULL in text.lower()
+        self.disk_full = self.disk_full or DISK_FULL in text.lower()
         text = without_secrets(text)
         target = self._target(self._names.get(digest, ""))
         for file in [self._files[target]] if target in self._files else self._files.values():

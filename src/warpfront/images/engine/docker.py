@@ -17,7 +17,7 @@ import threading
 import time
 import uuid
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,7 @@ from warpfront.system.store import storing
 _CONNECT_SECONDS = 10
 _ANSWER_SECONDS = 600  # an import of gigabytes is silent for minutes
 _END_SECONDS = 30.0
+_LISTINGS, _BETWEEN_LISTINGS_SECONDS = 5, 0.2
 _KILLED = (137, 143)
 _NODES = ("kfd", "dri/renderD*", "nvidia*", "nvidia-caps/*", "accel/accel*", "hl*")
 _FOREIGN = (
@@ -164,10 +165,23 @@ class DockerEngine:
 
     def images(self, label: str) -> tuple[StoredImage, ...]:
         with self._translated():
-            rows = self._client.api.images(filters={"label": label})
+            rows = self._listed(label)
         # One that is being removed meanwhile is listed without what it said.
         found, name = map(_listed_image, rows), label.partition("=")[0]
         return tuple(image for image in found if name in image.labels)
+
+    def _listed(self, label: str) -> Sequence[Mapping[str, Any]]:
+        """The engine finds no list where an image is removed while it makes it: then once more."""
+        rows: Sequence[Mapping[str, Any]]
+        for left in reversed(range(_LISTINGS)):
+            try:
+                rows = self._client.api.images(filters={"label": label})
+                break
+            except docker.errors.NotFound:
+                if not left:
+                    raise
+                time.sleep(_BETWEEN_LISTINGS_SECONDS)
+        return rows
 
     def image(self, reference: str) -> StoredImage | None:
         with self._translated():

@@ -20,7 +20,6 @@ STAND_INS = {"tolerances": "def tolerances():\n    return {}"}
 _OPERATOR = re.compile(r"^(?P<dtype>\w+), (?P<case>.+), seed (?P<seed>\d+): ")
 _ROW = re.compile(r"^(?P<case>.+), (?P<dtype>\w+), seed (?P<seed>\d+): ")
 _SAMPLE = re.compile(r"^(?P<case>.+), sample (?P<sample>\d+), seed (?P<seed>\d+): ")
-_ASKING = re.compile(r"^(?P<name>.+), asking (?P<number>\d+), seed (?P<seed>\d+): ")
 _SEED = re.compile(r"seed (?P<seed>\d+)")
 _GOLDEN = re.compile(r"^[^:]+: (?P<case>.+) (?P<dtype>\w+)$")
 _DEVICE = re.compile(
@@ -78,8 +77,6 @@ def _root(session: str, check: str, fault: str, device: str) -> Root:
         return _row_root(home, match, device)
     if session == "operators" and (match := _OPERATOR.match(fault)):
         return _operator_root(check, match, device)
-    if session == "opinfo" and (match := _ASKING.match(fault)):
-        return _asking_root(match, device)
     if session == "opinfo" and (match := _SAMPLE.match(fault)):
         return _sample_root(check, match, device)
     if session in {"models", "numerics"} and (match := _SEED.match(fault)):
@@ -145,12 +142,11 @@ for answer in row.answers(ground):
 
 
 def _sample_root(check: str, match: re.Match[str], device: str) -> Root:
-    dtype, _, backward = check.partition(" ")
+    dtype, _, how = check.partition(" ")
     body = f"""
-backward, seed = {bool(backward)}, {match["seed"]}
+backward, seed = {how == "backward"}, {match["seed"]}
 entry = next(entry for entry in load_database() if entry.name == {match["case"]!r})
-limit = QUICK_SAMPLES if QUICK else SAMPLES
-samples = entry.samples("cpu", torch.{dtype}, limit=limit, backward=backward)
+samples = samples_for(entry, torch.{dtype}, device={device!r}, how={how!r}, quick=QUICK)
 sample = list(samples)[{match["sample"]}]
 expected = expect_sample(entry, sample, torch.{dtype}, seed, backward=backward)
 failed = False
@@ -161,23 +157,11 @@ for asked in asked_as(entry, sample, {match["sample"]}, torch.{dtype}):
     print("RMS ratio", verdict.rms_ratio, "element", verdict.budget_used, *verdict.faults, sep="; ")
 print('failed:', failed)
 """
-    sweep = ("asked_as", "SAMPLES", "QUICK_SAMPLES")
+    sweep = ("asked_as", "samples_for")
     wanted = (*(("opinfo.sweep", name) for name in sweep), ("opinfo.adapter", "load_database"))
     wanted += (("opinfo.expecting", "expect_sample"),)
     wanted += (("opinfo.entry_verdicts", "execute_entry"), ("precision", "require_full_precision"))
     return Root(wanted=wanted, body="require_full_precision()" + body)
-
-
-def _asking_root(match: re.Match[str], device: str) -> Root:
-    body = f"""
-entry = next(one for one in load_database() if one.name == {match["name"]!r})
-asked = list(ask(entry, {match["number"]}, {match["seed"]}, {device!r}))
-print(*(f"{{said}}: {{fault or 'right'}}" for said, fault in asked), sep="\n")
-print('failed:', any(fault for _, fault in asked))
-"""
-    wanted = (("opinfo.adapter", "load_database"), ("opinfo.askings", "ask"))
-    own = (*wanted, ("precision", "require_full_precision"))
-    return Root(wanted=own, body="require_full_precision()" + body)
 
 
 def _network_root(session: str, check: str, seed: int, device: str) -> Root:

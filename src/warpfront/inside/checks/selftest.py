@@ -22,7 +22,7 @@ from warpfront.inside.checks.operators.table import operators
 from warpfront.inside.checks.operators.trials import WORKSPACE
 from warpfront.inside.checks.opinfo.adapter import DatabaseMoved, load_database
 from warpfront.inside.checks.opinfo.entry_faults import seed_entry_faults
-from warpfront.inside.checks.opinfo.sweep import Sweep
+from warpfront.inside.checks.opinfo.sweep import BACKWARD, Sweep
 from warpfront.inside.checks.precision import (
     computes_float64,
     require_full_precision,
@@ -106,9 +106,9 @@ def _in_patterns(dtype: str, device: str) -> Seed:
 
 def _opinfo_checks(floating: Sequence[str], device: str, effort: Effort) -> Iterator[Check]:
     """Both directions in float32, and forward in bfloat16, whose rounding is the coarsest."""
-    for dtype, backward in (("float32", False), ("float32", True), ("bfloat16", False)):
+    for dtype, how in (("float32", ""), ("float32", BACKWARD), ("bfloat16", "")):
         if dtype in floating:
-            sweep = Sweep(dtype=dtype, backward=backward, device=device, effort=effort)
+            sweep = Sweep(dtype=dtype, how=how, device=device, effort=effort)
             yield Check(
                 name=f"opinfo {sweep.name}",
                 find=partial(_opinfo_finding, sweep, drawn_seeds(DEVELOPMENT, 1)),

@@ -8,6 +8,7 @@ from typing import Literal
 
 from packaging.version import Version
 
+from warpfront.matrix.vendors.vendor import Vendor, cdi_access
 from warpfront.model import (
     Compiler,
     CompilerCall,
@@ -41,7 +42,7 @@ _FIRST_WITH_DEVICE_WHEELS = Version("7.14")
 _FAMILY = {member: family for family, members in _GENERIC.items() for member in members}
 
 
-class Amd:
+class Amd(Vendor):
     """`warpfront.matrix.vendors.Vendor` for AMD."""
 
     name = "amd"
@@ -64,24 +65,14 @@ class Amd:
         "rocm-sdk-*",
         "amd-torch-device-*",
     )
-    libraries = ()
 
     def accepts_target(self, target: str) -> bool:
         return _TARGET.match(target) is not None
-
-    def machine_of(self, target: str) -> None:
-        del target
 
     def accepted_archs(self, target: str) -> tuple[str, ...]:
         """The target itself, then its generic family: there is no other forward compatibility."""
         family = _FAMILY.get(target)
         return (target, family) if family else (target,)
-
-    def shipped_archs(self, entries: tuple[str, ...]) -> frozenset[str]:
-        return frozenset(entries)
-
-    def label(self, index: str) -> str:
-        return index
 
     def has_device_wheels(self, toolkit: Toolkit | None) -> bool:
         """From ROCm 7.14 on: `rocm-sdk-device-gfx942`
@@ -152,10 +143,8 @@ class Amd:
         Groups are the numeric ids of the nodes' owners: the names `video` and `render` have other
         numbers in the image, or none.
         """
-        devices = tuple(sorted(name for name in host.cdi if name.startswith(_CDI_KIND)))
-        if devices:
-            everything = f"{_CDI_KIND}all"
-            return DeviceAccess(cdi=(everything,) if everything in devices else devices)
+        if by_cdi := cdi_access(host, _CDI_KIND):
+            return by_cdi
         render = tuple(sorted(node for node in host.nodes if _RENDER_NODE.match(node)))
         if _KFD not in host.nodes or not render:
             return None

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-from warpfront.model import Compiler, CompilerCall, DeviceAccess, HostDevices, Properties, Toolkit
+from warpfront.matrix.vendors.vendor import Vendor
+from warpfront.model import Compiler, CompilerCall, DeviceAccess, HostDevices, Toolkit
 
 
-class Cpu:
+class Cpu(Vendor):
     """`warpfront.matrix.vendors.Vendor` for plain machines, each of which is its own target."""
 
     name = "cpu"
@@ -18,33 +19,12 @@ class Cpu:
     known_targets = ("x86_64", "aarch64")
     target_form = "x86_64"
     protected = ("torch", "torchvision", "torchaudio")
-    libraries = ()
 
     def accepts_target(self, target: str) -> bool:
         return target in self.known_targets
 
     def machine_of(self, target: str) -> str:
         return target
-
-    def accepted_archs(self, target: str) -> tuple[str, ...]:
-        """None: torch's CPU kernels dispatch at run time and are in no list."""
-        del target
-        return ()
-
-    def shipped_archs(self, entries: tuple[str, ...]) -> frozenset[str]:
-        return frozenset(entries)
-
-    def label(self, index: str) -> str:
-        return index
-
-    def has_device_wheels(self, toolkit: Toolkit | None) -> bool:
-        del toolkit
-        return False
-
-    def variant_properties(self, toolkit: Toolkit | None, target: str) -> Properties:
-        """What a machine has whatever its device, `wheels.variants` says."""
-        del toolkit, target
-        return ()
 
     def compiler(
         self, toolkit: Toolkit | None, targets: tuple[str, ...], python: str, suite: str

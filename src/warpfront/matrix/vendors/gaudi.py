@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from warpfront.model import (
-    Compiler,
-    CompilerCall,
-    DeviceAccess,
-    HostDevices,
-    Properties,
-    Toolkit,
-    frozen,
-)
+from warpfront.matrix.vendors.vendor import Vendor, cdi_access
+from warpfront.model import DeviceAccess, HostDevices, Toolkit, frozen
 
 _CDI_KINDS = ("habana.ai/gaudi=", "intel.com/gaudi=")
 _RUNTIME = "habana"
@@ -23,8 +16,10 @@ _ENVIRONMENT = {
 }
 
 
-class Gaudi:
-    """`warpfront.matrix.vendors.Vendor` for Intel Gaudi."""
+class Gaudi(Vendor):
+    """`warpfront.matrix.vendors.Vendor` for Intel Gaudi. Its kernels are written in TPC-C, for the
+    vendor's own tools: there is no compiler to call.
+    """
 
     name = "gaudi"
     toolkit: Literal["synapseai"] = "synapseai"
@@ -34,56 +29,22 @@ class Gaudi:
     known_targets = ("gaudi2", "gaudi3")
     target_form = "gaudi3"
     protected = ("torch", "torchvision", "torchaudio", "habana-*")
-    libraries = ()
 
     def accepts_target(self, target: str) -> bool:
         return target in self.known_targets
-
-    def machine_of(self, target: str) -> None:
-        del target
-
-    def accepted_archs(self, target: str) -> tuple[str, ...]:
-        """None: Gaudi compiles graphs at run time, torch lists nothing."""
-        del target
-        return ()
-
-    def shipped_archs(self, entries: tuple[str, ...]) -> frozenset[str]:
-        return frozenset(entries)
 
     def label(self, index: str) -> str:
         del index
         return ""
 
-    def has_device_wheels(self, toolkit: Toolkit | None) -> bool:
-        del toolkit
-        return False
-
-    def variant_properties(self, toolkit: Toolkit | None, target: str) -> Properties:
-        """No provider knows it."""
-        del toolkit, target
-        return ()
-
-    def compiler(
-        self, toolkit: Toolkit | None, targets: tuple[str, ...], python: str, suite: str
-    ) -> Compiler | None:
-        del toolkit, targets, python, suite
-        return None
-
     def no_compiler(self, toolkit: Toolkit | None, suite: str) -> str:
         del suite
         return f"the base image of {toolkit} already holds the vendor's tools"
 
-    def compiler_call(self, target: str) -> CompilerCall | None:
-        """None: kernels of Gaudi are written in TPC-C, for the vendor's own tools."""
-        del target
-        return None
-
     def device_access(self, host: HostDevices) -> DeviceAccess | None:
         """CDI where the engine knows devices, else the vendor's OCI runtime."""
-        devices = tuple(sorted(name for name in host.cdi if name.startswith(_CDI_KINDS)))
-        if devices:
-            everything = tuple(name for name in devices if name.endswith("=all"))
-            return DeviceAccess(cdi=everything[:1] or devices)
+        if by_cdi := cdi_access(host, _CDI_KINDS):
+            return by_cdi
         if _RUNTIME not in host.runtimes:
             return None
         return DeviceAccess(runtime=_RUNTIME, environment=frozen(_ENVIRONMENT))

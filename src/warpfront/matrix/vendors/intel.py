@@ -7,15 +7,19 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from warpfront.model import Compiler, CompilerCall, DeviceAccess, HostDevices, Properties, Toolkit
+from warpfront.matrix.vendors.vendor import Vendor, cdi_access
+from warpfront.model import DeviceAccess, HostDevices, Toolkit
 
 _CDI_KIND = "intel.com/gpu="
 _RENDER_NODE = re.compile(r"/dev/dri/renderD[0-9]+\Z")
 _TARGET = re.compile(r"(?:dg[0-9]|pvc(?:-vg)?|bmg(?:-g[0-9]{2})?|[a-z]{3}-[a-z][0-9a-z]{0,3})\Z")
 
 
-class Intel:
-    """`warpfront.matrix.vendors.Vendor` for Intel GPUs."""
+class Intel(Vendor):
+    """`warpfront.matrix.vendors.Vendor` for Intel GPUs. CUDA's sources do not compile as SYCL, they
+    are rewritten. The provider of wheel variants tells devices by an IP version, which a target
+    does not say.
+    """
 
     name = "intel"
     # The wheels bring the runtime of oneAPI; which one, says the release, not a row.
@@ -36,13 +40,9 @@ class Intel:
         *("intel-cmplr-*", "intel-sycl-rt", "intel-opencl-rt", "intel-pti", "dpcpp-cpp-rt"),
         *("onemkl-sycl-*", "oneccl", "oneccl-devel", "impi-rt", "tcmlib", "umf"),
     )
-    libraries = ()
 
     def accepts_target(self, target: str) -> bool:
         return _TARGET.match(target) is not None
-
-    def machine_of(self, target: str) -> None:
-        del target
 
     def accepted_archs(self, target: str) -> tuple[str, ...]:
         """The target itself. Kernels for others are compiled at their first call, which is slow and
@@ -50,44 +50,16 @@ class Intel:
         """
         return (target,)
 
-    def shipped_archs(self, entries: tuple[str, ...]) -> frozenset[str]:
-        return frozenset(entries)
-
-    def label(self, index: str) -> str:
-        return index
-
-    def has_device_wheels(self, toolkit: Toolkit | None) -> bool:
-        del toolkit
-        return False
-
-    def variant_properties(self, toolkit: Toolkit | None, target: str) -> Properties:
-        """Its provider tells devices by an IP version, which a target does not say."""
-        del toolkit, target
-        return ()
-
-    def compiler(
-        self, toolkit: Toolkit | None, targets: tuple[str, ...], python: str, suite: str
-    ) -> Compiler | None:
-        del toolkit, targets, python, suite
-        return None
-
     def no_compiler(self, toolkit: Toolkit | None, suite: str) -> str:
         del toolkit, suite
         return "icpx is in Intel's own repository, and neither Debian nor a wheel holds it"
-
-    def compiler_call(self, target: str) -> CompilerCall | None:
-        """None: CUDA's sources do not compile as SYCL, they are rewritten."""
-        del target
-        return None
 
     def device_access(self, host: HostDevices) -> DeviceAccess | None:
         """CDI where the engine knows devices, else each render node with its owner's numeric id.
         Which vendor's a node is does not show in its name: other vendors' access comes first.
         """
-        devices = tuple(sorted(name for name in host.cdi if name.startswith(_CDI_KIND)))
-        if devices:
-            everything = f"{_CDI_KIND}all"
-            return DeviceAccess(cdi=(everything,) if everything in devices else devices)
+        if by_cdi := cdi_access(host, _CDI_KIND):
+            return by_cdi
         nodes = tuple(sorted(node for node in host.nodes if _RENDER_NODE.match(node)))
         if not nodes or "/dev/kfd" in host.nodes or "/dev/nvidiactl" in host.nodes:
             return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
+from warpfront.matrix.vendors.vendor import Vendor, cdi_access
 from warpfront.model import (
     Compiler,
     CompilerCall,
@@ -27,7 +28,7 @@ _FIRST_MAJOR_WITH_NVCC_WHEEL = 13
 _CUDAS, _MINORS = range(11, 16), range(20, -2, -1)
 
 
-class Nvidia:
+class Nvidia(Vendor):
     """`warpfront.matrix.vendors.Vendor` for NVIDIA."""
 
     name = "nvidia"
@@ -42,9 +43,6 @@ class Nvidia:
 
     def accepts_target(self, target: str) -> bool:
         return _TARGET.match(target) is not None
-
-    def machine_of(self, target: str) -> None:
-        del target
 
     def accepted_archs(self, target: str) -> tuple[str, ...]:
         """Cubins of the same major and a minor not above (sm_89 runs sm_86 and sm_80), then PTX of
@@ -70,10 +68,6 @@ class Nvidia:
     def label(self, index: str) -> str:
         """PyPI strips the label (test-infra release/pypi/prep_binary_for_pypi.py)."""
         return "" if index == "pypi" else index
-
-    def has_device_wheels(self, toolkit: Toolkit | None) -> bool:
-        del toolkit
-        return False
 
     def variant_properties(self, toolkit: Toolkit | None, target: str) -> Properties:
         """As nvidia-variant-provider @ffea5d3 (plugin.py, `get_supported_configs`) on a machine
@@ -145,12 +139,8 @@ class Nvidia:
         )
 
     def device_access(self, host: HostDevices) -> DeviceAccess | None:
-        """CDI where the engine knows devices: `all` if offered, else every one; else `--gpus`."""
-        devices = tuple(sorted(name for name in host.cdi if name.startswith(_CDI_KIND)))
-        if devices:
-            everything = f"{_CDI_KIND}all"
-            return DeviceAccess(cdi=(everything,) if everything in devices else devices)
-        return DeviceAccess(gpus=True) if host.gpus else None
+        """CDI where the engine knows devices, else `--gpus`."""
+        return cdi_access(host, _CDI_KIND) or (DeviceAccess(gpus=True) if host.gpus else None)
 
 
 def _capability(target: str) -> int:

@@ -15,7 +15,9 @@ from warpfront.model import (
 
 
 class Vendor(Protocol):
-    """One vendor's facts and rules. Pure values: no clock, no environment, no device is touched."""
+    """One vendor's facts and rules. Pure values: no clock, no environment, no device is touched.
+    What most vendors answer alike is answered here.
+    """
 
     # How matrix.yaml, ids and `--vendor` call it.
     @property
@@ -53,45 +55,71 @@ class Vendor(Protocol):
     # Libraries that torch loads, as fnmatch patterns: where torch brings them, their versions go
     # with it.
     @property
-    def libraries(self) -> tuple[str, ...]: ...
+    def libraries(self) -> tuple[str, ...]:
+        return ()
 
     def accepts_target(self, target: str) -> bool:
         """Whether `target` has this vendor's form (known hardware or not)."""
 
     def machine_of(self, target: str) -> str | None:
         """The machine that `target` is, where it is one; None for a device that any may hold."""
+        del target
+        return None
 
     def accepted_archs(self, target: str) -> tuple[str, ...]:
         """Entries of `torch.cuda.get_arch_list()` that would serve `target`, best first; empty
-        where torch has no such list."""
+        where torch has no such list: its CPU kernels dispatch at run time, Gaudi compiles graphs.
+        """
+        del target
+        return ()
 
     def shipped_archs(self, entries: tuple[str, ...]) -> frozenset[str]:
         """A compat table's arch list (`12.0+PTX`, `gfx90a`) as `get_arch_list()` would say it."""
+        return frozenset(entries)
 
     def label(self, index: str) -> str:
         """The local version label of torch from that index (`cu130`), "" for none."""
+        return index
 
     def has_device_wheels(self, toolkit: Toolkit | None) -> bool:
         """Whether the code of each target is in wheels of its own, so that a cell's wheels depend
-        on its targets."""
+        on its targets.
+        """
+        del toolkit
+        return False
 
     def variant_properties(self, toolkit: Toolkit | None, target: str) -> Properties:
         """What wheel variants may ask of this vendor's `target` under that toolkit, the preferred
         features and values first, as the vendor's provider of the drafts would say it on a machine
-        with that device; none where no variants know this vendor. No machine is asked."""
+        with that device; none where no variants know this vendor. No machine is asked.
+        """
+        del toolkit, target
+        return ()
 
     def compiler(
         self, toolkit: Toolkit | None, targets: tuple[str, ...], python: str, suite: str
     ) -> Compiler | None:
         """What builds extensions for `targets` with the compiler of that toolkit, on a base of the
         Debian `suite` ("" where its suite is not said); None = there is none to be had, and
-        `no_compiler` says why."""
+        `no_compiler` says why.
+        """
+        del toolkit, targets, python, suite
+        return None
 
     def no_compiler(self, toolkit: Toolkit | None, suite: str) -> str:
         """Why `compiler` gives None, for a message."""
 
     def compiler_call(self, target: str) -> CompilerCall | None:
         """How one source is compiled for `target`; None = there is no compiler to call."""
+        del target
+        return None
 
     def device_access(self, host: HostDevices) -> DeviceAccess | None:
         """How a container on `host` gets the device; None = this host has no such device."""
+
+
+def cdi_access(host: HostDevices, kinds: str | tuple[str, ...]) -> DeviceAccess | None:
+    """By CDI, where the engine knows devices of these kinds: `all` if offered, else every one."""
+    devices = tuple(sorted(name for name in host.cdi if name.startswith(kinds)))
+    everything = tuple(name for name in devices if name.endswith("=all"))
+    return DeviceAccess(cdi=everything[:1] or devices) if devices else None

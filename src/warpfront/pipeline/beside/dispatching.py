@@ -17,7 +17,8 @@ from warpfront.ci.schedule import RunScope, Schedule, schedule
 from warpfront.errors import CommandFailedError
 from warpfront.matrix.plan import selected_with_parents
 from warpfront.matrix.selection import select
-from warpfront.model import Cell, RenderedImage, Selection, WheelLock, digest_of
+from warpfront.model import Cell, Channel, RenderedImage, Selection, WheelLock, digest_of
+from warpfront.pipeline.within.evidence import demanded_channel
 from warpfront.pipeline.within.locks import read_locks, usable_locks
 from warpfront.pipeline.within.preparing import render_cells
 from warpfront.pipeline.workspace import Folders, Material, Workspace
@@ -46,10 +47,11 @@ def dispatch(
     workspace: Workspace, selection: Selection, watch: Watch, *, scope: RunScope, since: str
 ) -> Schedule:
     """The jobs for the selected cells: those that changed since the commit `since`, where the scope
-    asks for no more.
+    asks for no more. Raises `MatrixError` for a release that no channel takes.
     """
     matrix, folders = workspace.matrix, workspace.folders
     requirements, material = workspace.requirements, workspace.material
+    scope, notes = _published(scope, matrix.channels)
     now = fingerprint(matrix.cells, requirements, material, folders)
     compares = scope.only_changed and bool(since)
     before = _cells_at(since, folders.root, watch) if compares else None
@@ -61,9 +63,19 @@ def dispatch(
         before=None if before is None else _values(before),
         blocked=now.blocked,
     )
-    if before is None:
-        return planned
-    return dataclasses.replace(planned, notes=tuple(changed_cells(now.cells, before)))
+    if before is not None:
+        notes += tuple(changed_cells(now.cells, before))
+    return dataclasses.replace(planned, notes=notes)
+
+
+def _published(scope: RunScope, channels: tuple[Channel, ...]) -> tuple[RunScope, tuple[str, ...]]:
+    """A night without a channel proves its images, and sends them nowhere."""
+    if scope.channel in {"", *(one.name for one in channels)}:
+        return scope, ()
+    if scope.name == "release":
+        demanded_channel(channels, scope.channel)
+    note = f"nothing is published: matrix.yaml has no channel `{scope.channel}` (docs/release.md)"
+    return dataclasses.replace(scope, channel=""), (note,)
 
 
 def _values(cells: Mapping[str, CellState]) -> dict[str, str]:

@@ -20,7 +20,7 @@ from warpfront.release.history import yank_image
 from warpfront.release.ledger import LEDGER_FOLDER, Pruning, Removed, Stock, Yank
 from warpfront.release.registry.contract import Registry
 from warpfront.release.registry.references import read_reference
-from warpfront.release.retention import not_needed
+from warpfront.release.retention import newest_first, not_needed
 from warpfront.release.stock import remove, stock_of
 from warpfront.system import provenance
 from warpfront.system.process import environment, run
@@ -37,7 +37,9 @@ class House:
     now: str = field(default_factory=provenance.now)
 
     def stock(self) -> tuple[Stock, ...]:
-        return tuple(one for path in self.paths for one in stock_of(self.registry, path))
+        """Every image that is there, those that were named last first."""
+        found = (one for path in self.paths for one in stock_of(self.registry, path))
+        return newest_first(found, created=CREATED)
 
     def yank(self, reference: str, reason: str, *, dry_run: bool) -> Yank:
         """Take back the image of a tag or digest; the run's ledger says what was done."""

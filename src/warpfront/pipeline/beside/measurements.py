@@ -25,6 +25,7 @@ from warpfront.system.lines import (
     FileIdentity,
     Line,
     identity_of,
+    length_of,
     read_lines,
     read_start,
     standard_input,
@@ -36,7 +37,7 @@ AUTO = "auto"
 STDIN = "-"
 DOCUMENT_LIMIT_BYTES = 64 * 2**20
 _START_BYTES = 4096
-_LINES_BETWEEN_REPORTS = 50_000
+_LINES_BETWEEN_REPORTS = 10_000
 # An object, or a list of them; `[2026-11-01` and `[rank0]` begin a log's line.
 _JSON = re.compile(r"\{|\[\s*[{\]]")
 _DATA = Path(__file__).parents[2] / "data" / "page"
@@ -123,7 +124,7 @@ def _read(path: Path, shown: str, form: str, given: Given, watch: Watch) -> Iter
     if chosen.is_document:
         reading.feed(1, document or "")
     else:
-        for line in _watched(read_lines(path), source, watch):
+        for line in _watched(path, shown, watch):
             reading.feed(line.number, line.text, whole=line.whole)
     runs = reading.runs(source, given)
     if not runs:
@@ -169,20 +170,20 @@ def _format(path: Path, shown: str, document: str | None, name: str) -> tuple[Fo
     return made
 
 
-def _watched(lines: Iterable[Line], source: RecordSource, watch: Watch) -> Iterator[Line]:
-    """Lines of a long log, as someone watches. Of a packed one, more is read than lies there."""
-    done, size = 0, source.size_bytes
+def _watched(path: Path, shown: str, watch: Watch) -> Iterator[Line]:
+    """Lines of a long log, as someone watches."""
+    done, size = 0, max(length_of(path), 1)
     is_long = False
     try:
-        for line in lines:
+        for line in read_lines(path):
             done += len(line.text) + 1
             if not line.number % _LINES_BETWEEN_REPORTS:
                 is_long = True
-                watch.advance(f"read {source.path}", min(done, size - 1), size)
+                watch.advance(f"read {shown}", min(done, size - 1), size)
             yield line
     finally:
         if is_long:
-            watch.advance(f"read {source.path}", size, size)
+            watch.advance(f"read {shown}", size, size)
 
 
 def read_side(where: str, watch: Watch) -> list[Run] | Bench:

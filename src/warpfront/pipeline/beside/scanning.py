@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import multiprocessing
 import os
+import re
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
@@ -21,7 +22,15 @@ from warpfront.port.scan.baseline import baseline_text, beyond, read_baseline
 from warpfront.port.scan.catalogue import catalogue
 from warpfront.port.scan.engines import BINARIES, Scope, is_read, scan_source
 from warpfront.port.scan.findings import Context, ScanFinding, SourceText
-from warpfront.port.scan.left_out import beside_amds, left_out_of_hip, of_own_builds
+from warpfront.port.scan.left_out import (
+    Code,
+    Reached,
+    beside_amds,
+    macros_without_amd,
+    of_own_builds,
+    reached_by_amd,
+    unproven_packaging,
+)
 from warpfront.port.scan.severities import Judged, said_once
 from warpfront.port.scan.targets import ScanTarget
 from warpfront.system.progress import Watch
@@ -110,28 +119,49 @@ def _context(tree: Tree, files: Sequence[TreeFile]) -> Context:
     setups = _texts(tree, (file for file in files if file.path.endswith("setup.py")))
     paths = [file.path for file in files]
     beside = beside_amds(paths) | of_own_builds(paths, setups)
-    if not texts:
-        return Context(own_packages=own, left_out=beside)
-    facts = [
-        cuda.header_facts(SourceText(path=PurePosixPath(path), text=text))
-        for path, text in texts.items()
-    ]
     heard = _heard_of(tree, files, texts)
-    cmake = _texts(tree, (file for file in files if file.path.endswith((".txt", ".cmake"))))
+    knows_amd = not heard.isdisjoint({"hip", "rocm"})
+    unproven = unproven_packaging(paths) if knows_amd else frozenset()
+    if not texts:
+        return Context(own_packages=own, left_out=beside, unproven=unproven, knows_amd=knows_amd)
+    builds = _builds(tree, files)
+    renamed = not heard.isdisjoint({"extensions", "renaming"})
+    known = macros_without_amd(builds)
+    known |= cuda.NO_CUDACC if "hip" in heard and not renamed else {}
+    base = Context(vendor_macros=known)
+    facts = {
+        path: cuda.header_facts(SourceText(path=PurePosixPath(path), text=text), base)
+        for path, text in texts.items()
+    }
+    includes = {path: one.includes for path, one in facts.items()}
+    code = Code(texts=texts, includes=includes, builds=builds)
+    reached = reached_by_amd(code) if knows_amd else Reached()
+    shared = _shared_switches(tree, files) if "hip" not in heard and "extensions" in heard else ()
     return Context(
         identifiers=read_identifiers(),
-        portable_names=frozenset().union(
-            *(one.portable for one in facts),
-            _shared_switches(tree, files) if heard == {"extensions"} else (),
-        ),
-        vendor_macros=cuda.vendor_macros(facts),
-        own_namespaces=frozenset().union(*(one.namespaces for one in facts)),
+        portable_names=frozenset().union(*(one.portable for one in facts.values()), shared),
+        vendor_macros=known | cuda.vendor_macros(facts.values()),
+        own_namespaces=frozenset().union(*(one.namespaces for one in facts.values())),
         own_packages=own,
-        left_out=left_out_of_hip(texts | cmake) | beside,
-        untranslated=not heard,
+        left_out=reached.left_out | beside,
+        unproven=reached.unproven | unproven,
+        knows_amd=knows_amd,
+        untranslated=heard.isdisjoint({"hip", "extensions"}),
         hipless="hip" not in heard,
         cuda_headers=cuda.runtime_headers(texts),
     )
+
+
+def _builds(tree: Tree, files: Iterable[TreeFile]) -> dict[str, str]:
+    """What names sources to compile: CMake, makefiles, and modules with CUDA's suffix in them."""
+    read = _texts(tree, (one for one in files if one.path.endswith(_OF_BUILDS)))
+    return {
+        path: text for path, text in read.items() if not path.endswith(".py") or _CU.search(text)
+    }
+
+
+_OF_BUILDS = (".txt", ".cmake", "Makefile", ".mk", "Makefile.am", "Makefile.in", ".py")
+_CU = re.compile(r"\.cu\b")
 
 
 def _texts(tree: Tree, files: Iterable[TreeFile]) -> dict[str, str]:

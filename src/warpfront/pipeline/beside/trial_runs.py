@@ -11,9 +11,11 @@ import dataclasses
 import os
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from packaging.utils import canonicalize_name
 
 from warpfront.errors import BlockedError, InputError, LockError, NothingSelectedError, WheelError
 from warpfront.images.engine import Bind, Engine, RunRequest, RunResult, connect
@@ -198,6 +200,18 @@ class _Trying:
             tail="\n".join(lines[-_TAIL_LINES:]),
             found=tuple(self.found),
             installed=self.asking.install,
+            by_hand=self._by_hand(),
+        )
+
+    def _by_hand(self) -> tuple[str, ...]:
+        """What somebody types to run it in the image, with their own folder and devices."""
+        places = [f"{_REPO}/{one.folder}".removesuffix("/.") for one in self.found if one.folder]
+        path = ("--env", f"PYTHONPATH={':'.join(dict.fromkeys(places))}") if places else ()
+        return (
+            *("docker", "run", "--rm", "--user", f"{os.getuid()}:{os.getgid()}"),
+            *("--env", "HOME=/tmp", *path, *device_flags(self.access)),
+            *("--volume", f"{self.asking.repo.resolve()}:{_REPO}", "--workdir", _REPO),
+            *(self.cell.local_reference, *self.asking.argv),
         )
 
     def _run(self) -> tuple[RunResult, Output]:
@@ -218,7 +232,8 @@ class _Trying:
         paths = [_LAYER, *(f"{_REPO}/{place}".removesuffix("/.") for place in places)]
         return RunRequest(
             image=self.image,
-            command=self.asking.argv,
+            # One pipe: through two, what ended it may arrive before what it had printed.
+            command=("sh", "-c", 'exec "$@" 2>&1', "sh", *self.asking.argv),
             environment={
                 "HOME": "/tmp",  # noqa: S108 - in the image
                 # Threads that spin while they wait hold up a machine with other work.
@@ -226,6 +241,8 @@ class _Trying:
                 "PATH": f"{_LAYER}/bin:{_PATH}",
                 "PYTHONDONTWRITEBYTECODE": "1",
                 "PYTHONPATH": ":".join(dict.fromkeys(paths)),
+                # What ended it is to be its last words, and not what it had printed before.
+                "PYTHONUNBUFFERED": "1",
             },
             binds=(
                 Bind(source=self.asking.repo.resolve(), target=_REPO),
@@ -242,6 +259,14 @@ class _Trying:
         """What is to be had for what was missing."""
         if folder := _own_place(self.asking.repo, miss):
             return MissAnswer(miss=miss, folder=folder)
+        held = {wheel.name: wheel.version for wheel in self.lock.wheels}
+        if version := held.get(canonicalize_name(miss.asked)):
+            return MissAnswer(
+                miss=miss,
+                refusal=f"the image holds {miss.asked} {version}, and this program does not see it",
+                hint=f"it is there for {ENVIRONMENT_PYTHON}: has the program another Python, or "
+                "another search path?",
+            )
         provided = provider(miss, self.asked, self.asking.provides)
         if not provided.requirement:
             return MissAnswer(
@@ -350,6 +375,18 @@ class _Trying:
             ),
             unset=("VIRTUAL_ENV",),
         )
+
+
+def device_flags(access: DeviceAccess) -> Iterator[str]:
+    """The options of `docker run` that give a container its devices."""
+    if access.gpus:
+        yield from ("--gpus", "all")
+    if access.runtime:
+        yield from ("--runtime", access.runtime)
+    yield from (word for one in (*access.cdi, *access.nodes) for word in ("--device", one))
+    yield from (word for group in access.groups for word in ("--group-add", str(group)))
+    for name, value in sorted(access.environment.items()):
+        yield from ("--env", f"{name}={value}")
 
 
 def _minor(cell: Cell) -> str:

@@ -263,7 +263,6 @@ def _published(plan: _Planned, channel: Channel, shop: Shop, books: _Books) -> P
         prove=_prover(plan, channel, shop),
         record=books.record,
         bring=shop.bring,
-        prepare=_preparer(plan, shop),
         mount_from=plan.mount_from,
         pause=shop.pause,
         watch=shop.watch,
@@ -282,16 +281,6 @@ def _published(plan: _Planned, channel: Channel, shop: Shop, books: _Books) -> P
         result = dataclasses.replace(result, seconds=round(time.monotonic() - began, 2))
         books.record(result)
     return result
-
-
-def _preparer(plan: _Planned, shop: Shop) -> Callable[[Publication], None]:
-    """Writes the documents ahead, for the digest that the image will have."""
-
-    def prepare(publication: Publication) -> None:
-        expected = dataclasses.replace(publication, digest=publication.image_id)
-        shop.documents(expected, plan.found.evidence)
-
-    return prepare
 
 
 def _prover(

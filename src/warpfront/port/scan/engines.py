@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 from warpfront.port.scan import cuda, notebooks, python, structured
 from warpfront.port.scan.catalogue import Rule
-from warpfront.port.scan.findings import Context, Sighting, SourceText
+from warpfront.port.scan.findings import Context, Gate, Sighting, SourceText
 from warpfront.port.scan.isolation import isolation_sightings
 from warpfront.port.scan.severities import Judged, judge
 from warpfront.port.scan.targets import ScanTarget
@@ -45,8 +45,14 @@ def scan_source(source: SourceText, scope: Scope, before: SourceText | None = No
         seen = (*seen, *edited)
     except RecursionError:
         seen = (Sighting(rule="SC003", start=0, end=0, what="nested too deeply"),)
-    left_out = scope.target.is_rocm and str(source.path) in scope.context.left_out
-    return judge(source, seen, scope.target, scope.rules, left_out=left_out)
+    gate = _gate(str(source.path), scope.context) if scope.target.is_rocm else Gate.OPEN
+    return judge(source, seen, scope.target, scope.rules, gate=gate)
+
+
+def _gate(path: str, context: Context) -> Gate:
+    if path in context.left_out:
+        return Gate.LEFT_OUT
+    return Gate.UNPROVEN if path in context.unproven else Gate.OPEN
 
 
 def _seen(source: SourceText, context: Context) -> tuple[SourceText, tuple[Sighting, ...]]:

@@ -49,6 +49,8 @@ class Gate(StrEnum):
     """A file for packaging whose name says that it is NVIDIA's: a note."""
     LEFT_OUT = "left-out"
     """The project does without the file on AMD, or has another in its place: a note."""
+    UNPROVEN = "unproven"
+    """The project knows AMD, and nothing shows that AMD comes here: a warning at most."""
     REPEATED = "repeated"
     """Said of this folder already, one fact: a note."""
 
@@ -99,8 +101,9 @@ class Context:
     defines for AMD as well. `vendor_macros` are those that its headers define on some sides only:
     there a number stands for nothing, "unset" is all that is known. `own_namespaces` are the C++
     namespaces that it opens. `own_packages` are the Python packages that the tree itself is the
-    source of. `left_out` are the paths of files that its build for AMD does not compile. Nothing in
-    an `untranslated` tree knows of HIP: CUDA's names stay as they are, and only `cuda_headers` (by
+    source of. `left_out` are the paths of files that its build for AMD does not compile, `unproven`
+    those of which nothing shows that it does, where it `knows_amd` at all. Nothing in an
+    `untranslated` tree knows of HIP: CUDA's names stay as they are, and only `cuda_headers` (by
     their names) bring in the runtime that hipcc does not include by itself. A `hipless` tree has
     nothing for AMD but what torch may make of its extensions.
     """
@@ -111,6 +114,8 @@ class Context:
     own_namespaces: frozenset[str] = frozenset()
     own_packages: frozenset[str] = frozenset()
     left_out: frozenset[str] = frozenset()
+    unproven: frozenset[str] = frozenset()
+    knows_amd: bool = False
     untranslated: bool = False
     hipless: bool = False
     cuda_headers: frozenset[str] = frozenset()

@@ -29,6 +29,7 @@ _SOFTENED = {
     Gate.WRAPPED: Severity.NOTE,
     Gate.TEST: Severity.NOTE,
     Gate.LEFT_OUT: Severity.NOTE,
+    Gate.UNPROVEN: Severity.WARNING,
 }
 
 
@@ -57,15 +58,16 @@ def judge(
     target: ScanTarget,
     rules: Mapping[str, Rule],
     *,
-    left_out: bool = False,
+    gate: Gate = Gate.OPEN,
 ) -> Judged:
-    """The findings that `sightings` of one file come to for `target`; of a file that the build
-    leaves out all are notes. The same thing seen twice is one finding.
+    """The findings that `sightings` of one file come to for `target`; `gate` is what stands before
+    the whole file. The same thing seen twice is one finding.
     """
     lines = _Lines(source.text)
     suppressions = tuple(read_suppressions(source.text, lines))
-    if left_out:
-        sightings = [replace(one, gate=Gate.LEFT_OUT) for one in sightings]
+    if gate is not Gate.OPEN:
+        milder = (Gate.OPEN, Gate.AVAILABILITY) if gate is Gate.LEFT_OUT else (Gate.OPEN,)
+        sightings = [replace(o, gate=gate) if o.gate in milder else o for o in sightings]
     found = {
         (finding.rule, finding.line, finding.column): finding
         for sighting in sorted(sightings, key=_worst_last)
@@ -156,12 +158,13 @@ def _weighed(sighting: Sighting, target: ScanTarget, rule: Rule) -> tuple[Severi
         beside = "hpu" in target.classes and sighting.sides == {"nvidia", "amd"}
         of_devices = rule.severities.get("rocm") is Severity.NONE
         return (Severity.NOTE if beside and of_devices else Severity.NONE), Gate.UNREACHED
-    if sighting.gate in _SOFTENED:
+    own_arm = sighting.sides == {side} and target.is_rocm and not rule.of_amd
+    proven = sighting.gate is Gate.UNPROVEN and (own_arm or not target.is_rocm)
+    if sighting.gate in _SOFTENED and not proven:
         order = tuple(Severity)
         forgiven = sighting.gate is Gate.AVAILABILITY and rule.of_a_package
         limit = Severity.NOTE if forgiven else _SOFTENED[sighting.gate]
         return min(severity, limit, key=order.index), sighting.gate
-    own_arm = sighting.sides == {side} and target.is_rocm and not rule.of_amd
     if own_arm and severity is not Severity.NOTE:
         # Whoever wrote this arm wrote it for AMD: what only may be wrong was a decision there.
         worse = severity is Severity.ERROR or "cuda" not in rule.engines

@@ -60,7 +60,7 @@ class MissAnswer:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
     """One program in one image. `exit_code` and `tail` are those of the last of `runs`, None where
-    it was stopped at its time. `torch` is the image's.
+    it was stopped at its time. `torch` is the image's; `by_hand` runs it there without us.
     """
 
     cell_id: str
@@ -72,6 +72,7 @@ class Trial:
     tail: str
     found: tuple[MissAnswer, ...] = ()
     installed: bool = False
+    by_hand: tuple[str, ...] = ()
 
     @property
     def works(self) -> bool:
@@ -82,6 +83,21 @@ class Trial:
         """The program as one could type it, in one line."""
         text = " ".join(shlex.join(self.argv).split())
         return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+    @property
+    def way_out(self) -> str:
+        """What to do about a program that no missing module ended."""
+        if "Read-only file system" in self.tail:
+            inside = f"cp -r . /tmp/app && cd /tmp/app && exec {shlex.join(self.argv)}"
+            return (
+                "the project is read-only: have it write to /tmp, or run it in a copy: "
+                f"-- sh -c {shlex.quote(inside)}"
+            )
+        if "warpfront guard: torch" in self.tail:
+            return "rename what the project calls torch, or leave its folder off the search path"
+        if self.exit_code is None:
+            return "--seconds gives it longer; fewer steps show as much"
+        return "the container has no network, and the project is read-only: write to /tmp"
 
     @property
     def lacking(self) -> tuple[str, ...]:

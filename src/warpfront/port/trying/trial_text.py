@@ -4,6 +4,7 @@ to make of them. Pure.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from warpfront.port.trying.trial import MissAnswer, Trial
@@ -43,6 +44,13 @@ def entry_text(trial: Trial, name: str) -> str:
     return "\n".join((*lines, ""))
 
 
+def unwritten_text(trial: Trial) -> str:
+    """Why no folder of an image was written."""
+    if trial.works:
+        return f"nothing to write: {trial.image} serves as it is, by the line above"
+    return "nothing to write: no package is missing that --install could bring"
+
+
 def _lines(trial: Trial, name: str) -> Iterator[str]:
     times = "once" if trial.runs == 1 else f"{trial.runs} times"
     yield f"{trial.cell_id}, torch {trial.torch}: ran {times}: {trial.said}"
@@ -75,10 +83,16 @@ def _found_lines(one: MissAnswer) -> Iterator[str]:
 def _ending(trial: Trial) -> Iterator[str]:
     if trial.works:
         yield "it came to its end" + (" with what is named above" if trial.found else "")
+        if not trial.requirements:
+            yield f"{trial.image} serves as it is; without `try`, and with the project writable:"
+            yield f"    {shlex.join(trial.by_hand)}"
         return
     ended = "it was stopped at its time" if trial.exit_code is None else f"exit {trial.exit_code}"
     if trial.wanted and not trial.installed:
         yield f"{ended}; --install tries on with what is named above"
+        return
+    if not trial.tail.strip():
+        yield f"{ended}; it printed nothing"
         return
     yield f"{ended}; its last words:"
     yield from (f"    {line}" for line in trial.tail.splitlines())

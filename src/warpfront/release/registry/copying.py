@@ -34,7 +34,7 @@ MOST_MANIFESTS = 1000
 # Blobs on their way at once.
 _AT_ONCE = 4
 # What cosign 2 keeps beside an image under tags, where others use referrers.
-_SIGNATURE_TAGS = (".sig", ".att")
+SIGNATURE_TAGS = (".sig", ".att")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +96,7 @@ def copy_attached(source: Repository, target: Repository, digest: str) -> Copied
 
 def _copy_tags(source: Repository, target: Repository, digest: str) -> Copied:
     walk = _ImageWalk(source)
-    for suffix in _SIGNATURE_TAGS:
+    for suffix in SIGNATURE_TAGS:
         tag = f"{fallback_tag(digest)}{suffix}"
         found = source.registry.manifest(source.repository, tag)
         if found is not None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -110,7 +110,14 @@ def record_tiers(
         for tier, returned in zip(present, begun, strict=True)
     ]
     folder = recorder.path.parent
-    order = partial(_find_order, present, claims, effort, found, folder)
+    time_tiers = partial(_time_tiers, claims.device, effort, seconds or COMPILED_SECONDS)
+    # Quickly, beside the cases: the start and the compiler are most of what it waits for.
+    early = time_tiers(present) if effort.quick else None
+
+    def timings(right: Sequence[Tier]) -> Iterator[tuple[Tier, Returned]]:
+        return early or time_tiers(right)
+
+    order = partial(_find_order, present, claims, timings, found, folder)
     recorder.run([*checks, Check(name="order", find=order)])
     write_json(folder / "attention-table.json", _table(found))
 
@@ -205,31 +212,33 @@ def finding_of_tier(runs: Sequence[Ran]) -> CheckFinding:
     return judged(bad, said, **details)
 
 
+def _time_tiers(
+    device: str, effort: Effort, seconds: float, tiers: Sequence[Tier]
+) -> Iterator[tuple[Tier, Returned]]:
+    """One child for all: one after the other, and it starts once."""
+    asked = {**_TIMED, "dtype": DTYPES_OF[device][0], "length": TIMED_LENGTHS[device]}
+    items = [_item(tier, device, effort, **asked) for tier in tiers]
+    return zip(tiers, _children(device, items, seconds), strict=True)
+
+
 def _find_order(
     present: Sequence[Tier],
     claims: Claims,
-    effort: Effort,
+    timings: Callable[[Sequence[Tier]], Iterator[tuple[Tier, Returned]]],
     found: Mapping[str, Sequence[Ran]],
     folder: Path,
 ) -> CheckFinding:
     """What each tier takes that was right wherever it computed; the example is written from it."""
-    dtype, device = DTYPES_OF[claims.device][0], claims.device
     right = [tier for tier in present if _is_right(found.get(tier.name, ()))]
-    items = [
-        _item(tier, device, effort, **_TIMED, dtype=dtype, length=TIMED_LENGTHS[device])
-        for tier in right
-    ]
-    # One child for all: one after the other, and it starts once.
-    took = (
-        float(one.document.get("seconds", 0)) for one in _children(device, items, COMPILED_SECONDS)
-    )
-    measured = [(tier.name, s) for tier, s in zip(right, took, strict=True) if s]
+    took = {tier.name: float(one.document.get("seconds", 0)) for tier, one in timings(right)}
+    measured = [(tier.name, took[tier.name]) for tier in right if took[tier.name]]
     if not measured:
         return failed("no way to compute attention was right here")
     (folder / EXAMPLE).write_text(fallback_text(claims.target, measured), encoding="utf-8")
     ordered = sorted(measured, key=lambda one: one[1])
     said = ", ".join(f"{name} {1000 * seconds:.3g} ms" for name, seconds in ordered)
-    return passed(f"{dtype}, forward and backward: {said}", seconds_of=dict(ordered))
+    said = f"{DTYPES_OF[claims.device][0]}, forward and backward: {said}"
+    return passed(said, seconds_of=dict(ordered))
 
 
 def _is_right(runs: Sequence[Ran]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -72,8 +73,11 @@ def _start(device: str, rank: int, world: int, folder: Path, fault: str) -> subp
         "fault": fault,
     }
     argv = [f"--{name}={value}" for name, value in options.items()]
+    # Habana's bridge reads them as it is loaded: the card of LOCAL_RANK becomes the process's own.
+    ranks = {"LOCAL_RANK": str(rank), "RANK": str(rank), "WORLD_SIZE": str(world)}
     return subprocess.Popen(
         [sys.executable, "-m", "warpfront.inside.checks.devices.worker", *argv],
+        env={**os.environ, **ranks},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

@@ -32,24 +32,43 @@ def record_devices(claims: Claims, recorder: Recorder, effort: Effort | None = N
     facts, hardware = read_facts(torch), read_hardware(Machine())
     recorder.environment["hardware"] = hardware.document()
     places = places_of(claims.device, facts)
+    # A Gaudi belongs to the process that used it first, until that ends: theirs is the first turn.
+    if claims.device == "hpu":
+        _record_collectives(claims, recorder, len(places))
+    usable = [place for place in places if not _withheld(place, recorder)]
     checks = [
         Check(name="all devices", find=lambda: every_device(facts, hardware, places)),
         Check(name="dtypes", find=lambda: probed(claims.device)),
         *(
             Check(name=f"device {place}", find=functools.partial(use_device, place))
-            for place in places
+            for place in usable
         ),
         *(
             Check(name=f"copy {a} to {b}", find=functools.partial(copy_across, a, b))
-            for a, b in zip(places, places[1:] + places[:1], strict=True)
+            for a, b in zip(usable, usable[1:] + usable[:1], strict=True)
             if a != b
         ),
     ]
     recorder.run(checks)
     if effort and effort.quick and claims.device == "cpu":
         recorder.note_unclaimed("collectives", "a quick run leaves out gloo on the CPU")
-    else:
+    elif claims.device != "hpu":
         _record_collectives(claims, recorder, len(places))
+
+
+def _withheld(place: str, recorder: Recorder) -> bool:
+    """Whether it is a Gaudi beside the first that this process, which has that, may not use: what
+    ran on it is the collectives, each rank of which has its own.
+    """
+    if not place.startswith("hpu:") or place == "hpu:0":
+        return False
+    try:
+        torch.ones(1, device=place)
+    except RuntimeError as error:
+        reason = f"a process has one Gaudi: {str(error).splitlines()[0]}"
+        recorder.note_unclaimed(f"device {place}", reason)
+        return True
+    return False
 
 
 def places_of(device: str, facts: TorchFacts) -> list[str]:

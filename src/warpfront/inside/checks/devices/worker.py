@@ -7,6 +7,7 @@ sums of floating numbers by what rounding each addition allows.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -260,7 +261,11 @@ def _own_device(kind: str, rank: int) -> str:
     if kind == "hpu":
         # Both the device and its backend are there only after that.
         importlib.import_module("habana_frameworks.torch.distributed.hccl")
-    return kind if kind == "cpu" else f"{kind}:{rank}"
+        # A process that sees all of them takes its own; one that holds a single card, that of its
+        # LOCAL_RANK, has no other number than 0 for it and refuses. `hpu` is right for both.
+        with contextlib.suppress(RuntimeError):
+            torch.hpu.set_device(rank)
+    return kind if kind in {"cpu", "hpu"} else f"{kind}:{rank}"
 
 
 def _parser() -> argparse.ArgumentParser:

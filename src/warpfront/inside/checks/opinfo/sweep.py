@@ -5,7 +5,7 @@ dtype and direction.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -17,7 +17,6 @@ from warpfront.inside.checks.finding_beside import begin_checks, lanes_for
 from warpfront.inside.checks.hazards.answers import kind_of
 from warpfront.inside.checks.judge import CaseVerdict
 from warpfront.inside.checks.opinfo.adapter import DatabaseMoved, Entry, Sample, load_database
-from warpfront.inside.checks.opinfo.askings import OTHERWISE, SEEN_ON, find_answers
 from warpfront.inside.checks.opinfo.entry_verdicts import Execute, execute_entry
 from warpfront.inside.checks.opinfo.expecting import (
     REFUSALS,
@@ -26,6 +25,7 @@ from warpfront.inside.checks.opinfo.expecting import (
     expect_sample,
     makes_float64,
 )
+from warpfront.inside.checks.opinfo.otherwise import folded, otherwise, takes_any_length
 from warpfront.inside.checks.opinions import Tally, document, total
 from warpfront.inside.checks.precision import (
     computes_float64,
@@ -43,7 +43,15 @@ from warpfront.inside.checks.results import (
     unavailable,
 )
 
-SAMPLES, QUICK_SAMPLES = 6, 1
+# Of the first so many; options are in the later ones.
+AMONG = 24
+MORE_SAMPLES, FEW_SAMPLES, EXACT_SAMPLES, QUICK_SAMPLES = 8, 6, 3, 1
+BACKWARD, OTHERWISE = "backward", "otherwise"
+# Asked where right kernels were seen to pass them.
+OTHERS = ("float32", "uint8")
+EXACTLY = ("uint8", "bool", "int64", "complex64")
+SEEN_ON = ("cpu",)
+HALVES = (torch.bfloat16, torch.float16)
 SHOWN = 200
 WIDER = "it asks for float64, which this device does not compute"
 UNREAD = "torch's operator database could not be read: see `database`"
@@ -54,14 +62,18 @@ class Sweep:
     """One pass over the database: a dtype, a direction, a device, how many samples each."""
 
     dtype: str
-    backward: bool
     device: str
     effort: Effort
     run: Execute = execute_entry
+    how: str = ""
 
     @property
     def name(self) -> str:
-        return f"{self.dtype} backward" if self.backward else self.dtype
+        return f"{self.dtype} {self.how}".strip()
+
+    @property
+    def backward(self) -> bool:
+        return self.how == BACKWARD
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -148,13 +160,10 @@ def find_part(*, name: str, device: str, effort: Effort) -> CheckFinding:
 
 
 def _names(device: str, effort: Effort, recorder: Recorder) -> list[str]:
-    """The sweeps that are run here, and whether the database is asked otherwise as well."""
-    names = [sweep.name for sweep in _sweeps(device, effort, execute_entry)]
-    if kind_of(device) in SEEN_ON:
-        return [*names, OTHERWISE]
-    reason = f"was not seen to refuse nothing that is right on {kind_of(device)}"
-    recorder.note_unclaimed(OTHERWISE, reason)
-    return names
+    if kind_of(device) not in SEEN_ON:
+        reason = f"was not seen to refuse nothing that is right on {kind_of(device)}"
+        recorder.note_unclaimed(f"opinfo {OTHERWISE}, of whole numbers and complex ones", reason)
+    return [sweep.name for sweep in _sweeps(device, effort, execute_entry)]
 
 
 def _finding(
@@ -165,19 +174,18 @@ def _finding(
     effort: Effort,
     run: Execute = execute_entry,
 ) -> CheckFinding:
-    if name == OTHERWISE:
-        return find_answers(entries, device, effort)
     sweep = next(one for one in _sweeps(device, effort, run) if one.name == name)
     return _sweep_finding(entries, sweep)
 
 
 def _sweeps(device: str, effort: Effort, run: Execute) -> list[Sweep]:
     """Float32 first; 16 bits where the device computes them; quickly: float32 forward."""
-    dtypes = tested_dtypes(device)
+    asked = [(dtype, how) for dtype in tested_dtypes(device) for how in ("", BACKWARD)]
+    if kind_of(device) in SEEN_ON:
+        asked += [*((dtype, OTHERWISE) for dtype in OTHERS), *((dtype, "") for dtype in EXACTLY)]
     return [
-        Sweep(dtype=dtype, backward=backward, device=device, effort=effort, run=run)
-        for dtype in (dtypes[:1] if effort.quick else dtypes)
-        for backward in ((False,) if effort.quick else (False, True))
+        Sweep(dtype=dtype, device=device, effort=effort, run=run, how=how)
+        for dtype, how in (asked[:1] if effort.quick else asked)
     ]
 
 
@@ -221,8 +229,8 @@ def sweep_entries(entries: Sequence[Entry], sweep: Sweep) -> Swept:
 
 
 def _sweep_samples(entry: Entry, dtype: torch.dtype, seed: int, sweep: Sweep, swept: Swept) -> None:
-    limit = QUICK_SAMPLES if sweep.effort.quick else SAMPLES
-    samples = entry.samples("cpu", dtype, limit=limit, backward=sweep.backward)
+    quick = sweep.effort.quick
+    samples = samples_for(entry, dtype, device=sweep.device, how=sweep.how, quick=quick)
     for i, sample in enumerate(samples):
         expected = expect_sample(entry, sample, dtype, seed, backward=sweep.backward)
         if expected is None:
@@ -242,16 +250,36 @@ def _sweep_samples(entry: Entry, dtype: torch.dtype, seed: int, sweep: Sweep, sw
             swept.add(label, expected.judge(found, sweep.device, sweep.effort.profile))
 
 
+def samples_for(
+    entry: Entry, dtype: torch.dtype, *, device: str, how: str, quick: bool
+) -> Iterator[Sample]:
+    """Torch's own; or the first of them otherwise."""
+    seen = kind_of(device) in SEEN_ON
+    few = MORE_SAMPLES if seen and dtype == torch.float32 and not how else FEW_SAMPLES
+    many = few if dtype.is_floating_point else EXACT_SAMPLES
+    limit = QUICK_SAMPLES if quick or how == OTHERWISE else many
+    among = AMONG if limit > 1 else 1
+    if how == OTHERWISE and not takes_any_length(entry):
+        return
+    own = entry.samples("cpu", dtype, limit=limit, backward=how == BACKWARD, among=among)
+    for number, sample in enumerate(own):
+        first = folded(entry, sample) if seen and not number else sample
+        yield from otherwise(first) if how == OTHERWISE else [first]
+
+
 def asked_as(entry: Entry, sample: Sample, number: int, dtype: torch.dtype) -> list[Sample]:
     """Every second sample is sent as views with gaps, and what is fed back as well. The first,
-    which is often the only one of its kind, in float32 from turned memory and with gaps too.
+    which is often the only one of its kind, in float32 from turned memory and with gaps too, in
+    exact dtypes turned.
     """
     if not entry.takes_strides:
         return [sample]
     if number:
         return [replace(sample, memory="gaps" if number % 2 else "")]
+    if dtype in HALVES:
+        return [sample]
     memory = ("gaps", "turned") if entry.takes_order else ("gaps",)
-    also = memory if dtype == torch.float32 else ()
+    also = memory if dtype == torch.float32 else memory[-1:]
     return [sample, *(replace(sample, memory=one) for one in also)]
 
 

@@ -231,8 +231,9 @@ def no_fallback(told: ImportReport, known: Description) -> CheckFinding:
     """Nothing that the import printed, and no object in its place, says that a slower or emptier
     way was taken.
     """
-    if told.ending:
-        return failed(f"not known: {told.ending}")
+    lost = [name for name, one in told.imports.items() if one.get("error")]
+    if told.ending or lost:
+        return failed(f"not known: {told.ending or f'{lost[0]} was not imported'}")
     attributes = told.said.get("attributes", {})
     for sign in known.signs:
         line = re.search(sign.log, told.ended.output) if sign.log else None

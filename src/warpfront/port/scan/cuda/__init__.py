@@ -1,6 +1,7 @@
 """The engine for C, C++, CUDA and HIP. Pure."""
 
 from warpfront.port.scan.cuda.headers import (
+    NO_CUDACC,
     heard_of,
     runtime_headers,
     shared_switches,
@@ -9,6 +10,7 @@ from warpfront.port.scan.cuda.headers import (
 from warpfront.port.scan.cuda.reading_code import header_facts, reads, sightings
 
 __all__ = [
+    "NO_CUDACC",
     "header_facts",
     "heard_of",
     "reads",

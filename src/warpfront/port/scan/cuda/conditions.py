@@ -39,10 +39,10 @@ class MacroTable:
     patterns: tuple[tuple[re.Pattern[str], Mapping[Side, Known]], ...]
 
     def beside(self, names: Mapping[str, Mapping[Side, Known]]) -> MacroTable:
-        """This table and what a tree says of macros that no row of it is about."""
+        """This table and what a tree says of macros, which comes first."""
         if not names:
             return self
-        return MacroTable(names=ChainMap(dict(self.names), dict(names)), patterns=self.patterns)
+        return MacroTable(names=ChainMap(dict(names), dict(self.names)), patterns=self.patterns)
 
     def known(self, name: str, side: Side) -> Known:
         row = self.names.get(name)

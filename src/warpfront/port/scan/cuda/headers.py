@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from warpfront.port.scan.cuda.conditions import macro_table
 from warpfront.port.scan.cuda.preprocessor import EVERYWHERE, Reach, is_guard
-from warpfront.port.scan.cuda.view import View, portable_names
+from warpfront.port.scan.cuda.view import View, path_of, portable_names
 from warpfront.port.scan.findings import SIDES, Known, Side
 
 _HEADERS = frozenset({".h", ".hh", ".hpp", ".hxx", ".cuh", ".inl"})
@@ -21,13 +21,15 @@ _NAMESPACE = re.compile(r"\bnamespace\s+((?:\w+\s*::\s*)*\w+)\s*\{")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeaderFacts:
     """Of one file: `reaches` says of each macro that a header defines who gets a definition,
-    `nvidias` are macros with CUDA in their name that are asked for beside one of AMD's.
+    `nvidias` are macros with CUDA in their name that are asked for beside one of AMD's, `includes`
+    are headers, with whether AMD comes to the line.
     """
 
     portable: frozenset[str]
     reaches: Mapping[str, Reach]
     namespaces: frozenset[str]
     nvidias: frozenset[str] = frozenset()
+    includes: tuple[tuple[str, bool], ...] = ()
 
 
 def facts_of(view: View) -> HeaderFacts:
@@ -36,7 +38,10 @@ def facts_of(view: View) -> HeaderFacts:
         name.strip() for found in _NAMESPACE.findall(view.code) for name in found.split("::")
     )
     if not _VENDOR.search(view.source.text):
-        return HeaderFacts(portable=frozenset(), reaches={}, namespaces=namespaces)
+        includes = tuple((header, True) for header in _INCLUDED.findall(view.source.text))
+        return HeaderFacts(
+            portable=frozenset(), reaches={}, namespaces=namespaces, includes=includes
+        )
     header = view.source.path.suffix.lower() in _HEADERS
     reaches = dict(_macro_reaches(view)) if header else {}
     portable = portable_names(view)
@@ -44,8 +49,19 @@ def facts_of(view: View) -> HeaderFacts:
         portable |= reaches.keys()
         reaches = dict.fromkeys(reaches, frozenset({"amd"}))
     return HeaderFacts(
-        portable=portable, reaches=reaches, namespaces=namespaces, nvidias=_nvidias(view)
+        portable=portable,
+        reaches=reaches,
+        namespaces=namespaces,
+        nvidias=_nvidias(view),
+        includes=tuple(_includes(view)),
     )
+
+
+def _includes(view: View) -> Iterator[tuple[str, bool]]:
+    for directive in view.directives:
+        header = path_of(directive.body) if directive.name.startswith("include") else None
+        if header is not None:
+            yield str(header), "amd" in view.region(directive.start).reach
 
 
 def _nvidias(view: View) -> frozenset[str]:
@@ -65,8 +81,10 @@ def _nvidias(view: View) -> frozenset[str]:
     return frozenset(found)
 
 
-_CUDA_NAME = re.compile(r"[A-Z0-9]_(?:\w+_)?CUDA$|^CUDA_ENABLED$|[A-Z0-9]_CUDA_\w*$")
-_AMD_NAME = re.compile(r"(?:^|_)(?:HIP|ROCM|HIPCC)(?:_|$)")
+_CUDA_NAME = re.compile(
+    r"[A-Z0-9]_(?:\w+_)?CU(?:DA|BLAS|FFT|SOLVER)$|^CUDA_ENABLED$|[A-Z0-9]_CUDA_\w*$"
+)
+_AMD_NAME = re.compile(r"(?:^|_)(?:HIP|ROC)(?:M|CC|BLAS|FFT|SOLVER)?(?:_|$)")
 
 
 def _macro_reaches(view: View) -> Iterator[tuple[str, Reach]]:
@@ -83,15 +101,17 @@ _HEARD_OF = {
         *("USE_HIP", "USE_ROCM", "ENABLE_HIP", "WITH_HIP", "HAVE_ROCM", "WITH_ROCM", "ENABLE_ROCM"),
         "find_package(hip",
     ),
+    "rocm": ("version.hip", "is_rocm", "is_hip", "IS_ROCM", "IS_HIP", "ROCM_HOME"),
     "extensions": ("CUDAExtension", "cpp_extension"),
+    "renaming": ("hipify", "define __CUDACC__"),
 }
 _INCLUDED = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"]", re.MULTILINE)
 _RUNTIME = re.compile(r"cuda(?:_runtime(?:_api)?)?\.h$|hip/|cooperative_groups|cub/|thrust/")
 
 
 def heard_of(texts: Iterable[str]) -> frozenset[str]:
-    """Whether files have heard of "hip", or of torch's "extensions", which are hipified; "hip" is
-    the end of the search.
+    """What files have heard of: "hip", "rocm" (torch's ways to ask for it), torch's "extensions",
+    which are hipified, and other "renaming".
     """
     heard: set[str] = set()
     for text in texts:
@@ -100,9 +120,13 @@ def heard_of(texts: Iterable[str]) -> frozenset[str]:
             for one, words in _HEARD_OF.items()
             if one not in heard and any(word in text for word in words)
         }
-        if "hip" in heard:
-            break
     return frozenset(heard)
+
+
+NO_CUDACC: Mapping[str, Mapping[Side, Known]] = {
+    "__CUDACC__": {"nvidia": "set", "amd": "unset", "other": "unset"}
+}
+"""Where nothing renames it, hipcc has none."""
 
 
 def shared_switches(texts: Iterable[str]) -> frozenset[str]:

@@ -69,9 +69,9 @@ def sightings(source: SourceText, context: Context) -> Iterator[Sighting]:
         yield from _without_runtime(view)
 
 
-def header_facts(source: SourceText) -> HeaderFacts:
+def header_facts(source: SourceText, context: Context | None = None) -> HeaderFacts:
     """What a file tells the others of its tree: `Context` is made of them."""
-    return facts_of(view_of(source, Context()))
+    return facts_of(view_of(source, context or Context()))
 
 
 def _included(view: View, seen: Seen) -> Iterator[Sighting]:

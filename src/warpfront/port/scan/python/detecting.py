@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from warpfront.port.scan.findings import Context, Gate, Sighting, SourceText
+from warpfront.port.scan.findings import Context, Gate, Side, Sighting, SourceText
 from warpfront.port.scan.python import (
     commands,
     devices,
@@ -150,7 +150,7 @@ def sightings(
         yield _unreadable(source, error)
         return
     yield from commands.script_requirements(module)
-    gates = Gates(module)
+    gates = Gates(module, knows_amd=context.knows_amd)
     said: set[object] = set()
     for seen in _seen(module, context):
         for sighting in _sighting(module, gates, seen):
@@ -160,6 +160,23 @@ def sightings(
                 yield sighting
     if read_cuda is not None:
         yield from _inside_strings(module, gates, read_cuda, context)
+
+
+def sources_named(source: SourceText) -> Iterator[tuple[str, frozenset[Side]]]:
+    """What a module names that may be a source to compile, and who comes there."""
+    try:
+        module = Module(source.path, source.text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+    gates = Gates(module)
+    for node in module.nodes:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            for word in _SOURCE.findall(node.value) if len(node.value) < _PATH_LENGTH else ():
+                yield word, gates.standing(node).sides
+
+
+_SOURCE = re.compile(r"[\w./*-]+\.(?:cu|cc|cpp|cxx|c|hip)\Z")
+_PATH_LENGTH = 300
 
 
 def _is_worth_parsing(text: str) -> bool:
@@ -235,6 +252,9 @@ def _inside_strings(
 ) -> Iterator[Sighting]:
     for start, end, node in kernels.cuda_texts(module):
         standing = gates.standing(node)
+        gate = standing.gate
+        if context.knows_amd and gate is Gate.OPEN:
+            gate = Gate.UNPROVEN  # who compiles it is known when it runs
         inner = SourceText(path=module.path, text=module.text[start:end])
         for sighting in read_cuda(inner, context):
             yield dataclasses.replace(
@@ -242,6 +262,6 @@ def _inside_strings(
                 start=sighting.start + start,
                 end=sighting.end + start,
                 sides=sighting.sides & standing.sides,
-                gate=sighting.gate if sighting.gate is not Gate.OPEN else standing.gate,
+                gate=sighting.gate if sighting.gate is not Gate.OPEN else gate,
                 gate_line=sighting.gate_line or standing.line,
             )

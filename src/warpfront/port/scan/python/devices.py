@@ -122,7 +122,24 @@ def _capabilities(module: Module, node: ast.Compare, sides: list[ast.expr]) -> I
     if not any(_is_number(side) for side in sides):
         return
     if any(_is_capability(module, side) for side in sides):
-        yield Seen(rule=_capability_rule(module, node), node=node, what=_one_line(module, node))
+        rule, what = _capability_rule(module, node), _one_line(module, node)
+        milder = rule == "PY019" and _is_lower_bound(node, sides)
+        yield Seen(rule=rule, node=node, what=what, shift=-int(milder))
+
+
+def _is_lower_bound(node: ast.Compare, sides: list[ast.expr]) -> bool:
+    """`>= 8`: every GPU of AMD's answers 9 or more, and so goes where newer ones go; what is for
+    Ampere and later (bfloat16, say) most often is for them too.
+    """
+    numbers = (one.value for side in sides for one in ast.walk(side)
+               if isinstance(one, ast.Constant) and isinstance(one.value, int))  # fmt: skip
+    first = next(numbers, _CDNA)
+    ordered = isinstance(node.ops[0], ast.Lt | ast.LtE | ast.Gt | ast.GtE)
+    return ordered and 0 < (first // 10 if first > _CODES else first) < _CDNA
+
+
+_CDNA = 9
+_CODES = 20
 
 
 def _capability_rule(module: Module, node: ast.Compare) -> str:

@@ -77,6 +77,7 @@ class Conditions:
         self._module = module
         self._values: dict[ast.expr, Truths] = {}
         self._terms = 0
+        self._asks = re.search(r"version\.hip|(?i:rocm)|IS_HIP", module.text) is not None
         self._handlers: Mapping[type[ast.expr], Callable[[Any, int], Truths]] = {
             ast.Constant: lambda test, _: dict.fromkeys(SIDES, bool(test.value)),
             ast.UnaryOp: self._negated,
@@ -195,6 +196,8 @@ class Conditions:
         if dotted in _FACTS:
             return _FACTS[dotted]
         name = _last_name(node)
+        if dotted in _HOMES and self._asks:
+            return _HOMES[dotted]
         if name == "is_cuda" and isinstance(node, ast.Attribute):
             return _MAYBE_GPU
         known = self._defined(node, depth)
@@ -203,6 +206,9 @@ class Conditions:
 
     def _defined(self, node: ast.Name | ast.Attribute, depth: int) -> Truths:
         value = self._module.scopes.one(node)
+        if value is node and isinstance(node, ast.Name):
+            given = [one for one in self._module.scopes.bound(node) if not _names(one, node.id)]
+            value = given[0] if len(given) == 1 and given[0] is not None else node
         if value is node or not isinstance(value, ast.expr):
             return UNKNOWN
         if value not in self._values:
@@ -221,8 +227,8 @@ class Conditions:
         if dotted == "hasattr" and len(call.args) == 2:
             asked = f"{self._module.dotted(call.args[0])}.{text_of(call.args[1])}"
             return _ATTRIBUTES.get(asked, UNKNOWN)
-        if dotted.endswith(("hasattr", "find_spec", "exists", "isdir", "isfile")):
-            return UNKNOWN
+        if dotted in _ENVIRONMENT or dotted.endswith(_SEEKING):
+            return _of_variable(call) if dotted in _ENVIRONMENT and self._asks else UNKNOWN
         name = _last_name(call.func)
         if name in {"startswith", "endswith"} and call.args:
             return _begun(call)
@@ -235,6 +241,34 @@ class Conditions:
         if known != UNKNOWN:
             return known
         return _MAYBE_NVIDIA if _NVIDIA_CALL.match(name) else _by_convention(name)
+
+
+def _names(value: ast.expr | None, name: str) -> bool:
+    """Whether a name is given something made of itself: `X = X.strip()`."""
+    nodes = ast.walk(value) if value is not None else ()
+    return any(isinstance(node, ast.Name) and node.id == name for node in nodes)
+
+
+def _of_variable(call: ast.Call) -> Truths:
+    """`os.getenv("CUDA_VERSION")`: set by nobody who builds for AMD."""
+    name = text_of(call.args[0]) if call.args else None
+    default = call.args[1] if len(call.args) > 1 else ast.Constant(None)
+    if not isinstance(default, ast.Constant) or default.value or name is None:
+        return UNKNOWN
+    if _OF_CUDA.match(name):
+        return _MAYBE_NVIDIA
+    return _MAYBE_AMD if _OF_ROCM.match(name) else UNKNOWN
+
+
+_SEEKING = ("hasattr", "find_spec", "exists", "isdir", "isfile")
+_ENVIRONMENT = frozenset({"os.getenv", "os.environ.get"})
+_OF_CUDA = re.compile(r"CUDA_(?:VERSION|HOME|PATH)\Z|CUDACXX\Z|NVCC")
+_OF_ROCM = re.compile(r"ROCM_(?:VERSION|HOME|PATH)\Z|HIP_(?:VERSION|HOME|PATH)\Z|HIPCC")
+# Of a build that asks for ROCm too: torch looks for the home of its own vendor alone.
+_HOMES: Final[Mapping[str, Truths]] = {
+    "torch.utils.cpp_extension.CUDA_HOME": _MAYBE_NVIDIA,
+    "torch.utils.cpp_extension.ROCM_HOME": _MAYBE_AMD,
+}
 
 
 def _begun(call: ast.Call) -> Truths:

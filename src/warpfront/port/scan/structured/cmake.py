@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from warpfront.port.scan.findings import SIDES, Side, Sighting
@@ -14,7 +14,7 @@ _TOKEN = re.compile(
     r"(?s)(?P<comment>\#\[(?P<fence>=*)\[.*?\](?P=fence)\]|\#[^\n]*)"
     r"|(?P<string>\"(?:[^\"\\]|\\.)*+\"?)|(?P<open>\()|(?P<close>\))|(?P<word>[^\s()#\"]+)"
 )
-_AMD = re.compile(r"(?i)(?:^|_|\b)(?:USE_|ENABLE_|WITH_|BUILD_|GPU_)?(?:ROCM|HIP|AMD|HIPCC)")
+_AMD = re.compile(r"(?i)(?:^|_|\b)(?:USE_|ENABLE_|WITH_|BUILD_|GPU_)?(?:ROCM|HIP|AMD(?!64)|HIPCC)")
 _NVIDIA = re.compile(r"(?i)CUDA|NVIDIA|NVCC|CUDNN")
 _HIP_ARM = re.compile(
     r"(?i)enable_language\s*\(\s*HIP|LANGUAGES[^)]*\bHIP\b|find_package\s*\(\s*hip\b"
@@ -102,6 +102,21 @@ def builds_hip(text: str) -> bool:
     return _HIP_ARM.search(text) is not None
 
 
+_DEFINES = frozenset({"add_definitions", "add_compile_definitions", "target_compile_definitions"})
+_DEFINED = re.compile(r"(?:-D)?([A-Z]\w*)(?:=\S*)?\Z")
+
+
+def defined_for_others(texts: Iterable[str]) -> frozenset[str]:
+    """The macros that CMake files define in arms alone that AMD does not come to."""
+    said: dict[bool, set[str]] = {True: set(), False: set()}
+    for text in texts:
+        for command in read_cmake(text) if any(name in text for name in _DEFINES) else ():
+            if command.name in _DEFINES:
+                found = (_DEFINED.match(word.text) for word in command.arguments)
+                said["amd" in command.sides].update(one[1] for one in found if one is not None)
+    return frozenset(said[False] - said[True])
+
+
 _OTHER_WAYS = re.compile(r"(?i)opencl|sycl|metal|vulkan|oneapi|openacc|xpu|npu")
 _PART = re.compile(rf"{OWN_PART.pattern}|cuda")
 _GPU_PART = re.compile(rf"{_PART.pattern}|(?<![a-z])gpu(?![a-z])")
@@ -132,6 +147,8 @@ def cmake_sightings(text: str) -> Iterator[Sighting]:
             yield _sighting(rule, command, (command.start, end + 1), what, shift)
         if command.name not in {"message", "option", "string", "add_subdirectory", "include"}:
             for word in command.arguments:
+                if word.text == "CACHE":
+                    break  # its type and the text about it
                 yield from _of_word(word, command)
 
 

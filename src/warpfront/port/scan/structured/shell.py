@@ -93,7 +93,14 @@ _WHOLE_ARGUMENT = re.compile(
 )
 _INSTALLER = re.compile(r"pip[\d.]*|uv|py(?:thon)?[\d.]*(?:_?(?:bin|exe|executable))?|pip_?\w*")
 _INDEXES = ("-i", "--index-url", "--default-index")
-_HOLDING = ("--no-deps", "-c", "--constraint", "--no-install-project", "--no-root")
+_HOLDING = (
+    "--no-deps",
+    "--no-dependencies",
+    "-c",
+    "--constraint",
+    "--no-install-project",
+    "--no-root",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

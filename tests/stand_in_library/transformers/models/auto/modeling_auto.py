@@ -2,7 +2,7 @@
 
 MODEL_FOR_CAUSAL_LM_MAPPING_NAMES = {
     "plain": "PlainForCausalLM",
-    "lending": "LendingForCausalLM",
+    "lending": "LendingLMHeadModel",
     "holding": "HeldForCausalLM",
     "refusing": "RefusingForCausalLM",
     "dying": ("DyingForCausalLM",),
