@@ -207,6 +207,34 @@ def beside_amds(paths: Iterable[str]) -> frozenset[str]:
     )
 
 
+def cudas_beside_amds(paths: Iterable[str]) -> frozenset[str]:
+    """The files whose path, with a name of NVIDIA's part read as one of AMD's, is another file's
+    or that of a folder with code: `cuda/queue.cpp` beside `hip/`, `cufft.h` beside `rocfft.h`.
+    """
+    amds: set[str] = set()
+    nvidias: dict[str, list[str]] = defaultdict(list)
+    for path in paths:
+        parts = path.split("/")
+        code = path.endswith(_CODE)
+        for depth, part in enumerate(parts, 1):
+            is_file = depth == len(parts)
+            name = part.partition(".")[0] if is_file else part
+            above = "/".join(parts[: depth - 1])
+            amd, nvidia = (pattern.sub(_PART, name) for pattern in (_PART_OF_AMD, _PART_OF_NVIDIA))
+            if amd != name and (is_file or code):
+                amds.add(f"{above}/{amd}")
+            if nvidia != name:
+                nvidias[f"{above}/{nvidia}"].append(path)
+    return frozenset(path for part in nvidias.keys() & amds for path in nvidias[part])
+
+
+_CODE = (".cu", ".cuh", ".hip", ".c", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp", ".py")
+_PART = r"@\g<library>"
+_LIBRARY = r"(?P<library>blas(?:lt)?|fft|rand|solver|sparse|prim|dnn)?(?![a-z])"
+_PART_OF_AMD = re.compile(rf"(?i)(?<![a-z])(?:hip|rocm|roc(?=[a-z])|amd(?:gpu|gcn)?|hcc){_LIBRARY}")
+_PART_OF_NVIDIA = re.compile(rf"(?i)(?<![a-z])(?:cuda|cu(?=[a-z])|nvidia|(?:nv)?ptx){_LIBRARY}")
+
+
 def of_own_builds(paths: Iterable[str], setups: Mapping[str, str]) -> frozenset[str]:
     """The files below a setup.py that builds extensions and never asks for ROCm, where the setup.py
     of a folder above asks: a part that AMD's build does without.

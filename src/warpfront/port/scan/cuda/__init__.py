@@ -3,6 +3,8 @@
 from warpfront.port.scan.cuda.headers import (
     NO_CUDACC,
     heard_of,
+    is_ported,
+    own_macros,
     runtime_headers,
     shared_switches,
     vendor_macros,
@@ -13,6 +15,8 @@ __all__ = [
     "NO_CUDACC",
     "header_facts",
     "heard_of",
+    "is_ported",
+    "own_macros",
     "reads",
     "runtime_headers",
     "shared_switches",

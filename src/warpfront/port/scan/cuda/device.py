@@ -267,7 +267,9 @@ def _shared_memory(view: View) -> Iterator[Sighting]:
         body = next((body for body in view.device_bodies if inside((body,), found.start())), (0, 0))
         total[body] = total.get(body, 0) + (size or 0)
         if re.fullmatch(r"\[\s*32\s*\]\s*", found[3]) and _a_slot_a_warp(view, found):
-            yield sighting(view, "CU114", found.span(), what=f"{found[2]}[32], a slot a warp,")
+            shift = -1 if view.context.ported else 0
+            what = f"{found[2]}[32], a slot a warp,"
+            yield sighting(view, "CU114", found.span(), what=what, shift=shift)
         if size and total[body] > _LDS_BYTES:
             yield sighting(view, "CU130", found.span(), what=f"{total[body]} bytes of __shared__")
 
@@ -309,7 +311,7 @@ _DEVICE_PROPERTIES = frozenset(
     | {"getDeviceProperties", "cudaDeviceProperties"}
 )
 _CAPABILITY = re.compile(
-    r"(?:\.|->)\s*major\s*(?:[<>]=?|[=!]=|\*\s*10)|\b\d\s*(?:[<>]=?|[=!]=)\s*[\w.()>-]{1,60}(?:\.|->)\s*major\b"
+    r"(?:\.|->)\s*major\s*(?:[<>](?![<>])=?|[=!]=(?!\s*9999)|\*\s*10)|\b\d\s*(?:[<>](?![<>])=?|[=!]=)\s*[\w.()>-]{1,60}(?:\.|->)\s*major\b"
 )
 _CAPABILITY_ATTRIBUTE = re.compile(
     r"\b(?:cudaDevAttrComputeCapabilityMajor|CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)\b"

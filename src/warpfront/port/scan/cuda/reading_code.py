@@ -131,7 +131,8 @@ def _by_rows(view: View, name: str, span: Span, seen: Seen) -> Iterator[Sighting
 
 
 def _is_own_macro(view: View, name: str) -> bool:
-    return name in view.macros and name not in view.context.identifiers
+    own = name in view.macros or name in view.context.own_macros
+    return own and name not in view.context.identifiers
 
 
 def _everywhere(view: View, row: NameRow) -> bool:

@@ -385,7 +385,7 @@ def portable_names(view: View) -> frozenset[str]:
     functions = {
         name[1]
         for start, _end in view.device_bodies
-        if view.region(start).reach == {"amd"}
+        if (view.is_hip or view.region(start).reach == {"amd"})
         and (name := _FUNCTION_NAME.search(view.code, max(0, start - NEAR), start))
     }
     aliases = {
