@@ -154,3 +154,44 @@ def test_fp8_elsewhere_in_a_long_function_decides_nothing(tmp_path: Path) -> Non
 
 def test_a_switch_that_a_build_turns_off_is_no_part_for_cuda(tmp_path: Path) -> None:
     assert not loud(found(tmp_path, {"a.cmake": "set(ENABLE_CUDA Off CACHE BOOL x)\n"}))
+
+
+def test_whoever_defines_an_intrinsic_does_it_for_amd(tmp_path: Path) -> None:
+    assert ("k.h", "CU108") in loud(
+        found(tmp_path, {"k.h": KERNEL, "main.cpp": HIP + '#include "k.h"\n'})
+    )
+    shim = (
+        "// HIP\ntemplate <typename T> __device__ T __ballot_sync(unsigned m, T v) { return v; }\n"
+    )
+    assert not loud(found(tmp_path, {"shim.h": shim}))
+
+
+def test_a_header_behind_half_of_a_pair_is_nvidias(tmp_path: Path) -> None:
+    main = '#if X_HAS_CUDA\n#include "k.h"\n#elif X_HAS_ROCM\nint a;\n#endif\n'
+    findings = found(tmp_path, {"k.h": KERNEL, "main.cpp": HIP + main})
+    assert {one.gate for one in findings if one.path == "k.h"} == {Gate.LEFT_OUT}
+
+
+def test_a_source_that_a_folders_own_build_names_for_cuda_is_left_out(tmp_path: Path) -> None:
+    root = "find_package(hip)\nadd_subdirectory(bench)\n"
+    own = "if(H_HAS_CUDA)\n  list(APPEND S cudnn.cpp)\nendif()\n"
+    code = {"bench/cudnn.cpp": "#include <cudnn.h>\n", "main.cpp": HIP}
+    findings = found(tmp_path, code | {"CMakeLists.txt": root, "bench/CMakeLists.txt": own})
+    assert [one.gate for one in findings if one.rule == "CU103"] == [Gate.LEFT_OUT]
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        (
+            "flags-hip.cmake",
+            'if("${HIP_PLATFORM}" STREQUAL "nvidia")\nset(F "--use_fast_math")\nendif()',
+        ),
+        ("flags-cuda.cmake", 'set(F "--use_fast_math")'),
+        ("hip.h", HIP + "template <typename T> void f(texture<T, hipTextureType2D> t);"),
+        ("load.hip", HIP + '__device__ int f() __asm("llvm.amdgcn.raw.buffer.load.i32");'),
+        ("solve.hip", HIP + "#ifdef CUSOLVER_AVAILABLE\nvoid f() { cusparseDestroy(h); }\n#endif"),
+    ],
+)
+def test_what_is_nvidias_or_hips_own_is_no_warning(tmp_path: Path, path: str, text: str) -> None:
+    assert not loud(found(tmp_path, {path: f"{text}\n"}))

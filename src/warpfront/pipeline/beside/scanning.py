@@ -21,7 +21,7 @@ from warpfront.port.scan import cuda, structured
 from warpfront.port.scan.baseline import baseline_text, beyond, read_baseline
 from warpfront.port.scan.catalogue import catalogue
 from warpfront.port.scan.engines import BINARIES, Scope, is_read, scan_source
-from warpfront.port.scan.findings import Context, ScanFinding, SourceText
+from warpfront.port.scan.findings import Context, Known, ScanFinding, Side, SourceText
 from warpfront.port.scan.left_out import (
     Code,
     Reached,
@@ -140,15 +140,15 @@ def _context(tree: Tree, files: Sequence[TreeFile]) -> Context:
     ported = "hip" in heard and cuda.is_ported(texts.values(), facts.values())
     if not ported and heard.isdisjoint({"extensions", "renaming"}):
         heard -= {"hip"}
-    includes = {path: one.includes for path, one in facts.items()}
-    code = Code(texts=texts, includes=includes, builds=builds)
+    known |= cuda.vendor_macros(facts.values())
+    code = Code(texts=texts, includes=_includes(texts, facts, known), builds=builds)
     reached = reached_by_amd(code) if knows_amd else Reached()
     shared = _shared_switches(tree, files) if "hip" not in heard and "extensions" in heard else ()
     return replace(
         base,
         identifiers=read_identifiers(),
         portable_names=frozenset().union(*(one.portable for one in facts.values()), shared),
-        vendor_macros=known | cuda.vendor_macros(facts.values()),
+        vendor_macros=known,
         own_namespaces=frozenset().union(*(one.namespaces for one in facts.values())),
         own_macros=cuda.own_macros(facts.values()),
         left_out=reached.left_out | base.left_out,
@@ -158,6 +158,21 @@ def _context(tree: Tree, files: Sequence[TreeFile]) -> Context:
         ported=ported,
         cuda_headers=cuda.runtime_headers(texts),
     )
+
+
+def _includes(
+    texts: Mapping[str, str],
+    facts: Mapping[str, cuda.HeaderFacts],
+    known: Mapping[str, Mapping[Side, Known]],
+) -> dict[str, tuple[tuple[str, bool], ...]]:
+    """What each file includes, with all that the tree says of its macros."""
+    context = Context(vendor_macros=known)
+    again = {path for path, one in facts.items() if not one.asked.isdisjoint(known)}
+    read = {
+        path: cuda.header_facts(SourceText(path=PurePosixPath(path), text=texts[path]), context)
+        for path in again
+    }
+    return {path: one.includes for path, one in {**facts, **read}.items()}
 
 
 def _for_others(tree: Tree, files: Sequence[TreeFile]) -> frozenset[str]:

@@ -35,11 +35,19 @@ _NAMELESS = frozenset({"message", "option", "string", "install"})
 
 @dataclass(slots=True)
 class _Named:
-    """What builds say of sources: in arms that AMD comes to, in others, and taken out."""
+    """What builds say of sources: in arms that AMD comes to, in others, and taken out. What lies in
+    a folder that is added is `below` it: its own build says more.
+    """
 
     for_amd: set[str] = field(default_factory=set)
     for_others: set[str] = field(default_factory=set)
     taken_out: set[str] = field(default_factory=set)
+    below_amd: set[str] = field(default_factory=set)
+    below_others: set[str] = field(default_factory=set)
+
+    def without_amd(self) -> set[str]:
+        below = self.below_others - self.below_amd
+        return self.taken_out | ((self.for_others | below) - self.for_amd)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,9 +90,9 @@ def reached_by_amd(code: Code) -> Reached:
         else:
             named.for_amd.update(*map(tree.ending, _NAMED_SOURCE.findall(text)))
     includers = _includers(code.includes, tree)
-    out = _closed(named.taken_out | (named.for_others - named.for_amd), includers)
+    out = _closed(named.without_amd(), includers)
     reached = {path for path, text in code.texts.items() if _OF_HIP.search(text)}
-    reached = _including((reached | named.for_amd) - out, includers)
+    reached = _including((reached | named.for_amd | named.below_amd) - out, includers)
     return Reached(left_out=frozenset(out), unproven=frozenset(code.texts.keys() - reached - out))
 
 
@@ -277,7 +285,8 @@ def _take(
     )
     if command.name == "add_subdirectory" and words and not removes:
         below = f"{_joined(folder, words[0])}/"
-        here.update(file for file in texts if file.startswith(below))
+        added = named.below_amd if "amd" in command.sides else named.below_others
+        added.update(file for file in texts if file.startswith(below))
         return
     for word in words:
         here.update(_files(word, folder, texts))

@@ -154,7 +154,7 @@ def _of_path(path: str, rule: Rule) -> Gate | None:
     """What the name of a file says of everything in it, if it says something."""
     if _AUTOMATION.match(path):
         return Gate.AUTOMATION
-    if rule.engines != ("structured",):
+    if "structured" not in rule.engines or path.endswith(".py"):
         return None
     if _NVIDIAS.search(path):
         return Gate.NVIDIAS

@@ -2,6 +2,7 @@
 
 from warpfront.port.scan.cuda.headers import (
     NO_CUDACC,
+    HeaderFacts,
     heard_of,
     is_ported,
     own_macros,
@@ -13,6 +14,7 @@ from warpfront.port.scan.cuda.reading_code import header_facts, reads, sightings
 
 __all__ = [
     "NO_CUDACC",
+    "HeaderFacts",
     "header_facts",
     "heard_of",
     "is_ported",

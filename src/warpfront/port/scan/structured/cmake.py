@@ -64,6 +64,8 @@ def _narrow(arm: _Arm, condition: str) -> None:
     both = " OR " in condition or " AND " in condition
     negated = condition.startswith("NOT ")
     asked: frozenset[Side] | None = None
+    if _HIP_ON_NVIDIA.search(condition):
+        condition = "NVIDIA"
     if _AMD.search(condition) and not _NVIDIA.search(condition):
         asked = frozenset({"amd"})
     elif _NVIDIA.search(condition) and not _AMD.search(condition):
@@ -75,6 +77,9 @@ def _narrow(arm: _Arm, condition: str) -> None:
     arm.sides = arm.left & here
     if not both:
         arm.left = arm.left - here
+
+
+_HIP_ON_NVIDIA = re.compile(r"(?i)HIP_PLATFORM\W*\s+(?:STREQUAL|MATCHES)\s+\W*(?:nvcc|nvidia)")
 
 
 def _raw_commands(text: str) -> Iterator[tuple[str, int, tuple[Word, ...]]]:
