@@ -169,10 +169,10 @@ def _includes(
     context = Context(vendor_macros=known)
     again = {path for path, one in facts.items() if not one.asked.isdisjoint(known)}
     read = {
-        path: cuda.header_facts(SourceText(path=PurePosixPath(path), text=texts[path]), context)
+        path: cuda.includes_of(SourceText(path=PurePosixPath(path), text=texts[path]), context)
         for path in again
     }
-    return {path: one.includes for path, one in {**facts, **read}.items()}
+    return {path: one.includes for path, one in facts.items()} | read
 
 
 def _for_others(tree: Tree, files: Sequence[TreeFile]) -> frozenset[str]:

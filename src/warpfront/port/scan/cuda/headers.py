@@ -43,10 +43,8 @@ def facts_of(view: View) -> HeaderFacts:
         name.strip() for found in _NAMESPACE.findall(view.code) for name in found.split("::")
     )
     if not _VENDOR.search(view.source.text):
-        includes = tuple((header, True) for header in _INCLUDED.findall(view.source.text))
-        return HeaderFacts(
-            portable=frozenset(), reaches={}, namespaces=namespaces, includes=includes
-        )
+        plain = tuple((header, True) for header in _INCLUDED.findall(view.source.text))
+        return HeaderFacts(portable=frozenset(), reaches={}, namespaces=namespaces, includes=plain)
     header = view.source.path.suffix.lower() in _HEADERS
     reaches = dict(_macro_reaches(view)) if header else {}
     portable = portable_names(view)
@@ -61,11 +59,11 @@ def facts_of(view: View) -> HeaderFacts:
         asked=frozenset().union(*(chain.macros for chain in view.reaches.chains)),
         shared=_shared(view),
         unwritten=any(True for _ in unwritten_arms(view)),
-        includes=tuple(_includes(view)),
+        includes=tuple(includes(view)),
     )
 
 
-def _includes(view: View) -> Iterator[tuple[str, bool]]:
+def includes(view: View) -> Iterator[tuple[str, bool]]:
     for directive in view.directives:
         header = path_of(directive.body) if directive.name.startswith("include") else None
         if header is not None:
