@@ -78,7 +78,8 @@ class Tree:
 
 def list_tree(root: Path, *, exclude: Iterable[str] = (), vendored: bool = False) -> Tree:
     """Every regular file below `root`. `exclude` are globs over relative paths; `vendored` also
-    walks submodules and folders of third parties. Raises `StoreError` if `root` is no folder.
+    walks submodules and folders of third parties, all and not only those whose device code the
+    root's build compiles. Raises `StoreError` if `root` is no folder.
     """
     if not root.is_dir():
         raise StoreError(f"{root} is no folder", hint="name the root of a source tree with --repo")
@@ -102,6 +103,7 @@ class _TreeWalk:
         self._vendored = vendored
         self._submodules = _submodules(root)
         self._ignored = _ignored_folders(root)
+        self._built = _built_folders(root)
 
     def items(self) -> Iterator[TreeFile | Unread]:
         pending = [(self._root, "", 0)]
@@ -140,12 +142,33 @@ class _TreeWalk:
             return ""
         if path in self._submodules or Path(entry.path, ".git").is_file():
             return "submodule"
-        return "third party" if entry.name.lower() in _VENDORED else ""
+        inside = any(part.lower() in _VENDORED for part in path.split("/"))
+        here = f"{path}/"
+        built = any(one.startswith(here) or here.startswith(one) for one in self._built)
+        return "third party" if inside and not built else ""
 
 
 def _submodules(root: Path) -> frozenset[str]:
     text = read_text(root, TreeFile(path=".gitmodules", size_bytes=0))
     return frozenset(_SUBMODULE.findall(text)) if isinstance(text, str) else frozenset()
+
+
+def _built_folders(root: Path) -> frozenset[str]:
+    """Folders of third parties, each with `/` at its end, whose device code the root's own build
+    compiles: that is the project's to port.
+    """
+    texts = (read_text(root, TreeFile(path=name, size_bytes=0)) for name in _BUILDS)
+    return frozenset(
+        folder
+        for text in texts
+        if isinstance(text, str)
+        for folder in _DEVICE_SOURCE.findall(text)
+        if any(part.lower() in _VENDORED for part in folder.split("/"))
+    )
+
+
+_BUILDS = ("CMakeLists.txt", "setup.py", "Makefile")
+_DEVICE_SOURCE = re.compile(r"(?<![\w./-])(?:\./)?((?:[\w.-]+/)+)[\w.*-]+\.cu\b")
 
 
 def _ignored_folders(root: Path) -> frozenset[str]:

@@ -10,22 +10,23 @@ import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path, PurePosixPath
 from types import FrameType
 
 from warpfront.errors import StoreError
 from warpfront.port.hipify_tables import read_identifiers
-from warpfront.port.scan import cuda
+from warpfront.port.scan import cuda, structured
 from warpfront.port.scan.baseline import baseline_text, beyond, read_baseline
 from warpfront.port.scan.catalogue import catalogue
 from warpfront.port.scan.engines import BINARIES, Scope, is_read, scan_source
-from warpfront.port.scan.findings import Context, ScanFinding, SourceText
+from warpfront.port.scan.findings import Context, Known, ScanFinding, Side, SourceText
 from warpfront.port.scan.left_out import (
     Code,
     Reached,
     beside_amds,
+    cudas_beside_amds,
     macros_without_amd,
     of_own_builds,
     reached_by_amd,
@@ -114,42 +115,75 @@ def scan_tree(
 
 def _context(tree: Tree, files: Sequence[TreeFile]) -> Context:
     """torch's tables are worth reading only where there is CUDA to look up in them."""
-    own = _own_packages(tree)
     texts = _texts(tree, (file for file in files if cuda.reads(PurePosixPath(file.path))))
-    setups = _texts(tree, (file for file in files if file.path.endswith("setup.py")))
-    paths = [file.path for file in files]
-    beside = beside_amds(paths) | of_own_builds(paths, setups)
     heard = _heard_of(tree, files, texts)
     knows_amd = not heard.isdisjoint({"hip", "rocm"})
-    unproven = unproven_packaging(paths) if knows_amd else frozenset()
+    base = Context(
+        own_packages=_own_packages(tree),
+        torchless=_torchless(tree, files),
+        left_out=_for_others(tree, files),
+        unproven=unproven_packaging(file.path for file in files) if knows_amd else frozenset(),
+        knows_amd=knows_amd,
+        ported=knows_amd,
+    )
     if not texts:
-        return Context(own_packages=own, left_out=beside, unproven=unproven, knows_amd=knows_amd)
+        return base
     builds = _builds(tree, files)
     renamed = not heard.isdisjoint({"extensions", "renaming"})
     known = macros_without_amd(builds)
     known |= cuda.NO_CUDACC if "hip" in heard and not renamed else {}
-    base = Context(vendor_macros=known)
+    facing = Context(vendor_macros=known)
     facts = {
-        path: cuda.header_facts(SourceText(path=PurePosixPath(path), text=text), base)
+        path: cuda.header_facts(SourceText(path=PurePosixPath(path), text=text), facing)
         for path, text in texts.items()
     }
-    includes = {path: one.includes for path, one in facts.items()}
-    code = Code(texts=texts, includes=includes, builds=builds)
+    ported = "hip" in heard and cuda.is_ported(texts.values(), facts.values())
+    if not ported and heard.isdisjoint({"extensions", "renaming"}):
+        heard -= {"hip"}
+    known |= cuda.vendor_macros(facts.values())
+    code = Code(texts=texts, includes=_includes(texts, facts, known), builds=builds)
     reached = reached_by_amd(code) if knows_amd else Reached()
     shared = _shared_switches(tree, files) if "hip" not in heard and "extensions" in heard else ()
-    return Context(
+    return replace(
+        base,
         identifiers=read_identifiers(),
         portable_names=frozenset().union(*(one.portable for one in facts.values()), shared),
-        vendor_macros=known | cuda.vendor_macros(facts.values()),
+        vendor_macros=known,
         own_namespaces=frozenset().union(*(one.namespaces for one in facts.values())),
-        own_packages=own,
-        left_out=reached.left_out | beside,
-        unproven=reached.unproven | unproven,
-        knows_amd=knows_amd,
+        own_macros=cuda.own_macros(facts.values()),
+        left_out=reached.left_out | base.left_out,
+        unproven=reached.unproven | base.unproven,
         untranslated=heard.isdisjoint({"hip", "extensions"}),
         hipless="hip" not in heard,
+        ported=ported,
         cuda_headers=cuda.runtime_headers(texts),
     )
+
+
+def _includes(
+    texts: Mapping[str, str],
+    facts: Mapping[str, cuda.HeaderFacts],
+    known: Mapping[str, Mapping[Side, Known]],
+) -> dict[str, tuple[tuple[str, bool], ...]]:
+    """What each file includes, with all that the tree says of its macros."""
+    context = Context(vendor_macros=known)
+    again = {path for path, one in facts.items() if not one.asked.isdisjoint(known)}
+    read = {
+        path: cuda.includes_of(SourceText(path=PurePosixPath(path), text=texts[path]), context)
+        for path in again
+    }
+    return {path: one.includes for path, one in facts.items()} | read
+
+
+def _for_others(tree: Tree, files: Sequence[TreeFile]) -> frozenset[str]:
+    setups = _texts(tree, (file for file in files if file.path.endswith("setup.py")))
+    paths = [file.path for file in files]
+    return beside_amds(paths) | of_own_builds(paths, setups) | cudas_beside_amds(paths)
+
+
+def _torchless(tree: Tree, files: Iterable[TreeFile]) -> frozenset[str]:
+    listed = (one for one in files if structured.kind_of(PurePosixPath(one.path)) == "requirements")
+    return structured.torchless(_texts(tree, listed))
 
 
 def _builds(tree: Tree, files: Iterable[TreeFile]) -> dict[str, str]:

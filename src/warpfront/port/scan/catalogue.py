@@ -15,7 +15,7 @@ from warpfront.port.scan.targets import CLASSES, ScanTarget
 
 ENGINES = ("python", "cuda", "structured", "scanner")
 _FIELDS = {"title", "engines", "phase", "severity", "message", "why", "fix", "sources"}
-_OPTIONAL = {"structural", "of_amd", "of_a_folder", "of_a_package"}
+_OPTIONAL = {"structural", "of_amd", "of_a_folder", "of_a_package", "of_a_port", "unless_named"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +28,10 @@ class Rule:
     rules are about files that no condition guards: gates do not touch them. `of_amd` rules are
     about code that is written for AMD: in AMD's own arm it is no worse than elsewhere. What
     `of_a_folder` rules say is one fact of a folder, said at its first place there. `of_a_package`
-    rules are about an import: one that may be missing is a note. Where a claim comes from is in
-    `sources`: public places, or files of torch with its version.
+    rules are about an import: one that may be missing is a note. What `of_a_port` rules say,
+    whoever ports a tree meets while compiling it: where there is code for HIP it is a note. Text
+    that names the target asked for is no finding of an `unless_named` rule. Where a claim comes
+    from is in `sources`: public places, or files of torch with its version.
     """
 
     id: str
@@ -45,6 +47,8 @@ class Rule:
     of_amd: bool = False
     of_a_folder: bool = False
     of_a_package: bool = False
+    of_a_port: bool = False
+    unless_named: bool = False
 
     def severity_for(self, target: ScanTarget) -> Severity:
         """The severity of the narrowest class of `target` that this rule names; none if none."""
@@ -98,6 +102,8 @@ def _read_rule(rule_id: str, record: Mapping[str, Any], name: str) -> Rule:
         of_amd=record.get("of_amd", False),
         of_a_folder=record.get("of_a_folder", False),
         of_a_package=record.get("of_a_package", False),
+        of_a_port=record.get("of_a_port", False),
+        unless_named=record.get("unless_named", False),
     )
 
 

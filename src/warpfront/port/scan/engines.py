@@ -46,7 +46,8 @@ def scan_source(source: SourceText, scope: Scope, before: SourceText | None = No
     except RecursionError:
         seen = (Sighting(rule="SC003", start=0, end=0, what="nested too deeply"),)
     gate = _gate(str(source.path), scope.context) if scope.target.is_rocm else Gate.OPEN
-    return judge(source, seen, scope.target, scope.rules, gate=gate)
+    ported = scope.target.is_rocm and scope.context.ported
+    return judge(source, seen, scope.target, scope.rules, gate=gate, ported=ported)
 
 
 def _gate(path: str, context: Context) -> Gate:

@@ -51,6 +51,8 @@ class Gate(StrEnum):
     """The project does without the file on AMD, or has another in its place: a note."""
     UNPROVEN = "unproven"
     """The project knows AMD, and nothing shows that AMD comes here: a warning at most."""
+    PORTED = "ported"
+    """The project has a port, whose authors met this, or had no reason to come here: a note."""
     REPEATED = "repeated"
     """Said of this folder already, one fact: a note."""
 
@@ -96,28 +98,33 @@ class SourceText:
 class Context:
     """What an engine may know beyond the file it reads.
 
-    `identifiers` maps a CUDA name to its HIP name, from torch's own hipify tables where torch is
-    there; empty otherwise. `portable_names` are macros and functions that some header of the tree
-    defines for AMD as well. `vendor_macros` are those that its headers define on some sides only:
-    there a number stands for nothing, "unset" is all that is known. `own_namespaces` are the C++
-    namespaces that it opens. `own_packages` are the Python packages that the tree itself is the
-    source of. `left_out` are the paths of files that its build for AMD does not compile, `unproven`
-    those of which nothing shows that it does, where it `knows_amd` at all. Nothing in an
-    `untranslated` tree knows of HIP: CUDA's names stay as they are, and only `cuda_headers` (by
-    their names) bring in the runtime that hipcc does not include by itself. A `hipless` tree has
-    nothing for AMD but what torch may make of its extensions.
+    `identifiers` maps a CUDA name to its HIP name, from torch's own hipify tables where torch
+    is there; empty otherwise. `portable_names` are macros and functions that some header of the
+    tree defines for AMD as well. `vendor_macros` are those that its headers define on some
+    sides only: there a number stands for nothing, "unset" is all that is known.
+    `own_namespaces` are the C++ namespaces that it opens, `own_macros` what its headers define.
+    `own_packages` are the Python packages that the tree itself is the source of, `torchless`
+    its files of requirements without torch. `left_out` are the paths of files that its build
+    for AMD does not compile, `unproven` those of which nothing shows that it does, where it
+    `knows_amd` at all. Nothing in an `untranslated` tree knows of HIP: CUDA's names stay as
+    they are, and only `cuda_headers` (by their names) bring in the runtime that hipcc does not
+    include by itself. A `hipless` tree has nothing for AMD but what torch may make of its
+    extensions, a `ported` one code for HIP.
     """
 
     identifiers: Mapping[str, str] = field(default_factory=dict, repr=False)
     portable_names: frozenset[str] = frozenset()
     vendor_macros: Mapping[str, Mapping[Side, Known]] = field(default_factory=dict)
     own_namespaces: frozenset[str] = frozenset()
+    own_macros: frozenset[str] = frozenset()
     own_packages: frozenset[str] = frozenset()
+    torchless: frozenset[str] = frozenset()
     left_out: frozenset[str] = frozenset()
     unproven: frozenset[str] = frozenset()
     knows_amd: bool = False
     untranslated: bool = False
     hipless: bool = False
+    ported: bool = False
     cuda_headers: frozenset[str] = frozenset()
 
 

@@ -35,11 +35,19 @@ _NAMELESS = frozenset({"message", "option", "string", "install"})
 
 @dataclass(slots=True)
 class _Named:
-    """What builds say of sources: in arms that AMD comes to, in others, and taken out."""
+    """What builds say of sources: in arms that AMD comes to, in others, and taken out. What lies in
+    a folder that is added is `below` it: its own build says more.
+    """
 
     for_amd: set[str] = field(default_factory=set)
     for_others: set[str] = field(default_factory=set)
     taken_out: set[str] = field(default_factory=set)
+    below_amd: set[str] = field(default_factory=set)
+    below_others: set[str] = field(default_factory=set)
+
+    def without_amd(self) -> set[str]:
+        below = self.below_others - self.below_amd
+        return self.taken_out | ((self.for_others | below) - self.for_amd)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,9 +90,9 @@ def reached_by_amd(code: Code) -> Reached:
         else:
             named.for_amd.update(*map(tree.ending, _NAMED_SOURCE.findall(text)))
     includers = _includers(code.includes, tree)
-    out = _closed(named.taken_out | (named.for_others - named.for_amd), includers)
+    out = _closed(named.without_amd(), includers)
     reached = {path for path, text in code.texts.items() if _OF_HIP.search(text)}
-    reached = _including((reached | named.for_amd) - out, includers)
+    reached = _including((reached | named.for_amd | named.below_amd) - out, includers)
     return Reached(left_out=frozenset(out), unproven=frozenset(code.texts.keys() - reached - out))
 
 
@@ -207,6 +215,34 @@ def beside_amds(paths: Iterable[str]) -> frozenset[str]:
     )
 
 
+def cudas_beside_amds(paths: Iterable[str]) -> frozenset[str]:
+    """The files whose path, with a name of NVIDIA's part read as one of AMD's, is another file's
+    or that of a folder with code: `cuda/queue.cpp` beside `hip/`, `cufft.h` beside `rocfft.h`.
+    """
+    amds: set[str] = set()
+    nvidias: dict[str, list[str]] = defaultdict(list)
+    for path in paths:
+        parts = path.split("/")
+        code = path.endswith(_CODE)
+        for depth, part in enumerate(parts, 1):
+            is_file = depth == len(parts)
+            name = part.partition(".")[0] if is_file else part
+            above = "/".join(parts[: depth - 1])
+            amd, nvidia = (pattern.sub(_PART, name) for pattern in (_PART_OF_AMD, _PART_OF_NVIDIA))
+            if amd != name and (is_file or code):
+                amds.add(f"{above}/{amd}")
+            if nvidia != name:
+                nvidias[f"{above}/{nvidia}"].append(path)
+    return frozenset(path for part in nvidias.keys() & amds for path in nvidias[part])
+
+
+_CODE = (".cu", ".cuh", ".hip", ".c", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp", ".py")
+_PART = r"@\g<library>"
+_LIBRARY = r"(?P<library>blas(?:lt)?|fft|rand|solver|sparse|prim|dnn)?(?![a-z])"
+_PART_OF_AMD = re.compile(rf"(?i)(?<![a-z])(?:hip|rocm|roc(?=[a-z])|amd(?:gpu|gcn)?|hcc){_LIBRARY}")
+_PART_OF_NVIDIA = re.compile(rf"(?i)(?<![a-z])(?:cuda|cu(?=[a-z])|nvidia|(?:nv)?ptx){_LIBRARY}")
+
+
 def of_own_builds(paths: Iterable[str], setups: Mapping[str, str]) -> frozenset[str]:
     """The files below a setup.py that builds extensions and never asks for ROCm, where the setup.py
     of a folder above asks: a part that AMD's build does without.
@@ -249,7 +285,8 @@ def _take(
     )
     if command.name == "add_subdirectory" and words and not removes:
         below = f"{_joined(folder, words[0])}/"
-        here.update(file for file in texts if file.startswith(below))
+        added = named.below_amd if "amd" in command.sides else named.below_others
+        added.update(file for file in texts if file.startswith(below))
         return
     for word in words:
         here.update(_files(word, folder, texts))

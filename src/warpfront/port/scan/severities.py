@@ -30,6 +30,7 @@ _SOFTENED = {
     Gate.TEST: Severity.NOTE,
     Gate.LEFT_OUT: Severity.NOTE,
     Gate.UNPROVEN: Severity.WARNING,
+    Gate.PORTED: Severity.NOTE,
 }
 
 
@@ -59,15 +60,20 @@ def judge(
     rules: Mapping[str, Rule],
     *,
     gate: Gate = Gate.OPEN,
+    ported: bool = False,
 ) -> Judged:
-    """The findings that `sightings` of one file come to for `target`; `gate` is what stands before
-    the whole file. The same thing seen twice is one finding.
+    """The findings that `sightings` of one file come to for `target`, each thing once. `gate` is
+    what stands before the whole file, `ported` whether its tree has code for HIP.
     """
     lines = _Lines(source.text)
     suppressions = tuple(read_suppressions(source.text, lines))
     if gate is not Gate.OPEN:
         milder = (Gate.OPEN, Gate.AVAILABILITY) if gate is Gate.LEFT_OUT else (Gate.OPEN,)
         sightings = [replace(o, gate=gate) if o.gate in milder else o for o in sightings]
+    if ported:
+        sightings = [
+            replace(o, gate=Gate.PORTED) if _is_met(o, rules[o.rule]) else o for o in sightings
+        ]
     found = {
         (finding.rule, finding.line, finding.column): finding
         for sighting in sorted(sightings, key=_worst_last)
@@ -86,6 +92,12 @@ def judge(
         own = _finding(source, sighting, target, rules[sighting.rule], lines)
         kept += [own] if own is not None else []
     return Judged(findings=tuple(sorted(kept)), suppressed=suppressed)
+
+
+def _is_met(sighting: Sighting, rule: Rule) -> bool:
+    """Whether those who ported a tree met this, or had no reason to come here."""
+    here = sighting.gate is Gate.UNPROVEN or (sighting.gate is Gate.OPEN and rule.of_a_port)
+    return here and sighting.sides != {"amd"}
 
 
 def _worst_last(sighting: Sighting) -> tuple[int, int, str]:
@@ -113,7 +125,8 @@ def _finding(
     source: SourceText, sighting: Sighting, target: ScanTarget, rule: Rule, lines: _Lines
 ) -> ScanFinding | None:
     severity, gate = _weighed(sighting, target, rule)
-    if severity is Severity.NONE:
+    named = rule.unless_named and target.name in source.text[sighting.start : sighting.end]
+    if severity is Severity.NONE or named:
         return None
     softer = _of_path(str(source.path), rule)
     if softer is not None:
@@ -141,7 +154,7 @@ def _of_path(path: str, rule: Rule) -> Gate | None:
     """What the name of a file says of everything in it, if it says something."""
     if _AUTOMATION.match(path):
         return Gate.AUTOMATION
-    if rule.engines != ("structured",):
+    if "structured" not in rule.engines or path.endswith(".py"):
         return None
     if _NVIDIAS.search(path):
         return Gate.NVIDIAS

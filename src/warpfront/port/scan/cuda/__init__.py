@@ -2,17 +2,24 @@
 
 from warpfront.port.scan.cuda.headers import (
     NO_CUDACC,
+    HeaderFacts,
     heard_of,
+    is_ported,
+    own_macros,
     runtime_headers,
     shared_switches,
     vendor_macros,
 )
-from warpfront.port.scan.cuda.reading_code import header_facts, reads, sightings
+from warpfront.port.scan.cuda.reading_code import header_facts, includes_of, reads, sightings
 
 __all__ = [
     "NO_CUDACC",
+    "HeaderFacts",
     "header_facts",
     "heard_of",
+    "includes_of",
+    "is_ported",
+    "own_macros",
     "reads",
     "runtime_headers",
     "shared_switches",

@@ -24,7 +24,7 @@ from warpfront.port.scan.findings import Sighting
 
 _ASM_OPENING = re.compile(r"\s*(?:\b(?:volatile|__volatile__|__volatile|goto|inline)\b\s*)*\(")
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
-_GCN = re.compile(r"\s*(?:s_|v_|ds_|global_|buffer_|flat_|scratch_|image_|;)\w*")
+_GCN = re.compile(r"\s*(?:llvm\.|s_|v_|ds_|global_|buffer_|flat_|scratch_|image_|;)\w*")
 _PTX = re.compile(
     r"\b[a-z][a-z0-9]*(?:\.[a-z0-9:_]+)+|%%?(?:laneid|warpid|lanemask_\w+|smid|clock|globaltimer|tid|"
     r"ctaid)\b|\.reg\b"
@@ -75,7 +75,7 @@ _LIBCUXX = re.compile(
     r"access_property|ceil_div|proclaim_return_type|device|make_pipeline|maximum|minimum)\b)"
 )
 _THRUST_CUDA = re.compile(r"\bthrust\s*::\s*(?:cuda|system\s*::\s*cuda|cuda_cub)\s*::")
-_TEXTURE_REFERENCE = re.compile(r"(?<![\w:])texture\s*<")
+_TEXTURE_REFERENCE = re.compile(r"(?<![\w:])texture\s*<(?![^;{}]{0,40}\bhip)")
 _CLUSTER_SCOPE = re.compile(
     r"\b(?:cooperative_groups|cg)\s*::\s*(memcpy_async|wait|wait_prior|reduce|\w+clusive_scan|"
     r"cluster_group|this_cluster|invoke_one)\b"
@@ -267,7 +267,9 @@ def _shared_memory(view: View) -> Iterator[Sighting]:
         body = next((body for body in view.device_bodies if inside((body,), found.start())), (0, 0))
         total[body] = total.get(body, 0) + (size or 0)
         if re.fullmatch(r"\[\s*32\s*\]\s*", found[3]) and _a_slot_a_warp(view, found):
-            yield sighting(view, "CU114", found.span(), what=f"{found[2]}[32], a slot a warp,")
+            shift = -1 if view.context.ported else 0
+            what = f"{found[2]}[32], a slot a warp,"
+            yield sighting(view, "CU114", found.span(), what=what, shift=shift)
         if size and total[body] > _LDS_BYTES:
             yield sighting(view, "CU130", found.span(), what=f"{total[body]} bytes of __shared__")
 
@@ -309,7 +311,7 @@ _DEVICE_PROPERTIES = frozenset(
     | {"getDeviceProperties", "cudaDeviceProperties"}
 )
 _CAPABILITY = re.compile(
-    r"(?:\.|->)\s*major\s*(?:[<>]=?|[=!]=|\*\s*10)|\b\d\s*(?:[<>]=?|[=!]=)\s*[\w.()>-]{1,60}(?:\.|->)\s*major\b"
+    r"(?:\.|->)\s*major\s*(?:[<>](?![<>])=?|[=!]=(?!\s*9999)|\*\s*10)|\b\d\s*(?:[<>](?![<>])=?|[=!]=)\s*[\w.()>-]{1,60}(?:\.|->)\s*major\b"
 )
 _CAPABILITY_ATTRIBUTE = re.compile(
     r"\b(?:cudaDevAttrComputeCapabilityMajor|CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)\b"
@@ -370,8 +372,13 @@ def leftovers(view: View, name: str, span: Span) -> Iterator[Sighting]:
     """
     known = view.context.identifiers
     hipified = view.source.path.suffix.lower() in (".cu", ".cuh")
-    reached = view.is_hip and not hipified and "amd" in view.region(span[0]).reach
-    if reached and not _is_shared(view, name, known):
+    region = view.region(span[0])
+    reached = view.is_hip and not hipified and "amd" in region.reach
+    if (
+        reached
+        and not any(map(_OF_A_LIBRARY.search, region.tested))
+        and not _is_shared(view, name, known)
+    ):
         yield sighting(view, "CU138", span)
     if known and name not in known and _API.match(name) and _is_foreign(view, name, span):
         yield sighting(view, "CU147", span)
@@ -389,6 +396,7 @@ def _is_shared(view: View, name: str, known: Mapping[str, str]) -> bool:
     )
 
 
+_OF_A_LIBRARY = re.compile(r"(?:^|_)CU(?:BLAS|FFT|SOLVER|SPARSE|DNN|RAND|TENSOR)")
 _MAPPING_HEADER = re.compile(r"(?i)(?:hip|rocm)[^/]*(?:/[^/]+)*\.(?:h|hh|hpp|inl)\Z")
 _API = re.compile(
     r"(?:cuda(?:Malloc|Memcpy|Memset|Free|Stream|Event|Device|Func|Graph|Launch|Host|Pointer|Mem|Get|"

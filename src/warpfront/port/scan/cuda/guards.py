@@ -1,5 +1,5 @@
-"""Rules about conditions that leave AMD without code (CU123, CU124, CU153, CU155), and about the
-names of a project's own part for CUDA where there is none for AMD (CU154). Pure.
+"""Rules about conditions that leave AMD without code (CU123, CU124, CU153, CU155, CU156), and about
+the names of a project's own part for CUDA where there is none for AMD (CU154). Pure.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 
 from warpfront.port.scan.cuda.conditions import Macros, macro_table, truth
+from warpfront.port.scan.cuda.lexer import Span
 from warpfront.port.scan.cuda.name_rows import rows_including, rows_naming
 from warpfront.port.scan.cuda.preprocessor import Arm, ConditionChain, condition_of
 from warpfront.port.scan.cuda.view import NAME, View, path_of, sighting
@@ -25,10 +26,14 @@ _VERSIONS = {
 
 def guard_sightings(view: View) -> Iterator[Sighting]:
     """Arms that hang on a macro of NVIDIA's compiler, in chains that AMD comes to and that have
-    no arm for it.
+    no arm for it, or none that was written.
     """
+    for chain, arm, span in unwritten_arms(view):
+        if "amd" in chain.reach:
+            what = f"#{arm.directive.name} {arm.directive.body}"
+            yield sighting(view, "CU156", span, what=what)
     for chain in view.reaches.chains:
-        yield from (_at(view, "CU155", arm, chain) for arm in chain.arms if _of_old_hip(arm))
+        yield from (_at(view, "CU155", arm, chain) for arm in chain.arms if _of_old_hip(view, arm))
         if "amd" not in chain.reach or _has_arm_for_amd(chain):
             continue
         for arm in chain.arms:
@@ -37,6 +42,25 @@ def guard_sightings(view: View) -> Iterator[Sighting]:
                 yield _at(view, rule, arm, chain)
             if rule == "CU153":
                 yield from _end_of(view, arm, chain)
+
+
+def unwritten_arms(view: View) -> Iterator[tuple[ConditionChain, Arm, Span]]:
+    """Arms that ask for AMD behind one for CUDA and hold nothing but a remark that they are still
+    to be written, with where that stands.
+    """
+    for chain in view.reaches.chains if _TO_DO.search(view.source.text) else ():
+        ends = [*(arm.directive.start for arm in chain.arms[2:]), chain.end]
+        for before, arm, end in zip(chain.arms, chain.arms[1:], ends, strict=False):
+            said = _TO_DO.search(view.source.text, arm.directive.end, end)
+            code = view.code[arm.directive.end : end].strip()
+            asks = any(map(_OF_AMD.search, arm.macros)) and any(map(_NVIDIAS.search, before.macros))
+            if said and asks and (not code or code.startswith("#endif")):
+                yield chain, arm, said.span()
+
+
+_OF_AMD = re.compile(r"(?<![A-Z])(?:HIP|ROC|AMD)")
+_NVIDIAS = re.compile(r"CUDA|CUBLAS|CUFFT|CUSOLVER|NVIDIA|NVCC")
+_TO_DO = re.compile(r"(?i)\btodo\b|fixme|not (?:yet )?(?:implemented|supported)")
 
 
 def _end_of(view: View, arm: Arm, chain: ConditionChain) -> Iterator[Sighting]:
@@ -53,8 +77,12 @@ def _end_of(view: View, arm: Arm, chain: ConditionChain) -> Iterator[Sighting]:
 _FAR = 6
 
 
-def _of_old_hip(arm: Arm) -> bool:
-    """Whether an arm asks for AMD by the name that ROCm 6 took away, and by no other."""
+def _of_old_hip(view: View, arm: Arm) -> bool:
+    """Whether an arm asks for AMD by the name that ROCm 6 took away, and by no other, in a file
+    that does not define it.
+    """
+    if "__HIP_PLATFORM_HCC__" in view.macros:
+        return False
     return "__HIP_PLATFORM_HCC__" in arm.macros and not arm.macros & _OF_HIP
 
 
@@ -111,7 +139,7 @@ def _of_cuda_alone(view: View, arm: Arm) -> bool:
     )
 
 
-_SWITCH = re.compile(r"(?:^|_)CUDA(?:_|$)")
+_SWITCH = re.compile(r"(?:^|_)CU(?:DA|BLAS|FFT|SOLVER)(?:_|$)")
 _NO_SWITCH = re.compile(
     r"^_|^CUDA_(?!ENABLED$|BUILD$|SUPPORT|AVAILABLE$|FOUND$|BACKEND$)|VERSION|ARCH"
     r"|_(?:H|HPP|HH|CUH|INCLUDED|GUARD)_*$|(?:^|_)(?:NO|NOT|DISABLE|WITHOUT|SKIP|NON)_"
@@ -165,7 +193,7 @@ def _own_identifiers(view: View) -> Iterator[tuple[int, int]]:
     for name, defined in view.macros.items():
         if _OWN.search(name) and name not in known and name not in guards:
             yield from ((one.start, one.end) for one in defined)
-    own = {n for n in view.names if _OWN.search(n) and n not in known and not rows_naming(n)}
+    own = {n for n in view.names if _OWN.search(n) and n not in known and _is_own(view, n)}
     for found in NAME.finditer(view.code) if own else ():
         if found[0] in own and not _OF_TORCH.search(
             view.code, max(0, found.start() - 9), found.start()
@@ -173,7 +201,11 @@ def _own_identifiers(view: View) -> Iterator[tuple[int, int]]:
             yield found.span()
 
 
-_OF_TORCH = re.compile(r"\b(?:torch|at|c10)\s*::\s*\Z")
+def _is_own(view: View, name: str) -> bool:
+    return not rows_naming(name) or name in view.context.own_macros
+
+
+_OF_TORCH = re.compile(r"\b(?:torch|at|c10|Kokkos)\s*::\s*\Z")
 _OWN = re.compile(r"(?:^|[^A-Za-z]|[a-z](?=C))(?:cuda|Cuda|CUDA)(?:[^a-zA-Z]|(?<=[a-z])[A-Z]|$)")
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from warpfront.port.scan.cuda.conditions import macro_table
+from warpfront.port.scan.cuda.guards import unwritten_arms
 from warpfront.port.scan.cuda.preprocessor import EVERYWHERE, Reach, is_guard
 from warpfront.port.scan.cuda.view import View, path_of, portable_names
 from warpfront.port.scan.findings import SIDES, Known, Side
@@ -21,14 +22,18 @@ _NAMESPACE = re.compile(r"\bnamespace\s+((?:\w+\s*::\s*)*\w+)\s*\{")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeaderFacts:
     """Of one file: `reaches` says of each macro that a header defines who gets a definition,
-    `nvidias` are macros with CUDA in their name that are asked for beside one of AMD's, `includes`
-    are headers, with whether AMD comes to the line.
+    `nvidias` are macros with CUDA in their name that are asked for beside one of AMD's, `asked` all
+    that conditions name, `shared` those that AMD's arms lie in, `includes` are headers, with
+    whether AMD comes to the line. `unwritten`: an arm of AMD's says that it is to be written.
     """
 
     portable: frozenset[str]
     reaches: Mapping[str, Reach]
     namespaces: frozenset[str]
     nvidias: frozenset[str] = frozenset()
+    asked: frozenset[str] = frozenset()
+    shared: frozenset[str] = frozenset()
+    unwritten: bool = False
     includes: tuple[tuple[str, bool], ...] = ()
 
 
@@ -38,10 +43,8 @@ def facts_of(view: View) -> HeaderFacts:
         name.strip() for found in _NAMESPACE.findall(view.code) for name in found.split("::")
     )
     if not _VENDOR.search(view.source.text):
-        includes = tuple((header, True) for header in _INCLUDED.findall(view.source.text))
-        return HeaderFacts(
-            portable=frozenset(), reaches={}, namespaces=namespaces, includes=includes
-        )
+        plain = tuple((header, True) for header in _INCLUDED.findall(view.source.text))
+        return HeaderFacts(portable=frozenset(), reaches={}, namespaces=namespaces, includes=plain)
     header = view.source.path.suffix.lower() in _HEADERS
     reaches = dict(_macro_reaches(view)) if header else {}
     portable = portable_names(view)
@@ -53,11 +56,14 @@ def facts_of(view: View) -> HeaderFacts:
         reaches=reaches,
         namespaces=namespaces,
         nvidias=_nvidias(view),
-        includes=tuple(_includes(view)),
+        asked=frozenset().union(*(chain.macros for chain in view.reaches.chains)),
+        shared=_shared(view),
+        unwritten=any(True for _ in unwritten_arms(view)),
+        includes=tuple(includes(view)),
     )
 
 
-def _includes(view: View) -> Iterator[tuple[str, bool]]:
+def includes(view: View) -> Iterator[tuple[str, bool]]:
     for directive in view.directives:
         header = path_of(directive.body) if directive.name.startswith("include") else None
         if header is not None:
@@ -78,6 +84,17 @@ def _nvidias(view: View) -> frozenset[str]:
                 found |= before | asked
             elif len(arm.macros) == 1 and "!" not in arm.directive.body:
                 before |= asked
+    return frozenset(found)
+
+
+def _shared(view: View) -> frozenset[str]:
+    """Macros that stand together with one of AMD's: around its arm, or in one condition."""
+    found: set[str] = set()
+    for region in view.reaches.regions:
+        if region.arms and any(map(_AMD_NAME.search, region.arms[-1].macros)):
+            found = found.union(*(arm.macros for arm in region.arms[:-1]))
+            if "&&" in region.arms[-1].directive.body:
+                found |= region.arms[-1].macros
     return frozenset(found)
 
 
@@ -123,6 +140,27 @@ def heard_of(texts: Iterable[str]) -> frozenset[str]:
     return frozenset(heard)
 
 
+def is_ported(texts: Iterable[str], facts: Iterable[HeaderFacts]) -> bool:
+    """Whether a tree that names HIP is more than begun: a header gives AMD one of CUDA's names, or
+    more than five files, or than a third of those with CUDA's runtime, say something of HIP, and
+    not half of them that it is still to be written.
+    """
+    if any(_RUNTIMES.match(name) for one in facts for name in one.portable):
+        return True
+    said = [
+        (_RUNTIMES.search(text) is not None, _OF_HIP.search(text) is not None) for text in texts
+    ]
+    hip = sum(amd for _, amd in said)
+    if hip and 2 * sum(one.unwritten for one in facts) >= hip:
+        return False
+    return hip > _BEGUN or sum(cuda for cuda, _ in said) < 3 * max(hip, 1)
+
+
+_BEGUN = 5
+_RUNTIMES = re.compile(r"\bcuda[A-Z]\w+|cuda_runtime|__global__|\bcublas[A-Z]")
+_OF_HIP = re.compile(r"\bhip[A-Z_]|HIP|ROCM|rocblas|AMD_PLATFORM")
+
+
 NO_CUDACC: Mapping[str, Mapping[Side, Known]] = {
     "__CUDACC__": {"nvidia": "set", "amd": "unset", "other": "unset"}
 }
@@ -156,20 +194,40 @@ def runtime_headers(texts: Mapping[str, str]) -> frozenset[str]:
     return frozenset(names)
 
 
+def own_macros(facts: Iterable[HeaderFacts]) -> frozenset[str]:
+    """Macros of the tree's own whose names are of the form of the driver's: `CUDA_CHECK`."""
+    return frozenset(name for one in facts for name in one.reaches if name.startswith("CUDA_"))
+
+
 def vendor_macros(facts: Iterable[HeaderFacts]) -> dict[str, Mapping[Side, Known]]:
     """The macros that no header defines for some side, and those that are asked for beside AMD's,
     by name: unset there. Those that the table knows stay as they are there.
     """
     reaches: dict[str, Reach] = {}
+    facts = tuple(facts)
+    asked = frozenset().union(*(one.asked for one in facts))
     for one in facts:
         reaches.update(dict.fromkeys(one.nvidias - reaches.keys(), frozenset({"nvidia"})))
         for name, reach in one.reaches.items():
             reaches[name] = reaches.get(name, frozenset()) | reach
+    own = _beside_amds(asked).difference(*(one.shared for one in facts))
+    reaches |= dict.fromkeys(own, frozenset({"nvidia"}))
     return {
         name: row
         for name, reach in reaches.items()
         if reach and reach != EVERYWHERE and (row := _row(name, EVERYWHERE - reach))
     }
+
+
+def _beside_amds(asked: Iterable[str]) -> frozenset[str]:
+    """Of macros that are asked for, NVIDIA's halves of pairs: `X_CUDA` beside `X_HIP`."""
+    amds = {one for name in asked if (one := _PART_OF_AMD.sub("@", name)) != name}
+    return frozenset(name for name in asked if _PART_OF_NVIDIA.sub("@", name) in amds)
+
+
+_LIBRARY = "(?=BLAS|FFT|RAND|SOLVER|SPARSE)"
+_PART_OF_AMD = re.compile(rf"(?<=[A-Za-z0-9]_)(?:(?:HIP|ROC){_LIBRARY}|(?:HIP|ROCM|AMD)(?![A-Z]))")
+_PART_OF_NVIDIA = re.compile(rf"(?<=[A-Za-z0-9]_)(?:CU{_LIBRARY}|(?:CUDA|NVIDIA)(?![A-Z]))")
 
 
 def _row(name: str, missing: Reach) -> Mapping[Side, Known]:

@@ -248,11 +248,16 @@ def _amd_too(view: View, offset: int) -> Reach:
     return frozenset(SIDES) if reach == {"amd"} else reach
 
 
+def _milder(view: View) -> int:
+    """Where there is code for HIP, a kernel of 32 lanes may mean no more than 32 of them."""
+    return -1 if view.context.ported else 0
+
+
 def _halvings(view: View) -> Iterator[Sighting]:
     for found in _HALVING_FROM_16.finditer(view.code):
         body = view.code[found.end() : found.end() + NEAR]
         if _SHUFFLES.search(body):
-            yield sighting(view, "CU113", found.span())
+            yield sighting(view, "CU113", found.span(), shift=_milder(view))
     for found in _DOUBLING_TO_32.finditer(view.code):
         body = view.code[found.end() : found.end() + NEAR]
         if _SHUFFLES.search(body):
@@ -295,4 +300,4 @@ def _lane_arithmetic(view: View) -> Iterator[Sighting]:
             and not left.isdigit()
         ):
             # Right as long as all of the kernel means groups of 32: open, as a constant is.
-            yield sighting(view, "CU114", found.span())
+            yield sighting(view, "CU114", found.span(), shift=_milder(view))

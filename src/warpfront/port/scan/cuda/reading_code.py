@@ -19,7 +19,7 @@ from warpfront.port.scan.cuda.device import (
     memory_sightings,
 )
 from warpfront.port.scan.cuda.guards import guard_sightings, own_names
-from warpfront.port.scan.cuda.headers import HeaderFacts, facts_of
+from warpfront.port.scan.cuda.headers import HeaderFacts, facts_of, includes
 from warpfront.port.scan.cuda.lanes import MASK_NAMES, lane_sightings, mask_sightings
 from warpfront.port.scan.cuda.lexer import Span
 from warpfront.port.scan.cuda.name_rows import NameRow, rows_including, rows_naming
@@ -72,6 +72,11 @@ def sightings(source: SourceText, context: Context) -> Iterator[Sighting]:
 def header_facts(source: SourceText, context: Context | None = None) -> HeaderFacts:
     """What a file tells the others of its tree: `Context` is made of them."""
     return facts_of(view_of(source, context or Context()))
+
+
+def includes_of(source: SourceText, context: Context) -> tuple[tuple[str, bool], ...]:
+    """What a file includes, and whether AMD comes to the line."""
+    return tuple(includes(view_of(source, context)))
 
 
 def _included(view: View, seen: Seen) -> Iterator[Sighting]:
@@ -131,7 +136,8 @@ def _by_rows(view: View, name: str, span: Span, seen: Seen) -> Iterator[Sighting
 
 
 def _is_own_macro(view: View, name: str) -> bool:
-    return name in view.macros and name not in view.context.identifiers
+    own = name in view.macros or name in view.context.own_macros
+    return own and name not in view.context.identifiers
 
 
 def _everywhere(view: View, row: NameRow) -> bool:

@@ -382,21 +382,32 @@ def portable_names(view: View) -> frozenset[str]:
         for name, defined in view.macros.items()
         if any(view.region(directive.start).reach == {"amd"} for directive in defined)
     }
+    wrapper = view.is_hip and view.source.path.suffix in _HEADERS
     functions = {
         name[1]
         for start, _end in view.device_bodies
-        if view.region(start).reach == {"amd"}
+        if (wrapper or view.region(start).reach == {"amd"})
         and (name := _FUNCTION_NAME.search(view.code, max(0, start - NEAR), start))
+    }
+    # NVIDIA's compiler has these: whoever defines one does it for another.
+    intrinsics = {name for name in view.macros if _INTRINSIC.fullmatch(name)} | {
+        found[1] for found in _INTRINSIC_DEFINED.finditer(view.code)
     }
     aliases = {
         found[found.lastindex or 0]
         for found in _ALIAS.finditer(view.code)
         if view.is_hip or view.region(found.start()).reach == {"amd"}
     }
-    return frozenset(macros | functions | aliases)
+    return frozenset(macros | functions | aliases | intrinsics)
 
 
+_HEADERS = frozenset({".h", ".hh", ".hpp", ".hxx", ".cuh"})
 _OF_AMD = re.compile(r"HIP|ROCM|AMD|HCC")
+_INTRINSICS = (
+    r"__(?:shfl(?:_up|_down|_xor)?|ballot|any|all|match_any|match_all|reduce_\w+)_sync|__syncwarp"
+)
+_INTRINSIC = re.compile(_INTRINSICS)
+_INTRINSIC_DEFINED = re.compile(rf"[\w>&*]\s+({_INTRINSICS})\s*\([^;{{}}()]{{0,200}}\)\s*\{{")
 _ALIAS = re.compile(
     r"\bnamespace\s+(\w+)\s*[={]|\busing\s+(\w+)\s*=|\btypedef\s[^;{}]{1,120}?\b(\w+)\s*;"
 )

@@ -142,9 +142,16 @@ _CDNA = 9
 _CODES = 20
 
 
+_SHORT = 30
+
+
 def _capability_rule(module: Module, node: ast.Compare) -> str:
+    """What a short function says is about its comparisons; of a long one, the statement is."""
     scope = module.scope(node)
-    about = scope if not isinstance(scope, ast.Module) else node
+    lines = getattr(scope, "end_lineno", 0) - getattr(scope, "lineno", 0)
+    about = scope if not isinstance(scope, ast.Module) and lines <= _SHORT else node
+    if about is node:
+        about = next((one for one, _ in module.ancestors(node) if isinstance(one, ast.stmt)), node)
     text = module.source_of(about).lower()
     return "PY020" if "fp8" in text or "float8" in text else "PY019"
 

@@ -36,7 +36,7 @@ _LIBRARIES = frozenset(
         "nvidia-ml",
     }
 )
-_HIP = re.compile(r"version\.hip|IS_HIP|ROCM|rocm|HIP_HOME|is_hip")
+_HIP = re.compile(r"version\.hip|IS_HIP|ROCM|rocm|HIP_HOME|is_hip|hipcc")
 _WINDOWS_LIBRARY = re.compile(r"(?:cublas|cudart|cuda|cudnn|cusparse|cusolver|nvrtc)\.lib")
 _WHEEL_FOLDERS = frozenset({"cuda_runtime", "cublas", "cudnn", "cuda_nvcc", "cusparse", "cusolver"})
 _NVIDIA_ALONE = re.compile(r"(?i)nvidia|\bcuda\b|nvcc")
@@ -67,7 +67,8 @@ def flags(module: Module, node: ast.Constant) -> Iterator[Seen]:
     if GFX.search(text):
         yield Seen(rule="BL203", node=node, what=text[:60])
     asking = _ASKING.match(text)
-    if asking is not None and "PYTORCH_ROCM_ARCH" not in module.text:
+    version = any("--version" in module.source_of(one) for one, _ in _first_three(module, node))
+    if asking is not None and "PYTORCH_ROCM_ARCH" not in module.text and not version:
         yield Seen(rule="BL204", node=node, what=asking[1])
 
 

@@ -23,10 +23,23 @@ def launches(module: Module, node: ast.Call) -> Iterator[Seen]:
     warps = keyword(node, "num_warps")
     if isinstance(warps, ast.Constant) and isinstance(warps.value, int) and warps.value >= 32:
         yield Seen(rule="PY038", node=warps, what=f"num_warps={warps.value}")
+    elif isinstance(warps, ast.Name):
+        yield from _warps_tried(module, node, warps.id)
     clusters = keyword(node, "num_ctas")
     count = clusters.value if isinstance(clusters, ast.Constant) else None
     if clusters is not None and isinstance(count, int) and count > 1:
         yield Seen(rule="PY039", node=clusters, what=f"num_ctas={count}")
+
+
+def _warps_tried(module: Module, node: ast.AST, name: str) -> Iterator[Seen]:
+    """`for num_warps in [8, 16, 32]` of the comprehension or loop around a configuration."""
+    for around, _ in module.ancestors(node):
+        for loop in [around] if isinstance(around, ast.For) else getattr(around, "generators", ()):
+            if isinstance(loop.target, ast.Name) and loop.target.id == name:
+                for one in getattr(loop.iter, "elts", ()):
+                    value = one.value if isinstance(one, ast.Constant) else None
+                    if isinstance(value, int) and value >= 32:
+                        yield Seen(rule="PY038", node=one, what=f"{name}={value}")
 
 
 def warps_assigned(module: Module, node: ast.Assign) -> Iterator[Seen]:

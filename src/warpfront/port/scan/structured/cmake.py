@@ -64,6 +64,8 @@ def _narrow(arm: _Arm, condition: str) -> None:
     both = " OR " in condition or " AND " in condition
     negated = condition.startswith("NOT ")
     asked: frozenset[Side] | None = None
+    if _HIP_ON_NVIDIA.search(condition):
+        condition = "NVIDIA"
     if _AMD.search(condition) and not _NVIDIA.search(condition):
         asked = frozenset({"amd"})
     elif _NVIDIA.search(condition) and not _AMD.search(condition):
@@ -75,6 +77,9 @@ def _narrow(arm: _Arm, condition: str) -> None:
     arm.sides = arm.left & here
     if not both:
         arm.left = arm.left - here
+
+
+_HIP_ON_NVIDIA = re.compile(r"(?i)HIP_PLATFORM\W*\s+(?:STREQUAL|MATCHES)\s+\W*(?:nvcc|nvidia)")
 
 
 def _raw_commands(text: str) -> Iterator[tuple[str, int, tuple[Word, ...]]]:
@@ -122,12 +127,17 @@ _PART = re.compile(rf"{OWN_PART.pattern}|cuda")
 _GPU_PART = re.compile(rf"{_PART.pattern}|(?<![a-z])gpu(?![a-z])")
 
 
+_OFF = re.compile(r"(?i)off|0|false|no")
+
+
 def own_parts(text: str) -> Iterator[Sighting]:
     """Where the build of a project without HIP names its part for CUDA (BL217): one a line. What it
     calls its GPU's part is CUDA's too, where the file has no other way to a GPU.
     """
     gpu = {"if", "elseif", "option", "add_subdirectory"} if not _OTHER_WAYS.search(text) else set()
     for name, start, arguments in _raw_commands(text):
+        if name == "set" and any(_OFF.fullmatch(word.text) for word in arguments[1:2]):
+            continue
         lines = set()
         part = _GPU_PART if name in gpu else _PART
         for word in arguments if name not in {"message", "endif", "else"} else ():

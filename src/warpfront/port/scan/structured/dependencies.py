@@ -32,11 +32,12 @@ class _Finder:
         self._after: dict[str, int] = {}
 
     def place(self, value: str) -> tuple[int, int]:
-        for form in (f'"{value}"', f"'{value}'", value):
-            start = self._text.find(form, self._after.get(value, 0))
-            if start >= 0:
-                self._after[value] = start + len(form)
-                return start, start + len(form)
+        for after in (self._after.get(value, 0), 0):
+            for form in (f'"{value}"', f"'{value}'", value):
+                start = self._text.find(form, after)
+                if start >= 0:
+                    self._after[value] = start + len(form)
+                    return start, start + len(form)
         return 0, 0
 
 

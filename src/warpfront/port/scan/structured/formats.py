@@ -81,6 +81,41 @@ def reads(path: PurePosixPath) -> bool:
 
 def sightings(source: SourceText, context: Context) -> Iterator[Sighting]:
     """Everything in `source` that a rule is about."""
+    for one in _read(source, context):
+        if one.rule != "DP318" or not _brings_no_torch(one.what, context.torchless):
+            yield one
+
+
+def _brings_no_torch(command: str, torchless: frozenset[str]) -> bool:
+    """Whether all that an install step takes is files of requirements that come without torch."""
+    files = _LISTED.findall(command)
+    others = _PROJECTS.search(command)
+    names = {path.rpartition("/")[2] for path in torchless}
+    return bool(files) and not others and all(one.rpartition("/")[2] in names for one in files)
+
+
+_LISTED = re.compile(r"(?:-r\s*|--requirement[=\s])([\w./-]+)")
+_PROJECTS = re.compile(r"\s(?:-e|--editable|\.{1,2}/?(?:\[[^\]]*\])?)(?:[\s=]|\Z)")
+
+
+def torchless(requirements: Mapping[str, str]) -> frozenset[str]:
+    """The files of requirements, by path, that name neither torch nor what is known to need it; of
+    files of one name in several folders, none unless all are so.
+    """
+    needing = {
+        path.rpartition("/")[2] for path, text in requirements.items() if _NEEDS.search(text)
+    }
+    return frozenset(path for path in requirements if path.rpartition("/")[2] not in needing)
+
+
+_NEEDS = re.compile(
+    r"(?im)^\s*(?:-r|-e|\.|git\+|https?:|[\w-]*torch|accelerate|bitsandbytes|deepspeed|diffusers"
+    r"|[\w-]*lightning|fairscale|flash|openai-whisper|peft|sentence|timm|transformers|triton|trl"
+    r"|ultralytics|vllm|xformers)"
+)
+
+
+def _read(source: SourceText, context: Context) -> Iterator[Sighting]:
     kind = kind_of(source.path)
     text = source.text
     readers: Mapping[Kind, Callable[[str], Iterator[Sighting]]] = {

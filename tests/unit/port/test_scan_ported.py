@@ -1,0 +1,197 @@
+"""What a tree that has a port, or the beginning of one, says of its own lines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from warpfront.pipeline.beside.scanning import scan_tree
+from warpfront.port.scan.findings import Gate, ScanFinding, Severity
+from warpfront.port.scan.left_out import cudas_beside_amds
+from warpfront.port.scan.structured import torchless
+from warpfront.port.scan.targets import read_target
+from warpfront.system.trees import list_tree
+
+KERNEL = "__global__ void k() { unsigned m = __ballot_sync(0xffffffff, 1); }\n"
+USE = '#include <hip/hip_runtime.h>\n#include "cuda/queue.cu"\n'
+HIP = "#include <hip/hip_runtime.h>\nhipError_t run();\n"
+
+
+def found(root: Path, files: Mapping[str, str], target: str = "gfx942") -> tuple[ScanFinding, ...]:
+    for path, text in files.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text, encoding="utf-8")
+    return scan_tree(root, read_target(target), processes=1).findings
+
+
+def loud(findings: tuple[ScanFinding, ...]) -> set[tuple[str, str]]:
+    return {(one.path, one.rule) for one in findings if one.severity is not Severity.NOTE}
+
+
+def test_cudas_part_beside_amds_is_for_nvidia(tmp_path: Path) -> None:
+    alone = found(tmp_path, {"src/cuda/queue.cu": KERNEL, "main.cpp": USE})
+    assert ("src/cuda/queue.cu", "CU108") in loud(alone)
+    beside = found(tmp_path, {"src/hip/queue.cpp": HIP})
+    assert not loud(beside)
+    assert {one.gate for one in beside if one.path.startswith("src/cuda")} == {Gate.LEFT_OUT}
+
+
+@pytest.mark.parametrize(
+    ("nvidia", "amd", "is_twin"),
+    [
+        ("src/cusolver.cpp", "src/rocsolver.cpp", True),
+        ("cmake/run_cuda.cmake", "cmake/run_hip.cmake", True),
+        ("lib/ptx/barrier.cpp", "lib/amdgpu/barrier.cpp", True),
+        ("gpu/backend-cuda/mul.cu", "gpu/backend-hip/CMakeLists.txt", False),
+        ("src/current.cpp", "src/hiprent.cpp", False),
+        ("a/cuda/queue.cu", "b/hip/queue.cpp", False),
+    ],
+)
+def test_a_twin_has_the_same_path_but_for_the_vendor(
+    nvidia: str, amd: str, *, is_twin: bool
+) -> None:
+    assert cudas_beside_amds([nvidia, amd]) == ({nvidia} if is_twin else set())
+
+
+def test_half_of_a_pair_of_macros_is_nvidias(tmp_path: Path) -> None:
+    text = f"#if X_PASS_HIP\nint a;\n#endif\n#if X_PASS_CUDA\n{KERNEL}#endif\n"
+    assert not loud(found(tmp_path, {"warp.hpp": text, "hip.cpp": HIP}))
+    both = f"#if X_PASS_CUDA\n#if X_PASS_HIP\nint a;\n#endif\n{KERNEL}#endif\n"
+    assert ("warp.hpp", "CU108") in loud(found(tmp_path, {"warp.hpp": both}))
+
+
+def test_what_whoever_ported_met_is_a_note(tmp_path: Path) -> None:
+    barrier = "__device__ void f() { __syncwarp(); }\n"
+    assert ("a.cu", "CU118") in loud(found(tmp_path, {"a.cu": barrier}))
+    ported = found(tmp_path, {"a.cu": HIP + barrier, "b.hip": HIP + KERNEL})
+    assert ("b.hip", "CU108") in loud(ported)
+    assert [one.gate for one in ported if one.rule == "CU118"] == [Gate.PORTED]
+
+
+def test_three_files_of_hip_among_many_are_no_port(tmp_path: Path) -> None:
+    files = {f"part{number}.cc": "void f() { cudaFree(nullptr); }\n" for number in range(9)}
+    names = {(f"part{number}.cc", "CU101") for number in range(9)}
+    assert loud(found(tmp_path, files | {"one.cc": HIP})) == names
+    assert not loud(
+        found(tmp_path, {"map.h": "#ifdef __HIP__\n#define cudaFree hipFree\n#endif\n"})
+    )
+
+
+def test_a_port_that_is_still_to_be_written_is_none(tmp_path: Path) -> None:
+    arm = "#ifdef B_HAVE_CUBLAS\nint x;\n#elif defined(B_HAVE_ROCBLAS)\n{}\n#endif\n"
+    other = "void f() { cudaFree(nullptr); }\n"
+    remark = {"a.cc": HIP + arm.format("// TODO: rocBLAS"), "b.cc": other}
+    assert loud(found(tmp_path, remark)) >= {("a.cc", "CU156"), ("b.cc", "CU101")}
+    written = {"a.cc": HIP + arm.format("int y;"), "b.cc": other}
+    assert not loud(found(tmp_path, written))
+
+
+def test_an_architecture_is_said_where_the_target_is_not_among_them(tmp_path: Path) -> None:
+    files = {"rocm.cmake": 'find_package(hip)\nset(GPU_TARGETS "gfx90a;gfx942")\n'}
+    assert not loud(found(tmp_path, files))
+    assert loud(found(tmp_path, files, "gfx1100")) == {("rocm.cmake", "BL203")}
+
+
+def test_a_project_has_macros_of_its_own_with_names_like_the_drivers(tmp_path: Path) -> None:
+    files = {"own.h": "#define CUDA_TEST_ERROR() check()\n", "use.cpp": "CUDA_TEST_ERROR();\n"}
+    assert ("use.cpp", "CU101") not in loud(found(tmp_path, files))
+
+
+def test_requirements_without_torch_bring_none(tmp_path: Path) -> None:
+    step = {"Dockerfile": "FROM debian\nRUN pip install -r docs/list-requirements.txt\n"}
+    assert not loud(found(tmp_path, step | {"docs/list-requirements.txt": "sphinx\n"}))
+    more = found(tmp_path, {"docs/list-requirements.txt": "sphinx\ntimm\n"})
+    assert ("Dockerfile", "DP318") in loud(more)
+    assert torchless({"a/r.txt": "sphinx\n", "b/r.txt": "torch\n"}) == set()
+
+
+def test_a_third_partys_device_code_that_the_build_names_is_read(tmp_path: Path) -> None:
+    for path in ("vendor/splat/a.cu", "vendor/glm/b.cu"):
+        (tmp_path / path).parent.mkdir(parents=True)
+        (tmp_path / path).write_text(KERNEL, encoding="utf-8")
+    assert not list_tree(tmp_path).files
+    (tmp_path / "CMakeLists.txt").write_text("add_library(s vendor/splat/a.cu)\n", encoding="utf-8")
+    assert [one.path for one in list_tree(tmp_path).files] == [
+        "CMakeLists.txt",
+        "vendor/splat/a.cu",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ('void f(cudaDeviceProp p) { out << p.major << "."; }', ""),
+        ("bool f(cudaDeviceProp p) { return p.major != 9999; }", ""),
+        ("bool f(cudaDeviceProp p) { return p.major < 9; }", "CU151"),
+    ],
+)
+def test_a_capability_that_is_only_printed_decides_nothing(
+    tmp_path: Path, text: str, rule: str
+) -> None:
+    rules = {one for _, one in loud(found(tmp_path, {"a.hip": HIP + text}))} & {"CU151"}
+    assert rules == ({rule} if rule else set())
+
+
+def test_warps_are_found_in_the_list_that_is_tried(tmp_path: Path) -> None:
+    text = (
+        "import triton\nC = [triton.Config({}, num_warps=n) for n in [4, 32]]\n"
+        "@triton.autotune(C, key=[])\n@triton.jit\ndef k(x): pass\n"
+    )
+    assert loud(found(tmp_path, {"k.py": text})) == {("k.py", "PY038")}
+    assert not loud(found(tmp_path, {"k.py": text.replace("32", "16")}))
+
+
+def test_fp8_elsewhere_in_a_long_function_decides_nothing(tmp_path: Path) -> None:
+    filler = "    x = 1\n" * 40
+    text = (
+        f"import torch\ndef f(fp8):\n{filler}    if torch.cuda.get_device_capability()[0] == 9:\n"
+    )
+    assert loud(found(tmp_path, {"k.py": f"{text}        pass\n"})) == {("k.py", "PY019")}
+    assert loud(found(tmp_path, {"k.py": f"{text}        x = fp8\n"})) == {("k.py", "PY020")}
+
+
+def test_a_switch_that_a_build_turns_off_is_no_part_for_cuda(tmp_path: Path) -> None:
+    assert not loud(found(tmp_path, {"a.cmake": "set(ENABLE_CUDA Off CACHE BOOL x)\n"}))
+
+
+def test_whoever_defines_an_intrinsic_does_it_for_amd(tmp_path: Path) -> None:
+    assert ("k.h", "CU108") in loud(
+        found(tmp_path, {"k.h": KERNEL, "main.cpp": HIP + '#include "k.h"\n'})
+    )
+    shim = (
+        "// HIP\ntemplate <typename T> __device__ T __ballot_sync(unsigned m, T v) { return v; }\n"
+    )
+    assert not loud(found(tmp_path, {"shim.h": shim}))
+
+
+def test_a_header_behind_half_of_a_pair_is_nvidias(tmp_path: Path) -> None:
+    main = '#if X_HAS_CUDA\n#include "k.h"\n#elif X_HAS_ROCM\nint a;\n#endif\n'
+    findings = found(tmp_path, {"k.h": KERNEL, "main.cpp": HIP + main})
+    assert {one.gate for one in findings if one.path == "k.h"} == {Gate.LEFT_OUT}
+
+
+def test_a_source_that_a_folders_own_build_names_for_cuda_is_left_out(tmp_path: Path) -> None:
+    root = "find_package(hip)\nadd_subdirectory(bench)\n"
+    own = "if(H_HAS_CUDA)\n  list(APPEND S cudnn.cpp)\nendif()\n"
+    code = {"bench/cudnn.cpp": "#include <cudnn.h>\n", "main.cpp": HIP}
+    findings = found(tmp_path, code | {"CMakeLists.txt": root, "bench/CMakeLists.txt": own})
+    assert [one.gate for one in findings if one.rule == "CU103"] == [Gate.LEFT_OUT]
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        (
+            "flags-hip.cmake",
+            'if("${HIP_PLATFORM}" STREQUAL "nvidia")\nset(F "--use_fast_math")\nendif()',
+        ),
+        ("flags-cuda.cmake", 'set(F "--use_fast_math")'),
+        ("hip.h", HIP + "template <typename T> void f(texture<T, hipTextureType2D> t);"),
+        ("load.hip", HIP + '__device__ int f() __asm("llvm.amdgcn.raw.buffer.load.i32");'),
+        ("solve.hip", HIP + "#ifdef CUSOLVER_AVAILABLE\nvoid f() { cusparseDestroy(h); }\n#endif"),
+    ],
+)
+def test_what_is_nvidias_or_hips_own_is_no_warning(tmp_path: Path, path: str, text: str) -> None:
+    assert not loud(found(tmp_path, {path: f"{text}\n"}))
