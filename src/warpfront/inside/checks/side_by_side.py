@@ -43,7 +43,8 @@ def run_side_by_side(
     """Each session's exit code; a signal's number, negative, where it crashed. `alone` are the
     options with which this module's package runs one session.
     """
-    waiting = sorted(sessions, key=lambda name: -CHECK_SESSIONS[name].seconds)
+    row = CHECK_SESSIONS
+    waiting = sorted(sessions, key=lambda name: (row[name].last, -row[name].seconds))
     cores = len(os.sched_getaffinity(0))
     most = places(cores, _memory_bytes(), device)
     running: dict[int, tuple[str, float]] = {}
@@ -63,7 +64,7 @@ def run_side_by_side(
         with contextlib.suppress(Exception):  # whoever needs it meets the same, and says so
             import_module(name)
     while waiting or running:
-        while waiting and len(running) < most:
+        while waiting and len(running) < most and not (running and row[waiting[0]].last):
             begin(waiting.pop(0))
         pid, status, used = os.wait4(-1, 0)
         if pid in running:

@@ -57,6 +57,12 @@ def table() -> Mapping[str, Any]:
     return document
 
 
+def starts() -> Mapping[str, str]:
+    """Files that run code at every start of Python and are known, each with its text's pattern."""
+    document: Mapping[str, Any] = json.loads(TABLE.read_text(encoding="utf-8"))["starts"]
+    return {name: str(one["text"]) for name, one in document.items()}
+
+
 def names() -> tuple[str, ...]:
     return tuple(sorted(table()))
 
