@@ -103,6 +103,7 @@ class Generating(torch.nn.Module):  # type: ignore[misc, name-defined]
         seen = (self.words(input_ids) + self.places(position_ids)).cumsum(1)
         return SimpleNamespace(logits=self.head(seen))
 
+    @torch.no_grad()  # type: ignore[untyped-decorator]
     def generate(self, input_ids: Any, *, max_new_tokens: int, **_: Any) -> Any:
         own, logits = self.generation_config, []
         for step in range(max_new_tokens):
