@@ -89,6 +89,19 @@ def test_a_silent_fallback_is_no_pass_although_the_import_works(
         assert f"a fallback is taken: {EXTENSION.name}: {why}" in own.reason
 
 
+def test_of_what_is_described_for_others_only_every_extension_has_to_load(
+    site: Site, described: dict[str, Any]
+) -> None:
+    """As lmcache before 0.5 on the CPU, whose operations are CUDA's."""
+    described |= {"compiled": {"nvidia": ["ops._speedups"]}, "signs": []}
+    files: dict[str, str | bytes] = {"__init__.py": FALLS_BACK, EXTENSION.name: WITHOUT_LIBRARY}
+    site.package("ops", "1.0", files)
+    results = found(USES)
+    assert "ops: no fallback" not in results
+    assert results["ops: extensions load"].outcome == "failed"
+    assert "lacks libq.so.6" in results["ops: extensions load"].reason
+
+
 @pytest.mark.usefixtures("described")
 def test_python_in_the_place_of_an_extension_is_no_extension(site: Site) -> None:
     site.package("ops", "1.0", {"__init__.py": FALLS_BACK, "_speedups.py": "slow = True\n"})

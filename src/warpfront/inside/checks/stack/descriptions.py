@@ -90,6 +90,11 @@ def description(name: str, *, vendor: str, version: str) -> Description:
     )
 
 
+def nothing_for(name: str) -> tuple[str, ...]:
+    """On whose devices a package has nothing to run, and what has, as of its newest version."""
+    return tuple(table()[name][-1].get("vendors", {}).values())
+
+
 def of_vendor(by_vendor: Mapping[str, Any], vendor: str, otherwise: Any) -> Any:
     """A vendor's own entry, else what is so for every one."""
     return by_vendor.get(vendor, by_vendor.get(EVERY, otherwise))

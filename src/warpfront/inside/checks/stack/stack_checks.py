@@ -136,12 +136,19 @@ def _described(name: str, claims: Claims, told: list[tuple[str, ImportReport]]) 
         yield Check(name=name, find=lambda: unavailable(known.not_for))
         return
     attributes = tuple(sign.attribute for sign in known.signs if sign.attribute)
+    # Nothing is known of this version on this vendor's devices: as if nobody described it.
+    nothing = not (known.compiled or known.signs or known.computes)
     say = _once(
         name,
         told,
-        lambda: imported(known.imports, compiled=known.compiled, attributes=attributes),
+        lambda: imported(
+            known.imports, compiled=known.compiled, attributes=attributes, diagnose=nothing
+        ),
     )
     yield Check(name=f"{name}: imports", find=lambda: all_imported(say(), known))
+    if nothing:
+        yield Check(name=f"{name}: extensions load", find=lambda: extensions_load(say()))
+        return
     if known.compiled:
         yield Check(name=f"{name}: compiled", find=lambda: all_compiled(say()))
     yield Check(name=f"{name}: no fallback", find=lambda: no_fallback(say(), known))
