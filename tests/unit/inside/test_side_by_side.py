@@ -83,6 +83,7 @@ def test_places_are_cores_that_memory_holds_and_few_on_one_device() -> None:
         1,
     ]
     assert [places(16, 128 * gib, "cuda"), places(2, 128 * gib, "cuda")] == [6, 2]
+    assert places(16, 128 * gib, "hpu") == 1, "a card belongs to one process"
 
 
 @pytest.mark.parametrize(("device", "threads"), [("cpu", {16, 8}), ("cuda", {8})])

@@ -64,7 +64,8 @@ CHECK_SESSIONS: Mapping[str, CheckSession] = {
     ),
     "models": CheckSession(
         says="model families, layer by layer, trained, checkpointed, exported",
-        records=("models.modes:record_models", "architectures.registered:record_usual"),
+        # Children first: a Gaudi belongs to the process that used it first, until that ends.
+        records=("architectures.registered:record_usual", "models.modes:record_models"),
         seconds=5.0,
     ),
     "attention": CheckSession(

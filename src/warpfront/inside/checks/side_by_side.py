@@ -25,8 +25,8 @@ ENDINGS = "endings.json"
 # What most sessions import, before any of them; of GPUs nothing that may ask a driver.
 _IMPORTED: Mapping[str, tuple[str, ...]] = {"cpu": ("torch", "torch._dynamo")}
 _PLAINLY = ("torch",)
-# More would only wait for one device, and each holds a context there.
-_ON_A_DEVICE = 6
+# More would only wait for one device, and each holds a context there. A Gaudi is one process's own.
+_ON_A_DEVICE, _ON_A_GAUDI = 6, 1
 _SESSION_BYTES = 2 * 2**30
 _MEMORY_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 _DIE_WITH_PARENT = 1
@@ -75,8 +75,8 @@ def run_side_by_side(
 
 
 def places(cores: int, memory_bytes: int, device: str) -> int:
-    """How many sessions at once: a core each, what memory holds, and few on one device."""
-    most = cores if device == "cpu" else min(cores, _ON_A_DEVICE)
+    """How many sessions at once: a core each, what memory holds, and few or one on a device."""
+    most = {"cpu": cores, "hpu": _ON_A_GAUDI}.get(device, min(cores, _ON_A_DEVICE))
     return max(1, min(most, memory_bytes // _SESSION_BYTES))
 
 
