@@ -286,6 +286,10 @@ class TestTheRealEngine:
         assert [path.name for path in (tmp_path / "rw").iterdir()] == ["a"]
         assert not list((tmp_path / "ro").iterdir())
 
+    def test_what_is_compiled_into_tmp_can_be_run(self, private: Private) -> None:
+        code, lines = self.run(private, request("sh", "-c", "cp /bin/true /tmp/t && /tmp/t"))
+        assert (code, lines) == (0, [])
+
     def test_a_run_has_the_chosen_user_and_numeric_groups(self, private: Private) -> None:
         asked = request("id", "-G", user="1234:1234", devices=DeviceAccess(groups=(992, 44)))
         _, lines = self.run(private, asked)

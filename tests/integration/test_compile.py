@@ -202,7 +202,6 @@ def test_torch_s_own_hipify_is_used_where_the_image_has_torch(
             Bind(source=results, target="/results", writable=True),
         ),
         environment={"PYTHONPATH": "/warpfront/src", "HOME": "/tmp"},
-        tmpfs={"/tmp": "mode=1777,exec"},
         user=f"{os.getuid()}:{os.getgid()}",
         time_limit_seconds=300.0,
     )

@@ -289,7 +289,6 @@ class Crafter:
                 Bind(source=source, target=_SOURCE, writable=True),
                 Bind(source=out, target=_OUT, writable=True),
             ),
-            tmpfs={"/tmp": "mode=1777,exec"},  # noqa: S108 - in the container
             user=f"{os.getuid()}:{os.getgid()}",
             workdir=_SOURCE,
             time_limit_seconds=BUILD_LIMIT_SECONDS,

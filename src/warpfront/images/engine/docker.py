@@ -682,7 +682,8 @@ def _host_settings(request: RunRequest) -> dict[str, Any]:
         "memswap_limit": request.memory_bytes,
         "pids_limit": request.pids,
         "shm_size": request.shm_bytes,
-        "tmpfs": dict(request.tmpfs),
+        # What is compiled inside (inductor, Triton, extensions) is loaded from there.
+        "tmpfs": {"/tmp": "mode=1777,exec"},  # noqa: S108 - inside
         "mounts": [_mount(bind) for bind in request.binds],
         "log_config": LogConfig(type=LogConfig.types.NONE),  # we read the stream; nothing on disk
         "device_requests": _device_requests(devices),

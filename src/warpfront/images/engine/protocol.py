@@ -59,8 +59,8 @@ class Bind:
 class RunRequest:
     """A container to run to its end. Without network, capabilities or a writable root.
 
-    `user` is `uid:gid` of this host, whatever the engine's containers call it; `tmpfs` maps folders
-    to mount options (`size=1g,mode=1777`). The image must carry `timeout` (coreutils): a limit
+    `/tmp` is empty, in memory, and what lies there can be run. `user` is `uid:gid` of this host,
+    whatever the engine's containers call it. The image must carry `timeout` (coreutils): a limit
     inside ends the container even if the client was killed.
     """
 
@@ -74,7 +74,6 @@ class RunRequest:
     workdir: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
     binds: tuple[Bind, ...] = ()
-    tmpfs: Mapping[str, str] = field(default_factory=lambda: {"/tmp": "mode=1777"})  # noqa: S108 - inside
     devices: DeviceAccess = field(default_factory=DeviceAccess)
 
 

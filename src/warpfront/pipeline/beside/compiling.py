@@ -388,7 +388,6 @@ class _Compiling:
                 "PYTHONDONTWRITEBYTECODE": "1",
                 "PYTHONPATH": str(PurePosixPath(_PACKAGE).parent),
             },
-            tmpfs={"/tmp": "mode=1777,exec"},  # noqa: S108 - in the container
             user=f"{os.getuid()}:{os.getgid()}",
             workdir="/tmp",  # noqa: S108 - in the container
             memory_bytes=MEMORY_BYTES,

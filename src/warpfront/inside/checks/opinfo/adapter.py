@@ -38,6 +38,7 @@ WHOLE = frozenset({"nn.functional.embedding", "nn.functional.embedding_bag"})
 # These ask for numbers in the order of memory: as a view, to be resized, to be put back; on CUDA
 # `channel_shuffle` does, in words.
 IN_ORDER = ("view", "view_as", "resize_", "resize_as_", "nn.functional.channel_shuffle")
+DECOMPOSE = ("cholesky", "geqrf", "logdet", "lu", "pinverse", "qr", "svd")
 _PUTS_BACK = "nn.functional.max_unpool"
 SAMPLE_NAMES = ("input", "args", "kwargs", "output_process_fn_grad")
 
@@ -85,6 +86,11 @@ class Entry:
         return self.takes_strides and not (
             self.name in IN_ORDER or self.name.startswith(_PUTS_BACK)
         )
+
+    @property
+    def by_matrix(self) -> bool:
+        """Whether its kernels decompose a matrix."""
+        return self.name.startswith("linalg.") or self.name in DECOMPOSE
 
     def samples(
         self, device: str, dtype: torch.dtype, *, limit: int, backward: bool, among: int = 0

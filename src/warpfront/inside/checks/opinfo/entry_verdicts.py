@@ -290,10 +290,17 @@ class Limits:
 
 
 def disturbed(
-    sample: Sample, cotangents: Sequence[Tensor] | None, dtype: torch.dtype, seed: int
+    sample: Sample,
+    cotangents: Sequence[Tensor] | None,
+    dtype: torch.dtype,
+    seed: int,
+    *,
+    by_matrix: bool = False,
 ) -> tuple[Sample, list[Tensor] | None]:
     """Every number of a float64 sample, and of what is fed into its backward, moved by up to one
-    rounding of `dtype`. Whole numbers stay: they may be classes, signs or exponents.
+    rounding of `dtype`. Whole numbers stay: they may be classes, signs or exponents. `by_matrix`:
+    by a rounding of its matrix's root mean square, where that is more: decompositions are stable
+    for a matrix, not for its numbers (LAPACK Users' Guide, 4.1 to 4.9).
     """
     generator = torch.Generator().manual_seed(seed + 2)
 
@@ -301,7 +308,11 @@ def disturbed(
         if not _differentiable(x) or x.layout != torch.strided:
             return x
         drawn = torch.rand(x.shape, generator=generator, dtype=torch.float64) * 2 - 1
-        moved = x.detach() * (1 + rounding_unit(dtype) * drawn)
+        size = x.detach()
+        if by_matrix and x.dim() > 1:
+            size = size.abs()
+            size = size.maximum(size.square().mean((-2, -1), keepdim=True).sqrt())
+        moved = x.detach() + rounding_unit(dtype) * drawn * size
         if not x.is_complex():
             moved = torch.where(x == x.round(), x.detach(), moved)
         return moved.requires_grad_(x.requires_grad)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from warpfront.inside.checks.opinfo.entry_verdicts import (
 
 EXCLUSIONS = Path(__file__).with_name("exclusions.json")
 # One draw may by chance leave a result of few numbers where it was.
-DRAWS = 3
+DRAWS = 8
 # What torch raises where an entry has no such kernel, or a sample does not fit.
 REFUSALS = (RuntimeError, NotImplementedError, TypeError, ValueError, AssertionError, IndexError)
 
@@ -143,8 +143,8 @@ def expect_sample(
         # Forward kernels for 16 bits compute in float32; a backward is composed of several, with
         # the results between them rounded.
         inside = dtype if backward else torch.float32
-        draws = range(seed, seed + DRAWS)
-        tried = (_attempt(entry, *disturbed(wide, raised, inside, draw)) for draw in draws)
+        move = partial(disturbed, wide, raised, inside, by_matrix=entry.by_matrix)
+        tried = (_attempt(entry, *move(draw)) for draw in range(seed, seed + DRAWS))
         return tuple(results for results in tried if results is not None)
 
     def saturated() -> Computed | None:
