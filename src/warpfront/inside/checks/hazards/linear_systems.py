@@ -104,6 +104,35 @@ def _positively(
     yield "svd's rows", v @ v.mH, _one(a)
 
 
+def _halves(_: Ground, a: Tensor, b: Tensor, sent: Tensor) -> Iterator[tuple[str, Tensor, Tensor]]:
+    """What is told to be one triangle is that one, whatever is in the other."""
+    right = b.to(sent.dtype).to(sent.device)
+    for upper in (False, True):
+        keep, drop = (torch.triu, torch.tril) if upper else (torch.tril, torch.triu)
+        half = keep(sent) + drop(torch.full_like(sent, 7.5), -1 if upper else 1)
+        said = "upper" if upper else "lower"
+        older = _back(torch.cholesky(half, upper=upper))
+        factor = torch.linalg.cholesky(half, upper=upper)
+        yield f"older cholesky, {said}", older, _back(factor)
+        whole = _back(factor).mH @ _back(factor) if upper else _back(factor) @ _back(factor).mH
+        yield f"cholesky, {said}", whole, a
+        spoiled = factor + drop(torch.full_like(sent, 7.5), -1 if upper else 1)
+        yield f"cholesky_solve, {said}", a @ _back(torch.cholesky_solve(right, spoiled, upper)), b
+        inverse = _back(torch.cholesky_inverse(spoiled, upper))
+        yield f"cholesky_inverse, {said}", a @ inverse, _one(a)
+        held = _back(torch.linalg.solve_triangular(spoiled, right, upper=upper))
+        yield f"triangular, {said}", keep(_back(factor)) @ held, b
+        plain = {"upper": upper, "unitriangular": True}
+        held = _back(torch.linalg.solve_triangular(spoiled / 8, right, **plain))
+        ones = keep(_back(factor) / 8, 1 if upper else -1) + _one(a)
+        yield f"unitriangular, {said}", ones @ held, b
+        values, vectors = torch.linalg.eigh(half, UPLO="U" if upper else "L")
+        scaled = _back(vectors) * _back(values).unsqueeze(-2)
+        yield f"eigh, {said}", a @ _back(vectors), scaled
+        found = torch.linalg.eigvalsh(half, UPLO="U" if upper else "L")
+        yield f"eigvalsh, {said}", _back(found), _back(values)
+
+
 def _one(a: Tensor) -> Tensor:
     return torch.eye(a.shape[-1], dtype=a.dtype).expand_as(a)
 
@@ -131,8 +160,16 @@ TABLE: dict[str, Any] = {
     "positive systems": partial(_asked, _positive, _positively, complex_too=False),
     "complex positive systems": partial(_asked, _positive, _positively, complex_too=True),
 }
+TRIANGLES: dict[str, Any] = {
+    "triangles": partial(_asked, _positive, _halves, complex_too=False),
+    "complex triangles": partial(_asked, _positive, _halves, complex_too=True),
+}
 LINEAR_SYSTEMS = HazardClass(
     name="linear algebra",
     asks="do solutions and factors solve their equations, of one, of few and of many",
-    hazards=rows(TABLE, dtypes=("float32",), once=True),
+    hazards=(
+        *rows(TABLE, dtypes=("float32",), once=True),
+        # Not every library promises it of each; seen to be so on the CPU.
+        *rows(TRIANGLES, dtypes=("float32",), once=True, devices=("cpu",)),
+    ),
 )

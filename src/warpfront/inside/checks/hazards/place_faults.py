@@ -52,6 +52,26 @@ def _channels_by_factor(right: Kernel, x: Tensor, factor: int) -> Tensor:
     return right(x, factor)
 
 
+def _next_axis_for_one(right: Kernel, x: Tensor, axes: list[int]) -> Tensor:
+    return right(x, sorted({(a + 1) % x.dim() if x.shape[a] == 1 else a % x.dim() for a in axes}))
+
+
+def _other_triangle(right: Kernel, x: Tensor, upper: bool = False) -> Tensor:
+    return right(x.mH, upper) if upper and x.dim() > 2 else right(x, upper)
+
+
+def _gaps_undrawn(right: Kernel, x: Tensor, *more: Any, **how: Any) -> Tensor:
+    drawn = right(x if x.is_contiguous() else x.clone(), *more, **how)
+    return x if drawn is not x else drawn
+
+
+def _alpha_of_tile(right: Kernel, c: Tensor, a: Tensor, b: Tensor, **how: Any) -> Tensor:
+    found = right(c, a, b, **how)
+    if a.stride(0) == 1 and a.shape[0] > 64 and how.get("alpha", 1) != 1:
+        found[64:] = right(c, a, b, **{**how, "alpha": 1})[64:]
+    return found
+
+
 def _depth_for_height(right: Kernel, x: Tensor, size: Any, *more: Any, **how: Any) -> Tensor:
     found = right(x, size, *more, **how)
     found[:, :, 1] = found[:, :, 0]
@@ -159,6 +179,39 @@ def _dampened_at_first(right: Kernel, weights: Any, grads: Any, kept: Any, **how
 
 
 PLACE_FAULTS: tuple[KernelFault, ...] = (
+    KernelFault(
+        "an axis of one turns the next",
+        ("flip",),
+        _next_axis_for_one,
+        "shapes",
+        ("flip, axes of one",),
+        like="pytorch#98266",
+    ),
+    KernelFault(
+        "an upper factor of the other triangle",
+        ("cholesky",),
+        _other_triangle,
+        "linear algebra",
+        ("triangles",),
+        like="pytorch#57032",
+        devices=("cpu",),
+    ),
+    KernelFault(
+        "drawn beside a view",
+        ("normal_", "uniform_", "bernoulli_.float"),
+        _gaps_undrawn,
+        "random numbers",
+        ("into views",),
+        like="pytorch#165267",
+    ),
+    KernelFault(
+        "a factor that the first tile has",
+        ("addmm", "addmm.out"),
+        _alpha_of_tile,
+        "shapes",
+        ("products",),
+        like="rocm-libraries#12226",
+    ),
     KernelFault(
         "bmm guesses the strides of its output",
         ("bmm.out",),

@@ -7,8 +7,9 @@ Every bound of a statistic is 6 of its standard deviations: a right generator is
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -258,6 +259,38 @@ def _dropped(ground: Ground) -> Iterator[Answer]:
     yield Answer("nothing in evaluation", y, np.ones(999))
 
 
+INTO: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "every second": lambda x: x[::2],
+    "turned": lambda x: x.view(100, 100).mT,
+    "a window": lambda x: x.view(100, 100)[3:90, 5:70],
+    "a column": lambda x: x.view(100, 100)[:, 7],
+}
+FILLS: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "normal_": lambda x: x.normal_(),
+    "uniform_": lambda x: x.uniform_(),
+    "exponential_": lambda x: x.exponential_(),
+    "bernoulli_": lambda x: x.bernoulli_(0.5),
+    "bernoulli_ of shares": lambda x: x.bernoulli_(torch.full_like(x, 0.5)),
+    "random_": lambda x: x.random_(0, 64),
+    "geometric_": lambda x: x.geometric_(0.5),
+    "cauchy_": lambda x: x.cauchy_(),
+    "log_normal_": lambda x: x.log_normal_(),
+}
+
+
+def _into_views(ground: Ground) -> Iterator[Answer]:
+    """What is drawn lies where it was asked for, all of it, and nowhere else."""
+    for (name, fill), (where, view) in product(FILLS.items(), INTO.items()):
+        memory = torch.full((10_000,), -4096.0, device=ground.device, dtype=ground.dtype)
+        asked = torch.zeros(10_000, device=ground.device, dtype=torch.bool)
+        view(asked).fill_(True)
+        fill(view(memory))
+        drawn = memory != -4096
+        yield Answer(f"{name} into {where}", drawn, array(asked))
+        several = torch.tensor(memory[asked].unique().numel() > 1)
+        yield Answer(f"{name} into {where}, not one number", several, TRUE)
+
+
 def _states(ground: Ground) -> Iterator[Answer]:
     """State taken and given back, a generator of one's own, and a fork that leaves no trace."""
     if ground.device == "cuda":
@@ -308,6 +341,7 @@ RANDOM_NUMBERS = HazardClass(
                 "whole numbers": _integers,
                 "permutations": _permutations,
                 "dropout's mask": _dropped,
+                "into views": _into_views,
                 "states": _states,
             },
             dtypes=SINGLE,

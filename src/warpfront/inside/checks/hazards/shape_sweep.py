@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from warpfront.inside.checks.hazards.answers import Answer, Ground, Hazard, HazardClass, array
+from warpfront.inside.checks.hazards.lone_axes import LONE_AXES
 
 # Single numbers, vectors, around warps, wavefronts and tiles, and whole tiles.
 EDGES = (1, 2, 3, 4, 5, 7, 8, 16, 17, 31, 32, 33, 63, 64, 65, 96, 127, 128, 129, 256, 257, 512)
@@ -53,9 +54,9 @@ def _products(ground: Ground) -> Iterator[Answer]:
         for one, other in itertools.product(forms, forms):
             said = f"{one.__name__} and {other.__name__}, {where}".replace("_turned", "turned")
             yield Answer(f"mm, {said}", one(x) @ other(y), right, ulps=1)
+            found = torch.addmm(bias, one(x), other(y), beta=-1, alpha=2)
+            yield Answer(f"addmm, {said}", found, 2 * right - array(c), ulps=2)
         yield Answer(f"linear, {where}", functional.linear(x, y.mT, bias), right + array(c), ulps=1)
-        found = torch.addmm(bias, x, y, beta=2, alpha=3)
-        yield Answer(f"addmm, {where}", found, 2 * array(c) + 3 * right, ulps=2)
         pair = torch.stack([x, x + 1]), torch.stack([y, y])
         more = np.stack([right, right + array(b).sum(0)])
         yield Answer(f"bmm, {where}", torch.bmm(*pair), more, ulps=1)
@@ -142,6 +143,15 @@ def _windows() -> Iterator[Window]:
         yield Window(places=(14, 15), kernel=(3, 3), channels=channels, padding=1, stride=2)
     for dilation in (2, 3):
         yield Window(places=(17, 19), kernel=(3, 3), channels=(7, 4), dilation=dilation, padding=2)
+    for alone, stride in itertools.product((1, 16, 24, 33), (1, 2)):
+        yield Window(
+            places=(6, 7),
+            kernel=(3, 3),
+            channels=(alone, alone),
+            groups=alone,
+            stride=stride,
+            padding=1,
+        )
     for groups in (2, 8):
         yield Window(places=(9, 8), kernel=(3, 3), channels=(8, 16), groups=groups)
     yield Window(places=(65,), kernel=(5,), channels=(4, 6), padding=2)
@@ -286,5 +296,6 @@ SHAPES = HazardClass(
                 ("windows", _convolved, ("float32", "bfloat16")),
             )
         ),
+        *LONE_AXES,
     ),
 )
