@@ -289,7 +289,7 @@ def test_lmcache_is_another_stack_on_each_of_its_three_platforms() -> None:
 
 def test_claims_carry_what_is_tried_on_the_cell_s_vendor_and_are_read_back() -> None:
     smoke = (
-        Smoke(name="lmcache", uses="lmcache"),
+        Smoke(name="lmcache", uses="lmcache", starts=("lmcache.pth",)),
         Smoke(name="aiter", uses="aiter", vendors=("amd",)),
         Smoke(name="serve", run=("python", "-c", "1"), exit_code=3, prints="x", seconds=5.0),
     )
@@ -297,6 +297,7 @@ def test_claims_carry_what_is_tried_on_the_cell_s_vendor_and_are_read_back() -> 
     policy = Policy(cell="c", title="t", protected={})
     made = image_claims(cell, a_lock(cell), policy, target="x86_64")
     assert [one["name"] for one in made.smoke] == ["lmcache", "serve"]
+    assert made.smoke[0]["starts"] == ["lmcache.pth"]
     assert made.smoke[1]["run"] == ["python", "-c", "1"]
     assert (made.smoke[1]["exit"], made.smoke[1]["prints"]) == (3, "x")
     assert claims_from(json.loads(json.dumps(made.document()))) == made
