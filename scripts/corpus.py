@@ -41,13 +41,14 @@ from warpfront.pipeline.beside.preflighting import Known, examine, read_files, r
 from warpfront.pipeline.workspace import open_workspace
 from warpfront.port.preflight.asked import FileAsks
 from warpfront.port.preflight.breaches import Preflight
-from warpfront.port.preflight.following import askers_without_wheels, wanted_lines
+from warpfront.port.preflight.following import wanted_lines
 from warpfront.port.preflight.stacks import CellStack
 from warpfront.system.process import run
 from warpfront.wheels.resolution import Contradiction
 from warpfront.wheels.resolver import UvResolver
 from warpfront.wheels.site import read_site
 from warpfront.wheels.uv_program import uv_binary, uv_version
+from warpfront.wheels.wheelless import askers_without_wheels
 
 ROOT = Path(__file__).parents[1]
 TORCHES = ("2.13.0+cpu", "2.14.1", "2.9.1+rocm6.4")

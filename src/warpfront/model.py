@@ -231,7 +231,7 @@ class Patch:
 class Smoke:
     """What of somebody else's packages has to work in an image: one that is described (`uses`), or
     modules and a command. `needs` a device or none; `prints` is a pattern; `vendors` are those on
-    whose images it is tried, none for all.
+    whose images it is tried, none for all; `starts` are its .pth files that are meant to run code.
     """
 
     name: str
@@ -243,6 +243,7 @@ class Smoke:
     prints: str = ""
     seconds: float = 120.0
     vendors: tuple[str, ...] = ()
+    starts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,12 +4,14 @@ layer, and what crashes or refuses costs its own type only. The library is a sta
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -59,19 +61,74 @@ def tried(name: str) -> architecture_runs.FedModel:
     return architecture_runs.prepare(one, 0)
 
 
-def test_a_written_file_tells_a_causal_model_so_whatever_its_class_is_called(
-    tmp_path: Path,
-) -> None:
-    """As bert's, BertLMHeadModel, which would look ahead."""
+@pytest.fixture
+def written(tmp_path: Path) -> Any:
+    """The file that is written for an architecture, as a module."""
     path = write_model_test("lending", tmp_path / "written.py")
     spec = importlib.util.spec_from_file_location("written", path)
     assert spec is not None
     assert spec.loader is not None
-    written: Any = importlib.util.module_from_spec(spec)
-    sys.modules["written"] = written  # dataclasses look there
-    spec.loader.exec_module(written)
+    module: Any = importlib.util.module_from_spec(spec)
+    sys.modules["written"] = module  # dataclasses look there
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_written_file_tells_a_causal_model_so_whatever_its_class_is_called(written: Any) -> None:
+    """As bert's, BertLMHeadModel, which would look ahead."""
     model, config = written.small_model(written.MANNERS[0])
     assert (type(model).__name__, config.is_decoder) == ("LendingLMHeadModel", True)
+
+
+class Generating(torch.nn.Module):  # type: ignore[misc, name-defined]
+    """A model that generates as the library's do: what is forced is a token's and no logit's, and
+    positions are given from 0, wherever the model itself counts from. With `forgets`, it is wrong:
+    its second word is computed without the first.
+    """
+
+    def __init__(self, *, forced: int | None = None, first: int = 0, forgets: bool = False) -> None:
+        super().__init__()
+        self.words, self.places = torch.nn.Embedding(9, 8), torch.nn.Embedding(32, 8)
+        self.head = torch.nn.Linear(8, 9)
+        self.config = SimpleNamespace(is_encoder_decoder=False)
+        self.generation_config = SimpleNamespace(eos_token_id=forced, forced_eos_token_id=forced)
+        self.first, self.forgets = first, forgets
+
+    def can_generate(self) -> bool:
+        return True
+
+    def forward(self, input_ids: Any, position_ids: Any = None, **_: Any) -> Any:
+        if position_ids is None:
+            position_ids = self.first + torch.arange(input_ids.shape[1])[None]
+        seen = (self.words(input_ids) + self.places(position_ids)).cumsum(1)
+        return SimpleNamespace(logits=self.head(seen))
+
+    @torch.no_grad()  # type: ignore[untyped-decorator]
+    def generate(self, input_ids: Any, *, max_new_tokens: int, **_: Any) -> Any:
+        own, logits = self.generation_config, []
+        for step in range(max_new_tokens):
+            places = torch.arange(input_ids.shape[1])[None]
+            held = input_ids[:, step:] if self.forgets else input_ids
+            logits.append(self(held, places[:, -held.shape[1] :]).logits[:, -1])
+            last = step == max_new_tokens - 1 and own.forced_eos_token_id is not None
+            word = torch.full((1,), own.forced_eos_token_id) if last else logits[-1].argmax(-1)
+            input_ids = torch.cat([input_ids, word[:, None]], 1)
+        return SimpleNamespace(sequences=input_ids, logits=logits)
+
+
+@pytest.mark.parametrize(
+    ("odd", "right"),
+    [({}, True), ({"forced": 3}, True), ({"first": 2}, True), ({"forgets": True}, False)],
+    ids=["plain", "its end is forced, as bart's", "counts from 2, as roberta", "wrong"],
+)
+def test_a_written_file_takes_an_odd_way_to_generate_for_right_and_a_wrong_one_not(
+    written: Any, odd: Mapping[str, Any], *, right: bool
+) -> None:
+    torch.manual_seed(0)
+    prepared = Generating(**odd), {"input_ids": torch.tensor([[1, 2, 5]])}
+    greedy = written.test_greedy_tokens_are_those_of_one_pass
+    with contextlib.nullcontext() if right else pytest.raises(AssertionError):
+        greedy("cpu", prepared)
 
 
 def test_a_right_model_passes_layer_by_layer_and_what_it_never_uses_is_named() -> None:

@@ -63,6 +63,7 @@ rows = modes.judge_mode(family, "compiled", modes.Proving(device="hpu"))
 print(f"{asked[0]}: {sum(bool(row.fault) for row in rows)} faults")
 """
 QUICK = ("--quick", "--run", "0")
+BESIDE = ("numerics", "golden")
 SESSIONS: Mapping[str, tuple[str, ...]] = {
     "load": QUICK,
     "numerics": QUICK,
@@ -111,14 +112,18 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
 
 
 def left(
-    session: str, environment: Mapping[str, str], folder: Path, claims: Claims = CLAIMS
+    session: str,
+    environment: Mapping[str, str],
+    folder: Path,
+    claims: Claims = CLAIMS,
+    beside: tuple[str, ...] = (),
 ) -> Mapping[str, Any]:
     """What a session leaves, and where others may read it: STAND_IN_HPU_RESULTS."""
     folder = Path(environment.get("STAND_IN_HPU_RESULTS") or folder)
     write_json(folder / "claims.json", claims.document())
     argv = ["--claims", str(folder / "claims.json"), "--results", str(folder), *SESSIONS[session]]
     done = subprocess.run(
-        [sys.executable, "-m", "warpfront.inside.checks", session, *argv],
+        [sys.executable, "-m", "warpfront.inside.checks", session, *beside, *argv],
         env=environment,
         cwd=folder,
         capture_output=True,
@@ -175,6 +180,16 @@ def test_processes_that_hold_one_card_each_pass_numbers_too(
     assert {"all_reduce (hccl)", "device hpu:0"} <= names
     assert not any("hpu:1" in name for name in names)
     assert "a process has one Gaudi" in json.dumps(found)
+
+
+def test_sessions_of_one_run_take_turns_on_the_one_card(
+    environment: Mapping[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "held").mkdir()
+    held = {"STAND_IN_HPU_HELD": str(tmp_path / "held")}
+    found = left("models", {**environment, **held}, tmp_path, beside=BESIDE)
+    every = [found, *(json.loads((tmp_path / f"{name}.json").read_text()) for name in BESIDE)]
+    assert {check["outcome"] for one in every for check in one["checks"]} == {"passed"}
 
 
 def test_a_model_is_compiled_by_the_vendors_compiler(environment: Mapping[str, str]) -> None:

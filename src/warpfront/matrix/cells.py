@@ -186,7 +186,7 @@ class CellMaker:
         for place, one in enumerate(entries):
             where = ("images", image, "smoke", place)
             name = one.name or one.uses or ""
-            if not name or not (one.uses or one.run or one.imports):
+            if not name or not (one.uses or one.run or one.imports or one.starts):
                 hint = "`uses:` a described package, or a `name:` with `imports:` or `run:`"
                 self._problem(where, "an entry of `smoke:` says nothing to do", hint)
             if name in taken:
@@ -645,6 +645,7 @@ def _smoke(text: SmokeText) -> Smoke:
         prints=text.expect.prints,
         seconds=float(text.timeout_seconds),
         vendors=text.vendors,
+        starts=text.starts,
     )
 
 

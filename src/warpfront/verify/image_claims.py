@@ -52,5 +52,6 @@ def smoke_document(one: Smoke) -> dict[str, object]:
         "exit": one.exit_code,
         "prints": one.prints,
         "seconds": one.seconds,
+        "starts": list(one.starts),
     }
     return {key: value for key, value in said.items() if value not in ("", [])}

@@ -34,6 +34,7 @@ _REFUSED_CHANGES = {
     "copy ": "copies a file",
     "mode change": "changes a file's mode",
 }
+_CREATED = re.compile(r"\s*create (?:mode \d+ )?(.+)")
 _LEFT_ALONE = (".dist-info", ".data", ".egg-info")
 
 Fit = Literal["fits", "there", "missing", "line ends", "fuzz", "other"]
@@ -77,10 +78,26 @@ class PatchTool:
             if refusal := refused_path(path) or ("is binary" if added == "-" else ""):
                 raise self._refused(f"{ascii(path)[1:-1][:_LONGEST_NAME]}: {refusal}")
         for line in self._git("--summary").check().stdout.splitlines():
-            for words, refusal in _REFUSED_CHANGES.items():
-                if words in line:
-                    raise self._refused(f"{refusal}:{line}")
+            if refusal := self._refused_change(line):
+                raise self._refused(refusal)
         return tuple(path for _, _, path in rows)
+
+    def _refused_change(self, line: str) -> str:
+        """Why a line of git's summary is more than a change of text; "" for none."""
+        if (made := _CREATED.match(line)) and self._is_beside(made[1]):
+            return f"{made[1]}: is beside the package, and not in it"
+        return next(
+            (f"{why}:{line}" for words, why in _REFUSED_CHANGES.items() if words in line), ""
+        )
+
+    def _is_beside(self, path: str) -> bool:
+        """Whether a new file of a wheel would lie in site-packages itself, or in another's folder;
+        sources may have more folders.
+        """
+        is_wheel = any(self.tree.glob("*.dist-info"))
+        return path.endswith(".pth") or (
+            is_wheel and not (self.tree / PurePosixPath(path).parts[0]).is_dir()
+        )
 
     def _misfit(self, touched: tuple[str, ...]) -> LockError:
         """Why it does not apply, as one sentence and what to do."""

@@ -49,6 +49,7 @@ from warpfront.wheels.resolution import (
     Resolver,
     Terms,
 )
+from warpfront.wheels.wheelless import refusal, way_out, wheelless
 
 _PATCH = "read the patch, then write its sha256 into matrix.yaml"
 # How often a package that is not relaxed may give way to another of its versions.
@@ -365,6 +366,8 @@ class _Resolving:
         return self._lock(judged.resolution)
 
     def _contradiction(self, found: Contradiction) -> LockError:
+        if name := wheelless(found.explanation):
+            return LockError(f"{self.inputs.cell_id}: {refusal(name)}", hint=way_out(name))
         return LockError(
             f"{self.inputs.cell_id}: its requirements cannot be met together\n{found.explanation}",
             hint="the stack's versions are fixed by matrix.yaml: change the requirement, or the "

@@ -51,6 +51,17 @@ def test_each_session_ends_by_itself_and_load_begins_before_torch(
     assert "opinfo: ended with -9 after" in said.out
 
 
+def test_what_runs_other_peoples_code_begins_when_all_others_have_ended(tmp_path: Path) -> None:
+    def run(name: str) -> int:
+        (tmp_path / name).write_text(" ".join(one.name for one in tmp_path.iterdir()))
+        return 0
+
+    asked = ("stack", *SESSIONS)
+    codes = run_side_by_side(asked, run, (), device="cpu", import_module=lambda _: None)
+    assert codes == dict.fromkeys(asked, 0)
+    assert {"stack", *SESSIONS} == {*(tmp_path / "stack").read_text().split(), "stack"}
+
+
 def test_who_cannot_use_the_parents_driver_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[list[str]] = []
     monkeypatch.setattr(os, "execv", lambda _, argv: begun.append(argv))
@@ -72,6 +83,7 @@ def test_places_are_cores_that_memory_holds_and_few_on_one_device() -> None:
         1,
     ]
     assert [places(16, 128 * gib, "cuda"), places(2, 128 * gib, "cuda")] == [6, 2]
+    assert places(16, 128 * gib, "hpu") == 1, "a card belongs to one process"
 
 
 @pytest.mark.parametrize(("device", "threads"), [("cpu", {16, 8}), ("cuda", {8})])

@@ -8,18 +8,27 @@ import functools
 import json
 import random
 import re
-import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import markupsafe._speedups
 import pytest
 from builders import a_cell, a_lock
+from stacks_site import (
+    EXTENSION,
+    FALLS_BACK,
+    OF_ANOTHER_TORCH,
+    OWN,
+    USES,
+    WHOLE,
+    WITHOUT_LIBRARY,
+    Site,
+    found,
+    outcomes,
+)
 
 from warpfront.inside.checks.claims import Claims, claims_from
 from warpfront.inside.checks.compiling.programs import Ended
-from warpfront.inside.checks.results import CheckFinding, Recorder, unavailable
+from warpfront.inside.checks.results import Recorder, unavailable
 from warpfront.inside.checks.stack import descriptions, stack_checks
 from warpfront.inside.checks.stack.descriptions import description, names
 from warpfront.inside.checks.stack.elf_symbols import lacking, read_elf
@@ -28,102 +37,6 @@ from warpfront.model import Smoke
 from warpfront.verify.image_claims import image_claims
 
 pytestmark = pytest.mark.process
-
-EXTENSION = Path(markupsafe._speedups.__file__)
-TORCH = """
-import os
-from types import SimpleNamespace
-__version__ = "2.13.0+cpu"
-cuda = SimpleNamespace(device_count=lambda: int(os.environ.get("SEEN", "2")))
-_C = SimpleNamespace(_demangle=lambda name: f"demangled {name}")
-"""
-FALLS_BACK = """
-import logging
-try:
-    from ops import _speedups as native
-except ImportError as error:
-    logging.getLogger("ops").warning("native code is not there: %s", error)
-    native = None
-"""
-
-
-class Site:
-    """A folder of packages that child processes see."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.package("torch", "2.13.0+cpu", {"__init__.py": TORCH})
-
-    def package(self, name: str, version: str, files: Mapping[str, str | bytes]) -> None:
-        folder, info = self.root / name, self.root / f"{name}-{version}.dist-info"
-        folder.mkdir(parents=True)
-        info.mkdir()
-        for file, content in files.items():
-            data = content if isinstance(content, bytes) else content.encode()
-            (folder / file).write_bytes(data)
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-        (info / "top_level.txt").write_text(f"{name}\n")
-        record = [f"{name}/{file},," for file in files]
-        (info / "RECORD").write_text("\n".join([*record, f"{info.name}/RECORD,,"]) + "\n")
-
-
-@pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
-    # Without the packages of this environment, whose metadata takes long to read.
-    monkeypatch.setattr(sys, "executable", sys._base_executable)  # type: ignore[attr-defined]
-    return Site(tmp_path / "site")
-
-
-def damaged(before: bytes, after: bytes) -> bytes:
-    data = EXTENSION.read_bytes()
-    assert before in data
-    return data.replace(before, after)
-
-
-WHOLE = EXTENSION.read_bytes()
-OF_ANOTHER_TORCH = damaged(b"PyUnicode_New\0", b"PyUnicode_Nix\0")
-WITHOUT_LIBRARY = damaged(b"libc.so.6\0", b"libq.so.6\0")
-ENTRY: dict[str, Any] = {
-    "read": "2026-11-22",
-    "of": "1.0",
-    "sources": ["a test"],
-    "imports": ["ops"],
-    "compiled": {"every": ["ops._speedups"]},
-    "signs": [
-        {"log": "native code is not there.*", "means": "it runs in Python"},
-        {"attribute": "ops.native", "type": "NoneType", "means": "nothing is in its place"},
-    ],
-}
-
-
-@pytest.fixture
-def described(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    entry = json.loads(json.dumps(ENTRY))
-    monkeypatch.setattr(descriptions, "table", lambda: {"ops": [entry]})
-    assert isinstance(entry, dict)
-    return entry
-
-
-def found(*entries: dict[str, Any], device: str = "cpu", **claimed: Any) -> dict[str, CheckFinding]:
-    """What every check of these entries came to."""
-    claims = Claims(
-        cell="c", target="x86_64", vendor=claimed.pop("vendor", "cpu"), device=device, smoke=entries
-    )
-    told: list[tuple[str, stack_checks.ImportReport]] = []
-    checks = [one for entry in entries for one in stack_checks.checks_of(entry, claims, told)]
-    results = {one.name: one.find() for one in checks}
-    results["devices"] = stack_checks.same_devices(told)
-    results["torch"] = stack_checks.same_torch(claims, told)
-    return results
-
-
-def outcomes(results: dict[str, CheckFinding]) -> dict[str, str]:
-    return {name: one.outcome for name, one in results.items()}
-
-
-USES = {"name": "ops", "uses": "ops"}
-OWN = {"name": "ops", "imports": ["ops"]}
 
 
 @pytest.mark.usefixtures("described")
@@ -174,6 +87,19 @@ def test_a_silent_fallback_is_no_pass_although_the_import_works(
         own = found(OWN)["ops: extensions load"]
         assert own.outcome == "failed"
         assert f"a fallback is taken: {EXTENSION.name}: {why}" in own.reason
+
+
+def test_of_what_is_described_for_others_only_every_extension_has_to_load(
+    site: Site, described: dict[str, Any]
+) -> None:
+    """As lmcache before 0.5 on the CPU, whose operations are CUDA's."""
+    described |= {"compiled": {"nvidia": ["ops._speedups"]}, "signs": []}
+    files: dict[str, str | bytes] = {"__init__.py": FALLS_BACK, EXTENSION.name: WITHOUT_LIBRARY}
+    site.package("ops", "1.0", files)
+    results = found(USES)
+    assert "ops: no fallback" not in results
+    assert results["ops: extensions load"].outcome == "failed"
+    assert "lacks libq.so.6" in results["ops: extensions load"].reason
 
 
 @pytest.mark.usefixtures("described")
@@ -296,7 +222,10 @@ def test_the_session_leaves_every_check_it_planned(tmp_path: Path) -> None:
     recorder = Recorder(session="stack", target="x86_64", folder=tmp_path)
     stack_checks.record_stack(claims, recorder)
     assert recorder.finish()
-    assert recorder.planned == ("true: runs", "devices", "torch is still sealed")
+    assert recorder.planned == (
+        *("true: runs", "devices", "torch is still sealed"),
+        *("what begins with Python", "results are ours"),
+    )
 
 
 def test_a_file_that_is_cut_short_or_says_nonsense_needs_nothing_that_is_known() -> None:
@@ -360,7 +289,7 @@ def test_lmcache_is_another_stack_on_each_of_its_three_platforms() -> None:
 
 def test_claims_carry_what_is_tried_on_the_cell_s_vendor_and_are_read_back() -> None:
     smoke = (
-        Smoke(name="lmcache", uses="lmcache"),
+        Smoke(name="lmcache", uses="lmcache", starts=("lmcache.pth",)),
         Smoke(name="aiter", uses="aiter", vendors=("amd",)),
         Smoke(name="serve", run=("python", "-c", "1"), exit_code=3, prints="x", seconds=5.0),
     )
@@ -368,6 +297,7 @@ def test_claims_carry_what_is_tried_on_the_cell_s_vendor_and_are_read_back() -> 
     policy = Policy(cell="c", title="t", protected={})
     made = image_claims(cell, a_lock(cell), policy, target="x86_64")
     assert [one["name"] for one in made.smoke] == ["lmcache", "serve"]
+    assert made.smoke[0]["starts"] == ["lmcache.pth"]
     assert made.smoke[1]["run"] == ["python", "-c", "1"]
     assert (made.smoke[1]["exit"], made.smoke[1]["prints"]) == (3, "x")
     assert claims_from(json.loads(json.dumps(made.document()))) == made

@@ -932,12 +932,13 @@ def smoking(*entries: str) -> str:
 def test_smoke_names_what_is_described_or_says_what_to_do() -> None:
     text = smoking(
         "{uses: lmcache}",
-        "{uses: aiter, vendors: [amd]}",
+        "{uses: aiter, vendors: [amd], starts: [aiter-start.pth]}",
         "{name: serve, run: [python, -c, 'print(1)'], imports: [a.b], needs: device, "
         "expect: {exit: 3, prints: '^1$'}, timeout_seconds: 5}",
     )
     app = next(one for one in read(text).cells if one.image == "app")
     assert [one.name for one in app.smoke] == ["lmcache", "aiter", "serve"]
+    assert app.smoke[1].starts == ("aiter-start.pth",)
     serve = app.smoke[2]
     assert serve.run == ("python", "-c", "print(1)")
     assert (serve.exit_code, serve.prints, serve.seconds) == (3, "^1$", 5.0)
@@ -950,5 +951,6 @@ def test_smoke_names_what_is_described_or_says_what_to_do() -> None:
         ("{name: x, run: [y], expect: {prints: '('}}",): "is no pattern",
         ("{name: x, run: [y], timeout_seconds: 0}",): "timeout_seconds",
         ("{name: x, run: [y], needs: gpu}",): "needs",
+        ("{name: x, starts: [sitecustomize.py]}",): "the name of a .pth file",
     }.items():
         assert said in "\n".join(refused(smoking(*entries)))

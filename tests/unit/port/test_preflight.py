@@ -16,13 +16,14 @@ from warpfront.port.preflight import rule_texts
 from warpfront.port.preflight.asked import Asked, FileAsks, Kind
 from warpfront.port.preflight.breaches import LineBreach
 from warpfront.port.preflight.effects import breach_of, torch_index
-from warpfront.port.preflight.following import askers_without_wheels, chain_of, unmet, wanted_lines
+from warpfront.port.preflight.following import chain_of, unmet, wanted_lines
 from warpfront.port.preflight.pyproject import read_pyproject
 from warpfront.port.preflight.report import preflight_sarif, preflight_text
 from warpfront.port.preflight.requirements_txt import read_requirements
 from warpfront.port.preflight.setup_files import read_environment_yml, read_setup_cfg, read_setup_py
 from warpfront.port.preflight.stacks import CellStack
 from warpfront.wheels.demands import Stack
+from warpfront.wheels.wheelless import askers_without_wheels
 
 
 class Nobody:

@@ -7,10 +7,11 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import hashlib
+import shutil
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 from builders import a_cell
@@ -189,6 +190,18 @@ def test_what_does_more_than_change_text_is_refused(tree: Tree, case: str) -> No
     patch, said = HOSTILE[case]
     assert said in tree.refusal(patch)
     assert not (tree.root.parent / "evil.py").exists()
+
+
+@pytest.mark.parametrize("path", ["evil.pth", "sitecustomize.py", "torch/more.py", "tests/new.py"])
+def test_a_new_file_beside_the_package_of_a_wheel_is_refused(tree: Tree, path: str) -> None:
+    """It would lie in site-packages itself, or in another's folder there."""
+    new = diff("", "import os\n", path).replace(f"--- a/{path}", "--- /dev/null")
+    if path != "evil.pth":
+        assert tree.apply(new) == (path,), "sources of a package may have more folders"
+        (tree.root / path).unlink()
+        shutil.rmtree(tree.root / PurePosixPath(path).parts[0], ignore_errors=True)
+    (tree.root / "pkg-1.0.dist-info").mkdir()
+    assert path in tree.refusal(diff(ADAPTER, PORTED) + new)
 
 
 def test_of_many_files_that_do_not_fit_a_few_are_named(tree: Tree) -> None:

@@ -28,7 +28,7 @@ class CheckSession:
     """One session inside an image. `records` are `module:function` below this package, called in
     turn with claims, recorder and effort; `asked_for` is only run where somebody asks for it, or
     an image declares it. `seconds` is about how long a CPU computes for it: of sessions side by
-    side the longest begins first. On the CPU
+    side the longest begins first, and one that is `last` when all others have ended. On the CPU
     `threaded` ones get every core, so that threads are tried too.
     """
 
@@ -37,6 +37,7 @@ class CheckSession:
     asked_for: bool = False
     seconds: float = 1.0
     threaded: bool = False
+    last: bool = False
 
 
 # In the order in which they run.
@@ -63,7 +64,8 @@ CHECK_SESSIONS: Mapping[str, CheckSession] = {
     ),
     "models": CheckSession(
         says="model families, layer by layer, trained, checkpointed, exported",
-        records=("models.modes:record_models", "architectures.registered:record_usual"),
+        # Children first: a Gaudi belongs to the process that used it first, until that ends.
+        records=("architectures.registered:record_usual", "models.modes:record_models"),
         seconds=5.0,
     ),
     "attention": CheckSession(
@@ -84,6 +86,8 @@ CHECK_SESSIONS: Mapping[str, CheckSession] = {
         records=("stack.stack_checks:record_stack",),
         asked_for=True,
         seconds=30.0,
+        # What it runs is no word of ours, and finds what the others left.
+        last=True,
     ),
     "selftest": CheckSession(
         says="every fault that is seeded into the checks has to be caught",

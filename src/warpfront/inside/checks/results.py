@@ -104,6 +104,14 @@ class Recorder:
         self._unclaimed: list[dict[str, str]] = []
         self._checks: list[CheckRecord] = []
         self._started = time.monotonic()
+        self._left = b""
+        self._is_ours = True
+
+    def is_ours(self) -> bool:
+        """Whether the file was as it had been left, whenever it was looked at."""
+        if self._left:
+            self._is_ours &= self.path.is_file() and self.path.read_bytes() == self._left
+        return self._is_ours
 
     @property
     def outcomes(self) -> tuple[str, ...]:
@@ -133,9 +141,11 @@ class Recorder:
             self._run(check)
 
     def finish(self) -> bool:
-        """Write the last state; True if every planned check was made and passed."""
+        """Write the last state; True if every planned check was made and passed, and nobody else
+        wrote to the file.
+        """
         self._write(finished=True)
-        complete = len(self._checks) == len(self._planned) > 0
+        complete = len(self._checks) == len(self._planned) > 0 and self.is_ours()
         return complete and set(self.outcomes) == {PASSED}
 
     def _run(self, check: Check) -> None:
@@ -160,7 +170,8 @@ class Recorder:
         sys.stdout.flush()
 
     def _write(self, *, finished: bool) -> None:
-        write_json(
+        self.is_ours()
+        self._left = write_json(
             self.path,
             {
                 "schema": SCHEMA,
@@ -191,12 +202,14 @@ def finding_from(error: Exception) -> CheckFinding:
     )
 
 
-def write_json(path: Path, value: object) -> None:
+def write_json(path: Path, value: object) -> bytes:
     """Write aside, then move: a reader sees the old file or the new one, never half of one."""
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     text = json.dumps(value, indent=1, sort_keys=True, default=str, allow_nan=False)
-    aside.write_text(text + "\n", encoding="utf-8")
+    data = f"{text}\n".encode()
+    aside.write_bytes(data)
     aside.replace(path)
+    return data
 
 
 def read_results(document: object, *, session: str, target: str) -> SessionRecord:

@@ -25,8 +25,8 @@ ENDINGS = "endings.json"
 # What most sessions import, before any of them; of GPUs nothing that may ask a driver.
 _IMPORTED: Mapping[str, tuple[str, ...]] = {"cpu": ("torch", "torch._dynamo")}
 _PLAINLY = ("torch",)
-# More would only wait for one device, and each holds a context there.
-_ON_A_DEVICE = 6
+# More would only wait for one device, and each holds a context there. A Gaudi is one process's own.
+_ON_A_DEVICE, _ON_A_GAUDI = 6, 1
 _SESSION_BYTES = 2 * 2**30
 _MEMORY_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 _DIE_WITH_PARENT = 1
@@ -43,7 +43,8 @@ def run_side_by_side(
     """Each session's exit code; a signal's number, negative, where it crashed. `alone` are the
     options with which this module's package runs one session.
     """
-    waiting = sorted(sessions, key=lambda name: -CHECK_SESSIONS[name].seconds)
+    row = CHECK_SESSIONS
+    waiting = sorted(sessions, key=lambda name: (row[name].last, -row[name].seconds))
     cores = len(os.sched_getaffinity(0))
     most = places(cores, _memory_bytes(), device)
     running: dict[int, tuple[str, float]] = {}
@@ -63,7 +64,7 @@ def run_side_by_side(
         with contextlib.suppress(Exception):  # whoever needs it meets the same, and says so
             import_module(name)
     while waiting or running:
-        while waiting and len(running) < most:
+        while waiting and len(running) < most and not (running and row[waiting[0]].last):
             begin(waiting.pop(0))
         pid, status, used = os.wait4(-1, 0)
         if pid in running:
@@ -74,8 +75,8 @@ def run_side_by_side(
 
 
 def places(cores: int, memory_bytes: int, device: str) -> int:
-    """How many sessions at once: a core each, what memory holds, and few on one device."""
-    most = cores if device == "cpu" else min(cores, _ON_A_DEVICE)
+    """How many sessions at once: a core each, what memory holds, and few or one on a device."""
+    most = {"cpu": cores, "hpu": _ON_A_GAUDI}.get(device, min(cores, _ON_A_DEVICE))
     return max(1, min(most, memory_bytes // _SESSION_BYTES))
 
 

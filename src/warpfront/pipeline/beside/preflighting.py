@@ -24,7 +24,6 @@ from warpfront.port.preflight.breaches import Breach, Gathering, LineBreach, Pre
 from warpfront.port.preflight.effects import breach_of, line_to_write
 from warpfront.port.preflight.following import (
     Followed,
-    askers_without_wheels,
     chain_of,
     unfollowed,
     unmet,
@@ -43,6 +42,7 @@ from warpfront.wheels.resolution import Contradiction, Resolution, Terms
 from warpfront.wheels.resolver import UvResolver
 from warpfront.wheels.site import read_site
 from warpfront.wheels.sources import Site
+from warpfront.wheels.wheelless import askers_without_wheels
 
 SIZE_LIMIT_BYTES = 4 * 2**20
 INCLUDE_DEPTH_LIMIT = 50

@@ -19,7 +19,6 @@ from packaging.utils import canonicalize_name
 
 from warpfront.errors import BlockedError, InputError, LockError, NothingSelectedError, WheelError
 from warpfront.images.engine import Bind, Engine, RunRequest, RunResult, connect
-from warpfront.inside.checks.stack import descriptions
 from warpfront.matrix.plan import with_parents
 from warpfront.matrix.selection import select
 from warpfront.matrix.vendors import VENDORS
@@ -39,7 +38,6 @@ from warpfront.pipeline.within.containers import MEMORY_BYTES, Output, built_ima
 from warpfront.pipeline.within.locks import read_locks, usable_locks
 from warpfront.pipeline.workspace import AskSite, Folders, Workspace, site_when_needed
 from warpfront.port.preflight.asked import Asked
-from warpfront.port.preflight.following import askers_without_wheels
 from warpfront.port.trying.misses import read_misses
 from warpfront.port.trying.providers import provider
 from warpfront.port.trying.trial import Miss, MissAnswer, Trial
@@ -50,6 +48,7 @@ from warpfront.wheels.lock import difference, lock_inputs
 from warpfront.wheels.requirements import RequirementList
 from warpfront.wheels.uv_program import uv_binary
 from warpfront.wheels.wheelhouse import Wheelhouse
+from warpfront.wheels.wheelless import askers_without_wheels, refusal, way_out
 
 ROUNDS = 24
 """How many modules may be missing, one after the other or at once, before it is given up."""
@@ -300,16 +299,7 @@ class _Trying:
         message = " ".join(error.message.removeprefix(f"{self._child_id}: ").split())
         hint = error.hint
         if askers_without_wheels(message, ()):
-            message = (
-                f"{name} has no wheel for this image: it is built against its torch, or not at all"
-            )
-            hint = (
-                f"`builds: {name}:` in an image on one with a compiler (docs/locks.md) builds it "
-                "once, in a container"
-            )
-        if name in descriptions.names():
-            known = descriptions.description(name, vendor=self.cell.vendor, version="")
-            hint = known.not_for or hint
+            message, hint = refusal(name), way_out(name, self.cell.vendor)
         return dataclasses.replace(answer, refusal=message[:600], hint=hint)
 
     @property

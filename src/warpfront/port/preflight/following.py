@@ -4,8 +4,7 @@ which line. Pure.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from packaging.requirements import Requirement
@@ -16,12 +15,6 @@ from warpfront.port.preflight.asked import Asked, Kind
 from warpfront.port.preflight.effects import applies
 from warpfront.port.preflight.stacks import CellStack
 from warpfront.wheels.demands import unmet_demands
-
-# uv's words: "X==1.2 has no usable wheels", "all of: X<2 have no wheels with a matching ... tag".
-_NO_WHEELS = re.compile(
-    r"([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)(?:\[[^\]]*\])?(?:\{[^}]*\})?(?:[=<>!~][^\s]*)? "
-    r"(?:has|have) no (?:usable )?(?:wheels|source distribution)"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,13 +51,6 @@ def unfollowed(asked: Iterable[Asked], stack: CellStack) -> Iterator[str]:
             requirement = Requirement(one.text)
             if applies(requirement, stack) and canonicalize_name(requirement.name) != "torch":
                 yield f"{one.where}: {requirement.name} is at a URL; what it demands is not known"
-
-
-def askers_without_wheels(explanation: str, known: Collection[str]) -> tuple[str, ...]:
-    """The packages that uv could not look into, because they have no wheel, beyond `known`."""
-    text = " ".join(explanation.split())
-    names = [canonicalize_name(found[1]) for found in _NO_WHEELS.finditer(text)]
-    return tuple(dict.fromkeys(name for name in names if name not in known))
 
 
 def chain_of(demand: UnmetDemand) -> str:

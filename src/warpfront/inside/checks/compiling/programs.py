@@ -1,7 +1,8 @@
-"""One compiler at work, within bounds: its time, its memory, what it prints."""
+"""One program of somebody else's at work, within bounds: its time, its memory, what it prints."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -11,6 +12,8 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from warpfront.inside.checks.outliving import adopt, end_left
 
 HEAD_BYTES = 96 * 1024
 TAIL_BYTES = 16 * 1024
@@ -27,7 +30,8 @@ _OUT_OF_MEMORY = (
 @dataclass(frozen=True, kw_only=True)
 class Ended:
     """How a program ended. `returncode` is None where it is not there, or was stopped at its time;
-    `output` is what it printed, the middle left out where that is long.
+    `output` is what it printed, the middle left out where that is long. `left` are the processes
+    that outlived it by more than its grace.
     """
 
     argv: tuple[str, ...]
@@ -35,6 +39,7 @@ class Ended:
     output: str
     seconds: float
     missing: bool = False
+    left: tuple[str, ...] = ()
 
     @property
     def out_of_memory(self) -> bool:
@@ -50,37 +55,62 @@ def ran(
     cwd: Path,
     memory_bytes: int | None = None,
     environment: Mapping[str, str] | None = None,
+    given: bytes = b"",
+    hears: Sequence[int] = (),
+    grace_seconds: float | None = None,
 ) -> Ended:
     """Run to its end or its limit; then nothing of its process group is left. Without
-    `memory_bytes` its memory is the container's, as for what maps a device's.
+    `memory_bytes` its memory is the container's, as for what maps a device's. It reads what is
+    `given` and has the files `hears`. With a grace nothing that it began is left, in whatever
+    group, and what lived on is named: only where nobody else here starts processes meanwhile.
     """
     if shutil.which(argv[0]) is None:
         return Ended(argv=tuple(argv), returncode=None, output="", seconds=0.0, missing=True)
-    limits: tuple[str, ...] = ()
-    if memory_bytes is not None:
-        limits = ("prlimit", f"--as={memory_bytes}", f"--fsize={LARGEST_FILE_BYTES}", "--core=0")
-        limits += ("--",)
+    before = adopt() if grace_seconds is not None else frozenset()
+    left: tuple[str, ...] = ()
     started = time.monotonic()
     with tempfile.TemporaryFile(dir=cwd) as output:
         child = subprocess.Popen(
-            [*limits, *argv],
+            [*_limits(memory_bytes), *argv],
             cwd=cwd,
             env={**os.environ, "LC_ALL": "C", "TMPDIR": str(cwd), **(environment or {})},
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE if given else subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            pass_fds=hears,
         )
         try:
-            returncode: int | None = child.wait(seconds)
-        except subprocess.TimeoutExpired:
-            returncode = None
+            returncode = _waited(child, given, seconds)
+            ran_seconds = time.monotonic() - started
+            if grace_seconds is not None and returncode is not None:
+                left = end_left(before, grace_seconds)
         finally:
             _end_group(child)
+            if grace_seconds is not None:
+                end_left(before, 0.0)
         text = _ends_of(output.fileno())
     return Ended(
-        argv=tuple(argv), returncode=returncode, output=text, seconds=time.monotonic() - started
+        argv=tuple(argv), returncode=returncode, output=text, seconds=ran_seconds, left=left
     )
+
+
+def _limits(memory_bytes: int | None) -> tuple[str, ...]:
+    if memory_bytes is None:
+        return ()
+    limits = (f"--as={memory_bytes}", f"--fsize={LARGEST_FILE_BYTES}", "--core=0")
+    return ("prlimit", *limits, "--")
+
+
+def _waited(child: subprocess.Popen[bytes], given: bytes, seconds: float) -> int | None:
+    """How it ended; None where it did not in its time."""
+    if child.stdin is not None:
+        with contextlib.suppress(BrokenPipeError), child.stdin as words:
+            words.write(given)
+    try:
+        return child.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return None
 
 
 def _end_group(child: subprocess.Popen[bytes]) -> None:

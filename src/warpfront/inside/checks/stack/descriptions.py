@@ -57,6 +57,12 @@ def table() -> Mapping[str, Any]:
     return document
 
 
+def starts() -> Mapping[str, str]:
+    """Files that run code at every start of Python and are known, each with its text's pattern."""
+    document: Mapping[str, Any] = json.loads(TABLE.read_text(encoding="utf-8"))["starts"]
+    return {name: str(one["text"]) for name, one in document.items()}
+
+
 def names() -> tuple[str, ...]:
     return tuple(sorted(table()))
 
@@ -82,6 +88,11 @@ def description(name: str, *, vendor: str, version: str) -> Description:
         prints=of_vendor(said.get("prints", {}), vendor, ""),
         not_for=vendors.get(vendor, ""),
     )
+
+
+def nothing_for(name: str) -> tuple[str, ...]:
+    """On whose devices a package has nothing to run, and what has, as of its newest version."""
+    return tuple(table()[name][-1].get("vendors", {}).values())
 
 
 def of_vendor(by_vendor: Mapping[str, Any], vendor: str, otherwise: Any) -> Any:

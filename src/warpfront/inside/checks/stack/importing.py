@@ -1,8 +1,9 @@
 """Imports modules as their users would, in a process of its own, and says what came of it.
 
-`python importing.py WANTED.json TOLD.json`. Started by its path, so that nothing of ours is
-importable beside the image's packages; it says all before the process ends, and what a library
-kills leaves what was said until then.
+`python importing.py NUMBER`: what is wanted comes by stdin, and what it says goes to the file that
+is open as NUMBER. Started by its path, so that nothing of ours is importable beside the image's
+packages; it says all before the process ends, and what a library kills leaves what was said until
+then. A library finds no file of ours to write to, and the word of a report is in none.
 """
 
 from __future__ import annotations
@@ -26,17 +27,24 @@ _OWN = Path(__file__).resolve().parent
 _SHOWN = 300
 
 
-def main(wanted: Mapping[str, Any], told_to: Path) -> None:
+def main(wanted: Mapping[str, Any], told_to: int) -> None:
     """`wanted`: `imports`, `compiled` (modules, or `file:GLOB` of a library that has to be in this
-    process), `attributes` to read, and `diagnose`: whether to look at every extension.
+    process), `attributes` to read, `diagnose`: whether to look at every extension, and `word`,
+    by which its report is known.
     """
+    own, dumps = os.getpid(), json.dumps
     told: dict[str, Any] = {"imports": {}, "compiled": {}, "attributes": {}, "finished": False}
+    told["word"] = wanted["word"]
 
     def say(doing: str = "") -> None:
         told["doing"] = doing
-        told_to.write_text(json.dumps(told, default=str), encoding="utf-8")
+        if os.getpid() == own:  # a library may fork
+            document = dumps(told, default=str).encode()
+            os.pwrite(told_to, document, 0)
+            os.ftruncate(told_to, len(document))
 
-    told["torch before"] = _torch()
+    torch = importlib.import_module("torch")
+    told["torch before"] = _facts(torch)
     for name in wanted["imports"]:
         told["imports"][name] = {"error": "the process ended while it was imported"}
         say()
@@ -49,14 +57,13 @@ def main(wanted: Mapping[str, Any], told_to: Path) -> None:
     say()
     for path in wanted["attributes"]:
         told["attributes"][path] = _attribute(path)
-    told["torch after"] = _torch()
+    told["torch after"] = _facts(torch) | {"swapped": sys.modules.get("torch") is not torch}
     told["finished"] = True
     say()
 
 
-def _torch() -> dict[str, object]:
+def _facts(torch: Any) -> dict[str, object]:
     """Which torch this is and what it sees. Looking for devices starts no context of theirs."""
-    torch: Any = importlib.import_module("torch")
     hpu = getattr(torch, "hpu", None)
     counts = {"cuda": torch.cuda.device_count(), "hpu": hpu.device_count() if hpu else 0}
     return {"file": torch.__file__, "version": torch.__version__, "devices": counts}
@@ -74,9 +81,12 @@ def _imported(name: str) -> dict[str, object]:
             "missing": getattr(error, "name", None),
             "at": f"{where[0].filename}:{where[0].lineno}" if where else "",
         }
-    owner = _distribution(name)
+    owner, file = _distribution(name), getattr(module, "__file__", None)
+    if owner and file and owner.files and os.path.realpath(file) not in _brought(name):
+        said = f"it says that it is {file}, which its wheel does not bring"
+        return {"error": said[:_SHOWN], "missing": None, "at": ""}
     return {
-        "file": getattr(module, "__file__", None),
+        "file": file,
         "distribution": owner.metadata["Name"] if owner else None,
         "version": owner.version if owner else None,
         "seconds": round(time.monotonic() - before, 3),
@@ -86,6 +96,14 @@ def _imported(name: str) -> dict[str, object]:
 def _distribution(module: str) -> importlib.metadata.Distribution | None:
     owners = _owners().get(module.partition(".")[0], [])
     return importlib.metadata.distribution(owners[0]) if owners else None
+
+
+@functools.cache
+def _brought(module: str) -> frozenset[str]:
+    """The files of all distributions that bring something of a module's package."""
+    owners = map(importlib.metadata.distribution, _owners()[module.partition(".")[0]])
+    files = (str(one.locate_file(file)) for one in owners for file in one.files or ())
+    return frozenset(map(os.path.realpath, files))
 
 
 @functools.cache
@@ -106,6 +124,8 @@ def _compiled(name: str, imports: list[str]) -> dict[str, object]:
     file = str(found.get("file") or "")
     if "error" not in found and not file.endswith(tuple(importlib.machinery.EXTENSION_SUFFIXES)):
         return {"loaded": [], "error": f"{name} is {file}, which is no extension"}
+    if "error" not in found and os.path.realpath(file) not in _symbols().loaded_files():
+        return {"loaded": [], "error": f"{name} says that it is {file}, not in the process"}
     if "error" not in found:
         return {"loaded": [file], "error": ""}
     stem = name.rpartition(".")[2]
@@ -192,4 +212,6 @@ def _attribute(path: str) -> dict[str, object]:
 
 if __name__ == "__main__":
     sys.path[:] = [entry for entry in sys.path if Path(entry or os.curdir).resolve() != _OWN]
-    main(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")), Path(sys.argv[2]))
+    number = int(sys.argv.pop())
+    os.set_inheritable(number, False)  # noqa: FBT003 - named by the function
+    main(json.loads(sys.stdin.read()), number)

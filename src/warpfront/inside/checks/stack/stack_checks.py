@@ -13,10 +13,12 @@ import importlib.metadata
 import json
 import os
 import re
+import secrets
+import site
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from warpfront.inside.checks.effort import Effort
 from warpfront.inside.checks.guarded import check_guard
 from warpfront.inside.checks.results import (
     ERROR,
+    PASSED,
     Check,
     CheckFinding,
     Recorder,
@@ -34,8 +37,12 @@ from warpfront.inside.checks.results import (
     unavailable,
 )
 from warpfront.inside.checks.stack.descriptions import Description, description
+from warpfront.inside.checks.stack.starts import nothing_starts
 
 SECONDS = 300.0
+GRACE_SECONDS = 5.0
+"""What a process that one began may take to end when its parent has."""
+
 _SOURCE = Path(__file__).resolve().parents[4]
 _IMPORTING = Path(__file__).with_name("importing.py")
 _TAIL_CHARACTERS = 1500
@@ -58,7 +65,7 @@ class ImportReport:
     def ending(self) -> str:
         """Why there is no more of it; "" where it came to its end."""
         if self.said.get("finished"):
-            return ""
+            return outlived(self.ended)
         doing = f" {self.said['doing']}" if self.said.get("doing") else ""
         if self.ended.returncode is None:
             return f"stopped after {self.ended.seconds:.0f} s{doing}"
@@ -66,7 +73,9 @@ class ImportReport:
 
 
 def record_stack(claims: Claims, recorder: Recorder, _effort: Effort | None = None) -> None:
-    """Every entry of `smoke:`, then what they may have done to torch."""
+    """Every entry of `smoke:`, then what they may have done to torch, and to this session."""
+    before, folder = _others(recorder), [Path(one) for one in site.getsitepackages()]
+    meant = tuple(str(name) for entry in claims.smoke for name in entry.get("starts", ()))
     told: list[tuple[str, ImportReport]] = []
     checks: list[Check] = []
     for entry in claims.smoke:
@@ -74,8 +83,31 @@ def record_stack(claims: Claims, recorder: Recorder, _effort: Effort | None = No
     checks += [
         Check(name="devices", find=lambda: same_devices(told)),
         Check(name="torch is still sealed", find=lambda: same_torch(claims, told)),
+        Check(name="what begins with Python", find=lambda: nothing_starts(folder, meant)),
+        Check(name="results are ours", find=lambda: same_results(recorder, before)),
     ]
     recorder.run(checks)
+
+
+def _others(recorder: Recorder) -> dict[Path, bytes]:
+    """What lies beside the results file. The other sessions have ended: this one runs last."""
+    paths = [path for path in recorder.path.parent.iterdir() if path.is_file()]
+    return {path: path.read_bytes() for path in paths if path != recorder.path}
+
+
+def same_results(recorder: Recorder, before: Mapping[Path, bytes]) -> CheckFinding:
+    """Nothing that ran here wrote into the results; what did is undone."""
+    after = _others(recorder)
+    changed = {path for path in {*before, *after} if before.get(path) != after.get(path)}
+    for path in changed:
+        path.unlink(missing_ok=True)
+        if path in before:
+            path.write_bytes(before[path])
+    changed |= set() if recorder.is_ours() else {recorder.path}
+    if changed:
+        names = ", ".join(sorted(path.name for path in changed))
+        return failed(f"somebody else wrote {names}")
+    return passed(f"{len(before)} files beside it as they were")
 
 
 def checks_of(
@@ -104,12 +136,19 @@ def _described(name: str, claims: Claims, told: list[tuple[str, ImportReport]]) 
         yield Check(name=name, find=lambda: unavailable(known.not_for))
         return
     attributes = tuple(sign.attribute for sign in known.signs if sign.attribute)
+    # Nothing is known of this version on this vendor's devices: as if nobody described it.
+    nothing = not (known.compiled or known.signs or known.computes)
     say = _once(
         name,
         told,
-        lambda: imported(known.imports, compiled=known.compiled, attributes=attributes),
+        lambda: imported(
+            known.imports, compiled=known.compiled, attributes=attributes, diagnose=nothing
+        ),
     )
     yield Check(name=f"{name}: imports", find=lambda: all_imported(say(), known))
+    if nothing:
+        yield Check(name=f"{name}: extensions load", find=lambda: extensions_load(say()))
+        return
     if known.compiled:
         yield Check(name=f"{name}: compiled", find=lambda: all_compiled(say()))
     yield Check(name=f"{name}: no fallback", find=lambda: no_fallback(say(), known))
@@ -152,15 +191,43 @@ def imported(
         "compiled": list(compiled),
         "attributes": list(attributes),
         "diagnose": diagnose,
+        "word": secrets.token_hex(),
     }
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "wanted.json").write_text(json.dumps(wanted), encoding="utf-8")
-        answer = folder / "told.json"
-        argv = [sys.executable, str(_IMPORTING), str(folder / "wanted.json"), str(answer)]
-        ended = ran(argv, seconds=seconds, cwd=folder, environment=users_environment())
-        said = json.loads(answer.read_text(encoding="utf-8")) if answer.is_file() else {}
+    with tempfile.TemporaryFile() as answer:
+        argv = [sys.executable, str(_IMPORTING), str(answer.fileno())]
+        given, hears = json.dumps(wanted).encode(), (answer.fileno(),)
+        ended = _ran(argv, seconds=seconds, given=given, hears=hears)
+        said = _read_report(answer.read(), wanted["word"])
     return ImportReport(said=said, ended=ended)
+
+
+def _read_report(data: bytes, word: object) -> dict[str, Any]:
+    """Nothing where somebody else wrote in its place, who does not know its word."""
+    try:
+        found = json.loads(data)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) and found.get("word") == word else {}
+
+
+def _ran(argv: Sequence[str], *, seconds: float, **given: Any) -> Ended:
+    """A program of an image's user, in a folder of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        return ran(
+            argv,
+            seconds=seconds,
+            cwd=Path(folder),
+            environment=users_environment(),
+            grace_seconds=GRACE_SECONDS,
+            **given,
+        )
+
+
+def outlived(ended: Ended) -> str:
+    """Which processes went on when their parent had ended; "" for none."""
+    count = len(ended.left)
+    many = "process" if count == 1 else "processes"
+    return f"{count} {many} outlived it: {'; '.join(ended.left[:_SHOWN])}" if count else ""
 
 
 def users_environment() -> dict[str, str]:
@@ -179,6 +246,8 @@ def all_imported(told: ImportReport, known: Description | None = None) -> CheckF
         name, error = next(iter(wrong.items()))
         more = f"; {told.ending}" if told.ending else ""
         return failed(f"import {name}: {error}{more}", output=tail(told.ended.output), **details)
+    if told.ended.left:
+        return failed(outlived(told.ended), **details)
     if told.ending and not told.said.get("imported"):
         return CheckFinding(outcome=ERROR, reason=told.ending, details=details)
     said = (f"{name} {one['version'] or '(no wheel)'}" for name, one in told.imports.items())
@@ -251,27 +320,30 @@ def no_fallback(told: ImportReport, known: Description) -> CheckFinding:
 
 
 def computed(known: Description) -> CheckFinding:
-    """A small computation with it, and where it says that was done."""
-    with tempfile.TemporaryDirectory() as folder:
-        ended = ran(
-            [sys.executable, "-c", known.computes],
-            seconds=SECONDS,
-            cwd=Path(folder),
-            environment=users_environment(),
-        )
-    return _judged(ended, exit_code=0, prints=known.prints, seconds=SECONDS)
+    """A small computation with it, and where it says that was done: by its last line, after which
+    it comes to its end. What an import prints is before that.
+    """
+    word = secrets.token_hex()
+    program = f"{known.computes}\nprint({word!r})\n"
+    ended = _ran([sys.executable, "-"], seconds=SECONDS, given=program.encode())
+    lines = ended.output.splitlines()
+    finding = _judged(
+        replace(ended, output="\n".join(lines[: lines.index(word)][-1:]))
+        if word in lines
+        else ended,
+        exit_code=0,
+        prints=known.prints,
+        seconds=SECONDS,
+    )
+    if finding.outcome == PASSED and word not in lines:
+        return failed("it ended with 0 before its end", **finding.details)
+    return finding
 
 
 def command(entry: Mapping[str, Any]) -> CheckFinding:
     """A declared command, as somebody would type it in the image."""
     seconds = float(entry.get("seconds", SECONDS))
-    with tempfile.TemporaryDirectory() as folder:
-        ended = ran(
-            [str(word) for word in entry["run"]],
-            seconds=seconds,
-            cwd=Path(folder),
-            environment=users_environment(),
-        )
+    ended = _ran([str(word) for word in entry["run"]], seconds=seconds)
     return _judged(
         ended, exit_code=int(entry.get("exit", 0)), prints=entry.get("prints", ""), seconds=seconds
     )
@@ -286,6 +358,8 @@ def _judged(ended: Ended, *, exit_code: int, prints: str, seconds: float) -> Che
     if ended.returncode != exit_code:
         last = tail(ended.output).splitlines()[-1:] or ["it printed nothing"]
         return failed(f"exit {ended.returncode}, not {exit_code}: {last[0]}", **details)
+    if ended.left:
+        return failed(outlived(ended), **details)
     if prints and not re.search(prints, ended.output, re.MULTILINE):
         return failed(f"it printed nothing that matches {prints!r}", **details)
     return passed(f"exit {ended.returncode}", **details)
@@ -316,6 +390,8 @@ def same_torch(claims: Claims, told: list[tuple[str, ImportReport]]) -> CheckFin
             wanted = claims.versions.get("torch", found.get("version"))
             if found and found["version"] != wanted:
                 wrong.append(f"{name}: torch is {found['version']} from {found['file']}")
+            if found.get("swapped"):
+                wrong.append(f"{name}: another module is in the place of torch")
     if wrong:
         return failed("; ".join(dict.fromkeys(wrong)))
     if claims.guard is None:

@@ -1,0 +1,76 @@
+"""Processes that a program leaves behind, in whatever group or session: seen, named and ended."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import time
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+_SET_CHILD_SUBREAPER = 36
+_PATIENCE_SECONDS = 10.0
+_WORDS = 120
+
+
+def adopt() -> frozenset[int]:
+    """From now on a process whose parent ends is this one's, and not the first one's. Those that
+    are its descendants already.
+    """
+    ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    return frozenset(_descendants())
+
+
+def end_left(before: Collection[int], grace_seconds: float) -> tuple[str, ...]:
+    """Descendants that were not there before and do not end by themselves: by their words. None of
+    them is there afterwards.
+    """
+    until = time.monotonic() + grace_seconds
+    while (left := _since(before)) and time.monotonic() < until:
+        time.sleep(0.02)
+    said = tuple(_words(pid) for pid in left)
+    until = time.monotonic() + _PATIENCE_SECONDS
+    while (left := _since(before)) and time.monotonic() < until:
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.01)
+    return said
+
+
+def _since(before: Collection[int]) -> list[int]:
+    """Those that live; one that has ended is waited for, which nobody else would."""
+    left = [pid for pid in _descendants() if pid not in before]
+    for pid in left:
+        with contextlib.suppress(ChildProcessError):  # a child's child
+            os.waitpid(pid, os.WNOHANG)
+    return [pid for pid in left if _stat(pid)[0] not in {"", "Z"}]
+
+
+def _descendants() -> Iterator[int]:
+    parents = {int(one.name): _stat(int(one.name))[1] for one in Path("/proc").glob("[0-9]*")}
+    found: set[int] = set()
+    new = {os.getpid()}
+    while new:
+        new = {pid for pid, parent in parents.items() if parent in new} - found
+        found |= new
+    return iter(sorted(found))
+
+
+def _stat(pid: int) -> tuple[str, int]:
+    """Its state and its parent; ("", 0) of one that is gone."""
+    try:
+        state, parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:2]
+    except (OSError, ValueError):
+        return "", 0
+    return state, int(parent)
+
+
+def _words(pid: int) -> str:
+    try:
+        said = Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace")
+    except OSError:
+        said = ""
+    return said.replace("\0", " ").strip()[:_WORDS] or f"process {pid}"
