@@ -27,6 +27,12 @@ BY: dict[str, list[str]] = json.loads(
 # A gradient that nobody asked for is none, which a kernel in Python may not always give back: torch
 # 2.13 was seen to crash so once.
 UNDEFINED = {"channels_last_takes_the_next_group", "last_rows_give_no_gradient"}
+# By a row of a seed in three, and what right kernels of some devices do as well.
+UNSEEN = {
+    "depthwise_weight_misses_last_row",
+    "true_class_rounded_before_difference",
+    "sum_of_squares_overflows",
+}
 DTYPES = ("float32", "bfloat16", "float16")
 
 
@@ -59,8 +65,12 @@ def test_each_is_in_one_half_and_what_catches_it_is_known_or_that_nothing_does()
         "test": 15,
         "second": 23,
         "later": 15,
+        "thirty": 30,
+        "thirty more": 30,
     }
-    assert {name for name in KERNELS if HALF[name] != "later"} <= set(BY) <= set(KERNELS)
+    seen = {name for name in KERNELS if HALF[name] not in {"later", "thirty"}}
+    assert seen <= set(BY) <= set(KERNELS)
+    assert {name for name in KERNELS if HALF[name] == "thirty"} - set(BY) == UNSEEN
 
 
 @pytest.mark.exhaustive

@@ -42,6 +42,8 @@ ASKED: dict[str, Attending] = {
     "mask of blocks": Attending(queries=110, keys=110, size=80, hidden="blocks", heads=1),
     "mask that is added": Attending(queries=64, keys=66, hidden="added"),
     "mask of each head": Attending(queries=33, keys=65, hidden="heads"),
+    "mask of each of a batch": Attending(queries=8, keys=65, size=64, hidden="batch"),
+    "mask of each head, few queries": Attending(queries=5, keys=130, size=128, hidden="heads"),
     "many keys": Attending(queries=3, keys=4099, heads=1),
     "many keys, mask": Attending(queries=5, keys=2111, heads=1, hidden="mask"),
     "one query": Attending(queries=1, keys=513, size=128),
@@ -62,7 +64,7 @@ def _mask(asked: Attending, ground: Ground) -> Tensor | None:
     if asked.hidden == "blocks":
         place = torch.arange(max(shape)) // 50
         return place[: shape[0], None] == place[None, : shape[1]]
-    shape = (2, asked.heads, *shape) if asked.hidden == "heads" else shape
+    shape = {"heads": (2, asked.heads), "batch": (2, 1)}.get(asked.hidden, ()) + shape
     seen = ground.index(3, *shape) > 0
     seen[..., 0] = True
     return seen

@@ -21,6 +21,7 @@ from warpfront.inside.checks.hazards.answers import (
     array,
     rows,
 )
+from warpfront.inside.checks.hazards.one_memory import ONE_MEMORY
 from warpfront.inside.checks.precision import computes_float64
 
 Change = Callable[[Tensor], Tensor]
@@ -524,5 +525,6 @@ LAYOUTS = HazardClass(
             {"single numbers": _singles, "written into memory": _written},
             **ONCE,
         ),
+        *ONE_MEMORY,
     ),
 )

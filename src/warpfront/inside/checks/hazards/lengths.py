@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.nn import functional
 
 from warpfront.inside.checks.hazards.answers import (
@@ -22,6 +24,7 @@ from warpfront.inside.checks.hazards.answers import (
     array,
     rows,
 )
+from warpfront.inside.checks.hazards.layouts import both_ways
 
 # Convolutions through a transform (Winograd's, Fourier's) round on the way; a fault in whole
 # numbers is at least 1.
@@ -202,6 +205,35 @@ def _alignments(ground: Ground) -> Iterator[Answer]:
         # value a step, 0.22 roundings in the mean square: 0.18 sqrt(count) together, six times.
         off = max(16, 1.1 * math.sqrt(count)) * ground.eps * (1 + float(right.max()))
         yield Answer(f"its gradient of {count}", leaf.grad, np.exp(logs) - hit, slack=off)
+
+
+# A line beyond what a grid of blocks, or 16 bits, count.
+LONG_LINE = 70_003
+LONG_LINES: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "reflected": lambda x: functional.pad(x, (3, 4), mode="reflect"),
+    "replicated": lambda x: functional.pad(x, (3, 4), mode="replicate"),
+    "circular": lambda x: functional.pad(x, (3, 4), mode="circular"),
+    "padded": lambda x: functional.pad(x, (3, -4), value=7.0),
+    "avg_pool1d": lambda x: functional.avg_pool1d(x, 4, 2, 2),
+    "nearest": lambda x: functional.interpolate(x, scale_factor=2.0),
+    "unfold": lambda x: x.unfold(-1, 4, 3),
+    "flip": lambda x: x.flip(-1),
+    "roll": lambda x: x.roll(65_537, -1),
+    "joined": lambda x: torch.cat([x[..., 1:], x], -1),
+    "repeated": lambda x: x.repeat_interleave(2, -1),
+    "clamp": lambda x: x.clamp(-3, 5),
+    "where": lambda x: torch.where(x > 0, x, x * 2),
+    "differences": lambda x: x.diff(dim=-1),
+    "picked": lambda x: x.index_select(-1, torch.arange(1, x.shape[-1], 2, device=x.device)),
+}
+
+
+def _long_line(call: Callable[[Tensor], Tensor], ground: Ground) -> Iterator[Answer]:
+    """Whole numbers and their quarters, forward and backward."""
+    for label, found, right in both_ways(
+        call, ground, [ground.whole(1, 3, LONG_LINE)], ("shifted",)
+    ):
+        yield Answer(label, found, array(right))
 
 
 # Each thread's part of a whole sum on the CPU is kept in the result's dtype.
@@ -480,6 +512,7 @@ LENGTHS = HazardClass(
                 "counts": _counts,
                 "additions": _added,
                 "moves": _moved,
+                **{f"long {name}": partial(_long_line, call) for name, call in LONG_LINES.items()},
             },
             dtypes=SINGLE,
             once=True,

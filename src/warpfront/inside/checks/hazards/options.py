@@ -157,7 +157,9 @@ LOSSES: Mapping[str, WithOptions] = {
     "triplet_margin_loss": WithOptions(
         call=functional.triplet_margin_loss,
         floats=((5, 7),) * 3,
-        options={"margin": (0.5, 9.0), "p": (1.0, 2.0), "swap": BOTH, "reduction": REDUCTIONS},
+        options={"margin": (0.53, 9.0), "p": (1.0, 2.0), "swap": BOTH, "reduction": REDUCTIONS},
+        # Of quarters, two distances are equal every few seeds, and which is nearer is rounding's.
+        fit=lambda x: x + x.sin() / 7,
         halves=False,
     ),
     "multi_margin_loss": WithOptions(

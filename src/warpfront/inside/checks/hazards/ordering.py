@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from itertools import product
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,6 +14,7 @@ from warpfront.inside.checks.hazards.answers import Answer, Ground, HazardClass,
 from warpfront.inside.checks.precision import computes_float64
 
 DTYPES = ("float32", "bfloat16", "float16")
+SPECIAL = (math.nan, math.inf, -math.inf)
 SIZES = (33, 129, 1025, 2049, 4097, 20_001)
 
 
@@ -113,13 +116,65 @@ def _distinct(ground: Ground) -> Iterator[Answer]:
         yield Answer(f"isin {size}", found, np.isin(a, [2, 5]))
 
 
+def _far_whole(ground: Ground) -> Iterator[Answer]:
+    """Neighbours beyond what float32 and float64 tell apart, of both signs."""
+    for exponent, sign in product((24, 31, 53, 62), (1, -1)):
+        x = sign * 2**exponent + sign * ground.index(7, 300)
+        a, sent, said = array(x), x.to(ground.device), f"around {sign} * 2^{exponent}"
+        found = sent.unique(return_inverse=True, return_counts=True)
+        right = np.unique(a, return_inverse=True, return_counts=True)
+        for label, one, exact in zip(("values", "inverse", "counts"), found, right, strict=True):
+            yield Answer(f"{label} {said}", one, exact.reshape(one.shape))
+        yield Answer(f"runs {said}", sent.sort().values.unique_consecutive(), np.unique(a))
+        order = np.argsort(a, kind="stable")
+        yield Answer(f"argsort {said}", sent.argsort(stable=True), order)
+        ordered = torch.from_numpy(np.sort(a)).to(ground.device)
+        yield Answer(f"searchsorted {said}", torch.searchsorted(ordered, sent), _first_places(a))
+        yield Answer(f"bucketize {said}", torch.bucketize(sent, ordered), _first_places(a))
+        some = sent[:3]
+        yield Answer(f"isin {said}", torch.isin(sent, some), np.isin(a, a[:3]))
+        yield Answer(f"largest {said}", sent.amax(), a.max())
+        yield Answer(f"least place {said}", sent[sent.argmin()], a.min())
+        yield Answer(f"running largest {said}", sent.cummax(0).values, np.maximum.accumulate(a))
+        yield Answer(f"topk {said}", sent.topk(9).values, np.sort(a)[::-1][:9].copy())
+        yield Answer(f"median {said}", sent.median(), np.sort(a)[149])
+        yield Answer(f"kthvalue {said}", sent.kthvalue(77).values, np.sort(a)[76])
+        yield Answer(f"equal {said}", sent == sent[0], a == a[0])
+        yield Answer(f"clamp {said}", sent.clamp(max=sent[0]), a.clip(max=a[0]))
+
+
+def _first_places(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return np.searchsorted(np.sort(a), a)
+
+
+def _no_numbers(ground: Ground) -> Iterator[Answer]:
+    """NaN is looked for behind all, and sorted there; infinities where they belong."""
+    x = torch.cat([ground.whole(40), torch.tensor(SPECIAL * 3).double()])
+    ordered = ground.send(torch.cat([torch.arange(-5.0, 6).double(), torch.tensor([math.inf])]))
+    known = array(ordered.cpu().double())
+    for side in (False, True):
+        right = np.searchsorted(known, array(x), side="right" if side else "left")
+        right = np.where(np.isnan(array(x)), len(known), right)
+        sent = ground.send(x)
+        yield Answer(
+            f"searchsorted, right {side}", torch.searchsorted(ordered, sent, right=side), right
+        )
+        yield Answer(f"bucketize, right {side}", torch.bucketize(sent, ordered, right=side), right)
+    yield Answer("sorted", ground.send(x).sort().values, np.sort(array(x)))
+
+
 ORDERING = HazardClass(
     name="order",
     asks="are equals in a stable order, counted once each, and found where they are",
     hazards=(
         *rows({"stable sort": _stable, "choices": _chosen}, dtypes=DTYPES, once=True),
         *rows(
-            {"stable sort of integers": _stable_whole, "distinct": _distinct},
+            {
+                "stable sort of integers": _stable_whole,
+                "distinct": _distinct,
+                "far whole numbers": _far_whole,
+                "NaN in order": _no_numbers,
+            },
             dtypes=("float32",),
             once=True,
         ),

@@ -291,6 +291,25 @@ def _into_views(ground: Ground) -> Iterator[Answer]:
         yield Answer(f"{name} into {where}, not one number", several, TRUE)
 
 
+def _spread_out(ground: Ground) -> Iterator[Answer]:
+    """Means and deviations that are one number for many, of which each draws for itself."""
+    mean = ground.send(torch.arange(4.0).double() * 64)
+    for where, (means, deviations) in {
+        "rows": (mean[:, None].expand(4, 4096), torch.ones_like(mean)[:, None].expand(4, 4096)),
+        "columns": (mean.expand(4096, 4), torch.ones_like(mean).expand(4096, 4)),
+    }.items():
+        for name, drawn in (
+            ("normal", torch.normal(means, deviations)),
+            ("normal of means", torch.normal(means, 1.0)),
+            ("normal of deviations", torch.normal(0.0, deviations) + means),
+            ("bernoulli", torch.bernoulli(deviations / 2)),
+            ("poisson", torch.poisson(deviations * 8)),
+        ):
+            axis = int(where == "rows")
+            several = drawn.std(axis, correction=0) > 0
+            yield Answer(f"{name} of {where}", several, np.ones(4, dtype=bool))
+
+
 def _states(ground: Ground) -> Iterator[Answer]:
     """State taken and given back, a generator of one's own, and a fork that leaves no trace."""
     if ground.device == "cuda":
@@ -342,6 +361,7 @@ RANDOM_NUMBERS = HazardClass(
                 "permutations": _permutations,
                 "dropout's mask": _dropped,
                 "into views": _into_views,
+                "spread out": _spread_out,
                 "states": _states,
             },
             dtypes=SINGLE,

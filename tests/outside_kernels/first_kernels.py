@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -17,33 +16,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from warpfront.inside.checks.hazards.seeding import KernelFault, Wrong
+from outside_kernels.keeping import HALVES, Kept, drawn, grad_of
 
-HALVES = (torch.float16, torch.bfloat16)
-KERNELS: dict[str, KernelFault] = {}
-# What gives another answer while the kernel of that name is wrong.
-SHOWN: dict[str, Callable[[], Any]] = {}
-
-
-def kernel(shown: Callable[[], Any], *operators: str, like: str = "") -> Callable[[Wrong], Wrong]:
-    def keep(wrong: Wrong) -> Wrong:
-        name = wrong.__name__
-        KERNELS[name] = KernelFault(name, operators, wrong, "outside", (), like, ("cpu",))
-        SHOWN[name] = shown
-        return wrong
-
-    return keep
-
-
-def drawn(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
-
-
-def grad_of(call: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    x = x.detach().requires_grad_()
-    call(x).square().sum().backward()
-    assert x.grad is not None
-    return x.grad
+KEPT = Kept()
+kernel = KEPT.kernel
 
 
 # Pools, convolutions, pictures
@@ -950,17 +926,17 @@ def rows_beyond_a_block_give_no_sum(
     return result
 
 
-LATER = list(KERNELS)[53:]
+LATER = list(KEPT)[53:]
 
 
 def _half(name: str) -> str:
     """By a shuffle of the names, drawn once and before any was run against a check."""
     if name in LATER:
         return "later"
-    names = sorted(set(KERNELS) - set(LATER))
+    names = sorted(set(KEPT) - set(LATER))
     random.Random(1311).shuffle(names)
     place = names.index(name)
     return "development" if place < 15 else "test" if place < 30 else "second"
 
 
-HALF = {name: _half(name) for name in KERNELS}
+HALF = {name: _half(name) for name in KEPT}
