@@ -534,7 +534,7 @@ def test_what_cmake_defines_for_nvidia_alone_amd_does_not_have(tmp_path: Path) -
     assert gates_of(tmp_path) == {"a.cu": "error open"}
 
 
-def test_in_a_project_that_knows_amd_what_nothing_shows_to_run_there_is_a_warning(
+def test_in_a_ported_project_what_nothing_shows_to_run_on_amd_is_a_note(
     tmp_path: Path,
 ) -> None:
     for name in ("train/Dockerfile", "Dockerfile.cpu"):
@@ -552,11 +552,11 @@ def test_in_a_project_that_knows_amd_what_nothing_shows_to_run_there_is_a_warnin
 
     known = severities()
     assert known == {
-        ("Dockerfile.cpu", 1, "warning"),
-        ("train/Dockerfile", 1, "warning"),
+        ("Dockerfile.cpu", 1, "note"),
+        ("train/Dockerfile", 1, "note"),
         ("requirements.txt", 1, "error"),
         ("used.py", 1, "error"),
-        ("used.py", 3, "warning"),
+        ("used.py", 3, "note"),
         ("used.py", 6, "error"),
     }
     (tmp_path / "used.py").write_text("import pynvml, os\ndef f():\n    os.system('nvidia-smi')\n")
