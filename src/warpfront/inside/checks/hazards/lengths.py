@@ -228,6 +228,15 @@ LONG_LINES: Mapping[str, Callable[[Tensor], Tensor]] = {
 }
 
 
+def _long_volume(ground: Ground) -> Iterator[Answer]:
+    """Windows of one long side, the largest of each alone."""
+    for shape in ((1, 1, 2, 4, 9000), (1, 1, 2, 9000, 4), (1, 1, 9000, 2, 4)):
+        x = torch.randperm(72_000, generator=ground.generator).view(shape).double()
+        call = partial(functional.max_pool3d, kernel_size=2)
+        for label, found, right in both_ways(call, ground, [x], ("contiguous",)):
+            yield Answer(f"{label} of {shape}", found, array(right))
+
+
 def _long_line(call: Callable[[Tensor], Tensor], ground: Ground) -> Iterator[Answer]:
     """Whole numbers and their quarters, forward and backward."""
     for label, found, right in both_ways(
@@ -512,6 +521,7 @@ LENGTHS = HazardClass(
                 "counts": _counts,
                 "additions": _added,
                 "moves": _moved,
+                "long volumes": _long_volume,
                 **{f"long {name}": partial(_long_line, call) for name, call in LONG_LINES.items()},
             },
             dtypes=SINGLE,

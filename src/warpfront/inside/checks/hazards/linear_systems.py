@@ -15,6 +15,7 @@ from warpfront.inside.checks.hazards.answers import Answer, Ground, HazardClass,
 # One, few and many at a time; around the sizes of warps, wavefronts and tiles.
 BATCHES = ((), (2, 3), (70,))
 SIZES = (1, 3, 17, 33)
+MANY = 65_600
 Matrix = Callable[..., Tensor]
 
 
@@ -160,6 +161,22 @@ TABLE: dict[str, Any] = {
     "positive systems": partial(_asked, _positive, _positively, complex_too=False),
     "complex positive systems": partial(_asked, _positive, _positively, complex_too=True),
 }
+
+
+def _many(ground: Ground) -> Iterator[Answer]:
+    """More than a grid's third dimension has blocks."""
+    a = _plain(ground, (MANY,), 2, complex_too=False)
+    b = _drawn(ground, MANY, 2, 1).to(ground.dtype).double()
+    sent, right = _sent(ground, a), ground.send(b)
+    factors, pivots = torch.linalg.lu_factor(sent)
+    for label, found in (
+        ("solve", torch.linalg.solve(sent, right)),
+        ("lu_solve", torch.linalg.lu_solve(factors, pivots, right)),
+        ("inverse", torch.linalg.inv(sent) @ right),
+    ):
+        yield Answer(label, a @ _back(found), b, slack=64 * ground.eps)
+
+
 TRIANGLES: dict[str, Any] = {
     "triangles": partial(_asked, _positive, _halves, complex_too=False),
     "complex triangles": partial(_asked, _positive, _halves, complex_too=True),
@@ -169,6 +186,7 @@ LINEAR_SYSTEMS = HazardClass(
     asks="do solutions and factors solve their equations, of one, of few and of many",
     hazards=(
         *rows(TABLE, dtypes=("float32",), once=True),
+        *rows({"many systems": _many}, dtypes=("float32",), once=True),
         # Not every library promises it of each; seen to be so on the CPU.
         *rows(TRIANGLES, dtypes=("float32",), once=True, devices=("cpu",)),
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -332,6 +332,32 @@ def _clipping(ground: Ground) -> Iterator[Answer]:
         yield Answer(f"clip_grad_norm_, {special}", norm.isfinite(), FALSE)
 
 
+DROPS: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "triu": lambda x: x.triu(1),
+    "tril": lambda x: x.tril(-1),
+    "masked_fill": lambda x: x.masked_fill(~x.isfinite(), 7),
+    "where": lambda x: torch.where(x.isfinite(), x, 7),
+    "nan_to_num": lambda x: x.nan_to_num(7, 7, 7),
+    "cut off": lambda x: functional.pad(x[:, 1:], (-1, -1)),
+    "scattered over": lambda x: x.scatter(1, _everywhere(x), 7.0),
+    "filled": lambda x: x.index_fill(0, torch.arange(9, device=x.device), 7),
+    "written over": lambda x: x.clone().copy_(torch.full_like(x, 7)),
+    "erased": lambda x: x.clone().zero_(),
+}
+
+
+def _everywhere(x: Tensor) -> Tensor:
+    return torch.arange(x.shape[1], device=x.device).expand(x.shape)
+
+
+def _dropped(drop: Callable[[Tensor], Tensor], ground: Ground) -> Iterator[Answer]:
+    """What is left out or written over leaves nothing behind, whatever it was."""
+    x = ground.whole(9, 9)
+    for special in SPECIAL:
+        spoiled = torch.where(torch.eye(9).bool() | (x == 2), special, x)
+        yield Answer(f"{special}", drop(ground.send(spoiled)), array(drop(spoiled)))
+
+
 NON_FINITE = HazardClass(
     name="NaN and infinity",
     asks="do they come through reductions, comparisons and choices, and spoil nothing else",
@@ -352,5 +378,8 @@ NON_FINITE = HazardClass(
             once=True,
         ),
         *rows({"logarithms": _logarithms}, dtypes=SINGLE, once=True),
+        *rows(
+            {f"dropped, {name}": partial(_dropped, drop) for name, drop in DROPS.items()}, once=True
+        ),
     ),
 )

@@ -21,6 +21,8 @@ from warpfront.inside.checks.hazards.layouts import PADDED_LAST, PICTURES, both_
 
 Call = Callable[..., Tensor]
 LINE, PICTURE, VOLUME = (9,), (6, 5), (4, 6, 5)
+# As many places on each axis as there are channels.
+SQUARE = (12, 12)
 
 
 def _resized(mode: str, **how: Any) -> Call:
@@ -265,6 +267,14 @@ VOLUMES = HazardClass(
         *map(
             _known,
             rows({f"{n}, two axes": partial(_of, PICTURE, c) for n, c in PICTURED.items()}, **ONCE),
+        ),
+        *rows(
+            {
+                f"{n}, square": partial(_of, SQUARE, c, forms=("contiguous", "channels_last"))
+                for n, c in PICTURED.items()
+                if n != "fold"
+            },
+            **ONCE,
         ),
         *rows(
             {"channel_shuffle, two axes": partial(_of, PICTURE, _shuffled, forms=IN_ROWS)}, **ONCE
