@@ -17,8 +17,9 @@ from claimed import CPU  # noqa: E402
 
 from warpfront.inside.checks import explaining  # noqa: E402
 from warpfront.inside.checks.effort import Effort, drawn_seeds  # noqa: E402
-from warpfront.inside.checks.explaining import UnexplainedError, explained  # noqa: E402
+from warpfront.inside.checks.explaining import Shaken, UnexplainedError, explained  # noqa: E402
 from warpfront.inside.checks.hazards import hazard_checks  # noqa: E402
+from warpfront.inside.checks.hazards.answers import HazardClass  # noqa: E402
 from warpfront.inside.checks.hazards.hazard_table import HAZARDS  # noqa: E402
 from warpfront.inside.checks.hazards.kernel_faults import KERNEL_FAULTS  # noqa: E402
 from warpfront.inside.checks.hazards.seeding import seeded  # noqa: E402
@@ -184,3 +185,10 @@ def test_a_script_is_for_the_device_that_was_judged(target: str, device: str) ->
     """A CPU's cells have its machine for a target."""
     document = {"target": target, "environment": {"machine": "x86_64"}}
     assert explaining._device(document) == device
+
+
+@pytest.mark.parametrize("one", HAZARDS, ids=lambda one: one.name)
+def test_every_class_of_hazards_has_names_that_one_script_can_hold(one: HazardClass) -> None:
+    row = one.hazards[0].name
+    root = explaining._root("operators", one.name, f"{row}, float32, seed 0: x", "cpu")
+    assert any(Shaken().script(root.wanted))

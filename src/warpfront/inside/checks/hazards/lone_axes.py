@@ -12,7 +12,17 @@ from torch import Tensor
 
 from warpfront.inside.checks.hazards.answers import Answer, Ground, Hazards, array, rows
 
-SHAPES = ((1,), (1, 7), (7, 1), (1, 1), (2, 1, 5), (1, 4, 1), (3, 1, 1, 4), (1, 2050), (2050, 1))
+LONE_SHAPES = (
+    (1,),
+    (1, 7),
+    (7, 1),
+    (1, 1),
+    (2, 1, 5),
+    (1, 4, 1),
+    (3, 1, 1, 4),
+    (1, 2050),
+    (2050, 1),
+)
 Along = Callable[[Tensor, int], Tensor]
 ALONG: Mapping[str, Along] = {
     "flip": lambda x, axis: x.flip(axis),
@@ -61,8 +71,8 @@ def _twice(x: Tensor, axis: int) -> Tensor:
     return torch.cat([places, places.flip(0)])
 
 
-def _asked(along: Along, ground: Ground) -> Iterator[Answer]:
-    for shape in SHAPES:
+def _along_each(along: Along, ground: Ground) -> Iterator[Answer]:
+    for shape in LONE_SHAPES:
         # No two alike, so that each largest and each order is one.
         count = torch.Size(shape).numel()
         x = torch.randperm(count, generator=ground.generator).view(shape).double() - count // 2
@@ -82,7 +92,7 @@ def _asked(along: Along, ground: Ground) -> Iterator[Answer]:
 
 
 LONE_AXES: Hazards = rows(
-    {f"{name}, axes of one": partial(_asked, along) for name, along in ALONG.items()},
+    {f"{name}, axes of one": partial(_along_each, along) for name, along in ALONG.items()},
     dtypes=("float32",),
     once=True,
 )

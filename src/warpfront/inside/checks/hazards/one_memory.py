@@ -44,7 +44,7 @@ CALLS: Mapping[str, Call] = {
 }
 
 
-def _asked(call: Call, ground: Ground) -> Iterator[Answer]:
+def _of_slices(call: Call, ground: Ground) -> Iterator[Answer]:
     x = ground.whole(2, 12, 12)
     sent = ground.send(x)
     for name, slices in SLICES.items():
@@ -52,7 +52,7 @@ def _asked(call: Call, ground: Ground) -> Iterator[Answer]:
 
 
 ONE_MEMORY: Hazards = rows(
-    {f"{name} of slices": partial(_asked, call) for name, call in CALLS.items()},
+    {f"{name} of slices": partial(_of_slices, call) for name, call in CALLS.items()},
     dtypes=("float32", "bfloat16"),
     once=True,
 )
