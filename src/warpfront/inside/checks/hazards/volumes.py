@@ -248,7 +248,10 @@ PADDED_LINES = replace(PADDED_LAST, label=r"^gradient .*, (channels_last|swapped
 PADDED_MEANS = {
     "avg_pool1d, one axis": PADDED_LINES,
     "avg_pool1d, padding not counted, one axis": PADDED_LINES,
-    "avg_pool2d, rounded up, two axes": replace(PADDED_LAST, label="^gradient .*, channels_last$"),
+    **{
+        f"avg_pool2d, rounded up, {of}": replace(PADDED_LAST, label="^gradient .*, channels_last$")
+        for of in ("two axes", "square")
+    },
 }
 
 
@@ -268,13 +271,16 @@ VOLUMES = HazardClass(
             _known,
             rows({f"{n}, two axes": partial(_of, PICTURE, c) for n, c in PICTURED.items()}, **ONCE),
         ),
-        *rows(
-            {
-                f"{n}, square": partial(_of, SQUARE, c, forms=("contiguous", "channels_last"))
-                for n, c in PICTURED.items()
-                if n != "fold"
-            },
-            **ONCE,
+        *map(
+            _known,
+            rows(
+                {
+                    f"{n}, square": partial(_of, SQUARE, c, forms=("contiguous", "channels_last"))
+                    for n, c in PICTURED.items()
+                    if n != "fold"
+                },
+                **ONCE,
+            ),
         ),
         *rows(
             {"channel_shuffle, two axes": partial(_of, PICTURE, _shuffled, forms=IN_ROWS)}, **ONCE
