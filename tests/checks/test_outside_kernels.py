@@ -74,7 +74,6 @@ def test_each_is_in_one_half_and_what_catches_it_is_known_or_that_nothing_does()
     assert {name for name in KERNELS if HALF[name] == "thirty"} - set(BY) == UNSEEN
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "name", [name for name, by in BY.items() if by[:1] == ["hazards"] and name not in UNDEFINED]
 )

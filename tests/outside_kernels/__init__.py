@@ -1,5 +1,10 @@
-"""Kernels that are wrong in the way that public trackers tell of, in four sets, by one who had not
-read what is checked. Words.
+"""Kernels that are wrong in the way that public trackers tell of, in four sets, each by one who had
+not read what is checked: what verification sees of them is a figure that no row was made for.
+
+Each is right but for what its name says. `like` is the public thread that the way of being wrong is
+known from; where it is empty, it is common knowledge. No code is from there. Plain, option and rare
+tell how far from the common call it lies: wrong for common arguments, for a common option, stride,
+type or length, or for rare ones.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""Kernels that are wrong in the way that public trackers tell of, written by one who had not read
-the hazards: what verification catches of them is a figure that no row was made for. Words.
-
-Each is right but for what its name says. `like` is the public place that the way of being wrong is
-known from; where it is empty, it is common knowledge. No code is from there.
-"""
+"""The first set of kernels from outside, in halves."""
 
 from __future__ import annotations
 

@@ -1,10 +1,4 @@
-"""Kernels that are wrong in the way that public trackers tell of: a fourth set, by one who
-had not read what is checked.
-
-Each is right but for what its name says. `like` is the public thread that the way of being wrong is
-known from. No code is from there. Words: plain, option, rare tell how far from the common call it
-lies: wrong for common arguments; for a common option, stride, type or length; for rare ones.
-"""
+"""The fourth set of kernels from outside."""
 
 from __future__ import annotations
 

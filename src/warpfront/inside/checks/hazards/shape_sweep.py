@@ -284,7 +284,7 @@ def _of_weight(forward: Step, x: Tensor, w: Tensor, fed: Tensor) -> Tensor:
 SHAPES = HazardClass(
     name="shapes",
     narrow=("windows",),
-    asks="are products and convolutions right whatever the shape by which a kernel is chosen",
+    asks="are products, windows and lone axes right whatever the shape that a kernel is chosen by",
     hazards=(
         *(
             Hazard(name=name, answers=partial(tried), dtypes=dtypes, once=True)

@@ -205,7 +205,7 @@ def _read_report(data: bytes, word: object) -> dict[str, Any]:
     """Nothing where somebody else wrote in its place, who does not know its word."""
     try:
         found = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) and found.get("word") == word else {}
 
