@@ -204,3 +204,9 @@ def test_a_process_that_comes_to_its_end_a_little_later_is_waited_for(site: Site
     began = time.monotonic()
     assert found(OWN)["ops: imports"].outcome == "passed"
     assert time.monotonic() - began < stack_checks.GRACE_SECONDS
+
+
+@pytest.mark.parametrize("data", [b"", b"[" * 100_000, b"[]", b'{"word": "another"}'])
+def test_a_report_that_is_none_or_another_s_says_nothing(data: bytes) -> None:
+    assert stack_checks._read_report(data, "its") == {}
+    assert stack_checks._read_report(b'{"word": "its"}', "its") == {"word": "its"}
