@@ -43,13 +43,11 @@ def _running(ground: Ground) -> Iterator[Answer]:
         assert module.running_mean is not None
         assert module.running_var is not None
         yield Answer(f"mean, {label}", module.running_mean, mean, ulps=16, slack=1e-6)
-        yield Answer(
-            f"variance, {label}",
-            module.running_var,
-            variance,
-            ulps=32,
-            slack=1e-6,
-        )
+        # One sum after another. Few squares are different, and equal ones are rounded the same way,
+        # so that their errors add up.
+        worst = 32 + x.numel() // shape[1] // 2
+        right = variance
+        yield Answer(f"variance, {label}", module.running_var, right, ulps=worst, slack=1e-6)
         assert module.num_batches_tracked is not None
         yield Answer(f"count, {label}", module.num_batches_tracked, 3)
         module.eval()
