@@ -45,9 +45,9 @@ def _running(ground: Ground) -> Iterator[Answer]:
         yield Answer(f"mean, {label}", module.running_mean, mean, ulps=16, slack=1e-6)
         # One sum after another. Few squares are different, and equal ones are rounded the same way,
         # so that their errors add up.
-        worst = 32 + x.numel() // shape[1] // 2
-        right = variance
-        yield Answer(f"variance, {label}", module.running_var, right, ulps=worst, slack=1e-6)
+        worst = 32 + math.prod(shape) // shape[1] // 2
+        found = module.running_var
+        yield Answer(f"variance, {label}", found, variance, ulps=worst, slack=1e-6)
         assert module.num_batches_tracked is not None
         yield Answer(f"count, {label}", module.num_batches_tracked, 3)
         module.eval()
