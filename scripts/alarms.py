@@ -5,7 +5,7 @@
 Each process takes one session of the list, in turn, with one seed after another until the time is
 over, on one of the GPUs that CUDA_VISIBLE_DEVICES names, in turn too. Seeds are drawn from the id
 that is printed first. Each seed is a line of JSON when it is through: session and setting, and
-every check that was not passed with its reason. The last line is their count.
+every check that was not passed with its first faults. The last line is their count.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from warpfront.inside.checks.effort import Effort, drawn_seeds
 from warpfront.inside.checks.results import Recorder
 
 LATE_SECONDS = 60
+SHOWN = 12
 
 
 def _formatted(torch: Any) -> None:
@@ -54,6 +55,12 @@ def _formatted(torch: Any) -> None:
     Formatted().__enter__()
 
 
+def _all_sweeps(_: Any) -> None:
+    """The sweeps of opinfo that are asked of few kinds of device yet, of this one as well."""
+    sweep = importlib.import_module("warpfront.inside.checks.opinfo.sweep")
+    sweep.SEEN_ON = (*sweep.SEEN_ON, "cuda", "rocm", "hpu", "xpu")
+
+
 # What a user may have set, and be right.
 SETTINGS: Mapping[str, Callable[[Any], None]] = {
     "plain": lambda _: None,
@@ -66,6 +73,7 @@ SETTINGS: Mapping[str, Callable[[Any], None]] = {
     "tf32": lambda torch: setattr(torch.backends.cuda.matmul, "allow_tf32", True),
     "expandable": lambda _: None,
     "channels_last": _formatted,
+    "all-sweeps": _all_sweeps,
     # Of the CPU: who shares the work, whose kernels, by which instructions.
     "threads-2": lambda torch: torch.set_num_threads(2),
     "threads-5": lambda torch: torch.set_num_threads(5),
@@ -111,7 +119,7 @@ def main(argv: Sequence[str]) -> int:
         while running:
             name, refused = told.get(timeout=max(1.0, until + 120 - time.monotonic()))
             if name:
-                print(json.dumps([name, refused])[:3000], flush=True)
+                print(json.dumps([name, refused]), flush=True)
                 alarms += refused
                 counts[name] = counts.get(name, 0) + 1
             else:
@@ -143,7 +151,7 @@ def work(device: str, asked: str, run: str, until: float, told: Any) -> None:
     told.put(("", []))
 
 
-def _refused(name: str, device: str, seed: int) -> Iterator[tuple[str, str]]:
+def _refused(name: str, device: str, seed: int) -> Iterator[tuple[str, list[str]]]:
     module, _, function = SESSIONS[name.partition(":")[0]].partition(":")
     record = getattr(importlib.import_module(f"warpfront.inside.checks.{module}"), function)
     claims = Claims(cell="here", target=device, vendor=device, device=device, image=False)
@@ -154,7 +162,8 @@ def _refused(name: str, device: str, seed: int) -> Iterator[tuple[str, str]]:
         document = json.loads(recorder.path.read_text())
     for check in document["checks"]:
         if check["outcome"] not in {"passed", "skipped"}:
-            yield check["name"], str(check["reason"])[:240]
+            faults = check.get("details", {}).get("faults") or [check["reason"]]
+            yield check["name"], [str(fault)[:240] for fault in faults[:SHOWN]]
 
 
 def _attention_by(torch: Any, kept: str) -> None:
