@@ -57,7 +57,7 @@ def _formatted(torch: Any) -> None:
 
 def _all_sweeps(_: Any) -> None:
     """The sweeps of opinfo that are asked of few kinds of device yet, of this one as well."""
-    sweep = importlib.import_module("warpfront.inside.checks.opinfo.sweep")
+    sweep: Any = importlib.import_module("warpfront.inside.checks.opinfo.sweep")
     sweep.SEEN_ON = (*sweep.SEEN_ON, "cuda", "rocm", "hpu", "xpu")
 
 
