@@ -437,6 +437,14 @@ MEASURED: Mapping[str, WithOptions] = {
             "stride": (1, 2),
         },
     ),
+    "padded and cut": WithOptions(
+        call=functional.pad,
+        floats=((2, 3, 6, 7),),
+        options={
+            "pad": ((1, 2, 0, 1), (-1, 2, 1, -2), (2, -1, -2, 0)),
+            "mode": ("constant", "reflect", "replicate", "circular"),
+        },
+    ),
     "affine_grid": WithOptions(
         call=functional.affine_grid,
         floats=((2, 2, 3),),
