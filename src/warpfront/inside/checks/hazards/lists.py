@@ -4,7 +4,7 @@ whole chunk, against float64 on the CPU one tensor after the other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -51,6 +51,32 @@ def _foreach(ground: Ground) -> Iterator[Answer]:
     added = torch._foreach_addcdiv(x, y, x, value=0.5)
     right = [a.addcdiv(b, a, value=0.5) for a, b in zip(one, other, strict=True)]
     yield from _close("addcdiv", added, right)
+
+
+Called = Callable[[Any, Any, Any], Any]
+TERNARY: Mapping[str, Called] = {
+    "addcmul": lambda call, x, y: call(x, y, y, value=0.5),
+    "addcdiv": lambda call, x, y: call(x, y, y, value=0.5),
+    "lerp": lambda call, x, y: call(x, y, 0.25),
+}
+
+
+def _foreach_layouts(ground: Ground) -> Iterator[Answer]:
+    """Of tables that lie turned, with gaps, and in order, with others that lie otherwise."""
+    tables = [ground.index(16, 12, 18).double() / 8 + 0.5 for _ in range(2)]
+    binary: Called = lambda call, x, y: call(x, y)  # noqa: E731
+    calls = {**dict.fromkeys(BINARY, binary), **TERNARY}
+    for name, asked in calls.items():
+        one, other = ([table.mT, table[:, ::2], table, table.mT] for table in tables)
+        x, y = ([ground.send(table) for table in tables] for _ in range(2))
+        x = [x[0].mT, x[0][:, ::2], x[0].clone(), x[0].clone().mT]
+        y = [y[1].mT.contiguous(), y[1][:, ::2].clone(), y[1].mT.contiguous().mT, y[1].mT]
+        plain = getattr(torch, name)
+        right = [asked(plain, a, b) for a, b in zip(one, other, strict=True)]
+        yield from _close(name, asked(getattr(torch, f"_foreach_{name}"), x, y), right)
+        there = [t.clone() for t in x]
+        asked(getattr(torch, f"_foreach_{name}_"), there, y)
+        yield from _close(f"{name} in place", there, right)
 
 
 def _norms(ground: Ground) -> Iterator[Answer]:
@@ -105,6 +131,7 @@ def _optimizer(name: str, ground: Ground) -> Iterator[Answer]:
     """Three steps by each implementation, from gradients that change sign and size."""
     drawn, _ = _lists(ground)
     numbers = [x for x in drawn if 0 < x.numel() < 100]
+    numbers.append(drawn[1].view(3, 11).mT)
     steps = [[x.flip(0) * way - 0.25 for x in numbers] for way in (1.0, -2.0, 0.5)]
     sent = [ground.send(x) for x in numbers]
     fed = [[ground.send(x) for x in some] for some in steps]
@@ -130,6 +157,7 @@ LISTS = HazardClass(
     hazards=rows(
         {
             "foreach": _foreach,
+            "foreach of layouts": _foreach_layouts,
             "foreach norms": _norms,
             **{f"every {name}": partial(_optimizer, name) for name in OPTIMIZERS},
         },

@@ -397,6 +397,24 @@ MEASURED: Mapping[str, WithOptions] = {
         floats=((70, 7), (7,)),
         options={"eps": (1e-5, 0.5)},
     ),
+    "batch_norm": WithOptions(
+        call=lambda x, w, b, eps: functional.batch_norm(x, None, None, w, b, True, eps=eps),
+        floats=((70, 4, 5), (4,), (4,)),
+        options={"eps": (1e-5, 0.5)},
+        halves=False,
+    ),
+    "linear": WithOptions(call=functional.linear, floats=((70, 7), (5, 7), (5,))),
+    "conv2d": WithOptions(
+        call=functional.conv2d,
+        floats=((2, 4, 6, 7), (6, 4, 3, 3), (6,)),
+        options={"stride": (1, 2), "padding": (0, 1)},
+    ),
+    "attention": WithOptions(
+        call=functional.scaled_dot_product_attention,
+        floats=((2, 2, 17, 8),) * 3,
+        options={"is_causal": BOTH},
+        halves=False,
+    ),
     "group_norm": WithOptions(
         call=functional.group_norm,
         floats=((2, 6, 5),),
@@ -417,6 +435,14 @@ MEASURED: Mapping[str, WithOptions] = {
             "dilation": (1, 2),
             "padding": (0, 1),
             "stride": (1, 2),
+        },
+    ),
+    "padded and cut": WithOptions(
+        call=functional.pad,
+        floats=((2, 3, 6, 7),),
+        options={
+            "pad": ((1, 2, 0, 1), (-1, 2, 1, -2), (2, -1, -2, 0)),
+            "mode": ("constant", "reflect", "replicate", "circular"),
         },
     ),
     "affine_grid": WithOptions(
@@ -486,20 +512,37 @@ def _tried(of: WithOptions, ground: Ground) -> Iterator[Answer]:
             most = float(right.abs().max()) if right.numel() else 0.0
             slack = (16 if ground.half else 64) * ground.eps * (1 + most)
             yield Answer(f"{name}, {label}", mine, array(right), ulps=4, slack=slack)
+            if place and len(drawn) > 1:
+                # Whoever trains a part of a model asks for no other gradient.
+                alone = _called(of, sent, ground.device, how, wanted[0], only=place - 1)
+                for one in alone[place : place + 1]:
+                    yield Answer(f"{name} alone, {label}", one, array(right), ulps=4, slack=slack)
 
 
 def _called(
-    of: WithOptions, numbers: list[Tensor], device: str, how: Mapping[str, Any], like: Tensor | None
+    of: WithOptions,
+    numbers: list[Tensor],
+    device: str,
+    how: Mapping[str, Any],
+    like: Tensor | None,
+    only: int | None = None,
 ) -> list[Tensor]:
-    """Output and gradients; what is fed back is the same for both, by place."""
-    leaves = [x.detach().requires_grad_(of.backward) for x in numbers]
+    """Output and gradients, of the argument `only` if that is given; what is fed back is the same
+    for both, by place.
+    """
+    leaves = [
+        x.detach().requires_grad_(of.backward and only in {None, place})
+        for place, x in enumerate(numbers)
+    ]
     output = of.call(*leaves, *of.given(device), **how)
     if not (of.backward and output.requires_grad):
         return [output.detach()]
     shape = output.shape if like is None else like.shape
     fed = (torch.arange(max(shape.numel(), 1)) % 5 - 2.0).add(0.5)[: shape.numel()].view(shape)
     fed = fed.to(device, output.dtype)
-    gradients = torch.autograd.grad(output, leaves, fed, allow_unused=True)
+    asked = [x for x in leaves if x.requires_grad]
+    given = iter(torch.autograd.grad(output, asked, fed, allow_unused=True))
+    gradients = [next(given) if x.requires_grad else None for x in leaves]
     return [
         output.detach(),
         *[g if g is not None else x * 0 for g, x in zip(gradients, numbers, strict=True)],

@@ -185,6 +185,11 @@ def _integers(ground: Ground) -> Iterator[Answer]:
     wide = array(torch.randint(-(2**62), 2**62, (COUNT,), device=ground.device))
     for bit in (0, 7, 31, 32, 33, 61):
         yield _about(f"bit {bit} of 64", float(((wide >> bit) & 1).mean()), 0.5, 0.5 * COUNT**-0.5)
+    for count in (3 * 2**20, 3 * 2**30, 3 * 2**40):
+        among = array(torch.randint(0, count, (COUNT,), device=ground.device))
+        for third in range(3):
+            share = float((among // (count // 3) == third).mean())
+            yield _about(f"part {third} of {count}", share, 1 / 3, math.sqrt(2 / 9 / COUNT))
     odd = array(torch.randint(-3, 4, (COUNT,), device=ground.device))
     for value in range(-3, 4):
         yield _about(
@@ -201,6 +206,24 @@ def _integers(ground: Ground) -> Iterator[Answer]:
         torch.tensor([0.0, 1.0, 0.0, 3.0], device=ground.device), 100_000, replacement=True
     )
     yield Answer("never what has no share", ((never == 0) | (never == 2)).sum(), 0)
+
+
+def _drawn_once(ground: Ground) -> Iterator[Answer]:
+    """One of four, and two of them, each once: how often each is among them, by its weight."""
+    weights = np.array([1.0, 2.0, 3.0, 2.0]) / 8
+    rows, places = 30_000, range(4)
+    of_two = [
+        weights[i] * (1 + sum(weights[j] / (1 - weights[j]) for j in places if j != i))
+        for i in places
+    ]
+    asked = torch.tensor(weights, device=ground.device, dtype=ground.dtype).expand(rows, 4)
+    for count, right in ((1, weights), (2, of_two)):
+        _seeded(ground)
+        drawn = array(torch.multinomial(asked, count))
+        for i in places:
+            share, sigma = right[i], math.sqrt(right[i] * (1 - right[i]) / rows)
+            found = float((drawn == i).any(1).mean())
+            yield _about(f"{i} among {count}", found, share, sigma)
 
 
 def _permutations(ground: Ground) -> Iterator[Answer]:
@@ -358,6 +381,7 @@ RANDOM_NUMBERS = HazardClass(
         *rows(
             {
                 "whole numbers": _integers,
+                "drawn once": _drawn_once,
                 "permutations": _permutations,
                 "dropout's mask": _dropped,
                 "into views": _into_views,

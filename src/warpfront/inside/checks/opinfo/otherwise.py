@@ -1,5 +1,5 @@
-"""A sample of the database otherwise: of a single nought, long, and with numbers among it that are
-none. Needs torch.
+"""A sample of the database otherwise: of a single nought, long, with numbers among it that are
+none, and with one gradient wanted where there are several. Needs torch.
 """
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Generator, Tensor
@@ -21,6 +22,7 @@ ANY_LENGTH = ("UnaryUfuncInfo", "BinaryUfuncInfo", "ReductionOpInfo")
 OWN_DTYPE = ("nan_to_num",)
 # Beyond the blocks of every kernel that was looked at, and no multiple of any.
 LONG = 16_411
+MOST_ALONE = 4
 BROKEN = (math.nan, math.inf, -math.inf, 0.0, -0.0)
 ENDS = (255, 254, 128, 127)
 
@@ -45,6 +47,17 @@ def otherwise(sample: Sample) -> Iterator[Sample]:
         long = convert_sample(sample, lambda one: _long(one, x.shape[-1], drawn))
         yield long
         yield convert_sample(long, lambda one: _broken(one, drawn))
+
+
+def each_alone(sample: Sample) -> Iterator[Sample]:
+    """With the gradient of one tensor wanted, and of the others not: of each in turn."""
+    leaves = [x for x in tensors_in([sample.input, sample.args, sample.kwargs]) if x.requires_grad]
+
+    def kept(leaf: Tensor, x: Tensor) -> Tensor:
+        return x if x is leaf else x.detach()
+
+    for leaf in leaves if 1 < len(leaves) <= MOST_ALONE else ():
+        yield convert_sample(sample, partial(kept, leaf))
 
 
 def folded(entry: Entry, sample: Sample) -> Sample:

@@ -25,7 +25,7 @@ from warpfront.inside.checks.opinfo.expecting import (
     expect_sample,
     makes_float64,
 )
-from warpfront.inside.checks.opinfo.otherwise import folded, otherwise, takes_any_length
+from warpfront.inside.checks.opinfo.otherwise import each_alone, folded, otherwise, takes_any_length
 from warpfront.inside.checks.opinions import Tally, document, total
 from warpfront.inside.checks.precision import (
     computes_float64,
@@ -265,6 +265,8 @@ def samples_for(
     for number, sample in enumerate(own):
         first = folded(entry, sample) if seen and not number else sample
         yield from otherwise(first) if how == OTHERWISE else [first]
+        if how == BACKWARD and dtype == torch.float32 and not number:
+            yield from each_alone(first)
 
 
 def asked_as(entry: Entry, sample: Sample, number: int, dtype: torch.dtype) -> list[Sample]:
