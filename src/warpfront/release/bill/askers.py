@@ -62,7 +62,7 @@ def asking_line(name: str, asked: tuple[tuple[str, str, str], ...]) -> str:
     """`numpy: asked for by torch (numpy>=1.22)`, by the shortest chains."""
     askers = [
         f"asked for by {' -> '.join(chain) or 'the image itself'}"
-        + (f" ({text})" if text != name else "")
+        + (f" ({text})" if text not in ("", name) else "")
         for chain, text in askers_of(name, asked)
     ]
     return f"{name}: {'; '.join(askers) or 'nobody asked for it'}"
