@@ -14,6 +14,7 @@ from warpfront.errors import LockError
 from warpfront.model import (
     LockedWheel,
     LockInputs,
+    OwnIndex,
     Patch,
     PatchedWheel,
     Toolkit,
@@ -78,7 +79,7 @@ def patch_text(package: str) -> str:
 
 def test_a_variant_is_written_with_its_whole_name_and_what_its_label_stands_for() -> None:
     # PEP 751 demands a file name that its readers know; PEP 825 adds the label to it.
-    table = TEXT.partition('name = "torch"')[2].partition("[tool.warpfront]")[0]
+    table = dump_lock(LOCK).partition('name = "torch"')[2].partition("[tool.warpfront]")[0]
     assert f'path = "{PLAIN}-{LABEL}.whl"\n' in table
     assert table.endswith(
         f'[packages.variants-json]\n"$schema" = "{SCHEMA}"\n\n'
@@ -91,8 +92,9 @@ def test_a_variant_is_written_with_its_whole_name_and_what_its_label_stands_for(
 def test_a_patched_wheel_is_written_with_its_origin_and_its_patches_in_order() -> None:
     made = f'\n[packages.tool.warpfront]\narchive = "lmcache.tar.gz"\nsha256 = "{"5" * 64}"\n'
     name = "lmcache-0.3.9+patched.1-py3-none-any.whl"
-    assert wheel_text("lmcache", "0.3.9+patched.1", name, made) in TEXT
-    assert TEXT.endswith(
+    text = dump_lock(LOCK)
+    assert wheel_text("lmcache", "0.3.9+patched.1", name, made) in text
+    assert text.endswith(
         f'inputs = "{"0" * 64}"\n\n'
         + patch_text("lmcache")
         + "\n[[tool.warpfront.patched.lmcache.patches]]\n"
@@ -106,7 +108,21 @@ def test_a_patched_wheel_is_written_with_its_origin_and_its_patches_in_order() -
 
 @pytest.mark.parametrize("read", [read_lock, read_written_lock])
 def test_variants_and_patches_are_read_back(read: Any) -> None:
-    assert read(TEXT, path=PATH) == LOCK
+    assert read(dump_lock(LOCK), path=PATH) == LOCK
+
+
+def test_the_order_in_which_patched_packages_were_found_does_not_show() -> None:
+    turned = dataclasses.replace(LOCK, patched=LOCK.patched[::-1], wheels=LOCK.wheels[::-1])
+    assert dump_lock(turned) == TEXT
+
+
+@pytest.mark.parametrize(("old", "new"), [("b-1.0-", "c-1.0-"), ("b-1.0-", "b-1.1-")])
+def test_a_file_of_another_name_or_version_is_refused_by_the_quick_reader_too(
+    old: str, new: str
+) -> None:
+    text = dump_lock(a_lock(None, a_wheel("b", "1.0")))
+    with pytest.raises(LockError, match=f"pylock.cell.toml: .*{new}"):
+        read_written_lock(text.replace(old, new), path=PATH)
 
 
 def refusal(old: str, new: str) -> str:
@@ -165,11 +181,28 @@ def test_a_cell_takes_what_every_one_of_its_targets_and_its_machine_support() ->
         namespace="amd",
         toolkit="7.1.2",
     )
+    one = lock_inputs(CELL, None, None).variants
+    assert one is not None
+    assert one.namespace == "amd"
     odd = a_cell(allow_variants=("numpy",), machine="riscv64", targets=("riscv64",))
     assert lock_inputs(odd, None, None).variants == VariantRule(
         packages=("numpy",), supported=((),)
     )
     assert lock_inputs(a_cell(), None, None).variants is None
+
+
+def test_a_lock_depends_on_the_patches_the_builds_and_the_indexes_that_the_matrix_allows() -> None:
+    own = OwnIndex(name="own", url="https://own.test/simple", packages=("own",))
+    cell = a_cell(patches=(A_PATCH,), allow_builds=("sdist-only",), own_indexes=(own,))
+    inputs = lock_inputs(cell, None, None, unfit=("a.patch is gone",))
+    assert (inputs.patches, inputs.unfit) == ((A_PATCH,), ("a.patch is gone",))
+    assert (inputs.allow_builds, inputs.own_indexes) == (("sdist-only",), (own,))
+
+
+def test_a_lock_that_claims_a_wheel_from_where_it_does_not_belong_is_stale() -> None:
+    inputs = lock_inputs(a_cell(), None, None)
+    lock = made_for(inputs, a_wheel("torch", "2.13.0+cpu"), patches=())
+    assert staleness(lock, inputs).startswith("it claims torch from https://pypi.org/simple, which")
 
 
 INPUTS = lock_inputs(CELL, None, None)
@@ -203,7 +236,7 @@ def test_a_variant_that_the_cell_does_not_take_is_said(
     [
         ("manylinux_2_28_x86_64", "x86_64", True),
         ("manylinux_2_28_x86_64", "aarch64", False),
-        ("linux_aarch64.manylinux_2_28_x86_64", "x86_64", True),
+        ("manylinux_2_28_x86_64.linux_aarch64", "x86_64", True),
     ],
 )
 def test_the_label_of_a_variant_is_no_platform(
