@@ -115,11 +115,11 @@ def test_an_import_that_may_be_missing_is_a_note() -> None:
 
 
 def test_behind_a_question_for_cuda_s_device_gaudi_s_own_way_is_missing_and_not_wrong() -> None:
-    of_devices = {"severities": {"rocm": Severity.NONE, "hpu": Severity.ERROR}}
+    of_devices: dict[str, Any] = {"severities": {"rocm": Severity.NONE, "hpu": Severity.ERROR}}
     assert weighed(target="gaudi3", sides=NVIDIA_AND_AMD, **of_devices) == "note unreached"
     assert weighed(target="gaudi3", sides=NVIDIA_AND_AMD) == ""
     assert weighed(target="gaudi3", sides=AMD, **of_devices) == ""
-    everywhere = {"severities": {"rocm": Severity.NONE, "cpu": Severity.ERROR}}
+    everywhere: dict[str, Any] = {"severities": {"rocm": Severity.NONE, "cpu": Severity.ERROR}}
     assert weighed(target="cpu", sides=NVIDIA_AND_AMD, **everywhere) == ""
 
 
@@ -131,7 +131,7 @@ def test_nobody_has_to_prove_who_comes_where_amd_alone_does_or_where_nothing_is_
 
 
 def test_in_amd_s_own_arm_what_only_may_be_wrong_of_cuda_s_code_was_a_decision() -> None:
-    warning = {"severities": {"rocm": Severity.WARNING}}
+    warning: dict[str, Any] = {"severities": {"rocm": Severity.WARNING}}
     assert weighed(sides=AMD, engines=("cuda",), **warning) == "note own-arm"
     assert weighed(sides=AMD, **warning) == "error own-arm"
 
