@@ -43,8 +43,9 @@ def weighed(
     more = {} if sides is None else {"sides": sides}
     source = SourceText(path=PurePosixPath(path), text=TEXT)
     sighting = Sighting(rule=rule.id, start=0, end=end, what="x", gate=gate, **more)
+    tree: dict[str, Any] = {"ported": True} if ported else {}
     found = judge(
-        source, [sighting], read_target(target), {rule.id: rule}, gate=whole, ported=ported
+        source, [sighting], read_target(target), {rule.id: rule}, gate=whole, **tree
     ).findings
     return " ".join(f"{one.severity} {one.gate}" for one in found)
 
@@ -81,6 +82,7 @@ def test_what_a_port_has_met_is_a_note_but_not_in_amd_s_own_arm(
     gate: Gate, facts: dict[str, Any], said: str
 ) -> None:
     assert weighed(gate, ported=True, **facts) == said
+    assert "ported" not in weighed(gate, **facts)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +156,7 @@ def test_a_fact_of_a_folder_is_said_at_its_first_place_there_for_each_severity()
     error, warning, note = Severity.ERROR, Severity.WARNING, Severity.NOTE
     given = [
         *(a_finding("a/x", error), a_finding("a/y", error), a_finding("a/y", warning)),
-        *(a_finding("a/z", note), a_finding("a/z", note), a_finding("b/x", error)),
+        *(a_finding("a/z", note), a_finding("a/z", note), a_finding("a/b/x", error)),
         *(a_finding("a/x", error, "EACH"), a_finding("a/y", error, "EACH")),
     ]
     said = [(one.severity, one.gate) for one in said_once(given, rules)]
