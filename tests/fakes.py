@@ -15,8 +15,8 @@ from warpfront.errors import EngineError, RegistryError, RegistryFault
 from warpfront.images.engine import Features, Progress, RunRequest, RunResult, StoredImage
 from warpfront.model import HostDevices
 from warpfront.release.registry import manifests
+from warpfront.release.registry.attaching import attach
 from warpfront.release.registry.contract import (
-    EMPTY_BODY,
     IMAGE_MANIFEST,
     Artifact,
     BlobSource,
@@ -353,42 +353,13 @@ class FakeRegistry:
         self._called("referrers")
         return tuple(self.attached.get((repository, digest), ()))
 
-    def attach(
-        self,
-        repository: str,
-        subject: Descriptor,
-        *,
-        artifact_type: str,
-        payload: bytes,
-        payload_type: str,
-        annotations: Mapping[str, str],
-    ) -> Descriptor:
-        self._called("attach")
-        blob = BytesBlob(payload)
-        described = Descriptor(
-            media_type=payload_type, digest=blob.digest, size_bytes=blob.size_bytes
-        )
-        body = manifests.artifact_body(
-            subject, artifact_type=artifact_type, payload=described, annotations=annotations
-        )
-        self.blobs[repository, blob.digest] = payload
-        self.blobs[repository, digest_of_bytes(EMPTY_BODY)] = EMPTY_BODY
-        put = self.put_manifest(repository, digest_of_bytes(body), body, IMAGE_MANIFEST)
-        self.after_call("attach")
-        return manifests.referrer_of(RegistryManifest(descriptor=put, body=body))
-
     def attach_all(
         self, repository: str, subject: Descriptor, artifacts: Sequence[Artifact]
     ) -> None:
         for one in artifacts:
-            self.attach(
-                repository,
-                subject,
-                artifact_type=one.artifact_type,
-                payload=one.payload,
-                payload_type=one.payload_type,
-                annotations=one.annotations,
-            )
+            self._called("attach")
+            attach(self, repository, subject, one)
+            self.after_call("attach")
 
     def tags(self, repository: str) -> tuple[str, ...]:
         self._called("tags")

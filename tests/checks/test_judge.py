@@ -13,7 +13,14 @@ torch = pytest.importorskip("torch", reason="torch is not installed; runs inside
 from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
-from warpfront.inside.checks.judge import element_fault, form_fault, place_fault, rms_fault  # noqa: E402
+from warpfront.inside.checks.executing import Computed  # noqa: E402
+from warpfront.inside.checks.judge import (  # noqa: E402
+    element_fault,
+    form_fault,
+    place_fault,
+    rms_fault,
+    structure_faults,
+)
 from warpfront.inside.checks.operations import (  # noqa: E402
     FEW_NUMEL,
     R_SMALL,
@@ -41,6 +48,35 @@ def test_what_has_the_wrong_form_or_is_elsewhere_is_told() -> None:
     assert place_fault(("cpu", "cpu"), "cpu") == ""
     assert place_fault(("cpu", "meta"), "cpu") == "on meta, expected on cpu"
     assert place_fault((), "cpu") == "on no device, expected on cpu"
+
+
+WHOLE = (torch.Size(SHAPE), torch.float32)
+HALF = (torch.Size(SHAPE), torch.float16)
+
+
+def test_each_result_is_told_that_is_not_what_was_asked_for() -> None:
+    x = torch.zeros(SHAPE)
+    run = Computed(outputs=(x,), gradients=(x, None), places=("cpu", "cpu"))
+    assert list(structure_faults(run, (WHOLE, WHOLE, None), "cpu")) == []
+    assert list(structure_faults(run, (HALF, None, WHOLE), "cpu")) == [
+        "output: torch.float32, expected torch.float16",
+        "gradient 0: not expected",
+        "gradient 1: missing",
+    ]
+
+
+def test_of_another_number_of_results_nothing_else_is_said() -> None:
+    run = Computed(outputs=(torch.zeros(SHAPE),), places=("meta",))
+    assert list(structure_faults(run, (HALF, HALF), "cpu")) == ["1 results, expected 2"]
+    assert list(structure_faults(Computed(outputs=()), (), "cpu")) == []
+
+
+def test_results_that_are_elsewhere_are_told_beside_their_form() -> None:
+    run = Computed(outputs=(torch.zeros(SHAPE),), places=("meta",))
+    assert list(structure_faults(run, (HALF,), "cuda")) == [
+        "output: torch.float32, expected torch.float16",
+        "on meta, expected on cuda",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -20,10 +20,12 @@ from registries import PASSWORD, USER, RealRegistry, real_registry
 from stub_registry import client_of, serve_registry
 
 from warpfront.errors import RegistryError, RegistryFault
+from warpfront.release.registry.attaching import attach
 from warpfront.release.registry.client import HttpRegistry, connect
 from warpfront.release.registry.contract import (
     IMAGE_INDEX,
     IMAGE_MANIFEST,
+    Artifact,
     BytesBlob,
     Descriptor,
     Registry,
@@ -135,13 +137,16 @@ def test_what_is_attached_is_found(registry: Registry, repository: str) -> None:
     subject = put_image(registry, repository, "v1")
     assert registry.referrers(repository, subject.digest) == ()
     attached = tuple(
-        registry.attach(
+        attach(
+            registry,
             repository,
             subject,
-            artifact_type=f"application/{kind}",
-            payload=kind.encode(),
-            payload_type="text/plain",
-            annotations={"kind": kind},
+            Artifact(
+                artifact_type=f"application/{kind}",
+                payload=kind.encode(),
+                payload_type="text/plain",
+                annotations={"kind": kind},
+            ),
         )
         for kind in ("sbom", "provenance", "sbom")
     )
@@ -178,13 +183,16 @@ def test_an_image_goes_through_a_folder_with_all_that_is_attached(
 ) -> None:
     image = put_image(registry, repository, "v1")
     index = registry.put_manifest(repository, "all", index_body([image]), IMAGE_INDEX)
-    registry.attach(
+    attach(
+        registry,
         repository,
         image,
-        artifact_type="application/sbom",
-        payload=b"{}",
-        payload_type="application/json",
-        annotations={},
+        Artifact(
+            artifact_type="application/sbom",
+            payload=b"{}",
+            payload_type="application/json",
+            annotations={},
+        ),
     )
     layout = LayoutRegistry(folder=tmp_path / "carried")
     here, disk = (

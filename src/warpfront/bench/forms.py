@@ -20,25 +20,10 @@ from warpfront.bench.records import (
 )
 
 Rows = list[tuple[str, ...]]
-RUN_HEAD = ("log", "format", "steps", "settled from", "median step ms", "95 %", "tokens/s/device")
 CASES_HEAD = ("operation", "B / A", "95 %", "p", "")
 SIDES_HEAD = ("", "what", "runs", "samples", "median")
 _MOST_CASES = 40
 _GIB = 2**30
-
-
-def run_row(run: Run, summary: Summary) -> tuple[str, ...]:
-    seconds = summary.median_seconds
-    rate = summary.tokens_per_second_per_device
-    return (
-        run.source.path.rpartition("/")[2],
-        run.source.format,
-        str(sum(step.steps for step in run.steps)),
-        "-" if summary.settled_from is None else str(summary.settled_from),
-        milliseconds(seconds.value) if seconds else "-",
-        f"{milliseconds(seconds.low)}..{milliseconds(seconds.high)}" if seconds else "-",
-        f"{rate:,.1f}" if rate else "-",
-    )
 
 
 def milliseconds(seconds: float) -> str:

@@ -8,7 +8,7 @@ library is enough, and nothing has to be loaded for it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from random import Random
 from statistics import fmean, median, stdev
@@ -273,27 +273,3 @@ def _refined(values: Sequence[float], place: int) -> int:
         left = list(gains)[:-1]
         place = min(range(len(left)), key=left.__getitem__) + 1
     return place
-
-
-def false_alarm_rate(
-    runs: Sequence[Sequence[float]],
-    differs: Callable[[Sequence[Sequence[float]], Sequence[Sequence[float]]], bool],
-    *,
-    splits: int = 100,
-) -> float:
-    """How often `differs` sees a difference between halves of the same: of several runs of one
-    thing, dealt out at random, or of one run's blocks (A/A).
-    """
-    random = Random(_SEED)  # noqa: S311 - resampling
-    dealt: list[Sequence[float]] = (
-        list(runs)
-        if len(runs) > 1
-        else [runs[0][at : at + BLOCK] for at in range(0, len(runs[0]), BLOCK)]
-    )
-    alarms = 0
-    for _ in range(splits):
-        random.shuffle(dealt)
-        halves = dealt[: len(dealt) // 2], dealt[len(dealt) // 2 :]
-        a, b = (half if len(runs) > 1 else [[v for one in half for v in one]] for half in halves)
-        alarms += differs(a, b)
-    return alarms / splits

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from warpfront.errors import TagConflictError
 from warpfront.release.ledger import Yank
 from warpfront.release.publication import MOVES_TYPE, YANK_TYPE, held_image
-from warpfront.release.registry.attaching import attached_payload
-from warpfront.release.registry.contract import Descriptor, Registry
+from warpfront.release.registry.attaching import attach, attached_payload
+from warpfront.release.registry.contract import Artifact, Descriptor, Registry
 from warpfront.release.registry.manifests import read_object
 from warpfront.release.registry.references import is_digest, is_tag
 
@@ -84,13 +84,16 @@ def yank_image(
 
 def _record(registry: Registry, path: str, subject: Descriptor, yank: Yank, *, run: str) -> None:
     payload = {"schema": 1, "run": run, "reason": yank.reason, "moved": dict(yank.moved)}
-    registry.attach(
+    attach(
+        registry,
         path,
         subject,
-        artifact_type=YANK_TYPE,
-        payload=json.dumps(payload, sort_keys=True).encode(),
-        payload_type=YANK_TYPE,
-        annotations={"dev.warpfront.run": run, "dev.warpfront.reason": yank.reason},
+        Artifact(
+            artifact_type=YANK_TYPE,
+            payload=json.dumps(payload, sort_keys=True).encode(),
+            payload_type=YANK_TYPE,
+            annotations={"dev.warpfront.run": run, "dev.warpfront.reason": yank.reason},
+        ),
     )
 
 

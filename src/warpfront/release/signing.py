@@ -87,17 +87,11 @@ def _command(cosign: Cosign, argv: list[str], reference: str) -> Command:
 
 
 def find_cosign(
-    run: Run,
-    key: str,
-    environment: Mapping[str, str],
-    folder: Path,
-    *,
-    source: str,
-    program: str = "cosign",
+    run: Run, key: str, environment: Mapping[str, str], folder: Path, *, source: str
 ) -> Cosign:
     """cosign as it is here, and the public half of `key` in `folder`. Raises `SignatureError`."""
-    if which(program, path=environment.get("PATH", "")) is None:
-        raise SignatureError(f"{program}: there is no such program", hint=_GET)
+    if which("cosign", path=environment.get("PATH", "")) is None:
+        raise SignatureError("cosign: there is no such program", hint=_GET)
     if key == KEYLESS and not any(environment.get(name) for name in _IDENTITIES):
         raise SignatureError(
             "keyless: there is no CI here that vouches for its job",
@@ -108,16 +102,10 @@ def find_cosign(
     public = beside if beside.is_file() else folder / "cosign.pub"
     if key != KEYLESS and public != beside:
         folder.mkdir(parents=True, exist_ok=True)
-        argv = (program, "public-key", "--key", key, "--outfile", str(public))
+        argv = ("cosign", "public-key", "--key", key, "--outfile", str(public))
         command = Command(argv=argv, environment=environment, timeout_seconds=60.0)
         _demand(_run(run, command), f"the key {key} cannot be used", "COSIGN_KEY, COSIGN_PASSWORD")
-    return Cosign(
-        key=key,
-        public_key=str(public),
-        environment=environment,
-        source=source,
-        program=program,
-    )
+    return Cosign(key=key, public_key=str(public), environment=environment, source=source)
 
 
 def trusting(run: Run, public_key: str, environment: Mapping[str, str]) -> Cosign:

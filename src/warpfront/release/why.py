@@ -16,7 +16,7 @@ from warpfront.images.labels import (
     RELAXED,
     REVISION,
 )
-from warpfront.release.bill.askers import askers_of
+from warpfront.release.bill.askers import asking_line
 from warpfront.release.statements.provenance_statement import Making
 from warpfront.release.statements.verification_statement import Proof
 
@@ -65,7 +65,8 @@ def why_text(why: Why) -> str:
     lines += _proof_lines(why.proof)
     if why.asked:
         lines.append("wheels, and who asked for each:")
-        lines += [f"  {one}" for one in asking_lines(why.asked)]
+        wanted = sorted({name for _, name, _ in why.asked})
+        lines += [f"  {asking_line(name, why.asked)}" for name in wanted]
     return "".join(f"{_NOT_TEXT.sub(_UNKNOWN, line)}\n" for line in lines)
 
 
@@ -95,18 +96,6 @@ def _contradictions_of_the_proof(why: Why, proof: Proof) -> Iterator[str]:
     said = ",".join(sorted(proof.relaxed))
     if said != why.labels.get(RELAXED, ""):
         yield f"the verification relaxes {said or 'nothing'}"
-
-
-def asking_lines(asked: tuple[tuple[str, str, str], ...], package: str = "") -> list[str]:
-    """`numpy: asked for by torch`, for each wheel or for `package` only, by the shortest chains."""
-    names = [package] if package else sorted({wanted for _, wanted, _ in asked})
-    return [f"{name}: {'; '.join(_askers(name, asked)) or 'nobody asked for it'}" for name in names]
-
-
-def _askers(name: str, asked: tuple[tuple[str, str, str], ...]) -> Iterator[str]:
-    for chain, text in askers_of(name, asked):
-        detail = f" ({text})" if text and text != name else ""
-        yield f"asked for by {' -> '.join(chain) or 'the image itself'}{detail}"
 
 
 def _making_lines(making: Making | None) -> list[str]:

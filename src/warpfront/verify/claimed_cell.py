@@ -8,15 +8,13 @@ import re
 from collections.abc import Mapping
 from typing import get_args, get_type_hints
 
-from packaging.requirements import InvalidRequirement
-
 from warpfront.errors import InputError
 from warpfront.images.labels import BASE_SOURCE, CELL, CONTENT_HASH
 from warpfront.inside.checks.claims import Claims
 from warpfront.matrix.naming import is_id, is_tag
 from warpfront.matrix.vendors import VENDORS
 from warpfront.model import Base, Cell, Pin, Toolkit
-from warpfront.wheels.requirement_lines import foreign_requirement
+from warpfront.wheels.requirement_lines import readable_requirement
 
 _OURS = "dev.warpfront"
 _VERSION = "org.opencontainers.image.version"
@@ -141,11 +139,8 @@ def _base(labels: Mapping[str, str], python: str) -> Base:
 
 
 def _pins(texts: tuple[str, ...]) -> list[Pin]:
-    pins = []
-    for text in texts:
-        try:
-            wanted = foreign_requirement(text)
-        except InvalidRequirement:
-            continue
-        pins += [Pin(name=wanted.name, version=one.version) for one in wanted.specifier]
-    return pins
+    return [
+        Pin(name=wanted.name, version=one.version)
+        for wanted in filter(None, map(readable_requirement, texts))
+        for one in wanted.specifier
+    ]

@@ -54,7 +54,7 @@ def supported_tags(python: str, machine: str, glibc: str) -> tuple[Tag, ...]:
 
 
 def wheel_of(
-    path: Path, sha256: str, *, source: str = "", index: str = "", sdist: Sdist | None = None
+    path: Path, sha256: str, *, source: str = "", sdist: Sdist | None = None
 ) -> LockedWheel:
     """The lock's entry for a wheel in the wheelhouse."""
     name, version, _, _ = parse_wheel_filename(path.name)
@@ -64,7 +64,7 @@ def wheel_of(
         filename=path.name,
         sha256=sha256,
         size_bytes=path.stat().st_size,
-        index=sdist.index if sdist else index,
+        index=sdist.index if sdist else "",
         sdist=sdist.path.name if sdist else "",
         sdist_sha256=sdist.sha256 if sdist else "",
         source=sdist.source if sdist else source,

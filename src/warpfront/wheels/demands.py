@@ -11,14 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatch
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from warpfront.inside.guard.constraints import sentinel
 from warpfront.inside.guard.names import sentinels, triton_shims
 from warpfront.model import Distribution, LockInputs, Pin, Relaxed, UnmetDemand
-from warpfront.wheels.requirement_lines import foreign_requirement, marker_holds
+from warpfront.wheels.requirement_lines import marker_holds, readable_requirement
 
 _IN_BASE = "the.base.has.its.own"
 _Node = tuple[str, str]
@@ -165,7 +165,7 @@ class _Walk:
 
     def _follow(self, text: str, asker: _Node | None) -> Iterator[UnmetDemand]:
         """What `asker` demands with `text`: unmet, or another node to visit, or neither."""
-        requirement = _read_demand(text)
+        requirement = readable_requirement(text)
         if requirement is None or not self._applies(requirement, asker):
             return
         name = canonicalize_name(requirement.name)
@@ -215,14 +215,6 @@ class _Walk:
             names.append(f"{name}[{extra}] {version}" if extra else f"{name} {version}")
             node = self._came_from[node]
         return tuple(dict.fromkeys(reversed(names)))
-
-
-def _read_demand(text: str) -> Requirement | None:
-    """Metadata that no tool can read demands nothing of anybody: pip and uv skip such lines too."""
-    try:
-        return foreign_requirement(text)
-    except InvalidRequirement:
-        return None
 
 
 def marker_environment(python: str, machine: str) -> Mapping[str, str]:

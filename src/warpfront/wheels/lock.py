@@ -228,7 +228,8 @@ def staleness(lock: WheelLock, inputs: LockInputs) -> str:
 def foreign_wheel(wheels: Iterable[LockedWheel], machine: str) -> str:
     """The first wheel that another machine than `machine` is needed for, in words; "" for none."""
     for wheel in wheels:
-        platforms = wheel.kept_as.removesuffix(".whl").rpartition("-")[2].split(".")
+        # The ending is one of the pieces too, and no platform.
+        platforms = wheel.kept_as.rpartition("-")[2].split(".")
         if not any(one == "any" or one.endswith(f"_{machine}") for one in platforms):
             return f"{wheel.filename}, which is not for {machine}"
     return ""

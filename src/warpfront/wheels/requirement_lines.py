@@ -69,6 +69,14 @@ def foreign_requirement(text: str) -> Requirement:
         raise InvalidRequirement("nested too deeply to be read") from None
 
 
+def readable_requirement(text: str) -> Requirement | None:
+    """None for what no tool can read: it demands nothing of anybody, pip and uv skip it too."""
+    try:
+        return foreign_requirement(text)
+    except InvalidRequirement:
+        return None
+
+
 def marker_holds(marker: Marker, environment: Mapping[str, str]) -> bool:
     """Also of somebody else: what compares the incomparable holds nowhere, as uv takes it."""
     try:

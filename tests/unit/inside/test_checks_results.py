@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,6 +19,7 @@ from warpfront.inside.checks.results import (
     Recorder,
     failed,
     finding_from,
+    judged,
     passed,
     unavailable,
     write_json,
@@ -45,6 +47,19 @@ def test_a_finding_is_its_outcome_its_reason_and_its_values() -> None:
     for make, outcome in ((passed, "passed"), (failed, "failed"), (unavailable, "unavailable")):
         found = vars(make("because", seen=1))
         assert found == {"outcome": outcome, "reason": "because", "details": {"seen": 1}}
+
+
+@pytest.mark.parametrize(
+    ("faults", "said"),
+    [((), "passed: as it should be"), (("a",), "failed: a"), (("a", "b"), "failed: a (and 1 more)"),
+     (("a", "b", "c"), "failed: a (and 2 more)")],
+)  # fmt: skip
+def test_what_is_judged_fails_by_its_first_fault_and_keeps_its_values(
+    faults: tuple[str, ...], said: str
+) -> None:
+    found = judged(faults, "as it should be", seen=1)
+    assert (f"{found.outcome}: {found.reason}", found.details) == (said, {"seen": 1})
+    assert judged(()).reason == ""
 
 
 def test_the_file_says_what_is_planned_before_anything_ran(recorder: Recorder) -> None:
@@ -114,6 +129,21 @@ def test_only_all_that_was_planned_and_passed_is_a_pass(recorder: Recorder) -> N
     assert recorder.finish() is False
 
 
+@pytest.mark.parametrize("tamper", [Path.unlink, lambda path: path.write_text("{}")])
+def test_a_file_that_was_not_as_it_was_left_is_no_pass_even_when_it_is_again(
+    recorder: Recorder, tamper: Callable[[Path], object]
+) -> None:
+    assert recorder.is_ours()
+    recorder.run([Check(name="one", find=passed)])
+    left = recorder.path.read_bytes()
+    assert recorder.is_ours()
+    tamper(recorder.path)
+    assert not recorder.is_ours()
+    recorder.path.write_bytes(left)
+    assert not recorder.is_ours()
+    assert recorder.finish() is False
+
+
 def test_what_was_raised_is_told_by_its_type_its_words_and_the_line_that_raised_it() -> None:
     with pytest.raises(ZeroDivisionError) as caught:
         raising(ZeroDivisionError("  by nothing\n"))
@@ -135,6 +165,19 @@ def test_what_was_raised_is_told_by_its_type_its_words_and_the_line_that_raised_
     }
     for error, name in full.items():
         assert finding_from(error).reason == f"out of memory: {name} at unknown: {error}"
+
+
+def test_the_line_is_that_of_the_innermost_of_all_that_were_called() -> None:
+    names: dict[str, Callable[[], None]] = {}
+    for name, text in {
+        "outer": "def outer(): middle()",
+        "middle": "\ndef middle(): inner()",
+        "inner": "\n\ndef inner(): raise KeyError",
+    }.items():
+        exec(compile(text, f"/somewhere/{name}.py", "exec"), names)
+    with pytest.raises(KeyError) as caught:
+        names["outer"]()
+    assert finding_from(caught.value).details["line"] == "inner.py:3"
 
 
 def test_a_file_is_written_aside_the_same_each_time_and_holds_no_number_that_is_none(

@@ -119,6 +119,7 @@ def test_a_policy_is_read_as_utf_8_whatever_the_machine_speaks(tmp_path: Path) -
         ({"schema": 1, "relaxed": {1: "b"}}, "relaxed: 1 is no normalized distribution name"),
         ({"schema": 1, "companions": {"a": "1 2"}}, "companions: a: '1 2' is no version"),
         ({"schema": 1, "sentinels": {"a": ""}}, "sentinels: a: '' is no version"),
+        ({"schema": 1, "needs": {"a": "2"}}, "needs: a: '2' is no version specifier"),
         ({"schema": 1, "shims": [1]}, "a shim has name, version and requires"),
         ({"schema": 1, "shims": [A_SHIM | {"more": "x"}]}, "a shim has name, version and requires"),
         ({"schema": 1, "shims": [A_SHIM | {"name": "A"}]},

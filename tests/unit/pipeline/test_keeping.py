@@ -34,7 +34,8 @@ from warpfront.pipeline.within.carried import CarriedImages
 from warpfront.pipeline.within.evidence import VERIFICATION_TYPE, demanded_channel
 from warpfront.pipeline.within.shop import Published, publish_cells
 from warpfront.release.ledger import Publication, Stage, Stock
-from warpfront.release.registry.contract import IMAGE_INDEX, IMAGE_MANIFEST
+from warpfront.release.registry.attaching import attach
+from warpfront.release.registry.contract import IMAGE_INDEX, IMAGE_MANIFEST, Artifact
 from warpfront.release.registry.copying import Repository
 from warpfront.release.registry.layout import LayoutRegistry
 from warpfront.release.registry.manifests import index_body
@@ -128,13 +129,16 @@ def test_an_edited_attachment_promotes_nothing(world: World) -> None:
     document["verifications"][0]["checks"][0]["outcome"] = "passed"
     document["verifications"][0]["ended"] = NOW
     for forged in (json.dumps(document).encode(), b"[" * 99_999, b'{"verifications": 3}', b"\xff"):
-        world.registry.attach(
+        attach(
+            world.registry,
             REPOSITORY,
             subject,
-            artifact_type=VERIFICATION_TYPE,
-            payload=forged,
-            payload_type=VERIFICATION_TYPE,
-            annotations={},
+            Artifact(
+                artifact_type=VERIFICATION_TYPE,
+                payload=forged,
+                payload_type=VERIFICATION_TYPE,
+                annotations={},
+            ),
         )
     result = carried(world, a_release_channel())
     assert isinstance(result, Failed)
@@ -152,13 +156,16 @@ def test_a_forged_proof_with_a_seal_of_its_own_is_in_no_signature(world: World) 
     build(world)
     forged = world.store.load(CPU.id, "verify-x86-64", (Verification,))
     forged = sealed(dataclasses.replace(forged, image_id=digest), ended=NOW)
-    world.registry.attach(
+    attach(
+        world.registry,
         REPOSITORY,
         subject,
-        artifact_type=VERIFICATION_TYPE,
-        payload=json.dumps({"verifications": as_json([forged])}).encode(),
-        payload_type=VERIFICATION_TYPE,
-        annotations={},
+        Artifact(
+            artifact_type=VERIFICATION_TYPE,
+            payload=json.dumps({"verifications": as_json([forged])}).encode(),
+            payload_type=VERIFICATION_TYPE,
+            annotations={},
+        ),
     )
     for dry_run in (True, False):
         result = carried(world, a_release_channel(allow=()), dry_run=dry_run)
@@ -464,13 +471,16 @@ def test_what_is_attached_and_does_not_hold_is_said(world: World) -> None:
     subject = world.registry.head(REPOSITORY, digest)
     assert subject is not None
     for name, said in (("a", {}), ("b", {"dev.warpfront.statement": "provenance"})):
-        world.registry.attach(
+        attach(
+            world.registry,
             REPOSITORY,
             subject,
-            artifact_type=VERIFICATION_TYPE,
-            payload=name.encode(),
-            payload_type="text/plain",
-            annotations=said,
+            Artifact(
+                artifact_type=VERIFICATION_TYPE,
+                payload=name.encode(),
+                payload_type="text/plain",
+                annotations=said,
+            ),
         )
     why, _ = explained(world.registry, REPOSITORY, digest)
     assert len(why.unread) == 3

@@ -40,7 +40,8 @@ from warpfront.pipeline.within.evidence import VERIFICATION_TYPE, attached_evide
 from warpfront.release.admission import Evidence, judge
 from warpfront.release.ledger import Publication, Stage
 from warpfront.release.publication import AHEAD, YANK_TYPE, Referrer, held_image
-from warpfront.release.registry.contract import IMAGE_MANIFEST, digest_of_bytes
+from warpfront.release.registry.attaching import attach
+from warpfront.release.registry.contract import IMAGE_MANIFEST, Artifact, digest_of_bytes
 from warpfront.release.signing import Cosign, Signer
 from warpfront.report.described import describe
 from warpfront.system.process import Command, Completed
@@ -486,13 +487,16 @@ def test_a_yanked_image_is_not_published_again(world: World) -> None:
     world.build()
     held = held_image(world.registry, REPOSITORY, world.published().digest)
     assert held is not None
-    world.registry.attach(
+    attach(
+        world.registry,
         REPOSITORY,
         held.manifest.descriptor,
-        artifact_type=YANK_TYPE,
-        payload=b"{}",
-        payload_type=YANK_TYPE,
-        annotations={},
+        Artifact(
+            artifact_type=YANK_TYPE,
+            payload=b"{}",
+            payload_type=YANK_TYPE,
+            annotations={},
+        ),
     )
     assert "it was yanked" in failure(world).reason
 

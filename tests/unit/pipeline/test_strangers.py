@@ -19,6 +19,8 @@ from warpfront.model import BuiltImage, Verification
 from warpfront.pipeline.beside.adopting import is_locked_by, read_digest
 from warpfront.pipeline.beside.strangers import attached_making, verify_claimed
 from warpfront.pipeline.workspace import Folders
+from warpfront.release.registry import attaching
+from warpfront.release.registry.contract import Artifact
 from warpfront.release.registry.references import Reference, read_reference
 from warpfront.release.statements.provenance_statement import Making, making_of, provenance_text
 from warpfront.release.statements.statement import MEDIA_TYPE
@@ -65,13 +67,16 @@ def a_making(created: str) -> Making:
 def attach(world: World, named: Reference, payload: bytes) -> None:
     subject = world.registry.head(REPOSITORY, named.digest)
     assert subject is not None
-    world.registry.attach(
+    attaching.attach(
+        world.registry,
         REPOSITORY,
         subject,
-        artifact_type=MEDIA_TYPE,
-        payload=payload,
-        payload_type=MEDIA_TYPE,
-        annotations={"dev.warpfront.statement": "provenance"},
+        Artifact(
+            artifact_type=MEDIA_TYPE,
+            payload=payload,
+            payload_type=MEDIA_TYPE,
+            annotations={"dev.warpfront.statement": "provenance"},
+        ),
     )
 
 

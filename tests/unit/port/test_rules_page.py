@@ -2,15 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from itertools import groupby
 from pathlib import Path
 
 import pytest
 
-from warpfront.port.rule_page import rules_page
-from warpfront.port.scan.catalogue import catalogue, read_rules
+from warpfront.port.scan.catalogue import Rule, catalogue, read_rules
+from warpfront.port.scan.findings import Severity
 
 PAGE = Path(__file__).parents[3] / "docs" / "rules.md"
 
+FAMILIES: Mapping[str, str] = {
+    "PY": "Python source",
+    "HP": "Intel Gaudi, and what of it holds on a CPU",
+    "CU": "CUDA and C++ source",
+    "BL": "Builds",
+    "DP": "Dependencies",
+    "CT": "Containers",
+    "SH": "Scripts",
+    "SC": "The scan itself",
+}
+HEAD = """# Rules of the scanner
+
+<!-- Generated from src/warpfront/data/rules/*.toml by `pytest
+tests/unit/port/test_rules_page.py --update-golden`. -->
+
+What `invoke scan --target gfx942` looks for. A severity counts for the narrowest class that a
+target is in: `gfx942` before `gfx9`, that before `wave64` or `wave32`, that before `rocm`. Code
+that a target never reaches is no finding; code behind a check for a package is a warning at most;
+NVIDIA code in the branch for AMD is one level worse; test code and the project's own CI are notes.
+`# warpfront: ignore[PY019] reason` suppresses what is found on one line.
+"""
 RECORD = """
 [{id}]
 title = "t"
@@ -23,6 +46,43 @@ fix = "f"
 sources = ["s"]
 {extra}
 """
+
+
+def rules_page(rules: Iterable[Rule]) -> str:
+    """Markdown: a table of all rules, then a section for each."""
+    listed = sorted(rules, key=lambda rule: (list(FAMILIES).index(rule.id[:2]), rule.id))
+    lines = [HEAD, "| rule | what | rocm | hpu | cpu |", "|---|---|---|---|---|"]
+    lines += [
+        f"| [{rule.id}](#{rule.id.lower()}) | {rule.title} | "
+        + " | ".join(severity_of(rule, name) for name in ("rocm", "hpu", "cpu"))
+        + " |"
+        for rule in listed
+    ]
+    for family, members in groupby(listed, key=lambda rule: rule.id[:2]):
+        lines += ["", f"## {FAMILIES[family]}"]
+        for rule in members:
+            lines += section_of(rule)
+    return "\n".join(lines) + "\n"
+
+
+def severity_of(rule: Rule, name: str) -> str:
+    severity = rule.severities.get(name, Severity.NONE)
+    return "-" if severity is Severity.NONE else severity.value
+
+
+def section_of(rule: Rule) -> list[str]:
+    severities = ", ".join(f"{name} {severity.value}" for name, severity in rule.severities.items())
+    sources = "; ".join(rule.sources)
+    return [
+        "",
+        f"### {rule.id}",
+        "",
+        f"**{rule.title}.** {rule.why}",
+        "",
+        f"Fix: {rule.fix}",
+        "",
+        f"Severity: {severities}. Phase {rule.phase} of a port. Sources: {sources}.",
+    ]
 
 
 def test_the_page_is_what_the_records_make_of_it(request: pytest.FixtureRequest) -> None:

@@ -12,11 +12,13 @@ import pytest
 from stub_registry import PASSWORD, Fault, StubRegistry, client_of, digest_of, serve_registry
 
 from warpfront.errors import InputError, RegistryError, RegistryFault
+from warpfront.release.registry.attaching import attach
 from warpfront.release.registry.client import HttpRegistry
 from warpfront.release.registry.contract import (
     EMPTY_BODY,
     IMAGE_INDEX,
     IMAGE_MANIFEST,
+    Artifact,
     BytesBlob,
     Descriptor,
     TransferKind,
@@ -236,13 +238,16 @@ def test_what_is_attached_is_found_whether_or_not_the_registry_lists_it(
     stub.referrers = referrers
     subject = an_image(client)
     attached = [
-        client.attach(
+        attach(
+            client,
             "a/b",
             subject,
-            artifact_type=f"application/{kind}",
-            payload=kind.encode(),
-            payload_type="application/json",
-            annotations={"kind": kind},
+            Artifact(
+                artifact_type=f"application/{kind}",
+                payload=kind.encode(),
+                payload_type="application/json",
+                annotations={"kind": kind},
+            ),
         )
         for kind in ("sbom", "provenance", "sbom")
     ]
@@ -279,13 +284,16 @@ def test_a_list_of_what_is_attached_that_another_overwrote_is_written_again(
         return said
 
     monkeypatch.setattr(client, "_put", put_and_lose)
-    attached = client.attach(
+    attached = attach(
+        client,
         "a/b",
         subject,
-        artifact_type="application/x",
-        payload=b"x",
-        payload_type="text/plain",
-        annotations={},
+        Artifact(
+            artifact_type="application/x",
+            payload=b"x",
+            payload_type="text/plain",
+            annotations={},
+        ),
     )
     listed = [one.digest for one in client.referrers("a/b", subject.digest)]
     assert listed == [subject.digest, attached.digest], "and what the other wrote stays"

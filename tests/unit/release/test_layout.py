@@ -14,10 +14,12 @@ import pytest
 from stub_registry import Fault, StubRegistry, client_of, digest_of, serve_registry
 
 from warpfront.errors import InputError, RegistryError, StoreError
+from warpfront.release.registry import attaching
 from warpfront.release.registry.client import HttpRegistry
 from warpfront.release.registry.contract import (
     IMAGE_INDEX,
     IMAGE_MANIFEST,
+    Artifact,
     BlobSource,
     BlobTransfer,
     BytesBlob,
@@ -83,13 +85,16 @@ def put_image(client: HttpRegistry, machine: str) -> Descriptor:
 
 
 def attach(client: HttpRegistry, subject: Descriptor, kind: str) -> Descriptor:
-    return client.attach(
+    return attaching.attach(
+        client,
         "a/b",
         subject,
-        artifact_type=f"application/{kind}",
-        payload=kind.encode(),
-        payload_type="text/plain",
-        annotations={"kind": kind},
+        Artifact(
+            artifact_type=f"application/{kind}",
+            payload=kind.encode(),
+            payload_type="text/plain",
+            annotations={"kind": kind},
+        ),
     )
 
 

@@ -8,11 +8,11 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from warpfront.wheels.demands import marker_environment
-from warpfront.wheels.requirement_lines import foreign_requirement, marker_holds
+from warpfront.wheels.requirement_lines import marker_holds, readable_requirement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ def asked_for(asking: Asking) -> tuple[tuple[str, str, str], ...]:
     seen: set[tuple[str, str]] = set()
     while pending:
         asker, extra, text = pending.popleft()
-        requirement = _read(text)
+        requirement = readable_requirement(text)
         if requirement is None or not _applies(requirement, environment, extra):
             continue
         wanted = canonicalize_name(requirement.name)
@@ -62,7 +62,7 @@ def asking_line(name: str, asked: tuple[tuple[str, str, str], ...]) -> str:
     """`numpy: asked for by torch (numpy>=1.22)`, by the shortest chains."""
     askers = [
         f"asked for by {' -> '.join(chain) or 'the image itself'}"
-        + (f" ({text})" if text != name else "")
+        + (f" ({text})" if text not in ("", name) else "")
         for chain, text in askers_of(name, asked)
     ]
     return f"{name}: {'; '.join(askers) or 'nobody asked for it'}"
@@ -104,10 +104,3 @@ def _plain(requirement: Requirement) -> str:
     """Without its marker, which holds, and without an address, which may be a secret's place."""
     extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
     return f"{requirement.name}{extras}{requirement.specifier}"
-
-
-def _read(text: str) -> Requirement | None:
-    try:
-        return foreign_requirement(text)
-    except InvalidRequirement:
-        return None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from warpfront.release.registry import manifests
 from warpfront.release.registry.contract import (
     EMPTY_BODY,
@@ -19,25 +17,14 @@ from warpfront.release.registry.contract import (
 LIMIT_BYTES = 32 * 2**20
 
 
-def attach_payload(
-    registry: Registry,
-    repository: str,
-    subject: Descriptor,
-    payload: BytesBlob,
-    *,
-    artifact_type: str,
-    payload_type: str,
-    annotations: Mapping[str, str],
+def attach(
+    registry: Registry, repository: str, subject: Descriptor, artifact: Artifact
 ) -> Descriptor:
-    """The payload first, then the manifest that says whose it is. Raises what `registry` does."""
-    for source in (payload, BytesBlob(EMPTY_BODY)):
-        registry.put_blob(repository, source)
-    artifact = Artifact(
-        artifact_type=artifact_type,
-        payload=payload.content,
-        payload_type=payload_type,
-        annotations=annotations,
-    )
+    """The payload first, then the manifest that says whose it is. The same document twice is the
+    same digest, once. Raises what `registry` does.
+    """
+    for content in (artifact.payload, EMPTY_BODY):
+        registry.put_blob(repository, BytesBlob(content))
     body = body_of(subject, artifact)
     put = registry.put_manifest(repository, digest_of_bytes(body), body, IMAGE_MANIFEST)
     return manifests.referrer_of(RegistryManifest(descriptor=put, body=body))

@@ -18,7 +18,7 @@ import requests
 
 from warpfront.errors import InputError, RegistryError, RegistryFault
 from warpfront.release.registry import manifests
-from warpfront.release.registry.attaching import attach_payload, body_of
+from warpfront.release.registry.attaching import body_of
 from warpfront.release.registry.authorization import Scopes, delete, pull, push
 from warpfront.release.registry.contract import (
     EMPTY_BODY,
@@ -212,27 +212,6 @@ class HttpRegistry:
                 raise self._wrong(step, "it sent no index")
             found += document.manifests
         return tuple(found)
-
-    def attach(
-        self,
-        repository: str,
-        subject: Descriptor,
-        *,
-        artifact_type: str,
-        payload: bytes,
-        payload_type: str,
-        annotations: Mapping[str, str],
-    ) -> Descriptor:
-        """See `Registry`."""
-        return attach_payload(
-            self,
-            repository,
-            subject,
-            BytesBlob(payload),
-            artifact_type=artifact_type,
-            payload_type=payload_type,
-            annotations=annotations,
-        )
 
     def attach_all(
         self, repository: str, subject: Descriptor, artifacts: Sequence[Artifact]

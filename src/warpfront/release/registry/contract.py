@@ -158,18 +158,6 @@ class Registry(Protocol):
     def referrers(self, repository: str, digest: str) -> tuple[Descriptor, ...]:
         """What is attached to a digest: by the referrers API, else by the fallback tag."""
 
-    def attach(
-        self,
-        repository: str,
-        subject: Descriptor,
-        *,
-        artifact_type: str,
-        payload: bytes,
-        payload_type: str,
-        annotations: Mapping[str, str],
-    ) -> Descriptor:
-        """Attach a document to a digest. The same document twice is the same digest, once."""
-
     def attach_all(
         self, repository: str, subject: Descriptor, artifacts: Sequence[Artifact]
     ) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import file_digest, sha256
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 from warpfront.errors import RegistryError, RegistryFault, StoreError
 from warpfront.release.registry import manifests
-from warpfront.release.registry.attaching import attach_payload
+from warpfront.release.registry.attaching import attach
 from warpfront.release.registry.contract import (
     IMAGE_INDEX,
     INDEX_TYPES,
@@ -169,40 +169,12 @@ class LayoutRegistry:
                 found.append(manifests.referrer_of(manifest))
         return tuple(found)
 
-    def attach(
-        self,
-        repository: str,
-        subject: Descriptor,
-        *,
-        artifact_type: str,
-        payload: bytes,
-        payload_type: str,
-        annotations: Mapping[str, str],
-    ) -> Descriptor:
-        """See `Registry`."""
-        return attach_payload(
-            self,
-            repository,
-            subject,
-            BytesBlob(payload),
-            artifact_type=artifact_type,
-            payload_type=payload_type,
-            annotations=annotations,
-        )
-
     def attach_all(
         self, repository: str, subject: Descriptor, artifacts: Sequence[Artifact]
     ) -> None:
         """See `Registry`."""
         for one in artifacts:
-            self.attach(
-                repository,
-                subject,
-                artifact_type=one.artifact_type,
-                payload=one.payload,
-                payload_type=one.payload_type,
-                annotations=one.annotations,
-            )
+            attach(self, repository, subject, one)
 
     def tags(self, repository: str) -> tuple[str, ...]:
         """See `Registry`."""

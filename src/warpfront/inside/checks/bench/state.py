@@ -22,7 +22,6 @@ _HELD_BACK = {
     0x40: "hardware thermal slowdown",
     0x80: "power brake",
 }
-POWER_CAP = 0x04
 _BUSY_PERCENT = 5.0
 State = Mapping[str, Any]
 

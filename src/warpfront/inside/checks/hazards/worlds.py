@@ -19,7 +19,6 @@ from torch.nn import functional
 
 from warpfront.inside.checks.hazards.answers import Answer, Ground, HazardClass, array, rows
 
-Numbers = Any
 Call = Callable[[Tensor], Any]
 LENGTHS = (1, 2, 3, 20, 33, 100, 257, 1025, 20_001)
 QUICK_LENGTHS = (20,)
@@ -268,7 +267,6 @@ def _plain(ground: Ground) -> Tensor:
     return ground.whole(6, 10)
 
 
-FOURIER = ("fft", "ifft", "irfft", "hfft", "fft2", "ifft2", "irfft2", "fftn", "ifftn", "irfftn")
 # By what they are given: kernels that work in their input's memory have to copy it.
 KEEPING: Mapping[Callable[[Ground], Tensor], Mapping[str, Call]] = {
     _complex: {

@@ -109,10 +109,6 @@ class Entry:
         step = max(1, -(-len(raw) // limit))
         yield from map(_read, raw[::step])
 
-    def in_place(self, sample: Sample) -> Any:
-        """What writes into its input, where there is such a form of it."""
-        return sample.settle(self.raw.inplace_variant(sample.input, *sample.args, **sample.kwargs))
-
     def into(self, sample: Sample, out: Any) -> Any:
         return sample.settle(self.raw(sample.input, *sample.args, **sample.kwargs, out=out))
 

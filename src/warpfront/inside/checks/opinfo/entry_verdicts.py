@@ -31,7 +31,6 @@ R_ELEMENT = {torch.float32: 256.0}
 R_ELEMENT_HALF = 8.0
 # Whole numbers from here on float64 does not hold.
 EXACT = 2.0**53
-Mutate = Callable[[Tensor], Tensor]
 
 
 Execute = Callable[[Entry, Sample, "Sequence[Tensor] | None", str], Computed]
