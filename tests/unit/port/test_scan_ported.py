@@ -34,7 +34,7 @@ def test_cudas_part_beside_amds_is_for_nvidia(tmp_path: Path) -> None:
     alone = found(tmp_path, {"src/cuda/queue.cu": KERNEL, "main.cpp": USE})
     assert ("src/cuda/queue.cu", "CU108") in loud(alone)
     beside = found(tmp_path, {"src/hip/queue.cpp": HIP})
-    assert not loud(beside)
+    assert {path for path, _ in loud(beside)} == {"main.cpp"}
     assert {one.gate for one in beside if one.path.startswith("src/cuda")} == {Gate.LEFT_OUT}
 
 
@@ -59,15 +59,57 @@ def test_half_of_a_pair_of_macros_is_nvidias(tmp_path: Path) -> None:
     text = f"#if X_PASS_HIP\nint a;\n#endif\n#if X_PASS_CUDA\n{KERNEL}#endif\n"
     assert not loud(found(tmp_path, {"warp.hpp": text, "hip.cpp": HIP}))
     both = f"#if X_PASS_CUDA\n#if X_PASS_HIP\nint a;\n#endif\n{KERNEL}#endif\n"
-    assert ("warp.hpp", "CU108") in loud(found(tmp_path, {"warp.hpp": both}))
+    others = {f"{name}.cu": KERNEL for name in "abc"}
+    assert ("warp.hpp", "CU108") in loud(found(tmp_path, {"warp.hpp": both} | others))
 
 
-def test_what_whoever_ported_met_is_a_note(tmp_path: Path) -> None:
-    barrier = "__device__ void f() { __syncwarp(); }\n"
-    assert ("a.cu", "CU118") in loud(found(tmp_path, {"a.cu": barrier}))
-    ported = found(tmp_path, {"a.cu": HIP + barrier, "b.hip": HIP + KERNEL})
-    assert ("b.hip", "CU108") in loud(ported)
-    assert [one.gate for one in ported if one.rule == "CU118"] == [Gate.PORTED]
+@pytest.mark.parametrize(
+    ("name", "code", "rule"),
+    [
+        ("a.cu", "__device__ void f() { __syncwarp(); }", "CU118"),
+        ("b.hip", KERNEL, "CU108"),
+        ("c.cu", '#include "cutlass/gemm/device/gemm.h"', "CU104"),
+        ("d.cu", '__device__ void f() { asm("mov.u32 %0, %laneid;"); }', "CU107"),
+    ],
+)
+def test_what_would_end_the_build_of_a_port_is_a_note_there(
+    tmp_path: Path, name: str, code: str, rule: str
+) -> None:
+    assert (name, rule) in loud(found(tmp_path, {name: f"{code}\n"}))
+    ported = found(tmp_path, {f"part{number}.cpp": HIP for number in range(6)})
+    assert (name, rule) not in loud(ported)
+    assert {one.gate for one in ported if one.rule == rule} == {Gate.PORTED}
+
+
+@pytest.mark.parametrize(
+    ("code", "rule"),
+    [
+        ("__global__ void k() { float v = tex1Dfetch(texture, 0); }", "CU135"),
+        ("__global__ void k() { unsigned m = __ballot(1); }", "CU109"),
+        ("#ifdef __HIP_PLATFORM_HCC__\nint a;\n#endif", "CU155"),
+    ],
+)
+def test_what_depends_on_the_target_or_on_rocm_is_said_despite_a_port(
+    tmp_path: Path, code: str, rule: str
+) -> None:
+    parts = {f"part{number}.cpp": HIP for number in range(6)}
+    assert loud(found(tmp_path, parts | {"a.hip": f"{HIP}{code}\n"})) == {("a.hip", rule)}
+    unnamed = found(tmp_path, {"b.cuh": code.replace("HIP_PLATFORM", "OLD")})
+    said = {one.severity for one in unnamed if (one.path, one.rule) == ("b.cuh", rule)}
+    assert said == (set() if rule == "CU155" else {Severity.WARNING})
+
+
+def test_a_function_that_a_file_defines_is_its_own(tmp_path: Path) -> None:
+    call = "template <class T> __global__ void k(T* p) { *p = tex1D<T>(object, 1); }\n"
+    assert loud(found(tmp_path, {"a.hip": HIP + call})) == {("a.hip", "CU135")}
+    own = "template <class T> __device__ ret_t<T> tex1D(texture_t t, int x) { return t[x]; }\n"
+    assert not loud(found(tmp_path, {"a.hip": HIP + own + call}))
+
+
+def test_a_lane_is_shifted_into_64_bits_by_a_cast(tmp_path: Path) -> None:
+    text = "__device__ uint64_t f(int lane) { uint64_t mask = (1 << lane) - 1; return mask; }\n"
+    assert loud(found(tmp_path, {"a.hip": HIP + text})) == {("a.hip", "CU111")}
+    assert not loud(found(tmp_path, {"a.hip": HIP + text.replace("(1 <<", "((uint64_t)1 <<")}))
 
 
 def test_three_files_of_hip_among_many_are_no_port(tmp_path: Path) -> None:
@@ -81,7 +123,7 @@ def test_three_files_of_hip_among_many_are_no_port(tmp_path: Path) -> None:
 
 def test_a_port_that_is_still_to_be_written_is_none(tmp_path: Path) -> None:
     arm = "#ifdef B_HAVE_CUBLAS\nint x;\n#elif defined(B_HAVE_ROCBLAS)\n{}\n#endif\n"
-    other = "void f() { cudaFree(nullptr); }\n"
+    other = f"{HIP}void f() {{ cudaFree(nullptr); }}\n"
     remark = {"a.cc": HIP + arm.format("// TODO: rocBLAS"), "b.cc": other}
     assert loud(found(tmp_path, remark)) >= {("a.cc", "CU156"), ("b.cc", "CU101")}
     written = {"a.cc": HIP + arm.format("int y;"), "b.cc": other}
@@ -130,7 +172,7 @@ def test_a_third_partys_device_code_that_the_build_names_is_read(tmp_path: Path)
 def test_a_capability_that_is_only_printed_decides_nothing(
     tmp_path: Path, text: str, rule: str
 ) -> None:
-    rules = {one for _, one in loud(found(tmp_path, {"a.hip": HIP + text}))} & {"CU151"}
+    rules = {one for _, one in loud(found(tmp_path, {"a.cu": text}))} & {"CU151"}
     assert rules == ({rule} if rule else set())
 
 
@@ -164,20 +206,6 @@ def test_whoever_defines_an_intrinsic_does_it_for_amd(tmp_path: Path) -> None:
         "// HIP\ntemplate <typename T> __device__ T __ballot_sync(unsigned m, T v) { return v; }\n"
     )
     assert not loud(found(tmp_path, {"shim.h": shim}))
-
-
-def test_a_header_behind_half_of_a_pair_is_nvidias(tmp_path: Path) -> None:
-    main = '#if X_HAS_CUDA\n#include "k.h"\n#elif X_HAS_ROCM\nint a;\n#endif\n'
-    findings = found(tmp_path, {"k.h": KERNEL, "main.cpp": HIP + main})
-    assert {one.gate for one in findings if one.path == "k.h"} == {Gate.LEFT_OUT}
-
-
-def test_a_source_that_a_folders_own_build_names_for_cuda_is_left_out(tmp_path: Path) -> None:
-    root = "find_package(hip)\nadd_subdirectory(bench)\n"
-    own = "if(H_HAS_CUDA)\n  list(APPEND S cudnn.cpp)\nendif()\n"
-    code = {"bench/cudnn.cpp": "#include <cudnn.h>\n", "main.cpp": HIP}
-    findings = found(tmp_path, code | {"CMakeLists.txt": root, "bench/CMakeLists.txt": own})
-    assert [one.gate for one in findings if one.rule == "CU103"] == [Gate.LEFT_OUT]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import multiprocessing
 import os
-import re
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
@@ -21,15 +20,12 @@ from warpfront.port.scan import cuda, structured
 from warpfront.port.scan.baseline import baseline_text, beyond, read_baseline
 from warpfront.port.scan.catalogue import catalogue
 from warpfront.port.scan.engines import BINARIES, Scope, is_read, scan_source
-from warpfront.port.scan.findings import Context, Known, ScanFinding, Side, SourceText
+from warpfront.port.scan.findings import Context, ScanFinding, SourceText
 from warpfront.port.scan.left_out import (
-    Code,
-    Reached,
     beside_amds,
     cudas_beside_amds,
-    macros_without_amd,
     of_own_builds,
-    reached_by_amd,
+    unproven_code,
     unproven_packaging,
 )
 from warpfront.port.scan.severities import Judged, said_once
@@ -128,10 +124,8 @@ def _context(tree: Tree, files: Sequence[TreeFile]) -> Context:
     )
     if not texts:
         return base
-    builds = _builds(tree, files)
     renamed = not heard.isdisjoint({"extensions", "renaming"})
-    known = macros_without_amd(builds)
-    known |= cuda.NO_CUDACC if "hip" in heard and not renamed else {}
+    known = dict(cuda.NO_CUDACC) if "hip" in heard and not renamed else {}
     facing = Context(vendor_macros=known)
     facts = {
         path: cuda.header_facts(SourceText(path=PurePosixPath(path), text=text), facing)
@@ -141,8 +135,6 @@ def _context(tree: Tree, files: Sequence[TreeFile]) -> Context:
     if not ported and heard.isdisjoint({"extensions", "renaming"}):
         heard -= {"hip"}
     known |= cuda.vendor_macros(facts.values())
-    code = Code(texts=texts, includes=_includes(texts, facts, known), builds=builds)
-    reached = reached_by_amd(code) if knows_amd else Reached()
     shared = _shared_switches(tree, files) if "hip" not in heard and "extensions" in heard else ()
     return replace(
         base,
@@ -151,28 +143,12 @@ def _context(tree: Tree, files: Sequence[TreeFile]) -> Context:
         vendor_macros=known,
         own_namespaces=frozenset().union(*(one.namespaces for one in facts.values())),
         own_macros=cuda.own_macros(facts.values()),
-        left_out=reached.left_out | base.left_out,
-        unproven=reached.unproven | base.unproven,
+        unproven=base.unproven | (unproven_code(texts) if knows_amd else frozenset()),
         untranslated=heard.isdisjoint({"hip", "extensions"}),
         hipless="hip" not in heard,
         ported=ported,
         cuda_headers=cuda.runtime_headers(texts),
     )
-
-
-def _includes(
-    texts: Mapping[str, str],
-    facts: Mapping[str, cuda.HeaderFacts],
-    known: Mapping[str, Mapping[Side, Known]],
-) -> dict[str, tuple[tuple[str, bool], ...]]:
-    """What each file includes, with all that the tree says of its macros."""
-    context = Context(vendor_macros=known)
-    again = {path for path, one in facts.items() if not one.asked.isdisjoint(known)}
-    read = {
-        path: cuda.includes_of(SourceText(path=PurePosixPath(path), text=texts[path]), context)
-        for path in again
-    }
-    return {path: one.includes for path, one in facts.items()} | read
 
 
 def _for_others(tree: Tree, files: Sequence[TreeFile]) -> frozenset[str]:
@@ -184,18 +160,6 @@ def _for_others(tree: Tree, files: Sequence[TreeFile]) -> frozenset[str]:
 def _torchless(tree: Tree, files: Iterable[TreeFile]) -> frozenset[str]:
     listed = (one for one in files if structured.kind_of(PurePosixPath(one.path)) == "requirements")
     return structured.torchless(_texts(tree, listed))
-
-
-def _builds(tree: Tree, files: Iterable[TreeFile]) -> dict[str, str]:
-    """What names sources to compile: CMake, makefiles, and modules with CUDA's suffix in them."""
-    read = _texts(tree, (one for one in files if one.path.endswith(_OF_BUILDS)))
-    return {
-        path: text for path, text in read.items() if not path.endswith(".py") or _CU.search(text)
-    }
-
-
-_OF_BUILDS = (".txt", ".cmake", "Makefile", ".mk", "Makefile.am", "Makefile.in", ".py")
-_CU = re.compile(r"\.cu\b")
 
 
 def _texts(tree: Tree, files: Iterable[TreeFile]) -> dict[str, str]:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from warpfront.port.scan.findings import Severity
 from warpfront.port.scan.targets import CLASSES, ScanTarget
 
 ENGINES = ("python", "cuda", "structured", "scanner")
+_NAMES = ("imports", "dotted", "environment", "environment_prefixes", "distributions")
+_OF_CODE = ("names", "families", "headers", "once", "once_a_file", "call", "scope", "shift")
+_SEEN: Final = frozenset((*_NAMES, *_OF_CODE))
 _FIELDS = {"title", "engines", "phase", "severity", "message", "why", "fix", "sources"}
-_OPTIONAL = {"structural", "of_amd", "of_a_folder", "of_a_package", "of_a_port", "unless_named"}
+_FLAGS = ("structural", "of_amd", "of_a_folder", "of_a_package", "despite_a_port", "unless_named")
+_OPTIONAL = {*_FLAGS, "seen"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,10 +32,18 @@ class Rule:
     rules are about files that no condition guards: gates do not touch them. `of_amd` rules are
     about code that is written for AMD: in AMD's own arm it is no worse than elsewhere. What
     `of_a_folder` rules say is one fact of a folder, said at its first place there. `of_a_package`
-    rules are about an import: one that may be missing is a note. What `of_a_port` rules say,
-    whoever ports a tree meets while compiling it: where there is code for HIP it is a note. Text
-    that names the target asked for is no finding of an `unless_named` rule. Where a claim comes
-    from is in `sources`: public places, or files of torch with its version.
+    rules are about an import: one that may be missing is a note. What a port shows to work is
+    a note, but of rules that hold `despite_a_port`: it was built for other targets, for another
+    ROCm, or is not finished. Text that names the target asked for is no finding of an
+    `unless_named` rule. Where a claim comes from is in `sources`: public places, or files of torch
+    with its version.
+
+    `seen` are the names that are all it takes to see it. In Python `imports` (packages and
+    modules, as they are imported), `dotted` names, imports followed (one covers what is below
+    it), variables of the `environment` that are written, and `environment_prefixes`; of what is
+    required `distributions` (normalised, `*` at the end for whatever follows); in C++ and CUDA
+    whole `names`, and expressions over one name (`families`) or the path in an `#include`
+    (`headers`), with the rest of `NameRow`'s fields.
     """
 
     id: str
@@ -47,8 +59,15 @@ class Rule:
     of_amd: bool = False
     of_a_folder: bool = False
     of_a_package: bool = False
-    of_a_port: bool = False
+    despite_a_port: bool = False
     unless_named: bool = False
+    seen: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def is_met_by_a_port(self) -> bool:
+        """Whether a port that is built and run shows that this works, or is for NVIDIA alone."""
+        of_a_build = self.engines == ("cuda",) or self.id.startswith("BL")
+        return of_a_build and not self.despite_a_port
 
     def severity_for(self, target: ScanTarget) -> Severity:
         """The severity of the narrowest class of `target` that this rule names; none if none."""
@@ -56,6 +75,14 @@ class Rule:
             if name in self.severities:
                 return self.severities[name]
         return Severity.NONE
+
+
+def rules_by_name(kind: str) -> Mapping[str, str]:
+    """Name to rule, for one of the ways of `seen` that are lists of names."""
+    if kind not in _NAMES:
+        raise ValueError(f"no names {kind!r}")
+    rules = catalogue().values()
+    return {name: one.id for one in rules for row in one.seen for name in row.get(kind, ())}
 
 
 @cache
@@ -98,13 +125,17 @@ def _read_rule(rule_id: str, record: Mapping[str, Any], name: str) -> Rule:
         why=record["why"].strip(),
         fix=record["fix"].strip(),
         sources=tuple(record["sources"]),
-        structural=record.get("structural", False),
-        of_amd=record.get("of_amd", False),
-        of_a_folder=record.get("of_a_folder", False),
-        of_a_package=record.get("of_a_package", False),
-        of_a_port=record.get("of_a_port", False),
-        unless_named=record.get("unless_named", False),
+        seen=_read_seen(record.get("seen", ()), rule_id, name),
+        **{flag: record.get(flag, False) for flag in _FLAGS},
     )
+
+
+def _read_seen(
+    records: Iterable[Mapping[str, Any]], rule_id: str, name: str
+) -> tuple[Mapping[str, Any], ...]:
+    if odd := sorted({key for record in records for key in record} - _SEEN):
+        raise _wrong(name, rule_id, f"sees by what is unknown: {', '.join(odd)}")
+    return tuple(MappingProxyType(dict(record)) for record in records)
 
 
 def _read_severities(record: Mapping[str, str], rule_id: str, name: str) -> Mapping[str, Severity]:

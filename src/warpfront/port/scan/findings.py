@@ -104,11 +104,11 @@ class Context:
     sides only: there a number stands for nothing, "unset" is all that is known.
     `own_namespaces` are the C++ namespaces that it opens, `own_macros` what its headers define.
     `own_packages` are the Python packages that the tree itself is the source of, `torchless`
-    its files of requirements without torch. `left_out` are the paths of files that its build
-    for AMD does not compile, `unproven` those of which nothing shows that it does, where it
-    `knows_amd` at all. Nothing in an `untranslated` tree knows of HIP: CUDA's names stay as
-    they are, and only `cuda_headers` (by their names) bring in the runtime that hipcc does not
-    include by itself. A `hipless` tree has nothing for AMD but what torch may make of its
+    its files of requirements without torch. `left_out` are the paths of files that have another
+    for AMD in their place, `unproven` those of which nothing shows that AMD comes there, where
+    the tree `knows_amd` at all. Nothing in an `untranslated` tree knows of HIP: CUDA's names
+    stay as they are, and only `cuda_headers` (by their names) bring in the runtime that hipcc
+    does not include by itself. A `hipless` tree has nothing for AMD but what torch may make of its
     extensions, a `ported` one code for HIP.
     """
 

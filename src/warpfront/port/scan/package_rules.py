@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 
 from packaging.requirements import InvalidRequirement
 from packaging.utils import canonicalize_name
 
+from warpfront.port.scan.catalogue import rules_by_name
 from warpfront.wheels.requirement_lines import foreign_requirement
 
 _VENDOR_EXTRA = re.compile(
@@ -32,9 +31,7 @@ class Required:
 @cache
 def _packages() -> tuple[Mapping[str, str], tuple[tuple[str, str], ...]]:
     """Exact names, and beginnings from the longest to the shortest."""
-    file = resources.files("warpfront.port.scan").joinpath("packages.toml")
-    document: dict[str, list[str]] = tomllib.loads(file.read_text(encoding="utf-8"))
-    pairs = [(name, rule) for rule, names in document.items() for name in names]
+    pairs = rules_by_name("distributions").items()
     exact = {name: rule for name, rule in pairs if not name.endswith("*")}
     begun = [(name.rstrip("*"), rule) for name, rule in pairs if name.endswith("*")]
     return exact, tuple(sorted(begun, key=lambda pair: -len(pair[0])))

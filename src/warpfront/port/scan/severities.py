@@ -18,6 +18,7 @@ _SUPPRESSION = re.compile(
 _AUTOMATION = re.compile(
     r"\.(?:github|ci|circleci|buildkite|jenkins|azure-pipelines|gitlab)(?:/|[\w-]*\.ya?ml\Z)"
     r"|(?:azure-pipelines|appveyor|\.travis|\.gitlab-ci)[\w-]*\.ya?ml\Z|(?:ci|buildkite)/"
+    r"|(?:[\w.-]+/)*host-configs/"
 )
 _NVIDIAS = re.compile(
     r"(?i:(?:[/._-]|\A)(?:cuda|cublas|cudnn|nvidia)[\d.]*(?:[._/-]|\Z))|(?:CUDA|Cuda)[^/]*\Z"
@@ -96,8 +97,9 @@ def judge(
 
 def _is_met(sighting: Sighting, rule: Rule) -> bool:
     """Whether those who ported a tree met this, or had no reason to come here."""
-    here = sighting.gate is Gate.UNPROVEN or (sighting.gate is Gate.OPEN and rule.of_a_port)
-    return here and sighting.sides != {"amd"}
+    if sighting.gate is Gate.UNPROVEN and sighting.sides != {"amd"}:
+        return not rule.despite_a_port
+    return sighting.gate in (Gate.OPEN, Gate.UNPROVEN) and rule.is_met_by_a_port
 
 
 def _worst_last(sighting: Sighting) -> tuple[int, int, str]:

@@ -10,14 +10,13 @@ from warpfront.port.scan.cuda.headers import (
     shared_switches,
     vendor_macros,
 )
-from warpfront.port.scan.cuda.reading_code import header_facts, includes_of, reads, sightings
+from warpfront.port.scan.cuda.reading_code import header_facts, reads, sightings
 
 __all__ = [
     "NO_CUDACC",
     "HeaderFacts",
     "header_facts",
     "heard_of",
-    "includes_of",
     "is_ported",
     "own_macros",
     "reads",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from warpfront.port.scan.cuda.conditions import macro_table
 from warpfront.port.scan.cuda.guards import unwritten_arms
 from warpfront.port.scan.cuda.preprocessor import EVERYWHERE, Reach, is_guard
-from warpfront.port.scan.cuda.view import View, path_of, portable_names
+from warpfront.port.scan.cuda.view import View, portable_names
 from warpfront.port.scan.findings import SIDES, Known, Side
 
 _HEADERS = frozenset({".h", ".hh", ".hpp", ".hxx", ".cuh", ".inl"})
@@ -34,7 +34,6 @@ class HeaderFacts:
     asked: frozenset[str] = frozenset()
     shared: frozenset[str] = frozenset()
     unwritten: bool = False
-    includes: tuple[tuple[str, bool], ...] = ()
 
 
 def facts_of(view: View) -> HeaderFacts:
@@ -43,8 +42,7 @@ def facts_of(view: View) -> HeaderFacts:
         name.strip() for found in _NAMESPACE.findall(view.code) for name in found.split("::")
     )
     if not _VENDOR.search(view.source.text):
-        plain = tuple((header, True) for header in _INCLUDED.findall(view.source.text))
-        return HeaderFacts(portable=frozenset(), reaches={}, namespaces=namespaces, includes=plain)
+        return HeaderFacts(portable=frozenset(), reaches={}, namespaces=namespaces)
     header = view.source.path.suffix.lower() in _HEADERS
     reaches = dict(_macro_reaches(view)) if header else {}
     portable = portable_names(view)
@@ -59,15 +57,7 @@ def facts_of(view: View) -> HeaderFacts:
         asked=frozenset().union(*(chain.macros for chain in view.reaches.chains)),
         shared=_shared(view),
         unwritten=any(True for _ in unwritten_arms(view)),
-        includes=tuple(includes(view)),
     )
-
-
-def includes(view: View) -> Iterator[tuple[str, bool]]:
-    for directive in view.directives:
-        header = path_of(directive.body) if directive.name.startswith("include") else None
-        if header is not None:
-            yield str(header), "amd" in view.region(directive.start).reach
 
 
 def _nvidias(view: View) -> frozenset[str]:
@@ -142,8 +132,8 @@ def heard_of(texts: Iterable[str]) -> frozenset[str]:
 
 def is_ported(texts: Iterable[str], facts: Iterable[HeaderFacts]) -> bool:
     """Whether a tree that names HIP is more than begun: a header gives AMD one of CUDA's names, or
-    more than five files, or than a third of those with CUDA's runtime, say something of HIP, and
-    not half of them that it is still to be written.
+    more than five files say something of HIP, or half of those with CUDA's runtime; and not half
+    of them that it is still to be written.
     """
     if any(_RUNTIMES.match(name) for one in facts for name in one.portable):
         return True
@@ -153,7 +143,8 @@ def is_ported(texts: Iterable[str], facts: Iterable[HeaderFacts]) -> bool:
     hip = sum(amd for _, amd in said)
     if hip and 2 * sum(one.unwritten for one in facts) >= hip:
         return False
-    return hip > _BEGUN or sum(cuda for cuda, _ in said) < 3 * max(hip, 1)
+    both, cuda = sum(all(one) for one in said), sum(one for one, _ in said)
+    return hip > _BEGUN or 2 * both >= cuda
 
 
 _BEGUN = 5

@@ -52,7 +52,9 @@ _ASSIGNED_NARROW = re.compile(
 _ASSIGNED = re.compile(r"(?:^|[^\w.>\]])(\w+)\s*[|&^]?=[^=;]{0,80}\Z")
 _MASK_NAME = re.compile(r"(?:mask|ballot|active|lanes?|vote)", re.IGNORECASE)
 _SHIFTED_BY_LANE = re.compile(
-    r"\b(?:1[uU]?|0[xX]1[uU]?)\s*<<\s*\(?\s*(?:\w*lane\w*|threadIdx\.x)", re.IGNORECASE
+    r"(?<!64_t\))(?<!long\))"
+    r"\b(?:1[uU]?|0[xX]1[uU]?)\s*<<\s*\(?\s*(?:\w*lane\w*|threadIdx\.x)",
+    re.IGNORECASE,
 )
 _HALVING_FROM_16 = re.compile(
     r"\bfor\s*\([^;(){}]{0,60}=\s*(?:16|32\s*/\s*2|32\s*>>\s*1)\s*;[^;{}]{0,60};"

@@ -1,20 +1,21 @@
-"""Rules that a name or a header decides: the rows of `names.toml`, ready to be asked. Pure."""
+"""Rules that a name or a header decides, from the catalogue, ready to be asked. Pure."""
 
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from typing import Any
+
+from warpfront.port.scan.catalogue import catalogue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameRow:
-    """`once`: only the first of a name in each part of a file, `once_a_file`: of all its names and
-    headers; `call` and `scope`: what must follow a name.
+    """`once`: only the first of a name in each part of a file that other sides reach,
+    `once_a_file`: of all its names and headers; `call` and `scope`: a bracket or `::` must follow a
+    name; `shift`: worse or better.
     """
 
     rule: str
@@ -36,14 +37,14 @@ class NameRow:
 
 @cache
 def rows() -> tuple[NameRow, ...]:
-    """The rows of `names.toml`, in its order."""
-    text = resources.files("warpfront.port.scan.cuda").joinpath("names.toml").read_text("utf-8")
-    return tuple(_read_row(record) for record in tomllib.loads(text)["row"])
+    """The rows of all rules about C++ and CUDA, in the order of rules."""
+    of_code = (rule for rule in catalogue().values() if "cuda" in rule.engines)
+    return tuple(_read_row(rule.id, record) for rule in of_code for record in rule.seen)
 
 
-def _read_row(record: Mapping[str, Any]) -> NameRow:
+def _read_row(rule: str, record: Mapping[str, Any]) -> NameRow:
     return NameRow(
-        rule=record["rule"],
+        rule=rule,
         names=frozenset(record.get("names", ())),
         families=tuple(re.compile(pattern) for pattern in record.get("families", ())),
         headers=tuple(re.compile(pattern) for pattern in record.get("headers", ())),

@@ -1,7 +1,7 @@
 """The scanner's engine for C, C++, CUDA and HIP: `reads`, `sightings`, `header_facts`. Pure.
 
 A file is blanked once (`lexer`), its `#if` arms are judged once (`preprocessor`), and then one pass
-over its identifiers asks `names.toml` and the rules that begin with a name (`lanes`, `device`);
+over its identifiers asks the catalogue and the rules that begin with a name (`lanes`, `device`);
 rules without a name of their own search the code only where a name that they need occurs.
 """
 
@@ -19,7 +19,7 @@ from warpfront.port.scan.cuda.device import (
     memory_sightings,
 )
 from warpfront.port.scan.cuda.guards import guard_sightings, own_names
-from warpfront.port.scan.cuda.headers import HeaderFacts, facts_of, includes
+from warpfront.port.scan.cuda.headers import HeaderFacts, facts_of
 from warpfront.port.scan.cuda.lanes import MASK_NAMES, lane_sightings, mask_sightings
 from warpfront.port.scan.cuda.lexer import Span
 from warpfront.port.scan.cuda.name_rows import NameRow, rows_including, rows_naming
@@ -28,6 +28,7 @@ from warpfront.port.scan.cuda.view import (
     NAME,
     View,
     is_definition,
+    is_function,
     path_of,
     sighting,
     view_of,
@@ -74,11 +75,6 @@ def header_facts(source: SourceText, context: Context | None = None) -> HeaderFa
     return facts_of(view_of(source, context or Context()))
 
 
-def includes_of(source: SourceText, context: Context) -> tuple[tuple[str, bool], ...]:
-    """What a file includes, and whether AMD comes to the line."""
-    return tuple(includes(view_of(source, context)))
-
-
 def _included(view: View, seen: Seen) -> Iterator[Sighting]:
     for directive in view.directives:
         header = path_of(directive.body) if directive.name.startswith("include") else None
@@ -99,9 +95,11 @@ def _named(view: View, seen: Seen) -> Iterator[Sighting]:
     interesting = {name for name in view.names if _is_asked_about(name)}
     if not interesting:
         return
+    places = [one for one in NAME.finditer(view.code) if one[0] in interesting]
+    own = {one[0] for one in places if is_function(view, one.span())}
     looked_at = 0
-    for found in NAME.finditer(view.code):
-        if found[0] in interesting:
+    for found in places:
+        if found[0] not in own:
             looked_at += 1
             if looked_at <= _MOST_LOOKED_AT:
                 yield from _at_name(view, found[0], found.span())

@@ -298,16 +298,19 @@ def call_arguments(code: str, name_end: int) -> tuple[Span, ...]:
 def is_definition(view: View, span: Span) -> bool:
     """Whether the name at `span` is the one that a macro or a function there defines."""
     before = view.code[max(0, span[0] - 40) : span[0]]
-    if _DEFINE_BEFORE.search(before):
-        return True
-    typed = _TYPE_BEFORE.search(before)
+    return _DEFINE_BEFORE.search(before) is not None or is_function(view, span)
+
+
+def is_function(view: View, span: Span) -> bool:
+    """Whether the name at `span` is that of a function which is defined there."""
+    typed = _TYPE_BEFORE.search(view.code[max(0, span[0] - 40) : span[0]])
     if typed is None or typed[1] in ("return", "else", "do", "case", "co_return"):
         return False
     return bool(_PARAMETERS.match(view.code, span[1]))
 
 
 _DEFINE_BEFORE = re.compile(r"(?:\#|%:)\s*define\s+\Z")
-_TYPE_BEFORE = re.compile(r"\b([A-Za-z_]\w*)\s*[*&]?\s+[*&]?\Z")
+_TYPE_BEFORE = re.compile(r"(?:\b([A-Za-z_]\w*)|>)\s*[*&]?\s+[*&]?\Z")
 _PARAMETERS = re.compile(
     r"\s*\((?:[^;{}()]|\([^;{}()]{0,100}\)){0,400}\)\s*(?:const\s*|noexcept\s*)*\{"
 )

@@ -1,5 +1,5 @@
 """The engine for Python source. Pure."""
 
-from warpfront.port.scan.python.detecting import reads, sightings, sources_named
+from warpfront.port.scan.python.detecting import reads, sightings
 
-__all__ = ["reads", "sightings", "sources_named"]
+__all__ = ["reads", "sightings"]

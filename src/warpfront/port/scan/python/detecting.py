@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from warpfront.port.scan.findings import Context, Gate, Side, Sighting, SourceText
+from warpfront.port.scan.findings import Context, Gate, Sighting, SourceText
 from warpfront.port.scan.python import (
     commands,
     devices,
@@ -160,23 +160,6 @@ def sightings(
                 yield sighting
     if read_cuda is not None:
         yield from _inside_strings(module, gates, read_cuda, context)
-
-
-def sources_named(source: SourceText) -> Iterator[tuple[str, frozenset[Side]]]:
-    """What a module names that may be a source to compile, and who comes there."""
-    try:
-        module = Module(source.path, source.text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return
-    gates = Gates(module)
-    for node in module.nodes:
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            for word in _SOURCE.findall(node.value) if len(node.value) < _PATH_LENGTH else ():
-                yield word, gates.standing(node).sides
-
-
-_SOURCE = re.compile(r"[\w./*-]+\.(?:cu|cc|cpp|cxx|c|hip)\Z")
-_PATH_LENGTH = 300
 
 
 def _is_worth_parsing(text: str) -> bool:

@@ -1,33 +1,14 @@
-"""The names that rules are about, from `names.toml`. Pure."""
+"""The names that rules about Python see. Pure."""
 
 from __future__ import annotations
 
 import ast
-import tomllib
 from collections.abc import Iterator, Mapping
-from functools import cache
-from importlib import resources
 
-from warpfront.port.scan.catalogue import catalogue
-
-_KINDS = ("imports", "names", "environment", "environment_prefixes")
-
-
-@cache
-def _document() -> Mapping[str, Mapping[str, list[str]]]:
-    file = resources.files("warpfront.port.scan.python").joinpath("names.toml")
-    return tomllib.loads(file.read_text(encoding="utf-8"))
-
-
-def rules_by_name(kind: str) -> Mapping[str, str]:
-    """Name to rule, for one of the tables of `names.toml`."""
-    if kind not in _KINDS:
-        raise ValueError(f"no table {kind!r}")
-    return {name: rule for rule, names in _document()[kind].items() for name in names}
-
+from warpfront.port.scan.catalogue import catalogue, rules_by_name
 
 IMPORTS = rules_by_name("imports")
-NAMES = rules_by_name("names")
+NAMES = rules_by_name("dotted")
 ENVIRONMENT = rules_by_name("environment")
 ENVIRONMENT_PREFIXES = rules_by_name("environment_prefixes")
 OF_PACKAGES = frozenset(rule.id for rule in catalogue().values() if rule.of_a_package)

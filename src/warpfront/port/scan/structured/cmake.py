@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from warpfront.port.scan.findings import SIDES, Side, Sighting
@@ -105,21 +105,6 @@ def _raw_commands(text: str) -> Iterator[tuple[str, int, tuple[Word, ...]]]:
 def builds_hip(text: str) -> bool:
     """Whether CMake text has a build for AMD: HIP as a language, or its package."""
     return _HIP_ARM.search(text) is not None
-
-
-_DEFINES = frozenset({"add_definitions", "add_compile_definitions", "target_compile_definitions"})
-_DEFINED = re.compile(r"(?:-D)?([A-Z]\w*)(?:=\S*)?\Z")
-
-
-def defined_for_others(texts: Iterable[str]) -> frozenset[str]:
-    """The macros that CMake files define in arms alone that AMD does not come to."""
-    said: dict[bool, set[str]] = {True: set(), False: set()}
-    for text in texts:
-        for command in read_cmake(text) if any(name in text for name in _DEFINES) else ():
-            if command.name in _DEFINES:
-                found = (_DEFINED.match(word.text) for word in command.arguments)
-                said["amd" in command.sides].update(one[1] for one in found if one is not None)
-    return frozenset(said[False] - said[True])
 
 
 _OTHER_WAYS = re.compile(r"(?i)opencl|sycl|metal|vulkan|oneapi|openacc|xpu|npu")
