@@ -70,15 +70,18 @@ def test_what_stands_before_a_whole_file_counts_where_nothing_closer_does(
 @pytest.mark.parametrize(
     ("gate", "facts", "said"),
     [
-        (Gate.OPEN, {"of_a_port": True}, "note ported"),
+        (Gate.OPEN, {"engines": ("cuda",)}, "note ported"),
         (Gate.OPEN, {}, "error open"),
+        (Gate.OPEN, {"engines": ("cuda",), "despite_a_port": True}, "error open"),
         (Gate.UNPROVEN, {}, "note ported"),
+        (Gate.UNPROVEN, {"despite_a_port": True}, "warning unproven"),
         (Gate.UNPROVEN, {"sides": NVIDIA_AND_AMD}, "note ported"),
-        (Gate.AVAILABILITY, {"of_a_port": True}, "warning availability"),
-        (Gate.OPEN, {"of_a_port": True, "sides": AMD, "engines": ("cuda",)}, "error own-arm"),
+        (Gate.AVAILABILITY, {"engines": ("cuda",)}, "warning availability"),
+        (Gate.OPEN, {"engines": ("cuda",), "sides": AMD}, "note ported"),
+        (Gate.OPEN, {"sides": AMD}, "error own-arm"),
     ],
 )
-def test_what_a_port_has_met_is_a_note_but_not_in_amd_s_own_arm(
+def test_what_a_port_shows_to_work_is_a_note(
     gate: Gate, facts: dict[str, Any], said: str
 ) -> None:
     assert weighed(gate, ported=True, **facts) == said
