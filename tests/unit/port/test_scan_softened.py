@@ -81,9 +81,7 @@ def test_what_stands_before_a_whole_file_counts_where_nothing_closer_does(
         (Gate.OPEN, {"sides": AMD}, "error own-arm"),
     ],
 )
-def test_what_a_port_shows_to_work_is_a_note(
-    gate: Gate, facts: dict[str, Any], said: str
-) -> None:
+def test_what_a_port_shows_to_work_is_a_note(gate: Gate, facts: dict[str, Any], said: str) -> None:
     assert weighed(gate, ported=True, **facts) == said
     assert "ported" not in weighed(gate, **facts)
 
