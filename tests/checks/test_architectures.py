@@ -33,7 +33,8 @@ from warpfront.inside.checks.architectures.small_models import NotBuiltError  # 
 from warpfront.inside.checks.children import HUNG, Returned  # noqa: E402
 from warpfront.inside.checks.hazards import seeding  # noqa: E402
 from warpfront.inside.checks.models.replaying import Precision, judge_whole  # noqa: E402
-from warpfront.inside.checks.models.specimens import Specimen  # noqa: E402
+from warpfront.inside.checks.models.specimens import Specimen, judge_ends  # noqa: E402
+from warpfront.inside.checks.models.watching import run_plainly  # noqa: E402
 from warpfront.inside.checks.results import Recorder  # noqa: E402
 from warpfront.pipeline.beside.model_writing import write_model_test  # noqa: E402
 
@@ -292,3 +293,56 @@ def test_who_is_off_by_roundings_is_right_even_if_the_cpu_was_lucky() -> None:
         faults = {row.tensor: row.fault for row in rows}
         assert bool(faults["gradient of weight"]) != right
         assert not faults["logits"]
+
+
+class TruncatedAttention(torch.autograd.Function):  # type: ignore[misc, name-defined]
+    """As kernels compute it that keep their output: by sums that are cut off, not rounded."""
+
+    @staticmethod
+    def forward(ctx: Any, q: Any, k: Any, v: Any) -> Any:
+        wide = [x.double() for x in (q, k, v)]
+        weights = (wide[0] @ wide[1].mT / q.shape[-1] ** 0.5).softmax(-1)
+        exact = weights @ wide[2]
+        output = exact.float()
+        cut = torch.where(output.abs() > exact.abs(), output.nextafter(output * 0), output)
+        ctx.save_for_backward(*wide, weights, cut)
+        return cut
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        q, k, v, weights, output = ctx.saved_tensors
+        given = gradient.double()
+        kept = (given * output).sum(-1, keepdim=True)
+        scores = weights * (given @ v.mT - kept) / q.shape[-1] ** 0.5
+        return (scores @ k).float(), (scores.mT @ q).float(), (weights.mT @ given).float()
+
+
+class AlikeKeys(torch.nn.Module):  # type: ignore[misc, name-defined]
+    def __init__(self) -> None:
+        super().__init__()
+        self.bias = torch.nn.Parameter(torch.zeros(16))
+
+    def forward(self, q: Any, k: Any, v: Any) -> Any:
+        taken = (q + self.bias, k, v)
+        if q.dtype == torch.float32 and getattr(self, "truncates", False):
+            found = TruncatedAttention.apply(*taken)
+        else:
+            found = torch.nn.functional.scaled_dot_product_attention(*taken)
+        return found, found.sum()
+
+
+def test_a_fused_attention_may_cut_off_what_it_takes_its_gradients_from() -> None:
+    """On an H200 the gradient of a query's bias was 11.8 times as far off as the CPU's."""
+    generator = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(1, 2, 512, 16, generator=generator) for _ in range(3))
+    inputs = (q, 1 + k / 64, 1 + v / 64)
+    how = Precision(dtype=torch.float32)
+    specimen = Specimen(family="", model=AlikeKeys(), inputs=inputs, how=how)
+    model, sent = specimen.sent("cpu")
+    model.truncates = True
+    found, exact = run_plainly(model, model, sent), specimen.exact
+    beside = judge_whole(found, exact, specimen.same_dtype, how)
+    assert any("gradient of bias" in row.fault for row in beside)
+    assert not any(row.fault for row in judge_ends(found, specimen))
+    off = {n: g + 30 * (g - exact.gradients[n]).float() for n, g in found.gradients.items()}
+    assert any(row.fault for row in judge_ends(replace(found, gradients=off), specimen))

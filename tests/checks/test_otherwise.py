@@ -99,3 +99,17 @@ def test_where_nothing_was_seen_to_be_right_only_torchs_own_samples_are_asked(
     monkeypatch.setattr(sweep, "SEEN_ON", ())
     there = [one.name for one in sweep._sweeps("cpu", Effort(seeds=(3,)), execute_entry)]
     assert {"uint8", "complex64", "float32 otherwise"} <= set(here) - set(there)
+
+
+def test_among_equals_another_device_than_the_reference_may_choose(
+    database: dict[str, Entry],
+) -> None:
+    """A CPU that takes the last of equal numbers is wrong; elsewhere only the order is judged."""
+    assert expecting.excluded("sort", "uint8", "cuda", backward=False)
+    for device, dtype in (("cpu", "uint8"), ("cuda", "int64"), ("cuda", "float32")):
+        assert not expecting.excluded("sort", dtype, device, backward=False)
+
+
+def test_what_a_conversion_makes_of_nan_is_left_open(database: dict[str, Entry]) -> None:
+    assert not takes_any_length(database["int"])
+    assert takes_any_length(database["half"])

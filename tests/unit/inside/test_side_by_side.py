@@ -203,6 +203,6 @@ def test_a_child_finds_out_with_the_effort_that_was_asked_for(
 
 
 def test_only_a_device_for_several_processes_has_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
-    for cores, lanes in ((16, 4), (9, 2), (2, 0)):
+    for cores, lanes in ((32, 8), (16, 8), (9, 4), (2, 1)):
         monkeypatch.setattr(os, "sched_getaffinity", lambda _, n=cores: range(n))
         assert [finding_beside.lanes_for(d) for d in ("cuda", "cpu", "hpu")] == [lanes, 0, 0]

@@ -19,7 +19,7 @@ from warpfront.inside.checks.results import ERROR, Check, CheckFinding
 CHILD = "warpfront.inside.checks.finding_beside"
 SECONDS = 300.0
 # Beside other sessions; and each lane holds a context on the device.
-CORES_A_LANE, MOST_LANES = 4, 4
+CORES_A_LANE, MOST_LANES = 2, 8
 
 
 def lanes_for(device: str) -> int:

@@ -25,7 +25,7 @@ def seed_entry_faults(
     for entry in entries:
         known = entry.backward_dtypes if sweep.backward else entry.dtypes
         if dtype in known(sweep.device) and not excluded(
-            entry.name, sweep.dtype, backward=sweep.backward
+            entry.name, sweep.dtype, sweep.device, backward=sweep.backward
         ):
             _seed_entry(entry, dtype, sweep, seed, ledger)
 

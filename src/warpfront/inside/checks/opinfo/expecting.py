@@ -38,14 +38,19 @@ REFUSALS = (RuntimeError, NotImplementedError, TypeError, ValueError, AssertionE
 
 @dataclass(frozen=True, kw_only=True)
 class Exclusion:
-    """An entry that is not judged: in which direction and dtypes (none named: all), and why."""
+    """An entry that is not judged: in which direction and dtypes (none named: all), whether only on
+    devices other than the CPU, and why.
+    """
 
     name: str
     reason: str
     what: str
     dtypes: tuple[str, ...] = ()
+    elsewhere: bool = False
 
-    def covers(self, name: str, dtype: str, *, backward: bool) -> bool:
+    def covers(self, name: str, dtype: str, device: str, *, backward: bool) -> bool:
+        if self.elsewhere and device == "cpu":
+            return False
         direction = self.what == "all" or backward
         return self.name == name and direction and (not self.dtypes or dtype in self.dtypes)
 
@@ -60,18 +65,19 @@ def exclusions() -> tuple[Exclusion, ...]:
             reason=text["reasons"][row["reason"]],
             what=row["what"],
             dtypes=tuple(row.get("dtypes", ())),
+            elsewhere=row.get("elsewhere", False),
         )
         for row in text["exclusions"]
     )
 
 
-def excluded(name: str, dtype: str, *, backward: bool) -> str:
-    """Why an entry is not judged in this dtype and direction, or nothing."""
+def excluded(name: str, dtype: str, device: str, *, backward: bool) -> str:
+    """Why an entry is not judged in this dtype and direction on a device, or nothing."""
     return next(
         (
             exclusion.reason
             for exclusion in exclusions()
-            if exclusion.covers(name, dtype, backward=backward)
+            if exclusion.covers(name, dtype, device, backward=backward)
         ),
         "",
     )

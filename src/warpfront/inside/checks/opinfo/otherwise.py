@@ -18,8 +18,9 @@ from warpfront.inside.checks.opinfo.entry_verdicts import convert_sample
 
 # In these every number is by itself, or every row: any length fits, and none of it is a place.
 ANY_LENGTH = ("UnaryUfuncInfo", "BinaryUfuncInfo", "ReductionOpInfo")
-# What it makes of numbers that are none is the largest of its dtype.
-OWN_DTYPE = ("nan_to_num",)
+# What they make of numbers that are none is the largest of their dtype, or whatever the machine's
+# conversion gives: C leaves it open.
+OWN_DTYPE = ("nan_to_num", "byte", "char", "int", "long", "short")
 # Beyond the blocks of every kernel that was looked at, and no multiple of any.
 LONG = 16_411
 MOST_ALONE = 4

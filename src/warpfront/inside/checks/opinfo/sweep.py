@@ -50,7 +50,7 @@ BACKWARD, OTHERWISE = "backward", "otherwise"
 # Asked where right kernels were seen to pass them.
 OTHERS = ("float32", "uint8")
 EXACTLY = ("uint8", "bool", "int64", "complex64")
-SEEN_ON = ("cpu",)
+SEEN_ON = ("cpu", "cuda")
 HALVES = (torch.bfloat16, torch.float16)
 SHOWN = 200
 WIDER = "it asks for float64, which this device does not compute"
@@ -218,7 +218,7 @@ def sweep_entries(entries: Sequence[Entry], sweep: Sweep) -> Swept:
         known = entry.backward_dtypes if sweep.backward else entry.dtypes
         if dtype not in known(sweep.device):
             continue
-        reason = excluded(entry.name, sweep.dtype, backward=sweep.backward)
+        reason = excluded(entry.name, sweep.dtype, sweep.device, backward=sweep.backward)
         if reason:
             swept.excluded[reason] += 1
             continue
