@@ -203,6 +203,7 @@ def test_a_child_finds_out_with_the_effort_that_was_asked_for(
 
 
 def test_only_a_device_for_several_processes_has_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
-    for cores, lanes in ((32, 8), (16, 8), (9, 4), (2, 1)):
+    for cores, gib, lanes in ((32, 80, 8), (16, 80, 8), (9, 80, 4), (16, 15, 3), (3, 80, 0)):
         monkeypatch.setattr(os, "sched_getaffinity", lambda _, n=cores: range(n))
+        monkeypatch.setattr(finding_beside, "memory_of_gpu", lambda n=gib: n << 30)
         assert [finding_beside.lanes_for(d) for d in ("cuda", "cpu", "hpu")] == [lanes, 0, 0]

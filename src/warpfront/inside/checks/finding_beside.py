@@ -18,14 +18,21 @@ from warpfront.inside.checks.results import ERROR, Check, CheckFinding
 
 CHILD = "warpfront.inside.checks.finding_beside"
 SECONDS = 300.0
-# Beside other sessions; and each lane holds a context on the device.
-CORES_A_LANE, MOST_LANES = 2, 8
+# Beside other sessions; and each lane holds a context and its tensors on the device.
+CORES_A_LANE, BYTES_A_LANE, MOST_LANES = 2, 4 << 30, 8
 
 
 def lanes_for(device: str) -> int:
     """How many at once: none where too few cores are, or a device may be one process's alone."""
-    cores = len(os.sched_getaffinity(0))
-    return min(MOST_LANES, cores // CORES_A_LANE) if device == "cuda" else 0
+    if device != "cuda" or (cores := len(os.sched_getaffinity(0))) < 2 * CORES_A_LANE:
+        return 0
+    return min(MOST_LANES, cores // CORES_A_LANE, max(1, memory_of_gpu() // BYTES_A_LANE))
+
+
+def memory_of_gpu() -> int:
+    """Bytes of the GPU that sessions compute on."""
+    torch: Any = importlib.import_module("torch")
+    return int(torch.cuda.get_device_properties(0).total_memory)
 
 
 def begin_checks(
