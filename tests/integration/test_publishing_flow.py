@@ -210,7 +210,8 @@ def test_a_night_that_is_slower_than_the_last_release_is_red_by_its_name(ran: Ra
     assert "slower than the last release" in acted.said
     found = json.loads((acted.store / f"bench-{CELL}-x86_64/build" / CELL / STANDING).read_text())
     slower = found["value"]["slower"]
-    assert any(one.startswith("mm/") for one in slower), slower
+    # Without wide instructions: on some machines products keep theirs, which MKL chooses by itself.
+    assert any(one.startswith(("mm/", "sigmoid/")) for one in slower), slower
     # act ends the run with the first workflow that fails; a forge goes on to the judgement.
     handed = ran.root / "handover"
     shutil.copytree(acted.store, handed, dirs_exist_ok=True)
