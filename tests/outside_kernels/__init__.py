@@ -1,4 +1,4 @@
-"""Kernels that are wrong in the way that public trackers tell of, in five sets, each by one who had
+"""Kernels that are wrong in the way that public trackers tell of, in six sets, each by one who had
 not read what is checked: what verification sees of them is a figure that no row was made for.
 
 Each is right but for what its name says. `like` is the public thread that the way of being wrong is
@@ -14,12 +14,20 @@ from outside_kernels import (
     first_kernels,
     fourth_kernels,
     second_kernels,
+    sixth_kernels,
     third_kernels,
 )
 
 SETS = tuple(
     one.KEPT
-    for one in (first_kernels, second_kernels, third_kernels, fourth_kernels, fifth_kernels)
+    for one in (
+        first_kernels,
+        second_kernels,
+        third_kernels,
+        fourth_kernels,
+        fifth_kernels,
+        sixth_kernels,
+    )
 )
 KERNELS = {name: kernel for kept in SETS for name, kernel in kept.items()}
 SHOWN = {name: shown for kept in SETS for name, shown in kept.shown.items()}
@@ -29,4 +37,5 @@ HALF = {
     **dict.fromkeys(third_kernels.KEPT, "thirty more"),
     **dict.fromkeys(fourth_kernels.KEPT, "the last thirty"),
     **dict.fromkeys(fifth_kernels.KEPT, "thirty after them"),
+    **dict.fromkeys(sixth_kernels.KEPT, "the sixth thirty"),
 }

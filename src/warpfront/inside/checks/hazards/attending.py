@@ -4,6 +4,7 @@ gradients of any stride; against its definition in float64.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -161,6 +162,42 @@ def _drops(ground: Ground) -> Iterator[Answer]:
     yield Answer("mean", mean, 1.0, slack=6 * math.sqrt(1 / 128 / 1024) + 4 * ground.eps)
 
 
+LAYERS: dict[str, dict[str, Any]] = {
+    "relu": {},
+    "gelu": {"activation": "gelu"},
+    "norm first": {"norm_first": True},
+    "without biases": {"bias": False},
+}
+
+
+def _inferred(name: str, ground: Ground) -> Iterator[Answer]:
+    """Layers of a transformer without gradients, for which torch has kernels of their own, beside
+    float64 with gradients, for which it has none.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(ground.seed)
+        layer = torch.nn.TransformerEncoderLayer(32, 4, 48, batch_first=True, **LAYERS[name])
+        stack = torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=True).double().eval()
+    own = copy.deepcopy(stack).to(ground.device, ground.dtype)
+    x = ground.normal(3, 19, 32)
+    hidden = torch.arange(19) >= torch.tensor([19, 7, 12])[:, None]
+    causal = torch.ones(19, 19, dtype=torch.bool).triu(1)
+    for label, how in (
+        ("plain", {}),
+        ("padded", {"src_key_padding_mask": hidden}),
+        ("causal", {"mask": causal}),
+    ):
+        right = stack(x, **how).detach()
+        sent = {key: mask.to(ground.device) for key, mask in how.items()}
+        with torch.no_grad():
+            found = own(ground.send(x), **sent)
+        if label == "padded":
+            # What stands at places that are hidden is left open.
+            right, found = right[~hidden], found[~hidden.to(ground.device)]
+        # Two layers of four roundings each; norms keep the numbers about 1.
+        yield Answer(label, found, array(right), slack=256 * ground.eps)
+
+
 ATTENTION = HazardClass(
     name="attention kernels",
     narrow=("mask",),
@@ -173,5 +210,14 @@ ATTENTION = HazardClass(
             for name in ASKED
         ),
         Hazard(name="dropped", answers=_drops, once=True),
+        *(
+            Hazard(
+                name=f"inferred, {name}",
+                answers=partial(_inferred, name),
+                dtypes=("float32",),
+                once=True,
+            )
+            for name in LAYERS
+        ),
     ),
 )

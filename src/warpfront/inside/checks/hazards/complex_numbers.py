@@ -103,7 +103,7 @@ FAR: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Numbers], Numbers], f
     "sqrt": (torch.sqrt, np.sqrt, math.inf),
     "log": (torch.log, np.log, math.inf),
     "tan": (torch.tan, np.tan, 60.0),
-    "tanh": (torch.tanh, np.tanh, 60.0),
+    "tanh": (torch.tanh, np.tanh, math.inf),
     "exp": (torch.exp, np.exp, 60.0),
 }
 
@@ -111,7 +111,17 @@ FAR: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Numbers], Numbers], f
 def _far_out(ground: Ground) -> Iterator[Answer]:
     far = 1e20 if ground.dtype == torch.float32 else 1e200
     kind = torch.complex64 if ground.dtype == torch.float32 else torch.complex128
-    numbers = [3 + 4j, -3 + 4j, 0.5 - 1j, 50 + 1j, -50 + 0.5j, 1 + 50j, 0.25 - 50j]
+    numbers = [
+        3 + 4j,
+        -3 + 4j,
+        0.5 - 1j,
+        50 + 1j,
+        -50 + 0.5j,
+        1 + 50j,
+        0.25 - 50j,
+        95 + 1j,
+        -800 + 2j,
+    ]
     numbers += [far * z for z in (3 + 4j, -4 + 3j, 1 + 1e-3j)]
     numbers += [z / far for z in (3 + 4j, 4 - 3j)]
     for name, (call, exact, most) in FAR.items():

@@ -37,7 +37,7 @@ ALONG: dict[str, Pair] = {
     "down columns": (lambda x: torch.fft.fft(x.mT.contiguous(), dim=0).mT, lambda a: np.fft.fft(a)),
     "of a transposed": (lambda x: torch.fft.fft(x.mT, dim=0).mT, lambda a: np.fft.fft(a)),
 }
-SHAPES = ((5, 16, 16), (3, 7, 9), (100, 8, 12), (2, 33, 64), (1, 5, 97))
+SHAPES = ((5, 16, 16), (3, 7, 9), (100, 8, 12), (2, 33, 64), (1, 5, 97), (3, 7, 1), (3, 1, 8))
 ACROSS: dict[str, Pair] = {
     "fft2": (torch.fft.fft2, np.fft.fft2),
     "ifft2": (torch.fft.ifft2, np.fft.ifft2),
@@ -72,6 +72,50 @@ def _tried(pair: Pair, shapes: tuple[tuple[int, ...], ...], ground: Ground) -> I
             yield Answer(f"{shape}, {time}", found, right, slack=32 * ground.eps * steps * size)
 
 
+WINDOWS: dict[str, tuple[Callable[..., Tensor], Callable[..., Any]]] = {
+    "hann": (torch.hann_window, np.hanning),
+    "hamming": (torch.hamming_window, np.hamming),
+    "blackman": (torch.blackman_window, np.blackman),
+    "bartlett": (torch.bartlett_window, np.bartlett),
+    "kaiser": (partial(torch.kaiser_window, beta=8.0), partial(np.kaiser, beta=8.0)),
+}
+
+
+def _windows(ground: Ground) -> Iterator[Answer]:
+    """Made where they are used, as are frequencies and steps; a periodic one lacks its last."""
+    on: Any = {"device": ground.device}
+    for count in (2, 9, 400):
+        for name, (call, numbers) in WINDOWS.items():
+            for periodic in (False, True):
+                right = numbers(count + periodic)[:count]
+                found = call(count, periodic=periodic, **on)
+                yield Answer(f"{name} of {count}, periodic {periodic}", found, right, slack=1e-6)
+        yield Answer(
+            "fftfreq", torch.fft.fftfreq(count, 0.25, **on), np.fft.fftfreq(count, 0.25), slack=1e-6
+        )
+        yield Answer(
+            "rfftfreq", torch.fft.rfftfreq(count, **on), np.fft.rfftfreq(count), slack=1e-6
+        )
+        yield Answer(
+            "linspace", torch.linspace(-3, 5, count, **on), np.linspace(-3, 5, count), slack=1e-5
+        )
+        yield Answer(
+            "logspace", torch.logspace(-3, 2, count, **on), np.logspace(-3, 2, count), ulps=64
+        )
+
+
+def _framed(ground: Ground) -> Iterator[Answer]:
+    """A sound in frames, and put together again."""
+    sound, window = ground.normal(2, 1000), torch.hann_window(64, dtype=torch.float64)
+    how: Any = {"n_fft": 64, "hop_length": 16}
+    right = torch.stft(sound, window=window, return_complex=True, **how)
+    sent, shaped = ground.send(sound), ground.send(window)
+    found = torch.stft(sent, window=shaped, return_complex=True, **how)
+    yield Answer("frames", found, array(right), slack=256 * ground.eps * 8)
+    back = torch.istft(found, window=shaped, length=1000, **how)
+    yield Answer("sound", back, array(sound), slack=256 * ground.eps)
+
+
 TRANSFORMED = tuple((3, length) for length in LENGTHS)
 FREQUENCIES = HazardClass(
     name="transforms",
@@ -80,6 +124,8 @@ FREQUENCIES = HazardClass(
         {
             **{name: partial(_tried, pair, TRANSFORMED) for name, pair in ALONG.items()},
             **{name: partial(_tried, pair, SHAPES) for name, pair in ACROSS.items()},
+            "windows": _windows,
+            "frames": _framed,
         },
         dtypes=("float32",),
         once=True,

@@ -359,6 +359,48 @@ def _recurrent(kind: str, ground: Ground) -> Iterator[Answer]:
         yield Answer(label, found, array(right), slack=slack)
 
 
+def _packed(kind: str, ground: Ground) -> Iterator[Answer]:
+    """Sequences of several lengths, in no order, packed: as each would be alone."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(ground.seed)
+        exact = getattr(nn, kind)(7, 9, bidirectional=True).double()
+    own = copy.deepcopy(exact).to(ground.device, ground.dtype)
+    x, lengths = ground.normal(13, 4, 7), torch.tensor([5, 13, 1, 8])
+    sent = ground.send(x).requires_grad_()
+    pack = nn.utils.rnn.pack_padded_sequence(sent, lengths, enforce_sorted=False)
+    found, _ = nn.utils.rnn.pad_packed_sequence(own(pack)[0])
+    found.sum().backward()
+    assert sent.grad is not None
+    for place, length in enumerate(lengths.tolist()):
+        alone = x[:length, place : place + 1].clone().requires_grad_()
+        right = exact(alone)[0]
+        right.sum().backward()
+        assert alone.grad is not None
+        for label, mine, one in (("output", found, right), ("gradient", sent.grad, alone.grad)):
+            padded = np.zeros((13, one.shape[-1]))
+            padded[:length] = array(one.detach())[:, 0]
+            slack = 64 * math.sqrt(13) * ground.eps * (1 + np.abs(padded).max())
+            yield Answer(f"{label} of {length}", mine[:, place], padded, slack=slack)
+
+
+def _scaled(ground: Ground) -> Iterator[Answer]:
+    """A step with infinite gradients is not taken and halves the scale; two good ones double it."""
+    weight = nn.Parameter(torch.ones(3, device=ground.device))
+    sgd = torch.optim.SGD([weight], lr=1.0)
+    scaler = torch.amp.GradScaler(ground.device, init_scale=8.0, growth_interval=2)
+    scales, weights = [], []
+    for good in (True, True, True, False, True, True):
+        sgd.zero_grad()
+        scaler.scale((weight * (1.0 if good else math.inf)).sum()).backward()
+        scaler.step(sgd)
+        scaler.update()
+        scales.append(scaler.get_scale())
+        weights.append(weight.detach().clone())
+    yield Answer("scale", torch.tensor(scales), np.array([8, 16, 16, 8, 8, 16.0]))
+    right = np.array([0, -1, -2, -2, -3, -4.0])[:, None].repeat(3, 1)
+    yield Answer("weight", torch.stack(weights), right)
+
+
 KEPT_STATE = HazardClass(
     name="kept state",
     asks="is what is written in place and kept right: statistics, optimizers, hidden states",
@@ -372,7 +414,11 @@ KEPT_STATE = HazardClass(
         *rows({"scatter_reduce": _reduce}),
         *rows({name: partial(_optimizer, name) for name in OPTIMIZERS}, dtypes=SINGLE, once=True),
         *rows({f"foreach {name}": partial(_foreach, name) for name in FOREACH}, once=True),
-        *rows({"unscaling": _unscaled}, dtypes=SINGLE, once=True),
+        *rows({"unscaling": _unscaled, "scale": _scaled}, dtypes=SINGLE, once=True),
+        *rows(
+            {f"packed {kind}": partial(_packed, kind) for kind in ("LSTM", "GRU", "RNN")},
+            dtypes=SINGLE,
+        ),
         *rows({kind: partial(_recurrent, kind) for kind in ("LSTM", "GRU", "RNN")}, dtypes=SINGLE),
     ),
 )

@@ -423,6 +423,34 @@ def _many_pictures(ground: Ground) -> Iterator[Answer]:
     yield Answer("interpolate", found, array(pictures).repeat(2, 2).repeat(2, 3))
 
 
+MANY = GRID + 3
+# What a batch of more samples than 16 bits count goes through, and what learns from all of them.
+MANY_SAMPLES: Mapping[str, tuple[Callable[..., Tensor], tuple[tuple[int, ...], ...]]] = {
+    "conv1d": (functional.conv1d, ((MANY, 1, 3), (2, 1, 2), (2,))),
+    "conv2d": (functional.conv2d, ((MANY, 1, 2, 2), (2, 1, 2, 2), (2,))),
+    "conv_transpose1d": (functional.conv_transpose1d, ((MANY, 1, 2), (1, 2, 2), (2,))),
+    "groups": (partial(functional.conv1d, groups=MANY), ((1, MANY, 2), (MANY, 1, 2), (MANY,))),
+    "linear": (functional.linear, ((MANY, 3), (2, 3), (2,))),
+    "bilinear": (functional.bilinear, ((MANY, 2), (MANY, 2), (3, 2, 2), (3,))),
+    "prelu": (functional.prelu, ((MANY, 2, 2), (2,))),
+    "avg_pool1d": (partial(functional.avg_pool1d, kernel_size=2), ((MANY, 2, 4),)),
+    "embedding_bag": (
+        lambda w: functional.embedding_bag(
+            torch.arange(2 * MANY, device=w.device).view(MANY, 2) % 5, w, mode="sum"
+        ),
+        ((5, 3),),
+    ),
+}
+
+
+def _many_samples(name: str, ground: Ground) -> Iterator[Answer]:
+    """Sums of whole numbers, exact in whatever order."""
+    call, shapes = MANY_SAMPLES[name]
+    tensors = [ground.few(*shape) for shape in shapes]
+    for label, found, right in both_ways(call, ground, tensors, ("contiguous",) * len(tensors)):
+        yield Answer(label, found, array(right), slack=TRANSFORMED)
+
+
 def _many_heads(ground: Ground) -> Iterator[Answer]:
     """Batches times heads beyond a grid: keys all alike, so that each answer is a plain mean."""
     count = GRID + 5
@@ -522,6 +550,7 @@ LENGTHS = HazardClass(
                 "additions": _added,
                 "moves": _moved,
                 "long volumes": _long_volume,
+                **{f"many samples, {name}": partial(_many_samples, name) for name in MANY_SAMPLES},
                 **{f"long {name}": partial(_long_line, call) for name, call in LONG_LINES.items()},
             },
             dtypes=SINGLE,

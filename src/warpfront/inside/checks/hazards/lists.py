@@ -16,7 +16,11 @@ from warpfront.inside.checks.hazards.options import Options, combined
 
 # Chunks are 65,536 long, and few hundred tensors go to one launch.
 SIZES = (1, 33, 65_537, 70_001, 0, 7)
-UNARY = ("abs", "neg", "ceil", "floor", "round", "trunc", "sign", "sqrt", "exp", "sigmoid", "tanh")
+UNARY = (
+    *("abs", "neg", "ceil", "floor", "round", "trunc", "sign", "sqrt", "exp", "sigmoid", "tanh"),
+    *("atan", "cos", "cosh", "erf", "erfc", "expm1", "frac", "lgamma", "log", "log10", "log1p"),
+    *("log2", "reciprocal", "rsqrt", "sin", "sinh", "tan"),
+)
 BINARY = ["add", "sub", "mul", "div", "maximum", "minimum", "pow", "clamp_min", "clamp_max"]
 
 
@@ -46,6 +50,16 @@ def _foreach(ground: Ground) -> Iterator[Answer]:
         there = [t.clone() for t in x]
         getattr(torch, f"_foreach_{name}_")(there, y)
         yield from _close(f"{name} in place", there, right)
+    kept = [t.clone() for t in x]
+    torch._foreach_copy_(kept, y)
+    yield from _close("copied", kept, other)
+    torch._foreach_zero_(kept)
+    yield from _close("noughts", kept, [0 * t for t in one])
+    # Of nothing there is no largest.
+    some = [t for t in one if t.numel()]
+    yield from _close(
+        "largest", torch._foreach_max([ground.send(t) for t in some]), [t.max() for t in some]
+    )
     mixed = torch._foreach_lerp(x, y, 0.25)
     yield from _close("lerp", mixed, [a.lerp(b, 0.25) for a, b in zip(one, other, strict=True)])
     added = torch._foreach_addcdiv(x, y, x, value=0.5)

@@ -274,6 +274,11 @@ PLACED: Mapping[str, WithOptions] = {
         given=lambda device: (torch.tensor([[1, 1, 0], [1, 3, 4]], device=device),),
         options={"padding_idx": (None, 1, 4), "scale_grad_by_freq": BOTH},
     ),
+    "embedding of limited rows": WithOptions(
+        call=lambda w, i, **how: functional.embedding(i, w * 1, **how),
+        given=lambda device: (torch.tensor([[4, 1, 0], [3, 1, 4]], device=device),),
+        options={"max_norm": (0.75, 100.0), "norm_type": (1.0, 2.0)},
+    ),
     "ctc_loss": WithOptions(
         call=_by_labels,
         floats=((6, 4, 4),),
@@ -348,6 +353,24 @@ def _distances(x: Tensor, y: Tensor, *, p: float) -> Tensor:
     return torch.cdist(x, torch.cat([x[:1].detach(), y]), p=p)
 
 
+def _biased_attention(
+    q: Tensor, k: Tensor, v: Tensor, bias: Tensor, *, learned: bool, shared: bool, **how: Any
+) -> Tensor:
+    """Who has the gradient of a bias computed gets another kernel."""
+    given = bias if learned else bias.detach()
+    mask = given[:1, :, :1] if shared else given
+    return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, **how)
+
+
+def _normed_weight(x: Tensor, of_rows: Tensor, of_columns: Tensor, *, axis: int) -> Tensor:
+    return torch._weight_norm(x, (of_rows, of_columns)[axis], axis)
+
+
+def _resized(x: Tensor, *, long: int, wide: int, **how: Any) -> Tensor:
+    """One side becomes a point, shorter, or many times as long."""
+    return functional.interpolate(x, size=(*[wide] * (x.dim() - 3), long), **how)
+
+
 MEASURED: Mapping[str, WithOptions] = {
     "var": WithOptions(call=torch.var, options={"dim": (0, 1, None), "correction": (0, 1, 2)}),
     "var of one": WithOptions(
@@ -414,6 +437,63 @@ MEASURED: Mapping[str, WithOptions] = {
         floats=((2, 2, 17, 8),) * 3,
         options={"is_causal": BOTH},
         halves=False,
+    ),
+    "attention with a bias": WithOptions(
+        call=_biased_attention,
+        floats=((2, 2, 17, 8),) * 3 + ((2, 1, 17, 17),),
+        options={"scale": (None, 0.5), "learned": BOTH, "shared": BOTH},
+        halves=False,
+    ),
+    "weight_norm": WithOptions(
+        call=_normed_weight,
+        floats=((5, 7), (5, 1), (1, 7)),
+        options={"axis": (0, 1)},
+        fit=lambda x: x + 0.125,
+    ),
+    **{
+        f"resized, {mode}": WithOptions(
+            call=partial(_resized, mode=mode),
+            floats=((1, 2, 3, 4, 5)[: 2 + dims],),
+            options={
+                "long": (1, 2, 41, 97),
+                "wide": (3, 31),
+                "align_corners": BOTH,
+                "antialias": BOTH[: 2 if dims == 2 else 1],
+            },
+            halves=False,
+        )
+        for mode, dims in (("linear", 1), ("bilinear", 2), ("bicubic", 2), ("trilinear", 3))
+    },
+    "cdist of many": WithOptions(
+        call=lambda x, y, **how: torch.cdist(
+            *(z.float() if z.dtype.itemsize < 4 else z for z in (x, y)), **how
+        ),
+        floats=((30, 7), (40, 7)),
+        options={
+            "compute_mode": (
+                "use_mm_for_euclid_dist_if_necessary",
+                "use_mm_for_euclid_dist",
+                "donot_use_mm_for_euclid_dist",
+            )
+        },
+        # No two points are near each other.
+        fit=lambda x: x + 4 * torch.arange(x.shape[0])[:, None] + (x.shape[0] > 30) * 2,
+        halves=False,
+    ),
+    "bilinear": WithOptions(call=functional.bilinear, floats=((5, 3), (5, 4), (6, 3, 4), (6,))),
+    "pixel_shuffle": WithOptions(
+        call=functional.pixel_shuffle, floats=((2, 12, 3, 5),), options={"upscale_factor": (1, 2)}
+    ),
+    "pixel_unshuffle": WithOptions(
+        call=functional.pixel_unshuffle,
+        floats=((2, 3, 4, 6),),
+        options={"downscale_factor": (1, 2)},
+    ),
+    "channel_shuffle": WithOptions(
+        call=functional.channel_shuffle,
+        floats=((2, 6, 3, 5),),
+        options={"groups": (1, 2, 3)},
+        backward=False,
     ),
     "group_norm": WithOptions(
         call=functional.group_norm,
@@ -499,10 +579,11 @@ def _tried(of: WithOptions, ground: Ground) -> Iterator[Answer]:
     drawn = [of.fit(ground.whole(*shape, most=8) / 4) for shape in of.floats]
     for how in combined(of.options, quick=ground.quick):
         label = ", ".join(f"{name} {value}" for name, value in how.items())
-        wanted = _called(of, drawn, "cpu", how, None)
-        sent = [ground.send(x) for x in drawn]
-        found = _called(of, sent, ground.device, how, wanted[0])
-        for place, (after, before) in enumerate(zip(sent, drawn, strict=True)):
+        wanted = _called(of, drawn, of.given("cpu"), how, None)
+        sent, given = [ground.send(x) for x in drawn], of.given(ground.device)
+        found = _called(of, sent, given, how, wanted[0])
+        afterwards = zip([*sent, *given], [*drawn, *of.given("cpu")], strict=True)
+        for place, (after, before) in enumerate(afterwards):
             yield Answer(f"input {place} afterwards, {label}", after, array(before))
         for place, (mine, right) in enumerate(zip(found, wanted, strict=True)):
             name = f"gradient {place - 1}" if place else "output"
@@ -514,7 +595,7 @@ def _tried(of: WithOptions, ground: Ground) -> Iterator[Answer]:
             yield Answer(f"{name}, {label}", mine, array(right), ulps=4, slack=slack)
             if place and len(drawn) > 1:
                 # Whoever trains a part of a model asks for no other gradient.
-                alone = _called(of, sent, ground.device, how, wanted[0], only=place - 1)
+                alone = _called(of, sent, given, how, wanted[0], only=place - 1)
                 for one in alone[place : place + 1]:
                     yield Answer(f"{name} alone, {label}", one, array(right), ulps=4, slack=slack)
 
@@ -522,7 +603,7 @@ def _tried(of: WithOptions, ground: Ground) -> Iterator[Answer]:
 def _called(
     of: WithOptions,
     numbers: list[Tensor],
-    device: str,
+    given: tuple[Any, ...],
     how: Mapping[str, Any],
     like: Tensor | None,
     only: int | None = None,
@@ -534,15 +615,15 @@ def _called(
         x.detach().requires_grad_(of.backward and only in {None, place})
         for place, x in enumerate(numbers)
     ]
-    output = of.call(*leaves, *of.given(device), **how)
+    output = of.call(*leaves, *given, **how)
     if not (of.backward and output.requires_grad):
         return [output.detach()]
     shape = output.shape if like is None else like.shape
     fed = (torch.arange(max(shape.numel(), 1)) % 5 - 2.0).add(0.5)[: shape.numel()].view(shape)
-    fed = fed.to(device, output.dtype)
+    fed = fed.to(output.device, output.dtype)
     asked = [x for x in leaves if x.requires_grad]
-    given = iter(torch.autograd.grad(output, asked, fed, allow_unused=True))
-    gradients = [next(given) if x.requires_grad else None for x in leaves]
+    results = iter(torch.autograd.grad(output, asked, fed, allow_unused=True))
+    gradients = [next(results) if x.requires_grad else None for x in leaves]
     return [
         output.detach(),
         *[g if g is not None else x * 0 for g, x in zip(gradients, numbers, strict=True)],

@@ -178,7 +178,98 @@ def _dampened_at_first(right: Kernel, weights: Any, grads: Any, kept: Any, **how
             buffer.data.mul_(1 - how["dampening"])
 
 
+def _ends_early(right: Kernel, first: Any, last: Any, count: int, **how: Any) -> Tensor:
+    found: Tensor = right(first, last, count, **how)
+    return found.copy_(right(first, last, count + 1)[:-1]) if count > 1 else found
+
+
+def _grows_late(
+    right: Kernel, scale: Tensor, since: Tensor, bad: Tensor, factor: float, less: float, count: int
+) -> Tensor:
+    found: Tensor = right(scale, since, bad, factor, less, count + 1)
+    return found
+
+
+def _padding_attended(right: Kernel, *given: Any) -> Tensor:
+    """The mask of a batch is the second last of what the layer takes."""
+    found: Tensor = right(*given[:-2], None, None)
+    return found
+
+
+def _two_percent_more(right: Kernel, *given: Any, **how: Any) -> Tensor:
+    found: Tensor = right(*given, **how)
+    return found.mul_(1.02)
+
+
+def _last_not_listed(right: Kernel, x: Tensor, **how: Any) -> Tensor:
+    last = x.nonzero()[-1]
+    kept = x.clone()
+    kept[tuple(last)] = 0
+    found: Tensor = right(kept, **how)
+    return found
+
+
+def _unfiltered(right: Kernel, x: Tensor, size: Any, aligned: bool, *more: Any, **how: Any) -> Any:
+    found = right(x, size, aligned, *more, **how)
+    return found.copy_(torch.ops.aten.upsample_bicubic2d(x, size, aligned))
+
+
+def _squares_forgotten(right: Kernel, x: Tensor, y: Tensor) -> Tensor:
+    found: Tensor = right(x, y)
+    return found.square().add_(1).sqrt_()
+
+
 PLACE_FAULTS: tuple[KernelFault, ...] = (
+    KernelFault(
+        "steps end before their end",
+        ("linspace.out",),
+        _ends_early,
+        "transforms",
+        ("windows",),
+    ),
+    KernelFault(
+        "a scale grows a step late",
+        ("_amp_update_scale_",),
+        _grows_late,
+        "kept state",
+        ("scale",),
+    ),
+    KernelFault(
+        "a layer attends to what is padding",
+        ("_transformer_encoder_layer_fwd",),
+        _padding_attended,
+        "attention kernels",
+        ("inferred, relu",),
+        devices=("cpu",),
+    ),
+    KernelFault(
+        "gammas are a little large",
+        ("_standard_gamma",),
+        _two_percent_more,
+        "random numbers",
+        ("gamma",),
+    ),
+    KernelFault(
+        "the last number of a sparse table is not listed",
+        ("_to_sparse",),
+        _last_not_listed,
+        "sparse",
+        ("from coordinates",),
+    ),
+    KernelFault(
+        "smaller pictures are not filtered",
+        ("_upsample_bicubic2d_aa",),
+        _unfiltered,
+        "options",
+        ("options of resized, bicubic",),
+    ),
+    KernelFault(
+        "distances by products are off by one",
+        ("_euclidean_dist",),
+        _squares_forgotten,
+        "options",
+        ("options of cdist of many",),
+    ),
     KernelFault(
         "an axis of one turns the next",
         ("flip",),

@@ -46,6 +46,37 @@ def _about(label: str, value: float, expected: float, deviation: float) -> Answe
 
 
 Draw = Callable[[Ground], Tensor]
+# What is drawn for each number of a tensor, of float32: mean and variance.
+PARAMETERS: dict[str, tuple[Callable[[Tensor], Tensor], float, float]] = {
+    "randn_like": (torch.randn_like, 0.0, 1.0),
+    "rand_like": (torch.rand_like, 0.5, 1 / 12),
+    "randint_like": (lambda x: torch.randint_like(x, 0, 16), 7.5, 255 / 12),
+    "gamma": (lambda x: torch._standard_gamma(x + 2.5), 2.5, 2.5),
+    "binomial": (lambda x: torch.binomial(x + 10, x + 0.25), 2.5, 1.875),
+    "dirichlet": (
+        lambda x: torch._sample_dirichlet(x[:, None].expand(-1, 3) + 2)[:, 0],
+        1 / 3,
+        2 / 63,
+    ),
+    "log_normal_": (
+        lambda x: x.log_normal_(0.0, 0.5),
+        math.exp(1 / 8),
+        math.exp(1 / 4) * (math.exp(1 / 4) - 1),
+    ),
+    "rrelu": (lambda x: functional.rrelu(x - 1, 0.125, 0.375, training=True), -0.25, 1 / 192),
+    "alpha_dropout": (lambda x: functional.alpha_dropout(x.normal_(), 0.25, training=True), 0, 1),
+    "feature_alpha_dropout": (
+        lambda x: functional.feature_alpha_dropout(x.normal_()[:, None], 0.5, training=True)[:, 0],
+        0,
+        1,
+    ),
+}
+
+
+def _of_parameters(draw: Callable[[Tensor], Tensor], ground: Ground) -> Tensor:
+    return draw(torch.zeros(COUNT, device=ground.device))
+
+
 # How to draw, and mean and variance.
 DISTRIBUTIONS: dict[str, tuple[Draw, float, float]] = {
     "rand": (lambda g: torch.rand(COUNT, device=g.device, dtype=g.dtype), 0.5, 1 / 12),
@@ -75,6 +106,10 @@ DISTRIBUTIONS: dict[str, tuple[Draw, float, float]] = {
         1.0,
         1.0,
     ),
+    **{
+        name: (partial(_of_parameters, draw), mean, variance)
+        for name, (draw, mean, variance) in PARAMETERS.items()
+    },
     "poisson": (
         lambda g: torch.poisson(torch.full((COUNT,), 3.0, device=g.device, dtype=g.dtype)),
         3.0,
