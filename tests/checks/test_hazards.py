@@ -178,7 +178,7 @@ def test_what_was_seen_on_one_vendor_says_nothing_of_anothers_kernels(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     judged = [one.name for one in HAZARDS if one.seen_on]
-    assert judged == ["kinds of numbers", "options", "lists"]
+    assert judged == ["kinds of numbers", "options", "lists", "sparse"]
     for hip, right in ((None, True), ("6.4.1", False)):
         monkeypatch.setattr(torch.version, "hip", hip)
         assert {one.judges("cuda") for one in HAZARDS if one.seen_on} == {right}

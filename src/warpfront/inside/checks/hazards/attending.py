@@ -194,8 +194,10 @@ def _inferred(name: str, ground: Ground) -> Iterator[Answer]:
         if label == "padded":
             # What stands at places that are hidden is left open.
             right, found = right[~hidden], found[~hidden.to(ground.device)]
-        # Two layers of four roundings each; norms keep the numbers about 1.
-        yield Answer(label, found, array(right), slack=256 * ground.eps)
+        # Two layers of four roundings each; norms keep the numbers about 1. What CUDA's products do
+        # at their end is GELU by its tangent, off by up to 5e-4.
+        rough = name == "gelu" and ground.device != "cpu"
+        yield Answer(label, found, array(right), slack=2e-3 if rough else 256 * ground.eps)
 
 
 ATTENTION = HazardClass(

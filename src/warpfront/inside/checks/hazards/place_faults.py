@@ -261,7 +261,7 @@ PLACE_FAULTS: tuple[KernelFault, ...] = (
         ("_upsample_bicubic2d_aa",),
         _unfiltered,
         "options",
-        ("options of resized, bicubic",),
+        ("options of resized, bicubic, smooth",),
     ),
     KernelFault(
         "distances by products are off by one",
