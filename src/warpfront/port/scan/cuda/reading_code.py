@@ -68,6 +68,7 @@ def sightings(source: SourceText, context: Context) -> Iterator[Sighting]:
     yield from device_sightings(view)
     if context.untranslated:
         yield from _without_runtime(view)
+        yield from _launches(view)
 
 
 def header_facts(source: SourceText, context: Context | None = None) -> HeaderFacts:
@@ -157,8 +158,17 @@ def _without_runtime(view: View) -> Iterator[Sighting]:
         known = header is None or header.name in view.context.cuda_headers
         if known or _RUNTIME.match(str(header)):
             return
-    span = (included[0].start, included[0].end) if included else (0, 0)
+    span = (included[-1].start, included[-1].end) if included else (0, 0)
     yield sighting(view, "CU152", span, what=view.source.path.name)
+
+
+def _launches(view: View) -> Iterator[Sighting]:
+    """Where kernels are launched: what stands in the brackets and around them is CUDA's (CU157)."""
+    for launch in _LAUNCH.finditer(view.code):
+        yield sighting(view, "CU157", launch.span())
+
+
+_LAUNCH = re.compile(r"\w+\s*(?:<[^;{}()]{1,200}>)?\s*<<<")
 
 
 def _fits(view: View, row: NameRow, span: Span) -> bool:

@@ -39,11 +39,14 @@ _MAX_CALLERS = 8
 _NVIDIA_FOLDERS = frozenset(
     {"cuda", "nvidia", "tensorrt", "cutedsl", "cute", "hopper", "blackwell", "cutile"}
 )
-_NVIDIA_STEM = re.compile(r"(?:^|_)(?:cuda|nvidia|sm\d{2,3}a?|hopper|blackwell)(?:_|\Z)")
+_NVIDIA_STEM = re.compile(
+    r"(?:^|_)(?:cuda|nvidia|nvml|nvtx|tensorrt|trtllm|sm\d{2,3}a?|hopper|blackwell)(?:_|\Z)"
+)
 _TOOLKITS = frozenset({"CUDA_HOME", "CUDA_PATH"})
 _OTHERS = frozenset({"hpu", "gaudi", "xpu", "npu", "mlu", "mps", "tpu", "musa", "sdaa"})
 _EXITS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _BLOCKS = ("body", "orelse", "finalbody", "handlers")
+_OF_CUDA = re.compile(r"(?i)(?<![a-z])(?:cuda|nvidia|nv)(?![a-z])")
 _SKIP = re.compile(r"(?:.*\.)?skip_?if\Z", re.IGNORECASE)
 _SKIP_AMD = re.compile(
     r"(?:.*\.)?(?:skip_?if_?(?:rocm|hip|amd)\w*|require_?nvidia\w*)\Z", re.IGNORECASE
@@ -121,6 +124,7 @@ class Gates:
             case ast.If(test=test) | ast.While(test=test) if child is not test:
                 truths = self._conditions.truths(test)
                 yield (truths if child in parent.body else negated(truths)), parent.lineno
+                yield from self._of_cudas_arm(parent, child)
             case ast.IfExp(test=test, body=body) if child is not test:
                 truths = self._conditions.truths(test)
                 yield (truths if child is body else negated(truths)), parent.lineno
@@ -137,6 +141,22 @@ class Gates:
                 yield from self._of_cases(subject, cases[: cases.index(child) + 1])
             case _:
                 yield from self._of_decorators(parent, child)
+
+    def _of_cudas_arm(
+        self, parent: ast.If | ast.While, child: ast.AST
+    ) -> Iterator[tuple[Truths, int]]:
+        """`if CUDA_AVAILABLE: ... elif HIP_AVAILABLE: ...`: what is asked names CUDA, and a later
+        arm is AMD's.
+        """
+        if child not in parent.body or not parent.orelse:
+            return
+        later = parent.orelse
+        names_cuda = _OF_CUDA.search(ast.unparse(parent.test)) is not None
+        while names_cuda and len(later) == 1 and isinstance(later[0], ast.If):
+            truths = self._conditions.truths(later[0].test)
+            if truths["nvidia"] is False and truths["amd"] is not False:
+                yield {"nvidia": None, "amd": False, "other": None}, parent.lineno
+            later = later[0].orelse
 
     def _of_cases(
         self, subject: ast.expr, cases: list[ast.match_case]
