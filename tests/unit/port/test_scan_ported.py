@@ -126,6 +126,14 @@ def test_a_tree_with_half_as_much_for_amd_as_for_cuda_is_ported(tmp_path: Path, 
     assert not loud(found(tmp_path, {"d.cc": code}))
 
 
+def test_a_script_that_names_hip_makes_no_port(tmp_path: Path) -> None:
+    files = {"use.cpp": "void f(Model m) { m.allocate(\"cuda\"); }\n"}
+    assert loud(found(tmp_path, files | {"install.sh": "CXX=hipcc make\n"})) == {
+        ("use.cpp", "CU154")
+    }
+    assert not loud(found(tmp_path, {"Makefile": "CXX = hipcc\n"}))
+
+
 def test_a_port_that_is_still_to_be_written_is_none(tmp_path: Path) -> None:
     arm = "#ifdef B_HAVE_CUBLAS\nint x;\n#elif defined(B_HAVE_ROCBLAS)\n{}\n#endif\n"
     other = f"{HIP}void f() {{ cudaFree(nullptr); }}\n"

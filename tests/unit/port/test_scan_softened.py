@@ -132,10 +132,10 @@ def test_nobody_has_to_prove_who_comes_where_amd_alone_does_or_where_nothing_is_
     assert weighed(Gate.TEST, sides=AMD) == "note test"
 
 
-def test_in_amd_s_own_arm_what_only_may_be_wrong_of_cuda_s_code_was_a_decision() -> None:
+def test_in_amd_s_own_arm_what_only_may_be_wrong_was_a_decision() -> None:
     warning: dict[str, Any] = {"severities": {"rocm": Severity.WARNING}}
-    assert weighed(sides=AMD, engines=("cuda",), **warning) == "note own-arm"
-    assert weighed(sides=AMD, **warning) == "error own-arm"
+    assert weighed(sides=AMD, **warning) == "note own-arm"
+    assert weighed(sides=AMD) == "error own-arm"
 
 
 def a_finding(path: str, severity: Severity, rule: str = "ONCE") -> ScanFinding:

@@ -168,8 +168,14 @@ def _texts(tree: Tree, files: Iterable[TreeFile]) -> dict[str, str]:
 
 
 def _heard_of(tree: Tree, files: Iterable[TreeFile], texts: Mapping[str, str]) -> frozenset[str]:
-    """What the files of a tree have heard of; those that were not read yet come last."""
-    rest = (read_text(tree.root, file) for file in files if file.path not in texts)
+    """What the files of a tree have heard of; those that were not read yet come last. A script says
+    what somebody ran, not what the code has.
+    """
+    rest = (
+        read_text(tree.root, file)
+        for file in files
+        if file.path not in texts and structured.kind_of(PurePosixPath(file.path)) != "shell"
+    )
     return cuda.heard_of(chain(texts.values(), (text for text in rest if isinstance(text, str))))
 
 

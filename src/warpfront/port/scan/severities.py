@@ -184,8 +184,7 @@ def _weighed(sighting: Sighting, target: ScanTarget, rule: Rule) -> tuple[Severi
         return min(severity, limit, key=order.index), sighting.gate
     if own_arm and severity is not Severity.NOTE:
         # Whoever wrote this arm wrote it for AMD: what only may be wrong was a decision there.
-        worse = severity is Severity.ERROR or "cuda" not in rule.engines
-        return severity.shifted(1 if worse else -1), Gate.OWN_ARM
+        return severity if severity is Severity.ERROR else Severity.NOTE, Gate.OWN_ARM
     return severity, Gate.OPEN
 
 
