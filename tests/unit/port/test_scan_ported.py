@@ -126,8 +126,14 @@ def test_a_tree_with_half_as_much_for_amd_as_for_cuda_is_ported(tmp_path: Path, 
     assert not loud(found(tmp_path, {"d.cc": code}))
 
 
+def test_a_build_that_hipifies_is_a_port(tmp_path: Path) -> None:
+    assert loud(found(tmp_path, {"CMakeLists.txt": "find_package(hip)\n"} | BEGUN))
+    step = "execute_process(COMMAND hipify-perl -inplace a.cc)\n"
+    assert not loud(found(tmp_path, {"CMakeLists.txt": f"find_package(hip)\n{step}"}))
+
+
 def test_a_script_that_names_hip_makes_no_port(tmp_path: Path) -> None:
-    files = {"use.cpp": "void f(Model m) { m.allocate(\"cuda\"); }\n"}
+    files = {"use.cpp": 'void f(Model m) { m.allocate("cuda"); }\n'}
     assert loud(found(tmp_path, files | {"install.sh": "CXX=hipcc make\n"})) == {
         ("use.cpp", "CU154")
     }

@@ -111,6 +111,7 @@ _HEARD_OF = {
     "rocm": ("version.hip", "is_rocm", "is_hip", "IS_ROCM", "IS_HIP", "ROCM_HOME"),
     "extensions": ("CUDAExtension", "cpp_extension"),
     "renaming": ("hipify", "define __CUDACC__"),
+    "hipify": ("hipify",),
 }
 _INCLUDED = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"]", re.MULTILINE)
 _RUNTIME = re.compile(r"cuda(?:_runtime(?:_api)?)?\.h$|hip/|cooperative_groups|cub/|thrust/")
@@ -118,7 +119,7 @@ _RUNTIME = re.compile(r"cuda(?:_runtime(?:_api)?)?\.h$|hip/|cooperative_groups|c
 
 def heard_of(texts: Iterable[str]) -> frozenset[str]:
     """What files have heard of: "hip", "rocm" (torch's ways to ask for it), torch's "extensions",
-    which are hipified, and other "renaming".
+    which are hipified, other "renaming", and "hipify" by its name.
     """
     heard: set[str] = set()
     for text in texts:
