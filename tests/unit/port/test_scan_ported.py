@@ -126,6 +126,12 @@ def test_a_tree_with_half_as_much_for_amd_as_for_cuda_is_ported(tmp_path: Path, 
     assert not loud(found(tmp_path, {"d.cc": code}))
 
 
+def test_a_copy_of_a_models_config_sets_nothing(tmp_path: Path) -> None:
+    table = "import torch\nPHI = {{'_attn_implementation': 'flash_attention_2', '{}': 1}}\n"
+    assert loud(found(tmp_path, {"a.py": table.format("rope")})) == {("a.py", "PY027")}
+    assert not loud(found(tmp_path, {"a.py": table.format("transformers_version")}))
+
+
 def test_a_build_that_hipifies_is_a_port(tmp_path: Path) -> None:
     assert loud(found(tmp_path, {"CMakeLists.txt": "find_package(hip)\n"} | BEGUN))
     step = "execute_process(COMMAND hipify-perl -inplace a.cc)\n"
