@@ -554,7 +554,7 @@ def test_an_extension_with_a_setup_of_its_own_that_never_asks_for_rocm_is_left_o
 
     assert gates() == [("a.cu", "open"), ("extra/a.cu", "open")]
     (tmp_path / "setup.py").write_text(f"{extension}if torch.version.hip:\n    pass\n")
-    assert gates() == [("a.cu", "unproven"), ("extra/a.cu", "left-out")]
+    assert gates() == [("a.cu", "ported"), ("extra/a.cu", "left-out")]
 
 
 def test_a_tree_that_has_heard_of_hip_has_no_part_for_cuda_alone(tmp_path: Path) -> None:

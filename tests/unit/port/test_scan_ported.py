@@ -126,6 +126,57 @@ def test_a_tree_with_half_as_much_for_amd_as_for_cuda_is_ported(tmp_path: Path, 
     assert not loud(found(tmp_path, {"d.cc": code}))
 
 
+def test_a_build_or_six_modules_that_ask_for_rocm_are_a_port(tmp_path: Path) -> None:
+    asks = "import torch\nHIP = torch.version.hip\n"
+    five = {f"p/part{number}.py": asks for number in range(5)}
+    assert ("old/part0.cc", "CU101") in loud(found(tmp_path, BEGUN))
+    assert loud(found(tmp_path, five)) == {(path, "CU101") for path in BEGUN}
+    assert not loud(found(tmp_path, {"p/part5.py": asks}))
+    (tmp_path / "p/part5.py").unlink()
+    assert loud(found(tmp_path, {}))
+    assert not loud(found(tmp_path, {"setup.py": f"{asks}CUDAExtension = HIP\n"}))
+
+
+@pytest.mark.parametrize(
+    ("group", "said"),
+    [
+        ('dependencies = ["{}"]', {"DP303"}),
+        ("dependencies = [\"{}; sys_platform == 'win32'\"]", set()),
+        ("dependencies = [\"{}; python_version < '3'\"]", {"DP303"}),
+        ('optional-dependencies.nvcc = ["{}"]', set()),
+        ('optional-dependencies.x = ["a @ https://download.pytorch.org/whl/cu118/a.whl"]', set()),
+        ('dependencies = ["a @ https://download.pytorch.org/whl/cu118/a.whl"]', {"DP314"}),
+    ],
+)
+def test_what_is_required_elsewhere_or_by_choice_is_no_error(
+    tmp_path: Path, group: str, said: set[str]
+) -> None:
+    project = f"[project]\nname = 'p'\n{group.format('nvidia-cublas')}\n"
+    findings = found(tmp_path, {"pyproject.toml": project})
+    assert {one.rule for one in findings if one.severity is Severity.ERROR} == said
+
+
+@pytest.mark.parametrize(
+    ("path", "severity"),
+    [
+        ("bench/fp8/transformer_engine/ddp.py", "note"),
+        ("bench/nvshmem_ddp.py", "note"),
+        ("bench/fp8/ddp.py", "error"),
+        ("lib/rocm/ddp.py", "error"),
+        ("lib/metal/ddp.py", ""),
+    ],
+)
+def test_a_folder_says_whose_modules_it_holds(tmp_path: Path, path: str, severity: str) -> None:
+    said = [one.severity for one in found(tmp_path, {path: "import transformer_engine\n"})]
+    assert said == [severity] * bool(severity)
+
+
+def test_what_may_be_wrong_in_a_folder_for_amd_was_a_decision(tmp_path: Path) -> None:
+    code = "import torch\ntorch.set_float32_matmul_precision('high')\n"
+    assert loud(found(tmp_path, {"lib/a.py": code})) == {("lib/a.py", "PY008")}
+    assert loud(found(tmp_path, {"lib/rocm/a.py": code})) == {("lib/a.py", "PY008")}
+
+
 def test_a_copy_of_a_models_config_sets_nothing(tmp_path: Path) -> None:
     table = "import torch\nPHI = {{'_attn_implementation': 'flash_attention_2', '{}': 1}}\n"
     assert loud(found(tmp_path, {"a.py": table.format("rope")})) == {("a.py", "PY027")}

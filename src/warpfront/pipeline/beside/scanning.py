@@ -131,8 +131,8 @@ def _context(tree: Tree, files: Sequence[TreeFile]) -> Context:
         path: cuda.header_facts(SourceText(path=PurePosixPath(path), text=text), facing)
         for path, text in texts.items()
     }
-    ported = "hip" in heard and (
-        "hipify" in heard or cuda.is_ported(texts.values(), facts.values())
+    ported = not heard.isdisjoint({"asked", "hipify"}) or (
+        "hip" in heard and cuda.is_ported(texts.values(), facts.values())
     )
     if not ported and heard.isdisjoint({"extensions", "renaming"}):
         heard -= {"hip"}

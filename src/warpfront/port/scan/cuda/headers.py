@@ -119,16 +119,20 @@ _RUNTIME = re.compile(r"cuda(?:_runtime(?:_api)?)?\.h$|hip/|cooperative_groups|c
 
 def heard_of(texts: Iterable[str]) -> frozenset[str]:
     """What files have heard of: "hip", "rocm" (torch's ways to ask for it), torch's "extensions",
-    which are hipified, other "renaming", and "hipify" by its name.
+    which are hipified, other "renaming", and "hipify" by its name. A build of extensions that asks
+    for ROCm, or more than five files that do, have "asked".
     """
     heard: set[str] = set()
+    asking = 0
     for text in texts:
+        if any(word in text for word in _HEARD_OF["rocm"]):
+            asking += _BEGUN + 1 if "CUDAExtension" in text else 1
         heard |= {
             one
             for one, words in _HEARD_OF.items()
             if one not in heard and any(word in text for word in words)
         }
-    return frozenset(heard)
+    return frozenset(heard | {"asked"} if asking > _BEGUN else heard)
 
 
 def is_ported(texts: Iterable[str], facts: Iterable[HeaderFacts]) -> bool:

@@ -37,13 +37,16 @@ _TEST_FILE = re.compile(r"(?:test_.*|.*_test|tests?)\.py\Z")
 _CALLERS_DEPTH = 3
 _MAX_CALLERS = 8
 _NVIDIA_FOLDERS = frozenset(
-    {"cuda", "nvidia", "tensorrt", "cutedsl", "cute", "hopper", "blackwell", "cutile"}
+    {"cuda", "nvidia", "tensorrt", "cutedsl", "cute", "hopper", "blackwell", "cutile", "cutlass"}
+    | {"transformer_engine", "flashinfer"}
 )
 _NVIDIA_STEM = re.compile(
-    r"(?:^|_)(?:cuda|nvidia|nvml|nvtx|tensorrt|trtllm|sm\d{2,3}a?|hopper|blackwell)(?:_|\Z)"
+    r"(?:^|_)(?:cuda|nvidia|nvml|nvrtc|nvshmem|nvtx|cupy|cuvs|cutlass|tensorrt|trtllm|flashinfer"
+    r"|transformer_engine|sm\d{2,3}a?|hopper|blackwell)(?:_|\Z)"
 )
 _TOOLKITS = frozenset({"CUDA_HOME", "CUDA_PATH"})
-_OTHERS = frozenset({"hpu", "gaudi", "xpu", "npu", "mlu", "mps", "tpu", "musa", "sdaa"})
+_OTHERS = frozenset({"hpu", "gaudi", "xpu", "npu", "mlu", "mps", "metal", "tpu", "musa", "sdaa"})
+_AMDS = frozenset({"amd", "hip", "rocm"})
 _EXITS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _BLOCKS = ("body", "orelse", "finalbody", "handlers")
 _OF_CUDA = re.compile(r"(?i)(?<![a-z])(?:cuda|nvidia|nv)(?![a-z])")
@@ -94,8 +97,11 @@ class Gates:
         """The sides that come to the calls of the function around `node`, where all its calls are
         in this module: it is private, or the module is a setup.py.
         """
-        if not _OTHERS.isdisjoint(part.lower() for part in self._module.path.parts[:-1]):
+        folders = {part.lower() for part in self._module.path.parts[:-1]}
+        if folders & _OTHERS:
             return {"other"}, 0
+        if folders & _AMDS:
+            return {"amd"}, 0
         scope = self._module.scope(node)
         if not isinstance(scope, FUNCTIONS) or depth > _CALLERS_DEPTH:
             return set(SIDES), 0
