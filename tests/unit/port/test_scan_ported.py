@@ -177,6 +177,12 @@ def test_what_may_be_wrong_in_a_folder_for_amd_was_a_decision(tmp_path: Path) ->
     assert loud(found(tmp_path, {"lib/rocm/a.py": code})) == {("lib/a.py", "PY008")}
 
 
+def test_a_table_of_dtypes_chooses_none(tmp_path: Path) -> None:
+    code = "import torch\nTYPES = {{}}\n{} = torch.float8_e4m3fn\n"
+    assert loud(found(tmp_path, {"a.py": code.format("FP8")})) == {("a.py", "PY037")}
+    assert not loud(found(tmp_path, {"a.py": code.format("TYPES['f8']")}))
+
+
 def test_a_copy_of_a_models_config_sets_nothing(tmp_path: Path) -> None:
     table = "import torch\nPHI = {{'_attn_implementation': 'flash_attention_2', '{}': 1}}\n"
     assert loud(found(tmp_path, {"a.py": table.format("rope")})) == {("a.py", "PY027")}

@@ -126,7 +126,8 @@ def heard_of(texts: Iterable[str]) -> frozenset[str]:
     asking = 0
     for text in texts:
         if any(word in text for word in _HEARD_OF["rocm"]):
-            asking += _BEGUN + 1 if "CUDAExtension" in text else 1
+            builds = "CUDAExtension" in text and ("version.hip" in text or "IS_HIP" in text)
+            asking += _BEGUN + 1 if builds else 1
         heard |= {
             one
             for one, words in _HEARD_OF.items()
