@@ -26,6 +26,7 @@ from warpfront.port.scan.cuda.name_rows import NameRow, rows_including, rows_nam
 from warpfront.port.scan.cuda.preprocessor import Reach
 from warpfront.port.scan.cuda.view import (
     NAME,
+    NEAR,
     View,
     is_definition,
     is_function,
@@ -164,11 +165,14 @@ def _without_runtime(view: View) -> Iterator[Sighting]:
 
 def _launches(view: View) -> Iterator[Sighting]:
     """Where kernels are launched: what stands in the brackets and around them is CUDA's (CU157)."""
-    for launch in _LAUNCH.finditer(view.code):
-        yield sighting(view, "CU157", launch.span())
+    at = view.code.find("<<<")
+    while at >= 0:
+        kernel = _LAUNCHED.search(view.code, max(0, at - NEAR), at)
+        yield sighting(view, "CU157", (at if kernel is None else kernel.start(), at + 3))
+        at = view.code.find("<<<", at + 3)
 
 
-_LAUNCH = re.compile(r"\w+\s*(?:<[^;{}()]{1,200}>)?\s*<<<")
+_LAUNCHED = re.compile(r"\w++\s*+(?:<[^;{}()]+>\s*+)?\Z")
 
 
 def _fits(view: View, row: NameRow, span: Span) -> bool:
