@@ -31,7 +31,7 @@ tests/unit/port/test_rules_page.py --update-golden`. -->
 What `invoke scan --target gfx942` looks for. A severity counts for the narrowest class that a
 target is in: `gfx942` before `gfx9`, that before `wave64` or `wave32`, that before `rocm`. Code
 that a target never reaches is no finding; code behind a check for a package is a warning at most;
-NVIDIA code in the branch for AMD is one level worse; test code and the project's own CI are notes.
+in the branch for AMD a warning is a note; test code and the project's own CI are notes.
 `# warpfront: ignore[PY019] reason` suppresses what is found on one line.
 """
 RECORD = """

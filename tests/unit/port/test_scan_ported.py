@@ -17,6 +17,7 @@ from warpfront.system.trees import list_tree
 KERNEL = "__global__ void k() { unsigned m = __ballot_sync(0xffffffff, 1); }\n"
 USE = '#include <hip/hip_runtime.h>\n#include "cuda/queue.cu"\n'
 HIP = "#include <hip/hip_runtime.h>\nhipError_t run();\n"
+BEGUN = {f"old/part{number}.cc": "void f() { cudaFree(nullptr); }\n" for number in range(9)}
 
 
 def found(root: Path, files: Mapping[str, str], target: str = "gfx942") -> tuple[ScanFinding, ...]:
@@ -31,10 +32,10 @@ def loud(findings: tuple[ScanFinding, ...]) -> set[tuple[str, str]]:
 
 
 def test_cudas_part_beside_amds_is_for_nvidia(tmp_path: Path) -> None:
-    alone = found(tmp_path, {"src/cuda/queue.cu": KERNEL, "main.cpp": USE})
+    alone = found(tmp_path, {"src/cuda/queue.cu": KERNEL, "main.cpp": USE} | BEGUN)
     assert ("src/cuda/queue.cu", "CU108") in loud(alone)
     beside = found(tmp_path, {"src/hip/queue.cpp": HIP})
-    assert {path for path, _ in loud(beside)} == {"main.cpp"}
+    assert {path for path, _ in loud(beside)} == {"main.cpp", *BEGUN}
     assert {one.gate for one in beside if one.path.startswith("src/cuda")} == {Gate.LEFT_OUT}
 
 
@@ -59,8 +60,7 @@ def test_half_of_a_pair_of_macros_is_nvidias(tmp_path: Path) -> None:
     text = f"#if X_PASS_HIP\nint a;\n#endif\n#if X_PASS_CUDA\n{KERNEL}#endif\n"
     assert not loud(found(tmp_path, {"warp.hpp": text, "hip.cpp": HIP}))
     both = f"#if X_PASS_CUDA\n#if X_PASS_HIP\nint a;\n#endif\n{KERNEL}#endif\n"
-    others = {f"{name}.cu": KERNEL for name in "abc"}
-    assert ("warp.hpp", "CU108") in loud(found(tmp_path, {"warp.hpp": both} | others))
+    assert ("warp.hpp", "CU108") in loud(found(tmp_path, {"warp.hpp": both} | BEGUN))
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,6 @@ def test_what_would_end_the_build_of_a_port_is_a_note_there(
 @pytest.mark.parametrize(
     ("code", "rule"),
     [
-        ("__global__ void k() { float v = tex1Dfetch(texture, 0); }", "CU135"),
         ("__global__ void k() { unsigned m = __ballot(1); }", "CU109"),
         ("#ifdef __HIP_PLATFORM_HCC__\nint a;\n#endif", "CU155"),
     ],
@@ -101,9 +100,9 @@ def test_what_depends_on_the_target_or_on_rocm_is_said_despite_a_port(
 
 def test_a_function_that_a_file_defines_is_its_own(tmp_path: Path) -> None:
     call = "template <class T> __global__ void k(T* p) { *p = tex1D<T>(object, 1); }\n"
-    assert loud(found(tmp_path, {"a.hip": HIP + call})) == {("a.hip", "CU135")}
+    assert ("a.hip", "CU135") in loud(found(tmp_path, {"a.hip": HIP + call} | BEGUN))
     own = "template <class T> __device__ ret_t<T> tex1D(texture_t t, int x) { return t[x]; }\n"
-    assert not loud(found(tmp_path, {"a.hip": HIP + own + call}))
+    assert ("a.hip", "CU135") not in loud(found(tmp_path, {"a.hip": HIP + own + call}))
 
 
 def test_a_lane_is_shifted_into_64_bits_by_a_cast(tmp_path: Path) -> None:
@@ -113,12 +112,95 @@ def test_a_lane_is_shifted_into_64_bits_by_a_cast(tmp_path: Path) -> None:
 
 
 def test_three_files_of_hip_among_many_are_no_port(tmp_path: Path) -> None:
-    files = {f"part{number}.cc": "void f() { cudaFree(nullptr); }\n" for number in range(9)}
-    names = {(f"part{number}.cc", "CU101") for number in range(9)}
-    assert loud(found(tmp_path, files | {"one.cc": HIP})) == names
+    three = {f"{name}.cc": HIP for name in "abc"}
+    assert loud(found(tmp_path, BEGUN | three)) == {(path, "CU101") for path in BEGUN}
     assert not loud(
         found(tmp_path, {"map.h": "#ifdef __HIP__\n#define cudaFree hipFree\n#endif\n"})
     )
+
+
+@pytest.mark.parametrize("code", [HIP, "void f() { rocprofiler_start(1); }\n"])
+def test_a_tree_with_half_as_much_for_amd_as_for_cuda_is_ported(tmp_path: Path, code: str) -> None:
+    cmake = {"CMakeLists.txt": "find_package(hip)\n", "b.cc": BEGUN["old/part0.cc"]}
+    assert loud(found(tmp_path, cmake | {"a.cc": BEGUN["old/part1.cc"], "d.cc": "int x;\n"}))
+    assert not loud(found(tmp_path, {"d.cc": code}))
+
+
+def test_a_build_or_six_modules_that_ask_for_rocm_are_a_port(tmp_path: Path) -> None:
+    asks = "import torch\nHIP = torch.version.hip\n"
+    five = {f"p/part{number}.py": asks for number in range(5)}
+    assert ("old/part0.cc", "CU101") in loud(found(tmp_path, BEGUN))
+    assert loud(found(tmp_path, five)) == {(path, "CU101") for path in BEGUN}
+    assert not loud(found(tmp_path, {"p/part5.py": asks}))
+    (tmp_path / "p/part5.py").unlink()
+    assert loud(found(tmp_path, {}))
+    assert not loud(found(tmp_path, {"setup.py": f"{asks}CUDAExtension = HIP\n"}))
+
+
+@pytest.mark.parametrize(
+    ("group", "said"),
+    [
+        ('dependencies = ["{}"]', {"DP303"}),
+        ("dependencies = [\"{}; sys_platform == 'win32'\"]", set()),
+        ("dependencies = [\"{}; python_version < '3'\"]", {"DP303"}),
+        ('optional-dependencies.nvcc = ["{}"]', set()),
+        ('optional-dependencies.x = ["a @ https://download.pytorch.org/whl/cu118/a.whl"]', set()),
+        ('dependencies = ["a @ https://download.pytorch.org/whl/cu118/a.whl"]', {"DP314"}),
+    ],
+)
+def test_what_is_required_elsewhere_or_by_choice_is_no_error(
+    tmp_path: Path, group: str, said: set[str]
+) -> None:
+    project = f"[project]\nname = 'p'\n{group.format('nvidia-cublas')}\n"
+    findings = found(tmp_path, {"pyproject.toml": project})
+    assert {one.rule for one in findings if one.severity is Severity.ERROR} == said
+
+
+@pytest.mark.parametrize(
+    ("path", "severity"),
+    [
+        ("bench/fp8/transformer_engine/ddp.py", "note"),
+        ("bench/nvshmem_ddp.py", "note"),
+        ("bench/fp8/ddp.py", "error"),
+        ("lib/rocm/ddp.py", "error"),
+        ("lib/metal/ddp.py", ""),
+    ],
+)
+def test_a_folder_says_whose_modules_it_holds(tmp_path: Path, path: str, severity: str) -> None:
+    said = [one.severity for one in found(tmp_path, {path: "import transformer_engine\n"})]
+    assert said == [severity] * bool(severity)
+
+
+def test_what_may_be_wrong_in_a_folder_for_amd_was_a_decision(tmp_path: Path) -> None:
+    code = "import torch\ntorch.set_float32_matmul_precision('high')\n"
+    assert loud(found(tmp_path, {"lib/a.py": code})) == {("lib/a.py", "PY008")}
+    assert loud(found(tmp_path, {"lib/rocm/a.py": code})) == {("lib/a.py", "PY008")}
+
+
+def test_a_table_of_dtypes_chooses_none(tmp_path: Path) -> None:
+    code = "import torch\nTYPES = {{}}\n{} = torch.float8_e4m3fn\n"
+    assert loud(found(tmp_path, {"a.py": code.format("FP8")})) == {("a.py", "PY037")}
+    assert not loud(found(tmp_path, {"a.py": code.format("TYPES['f8']")}))
+
+
+def test_a_copy_of_a_models_config_sets_nothing(tmp_path: Path) -> None:
+    table = "import torch\nPHI = {{'_attn_implementation': 'flash_attention_2', '{}': 1}}\n"
+    assert loud(found(tmp_path, {"a.py": table.format("rope")})) == {("a.py", "PY027")}
+    assert not loud(found(tmp_path, {"a.py": table.format("transformers_version")}))
+
+
+def test_a_build_that_hipifies_is_a_port(tmp_path: Path) -> None:
+    assert loud(found(tmp_path, {"CMakeLists.txt": "find_package(hip)\n"} | BEGUN))
+    step = "execute_process(COMMAND hipify-perl -inplace a.cc)\n"
+    assert not loud(found(tmp_path, {"CMakeLists.txt": f"find_package(hip)\n{step}"}))
+
+
+def test_a_script_that_names_hip_makes_no_port(tmp_path: Path) -> None:
+    files = {"use.cpp": 'void f(Model m) { m.allocate("cuda"); }\n'}
+    assert loud(found(tmp_path, files | {"install.sh": "CXX=hipcc make\n"})) == {
+        ("use.cpp", "CU154")
+    }
+    assert not loud(found(tmp_path, {"Makefile": "CXX = hipcc\n"}))
 
 
 def test_a_port_that_is_still_to_be_written_is_none(tmp_path: Path) -> None:
@@ -131,14 +213,17 @@ def test_a_port_that_is_still_to_be_written_is_none(tmp_path: Path) -> None:
 
 
 def test_an_architecture_is_said_where_the_target_is_not_among_them(tmp_path: Path) -> None:
-    files = {"rocm.cmake": 'find_package(hip)\nset(GPU_TARGETS "gfx90a;gfx942")\n'}
+    files = {"rocm.cmake": "find_package(hip)\nset(GPU_TARGETS gfx908 gfx90a\n  gfx942)\n"}
     assert not loud(found(tmp_path, files))
-    assert loud(found(tmp_path, files, "gfx1100")) == {("rocm.cmake", "BL203")}
+    other = [one for one in found(tmp_path, files, "gfx1100") if one.rule == "BL203"]
+    assert [(one.line, one.severity) for one in other] == [(2, Severity.WARNING)]
 
 
 def test_a_project_has_macros_of_its_own_with_names_like_the_drivers(tmp_path: Path) -> None:
-    files = {"own.h": "#define CUDA_TEST_ERROR() check()\n", "use.cpp": "CUDA_TEST_ERROR();\n"}
-    assert ("use.cpp", "CU101") not in loud(found(tmp_path, files))
+    own = "#define CUDA_TEST_ERROR() check()\n#define cudaSyncIfAsked() sync()\n"
+    uses = {"use.cpp": "CUDA_TEST_ERROR();\n", "sync.cpp": "cudaSyncIfAsked();\n"}
+    assert {path for path, rule in loud(found(tmp_path, uses)) if rule == "CU101"} == set(uses)
+    assert "CU101" not in {rule for _, rule in loud(found(tmp_path, {"own.h": own}))}
 
 
 def test_requirements_without_torch_bring_none(tmp_path: Path) -> None:
@@ -199,13 +284,12 @@ def test_a_switch_that_a_build_turns_off_is_no_part_for_cuda(tmp_path: Path) -> 
 
 
 def test_whoever_defines_an_intrinsic_does_it_for_amd(tmp_path: Path) -> None:
-    assert ("k.h", "CU108") in loud(
-        found(tmp_path, {"k.h": KERNEL, "main.cpp": HIP + '#include "k.h"\n'})
-    )
+    files = {"k.h": KERNEL, "main.cpp": HIP + '#include "k.h"\n'} | BEGUN
+    assert ("k.h", "CU108") in loud(found(tmp_path, files))
     shim = (
         "// HIP\ntemplate <typename T> __device__ T __ballot_sync(unsigned m, T v) { return v; }\n"
     )
-    assert not loud(found(tmp_path, {"shim.h": shim}))
+    assert {path for path, _ in loud(found(tmp_path, {"shim.h": shim}))} == set(BEGUN)
 
 
 @pytest.mark.parametrize(
@@ -223,3 +307,37 @@ def test_whoever_defines_an_intrinsic_does_it_for_amd(tmp_path: Path) -> None:
 )
 def test_what_is_nvidias_or_hips_own_is_no_warning(tmp_path: Path, path: str, text: str) -> None:
     assert not loud(found(tmp_path, {path: f"{text}\n"}))
+
+
+@pytest.mark.parametrize(
+    ("question", "is_nvidias"),
+    [
+        ("if gpu.vendor == 'nvidia' or gpu.vendor == 'nvidia-graphics':\n    {}\n", True),
+        ("if CUDA_AVAILABLE:\n    {}\nelif HIP_AVAILABLE:\n    import amdsmi\n", True),
+        ("if CUDA_AVAILABLE:\n    {}\nelif CPU_ONLY:\n    pass\n", False),
+        ("if LOUD:\n    {}\nelif HIP_AVAILABLE:\n    pass\n", False),
+    ],
+)
+def test_an_arm_for_cuda_beside_amds_is_nvidias(
+    tmp_path: Path, question: str, *, is_nvidias: bool
+) -> None:
+    said = found(tmp_path, {"a.py": question.format("import pynvml")})
+    assert is_nvidias == ("PY014" not in {one.rule for one in said})
+
+
+def test_amd_smi_is_installed_without_torch(tmp_path: Path) -> None:
+    step = "FROM rocm/dev\nRUN cd /opt/rocm/share/{} && \\\n    python3 -m pip install .\n"
+    assert ("Dockerfile", "DP318") in loud(found(tmp_path, {"Dockerfile": step.format("tool")}))
+    assert not loud(found(tmp_path, {"Dockerfile": step.format("amd_smi")}))
+
+
+def test_a_home_that_is_only_printed_decides_nothing(tmp_path: Path) -> None:
+    code = "from torch.utils.cpp_extension import ROCM_HOME\nx = {} if ROCM_HOME else 0\n"
+    assert ("a.py", "PY048") in loud(found(tmp_path, {"a.py": code.format("build()")}))
+    assert not loud(found(tmp_path, {"a.py": code.format("'installed'")}))
+
+
+def test_nvml_is_an_error_where_its_header_is_needed(tmp_path: Path) -> None:
+    use = "typedef int nvmlReturn_t;\nnvmlReturn_t (*nvmlInit) (void);\n"
+    assert ("a.c", "CU132") not in loud(found(tmp_path, {"a.c": use}))
+    assert ("a.c", "CU132") in loud(found(tmp_path, {"a.c": "#include <nvml.h>\n" + use}))

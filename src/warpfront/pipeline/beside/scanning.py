@@ -131,7 +131,9 @@ def _context(tree: Tree, files: Sequence[TreeFile]) -> Context:
         path: cuda.header_facts(SourceText(path=PurePosixPath(path), text=text), facing)
         for path, text in texts.items()
     }
-    ported = "hip" in heard and cuda.is_ported(texts.values(), facts.values())
+    ported = not heard.isdisjoint({"asked", "hipify"}) or (
+        "hip" in heard and cuda.is_ported(texts.values(), facts.values())
+    )
     if not ported and heard.isdisjoint({"extensions", "renaming"}):
         heard -= {"hip"}
     known |= cuda.vendor_macros(facts.values())
@@ -168,8 +170,14 @@ def _texts(tree: Tree, files: Iterable[TreeFile]) -> dict[str, str]:
 
 
 def _heard_of(tree: Tree, files: Iterable[TreeFile], texts: Mapping[str, str]) -> frozenset[str]:
-    """What the files of a tree have heard of; those that were not read yet come last."""
-    rest = (read_text(tree.root, file) for file in files if file.path not in texts)
+    """What the files of a tree have heard of; those that were not read yet come last. A script says
+    what somebody ran, not what the code has.
+    """
+    rest = (
+        read_text(tree.root, file)
+        for file in files
+        if file.path not in texts and structured.kind_of(PurePosixPath(file.path)) != "shell"
+    )
     return cuda.heard_of(chain(texts.values(), (text for text in rest if isinstance(text, str))))
 
 

@@ -34,7 +34,7 @@ class Rule:
     `of_a_folder` rules say is one fact of a folder, said at its first place there. `of_a_package`
     rules are about an import: one that may be missing is a note. What a port shows to work is
     a note, but of rules that hold `despite_a_port`: it was built for other targets, for another
-    ROCm, or is not finished. Text that names the target asked for is no finding of an
+    ROCm, or is not finished. A file that names the target asked for has no finding of an
     `unless_named` rule. Where a claim comes from is in `sources`: public places, or files of torch
     with its version.
 

@@ -36,7 +36,7 @@ class Gate(StrEnum):
     UNREACHED = "unreached"
     """Only other vendors' devices come here: no finding."""
     OWN_ARM = "own-arm"
-    """NVIDIA code in the branch that only this target's vendor reaches: one level worse."""
+    """The branch that only this target's vendor reaches: what only may be wrong is a note."""
     AVAILABILITY = "availability"
     """It runs only where a package or device was found: a warning at most."""
     WRAPPED = "wrapped"

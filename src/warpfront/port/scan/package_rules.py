@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from packaging.requirements import InvalidRequirement
+from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from warpfront.port.scan.catalogue import rules_by_name
 from warpfront.wheels.requirement_lines import foreign_requirement
 
 _VENDOR_EXTRA = re.compile(
-    r"(?:.*[-_.])?(?:cuda|gpu|nvidia|cu\d{2,3}|tensorrt|trt)(?:[-_.\d].*)?\Z"
+    r"(?:.*[-_.])?(?:cuda|gpu|nv[a-z]+|cu\d{2,3}|tensorrt|trt)(?:[-_.\d].*)?\Z"
 )
 _JAX = frozenset({"jax", "jaxlib"})
 _POETRY_EXACT = re.compile(r"=?=?\s*\d")
@@ -56,10 +56,25 @@ def read_requirement(text: str, *, extra: str = "") -> Iterator[Required]:
     rule = rule_of_package(name)
     if name in _JAX and any(option.startswith("cuda") for option in requirement.extras):
         rule = "DP301"
-    if not rule:
+    if not rule or _is_for_other_systems(requirement):
         return
     exact = any(one.operator in {"==", "===", "~="} for one in requirement.specifier)
     yield _required(rule, extra=extra, exact=exact, pinned=bool(requirement.specifier))
+
+
+def _is_for_other_systems(requirement: Requirement) -> bool:
+    """Whether a marker keeps it from Linux, where all of these devices are."""
+    marker = requirement.marker
+    if marker is None or "extra" in str(marker):
+        return False
+    return not marker.evaluate(_LINUX) and any(map(marker.evaluate, _OTHERS))
+
+
+_LINUX = {"platform_system": "Linux", "sys_platform": "linux", "os_name": "posix"}
+_OTHERS = (
+    {"platform_system": "Windows", "sys_platform": "win32", "os_name": "nt"},
+    {"platform_system": "Darwin", "sys_platform": "darwin", "os_name": "posix"},
+)
 
 
 def read_poetry(

@@ -99,6 +99,8 @@ def _is_met(sighting: Sighting, rule: Rule) -> bool:
     """Whether those who ported a tree met this, or had no reason to come here."""
     if sighting.gate is Gate.UNPROVEN and sighting.sides != {"amd"}:
         return not rule.despite_a_port
+    if sighting.gate is Gate.AVAILABILITY:
+        return True
     return sighting.gate in (Gate.OPEN, Gate.UNPROVEN) and rule.is_met_by_a_port
 
 
@@ -127,7 +129,7 @@ def _finding(
     source: SourceText, sighting: Sighting, target: ScanTarget, rule: Rule, lines: _Lines
 ) -> ScanFinding | None:
     severity, gate = _weighed(sighting, target, rule)
-    named = rule.unless_named and target.name in source.text[sighting.start : sighting.end]
+    named = rule.unless_named and target.name in source.text
     if severity is Severity.NONE or named:
         return None
     softer = _of_path(str(source.path), rule)
@@ -182,8 +184,7 @@ def _weighed(sighting: Sighting, target: ScanTarget, rule: Rule) -> tuple[Severi
         return min(severity, limit, key=order.index), sighting.gate
     if own_arm and severity is not Severity.NOTE:
         # Whoever wrote this arm wrote it for AMD: what only may be wrong was a decision there.
-        worse = severity is Severity.ERROR or "cuda" not in rule.engines
-        return severity.shifted(1 if worse else -1), Gate.OWN_ARM
+        return severity if severity is Severity.ERROR else Severity.NOTE, Gate.OWN_ARM
     return severity, Gate.OPEN
 
 

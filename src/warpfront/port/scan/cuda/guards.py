@@ -166,15 +166,26 @@ _CUDAS = re.compile(r"(?i)(?:[/._-]|\A)(?:cuda|nvidia)[\d.]*(?:[._/-]|\Z)|Cuda[^
 
 
 def own_names(view: View) -> Iterator[Sighting]:
-    """Where code that is not CUDA's alone names the project's own part for CUDA: one a line."""
+    """Where code that is not CUDA's alone names the project's own part for CUDA, in words of the
+    code or as a string: one a line.
+    """
     if not view.context.untranslated or _is_cudas(view):
         return
     lines: set[int] = set()
-    for start, end in sorted((*_own_headers(view), *_own_identifiers(view))):
+    for start, end in sorted((*_own_headers(view), *_own_identifiers(view), *_own_words(view))):
         line = view.line(start)
         if line not in lines:
             lines.add(line)
             yield sighting(view, "CU154", (start, end))
+
+
+def _own_words(view: View) -> Iterator[tuple[int, int]]:
+    for found in _WORD_FOR_CUDA.finditer(view.source.text):
+        if view.code[found.start()] == '"':
+            yield found.span()
+
+
+_WORD_FOR_CUDA = re.compile(r'"(?:cuda|CUDA|Cuda|nvidia|NVIDIA)"')
 
 
 def _own_headers(view: View) -> Iterator[tuple[int, int]]:

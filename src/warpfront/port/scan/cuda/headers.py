@@ -106,11 +106,12 @@ _HEARD_OF = {
     "hip": (
         *("hip_runtime", "hipify", "hipcc", "__HIP", "HIP_PLATFORM", "LANGUAGE HIP", "(HIP"),
         *("USE_HIP", "USE_ROCM", "ENABLE_HIP", "WITH_HIP", "HAVE_ROCM", "WITH_ROCM", "ENABLE_ROCM"),
-        "find_package(hip",
+        *("find_package(hip", "HIPSYCL", "hipsycl"),
     ),
     "rocm": ("version.hip", "is_rocm", "is_hip", "IS_ROCM", "IS_HIP", "ROCM_HOME"),
     "extensions": ("CUDAExtension", "cpp_extension"),
     "renaming": ("hipify", "define __CUDACC__"),
+    "hipify": ("hipify",),
 }
 _INCLUDED = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"]", re.MULTILINE)
 _RUNTIME = re.compile(r"cuda(?:_runtime(?:_api)?)?\.h$|hip/|cooperative_groups|cub/|thrust/")
@@ -118,21 +119,26 @@ _RUNTIME = re.compile(r"cuda(?:_runtime(?:_api)?)?\.h$|hip/|cooperative_groups|c
 
 def heard_of(texts: Iterable[str]) -> frozenset[str]:
     """What files have heard of: "hip", "rocm" (torch's ways to ask for it), torch's "extensions",
-    which are hipified, and other "renaming".
+    which are hipified, other "renaming", and "hipify" by its name. A build of extensions that asks
+    for ROCm, or more than five files that do, have "asked".
     """
     heard: set[str] = set()
+    asking = 0
     for text in texts:
+        if any(word in text for word in _HEARD_OF["rocm"]):
+            builds = "CUDAExtension" in text and ("version.hip" in text or "IS_HIP" in text)
+            asking += _BEGUN + 1 if builds else 1
         heard |= {
             one
             for one, words in _HEARD_OF.items()
             if one not in heard and any(word in text for word in words)
         }
-    return frozenset(heard)
+    return frozenset(heard | {"asked"} if asking > _BEGUN else heard)
 
 
 def is_ported(texts: Iterable[str], facts: Iterable[HeaderFacts]) -> bool:
     """Whether a tree that names HIP is more than begun: a header gives AMD one of CUDA's names, or
-    more than five files say something of HIP, or half of those with CUDA's runtime; and not half
+    more than five files say something of HIP, or half as many as have CUDA's runtime; and not half
     of them that it is still to be written.
     """
     if any(_RUNTIMES.match(name) for one in facts for name in one.portable):
@@ -143,13 +149,14 @@ def is_ported(texts: Iterable[str], facts: Iterable[HeaderFacts]) -> bool:
     hip = sum(amd for _, amd in said)
     if hip and 2 * sum(one.unwritten for one in facts) >= hip:
         return False
-    both, cuda = sum(all(one) for one in said), sum(one for one, _ in said)
-    return hip > _BEGUN or 2 * both >= cuda
+    return hip > _BEGUN or 2 * hip >= sum(cuda for cuda, _ in said)
 
 
 _BEGUN = 5
 _RUNTIMES = re.compile(r"\bcuda[A-Z]\w+|cuda_runtime|__global__|\bcublas[A-Z]")
-_OF_HIP = re.compile(r"\bhip[A-Z_]|HIP|ROCM|rocblas|AMD_PLATFORM")
+_OF_HIP = re.compile(
+    r"\bhip[A-Z_]|HIP|ROCM|AMD_PLATFORM|\broc(?:blas|fft|rand|solver|sparse|prim|tracer|tx|profiler)"
+)
 
 
 NO_CUDACC: Mapping[str, Mapping[Side, Known]] = {
@@ -186,8 +193,11 @@ def runtime_headers(texts: Mapping[str, str]) -> frozenset[str]:
 
 
 def own_macros(facts: Iterable[HeaderFacts]) -> frozenset[str]:
-    """Macros of the tree's own whose names are of the form of the driver's: `CUDA_CHECK`."""
-    return frozenset(name for one in facts for name in one.reaches if name.startswith("CUDA_"))
+    """Macros of the tree's own whose names are of CUDA's form: `CUDA_CHECK`, `cudaSyncIfAsked`."""
+    return frozenset(name for one in facts for name in one.reaches if _LIKE_CUDAS.match(name))
+
+
+_LIKE_CUDAS = re.compile(r"CUDA_|cu(?:da|blas|fft|rand|solver|sparse)?[A-Z]")
 
 
 def vendor_macros(facts: Iterable[HeaderFacts]) -> dict[str, Mapping[Side, Known]]:

@@ -26,6 +26,7 @@ from warpfront.port.scan.cuda.name_rows import NameRow, rows_including, rows_nam
 from warpfront.port.scan.cuda.preprocessor import Reach
 from warpfront.port.scan.cuda.view import (
     NAME,
+    NEAR,
     View,
     is_definition,
     is_function,
@@ -68,6 +69,7 @@ def sightings(source: SourceText, context: Context) -> Iterator[Sighting]:
     yield from device_sightings(view)
     if context.untranslated:
         yield from _without_runtime(view)
+        yield from _launches(view)
 
 
 def header_facts(source: SourceText, context: Context | None = None) -> HeaderFacts:
@@ -157,8 +159,20 @@ def _without_runtime(view: View) -> Iterator[Sighting]:
         known = header is None or header.name in view.context.cuda_headers
         if known or _RUNTIME.match(str(header)):
             return
-    span = (included[0].start, included[0].end) if included else (0, 0)
+    span = (included[-1].start, included[-1].end) if included else (0, 0)
     yield sighting(view, "CU152", span, what=view.source.path.name)
+
+
+def _launches(view: View) -> Iterator[Sighting]:
+    """Where kernels are launched: what stands in the brackets and around them is CUDA's (CU157)."""
+    at = view.code.find("<<<")
+    while at >= 0:
+        kernel = _LAUNCHED.search(view.code, max(0, at - NEAR), at)
+        yield sighting(view, "CU157", (at if kernel is None else kernel.start(), at + 3))
+        at = view.code.find("<<<", at + 3)
+
+
+_LAUNCHED = re.compile(r"\w++\s*+(?:<[^;{}()]+>\s*+)?\Z")
 
 
 def _fits(view: View, row: NameRow, span: Span) -> bool:

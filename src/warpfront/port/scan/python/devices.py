@@ -344,7 +344,8 @@ def _enclosing_test(module: Module, node: ast.AST) -> ast.AST | None:
     """The whole condition that `node` is an operand of (through and/or/not and None checks)."""
     for parent, child in module.ancestors(node):
         if isinstance(parent, ast.If | ast.IfExp) and child is parent.test:
-            return parent.test
+            worded = isinstance(parent, ast.IfExp) and text_of(parent.body) is not None
+            return None if worded else parent.test
         if isinstance(parent, ast.Compare):
             sides = [parent.left, *parent.comparators]
             if not any(isinstance(side, ast.Constant) and side.value is None for side in sides):

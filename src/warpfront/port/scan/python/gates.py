@@ -37,13 +37,19 @@ _TEST_FILE = re.compile(r"(?:test_.*|.*_test|tests?)\.py\Z")
 _CALLERS_DEPTH = 3
 _MAX_CALLERS = 8
 _NVIDIA_FOLDERS = frozenset(
-    {"cuda", "nvidia", "tensorrt", "cutedsl", "cute", "hopper", "blackwell", "cutile"}
+    {"cuda", "nvidia", "tensorrt", "cutedsl", "cute", "hopper", "blackwell", "cutile", "cutlass"}
+    | {"transformer_engine", "flashinfer"}
 )
-_NVIDIA_STEM = re.compile(r"(?:^|_)(?:cuda|nvidia|sm\d{2,3}a?|hopper|blackwell)(?:_|\Z)")
+_NVIDIA_STEM = re.compile(
+    r"(?:^|_)(?:cuda|nvidia|nvml|nvrtc|nvshmem|nvtx|cupy|cuvs|cutlass|tensorrt|trtllm|flashinfer"
+    r"|transformer_engine|sm\d{2,3}a?|hopper|blackwell)(?:_|\Z)"
+)
 _TOOLKITS = frozenset({"CUDA_HOME", "CUDA_PATH"})
-_OTHERS = frozenset({"hpu", "gaudi", "xpu", "npu", "mlu", "mps", "tpu", "musa", "sdaa"})
+_OTHERS = frozenset({"hpu", "gaudi", "xpu", "npu", "mlu", "mps", "metal", "tpu", "musa", "sdaa"})
+_AMDS = frozenset({"amd", "hip", "rocm"})
 _EXITS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _BLOCKS = ("body", "orelse", "finalbody", "handlers")
+_OF_CUDA = re.compile(r"(?i)(?<![a-z])(?:cuda|nvidia|nv)(?![a-z])")
 _SKIP = re.compile(r"(?:.*\.)?skip_?if\Z", re.IGNORECASE)
 _SKIP_AMD = re.compile(
     r"(?:.*\.)?(?:skip_?if_?(?:rocm|hip|amd)\w*|require_?nvidia\w*)\Z", re.IGNORECASE
@@ -91,8 +97,11 @@ class Gates:
         """The sides that come to the calls of the function around `node`, where all its calls are
         in this module: it is private, or the module is a setup.py.
         """
-        if not _OTHERS.isdisjoint(part.lower() for part in self._module.path.parts[:-1]):
+        folders = {part.lower() for part in self._module.path.parts[:-1]}
+        if folders & _OTHERS:
             return {"other"}, 0
+        if folders & _AMDS:
+            return {"amd"}, 0
         scope = self._module.scope(node)
         if not isinstance(scope, FUNCTIONS) or depth > _CALLERS_DEPTH:
             return set(SIDES), 0
@@ -121,6 +130,7 @@ class Gates:
             case ast.If(test=test) | ast.While(test=test) if child is not test:
                 truths = self._conditions.truths(test)
                 yield (truths if child in parent.body else negated(truths)), parent.lineno
+                yield from self._of_cudas_arm(parent, child)
             case ast.IfExp(test=test, body=body) if child is not test:
                 truths = self._conditions.truths(test)
                 yield (truths if child is body else negated(truths)), parent.lineno
@@ -137,6 +147,22 @@ class Gates:
                 yield from self._of_cases(subject, cases[: cases.index(child) + 1])
             case _:
                 yield from self._of_decorators(parent, child)
+
+    def _of_cudas_arm(
+        self, parent: ast.If | ast.While, child: ast.AST
+    ) -> Iterator[tuple[Truths, int]]:
+        """`if CUDA_AVAILABLE: ... elif HIP_AVAILABLE: ...`: what is asked names CUDA, and a later
+        arm is AMD's.
+        """
+        if child not in parent.body or not parent.orelse:
+            return
+        later = parent.orelse
+        names_cuda = _OF_CUDA.search(ast.unparse(parent.test)) is not None
+        while names_cuda and len(later) == 1 and isinstance(later[0], ast.If):
+            truths = self._conditions.truths(later[0].test)
+            if truths["nvidia"] is False and truths["amd"] is not False:
+                yield {"nvidia": None, "amd": False, "other": None}, parent.lineno
+            later = later[0].orelse
 
     def _of_cases(
         self, subject: ast.expr, cases: list[ast.match_case]

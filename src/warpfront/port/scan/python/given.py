@@ -116,11 +116,16 @@ def _attributes(
 def _items(
     module: Module, node: ast.Dict, keys: list[ast.expr | None], values: list[ast.expr]
 ) -> Iterator[Giving]:
+    """The items of a dictionary; none of one that repeats a model's config.json."""
     context = _receiver(module, node)
-    for key, value in zip(keys, values, strict=True):
-        name = text_of(key)
-        if key is not None and name is not None:
+    names = [text_of(key) for key in keys]
+    copied = not _OF_A_MODEL.isdisjoint(name for name in names if name)
+    for key, name, value in zip(keys, names, values, strict=True):
+        if key is not None and name is not None and not copied:
             yield Giving(name=f"{context}{name}", value=value, node=key)
+
+
+_OF_A_MODEL = frozenset({"architectures", "transformers_version"})
 
 
 def _receiver(module: Module, node: ast.Dict) -> str:

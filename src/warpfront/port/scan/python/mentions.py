@@ -111,6 +111,8 @@ def _is_compared(module: Module, node: ast.AST) -> bool:
     for parent, _ in module.ancestors(node):
         if isinstance(parent, ast.Compare | ast.Dict | ast.Subscript):
             return True
+        if isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Subscript):
+            return True
         if isinstance(parent, ast.Call) and module.dotted(parent.func).endswith("info"):
             return True
         if not isinstance(parent, ast.Tuple | ast.List | ast.Set):

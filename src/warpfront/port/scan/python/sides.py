@@ -63,8 +63,10 @@ _LOOSE_NVIDIA = re.compile(
 _NEITHER_NAMES = re.compile(
     r"(?:.*_)?is_+(?:hpu|gaudi|cpu|xpu|npu|tpu|mps|musa)\w*\Z", re.IGNORECASE
 )
-_AMD_TEXT = re.compile(r"(?:hip|rocm|amd|amdgpu|radeon|instinct|gfx\w*)\Z", re.IGNORECASE)
-_NVIDIA_TEXT = re.compile(r"(?:nvidia|nvptx)\Z", re.IGNORECASE)
+_AMD_TEXT = re.compile(
+    r"(?:(?:hip|rocm|amd|amdgpu|radeon|instinct)(?:[-_]\w+)?|gfx\w*)\Z", re.IGNORECASE
+)
+_NVIDIA_TEXT = re.compile(r"(?:nvidia|nvptx)(?:[-_]\w+)?\Z", re.IGNORECASE)
 _BACKEND_NAME = re.compile(r"(?:.*_)?(?:backend|platform|vendor|gpu_type|target)\Z", re.IGNORECASE)
 _DEPTH = 6
 _MAX_TERMS = 400

@@ -125,7 +125,8 @@ def own_parts(text: str) -> Iterator[Sighting]:
             continue
         lines = set()
         part = _GPU_PART if name in gpu else _PART
-        for word in arguments if name not in {"message", "endif", "else"} else ():
+        called = Word(text=name, start=start, end=start + len(name))
+        for word in (called, *arguments) if name not in {"message", "endif", "else"} else ():
             line = text.count("\n", start, word.start)
             if line not in lines and part.search(word.text):
                 lines.add(line)
@@ -150,7 +151,7 @@ def cmake_sightings(text: str) -> Iterator[Sighting]:
 def _of_command(command: CMakeCommand, *, has_hip: bool) -> Iterator[tuple[str, str, int]]:
     words = [word.text for word in command.arguments]
     first = words[0] if words else ""
-    shown = f"{command.name}({' '.join(words)[:60]})"
+    shown = f"{command.name}({_words(command)[:60]})"
     better = -1 if has_hip else 0
     if command.name == "find_package" and first in {"CUDA", "CUDAToolkit", "CUDNN"}:
         yield "BL205", shown, better if "REQUIRED" in words else -1
@@ -166,6 +167,10 @@ def _of_command(command: CMakeCommand, *, has_hip: bool) -> Iterator[tuple[str, 
         yield "BL205", shown, better
 
 
+def _words(command: CMakeCommand) -> str:
+    return " ".join(word.text for word in command.arguments)
+
+
 def _of_word(word: Word, command: CMakeCommand) -> Iterator[Sighting]:
     if "COMPILE_LANGUAGE:CUDA" in word.text:
         return
@@ -176,7 +181,7 @@ def _of_word(word: Word, command: CMakeCommand) -> Iterator[Sighting]:
     if command.name == "target_link_libraries" and _LIBRARY.search(word.text):
         yield _sighting("BL207", command, (word.start, word.end), word.text)
     if command.name == "set" and GFX.search(word.text):
-        yield _sighting("BL203", command, (word.start, word.end), word.text[:60])
+        yield _sighting("BL203", command, (command.start, word.end), f"set({_words(command)[:60]})")
 
 
 def _sighting(

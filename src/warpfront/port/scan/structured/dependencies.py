@@ -63,11 +63,20 @@ def toml_sightings(text: str) -> Iterator[Sighting]:
         for given in read_setting(name, value):
             start, end = finder.place(value)
             yield Sighting(rule=given.rule, start=start, end=end, what=given.what)
+    chosen = set(_strings(project.get("optional-dependencies"))) | set(_explicit(document))
     for value in _strings(document):
         if CUDA_INDEX.search(value):
             start, end = finder.place(value)
-            shift = index_shift(text)
+            shift = -2 if value in chosen else index_shift(text)
             yield Sighting(rule="DP314", start=start, end=end, what=value[:80], shift=shift)
+
+
+def _explicit(document: Mapping[str, Any]) -> Iterator[str]:
+    """The indexes of uv's that nothing comes from but what names them."""
+    indexes = _table(document, "tool", "uv").get("index")
+    for index in indexes if isinstance(indexes, list) else ():
+        if isinstance(index, dict) and index.get("explicit"):
+            yield str(index.get("url"))
 
 
 def _table(document: Mapping[str, Any], *names: str) -> Mapping[str, Any]:

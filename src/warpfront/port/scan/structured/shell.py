@@ -261,7 +261,7 @@ def command_sightings(command: ShellCommand, *, whole: str, building: bool) -> I
     yield from _programs(command, building=building)
     yield from _containers(command)
     yield from _packages(command)
-    yield from _installs(command)
+    yield from _installs(command, whole)
     yield from _copies(command)
     for word in command.words:
         yield from word_sightings(word, command)
@@ -369,8 +369,10 @@ def _packages(command: ShellCommand) -> Iterator[Sighting]:
                 yield _see("DP317", word, command)
 
 
-def _installs(command: ShellCommand) -> Iterator[Sighting]:
-    """`pip install`, `uv pip install`, `uv sync`: what is named, and what may come along."""
+def _installs(command: ShellCommand, text: str) -> Iterator[Sighting]:
+    """`pip install`, `uv pip install`, `uv sync`: what is named, and what may come along. AMD SMI's
+    package, which ROCm brings as source, needs nothing.
+    """
     texts = command.texts
     syncs = command.name == "uv" and "sync" in texts
     poetry = command.name == "poetry" and "install" in texts
@@ -390,11 +392,16 @@ def _installs(command: ShellCommand) -> Iterator[Sighting]:
             for before, word in zip(befores, arguments, strict=False)
         )
     )
-    if whole and not any(word.text.startswith(_HOLDING) for word in arguments):
-        first, last = command.words[0], command.words[-1]
+    first, last = command.words[0], command.words[-1]
+    bare = _AMD_SMI.search(text, max(0, first.start - _BESIDE), last.end) is not None
+    if whole and not bare and not any(word.text.startswith(_HOLDING) for word in arguments):
         stretch = Word(text=" ".join(texts)[:80], start=first.start, end=last.end)
         yield _see("DP318", stretch, command)
         yield _see("HP609", stretch, command)
+
+
+_AMD_SMI = re.compile(r"amd_?smi(?![\w-])")
+_BESIDE = 60
 
 
 def _named_packages(
