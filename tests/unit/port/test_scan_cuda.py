@@ -200,7 +200,14 @@ def test_a_version_below_which_amd_always_is_takes_the_arm_of_old_releases() -> 
 
 
 def test_a_subscript_by_warp_size_is_no_array_bound() -> None:
-    for line in ("s[threadIdx.x / warpSize] = 0;", "return a[warpSize];", "x = a.b[warpSize];"):
+    for line in (
+        "s[threadIdx.x / warpSize] = 0;",
+        "return a[warpSize];",
+        "x = a.b[warpSize];",
+        "__shared__ float s[1024 / GpuConfig::warpSize];",
+        "constexpr int lanes = Config::warpSize;",
+        "sum<<<1, warpSize>>>(s);",
+    ):
         assert "CU116" not in rules_of(f"__global__ void k() {{ {line} }}")
     assert "CU116" in rules_of("__global__ void k() { __shared__ float s[1024 / warpSize]; }")
 

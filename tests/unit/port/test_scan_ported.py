@@ -37,6 +37,8 @@ def test_cudas_part_beside_amds_is_for_nvidia(tmp_path: Path) -> None:
     beside = found(tmp_path, {"src/hip/queue.cpp": HIP})
     assert {path for path, _ in loud(beside)} == {"main.cpp", *BEGUN}
     assert {one.gate for one in beside if one.path.startswith("src/cuda")} == {Gate.LEFT_OUT}
+    more = {f"src/{vendor}/part{i}.cpp": HIP for i in range(6) for vendor in ("cuda", "hip")}
+    assert not loud(found(tmp_path, more))
 
 
 @pytest.mark.parametrize(

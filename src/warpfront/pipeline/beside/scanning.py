@@ -131,8 +131,10 @@ def _context(tree: Tree, files: Sequence[TreeFile]) -> Context:
         path: cuda.header_facts(SourceText(path=PurePosixPath(path), text=text), facing)
         for path, text in texts.items()
     }
-    ported = not heard.isdisjoint({"asked", "hipify"}) or (
-        "hip" in heard and cuda.is_ported(texts.values(), facts.values())
+    ported = (
+        not heard.isdisjoint({"asked", "hipify"})
+        or len(cudas_beside_amds(file.path for file in files)) > cuda.BEGUN
+        or ("hip" in heard and cuda.is_ported(texts.values(), facts.values()))
     )
     if not ported and heard.isdisjoint({"extensions", "renaming"}):
         heard -= {"hip"}

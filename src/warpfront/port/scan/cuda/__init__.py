@@ -1,6 +1,7 @@
 """The engine for C, C++, CUDA and HIP. Pure."""
 
 from warpfront.port.scan.cuda.headers import (
+    BEGUN,
     NO_CUDACC,
     HeaderFacts,
     heard_of,
@@ -13,6 +14,7 @@ from warpfront.port.scan.cuda.headers import (
 from warpfront.port.scan.cuda.reading_code import header_facts, reads, sightings
 
 __all__ = [
+    "BEGUN",
     "NO_CUDACC",
     "HeaderFacts",
     "header_facts",

@@ -102,9 +102,9 @@ _OTHER_LANGUAGE = re.compile(r"\b(?:sycl|cl_|musa|aclrt|mtl|vk_)")
 _ARCH_MACRO = re.compile(r"gfx|GFX|WAVEFRONT|WAVE_?SIZE|CDNA|RDNA", re.IGNORECASE)
 _WARP_SIZE_CONSTANT = re.compile(
     r"(?<![\w.\])>])(?:__shared__\s+)?(?:const\s+)?(?!return\b|else\b|delete\b|new\b|case\b)[A-Za-z_][\w:]*(?:<[^<>;]{0,40}>)?"
-    r"[\s*]+\w+\s*\[[^\[\];]{0,40}\bwarpSize\b[^\[\];]{0,20}\]\s*(?:\[[^\[\];]{0,40}\]\s*)*[;={]|"
-    r"\bconstexpr\b[^;{}]{0,80}=[^;{}]{0,40}\bwarpSize\b|"
-    r"\bstatic_assert\s*\([^;]{0,60}\bwarpSize\b|<\s*(?:\w+\s*,\s*){0,3}warpSize\s*[,>]"
+    r"[\s*]+\w+\s*\[[^\[\];]{0,40}(?<![:.])\bwarpSize\b[^\[\];]{0,20}\]\s*(?:\[[^\[\];]{0,40}\]\s*)*[;={]|"
+    r"\bconstexpr\b[^;{}]{0,80}=[^;{}]{0,40}(?<![:.])\bwarpSize\b|"
+    r"\bstatic_assert\s*\([^;]{0,60}(?<![:.])\bwarpSize\b|(?<!<)<\s*(?:\w+\s*,\s*){0,3}warpSize\s*[,>]"
 )
 
 
