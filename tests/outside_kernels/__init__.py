@@ -1,5 +1,5 @@
-"""Kernels that are wrong in the way that public trackers tell of, in six sets, each by one who had
-not read what is checked: what verification sees of them is a figure that no row was made for.
+"""Kernels that are wrong in the way that public trackers tell of, in seven sets, each by one who
+had not read what is checked: what verification sees of them is a figure that no row was made for.
 
 Each is right but for what its name says. `like` is the public thread that the way of being wrong is
 known from; where it is empty, it is common knowledge. No code is from there. Plain, option and rare
@@ -14,6 +14,7 @@ from outside_kernels import (
     first_kernels,
     fourth_kernels,
     second_kernels,
+    seventh_kernels,
     sixth_kernels,
     third_kernels,
 )
@@ -27,6 +28,7 @@ SETS = tuple(
         fourth_kernels,
         fifth_kernels,
         sixth_kernels,
+        seventh_kernels,
     )
 )
 KERNELS = {name: kernel for kept in SETS for name, kernel in kept.items()}
@@ -38,4 +40,5 @@ HALF = {
     **dict.fromkeys(fourth_kernels.KEPT, "the last thirty"),
     **dict.fromkeys(fifth_kernels.KEPT, "thirty after them"),
     **dict.fromkeys(sixth_kernels.KEPT, "the sixth thirty"),
+    **dict.fromkeys(seventh_kernels.KEPT, "the seventh thirty"),
 }

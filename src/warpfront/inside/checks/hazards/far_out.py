@@ -176,6 +176,13 @@ CURVES: dict[str, Curve] = {
         slack=8,
         positive=True,
     ),
+    "digamma": Curve(
+        function=torch.digamma,
+        value=lambda x: torch.digamma(torch.from_numpy(x)).numpy(),
+        ulps=16,
+        slack=8,
+        positive=True,
+    ),
     "square": Curve(function=torch.square, value=np.square, slope=lambda x: 2 * x, slope_slack=0),
     "cube": Curve(function=lambda x: x**3, value=lambda x: x**3, ulps=8),
 }

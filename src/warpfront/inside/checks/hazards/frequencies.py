@@ -104,6 +104,14 @@ def _windows(ground: Ground) -> Iterator[Answer]:
         )
 
 
+def _whole_steps(ground: Ground) -> Iterator[Answer]:
+    """Steps of 64 bits, which accelerators of today's torch make of float32."""
+    for count in (2, 7, 400):
+        last = 5 + (count - 1) * (2**40 + 1)
+        found = torch.linspace(5, last, count, dtype=torch.int64, device=ground.device)
+        yield Answer(f"{count} numbers", found, 5 + np.arange(count) * (2**40 + 1))
+
+
 def _framed(ground: Ground) -> Iterator[Answer]:
     """A sound in frames, and put together again."""
     sound, window = ground.normal(2, 1000), torch.hann_window(64, dtype=torch.float64)
@@ -117,13 +125,18 @@ def _framed(ground: Ground) -> Iterator[Answer]:
 
 
 TRANSFORMED = tuple((3, length) for length in LENGTHS)
+# Kernels are made for each small factor.
+EVERY_LENGTH = tuple((4, length) for length in range(1, 65))
 FREQUENCIES = HazardClass(
     name="transforms",
     asks="are Fourier transforms right, of any length, along any axes, each time",
-    hazards=rows(
+    hazards=rows({"whole steps": _whole_steps}, dtypes=("float32",), devices=("cpu",), once=True)
+    + rows(
         {
             **{name: partial(_tried, pair, TRANSFORMED) for name, pair in ALONG.items()},
             **{name: partial(_tried, pair, SHAPES) for name, pair in ACROSS.items()},
+            "every length": partial(_tried, ACROSS["fft2"], EVERY_LENGTH),
+            "every real length": partial(_tried, ACROSS["irfft2"], EVERY_LENGTH),
             "windows": _windows,
             "frames": _framed,
         },

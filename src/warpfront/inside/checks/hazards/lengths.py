@@ -451,6 +451,13 @@ def _many_samples(name: str, ground: Ground) -> Iterator[Answer]:
         yield Answer(label, found, array(right), slack=TRANSFORMED)
 
 
+def _pairs(ground: Ground) -> Iterator[Answer]:
+    """Which two points a distance is of is computed from its place among millions."""
+    x = ground.whole(4001, 2, most=9)
+    right = functional.pdist(x)
+    yield Answer("distances", functional.pdist(ground.send(x)), array(right), ulps=4)
+
+
 def _many_heads(ground: Ground) -> Iterator[Answer]:
     """Batches times heads beyond a grid: keys all alike, so that each answer is a plain mean."""
     count = GRID + 5
@@ -550,6 +557,7 @@ LENGTHS = HazardClass(
                 "additions": _added,
                 "moves": _moved,
                 "long volumes": _long_volume,
+                "pairs": _pairs,
                 **{f"many samples, {name}": partial(_many_samples, name) for name in MANY_SAMPLES},
                 **{f"long {name}": partial(_long_line, call) for name, call in LONG_LINES.items()},
             },

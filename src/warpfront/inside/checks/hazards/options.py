@@ -120,6 +120,16 @@ LOSSES: Mapping[str, WithOptions] = {
         options={"reduction": REDUCTIONS},
         backward=False,
     ),
+    # Logarithms of nought are -100 there.
+    "binary_cross_entropy of certainties": WithOptions(
+        call=lambda x, w, **how: functional.binary_cross_entropy(
+            x, (w.detach() > 0).to(x.dtype), **how
+        ),
+        floats=((5, 7), (5, 7)),
+        fit=lambda x: (x > 0).to(x.dtype),
+        options={"reduction": REDUCTIONS},
+        backward=False,
+    ),
     "with logits": WithOptions(
         call=lambda x, y, **how: functional.binary_cross_entropy_with_logits(
             x,
@@ -426,11 +436,34 @@ MEASURED: Mapping[str, WithOptions] = {
         halves=False,
     ),
     "linear": WithOptions(call=functional.linear, floats=((70, 7), (5, 7), (5,))),
-    "conv2d": WithOptions(
+    "conv2d of 7": WithOptions(
         call=functional.conv2d,
-        floats=((2, 4, 6, 7), (6, 4, 3, 3), (6,)),
-        options={"stride": (1, 2), "padding": (0, 1)},
+        floats=((2, 2, 9, 11), (3, 2, 7, 7), (3,)),
+        options={"stride": (1, 2), "padding": (0, 3)},
+        halves=False,
     ),
+    **{
+        f"{name} of {kernel}": WithOptions(
+            call=getattr(functional, name),
+            floats=((2, 4, 5, 6, 7)[: 2 + dims], (6, 4, *[kernel] * dims), (6,)),
+            options={"stride": (1, 2), "padding": (0, 1)},
+            halves=(dims, kernel) == (2, 3),
+        )
+        for dims, name in enumerate(("conv1d", "conv2d", "conv3d"), start=1)
+        for kernel in (1, 3)
+    },
+    **{
+        f"{name} of {kernel}": WithOptions(
+            call=getattr(functional, name),
+            floats=((2, 4, 5, 6, 7)[: 2 + dims], (4, 6, *[kernel] * dims), (6,)),
+            options={"stride": (1, 2), "padding": (0, 1)},
+            halves=False,
+        )
+        for dims, name in enumerate(
+            ("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"), start=1
+        )
+        for kernel in (1, 3)
+    },
     "attention": WithOptions(
         call=functional.scaled_dot_product_attention,
         floats=((2, 2, 17, 8),) * 3,

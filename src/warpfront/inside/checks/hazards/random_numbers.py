@@ -63,6 +63,7 @@ PARAMETERS: dict[str, tuple[Callable[[Tensor], Tensor], float, float]] = {
         math.exp(1 / 8),
         math.exp(1 / 4) * (math.exp(1 / 4) - 1),
     ),
+    "native_dropout": (lambda x: torch.native_dropout(x + 1, 0.25, True)[0], 1.0, 1 / 3),
     "rrelu": (lambda x: functional.rrelu(x - 1, 0.125, 0.375, training=True), -0.25, 1 / 192),
     "alpha_dropout": (lambda x: functional.alpha_dropout(x.normal_(), 0.25, training=True), 0, 1),
     "feature_alpha_dropout": (
