@@ -43,3 +43,8 @@ def grad_of(call: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     call(x).square().sum().backward()
     assert x.grad is not None
     return x.grad
+
+
+def is_single(x: Tensor) -> bool:
+    """A real floating-point dtype narrower than double."""
+    return x.is_floating_point() and x.dtype not in DOUBLES

@@ -13,16 +13,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from outside_kernels.keeping import DOUBLES, HALVES, Kept, drawn, grad_of
+from outside_kernels.keeping import DOUBLES, HALVES, Kept, drawn, grad_of, is_single
 
 KEPT = Kept()
 kernel = KEPT.kernel
 aten = torch.ops.aten
-
-
-def is_single(x: Tensor) -> bool:
-    """A real floating-point dtype narrower than double."""
-    return x.is_floating_point() and x.dtype not in DOUBLES
 
 
 def swaps_of(pivots: Tensor) -> Tensor:

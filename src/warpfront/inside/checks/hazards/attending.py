@@ -194,8 +194,8 @@ def _inferred(name: str, ground: Ground) -> Iterator[Answer]:
         if label == "padded":
             # What stands at places that are hidden is left open.
             right, found = right[~hidden], found[~hidden.to(ground.device)]
-        # Two layers of four roundings each; norms keep the numbers about 1. What CUDA's products do
-        # at their end is GELU by its tangent, off by up to 5e-4.
+        # Two layers of four roundings each; norms keep the numbers about 1. On an H200 GELU was as
+        # far off as GELU by its tangent is, which differs by up to 5e-4 in each.
         rough = name == "gelu" and ground.device != "cpu"
         yield Answer(label, found, array(right), slack=2e-3 if rough else 256 * ground.eps)
 

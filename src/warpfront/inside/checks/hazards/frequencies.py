@@ -105,7 +105,7 @@ def _windows(ground: Ground) -> Iterator[Answer]:
 
 
 def _whole_steps(ground: Ground) -> Iterator[Answer]:
-    """Steps of 64 bits, which accelerators of today's torch make of float32."""
+    """Steps of 64 bits. What accelerators make of them was not seen yet."""
     for count in (2, 7, 400):
         last = 5 + (count - 1) * (2**40 + 1)
         found = torch.linspace(5, last, count, dtype=torch.int64, device=ground.device)
