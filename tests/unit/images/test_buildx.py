@@ -313,7 +313,15 @@ NOBODY = vertex("[internal] waiting for connection", completed="t", error="deadl
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("words", ["error reading from server: EOF", NOBODY], ids=["EOF", "remote"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "failed to solve: Unavailable: error reading from server: EOF",
+        "desc = error reading from server: read unix @->/d.sock: read: connection reset by peer",
+        NOBODY,
+    ],
+    ids=["EOF", "reset", "remote"],
+)
 def test_an_engine_that_went_away_ends_the_bake(tmp_path: Path, words: str) -> None:
     answers = bake(a_request(tmp_path, {"torch"}, words), ignore)
     assert all(answer.engine_gone for answer in answers.values())

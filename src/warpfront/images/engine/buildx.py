@@ -36,7 +36,8 @@ _TAIL_LINES = 10
 _LONGEST_STEP = 100
 _TARGET_PREFIX = re.compile(r"\[(?P<target>[A-Za-z0-9_-]+) (?P<rest>[^\]]*)\]")
 _ENGINE_GONE = re.compile(
-    r"error reading from server: EOF|Cannot connect to the Docker daemon|"
+    # Killed, its socket ends in EOF, or in a reset where it had not read all.
+    r"error reading from server: |Cannot connect to the Docker daemon|"
     # A builder elsewhere that never answered.
     r'"\[internal\] waiting for connection".*"error":'
 )

@@ -14,7 +14,7 @@ from pathlib import Path
 from warpfront.ci.changes import CellState
 from warpfront.ci.flow import HANDOVER
 from warpfront.ci.pool import Load, Pool, make_pool
-from warpfront.errors import EngineError, FailureKind, InputError, kind_of_exit
+from warpfront.errors import EngineError, InputError
 from warpfront.images.engine import connect
 from warpfront.matrix.nodes import BUILDER_VARIABLE, BuildNode
 from warpfront.matrix.plan import selected_with_parents
@@ -155,8 +155,8 @@ class _Spreading:
         load, node = ended.load, ended.node
         if node.name in pool.lost:
             return pool
-        failed = ended.code != 0 and kind_of_exit(ended.code) is FailureKind.INFRASTRUCTURE
-        if failed and not self.answers(node):
+        # Whatever the child made of it: what an engine's end looks like to a client is a race.
+        if ended.code != 0 and not self.answers(node):
             self.watch.say(f"builder {node.name} is gone: its images are built by the others")
             return pool.lose(node)
         results |= self._brought(ended)

@@ -179,7 +179,8 @@ def _weighed(sighting: Sighting, target: ScanTarget, rule: Rule) -> tuple[Severi
     proven = sighting.gate is Gate.UNPROVEN and (own_arm or not target.is_rocm)
     if sighting.gate in _SOFTENED and not proven:
         order = tuple(Severity)
-        forgiven = sighting.gate is Gate.AVAILABILITY and rule.of_a_package
+        decided = own_arm and severity is Severity.WARNING
+        forgiven = decided or (sighting.gate is Gate.AVAILABILITY and rule.of_a_package)
         limit = Severity.NOTE if forgiven else _SOFTENED[sighting.gate]
         return min(severity, limit, key=order.index), sighting.gate
     if own_arm and severity is not Severity.NOTE:
