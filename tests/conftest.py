@@ -38,12 +38,15 @@ def pytest_configure(config: pytest.Config) -> None:
     collected stays to the end: looking through it again and again took a third of the time.
     """
     gc.disable()
-    examples = 300 if config.getoption("--exhaustive") else 30
-    if not config.getoption("--exhaustive"):
+    sweeps = bool(config.getoption("--exhaustive"))
+    if not sweeps:
         _try_no_constants_of_ours()
-    hypothesis.settings.register_profile("warpfront", max_examples=examples, deadline=None)
+    # A change is judged by the same examples twice; sweeps look for others.
+    hypothesis.settings.register_profile(
+        "warpfront", max_examples=300 if sweeps else 30, derandomize=not sweeps, deadline=None
+    )
     hypothesis.settings.load_profile("warpfront")
-    if config.getoption("--exhaustive") and not hasattr(config, "workerinput"):
+    if sweeps and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Sweeps())
     # A shell starts what it puts in the background without Ctrl-C, and children inherit that.
     if threading.current_thread() is threading.main_thread():
