@@ -332,8 +332,8 @@ def test_a_number_is_what_a_text_begins_with(text: str, value: float | None) -> 
 def test_what_is_no_time_and_no_count_is_none() -> None:
     assert [positive(text) for text in ("-5", "0", "0.0", "x")] == [None] * 4
     assert [whole(text) for text in ("-5", "2.5", "1e30", "7")] == [None, None, None, 7]
-    sizes = [size_bytes(text) for text in ("9e9", "1e999GB", "2KiB")]
-    assert sizes == [None, None, 2048]
+    sizes = [size_bytes(text) for text in ("9e9", "1e999GB", "1iB", "2KiB", "2kb")]
+    assert sizes == [None, None, None, 2048, 2048]
 
 
 @pytest.mark.parametrize(

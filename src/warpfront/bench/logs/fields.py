@@ -29,7 +29,7 @@ _UNITS = {
     "TB": 2**40,
     "TIB": 2**40,
 }
-_SIZE = re.compile(r"\s*([\d.,]{1,30})\s*([KMGT]?i?B)?(?![\w.,])", re.IGNORECASE)
+_SIZE = re.compile(r"\s*([\d.,]{1,30})\s*((?:[KMGT]i?)?B)?(?![\w.,])", re.IGNORECASE)
 _VENDORS = (
     ("amd", re.compile(r"\b(?:amd|rocm|hip|radeon|instinct|mi\d{2,3}[ax]?)\b", re.IGNORECASE)),
     ("gaudi", re.compile(r"\b(?:gaudi\d?|hpu|habana)\b", re.IGNORECASE)),
