@@ -50,7 +50,7 @@ def judged(measured: Mapping[str, Any], stack: Stack) -> Verdict:
 
 def what_happened(measured: Mapping[str, Any], stack: Stack) -> str:
     """What became of the stack, by the runner's own measurement; "" = it is as it was, is what
-    `import torch` gives, and nothing of another vendor came to it.
+    `import torch` gives and runs, and nothing of another vendor came to it.
     """
     parts = []
     counts = measured["changed_counts"]
@@ -61,6 +61,8 @@ def what_happened(measured: Mapping[str, Any], stack: Stack) -> str:
     probe = measured["probe"]
     if probe["ok"] and _elsewhere(probe, stack):
         parts.append(f"torch comes from {probe['file']}")
+    if strangers := probe.get("strangers"):
+        parts.append(f"runs {', '.join(strangers)} in the place of torch's own")
     if not probe["ok"] and GUARD_SAYS not in probe["error"]:
         parts.append(f"import fails: {probe['error'][-300:]}")
     if measured["built"] not in (None, stack.torch, stack.imported or stack.torch):

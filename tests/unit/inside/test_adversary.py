@@ -60,6 +60,13 @@ ELSEWHERE = {
     "version": "2.13.0+cpu",
     "told": [],
 }
+OTHER_LIBRARY = {
+    "ok": True,
+    "file": f"{SITE_PACKAGES}/torch/__init__.py",
+    "version": "2.13.0",
+    "told": [],
+    "strangers": ["/opt/libtorch/libc10.so"],
+}
 OTHER = {"ok": True, "file": f"{SITE_PACKAGES}/torch/__init__.py", "version": "2.15.0", "told": []}
 GONE = {"ok": False, "error": "ModuleNotFoundError: No module named 'torch'", "told": []}
 
@@ -74,6 +81,7 @@ GONE = {"ok": False, "error": "ModuleNotFoundError: No module named 'torch'", "t
         ({"probe": ELSEWHERE}, "silent"),
         ({"probe": OTHER}, "silent"),
         ({"probe": GONE}, "silent"),
+        ({"probe": OTHER_LIBRARY}, "silent"),
         ({"built": "2.15.0"}, "silent"),
         ({"built": "2.13.0+cpu"}, "intact"),
         ({"changed_counts": {"new": 1}, "verify": {"state": "gone", "findings": []}}, "silent"),

@@ -12,10 +12,13 @@ from guarded import (
     TORCH,
     GuardedPython,
     a_guarded_python,
+    an_unguarded_python,
     cpu_policy,
     install,
     make_environment,
 )
+
+from warpfront.inside.guard.sealing import seal
 
 pytestmark = pytest.mark.process
 
@@ -440,6 +443,18 @@ def test_an_isolated_build_with_the_same_torch_is_let_be(
     place = tmp_path / "pip-build-env-x1y2" / "overlay" / "lib" / "site-packages"
     install(place, "torch", "2.13.0+cpu", TORCH)
     assert fine(sealed.run("-c", SAY, environment={"PYTHONPATH": str(place)})) == "2.13.0+cpu"
+
+
+def test_an_isolated_build_runs_the_libraries_of_its_own_torch(tmp_path: Path) -> None:
+    """The image's own cannot be loaded here, so that its own import is refused."""
+    files = {**TORCH, "torch/lib/libc10.so": b"\x7fELF stand-in"}
+    image = an_unguarded_python(tmp_path)
+    install(image.places.site_packages, "torch", "2.13.0+cpu", files)
+    seal(cpu_policy(), image.places, python=str(image.python))
+    assert "libc10.so is not what was loaded" in image.run("-c", SAY).stderr
+    place = tmp_path / "pip-build-env-x1y2" / "overlay" / "lib" / "site-packages"
+    install(place, "torch", "2.13.0+cpu", files)
+    assert fine(image.run("-c", SAY, environment={"PYTHONPATH": str(place)})) == "2.13.0+cpu"
 
 
 def test_a_program_that_clears_the_finders_breaks_itself_alone(sealed: GuardedPython) -> None:

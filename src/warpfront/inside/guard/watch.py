@@ -136,13 +136,15 @@ def _refusal_of(name: str, spec: ModuleSpec | None, folder: Path, early: Sequenc
     except GuardError as error:
         return _refusal(name, [str(error)], "")
     _sealed_packages.update(manifest.packages())
-    if _is_elsewhere(manifest) and not (spec and _in_isolated_build(spec.origin or "")):
+    building = spec is not None and _in_isolated_build(spec.origin or "")
+    if _is_elsewhere(manifest) and not building:
         _tell_of_another(name, spec, policy, manifest)
         return ""
     problems = list(import_problems(name, spec, policy, manifest))
     if not policy.is_relaxed(name):
         problems += _shortened([f"{one} was in sys.modules before {name} was" for one in early])
-    _libraries.update(sealed_libraries(manifest, sealed_names(policy, manifest)))
+    if not building:  # which runs the libraries of its own torch
+        _libraries.update(sealed_libraries(manifest, sealed_names(policy, manifest)))
     _tell_of_needs(policy, manifest)
     return _refusal(name, problems, policy.holds()) if problems else ""
 
