@@ -217,13 +217,14 @@ def test_clocks_and_numbers_beyond_all_bounds_give_no_step(tmp_path: Path) -> No
     assert [step.step for step in run.steps] == [1]
 
 
+# Its own peak (VmHWM): getrusage's is that of the process that started it, too.
 CHILD = """
-import json, resource, sys
+import json, re, sys
 from warpfront.doors.display import Display
 from warpfront.pipeline.beside.measurements import read_all
 (run,) = read_all(sys.argv[1], Display())
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-print(json.dumps([sum(step.steps for step in run.steps), peak / 1024]))
+peak = re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())
+print(json.dumps([sum(step.steps for step in run.steps), int(peak[1]) / 1024]))
 """
 
 
@@ -241,7 +242,7 @@ def test_a_log_of_a_gigabyte_is_read_in_less_than_100_mib(tmp_path: Path) -> Non
     ended = subprocess.run(argv, capture_output=True, text=True, check=True)
     counted, peak = json.loads(ended.stdout)
     assert counted == steps
-    assert peak < 100
+    assert 10 < peak < 100, peak
 
 
 def test_a_folder_of_tensorprimat_is_known_by_its_names(tmp_path: Path) -> None:
