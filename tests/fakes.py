@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
+import elf_images
+
 from warpfront.errors import EngineError, RegistryError, RegistryFault
 from warpfront.images.engine import Features, Progress, RunRequest, RunResult, StoredImage
 from warpfront.model import HostDevices
@@ -145,12 +147,20 @@ class FakeEngine:
         )
         return self.build(reference, labels, content=content.hexdigest())
 
-    def build(self, reference: str, labels: Mapping[str, str], *, content: str = "") -> StoredImage:
+    def build(
+        self,
+        reference: str,
+        labels: Mapping[str, str],
+        *,
+        content: str = "",
+        says: str = "",
+        holds: int = 0,
+    ) -> StoredImage:
         """As a finished build leaves it: equal content and labels give an equal id, which is the
         digest of its manifest, as in the containerd store.
         """
         self._answer()
-        parts = image_parts(content, labels)
+        parts = image_parts(content, labels, says, holds)
         image_id = digest_of_bytes(parts[0])
         self.parts[image_id] = parts
         self._untag(reference)
@@ -253,10 +263,17 @@ class FakeEngine:
                     del self.stored[image.id]
 
 
-def image_parts(content: str, labels: Mapping[str, str]) -> tuple[bytes, bytes, bytes]:
-    """Manifest, config and one layer of an image."""
-    layer = content.encode()
-    config = json.dumps({"os": "linux", "config": {"Labels": dict(sorted(labels.items()))}})
+def image_parts(
+    content: str, labels: Mapping[str, str], says: str = "", holds: int = 0
+) -> tuple[bytes, bytes, bytes]:
+    """Manifest, config and one layer of an image that `says` it is of an architecture, and `holds`
+    a program for the machine of an ELF header's number.
+    """
+    files = {"etc/content": content.encode(), "usr/bin/env": elf_images.elf(holds)}
+    layer = elf_images.layer(files) if holds else content.encode()
+    said: dict[str, object] = {"architecture": says} if says else {}
+    said |= {"os": "linux", "config": {"Labels": dict(sorted(labels.items()))}}
+    config = json.dumps(said)
     made: list[dict[str, object]] = [
         {
             "mediaType": f"application/vnd.oci.image.{kind}",

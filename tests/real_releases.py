@@ -3,25 +3,24 @@ what a publication needs that nothing stands in for.
 
 `with real_release(folder, here, engine, client) as release:` makes all of it. Within
 `release.small()`, `release.renew()` puts a small image in the place of the cell's own: labels, lock
-and results of the real one, and 64 bytes of content, so that publishing it takes seconds.
+and results of the real one, a few bytes of content, so that publishing it takes seconds.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import io
 import json
 import os
 import re
 import subprocess
-import tarfile
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import docker
+from elf_images import X86_64, elf, layer
 from projects import Project, copy_project
 from registries import PASSWORD, RealRegistry, real_registry, strangers_program
 from releases import Quiet
@@ -69,11 +68,12 @@ class Release:
     registry: RealRegistry
     key: Path
     client: docker.DockerClient
+    name: str = "demo"
     made: list[str] = field(default_factory=list)
 
     @property
     def repository(self) -> str:
-        return f"{self.registry.host}/demo/torch"
+        return f"{self.registry.host}/{self.name}/torch"
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -134,16 +134,11 @@ class Release:
         return content
 
     def _imported(self, name: str, labels: Mapping[str, str]) -> str:
-        layer = io.BytesIO()
-        with tarfile.open(fileobj=layer, mode="w") as archive:
-            text = labels[CONTENT_HASH].encode()
-            member = tarfile.TarInfo("content")
-            member.size = len(text)
-            archive.addfile(member, io.BytesIO(text))
+        made = layer({"content": labels[CONTENT_HASH].encode(), "usr/bin/env": elf(X86_64)})
         changes = [f"LABEL {json.dumps(k)}={json.dumps(v)}" for k, v in sorted(labels.items())]
         repository, _, tag = name.rpartition(":")
         self.client.api.import_image_from_data(
-            layer.getvalue(), repository=repository, tag=tag, changes=changes
+            made, repository=repository, tag=tag, changes=changes
         )
         self.made.append(name)
         return str(self.client.images.get(name).id)

@@ -95,6 +95,9 @@ class World:
         content: str = "a",
         created: str = "2026-11-20T10:00:00+00:00",
         labels: Mapping[str, str] | None = None,
+        says: str = "",
+        holds: int = 0,
+        facts: Mapping[str, object] | None = None,
     ) -> str:
         """Build and verify a cell; the image's id."""
         content_hash = (content.encode().hex() * 64)[:64]
@@ -106,7 +109,9 @@ class World:
             REVISION: "0123456789ab",
             **(labels or {}),
         }
-        image = self.engine.build(cell.local_reference, said, content=content)
+        image = self.engine.build(
+            cell.local_reference, said, content=content, says=says, holds=holds
+        )
         built = a_built_image(cell, image_id=image.id, content_hash=content_hash)
         self.store.save(cell.id, "build", built)
         for target in cell.targets:
@@ -116,7 +121,7 @@ class World:
                 target=target,
                 image_id=image.id,
                 content_hash=content_hash,
-                environment={"effort": FULL, "facts": FACTS},
+                environment={"effort": FULL, "facts": {**FACTS, **(facts or {})}},
             )
             sealed_one = sealed(verification, ended="2026-11-22T11:00:00+00:00")
             self.store.save(cell.id, f"verify-{target}", sealed_one)
@@ -146,10 +151,16 @@ class World:
     ) -> Mapping[str, Published]:
         cells = cells or (CPU,)
         chosen = channel or a_release_channel(*cells)
+        return self.publish_of(cells, *cells, channel=chosen, dry_run=dry_run)
+
+    def publish_of(
+        self, every: tuple[Cell, ...], *cells: Cell, channel: Channel, dry_run: bool = False
+    ) -> Mapping[str, Published]:
+        """Some cells of a matrix."""
         return publish_cells(
             cells,
-            cells,
-            chosen,
+            every,
+            channel,
             self.shop(),
             find=lambda cell: local_evidence(cell, self.store, self.engine),
             dry_run=dry_run,

@@ -22,6 +22,7 @@ import docker
 import pytest
 import requests
 from bills import cyclonedx_fault, spdx_faults
+from elf_images import AARCH64, elf, layer
 from projects import REPOSITORY, Project
 from publish_kills import SOWN, Kills
 from real_releases import CELL, KEY_PASSWORD, Release, digest_in, real_release
@@ -37,7 +38,9 @@ from warpfront.matrix.scaffold import make_project
 from warpfront.model import Verification
 from warpfront.pipeline.beside.strangers import attached_making, verify_claimed
 from warpfront.pipeline.workspace import open_workspace
+from warpfront.release.ledger import CHANNEL_ANNOTATION, staged_tag
 from warpfront.release.registry import client as registry_client
+from warpfront.release.registry.contract import IMAGE_MANIFEST, Artifact, BytesBlob
 from warpfront.release.registry.references import read_reference
 from warpfront.release.signing import KEYLESS, Signer, find_cosign
 from warpfront.release.statements.provenance_statement import Making
@@ -221,6 +224,79 @@ def test_cosign_3_signs_for_itself_and_verifies_what_2_signed(release: Release) 
             assert {version for version, code in done.items() if not code} == by
             promoted = by_3.invoke("release", "--promote", "trial", channel="final", to=to)
             assert digest_in(promoted) == digest
+
+
+def another_machines(release: Release, tag: str) -> str:
+    """The image of `aarch64`, as its publisher sends, signs and stages it: a small one, that holds
+    a program for that machine. Its digest.
+    """
+    path, blobs = release.repository.partition("/")[2], []
+    held = json.loads(
+        release.stranger("oras", "manifest", "fetch-config", f"{release.repository}:{tag}")
+    )
+    own = json.dumps({**held, "architecture": "arm64"}).encode()
+    with registry_client.connect(release.registry.host, dict(release.environment), run) as registry:
+        for content in (own, layer({"usr/bin/env": elf(AARCH64)})):
+            blob = BytesBlob(content)
+            registry.put_blob(path, blob)
+            blobs.append({"digest": blob.digest, "size": blob.size_bytes})
+        kinds = (
+            "application/vnd.oci.image.config.v1+json",
+            "application/vnd.oci.image.layer.v1.tar",
+        )
+        said = [{"mediaType": kind, **blob} for kind, blob in zip(kinds, blobs, strict=True)]
+        manifest = {"schemaVersion": 2, "mediaType": IMAGE_MANIFEST, "config": said[0]}
+        body = json.dumps({**manifest, "layers": said[1:]}).encode()
+        staged = registry.put_manifest(path, staged_tag("latest", "aarch64"), body, IMAGE_MANIFEST)
+        proof = Artifact(
+            artifact_type="application/vnd.warpfront.verification.v1+json",
+            payload=b"{}",
+            payload_type="application/json",
+            annotations={CHANNEL_ANNOTATION: "trial"},
+        )
+        registry.attach_all(path, staged, [proof])
+    release.stranger(
+        *("cosign", "sign", "--yes", "--tlog-upload=false", "--allow-http-registry"),
+        *("--key", str(release.key), f"--annotations={CHANNEL_ANNOTATION}=trial"),
+        f"{release.repository}@{staged.digest}",
+    )
+    return staged.digest
+
+
+def test_an_image_of_two_machines_has_its_name_when_both_are_there(
+    release: Release, client: docker.DockerClient
+) -> None:
+    matrix = release.project.root / "matrix.yaml"
+    before = matrix.read_text("utf-8")
+    both = "    zip: {machine: [x86_64, aarch64], targets: [x86_64, aarch64]}\n"
+    matrix.write_text(before.replace("    targets: x86_64\n    torch", f"{both}    torch"), "utf-8")
+    release = dataclasses.replace(release, name="two")
+    try:
+        with release.small():
+            content = release.renew()[:12]
+            said = release.invoke("publish", to="two")
+            assert "index latest waits for aarch64, which is not there" in said
+            own = f"2.13.0-cpu-py3.11-{content}"
+            x86_64 = release.stranger("oras", "resolve", f"{release.repository}:{own}").strip()
+            aarch64 = another_machines(release, own)
+            said = release.invoke("publish", to="two")
+            assert "index latest of aarch64, x86_64: sha256:" in said
+            latest = f"{release.repository}:latest"
+            listed = json.loads(release.stranger("oras", "manifest", "fetch", latest))
+            assert {
+                one["platform"]["architecture"]: one["digest"] for one in listed["manifests"]
+            } == {"amd64": x86_64, "arm64": aarch64}
+            release.stranger(
+                *("cosign", "verify", "--key", str(release.key.with_suffix(".pub"))),
+                *("--insecure-ignore-tlog=true", "--allow-http-registry"),
+                latest,
+            )
+            login = {"username": USER, "password": PASSWORD}
+            pulled = client.images.pull(release.repository, tag="latest", auth_config=login)
+            assert pulled.attrs["Architecture"] == "amd64"
+            assert release.invoke("publish", to="two").count(": sha256:") == 1
+    finally:
+        matrix.write_text(before, "utf-8")
 
 
 def test_an_image_goes_over_a_disk_and_back(release: Release, digest: str, tmp_path: Path) -> None:

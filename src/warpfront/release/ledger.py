@@ -15,6 +15,8 @@ LEDGER_FOLDER = "release"
 """Beside the cells' own folders, in which no cell's name can be: ids have a vendor in them."""
 
 
+CHANNEL_ANNOTATION = "dev.warpfront.channel"
+"""What documents and signatures say that an image was proven for."""
 CANDIDATE_PREFIX = "candidate-"
 """What the tags begin with that nobody is told of."""
 NOT_PUBLIC = (CANDIDATE_PREFIX, "sha256-")
@@ -24,6 +26,11 @@ NOT_PUBLIC = (CANDIDATE_PREFIX, "sha256-")
 def is_candidate(reference: str) -> bool:
     """Whether an image goes by a name that it is sent to a registry under before it is proven."""
     return reference.rpartition("/")[2].partition(":")[2].startswith(CANDIDATE_PREFIX)
+
+
+def staged_tag(tag: str, machine: str) -> str:
+    """Where the image of one machine is kept until an index of all can be put."""
+    return f"{CANDIDATE_PREFIX}{tag}.{machine}"
 
 
 class Stage(StrEnum):
@@ -48,6 +55,21 @@ class Tagging:
     moves: bool
     before: str = ""
     done: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexTagging:
+    """A name of one image for several machines: an index that lists one for each. `machines` are
+    those that it takes, `waits` says for what there is none yet; `before` is the digest that the
+    name was on, `digest` the index's, "" as long as it waits.
+    """
+
+    tag: str
+    moves: bool
+    machines: tuple[str, ...]
+    waits: tuple[str, ...] = ()
+    before: str = ""
+    digest: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +98,7 @@ class Publication:
     targets: tuple[str, ...]
     noted: tuple[str, ...]
     tags: tuple[Tagging, ...]
+    indexes: tuple[IndexTagging, ...] = ()
     stage: Stage = Stage.PLANNED
     candidate: str = ""
     digest: str = ""
@@ -114,7 +137,8 @@ class Ledger:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stock:
-    """A digest of a repository: its tags, and which of them are `aliases`. `befores` are the
+    """A digest of a repository: its tags, which of them are `aliases`, and of which indexes it is a
+    part (`listed_in`, their tags). `befores` are the
     digests that those were on, of a yanked one all that ever were on it; `channels` are what it was
     proven for, `runs` moved an alias to it.
     """
@@ -123,6 +147,7 @@ class Stock:
     digest: str
     tags: tuple[str, ...]
     aliases: tuple[str, ...] = ()
+    listed_in: tuple[str, ...] = ()
     befores: tuple[str, ...] = ()
     channels: tuple[str, ...] = ()
     noted: tuple[str, ...] = ()

@@ -26,7 +26,13 @@ from warpfront.errors import (
     WarpfrontError,
 )
 from warpfront.images.engine import Engine
-from warpfront.release.ledger import Attachment, Publication, Stage, Tagging
+from warpfront.release.ledger import (
+    CHANNEL_ANNOTATION,
+    Attachment,
+    Publication,
+    Stage,
+    Tagging,
+)
 from warpfront.release.registry.attaching import body_of
 from warpfront.release.registry.contract import (
     Artifact,
@@ -55,6 +61,7 @@ AHEAD = "ahead of"
 """How the thread is called that is done with an image before it has arrived."""
 # Tags that are asked for at once.
 _AT_ONCE = 4
+_SHOWN = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +122,9 @@ def held_image(registry: Registry, repository: str, reference: str) -> Held | No
     try:
         parts = read_document(manifest)
         if not isinstance(parts, ImageManifest):
-            raise _wrong(registry, f"{reference} is an index of images, one image is expected")
+            listed = ", ".join(one.digest for one in parts.manifests[:_SHOWN])
+            message = f"{reference} is an index of images, one image is expected: {listed}"
+            raise _wrong(registry, message)
         content = registry.blob(repository, parts.config.digest, CONFIG_LIMIT_BYTES)
         labels = (read_object(content).get("config") or {}).get("Labels") or {}
         said = {str(name): str(text) for name, text in labels.items()}
@@ -416,13 +425,13 @@ class Publishing:
         if standing != publication.digest:  # all are looked at again in the end
             standing = self._now_on(path, tagging.tag)
         if standing not in {tagging.before, publication.digest}:
-            raise _moved(publication, tagging.tag, standing)
+            raise moved(publication, tagging.tag, standing)
         if standing != publication.digest:
             media_type = self._held.manifest.descriptor.media_type
             self.registry.put_manifest(path, tagging.tag, body, media_type)
             standing = self._now_on(path, tagging.tag)
             if standing != publication.digest:
-                raise _moved(publication, tagging.tag, standing)
+                raise moved(publication, tagging.tag, standing)
         done = dataclasses.replace(tagging, done=True)
         tags = tuple(done if one.tag == tagging.tag else one for one in publication.tags)
         publication = dataclasses.replace(publication, tags=tags)
@@ -434,7 +443,7 @@ class Publishing:
         path = self._path(publication)
         for tag, standing in self._all_now_on(path, publication.tags).items():
             if standing != publication.digest:
-                raise _moved(publication, tag, standing)
+                raise moved(publication, tag, standing)
         return publication
 
     def _all_now_on(self, path: str, tags: Iterable[Tagging]) -> dict[str, str]:
@@ -466,7 +475,7 @@ def attached_as(subject: Descriptor, document: Referrer) -> Attachment:
 def signed_annotations(publication: Publication) -> Mapping[str, str]:
     """What a signature says beside the digest: which documents belong to it."""
     documents = {f"dev.warpfront.{one.name}": one.digest for one in publication.attached}
-    return {"dev.warpfront.channel": publication.channel, **documents}
+    return {CHANNEL_ANNOTATION: publication.channel, **documents}
 
 
 def moves_document(publication: Publication, befores: Mapping[str, str]) -> Referrer:
@@ -500,7 +509,7 @@ def taken(publication: Publication, tag: str, digest: str) -> TagConflictError:
     )
 
 
-def _moved(publication: Publication, tag: str, digest: str) -> TagConflictError:
+def moved(publication: Publication, tag: str, digest: str) -> TagConflictError:
     return TagConflictError(
         f"{publication.repository}:{tag} is on {digest or 'nothing'}: somebody else published "
         f"while {publication.digest} was",

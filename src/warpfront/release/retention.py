@@ -27,7 +27,7 @@ def not_needed(
     found = []
     for one in stocks:
         public = [tag for tag in one.tags if not tag.startswith(CANDIDATE_PREFIX)]
-        if one.aliases or one.digest in ways_back:
+        if one.aliases or one.listed_in or one.digest in ways_back:
             continue
         if not public and all(_is_before(_time_of_run(tag), limit) for tag in one.tags):
             found.append((one, f"a candidate that nobody published, older than {days} days"))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import defaultdict
+from collections.abc import Mapping
 
 from warpfront.errors import RegistryError, RegistryFault
 from warpfront.release.history import aliases_before
-from warpfront.release.ledger import Removed, Stock
+from warpfront.release.ledger import CHANNEL_ANNOTATION, Removed, Stock
 from warpfront.release.publication import MOVES_TYPE, YANK_TYPE, held_image
-from warpfront.release.registry.contract import Registry
+from warpfront.release.registry.contract import INDEX_TYPES, Descriptor, Registry
 from warpfront.release.registry.copying import SIGNATURE_TAGS
 from warpfront.release.registry.manifests import Document, ImageIndex, read_document
 from warpfront.release.registry.references import fallback_tag
@@ -19,19 +21,42 @@ _NOT_IMAGES = "sha256-"
 _SIGNATURES = frozenset(
     {"application/vnd.dev.cosign.simplesigning.v1+json", "application/vnd.dsse.envelope.v1+json"}
 )
-_CHANNEL = "dev.warpfront.channel"
 _NOTED = "dev.warpfront.noted"
 
 
 def stock_of(registry: Registry, path: str) -> tuple[Stock, ...]:
     """Every image under a tag, in the order of their tags. What is no image is passed over."""
     on: defaultdict[str, list[str]] = defaultdict(list)
-    for tag in registry.tags(path):
-        found = None if tag.startswith(_NOT_IMAGES) else registry.head(path, tag)
-        if found is not None:
-            on[found.digest].append(tag)
+    heads = heads_of(registry, path)
+    for tag, head in heads.items():
+        on[head.digest].append(tag)
+    parts = listed_in(registry, path, heads)
     stocks = (_stock(registry, path, digest, tuple(tags)) for digest, tags in on.items())
-    return tuple(one for one in stocks if one is not None)
+    return tuple(
+        dataclasses.replace(one, listed_in=parts.get(one.digest, ()))
+        for one in stocks
+        if one is not None
+    )
+
+
+def heads_of(registry: Registry, path: str) -> Mapping[str, Descriptor]:
+    """What each tag of an image or index is on."""
+    tags = (tag for tag in registry.tags(path) if not tag.startswith(_NOT_IMAGES))
+    found = ((tag, registry.head(path, tag)) for tag in tags)
+    return {tag: head for tag, head in found if head is not None}
+
+
+def listed_in(
+    registry: Registry, path: str, heads: Mapping[str, Descriptor]
+) -> Mapping[str, tuple[str, ...]]:
+    """Digest -> the tags of the indexes that it is a part of."""
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for tag, head in heads.items():
+        if head.media_type in INDEX_TYPES:
+            index = _document(registry, path, head.digest)
+            for child in index.manifests if isinstance(index, ImageIndex) else ():
+                found[child.digest].append(tag)
+    return {digest: tuple(tags) for digest, tags in found.items()}
 
 
 def _stock(registry: Registry, path: str, digest: str, tags: tuple[str, ...]) -> Stock | None:
@@ -44,7 +69,7 @@ def _stock(registry: Registry, path: str, digest: str, tags: tuple[str, ...]) ->
     if held is None:
         return None
     attached = registry.referrers(path, digest)
-    said = [one.annotations for one in attached if _CHANNEL in one.annotations]
+    said = [one.annotations for one in attached if CHANNEL_ANNOTATION in one.annotations]
     befores = aliases_before(registry, path, digest)
     yanked = any(one.artifact_type == YANK_TYPE for one in attached)
     # The way back of an alias that has gone on does not lead over here; of one taken back it does.
@@ -55,7 +80,7 @@ def _stock(registry: Registry, path: str, digest: str, tags: tuple[str, ...]) ->
         tags=tags,
         aliases=tuple(tag for tag in tags if tag in befores),
         befores=tuple(sorted(ways)),
-        channels=tuple(sorted({one[_CHANNEL] for one in said})),
+        channels=tuple(sorted({one[CHANNEL_ANNOTATION] for one in said})),
         noted=tuple(sorted({one[_NOTED] for one in said if one.get(_NOTED)})),
         runs=tuple(
             one.annotations.get("dev.warpfront.run", "")

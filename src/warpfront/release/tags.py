@@ -18,27 +18,52 @@ from warpfront.matrix.naming import is_tag, joined_targets
 from warpfront.matrix.release_channels import words_of
 from warpfront.matrix.vendors import VENDORS
 from warpfront.model import Cell, Channel
-from warpfront.release.ledger import NOT_PUBLIC
+from warpfront.release.ledger import NOT_PUBLIC, staged_tag
 
 _DIGITS = 12
 _SHOWN = 3
 
 
+SharedTemplates = Mapping[str, tuple[str, ...]]
+"""The templates of a cell that its twins for other machines fill in the same way, and all of those
+machines."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedName:
+    """A name of one image for several machines."""
+
+    tag: str
+    moves: bool
+    machines: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"an index of {' and '.join(self.machines)}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
     """What an image is to be called: `repository` with its host, tags that never move, aliases
-    that do, those that say most first. `wrong` is why it cannot be called so.
+    that do, those that say most first; `shared` are names of it and its twins for other machines.
+    `wrong` is why it cannot be called so.
     """
 
     cell_id: str
     repository: str
     tags: tuple[str, ...]
     aliases: tuple[str, ...]
+    shared: tuple[SharedName, ...] = ()
     wrong: tuple[str, ...] = ()
 
     @property
+    def claims(self) -> Mapping[str, str]:
+        """Each reference, and what it would be on."""
+        own = {f"{self.repository}:{tag}": self.cell_id for tag in (*self.tags, *self.aliases)}
+        return own | {f"{self.repository}:{one.tag}": str(one) for one in self.shared}
+
+    @property
     def references(self) -> tuple[str, ...]:
-        return tuple(f"{self.repository}:{tag}" for tag in (*self.tags, *self.aliases))
+        return tuple(self.claims)
 
 
 def tag_words(
@@ -78,34 +103,100 @@ def expected_words(cell: Cell) -> Mapping[str, str]:
     }
 
 
-def names_of(cell: Cell, channel: Channel, words: Mapping[str, str], *, project: str) -> Names:
+def names_of(
+    cell: Cell,
+    channel: Channel,
+    words: Mapping[str, str],
+    *,
+    project: str,
+    shared: SharedTemplates | None = None,
+) -> Names:
     """All names of one image in one channel. `project` is the project's own repository."""
-    wanted = [alias.template for alias in channel.aliases if cell.id in alias.cells]
-    # Those that say most first: a pull by a general name finds the particular one already there.
-    wanted.sort(key=lambda template: -len(words_of(template)))
+    shared = shared or {}
     wrong: list[str] = []
-    tags = [_filled(template, words, wrong) for template in channel.tags]
-    aliases = [_filled(template, words, wrong) for template in wanted]
-    wrong += [f"{name} is a tag that never moves and an alias" for name in {*tags} & {*aliases}]
+    filled = {one: _filled(one, words, wrong) for one in _templates(cell, channel)}
+    aliases = [alias.template for alias in channel.aliases if cell.id in alias.cells]
+    # Those that say most first: a pull by a general name finds the particular one already there.
+    aliases.sort(key=lambda template: -len(words_of(template)))
+    own = {one: tag for one, tag in filled.items() if one not in shared}
+    tags = [own[one] for one in channel.tags if one in own]
+    moving = [own[one] for one in aliases if one in own]
+    wrong += [f"{name} is a tag that never moves and an alias" for name in {*tags} & {*moving}]
+    indexes = [
+        SharedName(tag=filled[one], moves=one not in channel.tags, machines=shared[one])
+        for one in (*channel.tags, *aliases)
+        if one in shared
+    ]
+    wrong += [
+        f"{one.tag} is too long for a name of several machines"
+        for one in indexes
+        if not all(is_tag(staged_tag(one.tag, machine)) for machine in one.machines)
+    ]
     return Names(
         cell_id=cell.id,
-        repository=f"{channel.repository or project}/{cell.image}",
+        repository=_repository(cell, channel, project),
         tags=tuple(dict.fromkeys(tags)),
-        aliases=tuple(dict.fromkeys(aliases)),
+        aliases=tuple(dict.fromkeys(moving)),
+        shared=tuple(dict.fromkeys(indexes)),
         wrong=tuple(dict.fromkeys(wrong)),
     )
 
 
+def shared_in_matrix(
+    cells: Iterable[Cell], channel: Channel, *, project: str
+) -> Mapping[str, SharedTemplates]:
+    """By cell, the templates that it and its twins fill alike: cells of one image that differ in
+    their machine. Each of them needs a tag of its own beside, or nothing would lead to its image;
+    without one the name is a clash.
+    """
+    claims: defaultdict[str, dict[str, tuple[Cell, str]]] = defaultdict(dict)
+    for cell in cells:
+        for template in _templates(cell, channel):
+            tag = _filled(template, expected_words(cell), [])
+            claims[f"{_repository(cell, channel, project)}:{tag}"][cell.id] = cell, template
+    groups = (tuple(one.values()) for one in claims.values())
+    twins = [group for group in groups if _are_twins(cell for cell, _ in group)]
+    found: defaultdict[str, dict[str, tuple[str, ...]]] = defaultdict(dict)
+    for group in twins:
+        for cell, template in group:
+            found[cell.id][template] = tuple(sorted(twin.machine for twin, _ in group))
+    nameless = {cell_id for cell_id, templates in found.items() if {*channel.tags} <= {*templates}}
+    for group in twins:
+        if any(cell.id in nameless for cell, _ in group):
+            for cell, template in group:
+                del found[cell.id][template]
+    return found
+
+
+def _are_twins(cells: Iterable[Cell]) -> bool:
+    """Whether these are one image for several machines, a cell for each."""
+    cells = tuple(cells)
+    kinds = {
+        (one.vendor, one.toolkit and one.toolkit.version, one.python, one.torch, one.image)
+        for one in cells
+    }
+    return 1 < len(cells) == len({one.machine for one in cells}) and len(kinds) == 1
+
+
+def _templates(cell: Cell, channel: Channel) -> tuple[str, ...]:
+    aliases = (alias.template for alias in channel.aliases if cell.id in alias.cells)
+    return tuple(dict.fromkeys((*channel.tags, *aliases)))
+
+
+def _repository(cell: Cell, channel: Channel, project: str) -> str:
+    return f"{channel.repository or project}/{cell.image}"
+
+
 def clashes(every: Iterable[Names]) -> tuple[str, ...]:
-    """Each name that more than one cell claims, with the first of those who do."""
-    claims: defaultdict[str, list[str]] = defaultdict(list)
+    """Each name that would be on more than one image or index, with the first of those."""
+    claims: defaultdict[str, dict[str, None]] = defaultdict(dict)
     for names in every:
-        for reference in names.references:
-            claims[reference].append(names.cell_id)
+        for reference, claimant in names.claims.items():
+            claims[reference][claimant] = None
     return tuple(
-        f"{reference} is claimed by {_named(cell_ids)}"
-        for reference, cell_ids in claims.items()
-        if len(cell_ids) > 1
+        f"{reference} is claimed by {_named(list(claimants))}"
+        for reference, claimants in claims.items()
+        if len(claimants) > 1
     )
 
 
@@ -121,8 +212,13 @@ def clashes_of_matrix(
     """By cell, the names that another cell of the matrix would claim too, selected or not: who
     publishes last must not be who has them.
     """
+    cells = tuple(cells)
+    shared = shared_in_matrix(cells, channel, project=project)
     found: defaultdict[str, list[str]] = defaultdict(list)
-    every = [names_of(cell, channel, expected_words(cell), project=project) for cell in cells]
+    every = [
+        names_of(cell, channel, expected_words(cell), project=project, shared=shared.get(cell.id))
+        for cell in cells
+    ]
     for clash in clashes(every):
         reference = clash.partition(" ")[0]
         for names in every:

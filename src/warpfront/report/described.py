@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from warpfront.model import BuiltImage, RenderedImage, WheelLock
-from warpfront.release.ledger import Publication, Stage
+from warpfront.release.ledger import IndexTagging, Publication, Stage
 from warpfront.report.sizes import readable_size
 
 
@@ -32,7 +32,15 @@ def _published(publication: Publication) -> str:
     names = " ".join(one.tag for one in publication.tags)
     sent = readable_size(publication.sent_bytes)
     there = readable_size(publication.present_bytes)
-    return f"published {publication.reference} as {names}; {sent} sent, {there} there"
+    published = f"published {publication.reference} as {names}; {sent} sent, {there} there"
+    return "\n".join([published, *map(_index, publication.indexes)])
+
+
+def _index(one: IndexTagging) -> str:
+    """An index is put only when it is whole."""
+    if one.waits:
+        return f"    index {one.tag} waits for {'; '.join(one.waits)}"
+    return f"    index {one.tag} of {', '.join(one.machines)}: {one.digest}"
 
 
 def _foreseen(planned: Publication) -> str:
@@ -45,4 +53,7 @@ def _foreseen(planned: Publication) -> str:
     for one in planned.tags:
         kind = "alias" if one.moves else "tag"
         lines.append(f"    {kind} {one.tag}: {f'is on {one.before}' if one.before else 'new'}")
+    for index in planned.indexes:
+        now = f"is on {index.before}" if index.before else "new"
+        lines.append(f"    index {index.tag} of {', '.join(index.machines)}: {now}")
     return "\n".join(lines)

@@ -15,6 +15,7 @@ def stock_text(stocks: Iterable[Stock]) -> str:
         told = [tag for tag in one.tags if not tag.startswith(CANDIDATE_PREFIX)]
         tags = [f"{tag} (alias)" if tag in one.aliases else tag for tag in told]
         lines.append(f"    tags: {', '.join(tags) or 'none, it is a candidate'}")
+        lines += [f"    part of: {', '.join(one.listed_in)}"] if one.listed_in else []
         lines.append(f"    proven for: {', '.join(one.channels) or 'nothing'}")
         lines += [f"    noted: {text}" for text in one.noted]
         lines += ["    yanked"] if one.yanked else []

@@ -111,7 +111,8 @@ def _published(found: Publication | Blocked | Failed | None, build: BuiltImage |
         return ""
     if found.stage is not Stage.DONE:
         return ""
-    tags = " ".join(one.tag for one in found.tags)
+    indexes = (one.tag for one in found.indexes if one.digest)
+    tags = " ".join([*(one.tag for one in found.tags), *indexes])
     sent, there = readable_size(found.sent_bytes), readable_size(found.present_bytes)
     return f"{found.channel}: {tags} ({sent} sent, {there} there)"
 

@@ -22,6 +22,7 @@ from warpfront.release.tags import (
     clashes_of_matrix,
     expected_words,
     names_of,
+    shared_in_matrix,
     tag_words,
 )
 
@@ -120,6 +121,81 @@ def test_a_cell_that_was_not_selected_still_claims_its_name() -> None:
     assert found == {CPU.id: (clash,), "other": (clash,)}
     told_apart = dataclasses.replace(channel, aliases=(alias("{torch}-{python}", CPU, other),))
     assert clashes_of_matrix((CPU, other), told_apart, project=PROJECT) == {}
+
+
+ARM = a_cell(id="arm", machine="aarch64", targets=("aarch64",))
+EACH = "{torch}-{machine}"
+
+
+def shared_of(*cells: Cell, tags: tuple[str, ...] = (EACH, "{torch}"), **changes: Any) -> Any:
+    channel = a_channel(tags=tags, **changes)
+    found = shared_in_matrix(cells, channel, project=PROJECT)
+    return found, clashes_of_matrix(cells, channel, project=PROJECT)
+
+
+def test_a_name_that_cells_of_two_machines_fill_alike_is_of_an_index() -> None:
+    machines = ("aarch64", "x86_64")
+    latest = alias("latest", CPU, ARM)
+    found, clashing = shared_of(CPU, ARM, aliases=(latest,))
+    assert found == {one.id: {"{torch}": machines, "latest": machines} for one in (CPU, ARM)}
+    assert clashing == {}
+    channel = a_channel(tags=(EACH, "{torch}"), aliases=(latest,))
+    names = names_of(ARM, channel, expected_words(ARM), project=PROJECT, shared=found["arm"])
+    assert (names.tags, names.aliases) == (("2.13.0-aarch64",), ())
+    assert [(one.tag, one.moves, one.machines) for one in names.shared] == [
+        ("2.13.0", False, machines),
+        ("latest", True, machines),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("other", "tags"),
+    [
+        (ARM, ("{torch}",)),
+        (a_cell(id="arm", machine="aarch64", python="3.12"), (EACH, "{torch}")),
+        (a_cell(id="arm", machine="aarch64", vendor="gaudi"), (EACH, "{torch}")),
+        (a_cell(id="twin"), (EACH, "{torch}")),
+    ],
+    ids=["no name of its own", "another Python", "another vendor", "the same machine"],
+)
+def test_cells_that_are_no_twins_still_clash(other: Cell, tags: tuple[str, ...]) -> None:
+    found, clashing = shared_of(CPU, other, tags=tags)
+    assert not any(found.values())
+    assert set(clashing) == {CPU.id, other.id}
+
+
+def test_a_name_of_twins_that_a_third_claims_too_is_a_clash() -> None:
+    third = a_cell(id="third", python="3.12", torch="9")
+    found, clashing = shared_of(CPU, ARM, third, aliases=(alias("2.13.0", third),))
+    assert not any(found.values())
+    assert set(clashing) == {CPU.id, ARM.id, "third"}
+
+
+def test_a_name_of_several_machines_leaves_room_for_theirs() -> None:
+    channel = a_channel(tags=("{content}", "a" * 112))
+    names = names_of(
+        CPU,
+        channel,
+        expected_words(CPU),
+        project=PROJECT,
+        shared={"a" * 112: ("aarch64", "x86_64")},
+    )
+    assert names.wrong == (f"{'a' * 112} is too long for a name of several machines",)
+
+
+def test_an_image_and_an_index_of_one_name_clash() -> None:
+    channel = a_channel(tags=("{content}", "same"))
+    of_two = names_of(
+        CPU,
+        channel,
+        expected_words(CPU),
+        project=PROJECT,
+        shared={"same": ("aarch64", "x86_64")},
+    )
+    of_one = named(a_cell(id="other"), tags=("same",))
+    assert clashes([of_two, of_one]) == (
+        f"{PROJECT}/torch:same is claimed by an index of aarch64 and x86_64 and by other",
+    )
 
 
 @given(st.lists(st.sampled_from([f"{{{word}}}" for word in TAG_WORDS] + ["a", "-"]), min_size=1))

@@ -4,6 +4,7 @@ what nobody needs.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ from warpfront.release.ledger import LEDGER_FOLDER, Pruning, Removed, Stock, Yan
 from warpfront.release.registry.contract import Registry
 from warpfront.release.registry.references import read_reference
 from warpfront.release.retention import newest_first, not_needed
-from warpfront.release.stock import remove, stock_of
+from warpfront.release.stock import heads_of, listed_in, remove, stock_of
 from warpfront.system import provenance
 from warpfront.system.process import environment, run
 from warpfront.system.store import Store
@@ -53,6 +54,10 @@ class House:
         yanked = yank_image(
             self.registry, named.name, digest, reason=reason, run=name, dry_run=dry_run
         )
+        path = named.repository
+        for tag in listed_in(self.registry, path, heads_of(self.registry, path)).get(digest, ()):
+            why = "an index of several machines lists it; publish what is to be there instead"
+            yanked = dataclasses.replace(yanked, kept={**yanked.kept, tag: why})
         if not dry_run:
             self.store.save(LEDGER_FOLDER, name, yanked)
         return yanked

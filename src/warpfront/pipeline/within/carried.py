@@ -19,7 +19,7 @@ from warpfront.release.admission import Evidence
 from warpfront.release.ledger import NOT_PUBLIC, Publication
 from warpfront.release.publication import Held, Referrer, held_image
 from warpfront.release.registry.attaching import attached_payload
-from warpfront.release.registry.contract import Registry
+from warpfront.release.registry.contract import INDEX_TYPES, Registry
 from warpfront.release.registry.copying import Repository, copy_attached, copy_image
 from warpfront.release.tags import expected_words, names_of
 
@@ -93,4 +93,6 @@ class CarriedImages:
 def _image(place: Repository, tag: str) -> Held | None:
     """The image under a tag; None for what is none."""
     found = place.registry.head(place.repository, tag)
-    return held_image(place.registry, place.repository, found.digest) if found else None
+    if found is None or found.media_type in INDEX_TYPES:
+        return None
+    return held_image(place.registry, place.repository, found.digest)

@@ -15,6 +15,7 @@ from warpfront.images.engine import Engine
 from warpfront.model import Blocked, BuiltImage, Cell, Channel, Failed, Verification
 from warpfront.pipeline.within.containers import built_image
 from warpfront.release.admission import Admission, Evidence
+from warpfront.release.ledger import CHANNEL_ANNOTATION
 from warpfront.release.publication import Held, Referrer
 from warpfront.release.registry.attaching import attached_payload
 from warpfront.release.registry.contract import Registry
@@ -90,7 +91,7 @@ def verification_payload(evidence: Evidence, verdict: Admission, held: Held) -> 
         annotations={
             DOCUMENT: "verification",
             "dev.warpfront.cell": evidence.cell.id,
-            "dev.warpfront.channel": verdict.channel,
+            CHANNEL_ANNOTATION: verdict.channel,
             "dev.warpfront.targets": ",".join(verdict.targets),
             "dev.warpfront.noted": "; ".join(verdict.noted),
             "dev.warpfront.seals": ",".join(one.seal for one in ordered),

@@ -20,16 +20,18 @@ from warpfront.errors import (
     WarpfrontError,
 )
 from warpfront.images.engine import Engine
-from warpfront.images.labels import CREATED
+from warpfront.images.labels import CREATED, REVISION
 from warpfront.matrix.plan import with_parents
 from warpfront.model import Blocked, Cell, Channel, Failed, Project
 from warpfront.pipeline.within.attempt import attempt
 from warpfront.pipeline.within.evidence import Publishable, verification_payload
 from warpfront.release.admission import Admission, Evidence, judge
 from warpfront.release.history import is_yanked
+from warpfront.release.indexes import Indexing
 from warpfront.release.ledger import (
     CANDIDATE_PREFIX,
     LEDGER_FOLDER,
+    IndexTagging,
     Ledger,
     Publication,
     Tagging,
@@ -46,7 +48,15 @@ from warpfront.release.publication import (
 )
 from warpfront.release.registry.contract import Registry
 from warpfront.release.signing import Signer, find_cosign, trusting
-from warpfront.release.tags import Names, clashes, clashes_of_matrix, names_of, tag_words
+from warpfront.release.tags import (
+    Names,
+    SharedTemplates,
+    clashes,
+    clashes_of_matrix,
+    names_of,
+    shared_in_matrix,
+    tag_words,
+)
 from warpfront.system import provenance
 from warpfront.system.process import environment, run
 from warpfront.system.progress import Watch
@@ -131,8 +141,17 @@ def publish_cells(
     """`every` are the matrix's cells: who is not selected still has its names."""
     cells, every = tuple(cells), tuple(every)
     claimed = clashes_of_matrix(every, channel, project=shop.project)
+    shared = shared_in_matrix(every, channel, project=shop.project)
     planned = {
-        cell.id: _plan(cell, channel, claimed.get(cell.id, ()), shop, find, every=every)
+        cell.id: _plan(
+            cell,
+            channel,
+            claimed.get(cell.id, ()),
+            shop,
+            find,
+            every=every,
+            shared=shared.get(cell.id, {}),
+        )
         for cell in cells
     }
     found = clashes(one.names for one in planned.values() if isinstance(one, _Planned))
@@ -152,7 +171,50 @@ def publish_cells(
             shop.store.save(cell_id, "publish", result)
             if not isinstance(result, Publication):
                 books.refuse(cell_id, result.reason)
-    return results
+    return results if dry_run else results | _indexed(results, every, shop, books)
+
+
+def _indexed(
+    results: Mapping[str, Published], every: Iterable[Cell], shop: Shop, books: _Books
+) -> dict[str, Published]:
+    """What was published that is a part of indexes: all of it is staged before any index is put, so
+    that what was published together waits for nothing.
+    """
+    machines = {cell.id: cell.machine for cell in every}
+    indexing = Indexing(
+        created=CREATED,
+        revision=REVISION,
+        registry=shop.registry,
+        signer=shop.signer,
+        record=books.record,
+    )
+
+    def stage(publication: Publication) -> Publication:
+        return indexing.stage(publication, machines[publication.cell_id])
+
+    found: dict[str, Published] = {
+        cell_id: one
+        for cell_id, one in results.items()
+        if isinstance(one, Publication) and one.indexes
+    }
+    for step in (stage, indexing.put):
+        for cell_id, one in found.items():
+            if isinstance(one, Publication):
+                found[cell_id] = _tried(cell_id, step, one)
+    for cell_id, one in found.items():
+        if not isinstance(one, Publication):
+            reason = f"its own names are set; {one.reason}"
+            found[cell_id] = dataclasses.replace(one, reason=reason)
+            books.refuse(cell_id, reason)
+        shop.store.save(cell_id, "publish", found[cell_id])
+    return found
+
+
+def _tried(cell_id: str, act: Callable[..., Publication], *words: object) -> Published:
+    try:
+        return attempt(cell_id, "publish", act, *words)
+    except (EngineError, InputError) as error:
+        return _failed(cell_id, error)
 
 
 def _plan(
@@ -163,6 +225,7 @@ def _plan(
     find: Find,
     *,
     every: tuple[Cell, ...],
+    shared: SharedTemplates,
 ) -> _Planned | Blocked | Failed:
     if claimed:
         return _conflict(cell.id, claimed)
@@ -172,7 +235,7 @@ def _plan(
     evidence = found.evidence
     verdict = with_signature(judge(evidence, channel, now=shop.now), channel, signer=shop.signer)
     words = tag_words(cell, verdict.facts, evidence.labels, verdict.targets)
-    names = names_of(cell, channel, words, project=shop.project)
+    names = names_of(cell, channel, words, project=shop.project, shared=shared)
     if against := (*verdict.against, *(names.wrong if verdict.publishable else ())):
         return _failed(cell.id, NotPublishableError("; ".join(against), hint=_HINT))
     parents = with_parents((cell,), every)[:-1]
@@ -222,6 +285,10 @@ def _publication(plan: _Planned, channel: Channel, shop: Shop) -> Publication:
         targets=plan.verdict.targets,
         noted=plan.verdict.noted,
         tags=tuple(tags),
+        indexes=tuple(
+            IndexTagging(tag=one.tag, moves=one.moves, machines=one.machines)
+            for one in plan.names.shared
+        ),
         candidate=f"{CANDIDATE_PREFIX}{shop.run}-{plan.found.content_hash[:12]}",
         present_bytes=plan.found.size_bytes,
         digest=plan.found.digest,
@@ -244,7 +311,12 @@ def _foreseen(plan: _Planned, channel: Channel, shop: Shop) -> Publication:
             raise taken(publication, one.tag, standing.digest)
         before = standing.digest if standing else ""
         tags.append(dataclasses.replace(one, before=before))
-    publication = dataclasses.replace(publication, tags=tuple(tags))
+    heads = {one.tag: shop.registry.head(path, one.tag) for one in publication.indexes}
+    indexes = tuple(
+        dataclasses.replace(one, before=head.digest if (head := heads[one.tag]) else "")
+        for one in publication.indexes
+    )
+    publication = dataclasses.replace(publication, tags=tuple(tags), indexes=indexes)
     evidence = plan.found.evidence
     against = not_to_be_named(shop.registry, path, publication.tags, digest, evidence.labels)
     # What is not there yet has its signatures elsewhere, where cosign may not be able to look.
@@ -272,9 +344,7 @@ def _published(plan: _Planned, channel: Channel, shop: Shop, books: _Books) -> P
     cell_id = planned.cell_id
     try:
         books.record(planned)
-        result = attempt(cell_id, "publish", publishing.publish, planned)
-    except (EngineError, InputError) as error:
-        result = _failed(cell_id, error)
+        result = _tried(cell_id, publishing.publish, planned)
     finally:
         shop.watch.step(cell_id, "")
     if isinstance(result, Publication):

@@ -26,6 +26,7 @@ from warpfront.release.registry.contract import (
     Platform,
     Registry,
     RegistryManifest,
+    digest_of_bytes,
 )
 from warpfront.release.registry.manifests import CONFIG_LIMIT_BYTES, ImageManifest
 from warpfront.release.registry.registry_errors import wrong
@@ -97,10 +98,10 @@ class IndexChild:
 
 
 def put_index(
-    registry: Registry, repository: str, reference: str, children: Sequence[IndexChild]
-) -> Descriptor:
-    """Put an index of these images under a tag, when each is there and is what it is called. Raises
-    `InputError` with all that are not; then nothing is put.
+    registry: Registry, repository: str, children: Sequence[IndexChild]
+) -> RegistryManifest:
+    """Put an index of these images, without any tag, when each is there and is what it is called.
+    Raises `InputError` with all that are not; then nothing is put.
     """
     problems = [
         f"{repository}@{child.image.digest} as {child.platform.architecture}: {reason}"
@@ -111,13 +112,14 @@ def put_index(
     problems += ["two images for one platform"] if len(set(platforms)) < len(platforms) else []
     if problems or not children:
         raise InputError(
-            f"no index {repository}:{reference}: " + ("; ".join(problems) or "it would be empty"),
+            f"no index in {repository}: " + ("; ".join(problems) or "it would be empty"),
             hint="build the image on, or with a base for, the machine that it is for",
         )
     body = manifests.index_body(
         [replace(child.image, platform=child.platform, annotations={}) for child in children]
     )
-    return registry.put_manifest(repository, reference, body, IMAGE_INDEX)
+    put = registry.put_manifest(repository, digest_of_bytes(body), body, IMAGE_INDEX)
+    return RegistryManifest(descriptor=put, body=body)
 
 
 def _wrong_child(registry: Registry, repository: str, child: IndexChild) -> str:

@@ -1,0 +1,159 @@
+"""One name for an image of several machines: an index, put when each machine's image of the same
+revision is published, whoever published it and where. Edge.
+
+Each publisher keeps its image under a tag of its own that nobody is told of (`{tag}.{machine}`),
+and reads the others'. So nobody writes what somebody else writes, and who comes last puts an index
+that is the same bytes whoever that is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from warpfront.errors import TagConflictError
+from warpfront.release.history import is_yanked
+from warpfront.release.ledger import (
+    CHANNEL_ANNOTATION,
+    IndexTagging,
+    Publication,
+    staged_tag,
+)
+from warpfront.release.publication import (
+    Held,
+    held_image,
+    moved,
+    moves_document,
+    taken,
+)
+from warpfront.release.registry.architectures import IndexChild, put_index
+from warpfront.release.registry.contract import (
+    Platform,
+    Registry,
+    RegistryManifest,
+)
+from warpfront.release.signing import Signer
+
+# In the registries' words.
+_ARCHITECTURES: Mapping[str, str] = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Indexing:
+    """Who puts the indexes of a channel, and signs them if anybody signs. `created` and `revision`
+    are the labels that say when and of what commit an image was built.
+    """
+
+    created: str
+    revision: str
+    registry: Registry
+    signer: Signer | None
+    record: Callable[[Publication], None]
+
+    def stage(self, publication: Publication, machine: str) -> Publication:
+        """Keep a published image where its twins' publishers find it. Raises `TagConflictError`
+        where a newer one is.
+        """
+        path = self._path(publication)
+        own = self._own(publication)
+        for name in publication.indexes:
+            tag = staged_tag(name.tag, machine)
+            standing = held_image(self.registry, path, tag)
+            if standing is None or standing.digest != own.digest:
+                if standing and self._created(standing) > self._created(own):
+                    raise TagConflictError(
+                        f"{publication.repository}:{name.tag} waits for a newer image of {machine},"
+                        f" of {self._created(standing)}",
+                        hint="publish that one",
+                    )
+                media_type = own.manifest.descriptor.media_type
+                self.registry.put_manifest(path, tag, own.manifest.body, media_type)
+        return publication
+
+    def put(self, publication: Publication) -> Publication:
+        """Each index of the publication, signed and then tagged, or what it waits for."""
+        own = self._own(publication)
+        for name in publication.indexes:
+            put = self._put(publication, name, own)
+            indexes = tuple(put if one.tag == put.tag else one for one in publication.indexes)
+            publication = dataclasses.replace(publication, indexes=indexes)
+            self.record(publication)
+        return publication
+
+    def _put(self, publication: Publication, name: IndexTagging, own: Held) -> IndexTagging:
+        path = self._path(publication)
+        parts, waits = [], []
+        for machine in name.machines:
+            held = held_image(self.registry, path, staged_tag(name.tag, machine))
+            reasons = tuple(self._against(publication, held, own)) if held else ("is not there",)
+            if held is None or reasons:
+                waits.append(f"{machine}, which {', '.join(reasons)}")
+                continue
+            platform = Platform(os="linux", architecture=_ARCHITECTURES[machine])
+            parts.append(IndexChild(image=held.manifest.descriptor, platform=platform))
+        before = self._now_on(path, name.tag)
+        if waits:
+            return dataclasses.replace(name, waits=tuple(waits), before=before, digest="")
+        index = put_index(self.registry, path, parts)
+        digest = index.descriptor.digest
+        if before not in {"", digest} and not name.moves:
+            raise taken(dataclasses.replace(publication, digest=digest), name.tag, before)
+        if self.signer is not None:
+            said = {f"dev.warpfront.{one.platform.architecture}": one.image.digest for one in parts}
+            said[CHANNEL_ANNOTATION] = publication.channel
+            self.signer.sign(f"{publication.repository}@{digest}", said)
+        if before != digest:
+            self._tag(publication, name, index, before)
+        return dataclasses.replace(name, waits=(), before=before, digest=digest)
+
+    def _tag(
+        self, publication: Publication, name: IndexTagging, index: RegistryManifest, before: str
+    ) -> None:
+        path, descriptor = self._path(publication), index.descriptor
+        if name.moves:
+            moves = moves_document(publication, {name.tag: before})
+            self.registry.attach_all(path, descriptor, [moves.artifact])
+        self.registry.put_manifest(path, name.tag, index.body, descriptor.media_type)
+        if (standing := self._now_on(path, name.tag)) != descriptor.digest:
+            raise moved(publication, name.tag, standing)
+
+    def _against(self, publication: Publication, held: Held, own: Held) -> Iterator[str]:
+        """Why the image of another machine is not part of this index. What is staged only leads to
+        it: whoever may push can stage anything.
+        """
+        if held.digest == own.digest:
+            return
+        path = self._path(publication)
+        if held.labels.get(self.revision, "") != own.labels.get(self.revision, ""):
+            yield f"is of revision {held.labels.get(self.revision) or 'unknown'}"
+        if is_yanked(self.registry, path, held.digest):
+            yield "was yanked"
+        proven = {
+            one.annotations.get(CHANNEL_ANNOTATION)
+            for one in self.registry.referrers(path, held.digest)
+        }
+        reference = f"{publication.repository}@{held.digest}"
+        signed = self.signer is None or self.signer.is_signed(
+            reference, {CHANNEL_ANNOTATION: publication.channel}
+        )
+        if publication.channel not in proven or not signed:
+            yield f"nobody proved for {publication.channel}"
+
+    def _own(self, publication: Publication) -> Held:
+        held = held_image(self.registry, self._path(publication), publication.digest)
+        if held is None:
+            raise TagConflictError(
+                f"{publication.reference} was published, and is gone", hint="publish it again"
+            )
+        return held
+
+    def _path(self, publication: Publication) -> str:
+        return publication.repository.removeprefix(f"{self.registry.host}/")
+
+    def _now_on(self, path: str, tag: str) -> str:
+        found = self.registry.head(path, tag)
+        return found.digest if found else ""
+
+    def _created(self, held: Held) -> str:
+        return held.labels.get(self.created, "")
