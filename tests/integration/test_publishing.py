@@ -295,6 +295,14 @@ def test_an_image_of_two_machines_has_its_name_when_both_are_there(
             pulled = client.images.pull(release.repository, tag="latest", auth_config=login)
             assert pulled.attrs["Architecture"] == "amd64"
             assert release.invoke("publish", to="two").count(": sha256:") == 1
+            index = release.stranger("oras", "resolve", latest).strip()
+            verified = release.project.verify(
+                ("load",), "--digest", f"{release.repository}@{index}"
+            )
+            assert f"is an index; of x86_64 it lists {x86_64}" in verified.said
+            why = release.project.invoke("why", latest).expect(0).said
+            assert x86_64 in why
+            assert aarch64 not in why
     finally:
         matrix.write_text(before, "utf-8")
 

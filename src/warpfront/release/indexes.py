@@ -9,7 +9,7 @@ that is the same bytes whoever that is.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from warpfront.errors import TagConflictError
@@ -27,16 +27,13 @@ from warpfront.release.publication import (
     moves_document,
     taken,
 )
-from warpfront.release.registry.architectures import IndexChild, put_index
+from warpfront.release.registry.architectures import ARCHITECTURES, IndexChild, put_index
 from warpfront.release.registry.contract import (
     Platform,
     Registry,
     RegistryManifest,
 )
 from warpfront.release.signing import Signer
-
-# In the registries' words.
-_ARCHITECTURES: Mapping[str, str] = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +87,7 @@ class Indexing:
             if held is None or reasons:
                 waits.append(f"{machine}, which {', '.join(reasons)}")
                 continue
-            platform = Platform(os="linux", architecture=_ARCHITECTURES[machine])
+            platform = Platform(os="linux", architecture=ARCHITECTURES[machine])
             parts.append(IndexChild(image=held.manifest.descriptor, platform=platform))
         before = self._now_on(path, name.tag)
         if waits:

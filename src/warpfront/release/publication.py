@@ -61,7 +61,6 @@ AHEAD = "ahead of"
 """How the thread is called that is done with an image before it has arrived."""
 # Tags that are asked for at once.
 _AT_ONCE = 4
-_SHOWN = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,9 +121,7 @@ def held_image(registry: Registry, repository: str, reference: str) -> Held | No
     try:
         parts = read_document(manifest)
         if not isinstance(parts, ImageManifest):
-            listed = ", ".join(one.digest for one in parts.manifests[:_SHOWN])
-            message = f"{reference} is an index of images, one image is expected: {listed}"
-            raise _wrong(registry, message)
+            raise _wrong(registry, f"{reference} is an index of images, one image is expected")
         content = registry.blob(repository, parts.config.digest, CONFIG_LIMIT_BYTES)
         labels = (read_object(content).get("config") or {}).get("Labels") or {}
         said = {str(name): str(text) for name, text in labels.items()}

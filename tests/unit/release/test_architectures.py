@@ -16,6 +16,7 @@ from warpfront.errors import InputError, RegistryError
 from warpfront.release.registry.architectures import (
     IndexChild,
     architecture_found,
+    part_for,
     put_index,
 )
 from warpfront.release.registry.client import HttpRegistry
@@ -182,3 +183,14 @@ def test_two_images_for_one_platform_none_and_an_index_are_refused(client: HttpR
     gone = Descriptor(media_type=IMAGE_MANIFEST, digest="sha256:" + "0" * 64, size_bytes=1)
     with pytest.raises(InputError, match="not there"):
         put_index(client, "a/b", [child(gone, "amd64")])
+
+
+def test_of_an_index_the_part_for_a_machine_is_found(client: HttpRegistry) -> None:
+    amd64 = put(client, "amd64", layer({"bin/x": elf(X86_64)}))
+    index = put_index(client, "a/b", [child(amd64, "amd64")]).descriptor.digest
+    assert part_for(client, "a/b", index, "x86_64") == amd64.digest
+    assert part_for(client, "a/b", amd64.digest, "aarch64") == amd64.digest
+    assert part_for(client, "a/b", "nothing", "x86_64") == "nothing"
+    with pytest.raises(InputError, match="is an index without arm64") as caught:
+        part_for(client, "a/b", index, "aarch64")
+    assert f"amd64 {amd64.digest}" in caught.value.hint

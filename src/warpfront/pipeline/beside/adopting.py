@@ -4,17 +4,20 @@ place of what `build` would leave here, so that it is verified as our own would 
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import time
 
-from warpfront.errors import InputError
+from warpfront.errors import InputError, RegistryError
 from warpfront.images.engine import Engine, StoredImage, connect
 from warpfront.images.labels import BASE_SOURCE, CELL, CONTENT_HASH, LOCK
 from warpfront.matrix.plan import with_parents
 from warpfront.model import BaseSource, BuiltImage, Cell, ResolvedBase, WheelLock
 from warpfront.pipeline.within.locks import read_locks, usable_locks
 from warpfront.pipeline.workspace import Workspace
+from warpfront.release.registry.architectures import part_for
 from warpfront.release.registry.references import Reference, read_reference
-from warpfront.system.process import environment
+from warpfront.system.process import environment, run
 from warpfront.system.progress import Watch
 from warpfront.system.store import Store
 
@@ -24,7 +27,10 @@ def adopt(workspace: Workspace, reference: str, watch: Watch) -> Cell | None:
     another project may have a cell of the same name.
     """
     matrix, requirements, folders = workspace.matrix, workspace.requirements, workspace.folders
-    named, engine, began = read_digest(reference), connect(environment()), time.monotonic()
+    engine, began = connect(environment()), time.monotonic()
+    named = part_here(reference, engine)
+    if named.digest not in reference:
+        watch.say(f"{reference} is an index; of {engine.machine} it lists {named.digest}")
     image = pull(named, engine, watch)
     cell = _cell_of(image, matrix.cells)
     if cell is None:
@@ -48,6 +54,22 @@ def read_digest(reference: str) -> Reference:
             f"{reference} names no digest: what is verified has to be what is meant",
             hint=f"`invoke why {reference}` says which digest it is on now",
         )
+    return named
+
+
+def part_here(reference: str, engine: Engine) -> Reference:
+    """The image of a digest, or of an index what it lists for the engine's machine. A registry that
+    does not answer here may answer the engine.
+    """
+    from warpfront.release.registry import client  # noqa: PLC0415 - its HTTP is slow to load
+
+    named = read_digest(reference)
+    with (
+        contextlib.suppress(RegistryError),
+        client.connect(named.host, environment(), run) as registry,
+    ):
+        part = part_for(registry, named.repository, named.digest, engine.machine)
+        return dataclasses.replace(named, digest=part)
     return named
 
 

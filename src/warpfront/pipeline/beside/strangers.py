@@ -12,7 +12,7 @@ from warpfront.errors import RegistryError
 from warpfront.images.engine import Engine, connect
 from warpfront.inside.checks.effort import SESSIONS, Effort
 from warpfront.model import Blocked, Failed, Verification
-from warpfront.pipeline.beside.adopting import pull, read_digest, take_in
+from warpfront.pipeline.beside.adopting import part_here, pull, take_in
 from warpfront.pipeline.verifying import Verified, Verifying, toolbox_for
 from warpfront.pipeline.workspace import AskSite, Folders, Workspace, site_when_needed
 from warpfront.release.registry.attaching import attached_payload
@@ -46,7 +46,8 @@ def verify_stranger(
     own = Store(folders.store.folder / FOLDER)
     from warpfront.release.registry import client  # noqa: PLC0415 - its HTTP is slow to load
 
-    named = read_digest(reference)
+    engine = connect(environment())
+    named = part_here(reference, engine)
     with client.connect(named.host, environment(), run) as registry:
         making = attached_making(registry, named)
     watch.say(f"{reference}: of no cell here; its guard is its own project's to check")
@@ -56,7 +57,7 @@ def verify_stranger(
         named,
         making,
         dataclasses.replace(folders, store=own),
-        engine=connect(environment()),
+        engine=engine,
         site=site_when_needed(),
         target=target,
         sessions=(*SESSIONS, *(("selftest",) if selftest else ())),

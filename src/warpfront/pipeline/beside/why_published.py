@@ -5,6 +5,7 @@ that holds together; and who asked for each wheel in it, where this project has 
 from __future__ import annotations
 
 import dataclasses
+import platform
 from collections.abc import Iterable, Mapping
 
 from packaging.utils import canonicalize_name
@@ -25,6 +26,7 @@ from warpfront.release.bill.askers import Asking, asked_for
 from warpfront.release.bill.parts import roots_of
 from warpfront.release.history import is_yanked
 from warpfront.release.publication import Held, held_image
+from warpfront.release.registry.architectures import part_for
 from warpfront.release.registry.attaching import attached_payload
 from warpfront.release.registry.contract import Descriptor, Registry
 from warpfront.release.registry.references import fallback_tag, read_reference
@@ -49,9 +51,9 @@ def explain(workspace: Workspace, reference: str, *, trust: str = "") -> Why:
     named, here = read_reference(reference), environment()
     signer = Signer(run=run, cosign=trusting(run, trust, here)) if trust else None
     with client.connect(named.host, here, run) as registry:
-        found, requires = explained(
-            registry, named.repository, named.digest or named.tag, signer=signer
-        )
+        path, said = named.repository, named.digest or named.tag
+        part = part_for(registry, path, said, platform.machine()) if said else ""
+        found, requires = explained(registry, path, part, signer=signer)
     cell = next((one for one in matrix.cells if one.id == found.labels.get(CELL)), None)
     chain = with_parents((cell,), matrix.cells) if cell else ()
     states = read_locks(chain, requirements, folders)

@@ -12,7 +12,7 @@ import io
 import struct
 import tarfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, BinaryIO, cast
 
@@ -31,6 +31,8 @@ from warpfront.release.registry.contract import (
 from warpfront.release.registry.manifests import CONFIG_LIMIT_BYTES, ImageManifest
 from warpfront.release.registry.registry_errors import wrong
 
+ARCHITECTURES: Mapping[str, str] = {"x86_64": "amd64", "aarch64": "arm64"}
+"""In the registries' words."""
 UNPACKED_LIMIT_BYTES = 256 * 2**20
 # e_machine of an ELF header, in the registries' words.
 _MACHINES = {62: "amd64", 183: "arm64", 243: "riscv64", 21: "ppc64le", 22: "s390x"}
@@ -87,6 +89,24 @@ def architecture_found(
         machine=machine,
         file=file,
     )
+
+
+def part_for(registry: Registry, repository: str, reference: str, machine: str) -> str:
+    """The digest of what an index lists for a machine (`x86_64`); the reference itself where that
+    is no index. Raises `InputError` where the index lists nothing for it.
+    """
+    manifest = registry.manifest(repository, reference)
+    document = manifests.read_document(manifest) if manifest else None
+    if not isinstance(document, manifests.ImageIndex):
+        return reference
+    parts = {one.platform.architecture: one.digest for one in document.manifests if one.platform}
+    if (wanted := ARCHITECTURES.get(machine, machine)) not in parts:
+        listed = ", ".join(f"{name} {digest}" for name, digest in parts.items())
+        raise InputError(
+            f"{registry.host}/{repository} {reference} is an index without {wanted}",
+            hint=f"name one of its parts: {listed or 'it has none'}",
+        )
+    return parts[wanted]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
