@@ -375,6 +375,36 @@ def test_what_overflows_on_the_way_may_be_infinite_and_nothing_else_may(
     assert all("wrongly finite" in fault for fault in wrong)
 
 
+@pytest.mark.parametrize("name", ["linalg.svdvals", "norm.nuc", "linalg.cond"])
+def test_what_another_way_to_compute_it_rounds_otherwise_is_no_overflow(
+    database: dict[str, Entry], name: str
+) -> None:
+    """With an overflow looked for in each step, these give another last digit."""
+
+    def spoiled(*arguments: Any) -> Computed:
+        right = execute_entry(*arguments)
+        return replace(right, outputs=tuple(torch.full_like(x, math.nan) for x in right.outputs))
+
+    asked = Sweep(dtype="float32", device="cpu", effort=Effort(), run=spoiled)
+    wrong = sweep_entries([database[name]], asked)
+    assert len(wrong.faults) > 3
+    assert all("wrongly finite, infinite or NaN" in fault for fault in wrong.faults)
+
+
+def test_noughts_without_memory_are_not_looked_into_for_an_overflow(
+    database: dict[str, Entry],
+) -> None:
+    """sgn's gradient is such: to look into it ended the process."""
+
+    def spoiled(*arguments: Any) -> Computed:
+        right = execute_entry(*arguments)
+        wrong = (None if g is None else torch.full_like(g, math.nan) for g in right.gradients)
+        return replace(right, gradients=tuple(wrong))
+
+    asked = Sweep(dtype="float32", how="backward", device="cpu", effort=Effort(), run=spoiled)
+    assert sweep_entries([database["sgn"]], asked).faults
+
+
 def test_by_five_percent_an_entry_that_is_three_percent_off_is_right(
     database: dict[str, Entry],
 ) -> None:

@@ -84,6 +84,23 @@ def test_a_judge_that_sees_nothing_fails_the_selftest(
     assert len(checks["operators float32"]["details"]["missed"]) > 40
 
 
+def test_a_gradient_of_one_window_is_judged_by_its_own_roundings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By those of all that the window adds up, all zeros were right in 16 bits."""
+    pooling = tuple(one for one in operators() if one.name.startswith("adaptive_avg_pool"))
+    monkeypatch.setattr(selftest, "NETWORKS", ())
+    monkeypatch.setattr(selftest, "PATTERNS", ())
+    monkeypatch.setattr(selftest, "EXACT_DTYPES", ())
+    monkeypatch.setattr(selftest, "operators", lambda: pooling)
+    monkeypatch.setattr(selftest, "seed_property_faults", lambda *_: None)
+    checks = recorded(tmp_path, selftest.record_selftest)
+    for dtype in ("float16", "bfloat16"):
+        check = checks[f"operators {dtype}"]
+        assert check["outcome"] == "passed", check["reason"]
+        assert check["details"]["seeded"] > 20
+
+
 @pytest.mark.process
 def test_faults_in_the_database_are_caught_and_a_blind_judge_is_found_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

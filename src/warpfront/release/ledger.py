@@ -138,9 +138,8 @@ class Ledger:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stock:
     """A digest of a repository: its tags, which of them are `aliases`, and of which indexes it is a
-    part (`listed_in`, their tags). `befores` are the
-    digests that those were on, of a yanked one all that ever were on it; `channels` are what it was
-    proven for, `runs` moved an alias to it.
+    part (`listed_in`, their tags). `befores` are the digests that aliases were on, of a yanked one
+    all that ever were on it; `channels` are what it was proven for, `runs` moved an alias to it.
     """
 
     repository: str

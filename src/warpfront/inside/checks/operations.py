@@ -178,13 +178,15 @@ class Multilinear:
     """Sums of products, linear in each input: linear layers and convolutions.
 
     Their gradients are sums of products as well, so M and K of every gradient come from
-    differentiating the operation on absolute values and on ones. `length` is K of the output where
-    ones do not count it: means.
+    differentiating the operation on absolute values and on ones. `length` is K of the output, and
+    `back` of the gradient, where ones do not count it: of
+    means, and of those whose windows do not overlap.
     """
 
     kind: str
     function: Callable[..., Tensor]
     length: float = 0.0
+    back: float = 0.0
 
     def __call__(self, *inputs: Tensor) -> Tensor:
         return self.function(*inputs)
@@ -195,13 +197,17 @@ class Multilinear:
         c = C.get(self.kind, C_OTHER)
         exact = differentiate(self, inputs, cotangent)
         magnitudes = differentiate(self, [x.abs() for x in inputs], cotangent.abs())
+        counted = differentiate(
+            self, [torch.ones_like(x) for x in inputs], torch.ones_like(cotangent)
+        )
+        least = (self.length, *(self.back or self.length for _ in inputs))
         lengths = [
-            length.clamp(min=self.length or 1.0)
-            for length in differentiate(
-                self, [torch.ones_like(x) for x in inputs], torch.ones_like(cotangent)
-            )
+            length.clamp(min=at_least or 1.0)
+            for length, at_least in zip(counted, least, strict=True)
         ]
         squares = differentiate(self, [x**2 for x in inputs], cotangent**2)
+        if self.back:  # a mean's weight is in them once, and is squared itself
+            squares = (squares[0], *(square / self.length for square in squares[1:]))
         samples = _stored_sums(inputs)
         carried = [
             how.sum_rounding(self.kind, length, square, samples)

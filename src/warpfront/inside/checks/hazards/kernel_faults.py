@@ -16,9 +16,16 @@ from torch import Tensor
 from warpfront.inside.checks.effort import Effort
 from warpfront.inside.checks.hazards.field_faults import FIELD_FAULTS
 from warpfront.inside.checks.hazards.place_faults import PLACE_FAULTS
-from warpfront.inside.checks.hazards.seeding import KEYS, Kernel, KernelFault, seed_kernel_faults
+from warpfront.inside.checks.hazards.seeding import (
+    KEYS,
+    Kernel,
+    KernelFault,
+    concerns,
+    fits,
+    seed_kernel_faults,
+)
 from warpfront.inside.checks.mutations import MutationTally, finding_of_faults
-from warpfront.inside.checks.results import Check, CheckFinding, Recorder
+from warpfront.inside.checks.results import SKIPPED, Check, CheckFinding, Recorder
 
 
 def record_kernel_faults(claims: Any, recorder: Recorder, effort: Effort | None = None) -> None:
@@ -27,7 +34,8 @@ def record_kernel_faults(claims: Any, recorder: Recorder, effort: Effort | None 
     if not hasattr(torch.library, "get_kernel"):
         recorder.note_unclaimed("wrong kernels", f"torch {torch.__version__} has no get_kernel")
         return
-    classes = dict.fromkeys(fault.hazard_class for fault in KERNEL_FAULTS)
+    here = [fault for fault in KERNEL_FAULTS if concerns(fault, claims.device)]
+    classes = dict.fromkeys(fault.hazard_class for fault in here)
     if claims.device not in KEYS:
         recorder.note_unclaimed("wrong kernels", f"no kernels are seeded on {claims.device}")
         return
@@ -40,8 +48,11 @@ def record_kernel_faults(claims: Any, recorder: Recorder, effort: Effort | None 
 
 
 def _finding(name: str, device: str) -> CheckFinding:
+    faults = [one for one in KERNEL_FAULTS if one.hazard_class == name and concerns(one, device)]
+    if not any(fits(one, device) for one in faults):
+        return CheckFinding(outcome=SKIPPED, reason="the device has less memory than its rows take")
     ledger = MutationTally()
-    seed_kernel_faults([f for f in KERNEL_FAULTS if f.hazard_class == name], device, ledger)
+    seed_kernel_faults(faults, device, ledger)
     return finding_of_faults(ledger)
 
 

@@ -185,7 +185,11 @@ def _adaptive(function: Callable[..., Tensor], width: int) -> Cases:
             window = -(-size // output) + (1 if size % output else 0)
             length = float(window**width)
             operation = Multilinear(
-                kind="pooling", function=partial(function, output_size=output), length=length
+                kind="pooling",
+                function=partial(function, output_size=output),
+                length=length,
+                # Of a single window: divided by one side after the other, and stored.
+                back=0.0 if size % output else width + 1.0,
             )
             tensors = (maker.normal(2, 3, *([size] * width)),)
             yield Case(name=f"{size} to {output}", operation=operation, tensors=tensors)

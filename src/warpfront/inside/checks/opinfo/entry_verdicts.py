@@ -126,7 +126,9 @@ class Saturated(TorchDispatchMode):  # type: ignore[misc]
     ) -> Any:
         given = operator(*args, **(kwargs or {}))
         for x in tensors_in(given):
-            if x.is_floating_point() and x.layout == torch.strided and x.numel():
+            dense = x.is_floating_point() and x.layout == torch.strided and x.numel()
+            # One of nothing but noughts, as some gradients are, has no memory to look into.
+            if dense and not x._is_zerotensor():  # noqa: SLF001 - it has no other name
                 # `.data`: autograd would take it for a change after the fact.
                 x.data.masked_fill_(x > self.largest, torch.inf)
                 x.data.masked_fill_(x < -self.largest, -torch.inf)
@@ -246,7 +248,10 @@ class Limits:
         at_the_edge = exact.isfinite() & ~values.isnan() & ((limited - exact).abs() <= off)
         if saturated is not None and saturated.shape == reference.shape:
             reached = _real(saturated)
-            at_the_edge |= (reached != exact) & ~values.isfinite()
+            # Further than by a rounding: that, another way to compute it gives, too.
+            rounding = off + rounding_unit(_narrow(found)) * exact.abs()
+            overflowed = (reached != exact) & ~((reached - exact).abs() <= rounding)
+            at_the_edge |= overflowed & ~values.isfinite()
         return replace(self, wrong=int((~judged & ~same & ~at_the_edge).sum()))
 
     def eased(self, moved: Sequence[Tensor | None], reference: Tensor) -> Limits:
