@@ -358,6 +358,13 @@ def test_what_is_packaged_for_a_third_vendor_is_not_amds(
 def test_an_image_of_cudas_is_one_in_a_ported_tree_without_another(tmp_path: Path) -> None:
     image = {"b.py": ASKS, "docker/Dockerfile": "FROM nvidia/cuda:12.4.1-base\n"}
     assert loud(found(tmp_path, image)) == {("docker/Dockerfile", "CT401")}
+    aside = "docker run --gpus all debian\n"
+    assert not loud(found(tmp_path, {"docker/Dockerfile": "", "tests/run.sh": aside}))
+    assert loud(found(tmp_path, {"run.sh": aside})) == {("run.sh", "CT402")}
+    (tmp_path / "run.sh").unlink()
+    both = {"docker/Dockerfile": image["docker/Dockerfile"] + "FROM rocm/dev-ubuntu-22.04\n"}
+    assert not loud(found(tmp_path, both))
+    assert loud(found(tmp_path, image)) == {("docker/Dockerfile", "CT401")}
     assert not loud(found(tmp_path, {"images/rocm/Dockerfile": "FROM debian\n"}))
 
 

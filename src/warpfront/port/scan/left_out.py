@@ -30,7 +30,8 @@ def unproven_beside(paths: Iterable[str]) -> frozenset[str]:
     return frozenset(
         str(path)
         for path in map(PurePosixPath, paths)
-        if not _OF_AMD.search(str(path)) and (_is_packaged_apart(path) or _is_aside(path))
+        if not _OF_AMD.search(str(path))
+        and (_is_packaged_apart(path) or (path.suffix in (".py", ".ipynb") and is_aside(path)))
     )
 
 
@@ -40,15 +41,15 @@ def _is_packaged_apart(path: PurePosixPath) -> bool:
     return kind is not None and not of_root
 
 
-def _is_aside(path: PurePosixPath) -> bool:
-    parts = {part.lower() for part in path.parts[:-1]}
-    return path.suffix in (".py", ".ipynb") and not parts.isdisjoint(_ASIDE)
+def is_aside(path: PurePosixPath) -> bool:
+    """Whether a file lies among examples, benchmarks, tests and the like."""
+    return not _ASIDE.isdisjoint(part.lower() for part in path.parts[:-1])
 
 
 _MANIFESTS = frozenset({"toml", "requirements", "cfg"})
 _ASIDE = frozenset(
     {"example", "examples", "benchmark", "benchmarks", "demo", "demos", "doc", "docs", "tutorial"}
-    | {"tutorials", "recipes", "scripts", "tools"}
+    | {"tutorials", "recipes", "scripts", "tools", "test", "tests"}
 )
 _OF_THE_ROOT = frozenset({"pyproject.toml", "requirements.txt", "setup.cfg"})
 
