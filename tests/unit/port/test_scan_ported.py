@@ -258,7 +258,7 @@ def test_a_project_that_needs_no_torch_brings_none(tmp_path: Path) -> None:
         "Dockerfile": "RUN pip install -e .\n",
         "setup.py": 'setup(install_requires=["numpy"])',
     }
-    assert not loud(found(tmp_path, files))
+    assert not loud(found(tmp_path, files | {"examples/requirements.txt": "vllm\n"}))
     assert ("Dockerfile", "DP318") in loud(found(tmp_path, {"requirements.txt": "torch\n"}))
 
 
@@ -345,6 +345,13 @@ def test_a_list_of_dtypes_and_a_rate_choose_nothing(
         ({"docker/input/Dockerfile": "RUN pip install -e .\n"}, True),
         ({"requirements.txt": "torch==2.7.1+xpu\n"}, False),
         ({"requirements.txt": "torch==2.7.1+cu128\n"}, True),
+        ({"requirements.txt": "--index-url https://x.org/whl/rocm6.4\ntorch\n"}, False),
+        ({"requirements.txt": "--index-url https://x.org/whl/nightly\ntorch\n"}, True),
+        ({"helm/tests/a.yaml": 'limits:\n  nvidia.com/gpu: "1"\n'}, False),
+        ({"helm/a.yaml": 'limits:\n  nvidia.com/gpu: "1"\n'}, True),
+        ({"a.c": "int a;\n", "Makefile": "USE_CUDA = FALSE\n"}, False),
+        ({"a.c": "int a;\n", "Makefile": "USE_CUDA = TRUE\n"}, True),
+        ({"a.c": "int a;\n", "Makefile": "EXTRA_DIST = run_dgemm_cuda.py\n"}, False),
         ({"pyproject.toml": '[project.optional-dependencies]\nxpu = ["torch==2.7"]\n'}, False),
         ({"pyproject.toml": '[project.optional-dependencies]\nall = ["torch==2.7"]\n'}, True),
     ],

@@ -27,7 +27,9 @@ _NVIDIAS = re.compile(
 _OTHERS = re.compile(
     r"(?i)(?:[/._-]|\A)(?:npu|hpu|ascend|xpu|intel|maca|mlu|musa|tpu|mps|cpu)(?:[._/-]|\Z)"
 )
-_TESTS = re.compile(r"(?i)(?:/|\A)(?:tests?|testing)/[^/]*(?:requirements|constraints)[^/]*\Z")
+_TESTS = re.compile(
+    r"(?i)(?:/|\A)(?:tests?|testing)/(?:[^/]*(?:requirements|constraints)[^/]*|.*\.ya?ml)\Z"
+)
 _EXCERPT = 200
 _SOFTENED = {
     Gate.AVAILABILITY: Severity.WARNING,

@@ -114,7 +114,7 @@ _HEARD_OF = {
     "renaming": ("hipify", "define __CUDACC__"),
     "hipify": ("hipify",),
 }
-_NAMES_OF_ROCM = (*_HEARD_OF["rocm"], "rocm", "ROCm", "ROCM", "amdgpu")
+_NAMES_OF_ROCM = (*_HEARD_OF["rocm"], "rocm", "ROCm", "ROCM", "amdgpu", "amdsmi")
 _INCLUDED = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"]", re.MULTILINE)
 _RUNTIME = re.compile(r"cuda(?:_runtime(?:_api)?)?\.h$|hip/|cooperative_groups|cub/|thrust/")
 

@@ -114,14 +114,22 @@ _PROJECTS = re.compile(r"\s(?:-e|--editable|\.{1,2}/?(?:\[[^\]]*\])?)(?:[\s=]|\Z
 
 def torchless(requirements: Mapping[str, str]) -> frozenset[str]:
     """The files of requirements, by path, that name neither torch nor what is known to need it, and
-    their names where that is so of all files of a name; "." where it is so of every one.
+    their names where that is so of all files of a name; "." where it is so of every
+    one but those of examples and the like.
     """
     needing = {path for path, text in requirements.items() if _NEEDS.search(text)}
     names = {path.rpartition("/")[2] for path in needing}
     found = set(requirements) - needing
     found |= {path.rpartition("/")[2] for path in found} - names
-    alone = not needing and not _MANIFESTS.isdisjoint(requirements)
+    alone = not any(map(_is_products, needing)) and not _MANIFESTS.isdisjoint(requirements)
     return frozenset(found | ({"."} if alone else set()))
+
+
+def _is_products(path: str) -> bool:
+    return _ASIDE.isdisjoint(path.split("/")[:-1])
+
+
+_ASIDE = frozenset({"example", "examples", "benchmarks", "docs", "tests"})
 
 
 def lists_requirements(path: PurePosixPath) -> bool:
