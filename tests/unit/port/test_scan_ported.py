@@ -313,10 +313,19 @@ def test_what_names_rocm_says_that_a_tree_knows_amd(
     assert (("a.py", "PY030") not in loud(said)) == knows
 
 
+def test_a_capability_asked_of_amd_alone_is_its_own(tmp_path: Path) -> None:
+    asked = "torch.cuda.get_device_capability() < (9, 4)"
+    code = f"import torch\nif torch.version.hip:\n    old = {asked}\nelse:\n    new = {asked}\n"
+    assert not found(tmp_path, {"a.py": code})
+    open_to_all = found(tmp_path, {"a.py": f"import torch\nold = {asked}\n"})
+    assert {one.rule for one in open_to_all} == {"PY019"}
+
+
 @pytest.mark.parametrize(
-    ("asked", "said"), [(">= 9", "error"), (">= 8", "warning"), ("< 8", "warning"), ("< 7", "note")]
+    ("asked", "said"),
+    [(">= 9", "error"), (">= 8", "warning"), ("< 8", "warning"), ("== 8", "error")],
 )
-def test_what_every_gpu_of_today_answers_is_a_note(tmp_path: Path, asked: str, said: str) -> None:
+def test_what_every_gpu_of_amds_answers_is_a_warning(tmp_path: Path, asked: str, said: str) -> None:
     code = f"import torch\nnew = torch.cuda.get_device_capability()[0] {asked}\n"
     assert [str(one.severity) for one in found(tmp_path, {"a.py": code})] == [said]
 

@@ -123,27 +123,22 @@ def _capabilities(module: Module, node: ast.Compare, sides: list[ast.expr]) -> I
         return
     if any(_is_capability(module, side) for side in sides):
         rule, what = _capability_rule(module, node), _one_line(module, node)
-        milder = _lower_bound(node, sides) if rule == "PY019" else 0
-        yield Seen(rule=rule, node=node, what=what, shift=-milder)
+        milder = rule == "PY019" and _is_lower_bound(node, sides)
+        yield Seen(rule=rule, node=node, what=what, shift=-int(milder))
 
 
-def _lower_bound(node: ast.Compare, sides: list[ast.expr]) -> int:
-    """How much milder `>= 8` is: every GPU of AMD's answers 9 or more, and so goes where newer ones
-    go; what is for Ampere and later (bfloat16, say) most often is for them too, what is for older
-    ones (`>= 7`) always.
+def _is_lower_bound(node: ast.Compare, sides: list[ast.expr]) -> bool:
+    """`>= 8`: every GPU of AMD's answers 9 or more, and so goes where newer ones go; what is for
+    Ampere and later (bfloat16, say) most often is for them too.
     """
     numbers = (one.value for side in filter(_is_number, sides) for one in ast.walk(side)
                if isinstance(one, ast.Constant) and isinstance(one.value, int))  # fmt: skip
     first = next(numbers, _CDNA)
     ordered = isinstance(node.ops[0], ast.Lt | ast.LtE | ast.Gt | ast.GtE)
-    major = first // 10 if first > _CODES else first
-    if not ordered or not 0 < major < _CDNA:
-        return 0
-    return 1 if major >= _AMPERE else 2
+    return ordered and 0 < (first // 10 if first > _CODES else first) < _CDNA
 
 
 _CDNA = 9
-_AMPERE = 8
 _CODES = 20
 
 
