@@ -160,6 +160,9 @@ def test_a_file_with_a_twin_for_amd_beside_it_is_for_the_others() -> None:
     assert beside_amds(paths) == {
         "docker/Dockerfile",
         "docker/Dockerfile.ngc",
+        "other/Dockerfile",
         "tools/setup.sh",
         "requirements-cuda.txt",
     }
+    assert beside_amds(["a/rocm/compose.yml", "b/compose.yml", "c/k8s.yml"]) == {"b/compose.yml"}
+    assert not beside_amds(["a/Dockerfile", "b/compose.yml"])

@@ -233,7 +233,155 @@ def test_requirements_without_torch_bring_none(tmp_path: Path) -> None:
     assert not loud(found(tmp_path, step | {"docs/list-requirements.txt": "sphinx\n"}))
     more = found(tmp_path, {"docs/list-requirements.txt": "sphinx\ntimm\n"})
     assert ("Dockerfile", "DP318") in loud(more)
-    assert torchless({"a/r.txt": "sphinx\n", "b/r.txt": "torch\n"}) == set()
+    assert torchless({"a/r.txt": "sphinx\n", "b/r.txt": "torch\n"}) == {"a/r.txt"}
+
+
+def test_an_install_step_brings_what_the_files_that_it_copies_name(tmp_path: Path) -> None:
+    step = (
+        "COPY ./{}/requirements.txt /tmp/requirements.txt\nRUN uv pip sync /tmp/requirements.txt\n"
+    )
+    files = {
+        "arm/requirements.txt": "numpy\n",
+        "all/requirements.txt": "torch\n",
+        "Dockerfile": step,
+    }
+    assert ("Dockerfile", "DP318") in loud(found(tmp_path, files))
+    assert not loud(
+        found(tmp_path, {"Dockerfile": step.format("arm"), "all/requirements.txt": "jax\n"})
+    )
+    more = {"Dockerfile": step.format("all"), "all/requirements.txt": "torch\n"}
+    assert ("Dockerfile", "DP318") in loud(found(tmp_path, more))
+
+
+def test_a_project_that_needs_no_torch_brings_none(tmp_path: Path) -> None:
+    files = {
+        "Dockerfile": "RUN pip install -e .\n",
+        "setup.py": 'setup(install_requires=["numpy"])',
+    }
+    assert not loud(found(tmp_path, files | {"examples/requirements.txt": "vllm\n"}))
+    assert ("Dockerfile", "DP318") in loud(found(tmp_path, {"requirements.txt": "torch\n"}))
+
+
+ASKS = "import torch\nif torch.version.hip:\n    x = 1\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "rule"),
+    [
+        ("import apex\n", "PY030"),
+        ("import torch\nnew = torch.cuda.get_device_capability()[0] >= 9\n", "PY019"),
+        ("import torch\nx = torch.zeros(1).to(torch.float8_e4m3fn)\n", "PY037"),
+        ("WARP_SIZE = 32\n", "PY055"),
+    ],
+)
+def test_what_a_ported_tree_does_in_python_it_does_on_amd(
+    tmp_path: Path, code: str, rule: str
+) -> None:
+    assert ("a.py", rule) in loud(found(tmp_path, {"a.py": code}))
+    after = found(tmp_path, {"b.py": ASKS})
+    assert [(one.rule, one.gate) for one in after] == [(rule, Gate.PORTED)]
+
+
+@pytest.mark.parametrize(
+    ("code", "rule"),
+    [
+        ("import flashinfer\n", "PY035"),
+        ("import torch\ntorch.hip.synchronize()\n", "PY023"),
+        ("import torch\nf = torch.compile(g, mode='reduce-overhead')\n", "PY001"),
+    ],
+)
+def test_what_no_port_shows_to_work_is_said_in_one(tmp_path: Path, code: str, rule: str) -> None:
+    assert ("a.py", rule) in loud(found(tmp_path, {"a.py": code, "b.py": ASKS}))
+    assert not loud(found(tmp_path, {"a.py": "", "examples/a.py": code}))
+
+
+@pytest.mark.parametrize(
+    ("files", "knows"),
+    [
+        ({f"m{number}.py": "# ROCm has none\n" for number in range(6)}, True),
+        ({f"m{number}.py": "# ROCm has none\n" for number in range(5)}, False),
+        ({f"m{number}.ipynb": '{"cells": [], "x": "rocm"}' for number in range(6)}, False),
+        ({"docker/amd/Dockerfile": "FROM debian\n"}, True),
+        ({"requirements/runtime_rocm.txt": "numpy\n"}, True),
+        ({"scripts/run_rocm.sh": "make\n"}, False),
+    ],
+)
+def test_what_names_rocm_says_that_a_tree_knows_amd(
+    tmp_path: Path, files: Mapping[str, str], *, knows: bool
+) -> None:
+    said = found(tmp_path, {"a.py": "import apex\n"} | dict(files))
+    assert (("a.py", "PY030") not in loud(said)) == knows
+
+
+def test_a_capability_asked_of_amd_alone_is_its_own(tmp_path: Path) -> None:
+    asked = "torch.cuda.get_device_capability() < (9, 4)"
+    code = f"import torch\nif torch.version.hip:\n    old = {asked}\nelse:\n    new = {asked}\n"
+    assert not found(tmp_path, {"a.py": code})
+    open_to_all = found(tmp_path, {"a.py": f"import torch\nold = {asked}\n"})
+    assert {one.rule for one in open_to_all} == {"PY019"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [(">= 9", "error"), (">= 8", "warning"), ("< 8", "warning"), ("== 8", "error")],
+)
+def test_what_every_gpu_of_amds_answers_is_a_warning(tmp_path: Path, asked: str, said: str) -> None:
+    code = f"import torch\nnew = torch.cuda.get_device_capability()[0] {asked}\n"
+    assert [str(one.severity) for one in found(tmp_path, {"a.py": code})] == [said]
+
+
+@pytest.mark.parametrize(
+    ("code", "rules"),
+    [
+        ("KINDS = {torch.float8_e4m3fn, torch.bfloat16}\n", set()),
+        ("kind, largest = torch.float8_e4m3fn, 448\n", {"PY037"}),
+        ("RATES = {'tf32': 156e12}\n", set()),
+        ("SETTINGS = {'tf32': True}\n", {"PY008"}),
+    ],
+)
+def test_a_list_of_dtypes_and_a_rate_choose_nothing(
+    tmp_path: Path, code: str, rules: set[str]
+) -> None:
+    said = loud(found(tmp_path, {"a.py": f"import torch\n{code}"}))
+    assert {rule for _, rule in said} == rules
+
+
+@pytest.mark.parametrize(
+    ("files", "is_loud"),
+    [
+        ({"requirements_npu.txt": "torch==2.7.1\n"}, False),
+        ({"docker/docker-npu/Dockerfile": "RUN pip install -e .\n"}, False),
+        ({"docker/input/Dockerfile": "RUN pip install -e .\n"}, True),
+        ({"requirements.txt": "torch==2.7.1+xpu\n"}, False),
+        ({"requirements.txt": "torch==2.7.1+cu128\n"}, True),
+        ({"requirements.txt": "--index-url https://x.org/whl/rocm6.4\ntorch\n"}, False),
+        ({"requirements.txt": "--index-url https://x.org/whl/nightly\ntorch\n"}, True),
+        ({"helm/tests/a.yaml": 'limits:\n  nvidia.com/gpu: "1"\n'}, False),
+        ({"helm/a.yaml": 'limits:\n  nvidia.com/gpu: "1"\n'}, True),
+        ({"a.c": "int a;\n", "Makefile": "USE_CUDA = FALSE\n"}, False),
+        ({"a.c": "int a;\n", "Makefile": "USE_CUDA = TRUE\n"}, True),
+        ({"a.c": "int a;\n", "Makefile": "EXTRA_DIST = run_dgemm_cuda.py\n"}, False),
+        ({"pyproject.toml": '[project.optional-dependencies]\nxpu = ["torch==2.7"]\n'}, False),
+        ({"pyproject.toml": '[project.optional-dependencies]\nall = ["torch==2.7"]\n'}, True),
+    ],
+)
+def test_what_is_packaged_for_a_third_vendor_is_not_amds(
+    tmp_path: Path, files: Mapping[str, str], *, is_loud: bool
+) -> None:
+    assert bool(loud(found(tmp_path, files))) == is_loud
+
+
+def test_an_image_of_cudas_is_one_in_a_ported_tree_without_another(tmp_path: Path) -> None:
+    image = {"b.py": ASKS, "docker/Dockerfile": "FROM nvidia/cuda:12.4.1-base\n"}
+    assert loud(found(tmp_path, image)) == {("docker/Dockerfile", "CT401")}
+    aside = "docker run --gpus all debian\n"
+    assert not loud(found(tmp_path, {"docker/Dockerfile": "", "tests/run.sh": aside}))
+    assert loud(found(tmp_path, {"run.sh": aside})) == {("run.sh", "CT402")}
+    (tmp_path / "run.sh").unlink()
+    both = {"docker/Dockerfile": image["docker/Dockerfile"] + "FROM rocm/dev-ubuntu-22.04\n"}
+    assert not loud(found(tmp_path, both))
+    assert loud(found(tmp_path, image)) == {("docker/Dockerfile", "CT401")}
+    assert not loud(found(tmp_path, {"images/rocm/Dockerfile": "FROM debian\n"}))
 
 
 def test_a_third_partys_device_code_that_the_build_names_is_read(tmp_path: Path) -> None:
@@ -335,8 +483,9 @@ def test_amd_smi_is_installed_without_torch(tmp_path: Path) -> None:
 
 def test_a_home_that_is_only_printed_decides_nothing(tmp_path: Path) -> None:
     code = "from torch.utils.cpp_extension import ROCM_HOME\nx = {} if ROCM_HOME else 0\n"
-    assert ("a.py", "PY048") in loud(found(tmp_path, {"a.py": code.format("build()")}))
-    assert not loud(found(tmp_path, {"a.py": code.format("'installed'")}))
+    said = found(tmp_path, {"a.py": code.format("build()")})
+    assert [(one.rule, one.gate) for one in said] == [("PY048", Gate.PORTED)]
+    assert not found(tmp_path, {"a.py": code.format("'installed'")})
 
 
 def test_nvml_is_an_error_where_its_header_is_needed(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path, PurePosixPath
 from types import FrameType
 
@@ -24,9 +23,10 @@ from warpfront.port.scan.findings import Context, ScanFinding, SourceText
 from warpfront.port.scan.left_out import (
     beside_amds,
     cudas_beside_amds,
+    names_amd,
     of_own_builds,
+    unproven_beside,
     unproven_code,
-    unproven_packaging,
 )
 from warpfront.port.scan.severities import Judged, said_once
 from warpfront.port.scan.targets import ScanTarget
@@ -113,12 +113,13 @@ def _context(tree: Tree, files: Sequence[TreeFile]) -> Context:
     """torch's tables are worth reading only where there is CUDA to look up in them."""
     texts = _texts(tree, (file for file in files if cuda.reads(PurePosixPath(file.path))))
     heard = _heard_of(tree, files, texts)
-    knows_amd = not heard.isdisjoint({"hip", "rocm"})
+    paths = [file.path for file in files]
+    knows_amd = not heard.isdisjoint({"hip", "rocm", "asked"}) or names_amd(paths)
     base = Context(
         own_packages=_own_packages(tree),
         torchless=_torchless(tree, files),
         left_out=_for_others(tree, files),
-        unproven=unproven_packaging(file.path for file in files) if knows_amd else frozenset(),
+        unproven=unproven_beside(paths) if knows_amd else frozenset(),
         knows_amd=knows_amd,
         ported=knows_amd,
     )
@@ -133,7 +134,7 @@ def _context(tree: Tree, files: Sequence[TreeFile]) -> Context:
     }
     ported = (
         not heard.isdisjoint({"asked", "hipify"})
-        or len(cudas_beside_amds(file.path for file in files)) > cuda.BEGUN
+        or len(cudas_beside_amds(paths)) > cuda.BEGUN
         or ("hip" in heard and cuda.is_ported(texts.values(), facts.values()))
     )
     if not ported and heard.isdisjoint({"extensions", "renaming"}):
@@ -162,7 +163,7 @@ def _for_others(tree: Tree, files: Sequence[TreeFile]) -> frozenset[str]:
 
 
 def _torchless(tree: Tree, files: Iterable[TreeFile]) -> frozenset[str]:
-    listed = (one for one in files if structured.kind_of(PurePosixPath(one.path)) == "requirements")
+    listed = (one for one in files if structured.lists_requirements(PurePosixPath(one.path)))
     return structured.torchless(_texts(tree, listed))
 
 
@@ -172,15 +173,19 @@ def _texts(tree: Tree, files: Iterable[TreeFile]) -> dict[str, str]:
 
 
 def _heard_of(tree: Tree, files: Iterable[TreeFile], texts: Mapping[str, str]) -> frozenset[str]:
-    """What the files of a tree have heard of; those that were not read yet come last. A script says
-    what somebody ran, not what the code has.
+    """What the files of a tree have heard of; those that were not read yet come last. A script or
+    a notebook says what somebody ran, not what the code has.
     """
     rest = (
         read_text(tree.root, file)
         for file in files
-        if file.path not in texts and structured.kind_of(PurePosixPath(file.path)) != "shell"
+        if file.path not in texts and not _is_only_run(PurePosixPath(file.path))
     )
-    return cuda.heard_of(chain(texts.values(), (text for text in rest if isinstance(text, str))))
+    return cuda.heard_of(texts.values(), (text for text in rest if isinstance(text, str)))
+
+
+def _is_only_run(path: PurePosixPath) -> bool:
+    return path.suffix == ".ipynb" or structured.kind_of(path) == "shell"
 
 
 def _shared_switches(tree: Tree, files: Iterable[TreeFile]) -> frozenset[str]:

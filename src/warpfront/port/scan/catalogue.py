@@ -34,9 +34,9 @@ class Rule:
     `of_a_folder` rules say is one fact of a folder, said at its first place there. `of_a_package`
     rules are about an import: one that may be missing is a note. What a port shows to work is
     a note, but of rules that hold `despite_a_port`: it was built for other targets, for another
-    ROCm, or is not finished. A file that names the target asked for has no finding of an
-    `unless_named` rule. Where a claim comes from is in `sources`: public places, or files of torch
-    with its version.
+    ROCm, is not finished, imports what nobody builds for AMD, or is wrong without a word. A file
+    that names the target asked for has no finding of an `unless_named` rule. Where a claim comes
+    from is in `sources`: public places, or files of torch with its version.
 
     `seen` are the names that are all it takes to see it. In Python `imports` (packages and
     modules, as they are imported), `dotted` names, imports followed (one covers what is below
@@ -66,8 +66,8 @@ class Rule:
     @property
     def is_met_by_a_port(self) -> bool:
         """Whether a port that is built and run shows that this works, or is for NVIDIA alone."""
-        of_a_build = self.engines == ("cuda",) or self.id.startswith("BL")
-        return of_a_build and not self.despite_a_port
+        of_code = self.engines == ("cuda",) or self.id.startswith(("BL", "PY"))
+        return of_code and not self.despite_a_port
 
     def severity_for(self, target: ScanTarget) -> Severity:
         """The severity of the narrowest class of `target` that this rule names; none if none."""

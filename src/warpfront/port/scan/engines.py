@@ -10,6 +10,7 @@ from warpfront.port.scan import cuda, notebooks, python, structured
 from warpfront.port.scan.catalogue import Rule
 from warpfront.port.scan.findings import Context, Gate, Sighting, SourceText
 from warpfront.port.scan.isolation import isolation_sightings
+from warpfront.port.scan.left_out import is_aside
 from warpfront.port.scan.severities import Judged, judge
 from warpfront.port.scan.targets import ScanTarget
 
@@ -45,15 +46,23 @@ def scan_source(source: SourceText, scope: Scope, before: SourceText | None = No
         seen = (*seen, *edited)
     except RecursionError:
         seen = (Sighting(rule="SC003", start=0, end=0, what="nested too deeply"),)
-    gate = _gate(str(source.path), scope.context) if scope.target.is_rocm else Gate.OPEN
+    gate = _gate(source, scope.context) if scope.target.is_rocm else Gate.OPEN
     ported = scope.target.is_rocm and scope.context.ported
     return judge(source, seen, scope.target, scope.rules, gate=gate, ported=ported)
 
 
-def _gate(path: str, context: Context) -> Gate:
-    if path in context.left_out:
+def _gate(source: SourceText, context: Context) -> Gate:
+    """What names ROCm among images and services has a part for AMD beside the one for CUDA; what
+    examples, benchmarks and tests of a tree that knows AMD start is nobody's product.
+    """
+    path = str(source.path)
+    unproven = path in context.unproven
+    started = unproven and structured.kind_of(source.path) in ("dockerfile", "yaml", "shell")
+    if path in context.left_out or (
+        started and ("rocm" in source.text.lower() or is_aside(source.path))
+    ):
         return Gate.LEFT_OUT
-    return Gate.UNPROVEN if path in context.unproven else Gate.OPEN
+    return Gate.UNPROVEN if unproven else Gate.OPEN
 
 
 def _seen(source: SourceText, context: Context) -> tuple[SourceText, tuple[Sighting, ...]]:

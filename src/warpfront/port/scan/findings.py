@@ -46,7 +46,7 @@ class Gate(StrEnum):
     AUTOMATION = "automation"
     """What the project's own CI runs on its own machines: a note."""
     NVIDIAS = "nvidias"
-    """A file for packaging whose name says that it is NVIDIA's: a note."""
+    """A file for packaging whose name says that it is NVIDIA's, or a third vendor's: a note."""
     LEFT_OUT = "left-out"
     """The project does without the file on AMD, or has another in its place: a note."""
     UNPROVEN = "unproven"
@@ -104,12 +104,12 @@ class Context:
     sides only: there a number stands for nothing, "unset" is all that is known.
     `own_namespaces` are the C++ namespaces that it opens, `own_macros` what its headers define.
     `own_packages` are the Python packages that the tree itself is the source of, `torchless`
-    its files of requirements without torch. `left_out` are the paths of files that have another
-    for AMD in their place, `unproven` those of which nothing shows that AMD comes there, where
-    the tree `knows_amd` at all. Nothing in an `untranslated` tree knows of HIP: CUDA's names
-    stay as they are, and only `cuda_headers` (by their names) bring in the runtime that hipcc
-    does not include by itself. A `hipless` tree has nothing for AMD but what torch may make of its
-    extensions, a `ported` one code for HIP.
+    its files of requirements without torch, and their names where all files of that name are.
+    `left_out` are the paths of files that have another for AMD in their place, `unproven` those of
+    which nothing shows that AMD comes there, where the tree `knows_amd` at all. Nothing in an
+    `untranslated` tree knows of HIP: CUDA's names stay as they are, and only `cuda_headers` (by
+    their names) bring in the runtime that hipcc does not include by itself. A `hipless` tree has
+    nothing for AMD but what torch may make of its extensions, a `ported` one code for HIP.
     """
 
     identifiers: Mapping[str, str] = field(default_factory=dict, repr=False)

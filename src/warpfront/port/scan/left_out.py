@@ -23,40 +23,68 @@ def unproven_code(texts: Mapping[str, str]) -> frozenset[str]:
     return frozenset(path for path, text in texts.items() if _OF_HIP.search(text) is None)
 
 
-def unproven_packaging(paths: Iterable[str]) -> frozenset[str]:
-    """In a tree that knows AMD: what is packaged or built another way than from its root. Files
-    with AMD's name are its own.
+def unproven_beside(paths: Iterable[str]) -> frozenset[str]:
+    """In a tree that knows AMD: what is packaged or built another way than from its root, and the
+    Python that is no part of what is installed. Files with AMD's name are its own.
     """
     return frozenset(
         str(path)
         for path in map(PurePosixPath, paths)
-        if (kind := kind_of(path)) is not None
-        and not _OF_AMD.search(str(path))
-        and not (kind in _MANIFESTS and path.name in _OF_THE_ROOT and len(path.parts) == 1)
+        if not _OF_AMD.search(str(path))
+        and (_is_packaged_apart(path) or (path.suffix in (".py", ".ipynb") and is_aside(path)))
     )
 
 
+def _is_packaged_apart(path: PurePosixPath) -> bool:
+    kind = kind_of(path)
+    of_root = kind in _MANIFESTS and path.name in _OF_THE_ROOT and len(path.parts) == 1
+    return kind is not None and not of_root
+
+
+def is_aside(path: PurePosixPath) -> bool:
+    """Whether a file lies among examples, benchmarks, tests and the like."""
+    return not _ASIDE.isdisjoint(part.lower() for part in path.parts[:-1])
+
+
 _MANIFESTS = frozenset({"toml", "requirements", "cfg"})
+_ASIDE = frozenset(
+    {"example", "examples", "benchmark", "benchmarks", "demo", "demos", "doc", "docs", "tutorial"}
+    | {"tutorials", "recipes", "scripts", "tools", "test", "tests"}
+)
 _OF_THE_ROOT = frozenset({"pyproject.toml", "requirements.txt", "setup.cfg"})
+
+
+def names_amd(paths: Iterable[str]) -> bool:
+    """Whether an image or a list of requirements of the tree's is for AMD by its name."""
+    return any(
+        _OF_AMD.search(path) and kind_of(PurePosixPath(path)) in ("dockerfile", "requirements")
+        for path in paths
+    )
 
 
 def beside_amds(paths: Iterable[str]) -> frozenset[str]:
     """The files among `paths` with a sibling whose name is theirs with AMD in it: `setup.sh` beside
-    `setup_rocm.sh`, and all Dockerfiles of a folder that has one for AMD.
+    `setup_rocm.sh`, and all images where one is for AMD.
     """
-    twins: dict[tuple[str, str], list[PurePosixPath]] = defaultdict(list)
+    twins: dict[str, list[str]] = defaultdict(list)
     for path in map(PurePosixPath, paths):
         kind = kind_of(path)
-        if kind in ("dockerfile", "shell", "requirements"):
-            said = "" if kind == "dockerfile" else _OF_A_VENDOR.sub("", path.name)
-            twins[str(path.parent), f"{kind} {said}"].append(path)
+        if kind == "dockerfile" or (kind == "yaml" and "compose" in path.name):
+            twins["images"].append(str(path))
+        elif kind in ("shell", "requirements"):
+            twins[f"{path.parent} {kind} {_OF_A_VENDOR.sub('', path.name)}"].append(str(path))
     return frozenset(
-        str(path)
-        for found in twins.values()
-        if any(_OF_AMD.search(path.name) for path in found)
+        path
+        for key, found in twins.items()
+        if any(_OF_AMD.search(_named(key, path)) for path in found)
         for path in found
-        if not _OF_AMD.search(path.name)
+        if not _OF_AMD.search(_named(key, path))
     )
+
+
+def _named(key: str, path: str) -> str:
+    """What may name a vendor: of an image its folders too."""
+    return path if key == "images" else path.rpartition("/")[2]
 
 
 def cudas_beside_amds(paths: Iterable[str]) -> frozenset[str]:

@@ -14,7 +14,8 @@ from warpfront.port.scan.catalogue import rules_by_name
 from warpfront.wheels.requirement_lines import foreign_requirement
 
 _VENDOR_EXTRA = re.compile(
-    r"(?:.*[-_.])?(?:cuda|gpu|nv[a-z]+|cu\d{2,3}|tensorrt|trt)(?:[-_.\d].*)?\Z"
+    r"(?:.*[-_.])?(?:cuda|gpu|nv[a-z]+|cu\d{2,3}|tensorrt|trt"
+    r"|xpu|npu|hpu|mps|mlx|tpu|ascend|intel|rocm|amd)(?:[-_.\d].*)?\Z"
 )
 _JAX = frozenset({"jax", "jaxlib"})
 _POETRY_EXACT = re.compile(r"=?=?\s*\d")
@@ -46,7 +47,7 @@ def rule_of_package(name: str) -> str:
 
 def read_requirement(text: str, *, extra: str = "") -> Iterator[Required]:
     """The rules that `torch==2.7.1` and the like fall under. `extra` is the optional group it is
-    in: one for NVIDIA is meant to be left out elsewhere.
+    in: one for a vendor is meant to be left out elsewhere.
     """
     try:
         requirement = foreign_requirement(text)
@@ -56,10 +57,13 @@ def read_requirement(text: str, *, extra: str = "") -> Iterator[Required]:
     rule = rule_of_package(name)
     if name in _JAX and any(option.startswith("cuda") for option in requirement.extras):
         rule = "DP301"
-    if not rule or _is_for_other_systems(requirement):
+    if not rule or _is_for_other_systems(requirement) or _OTHERS_WHEEL.search(str(requirement)):
         return
     exact = any(one.operator in {"==", "===", "~="} for one in requirement.specifier)
     yield _required(rule, extra=extra, exact=exact, pinned=bool(requirement.specifier))
+
+
+_OTHERS_WHEEL = re.compile(r"==[\w.]+\+(?:xpu|rocm)")
 
 
 def _is_for_other_systems(requirement: Requirement) -> bool:

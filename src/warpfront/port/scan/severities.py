@@ -21,9 +21,15 @@ _AUTOMATION = re.compile(
     r"|(?:[\w.-]+/)*host-configs/"
 )
 _NVIDIAS = re.compile(
-    r"(?i:(?:[/._-]|\A)(?:cuda|cublas|cudnn|nvidia)[\d.]*(?:[._/-]|\Z))|(?:CUDA|Cuda)[^/]*\Z"
+    r"(?i:(?:[/._-]|\A)(?:cuda|cublas|cudnn|nvidia|tensorrt|jetson)[\d.]*(?:[._/-]|\Z))"
+    r"|(?:CUDA|Cuda)[^/]*\Z"
 )
-_TESTS = re.compile(r"(?i)(?:/|\A)(?:tests?|testing)/[^/]*(?:requirements|constraints)[^/]*\Z")
+_OTHERS = re.compile(
+    r"(?i)(?:[/._-]|\A)(?:npu|hpu|ascend|xpu|intel|maca|mlu|musa|tpu|mps|cpu)(?:[._/-]|\Z)"
+)
+_TESTS = re.compile(
+    r"(?i)(?:/|\A)(?:tests?|testing)/(?:[^/]*(?:requirements|constraints)[^/]*|.*\.ya?ml)\Z"
+)
 _EXCERPT = 200
 _SOFTENED = {
     Gate.AVAILABILITY: Severity.WARNING,
@@ -97,8 +103,11 @@ def judge(
 
 def _is_met(sighting: Sighting, rule: Rule) -> bool:
     """Whether those who ported a tree met this, or had no reason to come here."""
+    in_python = rule.id.startswith("PY")
+    if sighting.sides == {"amd"} and in_python and sighting.gate is not Gate.AVAILABILITY:
+        return False  # nobody else comes here
     if sighting.gate is Gate.UNPROVEN and sighting.sides != {"amd"}:
-        return not rule.despite_a_port
+        return not rule.despite_a_port or in_python
     if sighting.gate is Gate.AVAILABILITY:
         return True
     return sighting.gate in (Gate.OPEN, Gate.UNPROVEN) and rule.is_met_by_a_port
@@ -132,7 +141,7 @@ def _finding(
     named = rule.unless_named and target.name in source.text
     if severity is Severity.NONE or named:
         return None
-    softer = _of_path(str(source.path), rule)
+    softer = _of_path(str(source.path), rule, target)
     if softer is not None:
         severity, gate = Severity.NOTE, softer
     line, column = lines.place(sighting.start)
@@ -154,13 +163,13 @@ def _finding(
     )
 
 
-def _of_path(path: str, rule: Rule) -> Gate | None:
+def _of_path(path: str, rule: Rule, target: ScanTarget) -> Gate | None:
     """What the name of a file says of everything in it, if it says something."""
     if _AUTOMATION.match(path):
         return Gate.AUTOMATION
     if "structured" not in rule.engines or path.endswith(".py"):
         return None
-    if _NVIDIAS.search(path):
+    if _NVIDIAS.search(path) or (target.is_rocm and _OTHERS.search(path)):
         return Gate.NVIDIAS
     return Gate.TEST if _TESTS.search(path) else None
 

@@ -4,6 +4,7 @@ side alone gets, namespaces of its own. Pure.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -113,19 +114,22 @@ _HEARD_OF = {
     "renaming": ("hipify", "define __CUDACC__"),
     "hipify": ("hipify",),
 }
+_NAMES_OF_ROCM = (*_HEARD_OF["rocm"], "rocm", "ROCm", "ROCM", "amdgpu", "amdsmi")
 _INCLUDED = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"]", re.MULTILINE)
 _RUNTIME = re.compile(r"cuda(?:_runtime(?:_api)?)?\.h$|hip/|cooperative_groups|cub/|thrust/")
 
 
-def heard_of(texts: Iterable[str]) -> frozenset[str]:
+def heard_of(code: Iterable[str], rest: Iterable[str] = ()) -> frozenset[str]:
     """What files have heard of: "hip", "rocm" (torch's ways to ask for it), torch's "extensions",
     which are hipified, other "renaming", and "hipify" by its name. A build of extensions that asks
-    for ROCm, or more than five files that do, have "asked".
+    for ROCm, or more than five files that do, have "asked"; what is not C++ (the `rest`) asks by
+    any name of ROCm's.
     """
     heard: set[str] = set()
     asking = 0
-    for text in texts:
-        if any(word in text for word in _HEARD_OF["rocm"]):
+    said = ((text, _HEARD_OF["rocm"]) for text in code)
+    for text, words in itertools.chain(said, ((text, _NAMES_OF_ROCM) for text in rest)):
+        if any(word in text for word in words):
             builds = "CUDAExtension" in text and ("version.hip" in text or "IS_HIP" in text)
             asking += BEGUN + 1 if builds else 1
         heard |= {

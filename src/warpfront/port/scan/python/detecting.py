@@ -112,8 +112,8 @@ _DETECTORS: Mapping[type[ast.AST], tuple[Detector, ...]] = {
     ),
 }
 # Rules about how the vendors are told apart: the gate that they are part of does not excuse them.
-# 32 lanes written down where only AMD comes is somebody's answer for wave32.
-_DECIDED = frozenset({"PY038", "PY055"})
+# 32 lanes, or a capability, written down where only AMD comes is somebody's answer for its devices.
+_DECIDED = frozenset({"PY019", "PY020", "PY038", "PY055"})
 # Nothing in a module can be a sighting if it has none of these, whatever their case, and none of
 # the tables' names. A search for each is many times as fast as one for all of them by a pattern.
 _WORDS = (

@@ -33,6 +33,11 @@ class Giving:
     own: bool = False
 
 
+def _is_amount(node: ast.expr) -> bool:
+    """A number that is no yes: the rate in `{"tf32": 156e12}`."""
+    return isinstance(node, ast.Constant) and node.value not in (0, 1)
+
+
 def settings_given(module: Module, node: ast.AST) -> Iterator[Seen]:
     """Every setting of a rule that this node gives a value to."""
     if not module.has_settings:
@@ -48,7 +53,7 @@ def _judged(module: Module, giving: Giving) -> Iterator[Seen]:
         for given in read_setting(giving.name, one.text, own=giving.own):
             seen = Seen(rule=given.rule, node=one.node, what=given.what, via=giving.node)
             yield seen if one.node is not giving.value else replace(seen, via=None)
-    if text_of(giving.value) is None:
+    if text_of(giving.value) is None and not _is_amount(giving.value):
         for given in read_setting(giving.name, "true", own=giving.own):
             sides = Conditions.of(module).true_for(giving.value)
             if sides:

@@ -1,5 +1,11 @@
 """The engine for what is neither Python nor C. Pure."""
 
-from warpfront.port.scan.structured.formats import kind_of, reads, sightings, torchless
+from warpfront.port.scan.structured.formats import (
+    kind_of,
+    lists_requirements,
+    reads,
+    sightings,
+    torchless,
+)
 
-__all__ = ["kind_of", "reads", "sightings", "torchless"]
+__all__ = ["kind_of", "lists_requirements", "reads", "sightings", "torchless"]

@@ -177,7 +177,10 @@ def _strings(value: object, depth: int = 0) -> Iterator[str]:
 
 
 def requirements_sightings(text: str, extra: str = "") -> Iterator[Sighting]:
-    """A requirements or constraints file; `extra` is what its name says it is for."""
+    """A requirements or constraints file; `extra` is what its name says it is for. With an index
+    of ROCm's wheels torch comes from there.
+    """
+    rocms = _OF_ROCM.search(text) is not None
     for line in read_lines(text):
         option, value = line.option
         said = without_options(value or line.text)
@@ -185,7 +188,11 @@ def requirements_sightings(text: str, extra: str = "") -> Iterator[Sighting]:
             yield _on_line("DP314", line, said)
         elif not option:
             for required in read_requirement(said, extra=extra):
-                yield _on_line(required.rule, line, said, shift=required.shift)
+                if not (rocms and required.rule == "DP302"):
+                    yield _on_line(required.rule, line, said, shift=required.shift)
+
+
+_OF_ROCM = re.compile(r"(?m)^(?:-i|--index-url)[=\s]\S*/rocm")
 
 
 def _on_line(rule: str, line: RequirementLine, what: str, *, shift: int = 0) -> Sighting:

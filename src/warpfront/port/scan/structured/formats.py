@@ -82,36 +82,66 @@ def reads(path: PurePosixPath) -> bool:
 def sightings(source: SourceText, context: Context) -> Iterator[Sighting]:
     """Everything in `source` that a rule is about."""
     for one in _read(source, context):
-        if one.rule != "DP318" or not _brings_no_torch(one.what, context.torchless):
+        taken = source.text[one.start : one.end] if one.rule == "DP318" else ""
+        if not taken or not _brings_no_torch(taken, source.text, context.torchless):
             yield one
 
 
-def _brings_no_torch(command: str, torchless: frozenset[str]) -> bool:
-    """Whether all that an install step takes is files of requirements that come without torch."""
+def _brings_no_torch(command: str, text: str, torchless: frozenset[str]) -> bool:
+    """Whether all that an install step takes comes without torch: files of requirements, of which
+    `text` may say the path, and the project itself.
+    """
     files = _LISTED.findall(command)
-    others = _PROJECTS.search(command)
-    names = {path.rpartition("/")[2] for path in torchless}
-    return bool(files) and not others and all(one.rpartition("/")[2] in names for one in files)
+    own = _PROJECTS.search(command) is not None
+    if own and "." not in torchless:
+        return False
+    return (own or bool(files)) and all(_is_torchless(one, text, torchless) for one in files)
 
 
-_LISTED = re.compile(r"(?:-r\s*|--requirement[=\s])([\w./-]+)")
+def _is_torchless(listed: str, text: str, torchless: frozenset[str]) -> bool:
+    name = listed.rpartition("/")[2]
+    if name in torchless:
+        return True
+    sources = [path for path in _PATHS.findall(text) if path.rpartition("/")[2] == name]
+    named = {path for path in sources if not path.startswith("/")}
+    return bool(named) and {path.removeprefix("./") for path in named} <= torchless
+
+
+_PATHS = re.compile(r"(?<!\S)[\w./-]+\.(?:txt|in|toml)(?!\S)")
+_LISTED = re.compile(r"(?:-r|--requirement=|\s)([\w./-]+\.(?:txt|in|toml))(?![\w.])")
 _PROJECTS = re.compile(r"\s(?:-e|--editable|\.{1,2}/?(?:\[[^\]]*\])?)(?:[\s=]|\Z)")
 
 
 def torchless(requirements: Mapping[str, str]) -> frozenset[str]:
-    """The files of requirements, by path, that name neither torch nor what is known to need it; of
-    files of one name in several folders, none unless all are so.
+    """The files of requirements, by path, that name neither torch nor what is known to need it, and
+    their names where that is so of all files of a name; "." where it is so of every
+    one but those of examples and the like.
     """
-    needing = {
-        path.rpartition("/")[2] for path, text in requirements.items() if _NEEDS.search(text)
-    }
-    return frozenset(path for path in requirements if path.rpartition("/")[2] not in needing)
+    needing = {path for path, text in requirements.items() if _NEEDS.search(text)}
+    names = {path.rpartition("/")[2] for path in needing}
+    found = set(requirements) - needing
+    found |= {path.rpartition("/")[2] for path in found} - names
+    alone = not any(map(_is_products, needing)) and not _MANIFESTS.isdisjoint(requirements)
+    return frozenset(found | ({"."} if alone else set()))
 
 
+def _is_products(path: str) -> bool:
+    return _ASIDE.isdisjoint(path.split("/")[:-1])
+
+
+_ASIDE = frozenset({"example", "examples", "benchmarks", "docs", "tests"})
+
+
+def lists_requirements(path: PurePosixPath) -> bool:
+    """Whether a file of this name says what is to be installed with a project."""
+    return kind_of(path) == "requirements" or path.name in _MANIFESTS
+
+
+_MANIFESTS = frozenset({"pyproject.toml", "setup.py", "setup.cfg"})
 _NEEDS = re.compile(
-    r"(?im)^\s*(?:-r|-e|\.|git\+|https?:|[\w-]*torch|accelerate|bitsandbytes|deepspeed|diffusers"
-    r"|[\w-]*lightning|fairscale|flash|openai-whisper|peft|sentence|timm|transformers|triton|trl"
-    r"|ultralytics|vllm|xformers)"
+    r"(?im)(?:^\s*(?:-r|-e|\.|git\+|https?:)|(?:^|[\"'=])\s*(?:[\w-]*torch|accelerate|bitsandbytes|deepspeed"
+    r"|diffusers|[\w-]*lightning|fairscale|flash|openai-whisper|peft|sentence|timm|transformers|triton"
+    r"|trl|ultralytics|vllm|xformers))"
 )
 
 

@@ -41,9 +41,13 @@ def own_parts(text: str) -> Iterator[Sighting]:
     """Where the makefile of a project without HIP names its part for CUDA (BL217): one a line."""
     for line in re.finditer(r"(?m)^[^#\n]+", text):
         found = OWN_PART.search(line[0])
-        if found is not None:
+        if found is not None and not _NO_PART.search(line[0]):
             start, end = line.start() + found.start(), line.start() + found.end()
             yield Sighting(rule="BL217", start=start, end=end, what=line[0].strip()[:60])
+
+
+_NO_PART = re.compile(r"(?i)=\s*(?:false|off|no|0)\s*$|\.(?:py|patch|md)\b")
+"""A switch that is off, a name in a list of files that no compiler reads."""
 
 
 def _as_word(reference: re.Match[str]) -> str:
