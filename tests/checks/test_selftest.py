@@ -84,6 +84,16 @@ def test_a_judge_that_sees_nothing_fails_the_selftest(
     assert len(checks["operators float32"]["details"]["missed"]) > 40
 
 
+def test_memory_that_is_kept_shows_beside_what_the_collector_gives_back() -> None:
+    for _ in range(6):
+        for _ in range(30):
+            circle: list[Any] = [torch.ones(1 << 20)]
+            circle.append(circle)
+        ledger = MutationTally()
+        case_faults.seed_property_faults(A_FEW, "cpu", ledger)
+        assert ledger.missed == []
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_every_fault_in_every_operator_of_16_bits_is_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: str

@@ -137,6 +137,7 @@ def memory_readings(
 ) -> list[int]:
     """Bytes in use after every `BLOCK` runs."""
     readings = []
+    gc.collect()  # what was left before, given back meanwhile, would hide what is kept
     for _ in range(READINGS):
         for _ in range(BLOCK):
             work()
