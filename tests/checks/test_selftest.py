@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -31,6 +32,10 @@ from warpfront.inside.checks.mutations import (  # noqa: E402
     tf32,
 )
 from warpfront.inside.checks.operators import case_faults  # noqa: E402
+from warpfront.inside.checks.operators.properties import (  # noqa: E402
+    memory_readings,
+    systematic_growth,
+)
 from warpfront.inside.checks.operators.table import operators  # noqa: E402
 from warpfront.inside.checks.opinfo.adapter import DatabaseMoved, Entry, load_database  # noqa: E402
 from warpfront.inside.checks.opinfo.expecting import Expected  # noqa: E402
@@ -85,13 +90,26 @@ def test_a_judge_that_sees_nothing_fails_the_selftest(
 
 
 def test_memory_that_is_kept_shows_beside_what_the_collector_gives_back() -> None:
-    for _ in range(6):
-        for _ in range(30):
-            circle: list[Any] = [torch.ones(1 << 20)]
-            circle.append(circle)
-        ledger = MutationTally()
-        case_faults.seed_property_faults(A_FEW, "cpu", ledger)
-        assert ledger.missed == []
+    held = [0]
+
+    class Left:
+        """Of something before: no more than the collector knows that it can go."""
+
+        def __init__(self) -> None:
+            self.itself = self
+            held[0] += 10**9
+
+        def __del__(self) -> None:
+            held[0] -= 10**9
+
+    def keeps() -> None:
+        held[0] += 10**6
+        if held[0] % 10**9 == 12 * 10**6:
+            gc.collect()
+
+    Left()
+    readings = memory_readings(keeps, lambda: held[0])
+    assert systematic_growth(readings, 10**6) > 0
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
