@@ -36,6 +36,7 @@ from warpfront.images.engine.transfers import Transfer
 from warpfront.inside.checks.effort import Effort
 from warpfront.matrix.scaffold import make_project
 from warpfront.model import Verification
+from warpfront.pipeline.beside.adopting import part_here
 from warpfront.pipeline.beside.strangers import attached_making, verify_claimed
 from warpfront.pipeline.workspace import open_workspace
 from warpfront.release.ledger import CHANNEL_ANNOTATION, staged_tag
@@ -264,8 +265,13 @@ def another_machines(release: Release, tag: str) -> str:
 
 
 def test_an_image_of_two_machines_has_its_name_when_both_are_there(
-    release: Release, client: docker.DockerClient
+    release: Release,
+    client: docker.DockerClient,
+    engine: Engine,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    for name in ("DOCKER_CONFIG", "REQUESTS_CA_BUNDLE"):
+        monkeypatch.setenv(name, release.environment[name])
     matrix = release.project.root / "matrix.yaml"
     before = matrix.read_text("utf-8")
     both = "    zip: {machine: [x86_64, aarch64], targets: [x86_64, aarch64]}\n"
@@ -296,10 +302,8 @@ def test_an_image_of_two_machines_has_its_name_when_both_are_there(
             assert pulled.attrs["Architecture"] == "amd64"
             assert release.invoke("publish", to="two").count(": sha256:") == 1
             index = release.stranger("oras", "resolve", latest).strip()
-            verified = release.project.verify(
-                ("load",), "--digest", f"{release.repository}@{index}"
-            )
-            assert f"is an index; of x86_64 it lists {x86_64}" in verified.said
+            # `verify --digest` would leave this small image as the cell's own, which others use.
+            assert part_here(f"{release.repository}@{index}", engine).digest == x86_64
             why = release.project.invoke("why", latest).expect(0).said
             assert x86_64 in why
             assert aarch64 not in why
