@@ -69,7 +69,7 @@ def test_a_page_that_is_not_current_is_said_and_rewritten_when_asked(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = tmp_path / "page.md"
-    page.write_text(PAGE.read_text().replace("| all checks | 261 |", "| all checks | 999 |"))
+    page.write_text(PAGE.read_text().replace("| all checks | ", "| all checks | 9"))
     assert main([str(RESULTS), str(page)]) == 1
     assert "page.md is not current" in capsys.readouterr().err
     assert main([str(RESULTS), str(page), "--write"]) == 0
