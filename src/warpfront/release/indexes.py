@@ -111,6 +111,9 @@ class Indexing:
         if name.moves:
             moves = moves_document(publication, {name.tag: before})
             self.registry.attach_all(path, descriptor, [moves.artifact])
+        # It was looked at before the signature, which takes its time.
+        if (standing := self._now_on(path, name.tag)) != before:
+            raise moved(publication, name.tag, standing)
         self.registry.put_manifest(path, name.tag, index.body, descriptor.media_type)
         if (standing := self._now_on(path, name.tag)) != descriptor.digest:
             raise moved(publication, name.tag, standing)

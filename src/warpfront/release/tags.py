@@ -121,12 +121,15 @@ def names_of(
     own = {one: tag for one, tag in filled.items() if one not in shared}
     tags = [own[one] for one in channel.tags if one in own]
     moving = [own[one] for one in aliases if one in own]
-    wrong += [f"{name} is a tag that never moves and an alias" for name in {*tags} & {*moving}]
+    fixed, moves = ({filled[one] for one in some} for some in (channel.tags, aliases))
+    wrong += [f"{name} is a tag that never moves and an alias" for name in fixed & moves]
     indexes = [
         SharedName(tag=filled[one], moves=one not in channel.tags, machines=shared[one])
         for one in (*channel.tags, *aliases)
         if one in shared
     ]
+    both = {one.tag for one in indexes} & {*tags, *moving}
+    wrong += [f"{name} is of this image alone and of an index" for name in sorted(both)]
     wrong += [
         f"{one.tag} is too long for a name of several machines"
         for one in indexes

@@ -4,6 +4,7 @@ when each holds programs of its machine.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,6 +30,7 @@ from warpfront.release.history import aliases_before
 from warpfront.release.ledger import Publication, staged_tag
 from warpfront.release.retention import not_needed
 from warpfront.report.described import describe
+from warpfront.system.process import Command, Completed
 
 ARM = a_cell(
     id="cpu-aarch64-py311-torch2130-torch",
@@ -204,6 +206,25 @@ def test_somebody_else_who_tags_meanwhile_is_named(world: World) -> None:
     assert isinstance(found, Failed)
     assert "2.13.0 is on sha256:" in found.reason
     assert "somebody else published" in found.reason
+
+
+def test_a_name_that_somebody_else_took_while_it_was_signed_is_left_alone(world: World) -> None:
+    cosign = FakeCosign()
+
+    def slow(command: Command) -> Completed:
+        """Somebody is faster than the first signature of an index."""
+        if command.argv[1] == "sign" and any("warpfront.arm64" in one for one in command.argv):
+            tagged = world.registry.tagged
+            tagged[REPOSITORY, "2.13.0"] = tagged[REPOSITORY, "2.13.0-x86_64"]
+        return cosign(command)
+
+    world.signer = dataclasses.replace(a_signer(cosign), run=slow)
+    for cell in BOTH:
+        built(world, cell)
+    found = world.publish_of(BOTH, *BOTH, channel=CHANNEL)[CPU.id]
+    assert isinstance(found, Failed)
+    assert "somebody else published" in found.reason
+    assert world.public["2.13.0"] == world.public["2.13.0-x86_64"]
 
 
 def test_an_index_is_signed_with_the_digests_of_its_parts(world: World) -> None:

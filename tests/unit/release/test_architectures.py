@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -187,7 +188,13 @@ def test_two_images_for_one_platform_none_and_an_index_are_refused(client: HttpR
 
 def test_of_an_index_the_part_for_a_machine_is_found(client: HttpRegistry) -> None:
     amd64 = put(client, "amd64", layer({"bin/x": elf(X86_64)}))
-    index = put_index(client, "a/b", [child(amd64, "amd64")]).descriptor.digest
+    other = put(client, "amd64", layer({"bin/y": elf(X86_64)}), tag="other")
+    windows = Platform(os="windows", architecture="amd64")
+    listed = [
+        replace(amd64, platform=child(amd64, "amd64").platform),
+        replace(other, platform=windows),
+    ]
+    index = client.put_manifest("a/b", "all", index_body(listed), IMAGE_INDEX).digest
     assert part_for(client, "a/b", index, "x86_64") == amd64.digest
     assert part_for(client, "a/b", amd64.digest, "aarch64") == amd64.digest
     assert part_for(client, "a/b", "nothing", "x86_64") == "nothing"

@@ -183,6 +183,17 @@ def test_a_name_of_several_machines_leaves_room_for_theirs() -> None:
     assert names.wrong == (f"{'a' * 112} is too long for a name of several machines",)
 
 
+def test_a_name_is_of_an_image_or_of_an_index() -> None:
+    shared = {"{torch}": ("aarch64", "x86_64")}
+    both = (EACH, "{torch}", "2.13.0")
+    names = names_of(CPU, a_channel(tags=both), expected_words(CPU), project=PROJECT, shared=shared)
+    assert names.wrong == ("2.13.0 is of this image alone and of an index",)
+    channel = a_channel(tags=(EACH, "{torch}"), aliases=(alias("2.13.0"),))
+    twice = {**shared, "2.13.0": ("aarch64", "x86_64")}
+    names = names_of(CPU, channel, expected_words(CPU), project=PROJECT, shared=twice)
+    assert names.wrong == ("2.13.0 is a tag that never moves and an alias",)
+
+
 def test_an_image_and_an_index_of_one_name_clash() -> None:
     channel = a_channel(tags=("{content}", "same"))
     of_two = names_of(

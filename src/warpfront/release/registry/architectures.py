@@ -99,7 +99,11 @@ def part_for(registry: Registry, repository: str, reference: str, machine: str) 
     document = manifests.read_document(manifest) if manifest else None
     if not isinstance(document, manifests.ImageIndex):
         return reference
-    parts = {one.platform.architecture: one.digest for one in document.manifests if one.platform}
+    parts = {
+        one.platform.architecture: one.digest
+        for one in document.manifests
+        if one.platform and one.platform.os == "linux"
+    }
     if (wanted := ARCHITECTURES.get(machine, machine)) not in parts:
         listed = ", ".join(f"{name} {digest}" for name, digest in parts.items())
         raise InputError(

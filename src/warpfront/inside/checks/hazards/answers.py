@@ -110,7 +110,8 @@ Try = Callable[[Ground], Iterator[Answer]]
 @dataclass(frozen=True, kw_only=True)
 class Hazard:
     """A row: what it is called, how it is tried, in which dtypes. `devices` are those that it says
-    anything about, if not all; `bytes` what it needs there.
+    anything about, if not all; `bytes` what it needs there. Each seed has another of so many
+    `turns` of what it tries.
     """
 
     name: str
@@ -119,6 +120,7 @@ class Hazard:
     devices: tuple[str, ...] = ()
     needed_bytes: int = 0
     once: bool = False
+    turns: int = 1
     known: tuple[KnownDefect, ...] = ()
 
 
