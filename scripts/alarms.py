@@ -61,6 +61,15 @@ def _all_sweeps(_: Any) -> None:
     sweep.SEEN_ON = (*sweep.SEEN_ON, "cuda", "rocm", "hpu", "xpu")
 
 
+def _all_rows(_: Any) -> None:
+    """The rows of hazards that were seen to be right on the CPU alone, on this device as well."""
+    checks: Any = importlib.import_module("warpfront.inside.checks.hazards.hazard_checks")
+    asked = checks.rows_for
+    checks.rows_for = lambda one, device: {
+        row.name: row for known in ("cpu", device) for row in asked(one, known)
+    }.values()
+
+
 # What a user may have set, and be right.
 SETTINGS: Mapping[str, Callable[[Any], None]] = {
     "plain": lambda _: None,
@@ -74,6 +83,7 @@ SETTINGS: Mapping[str, Callable[[Any], None]] = {
     "expandable": lambda _: None,
     "channels_last": _formatted,
     "all-sweeps": _all_sweeps,
+    "all-rows": _all_rows,
     # Of the CPU: who shares the work, whose kernels, by which instructions.
     "threads-2": lambda torch: torch.set_num_threads(2),
     "threads-5": lambda torch: torch.set_num_threads(5),

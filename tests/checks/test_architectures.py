@@ -8,7 +8,7 @@ import contextlib
 import importlib.util
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,10 +32,16 @@ from warpfront.inside.checks.architectures.roster import architectures, chosen  
 from warpfront.inside.checks.architectures.small_models import NotBuiltError  # noqa: E402
 from warpfront.inside.checks.children import HUNG, Returned  # noqa: E402
 from warpfront.inside.checks.hazards import seeding  # noqa: E402
+from warpfront.inside.checks.models import model_session  # noqa: E402
 from warpfront.inside.checks.models.replaying import Precision, judge_whole  # noqa: E402
 from warpfront.inside.checks.models.specimens import Specimen, judge_ends  # noqa: E402
 from warpfront.inside.checks.models.watching import run_plainly  # noqa: E402
-from warpfront.inside.checks.results import Recorder  # noqa: E402
+from warpfront.inside.checks.results import (  # noqa: E402
+    Check,
+    CheckFinding,
+    Recorder,
+    passed,
+)
 
 STAND_IN = Path(__file__).parents[1] / "stand_in_library"
 
@@ -233,6 +239,38 @@ def test_each_type_has_a_check_and_a_child_of_its_own_and_the_count_cannot_shrin
     assert "SIGSEGV" in found["architecture causal dying"]["reason"]
     assert found["count of causal"]["outcome"] == "failed"
     assert found["count of causal"]["reason"] == "3 of 5 run; with 5.0.0 it was 4"
+
+
+@pytest.mark.parametrize(
+    ("device", "order"),
+    [
+        ("cuda", ["begun", "families", "a type", "ended"]),
+        ("hpu", ["begun", "a type", "ended", "families"]),
+    ],
+)
+def test_types_are_run_beside_the_families_but_on_a_gaudi_before_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str, order: list[str]
+) -> None:
+    seen: list[str] = []
+
+    def begin(*_: object) -> tuple[list[Check], Callable[[], None]]:
+        def find() -> CheckFinding:
+            seen.append("a type")
+            return passed("it runs")
+
+        seen.append("begun")
+        return [Check(name="architecture a", find=find)], lambda: seen.append("ended")
+
+    def families(_: object, recorder: Recorder, __: object) -> None:
+        assert recorder.planned == ("architecture a",)
+        seen.append("families")
+
+    monkeypatch.setattr(model_session, "begin_usual", begin)
+    monkeypatch.setattr(model_session, "record_models", families)
+    recorder = Recorder(session="models", target=device, folder=tmp_path)
+    model_session.record_model_session(replace(CPU, device=device), recorder)
+    assert seen == order
+    assert recorder.finish()
 
 
 def test_what_the_library_lacks_is_unavailable_and_what_is_left_out_has_a_reason(

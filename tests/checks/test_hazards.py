@@ -183,6 +183,11 @@ def test_what_was_seen_on_one_vendor_says_nothing_of_anothers_kernels(
         monkeypatch.setattr(torch.version, "hip", hip)
         assert {one.judges("cuda") for one in HAZARDS if one.seen_on} == {right}
         assert all(one.judges("cpu") for one in HAZARDS)
+        systems = [
+            row.name
+            for row in hazard_checks.rows_for(hazard_checks.class_named("linear algebra"), "cuda")
+        ]
+        assert ("triangles" in systems) == right
 
 
 def test_where_there_are_cores_classes_begin_before_the_operations_and_are_told_after_them(

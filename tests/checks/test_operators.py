@@ -82,6 +82,21 @@ def test_a_mean_over_windows_counts_the_numbers_of_its_largest_window() -> None:
             assert case.operation.length == max(end - start for start, end in ends) ** width
 
 
+def test_of_a_single_number_what_a_kernel_rounds_on_the_way_counts_as_well() -> None:
+    """An H200 rounds the square in `1 - y * y`, the CPU does not: 12 times as far off."""
+    tanh = BY_NAME["tanh"].make_cases("float16", 166238159)
+    case = next(case for case in tanh if case.name == "0-dim")
+    expected = expect(case, torch.float16, "cpu", 166238159)
+    clean = execute_case(case, expected.cotangent, "cpu")
+    y = clean.outputs[0]
+    assert y is not None
+    assert expected.cotangent is not None
+    for square, right in ((y * y, True), (y * y * 0.95, False)):
+        found = replace(clean, gradients=(expected.cotangent.to(y.dtype) * (1 - square),))
+        faults = judge_case(case, found, expected, "cpu", "strict").faults
+        assert (not faults) == right, faults
+
+
 def verdict(
     operator: Operator, dtype: str, outcome_of: Execute = execute_case, profile: str = "strict"
 ) -> CaseVerdict:

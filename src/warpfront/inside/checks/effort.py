@@ -64,8 +64,7 @@ CHECK_SESSIONS: Mapping[str, CheckSession] = {
     ),
     "models": CheckSession(
         says="model families, layer by layer, trained, checkpointed, exported",
-        # Children first: a Gaudi belongs to the process that used it first, until that ends.
-        records=("architectures.registered:record_usual", "models.modes:record_models"),
+        records=("models.model_session:record_model_session",),
         seconds=5.0,
     ),
     "attention": CheckSession(

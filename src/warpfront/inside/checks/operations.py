@@ -496,11 +496,12 @@ def budget(
 ) -> Budgeted:
     """The module's rule for every element of `reference`, stored in `dtype` on the device."""
     bound = how.u_acc * length.sqrt() * magnitude + how.unit * reference.abs() + floor_of(how.dtype)
-    if carried is not None:
-        bound = bound + carried
     # Terms of random signs, added one after the other: each of the roundings is one of a sum that
     # is itself a walk, magnitude / sqrt(length) at most; so many add up to sqrt(length) of these.
     walk = how.u_acc * magnitude
+    if carried is not None:
+        # A kernel may round what the CPU's does not, or the CPU's was lucky.
+        bound, walk = bound + carried, walk + carried
     return Budgeted(reference=reference, bound=c * bound, walk=walk)
 
 

@@ -14,7 +14,7 @@ import resource
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -85,23 +85,34 @@ def _is_here(claims: Claims, recorder: Recorder) -> bool:
     return find_device(claims, recorder, torch, read_hardware(Machine()))
 
 
-def record_usual(claims: Claims, recorder: Recorder, effort: Effort | None = None) -> None:
-    """In `verify`: the types that most use, where the image has the library."""
+def begin_usual(
+    claims: Claims, recorder: Recorder, effort: Effort | None = None
+) -> tuple[list[Check], Callable[[], None]]:
+    """In `verify`: the types that most use, where the image has the library. Children have them
+    from now on, each check waits for its own; and what waits until the children have ended.
+    """
     if find_spec("transformers") is None:
-        return
+        return [], lambda: None
     usual = tuple(exceptions()["usual"])
     names = usual[:2] if effort and effort.quick else usual
     modes = ("float32",) if effort and effort.quick else ("float32", "training", "generate")
-    record_architectures(
-        claims,
-        recorder,
-        Library(library="transformers", architectures=names, modes=modes),
-        seed=effort.seeds[0] if effort else 0,
-    )
+    asked = Library(library="transformers", architectures=names, modes=modes)
+    checks, waiting = _begin(claims, recorder, asked, seed=effort.seeds[0] if effort else 0)
+    return checks, waiting.end
 
 
 def record_architectures(claims: Claims, recorder: Recorder, asked: Library, seed: int = 0) -> None:
     """One check a type; where all are asked for, one more a kind, that as many ran as ever did."""
+    before = _children_seconds()
+    checks, waiting = _begin(claims, recorder, asked, seed)
+    recorder.run(checks)
+    waiting.end()
+    recorder.environment["processor_seconds"] = round(_children_seconds() - before, 1)
+
+
+def _begin(
+    claims: Claims, recorder: Recorder, asked: Library, seed: int
+) -> tuple[list[Check], _Waiting]:
     found, missing = chosen(architectures(), asked.architectures, asked.kinds)
     recorder.environment[asked.library] = library_version()
     left_out = _excluded(found) if asked.architectures == ("all",) else {}
@@ -117,10 +128,7 @@ def record_architectures(claims: Claims, recorder: Recorder, asked: Library, see
     checks += [_missing(name, asked.library) for name in missing]
     if asked.architectures == ("all",):
         checks += [_counted(kind, run, recorder) for kind in dict.fromkeys(o.kind for o in run)]
-    before = _children_seconds()
-    recorder.run(checks)
-    waiting.end()
-    recorder.environment["processor_seconds"] = round(_children_seconds() - before, 1)
+    return checks, waiting
 
 
 def _children_seconds() -> float:

@@ -109,9 +109,9 @@ Try = Callable[[Ground], Iterator[Answer]]
 
 @dataclass(frozen=True, kw_only=True)
 class Hazard:
-    """A row: what it is called, how it is tried, in which dtypes. `devices` are those that it says
-    anything about, if not all; `bytes` what it needs there. Each seed has another of so many
-    `turns` of what it tries.
+    """A row: what it is called, how it is tried, in which dtypes. `devices` are the kinds of device
+    that it says anything about, if not all; `bytes` what it needs there. Each seed has another of
+    so many `turns` of what it tries.
     """
 
     name: str

@@ -105,7 +105,7 @@ def _windows(ground: Ground) -> Iterator[Answer]:
 
 
 def _whole_steps(ground: Ground) -> Iterator[Answer]:
-    """Steps of 64 bits. What accelerators make of them was not seen yet."""
+    """Steps of 64 bits. CUDA's are steps of a float32: on an H200 2^40 + 1 was 2^40."""
     for count in (2, 7, 400):
         last = 5 + (count - 1) * (2**40 + 1)
         found = torch.linspace(5, last, count, dtype=torch.int64, device=ground.device)

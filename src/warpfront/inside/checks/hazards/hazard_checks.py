@@ -116,16 +116,16 @@ def find_class(name: str, device: str, effort: Effort) -> CheckFinding:
     if effort.quick:
         dtypes = tuple(name for name in dtypes if name in QUICK_DTYPES)
     own = class_named(name)
-    return judge_rows(own, _rows_for(own, device), device, dtypes, effort).finding()
+    return judge_rows(own, rows_for(own, device), device, dtypes, effort).finding()
 
 
-def _rows_for(one: HazardClass, device: str) -> list[Hazard]:
-    return [row for row in one.hazards if not row.devices or device in row.devices]
+def rows_for(one: HazardClass, device: str) -> list[Hazard]:
+    return [row for row in one.hazards if not row.devices or kind_of(device) in row.devices]
 
 
 def _obstacle(one: HazardClass, device: str) -> str:
     """Why no row of a class can be tried here, or nothing."""
-    here = _rows_for(one, device)
+    here = rows_for(one, device)
     if not one.judges(device):
         seen = ", ".join(one.seen_on)
         return f"was seen to be right on {seen} alone, never tried on {kind_of(device)}"

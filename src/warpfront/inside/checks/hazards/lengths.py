@@ -573,7 +573,7 @@ LENGTHS = HazardClass(
         Hazard(
             name="rows by millions",
             answers=_rows_by_millions,
-            devices=("cuda",),
+            devices=("cuda", "rocm"),
             needed_bytes=2 * 2**30,
             once=True,
         ),

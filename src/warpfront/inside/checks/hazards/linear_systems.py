@@ -187,7 +187,7 @@ LINEAR_SYSTEMS = HazardClass(
     hazards=(
         *rows(TABLE, dtypes=("float32",), once=True),
         *rows({"many systems": _many}, dtypes=("float32",), once=True),
-        # Not every library promises it of each; seen to be so on the CPU.
-        *rows(TRIANGLES, dtypes=("float32",), once=True, devices=("cpu",)),
+        # Not every library promises it of each.
+        *rows(TRIANGLES, dtypes=("float32",), once=True, devices=("cpu", "cuda")),
     ),
 )

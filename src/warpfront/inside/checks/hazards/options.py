@@ -38,8 +38,6 @@ class WithOptions:
     backward: bool = True
     # Not where rounding in 16 bits decides on which side of a kink a number is.
     halves: bool = True
-    # Where it was seen to be right, if not wherever the class was.
-    devices: tuple[str, ...] = ()
 
 
 def _in_place(call: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -58,7 +56,6 @@ def _signs(*shape: int) -> Callable[[str], tuple[Any, ...]]:
 
 
 BOTH = (False, True)
-ON_THE_CPU = ("cpu",)
 ACTIVE: Mapping[str, Options] = {
     "elu": {"alpha": (0.5, 2.0), "inplace": BOTH},
     "celu": {"alpha": (0.5, 2.0), "inplace": BOTH},
@@ -132,7 +129,6 @@ LOSSES: Mapping[str, WithOptions] = {
         fit=lambda x: (x > 0).to(x.dtype),
         options={"reduction": REDUCTIONS},
         backward=False,
-        devices=ON_THE_CPU,
     ),
     "with logits": WithOptions(
         call=lambda x, y, **how: functional.binary_cross_entropy_with_logits(
@@ -445,7 +441,6 @@ MEASURED: Mapping[str, WithOptions] = {
         floats=((2, 2, 9, 11), (3, 2, 7, 7), (3,)),
         options={"stride": (1, 2), "padding": (0, 3)},
         halves=False,
-        devices=ON_THE_CPU,
     ),
     **{
         f"{name} of {kernel}": WithOptions(
@@ -453,7 +448,6 @@ MEASURED: Mapping[str, WithOptions] = {
             floats=((2, 4, 5, 6, 7)[: 2 + dims], (6, 4, *[kernel] * dims), (6,)),
             options={"stride": (1, 2), "padding": (0, 1)},
             halves=(dims, kernel) == (2, 3),
-            devices=() if (dims, kernel) == (2, 3) else ON_THE_CPU,
         )
         for dims, name in enumerate(("conv1d", "conv2d", "conv3d"), start=1)
         for kernel in (1, 3)
@@ -464,7 +458,6 @@ MEASURED: Mapping[str, WithOptions] = {
             floats=((2, 4, 5, 6, 7)[: 2 + dims], (4, 6, *[kernel] * dims), (6,)),
             options={"stride": (1, 2), "padding": (0, 1)},
             halves=False,
-            devices=ON_THE_CPU,
         )
         for dims, name in enumerate(
             ("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"), start=1
@@ -482,7 +475,6 @@ MEASURED: Mapping[str, WithOptions] = {
         floats=((2, 2, 17, 8),) * 3 + ((2, 1, 17, 17),),
         options={"scale": (None, 0.5), "shared": BOTH},
         halves=False,
-        devices=ON_THE_CPU,
     ),
     "weight_norm": WithOptions(
         call=_normed_weight,
@@ -686,7 +678,6 @@ OPTIONS = HazardClass(
             name=f"options of {name}",
             answers=partial(_tried, one),
             dtypes=("float32", "bfloat16"),
-            devices=one.devices,
             once=True,
         )
         for name, one in ALL.items()

@@ -131,7 +131,7 @@ STREAMING = HazardClass(
     hazards=rows(
         {"waits": _waits, "pinned copies": _pinned, "reused memory": _reused, "graphs": _graphs},
         dtypes=SINGLE,
-        devices=("cuda",),
+        devices=("cuda", "rocm"),
         once=True,
     ),
 )

@@ -206,7 +206,7 @@ VAST = HazardClass(
             name=name,
             answers=partial(tried),
             dtypes=SINGLE,
-            devices=("cuda",),
+            devices=("cuda", "rocm"),
             needed_bytes=size,
             once=True,
         )
