@@ -45,6 +45,7 @@ ASKED: dict[str, Attending] = {
     "mask of each head": Attending(queries=33, keys=65, hidden="heads"),
     "mask of each of a batch": Attending(queries=8, keys=65, size=64, hidden="batch"),
     "mask of each head, few queries": Attending(queries=5, keys=130, size=128, hidden="heads"),
+    "queries that see nothing": Attending(queries=33, keys=65, hidden="nothing"),
     "many keys": Attending(queries=3, keys=4099, heads=1),
     "many keys, mask": Attending(queries=5, keys=2111, heads=1, hidden="mask"),
     "one query": Attending(queries=1, keys=513, size=128),
@@ -58,7 +59,7 @@ ASKED: dict[str, Attending] = {
 
 
 def _mask(asked: Attending, ground: Ground) -> Tensor | None:
-    """True where a key is seen; every query sees at least one."""
+    """True where a key is seen; every query sees at least one, if not some are to see nothing."""
     shape: tuple[int, ...] = (asked.queries, asked.keys)
     if asked.hidden in {"", "causal"}:
         return torch.ones(shape).tril().bool() if asked.hidden else None
@@ -68,6 +69,8 @@ def _mask(asked: Attending, ground: Ground) -> Tensor | None:
     shape = {"heads": (2, asked.heads), "batch": (2, 1)}.get(asked.hidden, ()) + shape
     seen = ground.index(3, *shape) > 0
     seen[..., 0] = True
+    if asked.hidden == "nothing":
+        seen[..., ::7, :] = False
     return seen
 
 
@@ -117,8 +120,9 @@ def _defined(
     scores = q @ k.swapaxes(-1, -2) * scale
     if seen is not None:
         scores = np.where(array(seen), scores, -np.inf)
-    p = np.exp(scores - scores.max(-1, keepdims=True))
-    p /= p.sum(-1, keepdims=True)
+    # Who sees nothing gets nothing.
+    p = np.exp(scores - np.maximum(scores.max(-1, keepdims=True), -1e300))
+    p /= np.maximum(p.sum(-1, keepdims=True), 1e-300)
     back = fed @ v.swapaxes(-1, -2)
     slope = p * (back - (p * back).sum(-1, keepdims=True))
     # The sum over a row is often taken from the output, which has been rounded.

@@ -36,6 +36,13 @@ ALONG: dict[str, Pair] = {
     ),
     "down columns": (lambda x: torch.fft.fft(x.mT.contiguous(), dim=0).mT, lambda a: np.fft.fft(a)),
     "of a transposed": (lambda x: torch.fft.fft(x.mT, dim=0).mT, lambda a: np.fft.fft(a)),
+    "of parts": (lambda x: torch.fft.fft(_part(x)), np.fft.fft),
+    "backwards, of parts": (lambda x: torch.fft.ifft(_part(x)), np.fft.ifft),
+    "rfft of parts": (lambda x: torch.fft.rfft(_part(x.real)), lambda a: np.fft.rfft(a.real)),
+    "irfft of parts": (
+        lambda x: torch.fft.irfft(_part(torch.fft.rfft(x.real)), n=x.shape[-1]),
+        lambda a: a.real,
+    ),
 }
 SHAPES = ((5, 16, 16), (3, 7, 9), (100, 8, 12), (2, 33, 64), (1, 5, 97), (3, 7, 1), (3, 1, 8))
 ACROSS: dict[str, Pair] = {
@@ -48,8 +55,16 @@ ACROSS: dict[str, Pair] = {
     ),
     "fftn": (torch.fft.fftn, np.fft.fftn),
     "rfftn": (lambda x: torch.fft.rfftn(x.real), lambda a: np.fft.rfftn(a.real)),
+    "fftn of parts": (lambda x: torch.fft.fftn(_part(x)), np.fft.fftn),
+    "rfft2 of parts": (lambda x: torch.fft.rfft2(_part(x.real)), lambda a: np.fft.rfft2(a.real)),
     "irfftn": (lambda x: torch.fft.irfftn(torch.fft.rfftn(x.real), s=x.shape), lambda a: a.real),
 }
+
+
+def _part(x: Tensor) -> Tensor:
+    """The same, as columns of a table that is wider: rows begin at even and at odd places."""
+    beside = x[..., :1] * 5
+    return torch.cat([beside, x, beside, beside], -1)[..., 1:-2]
 
 
 def _numbers(ground: Ground, *shape: int) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -530,6 +531,38 @@ def _moved(ground: Ground) -> Iterator[Answer]:
     yield Answer("through float32", sent.float().long(), array(x))
 
 
+def _indices(ground: Ground) -> Iterator[Answer]:
+    """Of both widths, fewer and more of them than a warp reads at once."""
+    x = ground.whole(60, 5)
+    sent, a = ground.send(x), array(x)
+    for kind, count in itertools.product((torch.int32, torch.int64), (3, 33, 70, 1031)):
+        index = ground.index(60, count)
+        at, places, where = index.to(ground.device, kind), array(index), f"{count} of {kind}"
+        fed = ground.whole(count, 5)
+        added, given = a.copy(), ground.send(fed)
+        np.add.at(added, places, array(fed))
+        yield Answer(f"index_select, {where}", sent.index_select(0, at), a[places])
+        yield Answer(f"indexing, {where}", sent[at], a[places])
+        yield Answer(f"index_add, {where}", sent.index_add(0, at, given), added)
+        found = sent.index_put((at,), given, accumulate=True)
+        yield Answer(f"index_put, {where}", found, added)
+        leaf = sent.clone().requires_grad_()
+        found = functional.embedding(at, leaf)
+        found.backward(given)
+        assert leaf.grad is not None
+        yield Answer(f"embedding, {where}", found, a[places])
+        yield Answer(f"gradient of embedding, {where}", leaf.grad, added - a)
+        starts = torch.arange(0, count, 3)
+        bags = functional.embedding_bag(at, sent, starts.to(at), mode="sum")
+        right = np.add.reduceat(a[places], array(starts))
+        yield Answer(f"embedding_bag, {where}", bags, right)
+        repeats = index % 4
+        found = torch.arange(count, device=ground.device).repeat_interleave(repeats.to(at))
+        right = np.arange(count).repeat(array(repeats))
+        yield Answer(f"repeat_interleave, {where}", found, right)
+        yield Answer(f"bincount, {where}", torch.bincount(at), np.bincount(places))
+
+
 LENGTHS = HazardClass(
     name="long",
     asks="are long sums, scans, sorts and grids right",
@@ -555,6 +588,7 @@ LENGTHS = HazardClass(
                 "counts": _counts,
                 "additions": _added,
                 "moves": _moved,
+                "indices": _indices,
                 "long volumes": _long_volume,
                 "pairs": _pairs,
                 **{f"many samples, {name}": partial(_many_samples, name) for name in MANY_SAMPLES},

@@ -134,6 +134,31 @@ def _halves(_: Ground, a: Tensor, b: Tensor, sent: Tensor) -> Iterator[tuple[str
         yield f"eigvalsh, {said}", _back(found), _back(values)
 
 
+def _deficient(ground: Ground, batch: tuple[int, ...], n: int, *, complex_too: bool) -> Tensor:
+    """Of half the rank, with a row and a column of noughts where there are more than two."""
+    rank = n // 2
+    x = _drawn(ground, *batch, n, rank) @ _drawn(ground, *batch, rank, n)
+    x[..., 2:3, :] = x[..., :, 2:3] = 0.0
+    return _kind(ground, (x + x.mT) / 2, complex_too=complex_too)
+
+
+def _bases(_: Ground, a: Tensor, b: Tensor, sent: Tensor) -> Iterator[tuple[str, Tensor, Tensor]]:
+    """Vectors are a basis whatever the rank is."""
+    del b
+    u, s, v = (_back(x) for x in torch.linalg.svd(sent))
+    yield "svd", (u * s.unsqueeze(-2).to(u.dtype)) @ v, a
+    yield "svd's columns", u.mH @ u, _one(a)
+    yield "svd's rows", v @ v.mH, _one(a)
+    yield "svdvals", _back(torch.linalg.svdvals(sent)), s
+    q, r = (_back(x) for x in torch.linalg.qr(sent))
+    yield "qr", q @ r, a
+    yield "qr's columns", q.mH @ q, _one(a)
+    if not a.is_complex():
+        values, vectors = (_back(x) for x in torch.linalg.eigh(sent))
+        yield "eigh", a @ vectors, vectors * values.unsqueeze(-2)
+        yield "eigh's vectors", vectors.mH @ vectors, _one(a)
+
+
 def _one(a: Tensor) -> Tensor:
     return torch.eye(a.shape[-1], dtype=a.dtype).expand_as(a)
 
@@ -160,6 +185,8 @@ TABLE: dict[str, Any] = {
     "complex systems": partial(_asked, _plain, _solved, complex_too=True),
     "positive systems": partial(_asked, _positive, _positively, complex_too=False),
     "complex positive systems": partial(_asked, _positive, _positively, complex_too=True),
+    "bases": partial(_asked, _deficient, _bases, complex_too=False),
+    "complex bases": partial(_asked, _deficient, _bases, complex_too=True),
 }
 
 

@@ -1,5 +1,6 @@
-"""Along axes of one number, beside them, and along long ones of which there is one: shapes by which
-kernels leave an axis out, forward and backward, against float64 on the CPU.
+"""Along axes of one number, beside them, along long ones of which there is one, along each of many,
+and across large planes: shapes by which kernels leave an axis out or fold it, forward and backward,
+against float64 on the CPU.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from functools import partial
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from warpfront.inside.checks.hazards.answers import Answer, Ground, Hazards, array, rows
 
@@ -23,7 +25,23 @@ LONE_SHAPES = (
     (1, 2050),
     (2050, 1),
 )
+# More axes than kernels have numbers for, so that some are folded.
+MANY_AXES = ((2, 3, 2, 4, 3), (2, 1, 3, 2, 2, 3), (2, 2, 1, 3, 1, 2, 2))
+# More numbers in a plane than a grid has blocks along an axis.
+PLANES = ((3, 1, 256, 257),)
 Along = Callable[[Tensor, int], Tensor]
+# What moves numbers: of planes as well.
+MOVED: Mapping[str, Along] = {
+    "padded": lambda x, axis: functional.pad(x, [*[0, 0] * (x.dim() - 1 - axis), 1, 2], value=7.0),
+    "cut": lambda x, axis: functional.pad(x, [*[0, 0] * (x.dim() - 1 - axis), 2, -1]),
+    "put": lambda x, axis: x.scatter(axis, _places(x, axis), x * 2),
+    "index_copy": lambda x, axis: x.index_copy(axis, _twice(x, axis)[: x.shape[axis]], x * 2),
+    "index_fill": lambda x, axis: x.index_fill(axis, _twice(x, axis)[:1], 7.0),
+    "parts swapped": lambda x, axis: torch.cat(list(x.chunk(2, axis))[::-1], axis),
+    "a part": lambda x, axis: x.narrow(axis, x.shape[axis] // 2, 1) * 2,
+    "unbound": lambda x, axis: torch.stack(x.unbind(axis)[::-1], axis),
+    "with its neighbour": lambda x, axis: x.transpose(axis, axis - 1).contiguous() * 2,
+}
 ALONG: Mapping[str, Along] = {
     "flip": lambda x, axis: x.flip(axis),
     "roll": lambda x, axis: x.roll(1, axis),
@@ -45,6 +63,7 @@ ALONG: Mapping[str, Along] = {
     "topk": lambda x, axis: x.topk(1, axis, largest=False).values,
     "median": lambda x, axis: x.median(axis).values,
     "kthvalue": lambda x, axis: x.kthvalue(x.shape[axis], axis).values,
+    **MOVED,
     "gathered": lambda x, axis: x.gather(axis, _places(x, axis)),
     "scattered": lambda x, axis: x.scatter_add(axis, _places(x, axis), x * 2),
     "index_select": lambda x, axis: x.index_select(axis, _twice(x, axis)),
@@ -60,10 +79,10 @@ ALONG: Mapping[str, Along] = {
 
 
 def _places(x: Tensor, axis: int) -> Tensor:
-    """Backwards along an axis."""
-    shape = [-1 if one == axis else 1 for one in range(x.dim())]
-    places = torch.arange(x.shape[axis], device=x.device).flip(0)
-    return places.view(shape).expand(x.shape)
+    """An order along an axis, of each line its own."""
+    generator = torch.Generator().manual_seed(axis)
+    drawn = torch.rand(x.shape, generator=generator, dtype=torch.float64)
+    return drawn.argsort(axis).to(x.device)
 
 
 def _twice(x: Tensor, axis: int) -> Tensor:
@@ -71,8 +90,10 @@ def _twice(x: Tensor, axis: int) -> Tensor:
     return torch.cat([places, places.flip(0)])
 
 
-def _along_each(along: Along, ground: Ground) -> Iterator[Answer]:
-    for shape in LONE_SHAPES:
+def _along_each(
+    along: Along, shapes: tuple[tuple[int, ...], ...], ground: Ground
+) -> Iterator[Answer]:
+    for shape in shapes:
         # No two alike, so that each largest and each order is one.
         count = torch.Size(shape).numel()
         x = torch.randperm(count, generator=ground.generator).view(shape).double() - count // 2
@@ -92,7 +113,15 @@ def _along_each(along: Along, ground: Ground) -> Iterator[Answer]:
 
 
 LONE_AXES: Hazards = rows(
-    {f"{name}, axes of one": partial(_along_each, along) for name, along in ALONG.items()},
+    {
+        f"{name}, {said}": partial(_along_each, along, shapes)
+        for said, shapes, calls in (
+            ("axes of one", LONE_SHAPES, ALONG),
+            ("many axes", MANY_AXES, ALONG),
+            ("planes", PLANES, MOVED),
+        )
+        for name, along in calls.items()
+    },
     dtypes=("float32",),
     once=True,
 )

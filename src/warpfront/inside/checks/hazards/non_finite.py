@@ -105,6 +105,33 @@ REDUCTIONS: dict[str, Pair] = {
 }
 
 
+def _each(reduce: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """Each row as a tensor of its own, which is reduced without an axis."""
+    return lambda x: torch.stack([reduce(row) for row in x])
+
+
+OF_ALL: dict[str, Pair] = {
+    f"{name} of all": (_each(call), numbers)
+    for name, call, numbers in (
+        ("sum", torch.sum, lambda a: a.sum(-1)),
+        ("max", torch.max, lambda a: a.max(-1)),
+        ("min", torch.min, lambda a: a.min(-1)),
+        ("amax", torch.amax, lambda a: a.max(-1)),
+        ("amin", torch.amin, lambda a: a.min(-1)),
+        ("median", torch.median, lambda a: _median(a)),
+        ("largest", lambda x: x[x.argmax()], lambda a: a.max(-1)),
+        ("smallest", lambda x: x[x.argmin()], lambda a: a.min(-1)),
+        (
+            "bounds",
+            lambda x: torch.stack(torch.aminmax(x)),
+            lambda a: np.stack([a.min(-1), a.max(-1)], -1),
+        ),
+        ("any", torch.any, lambda a: (a != 0).any(-1)),
+        ("all", torch.all, lambda a: (a != 0).all(-1)),
+    )
+}
+
+
 def _falling(row: Numbers) -> Numbers:
     """NaN counts as the largest."""
     return np.concatenate([row[np.isnan(row)], -np.sort(-row[~np.isnan(row)])])
@@ -128,6 +155,25 @@ def _reduction(pair: Pair, ground: Ground) -> Iterator[Answer]:
             with np.errstate(all="ignore"):
                 right = numbers(array(x))
             yield Answer(f"{special} among {name}", found, right, ulps=4 if ground.half else 1)
+
+
+# More of them than a block or two hold, and none that is larger.
+ALIKE = (-0.0, 0.0, -3.0, math.inf, -math.inf, math.nan)
+ALIKE_COUNT = 20_011
+# Of nothing but -infinity they are what no other row of these tables has.
+NOT_OF_NOTHING = ("softmax has NaN", "log_softmax has NaN", "logsumexp")
+
+
+def _alike(name: str, ground: Ground) -> Iterator[Answer]:
+    """One number again and again: what a reduction begins with may not be what it ends with."""
+    function, numbers = {**REDUCTIONS, **OF_ALL}[name]
+    for one in ALIKE:
+        if one == -math.inf and name in NOT_OF_NOTHING:
+            continue
+        x = torch.full((2, ALIKE_COUNT), one, dtype=torch.float64)
+        with np.errstate(all="ignore"):
+            right = numbers(array(x))
+        yield Answer(f"{one} alone", function(ground.send(x)), right, ulps=1)
 
 
 ELEMENTS: dict[
@@ -362,7 +408,15 @@ NON_FINITE = HazardClass(
     name="NaN and infinity",
     asks="do they come through reductions, comparisons and choices, and spoil nothing else",
     hazards=(
-        *rows({name: partial(_reduction, pair) for name, pair in REDUCTIONS.items()}, once=True),
+        *rows(
+            {name: partial(_reduction, pair) for name, pair in {**REDUCTIONS, **OF_ALL}.items()},
+            once=True,
+        ),
+        *rows(
+            {f"{name}, alike": partial(_alike, name) for name in {**REDUCTIONS, **OF_ALL}},
+            dtypes=SINGLE,
+            once=True,
+        ),
         *rows({name: partial(_elements, *pair) for name, pair in ELEMENTS.items()}, once=True),
         *rows(
             {f"element {name}": partial(_choice, pair) for name, pair in CHOICES.items()},

@@ -165,14 +165,13 @@ def _independent(drawn: list[Numbers], coarse: float) -> Iterator[Answer]:
     """Standardised numbers: uncorrelated among themselves, with the next call, and another seed."""
     z, following, other = drawn
     count = len(z)
-    for lag in (1, 2, 4, 32, 64, 256, 1024, 65_536):
-        if lag < count // 2:
-            yield _about(
-                f"correlation at {lag}",
-                float((z[:-lag] * z[lag:]).mean()),
-                0.0,
-                count**-0.5 * 1.2 + coarse,
-            )
+    for lag in (1, 2, 4, 32, 64, 256, 1024, 65_536, count // 4, count // 3, count // 2):
+        yield _about(
+            f"correlation at {lag}",
+            float((z[:-lag] * z[lag:]).mean()),
+            0.0,
+            (count - lag) ** -0.5 * 1.2 + coarse,
+        )
     for label, x in (("the next call", following), ("another seed", other)):
         with_it = float((z * x).mean())
         yield _about(f"correlation with {label}", with_it, 0.0, count**-0.5 * 1.2 + coarse)

@@ -22,6 +22,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from warpfront.inside.checks.opinfo.choosing import spread, with_options
+
 DATABASE = "torch.testing._internal.common_methods_invocations"
 # common_utils.SEED, from which torch draws the samples of its own tests.
 SEED = 1234
@@ -93,11 +95,18 @@ class Entry:
         return self.name.startswith("linalg.") or self.name in DECOMPOSE
 
     def samples(
-        self, device: str, dtype: torch.dtype, *, limit: int, backward: bool, among: int = 0
+        self,
+        device: str,
+        dtype: torch.dtype,
+        *,
+        limit: int,
+        backward: bool,
+        among: int = 0,
+        options_among: int = 0,
     ) -> Iterator[Sample]:
-        """Up to `limit` calls, spread over the first `4 * limit`, for the first few are often the
-        smallest, or over the first `among`. They are those of torch's own tests: every one is drawn
-        from the same seed.
+        """Up to `limit` calls, spread over the first `4 * limit` or the first `among`, and of the
+        first `options_among` those that have what these have not. They are those of torch's own
+        tests: every one is drawn from the same seed.
 
         Not through `sample_inputs`, which searches the call stack for a test, twice: that took
         four times as long as everything else.
@@ -105,9 +114,11 @@ class Entry:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             drawn = iter(self.raw.sample_inputs_func(self.raw, device, dtype, backward))
-            raw = list(islice(_drawn_alike(drawn), among or 4 * limit))
-        step = max(1, -(-len(raw) // limit))
-        yield from map(_read, raw[::step])
+            raw = list(islice(_drawn_alike(drawn), options_among or among or 4 * limit))
+        first = spread(raw[: among or 4 * limit], limit)
+        yield from map(_read, first)
+        if options_among:
+            yield from map(_read, with_options(raw, first))
 
     def into(self, sample: Sample, out: Any) -> Any:
         return sample.settle(self.raw(sample.input, *sample.args, **sample.kwargs, out=out))

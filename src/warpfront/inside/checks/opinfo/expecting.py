@@ -38,8 +38,9 @@ REFUSALS = (RuntimeError, NotImplementedError, TypeError, ValueError, AssertionE
 
 @dataclass(frozen=True, kw_only=True)
 class Exclusion:
-    """An entry that is not judged: in which direction and dtypes (none named: all), whether only on
-    devices other than the CPU, and why.
+    """An entry that is not judged: in which direction and dtypes (none named: all), or in the
+    samples that are there for their options alone; whether only on devices other than the CPU, and
+    why.
     """
 
     name: str
@@ -48,11 +49,13 @@ class Exclusion:
     dtypes: tuple[str, ...] = ()
     elsewhere: bool = False
 
-    def covers(self, name: str, dtype: str, device: str, *, backward: bool) -> bool:
-        if self.elsewhere and device == "cpu":
+    def covers(
+        self, name: str, dtype: str, device: str, *, backward: bool, options: bool = False
+    ) -> bool:
+        if self.name != name or (self.elsewhere and device == "cpu"):
             return False
-        direction = self.what == "all" or backward
-        return self.name == name and direction and (not self.dtypes or dtype in self.dtypes)
+        asked = {"all": True, "backward": backward, "options": options}[self.what]
+        return asked and (not self.dtypes or dtype in self.dtypes)
 
 
 @cache
@@ -71,13 +74,15 @@ def exclusions() -> tuple[Exclusion, ...]:
     )
 
 
-def excluded(name: str, dtype: str, device: str, *, backward: bool) -> str:
-    """Why an entry is not judged in this dtype and direction on a device, or nothing."""
+def excluded(name: str, dtype: str, device: str, *, backward: bool, options: bool = False) -> str:
+    """Why an entry, or its samples with options, are not judged in this dtype and direction on a
+    device, or nothing.
+    """
     return next(
         (
             exclusion.reason
             for exclusion in exclusions()
-            if exclusion.covers(name, dtype, device, backward=backward)
+            if exclusion.covers(name, dtype, device, backward=backward, options=options)
         ),
         "",
     )

@@ -43,8 +43,8 @@ from warpfront.inside.checks.results import (
     unavailable,
 )
 
-# Of the first so many; options are in the later ones.
-AMONG = 24
+# Of the first so many; each option of so many more, where right kernels were seen to pass them.
+AMONG, OPTIONS_AMONG = 24, 160
 MORE_SAMPLES, FEW_SAMPLES, EXACT_SAMPLES, QUICK_SAMPLES = 8, 6, 3, 1
 BACKWARD, OTHERWISE = "backward", "otherwise"
 # Asked where right kernels were seen to pass them.
@@ -261,7 +261,15 @@ def samples_for(
     among = AMONG if limit > 1 else 1
     if how == OTHERWISE and not takes_any_length(entry):
         return
-    own = entry.samples("cpu", dtype, limit=limit, backward=how == BACKWARD, among=among)
+    backward = how == BACKWARD
+    options = 0
+    if seen and limit > 1 and (dtype == torch.float32 or not backward):
+        name = str(dtype).removeprefix("torch.")
+        barred = excluded(entry.name, name, device, backward=backward, options=True)
+        options = 0 if barred else OPTIONS_AMONG
+    own = entry.samples(
+        "cpu", dtype, limit=limit, backward=backward, among=among, options_among=options
+    )
     for number, sample in enumerate(own):
         first = folded(entry, sample) if seen and not number else sample
         yield from otherwise(first) if how == OTHERWISE else [first]

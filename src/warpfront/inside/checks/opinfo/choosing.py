@@ -1,0 +1,46 @@
+"""Which of torch's own samples are asked: some spread over the first, for the first few are often
+the smallest, and each that has an option or a form that none before it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+# An option's value in words is cut here: what differs later differs in numbers, not in kind.
+_SAID_CHARACTERS = 60
+
+
+def spread(samples: Sequence[Any], limit: int) -> list[Any]:
+    """At most so many, as far apart as they can be."""
+    return list(samples[:: max(1, -(-len(samples) // limit))])
+
+
+def with_options(samples: Sequence[Any], chosen: Sequence[Any]) -> Iterator[Any]:
+    """In their order those that bring what neither the chosen ones nor those before have: a number
+    of axes, a dtype, nothing at all, an option, a value of it.
+    """
+    known = {form for sample in chosen for form in _forms(sample)}
+    for sample in samples:
+        if forms := _forms(sample) - known:
+            known |= forms
+            yield sample
+
+
+def _forms(sample: Any) -> set[Hashable]:
+    arguments: dict[Hashable, Any] = {"input": sample.input, **dict(enumerate(sample.args))}
+    options = dict(sample.kwargs)
+    forms: set[Hashable] = {(name, _form(x)) for name, x in {**arguments, **options}.items()}
+    return forms | {tuple(sorted(options)), len(sample.args)}
+
+
+def _form(x: Any) -> str:
+    """What is asked, without the numbers of tensors."""
+    if isinstance(x, torch.Tensor):
+        size = "empty" if not x.numel() else "one" if x.numel() == 1 else "some"
+        return f"{x.dtype}, {x.dim()} axes, {size}"
+    if isinstance(x, (list, tuple)) and any(isinstance(one, torch.Tensor) for one in x):
+        return f"{min(len(x), 3)} tensors"
+    return repr(x)[:_SAID_CHARACTERS]
