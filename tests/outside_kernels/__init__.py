@@ -1,4 +1,4 @@
-"""Kernels that are wrong in the way that public trackers tell of, in seven sets, each by one who
+"""Kernels that are wrong in the way that public trackers tell of, in eight sets, each by one who
 had not read what is checked: what verification sees of them is a figure that no row was made for.
 
 Each is right but for what its name says. `like` is the public thread that the way of being wrong is
@@ -10,6 +10,7 @@ type or length, or for rare ones.
 from __future__ import annotations
 
 from outside_kernels import (
+    eighth_kernels,
     fifth_kernels,
     first_kernels,
     fourth_kernels,
@@ -29,6 +30,7 @@ SETS = tuple(
         fifth_kernels,
         sixth_kernels,
         seventh_kernels,
+        eighth_kernels,
     )
 )
 KERNELS = {name: kernel for kept in SETS for name, kernel in kept.items()}
@@ -41,4 +43,5 @@ HALF = {
     **dict.fromkeys(fifth_kernels.KEPT, "thirty after them"),
     **dict.fromkeys(sixth_kernels.KEPT, "the sixth thirty"),
     **dict.fromkeys(seventh_kernels.KEPT, "the seventh thirty"),
+    **dict.fromkeys(eighth_kernels.KEPT, "the eighth thirty"),
 }

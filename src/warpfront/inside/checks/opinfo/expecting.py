@@ -38,9 +38,9 @@ REFUSALS = (RuntimeError, NotImplementedError, TypeError, ValueError, AssertionE
 
 @dataclass(frozen=True, kw_only=True)
 class Exclusion:
-    """An entry that is not judged: in which direction and dtypes (none named: all), or in the
-    samples that are there for their options alone; whether only on devices other than the CPU, and
-    why.
+    """An entry that is not judged: `what` of it (all, backward, the samples that are there for
+    their options alone, or the backward of those), in which dtypes (none named: all), whether only
+    on devices other than the CPU, and why.
     """
 
     name: str
@@ -54,7 +54,8 @@ class Exclusion:
     ) -> bool:
         if self.name != name or (self.elsewhere and device == "cpu"):
             return False
-        asked = {"all": True, "backward": backward, "options": options}[self.what]
+        among = {"all": True, "backward": backward, "options": options}
+        asked = all(among[one] for one in self.what.split())
         return asked and (not self.dtypes or dtype in self.dtypes)
 
 

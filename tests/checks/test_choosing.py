@@ -1,0 +1,90 @@
+"""Which samples of torch's are asked: few, far apart, and each option at least once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed; runs inside the built image")
+
+from warpfront.inside.checks.effort import Effort  # noqa: E402
+from warpfront.inside.checks.executing import Computed  # noqa: E402
+from warpfront.inside.checks.opinfo import sweep  # noqa: E402
+from warpfront.inside.checks.opinfo.adapter import Entry, Sample, load_database  # noqa: E402
+from warpfront.inside.checks.opinfo.choosing import spread, with_options  # noqa: E402
+from warpfront.inside.checks.opinfo.entry_verdicts import execute_entry  # noqa: E402
+from warpfront.inside.checks.opinfo.expecting import Exclusion  # noqa: E402
+
+# A correction that of var_mean's samples those alone have that are there for their options.
+HALF = 0.5
+
+
+def sample(*shape: int, args: tuple[Any, ...] = (), **kwargs: Any) -> Any:
+    return SimpleNamespace(input=torch.ones(shape), args=args, kwargs=kwargs)
+
+
+def test_samples_are_as_far_apart_as_they_can_be() -> None:
+    assert spread(list(range(24)), 8) == [0, 3, 6, 9, 12, 15, 18, 21]
+    assert spread(list(range(9)), 8) == [0, 2, 4, 6, 8]
+    assert spread([1, 2], 8) == [1, 2]
+    assert spread([], 8) == []
+
+
+def test_what_has_an_option_or_a_form_that_none_before_has_is_asked_and_nothing_else() -> None:
+    plain, other_numbers = sample(2, 3), sample(4, 5)
+    axis, other_axis, deep = sample(2, 3, dim=0), sample(2, 3, dim=1), sample(2, 3, 4)
+    empty, two, both = sample(0, 3), sample(2, 3, args=(1,)), sample(2, 3, dim=1, keepdim=True)
+    listed = sample(2, 3, args=([torch.ones(1), torch.ones(2)],))
+    double = sample(2, 3)
+    double.input = double.input.double()
+    asked = [other_numbers, axis, other_axis, axis, deep, empty, two, both, listed, double, deep]
+    found = list(with_options(asked, [plain]))
+    assert found == [axis, other_axis, deep, empty, two, both, listed, double]
+    assert list(with_options(asked, asked)) == []
+
+
+def test_every_option_of_the_first_samples_is_asked_where_right_kernels_were_seen() -> None:
+    entry = next(one for one in load_database() if one.name == "var_mean")
+    said: dict[str, set[str]] = {}
+    for device in ("cpu", "hpu"):
+        how: dict[str, Any] = {"device": device, "how": "", "quick": False}
+        own = list(sweep.samples_for(entry, torch.float32, **how))
+        said[device] = {repr(sorted(one.kwargs.items())) for one in own}
+        again = sweep.samples_for(entry, torch.float32, **{**how, "quick": True})
+        assert len(list(again)) == 1
+    everything = entry.samples("cpu", torch.float32, limit=160, backward=False, among=160)
+    values = {item for one in everything for item in map(repr, one.kwargs.items())}
+    asked = "".join(said["cpu"])
+    assert all(value in asked for value in values)
+    assert said["hpu"] < said["cpu"]
+
+
+def test_samples_with_options_alone_can_be_left_out_and_the_others_stay() -> None:
+    left = Exclusion(name="corrcoef", reason="it is odd", what="options", dtypes=("float32",))
+    how: dict[str, Any] = {"backward": True}
+    assert left.covers("corrcoef", "float32", "cuda", options=True, **how)
+    assert not left.covers("corrcoef", "float32", "cuda", **how)
+    assert not left.covers("corrcoef", "bfloat16", "cuda", options=True, **how)
+    assert not left.covers("cov", "float32", "cuda", options=True, **how)
+    back = replace(left, what="options backward")
+    assert back.covers("corrcoef", "float32", "cuda", options=True, **how)
+    assert not back.covers("corrcoef", "float32", "cuda", options=True, backward=False)
+
+
+def test_an_option_that_the_spread_samples_lack_catches_who_does_not_heed_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    entry = next(one for one in load_database() if one.name == "var_mean")
+
+    def run(entry: Entry, asked: Sample, *more: Any) -> Computed:
+        deaf = {**asked.kwargs, "correction": 0}
+        wrong = replace(asked, kwargs=deaf) if asked.kwargs.get("correction") == HALF else asked
+        return execute_entry(entry, wrong, *more)
+
+    own = sweep.Sweep(dtype="float32", how="", device="cpu", effort=Effort(), run=run)
+    assert sweep.sweep_entries([entry], own).faults
+    monkeypatch.setattr(sweep, "OPTIONS_AMONG", 0)
+    assert not sweep.sweep_entries([entry], own).faults
