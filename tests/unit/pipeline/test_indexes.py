@@ -23,11 +23,17 @@ from releases import (
     a_world,
 )
 
-from warpfront.images.labels import REVISION
+from warpfront.errors import InputError
+from warpfront.images.labels import CELL, REVISION
 from warpfront.model import Alias, Cell, Channel, Failed
+from warpfront.pipeline.beside.exporting import export_image
 from warpfront.pipeline.beside.keeping import House
+from warpfront.pipeline.within.carried import CarriedImages
+from warpfront.pipeline.within.shop import publish_cells
 from warpfront.release.history import aliases_before
 from warpfront.release.ledger import Publication, staged_tag
+from warpfront.release.registry.copying import Repository
+from warpfront.release.registry.layout import LayoutRegistry
 from warpfront.release.retention import not_needed
 from warpfront.report.described import describe
 from warpfront.system.process import Command, Completed
@@ -190,6 +196,43 @@ def test_what_is_staged_has_to_be_signed_by_whom_we_trust(world: World) -> None:
     built(world, CPU)
     found = published(world, CPU)[CPU.id]
     assert {one.waits for one in found.indexes} == {("aarch64, which nobody proved for release",)}
+
+
+def test_an_index_is_taken_back_by_its_parts(world: World) -> None:
+    for cell in BOTH:
+        built(world, cell)
+    found = published(world, *BOTH)
+    house = House(registry=world.registry, paths=(REPOSITORY,), store=world.store, now=NOW)
+    with pytest.raises(InputError, match=":latest is an index of several machines") as caught:
+        house.yank(f"{found[CPU.id].repository}:latest", "wrong", dry_run=False)
+    assert all(one.reference in caught.value.hint for one in found.values())
+    assert set(machines_of(world, "latest")) == {"amd64", "arm64"}
+
+
+def test_what_a_disk_carries_of_both_machines_gets_the_same_index(
+    world: World, tmp_path: Path
+) -> None:
+    for cell in BOTH:
+        built(world, cell, labels={CELL: cell.id})
+    published(world, *BOTH)
+    place = Repository(registry=world.registry, repository=REPOSITORY)
+    here = CarriedImages(place_of=lambda _cell: place, channel=CHANNEL)
+    for cell in BOTH:
+        assert isinstance(export_image(cell, here, tmp_path / "disk"), str)
+    disk = Repository(
+        registry=LayoutRegistry(folder=tmp_path / "disk" / "torch"), repository="torch"
+    )
+    there = a_world(tmp_path / "there")
+    carried = CarriedImages(place_of=lambda _cell: disk, channel=CHANNEL)
+    bring = carried.bring(there.registry, {cell.id: cell for cell in BOTH})
+    shop = dataclasses.replace(
+        there.shop(), documents=carried.documents, bring=bring, action="promote"
+    )
+    found = publish_cells(BOTH, BOTH, CHANNEL, shop, find=carried.find, dry_run=False)
+    assert all(isinstance(one, Publication) for one in found.values()), found
+    assert {tag: there.public[tag] for tag in ("2.13.0", "latest")} == {
+        tag: world.public[tag] for tag in ("2.13.0", "latest")
+    }
 
 
 def test_somebody_else_who_tags_meanwhile_is_named(world: World) -> None:

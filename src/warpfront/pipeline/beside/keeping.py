@@ -19,6 +19,7 @@ from warpfront.pipeline.within.shop import host_of, path_of, run_name
 from warpfront.pipeline.workspace import Workspace
 from warpfront.release.history import yank_image
 from warpfront.release.ledger import LEDGER_FOLDER, Pruning, Removed, Stock, Yank
+from warpfront.release.registry.architectures import parts_of
 from warpfront.release.registry.contract import Registry
 from warpfront.release.registry.references import read_reference
 from warpfront.release.retention import newest_first, not_needed
@@ -50,6 +51,10 @@ class House:
             raise InputError(message, hint="--channel and --to say which registry is meant")
         found = self.registry.head(named.repository, named.digest or named.tag)
         digest = found.digest if found else named.digest or named.tag
+        if (parts := parts_of(self.registry, named.repository, digest)) is not None:
+            listed = ", ".join(f"{named.name}@{part}" for part in parts.values())
+            message = f"{reference} is an index of several machines: {', '.join(parts)}"
+            raise InputError(message, hint=f"take back each image that is wrong: {listed}")
         name = run_name(self.now)
         yanked = yank_image(
             self.registry, named.name, digest, reason=reason, run=name, dry_run=dry_run

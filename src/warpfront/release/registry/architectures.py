@@ -91,19 +91,28 @@ def architecture_found(
     )
 
 
-def part_for(registry: Registry, repository: str, reference: str, machine: str) -> str:
-    """The digest of what an index lists for a machine (`x86_64`); the reference itself where that
-    is no index. Raises `InputError` where the index lists nothing for it.
+def parts_of(registry: Registry, repository: str, reference: str) -> Mapping[str, str] | None:
+    """What an index lists for Linux: digests, by architecture in the registries' words. None where
+    the reference is no index.
     """
     manifest = registry.manifest(repository, reference)
     document = manifests.read_document(manifest) if manifest else None
     if not isinstance(document, manifests.ImageIndex):
-        return reference
-    parts = {
+        return None
+    return {
         one.platform.architecture: one.digest
         for one in document.manifests
         if one.platform and one.platform.os == "linux"
     }
+
+
+def part_for(registry: Registry, repository: str, reference: str, machine: str) -> str:
+    """The digest of what an index lists for a machine (`x86_64`); the reference itself where that
+    is no index. Raises `InputError` where the index lists nothing for it.
+    """
+    parts = parts_of(registry, repository, reference)
+    if parts is None:
+        return reference
     if (wanted := ARCHITECTURES.get(machine, machine)) not in parts:
         listed = ", ".join(f"{name} {digest}" for name, digest in parts.items())
         raise InputError(
