@@ -176,6 +176,12 @@ CURVES: dict[str, Curve] = {
         slack=8,
         positive=True,
     ),
+    "lgamma about nought": Curve(
+        function=torch.lgamma,
+        value=np.vectorize(lambda x: math.lgamma(x) if x else math.inf, otypes=[float]),
+        ulps=8.0,
+        most=0.5,
+    ),
     "digamma": Curve(
         function=torch.digamma,
         value=lambda x: torch.digamma(torch.from_numpy(x)).numpy(),

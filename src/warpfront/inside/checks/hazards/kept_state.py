@@ -200,6 +200,21 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "Adamax": partial(torch.optim.Adamax, lr=0.1),
     "RAdam": partial(torch.optim.RAdam, lr=0.1),
     "NAdam": partial(torch.optim.NAdam, lr=0.1),
+    "SGD, damped": partial(torch.optim.SGD, lr=0.1, momentum=0.9, dampening=0.5, maximize=True),
+    "SGD, decayed": partial(torch.optim.SGD, lr=0.1, weight_decay=0.1, maximize=True),
+    "Adam, maximized": partial(
+        torch.optim.Adam, lr=0.1, betas=(0.5, 0.75), eps=0.25, maximize=True
+    ),
+    "AdamW, amsgrad": partial(
+        torch.optim.AdamW, lr=0.1, weight_decay=0.1, amsgrad=True, maximize=True
+    ),
+    "Adagrad, decayed": partial(
+        torch.optim.Adagrad, lr=0.1, lr_decay=0.1, weight_decay=0.1, initial_accumulator_value=0.5
+    ),
+    "RMSprop, plain": partial(torch.optim.RMSprop, lr=0.1, alpha=0.5, eps=0.25, weight_decay=0.1),
+    "Adadelta": partial(torch.optim.Adadelta, lr=0.5, weight_decay=0.1),
+    "ASGD": partial(torch.optim.ASGD, lr=0.1, weight_decay=0.1),
+    "Rprop": partial(torch.optim.Rprop, lr=0.1),
 }
 WAYS: tuple[dict[str, bool], ...] = ({"foreach": False}, {"foreach": True}, {"fused": True})
 FUSED = frozenset({"SGD", "Adam", "AdamW", "Adagrad"})
@@ -240,6 +255,24 @@ def _optimizer(name: str, ground: Ground) -> Iterator[Answer]:
             slack = slack + cancelled[int(which)].get(what, 0.0)
             mine = state[key].to(ground.dtype) if state[key].is_floating_point() else state[key]
             yield Answer(f"{key}, {way}", mine, array(value), slack=slack)
+
+
+def _told(name: str, ground: Ground) -> Iterator[Answer]:
+    """A fused step divides by the scale that it is told, and is none where it is told of infinite
+    gradients, whoever has unscaled these.
+    """
+    x, fed = ground.normal(1025), ground.normal(1025)
+    for scale, infinite in product((None, 4.0), (0.0, 1.0)):
+        weight = nn.Parameter(ground.send(x))
+        weight.grad = ground.send(fed * (scale or 1.0))
+        optimizer: Any = OPTIMIZERS[name]([weight], fused=True)
+        optimizer.found_inf = ground.send(torch.tensor(infinite))
+        optimizer.grad_scale = None if scale is None else ground.send(torch.tensor(scale))
+        optimizer.step()
+        stepped, _ = _optimized(name, [x], [[fed]], torch.float64, "cpu", {"foreach": False})
+        right = x if infinite else stepped[0]
+        slack = 64 * ground.eps * (1 + np.abs(array(right)))
+        yield Answer(f"scale {scale}, infinite {infinite}", weight, array(right), slack=slack)
 
 
 def _cancelled(start: Numbers, fed: list[Numbers], unit: float) -> dict[str, Numbers]:
@@ -413,6 +446,11 @@ KEPT_STATE = HazardClass(
         *rows({f"in place {name}": partial(_inplace, name) for name in INPLACE}, once=True),
         *rows({"scatter_reduce": _reduce}),
         *rows({name: partial(_optimizer, name) for name in OPTIMIZERS}, dtypes=SINGLE, once=True),
+        *rows(
+            {f"{name} that is told": partial(_told, name) for name in sorted(FUSED)},
+            dtypes=SINGLE,
+            once=True,
+        ),
         *rows({f"foreach {name}": partial(_foreach, name) for name in FOREACH}, once=True),
         *rows({"unscaling": _unscaled, "scale": _scaled}, dtypes=SINGLE, once=True),
         *rows(

@@ -531,6 +531,23 @@ def _moved(ground: Ground) -> Iterator[Answer]:
     yield Answer("through float32", sent.float().long(), array(x))
 
 
+def _among(ground: Ground) -> Iterator[Answer]:
+    """Bins beyond 16 bits; and what is among none, few and many."""
+    far = torch.cat([torch.arange(70_001), ground.index(70_001, 5000)])
+    weights = ground.whole(len(far))
+    at = far.to(ground.device)
+    counted = np.bincount(array(far), array(weights), 70_010)
+    yield Answer("bincount", torch.bincount(at), np.bincount(array(far)))
+    yield Answer("weighed", torch.bincount(at, ground.send(weights), 70_010), counted)
+    sent = at[:1031]
+    for count, inverted, unlike in itertools.product((0, 1, 5, 3000), (False, True), (False, True)):
+        others = torch.arange(count) * 3
+        how: dict[str, bool] = {"invert": inverted, "assume_unique": unlike}
+        found = torch.isin(sent, others.to(ground.device), **how)
+        right = np.isin(array(far[:1031]), array(others), invert=inverted)
+        yield Answer(f"among {count}, {how}", found, right)
+
+
 def _indices(ground: Ground) -> Iterator[Answer]:
     """Of both widths, fewer and more of them than a warp reads at once."""
     x = ground.whole(60, 5)
@@ -589,6 +606,7 @@ LENGTHS = HazardClass(
                 "additions": _added,
                 "moves": _moved,
                 "indices": _indices,
+                "among": _among,
                 "long volumes": _long_volume,
                 "pairs": _pairs,
                 **{f"many samples, {name}": partial(_many_samples, name) for name in MANY_SAMPLES},

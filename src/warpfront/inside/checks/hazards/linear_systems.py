@@ -143,8 +143,10 @@ def _deficient(ground: Ground, batch: tuple[int, ...], n: int, *, complex_too: b
 
 
 def _bases(_: Ground, a: Tensor, b: Tensor, sent: Tensor) -> Iterator[tuple[str, Tensor, Tensor]]:
-    """Vectors are a basis whatever the rank is."""
+    """Vectors are a basis whatever the rank is, and rows that are exchanged are told."""
     del b
+    p, lower, upper = (_back(x) for x in torch.linalg.lu(sent))
+    yield "lu", p @ lower @ upper, a
     u, s, v = (_back(x) for x in torch.linalg.svd(sent))
     yield "svd", (u * s.unsqueeze(-2).to(u.dtype)) @ v, a
     yield "svd's columns", u.mH @ u, _one(a)

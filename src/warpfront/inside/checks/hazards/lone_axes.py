@@ -5,8 +5,9 @@ against float64 on the CPU.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import product
 
 import torch
 from torch import Tensor
@@ -41,6 +42,8 @@ MOVED: Mapping[str, Along] = {
     "a part": lambda x, axis: x.narrow(axis, x.shape[axis] // 2, 1) * 2,
     "unbound": lambda x, axis: torch.stack(x.unbind(axis)[::-1], axis),
     "with its neighbour": lambda x, axis: x.transpose(axis, axis - 1).contiguous() * 2,
+    "tril": lambda x, axis: x.tril(axis - 1) if x.dim() > 1 else x,
+    "triu": lambda x, axis: x.triu(axis - 1) if x.dim() > 1 else x,
 }
 ALONG: Mapping[str, Along] = {
     "flip": lambda x, axis: x.flip(axis),
@@ -90,35 +93,56 @@ def _twice(x: Tensor, axis: int) -> Tensor:
     return torch.cat([places, places.flip(0)])
 
 
+def _turned(x: Tensor) -> Tensor:
+    """The same numbers, the first axis' side by side in memory."""
+    order = tuple(reversed(range(x.dim())))
+    return x.permute(order).contiguous().permute(order)
+
+
+def _spread(x: Tensor) -> Tensor:
+    """The same numbers, of a table of twice as many along each axis but the first."""
+    wide = x
+    for axis in range(1, x.dim()):
+        wide = wide.repeat_interleave(2, axis)
+    return wide[(slice(None), *[slice(None, None, 2)] * (x.dim() - 1))]
+
+
+FORMS: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "contiguous": lambda x: x,
+    "turned": _turned,
+    "spread": _spread,
+}
+
+
 def _along_each(
-    along: Along, shapes: tuple[tuple[int, ...], ...], ground: Ground
+    along: Along, shapes: tuple[tuple[int, ...], ...], forms: Sequence[str], ground: Ground
 ) -> Iterator[Answer]:
-    for shape in shapes:
+    for shape, form in product(shapes, forms):
         # No two alike, so that each largest and each order is one.
         count = torch.Size(shape).numel()
         x = torch.randperm(count, generator=ground.generator).view(shape).double() - count // 2
         for axis in range(len(shape)):
             exact, leaf = x.clone().requires_grad_(), ground.send(x).requires_grad_()
-            right, found = along(exact, axis), along(leaf, axis)
+            right, found = along(exact, axis), along(FORMS[form](leaf), axis)
             fed = ground.whole(*right.shape)
             right.backward(fed)
-            found.backward(ground.send(fed))
+            found.backward(FORMS[form](ground.send(fed)))
             pairs = (("output", found, right), ("gradient", leaf.grad, exact.grad))
             for name, mine, its in pairs:
                 assert mine is not None
                 assert its is not None
                 slack = 64 * ground.eps * float(its.abs().max())
-                said = f"{name} along {axis} of {shape}"
+                said = f"{name} along {axis} of {shape}, {form}"
                 yield Answer(said, mine, array(its), ulps=1, slack=slack)
 
 
 LONE_AXES: Hazards = rows(
     {
-        f"{name}, {said}": partial(_along_each, along, shapes)
-        for said, shapes, calls in (
-            ("axes of one", LONE_SHAPES, ALONG),
-            ("many axes", MANY_AXES, ALONG),
-            ("planes", PLANES, MOVED),
+        f"{name}, {said}": partial(_along_each, along, shapes, forms)
+        for said, shapes, calls, forms in (
+            ("axes of one", LONE_SHAPES, ALONG, ("contiguous",)),
+            ("many axes", MANY_AXES, ALONG, tuple(FORMS)),
+            ("planes", PLANES, MOVED, ("contiguous",)),
         )
         for name, along in calls.items()
     },

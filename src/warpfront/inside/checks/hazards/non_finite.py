@@ -352,6 +352,48 @@ def _derivatives(ground: Ground) -> Iterator[Answer]:
     yield Answer("softmax", sent.grad.isnan().any(1), fed.isnan().any(1))
 
 
+def _slopes(name: str, ground: Ground) -> Iterator[Answer]:
+    """The gradient of what is not a number, infinite, nought or where a slope ends: as float64's
+    on the CPU has it.
+    """
+    ends = torch.tensor([math.nan, math.inf, -math.inf, 0.0, -0.0, 6.0, -3.0, 3.0, 1.0, -1.0, 0.5])
+    x = ends.double().repeat(9)
+    exact, sent = x.clone().requires_grad_(), ground.send(x).requires_grad_()
+    SLOPES[name](exact).backward(torch.full_like(exact, 2.0))
+    SLOPES[name](sent).backward(torch.full_like(sent, 2.0))
+    assert exact.grad is not None
+    assert sent.grad is not None
+    yield Answer(name, sent.grad, array(exact.grad), ulps=8, slack=8 * ground.eps)
+
+
+SLOPES: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu,
+    "relu6": functional.relu6,
+    "hardtanh": functional.hardtanh,
+    "leaky_relu": functional.leaky_relu,
+    "elu": functional.elu,
+    "selu": functional.selu,
+    "celu": functional.celu,
+    "softplus": functional.softplus,
+    "hardsigmoid": functional.hardsigmoid,
+    "hardswish": functional.hardswish,
+    "hardshrink": functional.hardshrink,
+    "softshrink": functional.softshrink,
+    "threshold": lambda x: functional.threshold(x, 0.5, 7.0),
+    "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh,
+    "logsigmoid": functional.logsigmoid,
+    "softsign": functional.softsign,
+    "abs": torch.abs,
+    "clamp": lambda x: x.clamp(-1, 3),
+    "sign": torch.sign,
+    "nan_to_num": torch.nan_to_num,
+    "maximum": lambda x: torch.maximum(x, torch.full_like(x, 0.5)),
+    "minimum": lambda x: torch.minimum(x, torch.full_like(x, 0.5)),
+    "where": lambda x: torch.where(x > 0, x, x * 3),
+}
+
+
 def _logarithms(ground: Ground) -> Iterator[Answer]:
     """Sums of exponentials that begin with nothing, or hold nothing for a while."""
     x = ground.whole(5, 257)
@@ -432,6 +474,11 @@ NON_FINITE = HazardClass(
             once=True,
         ),
         *rows({"logarithms": _logarithms}, dtypes=SINGLE, once=True),
+        *rows(
+            {f"gradient of {name}": partial(_slopes, name) for name in SLOPES},
+            dtypes=SINGLE,
+            once=True,
+        ),
         *rows(
             {f"dropped, {name}": partial(_dropped, drop) for name, drop in DROPS.items()}, once=True
         ),

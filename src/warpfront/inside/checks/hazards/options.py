@@ -371,6 +371,12 @@ def _biased_attention(
     return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, **how)
 
 
+def _batch_normed(x: Tensor, w: Tensor, b: Tensor, *, training: bool, eps: float) -> Tensor:
+    """With statistics of what was before, which training does not look at."""
+    known = torch.arange(4, device=x.device, dtype=x.dtype) / 4
+    return functional.batch_norm(x, known, known + 0.5, w, b, training, eps=eps)
+
+
 def _normed_weight(x: Tensor, of_rows: Tensor, of_columns: Tensor, *, axis: int) -> Tensor:
     return torch._weight_norm(x, (of_rows, of_columns)[axis], axis)
 
@@ -429,9 +435,37 @@ MEASURED: Mapping[str, WithOptions] = {
         floats=((70, 7), (7,)),
         options={"eps": (1e-5, 0.5)},
     ),
-    "batch_norm": WithOptions(
-        call=lambda x, w, b, eps: functional.batch_norm(x, None, None, w, b, True, eps=eps),
-        floats=((70, 4, 5), (4,), (4,)),
+    "layer_norm of two axes": WithOptions(
+        call=lambda x, w, b, eps: functional.layer_norm(x, (5, 7), w, b, eps),
+        floats=((6, 5, 7), (5, 7), (5, 7)),
+        options={"eps": (1e-5, 0.5)},
+    ),
+    **{
+        f"batch_norm of {said}": WithOptions(
+            call=_batch_normed,
+            floats=(shape, (4,), (4,)),
+            options={"training": BOTH, "eps": (1e-5, 0.5)},
+            halves=False,
+        )
+        for said, shape in (
+            ("rows", (9, 4)),
+            ("lines", (70, 4, 5)),
+            ("pictures", (5, 4, 3, 3)),
+            ("volumes", (3, 4, 2, 3, 2)),
+        )
+    },
+    **{
+        f"group_norm of {said}, scaled": WithOptions(
+            call=lambda x, w, b, groups, eps: functional.group_norm(x, groups, w, b, eps),
+            floats=(shape, (6,), (6,)),
+            options={"groups": (2, 3), "eps": (1e-5, 0.5)},
+            halves=False,
+        )
+        for said, shape in (("rows", (5, 6)), ("pictures", (2, 6, 5, 4)))
+    },
+    "instance_norm": WithOptions(
+        call=lambda x, w, b, eps: functional.instance_norm(x, weight=w, bias=b, eps=eps),
+        floats=((3, 4, 5, 3), (4,), (4,)),
         options={"eps": (1e-5, 0.5)},
         halves=False,
     ),

@@ -21,6 +21,20 @@ PAIRS: dict[str, Two] = {
     "add": (torch.add, np.add),
     "sub": (torch.sub, np.subtract),
     "mul": (torch.mul, np.multiply),
+    "mm": (lambda x, y: x @ y.mT, lambda a, b: a @ b.T),
+    "mm of sums": (
+        lambda x, y: torch.addmm(x[:, :7], x, y.mT, beta=3, alpha=2),
+        lambda a, b: a[:, :7] * a.dtype.type(3) + (a @ b.T) * a.dtype.type(2),
+    ),
+    "bmm": (
+        lambda x, y: torch.bmm(torch.stack([x, y]), torch.stack([y, x]).mT),
+        lambda a, b: np.stack([a @ b.T, b @ a.T]),
+    ),
+    "mv": (lambda x, y: x.mv(y[0]), lambda a, b: a @ b[0]),
+    "dot": (lambda x, y: x[0].dot(y[0]), lambda a, b: a[0] @ b[0]),
+    "outer": (lambda x, y: torch.outer(x[0], y[0]), lambda a, b: np.outer(a[0], b[0])),
+    "kron": (lambda x, y: torch.kron(x[:2, :9], y[:2]), lambda a, b: np.kron(a[:2, :9], b[:2])),
+    "trace": (lambda x, _: x.trace(), lambda a, _: a.astype(np.int64).trace()),
     "floor_divide": (torch.floor_divide, np.floor_divide),
     "trunc": (
         lambda x, y: torch.div(x, y, rounding_mode="trunc"),
