@@ -1,4 +1,4 @@
-"""Kernels that are wrong in the way that public trackers tell of, in eight sets, each by one who
+"""Kernels that are wrong in the way that public trackers tell of, in nine sets, each by one who
 had not read what is checked: what verification sees of them is a figure that no row was made for.
 
 Each is right but for what its name says. `like` is the public thread that the way of being wrong is
@@ -14,6 +14,7 @@ from outside_kernels import (
     fifth_kernels,
     first_kernels,
     fourth_kernels,
+    ninth_kernels,
     second_kernels,
     seventh_kernels,
     sixth_kernels,
@@ -31,6 +32,7 @@ SETS = tuple(
         sixth_kernels,
         seventh_kernels,
         eighth_kernels,
+        ninth_kernels,
     )
 )
 KERNELS = {name: kernel for kept in SETS for name, kernel in kept.items()}
@@ -44,4 +46,5 @@ HALF = {
     **dict.fromkeys(sixth_kernels.KEPT, "the sixth thirty"),
     **dict.fromkeys(seventh_kernels.KEPT, "the seventh thirty"),
     **dict.fromkeys(eighth_kernels.KEPT, "the eighth thirty"),
+    **dict.fromkeys(ninth_kernels.KEPT, "the ninth thirty"),
 }

@@ -93,13 +93,13 @@ def _twice(x: Tensor, axis: int) -> Tensor:
     return torch.cat([places, places.flip(0)])
 
 
-def _turned(x: Tensor) -> Tensor:
+def _backwards(x: Tensor) -> Tensor:
     """The same numbers, the first axis' side by side in memory."""
     order = tuple(reversed(range(x.dim())))
     return x.permute(order).contiguous().permute(order)
 
 
-def _spread(x: Tensor) -> Tensor:
+def _with_gaps(x: Tensor) -> Tensor:
     """The same numbers, of a table of twice as many along each axis but the first."""
     wide = x
     for axis in range(1, x.dim()):
@@ -109,8 +109,8 @@ def _spread(x: Tensor) -> Tensor:
 
 FORMS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "contiguous": lambda x: x,
-    "turned": _turned,
-    "spread": _spread,
+    "turned": _backwards,
+    "spread": _with_gaps,
 }
 
 

@@ -17,6 +17,7 @@ from warpfront.inside.checks.hazards.answers import (
     SINGLE,
     Answer,
     Ground,
+    Hazard,
     HazardClass,
     array,
     rows,
@@ -394,6 +395,10 @@ SLOPES: Mapping[str, Callable[[Tensor], Tensor]] = {
 }
 
 
+# CUDA's kernels hand on what is fed in, where the argument is not a number.
+PASSED_ON = ("relu6", "hardtanh", "elu", "selu", "celu", "hardswish", "hardshrink", "softshrink")
+
+
 def _logarithms(ground: Ground) -> Iterator[Answer]:
     """Sums of exponentials that begin with nothing, or hold nothing for a while."""
     x = ground.whole(5, 257)
@@ -474,10 +479,15 @@ NON_FINITE = HazardClass(
             once=True,
         ),
         *rows({"logarithms": _logarithms}, dtypes=SINGLE, once=True),
-        *rows(
-            {f"gradient of {name}": partial(_slopes, name) for name in SLOPES},
-            dtypes=SINGLE,
-            once=True,
+        *(
+            Hazard(
+                name=f"gradient of {name}",
+                answers=partial(_slopes, name),
+                dtypes=SINGLE,
+                devices=("cpu",) if name in PASSED_ON else (),
+                once=True,
+            )
+            for name in SLOPES
         ),
         *rows(
             {f"dropped, {name}": partial(_dropped, drop) for name, drop in DROPS.items()}, once=True

@@ -230,7 +230,11 @@ def sweep_entries(entries: Sequence[Entry], sweep: Sweep) -> Swept:
 
 def _sweep_samples(entry: Entry, dtype: torch.dtype, seed: int, sweep: Sweep, swept: Swept) -> None:
     quick = sweep.effort.quick
-    samples = samples_for(entry, dtype, device=sweep.device, how=sweep.how, quick=quick)
+    known = {"backward": sweep.backward, "options": True}
+    barred = bool(excluded(entry.name, sweep.dtype, sweep.device, **known))
+    samples = samples_for(
+        entry, dtype, device=sweep.device, how=sweep.how, quick=quick, barred=barred
+    )
     for i, sample in enumerate(samples):
         expected = expect_sample(entry, sample, dtype, seed, backward=sweep.backward)
         if expected is None:
@@ -251,9 +255,17 @@ def _sweep_samples(entry: Entry, dtype: torch.dtype, seed: int, sweep: Sweep, sw
 
 
 def samples_for(
-    entry: Entry, dtype: torch.dtype, *, device: str, how: str, quick: bool
+    entry: Entry,
+    dtype: torch.dtype,
+    *,
+    device: str,
+    how: str,
+    quick: bool,
+    barred: bool = False,
 ) -> Iterator[Sample]:
-    """Torch's own; or the first of them otherwise."""
+    """Torch's own; or the first of them otherwise. Where options are `barred`, those at the end are
+    not there.
+    """
     seen = kind_of(device) in SEEN_ON
     few = MORE_SAMPLES if seen and dtype == torch.float32 and not how else FEW_SAMPLES
     many = few if dtype.is_floating_point else EXACT_SAMPLES
@@ -263,10 +275,8 @@ def samples_for(
         return
     backward = how == BACKWARD
     options = 0
-    if seen and limit > 1 and (dtype == torch.float32 or not backward):
-        name = str(dtype).removeprefix("torch.")
-        barred = excluded(entry.name, name, device, backward=backward, options=True)
-        options = 0 if barred else OPTIONS_AMONG
+    if seen and limit > 1 and not barred and (dtype == torch.float32 or not backward):
+        options = OPTIONS_AMONG
     own = entry.samples(
         "cpu", dtype, limit=limit, backward=backward, among=among, options_among=options
     )
