@@ -18,7 +18,7 @@ from warpfront.inside.checks.effort import SESSIONS, current_profile, profile_na
 from warpfront.inside.checks.mutation_table import draw
 
 # The runs that the page is about: what it calls them, and their folder below the results.
-RUNS = {"CPU image": "2026-11-23-cpu-image", "H100": "2026-11-21-h100-sessions"}
+RUNS = {"CPU image": "2026-11-23-cpu-image", "H200": "2026-11-23-h200-whole"}
 PAIR = "2026-11-21-h200-x2-devices"
 TABLES = Path(__file__).parent
 Results = Mapping[str, Any]

@@ -111,6 +111,7 @@ def _likelihood(ground: Ground) -> Iterator[Answer]:
         x = ground.whole(*shape)
         target = ground.index(shape[1], shape[0], *shape[2:])
         target.flatten()[::3] = ignored
+        target.flatten()[1] = 1  # at least one counts: of none there is no mean
         weight = (
             torch.arange(shape[1]).double().remainder(3) + 1
             if weighted

@@ -263,9 +263,7 @@ def samples_for(
     quick: bool,
     barred: bool = False,
 ) -> Iterator[Sample]:
-    """Torch's own; or the first of them otherwise. Where options are `barred`, those at the end are
-    not there.
-    """
+    """Torch's own, those with options last, if these are not `barred`; or otherwise the first."""
     seen = kind_of(device) in SEEN_ON
     few = MORE_SAMPLES if seen and dtype == torch.float32 and not how else FEW_SAMPLES
     many = few if dtype.is_floating_point else EXACT_SAMPLES
