@@ -397,6 +397,55 @@ def _recurrent(kind: str, ground: Ground) -> Iterator[Answer]:
         yield Answer(label, found, array(right), slack=slack)
 
 
+RECURRENT: dict[str, tuple[str, dict[str, Any]]] = {
+    "LSTM of one layer": ("LSTM", {"bias": False}),
+    "LSTM of one direction": ("LSTM", {"num_layers": 2, "batch_first": True}),
+    "LSTM, projected": ("LSTM", {"proj_size": 5}),
+    "GRU of one layer": ("GRU", {"bias": False}),
+    "GRU of both directions": ("GRU", {"bidirectional": True}),
+    "RNN of ReLU": ("RNN", {"nonlinearity": "relu", "bias": False}),
+}
+
+
+def _other_recurrent(name: str, ground: Ground) -> Iterator[Answer]:
+    """Other forms, trained and evaluated: from a state that is given, and from none."""
+    kind, how = RECURRENT[name]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(ground.seed)
+        exact = getattr(nn, kind)(7, 9, **how).to(ground.dtype).double()
+    own = copy.deepcopy(exact).to(ground.device, ground.dtype)
+    x, layers = ground.normal(11, 3, 7), how.get("num_layers", 1) * (1 + ("bidirectional" in how))
+    x = x.transpose(0, 1).contiguous() if "batch_first" in how else x
+    kept = [ground.normal(layers, 3, how.get("proj_size", 9)), ground.normal(layers, 3, 9)]
+    state: Any = tuple(kept) if kind == "LSTM" else kept[0]
+    for given, trained in product((False, True), (False, True)):
+        found = _recurred(own.train(trained), ground.send(x), state if given else None)
+        right = _recurred(exact.train(trained), x, state if given else None)
+        for place, (mine, one) in enumerate(zip(found, right, strict=True)):
+            slack = 64 * math.sqrt(22) * ground.eps * (1 + float(one.abs().max()))
+            label = f"{place}, state {given}, trained {trained}"
+            yield Answer(label, mine, array(one), slack=slack)
+
+
+def _recurred(net: Any, x: Tensor, state: Any) -> list[Tensor]:
+    """Output, last states, and trained the gradients of the input and of every parameter."""
+    moved = [x.new_tensor(one.tolist()) for one in _several(state)] if state is not None else []
+    given = tuple(moved) if isinstance(state, tuple) else moved[0] if moved else None
+    leaf = x.clone().requires_grad_(net.training)
+    with torch.set_grad_enabled(net.training):
+        y, last = net(leaf, given)
+    results = [y, *_several(last)]
+    if not net.training:
+        return results
+    fed = torch.arange(y.numel(), device=y.device).remainder(5).sub(2).to(y.dtype).view(y.shape)
+    gradients = torch.autograd.grad(y, [leaf, *net.parameters()], fed)
+    return [x.detach() for x in (*results, *gradients)]
+
+
+def _several(x: Any) -> tuple[Tensor, ...]:
+    return tuple(x) if isinstance(x, (tuple, list)) else (x,)
+
+
 def _packed(kind: str, ground: Ground) -> Iterator[Answer]:
     """Sequences of several lengths, in no order, packed: as each would be alone."""
     with torch.random.fork_rng(devices=[]):
@@ -461,6 +510,9 @@ KEPT_STATE = HazardClass(
         *rows(
             {f"packed {kind}": partial(_packed, kind) for kind in ("LSTM", "GRU", "RNN")},
             dtypes=SINGLE,
+        ),
+        *rows(
+            {name: partial(_other_recurrent, name) for name in RECURRENT}, dtypes=SINGLE, once=True
         ),
         *rows({kind: partial(_recurrent, kind) for kind in ("LSTM", "GRU", "RNN")}, dtypes=SINGLE),
     ),

@@ -424,6 +424,53 @@ MEASURED: Mapping[str, WithOptions] = {
     ),
     # Numbers that 16 bits have, none of them where it is clamped.
     "logit": WithOptions(call=torch.logit, fit=lambda x: x / 8 + 0.5, options={"eps": (None, 0.3)}),
+    **{
+        name: WithOptions(call=call, options={"alpha": (1, -2.5)})
+        for name, call in (
+            ("add of a number", lambda x, alpha: torch.add(x, 3, alpha=alpha)),
+            ("sub of a number", lambda x, alpha: torch.sub(x, 3, alpha=alpha)),
+            ("rsub", lambda x, alpha: torch.rsub(x, 3, alpha=alpha)),
+            ("add_ of a number", lambda x, alpha: (x * 1).add_(3, alpha=alpha)),
+        )
+    },
+    "sub_": WithOptions(
+        call=lambda x, y, alpha: (x * 1).sub_(y, alpha=alpha),
+        floats=((5, 7),) * 2,
+        options={"alpha": (1, -2.5)},
+    ),
+    "renorm_": WithOptions(
+        call=lambda x, **how: x.clone().renorm_(**how),
+        options={"p": (1, 2), "dim": (0, 1), "maxnorm": (1.5, 20.0)},
+        backward=False,
+    ),
+    "logit_": WithOptions(
+        call=lambda x, eps: (x * 1).logit_(eps),
+        fit=lambda x: x / 8 + 0.5,
+        options={"eps": (None, 0.3)},
+        backward=False,
+    ),
+    "gelu_": WithOptions(
+        call=lambda x, approximate: torch._C._nn.gelu_(x.clone(), approximate=approximate),
+        options={"approximate": ("none", "tanh")},
+        backward=False,
+    ),
+    "topk, in whatever order": WithOptions(
+        call=lambda x, dim, **how: x.topk(3, dim, **how).values.sort(dim).values,
+        options={"dim": (0, 1), "largest": BOTH, "sorted": BOTH},
+        backward=False,
+    ),
+    "unique's places and counts": WithOptions(
+        call=lambda x, dim, part: torch.unique(
+            x.round(), dim=dim, return_inverse=True, return_counts=True
+        )[part],
+        options={"dim": (None, 0, 1), "part": (0, 1, 2)},
+        backward=False,
+    ),
+    "nearest-exact by 1.7": WithOptions(
+        call=lambda x, **how: functional.interpolate(x, mode="nearest-exact", **how),
+        floats=((2, 3, 6, 5),),
+        options={"scale_factor": (1.7, (0.6, 2.3)), "recompute_scale_factor": (None, True)},
+    ),
     "sub": WithOptions(call=torch.sub, floats=((5, 7),) * 2, options={"alpha": (1, -2.5)}),
     "layer_norm": WithOptions(
         call=lambda x, w, b, eps: functional.layer_norm(x, (7,), w, b, eps),

@@ -209,6 +209,17 @@ def _independent(drawn: list[Numbers], coarse: float) -> Iterator[Answer]:
         yield _about(f"mean of part {place}", float(half), 0.0, size**-0.5 + coarse)
 
 
+def _quartiles(ground: Ground) -> Iterator[Answer]:
+    """Of Cauchy's numbers, which have no mean."""
+    for median, sigma in ((0.0, 1.0), (2.0, 3.0)):
+        _seeded(ground)
+        x = array(_empty(ground).cauchy_(median, sigma).cpu().double())
+        for share, place in ((0.25, -1), (0.5, 0), (0.75, 1)):
+            below = float((x < median + place * sigma).mean())
+            deviation = math.sqrt(share * (1 - share) / COUNT)
+            yield _about(f"{share} of {median}, {sigma}", below, share, deviation)
+
+
 def _ranges(ground: Ground) -> Iterator[Answer]:
     _seeded(ground)
     x = torch.rand(4_000_000, device=ground.device, dtype=ground.dtype)
@@ -445,6 +456,7 @@ RANDOM_NUMBERS = HazardClass(
         *rows({"ranges": _ranges}, dtypes=("float32", "bfloat16")),
         *rows(
             {
+                "quartiles": _quartiles,
                 "whole numbers": _integers,
                 "drawn once": _drawn_once,
                 "permutations": _permutations,
