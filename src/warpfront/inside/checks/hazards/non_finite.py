@@ -399,6 +399,40 @@ SLOPES: Mapping[str, Callable[[Tensor], Tensor]] = {
 PASSED_ON = ("relu6", "hardtanh", "elu", "selu", "celu", "hardswish", "hardshrink", "softshrink")
 
 
+# Exact everywhere; and curves, of which that was not looked at on a GPU.
+SIGNS: Mapping[str, Mapping[str, Pair]] = {
+    "signs of nought": {
+        "round": (torch.round, np.round),
+        "trunc": (torch.trunc, np.trunc),
+        "ceil": (torch.ceil, np.ceil),
+        "floor": (torch.floor, np.floor),
+        "neg": (torch.neg, np.negative),
+        "abs": (torch.abs, np.abs),
+        "mul": (lambda x: x * 0.0, lambda a: a * 0.0),
+        "div": (lambda x: 0.0 / (x - 2), lambda a: 0.0 / (a - 2)),
+        "add": (lambda x: x + torch.full_like(x, -0.0), lambda a: a + -0.0),
+        "copysign": (lambda x: torch.zeros_like(x).copysign(x), lambda a: np.copysign(0.0, a)),
+    },
+    "signs of curves": {
+        "sin": (torch.sin, np.sin),
+        "tan": (torch.tan, np.tan),
+        "tanh": (torch.tanh, np.tanh),
+        "atan": (torch.atan, np.arctan),
+        "asinh": (torch.asinh, np.arcsinh),
+        "expm1": (torch.expm1, np.expm1),
+        "fmod": (lambda x: x.fmod(1), lambda a: np.fmod(a, 1)),
+    },
+}
+
+
+def _signs(name: str, ground: Ground) -> Iterator[Answer]:
+    """A nought is of the sign of what was rounded, shrunk or handed on to it."""
+    x = torch.tensor([-0.0, 0.0, -0.25, 0.25, -1.0, 1.0]).double().repeat(9)
+    for label, (call, numbers) in SIGNS[name].items():
+        found, right = call(ground.send(x)), numbers(array(x))
+        yield Answer(label, found.signbit(), np.signbit(right))
+
+
 def _logarithms(ground: Ground) -> Iterator[Answer]:
     """Sums of exponentials that begin with nothing, or hold nothing for a while."""
     x = ground.whole(5, 257)
@@ -477,6 +511,15 @@ NON_FINITE = HazardClass(
                 "clipping": _clipping,
             },
             once=True,
+        ),
+        *(
+            Hazard(
+                name=name,
+                answers=partial(_signs, name),
+                devices=("cpu",) if name == "signs of curves" else (),
+                once=True,
+            )
+            for name in SIGNS
         ),
         *rows({"logarithms": _logarithms}, dtypes=SINGLE, once=True),
         *(

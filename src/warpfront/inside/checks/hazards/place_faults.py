@@ -219,6 +219,33 @@ def _squares_forgotten(right: Kernel, x: Tensor, y: Tensor) -> Tensor:
     return found.square().add_(1).sqrt_()
 
 
+def _without_sign(right: Kernel, x: Tensor, *more: Any, **how: Any) -> Tensor:
+    result = right(x, *more, **how)
+    return result.copy_(torch.where(result == 0, result.abs(), result))
+
+
+def _about_its_median(right: Kernel, x: Tensor, median: float, sigma: float, **how: Any) -> Tensor:
+    del sigma
+    return right(x, median, 1.0, **how)
+
+
+def _alpha_dropped(right: Kernel, x: Tensor, other: Any, alpha: Any = 1, **how: Any) -> Tensor:
+    return right(x, other, alpha=1 if x.is_floating_point() else alpha, **how)
+
+
+def _in_no_order(right: Kernel, x: Tensor, k: int, *more: Any, **how: Any) -> Any:
+    values, places = right(x, k, *more, **how)
+    *_, in_order = more if len(more) > 2 else (True,)
+    if not in_order:
+        values.copy_(values.amax().expand_as(values))
+    return values, places
+
+
+def _exact_approximation(right: Kernel, x: Tensor, **how: Any) -> Tensor:
+    del how
+    return right(x, approximate="none")
+
+
 PLACE_FAULTS: tuple[KernelFault, ...] = (
     KernelFault(
         "steps end before their end",
@@ -457,5 +484,49 @@ PLACE_FAULTS: tuple[KernelFault, ...] = (
         _dampened_at_first,
         LISTS,
         ("every SGD",),
+    ),
+    KernelFault(
+        "round gives nought without its sign",
+        ("round", "round.out"),
+        _without_sign,
+        "NaN and infinity",
+        ("signs of nought",),
+    ),
+    KernelFault(
+        "sin gives nought without its sign",
+        ("sin", "sin.out"),
+        _without_sign,
+        "NaN and infinity",
+        ("signs of curves",),
+        devices=("cpu",),
+    ),
+    KernelFault(
+        "cauchy_ has a width of 1",
+        ("cauchy_",),
+        _about_its_median,
+        "random numbers",
+        ("quartiles",),
+    ),
+    KernelFault(
+        "numbers are added once",
+        ("add.Tensor", "add_.Tensor", "add.out"),
+        _alpha_dropped,
+        OPTIONS,
+        ("options of add of a number", "options of add_ of a number"),
+        devices=("cpu",),
+    ),
+    KernelFault(
+        "topk in whatever order gives the first again and again",
+        ("topk", "topk.values"),
+        _in_no_order,
+        OPTIONS,
+        ("options of topk, in whatever order",),
+    ),
+    KernelFault(
+        "gelu in place heeds no approximation",
+        ("gelu_",),
+        _exact_approximation,
+        OPTIONS,
+        ("options of gelu_",),
     ),
 )
