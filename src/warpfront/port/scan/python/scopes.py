@@ -118,13 +118,23 @@ class Scopes:
 
     def values(self, node: ast.AST | None, depth: int = 0) -> tuple[ast.expr, ...]:
         """The expressions that `node` may stand for, names and choices followed."""
-        if not isinstance(node, ast.expr) or depth > _DEPTH:
-            return ()
+        found: list[ast.expr] = []
+        self._follow(node, depth, set(), found)
+        return tuple(found)
+
+    def _follow(
+        self, node: ast.AST | None, depth: int, met: set[ast.AST], found: list[ast.expr]
+    ) -> None:
+        """Each expression is followed once: names that are made of each other have no end."""
+        over = depth > _DEPTH or len(found) >= _MOST
+        if over or not isinstance(node, ast.expr) or node in met:
+            return
+        met.add(node)
         further = self._further(node, depth)
         if further is None:
-            return (node,)
-        found = (value for inner in further for value in self.values(inner, depth + 1))
-        return tuple(itertools.islice(found, _MOST))
+            found.append(node)
+        for inner in further or ():
+            self._follow(inner, depth + 1, met, found)
 
     def _further(self, node: ast.expr, depth: int) -> Iterable[ast.expr | None] | None:
         """Where to go on looking; None where `node` is what it is."""
