@@ -17,6 +17,7 @@ from warpfront.system.trees import list_tree
 KERNEL = "__global__ void k() { unsigned m = __ballot_sync(0xffffffff, 1); }\n"
 USE = '#include <hip/hip_runtime.h>\n#include "cuda/queue.cu"\n'
 HIP = "#include <hip/hip_runtime.h>\nhipError_t run();\n"
+IN_C = {"a.c": "int a;  // A_HAVE_CUDA\n"}
 BEGUN = {f"old/part{number}.cc": "void f() { cudaFree(nullptr); }\n" for number in range(9)}
 
 
@@ -169,7 +170,7 @@ def test_what_is_required_elsewhere_or_by_choice_is_no_error(
     ],
 )
 def test_a_folder_says_whose_modules_it_holds(tmp_path: Path, path: str, severity: str) -> None:
-    said = [one.severity for one in found(tmp_path, {path: "import transformer_engine\n"})]
+    said = [one.severity for one in found(tmp_path, {path: "import tensorrt\n"})]
     assert said == [severity] * bool(severity)
 
 
@@ -358,9 +359,26 @@ def test_a_list_of_dtypes_and_a_rate_choose_nothing(
         ({"requirements.txt": "--index-url https://x.org/whl/nightly\ntorch\n"}, True),
         ({"helm/tests/a.yaml": 'limits:\n  nvidia.com/gpu: "1"\n'}, False),
         ({"helm/a.yaml": 'limits:\n  nvidia.com/gpu: "1"\n'}, True),
-        ({"a.c": "int a;\n", "Makefile": "USE_CUDA = FALSE\n"}, False),
-        ({"a.c": "int a;\n", "Makefile": "USE_CUDA = TRUE\n"}, True),
-        ({"a.c": "int a;\n", "Makefile": "EXTRA_DIST = run_dgemm_cuda.py\n"}, False),
+        (IN_C | {"Makefile": "USE_CUDA = FALSE\n"}, False),
+        (IN_C | {"Makefile": "USE_CUDA = TRUE\n"}, True),
+        (IN_C | {"Makefile": "EXTRA_DIST = run_dgemm_cuda.py\n"}, False),
+        (IN_C | {"Makefile": "TAG = x$(CUDA_VERSION)\n"}, False),
+        ({"a.c": "int a;\n", "Makefile": "USE_CUDA = TRUE\n"}, False),
+        ({"a.c": "int a;\n", "tests/a.cu": KERNEL[:26] + "}\n", "Makefile": "CUDA = on\n"}, False),
+        ({"docker/Dockerfile": "FROM nvidia/cuda:12.4.1-base\n"}, True),
+        ({"docker/Dockerfile.cu124": "FROM nvidia/cuda:12.4.1-base\n"}, False),
+        ({"examples/chat/requirements.txt": "torch==2.7.1\n"}, False),
+        ({"chat/requirements.txt": "torch==2.7.1\n"}, True),
+        ({".devcontainer/Dockerfile": "RUN pip install -e .\n"}, False),
+        ({".readthedocs.yaml": "build:\n  commands:\n    - pip install -e .\n"}, False),
+        ({"docs/conf.py": "import tensorrt\n"}, False),
+        ({"lib/conf.py": "import tensorrt\n"}, True),
+        ({"a.sh": "pip install torch --extra-index-url https://x.org/whl/rocm6.4\n"}, False),
+        ({"a.sh": "pip install ./b\n", "b/pyproject.toml": "[project]\nname = 'b'\n"}, False),
+        ({"a.sh": "temps=$(nvidia-smi -q || true)\n"}, False),
+        ({"a.sh": "temps=$(nvidia-smi -q)\n"}, True),
+        ({"requirements.txt": "torch==2.7.1+cpu\n"}, False),
+        ({"pyproject.toml": '[project.optional-dependencies]\nx = ["cuequivariance"]\n'}, False),
         ({"pyproject.toml": '[project.optional-dependencies]\nxpu = ["torch==2.7"]\n'}, False),
         ({"pyproject.toml": '[project.optional-dependencies]\nall = ["torch==2.7"]\n'}, True),
     ],
@@ -492,3 +510,69 @@ def test_nvml_is_an_error_where_its_header_is_needed(tmp_path: Path) -> None:
     use = "typedef int nvmlReturn_t;\nnvmlReturn_t (*nvmlInit) (void);\n"
     assert ("a.c", "CU132") not in loud(found(tmp_path, {"a.c": use}))
     assert ("a.c", "CU132") in loud(found(tmp_path, {"a.c": "#include <nvml.h>\n" + use}))
+
+
+def test_several_packages_of_one_line_are_one_finding(tmp_path: Path) -> None:
+    said = found(tmp_path, {"a.sh": "pip install torch torchvision torchaudio\n"})
+    assert [one.rule for one in said] == ["DP302"]
+
+
+SETUP = "import shutil\nfrom setuptools import setup\n{}\nsetup()\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "code", "rules"),
+    [
+        ("setup.py", SETUP.format("run('rocminfo')"), {"BL204"}),
+        ("setup.py", SETUP.format("shutil.which('rocminfo')"), set()),
+        ("setup.py", SETUP.format("run('pip install x -i https://a.org/whl/cu128')"), {"DP314"}),
+        ("setup.py", SETUP.format("print('pip install x -i https://a.org/whl/cu128')"), set()),
+        ("a.py", "import threading\nlock_of_nvml_ = threading.Lock()\n", set()),
+        ("a.py", "handle_of_nvml_ = nvml_open()\n", {"PY064"}),
+        ("a.py", "import torch\ntorch.cuda.profiler.start()\n", set()),
+    ],
+)
+def test_what_is_only_looked_for_said_or_kept_is_no_question(
+    tmp_path: Path, path: str, code: str, rules: set[str]
+) -> None:
+    assert {rule for _, rule in loud(found(tmp_path, {path: code}))} == rules
+
+
+@pytest.mark.parametrize(
+    ("assembly", "is_loud"),
+    [("s_getreg_b32 $0, hwreg(4)", False), ("mov.u32 $0, %smid;", True)],
+)
+def test_assembly_of_amds_is_for_amd(tmp_path: Path, assembly: str, *, is_loud: bool) -> None:
+    call = f"tl.inline_asm_elementwise('{assembly}', '=r', [], 1, True, 1)"
+    code = f"import triton\nimport triton.language as tl\nx = {call}\n"
+    assert bool(loud(found(tmp_path, {"a.py": code}))) == is_loud
+
+
+@pytest.mark.parametrize(
+    ("asked", "is_loud"),
+    [
+        ("#if defined(A_HAVE_CUDA)\n#elif defined(A_HAVE_KOKKOS)\n#endif\n", False),
+        ("#if defined(A_HAVE_CUDA)\n#elif defined(A_HAVE_MPI)\n#endif\n", True),
+        ("void g() { Kokkos::fence(); }\n", True),
+    ],
+)
+def test_a_layer_that_has_amds_too_is_a_port(tmp_path: Path, asked: str, *, is_loud: bool) -> None:
+    files = BEGUN | {"CMakeLists.txt": "find_package(hip)\n", "b.cc": asked}
+    assert bool(loud(found(tmp_path, files))) == is_loud
+    layered = {f"new{number}.cc": "void g() { Kokkos::fence(); }\n" for number in range(10)}
+    assert not loud(found(tmp_path, layered))
+
+
+def test_the_last_include_is_where_a_stand_in_for_the_runtime_goes(tmp_path: Path) -> None:
+    own = '#include <vector>\n#include "mesh.h"\nvoid f() { cudaFree(nullptr); }\n'
+    said = [one.line for one in found(tmp_path, {"a.cc": own}) if one.rule == "CU101"]
+    assert said == [2, 3]
+    direct = own.replace("<vector>", "<cuda_runtime.h>")
+    said = [one.line for one in found(tmp_path, {"a.cc": direct}) if one.rule == "CU101"]
+    assert said == [1, 3]
+
+
+def test_a_ballot_is_kept_whole_in_a_long_long_int(tmp_path: Path) -> None:
+    kernel = "__global__ void k() {{ {} mask = __ballot(1); use(mask); }}\n"
+    assert loud(found(tmp_path, {"a.cu": HIP + kernel.format("unsigned int")}))
+    assert not loud(found(tmp_path, {"a.cu": HIP + kernel.format("unsigned long long int")}))

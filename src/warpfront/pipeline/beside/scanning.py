@@ -149,8 +149,8 @@ def _context(tree: Tree, files: Sequence[TreeFile]) -> Context:
         own_namespaces=frozenset().union(*(one.namespaces for one in facts.values())),
         own_macros=cuda.own_macros(facts.values()),
         unproven=base.unproven | (unproven_code(texts) if knows_amd else frozenset()),
-        untranslated=heard.isdisjoint({"hip", "extensions"}),
-        hipless="hip" not in heard,
+        untranslated=heard.isdisjoint({"hip", "extensions"}) and cuda.has_code(texts),
+        hipless="hip" not in heard and ("extensions" in heard or cuda.has_code(texts)),
         ported=ported,
         cuda_headers=cuda.runtime_headers(texts),
     )

@@ -26,17 +26,17 @@ _OPTIONAL = {*_FLAGS, "seen"}
 class Rule:
     """One thing that does not carry over.
 
-    `severities` maps a target or a class of targets (`gfx942`, `wave64`, `wave32`, `gfx12`,
-    `rocm`, `hpu`, `cpu`) to a severity. `message` says what is wrong in one line, with `{what}` for
-    the code it is about. `phase` (0 to 8) is the step of a port that deals with it. `structural`
-    rules are about files that no condition guards: gates do not touch them. `of_amd` rules are
-    about code that is written for AMD: in AMD's own arm it is no worse than elsewhere. What
-    `of_a_folder` rules say is one fact of a folder, said at its first place there. `of_a_package`
-    rules are about an import: one that may be missing is a note. What a port shows to work is
-    a note, but of rules that hold `despite_a_port`: it was built for other targets, for another
-    ROCm, is not finished, imports what nobody builds for AMD, or is wrong without a word. A file
-    that names the target asked for has no finding of an `unless_named` rule. Where a claim comes
-    from is in `sources`: public places, or files of torch with its version.
+    `severities` maps a target or a class of targets (`gfx942`, `wave64`, `wave32`, `gfx12`, `rocm`,
+    `hpu`, `cpu`) to a severity. `message` says what is wrong in one line, with `{what}` for the
+    code it is about. `phase` (0 to 8) is the step of a port that deals with it. `structural` rules
+    are about files that no condition guards: gates do not touch them. `of_amd` rules are about code
+    that is written for AMD: in AMD's own arm it is no worse than elsewhere. What `of_a_folder`
+    rules say is one fact of a folder, said at its first place there. `of_a_package` rules are about
+    an import or a program: one that may be missing is a note. What a port shows to work is a note,
+    but of rules that hold `despite_a_port`: it was built for other targets, for another ROCm, is
+    not finished, imports what nobody builds for AMD, or is wrong without a word. A file that names
+    the target asked for has no finding of an `unless_named` rule. Where a claim comes from is in
+    `sources`: public places, or files of torch with its version.
 
     `seen` are the names that are all it takes to see it. In Python `imports` (packages and
     modules, as they are imported), `dotted` names, imports followed (one covers what is below

@@ -42,7 +42,7 @@ class Gate(StrEnum):
     WRAPPED = "wrapped"
     """A header of the project gives the name another meaning on AMD: a note."""
     TEST = "test"
-    """Test code: a note."""
+    """Test code, documentation, how examples are set up: a note."""
     AUTOMATION = "automation"
     """What the project's own CI runs on its own machines: a note."""
     NVIDIAS = "nvidias"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -15,7 +15,7 @@ from warpfront.wheels.requirement_lines import foreign_requirement
 
 _VENDOR_EXTRA = re.compile(
     r"(?:.*[-_.])?(?:cuda|gpu|nv[a-z]+|cu\d{2,3}|tensorrt|trt"
-    r"|xpu|npu|hpu|mps|mlx|tpu|ascend|intel|rocm|amd)(?:[-_.\d].*)?\Z"
+    r"|cpu|xpu|npu|hpu|mps|mlx|tpu|ascend|intel|rocm|amd)(?:[-_.\d].*)?\Z"
 )
 _JAX = frozenset({"jax", "jaxlib"})
 _POETRY_EXACT = re.compile(r"=?=?\s*\d")
@@ -60,10 +60,11 @@ def read_requirement(text: str, *, extra: str = "") -> Iterator[Required]:
     if not rule or _is_for_other_systems(requirement) or _OTHERS_WHEEL.search(str(requirement)):
         return
     exact = any(one.operator in {"==", "===", "~="} for one in requirement.specifier)
-    yield _required(rule, extra=extra, exact=exact, pinned=bool(requirement.specifier))
+    made = _required(rule, extra=extra, exact=exact, pinned=bool(requirement.specifier))
+    yield replace(made, shift=made.shift - (name == "cupy"))  # its source builds for ROCm
 
 
-_OTHERS_WHEEL = re.compile(r"==[\w.]+\+(?:xpu|rocm)")
+_OTHERS_WHEEL = re.compile(r"==[\w.]+\+(?:xpu|rocm|cpu)")
 
 
 def _is_for_other_systems(requirement: Requirement) -> bool:
@@ -99,6 +100,6 @@ def _required(rule: str, *, extra: str, exact: bool, pinned: bool) -> Required:
         shift = -1
     if _VENDOR_EXTRA.match(extra.lower()):
         shift -= 2
-    elif extra:
-        shift -= 1
+    elif extra:  # what not every extra brings is somebody's choice
+        shift -= 1 if rule == "DP302" or extra in {"all", "full"} else 2
     return Required(rule=rule, shift=shift)

@@ -16,12 +16,11 @@ _SUPPRESSION = re.compile(
     r"(?P<all>warpfront:[^\S\n]*ignore\[(?P<rules>[A-Z0-9, ]{1,200})\])(?P<reason>[^\n]*)"
 )
 _AUTOMATION = re.compile(
-    r"\.(?:github|ci|circleci|buildkite|jenkins|azure-pipelines|gitlab)(?:/|[\w-]*\.ya?ml\Z)"
-    r"|(?:azure-pipelines|appveyor|\.travis|\.gitlab-ci)[\w-]*\.ya?ml\Z|(?:ci|buildkite)/"
+    r"\.[^/]+(?:/|\.ya?ml\Z)|(?:azure-pipelines|appveyor)[\w-]*\.ya?ml\Z|(?:ci|cicd|buildkite)/"
     r"|(?:[\w.-]+/)*host-configs/"
 )
 _NVIDIAS = re.compile(
-    r"(?i:(?:[/._-]|\A)(?:cuda|cublas|cudnn|nvidia|tensorrt|jetson)[\d.]*(?:[._/-]|\Z))"
+    r"(?i:(?:[/._-]|\A)(?:cuda|cublas|cudnn|nvidia|tensorrt|jetson|cu(?=\d\d))[\d.]*(?:[._/-]|\Z))"
     r"|(?:CUDA|Cuda)[^/]*\Z"
 )
 _OTHERS = re.compile(
@@ -30,6 +29,11 @@ _OTHERS = re.compile(
 _TESTS = re.compile(
     r"(?i)(?:/|\A)(?:tests?|testing)/(?:[^/]*(?:requirements|constraints)[^/]*|.*\.ya?ml)\Z"
 )
+_OF_USE = re.compile(
+    r"(?i)(?:/|\A)(?:examples?|benchmarks?|demos?|tutorials?|recipes|cookbooks?|samples?"
+    r"|tests?|testsuite|integration|e2e)/(?!.*(?:CMakeLists\.txt|\.cmake|\.mk|akefile[.\w]*)\Z)"
+)
+_DOCUMENTATION = re.compile(r"(?i)(?:/|\A)(?:docs?|documentation)/")
 _EXCERPT = 200
 _SOFTENED = {
     Gate.AVAILABILITY: Severity.WARNING,
@@ -82,7 +86,7 @@ def judge(
             replace(o, gate=Gate.PORTED) if _is_met(o, rules[o.rule]) else o for o in sightings
         ]
     found = {
-        (finding.rule, finding.line, finding.column): finding
+        (finding.rule, finding.line, finding.rule[:2] != "DP" and finding.column): finding
         for sighting in sorted(sightings, key=_worst_last)
         if (finding := _finding(source, sighting, target, rules[sighting.rule], lines)) is not None
     }
@@ -167,11 +171,13 @@ def _of_path(path: str, rule: Rule, target: ScanTarget) -> Gate | None:
     """What the name of a file says of everything in it, if it says something."""
     if _AUTOMATION.match(path):
         return Gate.AUTOMATION
+    if _DOCUMENTATION.search(path):
+        return Gate.TEST
     if "structured" not in rule.engines or path.endswith(".py"):
         return None
     if _NVIDIAS.search(path) or (target.is_rocm and _OTHERS.search(path)):
         return Gate.NVIDIAS
-    return Gate.TEST if _TESTS.search(path) else None
+    return Gate.TEST if _OF_USE.search(path) or _TESTS.search(path) else None
 
 
 def _weighed(sighting: Sighting, target: ScanTarget, rule: Rule) -> tuple[Severity, Gate]:

@@ -104,7 +104,7 @@ def _of_nvcc(view: View, arm: Arm) -> bool:
     """`#ifdef __CUDACC__`, which only hipify makes something of that hipcc defines; beside another
     compiler's macro it is about a fault of nvcc's.
     """
-    alone = arm.macros.isdisjoint({"__GNUC__", "__clang__", "_MSC_VER"})
+    alone = arm.macros.isdisjoint({"__GNUC__", "__clang__", "_MSC_VER", "__OPTIMIZE__"})
     return view.context.untranslated and "__CUDACC__" in arm.macros and alone
 
 
@@ -142,7 +142,7 @@ def _of_cuda_alone(view: View, arm: Arm) -> bool:
 _SWITCH = re.compile(r"(?:^|_)CU(?:DA|BLAS|FFT|SOLVER)(?:_|$)")
 _NO_SWITCH = re.compile(
     r"^_|^CUDA_(?!ENABLED$|BUILD$|SUPPORT|AVAILABLE$|FOUND$|BACKEND$)|VERSION|ARCH"
-    r"|_(?:H|HPP|HH|CUH|INCLUDED|GUARD)_*$|(?:^|_)(?:NO|NOT|DISABLE|WITHOUT|SKIP|NON)_"
+    r"|_(?:H|HPP|HH|CUH|INCLUDED|GUARD)_*$|(?:^|_)(?:NO|NOT|WITHOUT|SKIP|NON)_"
 )
 
 

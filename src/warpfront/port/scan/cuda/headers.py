@@ -6,14 +6,16 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 from warpfront.port.scan.cuda.conditions import macro_table
 from warpfront.port.scan.cuda.guards import unwritten_arms
 from warpfront.port.scan.cuda.preprocessor import EVERYWHERE, Reach, is_guard
 from warpfront.port.scan.cuda.view import View, portable_names
 from warpfront.port.scan.findings import SIDES, Known, Side
+from warpfront.port.scan.left_out import is_aside
 
 _HEADERS = frozenset({".h", ".hh", ".hpp", ".hxx", ".cuh", ".inl"})
 _VENDOR = re.compile(r"CUDA|HIP|ROCM|AMD|NVCC|NVIDIA|hip/")
@@ -140,25 +142,46 @@ def heard_of(code: Iterable[str], rest: Iterable[str] = ()) -> frozenset[str]:
     return frozenset(heard | {"asked"} if asking > BEGUN else heard)
 
 
-def is_ported(texts: Iterable[str], facts: Iterable[HeaderFacts]) -> bool:
+def is_ported(texts: Collection[str], facts: Collection[HeaderFacts]) -> bool:
     """Whether a tree that names HIP is more than begun: a header gives AMD one of CUDA's names, or
-    more than five files say something of HIP, or half as many as have CUDA's runtime; and not half
-    of them that it is still to be written.
+    it comes to devices by a layer that has AMD's, or more than five files say something of HIP, or
+    half as many as have CUDA's runtime; and not half of them that it is still to be written.
     """
     if any(_RUNTIMES.match(name) for one in facts for name in one.portable):
         return True
-    said = [
-        (_RUNTIMES.search(text) is not None, _OF_HIP.search(text) is not None) for text in texts
-    ]
-    hip = sum(amd for _, amd in said)
+    cuda, hip, layer = (
+        sum(pattern.search(text) is not None for text in texts)
+        for pattern in (_RUNTIMES, _OF_HIP, _OF_A_LAYER)
+    )
+    if layer > cuda or _has_a_layer(frozenset().union(*(one.asked for one in facts))):
+        return True
     if hip and 2 * sum(one.unwritten for one in facts) >= hip:
         return False
-    return hip > BEGUN or 2 * hip >= sum(cuda for cuda, _ in said)
+    return hip > BEGUN or 2 * hip >= cuda
 
 
+def _has_a_layer(asked: frozenset[str]) -> bool:
+    """Whether a build asks for a layer that has AMD's devices beside CUDA: `X_KOKKOS`, `X_CUDA`."""
+    layers = {part for name in asked if (part := _A_LAYER.sub("@", name)) != name}
+    return any(_PART_OF_NVIDIA.sub("@", name) in layers for name in asked)
+
+
+def has_code(texts: Mapping[str, str]) -> bool:
+    """Whether any of `texts` by path, tests and examples apart, is for CUDA's runtime or asks
+    whether CUDA is built for.
+    """
+    return any(
+        _FOR_CUDA.search(text) is not None and not is_aside(PurePosixPath(path))
+        for path, text in texts.items()
+    )
+
+
+_A_LAYER = re.compile(r"(?<=[A-Za-z0-9]_)(?:KOKKOS|SYCL|OPENCL)(?![A-Z])")
+_OF_A_LAYER = re.compile(r"\b(?:Kokkos|amrex|sycl|alpaka|occa)::")
 BEGUN = 5
 """So many files for AMD are no port yet."""
 _RUNTIMES = re.compile(r"\bcuda[A-Z]\w+|cuda_runtime|__global__|\bcublas[A-Z]")
+_FOR_CUDA = re.compile(rf'{_RUNTIMES.pattern}|\b[A-Z]\w*_CUDA\b|"(?:cuda|CUDA)"')
 _OF_HIP = re.compile(
     r"\bhip[A-Z_]|HIP|ROCM|AMD_PLATFORM|\broc(?:blas|fft|rand|solver|sparse|prim|tracer|tx|profiler)"
 )

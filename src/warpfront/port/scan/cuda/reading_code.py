@@ -69,6 +69,7 @@ def sightings(source: SourceText, context: Context) -> Iterator[Sighting]:
     yield from device_sightings(view)
     if context.untranslated:
         yield from _without_runtime(view)
+        yield from _by_other_headers(view)
         yield from _launches(view)
 
 
@@ -161,6 +162,21 @@ def _without_runtime(view: View) -> Iterator[Sighting]:
             return
     span = (included[-1].start, included[-1].end) if included else (0, 0)
     yield sighting(view, "CU152", span, what=view.source.path.name)
+
+
+def _by_other_headers(view: View) -> Iterator[Sighting]:
+    """The last include of a file that has CUDA's names by the project's own headers: there AMD's
+    stand-in for the runtime would be included (CU101).
+    """
+    included = [one for one in view.directives if one.name.startswith("include")]
+    headers = [path_of(one.body) for one in included]
+    own = not any(header is not None and rows_including(str(header)) for header in headers)
+    if own and headers[-1:] and _CUDAS_NAMES.search(view.code):
+        span = (included[-1].start, included[-1].end)
+        yield sighting(view, "CU101", span, what=f"names by {headers[-1]}", shift=1)
+
+
+_CUDAS_NAMES = re.compile(r"\bcuda[A-Z]\w+|__global__|<<<|\bcu(?:blas|fft|sparse|solver|rand)[A-Z]")
 
 
 def _launches(view: View) -> Iterator[Sighting]:

@@ -23,7 +23,7 @@ _FUNCTION = re.compile(r"__(?:global|device)__")
 _HIP_INCLUDE = re.compile(r"[<\"]hip/hip_")
 _OPENING = {")": "(", "]": "[", "}": "{"}
 
-NARROW_TYPE = r"(?:unsigned(?:\s+int)?|(?:std\s*::\s*)?u?int32_t|uint|int)"
+NARROW_TYPE = r"(?<!long )(?:unsigned(?:\s+int)?|(?:std\s*::\s*)?u?int32_t|uint|int)"
 _NAMES = r"\s+(?:const\s+)?((?:\w+\s*(?:=[^,;(){}]{0,40})?,\s*){0,8}\w+)\s*[;,=)\[]"
 _NARROW_DECLARED = re.compile(rf"\b{NARROW_TYPE}{_NAMES}")
 _WIDE_DECLARED = re.compile(rf"\b(?:u?int64_t|(?:un)?signed\s+long\s+long|lane_mask_t){_NAMES}")

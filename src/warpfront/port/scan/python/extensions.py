@@ -55,7 +55,7 @@ def flags(module: Module, node: ast.Constant) -> Iterator[Seen]:
     text = node.value
     if not isinstance(text, str) or len(text) < 3 or node in module.docstrings:
         return
-    if "/whl/cu" in text and CUDA_INDEX.search(text):
+    if "/whl/cu" in text and CUDA_INDEX.search(text) and not _is_said(module, node):
         yield Seen(rule="DP314", node=node, what=text[:80])
     if not module.builds_extensions or " is " in text:
         return
@@ -67,9 +67,19 @@ def flags(module: Module, node: ast.Constant) -> Iterator[Seen]:
     if GFX.search(text):
         yield Seen(rule="BL203", node=node, what=text[:60])
     asking = _ASKING.match(text)
-    version = any("--version" in module.source_of(one) for one, _ in _first_three(module, node))
-    if asking is not None and "PYTORCH_ROCM_ARCH" not in module.text and not version:
+    around = (module.source_of(one) for one, _ in _first_three(module, node))
+    of_program = any("--version" in one or "which(" in one for one in around)
+    if asking is not None and "PYTORCH_ROCM_ARCH" not in module.text and not of_program:
         yield Seen(rule="BL204", node=node, what=asking[1])
+
+
+def _is_said(module: Module, node: ast.AST) -> bool:
+    """Whether a text is only printed, logged or raised."""
+    calls = (last_name(one.func) for one, _ in module.ancestors(node) if isinstance(one, ast.Call))
+    return _SAYING.search(next(calls, "")) is not None
+
+
+_SAYING = re.compile(r"(?i)print|echo|warn|info|error|debug|log|exit")
 
 
 def _is_compared(module: Module, node: ast.AST) -> bool:
@@ -127,7 +137,8 @@ def own_parts(module: Module, _root: ast.Module) -> Iterator[Seen]:
     if builds and not knows_hip(module):
         for node, name in named_lines(module, _OWN):
             called = name == "CUDAExtension" and not isinstance(node, ast.alias)  # BL210
-            if not called and not name.endswith((".cu", ".cpp", ".cc")):
+            torchs = isinstance(node, ast.Attribute) and module.dotted(node) == "torch.cuda"
+            if not called and not torchs and not name.endswith((".cu", ".cpp", ".cc")):
                 yield Seen(rule="BL217", node=node, what=name[:60])
 
 

@@ -20,7 +20,16 @@ def of_nvml(module: Module, _root: ast.Module) -> Iterator[Seen]:
     """What asks NVML in a module that knows no other vendor's library."""
     if "nvml" in module.text and not _OF_AMD.search(module.text):
         for node, name in named_lines(module, _NVML):
-            yield Seen(rule="PY064", node=node, what=name[:60])
+            if not _is_kept(module, node):
+                yield Seen(rule="PY064", node=node, what=name[:60])
+
+
+def _is_kept(module: Module, node: ast.AST) -> bool:
+    """Whether a name is only given what NVML has no part in: `nvml_lock = Lock()`."""
+    around = module.parents.get(node)
+    if not isinstance(around, ast.Assign) or node not in around.targets:
+        return False
+    return "nvml" not in module.source_of(around.value).lower()
 
 
 _NVML = re.compile(r"nvml_|_(?:py\d?)?nvml|^nvmlDevice")
@@ -96,12 +105,25 @@ def attributes(module: Module, node: ast.Attribute) -> Iterator[Seen]:
     if not dotted or "." not in dotted:
         return
     known = longest_known(dotted, NAMES)
-    if known:
+    if known and not _is_gcn(module, node, dotted):
         one_of_many = isinstance(module.parents[node], ast.List | ast.Tuple)
-        yield Seen(rule=NAMES[known], node=node, what=dotted, shift=-1 if one_of_many else 0)
+        idle = dotted.startswith("torch.cuda.profiler.")  # does nothing there
+        shift = -1 if one_of_many or idle else 0
+        yield Seen(rule=NAMES[known], node=node, what=dotted, shift=shift)
     elif dotted in _OCP and not _is_compared(module, node):
         mixed = f"{dotted.removeprefix('torch.')}uz" in module.text
         yield Seen(rule="PY037", node=node, what=dotted, shift=-1 if mixed else 0)
+
+
+def _is_gcn(module: Module, node: ast.Attribute, dotted: str) -> bool:
+    """Whether it is assembly of AMD's that Triton is handed: `s_getreg_b32`, `v_exp_f32`."""
+    call = module.parents[node] if dotted.endswith("inline_asm_elementwise") else None
+    return call is not None and _GCN.search(module.source_of(call)) is not None
+
+
+_GCN = re.compile(
+    r"\b(?:s|v|ds|global|buffer|flat)_[a-z]\w*_[biuf]\d+\b|\bs_(?:waitcnt|barrier|nop)"
+)
 
 
 def _is_compared(module: Module, node: ast.AST) -> bool:

@@ -92,6 +92,9 @@ def _brings_no_torch(command: str, text: str, torchless: frozenset[str]) -> bool
     `text` may say the path, and the project itself.
     """
     files = _LISTED.findall(command)
+    folder = _FOLDER.search(command)
+    if folder is not None and any(f"{folder[1]}/{name}" in torchless for name in _MANIFESTS):
+        return True
     own = _PROJECTS.search(command) is not None
     if own and "." not in torchless:
         return False
@@ -110,6 +113,7 @@ def _is_torchless(listed: str, text: str, torchless: frozenset[str]) -> bool:
 _PATHS = re.compile(r"(?<!\S)[\w./-]+\.(?:txt|in|toml)(?!\S)")
 _LISTED = re.compile(r"(?:-r|--requirement=|\s)([\w./-]+\.(?:txt|in|toml))(?![\w.])")
 _PROJECTS = re.compile(r"\s(?:-e|--editable|\.{1,2}/?(?:\[[^\]]*\])?)(?:[\s=]|\Z)")
+_FOLDER = re.compile(r"\s\./([\w/-]+?)/?(?:\[[^\]]*\])?(?:\s|\Z)")
 
 
 def torchless(requirements: Mapping[str, str]) -> frozenset[str]:

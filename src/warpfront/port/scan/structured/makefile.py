@@ -46,8 +46,10 @@ def own_parts(text: str) -> Iterator[Sighting]:
             yield Sighting(rule="BL217", start=start, end=end, what=line[0].strip()[:60])
 
 
-_NO_PART = re.compile(r"(?i)=\s*(?:false|off|no|0)\s*$|\.(?:py|patch|md)\b")
-"""A switch that is off, a name in a list of files that no compiler reads."""
+_NO_PART = re.compile(
+    r"(?i)=\s*(?:false|off|no|0)\s*$|\.(?:py|patch|md)\b|CUDA_VERSION|--build-arg"
+)
+"""A switch that is off, a name in a list of files that no compiler reads, what an image takes."""
 
 
 def _as_word(reference: re.Match[str]) -> str:

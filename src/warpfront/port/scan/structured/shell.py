@@ -408,7 +408,7 @@ def _named_packages(
     command: ShellCommand, befores: tuple[str, ...], arguments: tuple[Word, ...]
 ) -> Iterator[Sighting]:
     """Requirements on the command line. With an index of its own, torch comes from there."""
-    indexed = any(word.text.startswith(_INDEXES) for word in arguments)
+    indexed = any(word.text.startswith(_INDEXES) or "whl/rocm" in word.text for word in arguments)
     for before, word in zip(befores, arguments, strict=False):
         if before in _WITH_VALUE or word.text.startswith("-"):
             continue
