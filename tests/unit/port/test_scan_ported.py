@@ -369,6 +369,13 @@ def test_a_list_of_dtypes_and_a_rate_choose_nothing(
         ({"docker/Dockerfile.cu124": "FROM nvidia/cuda:12.4.1-base\n"}, False),
         ({"examples/chat/requirements.txt": "torch==2.7.1\n"}, False),
         ({"chat/requirements.txt": "torch==2.7.1\n"}, True),
+        ({"docker/rocm/Dockerfile": "RUN pip install -e .\n"}, False),
+        ({"docker/rocm/Dockerfile": "FROM nvidia/cuda:12.4.1-base\n"}, True),
+        ({"part/.github/workflows/a.yml": "steps:\n- run: pip install -e .\n"}, False),
+        ({"part/workflows/a.yml": "steps:\n- run: pip install -e .\n"}, True),
+        ({"examples/a.sh": "python a.py --attn_implementation flash_attention_2\n"}, False),
+        ({"a.sh": "python a.py --attn_implementation flash_attention_2\n"}, True),
+        ({"a.py": "import cupy\n"}, False),
         ({".devcontainer/Dockerfile": "RUN pip install -e .\n"}, False),
         ({".readthedocs.yaml": "build:\n  commands:\n    - pip install -e .\n"}, False),
         ({"docs/conf.py": "import tensorrt\n"}, False),
@@ -576,3 +583,12 @@ def test_a_ballot_is_kept_whole_in_a_long_long_int(tmp_path: Path) -> None:
     kernel = "__global__ void k() {{ {} mask = __ballot(1); use(mask); }}\n"
     assert loud(found(tmp_path, {"a.cu": HIP + kernel.format("unsigned int")}))
     assert not loud(found(tmp_path, {"a.cu": HIP + kernel.format("unsigned long long int")}))
+
+
+def test_a_name_is_looked_for_across_what_was_left_out(tmp_path: Path) -> None:
+    gap = "//\n" * 20_000
+    kernel = (
+        f"__global__ void k() {{{{\n{gap} {{}} mask = f();\n{gap} __shfl_sync(mask, 1, 2); }}}}\n"
+    )
+    assert ("a.cu", "CU108") in loud(found(tmp_path, {"a.cu": kernel.format("unsigned *const")}))
+    assert not loud(found(tmp_path, {"a.cu": HIP + kernel.format("unsigned long long")}))

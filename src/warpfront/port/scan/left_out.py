@@ -30,9 +30,14 @@ def unproven_beside(paths: Iterable[str]) -> frozenset[str]:
     return frozenset(
         str(path)
         for path in map(PurePosixPath, paths)
-        if not _OF_AMD.search(str(path))
+        if not is_amds(str(path))
         and (_is_packaged_apart(path) or (path.suffix in (".py", ".ipynb") and is_aside(path)))
     )
+
+
+def is_amds(path: str) -> bool:
+    """Whether a name in a path says that the file is AMD's."""
+    return _OF_AMD.search(path) is not None
 
 
 def _is_packaged_apart(path: PurePosixPath) -> bool:
@@ -48,7 +53,18 @@ def is_aside(path: PurePosixPath) -> bool:
 
 _MANIFESTS = frozenset({"toml", "requirements", "cfg"})
 _ASIDE = frozenset(
-    {"example", "examples", "benchmark", "benchmarks", "demo", "demos", "doc", "docs", "tutorial"}
+    {
+        "example",
+        "examples",
+        "bench",
+        "benchmark",
+        "benchmarks",
+        "demo",
+        "demos",
+        "doc",
+        "docs",
+        "tutorial",
+    }
     | {"tutorials", "recipes", "scripts", "tools", "test", "tests"}
 )
 _OF_THE_ROOT = frozenset({"pyproject.toml", "requirements.txt", "setup.cfg"})
@@ -57,7 +73,7 @@ _OF_THE_ROOT = frozenset({"pyproject.toml", "requirements.txt", "setup.cfg"})
 def names_amd(paths: Iterable[str]) -> bool:
     """Whether an image or a list of requirements of the tree's is for AMD by its name."""
     return any(
-        _OF_AMD.search(path) and kind_of(PurePosixPath(path)) in ("dockerfile", "requirements")
+        is_amds(path) and kind_of(PurePosixPath(path)) in ("dockerfile", "requirements")
         for path in paths
     )
 
@@ -76,9 +92,9 @@ def beside_amds(paths: Iterable[str]) -> frozenset[str]:
     return frozenset(
         path
         for key, found in twins.items()
-        if any(_OF_AMD.search(_named(key, path)) for path in found)
+        if any(is_amds(_named(key, path)) for path in found)
         for path in found
-        if not _OF_AMD.search(_named(key, path))
+        if not is_amds(_named(key, path))
     )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from warpfront.port.scan.catalogue import Rule
 from warpfront.port.scan.findings import Gate, ScanFinding, Severity, Side, Sighting, SourceText
+from warpfront.port.scan.left_out import is_amds
 from warpfront.port.scan.targets import ScanTarget
 
 _SUPPRESSION = re.compile(
@@ -16,7 +17,7 @@ _SUPPRESSION = re.compile(
     r"(?P<all>warpfront:[^\S\n]*ignore\[(?P<rules>[A-Z0-9, ]{1,200})\])(?P<reason>[^\n]*)"
 )
 _AUTOMATION = re.compile(
-    r"\.[^/]+(?:/|\.ya?ml\Z)|(?:azure-pipelines|appveyor)[\w-]*\.ya?ml\Z|(?:ci|cicd|buildkite)/"
+    r"(?:.*/)?\.[^/]+(?:/|\.ya?ml\Z)|(?:azure-pipelines|appveyor)[\w-]*\.ya?ml\Z|(?:ci|cicd|buildkite)/"
     r"|(?:[\w.-]+/)*host-configs/"
 )
 _NVIDIAS = re.compile(
@@ -30,7 +31,7 @@ _TESTS = re.compile(
     r"(?i)(?:/|\A)(?:tests?|testing)/(?:[^/]*(?:requirements|constraints)[^/]*|.*\.ya?ml)\Z"
 )
 _OF_USE = re.compile(
-    r"(?i)(?:/|\A)(?:examples?|benchmarks?|demos?|tutorials?|recipes|cookbooks?|samples?"
+    r"(?i)(?:/|\A)(?:examples?|benchmarks?|bench|demos?|tutorials?|recipes|cookbooks?|samples?"
     r"|tests?|testsuite|integration|e2e)/(?!.*(?:CMakeLists\.txt|\.cmake|\.mk|akefile[.\w]*)\Z)"
 )
 _DOCUMENTATION = re.compile(r"(?i)(?:/|\A)(?:docs?|documentation)/")
@@ -145,7 +146,7 @@ def _finding(
     named = rule.unless_named and target.name in source.text
     if severity is Severity.NONE or named:
         return None
-    softer = _of_path(str(source.path), rule, target)
+    softer = _of_path(str(source.path), severity, rule, target)
     if softer is not None:
         severity, gate = Severity.NOTE, softer
     line, column = lines.place(sighting.start)
@@ -167,17 +168,22 @@ def _finding(
     )
 
 
-def _of_path(path: str, rule: Rule, target: ScanTarget) -> Gate | None:
-    """What the name of a file says of everything in it, if it says something."""
+def _of_path(path: str, severity: Severity, rule: Rule, target: ScanTarget) -> Gate | None:
+    """What the name of a file says of what is found in it, if it says something. Code says more
+    than its name.
+    """
     if _AUTOMATION.match(path):
         return Gate.AUTOMATION
     if _DOCUMENTATION.search(path):
         return Gate.TEST
-    if "structured" not in rule.engines or path.endswith(".py"):
+    if rule.engines == ("cuda",) or path.endswith((".py", ".pyi", ".ipynb")):
         return None
     if _NVIDIAS.search(path) or (target.is_rocm and _OTHERS.search(path)):
         return Gate.NVIDIAS
-    return Gate.TEST if _OF_USE.search(path) or _TESTS.search(path) else None
+    if _OF_USE.search(path) or _TESTS.search(path):
+        return Gate.TEST
+    decided = target.is_rocm and severity is Severity.WARNING and not rule.of_amd
+    return Gate.OWN_ARM if decided and is_amds(path) else None
 
 
 def _weighed(sighting: Sighting, target: ScanTarget, rule: Rule) -> tuple[Severity, Gate]:

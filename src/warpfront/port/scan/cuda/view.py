@@ -320,14 +320,17 @@ def last_declaration(view: View, name: str, offset: int) -> int | None:
     """Where the name stands in the last line before `offset` that declares it, as a variable or a
     parameter; None where none does within the length of a function.
     """
-    declaring = re.compile(rf"[\w>]\s*[&*]?\s+[&*]?\s*({name})\s*(?=[\[;=,){{(:])")
+    declaring = re.compile(rf"(?<=[\s&*]){name}\s*(?=[\[;=,){{(:])")
     at = None
     for found in declaring.finditer(view.code, max(0, offset - FUNCTION_LENGTH), offset):
-        if not _STATEMENT_WORD.search(view.code, max(0, found.start() - 9), found.start() + 1):
-            at = found.start(1)
+        typed = _TYPED.search(view.code, max(0, found.start() - NEAR), found.start())
+        if typed is not None and typed[0][1:].strip("&*"):
+            before = view.code[max(0, typed.start() - 9) : typed.start() + 1]
+            at = at if _STATEMENT_WORD.search(before) else found.start()
     return at
 
 
+_TYPED = re.compile(r"[\w>]\s*+[&*]?\s*+[&*]?\s*+\Z")
 _STATEMENT_WORD = re.compile(r"\b(?:return|else|case|typename)\Z")
 
 

@@ -74,7 +74,7 @@ def _imported(module: Module, node: ast.AST, name: str) -> Iterator[Seen]:
         rule = IMPORTS[known]
         lazy = -1 if rule in OF_PACKAGES and module.in_function(node) else 0
         # nvtx is NVIDIA's own package, torch's ranges are not; cupy has a build for ROCm.
-        worse = {"nvtx": 1, "cupy": -1, "cupyx": -1}.get(known, 0)
+        worse = {"nvtx": 1, "cupy": -2, "cupyx": -2}.get(known, 0)
         yield Seen(rule=rule, node=node, what=name, shift=lazy + worse)
     elif name.split(".", maxsplit=1)[0] in _JAX and isinstance(node, ast.Import):
         yield from _jax(module, node, name)
