@@ -592,3 +592,29 @@ def test_a_name_is_looked_for_across_what_was_left_out(tmp_path: Path) -> None:
     )
     assert ("a.cu", "CU108") in loud(found(tmp_path, {"a.cu": kernel.format("unsigned *const")}))
     assert not loud(found(tmp_path, {"a.cu": HIP + kernel.format("unsigned long long")}))
+
+
+@pytest.mark.parametrize(
+    ("code", "is_loud"),
+    [
+        ("bool f(Tensor t) { return t.is_cuda(); }\n", False),
+        ("bool f(Tensor t) { return t.on_cuda(); }\n", True),
+        ("#if defined(A_OPENCL) || defined(A_CUDA)\nint a;\n#endif\n", False),
+        ("#if defined(A_MPI) || defined(A_CUDA)\nint a;\n#endif\n", True),
+    ],
+)
+def test_what_other_devices_share_is_not_cudas_alone(
+    tmp_path: Path, code: str, *, is_loud: bool
+) -> None:
+    files = BEGUN | {"b.cc": code}
+    assert ("b.cc" in {path for path, _ in loud(found(tmp_path, files))}) == is_loud
+
+
+@pytest.mark.parametrize(
+    ("package", "is_loud"), [("torch.utils.cpp_extension", False), ("a", True)]
+)
+def test_options_that_torch_hands_on_are_for_both(
+    tmp_path: Path, package: str, *, is_loud: bool
+) -> None:
+    code = f"from {package} import Extension\nmake = Extension(with_cuda=True)\n"
+    assert bool(loud(found(tmp_path, {"setup.py": code}))) == is_loud

@@ -131,6 +131,8 @@ def _certain_on_amd(arm: Arm) -> bool:
 
 def _of_cuda_alone(view: View, arm: Arm) -> bool:
     """Whether an arm names a macro that the project's own build sets for CUDA alone."""
+    if "||" in arm.directive.body and any(map(_OTHER_WAY.search, arm.macros)):
+        return False
     guards = view.macros.keys() if arm.directive.name == "ifndef" else ()
     return any(
         _SWITCH.search(macro) and not _NO_SWITCH.search(macro)
@@ -139,6 +141,7 @@ def _of_cuda_alone(view: View, arm: Arm) -> bool:
     )
 
 
+_OTHER_WAY = re.compile(r"_(?:OPENCL|SYCL|KOKKOS)(?![A-Z])")
 _SWITCH = re.compile(r"(?:^|_)CU(?:DA|BLAS|FFT|SOLVER)(?:_|$)")
 _NO_SWITCH = re.compile(
     r"^_|^CUDA_(?!ENABLED$|BUILD$|SUPPORT|AVAILABLE$|FOUND$|BACKEND$)|VERSION|ARCH"
@@ -213,7 +216,8 @@ def _own_identifiers(view: View) -> Iterator[tuple[int, int]]:
 
 
 def _is_own(view: View, name: str) -> bool:
-    return not rows_naming(name) or name in view.context.own_macros
+    """`is_cuda` is a tensor's, and true on ROCm."""
+    return name != "is_cuda" and (not rows_naming(name) or name in view.context.own_macros)
 
 
 _OF_TORCH = re.compile(r"\b(?:torch|at|c10|Kokkos)\s*::\s*\Z")

@@ -137,11 +137,15 @@ def own_parts(module: Module, _root: ast.Module) -> Iterator[Seen]:
     if builds and not knows_hip(module):
         for node, name in named_lines(module, _OWN):
             called = name == "CUDAExtension" and not isinstance(node, ast.alias)  # BL210
-            torchs = isinstance(node, ast.Attribute) and module.dotted(node) == "torch.cuda"
+            torchs = module.dotted(node) == "torch.cuda" or (
+                "cpp_extension" in module.text and name in _TORCHS
+            )
             if not called and not torchs and not name.endswith((".cu", ".cpp", ".cc")):
                 yield Seen(rule="BL217", node=node, what=name[:60])
 
 
+_TORCHS = frozenset({"cuda:0", "extra_cuda_cflags", "with_cuda"})
+"""Words that torch has for ROCm as well: devices, and what it hands to whichever compiler."""
 _OWN = re.compile(r"(?i)(?<![a-z])cuda(?![a-z])|(?<![a-z])nvcc|cudaextension|cublas|cudart")
 
 
