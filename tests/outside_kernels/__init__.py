@@ -1,4 +1,4 @@
-"""Kernels that are wrong in the way that public trackers tell of, in nine sets, each by one who
+"""Kernels that are wrong in the way that public trackers tell of, in ten sets, each by one who
 had not read what is checked: what verification sees of them is a figure that no row was made for.
 
 Each is right but for what its name says. `like` is the public thread that the way of being wrong is
@@ -18,6 +18,7 @@ from outside_kernels import (
     second_kernels,
     seventh_kernels,
     sixth_kernels,
+    tenth_kernels,
     third_kernels,
 )
 
@@ -33,6 +34,7 @@ SETS = tuple(
         seventh_kernels,
         eighth_kernels,
         ninth_kernels,
+        tenth_kernels,
     )
 )
 KERNELS = {name: kernel for kept in SETS for name, kernel in kept.items()}
@@ -47,4 +49,5 @@ HALF = {
     **dict.fromkeys(seventh_kernels.KEPT, "the seventh thirty"),
     **dict.fromkeys(eighth_kernels.KEPT, "the eighth thirty"),
     **dict.fromkeys(ninth_kernels.KEPT, "the ninth thirty"),
+    **dict.fromkeys(tenth_kernels.KEPT, "the tenth thirty"),
 }
