@@ -512,7 +512,10 @@ KEPT_STATE = HazardClass(
             dtypes=SINGLE,
         ),
         *rows(
-            {name: partial(_other_recurrent, name) for name in RECURRENT}, dtypes=SINGLE, once=True
+            {name: partial(_other_recurrent, name) for name in RECURRENT},
+            dtypes=SINGLE,
+            devices=("cpu",),
+            once=True,
         ),
         *rows({kind: partial(_recurrent, kind) for kind in ("LSTM", "GRU", "RNN")}, dtypes=SINGLE),
     ),

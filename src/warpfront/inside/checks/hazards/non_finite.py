@@ -399,7 +399,7 @@ SLOPES: Mapping[str, Callable[[Tensor], Tensor]] = {
 PASSED_ON = ("relu6", "hardtanh", "elu", "selu", "celu", "hardswish", "hardshrink", "softshrink")
 
 
-# Exact everywhere; and curves, of which that was not looked at on a GPU.
+# Not looked at on a GPU.
 SIGNS: Mapping[str, Mapping[str, Pair]] = {
     "signs of nought": {
         "round": (torch.round, np.round),
@@ -512,15 +512,7 @@ NON_FINITE = HazardClass(
             },
             once=True,
         ),
-        *(
-            Hazard(
-                name=name,
-                answers=partial(_signs, name),
-                devices=("cpu",) if name == "signs of curves" else (),
-                once=True,
-            )
-            for name in SIGNS
-        ),
+        *rows({name: partial(_signs, name) for name in SIGNS}, devices=("cpu",), once=True),
         *rows({"logarithms": _logarithms}, dtypes=SINGLE, once=True),
         *(
             Hazard(

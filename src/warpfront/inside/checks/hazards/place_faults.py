@@ -491,6 +491,7 @@ PLACE_FAULTS: tuple[KernelFault, ...] = (
         _without_sign,
         "NaN and infinity",
         ("signs of nought",),
+        devices=("cpu",),
     ),
     KernelFault(
         "sin gives nought without its sign",
@@ -506,6 +507,7 @@ PLACE_FAULTS: tuple[KernelFault, ...] = (
         _about_its_median,
         "random numbers",
         ("quartiles",),
+        devices=("cpu",),
     ),
     KernelFault(
         "numbers are added once",
@@ -521,6 +523,7 @@ PLACE_FAULTS: tuple[KernelFault, ...] = (
         _in_no_order,
         OPTIONS,
         ("options of topk, in whatever order",),
+        devices=("cpu",),
     ),
     KernelFault(
         "gelu in place heeds no approximation",
@@ -528,5 +531,6 @@ PLACE_FAULTS: tuple[KernelFault, ...] = (
         _exact_approximation,
         OPTIONS,
         ("options of gelu_",),
+        devices=("cpu",),
     ),
 )

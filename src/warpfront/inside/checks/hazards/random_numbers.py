@@ -453,10 +453,10 @@ RANDOM_NUMBERS = HazardClass(
             )
             for name in DISTRIBUTIONS
         ),
+        *rows({"quartiles": _quartiles}, dtypes=SINGLE, devices=("cpu",)),
         *rows({"ranges": _ranges}, dtypes=("float32", "bfloat16")),
         *rows(
             {
-                "quartiles": _quartiles,
                 "whole numbers": _integers,
                 "drawn once": _drawn_once,
                 "permutations": _permutations,
