@@ -219,8 +219,13 @@ def test_wrong_derivatives_unsteady_answers_and_kept_memory_are_caught() -> None
         ((0, 512, 512, 1024, 1024, 1536, 1536), 0),
         ((9, 9, 8, 600, 1300, 1900, 2800), 0),
         ((7, 3, 600, 1300, 2100, 2700, 3900), 597),
+        ((0, 600, 1200, 2000, 500, 1100, 1900), 600),
+        ((0, 600, 1200, 200, 800, 100, 900), 0),
     ],
-    ids=["a leak", "a workspace", "a cache that fills", "only of late", "a leak after settling"],
+    ids=[
+        *("a leak", "a workspace", "a cache that fills", "only of late", "a leak after settling"),
+        *("a leak beside what is given back once", "what comes and goes"),
+    ],
 )
 def test_memory_is_kept_only_if_every_late_step_grows(
     readings: tuple[int, ...], grown: int

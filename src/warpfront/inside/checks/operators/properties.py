@@ -165,10 +165,12 @@ def memory_readings(
 
 def systematic_growth(readings: Sequence[int], least: int) -> int:
     """The smallest step of the last `STEADY`, if each is at least so large; else nothing. What is
-    allocated once (a workspace, a cache, a plan) shows in one step or two, a leak in all of them.
+    allocated once (a workspace, a cache, a plan) shows in one step or two, a leak in all of them,
+    but for one in which others gave back as much.
     """
     last = readings[-STEADY - 1 :]
-    smallest = min(after - before for before, after in pairwise(last))
+    lowest, *steps = sorted(after - before for before, after in pairwise(last))
+    smallest = steps[0] if lowest <= -least else lowest
     return smallest if smallest >= least else 0
 
 
