@@ -14,18 +14,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from outside_kernels.keeping import DOUBLES, FLOATS, Kept, drawn, grad_of, is_single
+from outside_kernels.keeping import DOUBLES, FLOATS, Kept, drawn, grad_of, is_single, two
 
 KEPT = Kept()
 kernel = KEPT.kernel
 aten = torch.ops.aten
-
-
-def two(numbers: Any, default: Any = 1) -> list[int]:
-    """A number for each of two axes, from one number, a list of either length or an empty one."""
-    if isinstance(numbers, int):
-        return [numbers, numbers]
-    return list(numbers) * (2 // len(numbers)) if numbers else two(default)
 
 
 def as_packed(x: Tensor) -> Tensor:

@@ -48,3 +48,10 @@ def grad_of(call: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
 def is_single(x: Tensor) -> bool:
     """A real floating-point dtype narrower than double."""
     return x.is_floating_point() and x.dtype not in DOUBLES
+
+
+def two(numbers: Any, default: Any = 1) -> list[int]:
+    """A number for each of two axes, from one number, a list of either length or an empty one."""
+    if isinstance(numbers, int):
+        return [numbers, numbers]
+    return list(numbers) * (2 // len(numbers)) if numbers else two(default)

@@ -429,11 +429,13 @@ def _other_recurrent(name: str, ground: Ground) -> Iterator[Answer]:
 
 def _recurred(net: Any, x: Tensor, state: Any) -> list[Tensor]:
     """Output, last states, and trained the gradients of the input and of every parameter."""
-    moved = [x.new_tensor(one.tolist()) for one in _several(state)] if state is not None else []
-    given = tuple(moved) if isinstance(state, tuple) else moved[0] if moved else None
+    if isinstance(state, tuple):
+        state = tuple(one.to(x) for one in state)
+    elif state is not None:
+        state = state.to(x)
     leaf = x.clone().requires_grad_(net.training)
     with torch.set_grad_enabled(net.training):
-        y, last = net(leaf, given)
+        y, last = net(leaf, state)
     results = [y, *_several(last)]
     if not net.training:
         return results

@@ -246,6 +246,25 @@ def _exact_approximation(right: Kernel, x: Tensor, **how: Any) -> Tensor:
     return right(x, approximate="none")
 
 
+def _state_forgotten(right: Kernel, x: Tensor, *more: Any) -> Any:
+    weights, hidden, cell, rest = more[:4], more[4], more[5], more[6:]
+    return right(x, *weights, hidden * 0, cell * 0, *rest)
+
+
+def _by_sizes(right: Kernel, x: Tensor, size: Any, *scales: Any, **how: Any) -> Tensor:
+    del scales
+    return right(x, size, None, None, **how)
+
+
+def _norm_exceeded(right: Kernel, x: Tensor, p: Any, dim: int, maxnorm: Any) -> Tensor:
+    return right(x, p, dim, maxnorm * 2)
+
+
+def _unlimited(right: Kernel, x: Tensor, eps: Any = None) -> Tensor:
+    del eps
+    return right(x, None)
+
+
 PLACE_FAULTS: tuple[KernelFault, ...] = (
     KernelFault(
         "steps end before their end",
@@ -531,6 +550,38 @@ PLACE_FAULTS: tuple[KernelFault, ...] = (
         _exact_approximation,
         OPTIONS,
         ("options of gelu_",),
+        devices=("cpu",),
+    ),
+    KernelFault(
+        "an LSTM forgets the state that it is given",
+        ("mkldnn_rnn_layer",),
+        _state_forgotten,
+        "kept state",
+        ("LSTM of one direction",),
+        devices=("cpu",),
+    ),
+    KernelFault(
+        "exactly nearest goes by sizes, whatever the factor",
+        ("_upsample_nearest_exact2d", "_upsample_nearest_exact2d.out"),
+        _by_sizes,
+        OPTIONS,
+        ("options of nearest-exact by 1.7",),
+        devices=("cpu",),
+    ),
+    KernelFault(
+        "renorm in place leaves twice the norm",
+        ("renorm_",),
+        _norm_exceeded,
+        OPTIONS,
+        ("options of renorm_",),
+        devices=("cpu",),
+    ),
+    KernelFault(
+        "logit in place clamps nothing",
+        ("logit_",),
+        _unlimited,
+        OPTIONS,
+        ("options of logit_",),
         devices=("cpu",),
     ),
 )
