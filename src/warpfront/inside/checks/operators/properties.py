@@ -7,7 +7,7 @@ from __future__ import annotations
 import ctypes
 import gc
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -123,7 +123,7 @@ def check_memory(
         tries = [("all operations", lambda: [work() for work in works])]
         measure, least = _resident_bytes, PROCESS_STEP_BYTES
     faults, largest = [], 0
-    with _collecting_little():
+    with _collecting_little() if device == "cuda" else nullcontext():
         for name, work in tries:
             grown = systematic_growth(memory_readings(work, measure), least)
             if grown:
