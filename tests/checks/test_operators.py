@@ -233,6 +233,23 @@ def test_memory_is_kept_only_if_every_late_step_grows(
     assert properties.systematic_growth(readings, 512) == grown
 
 
+def test_memory_that_malloc_gives_out_shows_where_its_pages_lay_ready(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(properties, "_resident_bytes", lambda: 0)
+    kept: list[Any] = []
+
+    def keeps(case: Case, cotangent: Any, device: str) -> Computed:
+        kept.append(torch.ones(512 * 1024))
+        return execute_case(case, cotangent, device)
+
+    chosen = [one for one in operators() if one.name == "add"]
+    assert properties.check_memory(chosen, "cpu").faults == ()
+    report = properties.check_memory(chosen, "cpu", run=keeps)
+    assert report.grown_bytes >= 3 * 4 * 512 * 1024
+    assert len(report.faults) == 1
+
+
 def test_a_kink_within_its_error_carries_its_whole_gradient_back() -> None:
     """As a correct device computes it: the product is rounded, then the sum with the bias. Of these
     seeds two were refused while kinks were sampled.

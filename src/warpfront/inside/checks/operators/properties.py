@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor
@@ -33,6 +34,7 @@ STATM = Path("/proc/self/statm")
 PAGE_BYTES = 4096
 SLIGHT = 1e-6
 Function = Callable[..., Tensor]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,23 +113,24 @@ def check_memory(
     chosen: Sequence[Operator], device: str, *, run: Execute = execute_case
 ) -> PropertyReport:
     """Memory in use that grows, and does not stop: per operation on a device that counts its
-    bytes, for all together on the CPU, whose pages are the process's.
+    bytes, for all together on the CPU, by what malloc gave out and by the process's pages: pages
+    that lie ready hide what malloc gives out, and malloc does not count what is mapped past it.
     """
     cases = list(_plain_cases(chosen, "float32"))
     tries: list[tuple[str, Callable[[], object]]] = []
     for operator, case, cotangent in cases:
         tries.append((operator.name, partial(run, case, cotangent, device)))
-    measure, least = torch.cuda.memory_allocated, DEVICE_STEP_BYTES
+    measures, least = [torch.cuda.memory_allocated], DEVICE_STEP_BYTES
     if device != "cuda":
         works = [work for _, work in tries]
         tries = [("all operations", lambda: [work() for work in works])]
-        measure, least = _resident_bytes, PROCESS_STEP_BYTES
+        measures, least = [_resident_bytes, _malloc_bytes], PROCESS_STEP_BYTES
     faults, largest = [], 0
     with _collecting_little() if device == "cuda" else nullcontext():
         for name, work in tries:
-            grown = systematic_growth(memory_readings(work, measure), least)
+            grown = _growth(work, measures, least)
             if grown:
-                grown = systematic_growth(memory_readings(work, measure, collect=True), least)
+                grown = _growth(work, measures, least, collect=True)
             largest = max(largest, grown)
             if grown:
                 each = f"{grown} bytes more in use every {BLOCK} runs"
@@ -148,10 +151,22 @@ def _collecting_little() -> Iterator[None]:
         gc.unfreeze()
 
 
+def _growth(
+    work: Callable[[], object],
+    measures: Sequence[Callable[[], int]],
+    least: int,
+    *,
+    collect: bool = False,
+) -> int:
+    """The largest of the measures' systematic growth, in bytes."""
+    rows = memory_readings(work, lambda: [measure() for measure in measures], collect=collect)
+    return max(systematic_growth(readings, least) for readings in zip(*rows, strict=True))
+
+
 def memory_readings(
-    work: Callable[[], object], measure: Callable[[], int], *, collect: bool = False
-) -> list[int]:
-    """Bytes in use after every `BLOCK` runs."""
+    work: Callable[[], object], measure: Callable[[], T], *, collect: bool = False
+) -> list[T]:
+    """What is in use after every `BLOCK` runs."""
     readings = []
     gc.collect()  # what was left before, given back meanwhile, would hide what is kept
     for _ in range(READINGS):
@@ -180,6 +195,28 @@ def _resident_bytes() -> int:
     if give_back is not None:
         give_back(0)
     return int(STATM.read_text(encoding="ascii").split()[1]) * PAGE_BYTES
+
+
+class _Mallinfo2(ctypes.Structure):
+    """glibc's struct of that name (malloc.h, from 2.33): bytes, but for the counts of chunks."""
+
+    _fields_: ClassVar[Sequence[Any]] = [
+        (name, ctypes.c_size_t)
+        for name in (
+            *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
+            *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
+        )
+    ]
+
+
+def _malloc_bytes() -> int:
+    """What malloc gave out and was not given back, in heaps and mapped; 0 where none says so."""
+    mallinfo = getattr(ctypes.CDLL(None), "mallinfo2", None)
+    if mallinfo is None:
+        return 0
+    mallinfo.restype = _Mallinfo2
+    found = mallinfo()
+    return int(found.uordblks + found.hblkhd)
 
 
 def _plain_cases(
