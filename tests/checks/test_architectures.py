@@ -261,7 +261,7 @@ def test_types_are_run_beside_the_families_but_on_a_gaudi_before_them(
         seen.append("begun")
         return [Check(name="architecture a", find=find)], lambda: seen.append("ended")
 
-    def families(_: object, recorder: Recorder, __: object) -> None:
+    def families(_: object, recorder: Recorder, *__: object, **___: object) -> None:
         assert recorder.planned == ("architecture a",)
         seen.append("families")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import runpy
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from warpfront.inside.checks.claims import DEVICES  # noqa: E402
 from warpfront.inside.checks.effort import Effort  # noqa: E402
 from warpfront.inside.checks.operations import Arithmetic  # noqa: E402
 from warpfront.inside.checks.precision import computes_float64  # noqa: E402
-from warpfront.inside.checks.results import Recorder  # noqa: E402
+from warpfront.inside.checks.results import Recorder, passed  # noqa: E402
 
 QUICK = Effort(quick=True)
 FLASH = TIERS["sdpa flash"]
@@ -48,6 +49,28 @@ def test_every_device_has_lengths_dtypes_and_a_way_to_compute() -> None:
     for device in DEVICES:
         assert any(not tier.absence(device) for tier in TIERS.values())
         assert cases(device)
+
+
+@pytest.mark.parametrize(("cores", "lanes"), [(8, [2, 1]), (1, [1, 1]), (0, [1, 1])])
+def test_what_takes_long_to_begin_has_several_children_where_there_are_cores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cores: int, lanes: list[int]
+) -> None:
+    told: list[int] = []
+
+    def begin(_: str, __: Any, *, lanes: int, **___: Any) -> tuple[()]:
+        told.append(lanes)
+        return ()
+
+    monkeypatch.setattr(tier_session, "begin_beside", begin)
+    monkeypatch.setattr(tier_session, "lanes_for", lambda _: cores)
+    monkeypatch.setattr(tier_session, "_find_order", lambda *_: passed())
+    tiers = (TIERS["sdpa cudnn"], FLASH)
+    recorder = Recorder(session="attention", target="cuda", folder=tmp_path)
+    tier_session.record_tiers(replace(CPU, device="cuda"), recorder, Effort(), tiers)
+    assert told == lanes
+    told.clear()
+    tier_session.record_tiers(replace(CPU, device="cuda"), recorder, QUICK, tiers)
+    assert set(told) == {1}
 
 
 def test_float64_is_asked_of_no_gaudi() -> None:

@@ -28,7 +28,7 @@ from warpfront.inside.checks.operators import trials  # noqa: E402
 from warpfront.inside.checks.operators.cases import execute_case  # noqa: E402
 from warpfront.inside.checks.operators.fused import execute_compiled  # noqa: E402
 from warpfront.inside.checks.operators.table import operators  # noqa: E402
-from warpfront.inside.checks.results import Recorder, write_json  # noqa: E402
+from warpfront.inside.checks.results import Check, Recorder, passed, write_json  # noqa: E402
 
 RECORDINGS = Path(__file__).parents[1] / "detect"
 
@@ -229,6 +229,41 @@ def test_an_extension_is_built_against_this_torch_and_imported(
     check = document["checks"][1]
     assert check["outcome"] == outcome, check
     assert said in check["details"]["output"]
+
+
+@NEEDS_COMPILER
+@OWN_WARNINGS
+@pytest.mark.process
+def test_a_compiled_model_is_found_out_by_a_child() -> None:
+    found = modes.find_compiled(name="mlp", device="cpu", effort=Effort(seeds=(3,)))
+    assert found.outcome == "passed"
+
+
+@pytest.mark.parametrize(
+    ("lanes", "quick", "begun"), [(8, False, 2), (1, False, 1), (0, False, 0), (8, True, 0)]
+)
+def test_compiled_models_begin_where_there_are_cores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lanes: int, begun: int, *, quick: bool
+) -> None:
+    told: list[int] = []
+
+    def begin(find: str, asked: Any, _: Effort, *, lanes: int) -> list[Check]:
+        assert find == "models.modes:find_compiled"
+        assert asked == {"gpt compiled": {"name": "gpt", "device": "cpu"}}
+        told.append(lanes)
+        return [Check(name=name, find=passed) for name in asked]
+
+    monkeypatch.setattr(modes, "lanes_for", lambda _: lanes)
+    monkeypatch.setattr(modes, "begin_checks", begin)
+    monkeypatch.setattr(modes, "missing_compiler", lambda _: "")
+    checks = modes.begin_compiled(CPU, Effort(quick=quick))
+    assert told == [begun] * bool(begun)
+    monkeypatch.setattr(modes, "_checks", lambda *_: [])
+    monkeypatch.setattr(modes, "_record_compiled", lambda *_: told.append(-1))
+    recorder = Recorder(session="models", target="cpu", folder=tmp_path)
+    modes.record_models(CPU, recorder, Effort(quick=quick), begun=checks)
+    assert [one for one in recorder.planned if "compiled" in one] == [one.name for one in checks]
+    assert (told[-1:] == [-1]) is (not begun and not quick)
 
 
 def test_without_a_compiler_nothing_is_recorded_of_compiled_models(

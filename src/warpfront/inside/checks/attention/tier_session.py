@@ -20,6 +20,7 @@ from warpfront.inside.checks.attention.tiers import MASKS, TIERS, Tier
 from warpfront.inside.checks.children import DONE, Returned, begin_beside, each_in_a_child
 from warpfront.inside.checks.claims import Claims
 from warpfront.inside.checks.effort import Effort
+from warpfront.inside.checks.finding_beside import lanes_for
 from warpfront.inside.checks.results import (
     Check,
     CheckFinding,
@@ -102,6 +103,7 @@ def record_tiers(
             claims.device,
             list(cases_of(tier, claims.device, effort)),
             seconds or (COMPILED_SECONDS if tier.compiled else CASE_SECONDS),
+            1 if effort.quick else tier.lanes,
         )
         for tier in present
     ]
@@ -170,14 +172,17 @@ def _find_tier(
     return finding_of_tier(runs)
 
 
-def _children(device: str, items: Sequence[Any], seconds: float) -> Iterator[Returned]:
+def _children(
+    device: str, items: Sequence[Any], seconds: float, lanes: int = 1
+) -> Iterator[Returned]:
     """Forks where no driver is in use; this process computes nothing itself. Where a device is for
     several processes, a child that begins now, for most of its time is its start.
     """
     if device != "cuda":
         forked = device == "cpu"
         return each_in_a_child(CHILD, items, seconds=seconds, environment=QUIET, forked=forked)
-    begun = begin_beside(CHILD, items, lanes=1, seconds=seconds, environment=QUIET)
+    lanes = max(1, min(lanes, lanes_for(device)))
+    begun = begin_beside(CHILD, items, lanes=lanes, seconds=seconds, environment=QUIET)
     return (one.result() for one in begun)
 
 

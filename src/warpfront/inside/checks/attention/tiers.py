@@ -28,7 +28,8 @@ class RefusedError(Exception):
 @dataclass(frozen=True, kw_only=True)
 class Tier:
     """`compute` is `module:function` of (q, k, v, kind of mask, mask), so that a child can find it.
-    `compiled` ones are asked less: each new shape is compiled.
+    `compiled` ones are asked less: each new shape is compiled. `lanes` children have its cases, of
+    which each new one takes long to begin, where there are cores for them.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Tier:
     needs: str = ""
     devices: tuple[str, ...] = ("cuda",)
     compiled: bool = False
+    lanes: int = 1
 
     def absence(self, device: str) -> str:
         """Why it cannot be here, or nothing."""
@@ -139,6 +141,7 @@ TIERS: Mapping[str, Tier] = {
             compute=f"{HERE}:cudnn",
             kernels=r"cudnn",
             operators=r"_scaled_dot_product_cudnn_attention",
+            lanes=2,
         ),
         Tier(
             name="sdpa flash",
@@ -158,6 +161,7 @@ TIERS: Mapping[str, Tier] = {
             compute=f"{HERE}:flex",
             needs="triton",
             compiled=True,
+            lanes=2,
             kernels=r"triton_.*(flex|tem)|flex_attention",
         ),
         Tier(

@@ -516,7 +516,6 @@ KEPT_STATE = HazardClass(
         *rows(
             {name: partial(_other_recurrent, name) for name in RECURRENT},
             dtypes=SINGLE,
-            devices=("cpu",),
             once=True,
         ),
         *rows({kind: partial(_recurrent, kind) for kind in ("LSTM", "GRU", "RNN")}, dtypes=SINGLE),

@@ -512,7 +512,7 @@ NON_FINITE = HazardClass(
             },
             once=True,
         ),
-        *rows({name: partial(_signs, name) for name in SIGNS}, devices=("cpu",), once=True),
+        *rows({name: partial(_signs, name) for name in SIGNS}, once=True),
         *rows({"logarithms": _logarithms}, dtypes=SINGLE, once=True),
         *(
             Hazard(

@@ -38,8 +38,6 @@ class WithOptions:
     backward: bool = True
     # Not where rounding in 16 bits decides on which side of a kink a number is.
     halves: bool = True
-    # Where it was seen to be right, if not wherever the class was.
-    devices: tuple[str, ...] = ()
 
 
 def _in_place(call: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -58,7 +56,6 @@ def _signs(*shape: int) -> Callable[[str], tuple[Any, ...]]:
 
 
 BOTH = (False, True)
-ON_THE_CPU = ("cpu",)
 ACTIVE: Mapping[str, Options] = {
     "elu": {"alpha": (0.5, 2.0), "inplace": BOTH},
     "celu": {"alpha": (0.5, 2.0), "inplace": BOTH},
@@ -428,7 +425,7 @@ MEASURED: Mapping[str, WithOptions] = {
     # Numbers that 16 bits have, none of them where it is clamped.
     "logit": WithOptions(call=torch.logit, fit=lambda x: x / 8 + 0.5, options={"eps": (None, 0.3)}),
     **{
-        name: WithOptions(call=call, options={"alpha": (1, -2.5)}, devices=ON_THE_CPU)
+        name: WithOptions(call=call, options={"alpha": (1, -2.5)})
         for name, call in (
             ("add of a number", lambda x, alpha: torch.add(x, 3, alpha=alpha)),
             ("sub of a number", lambda x, alpha: torch.sub(x, 3, alpha=alpha)),
@@ -440,32 +437,27 @@ MEASURED: Mapping[str, WithOptions] = {
         call=lambda x, y, alpha: (x * 1).sub_(y, alpha=alpha),
         floats=((5, 7),) * 2,
         options={"alpha": (1, -2.5)},
-        devices=ON_THE_CPU,
     ),
     "renorm_": WithOptions(
         call=lambda x, **how: x.clone().renorm_(**how),
         options={"p": (1, 2), "dim": (0, 1), "maxnorm": (1.5, 20.0)},
         backward=False,
-        devices=ON_THE_CPU,
     ),
     "logit_": WithOptions(
         call=lambda x, eps: (x * 1).logit_(eps),
         fit=lambda x: x / 8 + 0.5,
         options={"eps": (None, 0.3)},
         backward=False,
-        devices=ON_THE_CPU,
     ),
     "gelu_": WithOptions(
         call=lambda x, approximate: torch._C._nn.gelu_(x.clone(), approximate=approximate),
         options={"approximate": ("none", "tanh")},
         backward=False,
-        devices=ON_THE_CPU,
     ),
     "topk, in whatever order": WithOptions(
         call=lambda x, dim, **how: x.topk(3, dim, **how).values.sort(dim).values,
         options={"dim": (0, 1), "largest": BOTH, "sorted": BOTH},
         backward=False,
-        devices=ON_THE_CPU,
     ),
     "unique's places and counts": WithOptions(
         call=lambda x, dim, part: torch.unique(
@@ -473,13 +465,11 @@ MEASURED: Mapping[str, WithOptions] = {
         )[part],
         options={"dim": (None, 0, 1), "part": (0, 1, 2)},
         backward=False,
-        devices=ON_THE_CPU,
     ),
     "nearest-exact by 1.7": WithOptions(
         call=lambda x, **how: functional.interpolate(x, mode="nearest-exact", **how),
         floats=((2, 3, 6, 5),),
         options={"scale_factor": (1.7, (0.6, 2.3)), "recompute_scale_factor": (None, True)},
-        devices=ON_THE_CPU,
     ),
     "sub": WithOptions(call=torch.sub, floats=((5, 7),) * 2, options={"alpha": (1, -2.5)}),
     "layer_norm": WithOptions(
@@ -766,7 +756,6 @@ OPTIONS = HazardClass(
             name=f"options of {name}",
             answers=partial(_tried, one),
             dtypes=("float32", "bfloat16"),
-            devices=one.devices,
             once=True,
         )
         for name, one in ALL.items()

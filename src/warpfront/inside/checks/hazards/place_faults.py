@@ -510,7 +510,6 @@ PLACE_FAULTS: tuple[KernelFault, ...] = (
         _without_sign,
         "NaN and infinity",
         ("signs of nought",),
-        devices=("cpu",),
     ),
     KernelFault(
         "sin gives nought without its sign",
@@ -518,7 +517,6 @@ PLACE_FAULTS: tuple[KernelFault, ...] = (
         _without_sign,
         "NaN and infinity",
         ("signs of curves",),
-        devices=("cpu",),
     ),
     KernelFault(
         "cauchy_ has a width of 1",
@@ -526,7 +524,6 @@ PLACE_FAULTS: tuple[KernelFault, ...] = (
         _about_its_median,
         "random numbers",
         ("quartiles",),
-        devices=("cpu",),
     ),
     KernelFault(
         "numbers are added once",
@@ -534,7 +531,6 @@ PLACE_FAULTS: tuple[KernelFault, ...] = (
         _alpha_dropped,
         OPTIONS,
         ("options of add of a number", "options of add_ of a number"),
-        devices=("cpu",),
     ),
     KernelFault(
         "topk in whatever order gives the first again and again",
@@ -542,7 +538,6 @@ PLACE_FAULTS: tuple[KernelFault, ...] = (
         _in_no_order,
         OPTIONS,
         ("options of topk, in whatever order",),
-        devices=("cpu",),
     ),
     KernelFault(
         "gelu in place heeds no approximation",
@@ -550,7 +545,6 @@ PLACE_FAULTS: tuple[KernelFault, ...] = (
         _exact_approximation,
         OPTIONS,
         ("options of gelu_",),
-        devices=("cpu",),
     ),
     KernelFault(
         "an LSTM forgets the state that it is given",
@@ -566,7 +560,6 @@ PLACE_FAULTS: tuple[KernelFault, ...] = (
         _by_sizes,
         OPTIONS,
         ("options of nearest-exact by 1.7",),
-        devices=("cpu",),
     ),
     KernelFault(
         "renorm in place leaves twice the norm",
@@ -574,7 +567,6 @@ PLACE_FAULTS: tuple[KernelFault, ...] = (
         _norm_exceeded,
         OPTIONS,
         ("options of renorm_",),
-        devices=("cpu",),
     ),
     KernelFault(
         "logit in place clamps nothing",
@@ -582,6 +574,5 @@ PLACE_FAULTS: tuple[KernelFault, ...] = (
         _unlimited,
         OPTIONS,
         ("options of logit_",),
-        devices=("cpu",),
     ),
 )

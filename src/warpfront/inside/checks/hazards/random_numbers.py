@@ -453,7 +453,7 @@ RANDOM_NUMBERS = HazardClass(
             )
             for name in DISTRIBUTIONS
         ),
-        *rows({"quartiles": _quartiles}, dtypes=SINGLE, devices=("cpu",)),
+        *rows({"quartiles": _quartiles}, dtypes=SINGLE),
         *rows({"ranges": _ranges}, dtypes=("float32", "bfloat16")),
         *rows(
             {

@@ -1,11 +1,13 @@
-"""The session `models`: our own families, while children have a library's architectures."""
+"""The session `models`: our own families, while children have a library's architectures, and
+compile.
+"""
 
 from __future__ import annotations
 
 from warpfront.inside.checks.architectures.registered import begin_usual
 from warpfront.inside.checks.claims import Claims
 from warpfront.inside.checks.effort import Effort
-from warpfront.inside.checks.models.modes import record_models
+from warpfront.inside.checks.models.modes import begin_compiled, record_models
 from warpfront.inside.checks.results import Recorder
 
 
@@ -17,7 +19,8 @@ def record_model_session(claims: Claims, recorder: Recorder, effort: Effort | No
     recorder.plan([check.name for check in checks])
     first = claims.device == "hpu"
     if not first:
-        record_models(claims, recorder, effort)
+        begun = begin_compiled(claims, effort or Effort())
+        record_models(claims, recorder, effort, begun=begun)
     recorder.run(checks)
     wait()
     if first:

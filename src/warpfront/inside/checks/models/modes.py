@@ -14,6 +14,7 @@ from torch import nn
 
 from warpfront.inside.checks.claims import Claims
 from warpfront.inside.checks.effort import STRICT, Effort
+from warpfront.inside.checks.finding_beside import begin_checks, lanes_for
 from warpfront.inside.checks.models.families import FAMILIES, NETWORKS, Family
 from warpfront.inside.checks.models.replaying import (
     JudgedTensor,
@@ -53,6 +54,8 @@ QUICK = {
     "gpt": ("float32", "mixed bfloat16", "training"),
 }
 _SHOWN = 12
+# A child starts for half as long as a model is compiled.
+_COMPILING_LANES = 2
 
 # What a test may do to the model that is on the device, to make it compute wrong.
 Tamper = Callable[[nn.Module], None]
@@ -95,8 +98,11 @@ def record_models(
     effort: Effort | None = None,
     *,
     tamper: Tamper = leave_alone,
+    begun: Sequence[Check] = (),
 ) -> None:
-    """Judge every family in every mode that the device computes."""
+    """Judge every family in every mode that the device computes; compiled ones here, if they were
+    not begun.
+    """
     effort = effort or Effort()
     quick = effort.quick
     planned = _planned(REQUIRED[claims.device], quick=quick)
@@ -105,7 +111,9 @@ def record_models(
     modes = planned if quick else _planned((*REQUIRED[claims.device], *tested), quick=False)
     benches = _benches(claims, effort, tamper)
     recorder.run(list(_checks(modes, benches, effort.profile)))
-    if not quick:
+    if begun:
+        recorder.run(list(begun))
+    elif not quick:
         _record_compiled(recorder, benches, effort.profile)
 
 
@@ -222,6 +230,25 @@ def _record_compiled(recorder: Recorder, benches: Sequence[Proving], profile: st
     recorder.run(
         [_check(known[name], "compiled", benches[:1], profile) for name in COMPILED[device]]
     )
+
+
+def begin_compiled(claims: Claims, effort: Effort) -> list[Check]:
+    """The compiled models in children, which begin now, where there are cores for them."""
+    lanes, device = lanes_for(claims.device), claims.device
+    if effort.quick or not lanes or missing_compiler(device):
+        return []
+    asked = {f"{name} compiled": {"name": name, "device": device} for name in COMPILED[device]}
+    return begin_checks(
+        "models.modes:find_compiled", asked, effort, lanes=min(lanes, _COMPILING_LANES)
+    )
+
+
+def find_compiled(*, name: str, device: str, effort: Effort) -> CheckFinding:
+    """The child's side of one of these."""
+    require_full_precision()
+    family = next(one for one in FAMILIES if one.name == name)
+    bench = Proving(device=device, seed=effort.seeds[0])
+    return _check(family, "compiled", [bench], effort.profile).find()
 
 
 def _check(family: Family, mode: str, benches: Sequence[Proving], profile: str) -> Check:

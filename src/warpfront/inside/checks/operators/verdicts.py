@@ -111,11 +111,14 @@ def _same_dtype(case: Case, cotangent: Tensor | None) -> Computed | None:
 
 
 def lacks_kernel(error: Exception) -> bool:
-    """Whether torch says that it has no kernel for a dtype, rather than that one broke."""
+    """Whether torch says that it has no kernel for a dtype or a device, not that one broke."""
     text = str(error)
     return isinstance(error, NotImplementedError) or any(
         said in text
-        for said in ("not implemented for", "not supported", "Unsupported", "mismatch in dtype")
+        for said in (
+            *("not implemented for", "not supported", "Unsupported", "mismatch in dtype"),
+            "Tensors of supported devices",  # fused optimizers
+        )
     )
 
 
