@@ -1,6 +1,4 @@
-"""The session `models`: our own families, while children have a library's architectures, and
-compile.
-"""
+"""The session `models`: our own families, while children compile and have a library's."""
 
 from __future__ import annotations
 

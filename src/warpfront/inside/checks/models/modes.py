@@ -100,9 +100,7 @@ def record_models(
     tamper: Tamper = leave_alone,
     begun: Sequence[Check] = (),
 ) -> None:
-    """Judge every family in every mode that the device computes; compiled ones here, if they were
-    not begun.
-    """
+    """Judge every family in every mode that the device computes. `begun` are the compiled ones."""
     effort = effort or Effort()
     quick = effort.quick
     planned = _planned(REQUIRED[claims.device], quick=quick)
