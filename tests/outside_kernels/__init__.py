@@ -1,4 +1,4 @@
-"""Kernels that are wrong in the way that public trackers tell of, in ten sets, each by one who
+"""Kernels that are wrong in the way that public trackers tell of, in twelve sets, each by one who
 had not read what is checked: what verification sees of them is a figure that no row was made for.
 
 Each is right but for what its name says. `like` is the public thread that the way of being wrong is
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from outside_kernels import (
     eighth_kernels,
+    eleventh_kernels,
     fifth_kernels,
     first_kernels,
     fourth_kernels,
@@ -20,6 +21,7 @@ from outside_kernels import (
     sixth_kernels,
     tenth_kernels,
     third_kernels,
+    twelfth_kernels,
 )
 
 SETS = tuple(
@@ -35,6 +37,8 @@ SETS = tuple(
         eighth_kernels,
         ninth_kernels,
         tenth_kernels,
+        eleventh_kernels,
+        twelfth_kernels,
     )
 )
 KERNELS = {name: kernel for kept in SETS for name, kernel in kept.items()}
@@ -50,4 +54,6 @@ HALF = {
     **dict.fromkeys(eighth_kernels.KEPT, "the eighth thirty"),
     **dict.fromkeys(ninth_kernels.KEPT, "the ninth thirty"),
     **dict.fromkeys(tenth_kernels.KEPT, "the tenth thirty"),
+    **dict.fromkeys(eleventh_kernels.KEPT, "the eleventh thirty"),
+    **dict.fromkeys(twelfth_kernels.KEPT, "the twelfth thirty"),
 }

@@ -428,7 +428,9 @@ def _other_recurrent(name: str, ground: Ground) -> Iterator[Answer]:
 
 
 def _recurred(net: Any, x: Tensor, state: Any) -> list[Tensor]:
-    """Output, last states, and trained the gradients of the input and of every parameter."""
+    """Output, last states, and trained the gradients of the input and of every parameter; what the
+    states are used for teaches, too.
+    """
     if isinstance(state, tuple):
         state = tuple(one.to(x) for one in state)
     elif state is not None:
@@ -439,8 +441,11 @@ def _recurred(net: Any, x: Tensor, state: Any) -> list[Tensor]:
     results = [y, *_several(last)]
     if not net.training:
         return results
-    fed = torch.arange(y.numel(), device=y.device).remainder(5).sub(2).to(y.dtype).view(y.shape)
-    gradients = torch.autograd.grad(y, [leaf, *net.parameters()], fed)
+    fed = [
+        torch.arange(one.numel(), device=y.device).remainder(5).sub(2).to(y.dtype).view(one.shape)
+        for one in results
+    ]
+    gradients = torch.autograd.grad(results, [leaf, *net.parameters()], fed)
     return [x.detach() for x in (*results, *gradients)]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import product
 from typing import Any
@@ -60,6 +60,13 @@ def _outside(x: Tensor) -> Tensor:
     return view.copy_(x)
 
 
+def _among_channels(x: Tensor) -> Tensor:
+    """Some of the channels of a picture in which they come last."""
+    wide = _last(x.new_full((x.shape[0], x.shape[1] + 3, *x.shape[2:]), 99.0))
+    view = wide[:, 2 : 2 + x.shape[1]]
+    return view.copy_(x)
+
+
 PICTURES: dict[str, Change] = {
     "contiguous": torch.clone,
     "channels_last": _last,
@@ -68,6 +75,7 @@ PICTURES: dict[str, Change] = {
     "swapped": _swapped,
     "window": _outside,
 }
+FORMS = {**PICTURES, "some channels": _among_channels}
 
 
 def both_ways(
@@ -79,7 +87,7 @@ def both_ways(
     fed = ground.few(*right.shape) + ground.few(*right.shape)
     right.backward(fed)
     sent = [
-        PICTURES[form](ground.send(x)).requires_grad_()
+        FORMS[form](ground.send(x)).requires_grad_()
         if x.dim() > 2
         else ground.send(x).requires_grad_()
         for x, form in zip(tensors, formats, strict=True)
@@ -88,7 +96,7 @@ def both_ways(
     yield "output", found, right.detach()
     # What comes back may be of another format than what went in.
     for form in dict.fromkeys((formats[0], "channels_last", "contiguous")):
-        back = PICTURES[form](ground.send(fed)) if fed.dim() > 2 else ground.send(fed)
+        back = FORMS[form](ground.send(fed)) if fed.dim() > 2 else ground.send(fed)
         gradients = torch.autograd.grad(found, sent, back, retain_graph=True)
         for place, (mine, leaf) in enumerate(zip(gradients, exact, strict=True)):
             assert leaf.grad is not None
@@ -117,17 +125,22 @@ CONVOLUTIONS: dict[str, tuple[Callable[..., Tensor], tuple[int, ...], tuple[int,
 }
 
 
-def _convolution(name: str, ground: Ground) -> Iterator[Answer]:
+_TWO = ("contiguous", "channels_last")
+MIXED = (
+    *product(_TWO, _TWO),
+    ("shifted", "shifted"),
+    ("window", "swapped"),
+    ("spread", "contiguous"),
+)
+SOME = ("some channels",)
+
+
+def _convolution(
+    name: str, ground: Ground, formats: Sequence[tuple[str, str]] = MIXED
+) -> Iterator[Answer]:
     call, shape, kernel = CONVOLUTIONS[name]
     x, weight = ground.few(*shape) * 2, ground.few(*kernel) + ground.few(*kernel)
-    formats = ("contiguous", "channels_last")
-    mixed = [
-        *product(formats, formats),
-        ("shifted", "shifted"),
-        ("window", "swapped"),
-        ("spread", "contiguous"),
-    ]
-    for pair in mixed:
+    for pair in formats:
         for label, found, right in both_ways(call, ground, [x, weight], pair):
             # A native convolution may keep a sum in parts.
             # Winograd's and Fourier's transforms round on the way; a fault here is at least 1.
@@ -203,10 +216,10 @@ POOLED: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-def _pooled(name: str, ground: Ground) -> Iterator[Answer]:
+def _pooled(name: str, ground: Ground, forms: Iterable[str] = PICTURES) -> Iterator[Answer]:
     for channels in (3, 33):
         x = ground.whole(2, channels, 8, 8)
-        for form in PICTURES:
+        for form in forms:
             for label, found, right in both_ways(POOLED[name], ground, [x], (form,)):
                 # Shares of neighbours are rounded, and so is what they add up to.
                 most = 4.0 if ground.half else 64.0 * (name in SHARED)
@@ -259,10 +272,10 @@ def _max_pool(ground: Ground) -> Iterator[Answer]:
                     yield Answer(said, found, array(right), slack=slack)
 
 
-def _norms(ground: Ground) -> Iterator[Answer]:
+def _norms(ground: Ground, forms: Iterable[str] = PICTURES) -> Iterator[Answer]:
     """Batch, group and instance norm of odd channels, forward and backward."""
     shapes = ((3, 5, 7), (33, 5, 7), (65, 17, 16))
-    for (channels, *places), form in product(shapes, PICTURES):
+    for (channels, *places), form in product(shapes, forms):
         if channels == 65 and form not in {"contiguous", "channels_last"}:
             continue
         x = ground.whole(4, channels, *places)
@@ -527,6 +540,21 @@ LAYOUTS = HazardClass(
         *rows(
             {"single numbers": _singles, "written into memory": _written},
             **ONCE,
+        ),
+        *rows(
+            {
+                **{
+                    f"some channels, convolution {name}": partial(
+                        _convolution, name, formats=[(*SOME, "contiguous")]
+                    )
+                    for name in CONVOLUTIONS
+                },
+                **{f"some channels, {name}": partial(_pooled, name, forms=SOME) for name in POOLED},
+                "some channels, norms": partial(_norms, forms=SOME),
+            },
+            dtypes=SINGLE,
+            devices=("cpu",),
+            once=True,
         ),
         *ONE_MEMORY,
     ),

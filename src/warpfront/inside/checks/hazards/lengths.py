@@ -451,6 +451,31 @@ def _many_samples(name: str, ground: Ground) -> Iterator[Answer]:
         yield Answer(label, found, array(right), slack=TRANSFORMED)
 
 
+# Blocks of 8, 16, 32 and 64 rows, and five more.
+NORMED = 2053
+NORMED_ROWS: Mapping[str, tuple[Callable[..., Tensor], tuple[tuple[int, ...], ...]]] = {
+    "layer_norm": (lambda x, w, b: functional.layer_norm(x, (5,), w, b), ((NORMED, 5), (5,), (5,))),
+    "rms_norm": (lambda x, w: functional.rms_norm(x, (5,), w), ((NORMED, 5), (5,))),
+    "group_norm": (
+        lambda x, w, b: functional.group_norm(x, 2, w, b),
+        ((NORMED, 4, 3), (4,), (4,)),
+    ),
+    "batch_norm": (
+        lambda x, w, b: functional.batch_norm(x, None, None, w, b, training=True),
+        ((NORMED, 5), (5,), (5,)),
+    ),
+}
+
+
+def _normed_rows(name: str, ground: Ground) -> Iterator[Answer]:
+    """What a norm's weight and bias learn is summed over thousands of rows, the last ones too."""
+    call, shapes = NORMED_ROWS[name]
+    tensors = [ground.whole(*shape) for shape in shapes]
+    for label, found, right in both_ways(call, ground, tensors, ("contiguous",) * len(tensors)):
+        slack = 16 * ground.eps * math.sqrt(NORMED) * (1 + float(right.abs().max()))
+        yield Answer(label, found, array(right), slack=slack)
+
+
 def _pairs(ground: Ground) -> Iterator[Answer]:
     """Which two points a distance is of is computed from its place among millions."""
     x = ground.whole(4001, 2, most=9)
@@ -610,6 +635,7 @@ LENGTHS = HazardClass(
                 "long volumes": _long_volume,
                 "pairs": _pairs,
                 **{f"many samples, {name}": partial(_many_samples, name) for name in MANY_SAMPLES},
+                **{f"rows of {name}": partial(_normed_rows, name) for name in NORMED_ROWS},
                 **{f"long {name}": partial(_long_line, call) for name, call in LONG_LINES.items()},
             },
             dtypes=SINGLE,

@@ -167,18 +167,43 @@ def _quantized(ground: Ground) -> Iterator[Answer]:
     yield Answer("gradient", sent.grad, inside.astype(float))
 
 
+CODES = ((torch.quint8, 0, 255), (torch.qint8, -128, 127), (torch.qint32, -(2**31), 2**31 - 1))
+
+
+def _codes_of_steps(ground: Ground) -> Iterator[Answer]:
+    """Quantised tensors: the nearest step, held to the range, and back again. Kernels differ at
+    ties: some round before they add the code of nought, some after.
+    """
+    x = ground.whole(5, 819, most=300) / 4 + 1 / 32
+    # Steps that are powers of two: every quotient is exact.
+    scales, zeros = torch.tensor([0.5, 0.25, 2.0, 0.125, 1.0]), torch.tensor([3, -2, 0, 7, 1])
+    for dtype, least, most in CODES:
+        zeros = zeros.clamp(min=least)
+        one = torch.quantize_per_tensor(ground.send(x), 0.5, 3, dtype)
+        each = torch.quantize_per_channel(ground.send(x), scales, zeros, 0, dtype)
+        steps = (scales.double().numpy()[:, None], zeros.double().numpy()[:, None])
+        for label, found, (scale, zero) in (("all", one, (0.5, 3)), ("rows", each, steps)):
+            right = (np.rint(array(x) / scale) + zero).clip(least, most)
+            codes = torch.from_numpy(right.astype(np.int64)).to(found.int_repr().dtype)
+            yield Answer(f"{label}, {dtype}", found.int_repr(), codes)
+            yield Answer(f"{label} again, {dtype}", found.dequantize(), (right - zero) * scale)
+
+
 NARROW_TYPES = HazardClass(
     name="eight bits",
     asks="are casts, products and arithmetic of 8-bit numbers right, code by code",
-    hazards=rows(
-        {
-            "codes": _codes,
-            "int8 products": _whole_products,
-            "float8 products": _scaled_products,
-            "wrapping": _wrapping,
-            "fake quantisation": _quantized,
-        },
-        dtypes=SINGLE,
-        once=True,
+    hazards=(
+        *rows(
+            {
+                "codes": _codes,
+                "int8 products": _whole_products,
+                "float8 products": _scaled_products,
+                "wrapping": _wrapping,
+                "fake quantisation": _quantized,
+            },
+            dtypes=SINGLE,
+            once=True,
+        ),
+        *rows({"quantised": _codes_of_steps}, dtypes=("float32",), devices=("cpu",), once=True),
     ),
 )
