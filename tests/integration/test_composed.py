@@ -16,6 +16,8 @@ from projects import Project, small_torch, unique_image, write_project
 from standins import serve_index, stand_in_wheel
 
 from warpfront.images.engine import Engine
+from warpfront.images.stages import COMPILER
+from warpfront.system.process import Command, run
 
 pytestmark = [pytest.mark.docker, pytest.mark.process, pytest.mark.network]
 ALLOWED = Path(__file__).parents[1] / "composed_differences.toml"
@@ -58,6 +60,14 @@ def kept(project: Project, engine: Engine, name: str, *options: str) -> Iterator
     engine.remove(built["reference"])  # or the next build would find it
     yield image
     engine.remove(image)
+
+
+def cached_steps(engine: Engine, words: str) -> set[str]:
+    """What BuildKit keeps of steps with these words, by its names."""
+    asked = (*engine.buildx, "du", "--filter", f'description~="{words}"')
+    said = run(Command(argv=asked, environment=engine.build_environment)).stdout
+    rows = [line.split() for line in said.splitlines()]
+    return {row[0].rstrip("*") for row in rows if row[1:2] in (["true"], ["false"])}
 
 
 def layers_told(client: docker.DockerClient, image: str) -> list[str]:
@@ -120,21 +130,27 @@ def test_a_project_that_was_never_built_stands_on_layers(
     if not engine.features().containerd_store:
         pytest.skip("this engine keeps no layers as they are")
     folder, root = small_torch(tmp_path / "index"), tmp_path / "project"
-    files = {"sympy/__init__.py": "", "sympy/core/tests/test_a.py": "", "sympy/core/a.py": ""}
+    name = unique_image()
+    # BuildKit has kept nothing of it.
+    own = {"sympy/core/a.py": f"NAME = {name!r}\n"}
+    files = {"sympy/__init__.py": "", "sympy/core/tests/test_a.py": "", **own}
     stand_in_wheel(folder, "sympy", "1.14.0", files=files)
     image = {"template": "torch", "title": "PyTorch", "packages": ["sympy"], "slim": ["tests"]}
     with serve_index(folder, name="cpu") as index:
         write_project(
             root,
             rows=[{"vendor": "cpu", "targets": "x86_64", "torch": "2.13.0"}],
-            images={unique_image(): image},
+            images={name: image},
             indexes={"cpu": index.url},
         )
         project = Project(root=root, environment={**alone, "PIP_INDEX_URL": index.url})
+        before = cached_steps(engine, COMPILER)
         composed = built_by(project, "--layers")
         told = layers_told(client, composed["image_id"])
         assert any("torch==" in one for one in told)
         assert any("byte code of" in one for one in told)
+        assert cached_steps(engine, COMPILER) <= before
+        assert cached_steps(engine, "install") - before, "of other steps they are there"
         assert built_by(project)["image_id"] == composed["image_id"], "what is there is reused"
         look = "cd /opt/venv/lib/python3; find . | sort; cat site-packages/sympy*/RECORD"
         by_layers = in_image(client, composed["image_id"], look)
@@ -143,8 +159,8 @@ def test_a_project_that_was_never_built_stands_on_layers(
         assert not layers_told(client, by_run["image_id"])
         assert by_run["content_hash"] == composed["content_hash"]
         paths = [line for line in in_image(client, by_run["image_id"], look) if "sympy" in line]
-    own = ("INSTALLER", "RECORD,", "REQUESTED")  # of whoever installs
-    left = [one for one in paths if not any(name in one for name in own)]
+    installers = ("INSTALLER", "RECORD,", "REQUESTED")
+    left = [one for one in paths if not any(file in one for file in installers)]
     assert [one for one in by_layers if one in left] == left
     assert "./site-packages/sympy/core/a.py" in left
     assert not any("tests" in one for one in [*left, *by_layers] if "sympy" in one)

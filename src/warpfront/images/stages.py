@@ -34,10 +34,11 @@ _SLIMS = (
     "    --mount=type=bind,source=slim,target=/run/slim \\\n",
     "    /opt/venv/bin/python /run/slim/slim.py /run/slim/globs.txt && \\\n",
 )
+COMPILER = "/run/sources/compile.py"
 # Compiles the sources of one set of wheels: the same byte code that the step behind the stage makes
 # of all of them.
 _COMPILES = r"""RUN --network=none --mount=type=bind,target=/run/sources start=$(date +%s) && \
-    { PYTHONHASHSEED=0 /opt/venv/bin/python /run/sources/compile.py /run/sources/SET || true; } && \
+    { PYTHONHASHSEED=0 /opt/venv/bin/python COMPILER /run/sources/SET || true; } && \
     { find / -xdev -newermt "@$((start - 1))" -exec touch -hd @315532800 {} + 2>/dev/null || true; }
 """
 _COMPILER = """\
@@ -80,7 +81,7 @@ def byte_code_context(sets: Sequence[Iterable[str]]) -> dict[str, str]:
     (paths below site-packages), in their order.
     """
     names = [f"{index}.txt" for index in range(len(sets))]
-    steps = (_COMPILES.replace("SET", name) for name in names)
+    steps = (_COMPILES.replace("COMPILER", COMPILER).replace("SET", name) for name in names)
     lists = {name: "\n".join(sorted(paths)) for name, paths in zip(names, sets, strict=True)}
     return {
         "Dockerfile": f"FROM {WHEELS_STAGE}\n{''.join(steps)}",

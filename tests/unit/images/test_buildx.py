@@ -17,6 +17,7 @@ from warpfront.images.engine.buildx import (
     BuildStep,
     ProgressReader,
     bake,
+    forget_steps,
     local_context,
 )
 
@@ -262,6 +263,20 @@ def a_request(
 
 
 def ignore(_step: BuildStep) -> None: ...
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("code", [0, 1])
+def test_steps_are_forgotten_by_their_words_and_one_that_cannot_is_left(
+    tmp_path: Path, code: int
+) -> None:
+    script, told = tmp_path / "prunes.py", tmp_path / "told"
+    text = f"import pathlib, sys\npathlib.Path({str(told)!r}).write_text(repr(sys.argv[1:]))\n"
+    script.write_text(f"{text}sys.exit({code})\n")
+    request = dataclasses.replace(a_request(tmp_path, set()), buildx=(sys.executable, str(script)))
+    forget_steps(request, "/run/a step.py")
+    # BuildKit reads a value of other signs than letters within quotes.
+    assert told.read_text() == repr(["prune", "--force", '--filter=description~="/run/a step.py"'])
 
 
 @pytest.mark.process

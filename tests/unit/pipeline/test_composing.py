@@ -53,6 +53,11 @@ class BuildKit:
     layers: LayerStore
     fails_at: str = ""
     built: list[str] = field(default_factory=list)
+    forgotten: list[str] = field(default_factory=list)
+
+    def forget(self, _: BakeRequest, words: str) -> None:
+        assert self.built[-1] == "byte code"
+        self.forgotten.append(words)
 
     def bake(self, request: BakeRequest, _on_step: object) -> Mapping[str, Baked]:
         ((name, target),) = json.loads(request.file.read_text("utf-8"))["target"].items()
@@ -110,6 +115,7 @@ def layers(tmp_path: Path, house: Wheelhouse) -> LayerStore:
 def buildkit(layers: LayerStore, monkeypatch: pytest.MonkeyPatch) -> BuildKit:
     made = BuildKit(layers)
     monkeypatch.setattr(composing, "bake", made.bake)
+    monkeypatch.setattr(composing, "forget_steps", made.forget)
     return made
 
 
@@ -181,6 +187,8 @@ def test_an_image_stands_on_its_base_its_wheels_and_their_byte_code(
     manifest = layers.read(digest)
     config = layers.read(manifest["config"]["digest"])
     assert buildkit.built == ["environment", "byte code"]
+    (words,) = buildkit.forgotten
+    assert words in byte_code_context([()])["Dockerfile"]
     assert len(manifest["layers"]) == len(config["rootfs"]["diff_ids"]) == 3
     assert config["rootfs"]["diff_ids"][::2] == ["sha256:denvironment", "sha256:dbyte code"]
     for one in [manifest["config"], *manifest["layers"]]:

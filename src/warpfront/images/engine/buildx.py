@@ -22,7 +22,7 @@ from typing import Any, Self, TextIO
 
 from warpfront.errors import without_secrets
 from warpfront.images.engine.protocol import Engine
-from warpfront.system.process import DISK_FULL, Command, Completed, stop_all, stream
+from warpfront.system.process import DISK_FULL, Command, Completed, run, stop_all, stream
 from warpfront.system.store import storing
 
 _LAYER = "sha256:"
@@ -138,6 +138,23 @@ def bake(request: BakeRequest, on_step: OnStep) -> Mapping[str, Baked]:
     answers = _bake_each(request, leaves, on_step)
     rest = tuple(target for target in request.targets if target not in answers)
     return {**answers, **_bake_each(request, rest, on_step)}
+
+
+def forget_steps(request: BakeRequest, words: str) -> None:
+    """Remove what BuildKit's cache has of steps with these words in them, where nothing stands on
+    it. One that cannot is left as it is: it only takes room.
+    """
+    run(
+        Command(
+            argv=(
+                *request.buildx,
+                "prune",
+                "--force",
+                f"--filter=description~={json.dumps(words)}",
+            ),
+            environment=request.environment,
+        )
+    )
 
 
 def _bake_each(request: BakeRequest, targets: tuple[str, ...], on_step: OnStep) -> dict[str, Baked]:

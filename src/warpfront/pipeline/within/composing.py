@@ -17,9 +17,10 @@ from pathlib import Path
 
 from warpfront.errors import BuildFailedError, StoreError, WarpfrontError
 from warpfront.images.bake import BakeTarget, bake_file
-from warpfront.images.engine.buildx import BakeRequest, BuildStep, bake
+from warpfront.images.engine.buildx import BakeRequest, BuildStep, bake, forget_steps
 from warpfront.images.layered_manifest import config_on, manifest_on
 from warpfront.images.stages import (
+    COMPILER,
     EMPTY_STAGE,
     WHEELS_STAGE,
     Stages,
@@ -191,6 +192,8 @@ class Composer:
             if answer.error:
                 raise BuildFailedError(answer.error)
             self.layers.take(aside)
+            if lower:  # else there twice: as these steps left it, and as layers
+                forget_steps(request, COMPILER)
             return answer.digest
         finally:
             shutil.rmtree(aside, ignore_errors=True)
