@@ -5,6 +5,7 @@ vendor's names. What it shows is that the way to the device is walked; nothing o
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
 import os
 import shutil
@@ -46,6 +47,8 @@ CLAIMS = Claims(
 # errors of scores that its kernels have not; and the stand-in's new memory is not filled with NaN
 # where torch is told to be deterministic.
 KNOWN = {("operators", "far out"), ("operators", "determinism")}
+if importlib.util.find_spec("coverage"):  # what looks for mutants brings it, with a file of its own
+    KNOWN.add(("stack", "what begins with Python"))
 # Entries whose float64 is made inside an operation, where it is not seen, and sparse numbers.
 OF_THE_STAND_IN = {
     *("linalg.pinv", "linalg.pinv.hermitian", "linalg.pinv.singular", "to_sparse"),

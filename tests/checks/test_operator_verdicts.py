@@ -122,6 +122,7 @@ def test_whole_numbers_have_no_bounds_and_stay_what_they_are() -> None:
         (RuntimeError("Unsupported dtype"), True),
         (RuntimeError("mismatch in dtype"), True),
         (RuntimeError("`fused=True` requires Tensors of supported devices: ['cpu']"), True),
+        (RuntimeError("DispatchStub: missing kernel for hpu"), True),
         (RuntimeError("out of memory"), False),
     ],
 )

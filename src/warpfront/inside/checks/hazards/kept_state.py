@@ -513,7 +513,9 @@ KEPT_STATE = HazardClass(
             once=True,
         ),
         *rows({f"foreach {name}": partial(_foreach, name) for name in FOREACH}, once=True),
-        *rows({"unscaling": _unscaled, "scale": _scaled}, dtypes=SINGLE, once=True),
+        *rows({"unscaling": _unscaled}, dtypes=SINGLE, once=True),
+        # torch's scaler computes the scale's reciprocal in float64, which a Gaudi does not have.
+        *rows({"scale": _scaled}, dtypes=SINGLE, devices=("cpu", "cuda", "rocm", "xpu"), once=True),
         *rows(
             {f"packed {kind}": partial(_packed, kind) for kind in ("LSTM", "GRU", "RNN")},
             dtypes=SINGLE,

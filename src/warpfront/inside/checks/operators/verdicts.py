@@ -118,6 +118,7 @@ def lacks_kernel(error: Exception) -> bool:
         for said in (
             *("not implemented for", "not supported", "Unsupported", "mismatch in dtype"),
             "Tensors of supported devices",  # fused optimizers
+            "missing kernel for",  # DispatchStub, of a device that registers itself
         )
     )
 
