@@ -23,6 +23,8 @@ from warpfront.port.scan.findings import Context, ScanFinding, SourceText
 from warpfront.port.scan.left_out import (
     beside_amds,
     cudas_beside_amds,
+    cudas_beside_others,
+    is_aside,
     names_amd,
     of_own_builds,
     unproven_beside,
@@ -132,10 +134,13 @@ def _context(tree: Tree, files: Sequence[TreeFile]) -> Context:
         path: cuda.header_facts(SourceText(path=PurePosixPath(path), text=text), facing)
         for path, text in texts.items()
     }
+    product = [text for path, text in texts.items() if not is_aside(PurePosixPath(path))]
+    paired = _beside_others(tree, files) if heard.isdisjoint(_HIPS_WAYS) else frozenset()
     ported = (
-        not heard.isdisjoint({"asked", "hipify"})
+        bool(paired)
+        or not heard.isdisjoint({"asked", "hipify"})
         or len(cudas_beside_amds(paths)) > cuda.BEGUN
-        or ("hip" in heard and cuda.is_ported(texts.values(), facts.values()))
+        or ("hip" in heard and cuda.is_ported(product or texts.values(), facts.values()))
     )
     if not ported and heard.isdisjoint({"extensions", "renaming"}):
         heard -= {"hip"}
@@ -143,6 +148,7 @@ def _context(tree: Tree, files: Sequence[TreeFile]) -> Context:
     shared = _shared_switches(tree, files) if "hip" not in heard and "extensions" in heard else ()
     return replace(
         base,
+        left_out=base.left_out | paired,
         identifiers=read_identifiers(),
         portable_names=frozenset().union(*(one.portable for one in facts.values()), shared),
         vendor_macros=known,
@@ -160,6 +166,16 @@ def _for_others(tree: Tree, files: Sequence[TreeFile]) -> frozenset[str]:
     setups = _texts(tree, (file for file in files if file.path.endswith("setup.py")))
     paths = [file.path for file in files]
     return beside_amds(paths) | of_own_builds(paths, setups) | cudas_beside_amds(paths)
+
+
+_HIPS_WAYS = frozenset({"hip", "extensions", "renaming"})
+"""What may bring a folder for CUDA to AMD after all."""
+
+
+def _beside_others(tree: Tree, files: Sequence[TreeFile]) -> frozenset[str]:
+    kinds = ("cmake", "make")
+    builds = (file for file in files if structured.kind_of(PurePosixPath(file.path)) in kinds)
+    return cudas_beside_others([file.path for file in files], _texts(tree, builds).values())
 
 
 def _torchless(tree: Tree, files: Iterable[TreeFile]) -> frozenset[str]:

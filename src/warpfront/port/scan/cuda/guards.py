@@ -23,6 +23,9 @@ _VERSIONS = {
     "__CUDACC_VER_MINOR__",
 }
 
+_COMPILERS = {"__GNUC__", "__clang__", "_MSC_VER", "__OPTIMIZE__"}
+"""Beside one of these it is about a fault of nvcc's."""
+
 
 def guard_sightings(view: View) -> Iterator[Sighting]:
     """Arms that hang on a macro of NVIDIA's compiler, in chains that AMD comes to and that have
@@ -94,18 +97,16 @@ def _rule_of(view: View, arm: Arm) -> str:
     reached = "amd" in arm.reach
     if "__CUDA_ARCH__" in arm.macros and (not reached or _is_for_hosts(arm)):
         return "CU123"
-    if arm.macros & _VERSIONS and (not reached or _is_old(arm) or _of_nvcc(view, arm)):
+    versions = arm.macros & _VERSIONS and arm.macros.isdisjoint(_COMPILERS)
+    if versions and (not reached or _is_old(arm) or _of_nvcc(view, arm)):
         return "CU124"
     alone = view.context.hipless if reached else _left_behind(view)
     return "CU153" if alone and _of_cuda_alone(view, arm) else ""
 
 
 def _of_nvcc(view: View, arm: Arm) -> bool:
-    """`#ifdef __CUDACC__`, which only hipify makes something of that hipcc defines; beside another
-    compiler's macro it is about a fault of nvcc's.
-    """
-    alone = arm.macros.isdisjoint({"__GNUC__", "__clang__", "_MSC_VER", "__OPTIMIZE__"})
-    return view.context.untranslated and "__CUDACC__" in arm.macros and alone
+    """`#ifdef __CUDACC__`, which only hipify makes something of that hipcc defines."""
+    return view.context.untranslated and "__CUDACC__" in arm.macros
 
 
 def _is_old(arm: Arm) -> bool:
@@ -172,7 +173,7 @@ def own_names(view: View) -> Iterator[Sighting]:
     """Where code that is not CUDA's alone names the project's own part for CUDA, in words of the
     code or as a string: one a line.
     """
-    if not view.context.untranslated or _is_cudas(view):
+    if not view.context.untranslated or _is_cudas(view) or _is_for_torch(view):
         return
     lines: set[int] = set()
     for start, end in sorted((*_own_headers(view), *_own_identifiers(view), *_own_words(view))):
@@ -180,6 +181,14 @@ def own_names(view: View) -> Iterator[Sighting]:
         if line not in lines:
             lines.add(line)
             yield sighting(view, "CU154", (start, end))
+
+
+def _is_for_torch(view: View) -> bool:
+    """Whether a file is about torch's devices: ROCm's are called CUDA's there."""
+    return any(one.name == "include" and _TORCHS.match(one.body) for one in view.directives)
+
+
+_TORCHS = re.compile(r"[<\"](?:torch|ATen|c10)/")
 
 
 def _own_words(view: View) -> Iterator[tuple[int, int]]:

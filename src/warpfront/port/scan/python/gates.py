@@ -275,7 +275,12 @@ def _forgives(handler: ast.ExceptHandler, module: Module) -> bool:
         return False
     if _leaves(handler.body) and not isinstance(handler.body[-1], _EXITS):
         return False  # sys.exit("it is needed")
-    return not any(imports_nvidia(node) for node in _direct(handler.body))
+    tried = (node for node in handler.body if not _is_forgiven(node, module))
+    return not any(imports_nvidia(node) for node in _direct(tried))
+
+
+def _is_forgiven(node: ast.stmt, module: Module) -> bool:
+    return isinstance(node, ast.Try) and any(_forgives(one, module) for one in node.handlers)
 
 
 def _caught_names(kind: ast.expr | None, module: Module) -> set[str]:

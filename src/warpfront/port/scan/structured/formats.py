@@ -162,7 +162,8 @@ def _read(source: SourceText, context: Context) -> Iterator[Sighting]:
         "json": json_sightings,
         "lines": line_sightings,
     }
-    if context.hipless and kind in ("cmake", "make"):
+    others = cmake.OTHER_WAYS.search(source.path.name) is not None
+    if context.hipless and kind in ("cmake", "make") and not others:
         yield from (cmake if kind == "cmake" else makefile).own_parts(text)
     if kind == "requirements":
         yield from requirements_sightings(text, extra=_purpose(source.path))

@@ -29,7 +29,7 @@ _TOKEN = re.compile(
     """
 )
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\+?=(.*)", re.DOTALL)
-_SUBSTITUTION = re.compile(r"\$\((?!\()|`")
+_SUBSTITUTION = re.compile(r"\$\((?!\()((?:[^()]|\([^()]*\))*)\)?|`([^`]*)`?")
 _PREFIXES = frozenset(
     {"sudo", "time", "exec", "nohup", "env", "then", "do", "else", "!", "eval", "-E"}
 )
@@ -133,10 +133,11 @@ class ShellCommand:
 
 @dataclass(slots=True, kw_only=True)
 class _Block:
-    """One `if`: its condition while it is read, then who comes to the arm in hand."""
+    """One `if` or `case`: its condition while it is read, then who comes to the arm in hand."""
 
     condition: str = ""
     reading: bool = True
+    is_case: bool = False
     sides: frozenset[Side] = frozenset(SIDES)
     left: frozenset[Side] = frozenset(SIDES)
     gate: Gate = Gate.OPEN
@@ -147,6 +148,7 @@ def read_commands(text: str, offset: int = 0, depth: int = 0) -> Iterator[ShellC
     stands in its file.
     """
     blocks: list[_Block] = []
+    before = ""
     for found, ending in _split(text, offset):
         words = found
         while words and words[0].text in {
@@ -160,10 +162,11 @@ def read_commands(text: str, offset: int = 0, depth: int = 0) -> Iterator[ShellC
             "while",
             "until",
             "in",
-            "esac",
         }:
             _keyword(blocks, words[0].text)
             words = words[1:]
+        _case(blocks, words, before, ending)
+        before = ending
         if not words:
             continue
         if blocks and blocks[-1].reading:
@@ -203,6 +206,26 @@ def _keyword(blocks: list[_Block], word: str) -> None:
         block.reading, block.condition = word == "elif", ""
 
 
+def _case(blocks: list[_Block], words: list[Word], before: str, ending: str) -> None:
+    """`case "$VERSION" in`, `cu121)`, `;;`, `esac`: who comes to the arm that a pattern opens."""
+    first = words[0].text if words else ""
+    if first == "case":
+        blocks.append(_Block(is_case=True))
+    elif blocks and blocks[-1].is_case:
+        block = blocks[-1]
+        if before == ";;":
+            block.sides, block.reading = block.left, True
+        if first == "esac":
+            blocks.pop()
+        elif block.reading and ending == ")":
+            block.reading = False
+            nvidias = _NVIDIA_PATTERN.match(first) is not None
+            block.sides = block.left & {"nvidia"} if nvidias else block.left
+
+
+_NVIDIA_PATTERN = re.compile(r"(?i)[\"'*]*(?:cu\d|cuda|nvidia)")
+
+
 def _enter_arm(block: _Block) -> None:
     block.reading = False
     sure = not _NEGATED.search(block.condition)
@@ -228,8 +251,8 @@ def _commands_of(
     assignments, rest = _leading(words)
     yield ShellCommand(words=rest, assignments=assignments, sides=sides, gate=gate, depth=depth)
     for word in words if depth < 4 else ():
-        if _SUBSTITUTION.search(word.text):
-            yield from read_commands(word.text, word.start, depth + 1)
+        for inner in _SUBSTITUTION.finditer(word.text):
+            yield from read_commands(inner[1] or inner[2], word.start + inner.start(), depth + 1)
 
 
 def _leading(words: list[Word]) -> tuple[tuple[Word, ...], tuple[Word, ...]]:
