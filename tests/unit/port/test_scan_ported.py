@@ -538,6 +538,8 @@ SETUP = "import shutil\nfrom setuptools import setup\n{}\nsetup()\n"
         ("setup.py", SETUP.format("print('pip install x -i https://a.org/whl/cu128')"), set()),
         ("a.py", "import threading\nlock_of_nvml_ = threading.Lock()\n", set()),
         ("a.py", "handle_of_nvml_ = nvml_open()\n", {"PY064"}),
+        ("a.py", "try:\n    run()\nexcept pynvml.NVMLError:\n    amdsmi_init()\n", set()),
+        ("a.py", "try:\n    run()\nexcept pynvml.NVMLError:\n    stop()\n", {"PY064"}),
         ("a.py", "import torch\ntorch.cuda.profiler.start()\n", set()),
     ],
 )
@@ -631,7 +633,7 @@ def test_cudas_back_end_beside_another_way_to_amds_devices_is_nvidias(
     tmp_path: Path, way: str
 ) -> None:
     files = {"backend/cuda/queue.cu": KERNEL, "main.cpp": USE.split("\n")[1] + "\nint a;\n"}
-    alone = found(tmp_path, files | {"CMakeLists.txt": OFFERS.split("\n")[0]})
+    alone = found(tmp_path, files | {"CMakeLists.txt": OFFERS.split("\n", maxsplit=1)[0]})
     assert ("backend/cuda/queue.cu", "CU108") in loud(alone)
     other = {f"backend/{way}/queue.cpp": OPENCL}
     assert ("backend/cuda/queue.cu", "CU108") in loud(found(tmp_path, other))  # no build has both

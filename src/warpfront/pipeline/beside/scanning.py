@@ -6,7 +6,7 @@ import functools
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
@@ -134,14 +134,8 @@ def _context(tree: Tree, files: Sequence[TreeFile]) -> Context:
         path: cuda.header_facts(SourceText(path=PurePosixPath(path), text=text), facing)
         for path, text in texts.items()
     }
-    product = [text for path, text in texts.items() if not is_aside(PurePosixPath(path))]
     paired = _beside_others(tree, files) if heard.isdisjoint(_HIPS_WAYS) else frozenset()
-    ported = (
-        bool(paired)
-        or not heard.isdisjoint({"asked", "hipify"})
-        or len(cudas_beside_amds(paths)) > cuda.BEGUN
-        or ("hip" in heard and cuda.is_ported(product or texts.values(), facts.values()))
-    )
+    ported = bool(paired) or _is_ported(heard, paths, texts, facts.values())
     if not ported and heard.isdisjoint({"extensions", "renaming"}):
         heard -= {"hip"}
     known |= cuda.vendor_macros(facts.values())
@@ -160,6 +154,18 @@ def _context(tree: Tree, files: Sequence[TreeFile]) -> Context:
         ported=ported,
         cuda_headers=cuda.runtime_headers(texts),
     )
+
+
+def _is_ported(
+    heard: frozenset[str],
+    paths: Iterable[str],
+    texts: Mapping[str, str],
+    facts: Collection[cuda.HeaderFacts],
+) -> bool:
+    if not heard.isdisjoint({"asked", "hipify"}) or len(cudas_beside_amds(paths)) > cuda.BEGUN:
+        return True
+    product = [text for path, text in texts.items() if not is_aside(PurePosixPath(path))]
+    return "hip" in heard and cuda.is_ported(product or texts.values(), facts)
 
 
 def _for_others(tree: Tree, files: Sequence[TreeFile]) -> frozenset[str]:

@@ -120,7 +120,15 @@ def _is_for_hosts(arm: Arm) -> bool:
     """Whether an arm is there because no device is compiled for; with a number beside it, it is for
     everything but old devices.
     """
-    return ">" not in condition_of(arm.directive) and _certain_on_amd(arm)
+    condition = condition_of(arm.directive)
+    if "||" not in condition and _NOT_ON_DEVICES.search(condition):
+        return True
+    return ">" not in condition and _certain_on_amd(arm)
+
+
+_NOT_ON_DEVICES = re.compile(
+    r"&&\s*!\s*defined\s*\(?\s*__CUDA_ARCH__|\A\s*!\s*defined\s*\(?\s*__CUDA_ARCH__\W+&&"
+)
 
 
 def _certain_on_amd(arm: Arm) -> bool:
@@ -206,8 +214,11 @@ def _own_headers(view: View) -> Iterator[tuple[int, int]]:
         if path is None or rows_including(str(path)):
             continue
         own = directive.body.startswith('"') or path.name in view.context.cuda_headers
-        if own and _OWN.search(str(path)):
+        if own and (_OWN.search(str(path)) or _OF_LIBRARIES.search(path.name)):
             yield directive.start, directive.end
+
+
+_OF_LIBRARIES = re.compile(r"cu(?:dnn|blas|fft|sparse|solver|rand)")
 
 
 def _own_identifiers(view: View) -> Iterator[tuple[int, int]]:

@@ -53,6 +53,7 @@ _DETECTORS: Mapping[type[ast.AST], tuple[Detector, ...]] = {
         extensions.library_places,
         extensions.libraries_added,
         devices.patched_packages,
+        kernels.written_calls,
         without_cuda.device_strings,
         without_cuda.hpu_without_bridge,
     ),

@@ -55,7 +55,7 @@ def flags(module: Module, node: ast.Constant) -> Iterator[Seen]:
     text = node.value
     if not isinstance(text, str) or len(text) < 3 or node in module.docstrings:
         return
-    if "/whl/cu" in text and CUDA_INDEX.search(text) and not _is_said(module, node):
+    if "/whl/cu" in text and CUDA_INDEX.search(text) and not is_said(module, node):
         yield Seen(rule="DP314", node=node, what=text[:80])
     if not module.builds_extensions or " is " in text:
         return
@@ -73,7 +73,7 @@ def flags(module: Module, node: ast.Constant) -> Iterator[Seen]:
         yield Seen(rule="BL204", node=node, what=asking[1])
 
 
-def _is_said(module: Module, node: ast.AST) -> bool:
+def is_said(module: Module, node: ast.AST) -> bool:
     """Whether a text is only printed, logged or raised."""
     calls = (last_name(one.func) for one, _ in module.ancestors(node) if isinstance(one, ast.Call))
     return _SAYING.search(next(calls, "")) is not None
