@@ -24,7 +24,6 @@ from warpfront.port.scan.left_out import (
     beside_amds,
     cudas_beside_amds,
     cudas_beside_others,
-    is_aside,
     names_amd,
     of_own_builds,
     unproven_beside,
@@ -32,6 +31,7 @@ from warpfront.port.scan.left_out import (
 )
 from warpfront.port.scan.severities import Judged, said_once
 from warpfront.port.scan.targets import ScanTarget
+from warpfront.port.scan.words import is_aside
 from warpfront.system.progress import Watch
 from warpfront.system.store import read_text as read_file
 from warpfront.system.store import write_text

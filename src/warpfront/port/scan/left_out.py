@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 
 from warpfront.port.scan.structured import kind_of
+from warpfront.port.scan.words import is_aside
 
 _OF_AMD = re.compile(r"(?i)(?<![a-z])(?:rocm|hip|amd)(?![a-z])")
 _OF_A_VENDOR = re.compile(
@@ -46,27 +47,7 @@ def _is_packaged_apart(path: PurePosixPath) -> bool:
     return kind is not None and not of_root
 
 
-def is_aside(path: PurePosixPath) -> bool:
-    """Whether a file lies among examples, benchmarks, tests and the like."""
-    return not _ASIDE.isdisjoint(part.lower() for part in path.parts[:-1])
-
-
 _MANIFESTS = frozenset({"toml", "requirements", "cfg"})
-_ASIDE = frozenset(
-    {
-        "example",
-        "examples",
-        "bench",
-        "benchmark",
-        "benchmarks",
-        "demo",
-        "demos",
-        "doc",
-        "docs",
-        "tutorial",
-    }
-    | {"tutorials", "recipes", "scripts", "tools", "test", "tests"}
-)
 _OF_THE_ROOT = frozenset({"pyproject.toml", "requirements.txt", "setup.cfg"})
 
 

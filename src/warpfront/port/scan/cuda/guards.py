@@ -15,12 +15,8 @@ from warpfront.port.scan.cuda.view import NAME, View, path_of, sighting
 from warpfront.port.scan.findings import Sighting
 
 _VERSIONS = {
-    "CUDA_VERSION",
-    "CUDART_VERSION",
-    "__NVCC__",
-    "__CUDACC__",
-    "__CUDACC_VER_MAJOR__",
-    "__CUDACC_VER_MINOR__",
+    *("CUDA_VERSION", "CUDART_VERSION", "__NVCC__", "__CUDACC__"),
+    *("__CUDACC_VER_MAJOR__", "__CUDACC_VER_MINOR__"),
 }
 
 _COMPILERS = {"__GNUC__", "__clang__", "_MSC_VER", "__OPTIMIZE__"}
@@ -98,15 +94,12 @@ def _rule_of(view: View, arm: Arm) -> str:
     if "__CUDA_ARCH__" in arm.macros and (not reached or _is_for_hosts(arm)):
         return "CU123"
     versions = arm.macros & _VERSIONS and arm.macros.isdisjoint(_COMPILERS)
-    if versions and (not reached or _is_old(arm) or _of_nvcc(view, arm)):
+    # only hipify makes something of __CUDACC__ that hipcc defines
+    of_nvcc = view.context.untranslated and "__CUDACC__" in arm.macros
+    if versions and (not reached or _is_old(arm) or of_nvcc):
         return "CU124"
     alone = view.context.hipless if reached else _left_behind(view)
     return "CU153" if alone and _of_cuda_alone(view, arm) else ""
-
-
-def _of_nvcc(view: View, arm: Arm) -> bool:
-    """`#ifdef __CUDACC__`, which only hipify makes something of that hipcc defines."""
-    return view.context.untranslated and "__CUDACC__" in arm.macros
 
 
 def _is_old(arm: Arm) -> bool:

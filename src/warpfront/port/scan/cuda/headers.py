@@ -15,7 +15,7 @@ from warpfront.port.scan.cuda.guards import unwritten_arms
 from warpfront.port.scan.cuda.preprocessor import EVERYWHERE, Reach, is_guard
 from warpfront.port.scan.cuda.view import View, portable_names
 from warpfront.port.scan.findings import SIDES, Known, Side
-from warpfront.port.scan.left_out import is_aside
+from warpfront.port.scan.words import is_aside
 
 _HEADERS = frozenset({".h", ".hh", ".hpp", ".hxx", ".cuh", ".inl"})
 _VENDOR = re.compile(r"CUDA|HIP|ROCM|AMD|NVCC|NVIDIA|hip/")

@@ -18,6 +18,7 @@ from warpfront.port.scan.cuda.view import (
     last_declaration,
     macro_bodies,
     number_of,
+    patterns,
     sighting,
     statement_before,
 )
@@ -221,8 +222,8 @@ def lane_sightings(view: View) -> Iterator[Sighting]:
     """What the file's arithmetic says of its idea of a warp: CU111, CU113 to CU117."""
     lowered = view.names_joined
     if "lane" in lowered or "shfl" in lowered or "shuffle" in lowered:
-        yield from _patterns(view, _SHIFTED_BY_LANE, "CU111")
-        yield from _patterns(view, _LAST_LANE, "CU114")
+        yield from patterns(view, _SHIFTED_BY_LANE, "CU111")
+        yield from patterns(view, _LAST_LANE, "CU114")
         yield from _halvings(view)
     if ("warp" in lowered or "wave" in lowered) and not _OTHER_LANGUAGE.search(lowered):
         yield from _warp_constants(view)
@@ -233,13 +234,7 @@ def lane_sightings(view: View) -> Iterator[Sighting]:
         yield from _lane_arithmetic(view)
     if view.is_device_code or "<<<" in view.code:
         for pattern in (_NARROW_LAUNCH, _NARROW_BLOCK, _NARROW_DIM):
-            yield from _patterns(view, pattern, "CU115")
-
-
-def _patterns(view: View, pattern: re.Pattern[str], rule: str) -> Iterator[Sighting]:
-    for found in pattern.finditer(view.code):
-        if not inside(view.narrow_arms, found.start()):
-            yield sighting(view, rule, found.span())
+            yield from patterns(view, pattern, "CU115")
 
 
 def _amd_too(view: View, offset: int) -> Reach:

@@ -40,6 +40,7 @@ SUFFIXES = frozenset(
     ".cu .cuh .hip .c .cc .cpp .cxx .h .hh .hpp .hxx .inl".split()  # noqa: SIM905 - a list to read
 )
 _ASM = frozenset({"asm", "__asm__", "__asm"})
+_LOOKED_AT = _ASM | MASK_NAMES | MEMORY_NAMES
 Seen = set[tuple[str, str, Reach]]
 """Rule, name and who gets there, of what a file has shown already."""
 
@@ -112,7 +113,7 @@ def _included(view: View, seen: Seen) -> Iterator[Sighting]:
 
 
 def _named(view: View, seen: Seen) -> Iterator[Sighting]:
-    interesting = {name for name in view.names if _is_asked_about(name)}
+    interesting = {name for name in view.names if name in _LOOKED_AT or rows_naming(name)}
     if not interesting:
         return
     places = [one for one in NAME.finditer(view.code) if one[0] in interesting]
@@ -124,10 +125,6 @@ def _named(view: View, seen: Seen) -> Iterator[Sighting]:
             if looked_at <= _MOST_LOOKED_AT:
                 yield from _at_name(view, found[0], found.span())
             yield from _by_rows(view, found[0], found.span(), seen)
-
-
-def _is_asked_about(name: str) -> bool:
-    return name in MASK_NAMES or name in _ASM or name in MEMORY_NAMES or bool(rows_naming(name))
 
 
 def _at_name(view: View, name: str, span: Span) -> Iterator[Sighting]:

@@ -284,6 +284,13 @@ def sighting(
     )
 
 
+def patterns(view: View, pattern: re.Pattern[str], rule: str) -> Iterator[Sighting]:
+    """What a pattern finds, but where waves of 64 lanes do not come."""
+    for found in pattern.finditer(view.code):
+        if not inside(view.narrow_arms, found.start()):
+            yield sighting(view, rule, found.span(), names=frozenset(NAME.findall(found[0])))
+
+
 def arguments(code: str, opening: int) -> tuple[Span, ...]:
     """The spans of the arguments in the brackets that open at `opening`; none if they never
     close. Template arguments are not told from comparisons: `f(a<b, c>(d))` has two.

@@ -14,19 +14,9 @@ from warpfront.port.scan.python.sides import Conditions, Truths, negated
 from warpfront.port.scan.python.tables import imports_nvidia
 
 _CAUGHT = frozenset(
-    {
-        "ImportError",
-        "ModuleNotFoundError",
-        "Exception",
-        "BaseException",
-        "OSError",
-        "FileNotFoundError",
-        "RuntimeError",
-        "AttributeError",
-        "NVMLError",
-        "CalledProcessError",
-        "SubprocessError",
-    }
+    {"ImportError", "ModuleNotFoundError", "Exception", "BaseException", "OSError"}
+    | {"FileNotFoundError", "RuntimeError", "AttributeError", "NVMLError"}
+    | {"CalledProcessError", "SubprocessError"}
 )
 _AVAILABILITY = re.compile(
     r"(?:.*_)?(?:has|have|is|with|enable)?_*\w*(?:available|installed|exists|find_spec|importable)"

@@ -184,14 +184,14 @@ def _of_command(command: CMakeCommand, *, has_hip: bool) -> Iterator[tuple[str, 
         yield "BL205", shown, better if "REQUIRED" in words else -1
     elif command.name == "find_package" and first == "HIP":
         yield "BL206", shown, 0
-    elif (command.name == "enable_language" and "CUDA" in words) or (
-        command.name == "project" and "CUDA" in words[1:]
+    elif (
+        (command.name == "enable_language" and "CUDA" in words)
+        or (command.name == "project" and "CUDA" in words[1:])
+        or command.name in {"cuda_add_library", "cuda_add_executable"}
     ):
         yield "BL205", shown, better
     elif command.name == "set" and first == "CMAKE_CUDA_ARCHITECTURES":
         yield "BL205", shown, -1
-    elif command.name in {"cuda_add_library", "cuda_add_executable"}:
-        yield "BL205", shown, better
 
 
 def _words(command: CMakeCommand) -> str:

@@ -30,6 +30,7 @@ _TOKEN = re.compile(
 )
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\+?=(.*)", re.DOTALL)
 _SUBSTITUTION = re.compile(r"\$\((?!\()((?:[^()]|\([^()]*\))*)\)?|`([^`]*)`?")
+_KEYWORDS = frozenset({"if", "then", "else", "elif", "fi", "do", "done", "while", "until", "in"})
 _PREFIXES = frozenset(
     {"sudo", "time", "exec", "nohup", "env", "then", "do", "else", "!", "eval", "-E"}
 )
@@ -38,19 +39,8 @@ _NVIDIA_TEST = re.compile(r"(?i)cuda|nvidia|nvcc")
 _NEGATED = re.compile(r"!|-z\b|\bnot\b|-eq\s+0")
 _ASKS = re.compile(r"command\s+-v|\bwhich\b|\btype\b|\bhash\b|-[xfed]\s|nvidia-smi|>\s*/dev/null")
 _PROGRAMS = frozenset(
-    {
-        "nvidia-smi",
-        "nvcc",
-        "nsys",
-        "ncu",
-        "nvprof",
-        "nvidia-ctk",
-        "cuda-memcheck",
-        "compute-sanitizer",
-        "nvidia-persistenced",
-        "cuobjdump",
-        "nvdisasm",
-    }
+    {"nvidia-smi", "nvcc", "nsys", "ncu", "nvprof", "nvidia-ctk", "cuda-memcheck"}
+    | {"compute-sanitizer", "nvidia-persistenced", "cuobjdump", "nvdisasm"}
 )
 _ENGINES = frozenset({"docker", "podman", "nerdctl", "docker-compose", "singularity", "apptainer"})
 _INSTALLERS = frozenset({"apt-get", "apt", "yum", "dnf", "microdnf", "zypper", "aptitude"})
@@ -58,33 +48,15 @@ _CUDA_PACKAGE = re.compile(
     r"(?:cuda(?:-|\Z)|libcudnn|libnccl|libcublas|libnvinfer|libcusparse|nvidia-cuda|nvidia-driver"
     r"|nvidia-container|nvidia-docker|nvidia-utils|tensorrt|datacenter-gpu-manager)\S*"
 )
-_CONDA_CUDA = re.compile(r"(?:pytorch-cuda|cudatoolkit|cuda-\w+|cudnn|nvidia::\S+)(?:[=<>].*)?\Z")
+CONDA_CUDA = re.compile(r"(?:pytorch-cuda|cudatoolkit|cuda-\w+|cudnn|nvidia::\S+)(?:[=<>\s].*)?\Z")
 _NVIDIA_VARIABLE = re.compile(r"NVIDIA_(?:VISIBLE_DEVICES|DRIVER_CAPABILITIES|REQUIRE_\w+)\Z")
 _PATHS = frozenset({"LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "CPLUS_INCLUDE_PATH"})
 _DEVICE_QUESTIONS = frozenset({"rocminfo", "rocm_agent_enumerator", "amdgpu-arch"})
 _WITH_VALUE = frozenset(
-    {
-        "-r",
-        "--requirement",
-        "-c",
-        "--constraint",
-        "--no-install-package",
-        "--no-build-isolation-package",
-        "-i",
-        "--index-url",
-        "-f",
-        "--extra-index-url",
-        "--find-links",
-        "-t",
-        "--target",
-        "--python",
-        "--prefix",
-        "--root",
-        "-e",
-        "--editable",
-        "--default-index",
-        "--index",
-    }
+    {"-r", "--requirement", "-c", "--constraint", "--no-install-package"}
+    | {"--no-build-isolation-package", "-i", "--index-url", "-f", "--extra-index-url"}
+    | {"--find-links", "-t", "--target", "--python", "--prefix", "--root", "-e"}
+    | {"--editable", "--default-index", "--index"}
 )
 
 _WHOLE = frozenset({"-r", "--requirement", "-e", "--editable"})
@@ -94,12 +66,8 @@ _WHOLE_ARGUMENT = re.compile(
 _INSTALLER = re.compile(r"pip[\d.]*|uv|py(?:thon)?[\d.]*(?:_?(?:bin|exe|executable))?|pip_?\w*")
 _INDEXES = ("-i", "--index-url", "--default-index")
 _HOLDING = (
-    "--no-deps",
-    "--no-dependencies",
-    "-c",
-    "--constraint",
-    "--no-install-project",
-    "--no-root",
+    *("--no-deps", "--no-dependencies", "-c", "--constraint"),
+    *("--no-install-project", "--no-root"),
 )
 
 
@@ -151,18 +119,7 @@ def read_commands(text: str, offset: int = 0, depth: int = 0) -> Iterator[ShellC
     before = ""
     for found, ending in _split(text, offset):
         words = found
-        while words and words[0].text in {
-            "if",
-            "then",
-            "else",
-            "elif",
-            "fi",
-            "do",
-            "done",
-            "while",
-            "until",
-            "in",
-        }:
+        while words and words[0].text in _KEYWORDS:
             _keyword(blocks, words[0].text)
             words = words[1:]
         _case(blocks, words, before, ending)
@@ -388,7 +345,7 @@ def _packages(command: ShellCommand) -> Iterator[Sighting]:
                 yield _see("CT405", word, command)
     if command.name in {"conda", "mamba", "micromamba"}:
         for word in command.words:
-            if _CONDA_CUDA.match(word.text):
+            if CONDA_CUDA.match(word.text):
                 yield _see("DP317", word, command)
 
 
