@@ -624,6 +624,7 @@ def test_options_that_torch_hands_on_are_for_both(
     assert bool(loud(found(tmp_path, {"setup.py": code}))) == is_loud
 
 
+MORE = {f"src/part{number}.cu": KERNEL for number in range(2)}
 OPENCL = "#include <CL/cl.h>\nint run();\n"
 OFFERS = 'option(A_CUDA "")\noption(A_OPENCL "")\nadd_subdirectory(backend/cuda)\n'
 
@@ -640,6 +641,8 @@ def test_cudas_back_end_beside_another_way_to_amds_devices_is_nvidias(
     beside = found(tmp_path, {"CMakeLists.txt": OFFERS.replace("OPENCL", way.upper())})
     assert not loud(beside)
     assert {one.gate for one in beside if one.path.startswith("backend/cuda")} == {Gate.LEFT_OUT}
+    more = found(tmp_path, MORE)
+    assert {path for path, _ in loud(more)} == {"CMakeLists.txt", "main.cpp", *MORE}
 
 
 @pytest.mark.parametrize(

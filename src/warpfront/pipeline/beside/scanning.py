@@ -135,7 +135,7 @@ def _context(tree: Tree, files: Sequence[TreeFile]) -> Context:
         for path, text in texts.items()
     }
     paired = _beside_others(tree, files) if heard.isdisjoint(_HIPS_WAYS) else frozenset()
-    ported = bool(paired) or _is_ported(heard, paths, texts, facts.values())
+    ported = cuda.is_most(paired, texts) or _is_ported(heard, paths, texts, facts.values())
     if not ported and heard.isdisjoint({"extensions", "renaming"}):
         heard -= {"hip"}
     known |= cuda.vendor_macros(facts.values())

@@ -96,17 +96,12 @@ def _rule_of(view: View, arm: Arm) -> str:
     versions = arm.macros & _VERSIONS and arm.macros.isdisjoint(_COMPILERS)
     # only hipify makes something of __CUDACC__ that hipcc defines
     of_nvcc = view.context.untranslated and "__CUDACC__" in arm.macros
-    if versions and (not reached or _is_old(arm) or of_nvcc):
+    # where nothing, or HIP's own number, stands, a bound sends AMD to the arm of old releases
+    old = "<" in condition_of(arm.directive) and _certain_on_amd(arm)
+    if versions and (not reached or old or of_nvcc):
         return "CU124"
     alone = view.context.hipless if reached else _left_behind(view)
     return "CU153" if alone and _of_cuda_alone(view, arm) else ""
-
-
-def _is_old(arm: Arm) -> bool:
-    """Whether a comparison with a version sends AMD to the arm of old releases, because nothing, or
-    HIP's own number, stands there.
-    """
-    return "<" in condition_of(arm.directive) and _certain_on_amd(arm)
 
 
 def _is_for_hosts(arm: Arm) -> bool:

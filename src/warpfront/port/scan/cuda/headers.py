@@ -166,6 +166,12 @@ def _has_a_layer(asked: frozenset[str]) -> bool:
     return any(_PART_OF_NVIDIA.sub("@", name) in layers for name in asked)
 
 
+def is_most(paths: Collection[str], texts: Mapping[str, str]) -> bool:
+    """Whether `paths` are half of the files, by path, that have CUDA's runtime."""
+    having = {path for path, text in texts.items() if _RUNTIMES.search(text) is not None}
+    return 2 * len(having.intersection(paths)) >= max(len(having), 1)
+
+
 def has_code(texts: Mapping[str, str]) -> bool:
     """Whether any of `texts` by path, tests and examples apart, is for CUDA's runtime or asks
     whether CUDA is built for.

@@ -265,12 +265,9 @@ def _forgives(handler: ast.ExceptHandler, module: Module) -> bool:
         return False
     if _leaves(handler.body) and not isinstance(handler.body[-1], _EXITS):
         return False  # sys.exit("it is needed")
-    tried = (node for node in handler.body if not _is_forgiven(node, module))
-    return not any(imports_nvidia(node) for node in _direct(tried))
-
-
-def _is_forgiven(node: ast.stmt, module: Module) -> bool:
-    return isinstance(node, ast.Try) and any(_forgives(one, module) for one in node.handlers)
+    handlers = [(node, getattr(node, "handlers", ())) for node in handler.body]
+    sure = (node for node, tried in handlers if not any(_forgives(one, module) for one in tried))
+    return not any(imports_nvidia(node) for node in _direct(sure))
 
 
 def _caught_names(kind: ast.expr | None, module: Module) -> set[str]:
