@@ -803,3 +803,41 @@ def test_a_second_try_in_the_handler_forgives_as_well(tmp_path: Path) -> None:
         "    except ImportError:\n        f = None\n", "    finally:\n        pass\n"
     )
     assert [o for o in found(tmp_path, {"a.py": sure}) if o.severity is Severity.ERROR]
+
+
+@pytest.mark.parametrize(
+    ("text", "rule", "said"),
+    [
+        ("int f() { return cuIpcGetMemHandle(&h, p); }", "CU101", True),
+        ("int f() { return cuMemcpyDtoH(a, b, n); }", "CU101", True),
+        ("int f() { return cuDriverless(a, b, n); }", "CU101", False),
+        ('#include "util/util_cudnn.hpp"\nint a;', "CU154", True),
+        ('#include "util/cucumber.hpp"\nint a;', "CU154", False),
+        ("#if defined(A_BOUNDS) && !defined(__CUDA_ARCH__)\nint a;\n#endif", "CU123", True),
+        ("#if !defined(__CUDA_ARCH__) && defined(A_BOUNDS)\nint a;\n#endif", "CU123", True),
+        ("#if A && !defined(__CUDA_ARCH__) && !__HIP_DEVICE_COMPILE__\n#endif", "CU123", False),
+        ("#if !__CUDACC__ && !defined(__OPTIMIZE__)\nint a;\n#endif", "CU124", False),
+        ("#if !__CUDACC__ && !defined(A_SLOW)\nint a;\n#endif", "CU124", True),
+    ],
+)
+def test_kinds_of_lines_that_ports_change_are_said(
+    tmp_path: Path, text: str, rule: str, *, said: bool
+) -> None:
+    files = {"a.cpp": f"{text}\n", "b.cu": KERNEL}
+    assert (("a.cpp", rule) in loud(found(tmp_path, files))) is said
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("CUDAExtension('a', libraries=['cublas'])", True),
+        ("libraries.append('cublas')", True),
+        ("CUDAExtension('a', sources=['cublas'])", False),
+        ("CUDAExtension('a', libraries=['blas'])", False),
+    ],
+)
+def test_a_library_of_nvidias_is_said_where_a_build_links_it(
+    tmp_path: Path, line: str, *, said: bool
+) -> None:
+    text = f"from torch.utils.cpp_extension import CUDAExtension\nlibraries = []\n{line}\n"
+    assert (("setup.py", "BL207") in loud(found(tmp_path, {"setup.py": text}))) is said
