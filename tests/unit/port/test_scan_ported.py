@@ -50,6 +50,8 @@ def test_cudas_part_beside_amds_is_for_nvidia(tmp_path: Path) -> None:
         ("lib/ptx/barrier.cpp", "lib/amdgpu/barrier.cpp", True),
         ("gpu/backend-cuda/mul.cu", "gpu/backend-hip/CMakeLists.txt", False),
         ("src/current.cpp", "src/hiprent.cpp", False),
+        ("comms/ncclx/net.h", "comms/rcclx/transport.h", True),
+        ("src/synclx.cpp", "src/syrclx.cpp", False),
         ("a/cuda/queue.cu", "b/hip/queue.cpp", False),
     ],
 )
@@ -536,6 +538,8 @@ SETUP = "import shutil\nfrom setuptools import setup\n{}\nsetup()\n"
         ("setup.py", SETUP.format("print('pip install x -i https://a.org/whl/cu128')"), set()),
         ("a.py", "import threading\nlock_of_nvml_ = threading.Lock()\n", set()),
         ("a.py", "handle_of_nvml_ = nvml_open()\n", {"PY064"}),
+        ("a.py", "try:\n    run()\nexcept pynvml.NVMLError:\n    amdsmi_init()\n", set()),
+        ("a.py", "try:\n    run()\nexcept pynvml.NVMLError:\n    stop()\n", {"PY064"}),
         ("a.py", "import torch\ntorch.cuda.profiler.start()\n", set()),
     ],
 )
@@ -618,3 +622,222 @@ def test_options_that_torch_hands_on_are_for_both(
 ) -> None:
     code = f"from {package} import Extension\nmake = Extension(with_cuda=True)\n"
     assert bool(loud(found(tmp_path, {"setup.py": code}))) == is_loud
+
+
+MORE = {f"src/part{number}.cu": KERNEL for number in range(2)}
+OPENCL = "#include <CL/cl.h>\nint run();\n"
+OFFERS = 'option(A_CUDA "")\noption(A_OPENCL "")\nadd_subdirectory(backend/cuda)\n'
+
+
+@pytest.mark.parametrize("way", ["opencl", "sycl", "vulkan", "webgpu"])
+def test_cudas_back_end_beside_another_way_to_amds_devices_is_nvidias(
+    tmp_path: Path, way: str
+) -> None:
+    files = {"backend/cuda/queue.cu": KERNEL, "main.cpp": USE.split("\n")[1] + "\nint a;\n"}
+    alone = found(tmp_path, files | {"CMakeLists.txt": OFFERS.split("\n", maxsplit=1)[0]})
+    assert ("backend/cuda/queue.cu", "CU108") in loud(alone)
+    other = {f"backend/{way}/queue.cpp": OPENCL}
+    assert ("backend/cuda/queue.cu", "CU108") in loud(found(tmp_path, other))  # no build has both
+    beside = found(tmp_path, {"CMakeLists.txt": OFFERS.replace("OPENCL", way.upper())})
+    assert not loud(beside)
+    assert {one.gate for one in beside if one.path.startswith("backend/cuda")} == {Gate.LEFT_OUT}
+    more = found(tmp_path, MORE)
+    assert {path for path, _ in loud(more)} == {"CMakeLists.txt", "main.cpp", *MORE}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"Makefile": "a:\n\thipify-perl queue.cu\n"},
+        {"setup.py": "from torch.utils.cpp_extension import CUDAExtension\n"},
+        {"backend/opencl/queue.cpp": "", "examples/opencl/queue.cpp": OPENCL},
+    ],
+)
+def test_a_folder_for_cuda_that_may_be_translated_is_not_left_out(
+    tmp_path: Path, more: dict[str, str]
+) -> None:
+    aside = "examples" if len(more) == 2 else "backend"
+    files = {f"{aside}/cuda/queue.cu": KERNEL, "backend/opencl/queue.cpp": OPENCL}
+    found(tmp_path, files | {"CMakeLists.txt": OFFERS} | more)
+    if len(more) == 2:
+        (tmp_path / "backend/opencl/queue.cpp").unlink()
+    assert (f"{aside}/cuda/queue.cu", "CU109") in loud(found(tmp_path, {}))
+
+
+def test_examples_for_cuda_say_nothing_of_how_far_a_port_is(tmp_path: Path) -> None:
+    wrap = "#if A_CUDA\n#include <cuda_runtime.h>\n#else\n#include <hip/hip_runtime.h>\n#endif\n"
+    use = "void f() { cudaFree(nullptr); }\n"
+    files = {"src/runtime.hpp": wrap} | {f"examples/e{i}.cpp": use for i in range(4)}
+    assert not loud(found(tmp_path, files))
+    in_product = {f"src/e{i}.cpp": use for i in range(4)}
+    assert set(in_product) <= {path for path, _ in loud(found(tmp_path, in_product))}
+
+
+NVIDIAS_HEADER = """/*
+ * Copyright 1993-2024 NVIDIA Corporation.  All rights reserved.
+ * These Licensed Deliverables contained herein are PROPRIETARY
+ */
+cudaError_t cudaSetDevice(int device);
+"""
+
+
+def test_a_copy_of_the_toolkits_header_is_no_code_to_port(tmp_path: Path) -> None:
+    own = "cudaError_t cudaSetDevice(int device);\n"
+    assert loud(found(tmp_path, {"include/cuda_runtime_api.h": own}))
+    assert loud(found(tmp_path, {"include/cuda_runtime_api.h": "", "api.h": NVIDIAS_HEADER}))
+    copied = {"include/cuda_runtime_api.h": NVIDIAS_HEADER, "api.h": ""}
+    assert not [one for one in found(tmp_path, copied) if one.rule == "CU101"]
+
+
+def test_rccl_has_the_names_of_nccl_but_not_its_header(tmp_path: Path) -> None:
+    names = "ncclResult_t f(ncclComm_t c) { cublasHandle_t h; return ncclSuccess; }\n"
+    include = '#include <nccl.h>\n#include "nccl_own_memory.h"\nint a;\n'
+    files = {"a.cpp": names, "b.cpp": include, "cuda.cu": KERNEL}
+    said = [one for one in found(tmp_path, files) if one.severity is not Severity.NOTE]
+    assert [one.excerpt for one in said if one.path == "b.cpp"] == ["#include <nccl.h>"]
+    about = [one.message for one in said if one.rule == "CU102" and one.path == "a.cpp"]
+    assert about == ["CUDA library `cublasHandle_t`"]
+
+
+@pytest.mark.parametrize(
+    ("condition", "said"),
+    [
+        ("if (WARP_SIZE == 64) { f(); } else { @ }", False),
+        ("if constexpr (warpSize > 32) { f(); } else { @ }", False),
+        ("if (kWarpSize == 32) { @ }", False),
+        ("if (WARP_SIZE == 64) { @ } else { f(); }", True),
+        ("if (WARP_SIZE == 32) { f(); } else { @ }", True),
+        ("if (count == 32) { @ }", True),
+        ("if (WARP_SIZE == 64) { f(); } @", True),
+    ],
+)
+def test_what_waves_of_64_do_not_come_to_is_not_said(
+    tmp_path: Path, condition: str, *, said: bool
+) -> None:
+    code = condition.replace(
+        "@", "unsigned b = (1u << lane) - 1; m = __shfl_sync(0xffffffff, v, 0);"
+    )
+    files = {"a.hip": f"{HIP}__device__ void k(int lane, int v, int m) {{ {code} }}\n"}
+    assert (("a.hip", "CU111") in loud(found(tmp_path, files))) is said
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("a.sh", 'case "$V" in\n  cu121)\n    @\n    ;;\nesac\n', False),
+        ("a.sh", 'case "$V" in\n  cu121) echo a ;;\n  *)\n    @\n    ;;\nesac\n', True),
+        ("a.sh", 'case "$V" in\n  cu121) echo $(date) ;;\nesac\n@\n', True),
+        ("a.sh", 'case "$V" in\n  rocm*) echo a ;;\n  cuda*) if x; then y; fi; @ ;;\nesac', False),
+    ],
+)
+def test_an_arm_of_case_for_cudas_version_is_nvidias(
+    tmp_path: Path, name: str, text: str, *, said: bool
+) -> None:
+    files = {name: text.replace("@", "export TORCH_CUDA_ARCH_LIST=8.0")}
+    assert ((name, "BL208") in loud(found(tmp_path, files))) is said
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ('echo "nvidia-ctk found at: $(command -v "$X")"', False),
+        ('echo "found: $(nvidia-smi -L) here"', True),
+        ('x="`nvidia-smi -L | wc -l`"', True),
+    ],
+)
+def test_only_what_is_substituted_is_a_command(tmp_path: Path, command: str, *, said: bool) -> None:
+    assert (("a.sh", "SH501") in loud(found(tmp_path, {"a.sh": command + "\n"}))) is said
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("$<$<COMPILE_LANGUAGE:CUDA>: --use_fast_math --expt-relaxed-constexpr>", False),
+        ("$<${with_cuda}: $<${debug}: -O0 > --use_fast_math>", False),
+        ("$<$<COMPILE_LANGUAGE:CUDA>: -O3> --use_fast_math", True),
+        ("$<$<NOT:$<COMPILE_LANGUAGE:CUDA>>: --use_fast_math>", True),
+    ],
+)
+def test_what_cmake_hands_to_cudas_language_alone_is_nvidias(
+    tmp_path: Path, words: str, *, said: bool
+) -> None:
+    files = {"CMakeLists.txt": f"target_compile_options(a PRIVATE {words})\n"}
+    assert (("CMakeLists.txt", "BL201") in loud(found(tmp_path, files))) is said
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("CMakeLists.txt", "project(cudawrappers)\noption(CUDAWRAPPERS_TESTS ON)\n", set()),
+        ("CMakeLists.txt", "project(cudawrappers)\noption(WITH_CUDA ON)\n", {"option"}),
+        ("FindOpenCL.cmake", "find_path(X PATHS C:/CUDA)\n", set()),
+        ("FindX.cmake", "find_path(X PATHS C:/CUDA)\n", {"find_path"}),
+        ("CMakeLists.txt", 'if(A STREQUAL "CUDA")\nelseif(A STREQUAL "ROCM")\nendif()\n', set()),
+        ("CMakeLists.txt", 'if(A STREQUAL "CUDA")  # no ROCM\nendif()\n', {"if"}),
+    ],
+)
+def test_a_builds_word_for_cuda_is_no_name_and_no_path_and_stands_alone(
+    tmp_path: Path, name: str, text: str, said: set[str]
+) -> None:
+    findings = found(tmp_path, {name: text, "a.cu": KERNEL})
+    about = {one.excerpt.partition("(")[0] for one in findings if one.rule == "BL217"}
+    assert about == said
+
+
+def test_torchs_own_words_for_cuda_are_rocms_too(tmp_path: Path) -> None:
+    code = "auto t = torch::DeviceType::CUDA; bool own = has_cuda();\n"
+    plain = found(tmp_path, {"a.cpp": code, "b.cu": KERNEL})
+    assert ("a.cpp", "CU154") in loud(plain)
+    assert ("a.cpp", "CU154") not in loud(
+        found(tmp_path, {"a.cpp": f"#include <torch/all.h>\n{code}"})
+    )
+
+
+def test_a_second_try_in_the_handler_forgives_as_well(tmp_path: Path) -> None:
+    text = (
+        "try:\n    import flash_attn_3.interface as f\nexcept ImportError:\n    try:\n"
+        "        import flash_attn_interface as f\n    except ImportError:\n        f = None\n"
+    )
+    assert not [o for o in found(tmp_path, {"a.py": text}) if o.severity is Severity.ERROR]
+    sure = text.replace(
+        "    except ImportError:\n        f = None\n", "    finally:\n        pass\n"
+    )
+    assert [o for o in found(tmp_path, {"a.py": sure}) if o.severity is Severity.ERROR]
+
+
+@pytest.mark.parametrize(
+    ("text", "rule", "said"),
+    [
+        ("int f() { return cuIpcGetMemHandle(&h, p); }", "CU101", True),
+        ("int f() { return cuMemcpyDtoH(a, b, n); }", "CU101", True),
+        ("int f() { return cuDriverless(a, b, n); }", "CU101", False),
+        ('#include "util/util_cudnn.hpp"\nint a;', "CU154", True),
+        ('#include "util/cucumber.hpp"\nint a;', "CU154", False),
+        ("#if defined(A_BOUNDS) && !defined(__CUDA_ARCH__)\nint a;\n#endif", "CU123", True),
+        ("#if !defined(__CUDA_ARCH__) && defined(A_BOUNDS)\nint a;\n#endif", "CU123", True),
+        ("#if A && !defined(__CUDA_ARCH__) && !__HIP_DEVICE_COMPILE__\n#endif", "CU123", False),
+        ("#if !__CUDACC__ && !defined(__OPTIMIZE__)\nint a;\n#endif", "CU124", False),
+        ("#if !__CUDACC__ && !defined(A_SLOW)\nint a;\n#endif", "CU124", True),
+    ],
+)
+def test_kinds_of_lines_that_ports_change_are_said(
+    tmp_path: Path, text: str, rule: str, *, said: bool
+) -> None:
+    files = {"a.cpp": f"{text}\n", "b.cu": KERNEL}
+    assert (("a.cpp", rule) in loud(found(tmp_path, files))) is said
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("CUDAExtension('a', libraries=['cublas'])", True),
+        ("libraries.append('cublas')", True),
+        ("CUDAExtension('a', sources=['cublas'])", False),
+        ("CUDAExtension('a', libraries=['blas'])", False),
+    ],
+)
+def test_a_library_of_nvidias_is_said_where_a_build_links_it(
+    tmp_path: Path, line: str, *, said: bool
+) -> None:
+    text = f"from torch.utils.cpp_extension import CUDAExtension\nlibraries = []\n{line}\n"
+    assert (("setup.py", "BL207") in loud(found(tmp_path, {"setup.py": text}))) is said

@@ -6,7 +6,7 @@ import functools
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
@@ -23,6 +23,7 @@ from warpfront.port.scan.findings import Context, ScanFinding, SourceText
 from warpfront.port.scan.left_out import (
     beside_amds,
     cudas_beside_amds,
+    cudas_beside_others,
     names_amd,
     of_own_builds,
     unproven_beside,
@@ -30,6 +31,7 @@ from warpfront.port.scan.left_out import (
 )
 from warpfront.port.scan.severities import Judged, said_once
 from warpfront.port.scan.targets import ScanTarget
+from warpfront.port.scan.words import is_aside
 from warpfront.system.progress import Watch
 from warpfront.system.store import read_text as read_file
 from warpfront.system.store import write_text
@@ -132,17 +134,15 @@ def _context(tree: Tree, files: Sequence[TreeFile]) -> Context:
         path: cuda.header_facts(SourceText(path=PurePosixPath(path), text=text), facing)
         for path, text in texts.items()
     }
-    ported = (
-        not heard.isdisjoint({"asked", "hipify"})
-        or len(cudas_beside_amds(paths)) > cuda.BEGUN
-        or ("hip" in heard and cuda.is_ported(texts.values(), facts.values()))
-    )
+    paired = _beside_others(tree, files) if heard.isdisjoint(_HIPS_WAYS) else frozenset()
+    ported = cuda.is_most(paired, texts) or _is_ported(heard, paths, texts, facts.values())
     if not ported and heard.isdisjoint({"extensions", "renaming"}):
         heard -= {"hip"}
     known |= cuda.vendor_macros(facts.values())
     shared = _shared_switches(tree, files) if "hip" not in heard and "extensions" in heard else ()
     return replace(
         base,
+        left_out=base.left_out | paired,
         identifiers=read_identifiers(),
         portable_names=frozenset().union(*(one.portable for one in facts.values()), shared),
         vendor_macros=known,
@@ -156,10 +156,32 @@ def _context(tree: Tree, files: Sequence[TreeFile]) -> Context:
     )
 
 
+def _is_ported(
+    heard: frozenset[str],
+    paths: Iterable[str],
+    texts: Mapping[str, str],
+    facts: Collection[cuda.HeaderFacts],
+) -> bool:
+    if not heard.isdisjoint({"asked", "hipify"}) or len(cudas_beside_amds(paths)) > cuda.BEGUN:
+        return True
+    product = [text for path, text in texts.items() if not is_aside(PurePosixPath(path))]
+    return "hip" in heard and cuda.is_ported(product or texts.values(), facts)
+
+
 def _for_others(tree: Tree, files: Sequence[TreeFile]) -> frozenset[str]:
     setups = _texts(tree, (file for file in files if file.path.endswith("setup.py")))
     paths = [file.path for file in files]
     return beside_amds(paths) | of_own_builds(paths, setups) | cudas_beside_amds(paths)
+
+
+_HIPS_WAYS = frozenset({"hip", "extensions", "renaming"})
+"""What may bring a folder for CUDA to AMD after all."""
+
+
+def _beside_others(tree: Tree, files: Sequence[TreeFile]) -> frozenset[str]:
+    kinds = ("cmake", "make")
+    builds = (file for file in files if structured.kind_of(PurePosixPath(file.path)) in kinds)
+    return cudas_beside_others([file.path for file in files], _texts(tree, builds).values())
 
 
 def _torchless(tree: Tree, files: Iterable[TreeFile]) -> frozenset[str]:

@@ -10,9 +10,9 @@ from warpfront.port.scan import cuda, notebooks, python, structured
 from warpfront.port.scan.catalogue import Rule
 from warpfront.port.scan.findings import Context, Gate, Sighting, SourceText
 from warpfront.port.scan.isolation import isolation_sightings
-from warpfront.port.scan.left_out import is_aside
 from warpfront.port.scan.severities import Judged, judge
 from warpfront.port.scan.targets import ScanTarget
+from warpfront.port.scan.words import is_aside
 
 BINARIES = frozenset({".cubin", ".fatbin", ".ptx"})
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 
 from warpfront.port.scan.structured import kind_of
+from warpfront.port.scan.words import is_aside
 
 _OF_AMD = re.compile(r"(?i)(?<![a-z])(?:rocm|hip|amd)(?![a-z])")
 _OF_A_VENDOR = re.compile(
@@ -46,27 +47,7 @@ def _is_packaged_apart(path: PurePosixPath) -> bool:
     return kind is not None and not of_root
 
 
-def is_aside(path: PurePosixPath) -> bool:
-    """Whether a file lies among examples, benchmarks, tests and the like."""
-    return not _ASIDE.isdisjoint(part.lower() for part in path.parts[:-1])
-
-
 _MANIFESTS = frozenset({"toml", "requirements", "cfg"})
-_ASIDE = frozenset(
-    {
-        "example",
-        "examples",
-        "bench",
-        "benchmark",
-        "benchmarks",
-        "demo",
-        "demos",
-        "doc",
-        "docs",
-        "tutorial",
-    }
-    | {"tutorials", "recipes", "scripts", "tools", "test", "tests"}
-)
 _OF_THE_ROOT = frozenset({"pyproject.toml", "requirements.txt", "setup.cfg"})
 
 
@@ -107,6 +88,21 @@ def cudas_beside_amds(paths: Iterable[str]) -> frozenset[str]:
     """The files whose path, with a name of NVIDIA's part read as one of AMD's, is another file's
     or that of a folder with code: `cuda/queue.cpp` beside `hip/`, `cufft.h` beside `rocfft.h`.
     """
+    return _beside(paths, _PART_OF_AMD, folders=False)
+
+
+def cudas_beside_others(paths: Iterable[str], builds: Iterable[str]) -> frozenset[str]:
+    """The files of folders for CUDA beside one with code for a way that AMD's devices have too
+    (`backend/cuda/` beside `backend/opencl/`), where one of `builds` names both.
+    """
+    words = (_COMMENT.sub("", text) for text in builds)
+    if not any(_PART_OF_NVIDIA.search(one) and _PART_OF_OTHERS.search(one) for one in words):
+        return frozenset()
+    of_product = [path for path in paths if not is_aside(PurePosixPath(path))]
+    return _beside(of_product, _PART_OF_OTHERS, folders=True)
+
+
+def _beside(paths: Iterable[str], other: re.Pattern[str], *, folders: bool) -> frozenset[str]:
     amds: set[str] = set()
     nvidias: dict[str, list[str]] = defaultdict(list)
     for path in paths:
@@ -114,9 +110,11 @@ def cudas_beside_amds(paths: Iterable[str]) -> frozenset[str]:
         code = path.endswith(_CODE)
         for depth, part in enumerate(parts, 1):
             is_file = depth == len(parts)
+            if is_file and folders:
+                break
             name = part.partition(".")[0] if is_file else part
             above = "/".join(parts[: depth - 1])
-            amd, nvidia = (pattern.sub(_PART, name) for pattern in (_PART_OF_AMD, _PART_OF_NVIDIA))
+            amd, nvidia = (pattern.sub(_PART, name) for pattern in (other, _PART_OF_NVIDIA))
             if amd != name and (is_file or code):
                 amds.add(f"{above}/{amd}")
             if nvidia != name:
@@ -127,8 +125,14 @@ def cudas_beside_amds(paths: Iterable[str]) -> frozenset[str]:
 _CODE = (".cu", ".cuh", ".hip", ".c", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp", ".py")
 _PART = r"@\g<library>"
 _LIBRARY = r"(?P<library>blas(?:lt)?|fft|rand|solver|sparse|prim|dnn)?(?![a-z])"
-_PART_OF_AMD = re.compile(rf"(?i)(?<![a-z])(?:hip|rocm|roc(?=[a-z])|amd(?:gpu|gcn)?|hcc){_LIBRARY}")
-_PART_OF_NVIDIA = re.compile(rf"(?i)(?<![a-z])(?:cuda|cu(?=[a-z])|nvidia|(?:nv)?ptx){_LIBRARY}")
+_PART_OF_AMD = re.compile(
+    rf"(?i)(?<![a-z])(?:(?:hip|rocm|roc(?=[a-z])|amd(?:gpu|gcn)?|hcc){_LIBRARY}|r(?=cclx?(?![a-z])))"
+)
+_PART_OF_NVIDIA = re.compile(
+    rf"(?i)(?<![a-z])(?:(?:cuda|cu(?=[a-z])|nvidia|(?:nv)?ptx){_LIBRARY}|n(?=cclx?(?![a-z])))"
+)
+_PART_OF_OTHERS = re.compile(rf"(?i)(?<![a-z])(?:opencl|ocl|sycl|vulkan|webgpu){_LIBRARY}")
+_COMMENT = re.compile(r"#[^\n]*")
 
 
 def of_own_builds(paths: Iterable[str], setups: Mapping[str, str]) -> frozenset[str]:

@@ -85,15 +85,12 @@ def _phase(
     elif loud:
         state = "open"
         errors = sum(finding.severity is Severity.ERROR for finding in loud)
-        why = f"{errors} errors and {len(loud) - errors} warnings in {_files(loud)} files"
+        files = len({finding.path for finding in loud})
+        why = f"{errors} errors and {len(loud) - errors} warnings in {files} files"
     else:
         state = "clear"
         why = f"nothing above a note; {len(findings)} notes" if findings else "nothing found"
     return Phase(number=number, title=TITLES[number], state=state, why=why, steps=steps)
-
-
-def _files(findings: Iterable[ScanFinding]) -> int:
-    return len({finding.path for finding in findings})
 
 
 def _steps(findings: list[ScanFinding], rules: Mapping[str, Rule]) -> Iterable[RuleShare]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 
 ALLOCATOR = re.compile(
     r"max_split_size_mb\s*:|expandable_segments\s*:\s*True|backend\s*:\s*cudaMallocAsync",
@@ -66,3 +67,14 @@ def compiler_flags(text: str) -> Iterator[tuple[str, int, int, str]]:
         kind = match.lastgroup
         if kind is not None:
             yield _RULES[kind], match.start(), match.end(), match[0].strip()
+
+
+def is_aside(path: PurePosixPath) -> bool:
+    """Whether a file lies among examples, benchmarks, tests and the like."""
+    return not _ASIDE.isdisjoint(part.lower() for part in path.parts[:-1])
+
+
+_ASIDE = frozenset(
+    {"example", "examples", "bench", "benchmark", "benchmarks", "demo", "demos", "doc"}
+    | {"docs", "tutorial", "tutorials", "recipes", "scripts", "tools", "test", "tests"}
+)

@@ -131,15 +131,11 @@ def as_truth(value: Value) -> bool | None:
 
 def named(condition: str) -> frozenset[str]:
     """The macros that a condition names."""
-    return frozenset(token.text for token in _tokens_of(condition) if token.kind == "name") - {
-        "defined",
-        "__has_include",
-        "and",
-        "or",
-        "not",
-    }
+    names = (token.text for token in _tokens_of(condition) if token.kind == "name")
+    return frozenset(names) - _WORDS
 
 
+_WORDS = {"defined", "__has_include", "and", "or", "not"}
 _PRECEDENCE: Final[Mapping[str, int]] = {
     "||": 1, "or": 1, "&&": 2, "and": 2, "|": 3, "^": 4, "&": 5, "==": 6, "!=": 6,
     "<": 7, ">": 7, "<=": 7, ">=": 7, "<<": 8, ">>": 8, "+": 9, "-": 9, "*": 10, "/": 10, "%": 10,

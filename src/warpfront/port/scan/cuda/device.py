@@ -17,6 +17,7 @@ from warpfront.port.scan.cuda.view import (
     inside,
     last_declaration,
     number_of,
+    patterns,
     sighting,
     statement_before,
 )
@@ -182,7 +183,7 @@ def device_sightings(view: View) -> Iterator[Sighting]:
             yield from searching(view)
     for name, pattern, rule in _PATTERNS:
         if name in view.names:
-            yield from _patterns(view, pattern, rule)
+            yield from patterns(view, pattern, rule)
 
 
 def _libcuxx(view: View) -> Iterator[Sighting]:
@@ -210,12 +211,6 @@ _PATTERNS = (
     ("cooperative_groups", _CLUSTER_SCOPE, "CU119"),
     ("tiled_partition", _TILE_OF_32, "CU120"),
 )
-
-
-def _patterns(view: View, pattern: re.Pattern[str], rule: str) -> Iterator[Sighting]:
-    for found in pattern.finditer(view.code):
-        words = frozenset(re.findall(r"\w+", found[0]))
-        yield sighting(view, rule, found.span(), names=words)
 
 
 def _vector_operators(view: View) -> Iterator[Sighting]:
@@ -299,11 +294,11 @@ def _capabilities(view: View) -> Iterator[Sighting]:
     of major and minor.
     """
     if _DEVICE_PROPERTIES & view.names or view.is_cuda:
-        yield from _patterns(view, _CAPABILITY, "CU151")
+        yield from patterns(view, _CAPABILITY, "CU151")
 
 
 def _capability_attributes(view: View) -> Iterator[Sighting]:
-    yield from _patterns(view, _CAPABILITY_ATTRIBUTE, "CU151")
+    yield from patterns(view, _CAPABILITY_ATTRIBUTE, "CU151")
 
 
 _DEVICE_PROPERTIES = frozenset(

@@ -15,13 +15,12 @@ from warpfront.port.scan.cuda.view import NAME, View, path_of, sighting
 from warpfront.port.scan.findings import Sighting
 
 _VERSIONS = {
-    "CUDA_VERSION",
-    "CUDART_VERSION",
-    "__NVCC__",
-    "__CUDACC__",
-    "__CUDACC_VER_MAJOR__",
-    "__CUDACC_VER_MINOR__",
+    *("CUDA_VERSION", "CUDART_VERSION", "__NVCC__", "__CUDACC__"),
+    *("__CUDACC_VER_MAJOR__", "__CUDACC_VER_MINOR__"),
 }
+
+_COMPILERS = {"__GNUC__", "__clang__", "_MSC_VER", "__OPTIMIZE__"}
+"""Beside one of these it is about a fault of nvcc's."""
 
 
 def guard_sightings(view: View) -> Iterator[Sighting]:
@@ -94,32 +93,30 @@ def _rule_of(view: View, arm: Arm) -> str:
     reached = "amd" in arm.reach
     if "__CUDA_ARCH__" in arm.macros and (not reached or _is_for_hosts(arm)):
         return "CU123"
-    if arm.macros & _VERSIONS and (not reached or _is_old(arm) or _of_nvcc(view, arm)):
+    versions = arm.macros & _VERSIONS and arm.macros.isdisjoint(_COMPILERS)
+    # only hipify makes something of __CUDACC__ that hipcc defines
+    of_nvcc = view.context.untranslated and "__CUDACC__" in arm.macros
+    # where nothing, or HIP's own number, stands, a bound sends AMD to the arm of old releases
+    old = "<" in condition_of(arm.directive) and _certain_on_amd(arm)
+    if versions and (not reached or old or of_nvcc):
         return "CU124"
     alone = view.context.hipless if reached else _left_behind(view)
     return "CU153" if alone and _of_cuda_alone(view, arm) else ""
-
-
-def _of_nvcc(view: View, arm: Arm) -> bool:
-    """`#ifdef __CUDACC__`, which only hipify makes something of that hipcc defines; beside another
-    compiler's macro it is about a fault of nvcc's.
-    """
-    alone = arm.macros.isdisjoint({"__GNUC__", "__clang__", "_MSC_VER", "__OPTIMIZE__"})
-    return view.context.untranslated and "__CUDACC__" in arm.macros and alone
-
-
-def _is_old(arm: Arm) -> bool:
-    """Whether a comparison with a version sends AMD to the arm of old releases, because nothing, or
-    HIP's own number, stands there.
-    """
-    return "<" in condition_of(arm.directive) and _certain_on_amd(arm)
 
 
 def _is_for_hosts(arm: Arm) -> bool:
     """Whether an arm is there because no device is compiled for; with a number beside it, it is for
     everything but old devices.
     """
-    return ">" not in condition_of(arm.directive) and _certain_on_amd(arm)
+    condition = condition_of(arm.directive)
+    if "||" not in condition and _NOT_ON_DEVICES.search(condition):
+        return True
+    return ">" not in condition and _certain_on_amd(arm)
+
+
+_NOT_ON_DEVICES = re.compile(
+    r"&&\s*!\s*defined\s*\(?\s*__CUDA_ARCH__|\A\s*!\s*defined\s*\(?\s*__CUDA_ARCH__\W+&&"
+)
 
 
 def _certain_on_amd(arm: Arm) -> bool:
@@ -172,7 +169,7 @@ def own_names(view: View) -> Iterator[Sighting]:
     """Where code that is not CUDA's alone names the project's own part for CUDA, in words of the
     code or as a string: one a line.
     """
-    if not view.context.untranslated or _is_cudas(view):
+    if not view.context.untranslated or _is_cudas(view) or _is_for_torch(view):
         return
     lines: set[int] = set()
     for start, end in sorted((*_own_headers(view), *_own_identifiers(view), *_own_words(view))):
@@ -180,6 +177,14 @@ def own_names(view: View) -> Iterator[Sighting]:
         if line not in lines:
             lines.add(line)
             yield sighting(view, "CU154", (start, end))
+
+
+def _is_for_torch(view: View) -> bool:
+    """Whether a file is about torch's devices: ROCm's are called CUDA's there."""
+    return any(one.name == "include" and _TORCHS.match(one.body) for one in view.directives)
+
+
+_TORCHS = re.compile(r"[<\"](?:torch|ATen|c10)/")
 
 
 def _own_words(view: View) -> Iterator[tuple[int, int]]:
@@ -197,8 +202,11 @@ def _own_headers(view: View) -> Iterator[tuple[int, int]]:
         if path is None or rows_including(str(path)):
             continue
         own = directive.body.startswith('"') or path.name in view.context.cuda_headers
-        if own and _OWN.search(str(path)):
+        if own and (_OWN.search(str(path)) or _OF_LIBRARIES.search(path.name)):
             yield directive.start, directive.end
+
+
+_OF_LIBRARIES = re.compile(r"cu(?:dnn|blas|fft|sparse|solver|rand)")
 
 
 def _own_identifiers(view: View) -> Iterator[tuple[int, int]]:

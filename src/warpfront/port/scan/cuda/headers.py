@@ -15,7 +15,7 @@ from warpfront.port.scan.cuda.guards import unwritten_arms
 from warpfront.port.scan.cuda.preprocessor import EVERYWHERE, Reach, is_guard
 from warpfront.port.scan.cuda.view import View, portable_names
 from warpfront.port.scan.findings import SIDES, Known, Side
-from warpfront.port.scan.left_out import is_aside
+from warpfront.port.scan.words import is_aside
 
 _HEADERS = frozenset({".h", ".hh", ".hpp", ".hxx", ".cuh", ".inl"})
 _VENDOR = re.compile(r"CUDA|HIP|ROCM|AMD|NVCC|NVIDIA|hip/")
@@ -164,6 +164,12 @@ def _has_a_layer(asked: frozenset[str]) -> bool:
     """Whether a build asks for a layer that has AMD's devices beside CUDA: `X_KOKKOS`, `X_CUDA`."""
     layers = {part for name in asked if (part := _A_LAYER.sub("@", name)) != name}
     return any(_PART_OF_NVIDIA.sub("@", name) in layers for name in asked)
+
+
+def is_most(paths: Collection[str], texts: Mapping[str, str]) -> bool:
+    """Whether `paths` are half of the files, by path, that have CUDA's runtime."""
+    having = {path for path, text in texts.items() if _RUNTIMES.search(text) is not None}
+    return 2 * len(having.intersection(paths)) >= max(len(having), 1)
 
 
 def has_code(texts: Mapping[str, str]) -> bool:

@@ -10,12 +10,15 @@ from warpfront.port.scan.cuda.preprocessor import Reach
 from warpfront.port.scan.cuda.view import (
     NARROW_TYPE,
     NEAR,
+    WARP_NAME,
     View,
     call_arguments,
+    inside,
     is_definition,
     last_declaration,
     macro_bodies,
     number_of,
+    patterns,
     sighting,
     statement_before,
 )
@@ -66,11 +69,6 @@ _DOUBLING_TO_32 = re.compile(
 )
 _SHUFFLES = re.compile(r"shfl|shuffle", re.IGNORECASE)
 
-_WARP_NAME = re.compile(
-    r"(?:warp_*(?:size|sz|threads?|width|lanes?|length)|threads?_*(?:per|in)_*(?:a_*)?warp|"
-    r"lanes?_*(?:per|in)_*warp|wave_*size|wavefront_*size)",
-    re.IGNORECASE,
-)
 _CONSTANT = re.compile(
     r"\b(?:constexpr|const|static|enum)\b[^;{}()=]{0,80}?\b(\w+)\s*(?:=|\{)\s*"
     r"(32|0[xX]20|64|0[xX]40)\s*[uU]?\s*[;,}]"
@@ -110,7 +108,7 @@ _WARP_SIZE_CONSTANT = re.compile(
 
 def mask_sightings(view: View, name: str, span: Span) -> Iterator[Sighting]:
     """What the use of one warp function says: CU108 to CU112, CU115."""
-    if is_definition(view, span):
+    if is_definition(view, span) or inside(view.narrow_arms, span[0]):
         return
     if _SYNC.match(name):
         yield from _narrow_masks(view, name, span)
@@ -224,8 +222,8 @@ def lane_sightings(view: View) -> Iterator[Sighting]:
     """What the file's arithmetic says of its idea of a warp: CU111, CU113 to CU117."""
     lowered = view.names_joined
     if "lane" in lowered or "shfl" in lowered or "shuffle" in lowered:
-        yield from _patterns(view, _SHIFTED_BY_LANE, "CU111")
-        yield from _patterns(view, _LAST_LANE, "CU114")
+        yield from patterns(view, _SHIFTED_BY_LANE, "CU111")
+        yield from patterns(view, _LAST_LANE, "CU114")
         yield from _halvings(view)
     if ("warp" in lowered or "wave" in lowered) and not _OTHER_LANGUAGE.search(lowered):
         yield from _warp_constants(view)
@@ -236,12 +234,7 @@ def lane_sightings(view: View) -> Iterator[Sighting]:
         yield from _lane_arithmetic(view)
     if view.is_device_code or "<<<" in view.code:
         for pattern in (_NARROW_LAUNCH, _NARROW_BLOCK, _NARROW_DIM):
-            yield from _patterns(view, pattern, "CU115")
-
-
-def _patterns(view: View, pattern: re.Pattern[str], rule: str) -> Iterator[Sighting]:
-    for found in pattern.finditer(view.code):
-        yield sighting(view, rule, found.span())
+            yield from patterns(view, pattern, "CU115")
 
 
 def _amd_too(view: View, offset: int) -> Reach:
@@ -268,16 +261,16 @@ def _halvings(view: View) -> Iterator[Sighting]:
 
 def _warp_constants(view: View) -> Iterator[Sighting]:
     for name, defined in view.macros.items():
-        if _WARP_NAME.search(name):
+        if WARP_NAME.search(name):
             for directive, body in zip(defined, macro_bodies(view, name), strict=True):
                 value = number_of(view, body)
                 yield from _warp_constant(view, name, value, (directive.start, directive.end))
     for found in _CONSTANT.finditer(view.code):
-        if _WARP_NAME.search(found[1]):
+        if WARP_NAME.search(found[1]):
             yield from _warp_constant(view, found[1], int(found[2], 0), found.span(1))
     for block in _ENUM.finditer(view.code):
         for found in _ENUMERATOR.finditer(view.code, block.start(), block.end()):
-            if _WARP_NAME.search(found[1]):
+            if WARP_NAME.search(found[1]):
                 yield from _warp_constant(view, found[1], int(found[2], 0), found.span(1))
 
 

@@ -40,6 +40,7 @@ SUFFIXES = frozenset(
     ".cu .cuh .hip .c .cc .cpp .cxx .h .hh .hpp .hxx .inl".split()  # noqa: SIM905 - a list to read
 )
 _ASM = frozenset({"asm", "__asm__", "__asm"})
+_LOOKED_AT = _ASM | MASK_NAMES | MEMORY_NAMES
 Seen = set[tuple[str, str, Reach]]
 """Rule, name and who gets there, of what a file has shown already."""
 
@@ -60,6 +61,8 @@ def reads(path: PurePosixPath) -> bool:
 def sightings(source: SourceText, context: Context) -> Iterator[Sighting]:
     """Everything in `source` that a rule is about, code of every side included."""
     view = view_of(source, context)
+    if _is_cudas_own(view):
+        return
     seen: Seen = set()
     yield from _included(view, seen)
     yield from guard_sightings(view)
@@ -71,6 +74,21 @@ def sightings(source: SourceText, context: Context) -> Iterator[Sighting]:
         yield from _without_runtime(view)
         yield from _by_other_headers(view)
         yield from _launches(view)
+
+
+def _is_cudas_own(view: View) -> bool:
+    """Whether this is a copy of one of the toolkit's headers: who has it describes CUDA to others
+    (traces its calls, loads it at run time), and AMD's build has its own.
+    """
+    name = view.source.path.name
+    named = any(row.rule in _API_RULES for row in rows_including(name))
+    return named and _TOOLKITS.search(view.source.text, 0, _HEAD) is not None
+
+
+_HEAD = 4000
+_TOOLKITS = re.compile(
+    r"Copyright[^\n]{0,40}NVIDIA(?s:.)*Licensed Deliverables|__(?:cuda_cuda_h|CUDA_RUNTIME)"
+)
 
 
 def header_facts(source: SourceText, context: Context | None = None) -> HeaderFacts:
@@ -95,7 +113,7 @@ def _included(view: View, seen: Seen) -> Iterator[Sighting]:
 
 
 def _named(view: View, seen: Seen) -> Iterator[Sighting]:
-    interesting = {name for name in view.names if _is_asked_about(name)}
+    interesting = {name for name in view.names if name in _LOOKED_AT or rows_naming(name)}
     if not interesting:
         return
     places = [one for one in NAME.finditer(view.code) if one[0] in interesting]
@@ -107,10 +125,6 @@ def _named(view: View, seen: Seen) -> Iterator[Sighting]:
             if looked_at <= _MOST_LOOKED_AT:
                 yield from _at_name(view, found[0], found.span())
             yield from _by_rows(view, found[0], found.span(), seen)
-
-
-def _is_asked_about(name: str) -> bool:
-    return name in MASK_NAMES or name in _ASM or name in MEMORY_NAMES or bool(rows_naming(name))
 
 
 def _at_name(view: View, name: str, span: Span) -> Iterator[Sighting]:
@@ -125,13 +139,14 @@ def _at_name(view: View, name: str, span: Span) -> Iterator[Sighting]:
 def _by_rows(view: View, name: str, span: Span, seen: Seen) -> Iterator[Sighting]:
     for row in rows_naming(name):
         key = (row.rule, "" if row.once_a_file else name, view.region(span[0]).reach)
-        once = (row.once and not _everywhere(view, row)) or row.once_a_file
+        once = (row.once and not _everywhere(view, row, name)) or row.once_a_file
         if (once and key in seen) or not _fits(view, row, span):
             continue
         seen.add(key)
         if is_definition(view, span) or (row.rule in _RENAMED and _is_own_macro(view, name)):
             continue
-        yield sighting(view, row.rule, span, shift=_shift(view, row), names={name})
+        shift = row.shift + _everywhere(view, row, name)
+        yield sighting(view, row.rule, span, shift=shift, names={name})
         if row.rule in _API_RULES:
             yield from leftovers(view, name, span)
 
@@ -141,13 +156,10 @@ def _is_own_macro(view: View, name: str) -> bool:
     return own and name not in view.context.identifiers
 
 
-def _everywhere(view: View, row: NameRow) -> bool:
-    """Whether each place has to change, not one list of names for a tool."""
-    return view.context.untranslated and row.rule in _RENAMED
-
-
-def _shift(view: View, row: NameRow) -> int:
-    return row.shift + _everywhere(view, row)
+def _everywhere(view: View, row: NameRow, name: str = "") -> bool:
+    """Whether each place has to change, not one list of names for a tool. RCCL has NCCL's names."""
+    renamed = view.context.untranslated and row.rule in _RENAMED
+    return renamed and not name.startswith("nccl")
 
 
 def _without_runtime(view: View) -> Iterator[Sighting]:

@@ -27,6 +27,17 @@ NARROW_TYPE = r"(?<!long )(?:unsigned(?:\s+int)?|(?:std\s*::\s*)?u?int32_t|uint|
 _NAMES = r"\s+(?:const\s+)?((?:\w+\s*(?:=[^,;(){}]{0,40})?,\s*){0,8}\w+)\s*[;,=)\[]"
 _NARROW_DECLARED = re.compile(rf"\b{NARROW_TYPE}{_NAMES}")
 _WIDE_DECLARED = re.compile(rf"\b(?:u?int64_t|(?:un)?signed\s+long\s+long|lane_mask_t){_NAMES}")
+WARP_NAME = re.compile(
+    r"(?:warp_*(?:size|sz|threads?|width|lanes?|length)|threads?_*(?:per|in)_*(?:a_*)?warp|"
+    r"lanes?_*(?:per|in)_*warp|wave_*size|wavefront_*size)",
+    re.IGNORECASE,
+)
+_WIDTH_ASKED = re.compile(
+    rf"\bif\s*(?:constexpr\s*)?\(\s*[\w:]*?{WARP_NAME.pattern}\s*(?:(?P<wide>==\s*64|>\s*32)|==\s*32|<\s*64)"
+    r"\s*\)\s*\{",
+    re.IGNORECASE,
+)
+_ELSE = re.compile(r"\}\s*else\s*\{")
 _BALLOT_ASSIGNED = re.compile(
     r"\b(\w+)\s*[&|^]?=[^=;]{0,60}?__(?:ballot|activemask|match_any)\w*\s*\("
 )
@@ -158,6 +169,20 @@ class View:
         """Variables that a ballot or an active mask is assigned to."""
         return frozenset(found[1] for found in _BALLOT_ASSIGNED.finditer(self.code))
 
+    @cached_property
+    def narrow_arms(self) -> tuple[Span, ...]:
+        """What waves of 64 lanes do not come to: `if (warpSize == 64) {} else { here }`."""
+        return tuple(self._narrow_arms())
+
+    def _narrow_arms(self) -> Iterator[Span]:
+        for found in _WIDTH_ASKED.finditer(self.code):
+            opening = found.end() - 1
+            if found["wide"]:
+                other = _ELSE.match(self.code, self.blocks[opening])
+                opening = other.end() - 1 if other else -1
+            if opening in self.blocks:
+                yield opening, self.blocks[opening]
+
     def in_device_code(self, offset: int) -> bool:
         return inside(self.device_bodies, offset)
 
@@ -257,6 +282,13 @@ def sighting(
         gate=Gate.WRAPPED if wrapped else Gate.OPEN,
         gate_line=line,
     )
+
+
+def patterns(view: View, pattern: re.Pattern[str], rule: str) -> Iterator[Sighting]:
+    """What a pattern finds, but where waves of 64 lanes do not come."""
+    for found in pattern.finditer(view.code):
+        if not inside(view.narrow_arms, found.start()):
+            yield sighting(view, rule, found.span(), names=frozenset(NAME.findall(found[0])))
 
 
 def arguments(code: str, opening: int) -> tuple[Span, ...]:

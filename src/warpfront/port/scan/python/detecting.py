@@ -53,6 +53,7 @@ _DETECTORS: Mapping[type[ast.AST], tuple[Detector, ...]] = {
         extensions.library_places,
         extensions.libraries_added,
         devices.patched_packages,
+        kernels.written_calls,
         without_cuda.device_strings,
         without_cuda.hpu_without_bridge,
     ),
@@ -73,7 +74,7 @@ _DETECTORS: Mapping[type[ast.AST], tuple[Detector, ...]] = {
     ast.Compare: (devices.comparisons,),
     ast.BoolOp: (devices.arch_alternatives,),
     ast.BinOp: (devices.core_arithmetic, kernels.warp_products),
-    ast.keyword: (extensions.linked_libraries, extensions.packaged_data),
+    ast.keyword: (extensions.packaged_data,),
     ast.JoinedStr: (extensions.wheels_by_cuda,),
     ast.Raise: (extensions.cuda_alone,),
     ast.Assert: (extensions.cuda_alone,),
@@ -107,7 +108,6 @@ _DETECTORS: Mapping[type[ast.AST], tuple[Detector, ...]] = {
         kernels.inline_compilers,
         without_cuda.device_calls,
         without_cuda.questions,
-        without_cuda.nccl,
         without_cuda.double_precision,
     ),
 }
@@ -171,7 +171,8 @@ def _seen(module: Module, context: Context) -> Iterator[Seen]:
     for node in module.nodes:
         for detect in _DETECTORS.get(type(node), ()):
             for seen in detect(module, node):
-                if seen.rule not in _OF_PACKAGES or not _is_own(seen, context):
+                package = seen.what.partition(".")[0] if seen.rule in _OF_PACKAGES else ""
+                if package not in context.own_packages:
                     yield seen
 
 
@@ -193,11 +194,6 @@ def _unreadable(source: SourceText, error: Exception | MemoryError) -> Sighting:
         starts.append(starts[-1] + len(text))
     start = starts[min(line, len(starts)) - 1]
     return Sighting(rule="SC003", start=start, end=start, what=reason)
-
-
-def _is_own(seen: Seen, context: Context) -> bool:
-    """Whether the import is of a package that this tree itself holds."""
-    return seen.what.split(".", maxsplit=1)[0] in context.own_packages
 
 
 def _sighting(module: Module, gates: Gates, seen: Seen) -> Iterator[Sighting]:

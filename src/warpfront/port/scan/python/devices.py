@@ -16,6 +16,7 @@ _DEVICE_NAME = re.compile(
 )
 _SAME_TEXT = frozenset({"lower", "upper", "strip", "casefold"})
 _NAME_SOURCES = ("get_device_name",)
+_ARCH_LIST = ("get_arch_list",)
 _LIBRARY = re.compile(
     r"(?:.*/)?(?:lib(?:cuda|cudart|nvidia-ml|nvrtc|cublas(?:Lt)?|cudnn\w*|nccl|nvToolsExt|cufile)\."
     r"(?:so|dylib)|(?:nvcuda|nvml|cudart\w*)\.dll)"
@@ -54,15 +55,11 @@ def comparisons(module: Module, node: ast.Compare) -> Iterator[Seen]:
     yield from _device_names(module, node, sides)
     yield from _capabilities(module, node, sides)
     if isinstance(node.ops[0], ast.Eq | ast.NotEq) and any(
-        "gcnArchName" in _tail(module.value_of(side)) for side in sides
+        "gcnArchName" in getattr(module.value_of(side), "attr", "") for side in sides
     ):
         words = [text for text in map(text_of, sides) if text and text.startswith("gfx")]
         if words and ":" not in words[0]:
             yield Seen(rule="PY052", node=node, what=module.source_of(node)[:80])
-
-
-def _tail(node: ast.AST) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else ""
 
 
 def _is_device_name(module: Module, node: ast.AST, depth: int = 0) -> bool:
@@ -275,15 +272,11 @@ def arch_lists(module: Module, node: ast.Call) -> Iterator[Seen]:
 def _elements_of_arch_list(module: Module, node: ast.AST) -> bool:
     for parent, _ in module.ancestors(node):
         generators = getattr(parent, "generators", None)
-        if generators and any(_is_arch_list(module, item.iter) for item in generators):
+        if generators and any(_calls(module, item.iter, _ARCH_LIST) for item in generators):
             return True
-        if isinstance(parent, ast.For) and _is_arch_list(module, parent.iter):
+        if isinstance(parent, ast.For) and _calls(module, parent.iter, _ARCH_LIST):
             return True
-    return _calls(module, node, ("get_arch_list",))
-
-
-def _is_arch_list(module: Module, node: ast.AST) -> bool:
-    return _calls(module, node, ("get_arch_list",))
+    return _calls(module, node, _ARCH_LIST)
 
 
 def nvml_as_a_test(module: Module, node: ast.Try) -> Iterator[Seen]:
@@ -472,9 +465,9 @@ def copied_over(module: Module, node: ast.Call) -> Iterator[Seen]:
 
 
 def nccl(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """`init_process_group("nccl")`."""
+    """`init_process_group("nccl")`: RCCL answers to it on ROCm, Gaudi's collectives to hccl."""
     if module.dotted(node.func).split(".")[-1] not in {"init_process_group", "new_group"}:
         return
     for argument in (*node.args[:1], *(i.value for i in node.keywords if i.arg == "backend")):
-        if text_of(argument) in {"nccl", "cuda:nccl"}:
-            yield Seen(rule="PY042", node=argument, what=f'"{text_of(argument)}"')
+        for rule in ("PY042", "HP602") if text_of(argument) in {"nccl", "cuda:nccl"} else ():
+            yield Seen(rule=rule, node=argument, what=f'"{text_of(argument)}"')

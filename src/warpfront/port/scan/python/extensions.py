@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from warpfront.port.scan.python.module import (
     Module,
@@ -18,24 +19,6 @@ from warpfront.port.scan.python.module import (
 from warpfront.port.scan.python.settings import STARTERS
 from warpfront.port.scan.words import CUDA_INDEX, GFX, compiler_flags
 
-_LIBRARIES = frozenset(
-    {
-        "cuda",
-        "cudart",
-        "cublas",
-        "cublasLt",
-        "cudnn",
-        "nccl",
-        "nvToolsExt",
-        "nvrtc",
-        "cusparse",
-        "cusolver",
-        "cufft",
-        "curand",
-        "cupti",
-        "nvidia-ml",
-    }
-)
 _HIP = re.compile(r"version\.hip|IS_HIP|ROCM|rocm|HIP_HOME|is_hip|hipcc")
 _WINDOWS_LIBRARY = re.compile(r"(?:cublas|cudart|cuda|cudnn|cusparse|cusolver|nvrtc)\.lib")
 _WHEEL_FOLDERS = frozenset({"cuda_runtime", "cublas", "cudnn", "cuda_nvcc", "cusparse", "cusolver"})
@@ -55,11 +38,11 @@ def flags(module: Module, node: ast.Constant) -> Iterator[Seen]:
     text = node.value
     if not isinstance(text, str) or len(text) < 3 or node in module.docstrings:
         return
-    if "/whl/cu" in text and CUDA_INDEX.search(text) and not _is_said(module, node):
+    if "/whl/cu" in text and CUDA_INDEX.search(text) and not is_said(module, node):
         yield Seen(rule="DP314", node=node, what=text[:80])
     if not module.builds_extensions or " is " in text:
         return
-    if _is_compared(module, node):
+    if any(isinstance(parent, ast.Compare) for parent, _ in _first_three(module, node)):
         return
     for rule, _, _, flag in compiler_flags(text):
         yield Seen(rule=rule, node=node, what=flag)
@@ -73,17 +56,13 @@ def flags(module: Module, node: ast.Constant) -> Iterator[Seen]:
         yield Seen(rule="BL204", node=node, what=asking[1])
 
 
-def _is_said(module: Module, node: ast.AST) -> bool:
+def is_said(module: Module, node: ast.AST) -> bool:
     """Whether a text is only printed, logged or raised."""
     calls = (last_name(one.func) for one, _ in module.ancestors(node) if isinstance(one, ast.Call))
     return _SAYING.search(next(calls, "")) is not None
 
 
 _SAYING = re.compile(r"(?i)print|echo|warn|info|error|debug|log|exit")
-
-
-def _is_compared(module: Module, node: ast.AST) -> bool:
-    return any(isinstance(parent, ast.Compare) for parent, _ in _first_three(module, node))
 
 
 def _first_three(module: Module, node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
@@ -168,14 +147,17 @@ def asked_in_builds(module: Module, node: ast.Attribute) -> Iterator[Seen]:
 
 
 def libraries_added(module: Module, node: ast.Constant) -> Iterator[Seen]:
-    """`libraries.append("nccl")`, `ext_libs = ["cublas"]`."""
-    if node.value not in _LIBRARIES or not module.builds_extensions:
+    """`libraries=["cuda", "cublas"]`, `libraries.append("nccl")`, `ext_libs = ["cublas"]`."""
+    if not module.builds_extensions or not _is_library(node.value):
         return
     for parent, _ in _first_three(module, node):
         to = parent.func if isinstance(parent, ast.Call) else None
-        names = parent.targets if isinstance(parent, ast.Assign) else [to] if to else []
-        if any(re.search(r"lib", module.source_of(name)) for name in names):
-            yield Seen(rule="BL207", node=node, what=f"-l{node.value}")
+        targets = parent.targets if isinstance(parent, ast.Assign) else [to] if to else []
+        names = [module.source_of(name) for name in targets]
+        if isinstance(parent, ast.keyword):
+            names = [parent.arg] if parent.arg == "libraries" else []
+        if any("lib" in name for name in names):
+            yield Seen(rule="BL207", node=node, what=f"-l{node.value!s}")
             return
 
 
@@ -215,11 +197,7 @@ def compiler_versions(module: Module, node: ast.Call) -> Iterator[Seen]:
             return
 
 
-def linked_libraries(module: Module, node: ast.keyword) -> Iterator[Seen]:
-    """`libraries=["cuda", "cublas"]`."""
-    if node.arg != "libraries" or not isinstance(node.value, ast.List | ast.Tuple):
-        return
-    if module.builds_extensions:
-        for element in node.value.elts:
-            if text_of(element) in _LIBRARIES:
-                yield Seen(rule="BL207", node=element, what=f"-l{text_of(element)}")
+def _is_library(name: Any) -> bool:
+    return isinstance(name, str) and any(
+        flag == f"-l{name}" for _, _, _, flag in compiler_flags(f"-l{name}")
+    )

@@ -14,19 +14,9 @@ from warpfront.port.scan.python.sides import Conditions, Truths, negated
 from warpfront.port.scan.python.tables import imports_nvidia
 
 _CAUGHT = frozenset(
-    {
-        "ImportError",
-        "ModuleNotFoundError",
-        "Exception",
-        "BaseException",
-        "OSError",
-        "FileNotFoundError",
-        "RuntimeError",
-        "AttributeError",
-        "NVMLError",
-        "CalledProcessError",
-        "SubprocessError",
-    }
+    {"ImportError", "ModuleNotFoundError", "Exception", "BaseException", "OSError"}
+    | {"FileNotFoundError", "RuntimeError", "AttributeError", "NVMLError"}
+    | {"CalledProcessError", "SubprocessError"}
 )
 _AVAILABILITY = re.compile(
     r"(?:.*_)?(?:has|have|is|with|enable)?_*\w*(?:available|installed|exists|find_spec|importable)"
@@ -275,7 +265,9 @@ def _forgives(handler: ast.ExceptHandler, module: Module) -> bool:
         return False
     if _leaves(handler.body) and not isinstance(handler.body[-1], _EXITS):
         return False  # sys.exit("it is needed")
-    return not any(imports_nvidia(node) for node in _direct(handler.body))
+    handlers = [(node, getattr(node, "handlers", ())) for node in handler.body]
+    sure = (node for node, tried in handlers if not any(_forgives(one, module) for one in tried))
+    return not any(imports_nvidia(node) for node in _direct(sure))
 
 
 def _caught_names(kind: ast.expr | None, module: Module) -> set[str]:

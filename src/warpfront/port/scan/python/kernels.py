@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from warpfront.port.scan.python.extensions import is_said
 from warpfront.port.scan.python.module import Module, Seen, keyword, text_of
 
 _INLINE = frozenset({"load_inline", "RawKernel", "RawModule", "SourceModule", "ElementwiseKernel"})
@@ -67,6 +68,22 @@ def inline_compilers(module: Module, node: ast.Call) -> Iterator[Seen]:
     name = module.dotted(node.func).split(".")[-1]
     if name in _INLINE and not (name == "load_inline" and keyword(node, "cuda_sources") is None):
         yield Seen(rule="PY040", node=node.func, what=name)
+
+
+def written_calls(module: Module, node: ast.Constant) -> Iterator[Seen]:
+    """`code.write("cudaFree(%s);")`: a program that writes CUDA's runtime, and nothing of HIP."""
+    text = node.value
+    if not isinstance(text, str) or "cuda" not in text or node in module.docstrings:
+        return
+    called = _CALL_WRITTEN.search(text)
+    if called is None or _KNOWS_HIP.search(module.text) or is_said(module, node):
+        return
+    if not isinstance(module.parents[node], ast.Compare):
+        yield Seen(rule="PY065", node=node, what=called[0].rstrip("( "))
+
+
+_KNOWS_HIP = re.compile(r"\bhip|HIP|(?i:rocm)")
+_CALL_WRITTEN = re.compile(r"\bcuda[A-Z]\w+ ?\(|\bcuda(?:Stream|Event|Error)_t\b")
 
 
 def cuda_texts(module: Module) -> Iterator[tuple[int, int, ast.AST]]:

@@ -20,7 +20,8 @@ def of_nvml(module: Module, _root: ast.Module) -> Iterator[Seen]:
     """What asks NVML in a module that knows no other vendor's library."""
     if "nvml" in module.text and not _OF_AMD.search(module.text):
         for node, name in named_lines(module, _NVML):
-            if not _is_kept(module, node):
+            listed = name == "pynvml" and not isinstance(node, ast.Name)
+            if not listed and not _is_kept(module, node):
                 yield Seen(rule="PY064", node=node, what=name[:60])
 
 
@@ -32,7 +33,7 @@ def _is_kept(module: Module, node: ast.AST) -> bool:
     return "nvml" not in module.source_of(around.value).lower()
 
 
-_NVML = re.compile(r"nvml_|_(?:py\d?)?nvml|^nvmlDevice")
+_NVML = re.compile(r"nvml_|_(?:py\d?)?nvml|^nvmlDevice|^(?:py)?nvml$|^NVML")
 _OF_AMD = re.compile(r"(?i)amd_?-?smi|rocm_?-?smi|pyrsmi|rocml")
 
 

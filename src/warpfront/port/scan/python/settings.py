@@ -15,21 +15,9 @@ from warpfront.port.scan.words import ALLOCATOR, allocator_rules
 _PROGRAMS = {"nvidia-smi": "PY016", "nsys": "PY056", "ncu": "PY056", "nvprof": "PY056"}
 _STARTED = re.compile(r"\s*(?:\S*/)?(nvidia-smi|nsys|ncu|nvprof)(?:\s|\Z)")
 STARTERS = frozenset(
-    {
-        "run",
-        "call",
-        "check_call",
-        "check_output",
-        "Popen",
-        "popen",
-        "system",
-        "which",
-        "getoutput",
-        "getstatusoutput",
-        "create_subprocess_exec",
-        "create_subprocess_shell",
-        "execute",
-    }
+    {"run", "call", "check_call", "check_output", "Popen", "popen", "system", "which"}
+    | {"getoutput", "getstatusoutput", "create_subprocess_exec", "create_subprocess_shell"}
+    | {"execute"}
 )
 _COMPILER_FLAG = re.compile(
     r"--gpu-architecture(?:=(?:sm|compute)_\d|\Z)|-arch=(?:sm|compute)_(?:\d|\Z)|--use_fast_math\Z"
@@ -50,7 +38,7 @@ def strings(module: Module, node: ast.Constant) -> Iterator[Seen]:
     started = _STARTED.match(text)
     if started is not None and _is_command(module, node):
         yield Seen(rule=_PROGRAMS[started[1]], node=node, what=started[1])
-    if (_COMPILER_FLAG.match(text) and not _is_build_file(module)) or _NVRTC.fullmatch(text):
+    if (_COMPILER_FLAG.match(text) and not module.builds_extensions) or _NVRTC.fullmatch(text):
         yield Seen(rule="PY041", node=node, what=text[:60])
 
 
@@ -69,10 +57,6 @@ def _is_command(module: Module, node: ast.Constant) -> bool:
         if not isinstance(parent, ast.BinOp | ast.JoinedStr):
             return False
     return False
-
-
-def _is_build_file(module: Module) -> bool:
-    return module.builds_extensions
 
 
 def environment_assignments(module: Module, node: ast.Assign) -> Iterator[Seen]:

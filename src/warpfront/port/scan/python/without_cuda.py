@@ -191,15 +191,6 @@ def _is_mixed_precision(module: Module, argument: ast.keyword) -> bool:
     return isinstance(call, ast.Call) and _is_cuda_autocast(module.dotted(call.func), call)
 
 
-def nccl(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """`init_process_group("nccl")`: Gaudi's collectives answer to hccl."""
-    if module.dotted(node.func).split(".")[-1] != "init_process_group":
-        return
-    for argument in (*node.args[:1], *(i.value for i in node.keywords if i.arg == "backend")):
-        if text_of(argument) == "nccl":
-            yield Seen(rule="HP602", node=argument, what='"nccl"')
-
-
 def hpu_without_bridge(module: Module, node: ast.Constant) -> Iterator[Seen]:
     """`"hpu"` as a device in a module that never loads habana_frameworks: the first one."""
     if node.value != "hpu" or "habana_frameworks" in module.text:

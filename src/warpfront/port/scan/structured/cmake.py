@@ -107,28 +107,35 @@ def builds_hip(text: str) -> bool:
     return _HIP_ARM.search(text) is not None
 
 
-_OTHER_WAYS = re.compile(r"(?i)opencl|sycl|metal|vulkan|oneapi|openacc|xpu|npu")
+OTHER_WAYS = re.compile(r"(?i)opencl|sycl|metal|vulkan|oneapi|openacc|xpu|npu")
 _PART = re.compile(rf"{OWN_PART.pattern}|cuda")
 _GPU_PART = re.compile(rf"{_PART.pattern}|(?<![a-z])gpu(?![a-z])")
 
 
+_COMMENT = re.compile(r"#[^\n]*")
 _OFF = re.compile(r"(?i)off|0|false|no")
 
 
 def own_parts(text: str) -> Iterator[Sighting]:
-    """Where the build of a project without HIP names its part for CUDA (BL217): one a line. What it
-    calls its GPU's part is CUDA's too, where the file has no other way to a GPU.
+    """Where the build of a project without HIP names its part for CUDA (BL217): one a line; not in
+    a file that has a word for AMD's beside. What it calls its GPU's part is CUDA's too, where the
+    file has no other way to a GPU. The project's own name, which may have CUDA's in it, is none.
     """
-    gpu = {"if", "elseif", "option", "add_subdirectory"} if not _OTHER_WAYS.search(text) else set()
-    for name, start, arguments in _raw_commands(text):
+    if _AMD.search(_COMMENT.sub("", text)):
+        return
+    gpu = {"if", "elseif", "option", "add_subdirectory"} if not OTHER_WAYS.search(text) else set()
+    commands = tuple(_raw_commands(text))
+    called = next((words[0].text for name, _, words in commands if name == "project" and words), "")
+    own = re.compile(rf"(?i){re.escape(called)}" if "cuda" in called.lower() else r"\Z")
+    for name, start, arguments in commands:
         if name == "set" and any(_OFF.fullmatch(word.text) for word in arguments[1:2]):
             continue
         lines = set()
         part = _GPU_PART if name in gpu else _PART
-        called = Word(text=name, start=start, end=start + len(name))
-        for word in (called, *arguments) if name not in {"message", "endif", "else"} else ():
+        first = Word(text=name, start=start, end=start + len(name))
+        for word in (first, *arguments) if name not in {"message", "endif", "else"} else ():
             line = text.count("\n", start, word.start)
-            if line not in lines and part.search(word.text):
+            if line not in lines and part.search(own.sub("", word.text)):
                 lines.add(line)
                 what = f"{name}(... {word.text[:60]} ...)"
                 yield Sighting(rule="BL217", start=word.start, end=word.end, what=what)
@@ -142,10 +149,30 @@ def cmake_sightings(text: str) -> Iterator[Sighting]:
             end = command.arguments[-1].end if command.arguments else command.start
             yield _sighting(rule, command, (command.start, end + 1), what, shift)
         if command.name not in {"message", "option", "string", "add_subdirectory", "include"}:
+            cudas: list[bool] = []
             for word in command.arguments:
                 if word.text == "CACHE":
                     break  # its type and the text about it
-                yield from _of_word(word, command)
+                if not _is_cudas(word.text, cudas):
+                    yield from _of_word(word, command)
+
+
+def _is_cudas(text: str, opened: list[bool]) -> bool:
+    """Whether a word lies in, or opens, a generator expression that holds for CUDA alone: `opened`
+    says so of those that are open before it, and after it of those that are open then.
+    """
+    cudas = any(opened)
+    for mark in _EXPRESSION.finditer(text):
+        if mark[0] == ">":
+            opened[-1:] = []
+        else:
+            opened.append(_FOR_CUDA.match(text, mark.end()) is not None)
+            cudas = cudas or opened[-1]
+    return cudas
+
+
+_EXPRESSION = re.compile(r"\$<|>(?!=)")
+_FOR_CUDA = re.compile(r"(?i)\$<COMPILE_LANG\w*:CUDA|\$(?:<BOOL:)?\$?\{?\w*CUDA\w*\}")
 
 
 def _of_command(command: CMakeCommand, *, has_hip: bool) -> Iterator[tuple[str, str, int]]:
@@ -157,14 +184,14 @@ def _of_command(command: CMakeCommand, *, has_hip: bool) -> Iterator[tuple[str, 
         yield "BL205", shown, better if "REQUIRED" in words else -1
     elif command.name == "find_package" and first == "HIP":
         yield "BL206", shown, 0
-    elif (command.name == "enable_language" and "CUDA" in words) or (
-        command.name == "project" and "CUDA" in words[1:]
+    elif (
+        (command.name == "enable_language" and "CUDA" in words)
+        or (command.name == "project" and "CUDA" in words[1:])
+        or command.name in {"cuda_add_library", "cuda_add_executable"}
     ):
         yield "BL205", shown, better
     elif command.name == "set" and first == "CMAKE_CUDA_ARCHITECTURES":
         yield "BL205", shown, -1
-    elif command.name in {"cuda_add_library", "cuda_add_executable"}:
-        yield "BL205", shown, better
 
 
 def _words(command: CMakeCommand) -> str:
@@ -172,8 +199,6 @@ def _words(command: CMakeCommand) -> str:
 
 
 def _of_word(word: Word, command: CMakeCommand) -> Iterator[Sighting]:
-    if "COMPILE_LANGUAGE:CUDA" in word.text:
-        return
     flags = word.text if " " not in word.text or word.text.startswith(("-", "$")) else ""
     for rule, _, _, flag in compiler_flags(flags):
         yield _sighting(rule, command, (word.start, word.end), flag)

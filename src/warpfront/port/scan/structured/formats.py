@@ -20,6 +20,7 @@ from warpfront.port.scan.structured.makefile import make_sightings
 from warpfront.port.scan.structured.pairs import json_sightings, line_sightings
 from warpfront.port.scan.structured.shell import script_sightings
 from warpfront.port.scan.structured.yaml_documents import yaml_sightings
+from warpfront.port.scan.words import is_aside
 
 Kind = Literal[
     "toml", "requirements", "cfg", "yaml", "dockerfile", "cmake", "shell", "make", "json", "lines"
@@ -125,15 +126,10 @@ def torchless(requirements: Mapping[str, str]) -> frozenset[str]:
     names = {path.rpartition("/")[2] for path in needing}
     found = set(requirements) - needing
     found |= {path.rpartition("/")[2] for path in found} - names
-    alone = not any(map(_is_products, needing)) and not _MANIFESTS.isdisjoint(requirements)
+    alone = all(is_aside(PurePosixPath(path)) for path in needing) and not _MANIFESTS.isdisjoint(
+        requirements
+    )
     return frozenset(found | ({"."} if alone else set()))
-
-
-def _is_products(path: str) -> bool:
-    return _ASIDE.isdisjoint(path.split("/")[:-1])
-
-
-_ASIDE = frozenset({"example", "examples", "benchmarks", "docs", "tests"})
 
 
 def lists_requirements(path: PurePosixPath) -> bool:
@@ -162,7 +158,8 @@ def _read(source: SourceText, context: Context) -> Iterator[Sighting]:
         "json": json_sightings,
         "lines": line_sightings,
     }
-    if context.hipless and kind in ("cmake", "make"):
+    others = cmake.OTHER_WAYS.search(source.path.name) is not None
+    if context.hipless and kind in ("cmake", "make") and not others:
         yield from (cmake if kind == "cmake" else makefile).own_parts(text)
     if kind == "requirements":
         yield from requirements_sightings(text, extra=_purpose(source.path))

@@ -29,7 +29,8 @@ _TOKEN = re.compile(
     """
 )
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\+?=(.*)", re.DOTALL)
-_SUBSTITUTION = re.compile(r"\$\((?!\()|`")
+_SUBSTITUTION = re.compile(r"\$\((?!\()((?:[^()]|\([^()]*\))*)\)?|`([^`]*)`?")
+_KEYWORDS = frozenset({"if", "then", "else", "elif", "fi", "do", "done", "while", "until", "in"})
 _PREFIXES = frozenset(
     {"sudo", "time", "exec", "nohup", "env", "then", "do", "else", "!", "eval", "-E"}
 )
@@ -38,19 +39,8 @@ _NVIDIA_TEST = re.compile(r"(?i)cuda|nvidia|nvcc")
 _NEGATED = re.compile(r"!|-z\b|\bnot\b|-eq\s+0")
 _ASKS = re.compile(r"command\s+-v|\bwhich\b|\btype\b|\bhash\b|-[xfed]\s|nvidia-smi|>\s*/dev/null")
 _PROGRAMS = frozenset(
-    {
-        "nvidia-smi",
-        "nvcc",
-        "nsys",
-        "ncu",
-        "nvprof",
-        "nvidia-ctk",
-        "cuda-memcheck",
-        "compute-sanitizer",
-        "nvidia-persistenced",
-        "cuobjdump",
-        "nvdisasm",
-    }
+    {"nvidia-smi", "nvcc", "nsys", "ncu", "nvprof", "nvidia-ctk", "cuda-memcheck"}
+    | {"compute-sanitizer", "nvidia-persistenced", "cuobjdump", "nvdisasm"}
 )
 _ENGINES = frozenset({"docker", "podman", "nerdctl", "docker-compose", "singularity", "apptainer"})
 _INSTALLERS = frozenset({"apt-get", "apt", "yum", "dnf", "microdnf", "zypper", "aptitude"})
@@ -58,33 +48,15 @@ _CUDA_PACKAGE = re.compile(
     r"(?:cuda(?:-|\Z)|libcudnn|libnccl|libcublas|libnvinfer|libcusparse|nvidia-cuda|nvidia-driver"
     r"|nvidia-container|nvidia-docker|nvidia-utils|tensorrt|datacenter-gpu-manager)\S*"
 )
-_CONDA_CUDA = re.compile(r"(?:pytorch-cuda|cudatoolkit|cuda-\w+|cudnn|nvidia::\S+)(?:[=<>].*)?\Z")
+CONDA_CUDA = re.compile(r"(?:pytorch-cuda|cudatoolkit|cuda-\w+|cudnn|nvidia::\S+)(?:[=<>\s].*)?\Z")
 _NVIDIA_VARIABLE = re.compile(r"NVIDIA_(?:VISIBLE_DEVICES|DRIVER_CAPABILITIES|REQUIRE_\w+)\Z")
 _PATHS = frozenset({"LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "CPLUS_INCLUDE_PATH"})
 _DEVICE_QUESTIONS = frozenset({"rocminfo", "rocm_agent_enumerator", "amdgpu-arch"})
 _WITH_VALUE = frozenset(
-    {
-        "-r",
-        "--requirement",
-        "-c",
-        "--constraint",
-        "--no-install-package",
-        "--no-build-isolation-package",
-        "-i",
-        "--index-url",
-        "-f",
-        "--extra-index-url",
-        "--find-links",
-        "-t",
-        "--target",
-        "--python",
-        "--prefix",
-        "--root",
-        "-e",
-        "--editable",
-        "--default-index",
-        "--index",
-    }
+    {"-r", "--requirement", "-c", "--constraint", "--no-install-package"}
+    | {"--no-build-isolation-package", "-i", "--index-url", "-f", "--extra-index-url"}
+    | {"--find-links", "-t", "--target", "--python", "--prefix", "--root", "-e"}
+    | {"--editable", "--default-index", "--index"}
 )
 
 _WHOLE = frozenset({"-r", "--requirement", "-e", "--editable"})
@@ -94,12 +66,8 @@ _WHOLE_ARGUMENT = re.compile(
 _INSTALLER = re.compile(r"pip[\d.]*|uv|py(?:thon)?[\d.]*(?:_?(?:bin|exe|executable))?|pip_?\w*")
 _INDEXES = ("-i", "--index-url", "--default-index")
 _HOLDING = (
-    "--no-deps",
-    "--no-dependencies",
-    "-c",
-    "--constraint",
-    "--no-install-project",
-    "--no-root",
+    *("--no-deps", "--no-dependencies", "-c", "--constraint"),
+    *("--no-install-project", "--no-root"),
 )
 
 
@@ -133,10 +101,11 @@ class ShellCommand:
 
 @dataclass(slots=True, kw_only=True)
 class _Block:
-    """One `if`: its condition while it is read, then who comes to the arm in hand."""
+    """One `if` or `case`: its condition while it is read, then who comes to the arm in hand."""
 
     condition: str = ""
     reading: bool = True
+    is_case: bool = False
     sides: frozenset[Side] = frozenset(SIDES)
     left: frozenset[Side] = frozenset(SIDES)
     gate: Gate = Gate.OPEN
@@ -147,23 +116,14 @@ def read_commands(text: str, offset: int = 0, depth: int = 0) -> Iterator[ShellC
     stands in its file.
     """
     blocks: list[_Block] = []
+    before = ""
     for found, ending in _split(text, offset):
         words = found
-        while words and words[0].text in {
-            "if",
-            "then",
-            "else",
-            "elif",
-            "fi",
-            "do",
-            "done",
-            "while",
-            "until",
-            "in",
-            "esac",
-        }:
+        while words and words[0].text in _KEYWORDS:
             _keyword(blocks, words[0].text)
             words = words[1:]
+        _case(blocks, words, before, ending)
+        before = ending
         if not words:
             continue
         if blocks and blocks[-1].reading:
@@ -203,6 +163,26 @@ def _keyword(blocks: list[_Block], word: str) -> None:
         block.reading, block.condition = word == "elif", ""
 
 
+def _case(blocks: list[_Block], words: list[Word], before: str, ending: str) -> None:
+    """`case "$VERSION" in`, `cu121)`, `;;`, `esac`: who comes to the arm that a pattern opens."""
+    first = words[0].text if words else ""
+    if first == "case":
+        blocks.append(_Block(is_case=True))
+    elif blocks and blocks[-1].is_case:
+        block = blocks[-1]
+        if before == ";;":
+            block.sides, block.reading = block.left, True
+        if first == "esac":
+            blocks.pop()
+        elif block.reading and ending == ")":
+            block.reading = False
+            nvidias = _NVIDIA_PATTERN.match(first) is not None
+            block.sides = block.left & {"nvidia"} if nvidias else block.left
+
+
+_NVIDIA_PATTERN = re.compile(r"(?i)[\"'*]*(?:cu\d|cuda|nvidia)")
+
+
 def _enter_arm(block: _Block) -> None:
     block.reading = False
     sure = not _NEGATED.search(block.condition)
@@ -228,8 +208,8 @@ def _commands_of(
     assignments, rest = _leading(words)
     yield ShellCommand(words=rest, assignments=assignments, sides=sides, gate=gate, depth=depth)
     for word in words if depth < 4 else ():
-        if _SUBSTITUTION.search(word.text):
-            yield from read_commands(word.text, word.start, depth + 1)
+        for inner in _SUBSTITUTION.finditer(word.text):
+            yield from read_commands(inner[1] or inner[2], word.start + inner.start(), depth + 1)
 
 
 def _leading(words: list[Word]) -> tuple[tuple[Word, ...], tuple[Word, ...]]:
@@ -365,7 +345,7 @@ def _packages(command: ShellCommand) -> Iterator[Sighting]:
                 yield _see("CT405", word, command)
     if command.name in {"conda", "mamba", "micromamba"}:
         for word in command.words:
-            if _CONDA_CUDA.match(word.text):
+            if CONDA_CUDA.match(word.text):
                 yield _see("DP317", word, command)
 
 

@@ -13,6 +13,7 @@ from warpfront.port.scan.package_rules import read_requirement
 from warpfront.port.scan.setting_rules import WORDS as SETTING_WORDS
 from warpfront.port.scan.setting_rules import read_setting
 from warpfront.port.scan.structured.shell import (
+    CONDA_CUDA,
     Word,
     option_sightings,
     script_sightings,
@@ -22,22 +23,10 @@ from warpfront.port.scan.words import CUDA_INDEX, NVIDIA_IMAGE, index_shift
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _SCRIPTS = frozenset(
-    {
-        "run",
-        "script",
-        "before_script",
-        "after_script",
-        "command",
-        "entrypoint",
-        "install",
-        "commands",
-        "args",
-        "setup",
-        "cmd",
-    }
+    {"run", "script", "before_script", "after_script", "command", "entrypoint", "install"}
+    | {"commands", "args", "setup", "cmd"}
 )
 _IMAGES = frozenset({"image", "container", "base_image", "base-image"})
-_CONDA = re.compile(r"(?:pytorch-cuda|cudatoolkit|cuda-\w+|cudnn|nvidia::\S+)(?:[=<>\s].*)?\Z")
 _INTERESTING = re.compile(
     r"(?i)nvidia|cuda|gpu|/cu\d|nvcr|nccl|pip|torch|uv |alloc_conf|nsys|conda|flash|apex|triton|"
     + "|".join(SETTING_WORDS)
@@ -115,13 +104,12 @@ class _Document:
             name, _, value = text.partition("=")
             yield from variable_sightings(name, value, self._word(item), whole=self.text)
         elif last in {"dependencies", "channels"} and (
-            _CONDA.match(text) or (last == "channels" and text == "nvidia")
+            CONDA_CUDA.match(text) or (last == "channels" and text == "nvidia")
         ):
             yield self._sighting("DP317", item, text)
         elif last == "pip" and "dependencies" in path:
             for required in read_requirement(text):
-                made = self._sighting(required.rule, item, text, required.shift)
-                yield made
+                yield self._sighting(required.rule, item, text, required.shift)
             if CUDA_INDEX.search(text):
                 yield self._sighting("DP314", item, text[:80])
 
