@@ -841,3 +841,30 @@ def test_a_library_of_nvidias_is_said_where_a_build_links_it(
 ) -> None:
     text = f"from torch.utils.cpp_extension import CUDAExtension\nlibraries = []\n{line}\n"
     assert (("setup.py", "BL207") in loud(found(tmp_path, {"setup.py": text}))) is said
+
+
+@pytest.mark.parametrize(
+    ("vector", "said"),
+    [("__m256i v = _mm256_set1_epi32(1);", False), ("int v = 1;", True)],
+)
+def test_lanes_of_a_cpus_vectors_are_no_warps(tmp_path: Path, vector: str, *, said: bool) -> None:
+    code = f"inline int k(int lane) {{ {vector} return 1 << lane; }}\n"
+    files = {"a.hpp": f"#include <cuda_runtime.h>\n{code}__global__ void g();\n"}
+    assert (("a.hpp", "CU111") in loud(found(tmp_path, files))) is said
+
+
+@pytest.mark.parametrize(("by", "said"), [("load_inline", False), ("compile_with_nvcc", True)])
+def test_what_torch_translates_when_it_loads_it_is_not_written_for_cuda(
+    tmp_path: Path, by: str, *, said: bool
+) -> None:
+    text = f'source = "cudaFree(x);"\n{by}(cuda_sources=source)\n'
+    assert (("a.py", "PY065") in loud(found(tmp_path, {"a.py": text}))) is said
+
+
+@pytest.mark.parametrize(("name", "said"), [("is_cuda", False), ("own_cuda_part", True)])
+def test_a_tensors_own_word_for_a_gpu_is_no_part_for_cuda(
+    tmp_path: Path, name: str, *, said: bool
+) -> None:
+    build = "from torch.utils.cpp_extension import load\n"
+    files = {"a.py": f"{build}def f(x):\n    return load('a', ['b.cu'])(x.{name})\n"}
+    assert (("a.py", "BL217") in loud(found(tmp_path, files))) is said

@@ -59,6 +59,10 @@ _SHIFTED_BY_LANE = re.compile(
     r"\b(?:1[uU]?|0[xX]1[uU]?)\s*<<\s*\(?\s*(?:\w*lane\w*|threadIdx\.x)",
     re.IGNORECASE,
 )
+_OF_A_CPU = re.compile(
+    r"\b(?:_mm(?:256|512)?_\w+\s*\(|__m(?:256|512)\w*\b|sv(?:bool|float\d+)_t\b)"
+)
+"""Vectors of a CPU have lanes, too."""
 _HALVING_FROM_16 = re.compile(
     r"\bfor\s*\([^;(){}]{0,60}=\s*(?:16|32\s*/\s*2|32\s*>>\s*1)\s*;[^;{}]{0,60};"
     r"[^;{}]{0,40}(?:>>=\s*1|/=\s*2|=\s*\w+\s*(?:>>\s*1|/\s*2))"
@@ -221,7 +225,8 @@ def _has_step_32(view: View, span: Span) -> bool:
 def lane_sightings(view: View) -> Iterator[Sighting]:
     """What the file's arithmetic says of its idea of a warp: CU111, CU113 to CU117."""
     lowered = view.names_joined
-    if "lane" in lowered or "shfl" in lowered or "shuffle" in lowered:
+    lanes = "lane" in lowered or "shfl" in lowered or "shuffle" in lowered
+    if lanes and not _OF_A_CPU.search(view.code):
         yield from patterns(view, _SHIFTED_BY_LANE, "CU111")
         yield from patterns(view, _LAST_LANE, "CU114")
         yield from _halvings(view)

@@ -123,7 +123,7 @@ def own_parts(module: Module, _root: ast.Module) -> Iterator[Seen]:
                 yield Seen(rule="BL217", node=node, what=name[:60])
 
 
-_TORCHS = frozenset({"cuda:0", "extra_cuda_cflags", "with_cuda"})
+_TORCHS = frozenset({"cuda:0", "extra_cuda_cflags", "is_cuda", "with_cuda"})
 """Words that torch has for ROCm as well: devices, and what it hands to whichever compiler."""
 _OWN = re.compile(r"(?i)(?<![a-z])cuda(?![a-z])|(?<![a-z])nvcc|cudaextension|cublas|cudart")
 
