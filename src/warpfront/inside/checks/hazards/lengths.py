@@ -455,7 +455,8 @@ def _many_samples(name: str, ground: Ground) -> Iterator[Answer]:
 NORMED = 2053
 NORMED_ROWS: Mapping[str, tuple[Callable[..., Tensor], tuple[tuple[int, ...], ...]]] = {
     "layer_norm": (lambda x, w, b: functional.layer_norm(x, (5,), w, b), ((NORMED, 5), (5,), (5,))),
-    "rms_norm": (lambda x, w: functional.rms_norm(x, (5,), w), ((NORMED, 5), (5,))),
+    # Without a number given each dtype has its own, which is what a row of noughts is divided by.
+    "rms_norm": (lambda x, w: functional.rms_norm(x, (5,), w, 1e-5), ((NORMED, 5), (5,))),
     "group_norm": (
         lambda x, w, b: functional.group_norm(x, 2, w, b),
         ((NORMED, 4, 3), (4,), (4,)),
