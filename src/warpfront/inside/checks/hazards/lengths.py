@@ -636,10 +636,15 @@ LENGTHS = HazardClass(
                 "long volumes": _long_volume,
                 "pairs": _pairs,
                 **{f"many samples, {name}": partial(_many_samples, name) for name in MANY_SAMPLES},
-                **{f"rows of {name}": partial(_normed_rows, name) for name in NORMED_ROWS},
                 **{f"long {name}": partial(_long_line, call) for name, call in LONG_LINES.items()},
             },
             dtypes=SINGLE,
+            once=True,
+        ),
+        *rows(
+            {f"rows of {name}": partial(_normed_rows, name) for name in NORMED_ROWS},
+            dtypes=SINGLE,
+            devices=("cpu",),
             once=True,
         ),
         Hazard(
