@@ -211,7 +211,7 @@ def test_where_there_are_cores_classes_begin_before_the_operations_and_are_told_
     monkeypatch.setattr(hazard_checks, "record_operators", lambda *_: told.append("operations"))
     recorder = Recorder(session="operators", target="cpu", folder=tmp_path)
     hazard_checks.record_beside_operators(CPU, recorder, QUICK)
-    assert told[:3] == ["2 lanes", "operations", "class"]
+    assert told[:3] == ["3 lanes", "operations", "class"]
     claimed = [one.name for one in HAZARDS if one.name not in {"more than 2^31", "streams"}]
     assert sorted(recorder.planned) == sorted(claimed)
     assert recorder.planned[: len(hazard_checks.LONG)] == hazard_checks.LONG

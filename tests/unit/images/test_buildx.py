@@ -6,12 +6,14 @@ import base64
 import dataclasses
 import json
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from fakes import FakeEngine
 
 from warpfront.errors import StoreError, keep_secret
+from warpfront.images.engine import buildx
 from warpfront.images.engine.buildx import (
     BakeRequest,
     BuildStep,
@@ -263,6 +265,18 @@ def a_request(
 
 
 def ignore(_step: BuildStep) -> None: ...
+
+
+@pytest.mark.process
+def test_an_engine_that_hangs_over_forgetting_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(buildx, "_FORGETTING_SECONDS", 0.2)
+    hanging = (sys.executable, "-c", "import time; time.sleep(60)")
+    request = dataclasses.replace(a_request(tmp_path, set()), buildx=hanging)
+    began = time.monotonic()
+    forget_steps(request, "a step")
+    assert time.monotonic() - began < 30
 
 
 @pytest.mark.process

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import hashlib
 import itertools
 import json
@@ -20,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self, TextIO
 
-from warpfront.errors import without_secrets
+from warpfront.errors import TimedOutError, without_secrets
 from warpfront.images.engine.protocol import Engine
 from warpfront.system.process import DISK_FULL, Command, Completed, run, stop_all, stream
 from warpfront.system.store import storing
@@ -33,6 +34,7 @@ _BRACKETED = re.compile(r"^\[[^\]]*\] ")
 _PROCESS_FAILED = re.compile(r'.*process ".*" did not complete successfully: ', re.DOTALL)
 _TAIL_CHARACTERS = 4_000
 _TAIL_LINES = 10
+_FORGETTING_SECONDS = 60.0
 _LONGEST_STEP = 100
 _TARGET_PREFIX = re.compile(r"\[(?P<target>[A-Za-z0-9_-]+) (?P<rest>[^\]]*)\]")
 _ENGINE_GONE = re.compile(
@@ -142,19 +144,16 @@ def bake(request: BakeRequest, on_step: OnStep) -> Mapping[str, Baked]:
 
 def forget_steps(request: BakeRequest, words: str) -> None:
     """Remove what BuildKit's cache has of steps with these words in them, where nothing stands on
-    it. One that cannot is left as it is: it only takes room.
+    it. One that cannot, or not in time, is left as it is: it only takes room.
     """
-    run(
-        Command(
-            argv=(
-                *request.buildx,
-                "prune",
-                "--force",
-                f"--filter=description~={json.dumps(words)}",
-            ),
-            environment=request.environment,
-        )
+    words = f"--filter=description~={json.dumps(words)}"
+    asked = Command(
+        argv=(*request.buildx, "prune", "--force", words),
+        environment=request.environment,
+        timeout_seconds=_FORGETTING_SECONDS,
     )
+    with contextlib.suppress(TimedOutError):
+        run(asked)
 
 
 def _bake_each(request: BakeRequest, targets: tuple[str, ...], on_step: OnStep) -> dict[str, Baked]:

@@ -75,8 +75,6 @@ def record_beside_operators(
     """
     effort, device = effort or Effort(), claims.device
     lanes = lanes_for(device)
-    if effort.quick:  # what is asked takes less than to begin
-        lanes = -(-lanes // 2)
     if not lanes:
         record_operators(claims, recorder, effort)
         record_hazards(claims, recorder, effort)

@@ -407,8 +407,10 @@ RECURRENT: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def _other_recurrent(name: str, ground: Ground) -> Iterator[Answer]:
-    """Other forms, trained and evaluated: from a state that is given, and from none."""
+def _other_recurrent(name: str, ground: Ground, *, states: bool = False) -> Iterator[Answer]:
+    """Other forms, trained and evaluated: from a state that is given, and from none. `states`: what
+    the last states are used for teaches, too.
+    """
     kind, how = RECURRENT[name]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(ground.seed)
@@ -419,18 +421,17 @@ def _other_recurrent(name: str, ground: Ground) -> Iterator[Answer]:
     kept = [ground.normal(layers, 3, how.get("proj_size", 9)), ground.normal(layers, 3, 9)]
     state: Any = tuple(kept) if kind == "LSTM" else kept[0]
     for given, trained in product((False, True), (False, True)):
-        found = _recurred(own.train(trained), ground.send(x), state if given else None)
-        right = _recurred(exact.train(trained), x, state if given else None)
+        known = state if given else None
+        found = _recurred(own.train(trained), ground.send(x), known, states=states)
+        right = _recurred(exact.train(trained), x, known, states=states)
         for place, (mine, one) in enumerate(zip(found, right, strict=True)):
             slack = 64 * math.sqrt(22) * ground.eps * (1 + float(one.abs().max()))
             label = f"{place}, state {given}, trained {trained}"
             yield Answer(label, mine, array(one), slack=slack)
 
 
-def _recurred(net: Any, x: Tensor, state: Any) -> list[Tensor]:
-    """Output, last states, and trained the gradients of the input and of every parameter; what the
-    states are used for teaches, too.
-    """
+def _recurred(net: Any, x: Tensor, state: Any, *, states: bool) -> list[Tensor]:
+    """Output, last states, and trained the gradients of the input and of every parameter."""
     if isinstance(state, tuple):
         state = tuple(one.to(x) for one in state)
     elif state is not None:
@@ -441,11 +442,12 @@ def _recurred(net: Any, x: Tensor, state: Any) -> list[Tensor]:
     results = [y, *_several(last)]
     if not net.training:
         return results
+    used = results if states else [y]
     fed = [
         torch.arange(one.numel(), device=y.device).remainder(5).sub(2).to(y.dtype).view(one.shape)
-        for one in results
+        for one in used
     ]
-    gradients = torch.autograd.grad(results, [leaf, *net.parameters()], fed)
+    gradients = torch.autograd.grad(used, [leaf, *net.parameters()], fed)
     return [x.detach() for x in (*results, *gradients)]
 
 
@@ -523,6 +525,15 @@ KEPT_STATE = HazardClass(
         *rows(
             {name: partial(_other_recurrent, name) for name in RECURRENT},
             dtypes=SINGLE,
+            once=True,
+        ),
+        *rows(
+            {
+                f"last states of {name}": partial(_other_recurrent, name, states=True)
+                for name in RECURRENT
+            },
+            dtypes=SINGLE,
+            devices=("cpu",),
             once=True,
         ),
         *rows({kind: partial(_recurrent, kind) for kind in ("LSTM", "GRU", "RNN")}, dtypes=SINGLE),

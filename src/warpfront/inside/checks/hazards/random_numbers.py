@@ -274,10 +274,13 @@ def _integers(ground: Ground) -> Iterator[Answer]:
         torch.tensor([0.0, 1.0, 0.0, 3.0], device=ground.device), 100_000, replacement=True
     )
     yield Answer("never what has no share", ((never == 0) | (never == 2)).sum(), 0)
+
+
+def _never_drawn(ground: Ground) -> Iterator[Answer]:
     every_other = torch.arange(40, device=ground.device).remainder(2).float().expand(4096, 40)
     for count in (1, 3):
         drawn = every_other.multinomial(count)
-        yield Answer(f"nor among {count} that are drawn once", (drawn % 2 == 0).sum(), 0)
+        yield Answer(f"what has no share, among {count}", (drawn % 2 == 0).sum(), 0)
 
 
 def _drawn_once(ground: Ground) -> Iterator[Answer]:
@@ -458,6 +461,7 @@ RANDOM_NUMBERS = HazardClass(
             for name in DISTRIBUTIONS
         ),
         *rows({"quartiles": _quartiles}, dtypes=SINGLE),
+        *rows({"never drawn": _never_drawn}, dtypes=("float32",), devices=("cpu",)),
         *rows({"ranges": _ranges}, dtypes=("float32", "bfloat16")),
         *rows(
             {
