@@ -6,6 +6,9 @@ Each process takes one session of the list, in turn, with one seed after another
 over, on one of the GPUs that CUDA_VISIBLE_DEVICES names, in turn too. Seeds are drawn from the id
 that is printed first. Each seed is a line of JSON when it is through: session and setting, and
 every check that was not passed with its first faults. The last line is their count.
+
+On a GPU start NVIDIA's MPS before (`nvidia-cuda-mps-control -d`): without it processes take turns,
+a slice of time each, and of 15 none ends a seed of opinfo in six minutes; with it each takes one.
 """
 
 from __future__ import annotations
