@@ -37,6 +37,26 @@ class KernelFault:
     devices: tuple[str, ...] = ("cpu", "cuda")
 
 
+class WrongKernels(list[KernelFault]):
+    """Those of a module, in its order: what is said of a kernel stands above it."""
+
+    def entry(
+        self,
+        name: str,
+        *operators: str,
+        seen: tuple[str, ...],
+        like: str = "",
+        devices: tuple[str, ...] = ("cpu", "cuda"),
+    ) -> Callable[[Wrong], Wrong]:
+        """Enters the kernel that is decorated. `seen` are a class of hazards and rows of it."""
+
+        def entered(wrong: Wrong) -> Wrong:
+            self.append(KernelFault(name, operators, wrong, seen[0], seen[1:], like, devices))
+            return wrong
+
+        return entered
+
+
 @contextmanager
 def seeded(fault: KernelFault, device: str) -> Iterator[None]:
     """While it lasts, the device's kernels are wrong; float64 on the CPU, the reference, is not."""
