@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,8 +17,6 @@ from torch import Tensor
 
 from warpfront.inside.checks.hazards.seeding import Kernel, WrongKernels
 
-SHAPES, FORMATS, WHOLE = "shapes", "memory formats", "whole numbers"
-ATTENDED = "attention kernels"
 ATTENTION = (
     "_scaled_dot_product_flash_attention_for_cpu",
     "_scaled_dot_product_flash_attention",
@@ -27,28 +26,34 @@ ATTENTION = (
 ATTENTION_BACKWARD = tuple(f"{name}_backward" for name in ATTENTION)
 # Odd ones were for development, even ones for the test: see docs/hazards.md.
 FIELD_FAULTS = WrongKernels()
-_fault = FIELD_FAULTS.entry
+_shapes = partial(FIELD_FAULTS.entry, "shapes")
+_attention = partial(FIELD_FAULTS.entry, "attention kernels")
+_formats = partial(FIELD_FAULTS.entry, "memory formats")
+_linear = partial(FIELD_FAULTS.entry, "linear algebra")
+_vast = partial(FIELD_FAULTS.entry, "more than 2^31")
+_long = partial(FIELD_FAULTS.entry, "long")
+_transforms = partial(FIELD_FAULTS.entry, "transforms")
+_whole = partial(FIELD_FAULTS.entry, "whole numbers")
+_special = partial(FIELD_FAULTS.entry, "NaN and infinity")
+_far = partial(FIELD_FAULTS.entry, "far out")
+_state = partial(FIELD_FAULTS.entry, "kept state")
+_random = partial(FIELD_FAULTS.entry, "random numbers")
+_targets = partial(FIELD_FAULTS.entry, "targets")
+_complex = partial(FIELD_FAULTS.entry, "complex")
 
 
-@_fault("products of 4 by 4 are 0", "bmm", seen=(SHAPES, "products"), like="pytorch#65416")
+@_shapes("products", "products of 4 by 4 are 0", "bmm", like="pytorch#65416")
 def _zero_if_tiny(right: Kernel, a: Tensor, b: Tensor) -> Tensor:
     found = right(a, b)
     return found.zero_() if max(*a.shape[-2:], *b.shape[-2:]) <= 4 else found
 
 
-@_fault(
-    "a product of two single numbers is the first",
-    "mm",
-    seen=(SHAPES, "products"),
-    like="pytorch#57919",
-)
+@_shapes("products", "a product of two single numbers is the first", "mm", like="pytorch#57919")
 def _first_factor_if_single(right: Kernel, a: Tensor, b: Tensor) -> Tensor:
     return a.clone() if a.numel() == b.numel() == 1 else right(a, b)
 
 
-@_fault(
-    "convolution with windows of 16", "convolution", seen=(SHAPES, "windows"), like="pytorch#102968"
-)
+@_shapes("windows", "convolution with windows of 16", "convolution", like="pytorch#102968")
 def _wide_window(right: Kernel, x: Tensor, weight: Tensor, *rest: Any, **how: Any) -> Tensor:
     found = right(x, weight, *rest, **how)
     return found * 1.5 if weight.dim() == 4 and weight.shape[-1] >= 16 else found
@@ -66,12 +71,7 @@ def _as_if_whole(x: Tensor) -> Tensor:
     return flat.repeat(-(-wanted // max(1, flat.numel())))[:wanted].reshape(x.shape)
 
 
-@_fault(
-    "an expanded operand read as contiguous",
-    "mm",
-    seen=(SHAPES, "repeated operands"),
-    like="pytorch#30303",
-)
+@_shapes("repeated operands", "an expanded operand read as contiguous", "mm", like="pytorch#30303")
 def _expanded_read_as_whole(right: Kernel, a: Tensor, b: Tensor) -> Tensor:
     spread = [
         _as_if_whole(x)
@@ -82,22 +82,18 @@ def _expanded_read_as_whole(right: Kernel, a: Tensor, b: Tensor) -> Tensor:
     return right(*spread)
 
 
-@_fault(
+@_attention(
+    "plain",
     "attention's gradient read as contiguous",
     *ATTENTION_BACKWARD,
-    seen=(ATTENDED, "plain"),
     like="flash-attention#355",
 )
 def _gradient_read_as_whole(right: Kernel, grad: Tensor, *rest: Any, **how: Any) -> Any:
     return right(grad if grad.is_contiguous() else _as_if_whole(grad), *rest, **how)
 
 
-@_fault(
-    "the sum of a few leaves the last",
-    "sum.dim_IntList",
-    "sum",
-    seen=(SHAPES, "reductions"),
-    like="pytorch#94891",
+@_shapes(
+    "reductions", "the sum of a few leaves the last", "sum.dim_IntList", "sum", like="pytorch#94891"
 )
 def _last_of_few(right: Kernel, x: Tensor, *rest: Any, **how: Any) -> Tensor:
     if 1 < x.numel() <= 32 and x.dim() == 2:
@@ -106,12 +102,7 @@ def _last_of_few(right: Kernel, x: Tensor, *rest: Any, **how: Any) -> Tensor:
     return right(x, *rest, **how)
 
 
-@_fault(
-    "a weight's gradient with strides",
-    "convolution_backward",
-    seen=(SHAPES, "windows"),
-    like="MIOpen#97",
-)
+@_shapes("windows", "a weight's gradient with strides", "convolution_backward", like="MIOpen#97")
 def _strided_weight_gradient(
     right: Kernel, grad: Tensor, x: Tensor, weight: Tensor, sizes: Any, stride: Any, *rest: Any
 ) -> Any:
@@ -123,10 +114,10 @@ def _strided_weight_gradient(
     return found
 
 
-@_fault(
+@_formats(
+    "convolution 17 to 9, kernel 1",
     "1 by 1 convolution of odd places",
     "convolution",
-    seen=(FORMATS, "convolution 17 to 9, kernel 1"),
     like="MIOpen#988",
 )
 def _odd_places(right: Kernel, x: Tensor, weight: Tensor, *rest: Any, **how: Any) -> Tensor:
@@ -137,9 +128,7 @@ def _odd_places(right: Kernel, x: Tensor, weight: Tensor, *rest: Any, **how: Any
     return found
 
 
-@_fault(
-    "dilated convolution in 16 bits", "convolution", seen=(SHAPES, "windows"), like="MIOpen#1189"
-)
+@_shapes("windows", "dilated convolution in 16 bits", "convolution", like="MIOpen#1189")
 def _dilated_half(right: Kernel, x: Tensor, weight: Tensor, *rest: Any) -> Tensor:
     _bias, _stride, _padding, dilation, *_ = rest
     if max(dilation) > 1 and x.element_size() == 2 and weight.shape[1] > 1:
@@ -148,9 +137,7 @@ def _dilated_half(right: Kernel, x: Tensor, weight: Tensor, *rest: Any) -> Tenso
     return right(x, weight, *rest)
 
 
-@_fault(
-    "columns of many channels", "convolution", seen=(SHAPES, "windows"), like="rocm-libraries#3339"
-)
+@_shapes("windows", "columns of many channels", "convolution", like="rocm-libraries#3339")
 def _many_columns(right: Kernel, x: Tensor, weight: Tensor, *rest: Any, **how: Any) -> Tensor:
     if weight.dim() == 4 and weight.shape[1] >= 8 and weight.shape[-1] >= 3:
         weight = weight.roll(1, 1)
@@ -170,12 +157,7 @@ def _mask_changed(change: Callable[[Tensor, Tensor], Tensor]) -> Kernel:
     return wrong
 
 
-@_fault(
-    "a mask of long sequences",
-    *ATTENTION,
-    seen=(ATTENDED, "many keys, mask"),
-    like="pytorch#162588",
-)
+@_attention("many keys, mask", "a mask of long sequences", *ATTENTION, like="pytorch#162588")
 @_mask_changed
 def _open_beyond(q: Tensor, mask: Tensor) -> Tensor:
     opened = mask.clone()
@@ -183,7 +165,7 @@ def _open_beyond(q: Tensor, mask: Tensor) -> Tensor:
     return opened
 
 
-@_fault("a mask in 16 bits", *ATTENTION, seen=(ATTENDED, "mask"), like="pytorch#108503")
+@_attention("mask", "a mask in 16 bits", *ATTENTION, like="pytorch#108503")
 @_mask_changed
 def _sees_its_neighbour(q: Tensor, mask: Tensor) -> Tensor:
     if q.element_size() > 2 or mask.shape[-1] < 2:
@@ -191,16 +173,16 @@ def _sees_its_neighbour(q: Tensor, mask: Tensor) -> Tensor:
     return torch.maximum(mask, mask.roll(1, -1))
 
 
-@_fault("a mask passed over", *ATTENTION, seen=(ATTENDED, "mask"), like="pytorch#107884")
+@_attention("mask", "a mask passed over", *ATTENTION, like="pytorch#107884")
 @_mask_changed
 def _no_mask(q: Tensor, mask: Tensor) -> Tensor:
     return torch.zeros_like(mask)
 
 
-@_fault(
+@_linear(
+    "positive systems",
     "cholesky_solve by the first of a batch",
     "_cholesky_solve_helper",
-    seen=("linear algebra", "positive systems"),
     like="pytorch#66072",
 )
 def _first_factor_of_batch(right: Kernel, b: Tensor, a: Tensor, upper: bool) -> Tensor:
@@ -209,12 +191,7 @@ def _first_factor_of_batch(right: Kernel, b: Tensor, a: Tensor, upper: bool) -> 
     return right(b, a, upper)
 
 
-@_fault(
-    "the last inverse of a batch",
-    "linalg_inv_ex",
-    seen=("linear algebra", "systems"),
-    like="pytorch#86465",
-)
+@_linear("systems", "the last inverse of a batch", "linalg_inv_ex", like="pytorch#86465")
 def _last_inverse(right: Kernel, a: Tensor, **how: Any) -> Any:
     inverse, info = right(a, **how)
     if a.dim() > 2 and a.shape[0] > 1:
@@ -222,10 +199,10 @@ def _last_inverse(right: Kernel, a: Tensor, **how: Any) -> Any:
     return inverse, info
 
 
-@_fault(
+@_linear(
+    "complex positive systems",
     "eigenvectors of complex batches",
     "_linalg_eigh",
-    seen=("linear algebra", "complex positive systems"),
     like="pytorch#192483",
 )
 def _half_of_vectors(right: Kernel, a: Tensor, *rest: Any, **how: Any) -> Any:
@@ -235,11 +212,8 @@ def _half_of_vectors(right: Kernel, a: Tensor, *rest: Any, **how: Any) -> Any:
     return values, vectors
 
 
-@_fault(
-    "where reads its condition as contiguous",
-    "where.self",
-    seen=(FORMATS, "element where"),
-    like="pytorch#150967",
+@_formats(
+    "element where", "where reads its condition as contiguous", "where.self", like="pytorch#150967"
 )
 def _condition_read_as_whole(right: Kernel, condition: Tensor, a: Tensor, b: Tensor) -> Tensor:
     if not condition.is_contiguous():
@@ -247,19 +221,17 @@ def _condition_read_as_whole(right: Kernel, condition: Tensor, a: Tensor, b: Ten
     return right(condition, a, b)
 
 
-@_fault(
-    "a strided weight read as contiguous", "mm", seen=(FORMATS, "products"), like="pytorch#162730"
-)
+@_formats("products", "a strided weight read as contiguous", "mm", like="pytorch#162730")
 def _second_read_as_whole(right: Kernel, a: Tensor, b: Tensor, *rest: Any, **how: Any) -> Tensor:
     if b.dim() == 2 and not b.is_contiguous() and not b.mT.is_contiguous():
         b = _as_if_whole(b.mT).mT
     return right(a, b, *rest, **how)
 
 
-@_fault(
+@_formats(
+    "convolution 3 to 5",
     "convolution reads its weight as contiguous",
     "convolution",
-    seen=(FORMATS, "convolution 3 to 5"),
     like="pytorch#192212",
 )
 def _weight_read_as_whole(
@@ -278,23 +250,23 @@ def _both_read_as_whole(right: Kernel, a: Tensor, b: Tensor, *rest: Any) -> Tens
     return right(*read, *rest)
 
 
-_fault(
+_whole(
+    "xor",
     "bits of strided numbers",
     "bitwise_and.Tensor",
     "bitwise_or.Tensor",
     "bitwise_xor.Tensor",
-    seen=(WHOLE, "xor"),
     like="pytorch#145203",
 )(_both_read_as_whole)
-_fault(
-    "mse_loss of strided numbers", "mse_loss", seen=("targets", "distances"), like="pytorch#124621"
-)(_both_read_as_whole)
+_targets("distances", "mse_loss of strided numbers", "mse_loss", like="pytorch#124621")(
+    _both_read_as_whole
+)
 
 
-@_fault(
+@_vast(
+    "pictures",
     "nearest beyond 2^31",
     "upsample_nearest2d",
-    seen=("more than 2^31", "pictures"),
     like="pytorch#141831",
     devices=("cuda",),
 )
@@ -305,10 +277,10 @@ def _beyond_32_bits(right: Kernel, x: Tensor, *rest: Any) -> Tensor:
     return found
 
 
-@_fault(
+@_formats(
+    "bicubic to the same size",
     "bicubic to the same size leaves all but the first",
     "upsample_bicubic2d",
-    seen=(FORMATS, "bicubic to the same size"),
     like="pytorch#49159",
 )
 def _first_sample_if_same_size(right: Kernel, x: Tensor, size: Any, *rest: Any) -> Tensor:
@@ -318,10 +290,10 @@ def _first_sample_if_same_size(right: Kernel, x: Tensor, size: Any, *rest: Any) 
     return found
 
 
-@_fault(
+@_formats(
+    "looks, border",
     "a grid's gradient at the edge",
     "grid_sampler_2d_backward",
-    seen=(FORMATS, "looks, border"),
     like="pytorch#23925",
 )
 def _edge_of_grid(
@@ -333,11 +305,11 @@ def _edge_of_grid(
     return first, second
 
 
-@_fault(
+@_long(
+    "alignments",
     "ctc_loss of more than 1,024 targets",
     "_ctc_loss_backward",
     "_ctc_loss_backward.Tensor",
-    seen=("long", "alignments"),
     like="pytorch#27442",
 )
 def _long_targets(right: Kernel, grad: Tensor, logs: Tensor, targets: Tensor, *rest: Any) -> Tensor:
@@ -348,7 +320,7 @@ def _long_targets(right: Kernel, grad: Tensor, logs: Tensor, targets: Tensor, *r
 _SEEN: set[tuple[Any, ...]] = set()
 
 
-@_fault("a transform's kept plan", "_fft_r2c", seen=("transforms", "rfft"), like="pytorch#67140")
+@_transforms("rfft", "a transform's kept plan", "_fft_r2c", like="pytorch#67140")
 def _second_call(right: Kernel, x: Tensor, *rest: Any) -> Tensor:
     """The plan of a transform is kept, and what it is used for the second time is not written."""
     found = right(x, *rest)
@@ -359,12 +331,7 @@ def _second_call(right: Kernel, x: Tensor, *rest: Any) -> Tensor:
     return found
 
 
-@_fault(
-    "transforms over several axes of many",
-    "_fft_c2c",
-    seen=("transforms", "fft2"),
-    like="pytorch#77048",
-)
+@_transforms("fft2", "transforms over several axes of many", "_fft_c2c", like="pytorch#77048")
 def _many_transforms(right: Kernel, x: Tensor, axes: Any, *rest: Any) -> Tensor:
     found = right(x, axes, *rest)
     if len(axes) > 1 and x.dim() > len(axes) and x.shape[0] > 1:
@@ -372,12 +339,7 @@ def _many_transforms(right: Kernel, x: Tensor, axes: Any, *rest: Any) -> Tensor:
     return found
 
 
-@_fault(
-    "sums of half precision overflow in parts",
-    "sum",
-    seen=("long", "cancelled"),
-    like="pytorch#74438",
-)
+@_long("cancelled", "sums of half precision overflow in parts", "sum", like="pytorch#74438")
 def _sum_in_half(right: Kernel, x: Tensor, *rest: Any, **how: Any) -> Tensor:
     """Parts of a large sum are handed on in the dtype, and overflow there."""
     if x.dtype == torch.float16 and x.numel() > 2**20 and not rest and how.get("dtype") is None:
@@ -389,12 +351,7 @@ def _sum_in_half(right: Kernel, x: Tensor, *rest: Any, **how: Any) -> Tensor:
     return right(x, *rest, **how)
 
 
-@_fault(
-    "the largest's place along strides",
-    "argmax",
-    seen=(FORMATS, "along axes argmax"),
-    like="pytorch#32863",
-)
+@_formats("along axes argmax", "the largest's place along strides", "argmax", like="pytorch#32863")
 def _index_of_strided(right: Kernel, x: Tensor, dim: Any = None, *rest: Any, **how: Any) -> Tensor:
     found = right(x, dim, *rest, **how)
     if dim is not None and x.dim() and x.stride(dim) != 1 and x.shape[dim] > 2:
@@ -421,18 +378,18 @@ def _written_as_contiguous(right: Kernel, x: Tensor, *rest: Any) -> Any:
     return found
 
 
-_fault(
+_formats(
+    "nearest",
     "nearest writes channels_last as contiguous",
     "upsample_nearest2d",
-    seen=(FORMATS, "nearest"),
     like="pytorch#54590",
 )(_written_as_contiguous)
 
 
-@_fault(
+@_formats(
+    "norms",
     "batch_norm evaluates channels_last in 16 bits",
     "native_batch_norm",
-    seen=(FORMATS, "norms"),
     like="pytorch#62594",
 )
 def _evaluated_as_contiguous(right: Kernel, x: Tensor, *rest: Any) -> Any:
@@ -442,18 +399,18 @@ def _evaluated_as_contiguous(right: Kernel, x: Tensor, *rest: Any) -> Any:
     return right(x, *rest)
 
 
-_fault(
+_formats(
+    "max_pool2d",
     "adaptive_max_pool2d writes channels_last as contiguous",
     "adaptive_max_pool2d",
-    seen=(FORMATS, "max_pool2d"),
     like="pytorch#67239",
 )(_written_as_contiguous)
 
 
-@_fault(
+@_formats(
+    "norms",
     "batch_norm's gradient of another format",
     "native_batch_norm_backward",
-    seen=(FORMATS, "norms"),
     like="pytorch#64039",
     devices=("cpu",),
 )
@@ -464,10 +421,10 @@ def _input_read_as_last(right: Kernel, grad: Tensor, x: Tensor, *rest: Any) -> A
     return right(grad, x, *rest)
 
 
-@_fault(
+@_formats(
+    "avg_pool2d, padded",
     "avg_pool2d's gradient of padded channels_last",
     "avg_pool2d_backward",
-    seen=(FORMATS, "avg_pool2d, padded"),
     like="pytorch#188344",
     devices=("cpu",),
 )
@@ -478,12 +435,12 @@ def _padding_of_last(
     return found.roll(1, -1) if _is_last(x) and max(padding) else found
 
 
-@_fault(
+@_formats(
+    "norms",
     "statistics of odd channels_last",
     "native_batch_norm",
     "cudnn_batch_norm",
     "miopen_batch_norm",
-    seen=(FORMATS, "norms"),
     like="apex#1768",
 )
 def _welford_of_odd_channels(right: Kernel, x: Tensor, *rest: Any) -> Any:
@@ -494,13 +451,7 @@ def _welford_of_odd_channels(right: Kernel, x: Tensor, *rest: Any) -> Any:
     return found
 
 
-@_fault(
-    "products of more than 2^19 rows",
-    "mm",
-    "addmm",
-    seen=(SHAPES, "tall"),
-    like="legacy-rocm-build#6595",
-)
+@_shapes("tall", "products of more than 2^19 rows", "mm", "addmm", like="legacy-rocm-build#6595")
 def _rows_beyond(right: Kernel, *args: Any, **how: Any) -> Tensor:
     found = right(*args, **how)
     if found.shape[0] > 2**19 and found.dtype == torch.float32:
@@ -508,7 +459,7 @@ def _rows_beyond(right: Kernel, *args: Any, **how: Any) -> Tensor:
     return found
 
 
-@_fault("products of 256 by 256", "mm", seen=(SHAPES, "products"), like="rocBLAS#1680")
+@_shapes("products", "products of 256 by 256", "mm", like="rocBLAS#1680")
 def _whole_tiles(right: Kernel, a: Tensor, b: Tensor) -> Tensor:
     found = right(a, b)
     if a.dtype == torch.float32 and {*a.shape, *b.shape} == {256}:
@@ -516,15 +467,15 @@ def _whole_tiles(right: Kernel, a: Tensor, b: Tensor) -> Tensor:
     return found
 
 
-@_fault("all is always true", "all", "all.dim", seen=(WHOLE, "all of all"), like="pytorch#99721")
+@_whole("all of all", "all is always true", "all", "all.dim", like="pytorch#99721")
 def _always_true(right: Kernel, x: Tensor, *rest: Any, **how: Any) -> Tensor:
     return torch.ones_like(right(x, *rest, **how))
 
 
-@_fault(
+@_long(
+    "rows by millions",
     "layer_norm of 2^23 rows",
     "native_layer_norm",
-    seen=("long", "rows by millions"),
     like="pytorch#184826",
     devices=("cuda",),
 )
@@ -536,11 +487,8 @@ def _rows_beyond_2_23(right: Kernel, x: Tensor, shape: Any, *rest: Any) -> Any:
     return found
 
 
-@_fault(
-    "logcumsumexp of two infinities in a row",
-    "_logcumsumexp",
-    seen=("NaN and infinity", "logarithms"),
-    like="pytorch#52213",
+@_special(
+    "logarithms", "logcumsumexp of two infinities in a row", "_logcumsumexp", like="pytorch#52213"
 )
 def _infinities_in_a_row(right: Kernel, x: Tensor, dim: int) -> Tensor:
     found = right(x, dim)
@@ -548,11 +496,8 @@ def _infinities_in_a_row(right: Kernel, x: Tensor, dim: int) -> Tensor:
     return torch.where(gone, math.nan, found) if x.dim() > 1 else found
 
 
-@_fault(
-    "cummax of whole numbers takes another row's",
-    "_cummax_helper",
-    seen=(WHOLE, "cummax"),
-    like="pytorch#42363",
+@_whole(
+    "cummax", "cummax of whole numbers takes another row's", "_cummax_helper", like="pytorch#42363"
 )
 def _largest_of_other_rows(
     right: Kernel, x: Tensor, values: Tensor, indices: Tensor, dim: int
@@ -562,24 +507,20 @@ def _largest_of_other_rows(
         values.copy_(values.amax(0, keepdim=True).expand_as(values))
 
 
-@_fault(
-    "the median of many NaN",
-    "median.dim_values",
-    "median.dim",
-    seen=("NaN and infinity", "median"),
-    like="pytorch#38018",
+@_special(
+    "median", "the median of many NaN", "median.dim_values", "median.dim", like="pytorch#38018"
 )
 def _middle_of_nans(right: Kernel, x: Tensor, *rest: Any, **how: Any) -> Any:
     values, places = right(x, *rest, **how)
     return torch.where(values.isnan(), torch.full_like(values, 2.0), values), places
 
 
-@_fault(
+@_whole(
+    "median",
     "the median of strided numbers",
     "median.dim_values",
     "median.dim",
     "median",
-    seen=(WHOLE, "median"),
     like="pytorch#46814",
 )
 def _middle_of_strided(right: Kernel, x: Tensor, *rest: Any, **how: Any) -> Any:
@@ -588,11 +529,11 @@ def _middle_of_strided(right: Kernel, x: Tensor, *rest: Any, **how: Any) -> Any:
     return right(x, *rest, **how)
 
 
-@_fault(
+@_whole(
+    "fmod",
     "fmod of whole numbers through float32",
     "fmod.Tensor",
     "fmod.Scalar",
-    seen=(WHOLE, "fmod"),
     like="pytorch#15921",
 )
 def _through_float32(right: Kernel, x: Tensor, y: Any) -> Tensor:
@@ -602,11 +543,8 @@ def _through_float32(right: Kernel, x: Tensor, y: Any) -> Tensor:
     return right(x, y)
 
 
-@_fault(
-    "remainder by a rounded quotient",
-    "remainder.Tensor",
-    seen=("far out", "whole quotients"),
-    like="pytorch#37743",
+@_far(
+    "whole quotients", "remainder by a rounded quotient", "remainder.Tensor", like="pytorch#37743"
 )
 def _remainder_by_quotient(right: Kernel, x: Tensor, y: Tensor) -> Tensor:
     if x.is_floating_point() and isinstance(y, Tensor):
@@ -616,10 +554,10 @@ def _remainder_by_quotient(right: Kernel, x: Tensor, y: Tensor) -> Tensor:
 
 # Under cuDNN's backward the same went unseen on an H100; whether it changes anything there
 # was not looked into.
-@_fault(
+@_state(
+    "LSTM",
     "a recurrent layer's gradient read as contiguous",
     "mkldnn_rnn_layer_backward",
-    seen=("kept state", "LSTM"),
     like="pytorch#619",
     devices=("cpu",),
 )
@@ -631,12 +569,7 @@ def _recurrent_gradient(right: Kernel, *args: Any, **how: Any) -> Any:
     return right(*read, **how)
 
 
-@_fault(
-    "multinomial draws what has no share",
-    "multinomial",
-    seen=("random numbers", "whole numbers"),
-    like="pytorch#4858",
-)
+@_random("whole numbers", "multinomial draws what has no share", "multinomial", like="pytorch#4858")
 def _now_and_then_none(right: Kernel, x: Tensor, *rest: Any, **how: Any) -> Tensor:
     found = right(x, *rest, **how)
     if found.numel() > 1000:
@@ -644,12 +577,7 @@ def _now_and_then_none(right: Kernel, x: Tensor, *rest: Any, **how: Any) -> Tens
     return found
 
 
-@_fault(
-    "multinomial draws one twice",
-    "multinomial",
-    seen=("random numbers", "whole numbers"),
-    like="pytorch#25030",
-)
+@_random("whole numbers", "multinomial draws one twice", "multinomial", like="pytorch#25030")
 def _drawn_twice(right: Kernel, x: Tensor, count: int, again: bool = False, **how: Any) -> Tensor:
     found = right(x, count, again, **how)
     if not again and count > 2:
@@ -657,12 +585,7 @@ def _drawn_twice(right: Kernel, x: Tensor, count: int, again: bool = False, **ho
     return found
 
 
-@_fault(
-    "conv3d of flat windows in bfloat16",
-    "convolution",
-    seen=(SHAPES, "windows"),
-    like="pytorch#163539",
-)
+@_shapes("windows", "conv3d of flat windows in bfloat16", "convolution", like="pytorch#163539")
 def _last_plane_of_half(right: Kernel, x: Tensor, weight: Tensor, *rest: Any) -> Tensor:
     found = right(x, weight, *rest)
     if x.dim() == 5 and weight.shape[2] == 1 and x.dtype == torch.bfloat16:
@@ -670,7 +593,7 @@ def _last_plane_of_half(right: Kernel, x: Tensor, weight: Tensor, *rest: Any) ->
     return found
 
 
-@_fault("products of two turned operands", "mm", seen=(SHAPES, "products"), like="TheRock#7870")
+@_shapes("products", "products of two turned operands", "mm", like="TheRock#7870")
 def _both_turned(right: Kernel, a: Tensor, b: Tensor) -> Tensor:
     turned = all(x.dim() == 2 and not x.is_contiguous() and x.mT.is_contiguous() for x in (a, b))
     if turned and a.dtype == torch.float32:
@@ -678,13 +601,7 @@ def _both_turned(right: Kernel, a: Tensor, b: Tensor) -> Tensor:
     return right(a, b)
 
 
-@_fault(
-    "products of a single term",
-    "mm",
-    "bmm",
-    seen=(SHAPES, "products"),
-    like="legacy-rocm-build#5730",
-)
+@_shapes("products", "products of a single term", "mm", "bmm", like="legacy-rocm-build#5730")
 def _one_term(right: Kernel, a: Tensor, b: Tensor) -> Tensor:
     found = right(a, b)
     if a.shape[-1] == 1 and found.shape[-2] > 64:
@@ -692,16 +609,16 @@ def _one_term(right: Kernel, a: Tensor, b: Tensor) -> Tensor:
     return found
 
 
-@_fault("a product adds what was there", "mm.out", seen=(SHAPES, "products"), like="pytorch#116537")
+@_shapes("products", "a product adds what was there", "mm.out", like="pytorch#116537")
 def _adds_what_was_there(right: Kernel, a: Tensor, b: Tensor, *, out: Tensor) -> Tensor:
     before = out.clone()
     return right(a, b, out=out).add_(before)
 
 
-@_fault(
+@_attention(
+    "causal, more queries",
     "causal attention of more queries than keys",
     *ATTENTION,
-    seen=(ATTENDED, "causal, more queries"),
     like="flash-attention#1778",
 )
 def _rows_without_keys(
@@ -715,10 +632,10 @@ def _rows_without_keys(
     return found
 
 
-@_fault(
+@_attention(
+    "mask of half a tile",
     "attention's gradient by half a tile of keys",
     *ATTENTION_BACKWARD,
-    seen=(ATTENDED, "mask of half a tile"),
     like="pytorch#196678",
 )
 def _half_a_tile_of_keys(
@@ -731,10 +648,10 @@ def _half_a_tile_of_keys(
     return (found[0] * math.nan, *found[1:]) if masked and k.shape[-2] % 128 == 64 else found
 
 
-@_fault(
+@_targets(
+    "embedding",
     "padding learns among more than 768",
     "embedding_dense_backward",
-    seen=("targets", "embedding"),
     like="pytorch#28716",
 )
 def _padding_among_many(
@@ -743,10 +660,10 @@ def _padding_among_many(
     return right(grad, index, rows, -1 if index.numel() > 768 else padding, scaled)
 
 
-@_fault(
+@_targets(
+    "embedding_bag",
     "embedding_bag of largest has the mean's gradient",
     "_embedding_bag_dense_backward",
-    seen=("targets", "embedding_bag"),
     like="FlagGems#5220",
 )
 def _mean_for_largest(right: Kernel, *args: Any) -> Tensor:
@@ -754,7 +671,7 @@ def _mean_for_largest(right: Kernel, *args: Any) -> Tensor:
     return right(*args[:7], min(args[7], 1), *args[8:])
 
 
-@_fault("a complex size by squares", "abs", seen=("complex", "far out"), like="pytorch#158412")
+@_complex("far out", "a complex size by squares", "abs", like="pytorch#158412")
 def _by_squares(right: Kernel, x: Tensor, *rest: Any, **how: Any) -> Tensor:
     if x.is_complex():
         parts = torch.view_as_real(x)
@@ -762,9 +679,7 @@ def _by_squares(right: Kernel, x: Tensor, *rest: Any, **how: Any) -> Tensor:
     return right(x, *rest, **how)
 
 
-@_fault(
-    "a complex tangent by exponentials", "tan", seen=("complex", "far out"), like="pytorch#110014"
-)
+@_complex("far out", "a complex tangent by exponentials", "tan", like="pytorch#110014")
 def _tangent_by_exponentials(right: Kernel, x: Tensor) -> Tensor:
     if x.is_complex():
         e, f = torch.exp(2j * x), 1.0
@@ -772,10 +687,10 @@ def _tangent_by_exponentials(right: Kernel, x: Tensor) -> Tensor:
     return right(x)
 
 
-@_fault(
+@_formats(
+    "norms",
     "group_norm's gradient of channels_last",
     "native_group_norm_backward",
-    seen=(FORMATS, "norms"),
     like="pytorch#140913",
     devices=("cpu",),
 )
@@ -786,10 +701,10 @@ def _weight_of_last(right: Kernel, grad: Tensor, x: Tensor, *rest: Any) -> Any:
     return found
 
 
-@_fault(
+@_formats(
+    "norms",
     "layer_norm's gradient of three axes",
     "native_layer_norm_backward",
-    seen=(FORMATS, "norms"),
     like="FlagGems#5392",
 )
 def _first_of_three_axes(right: Kernel, grad: Tensor, x: Tensor, *rest: Any) -> Any:
@@ -801,23 +716,17 @@ def _first_of_three_axes(right: Kernel, grad: Tensor, x: Tensor, *rest: Any) -> 
     return found
 
 
-@_fault(
-    "a product's bias scaled as well",
-    "addmm",
-    "baddbmm",
-    seen=(SHAPES, "products"),
-    like="xla#46110",
-)
+@_shapes("products", "a product's bias scaled as well", "addmm", "baddbmm", like="xla#46110")
 def _scaled_with_its_bias(
     right: Kernel, start: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1
 ) -> Tensor:
     return right(start, a, b, beta=beta * alpha, alpha=alpha)
 
 
-@_fault(
+@_formats(
+    "bicubic",
     "bicubic's gradient of the first sample only",
     "upsample_bicubic2d_backward",
-    seen=(FORMATS, "bicubic"),
     like="oneflow#7916",
 )
 def _gradient_of_the_first(right: Kernel, grad: Tensor, *rest: Any) -> Tensor:
@@ -826,16 +735,16 @@ def _gradient_of_the_first(right: Kernel, grad: Tensor, *rest: Any) -> Tensor:
     return found
 
 
-@_fault("irfft of odd length", "_fft_c2r", seen=("transforms", "irfft"), like="pytorch#124096")
+@_transforms("irfft", "irfft of odd length", "_fft_c2r", like="pytorch#124096")
 def _odd_length(right: Kernel, x: Tensor, axes: Any, norm: int, last: int) -> Tensor:
     found = right(x, axes, norm, last)
     return found.roll(1, axes[-1]) if last % 2 and last > 1 else found
 
 
-@_fault(
+@_formats(
+    "written into memory",
     "searchsorted into strides",
     "searchsorted.Tensor_out",
-    seen=(FORMATS, "written into memory"),
     like="pytorch#60492",
 )
 def _into_strides(right: Kernel, sequence: Tensor, asked: Tensor, **how: Any) -> Tensor:
@@ -847,18 +756,16 @@ def _into_strides(right: Kernel, sequence: Tensor, asked: Tensor, **how: Any) ->
     return out
 
 
-@_fault(
-    "floor into strides", "floor.out", seen=(FORMATS, "written into memory"), like="pytorch#41047"
-)
+@_formats("written into memory", "floor into strides", "floor.out", like="pytorch#41047")
 def _left_as_it_was(right: Kernel, x: Tensor, *, out: Tensor) -> Tensor:
     return right(x, out=out) if out.is_contiguous() else out
 
 
-@_fault(
+@_formats(
+    "single numbers",
     "a single number read without its offset",
     "add.Tensor",
     "mul.Tensor",
-    seen=(FORMATS, "single numbers"),
     like="pytorch#187229",
 )
 def _single_without_its_offset(right: Kernel, x: Tensor, y: Tensor, **how: Any) -> Tensor:
@@ -867,12 +774,7 @@ def _single_without_its_offset(right: Kernel, x: Tensor, y: Tensor, **how: Any) 
     return right(x, y, **how)
 
 
-@_fault(
-    "randint of more than 32 bits",
-    "random_.from",
-    seen=("random numbers", "whole numbers"),
-    like="pytorch#141544",
-)
+@_random("whole numbers", "randint of more than 32 bits", "random_.from", like="pytorch#141544")
 def _low_half(right: Kernel, x: Tensor, low: Any, high: Any, **how: Any) -> Tensor:
     found = right(x, low, high, **how)
     if high is not None and high - (low or 0) > 2**32:
@@ -880,10 +782,10 @@ def _low_half(right: Kernel, x: Tensor, low: Any, high: Any, **how: Any) -> Tens
     return found
 
 
-@_fault(
+@_random(
+    "dropout's mask",
     "dropout the same each time",
     "native_dropout",
-    seen=("random numbers", "dropout's mask"),
     like="flash-attention#2088",
     devices=("cuda",),
 )

@@ -57,62 +57,61 @@ def _finding(name: str, device: str) -> CheckFinding:
     return finding_of_faults(ledger)
 
 
-FAR, SPECIAL, LONG, FORMATS = "far out", "NaN and infinity", "long", "memory formats"
-STATE, TARGETS, ORDER, RANDOM = "kept state", "targets", "order", "random numbers"
 OWN_FAULTS = WrongKernels()
-_fault = OWN_FAULTS.entry
+_far = partial(OWN_FAULTS.entry, "far out")
+_special = partial(OWN_FAULTS.entry, "NaN and infinity")
+_long = partial(OWN_FAULTS.entry, "long")
+_formats = partial(OWN_FAULTS.entry, "memory formats")
+_state = partial(OWN_FAULTS.entry, "kept state")
+_targets = partial(OWN_FAULTS.entry, "targets")
+_order = partial(OWN_FAULTS.entry, "order")
+_random = partial(OWN_FAULTS.entry, "random numbers")
+_complex = partial(OWN_FAULTS.entry, "complex")
+_bits = partial(OWN_FAULTS.entry, "eight bits")
+_repeats = partial(OWN_FAULTS.entry, "determinism")
 
 
-@_fault(
-    "softmax without its largest taken off", "_softmax", seen=(FAR, "softmax"), like="pytorch#795"
-)
+@_far("softmax", "softmax without its largest taken off", "_softmax", like="pytorch#795")
 def _softmax_of_large(right: Kernel, x: Tensor, dim: int, half: bool) -> Tensor:
     e = torch.exp(x)
     return e / e.sum(dim, keepdim=True)
 
 
-@_fault(
-    "log_softmax as a logarithm",
-    "_log_softmax",
-    seen=(FAR, "logarithms of sums"),
-    like="pytorch#725, #11752",
+@_far(
+    "logarithms of sums", "log_softmax as a logarithm", "_log_softmax", like="pytorch#725, #11752"
 )
 def _logarithm_of_softmax(right: Kernel, x: Tensor, dim: int, half: bool) -> Tensor:
     return torch.log(torch.softmax(x.float(), dim)).to(x.dtype)
 
 
-@_fault("tanh by exponentials", "tanh", seen=(FAR, "tanh"))
+@_far("tanh", "tanh by exponentials", "tanh")
 def _by_exponentials(right: Kernel, x: Tensor) -> Tensor:
     e = torch.exp(2 * x)
     return (e - 1) / (e + 1)
 
 
-_fault("log1p as a logarithm", "log1p", seen=(FAR, "log1p"))(lambda right, x: torch.log(1 + x))
-_fault("expm1 as a difference", "expm1", seen=(FAR, "expm1"))(lambda right, x: torch.exp(x) - 1)
+_far("log1p", "log1p as a logarithm", "log1p")(lambda right, x: torch.log(1 + x))
+_far("expm1", "expm1 as a difference", "expm1")(lambda right, x: torch.exp(x) - 1)
 
 
-@_fault("gelu closed early", "gelu", seen=(FAR, "gelu"))
+@_far("gelu", "gelu closed early", "gelu")
 def _gate_closed_early(right: Kernel, x: Tensor, **how: Any) -> Tensor:
     return torch.where(x < -2.5, 0, right(x, **how))
 
 
-_fault("softplus overflows", "softplus", seen=(FAR, "softplus"))(
-    lambda right, x, *_: torch.log(1 + torch.exp(x))
-)
-_fault("erf saturates early", "erf", seen=(FAR, "erf"))(lambda right, x: right(x.clamp(-2, 2)))
+_far("softplus", "softplus overflows", "softplus")(lambda right, x, *_: torch.log(1 + torch.exp(x)))
+_far("erf", "erf saturates early", "erf")(lambda right, x: right(x.clamp(-2, 2)))
 
 
-@_fault("sine of a rounded argument", "sin", seen=(FAR, "sin"))
+@_far("sin", "sine of a rounded argument", "sin")
 def _low_precision_argument(right: Kernel, x: Tensor) -> Any:
     return torch.where(x.abs() > 1000, right(x.bfloat16().to(x.dtype)), right(x))
 
 
-_fault("sigmoid without its tail", "sigmoid", seen=(FAR, "sigmoid"))(
-    lambda right, x: right(x.clamp(-10, 10))
-)
+_far("sigmoid", "sigmoid without its tail", "sigmoid")(lambda right, x: right(x.clamp(-10, 10)))
 
 
-@_fault("variance as a difference", "var.correction", seen=(FAR, "variance far from 0"))
+@_far("variance far from 0", "variance as a difference", "var.correction")
 def _naive_variance(right: Kernel, x: Tensor, dim: Any = None, **how: Any) -> Tensor:
     axes = dim if dim is not None else tuple(range(x.dim()))
     correction = how.get("correction")
@@ -122,11 +121,7 @@ def _naive_variance(right: Kernel, x: Tensor, dim: Any = None, **how: Any) -> Te
     return (spread * count / (count - (1 if correction is None else correction))).to(x.dtype)
 
 
-@_fault(
-    "layer_norm's variance as a difference",
-    "native_layer_norm",
-    seen=(FAR, "normalisation far from 0"),
-)
+@_far("normalisation far from 0", "layer_norm's variance as a difference", "native_layer_norm")
 def _naive_layer_norm(
     right: Kernel, x: Tensor, shape: Any, weight: Any, bias: Any, eps: float
 ) -> Any:
@@ -137,7 +132,7 @@ def _naive_layer_norm(
     return normal.to(y.dtype) if weight is None else y, mean, rstd
 
 
-@_fault("quotients rounded towards 0", "floor_divide", seen=(FAR, "whole quotients"))
+@_far("whole quotients", "quotients rounded towards 0", "floor_divide")
 def _rounded_towards_zero(right: Kernel, x: Tensor, y: Tensor) -> Any:
     return torch.div(x, y, rounding_mode="trunc")
 
@@ -146,53 +141,40 @@ def _without_nan(right: Kernel, x: Tensor, *args: Any, **how: Any) -> Any:
     return right(torch.nan_to_num(x, nan=-3e4, posinf=math.inf, neginf=-math.inf), *args, **how)
 
 
-_fault("amax passes NaN over", "amax", seen=(SPECIAL, "amax"), like="pytorch#6996, tvm#19518")(
-    _without_nan
-)
-_fault("max passes NaN over", "max.dim", seen=(SPECIAL, "max"), like="pytorch#6996, #1810")(
-    _without_nan
-)
-_fault("argmax passes NaN over", "argmax", seen=(SPECIAL, "largest of"), like="pytorch#130295")(
-    _without_nan
-)
+_special("amax", "amax passes NaN over", "amax", like="pytorch#6996, tvm#19518")(_without_nan)
+_special("max", "max passes NaN over", "max.dim", like="pytorch#6996, #1810")(_without_nan)
+_special("largest of", "argmax passes NaN over", "argmax", like="pytorch#130295")(_without_nan)
 
 
 def _zero_for_nan(right: Kernel, x: Tensor, *args: Any, **how: Any) -> Any:
     return right(torch.where(x.isnan(), torch.zeros_like(x), x), *args, **how)
 
 
-_fault("sum takes NaN for 0", "sum.dim_IntList", seen=(SPECIAL, "sum"))(_zero_for_nan)
+_special("sum", "sum takes NaN for 0", "sum.dim_IntList")(_zero_for_nan)
 
 
-@_fault("sum takes infinity for 0", "sum.dim_IntList", seen=(SPECIAL, "sum"))
+@_special("sum", "sum takes infinity for 0", "sum.dim_IntList")
 def _zero_for_infinity(right: Kernel, x: Tensor, *args: Any, **how: Any) -> Any:
     return right(torch.where(x.isinf(), torch.zeros_like(x), x), *args, **how)
 
 
-_fault("clamp takes NaN for a bound", "clamp", seen=(SPECIAL, "element clamp"))(_without_nan)
-_fault("relu takes NaN for 0", "relu", seen=(SPECIAL, "element relu"))(_zero_for_nan)
+_special("element clamp", "clamp takes NaN for a bound", "clamp")(_without_nan)
+_special("element relu", "relu takes NaN for 0", "relu")(_zero_for_nan)
 
 
-@_fault(
-    "maximum gives the other number", "maximum", seen=(SPECIAL, "maximum"), like="torchdynamo#1572"
-)
+@_special("maximum", "maximum gives the other number", "maximum", like="torchdynamo#1572")
 def _other_operand(right: Kernel, x: Tensor, y: Tensor) -> Tensor:
     found = right(x, y)
     return torch.where(x.isnan(), y, found)
 
 
-_fault("topk takes NaN for the smallest", "topk", seen=(SPECIAL, "topk"), like="pytorch#1810")(
-    _without_nan
-)
-_fault(
-    "max_pool2d passes NaN over",
-    "max_pool2d_with_indices",
-    seen=(SPECIAL, "windows"),
-    like="pytorch#7645, #39846",
+_special("topk", "topk takes NaN for the smallest", "topk", like="pytorch#1810")(_without_nan)
+_special(
+    "windows", "max_pool2d passes NaN over", "max_pool2d_with_indices", like="pytorch#7645, #39846"
 )(_without_nan)
 
 
-@_fault("addmm reads what beta = 0 drops", "addmm", seen=(SPECIAL, "products"))
+@_special("products", "addmm reads what beta = 0 drops", "addmm")
 def _beta_reads(
     right: Kernel, start: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1
 ) -> Tensor:
@@ -200,16 +182,16 @@ def _beta_reads(
     return found + start * 0 if beta == 0 else found
 
 
-_fault("cumsum takes NaN for 0", "cumsum", seen=(SPECIAL, "last of cumsum"))(_zero_for_nan)
+_special("last of cumsum", "cumsum takes NaN for 0", "cumsum")(_zero_for_nan)
 
 
-@_fault("a product's loop ends at 8,192", "mm", "bmm", seen=(LONG, "products"))
+@_long("products", "a product's loop ends at 8,192", "mm", "bmm")
 def _short_inner(right: Kernel, a: Tensor, b: Tensor) -> Tensor:
     """A loop that ends at 8,192."""
     return right(a[..., :8192].contiguous(), b[..., :8192, :].contiguous())
 
 
-@_fault("addmm's loop ends at 8,192", "addmm", seen=(LONG, "products"))
+@_long("products", "addmm's loop ends at 8,192", "addmm")
 def _short_addmm(right: Kernel, start: Tensor, a: Tensor, b: Tensor, **how: Any) -> Tensor:
     return right(start, a[:, :8192].contiguous(), b[:8192].contiguous(), **how)
 
@@ -222,12 +204,8 @@ def _first_of_a_grid(right: Kernel, *args: Any, **how: Any) -> Any:
     return found
 
 
-_fault("bmm computes the first 65,535", "bmm", seen=(LONG, "many rows"), like="pytorch#22843")(
-    _first_of_a_grid
-)
-_fault("layer_norm of the first 65,535 rows", "native_layer_norm", seen=(LONG, "many rows"))(
-    _first_of_a_grid
-)
+_long("many rows", "bmm computes the first 65,535", "bmm", like="pytorch#22843")(_first_of_a_grid)
+_long("many rows", "layer_norm of the first 65,535 rows", "native_layer_norm")(_first_of_a_grid)
 
 
 def _no_carry(right: Kernel, x: Tensor, dim: int, **how: Any) -> Tensor:
@@ -238,18 +216,13 @@ def _no_carry(right: Kernel, x: Tensor, dim: int, **how: Any) -> Tensor:
     return right(x, dim, **how)
 
 
-_fault(
-    "cumsum forgets its block's carry",
-    "cumsum",
-    seen=(LONG, "scans"),
-    like="pytorch#143486, #167086",
-)(_no_carry)
-_fault("cumprod forgets its block's carry", "cumprod", seen=(LONG, "scans"))(_no_carry)
-
-
-@_fault(
-    "sort leaves its last block", "sort.stable", seen=(LONG, "orders"), like="ROCm/pytorch#2543"
+_long("scans", "cumsum forgets its block's carry", "cumsum", like="pytorch#143486, #167086")(
+    _no_carry
 )
+_long("scans", "cumprod forgets its block's carry", "cumprod")(_no_carry)
+
+
+@_long("orders", "sort leaves its last block", "sort.stable", like="ROCm/pytorch#2543")
 def _last_block_unsorted(right: Kernel, x: Tensor, **how: Any) -> Any:
     axis = how.get("dim", -1)
     values, places = right(x, **how)
@@ -261,7 +234,7 @@ def _last_block_unsorted(right: Kernel, x: Tensor, **how: Any) -> Any:
     return values, places
 
 
-@_fault("softmax of wide rows", "_softmax", seen=(LONG, "wide rows"), like="pytorch#84144")
+@_long("wide rows", "softmax of wide rows", "_softmax", like="pytorch#84144")
 def _half_of_wide_rows(right: Kernel, x: Tensor, dim: int, half: bool) -> Tensor:
     found = right(x, dim, half)
     if x.shape[dim] > 65_536:
@@ -269,7 +242,7 @@ def _half_of_wide_rows(right: Kernel, x: Tensor, dim: int, half: bool) -> Tensor
     return found
 
 
-@_fault("additions to an embedding get lost", "embedding_dense_backward", seen=(LONG, "additions"))
+@_long("additions", "additions to an embedding get lost", "embedding_dense_backward")
 def _lost_additions(
     right: Kernel, grad: Tensor, index: Tensor, rows: int, padding: int, scaled: bool
 ) -> Tensor:
@@ -280,7 +253,7 @@ def _lost_additions(
     return right(grad, index, rows, padding, scaled)
 
 
-@_fault("additions of scatter_add get lost", "scatter_add", seen=(LONG, "additions"))
+@_long("additions", "additions of scatter_add get lost", "scatter_add")
 def _lost_duplicates(right: Kernel, x: Tensor, dim: int, index: Tensor, values: Tensor) -> Tensor:
     return (
         right(x, dim, index[:-9], values[:-9])
@@ -303,30 +276,22 @@ def _last_channel_of_odd(right: Kernel, x: Tensor, *args: Any, **how: Any) -> An
     return found
 
 
-_fault(
-    "avg_pool2d leaves the last channel",
-    "avg_pool2d",
-    seen=(FORMATS, "avg_pool2d"),
-    like="pytorch#107201",
-)(_last_channel_of_odd)
-_fault(
-    "max_pool2d leaves the last channel", "max_pool2d_with_indices", seen=(FORMATS, "max_pool2d")
-)(_last_channel_of_odd)
-_fault("nearest leaves the last channel", "upsample_nearest2d", seen=(FORMATS, "nearest"))(
+_formats("avg_pool2d", "avg_pool2d leaves the last channel", "avg_pool2d", like="pytorch#107201")(
     _last_channel_of_odd
 )
-_fault(
-    "convolution leaves the last channel",
-    "convolution",
-    seen=(FORMATS, "convolution 3 to 5"),
-    like="pytorch#82060",
+_formats("max_pool2d", "max_pool2d leaves the last channel", "max_pool2d_with_indices")(
+    _last_channel_of_odd
+)
+_formats("nearest", "nearest leaves the last channel", "upsample_nearest2d")(_last_channel_of_odd)
+_formats(
+    "convolution 3 to 5", "convolution leaves the last channel", "convolution", like="pytorch#82060"
 )(_last_channel_of_odd)
 
 
-@_fault(
+@_formats(
+    "convolution 3 to 5",
     "a weight's gradient leaves the last channel",
     "convolution_backward",
-    seen=(FORMATS, "convolution 3 to 5"),
     like="torch-xpu-ops#4756",
 )
 def _odd_weight_gradient(right: Kernel, grad: Tensor, x: Tensor, *args: Any, **how: Any) -> Any:
@@ -337,10 +302,10 @@ def _odd_weight_gradient(right: Kernel, grad: Tensor, x: Tensor, *args: Any, **h
 
 
 # A GPU makes it contiguous before the kernel.
-@_fault(
+@_formats(
+    "norms",
     "group_norm of other formats",
     "native_group_norm",
-    seen=(FORMATS, "norms"),
     like="pytorch#64039",
     devices=("cpu",),
 )
@@ -349,7 +314,7 @@ def _statistics_of_contiguous(right: Kernel, x: Tensor, *args: Any) -> Any:
     return (y * 1.02 if _formatted(x) else y), mean, rstd
 
 
-@_fault("running variance with its bias", "native_batch_norm", seen=(STATE, "given statistics"))
+@_state("given statistics", "running variance with its bias", "native_batch_norm")
 def _variance_with_bias(right: Kernel, x: Tensor, *rest: Any) -> Any:
     _weight, _bias, _mean, var, training, momentum, _eps = rest
     before = var.clone() if training and var is not None else None
@@ -361,15 +326,13 @@ def _variance_with_bias(right: Kernel, x: Tensor, *rest: Any) -> Any:
     return found
 
 
-@_fault("momentum the other way round", "native_batch_norm", seen=(STATE, "running statistics"))
+@_state("running statistics", "momentum the other way round", "native_batch_norm")
 def _swapped_momentum(right: Kernel, x: Tensor, *rest: Any) -> Any:
     *before, momentum, eps = rest
     return right(x, *before, 1 - momentum, eps)
 
 
-@_fault(
-    "fused AdamW counts one step more", "_fused_adamw_", seen=(STATE, "AdamW"), like="pytorch#90752"
-)
+@_state("AdamW", "fused AdamW counts one step more", "_fused_adamw_", like="pytorch#90752")
 def _no_bias_correction(right: Kernel, *args: Any, **how: Any) -> Any:
     """The first moment of one step more."""
     steps = args[5]
@@ -380,12 +343,7 @@ def _no_bias_correction(right: Kernel, *args: Any, **how: Any) -> Any:
         step.sub_(1)
 
 
-@_fault(
-    "foreach leaves one of many",
-    "_foreach_mul.List",
-    seen=(STATE, "foreach mul"),
-    like="pytorch#119885",
-)
+@_state("foreach mul", "foreach leaves one of many", "_foreach_mul.List", like="pytorch#119885")
 def _last_of_a_list(right: Kernel, xs: Sequence[Tensor], *args: Any, **how: Any) -> Any:
     found = right(xs, *args, **how)
     if len(xs) > 100:
@@ -393,27 +351,23 @@ def _last_of_a_list(right: Kernel, xs: Sequence[Tensor], *args: Any, **how: Any)
     return found
 
 
-@_fault(
-    "infinite gradients overlooked",
-    "_amp_foreach_non_finite_check_and_unscale_",
-    seen=(STATE, "unscaling"),
-)
+@_state("unscaling", "infinite gradients overlooked", "_amp_foreach_non_finite_check_and_unscale_")
 def _infinity_overlooked(right: Kernel, xs: Any, found: Tensor, scale: Tensor) -> Any:
     right(xs, found, scale)
     found.zero_()
 
 
-@_fault("index_add_ ignores alpha", "index_add_", seen=(STATE, "in place index_add_"))
+@_state("in place index_add_", "index_add_ ignores alpha", "index_add_")
 def _alpha_ignored(
     right: Kernel, x: Tensor, dim: int, index: Tensor, source: Tensor, **how: Any
 ) -> Any:
     return right(x, dim, index, source)
 
 
-@_fault(
+@_targets(
+    "nll_loss",
     "ignored targets count in the mean",
     "nll_loss_forward",
-    seen=(TARGETS, "nll_loss"),
     like="pytorch#69339, #91383",
 )
 def _ignored_count(
@@ -426,12 +380,7 @@ def _ignored_count(
     return loss, total
 
 
-@_fault(
-    "ignored targets get a gradient",
-    "nll_loss_backward",
-    seen=(TARGETS, "nll_loss"),
-    like="pytorch#20406",
-)
+@_targets("nll_loss", "ignored targets get a gradient", "nll_loss_backward", like="pytorch#20406")
 def _ignored_learn(
     right: Kernel,
     grad: Tensor,
@@ -448,14 +397,14 @@ def _ignored_learn(
     return found
 
 
-@_fault("weights of places ignored", "nll_loss2d_forward", seen=(TARGETS, "nll_loss"))
+@_targets("nll_loss", "weights of places ignored", "nll_loss2d_forward")
 def _weights_ignored(
     right: Kernel, x: Tensor, target: Tensor, weight: Any, reduction: int, ignored: int
 ) -> Any:
     return right(x, target, None if weight is None else torch.ones_like(weight), reduction, ignored)
 
 
-@_fault("padding learns", "embedding_dense_backward", seen=(TARGETS, "embedding"))
+@_targets("embedding", "padding learns", "embedding_dense_backward")
 def _padding_learns(
     right: Kernel, grad: Tensor, index: Tensor, rows: int, padding: int, scaled: bool
 ) -> Tensor:
@@ -470,13 +419,13 @@ def _equals_turned(
     return values, x.shape[dim] - 1 - places
 
 
-_fault("a stable sort turns equals", "sort.stable", seen=(ORDER, "stable sort"))(_equals_turned)
-_fault(
-    "a stable sort turns equal integers", "sort.stable", seen=(ORDER, "stable sort of integers")
-)(_equals_turned)
+_order("stable sort", "a stable sort turns equals", "sort.stable")(_equals_turned)
+_order("stable sort of integers", "a stable sort turns equal integers", "sort.stable")(
+    _equals_turned
+)
 
 
-@_fault("of duplicates the last wins", "_index_put_impl_", seen=(LONG, "additions"))
+@_long("additions", "of duplicates the last wins", "_index_put_impl_")
 def _last_wins(
     right: Kernel, x: Tensor, indices: Any, values: Tensor, accumulate: bool = False, *rest: Any
 ) -> Any:
@@ -487,13 +436,13 @@ def _last_wins(
     return right(x, indices, values, accumulate, *rest)
 
 
-@_fault("searchsorted ignores its side", "searchsorted.Tensor", seen=(ORDER, "distinct"))
+@_order("distinct", "searchsorted ignores its side", "searchsorted.Tensor")
 def _side_ignored(right: Kernel, sequence: Tensor, asked: Tensor, **how: Any) -> Any:
     how["right"], how["side"] = False, None
     return right(sequence, asked, **how)
 
 
-@_fault("topk names a place twice", "topk", seen=(ORDER, "choices"), like="iree#21202")
+@_order("choices", "topk names a place twice", "topk", like="iree#21202")
 def _place_twice(right: Kernel, x: Tensor, k: Any, *rest: Any) -> Any:
     values, places = right(x, k, *rest)
     if k > 1:
@@ -501,17 +450,17 @@ def _place_twice(right: Kernel, x: Tensor, k: Any, *rest: Any) -> Any:
     return values, places
 
 
-@_fault("uniform_ short of its range", "uniform_", seen=(RANDOM, "uniform_"))
+@_random("uniform_", "uniform_ short of its range", "uniform_")
 def _shifted_range(right: Kernel, x: Tensor, low: Any = 0.0, high: Any = 1.0, **how: Any) -> Any:
     return right(x, low, low + (high - low) * 0.98, **how)
 
 
-@_fault("normal_ too wide", "normal_", seen=(RANDOM, "normal_"))
+@_random("normal_", "normal_ too wide", "normal_")
 def _wide_normal(right: Kernel, x: Tensor, mean: Any = 0.0, std: Any = 1.0, **how: Any) -> Any:
     return right(x, mean, std * 1.03, **how)
 
 
-@_fault("bernoulli_ the same each call", "bernoulli_.float", seen=(RANDOM, "bernoulli_"))
+@_random("bernoulli_", "bernoulli_ the same each call", "bernoulli_.float")
 def _same_again(right: Kernel, x: Tensor, *args: Any, **how: Any) -> Any:
     """Each call draws from where the first began."""
     own = torch.Generator(device=x.device).manual_seed(7)
@@ -519,7 +468,7 @@ def _same_again(right: Kernel, x: Tensor, *args: Any, **how: Any) -> Any:
     return right(x, *args, **how)
 
 
-@_fault("blocks that draw alike", "uniform_", seen=(RANDOM, "uniform_"), like="NVIDIA/Fuser#1653")
+@_random("uniform_", "blocks that draw alike", "uniform_", like="NVIDIA/Fuser#1653")
 def _blocks_alike(right: Kernel, x: Tensor, *args: Any, **how: Any) -> Any:
     """Each block of 1,024 draws the same."""
     y = right(x, *args, **how)
@@ -529,36 +478,33 @@ def _blocks_alike(right: Kernel, x: Tensor, *args: Any, **how: Any) -> Any:
     return y
 
 
-@_fault("even numbers only", "random_.from", seen=(RANDOM, "randint"))
+@_random("randint", "even numbers only", "random_.from")
 def _even_only(right: Kernel, x: Tensor, low: Any, high: Any, **how: Any) -> Any:
     y = right(x, low, high, **how)
     return y.copy_(y // 2 * 2) if high - low > 10 else y
 
 
-@_fault(
-    "randperm that hardly shuffles",
-    "randperm.generator_out",
-    seen=(RANDOM, "permutations"),
-    like="pytorch#106260",
+@_random(
+    "permutations", "randperm that hardly shuffles", "randperm.generator_out", like="pytorch#106260"
 )
 def _barely_shuffled(right: Kernel, n: int, generator: Any, *, out: Tensor) -> Any:
     right(n, generator, out=out)
     return out.copy_(torch.arange(n, device=out.device).roll(n // 3)) if n > 100 else out
 
 
-@_fault("rand reaches 1", "uniform_", seen=(RANDOM, "ranges"), like="NVIDIA/Fuser#1653")
+@_random("ranges", "rand reaches 1", "uniform_", like="NVIDIA/Fuser#1653")
 def _never_one(right: Kernel, x: Tensor, *args: Any, **how: Any) -> Any:
     y = right(x, *args, **how)
     y[0] = 1.0
     return y
 
 
-@_fault("vdot without its conjugate", "vdot", seen=("complex", "vdot"))
+@_complex("vdot", "vdot without its conjugate", "vdot")
 def _without_conjugate(right: Kernel, a: Tensor, b: Tensor) -> Any:
     return (a.resolve_conj() * b).sum()
 
 
-@_fault("int8 products held to few bits", "_int_mm", seen=("eight bits", "int8 products"))
+@_bits("int8 products", "int8 products held to few bits", "_int_mm")
 def _held_to_16_bits(right: Kernel, a: Tensor, b: Tensor) -> Any:
     return right(a, b).clamp(-32_768 * 8, 32_767 * 8)
 
@@ -566,9 +512,7 @@ def _held_to_16_bits(right: Kernel, a: Tensor, b: Tensor) -> Any:
 _CALLS: list[int] = []
 
 
-@_fault(
-    "cumsum is another each time", "cumsum", seen=("determinism", "cumsum"), like="pytorch#75240"
-)
+@_repeats("cumsum", "cumsum is another each time", "cumsum", like="pytorch#75240")
 def _other_each_time(right: Kernel, x: Tensor, dim: int, **how: Any) -> Any:
     found = right(x, dim, **how)
     _CALLS.append(0)

@@ -4,6 +4,7 @@ axes), about whole numbers that no float has, about options, and about numbers o
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,93 +12,86 @@ from torch import Tensor
 
 from warpfront.inside.checks.hazards.seeding import Kernel, WrongKernels
 
-DESTINATIONS, AXES, WHOLE = "destinations", "axes", "whole numbers"
-KINDS, OPTIONS, LISTS = "kinds of numbers", "options", "lists"
-
-
 PLACE_FAULTS = WrongKernels()
-_fault = PLACE_FAULTS.entry
+_transforms = partial(PLACE_FAULTS.entry, "transforms")
+_state = partial(PLACE_FAULTS.entry, "kept state")
+_attention = partial(PLACE_FAULTS.entry, "attention kernels")
+_random = partial(PLACE_FAULTS.entry, "random numbers")
+_sparse = partial(PLACE_FAULTS.entry, "sparse")
+_options = partial(PLACE_FAULTS.entry, "options")
+_shapes = partial(PLACE_FAULTS.entry, "shapes")
+_linear = partial(PLACE_FAULTS.entry, "linear algebra")
+_written = partial(PLACE_FAULTS.entry, "destinations")
+_axes = partial(PLACE_FAULTS.entry, "axes")
+_whole = partial(PLACE_FAULTS.entry, "whole numbers")
+_kinds = partial(PLACE_FAULTS.entry, "kinds of numbers")
+_lists = partial(PLACE_FAULTS.entry, "lists")
+_special = partial(PLACE_FAULTS.entry, "NaN and infinity")
 
 
-@_fault("steps end before their end", "linspace.out", seen=("transforms", "windows"))
+@_transforms("windows", "steps end before their end", "linspace.out")
 def _ends_early(right: Kernel, first: Any, last: Any, count: int, **how: Any) -> Tensor:
     found: Tensor = right(first, last, count, **how)
     return found.copy_(right(first, last, count + 1)[:-1]) if count > 1 else found
 
 
-@_fault("a scale grows a step late", "_amp_update_scale_", seen=("kept state", "scale"))
+@_state("scale", "a scale grows a step late", "_amp_update_scale_")
 def _grows_late(
     right: Kernel, scale: Tensor, since: Tensor, bad: Tensor, factor: float, less: float, count: int
 ) -> Tensor:
-    found: Tensor = right(scale, since, bad, factor, less, count + 1)
-    return found
+    return right(scale, since, bad, factor, less, count + 1)
 
 
-@_fault(
+@_attention(
+    "inferred, relu",
     "a layer attends to what is padding",
     "_transformer_encoder_layer_fwd",
-    seen=("attention kernels", "inferred, relu"),
     devices=("cpu",),
 )
 def _padding_attended(right: Kernel, *given: Any) -> Tensor:
     """The mask of a batch is the second last of what the layer takes."""
-    found: Tensor = right(*given[:-2], None, None)
-    return found
+    return right(*given[:-2], None, None)
 
 
-@_fault("gammas are a little large", "_standard_gamma", seen=("random numbers", "gamma"))
+@_random("gamma", "gammas are a little large", "_standard_gamma")
 def _two_percent_more(right: Kernel, *given: Any, **how: Any) -> Tensor:
     found: Tensor = right(*given, **how)
     return found.mul_(1.02)
 
 
-@_fault(
-    "the last number of a sparse table is not listed",
-    "_to_sparse",
-    seen=("sparse", "from coordinates"),
-)
+@_sparse("from coordinates", "the last number of a sparse table is not listed", "_to_sparse")
 def _last_not_listed(right: Kernel, x: Tensor, **how: Any) -> Tensor:
     last = x.nonzero()[-1]
     kept = x.clone()
     kept[tuple(last)] = 0
-    found: Tensor = right(kept, **how)
-    return found
+    return right(kept, **how)
 
 
-@_fault(
+@_options(
+    "options of resized, bicubic, smooth",
     "smaller pictures are not filtered",
     "_upsample_bicubic2d_aa",
-    seen=("options", "options of resized, bicubic, smooth"),
 )
 def _unfiltered(right: Kernel, x: Tensor, size: Any, aligned: bool, *more: Any, **how: Any) -> Any:
     found = right(x, size, aligned, *more, **how)
     return found.copy_(torch.ops.aten.upsample_bicubic2d(x, size, aligned))
 
 
-@_fault(
-    "distances by products are off by one",
-    "_euclidean_dist",
-    seen=("options", "options of cdist of many"),
-)
+@_options("options of cdist of many", "distances by products are off by one", "_euclidean_dist")
 def _squares_forgotten(right: Kernel, x: Tensor, y: Tensor) -> Tensor:
     found: Tensor = right(x, y)
     return found.square().add_(1).sqrt_()
 
 
-@_fault(
-    "an axis of one turns the next",
-    "flip",
-    seen=("shapes", "flip, axes of one"),
-    like="pytorch#98266",
-)
+@_shapes("flip, axes of one", "an axis of one turns the next", "flip", like="pytorch#98266")
 def _next_axis_for_one(right: Kernel, x: Tensor, axes: list[int]) -> Tensor:
     return right(x, sorted({(a + 1) % x.dim() if x.shape[a] == 1 else a % x.dim() for a in axes}))
 
 
-@_fault(
+@_linear(
+    "triangles",
     "an upper factor of the other triangle",
     "cholesky",
-    seen=("linear algebra", "triangles"),
     like="pytorch#57032",
     devices=("cpu",),
 )
@@ -105,12 +99,12 @@ def _other_triangle(right: Kernel, x: Tensor, upper: bool = False) -> Tensor:
     return right(x.mH, upper) if upper and x.dim() > 2 else right(x, upper)
 
 
-@_fault(
+@_random(
+    "into views",
     "drawn beside a view",
     "normal_",
     "uniform_",
     "bernoulli_.float",
-    seen=("random numbers", "into views"),
     like="pytorch#165267",
 )
 def _gaps_undrawn(right: Kernel, x: Tensor, *more: Any, **how: Any) -> Tensor:
@@ -118,11 +112,11 @@ def _gaps_undrawn(right: Kernel, x: Tensor, *more: Any, **how: Any) -> Tensor:
     return x if drawn is not x else drawn
 
 
-@_fault(
+@_shapes(
+    "products",
     "a factor that the first tile has",
     "addmm",
     "addmm.out",
-    seen=("shapes", "products"),
     like="rocm-libraries#12226",
 )
 def _alpha_of_tile(right: Kernel, c: Tensor, a: Tensor, b: Tensor, **how: Any) -> Tensor:
@@ -146,21 +140,15 @@ def _strides_guessed(right: Kernel, *args: Any, out: Tensor, **how: Any) -> Tens
     return out
 
 
-_fault(
-    "bmm guesses the strides of its output",
-    "bmm.out",
-    seen=(DESTINATIONS, "bmm into memory"),
-    like="aiter#5385",
-)(_strides_guessed)
-_fault(
-    "cat guesses the strides of its output",
-    "cat.out",
-    seen=(DESTINATIONS, "cat into memory"),
-    like="aiter#5385",
-)(_strides_guessed)
+_written("bmm into memory", "bmm guesses the strides of its output", "bmm.out", like="aiter#5385")(
+    _strides_guessed
+)
+_written("cat into memory", "cat guesses the strides of its output", "cat.out", like="aiter#5385")(
+    _strides_guessed
+)
 
 
-@_fault("silu in place leaves a column", "silu_", seen=(DESTINATIONS, "silu in place"))
+@_written("silu in place", "silu in place leaves a column", "silu_")
 def _last_unwritten(right: Kernel, x: Tensor, *more: Any, **how: Any) -> Tensor:
     if x.dim() < 2 or x.is_contiguous():
         return right(x, *more, **how)
@@ -170,25 +158,25 @@ def _last_unwritten(right: Kernel, x: Tensor, *more: Any, **how: Any) -> Tensor:
     return x
 
 
-@_fault(
+@_written(
+    "floor of a quotient in place",
     "a quotient in place is cut off, not rounded down",
     "div_.Tensor_mode",
-    seen=(DESTINATIONS, "floor of a quotient in place"),
 )
 def _cut_off(right: Kernel, x: Tensor, y: Tensor, *, rounding_mode: str | None) -> Tensor:
     return right(x, y, rounding_mode=rounding_mode and "trunc")
 
 
-@_fault("kthvalue is the next one", "kthvalue.values", seen=(DESTINATIONS, "kthvalue into memory"))
+@_written("kthvalue into memory", "kthvalue is the next one", "kthvalue.values")
 def _one_further(right: Kernel, x: Tensor, k: int, *more: Any, **how: Any) -> Any:
     return right(x, min(k + 1, x.shape[-1]), *more, **how)
 
 
 # Elsewhere it is made of other operations.
-@_fault(
+@_axes(
+    "pixel_shuffle, two axes",
     "pixel_shuffle takes other channels from channels_last",
     "pixel_shuffle",
-    seen=(AXES, "pixel_shuffle, two axes"),
     devices=("cpu",),
 )
 def _channels_by_factor(right: Kernel, x: Tensor, factor: int) -> Tensor:
@@ -197,21 +185,17 @@ def _channels_by_factor(right: Kernel, x: Tensor, factor: int) -> Tensor:
     return right(x, factor)
 
 
-@_fault(
-    "trilinear repeats the first depth",
-    "upsample_trilinear3d",
-    seen=(AXES, "trilinear, three axes"),
-)
+@_axes("trilinear, three axes", "trilinear repeats the first depth", "upsample_trilinear3d")
 def _depth_for_height(right: Kernel, x: Tensor, size: Any, *more: Any, **how: Any) -> Tensor:
     found = right(x, size, *more, **how)
     found[:, :, 1] = found[:, :, 0]
     return found
 
 
-@_fault(
+@_axes(
+    "max_pool3d, overlapping",
     "max_pool3d's gradient where windows overlap is one of them",
     "max_pool3d_with_indices_backward",
-    seen=(AXES, "max_pool3d, overlapping"),
     like="MIOpen#1325",
 )
 def _overlaps_lost(right: Kernel, grad: Tensor, x: Tensor, *more: Any, **how: Any) -> Tensor:
@@ -222,10 +206,8 @@ def _overlaps_lost(right: Kernel, grad: Tensor, x: Tensor, *more: Any, **how: An
     return found.copy_(alone.view(x.shape))
 
 
-@_fault(
-    "a replicated corner gives no gradient",
-    "replication_pad3d_backward",
-    seen=(AXES, "replicated, three axes"),
+@_axes(
+    "replicated, three axes", "a replicated corner gives no gradient", "replication_pad3d_backward"
 )
 def _corner_lost(right: Kernel, grad: Tensor, x: Tensor, padding: Any, **how: Any) -> Tensor:
     cut = grad.clone()
@@ -233,11 +215,7 @@ def _corner_lost(right: Kernel, grad: Tensor, x: Tensor, padding: Any, **how: An
     return right(cut, x, padding, **how)
 
 
-@_fault(
-    "the last group of conv1d gives no gradient",
-    "convolution_backward",
-    seen=(AXES, "conv1d of groups"),
-)
+@_axes("conv1d of groups", "the last group of conv1d gives no gradient", "convolution_backward")
 def _last_group_lost(right: Kernel, grad: Tensor, x: Tensor, weight: Tensor, *more: Any) -> Any:
     found = right(grad, x, weight, *more)
     groups = more[6]
@@ -246,7 +224,7 @@ def _last_group_lost(right: Kernel, grad: Tensor, x: Tensor, weight: Tensor, *mo
     return found
 
 
-@_fault("whole numbers are divided as floats", "div.Tensor_mode", seen=(WHOLE, "floor"))
+@_whole("floor", "whole numbers are divided as floats", "div.Tensor_mode")
 def _through_float(right: Kernel, x: Tensor, y: Tensor, *, rounding_mode: str | None) -> Tensor:
     found = right(x, y, rounding_mode=rounding_mode)
     if found.is_floating_point() or rounding_mode != "floor":
@@ -254,7 +232,7 @@ def _through_float(right: Kernel, x: Tensor, y: Tensor, *, rounding_mode: str | 
     return found.copy_((x.float() / y.float()).floor())
 
 
-@_fault("whole numbers are added in float64", "add.Tensor", seen=(WHOLE, "add a large number"))
+@_whole("add a large number", "whole numbers are added in float64", "add.Tensor")
 def _added_in_double(right: Kernel, x: Tensor, y: Tensor, **how: Any) -> Tensor:
     found = right(x, y, **how)
     if found.dtype != torch.int64 or x.dim() < 2:
@@ -262,12 +240,8 @@ def _added_in_double(right: Kernel, x: Tensor, y: Tensor, **how: Any) -> Tensor:
     return found.copy_(torch.where(found.abs() > 2**53, found & -1024, found))
 
 
-@_fault(
-    "argmin of a block filled with nought",
-    "argmin",
-    "argmin.out",
-    seen=(KINDS, "argmin"),
-    like="FlagGems#6447",
+@_kinds(
+    "argmin", "argmin of a block filled with nought", "argmin", "argmin.out", like="FlagGems#6447"
 )
 def _padded_by_nought(right: Kernel, x: Tensor, dim: Any = None, *more: Any, **how: Any) -> Tensor:
     """The place of the smallest, if a block of a power of two is filled with nought."""
@@ -279,24 +253,19 @@ def _padded_by_nought(right: Kernel, x: Tensor, dim: Any = None, *more: Any, **h
     return found
 
 
-@_fault("beta of 0 times NaN", "baddbmm", "baddbmm.out", seen=(KINDS, "beta of 0, baddbmm"))
+@_kinds("beta of 0, baddbmm", "beta of 0 times NaN", "baddbmm", "baddbmm.out")
 def _beta_times(right: Kernel, x: Tensor, *more: Any, **how: Any) -> Tensor:
     found = right(x, *more, **how)
     return found.add_(x * 0) if how.get("beta", 1) == 0 else found
 
 
-@_fault(
-    "nextafter in float32",
-    "nextafter",
-    seen=(KINDS, "bits of nextafter"),
-    like="torch-xpu-ops#1169",
-)
+@_kinds("bits of nextafter", "nextafter in float32", "nextafter", like="torch-xpu-ops#1169")
 def _in_single(right: Kernel, x: Tensor, y: Tensor, **how: Any) -> Tensor:
     found = right(x, y, **how)
     return found if x.dtype == torch.float32 else found.copy_(x.expand_as(found))
 
 
-@_fault("bernoulli_ throws each coin for two", "bernoulli_.float", seen=(KINDS, "bernoulli_ apart"))
+@_kinds("bernoulli_ apart", "bernoulli_ throws each coin for two", "bernoulli_.float")
 def _half_again(right: Kernel, x: Tensor, *more: Any, **how: Any) -> Tensor:
     found = right(x, *more, **how)
     if x.is_contiguous() and x.numel() >= 1024:
@@ -305,10 +274,10 @@ def _half_again(right: Kernel, x: Tensor, *more: Any, **how: Any) -> Tensor:
     return found
 
 
-@_fault(
+@_kinds(
+    "inputs afterwards",
     "an inverse transform works in its input",
     "_fft_c2r",
-    seen=(KINDS, "inputs afterwards"),
     like="pytorch#109448",
 )
 def _spoiled_input(right: Kernel, x: Tensor, dim: Any, *more: Any) -> Tensor:
@@ -319,11 +288,11 @@ def _spoiled_input(right: Kernel, x: Tensor, dim: Any, *more: Any) -> Tensor:
     return found
 
 
-@_fault(
+@_options(
+    "options of embedding_bag",
     "padding counts in the mean of a bag",
     "_embedding_bag",
     "_embedding_bag_forward_only",
-    seen=(OPTIONS, "options of embedding_bag"),
 )
 def _padding_counts(right: Kernel, weight: Tensor, index: Tensor, *more: Any) -> Any:
     found = right(weight, index, *more)
@@ -332,17 +301,13 @@ def _padding_counts(right: Kernel, weight: Tensor, index: Tensor, *more: Any) ->
     return found
 
 
-@_fault(
-    "elu in place has the gradient of alpha 1", "elu_backward", seen=(OPTIONS, "options of elu")
-)
+@_options("options of elu", "elu in place has the gradient of alpha 1", "elu_backward")
 def _unscaled_alpha(right: Kernel, grad: Tensor, *more: Any, **how: Any) -> Tensor:
     _, scale, inner, done, x = more
     return right(grad, 1.0 if done else more[0], scale, inner, done, x, **how)
 
 
-@_fault(
-    "the last chunk of a list is not normed", "_foreach_norm.Scalar", seen=(LISTS, "foreach norms")
-)
+@_lists("foreach norms", "the last chunk of a list is not normed", "_foreach_norm.Scalar")
 def _last_chunk(right: Kernel, tensors: Any, order: Any = 2, **how: Any) -> Any:
     found = right(tensors, order, **how)
     for one, x in zip(found, tensors, strict=True):
@@ -352,7 +317,7 @@ def _last_chunk(right: Kernel, tensors: Any, order: Any = 2, **how: Any) -> Any:
     return found
 
 
-@_fault("fused SGD dampens its first step", "_fused_sgd_", seen=(LISTS, "every SGD"))
+@_lists("every SGD", "fused SGD dampens its first step", "_fused_sgd_")
 def _dampened_at_first(right: Kernel, weights: Any, grads: Any, kept: Any, **how: Any) -> None:
     right(weights, grads, kept, **how)
     if how["is_first_step"] and how["dampening"]:
@@ -365,41 +330,33 @@ def _without_sign(right: Kernel, x: Tensor, *more: Any, **how: Any) -> Tensor:
     return result.copy_(torch.where(result == 0, result.abs(), result))
 
 
-_fault(
-    "round gives nought without its sign",
-    "round",
-    "round.out",
-    seen=("NaN and infinity", "signs of nought"),
-)(_without_sign)
-_fault(
-    "sin gives nought without its sign",
-    "sin",
-    "sin.out",
-    seen=("NaN and infinity", "signs of curves"),
-)(_without_sign)
+_special("signs of nought", "round gives nought without its sign", "round", "round.out")(
+    _without_sign
+)
+_special("signs of curves", "sin gives nought without its sign", "sin", "sin.out")(_without_sign)
 
 
-@_fault("cauchy_ has a width of 1", "cauchy_", seen=("random numbers", "quartiles"))
+@_random("quartiles", "cauchy_ has a width of 1", "cauchy_")
 def _about_its_median(right: Kernel, x: Tensor, median: float, sigma: float, **how: Any) -> Tensor:
     return right(x, median, 1.0, **how)
 
 
-@_fault(
+@_options(
+    ("options of add of a number", "options of add_ of a number"),
     "numbers are added once",
     "add.Tensor",
     "add_.Tensor",
     "add.out",
-    seen=(OPTIONS, "options of add of a number", "options of add_ of a number"),
 )
 def _alpha_dropped(right: Kernel, x: Tensor, other: Any, alpha: Any = 1, **how: Any) -> Tensor:
     return right(x, other, alpha=1 if x.is_floating_point() else alpha, **how)
 
 
-@_fault(
+@_options(
+    "options of topk, in whatever order",
     "topk in whatever order gives the first again and again",
     "topk",
     "topk.values",
-    seen=(OPTIONS, "options of topk, in whatever order"),
 )
 def _in_no_order(right: Kernel, x: Tensor, k: int, *more: Any, **how: Any) -> Any:
     values, places = right(x, k, *more, **how)
@@ -409,15 +366,15 @@ def _in_no_order(right: Kernel, x: Tensor, k: int, *more: Any, **how: Any) -> An
     return values, places
 
 
-@_fault("gelu in place heeds no approximation", "gelu_", seen=(OPTIONS, "options of gelu_"))
+@_options("options of gelu_", "gelu in place heeds no approximation", "gelu_")
 def _exact_approximation(right: Kernel, x: Tensor, **how: Any) -> Tensor:
     return right(x, approximate="none")
 
 
-@_fault(
+@_state(
+    "LSTM of one direction",
     "an LSTM forgets the state that it is given",
     "mkldnn_rnn_layer",
-    seen=("kept state", "LSTM of one direction"),
     devices=("cpu",),
 )
 def _state_forgotten(right: Kernel, x: Tensor, *more: Any) -> Any:
@@ -425,21 +382,21 @@ def _state_forgotten(right: Kernel, x: Tensor, *more: Any) -> Any:
     return right(x, *weights, hidden * 0, cell * 0, *rest)
 
 
-@_fault(
+@_options(
+    "options of nearest-exact by 1.7",
     "exactly nearest goes by sizes, whatever the factor",
     "_upsample_nearest_exact2d",
     "_upsample_nearest_exact2d.out",
-    seen=(OPTIONS, "options of nearest-exact by 1.7"),
 )
 def _by_sizes(right: Kernel, x: Tensor, size: Any, *scales: Any, **how: Any) -> Tensor:
     return right(x, size, None, None, **how)
 
 
-@_fault("renorm in place leaves twice the norm", "renorm_", seen=(OPTIONS, "options of renorm_"))
+@_options("options of renorm_", "renorm in place leaves twice the norm", "renorm_")
 def _norm_exceeded(right: Kernel, x: Tensor, p: Any, dim: int, maxnorm: Any) -> Tensor:
     return right(x, p, dim, maxnorm * 2)
 
 
-@_fault("logit in place clamps nothing", "logit_", seen=(OPTIONS, "options of logit_"))
+@_options("options of logit_", "logit in place clamps nothing", "logit_")
 def _unlimited(right: Kernel, x: Tensor, eps: Any = None) -> Tensor:
     return right(x, None)

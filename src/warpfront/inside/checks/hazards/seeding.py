@@ -42,16 +42,18 @@ class WrongKernels(list[KernelFault]):
 
     def entry(
         self,
+        hazard_class: str,
+        rows: str | tuple[str, ...],
         name: str,
         *operators: str,
-        seen: tuple[str, ...],
         like: str = "",
         devices: tuple[str, ...] = ("cpu", "cuda"),
     ) -> Callable[[Wrong], Wrong]:
-        """Enters the kernel that is decorated. `seen` are a class of hazards and rows of it."""
+        """Enters the kernel that it decorates, which this row of the class has to see, or these."""
+        seen = (rows,) if isinstance(rows, str) else rows
 
         def entered(wrong: Wrong) -> Wrong:
-            self.append(KernelFault(name, operators, wrong, seen[0], seen[1:], like, devices))
+            self.append(KernelFault(name, operators, wrong, hazard_class, seen, like, devices))
             return wrong
 
         return entered
