@@ -442,13 +442,11 @@ class Attention:
 
 
 def _batch_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    y: Tensor = functional.batch_norm(x, None, None, weight, bias, training=True)
-    return y
+    return functional.batch_norm(x, None, None, weight, bias, training=True)
 
 
 def _layer_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    y: Tensor = functional.layer_norm(x, x.shape[-1:], weight, bias)
-    return y
+    return functional.layer_norm(x, x.shape[-1:], weight, bias)
 
 
 def layer_norm(dim: int) -> Norm:

@@ -115,8 +115,7 @@ def flex(q: Tensor, k: Tensor, v: Tensor, kind: str, mask: Tensor | None) -> Ten
 
     compiled = torch.compile(module.flex_attention, dynamic=False)
     change = later if kind == "causal" else None
-    out: Tensor = compiled(q, k, v, score_mod=change, enable_gqa=q.shape[1] != k.shape[1])
-    return out
+    return compiled(q, k, v, score_mod=change, enable_gqa=q.shape[1] != k.shape[1])
 
 
 # Names that kernels had with torch 2.11 on an H100, operators with 2.13 on a CPU; of ROCm, aiter

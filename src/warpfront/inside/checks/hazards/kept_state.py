@@ -40,15 +40,12 @@ def _running(ground: Ground) -> Iterator[Answer]:
             mean = (1 - rate) * mean + rate * array(x).mean(axes)
             variance = (1 - rate) * variance + rate * array(x).var(axes, ddof=1)
         label = f"{shape}, momentum {momentum}, channels_last {last}"
-        assert module.running_mean is not None
-        assert module.running_var is not None
         yield Answer(f"mean, {label}", module.running_mean, mean, ulps=16, slack=1e-6)
         # One sum after another. Few squares are different, and equal ones are rounded the same way,
         # so that their errors add up.
         worst = 32 + math.prod(shape) // shape[1] // 2
         found = module.running_var
         yield Answer(f"variance, {label}", found, variance, ulps=worst, slack=1e-6)
-        assert module.num_batches_tracked is not None
         yield Answer(f"count, {label}", module.num_batches_tracked, 3)
         module.eval()
         x = ground.whole(*shape)
@@ -466,12 +463,10 @@ def _packed(kind: str, ground: Ground) -> Iterator[Answer]:
     pack = nn.utils.rnn.pack_padded_sequence(sent, lengths, enforce_sorted=False)
     found, _ = nn.utils.rnn.pad_packed_sequence(own(pack)[0])
     found.sum().backward()
-    assert sent.grad is not None
     for place, length in enumerate(lengths.tolist()):
         alone = x[:length, place : place + 1].clone().requires_grad_()
         right = exact(alone)[0]
         right.sum().backward()
-        assert alone.grad is not None
         for label, mine, one in (("output", found, right), ("gradient", sent.grad, alone.grad)):
             padded = np.zeros((13, one.shape[-1]))
             padded[:length] = array(one.detach())[:, 0]

@@ -69,8 +69,6 @@ def _product_gradients(ground: Ground) -> Iterator[Answer]:
     weight = ground.send(ground.few(7, 9)).requires_grad_()
     bias = ground.send(ground.few(7)).requires_grad_()
     functional.linear(sent, weight, bias).backward(ground.send(fed))
-    assert weight.grad is not None
-    assert bias.grad is not None
     yield Answer("weight", weight.grad, array(fed.mT @ x), ulps=1)
     yield Answer("bias", bias.grad, array(fed.sum(0)), ulps=1)
 
@@ -139,7 +137,6 @@ def _scans(ground: Ground) -> Iterator[Answer]:
         )
         leaf = ground.send(x).requires_grad_()
         leaf.cumsum(1).backward(ground.send(x))
-        assert leaf.grad is not None
         yield Answer(
             f"gradient of cumsum of {count}",
             leaf.grad,
@@ -201,7 +198,6 @@ def _alignments(ground: Ground) -> Iterator[Answer]:
         right = -(hit * logs).sum((0, 2))
         yield Answer(f"loss of {count}", loss, right, slack=1e-5 * right)
         loss.sum().backward()
-        assert leaf.grad is not None
         # Sums of logarithms as large as the loss are subtracted. Each of two has a rounding of its
         # value a step, 0.22 roundings in the mean square: 0.18 sqrt(count) together, six times.
         off = max(16, 1.1 * math.sqrt(count)) * ground.eps * (1 + float(right.max()))
@@ -325,19 +321,15 @@ def _added(ground: Ground) -> Iterator[Answer]:
     yield Answer("index_put", start.index_put((at,), sent, accumulate=True), right)
     weight = ground.send(torch.zeros(places, 3)).requires_grad_()
     functional.embedding(at, weight).backward(sent)
-    assert weight.grad is not None
     yield Answer("gradient of embedding", weight.grad, right)
     leaf = ground.send(torch.zeros(places, 3)).requires_grad_()
     leaf.index_select(0, at).backward(sent)
-    assert leaf.grad is not None
     yield Answer("gradient of index_select", leaf.grad, right)
     leaf = ground.send(torch.zeros(places, 3)).requires_grad_()
     leaf[at].backward(sent)
-    assert leaf.grad is not None
     yield Answer("gradient of indexing", leaf.grad, right)
     leaf = ground.send(torch.zeros(places, 3)).requires_grad_()
     leaf.gather(0, at[:, None].expand(-1, 3)).backward(sent)
-    assert leaf.grad is not None
     yield Answer("gradient of gather", leaf.grad, right)
 
 
@@ -361,7 +353,6 @@ def _wide_rows(ground: Ground) -> Iterator[Answer]:
         chosen = -logs[np.arange(3), array(target)].mean()
         yield Answer(f"cross_entropy of {width}", loss, chosen, ulps=8, slack=off)
         loss.backward()
-        assert leaf.grad is not None
         hit = np.zeros_like(a)
         hit[np.arange(3), array(target)] = 1
         right = (np.exp(a) / total - hit) / 3
@@ -515,11 +506,8 @@ def _long_convolutions(ground: Ground) -> Iterator[Answer]:
     found.backward(ground.send(fed))
     leaves = [one.clone().requires_grad_() for one in (x, weight)]
     functional.conv1d(*leaves, padding=2).backward(fed)
-    assert sent.grad is not None
-    assert kernel.grad is not None
     # A native convolution keeps one sum a sample in 16 bits.
     for label, got, leaf in (("input", sent.grad, leaves[0]), ("weight", kernel.grad, leaves[1])):
-        assert leaf.grad is not None
         slack = ground.eps * np.abs(array(leaf.grad)).max() if ground.half else TRANSFORMED
         yield Answer(f"gradient of the {label}", got, array(leaf.grad), ulps=2, slack=slack)
 
@@ -592,7 +580,6 @@ def _indices(ground: Ground) -> Iterator[Answer]:
         leaf = sent.clone().requires_grad_()
         found = functional.embedding(at, leaf)
         found.backward(given)
-        assert leaf.grad is not None
         yield Answer(f"embedding, {where}", found, a[places])
         yield Answer(f"gradient of embedding, {where}", leaf.grad, added - a)
         starts = torch.arange(0, count, 3)

@@ -81,7 +81,6 @@ def _repeated(ground: Ground) -> Iterator[Answer]:
         yield Answer(f"one column, {m}", ground.send(ones) @ y, right, ulps=1)
         leaf, fed = ground.send(row).expand(m, k).clone().requires_grad_(), ground.whole(1, n)
         (leaf @ ground.send(b)).backward(ground.send(fed).expand(m, n))
-        assert leaf.grad is not None
         right = array(fed.expand(m, n) @ b.mT)
         yield Answer(f"gradient, {m}", leaf.grad, right, ulps=1)
 
@@ -279,7 +278,6 @@ def _of_weight(forward: Step, x: Tensor, w: Tensor, fed: Tensor) -> Tensor:
     """The result is linear in the weight, so its gradient is what each of its numbers adds."""
     leaf = w.clone().requires_grad_()
     (forward(x, leaf) * fed).sum().backward()
-    assert leaf.grad is not None
     return leaf.grad
 
 

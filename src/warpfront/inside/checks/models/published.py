@@ -119,8 +119,7 @@ class Published(nn.Module):
         self.body, self.names, self.loss = model, names, Loss()
 
     def predict(self, *inputs: Tensor) -> Tensor:
-        logits: Tensor = self.body(**dict(zip(self.names, inputs, strict=True))).logits
-        return logits
+        return self.body(**dict(zip(self.names, inputs, strict=True))).logits
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, Tensor]:
         logits = self.predict(*inputs[:-1])
