@@ -16,7 +16,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from warpfront.inside.checks.hazards.answers import Answer, Ground, Hazard, HazardClass, array
+from warpfront.inside.checks.hazards.answers import (
+    FLOATS,
+    USUAL,
+    Answer,
+    Ground,
+    Hazard,
+    HazardClass,
+    array,
+    rows,
+)
 
 Numbers = Any
 
@@ -213,22 +222,13 @@ ATTENTION = HazardClass(
             Hazard(
                 name=name,
                 answers=partial(_tried, name),
-                dtypes=("float32", "bfloat16"),
+                dtypes=USUAL,
                 # CUDA's kernels for 16 bits give such a query means (2.11 on an H200).
                 devices=("cpu",) if one.hidden == "nothing" else (),
-                once=True,
             )
             for name, one in ASKED.items()
         ),
-        Hazard(name="dropped", answers=_drops, once=True),
-        *(
-            Hazard(
-                name=f"inferred, {name}",
-                answers=partial(_inferred, name),
-                dtypes=("float32",),
-                once=True,
-            )
-            for name in LAYERS
-        ),
+        *rows({"dropped": _drops}, FLOATS),
+        *rows({f"inferred, {name}": partial(_inferred, name) for name in LAYERS}),
     ),
 )

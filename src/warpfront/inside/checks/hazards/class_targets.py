@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from warpfront.inside.checks.hazards.answers import Answer, Ground, HazardClass, array, rows
+from warpfront.inside.checks.hazards.answers import FLOATS, Answer, Ground, HazardClass, array, rows
 
 Numbers = Any
 IGNORED = -100
@@ -264,6 +264,6 @@ CLASS_TARGETS = HazardClass(
             "embedding_bag": _bags,
             "distances": _distances,
         },
-        once=True,
+        FLOATS,
     ),
 )

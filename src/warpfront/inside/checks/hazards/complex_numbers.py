@@ -149,6 +149,7 @@ COMPLEX_NUMBERS = HazardClass(
             "derivatives": _derivatives,
             "far out": _far_out,
         },
-        dtypes=("float32", "float64"),
+        ("float32", "float64"),
+        each_seed=True,
     ),
 )

@@ -15,6 +15,7 @@ from torch.nn import functional
 
 from warpfront.inside.checks.hazards.answers import (
     DOUBLE,
+    FLOATS,
     Answer,
     Ground,
     Hazard,
@@ -457,10 +458,9 @@ FAR_OUT = HazardClass(
     hazards=(
         *rows(
             {name: partial(_curve, curve) for name, curve in CURVES.items() if name not in SIXTHS},
-            dtypes=DOUBLE,
-            once=True,
+            DOUBLE,
         ),
-        *rows({name: partial(_curve, CURVES[name]) for name in SIXTHS}, once=True),
+        *rows({name: partial(_curve, CURVES[name]) for name in SIXTHS}, FLOATS),
         *rows(
             {
                 "softmax": _softmax,
@@ -470,10 +470,12 @@ FAR_OUT = HazardClass(
                 "variance far from 0": _far_mean,
                 "normalisation far from 0": _far_norms,
                 "attention": _attention,
-            }
+            },
+            FLOATS,
+            each_seed=True,
         ),
-        Hazard(name="beyond the range", answers=_beyond_the_range, once=True),
-        Hazard(name="powers", answers=_powers, once=True),
-        Hazard(name="whole quotients", answers=_whole_quotients, once=True),
+        Hazard(name="beyond the range", answers=_beyond_the_range, dtypes=FLOATS),
+        Hazard(name="powers", answers=_powers, dtypes=FLOATS),
+        Hazard(name="whole quotients", answers=_whole_quotients, dtypes=FLOATS),
     ),
 )

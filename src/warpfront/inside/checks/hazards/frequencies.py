@@ -145,7 +145,7 @@ EVERY_LENGTH = tuple((4, length) for length in range(1, 65))
 FREQUENCIES = HazardClass(
     name="transforms",
     asks="are Fourier transforms right, of any length, along any axes, each time",
-    hazards=rows({"whole steps": _whole_steps}, dtypes=("float32",), devices=("cpu",), once=True)
+    hazards=rows({"whole steps": _whole_steps}, devices=("cpu",))
     + rows(
         {
             **{name: partial(_tried, pair, TRANSFORMED) for name, pair in ALONG.items()},
@@ -154,8 +154,6 @@ FREQUENCIES = HazardClass(
             "every real length": partial(_tried, ACROSS["irfft2"], EVERY_LENGTH),
             "windows": _windows,
             "frames": _framed,
-        },
-        dtypes=("float32",),
-        once=True,
+        }
     ),
 )

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from warpfront.inside.checks.hazards.answers import SINGLE, Answer, Ground, HazardClass, array, rows
+from warpfront.inside.checks.hazards.answers import FLOATS, Answer, Ground, HazardClass, array, rows
 
 STEPS = 4
 Numbers = Any
@@ -498,39 +498,28 @@ KEPT_STATE = HazardClass(
     hazards=(
         *rows(
             {"running statistics": _running, "given statistics": _fused_with_statistics},
-            once=True,
-            dtypes=("float32", "float64"),
+            ("float32", "float64"),
         ),
-        *rows({f"in place {name}": partial(_inplace, name) for name in INPLACE}, once=True),
-        *rows({"scatter_reduce": _reduce}),
-        *rows({name: partial(_optimizer, name) for name in OPTIMIZERS}, dtypes=SINGLE, once=True),
-        *rows(
-            {f"{name} that is told": partial(_told, name) for name in sorted(FUSED)},
-            dtypes=SINGLE,
-            once=True,
-        ),
-        *rows({f"foreach {name}": partial(_foreach, name) for name in FOREACH}, once=True),
-        *rows({"unscaling": _unscaled}, dtypes=SINGLE, once=True),
+        *rows({f"in place {name}": partial(_inplace, name) for name in INPLACE}, FLOATS),
+        *rows({"scatter_reduce": _reduce}, FLOATS, each_seed=True),
+        *rows({name: partial(_optimizer, name) for name in OPTIMIZERS}),
+        *rows({f"{name} that is told": partial(_told, name) for name in sorted(FUSED)}),
+        *rows({f"foreach {name}": partial(_foreach, name) for name in FOREACH}, FLOATS),
+        *rows({"unscaling": _unscaled}),
         # torch's scaler computes the scale's reciprocal in float64, which a Gaudi does not have.
-        *rows({"scale": _scaled}, dtypes=SINGLE, devices=("cpu", "cuda", "rocm", "xpu"), once=True),
+        *rows({"scale": _scaled}, devices=("cpu", "cuda", "rocm", "xpu")),
         *rows(
             {f"packed {kind}": partial(_packed, kind) for kind in ("LSTM", "GRU", "RNN")},
-            dtypes=SINGLE,
+            each_seed=True,
         ),
-        *rows(
-            {name: partial(_other_recurrent, name) for name in RECURRENT},
-            dtypes=SINGLE,
-            once=True,
-        ),
+        *rows({name: partial(_other_recurrent, name) for name in RECURRENT}),
         *rows(
             {
                 f"last states of {name}": partial(_other_recurrent, name, states=True)
                 for name in RECURRENT
             },
-            dtypes=SINGLE,
             devices=("cpu",),
-            once=True,
         ),
-        *rows({kind: partial(_recurrent, kind) for kind in ("LSTM", "GRU", "RNN")}, dtypes=SINGLE),
+        *rows({kind: partial(_recurrent, kind) for kind in ("LSTM", "GRU", "RNN")}, each_seed=True),
     ),
 )

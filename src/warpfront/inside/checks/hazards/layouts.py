@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from warpfront.inside.checks.hazards.answers import (
-    SINGLE,
+    USUAL,
     Answer,
     Ground,
     HazardClass,
@@ -512,34 +512,22 @@ PADDED_LAST = KnownDefect(
     device="cuda",
     before=(2, 14),
 )
-ONCE: dict[str, Any] = {"dtypes": ("float32", "bfloat16"), "once": True}
 LAYOUTS = HazardClass(
     name="memory formats",
     narrow=("norms", "convolution 64 to 64"),
     asks="are the same numbers right from every place and in every order of memory",
     hazards=(
-        *rows(
-            {f"convolution {name}": partial(_convolution, name) for name in CONVOLUTIONS}, **ONCE
-        ),
-        *rows(
-            {name: partial(_pooled, name) for name in POOLED if name not in PADDED_MEANS}, **ONCE
-        ),
-        *rows(
-            {name: partial(_pooled, name) for name in PADDED_MEANS}, known=(PADDED_LAST,), **ONCE
-        ),
-        *rows(
-            {f"looks, {name}": partial(_looks, name) for name in LOOKS}, dtypes=SINGLE, once=True
-        ),
-        *rows({f"element {name}": partial(_binary, name) for name in BINARY}, **ONCE),
-        *rows({f"along axes {name}": partial(_reduced, name) for name in REDUCED}, **ONCE),
+        *rows({f"convolution {name}": partial(_convolution, name) for name in CONVOLUTIONS}, USUAL),
+        *rows({name: partial(_pooled, name) for name in POOLED if name not in PADDED_MEANS}, USUAL),
+        *rows({name: partial(_pooled, name) for name in PADDED_MEANS}, USUAL, known=(PADDED_LAST,)),
+        *rows({f"looks, {name}": partial(_looks, name) for name in LOOKS}),
+        *rows({f"element {name}": partial(_binary, name) for name in BINARY}, USUAL),
+        *rows({f"along axes {name}": partial(_reduced, name) for name in REDUCED}, USUAL),
         *rows(
             {"max_pool2d": _max_pool, "norms": _norms, "products": _products, "casts": _casts},
-            **ONCE,
+            USUAL,
         ),
-        *rows(
-            {"single numbers": _singles, "written into memory": _written},
-            **ONCE,
-        ),
+        *rows({"single numbers": _singles, "written into memory": _written}, USUAL),
         *rows(
             {
                 **{
@@ -551,9 +539,7 @@ LAYOUTS = HazardClass(
                 **{f"some channels, {name}": partial(_pooled, name, forms=SOME) for name in POOLED},
                 "some channels, norms": partial(_norms, forms=SOME),
             },
-            dtypes=SINGLE,
             devices=("cpu",),
-            once=True,
         ),
         *ONE_MEMORY,
     ),

@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from warpfront.inside.checks.hazards.answers import (
     FALSE,
-    SINGLE,
+    FLOATS,
     TRUE,
     Answer,
     Ground,
@@ -609,7 +609,7 @@ LENGTHS = HazardClass(
                 "many heads": _many_heads,
                 "convolutions": _long_convolutions,
             },
-            once=True,
+            FLOATS,
         ),
         *rows(
             {
@@ -624,29 +624,21 @@ LENGTHS = HazardClass(
                 "pairs": _pairs,
                 **{f"many samples, {name}": partial(_many_samples, name) for name in MANY_SAMPLES},
                 **{f"long {name}": partial(_long_line, call) for name, call in LONG_LINES.items()},
-            },
-            dtypes=SINGLE,
-            once=True,
+            }
         ),
         *rows(
             {f"rows of {name}": partial(_normed_rows, name) for name in NORMED_ROWS},
-            dtypes=SINGLE,
             devices=("cpu",),
-            once=True,
         ),
         Hazard(
-            name="cancelled",
-            answers=_cancelled,
-            dtypes=("float16",),
-            once=True,
-            known=(PARTS_OF_THREADS,),
+            name="cancelled", answers=_cancelled, dtypes=("float16",), known=(PARTS_OF_THREADS,)
         ),
         Hazard(
             name="rows by millions",
             answers=_rows_by_millions,
+            dtypes=FLOATS,
             devices=("cuda", "rocm"),
             needed_bytes=2 * 2**30,
-            once=True,
         ),
     ),
 )

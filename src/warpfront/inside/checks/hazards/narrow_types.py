@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from warpfront.inside.checks.hazards.answers import SINGLE, Answer, Ground, HazardClass, array, rows
+from warpfront.inside.checks.hazards.answers import Answer, Ground, HazardClass, array, rows
 
 # Exponent bits, mantissa bits, bias, whether infinities exist, and whether 0x80 is NaN (FNUZ).
 FORMATS: dict[str, tuple[int, int, int, bool, bool]] = {
@@ -199,10 +199,8 @@ NARROW_TYPES = HazardClass(
                 "float8 products": _scaled_products,
                 "wrapping": _wrapping,
                 "fake quantisation": _quantized,
-            },
-            dtypes=SINGLE,
-            once=True,
+            }
         ),
-        *rows({"quantised": _codes_of_steps}, dtypes=("float32",), devices=("cpu",), once=True),
+        *rows({"quantised": _codes_of_steps}, devices=("cpu",)),
     ),
 )

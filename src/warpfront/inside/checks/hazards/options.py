@@ -16,7 +16,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from warpfront.inside.checks.hazards.answers import Answer, Ground, Hazard, HazardClass, array
+from warpfront.inside.checks.hazards.answers import (
+    USUAL,
+    Answer,
+    Ground,
+    HazardClass,
+    array,
+    rows,
+)
 
 Options = Mapping[str, Sequence[Any]]
 REDUCTIONS: Sequence[Any] = ("none", "mean", "sum")
@@ -700,13 +707,5 @@ OPTIONS = HazardClass(
     name="options",
     asks="is every option of an operation heeded, forward and backward",
     seen_on=("cpu", "cuda"),
-    hazards=tuple(
-        Hazard(
-            name=f"options of {name}",
-            answers=partial(_tried, one),
-            dtypes=("float32", "bfloat16"),
-            once=True,
-        )
-        for name, one in ALL.items()
-    ),
+    hazards=rows({f"options of {name}": partial(_tried, one) for name, one in ALL.items()}, USUAL),
 )

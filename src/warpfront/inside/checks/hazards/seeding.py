@@ -13,11 +13,10 @@ import torch
 from torch import Tensor
 
 from warpfront.inside.checks.effort import Effort
-from warpfront.inside.checks.hazards.answers import Hazard
+from warpfront.inside.checks.hazards.answers import USUAL, Hazard
 from warpfront.inside.checks.hazards.hazard_checks import class_named, free_bytes, judge_rows
 from warpfront.inside.checks.mutations import MutationTally, Seeded
 
-DTYPES = ("float32", "bfloat16")
 KEYS = {"cpu": "CPU", "cuda": "CUDA"}
 Kernel = Callable[..., Any]
 # Gets the right kernel, and the arguments of the call.
@@ -136,7 +135,7 @@ def seed_kernel_faults(
             continue
         rows = rows_of(fault)
         known = {name for row in rows for name in row.dtypes}
-        dtypes = [name for name in DTYPES if name in known] or list(known)
+        dtypes = [name for name in USUAL if name in known] or list(known)
         caught = False
         for drawn in range(seed, seed + max(row.turns for row in rows)):
             effort = Effort(seeds=(drawn,), quick=True)

@@ -106,9 +106,5 @@ SPARSE = HazardClass(
     name="sparse",
     asks="are sparse tensors added, multiplied and converted right",
     seen_on=("cpu", "cuda"),
-    hazards=rows(
-        {name: partial(_quietly, answers) for name, answers in ANSWERS.items()},
-        dtypes=("float32",),
-        once=True,
-    ),
+    hazards=rows({name: partial(_quietly, answers) for name, answers in ANSWERS.items()}),
 )

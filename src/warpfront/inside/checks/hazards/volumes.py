@@ -16,7 +16,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from warpfront.inside.checks.hazards.answers import Answer, Ground, Hazard, HazardClass, array, rows
+from warpfront.inside.checks.hazards.answers import (
+    USUAL,
+    Answer,
+    Ground,
+    Hazard,
+    HazardClass,
+    array,
+    rows,
+)
 from warpfront.inside.checks.hazards.layouts import PADDED_LAST, PICTURES, both_ways
 
 Call = Callable[..., Tensor]
@@ -242,7 +250,6 @@ LOOKS = {
     for mode in ("bilinear", "nearest")
     for corners in (False, True)
 }
-ONCE: dict[str, Any] = {"dtypes": ("float32", "bfloat16"), "once": True}
 # Of a line, channels_last and swapped are one order of memory.
 PADDED_LINES = replace(PADDED_LAST, label=r"^gradient .*, (channels_last|swapped)$")
 PADDED_MEANS = {
@@ -265,31 +272,29 @@ VOLUMES = HazardClass(
     hazards=(
         *map(
             _known,
-            rows({f"{n}, one axis": partial(_of, LINE, c) for n, c in LINES.items()}, **ONCE),
-        ),
-        *map(
-            _known,
-            rows({f"{n}, two axes": partial(_of, PICTURE, c) for n, c in PICTURED.items()}, **ONCE),
-        ),
-        *map(
-            _known,
             rows(
                 {
-                    f"{n}, square": partial(_of, SQUARE, c, forms=("contiguous", "channels_last"))
-                    for n, c in PICTURED.items()
-                    if n != "fold"
+                    **{f"{n}, one axis": partial(_of, LINE, c) for n, c in LINES.items()},
+                    **{f"{n}, two axes": partial(_of, PICTURE, c) for n, c in PICTURED.items()},
+                    **{
+                        f"{n}, square": partial(
+                            _of, SQUARE, c, forms=("contiguous", "channels_last")
+                        )
+                        for n, c in PICTURED.items()
+                        if n != "fold"
+                    },
                 },
-                **ONCE,
+                USUAL,
             ),
         ),
         *rows(
-            {"channel_shuffle, two axes": partial(_of, PICTURE, _shuffled, forms=IN_ROWS)}, **ONCE
+            {"channel_shuffle, two axes": partial(_of, PICTURE, _shuffled, forms=IN_ROWS)}, USUAL
         ),
-        *rows({f"{n}, three axes": partial(_of, VOLUME, c) for n, c in VOLUMES_OF.items()}, **ONCE),
-        *rows({name: partial(_largest, name) for name in LARGEST}, **ONCE),
-        *rows({name: partial(_convolution, name) for name in CONVOLUTIONS}, **ONCE),
-        *rows({f"{n}, one axis": partial(_norm, LINE, n) for n in NORMS}, **ONCE),
-        *rows({f"{n}, three axes": partial(_norm, VOLUME, n) for n in NORMS}, **ONCE),
-        *rows(LOOKS, dtypes=("float32",), once=True),
+        *rows({f"{n}, three axes": partial(_of, VOLUME, c) for n, c in VOLUMES_OF.items()}, USUAL),
+        *rows({name: partial(_largest, name) for name in LARGEST}, USUAL),
+        *rows({name: partial(_convolution, name) for name in CONVOLUTIONS}, USUAL),
+        *rows({f"{n}, one axis": partial(_norm, LINE, n) for n in NORMS}, USUAL),
+        *rows({f"{n}, three axes": partial(_norm, VOLUME, n) for n in NORMS}, USUAL),
+        *rows(LOOKS),
     ),
 )

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from warpfront.inside.checks.hazards.answers import Answer, Ground, HazardClass, array, rows
+from warpfront.inside.checks.hazards.answers import FLOATS, Answer, Ground, HazardClass, array, rows
 
 Call = Callable[[Tensor], Any]
 LENGTHS = (1, 2, 3, 20, 33, 100, 257, 1025, 20_001)
@@ -350,22 +350,17 @@ def _apart(name: str, ground: Ground) -> Iterator[Answer]:
         yield Answer(f"{distance} apart", (off > 6).to(torch.int64), 0)
 
 
-ONCE: dict[str, Any] = {"once": True}
 KINDS_OF_NUMBERS = HazardClass(
     name="kinds of numbers",
     asks="do operations hold on numbers of one side of nought, equal, broken, and of any length",
     narrow=tuple(f"bits of {name}" for name in EXACTLY),
     seen_on=("cpu", "cuda"),
     hazards=(
-        *rows({n: partial(_of_a_world, c, True) for n, c in CHOOSING.items()}, **ONCE),
-        *rows(
-            {n: partial(_of_a_world, c, False) for n, c in ADDING.items()},
-            dtypes=("float32",),
-            once=True,
-        ),
-        *rows({f"beta of 0, {name}": partial(_ignored, name) for name in MATRIX}, **ONCE),
-        *rows({"inputs afterwards": _kept}, dtypes=("float32",), once=True),
-        *rows({f"{name} apart": partial(_apart, name) for name in DRAWING}, dtypes=("float32",)),
-        *rows({f"bits of {name}": partial(_exactly, name) for name in EXACTLY}, **ONCE),
+        *rows({n: partial(_of_a_world, c, True) for n, c in CHOOSING.items()}, FLOATS),
+        *rows({n: partial(_of_a_world, c, False) for n, c in ADDING.items()}),
+        *rows({f"beta of 0, {name}": partial(_ignored, name) for name in MATRIX}, FLOATS),
+        *rows({"inputs afterwards": _kept}),
+        *rows({f"{name} apart": partial(_apart, name) for name in DRAWING}, each_seed=True),
+        *rows({f"bits of {name}": partial(_exactly, name) for name in EXACTLY}, FLOATS),
     ),
 )
