@@ -73,10 +73,6 @@ def _product(x: Numbers, gate: Numbers) -> Numbers:
     return np.where(gate == 0, 0.0 * np.sign(x), np.where(np.isinf(x), x, x * gate))
 
 
-def _tanh_slope(x: Numbers) -> Numbers:
-    return 1 / np.cosh(np.clip(x, -350, 350)) ** 2
-
-
 CURVES: dict[str, Curve] = {
     "exp": Curve(function=torch.exp, value=np.exp, slope=np.exp, slope_slack=0),
     "exp2": Curve(function=torch.exp2, value=np.exp2),
@@ -99,7 +95,9 @@ CURVES: dict[str, Curve] = {
         slope=lambda x: _sigmoid(-x),
         slack=2,
     ),
-    "tanh": Curve(function=torch.tanh, value=np.tanh, slope=_tanh_slope),
+    "tanh": Curve(
+        function=torch.tanh, value=np.tanh, slope=lambda x: 1 / np.cosh(np.clip(x, -350, 350)) ** 2
+    ),
     "erf": Curve(
         function=torch.erf,
         value=VECTORIZED_ERF,

@@ -28,14 +28,6 @@ def _positive(ground: Ground, n: int) -> Tensor:
     return ground.index(100, 3, n).double() + 1
 
 
-def _negative(ground: Ground, n: int) -> Tensor:
-    return -_positive(ground, n)
-
-
-def _equal(ground: Ground, n: int) -> Tensor:
-    return torch.full((3, n), -7.0, dtype=torch.float64)
-
-
 def _broken(ground: Ground, n: int) -> Tensor:
     """A row with NaN among its numbers, one with both infinities, and one of infinity alone."""
     x = ground.whole(3, n, most=40)
@@ -47,8 +39,8 @@ def _broken(ground: Ground, n: int) -> Tensor:
 
 WORLDS: Mapping[str, Callable[[Ground, int], Tensor]] = {
     "above nought": _positive,
-    "below nought": _negative,
-    "equal": _equal,
+    "below nought": lambda ground, n: -_positive(ground, n),
+    "equal": lambda ground, n: torch.full((3, n), -7.0, dtype=torch.float64),
     "broken": _broken,
 }
 
@@ -254,22 +246,14 @@ def _exactly(name: str, ground: Ground) -> Iterator[Answer]:
     yield Answer("", call(ground.send(x), ground.send(y)), array(right))
 
 
-def _complex(ground: Ground) -> Tensor:
-    return torch.complex(ground.whole(6, 10), ground.whole(6, 10))
-
-
 def _definite(ground: Ground) -> Tensor:
     x = ground.whole(6, 6)
     return x @ x.mT + 6 * torch.eye(6, dtype=torch.float64)
 
 
-def _plain(ground: Ground) -> Tensor:
-    return ground.whole(6, 10)
-
-
 # By what they are given: kernels that work in their input's memory have to copy it.
 KEEPING: Mapping[Callable[[Ground], Tensor], Mapping[str, Call]] = {
-    _complex: {
+    lambda ground: torch.complex(ground.whole(6, 10), ground.whole(6, 10)): {
         name: getattr(torch.fft, name)
         for name in [
             "fft",
@@ -285,7 +269,7 @@ KEEPING: Mapping[Callable[[Ground], Tensor], Mapping[str, Call]] = {
             "hfftn",
         ]
     },
-    _plain: {
+    lambda ground: ground.whole(6, 10): {
         **{name: getattr(torch.fft, name) for name in ["rfft", "ihfft", "rfft2", "rfftn"]},
         "sort": torch.sort,
         "qr": torch.linalg.qr,
