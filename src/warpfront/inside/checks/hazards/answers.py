@@ -8,6 +8,7 @@ summation has anything to round and any difference is a fault.
 
 from __future__ import annotations
 
+import copy
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -78,6 +79,20 @@ class Ground:
         """Normal numbers, rounded to the dtype, in float64."""
         drawn = torch.randn(shape, generator=self.generator, dtype=torch.float64)
         return drawn.to(self.dtype).double()
+
+    def module(self, make: Callable[[], Any]) -> tuple[Any, Any]:
+        """What `make` makes of the seed, its numbers rounded to the dtype: in float64 on the CPU,
+        and as the device has it.
+        """
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)
+            exact = make().to(self.dtype).double()
+        return exact, copy.deepcopy(exact).to(self.device, self.dtype)
+
+    @property
+    def complex(self) -> torch.dtype:
+        """Both parts are of the dtype."""
+        return torch.complex64 if self.dtype == torch.float32 else torch.complex128
 
     @property
     def eps(self) -> float:

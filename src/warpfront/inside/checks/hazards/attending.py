@@ -4,7 +4,6 @@ gradients of any stride; against its definition in float64.
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -187,11 +186,12 @@ def _inferred(name: str, ground: Ground) -> Iterator[Answer]:
     """Layers of a transformer without gradients, for which torch has kernels of their own, beside
     float64 with gradients, for which it has none.
     """
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(ground.seed)
+
+    def make() -> torch.nn.Module:
         layer = torch.nn.TransformerEncoderLayer(32, 4, 48, batch_first=True, **LAYERS[name])
-        stack = torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=True).double().eval()
-    own = copy.deepcopy(stack).to(ground.device, ground.dtype)
+        return torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=True).eval()
+
+    stack, own = ground.module(make)
     x = ground.normal(3, 19, 32)
     hidden = torch.arange(19) >= torch.tensor([19, 7, 12])[:, None]
     causal = torch.ones(19, 19, dtype=torch.bool).triu(1)

@@ -68,8 +68,7 @@ def _part(x: Tensor) -> Tensor:
 
 
 def _numbers(ground: Ground, *shape: int) -> Tensor:
-    kind = torch.complex64 if ground.dtype == torch.float32 else torch.complex128
-    return torch.complex(ground.normal(*shape), ground.normal(*shape)).to(kind)
+    return torch.complex(ground.normal(*shape), ground.normal(*shape)).to(ground.complex)
 
 
 def _tried(pair: Pair, shapes: tuple[tuple[int, ...], ...], ground: Ground) -> Iterator[Answer]:

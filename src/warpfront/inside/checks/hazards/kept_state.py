@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -370,13 +369,10 @@ def _unscaled(ground: Ground) -> Iterator[Answer]:
 
 def _recurrent(kind: str, ground: Ground) -> Iterator[Answer]:
     """Two layers, both directions, hidden states given: against the same in float64 on the CPU."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(ground.seed)
-        module = getattr(nn, kind)(7, 9, num_layers=2, bidirectional=True, batch_first=True)
+    how = {"num_layers": 2, "bidirectional": True, "batch_first": True}
+    exact, own = ground.module(lambda: getattr(nn, kind)(7, 9, **how))
     x = ground.normal(3, 13, 7)
     state = ground.normal(4, 3, 9)
-    exact = copy.deepcopy(module).to(ground.dtype).double()
-    own = copy.deepcopy(exact).to(ground.device, ground.dtype)
     outputs, fed = [], ground.normal(3, 13, 18)
     for net, values, hidden in (
         (exact, x.clone().requires_grad_(), state),
@@ -409,10 +405,7 @@ def _other_recurrent(name: str, ground: Ground, *, states: bool = False) -> Iter
     the last states are used for teaches, too.
     """
     kind, how = RECURRENT[name]
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(ground.seed)
-        exact = getattr(nn, kind)(7, 9, **how).to(ground.dtype).double()
-    own = copy.deepcopy(exact).to(ground.device, ground.dtype)
+    exact, own = ground.module(lambda: getattr(nn, kind)(7, 9, **how))
     x, layers = ground.normal(11, 3, 7), how.get("num_layers", 1) * (1 + ("bidirectional" in how))
     x = x.transpose(0, 1).contiguous() if "batch_first" in how else x
     kept = [ground.normal(layers, 3, how.get("proj_size", 9)), ground.normal(layers, 3, 9)]
@@ -436,7 +429,7 @@ def _recurred(net: Any, x: Tensor, state: Any, *, states: bool) -> list[Tensor]:
     leaf = x.clone().requires_grad_(net.training)
     with torch.set_grad_enabled(net.training):
         y, last = net(leaf, state)
-    results = [y, *_several(last)]
+    results = [y, *(last if isinstance(last, tuple) else (last,))]
     if not net.training:
         return results
     used = results if states else [y]
@@ -448,16 +441,9 @@ def _recurred(net: Any, x: Tensor, state: Any, *, states: bool) -> list[Tensor]:
     return [x.detach() for x in (*results, *gradients)]
 
 
-def _several(x: Any) -> tuple[Tensor, ...]:
-    return tuple(x) if isinstance(x, (tuple, list)) else (x,)
-
-
 def _packed(kind: str, ground: Ground) -> Iterator[Answer]:
     """Sequences of several lengths, in no order, packed: as each would be alone."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(ground.seed)
-        exact = getattr(nn, kind)(7, 9, bidirectional=True).double()
-    own = copy.deepcopy(exact).to(ground.device, ground.dtype)
+    exact, own = ground.module(lambda: getattr(nn, kind)(7, 9, bidirectional=True))
     x, lengths = ground.normal(13, 4, 7), torch.tensor([5, 13, 1, 8])
     sent = ground.send(x).requires_grad_()
     pack = nn.utils.rnn.pack_padded_sequence(sent, lengths, enforce_sorted=False)

@@ -93,20 +93,9 @@ def _sums(ground: Ground) -> Iterator[Answer]:
     off = 2 * ground.eps * math.sqrt(x.numel()) if ground.half else 0.0
     sent = ground.send(x)
     yield Answer("along rows", sent.sum(1), array(x.sum(1)), ulps=1, slack=off)
-    yield Answer(
-        "down columns",
-        ground.send(x.mT.contiguous()).sum(0),
-        array(x.sum(1)),
-        ulps=1,
-        slack=off,
-    )
-    yield Answer(
-        "many rows",
-        ground.send(x.mT.contiguous()).sum(1),
-        array(x.sum(0)),
-        ulps=1,
-        slack=off,
-    )
+    turned = ground.send(x.mT.contiguous())
+    yield Answer("down columns", turned.sum(0), array(x.sum(1)), ulps=1, slack=off)
+    yield Answer("many rows", turned.sum(1), array(x.sum(0)), ulps=1, slack=off)
     yield Answer("both axes", sent.sum((0, 1)), float(x.sum()), ulps=1, slack=off)
     yield Answer("every third", sent[:, ::3].sum(1), array(x[:, ::3].sum(1)), ulps=1, slack=off)
     spot = torch.full((1_000_003,), -1.0).double()
@@ -319,18 +308,16 @@ def _added(ground: Ground) -> Iterator[Answer]:
         right,
     )
     yield Answer("index_put", start.index_put((at,), sent, accumulate=True), right)
-    weight = ground.send(torch.zeros(places, 3)).requires_grad_()
-    functional.embedding(at, weight).backward(sent)
-    yield Answer("gradient of embedding", weight.grad, right)
-    leaf = ground.send(torch.zeros(places, 3)).requires_grad_()
-    leaf.index_select(0, at).backward(sent)
-    yield Answer("gradient of index_select", leaf.grad, right)
-    leaf = ground.send(torch.zeros(places, 3)).requires_grad_()
-    leaf[at].backward(sent)
-    yield Answer("gradient of indexing", leaf.grad, right)
-    leaf = ground.send(torch.zeros(places, 3)).requires_grad_()
-    leaf.gather(0, at[:, None].expand(-1, 3)).backward(sent)
-    yield Answer("gradient of gather", leaf.grad, right)
+    takes: dict[str, Callable[[Tensor], Tensor]] = {
+        "embedding": lambda table: functional.embedding(at, table),
+        "index_select": lambda table: table.index_select(0, at),
+        "indexing": lambda table: table[at],
+        "gather": lambda table: table.gather(0, at[:, None].expand(-1, 3)),
+    }
+    for name, take in takes.items():
+        leaf = start.clone().requires_grad_()
+        take(leaf).backward(sent)
+        yield Answer(f"gradient of {name}", leaf.grad, right)
 
 
 def _wide_rows(ground: Ground) -> Iterator[Answer]:
