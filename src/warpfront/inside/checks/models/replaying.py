@@ -339,7 +339,7 @@ def _numeric_fault(of: _Tensors, how: Precision) -> tuple[str, float]:
         used, fault = element_fault("", of.found.double(), of.bound)
         return fault.removeprefix(": "), used
     # In a mixed pass float32 gradients come out of products of rounded numbers.
-    dtype = how.dtype if how.mixed else max(of.found.dtype, of.cpu.dtype, key=_unit)
+    dtype = how.dtype if how.mixed else max(of.found.dtype, of.cpu.dtype, key=rounding_unit)
     good = of.exact.isfinite()
     exact, error = of.exact[good], (of.found.double() - of.exact)[good].abs()
     off, unit = (of.cpu.double() - of.exact)[good].abs(), rounding_unit(dtype)
@@ -362,10 +362,6 @@ def _numeric_fault(of: _Tensors, how: Precision) -> tuple[str, float]:
         text = f"worst error {_peak(error):.3g} is {worst_times:.3g} times the CPU's worst"
         return f"{text} ({worst:g} allowed)", used
     return "", used
-
-
-def _unit(dtype: torch.dtype) -> float:
-    return rounding_unit(dtype)
 
 
 def _rms(values: Tensor) -> float:
