@@ -86,23 +86,21 @@ cudnn = _dot_product("CUDNN_ATTENTION")
 composed = _dot_product("MATH")
 
 
-def aiter_attention(q: Tensor, k: Tensor, v: Tensor, kind: str, mask: Tensor | None) -> Tensor:
-    return _swapped("aiter", (q, k, v), kind, mask)
-
-
-def flash_attn(q: Tensor, k: Tensor, v: Tensor, kind: str, mask: Tensor | None) -> Tensor:
-    return _swapped("flash_attn", (q, k, v), kind, mask)
-
-
-def _swapped(module: str, tensors: tuple[Tensor, ...], kind: str, mask: Tensor | None) -> Tensor:
+def _swapped(module: str) -> Callable[..., Tensor]:
     """Both libraries take (batch, length, heads, width), and no mask but the causal one."""
-    if mask is not None:
-        raise RefusedError(f"{module}.flash_attn_func takes no mask")
-    library: Any = importlib.import_module(module)
-    swapped = [x.transpose(1, 2) for x in tensors]
-    found = library.flash_attn_func(*swapped, causal=kind == "causal")
-    out: Tensor = found[0] if isinstance(found, tuple) else found
-    return out.transpose(1, 2)
+
+    def compute(q: Tensor, k: Tensor, v: Tensor, kind: str, mask: Tensor | None) -> Tensor:
+        if mask is not None:
+            raise RefusedError(f"{module}.flash_attn_func takes no mask")
+        library: Any = importlib.import_module(module)
+        swapped = [x.transpose(1, 2) for x in (q, k, v)]
+        found = library.flash_attn_func(*swapped, causal=kind == "causal")
+        return (found[0] if isinstance(found, tuple) else found).transpose(1, 2)
+
+    return compute
+
+
+aiter_attention, flash_attn = _swapped("aiter"), _swapped("flash_attn")
 
 
 def flex(q: Tensor, k: Tensor, v: Tensor, kind: str, mask: Tensor | None) -> Tensor:

@@ -55,9 +55,9 @@ class JudgedTensor:
     """
 
     layer: str
-    kind: str
     tensor: str
     used: float
+    kind: str = ""
     fault: str = ""
     said: Mapping[str, bool | None] = field(default_factory=dict)
 
@@ -126,7 +126,6 @@ def judge_whole(found: Pass, exact: Pass, same_dtype: Pass, how: Precision) -> l
     rows += [
         JudgedTensor(
             layer="whole model",
-            kind="",
             tensor=f"gradient of {name}",
             used=math.inf,
             fault=f"whole model: gradient of {name}: missing",
@@ -149,7 +148,7 @@ def judge_loss(found: float, exact: float, how: Precision, *, step: int) -> Judg
     both = torch.tensor([found, exact], dtype=torch.float64)
     said = opinions(both[:1], both[1:], how.dtype, strict=not fault)
     tensor, used = f"step {step}", _finite(off / band)
-    return JudgedTensor(layer="loss", kind="", tensor=tensor, used=used, fault=fault, said=said)
+    return JudgedTensor(layer="loss", tensor=tensor, used=used, fault=fault, said=said)
 
 
 def first_over(rows: list[JudgedTensor], profile: str = STRICT) -> JudgedTensor | None:
