@@ -219,16 +219,12 @@ def _long_volume(ground: Ground) -> Iterator[Answer]:
     for shape in ((1, 1, 2, 4, 9000), (1, 1, 2, 9000, 4), (1, 1, 9000, 2, 4)):
         x = torch.randperm(72_000, generator=ground.generator).view(shape).double()
         call = partial(functional.max_pool3d, kernel_size=2)
-        for label, found, right in both_ways(call, ground, [x], ("contiguous",)):
-            yield Answer(f"{label} of {shape}", found, array(right))
+        yield from both_ways(call, ground, [x], said=f" of {shape}")
 
 
 def _long_line(call: Callable[[Tensor], Tensor], ground: Ground) -> Iterator[Answer]:
     """Whole numbers and their quarters, forward and backward."""
-    for label, found, right in both_ways(
-        call, ground, [ground.whole(1, 3, LONG_LINE)], ("shifted",)
-    ):
-        yield Answer(label, found, array(right))
+    yield from both_ways(call, ground, [ground.whole(1, 3, LONG_LINE)], ["shifted"])
 
 
 # Each thread's part of a whole sum on the CPU is kept in the result's dtype.
@@ -425,8 +421,7 @@ def _many_samples(name: str, ground: Ground) -> Iterator[Answer]:
     """Sums of whole numbers, exact in whatever order."""
     call, shapes = MANY_SAMPLES[name]
     tensors = [ground.few(*shape) for shape in shapes]
-    for label, found, right in both_ways(call, ground, tensors, ("contiguous",) * len(tensors)):
-        yield Answer(label, found, array(right), slack=TRANSFORMED)
+    yield from both_ways(call, ground, tensors, slack=TRANSFORMED)
 
 
 # Blocks of 8, 16, 32 and 64 rows, and five more.
@@ -450,9 +445,7 @@ def _normed_rows(name: str, ground: Ground) -> Iterator[Answer]:
     """What a norm's weight and bias learn is summed over thousands of rows, the last ones too."""
     call, shapes = NORMED_ROWS[name]
     tensors = [ground.whole(*shape) for shape in shapes]
-    for label, found, right in both_ways(call, ground, tensors, ("contiguous",) * len(tensors)):
-        slack = 16 * ground.eps * math.sqrt(NORMED) * (1 + float(right.abs().max()))
-        yield Answer(label, found, array(right), slack=slack)
+    yield from both_ways(call, ground, tensors, roundings=16 * math.sqrt(NORMED), size=1)
 
 
 def _pairs(ground: Ground) -> Iterator[Answer]:
