@@ -148,8 +148,8 @@ def test_rows_are_checks_of_a_session_and_one_that_raises_stops_no_other(
         name="broken",
         asks="",
         hazards=(
-            Hazard(name="a", answers=breaks),
-            Hazard(name="b", answers=off, dtypes=("float32",)),
+            Hazard(name="a", answers=breaks, dtypes=("float32", "bfloat16")),
+            Hazard(name="b", answers=off),
         ),
     )
     elsewhere = HazardClass(

@@ -49,12 +49,7 @@ class Claims:
         toolkit = self.toolkit
         return {
             "schema": SCHEMA,
-            "cell": self.cell,
-            "target": self.target,
-            "vendor": self.vendor,
-            "device": self.device,
-            "python": self.python,
-            "machine": self.machine,
+            **vars(self),
             "toolkit": {"name": toolkit[0], "version": toolkit[1]} if toolkit else None,
             "versions": dict(self.versions),
             "stack": list(self.stack),
@@ -63,7 +58,6 @@ class Claims:
             "extensions": list(self.extensions),
             "smoke": [dict(one) for one in self.smoke],
             "policies": [dict(one) for one in self.policies],
-            "image": self.image,
         }
 
 

@@ -111,10 +111,8 @@ def rms_fault(
     allowed = max(_rms(same_dtype - exact), rounding_unit(dtype) * _rms(exact))
     if walk is not None and (errors or exact.numel()) < FEW_NUMEL:
         allowed = max(allowed, _rms(walk.expand_as(exact)))
-    error, limit = (
-        _rms(found - exact),
-        R.get(dtype, R_SMALL) if exact.numel() >= SMALL_NUMEL else R_SMALL,
-    )
+    error = _rms(found - exact)
+    limit = R.get(dtype, R_SMALL) if exact.numel() >= SMALL_NUMEL else R_SMALL
     ratio = error / allowed if allowed else (0.0 if error == 0 else 1e300)
     if ratio <= limit:
         return ratio, ""

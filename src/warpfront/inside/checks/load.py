@@ -221,20 +221,13 @@ def _toolkit_fault(claims: Claims, said: dict[str, str | None]) -> str:
     if name == "cuda":
         if hip or not cuda:
             return f"claimed is a CUDA build; torch says cuda {cuda}, hip {hip}"
-        return (
-            ""
-            if not version or cuda == version
-            else f"torch is built for CUDA {cuda}, not {version}"
-        )
+        return "" if version in {"", cuda} else f"torch is built for CUDA {cuda}, not {version}"
     if name == "rocm":
         if cuda or not hip:
             return f"claimed is a ROCm build; torch says cuda {cuda}, hip {hip}"
         same = any(_same_minor(found, version) for found in (rocm, hip) if found)
-        return (
-            ""
-            if not version or same
-            else f"torch is built for HIP {hip} (ROCm {rocm}), not ROCm {version}"
-        )
+        built = f"torch is built for HIP {hip} (ROCm {rocm}), not ROCm {version}"
+        return "" if not version or same else built
     if cuda or hip:
         return f"claimed is a build for {name or 'the CPU'}; torch says cuda {cuda}, hip {hip}"
     return ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -22,7 +22,7 @@ from torch import Tensor
 from warpfront.inside.checks.effort import STRICT
 from warpfront.inside.checks.executing import Computed
 from warpfront.inside.checks.judge import CaseVerdict
-from warpfront.inside.checks.operations import Arithmetic, ExpectedResults, Operation
+from warpfront.inside.checks.operations import Instead
 from warpfront.inside.checks.opinions import Tally
 from warpfront.inside.checks.results import CheckFinding, failed, passed
 
@@ -91,10 +91,6 @@ def _wider(tensor: Tensor) -> Tensor:
     return tensor.double() if tensor.is_floating_point() else tensor.to(torch.complex64)
 
 
-def _row_missing(tensor: Tensor) -> Tensor:
-    return tensor[:-1] if tensor.dim() and len(tensor) else tensor
-
-
 ON_TENSORS: Mapping[str, Mutate] = {
     "3 percent too large": _scaled(1.03),
     "0.1 percent too large": _scaled(1.001),
@@ -104,31 +100,21 @@ ON_TENSORS: Mapping[str, Mutate] = {
     "upper half of every wavefront stale": stale_lanes,
     "a NaN": _not_a_number,
     "wider dtype than asked": _wider,
-    "one row missing": _row_missing,
+    "one row missing": lambda tensor: tensor[:-1] if tensor.dim() and len(tensor) else tensor,
 }
 
 
 @dataclass(frozen=True, kw_only=True)
-class Narrowed:
+class Narrowed(Instead):
     """An operation that computes in a narrower type and hands out the one that was asked for."""
 
-    operation: Operation
     inside: torch.dtype
     outside: torch.dtype
-
-    @property
-    def kind(self) -> str:
-        return self.operation.kind
 
     def __call__(self, *inputs: Tensor) -> Tensor:
         narrow = [x.to(self.inside) if x.is_floating_point() else x for x in inputs]
         output = self.operation(*narrow)
         return output.to(self.outside) if output.is_floating_point() else output
-
-    def judge(
-        self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic
-    ) -> ExpectedResults:
-        return self.operation.judge(inputs, cotangent, how)
 
 
 @contextmanager

@@ -174,7 +174,34 @@ class Operation(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Multilinear:
+class Called:
+    """What operations are that one function computes."""
+
+    kind: str
+    function: Callable[..., Tensor]
+
+    def __call__(self, *inputs: Tensor) -> Tensor:
+        return self.function(*inputs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Instead:
+    """Computes another way than the operation whose judge it has."""
+
+    operation: Operation
+
+    @property
+    def kind(self) -> str:
+        return self.operation.kind
+
+    def judge(
+        self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic
+    ) -> ExpectedResults:
+        return self.operation.judge(inputs, cotangent, how)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Multilinear(Called):
     """Sums of products, linear in each input: linear layers and convolutions.
 
     Their gradients are sums of products as well, so M and K of every gradient come from
@@ -183,13 +210,8 @@ class Multilinear:
     means, and of those whose windows do not overlap.
     """
 
-    kind: str
-    function: Callable[..., Tensor]
     length: float = 0.0
     back: float = 0.0
-
-    def __call__(self, *inputs: Tensor) -> Tensor:
-        return self.function(*inputs)
 
     def judge(
         self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic
@@ -236,7 +258,7 @@ class Multilinear:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pointwise:
+class Pointwise(Called):
     """x times a smooth step from 0 to 1: GELU (erf form), SiLU.
 
     The step may be computed as a difference (1 + erf), so the error scales with |x|, not with |y|.
@@ -245,11 +267,7 @@ class Pointwise:
     than a rounding.
     """
 
-    function: Callable[..., Tensor]
     kind: str = "pointwise"
-
-    def __call__(self, *inputs: Tensor) -> Tensor:
-        return self.function(inputs[0])
 
     def judge(
         self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic
@@ -268,7 +286,7 @@ class Pointwise:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Norm:
+class Norm(Called):
     """Normalisation with weight and perhaps bias, statistics over `over`, parameters along
     `along`; by the root mean square alone if not `centred`.
 
@@ -277,15 +295,10 @@ class Norm:
     statistics independently (root of the sum of squares).
     """
 
-    kind: str
-    function: Callable[..., Tensor]
     over: tuple[int, ...]
     along: tuple[int, ...]
     eps: float = 1e-5
     centred: bool = True
-
-    def __call__(self, *inputs: Tensor) -> Tensor:
-        return self.function(*inputs)
 
     def judge(
         self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic
@@ -442,13 +455,11 @@ class Attention:
 
 
 def _batch_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    y: Tensor = functional.batch_norm(x, None, None, weight, bias, training=True)
-    return y
+    return functional.batch_norm(x, None, None, weight, bias, training=True)
 
 
 def _layer_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    y: Tensor = functional.layer_norm(x, x.shape[-1:], weight, bias)
-    return y
+    return functional.layer_norm(x, x.shape[-1:], weight, bias)
 
 
 def layer_norm(dim: int) -> Norm:

@@ -28,12 +28,7 @@ from warpfront.inside.checks.precision import (
     require_full_precision,
     tested_dtypes,
 )
-from warpfront.inside.checks.results import (
-    Check,
-    CheckFinding,
-    Recorder,
-    unavailable,
-)
+from warpfront.inside.checks.results import Check, CheckFinding, Recorder, unavailable
 
 EXACT_DTYPES = ("int64", "int32", "bool")
 Seed = Callable[[int, MutationTally], None]
@@ -47,10 +42,7 @@ def record_selftest(claims: Claims, recorder: Recorder, effort: Effort | None = 
     device = claims.device
     floating = tested_dtypes(device)
     recorder.run(
-        [
-            *_network_checks(floating, device, effort),
-            *_operator_checks(floating, device, effort),
-        ]
+        [*_network_checks(floating, device, effort), *_operator_checks(floating, device, effort)]
     )
 
 

@@ -173,7 +173,7 @@ def _placed(found: Pass, device: str) -> Iterator[JudgedTensor]:
     elsewhere = sorted(found.places - {device})
     if elsewhere:
         fault = f"computed on {', '.join(elsewhere)}, not on {device}"
-        yield JudgedTensor(layer="device", kind="", tensor="all", used=1e300, fault=fault)
+        yield JudgedTensor(layer="device", tensor="all", used=1e300, fault=fault)
 
 
 def _first_line(error: Exception) -> str:

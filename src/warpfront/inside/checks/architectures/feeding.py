@@ -84,11 +84,7 @@ def _pictures(names: tuple[str, ...], config: Any) -> Iterator[Mapping[str, Size
 
 def _sounds(names: tuple[str, ...], config: Any) -> Iterator[Mapping[str, Size]]:
     if "input_features" in names:
-        bands = _first_value(
-            config,
-            _BANDS,
-            16,
-        )
+        bands = _first_value(config, _BANDS, 16)
         frames = 2 * _value(config, "max_source_positions", FRAMES // 2)
         yield {"input_features": (BATCH, bands, frames)}
         yield {"input_features": (BATCH, FRAMES, bands)}

@@ -15,6 +15,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -122,7 +123,7 @@ def _begin(
     items = [_item(one, claims, asked, seed) for one in run]
     waiting = _Waiting(items, asked)
     checks = [
-        Check(name=f"architecture {one.title}", find=_finder(waiting, item))
+        Check(name=f"architecture {one.title}", find=partial(waiting.finding, item))
         for one, item in zip(run, items, strict=True)
     ]
     checks += [_missing(name, asked.library) for name in missing]
@@ -185,16 +186,12 @@ class _Waiting:
                 with contextlib.suppress(queue.Full):
                     self._answers[_key(item)].put_nowait(ended)
 
-    def answer(self, item: Mapping[str, Any]) -> Returned:
-        return self._answers[_key(item)].get()
+    def finding(self, item: Mapping[str, Any]) -> CheckFinding:
+        return finding_of_child(self._answers[_key(item)].get())
 
 
 def _key(item: Mapping[str, Any]) -> str:
     return f"{item['kind']} {item['name']}"
-
-
-def _finder(waiting: _Waiting, item: Mapping[str, Any]) -> Any:
-    return lambda: finding_of_child(waiting.answer(item))
 
 
 def finding_of_child(returned: Returned) -> CheckFinding:

@@ -4,13 +4,15 @@ that can be run again from what they were given.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from warpfront.inside.checks.executing import tensors_in
 
 # What is larger only masks something out, and its square would be no number.
 _LOUDEST = 1e4
@@ -48,15 +50,7 @@ class NoAnswerError(Exception):
 
 def floating(found: Any) -> Iterator[Tensor]:
     """The floating tensors of nested outputs, in their order."""
-    if isinstance(found, Tensor):
-        if found.is_floating_point():
-            yield found
-    elif isinstance(found, Mapping):
-        for one in found.values():
-            yield from floating(one)
-    elif isinstance(found, (tuple, list)):
-        for one in found:
-            yield from floating(one)
+    return (one for one in tensors_in(found) if one.is_floating_point())
 
 
 @dataclass

@@ -86,23 +86,21 @@ cudnn = _dot_product("CUDNN_ATTENTION")
 composed = _dot_product("MATH")
 
 
-def aiter_attention(q: Tensor, k: Tensor, v: Tensor, kind: str, mask: Tensor | None) -> Tensor:
-    return _swapped("aiter", (q, k, v), kind, mask)
-
-
-def flash_attn(q: Tensor, k: Tensor, v: Tensor, kind: str, mask: Tensor | None) -> Tensor:
-    return _swapped("flash_attn", (q, k, v), kind, mask)
-
-
-def _swapped(module: str, tensors: tuple[Tensor, ...], kind: str, mask: Tensor | None) -> Tensor:
+def _swapped(module: str) -> Callable[..., Tensor]:
     """Both libraries take (batch, length, heads, width), and no mask but the causal one."""
-    if mask is not None:
-        raise RefusedError(f"{module}.flash_attn_func takes no mask")
-    library: Any = importlib.import_module(module)
-    swapped = [x.transpose(1, 2) for x in tensors]
-    found = library.flash_attn_func(*swapped, causal=kind == "causal")
-    out: Tensor = found[0] if isinstance(found, tuple) else found
-    return out.transpose(1, 2)
+
+    def compute(q: Tensor, k: Tensor, v: Tensor, kind: str, mask: Tensor | None) -> Tensor:
+        if mask is not None:
+            raise RefusedError(f"{module}.flash_attn_func takes no mask")
+        library: Any = importlib.import_module(module)
+        swapped = [x.transpose(1, 2) for x in (q, k, v)]
+        found = library.flash_attn_func(*swapped, causal=kind == "causal")
+        return (found[0] if isinstance(found, tuple) else found).transpose(1, 2)
+
+    return compute
+
+
+aiter_attention, flash_attn = _swapped("aiter"), _swapped("flash_attn")
 
 
 def flex(q: Tensor, k: Tensor, v: Tensor, kind: str, mask: Tensor | None) -> Tensor:
@@ -115,8 +113,7 @@ def flex(q: Tensor, k: Tensor, v: Tensor, kind: str, mask: Tensor | None) -> Ten
 
     compiled = torch.compile(module.flex_attention, dynamic=False)
     change = later if kind == "causal" else None
-    out: Tensor = compiled(q, k, v, score_mod=change, enable_gqa=q.shape[1] != k.shape[1])
-    return out
+    return compiled(q, k, v, score_mod=change, enable_gqa=q.shape[1] != k.shape[1])
 
 
 # Names that kernels had with torch 2.11 on an H100, operators with 2.13 on a CPU; of ROCm, aiter

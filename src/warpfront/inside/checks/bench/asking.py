@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from warpfront.inside.checks.bench.timed_cases import ITEM_BYTES, PRESETS, SUITES
@@ -132,19 +132,6 @@ def _counting(name: str) -> Callable[[str], int]:
     return read
 
 
-_SAYS: Mapping[str, str] = {
-    "matmul": "matrix products, and batches of them",
-    "conv": "convolutions, forward and with gradients",
-    "activations": "activations and softmax",
-    "reductions": "sums, means and maxima",
-    "elementwise": "two tensors to one",
-    "memory": "copies to the device and back, pageable and pinned",
-    "pooling": "pooling",
-    "batchnorm": "batch normalisation",
-    "mlp": "linear layers, forward and with gradients",
-    "attention": "attention, full and causal, forward and with gradients",
-    "train": "training steps of a decoder: tokens/s and MFU",
-}
 BENCH_OPTIONS = (
     BenchOption("preset", "default", f"how much: {', '.join(PRESETS)}", _read_preset),
     BenchOption("cases", "", "only cases whose id matches this glob: mm/*, */bfloat16/*", str),
@@ -157,5 +144,5 @@ BENCH_OPTIONS = (
     BenchOption("cold", default=False, help="write over the cache before every repetition"),
     BenchOption("tf32", default=False, help="float32 products by TF32, where the device has it"),
     BenchOption("all", default=False, help="every suite, which is the default"),
-    *(BenchOption(name, default=False, help=f"only {_SAYS[name]}") for name in SUITES),
+    *(BenchOption(name, default=False, help=f"only {says}") for name, says in SUITES.items()),
 )

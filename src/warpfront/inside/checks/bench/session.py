@@ -193,20 +193,15 @@ def _train(bench: TorchBench, effort: BenchEffort) -> list[dict[str, Any]]:
     if effort.suites and "train" not in effort.suites:
         return []
     preset = PRESETS[effort.preset]
+    sizes = tuple(vars(preset.decoder).values())
     wanted = [name for name in effort.dtypes or preset.dtypes if name in _TRAINED]
-    named = [
-        TimedCase("train", "decoder", _sizes(preset.decoder), dtype, "both") for dtype in wanted
-    ]
+    named = [TimedCase("train", "decoder", sizes, dtype, "both") for dtype in wanted]
     found = []
     for case in chosen(named, (), effort.cases):
         trained = _trained(bench, case, preset.decoder)
         _say(f"{case.id}: {1000 * median(trained['step_seconds']):.4g} ms a step")
         found.append(trained)
     return found
-
-
-def _sizes(shape: Decoder) -> tuple[int, ...]:
-    return tuple(vars(shape).values())
 
 
 def _trained(bench: TorchBench, case: TimedCase, shape: Decoder) -> dict[str, Any]:
@@ -239,7 +234,7 @@ def _environment(
     own = sorted(bench.clock.times(lambda: None, 50))
     return {
         **environment_of(torch),
-        "device_name": found.name if found else _processor(),
+        "device_name": found.name if found else read_processor(Machine()).name,
         "arch": found.arch if found else "cpu",
         "memory_bytes": found.memory_bytes if found else None,
         "threads": torch.get_num_threads(),
@@ -250,10 +245,6 @@ def _environment(
         "state_after": dict(after),
         "nothing_takes_seconds": median(own),
     }
-
-
-def _processor() -> str:
-    return read_processor(Machine()).name
 
 
 def _say(line: str) -> None:

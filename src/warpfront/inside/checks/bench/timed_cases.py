@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import fnmatch
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from warpfront.inside.checks.bench.formulas import (
@@ -26,20 +26,20 @@ ITEM_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
 Passing = tuple[str, str, tuple[int, ...], int]
 FORWARD, BOTH, COPY = "forward", "both", "copy"
 
-# The seed's flags, in its order: --matmul times products and batches of them.
-SUITES = (
-    "matmul",
-    "conv",
-    "activations",
-    "reductions",
-    "elementwise",
-    "memory",
-    "pooling",
-    "batchnorm",
-    "mlp",
-    "attention",
-    "train",
-)
+# The seed's flags, in its order, and what each times: --matmul products and batches of them.
+SUITES: Mapping[str, str] = {
+    "matmul": "matrix products, and batches of them",
+    "conv": "convolutions, forward and with gradients",
+    "activations": "activations and softmax",
+    "reductions": "sums, means and maxima",
+    "elementwise": "two tensors to one",
+    "memory": "copies to the device and back, pageable and pinned",
+    "pooling": "pooling",
+    "batchnorm": "batch normalisation",
+    "mlp": "linear layers, forward and with gradients",
+    "attention": "attention, full and causal, forward and with gradients",
+    "train": "training steps of a decoder: tokens/s and MFU",
+}
 
 
 @dataclass(frozen=True)

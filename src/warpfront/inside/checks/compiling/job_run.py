@@ -6,8 +6,7 @@ import dataclasses
 import json
 import shutil
 import sys
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -76,7 +75,7 @@ class CompileJobRun:
             futures = [pool.submit(self._find_compiled, at, one) for at, one in enumerate(units)]
             recorder.run(
                 [
-                    Check(name=unit.path, find=_result_of(future))
+                    Check(name=unit.path, find=future.result)
                     for unit, future in zip(units, futures, strict=True)
                 ]
             )
@@ -149,7 +148,8 @@ class CompileJobRun:
         name = f"unit-{at}"
         own = self.job.scratch / name / "tree"
         try:
-            copy_tree(_with_copy(self.job, own), self.job.copied)
+            own_job = dataclasses.replace(self.job, source=self.job.root, copy=own)
+            copy_tree(own_job, self.job.copied)
         except CopyError as error:
             return CheckFinding(outcome=ERROR, reason=str(error))
         built = self.job.scratch / name / "built"
@@ -230,14 +230,6 @@ class CompileJobRun:
             cwd=cwd or folder,
             environment=environment,
         )
-
-
-def _with_copy(job: CompileJob, folder: Path) -> CompileJob:
-    return dataclasses.replace(job, source=job.root, copy=folder)
-
-
-def _result_of(future: Future[CheckFinding]) -> Callable[[], CheckFinding]:
-    return future.result
 
 
 def _first_line(ended: Ended) -> str:

@@ -25,10 +25,6 @@ TIMEOUT_SECONDS = 60
 SIZES = (1, 33, 1025, 65537)  # no multiple of a warp, a wavefront or a transfer's unit
 INTEGERS = ("int32", "int64")
 FLOATS = ("float32", "bfloat16", "float16")
-OPERATIONS = (
-    *("all_reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all"),
-    "send and receive",
-)
 # What a backend says that does not have an operation.
 _UNSUPPORTED = ("not supported", "not implemented", "does not support", "no support", "unsupported")
 
@@ -194,16 +190,15 @@ def _judge_pass_on(group: Group, dtype: str, size: int, device: str) -> Judged:
     yield found, [parts[(group.rank - 1) % group.world]], False
 
 
-_JUDGES: dict[str, Callable[[Group, str, int, str], Judged]] = dict(
-    zip(
-        OPERATIONS,
-        (
-            *(_judge_all_reduce, _judge_broadcast, _judge_all_gather),
-            *(_judge_reduce_scatter, _judge_all_to_all, _judge_pass_on),
-        ),
-        strict=True,
-    )
-)
+_JUDGES: dict[str, Callable[[Group, str, int, str], Judged]] = {
+    "all_reduce": _judge_all_reduce,
+    "broadcast": _judge_broadcast,
+    "all_gather": _judge_all_gather,
+    "reduce_scatter": _judge_reduce_scatter,
+    "all_to_all": _judge_all_to_all,
+    "send and receive": _judge_pass_on,
+}
+OPERATIONS = tuple(_JUDGES)
 
 
 def _compared(found: Tensor, parts: list[Tensor], *, summed: bool) -> str:

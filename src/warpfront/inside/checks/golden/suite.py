@@ -26,7 +26,7 @@ from warpfront.inside.checks.operations import (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class GoldenCase:
     """An operation, and for each input its shape, deviation and mean."""
 
@@ -71,40 +71,22 @@ def compute(
 
 CASES = (
     GoldenCase(
-        name="linear",
-        operation=LINEAR,
-        inputs=(((17, 33), 1.0, 0.0), ((9, 33), 33**-0.5, 0.0), ((9,), 0.5, 0.0)),
+        "linear", LINEAR, (((17, 33), 1.0, 0.0), ((9, 33), 33**-0.5, 0.0), ((9,), 0.5, 0.0))
+    ),
+    GoldenCase("linear of 513 terms", LINEAR, (((2, 513), 1.0, 0.0), ((3, 513), 513**-0.5, 0.0))),
+    GoldenCase(
+        "convolution",
+        convolution(padding=1, stride=2),
+        (((2, 3, 7, 7), 1.0, 0.0), ((5, 3, 3, 3), 27**-0.5, 0.0), ((5,), 0.5, 0.0)),
+    ),
+    GoldenCase("gelu", Pointwise(function=functional.gelu), (((129,), 2.0, 0.0),)),
+    GoldenCase("silu", Pointwise(function=functional.silu), (((127,), 2.0, 0.0),)),
+    GoldenCase(
+        "layer norm", layer_norm(2), (((7, 65), 1.0, 0.5), ((65,), 0.2, 1.0), ((65,), 0.5, 0.0))
     ),
     GoldenCase(
-        name="linear of 513 terms",
-        operation=LINEAR,
-        inputs=(((2, 513), 1.0, 0.0), ((3, 513), 513**-0.5, 0.0)),
+        "batch norm", BATCH_NORM, (((3, 5, 5, 5), 1.0, 0.5), ((5,), 0.2, 1.0), ((5,), 0.5, 0.0))
     ),
-    GoldenCase(
-        name="convolution",
-        operation=convolution(padding=1, stride=2),
-        inputs=(((2, 3, 7, 7), 1.0, 0.0), ((5, 3, 3, 3), 27**-0.5, 0.0), ((5,), 0.5, 0.0)),
-    ),
-    GoldenCase(
-        name="gelu", operation=Pointwise(function=functional.gelu), inputs=(((129,), 2.0, 0.0),)
-    ),
-    GoldenCase(
-        name="silu", operation=Pointwise(function=functional.silu), inputs=(((127,), 2.0, 0.0),)
-    ),
-    GoldenCase(
-        name="layer norm",
-        operation=layer_norm(2),
-        inputs=(((7, 65), 1.0, 0.5), ((65,), 0.2, 1.0), ((65,), 0.5, 0.0)),
-    ),
-    GoldenCase(
-        name="batch norm",
-        operation=BATCH_NORM,
-        inputs=(((3, 5, 5, 5), 1.0, 0.5), ((5,), 0.2, 1.0), ((5,), 0.5, 0.0)),
-    ),
-    GoldenCase(
-        name="attention",
-        operation=Attention(heads=2),
-        inputs=tuple(((1, 33, 32), 1.0, 0.0) for _ in range(3)),
-    ),
+    GoldenCase("attention", Attention(heads=2), tuple(((1, 33, 32), 1.0, 0.0) for _ in range(3))),
 )
 BY_NAME = {case.name: case for case in CASES}

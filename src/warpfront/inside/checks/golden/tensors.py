@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -77,16 +76,6 @@ def from_bytes(data: bytes) -> dict[str, Tensor]:
         name: _tensor(body[start:stop], dtype, shape)
         for name, (dtype, shape, start, stop) in places.items()
     }
-
-
-def read(path: Path) -> dict[str, Tensor]:
-    """The tensors in a file. Raises `TensorsError`, which names the file."""
-    try:
-        return from_bytes(path.read_bytes())
-    except OSError as error:
-        raise TensorsError(f"{path}: {error.strerror}") from error
-    except TensorsError as error:
-        raise TensorsError(f"{path}: {error}") from None
 
 
 def _header(data: bytes) -> tuple[dict[str, Any], bytes]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,8 +17,6 @@ from warpfront.inside.checks.hardware.machine_reader import MachineReader
 from warpfront.inside.checks.hardware.values import Accelerator, Detected, device_table, gfx_family
 
 _TOPOLOGY = "/sys/class/kfd/kfd/topology/nodes"
-_AMD_SMI = ("amd-smi", "static", "--json")
-_ROCM_SMI = ("rocm-smi", "--showproductname", "--showmeminfo", "vram", "--json")
 # heap_type of a memory bank: 0 is the system's, 1 and 2 are the device's own.
 _DEVICE_HEAPS = {"1", "2"}
 
@@ -122,80 +120,66 @@ def _locked_out(reader: MachineReader) -> str:
 
 def _ask_tools(reader: MachineReader) -> tuple[str, tuple[Accelerator, ...]]:
     """The first tool that lists devices. They are slow: no more are asked than needed."""
-    devices = _read_amd_smi(reader.run(_AMD_SMI).text)
-    if devices:
-        return "amd-smi", devices
-    devices = _read_rocm_smi(reader.run(_ROCM_SMI).text)
-    if devices:
-        return "rocm-smi", devices
-    return "rocminfo", _read_rocminfo(reader.run(("rocminfo",)).text)
+    source = ""
+    devices: tuple[Accelerator, ...] = ()
+    for argv, read in _TOOLS.items():
+        source, rows = argv[0], read(reader.run(argv).text)
+        devices = tuple(_named(index, *row) for index, row in enumerate(rows))
+        if devices:
+            break
+    return source, devices
 
 
-def _read_amd_smi(text: str) -> tuple[Accelerator, ...]:
+# Of a device: architecture, name, bytes of memory, compute units; what is not told is empty or 0.
+_Row = tuple[str, str, int, int]
+
+
+def _read_amd_smi(text: str) -> Iterator[_Row]:
     """A list of GPUs, below `gpu_data` since ROCm 6.4 or so."""
     document = _json(text)
     rows = document.get("gpu_data", []) if isinstance(document, dict) else document
-    devices: list[Accelerator] = []
     for row in rows if isinstance(rows, list) else []:
         asic, vram = (_fields(row, name) for name in ("asic", "vram"))
         size = vram.get("size")
         size = size if isinstance(size, dict) else {"value": size}
-        devices.append(
-            _named(
-                len(devices),
-                arch=str(asic.get("target_graphics_version", "")).lower(),
-                name=str(asic.get("market_name", "")),
-                memory=_number(size.get("value")) * 2**20,
-                units=_number(asic.get("num_compute_units")),
-            )
-        )
-    return tuple(devices)
+        arch, name = (str(asic.get(key, "")) for key in ("target_graphics_version", "market_name"))
+        units = _number(asic.get("num_compute_units"))
+        yield arch.lower(), name, _number(size.get("value")) * 2**20, units
 
 
-def _read_rocm_smi(text: str) -> tuple[Accelerator, ...]:
+def _read_rocm_smi(text: str) -> Iterator[_Row]:
     """`{"card0": {"Card Series": ..., "GFX Version": ..., "VRAM Total Memory (B)": ...}}`; the case
     of the keys changed between releases.
     """
     document = _json(text)
-    devices: list[Accelerator] = []
     for card in sorted(document if isinstance(document, dict) else {}, key=_trailing_number):
         if not re.fullmatch(r"card[0-9]+", card):
             continue
         row = {str(key).lower(): value for key, value in _fields(document, card).items()}
-        devices.append(
-            _named(
-                len(devices),
-                arch=str(row.get("gfx version", "")).lower(),
-                name=str(row.get("card series") or row.get("card model") or ""),
-                memory=_number(row.get("vram total memory (b)")),
-                units=0,
-            )
-        )
-    return tuple(devices)
+        name = str(row.get("card series") or row.get("card model") or "")
+        memory = _number(row.get("vram total memory (b)"))
+        yield str(row.get("gfx version", "")).lower(), name, memory, 0
 
 
-def _read_rocminfo(text: str) -> tuple[Accelerator, ...]:
+def _read_rocminfo(text: str) -> Iterator[_Row]:
     """The agents whose device type is GPU. Only `Name:` is an arch: ISA lines say `gfx` too."""
-    devices: list[Accelerator] = []
     for agent in re.split(r"(?m)^Agent \d+", text)[1:]:
         fields: dict[str, str] = {}
         for key, value in re.findall(r"(?m)^  ([A-Z][A-Za-z ]+?):[ \t]*(.*)$", agent):
             fields.setdefault(key, value.strip())
-        if fields.get("Device Type") != "GPU":
-            continue
-        devices.append(
-            _named(
-                len(devices),
-                arch=fields.get("Name", ""),
-                name=fields.get("Marketing Name", ""),
-                memory=0,
-                units=_number(fields.get("Compute Unit")),
-            )
-        )
-    return tuple(devices)
+        if fields.get("Device Type") == "GPU":
+            units = _number(fields.get("Compute Unit"))
+            yield fields.get("Name", ""), fields.get("Marketing Name", ""), 0, units
 
 
-def _named(index: int, *, arch: str, name: str, memory: int, units: int) -> Accelerator:
+_TOOLS: Mapping[tuple[str, ...], Callable[[str], Iterator[_Row]]] = {
+    ("amd-smi", "static", "--json"): _read_amd_smi,
+    ("rocm-smi", "--showproductname", "--showmeminfo", "vram", "--json"): _read_rocm_smi,
+    ("rocminfo",): _read_rocminfo,
+}
+
+
+def _named(index: int, arch: str, name: str, memory: int, units: int) -> Accelerator:
     arch = arch.partition(":")[0]
     table, family = device_table()["amd"], gfx_family(arch)
     lanes = table["lanes"].get(family)

@@ -8,6 +8,7 @@ summation has anything to round and any difference is a fault.
 
 from __future__ import annotations
 
+import copy
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,6 +25,7 @@ from warpfront.inside.checks.operators.bounds import spacing
 FLOATS = ("float32", "bfloat16", "float16")
 DOUBLE = (*FLOATS, "float64")
 SINGLE = ("float32",)
+USUAL = ("float32", "bfloat16")
 TRUE, FALSE = np.ones((), dtype=bool), np.zeros((), dtype=bool)
 
 
@@ -78,6 +80,20 @@ class Ground:
         drawn = torch.randn(shape, generator=self.generator, dtype=torch.float64)
         return drawn.to(self.dtype).double()
 
+    def module(self, make: Callable[[], Any]) -> tuple[Any, Any]:
+        """What `make` makes of the seed, its numbers rounded to the dtype: in float64 on the CPU,
+        and as the device has it.
+        """
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)
+            exact = make().to(self.dtype).double()
+        return exact, copy.deepcopy(exact).to(self.device, self.dtype)
+
+    @property
+    def complex(self) -> torch.dtype:
+        """Both parts are of the dtype."""
+        return torch.complex64 if self.dtype == torch.float32 else torch.complex128
+
     @property
     def eps(self) -> float:
         return float(torch.finfo(self.dtype).eps)
@@ -110,16 +126,16 @@ Try = Callable[[Ground], Iterator[Answer]]
 @dataclass(frozen=True, kw_only=True)
 class Hazard:
     """A row: what it is called, how it is tried, in which dtypes. `devices` are the kinds of device
-    that it says anything about, if not all; `bytes` what it needs there. Each seed has another of
-    so many `turns` of what it tries.
+    that it says anything about, if not all; `bytes` what it needs there. It is tried with the first
+    seed, or with `each_seed`, each of which has another of so many `turns` of what it tries.
     """
 
     name: str
     answers: Try
-    dtypes: tuple[str, ...] = FLOATS
+    dtypes: tuple[str, ...] = SINGLE
     devices: tuple[str, ...] = ()
     needed_bytes: int = 0
-    once: bool = False
+    each_seed: bool = False
     turns: int = 1
     known: tuple[KnownDefect, ...] = ()
 
@@ -159,9 +175,11 @@ class HazardClass:
         return tuple(name for name in known if name != "bfloat16") or known
 
 
-def rows(table: Mapping[str, Try], **options: Any) -> Hazards:
+def rows(table: Mapping[str, Try], dtypes: tuple[str, ...] = SINGLE, **options: Any) -> Hazards:
     """A table of names and tries, all with the same options."""
-    return tuple(Hazard(name=name, answers=tried, **options) for name, tried in table.items())
+    return tuple(
+        Hazard(name=name, answers=tried, dtypes=dtypes, **options) for name, tried in table.items()
+    )
 
 
 def answer_fault(answer: Answer) -> tuple[str, float]:

@@ -4,7 +4,6 @@ gradients of any stride; against its definition in float64.
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +15,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from warpfront.inside.checks.hazards.answers import Answer, Ground, Hazard, HazardClass, array
+from warpfront.inside.checks.hazards.answers import (
+    FLOATS,
+    USUAL,
+    Answer,
+    Ground,
+    Hazard,
+    HazardClass,
+    array,
+    rows,
+)
 
 Numbers = Any
 
@@ -178,11 +186,12 @@ def _inferred(name: str, ground: Ground) -> Iterator[Answer]:
     """Layers of a transformer without gradients, for which torch has kernels of their own, beside
     float64 with gradients, for which it has none.
     """
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(ground.seed)
+
+    def make() -> torch.nn.Module:
         layer = torch.nn.TransformerEncoderLayer(32, 4, 48, batch_first=True, **LAYERS[name])
-        stack = torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=True).double().eval()
-    own = copy.deepcopy(stack).to(ground.device, ground.dtype)
+        return torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=True).eval()
+
+    stack, own = ground.module(make)
     x = ground.normal(3, 19, 32)
     hidden = torch.arange(19) >= torch.tensor([19, 7, 12])[:, None]
     causal = torch.ones(19, 19, dtype=torch.bool).triu(1)
@@ -213,22 +222,13 @@ ATTENTION = HazardClass(
             Hazard(
                 name=name,
                 answers=partial(_tried, name),
-                dtypes=("float32", "bfloat16"),
+                dtypes=USUAL,
                 # CUDA's kernels for 16 bits give such a query means (2.11 on an H200).
                 devices=("cpu",) if one.hidden == "nothing" else (),
-                once=True,
             )
             for name, one in ASKED.items()
         ),
-        Hazard(name="dropped", answers=_drops, once=True),
-        *(
-            Hazard(
-                name=f"inferred, {name}",
-                answers=partial(_inferred, name),
-                dtypes=("float32",),
-                once=True,
-            )
-            for name in LAYERS
-        ),
+        *rows({"dropped": _drops}, FLOATS),
+        *rows({f"inferred, {name}": partial(_inferred, name) for name in LAYERS}),
     ),
 )

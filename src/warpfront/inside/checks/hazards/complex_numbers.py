@@ -62,10 +62,8 @@ CALLS: dict[str, tuple[Callable[..., Tensor], Callable[..., Numbers]]] = {
 
 
 def _pair(ground: Ground) -> tuple[Tensor, Tensor]:
-    shape = (17, 33)
-    kind = torch.complex64 if ground.dtype == torch.float32 else torch.complex128
-    x, y = (torch.complex(ground.normal(*shape), ground.normal(*shape)) for _ in range(2))
-    return x.to(kind), y.to(kind)
+    x, y = (torch.complex(ground.normal(17, 33), ground.normal(17, 33)) for _ in range(2))
+    return x.to(ground.complex), y.to(ground.complex)
 
 
 def _call(name: str, ground: Ground) -> Iterator[Answer]:
@@ -91,7 +89,6 @@ def _derivatives(ground: Ground) -> Iterator[Answer]:
     for label, function, right in tries:
         leaf = x.to(ground.device, copy=True).requires_grad_()
         function(leaf, y.to(ground.device)).backward()
-        assert leaf.grad is not None
         slack = 64 * ground.eps * (1 + float(np.abs(right).max()))
         yield Answer(label, leaf.grad.resolve_conj(), right, slack=slack)
 
@@ -116,7 +113,6 @@ QUOTIENTS = {
 
 def _far_out(ground: Ground) -> Iterator[Answer]:
     far = 1e20 if ground.dtype == torch.float32 else 1e200
-    kind = torch.complex64 if ground.dtype == torch.float32 else torch.complex128
     numbers = [
         3 + 4j,
         -3 + 4j,
@@ -132,7 +128,7 @@ def _far_out(ground: Ground) -> Iterator[Answer]:
     numbers += [z / far for z in (3 + 4j, 4 - 3j)]
     divides = ground.device == "cpu" and ground.dtype == torch.float32
     for name, (call, exact, most) in (FAR | QUOTIENTS if divides else FAR).items():
-        x = torch.tensor([z for z in numbers if abs(z) <= most]).to(kind).repeat(5)
+        x = torch.tensor([z for z in numbers if abs(z) <= most]).to(ground.complex).repeat(5)
         right = exact(array(x.to(torch.complex128)))
         found = call(x.to(ground.device))
         slack = 64 * ground.eps * np.abs(right) + 1e-30
@@ -150,6 +146,7 @@ COMPLEX_NUMBERS = HazardClass(
             "derivatives": _derivatives,
             "far out": _far_out,
         },
-        dtypes=("float32", "float64"),
+        ("float32", "float64"),
+        each_seed=True,
     ),
 )

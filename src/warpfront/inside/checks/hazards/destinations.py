@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from warpfront.inside.checks.hazards.answers import Answer, Ground, HazardClass, array, rows
+from warpfront.inside.checks.hazards.answers import USUAL, Answer, Ground, HazardClass, array, rows
 from warpfront.inside.checks.hazards.layouts import PICTURES, Change
 
 Call = Callable[..., Any]
@@ -273,12 +273,11 @@ def _into(name: str, ground: Ground) -> Iterator[Answer]:
             yield _answer(f"result {place} into {form}", found, one, ground)
 
 
-ONCE: dict[str, Any] = {"dtypes": ("float32", "bfloat16"), "once": True}
 DESTINATIONS = HazardClass(
     name="destinations",
     asks="are results right in place, and in memory that is there, with gaps or too small",
     hazards=(
-        *rows({f"{name} in place": partial(_in_place, name) for name in IN_PLACE}, **ONCE),
-        *rows({f"{name} into memory": partial(_into, name) for name in INTO}, **ONCE),
+        *rows({f"{name} in place": partial(_in_place, name) for name in IN_PLACE}, USUAL),
+        *rows({f"{name} into memory": partial(_into, name) for name in INTO}, USUAL),
     ),
 )

@@ -15,6 +15,7 @@ from torch.nn import functional
 
 from warpfront.inside.checks.hazards.answers import (
     DOUBLE,
+    FLOATS,
     Answer,
     Ground,
     Hazard,
@@ -72,10 +73,6 @@ def _product(x: Numbers, gate: Numbers) -> Numbers:
     return np.where(gate == 0, 0.0 * np.sign(x), np.where(np.isinf(x), x, x * gate))
 
 
-def _tanh_slope(x: Numbers) -> Numbers:
-    return 1 / np.cosh(np.clip(x, -350, 350)) ** 2
-
-
 CURVES: dict[str, Curve] = {
     "exp": Curve(function=torch.exp, value=np.exp, slope=np.exp, slope_slack=0),
     "exp2": Curve(function=torch.exp2, value=np.exp2),
@@ -98,7 +95,9 @@ CURVES: dict[str, Curve] = {
         slope=lambda x: _sigmoid(-x),
         slack=2,
     ),
-    "tanh": Curve(function=torch.tanh, value=np.tanh, slope=_tanh_slope),
+    "tanh": Curve(
+        function=torch.tanh, value=np.tanh, slope=lambda x: 1 / np.cosh(np.clip(x, -350, 350)) ** 2
+    ),
     "erf": Curve(
         function=torch.erf,
         value=VECTORIZED_ERF,
@@ -214,7 +213,6 @@ def _curve(curve: Curve, ground: Ground) -> Iterator[Answer]:
         if curve.slope is None:
             return
         found.sum().backward()
-        assert sent.grad is not None
         slope = curve.slope(array(x))
         scale = np.nan_to_num(1 + (np.abs(array(x)) if curve.size else 0.0), posinf=0.0)
         known = np.isfinite(array(x)) & (array(x) != 0)
@@ -259,7 +257,6 @@ def _softmax(ground: Ground) -> Iterator[Answer]:
         yield Answer(f"softmax of {width}", found, right, ulps=1, slack=slack)
         fed = ground.normal(*x.shape)
         found.backward(ground.send(fed))
-        assert sent.grad is not None
         g = array(fed)
         projected = (g * right).sum(1, keepdims=True)
         size = right * (np.abs(g) + (np.abs(g) * right).sum(1, keepdims=True))
@@ -339,7 +336,6 @@ def _logits_loss(ground: Ground) -> Iterator[Answer]:
         slack = 8 * ground.eps * (1 + np.abs(z) * w)
         yield Answer(f"value, weight {weight}", found, right, ulps=2, slack=slack)
         found.sum().backward()
-        assert sent.grad is not None
         slope = (1 - y) - (1 + (w - 1) * y) * _sigmoid(-z)
         yield Answer(
             f"derivative, weight {weight}",
@@ -460,10 +456,9 @@ FAR_OUT = HazardClass(
     hazards=(
         *rows(
             {name: partial(_curve, curve) for name, curve in CURVES.items() if name not in SIXTHS},
-            dtypes=DOUBLE,
-            once=True,
+            DOUBLE,
         ),
-        *rows({name: partial(_curve, CURVES[name]) for name in SIXTHS}, once=True),
+        *rows({name: partial(_curve, CURVES[name]) for name in SIXTHS}, FLOATS),
         *rows(
             {
                 "softmax": _softmax,
@@ -473,10 +468,12 @@ FAR_OUT = HazardClass(
                 "variance far from 0": _far_mean,
                 "normalisation far from 0": _far_norms,
                 "attention": _attention,
-            }
+            },
+            FLOATS,
+            each_seed=True,
         ),
-        Hazard(name="beyond the range", answers=_beyond_the_range, once=True),
-        Hazard(name="powers", answers=_powers, once=True),
-        Hazard(name="whole quotients", answers=_whole_quotients, once=True),
+        Hazard(name="beyond the range", answers=_beyond_the_range, dtypes=FLOATS),
+        Hazard(name="powers", answers=_powers, dtypes=FLOATS),
+        Hazard(name="whole quotients", answers=_whole_quotients, dtypes=FLOATS),
     ),
 )

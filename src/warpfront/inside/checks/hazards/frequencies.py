@@ -68,8 +68,7 @@ def _part(x: Tensor) -> Tensor:
 
 
 def _numbers(ground: Ground, *shape: int) -> Tensor:
-    kind = torch.complex64 if ground.dtype == torch.float32 else torch.complex128
-    return torch.complex(ground.normal(*shape), ground.normal(*shape)).to(kind)
+    return torch.complex(ground.normal(*shape), ground.normal(*shape)).to(ground.complex)
 
 
 def _tried(pair: Pair, shapes: tuple[tuple[int, ...], ...], ground: Ground) -> Iterator[Answer]:
@@ -145,7 +144,7 @@ EVERY_LENGTH = tuple((4, length) for length in range(1, 65))
 FREQUENCIES = HazardClass(
     name="transforms",
     asks="are Fourier transforms right, of any length, along any axes, each time",
-    hazards=rows({"whole steps": _whole_steps}, dtypes=("float32",), devices=("cpu",), once=True)
+    hazards=rows({"whole steps": _whole_steps}, devices=("cpu",))
     + rows(
         {
             **{name: partial(_tried, pair, TRANSFORMED) for name, pair in ALONG.items()},
@@ -154,8 +153,6 @@ FREQUENCIES = HazardClass(
             "every real length": partial(_tried, ACROSS["irfft2"], EVERY_LENGTH),
             "windows": _windows,
             "frames": _framed,
-        },
-        dtypes=("float32",),
-        once=True,
+        }
     ),
 )

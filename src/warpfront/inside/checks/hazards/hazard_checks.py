@@ -16,6 +16,7 @@ from warpfront.inside.checks.claims import Claims
 from warpfront.inside.checks.effort import Effort
 from warpfront.inside.checks.finding_beside import begin_checks, lanes_for
 from warpfront.inside.checks.hazards.answers import (
+    USUAL,
     Ground,
     Hazard,
     HazardClass,
@@ -35,7 +36,6 @@ from warpfront.inside.checks.results import SKIPPED, Check, CheckFinding, Record
 SHOWN = 20
 # What takes longest, each to begin in a lane of its own.
 LONG = ("memory formats", "kept state", "kinds of numbers", "axes", "long", "shapes")
-QUICK_DTYPES = ("float32", "bfloat16")
 
 
 @dataclass(kw_only=True)
@@ -114,7 +114,7 @@ def find_class(name: str, device: str, effort: Effort) -> CheckFinding:
     require_full_precision()
     dtypes = (*tested_dtypes(device), *(["float64"] if computes_float64(device) else []))
     if effort.quick:
-        dtypes = tuple(name for name in dtypes if name in QUICK_DTYPES)
+        dtypes = tuple(name for name in dtypes if name in USUAL)
     own = class_named(name)
     return judge_rows(own, rows_for(own, device), device, dtypes, effort).finding()
 
@@ -151,7 +151,7 @@ def judge_rows(
             judged.too_large.append(f"{row.name}: {row.needed_bytes / 2**30:.0f} GiB are not free")
             continue
         for dtype in own.tried(row, dtypes, quick=effort.quick):
-            for seed in effort.seeds[:1] if row.once else effort.seeds:
+            for seed in effort.seeds if row.each_seed else effort.seeds[:1]:
                 ground = Ground(
                     device=device,
                     dtype=getattr(torch, dtype),

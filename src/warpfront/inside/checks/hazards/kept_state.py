@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -14,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from warpfront.inside.checks.hazards.answers import SINGLE, Answer, Ground, HazardClass, array, rows
+from warpfront.inside.checks.hazards.answers import FLOATS, Answer, Ground, HazardClass, array, rows
 
 STEPS = 4
 Numbers = Any
@@ -40,15 +39,12 @@ def _running(ground: Ground) -> Iterator[Answer]:
             mean = (1 - rate) * mean + rate * array(x).mean(axes)
             variance = (1 - rate) * variance + rate * array(x).var(axes, ddof=1)
         label = f"{shape}, momentum {momentum}, channels_last {last}"
-        assert module.running_mean is not None
-        assert module.running_var is not None
         yield Answer(f"mean, {label}", module.running_mean, mean, ulps=16, slack=1e-6)
         # One sum after another. Few squares are different, and equal ones are rounded the same way,
         # so that their errors add up.
         worst = 32 + math.prod(shape) // shape[1] // 2
         found = module.running_var
         yield Answer(f"variance, {label}", found, variance, ulps=worst, slack=1e-6)
-        assert module.num_batches_tracked is not None
         yield Answer(f"count, {label}", module.num_batches_tracked, 3)
         module.eval()
         x = ground.whole(*shape)
@@ -373,13 +369,10 @@ def _unscaled(ground: Ground) -> Iterator[Answer]:
 
 def _recurrent(kind: str, ground: Ground) -> Iterator[Answer]:
     """Two layers, both directions, hidden states given: against the same in float64 on the CPU."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(ground.seed)
-        module = getattr(nn, kind)(7, 9, num_layers=2, bidirectional=True, batch_first=True)
+    how = {"num_layers": 2, "bidirectional": True, "batch_first": True}
+    exact, own = ground.module(lambda: getattr(nn, kind)(7, 9, **how))
     x = ground.normal(3, 13, 7)
     state = ground.normal(4, 3, 9)
-    exact = copy.deepcopy(module).to(ground.dtype).double()
-    own = copy.deepcopy(exact).to(ground.device, ground.dtype)
     outputs, fed = [], ground.normal(3, 13, 18)
     for net, values, hidden in (
         (exact, x.clone().requires_grad_(), state),
@@ -412,10 +405,7 @@ def _other_recurrent(name: str, ground: Ground, *, states: bool = False) -> Iter
     the last states are used for teaches, too.
     """
     kind, how = RECURRENT[name]
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(ground.seed)
-        exact = getattr(nn, kind)(7, 9, **how).to(ground.dtype).double()
-    own = copy.deepcopy(exact).to(ground.device, ground.dtype)
+    exact, own = ground.module(lambda: getattr(nn, kind)(7, 9, **how))
     x, layers = ground.normal(11, 3, 7), how.get("num_layers", 1) * (1 + ("bidirectional" in how))
     x = x.transpose(0, 1).contiguous() if "batch_first" in how else x
     kept = [ground.normal(layers, 3, how.get("proj_size", 9)), ground.normal(layers, 3, 9)]
@@ -439,7 +429,7 @@ def _recurred(net: Any, x: Tensor, state: Any, *, states: bool) -> list[Tensor]:
     leaf = x.clone().requires_grad_(net.training)
     with torch.set_grad_enabled(net.training):
         y, last = net(leaf, state)
-    results = [y, *_several(last)]
+    results = [y, *(last if isinstance(last, tuple) else (last,))]
     if not net.training:
         return results
     used = results if states else [y]
@@ -451,27 +441,18 @@ def _recurred(net: Any, x: Tensor, state: Any, *, states: bool) -> list[Tensor]:
     return [x.detach() for x in (*results, *gradients)]
 
 
-def _several(x: Any) -> tuple[Tensor, ...]:
-    return tuple(x) if isinstance(x, (tuple, list)) else (x,)
-
-
 def _packed(kind: str, ground: Ground) -> Iterator[Answer]:
     """Sequences of several lengths, in no order, packed: as each would be alone."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(ground.seed)
-        exact = getattr(nn, kind)(7, 9, bidirectional=True).double()
-    own = copy.deepcopy(exact).to(ground.device, ground.dtype)
+    exact, own = ground.module(lambda: getattr(nn, kind)(7, 9, bidirectional=True))
     x, lengths = ground.normal(13, 4, 7), torch.tensor([5, 13, 1, 8])
     sent = ground.send(x).requires_grad_()
     pack = nn.utils.rnn.pack_padded_sequence(sent, lengths, enforce_sorted=False)
     found, _ = nn.utils.rnn.pad_packed_sequence(own(pack)[0])
     found.sum().backward()
-    assert sent.grad is not None
     for place, length in enumerate(lengths.tolist()):
         alone = x[:length, place : place + 1].clone().requires_grad_()
         right = exact(alone)[0]
         right.sum().backward()
-        assert alone.grad is not None
         for label, mine, one in (("output", found, right), ("gradient", sent.grad, alone.grad)):
             padded = np.zeros((13, one.shape[-1]))
             padded[:length] = array(one.detach())[:, 0]
@@ -503,39 +484,28 @@ KEPT_STATE = HazardClass(
     hazards=(
         *rows(
             {"running statistics": _running, "given statistics": _fused_with_statistics},
-            once=True,
-            dtypes=("float32", "float64"),
+            ("float32", "float64"),
         ),
-        *rows({f"in place {name}": partial(_inplace, name) for name in INPLACE}, once=True),
-        *rows({"scatter_reduce": _reduce}),
-        *rows({name: partial(_optimizer, name) for name in OPTIMIZERS}, dtypes=SINGLE, once=True),
-        *rows(
-            {f"{name} that is told": partial(_told, name) for name in sorted(FUSED)},
-            dtypes=SINGLE,
-            once=True,
-        ),
-        *rows({f"foreach {name}": partial(_foreach, name) for name in FOREACH}, once=True),
-        *rows({"unscaling": _unscaled}, dtypes=SINGLE, once=True),
+        *rows({f"in place {name}": partial(_inplace, name) for name in INPLACE}, FLOATS),
+        *rows({"scatter_reduce": _reduce}, FLOATS, each_seed=True),
+        *rows({name: partial(_optimizer, name) for name in OPTIMIZERS}),
+        *rows({f"{name} that is told": partial(_told, name) for name in sorted(FUSED)}),
+        *rows({f"foreach {name}": partial(_foreach, name) for name in FOREACH}, FLOATS),
+        *rows({"unscaling": _unscaled}),
         # torch's scaler computes the scale's reciprocal in float64, which a Gaudi does not have.
-        *rows({"scale": _scaled}, dtypes=SINGLE, devices=("cpu", "cuda", "rocm", "xpu"), once=True),
+        *rows({"scale": _scaled}, devices=("cpu", "cuda", "rocm", "xpu")),
         *rows(
             {f"packed {kind}": partial(_packed, kind) for kind in ("LSTM", "GRU", "RNN")},
-            dtypes=SINGLE,
+            each_seed=True,
         ),
-        *rows(
-            {name: partial(_other_recurrent, name) for name in RECURRENT},
-            dtypes=SINGLE,
-            once=True,
-        ),
+        *rows({name: partial(_other_recurrent, name) for name in RECURRENT}),
         *rows(
             {
                 f"last states of {name}": partial(_other_recurrent, name, states=True)
                 for name in RECURRENT
             },
-            dtypes=SINGLE,
             devices=("cpu",),
-            once=True,
         ),
-        *rows({kind: partial(_recurrent, kind) for kind in ("LSTM", "GRU", "RNN")}, dtypes=SINGLE),
+        *rows({kind: partial(_recurrent, kind) for kind in ("LSTM", "GRU", "RNN")}, each_seed=True),
     ),
 )

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from warpfront.inside.checks.hazards.answers import (
-    SINGLE,
+    USUAL,
     Answer,
     Ground,
     HazardClass,
@@ -79,28 +79,44 @@ FORMS = {**PICTURES, "some channels": _among_channels}
 
 
 def both_ways(
-    call: Callable[..., Tensor], ground: Ground, tensors: list[Tensor], formats: tuple[str, ...]
-) -> Iterator[tuple[str, Tensor, Tensor]]:
-    """Output and gradients in these formats, and in float64 on the CPU from contiguous numbers."""
+    call: Callable[..., Tensor],
+    ground: Ground,
+    tensors: list[Tensor],
+    formats: Sequence[str] = (),
+    said: str = "",
+    *,
+    ulps: float = 0.0,
+    slack: float = 0.0,
+    roundings: float = 0.0,
+    size: float = 0.0,
+) -> Iterator[Answer]:
+    """Output and gradients in these formats (who has none is contiguous), beside float64 on the CPU
+    from contiguous numbers. Off by `slack`, and by `roundings` of `size` and the largest number.
+    """
+
+    def answer(label: str, found: Tensor, right: Tensor) -> Answer:
+        off = roundings * ground.eps * (size + float(right.abs().max())) if roundings else 0.0
+        return Answer(f"{label}{said}", found, array(right), ulps=ulps, slack=slack + off)
+
     exact = [x.clone().requires_grad_() for x in tensors]
     right = call(*exact)
     fed = ground.few(*right.shape) + ground.few(*right.shape)
     right.backward(fed)
+    forms = [*formats, *["contiguous"] * (len(tensors) - len(formats))]
     sent = [
         FORMS[form](ground.send(x)).requires_grad_()
         if x.dim() > 2
         else ground.send(x).requires_grad_()
-        for x, form in zip(tensors, formats, strict=True)
+        for x, form in zip(tensors, forms, strict=True)
     ]
     found = call(*sent)
-    yield "output", found, right.detach()
+    yield answer("output", found, right.detach())
     # What comes back may be of another format than what went in.
-    for form in dict.fromkeys((formats[0], "channels_last", "contiguous")):
+    for form in dict.fromkeys((forms[0], "channels_last", "contiguous")):
         back = FORMS[form](ground.send(fed)) if fed.dim() > 2 else ground.send(fed)
         gradients = torch.autograd.grad(found, sent, back, retain_graph=True)
         for place, (mine, leaf) in enumerate(zip(gradients, exact, strict=True)):
-            assert leaf.grad is not None
-            yield f"gradient {place} of {form}", mine, leaf.grad
+            yield answer(f"gradient {place} of {form}", mine, leaf.grad)
 
 
 CONVOLUTIONS: dict[str, tuple[Callable[..., Tensor], tuple[int, ...], tuple[int, ...]]] = {
@@ -141,17 +157,12 @@ def _convolution(
     call, shape, kernel = CONVOLUTIONS[name]
     x, weight = ground.few(*shape) * 2, ground.few(*kernel) + ground.few(*kernel)
     for pair in formats:
-        for label, found, right in both_ways(call, ground, [x, weight], pair):
-            # A native convolution may keep a sum in parts.
-            # Winograd's and Fourier's transforms round on the way; a fault here is at least 1.
-            slack = 2 * ground.eps * float(right.abs().max()) if ground.half else 0.01
-            yield Answer(
-                f"{label}, {' and '.join(pair)}",
-                found,
-                array(right),
-                ulps=1,
-                slack=slack,
-            )
+        # A native convolution may keep a sum in parts.
+        # Winograd's and Fourier's transforms round on the way; a fault here is at least 1.
+        off = {"roundings": 2.0} if ground.half else {"slack": 0.01}
+        yield from both_ways(
+            call, ground, [x, weight], pair, f", {' and '.join(pair)}", ulps=1, **off
+        )
 
 
 # Where a picture is looked at: inside, on its edges and corners, and beyond them.
@@ -220,17 +231,10 @@ def _pooled(name: str, ground: Ground, forms: Iterable[str] = PICTURES) -> Itera
     for channels in (3, 33):
         x = ground.whole(2, channels, 8, 8)
         for form in forms:
-            for label, found, right in both_ways(POOLED[name], ground, [x], (form,)):
-                # Shares of neighbours are rounded, and so is what they add up to.
-                most = 4.0 if ground.half else 64.0 * (name in SHARED)
-                slack = most * ground.eps * float(right.abs().max())
-                yield Answer(
-                    f"{label}, {channels} channels, {form}",
-                    found,
-                    array(right),
-                    ulps=2,
-                    slack=slack,
-                )
+            # Shares of neighbours are rounded, and so is what they add up to.
+            most = 4.0 if ground.half else 64.0 * (name in SHARED)
+            said = f", {channels} channels, {form}"
+            yield from both_ways(POOLED[name], ground, [x], [form], said, ulps=2, roundings=most)
 
 
 LOOKS: dict[str, Callable[..., Tensor]] = {
@@ -245,9 +249,8 @@ def _looks(name: str, ground: Ground) -> Iterator[Answer]:
     """A picture's gradient, and that of the grid by which it is looked at."""
     for channels, form in product((3, 33), ("contiguous", "channels_last", "spread")):
         x, grid = ground.whole(2, channels, 8, 8), LOOKED_AT.double().expand(2, 1, -1, -1)
-        for label, found, right in both_ways(LOOKS[name], ground, [x, grid], (form, "contiguous")):
-            slack = 128 * ground.eps * (1 + float(right.abs().max()))
-            yield Answer(f"{label}, {channels} channels, {form}", found, array(right), slack=slack)
+        said = f", {channels} channels, {form}"
+        yield from both_ways(LOOKS[name], ground, [x, grid], [form], said, roundings=128, size=1)
 
 
 MAXIMA: dict[str, Callable[[Tensor], Tensor]] = {
@@ -266,10 +269,8 @@ def _max_pool(ground: Ground) -> Iterator[Answer]:
         x = order[:count].reshape(2, channels, 8, 8).double()
         for form in PICTURES:
             for name, call in MAXIMA.items():
-                for label, found, right in both_ways(call, ground, [x], (form,)):
-                    said = f"{label} of {name}, {channels} channels, {form}"
-                    slack = 2 * ground.eps * float(right.abs().max())
-                    yield Answer(said, found, array(right), slack=slack)
+                said = f" of {name}, {channels} channels, {form}"
+                yield from both_ways(call, ground, [x], [form], said, roundings=2)
 
 
 def _norms(ground: Ground, forms: Iterable[str] = PICTURES) -> Iterator[Answer]:
@@ -288,18 +289,12 @@ def _norms(ground: Ground, forms: Iterable[str] = PICTURES) -> Iterator[Answer]:
             "layer_norm": _of_last_axis,
         }
         for name, call in calls.items():
-            parts = both_ways(call, ground, [x, weight, bias], (form, "contiguous", "contiguous"))
-            for label, found, right in parts:
-                # Gradients of weights are sums over places, which walk by a rounding a term.
-                walk = 24 if ground.half else 64 + 2 * math.sqrt(x.numel() // channels)
-                slack = walk * ground.eps * (1 + float(right.abs().max()))
-                yield Answer(
-                    f"{label} of {name}, {channels} channels, {form}",
-                    found,
-                    array(right),
-                    ulps=2,
-                    slack=slack,
-                )
+            # Gradients of weights are sums over places, which walk by a rounding a term.
+            walk = 24 if ground.half else 64 + 2 * math.sqrt(x.numel() // channels)
+            said, tensors = f" of {name}, {channels} channels, {form}", [x, weight, bias]
+            yield from both_ways(
+                call, ground, tensors, [form], said, ulps=2, roundings=walk, size=1
+            )
 
 
 def _evaluated(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -513,34 +508,22 @@ PADDED_LAST = KnownDefect(
     device="cuda",
     before=(2, 14),
 )
-ONCE: dict[str, Any] = {"dtypes": ("float32", "bfloat16"), "once": True}
 LAYOUTS = HazardClass(
     name="memory formats",
     narrow=("norms", "convolution 64 to 64"),
     asks="are the same numbers right from every place and in every order of memory",
     hazards=(
-        *rows(
-            {f"convolution {name}": partial(_convolution, name) for name in CONVOLUTIONS}, **ONCE
-        ),
-        *rows(
-            {name: partial(_pooled, name) for name in POOLED if name not in PADDED_MEANS}, **ONCE
-        ),
-        *rows(
-            {name: partial(_pooled, name) for name in PADDED_MEANS}, known=(PADDED_LAST,), **ONCE
-        ),
-        *rows(
-            {f"looks, {name}": partial(_looks, name) for name in LOOKS}, dtypes=SINGLE, once=True
-        ),
-        *rows({f"element {name}": partial(_binary, name) for name in BINARY}, **ONCE),
-        *rows({f"along axes {name}": partial(_reduced, name) for name in REDUCED}, **ONCE),
+        *rows({f"convolution {name}": partial(_convolution, name) for name in CONVOLUTIONS}, USUAL),
+        *rows({name: partial(_pooled, name) for name in POOLED if name not in PADDED_MEANS}, USUAL),
+        *rows({name: partial(_pooled, name) for name in PADDED_MEANS}, USUAL, known=(PADDED_LAST,)),
+        *rows({f"looks, {name}": partial(_looks, name) for name in LOOKS}),
+        *rows({f"element {name}": partial(_binary, name) for name in BINARY}, USUAL),
+        *rows({f"along axes {name}": partial(_reduced, name) for name in REDUCED}, USUAL),
         *rows(
             {"max_pool2d": _max_pool, "norms": _norms, "products": _products, "casts": _casts},
-            **ONCE,
+            USUAL,
         ),
-        *rows(
-            {"single numbers": _singles, "written into memory": _written},
-            **ONCE,
-        ),
+        *rows({"single numbers": _singles, "written into memory": _written}, USUAL),
         *rows(
             {
                 **{
@@ -552,9 +535,7 @@ LAYOUTS = HazardClass(
                 **{f"some channels, {name}": partial(_pooled, name, forms=SOME) for name in POOLED},
                 "some channels, norms": partial(_norms, forms=SOME),
             },
-            dtypes=SINGLE,
             devices=("cpu",),
-            once=True,
         ),
         *ONE_MEMORY,
     ),

@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from warpfront.inside.checks.hazards.answers import (
     FALSE,
-    SINGLE,
+    FLOATS,
     TRUE,
     Answer,
     Ground,
@@ -69,8 +69,6 @@ def _product_gradients(ground: Ground) -> Iterator[Answer]:
     weight = ground.send(ground.few(7, 9)).requires_grad_()
     bias = ground.send(ground.few(7)).requires_grad_()
     functional.linear(sent, weight, bias).backward(ground.send(fed))
-    assert weight.grad is not None
-    assert bias.grad is not None
     yield Answer("weight", weight.grad, array(fed.mT @ x), ulps=1)
     yield Answer("bias", bias.grad, array(fed.sum(0)), ulps=1)
 
@@ -95,20 +93,9 @@ def _sums(ground: Ground) -> Iterator[Answer]:
     off = 2 * ground.eps * math.sqrt(x.numel()) if ground.half else 0.0
     sent = ground.send(x)
     yield Answer("along rows", sent.sum(1), array(x.sum(1)), ulps=1, slack=off)
-    yield Answer(
-        "down columns",
-        ground.send(x.mT.contiguous()).sum(0),
-        array(x.sum(1)),
-        ulps=1,
-        slack=off,
-    )
-    yield Answer(
-        "many rows",
-        ground.send(x.mT.contiguous()).sum(1),
-        array(x.sum(0)),
-        ulps=1,
-        slack=off,
-    )
+    turned = ground.send(x.mT.contiguous())
+    yield Answer("down columns", turned.sum(0), array(x.sum(1)), ulps=1, slack=off)
+    yield Answer("many rows", turned.sum(1), array(x.sum(0)), ulps=1, slack=off)
     yield Answer("both axes", sent.sum((0, 1)), float(x.sum()), ulps=1, slack=off)
     yield Answer("every third", sent[:, ::3].sum(1), array(x[:, ::3].sum(1)), ulps=1, slack=off)
     spot = torch.full((1_000_003,), -1.0).double()
@@ -139,7 +126,6 @@ def _scans(ground: Ground) -> Iterator[Answer]:
         )
         leaf = ground.send(x).requires_grad_()
         leaf.cumsum(1).backward(ground.send(x))
-        assert leaf.grad is not None
         yield Answer(
             f"gradient of cumsum of {count}",
             leaf.grad,
@@ -201,7 +187,6 @@ def _alignments(ground: Ground) -> Iterator[Answer]:
         right = -(hit * logs).sum((0, 2))
         yield Answer(f"loss of {count}", loss, right, slack=1e-5 * right)
         loss.sum().backward()
-        assert leaf.grad is not None
         # Sums of logarithms as large as the loss are subtracted. Each of two has a rounding of its
         # value a step, 0.22 roundings in the mean square: 0.18 sqrt(count) together, six times.
         off = max(16, 1.1 * math.sqrt(count)) * ground.eps * (1 + float(right.max()))
@@ -234,16 +219,12 @@ def _long_volume(ground: Ground) -> Iterator[Answer]:
     for shape in ((1, 1, 2, 4, 9000), (1, 1, 2, 9000, 4), (1, 1, 9000, 2, 4)):
         x = torch.randperm(72_000, generator=ground.generator).view(shape).double()
         call = partial(functional.max_pool3d, kernel_size=2)
-        for label, found, right in both_ways(call, ground, [x], ("contiguous",)):
-            yield Answer(f"{label} of {shape}", found, array(right))
+        yield from both_ways(call, ground, [x], said=f" of {shape}")
 
 
 def _long_line(call: Callable[[Tensor], Tensor], ground: Ground) -> Iterator[Answer]:
     """Whole numbers and their quarters, forward and backward."""
-    for label, found, right in both_ways(
-        call, ground, [ground.whole(1, 3, LONG_LINE)], ("shifted",)
-    ):
-        yield Answer(label, found, array(right))
+    yield from both_ways(call, ground, [ground.whole(1, 3, LONG_LINE)], ["shifted"])
 
 
 # Each thread's part of a whole sum on the CPU is kept in the result's dtype.
@@ -323,22 +304,16 @@ def _added(ground: Ground) -> Iterator[Answer]:
         right,
     )
     yield Answer("index_put", start.index_put((at,), sent, accumulate=True), right)
-    weight = ground.send(torch.zeros(places, 3)).requires_grad_()
-    functional.embedding(at, weight).backward(sent)
-    assert weight.grad is not None
-    yield Answer("gradient of embedding", weight.grad, right)
-    leaf = ground.send(torch.zeros(places, 3)).requires_grad_()
-    leaf.index_select(0, at).backward(sent)
-    assert leaf.grad is not None
-    yield Answer("gradient of index_select", leaf.grad, right)
-    leaf = ground.send(torch.zeros(places, 3)).requires_grad_()
-    leaf[at].backward(sent)
-    assert leaf.grad is not None
-    yield Answer("gradient of indexing", leaf.grad, right)
-    leaf = ground.send(torch.zeros(places, 3)).requires_grad_()
-    leaf.gather(0, at[:, None].expand(-1, 3)).backward(sent)
-    assert leaf.grad is not None
-    yield Answer("gradient of gather", leaf.grad, right)
+    takes: dict[str, Callable[[Tensor], Tensor]] = {
+        "embedding": lambda table: functional.embedding(at, table),
+        "index_select": lambda table: table.index_select(0, at),
+        "indexing": lambda table: table[at],
+        "gather": lambda table: table.gather(0, at[:, None].expand(-1, 3)),
+    }
+    for name, take in takes.items():
+        leaf = start.clone().requires_grad_()
+        take(leaf).backward(sent)
+        yield Answer(f"gradient of {name}", leaf.grad, right)
 
 
 def _wide_rows(ground: Ground) -> Iterator[Answer]:
@@ -361,7 +336,6 @@ def _wide_rows(ground: Ground) -> Iterator[Answer]:
         chosen = -logs[np.arange(3), array(target)].mean()
         yield Answer(f"cross_entropy of {width}", loss, chosen, ulps=8, slack=off)
         loss.backward()
-        assert leaf.grad is not None
         hit = np.zeros_like(a)
         hit[np.arange(3), array(target)] = 1
         right = (np.exp(a) / total - hit) / 3
@@ -447,8 +421,7 @@ def _many_samples(name: str, ground: Ground) -> Iterator[Answer]:
     """Sums of whole numbers, exact in whatever order."""
     call, shapes = MANY_SAMPLES[name]
     tensors = [ground.few(*shape) for shape in shapes]
-    for label, found, right in both_ways(call, ground, tensors, ("contiguous",) * len(tensors)):
-        yield Answer(label, found, array(right), slack=TRANSFORMED)
+    yield from both_ways(call, ground, tensors, slack=TRANSFORMED)
 
 
 # Blocks of 8, 16, 32 and 64 rows, and five more.
@@ -472,9 +445,7 @@ def _normed_rows(name: str, ground: Ground) -> Iterator[Answer]:
     """What a norm's weight and bias learn is summed over thousands of rows, the last ones too."""
     call, shapes = NORMED_ROWS[name]
     tensors = [ground.whole(*shape) for shape in shapes]
-    for label, found, right in both_ways(call, ground, tensors, ("contiguous",) * len(tensors)):
-        slack = 16 * ground.eps * math.sqrt(NORMED) * (1 + float(right.abs().max()))
-        yield Answer(label, found, array(right), slack=slack)
+    yield from both_ways(call, ground, tensors, roundings=16 * math.sqrt(NORMED), size=1)
 
 
 def _pairs(ground: Ground) -> Iterator[Answer]:
@@ -515,11 +486,8 @@ def _long_convolutions(ground: Ground) -> Iterator[Answer]:
     found.backward(ground.send(fed))
     leaves = [one.clone().requires_grad_() for one in (x, weight)]
     functional.conv1d(*leaves, padding=2).backward(fed)
-    assert sent.grad is not None
-    assert kernel.grad is not None
     # A native convolution keeps one sum a sample in 16 bits.
     for label, got, leaf in (("input", sent.grad, leaves[0]), ("weight", kernel.grad, leaves[1])):
-        assert leaf.grad is not None
         slack = ground.eps * np.abs(array(leaf.grad)).max() if ground.half else TRANSFORMED
         yield Answer(f"gradient of the {label}", got, array(leaf.grad), ulps=2, slack=slack)
 
@@ -592,7 +560,6 @@ def _indices(ground: Ground) -> Iterator[Answer]:
         leaf = sent.clone().requires_grad_()
         found = functional.embedding(at, leaf)
         found.backward(given)
-        assert leaf.grad is not None
         yield Answer(f"embedding, {where}", found, a[places])
         yield Answer(f"gradient of embedding, {where}", leaf.grad, added - a)
         starts = torch.arange(0, count, 3)
@@ -622,7 +589,7 @@ LENGTHS = HazardClass(
                 "many heads": _many_heads,
                 "convolutions": _long_convolutions,
             },
-            once=True,
+            FLOATS,
         ),
         *rows(
             {
@@ -637,29 +604,21 @@ LENGTHS = HazardClass(
                 "pairs": _pairs,
                 **{f"many samples, {name}": partial(_many_samples, name) for name in MANY_SAMPLES},
                 **{f"long {name}": partial(_long_line, call) for name, call in LONG_LINES.items()},
-            },
-            dtypes=SINGLE,
-            once=True,
+            }
         ),
         *rows(
             {f"rows of {name}": partial(_normed_rows, name) for name in NORMED_ROWS},
-            dtypes=SINGLE,
             devices=("cpu",),
-            once=True,
         ),
         Hazard(
-            name="cancelled",
-            answers=_cancelled,
-            dtypes=("float16",),
-            once=True,
-            known=(PARTS_OF_THREADS,),
+            name="cancelled", answers=_cancelled, dtypes=("float16",), known=(PARTS_OF_THREADS,)
         ),
         Hazard(
             name="rows by millions",
             answers=_rows_by_millions,
+            dtypes=FLOATS,
             devices=("cuda", "rocm"),
             needed_bytes=2 * 2**30,
-            once=True,
         ),
     ),
 )

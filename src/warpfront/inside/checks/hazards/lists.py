@@ -174,8 +174,6 @@ LISTS = HazardClass(
             "foreach of layouts": _foreach_layouts,
             "foreach norms": _norms,
             **{f"every {name}": partial(_optimizer, name) for name in OPTIMIZERS},
-        },
-        dtypes=("float32",),
-        once=True,
+        }
     ),
 )

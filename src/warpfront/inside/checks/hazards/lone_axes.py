@@ -145,7 +145,5 @@ LONE_AXES: Hazards = rows(
             ("planes", PLANES, MOVED, ("contiguous",)),
         )
         for name, along in calls.items()
-    },
-    dtypes=("float32",),
-    once=True,
+    }
 )

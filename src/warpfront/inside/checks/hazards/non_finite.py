@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from warpfront.inside.checks.hazards.answers import (
     FALSE,
-    SINGLE,
+    FLOATS,
     Answer,
     Ground,
     Hazard,
@@ -345,11 +345,9 @@ def _derivatives(ground: Ground) -> Iterator[Answer]:
     ):
         sent = ground.send(x).requires_grad_()
         function(sent).backward(ground.send(fed))
-        assert sent.grad is not None
         yield Answer(name, sent.grad.isnan(), fed.isnan())
     sent = ground.send(x).requires_grad_()
     functional.softmax(sent, 1).backward(ground.send(fed))
-    assert sent.grad is not None
     yield Answer("softmax", sent.grad.isnan().any(1), fed.isnan().any(1))
 
 
@@ -362,8 +360,6 @@ def _slopes(name: str, ground: Ground) -> Iterator[Answer]:
     exact, sent = x.clone().requires_grad_(), ground.send(x).requires_grad_()
     SLOPES[name](exact).backward(torch.full_like(exact, 2.0))
     SLOPES[name](sent).backward(torch.full_like(sent, 2.0))
-    assert exact.grad is not None
-    assert sent.grad is not None
     yield Answer(name, sent.grad, array(exact.grad), ulps=8, slack=8 * ground.eps)
 
 
@@ -491,17 +487,12 @@ NON_FINITE = HazardClass(
     hazards=(
         *rows(
             {name: partial(_reduction, pair) for name, pair in {**REDUCTIONS, **OF_ALL}.items()},
-            once=True,
+            FLOATS,
         ),
+        *rows({f"{name}, alike": partial(_alike, name) for name in {**REDUCTIONS, **OF_ALL}}),
+        *rows({name: partial(_elements, *pair) for name, pair in ELEMENTS.items()}, FLOATS),
         *rows(
-            {f"{name}, alike": partial(_alike, name) for name in {**REDUCTIONS, **OF_ALL}},
-            dtypes=SINGLE,
-            once=True,
-        ),
-        *rows({name: partial(_elements, *pair) for name, pair in ELEMENTS.items()}, once=True),
-        *rows(
-            {f"element {name}": partial(_choice, pair) for name, pair in CHOICES.items()},
-            once=True,
+            {f"element {name}": partial(_choice, pair) for name, pair in CHOICES.items()}, FLOATS
         ),
         *rows(
             {
@@ -510,22 +501,20 @@ NON_FINITE = HazardClass(
                 "derivatives": _derivatives,
                 "clipping": _clipping,
             },
-            once=True,
+            FLOATS,
         ),
-        *rows({name: partial(_signs, name) for name in SIGNS}, once=True),
-        *rows({"logarithms": _logarithms}, dtypes=SINGLE, once=True),
+        *rows({name: partial(_signs, name) for name in SIGNS}, FLOATS),
+        *rows({"logarithms": _logarithms}),
         *(
             Hazard(
                 name=f"gradient of {name}",
                 answers=partial(_slopes, name),
-                dtypes=SINGLE,
                 devices=("cpu",) if name in PASSED_ON else (),
-                once=True,
             )
             for name in SLOPES
         ),
         *rows(
-            {f"dropped, {name}": partial(_dropped, drop) for name, drop in DROPS.items()}, once=True
+            {f"dropped, {name}": partial(_dropped, drop) for name, drop in DROPS.items()}, FLOATS
         ),
     ),
 )

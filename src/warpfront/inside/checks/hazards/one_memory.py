@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from warpfront.inside.checks.hazards.answers import Answer, Ground, Hazards, array, rows
+from warpfront.inside.checks.hazards.answers import USUAL, Answer, Ground, Hazards, array, rows
 
 Slices = Callable[[Tensor], list[Tensor]]
 Call = Callable[[list[Tensor]], Any]
@@ -52,7 +52,5 @@ def _of_slices(call: Call, ground: Ground) -> Iterator[Answer]:
 
 
 ONE_MEMORY: Hazards = rows(
-    {f"{name} of slices": partial(_of_slices, call) for name, call in CALLS.items()},
-    dtypes=("float32", "bfloat16"),
-    once=True,
+    {f"{name} of slices": partial(_of_slices, call) for name, call in CALLS.items()}, USUAL
 )

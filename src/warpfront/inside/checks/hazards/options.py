@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -17,27 +16,46 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from warpfront.inside.checks.hazards.answers import Answer, Ground, Hazard, HazardClass, array
+from warpfront.inside.checks.hazards.answers import (
+    USUAL,
+    Answer,
+    Ground,
+    HazardClass,
+    array,
+    rows,
+)
 
 Options = Mapping[str, Sequence[Any]]
 REDUCTIONS: Sequence[Any] = ("none", "mean", "sum")
 
 
-@dataclass(frozen=True, kw_only=True)
 class WithOptions:
-    """A call of tensors: those of `floats` are drawn and differentiated, `given` are as they are
-    (a function of the device), and after them come the options.
+    """A call of tensors: those of the shapes `floats` are drawn and differentiated, `given` are as
+    they are, and after them come the options, by their names, with the values of each.
     """
 
-    call: Callable[..., Any]
-    floats: tuple[tuple[int, ...], ...] = ((5, 7),)
-    given: Callable[[str], tuple[Any, ...]] = lambda _: ()
-    options: Options = field(default_factory=dict)
-    # What is done to the numbers drawn, -2 to 2 by quarters, to be arguments of it.
-    fit: Callable[[Tensor], Tensor] = lambda x: x
-    backward: bool = True
-    # Not where rounding in 16 bits decides on which side of a kink a number is.
-    halves: bool = True
+    def __init__(
+        self,
+        call: Callable[..., Any],
+        floats: tuple[tuple[int, ...], ...] = ((5, 7),),
+        given: tuple[Tensor, ...] = (),
+        *,
+        # What is done to the numbers drawn, -2 to 2 by quarters, to be arguments of it.
+        fit: Callable[[Tensor], Tensor] = lambda x: x,
+        backward: bool = True,
+        # Not where rounding in 16 bits decides on which side of a kink a number is.
+        halves: bool = True,
+        **options: Sequence[Any],
+    ) -> None:
+        self.call, self.floats, self.given = call, floats, given
+        self.fit, self.backward, self.halves, self.options = fit, backward, halves, options
+
+
+ROWS, TWO, THREE = (((5, 7),) * count for count in (1, 2, 3))
+
+
+def _loss(call: Callable[..., Any], *tensors: Any, **how: Any) -> WithOptions:
+    return WithOptions(call, *tensors, **how, reduction=REDUCTIONS)
 
 
 def _in_place(call: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -45,18 +63,25 @@ def _in_place(call: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return lambda x, **how: call(x * 1, **how)
 
 
-def _classes(count: int, *shape: int) -> Callable[[str], tuple[Any, ...]]:
-    return lambda device: (torch.arange(torch.Size(shape).numel()).view(shape).to(device) % count,)
+def _classes(count: int, *shape: int) -> tuple[Tensor]:
+    return (torch.arange(torch.Size(shape).numel()).view(shape) % count,)
 
 
-def _signs(*shape: int) -> Callable[[str], tuple[Any, ...]]:
-    return lambda device: (
-        1.0 - 2 * (torch.arange(torch.Size(shape).numel()).view(shape).to(device) % 3 == 0),
-    )
+def _signed(
+    name: str, floats: tuple[tuple[int, ...], ...], signs: tuple[int, ...], **how: Any
+) -> WithOptions:
+    """A loss that is told for each number, or for each row, of which sign it should be."""
+
+    def call(*tensors: Tensor, **options: Any) -> Tensor:
+        *others, told = tensors
+        return getattr(functional, name)(*others, told.to(others[0].dtype), **options)
+
+    numbers = 1.0 - 2 * (torch.arange(torch.Size(signs).numel()).view(signs) % 3 == 0)
+    return _loss(call, floats, (numbers,), **how)
 
 
 BOTH = (False, True)
-ACTIVE: Mapping[str, Options] = {
+ACTIVE: Mapping[str, Mapping[str, Any]] = {
     "elu": {"alpha": (0.5, 2.0), "inplace": BOTH},
     "celu": {"alpha": (0.5, 2.0), "inplace": BOTH},
     "selu": {"inplace": BOTH},
@@ -82,18 +107,16 @@ ACTIVE: Mapping[str, Options] = {
 }
 ACTIVATIONS: Mapping[str, WithOptions] = {
     **{
-        name: WithOptions(call=_in_place(getattr(functional, name)), options=options)
+        name: WithOptions(_in_place(getattr(functional, name)), **options)
         for name, options in ACTIVE.items()
     },
-    "glu": WithOptions(call=functional.glu, floats=((6, 8),), options={"dim": (0, 1)}),
-    "long softmax": WithOptions(call=functional.softmax, floats=((600, 7),), options={"dim": (0,)}),
+    "glu": WithOptions(functional.glu, ((6, 8),), dim=(0, 1)),
+    "long softmax": WithOptions(functional.softmax, ((600, 7),), dim=(0,)),
     "large softplus": WithOptions(
-        call=functional.softplus,
-        fit=lambda x: x * 16,
-        options={"beta": (0.05, 0.5), "threshold": (1, 20)},
+        functional.softplus, fit=lambda x: x * 16, beta=(0.05, 0.5), threshold=(1, 20)
     ),
 }
-PAIRED: Mapping[str, Options] = {
+PAIRED: Mapping[str, Mapping[str, Any]] = {
     "mse_loss": {"reduction": REDUCTIONS},
     "l1_loss": {"reduction": REDUCTIONS},
     "smooth_l1_loss": {"beta": (0.375, 2.125), "reduction": REDUCTIONS},
@@ -104,106 +127,76 @@ PAIRED: Mapping[str, Options] = {
 }
 LOSSES: Mapping[str, WithOptions] = {
     **{
-        name: WithOptions(call=getattr(functional, name), floats=((5, 7), (5, 7)), options=options)
+        name: WithOptions(getattr(functional, name), TWO, **options)
         for name, options in PAIRED.items()
     },
     "kl_div": WithOptions(
-        call=lambda x, y, **how: functional.kl_div(x, y.log_softmax(1), log_target=True, **how),
-        floats=((5, 7), (5, 7)),
-        options={"reduction": (*REDUCTIONS, "batchmean")},
+        lambda x, y, **how: functional.kl_div(x, y.log_softmax(1), log_target=True, **how),
+        TWO,
+        reduction=(*REDUCTIONS, "batchmean"),
     ),
-    "binary_cross_entropy": WithOptions(
-        call=lambda x, w, **how: functional.binary_cross_entropy(
+    "binary_cross_entropy": _loss(
+        lambda x, w, **how: functional.binary_cross_entropy(
             x.sigmoid(), (w.detach() > 0).to(x.dtype), **how
         ),
-        floats=((5, 7), (5, 7)),
-        options={"reduction": REDUCTIONS},
+        TWO,
         backward=False,
     ),
     # Logarithms of nought are -100 there.
-    "binary_cross_entropy of certainties": WithOptions(
-        call=lambda x, w, **how: functional.binary_cross_entropy(
-            x, (w.detach() > 0).to(x.dtype), **how
-        ),
-        floats=((5, 7), (5, 7)),
+    "binary_cross_entropy of certainties": _loss(
+        lambda x, w, **how: functional.binary_cross_entropy(x, (w.detach() > 0).to(x.dtype), **how),
+        TWO,
         fit=lambda x: (x > 0).to(x.dtype),
-        options={"reduction": REDUCTIONS},
         backward=False,
     ),
-    "with logits": WithOptions(
-        call=lambda x, y, **how: functional.binary_cross_entropy_with_logits(
+    "with logits": _loss(
+        lambda x, y, **how: functional.binary_cross_entropy_with_logits(
             x,
             (y.detach() > 0).to(x.dtype),
             weight=y[0].detach().abs(),
             pos_weight=y[1].detach().abs() + 1,
             **how,
         ),
-        floats=((5, 7), (5, 7)),
-        options={"reduction": REDUCTIONS},
+        TWO,
     ),
-    "hinge_embedding_loss": WithOptions(
-        call=lambda x, y, **how: functional.hinge_embedding_loss(x, y.to(x.dtype), **how),
-        given=_signs(5, 7),
-        options={"margin": (0.375, 1.625), "reduction": REDUCTIONS},
+    "hinge_embedding_loss": _signed("hinge_embedding_loss", ROWS, (5, 7), margin=(0.375, 1.625)),
+    "soft_margin_loss": _signed("soft_margin_loss", ROWS, (5, 7)),
+    "margin_ranking_loss": _signed("margin_ranking_loss", TWO, (5, 7), margin=(0.375, 1.625)),
+    "cosine_embedding_loss": _signed(
+        "cosine_embedding_loss", TWO, (5,), halves=False, margin=(-0.5, 0.25)
     ),
-    "soft_margin_loss": WithOptions(
-        call=lambda x, y, **how: functional.soft_margin_loss(x, y.to(x.dtype), **how),
-        given=_signs(5, 7),
-        options={"reduction": REDUCTIONS},
-    ),
-    "margin_ranking_loss": WithOptions(
-        call=lambda x, z, y, **how: functional.margin_ranking_loss(x, z, y.to(x.dtype), **how),
-        floats=((5, 7), (5, 7)),
-        given=_signs(5, 7),
-        options={"margin": (0.375, 1.625), "reduction": REDUCTIONS},
-    ),
-    "cosine_embedding_loss": WithOptions(
-        call=lambda x, z, y, **how: functional.cosine_embedding_loss(x, z, y.to(x.dtype), **how),
-        floats=((5, 7), (5, 7)),
-        given=_signs(5),
-        options={"margin": (-0.5, 0.25), "reduction": REDUCTIONS},
-        halves=False,
-    ),
-    "triplet_margin_loss": WithOptions(
-        call=functional.triplet_margin_loss,
-        floats=((5, 7),) * 3,
-        options={"margin": (0.53, 9.0), "p": (1.0, 2.0), "swap": BOTH, "reduction": REDUCTIONS},
+    "triplet_margin_loss": _loss(
+        functional.triplet_margin_loss,
+        THREE,
         # Of quarters, two distances are equal every few seeds, and which is nearer is rounding's.
         fit=lambda x: x + x.sin() / 7,
         halves=False,
+        margin=(0.53, 9.0),
+        p=(1.0, 2.0),
+        swap=BOTH,
     ),
-    "multi_margin_loss": WithOptions(
-        call=functional.multi_margin_loss,
+    "multi_margin_loss": _loss(
+        functional.multi_margin_loss, given=_classes(7, 5), p=(1, 2), margin=(0.375, 1.625)
+    ),
+    "multilabel_margin_loss": _loss(
+        functional.multilabel_margin_loss, given=(torch.tensor([[3, 0, -1, 4, 1, 2, 5]] * 5),)
+    ),
+    "nll_loss": _loss(
+        lambda x, w, target, **how: functional.nll_loss(x, target, w.detach().abs(), **how),
+        ((5, 7), (7,)),
         given=_classes(7, 5),
-        options={"p": (1, 2), "margin": (0.375, 1.625), "reduction": REDUCTIONS},
-    ),
-    "multilabel_margin_loss": WithOptions(
-        call=functional.multilabel_margin_loss,
-        given=lambda device: (torch.tensor([[3, 0, -1, 4, 1, 2, 5]] * 5, device=device),),
-        options={"reduction": REDUCTIONS},
-    ),
-    "nll_loss": WithOptions(
-        call=lambda x, w, target, **how: functional.nll_loss(x, target, w.detach().abs(), **how),
-        floats=((5, 7), (7,)),
-        given=_classes(7, 5),
-        options={"ignore_index": (-100, 0, 3), "reduction": REDUCTIONS},
         backward=False,
+        ignore_index=(-100, 0, 3),
     ),
-    "nll_loss of pictures": WithOptions(
-        call=functional.nll_loss,
-        floats=((2, 4, 3, 3),),
-        given=_classes(4, 2, 3, 3),
-        options={"ignore_index": (-100, 0, 3), "reduction": REDUCTIONS},
+    "nll_loss of pictures": _loss(
+        functional.nll_loss, ((2, 4, 3, 3),), given=_classes(4, 2, 3, 3), ignore_index=(-100, 0, 3)
     ),
-    "cross_entropy of pictures": WithOptions(
-        call=functional.cross_entropy,
-        floats=((2, 4, 3, 3),),
+    "cross_entropy of pictures": _loss(
+        functional.cross_entropy,
+        ((2, 4, 3, 3),),
         given=_classes(4, 2, 3, 3),
-        options={
-            "ignore_index": (-100, 3),
-            "label_smoothing": (0.0, 0.25),
-            "reduction": REDUCTIONS,
-        },
+        ignore_index=(-100, 3),
+        label_smoothing=(0.0, 0.25),
     ),
 }
 
@@ -269,91 +262,82 @@ def _scattered(x: Tensor, source: Tensor, *, wide: bool) -> Tensor:
 
 PLACED: Mapping[str, WithOptions] = {
     "embedding_bag": WithOptions(
-        call=_bags,
-        floats=((5, 7), (11,)),
-        options={
-            "mode": ("sum", "mean", "max"),
-            "weighted": BOTH,
-            "last": BOTH,
-            "padding": (None, 2, 4),
-        },
+        _bags,
+        ((5, 7), (11,)),
         backward=False,
+        mode=("sum", "mean", "max"),
+        weighted=BOTH,
+        last=BOTH,
+        padding=(None, 2, 4),
     ),
     "embedding": WithOptions(
-        call=lambda w, i, **how: functional.embedding(i, w, **how),
-        given=lambda device: (torch.tensor([[1, 1, 0], [1, 3, 4]], device=device),),
-        options={"padding_idx": (None, 1, 4), "scale_grad_by_freq": BOTH},
+        lambda w, i, **how: functional.embedding(i, w, **how),
+        given=(torch.tensor([[1, 1, 0], [1, 3, 4]]),),
+        padding_idx=(None, 1, 4),
+        scale_grad_by_freq=BOTH,
     ),
     "embedding of limited rows": WithOptions(
-        call=lambda w, i, **how: functional.embedding(i, w * 1, **how),
-        given=lambda device: (torch.tensor([[4, 1, 0], [3, 1, 4]], device=device),),
-        options={"max_norm": (0.75, 100.0), "norm_type": (1.0, 2.0)},
+        lambda w, i, **how: functional.embedding(i, w * 1, **how),
+        given=(torch.tensor([[4, 1, 0], [3, 1, 4]]),),
+        max_norm=(0.75, 100.0),
+        norm_type=(1.0, 2.0),
     ),
     "ctc_loss": WithOptions(
-        call=_by_labels,
-        floats=((6, 4, 4),),
-        options={"blank": (0, 2), "reduction": REDUCTIONS, "zero_infinity": BOTH},
+        _by_labels, ((6, 4, 4),), blank=(0, 2), reduction=REDUCTIONS, zero_infinity=BOTH
     ),
     "reduced by places": WithOptions(
-        call=_reduced,
-        floats=((5, 7), (5, 7)),
-        options={
-            "by": ("index", "scatter"),
-            "how": ("sum", "prod", "mean", "amax", "amin"),
-            "own": BOTH,
-            "axis": (0, 1),
-        },
+        _reduced,
+        TWO,
         backward=False,
+        by=("index", "scatter"),
+        how=("sum", "prod", "mean", "amax", "amin"),
+        own=BOTH,
+        axis=(0, 1),
     ),
     "searchsorted": WithOptions(
-        call=_searched,
-        options={"side": ("left", "right"), "ordered": BOTH, "narrow": BOTH},
-        backward=False,
+        _searched, backward=False, side=("left", "right"), ordered=BOTH, narrow=BOTH
     ),
-    "masked_scatter": WithOptions(call=_scattered, floats=((5, 7), (40,)), options={"wide": BOTH}),
+    "masked_scatter": WithOptions(_scattered, ((5, 7), (40,)), wide=BOTH),
     "nothing scattered": WithOptions(
-        call=lambda x, i: x.scatter(1, i, x[:, :0]),
-        given=lambda device: (torch.zeros(5, 0, dtype=torch.int64, device=device),),
+        lambda x, i: x.scatter(1, i, x[:, :0]),
+        given=(torch.zeros(5, 0, dtype=torch.int64),),
         backward=False,
     ),
     "repeat_interleave": WithOptions(
-        call=lambda x, counts, **how: x.repeat_interleave(counts, **how),
-        given=lambda device: (torch.tensor([1, 0, 0, 3, 1], device=device),),
-        options={"dim": (0,)},
+        lambda x, counts, **how: x.repeat_interleave(counts, **how),
+        given=(torch.tensor([1, 0, 0, 3, 1]),),
+        dim=(0,),
     ),
     "index_add": WithOptions(
-        call=lambda x, y, i, **how: x.index_add(0, i, y, **how),
-        floats=((5, 7), (5, 7)),
-        given=lambda device: (torch.tensor([1, 1, 0, 4, 1], device=device),),
-        options={"alpha": (1, -2.5)},
+        lambda x, y, i, **how: x.index_add(0, i, y, **how),
+        TWO,
+        given=(torch.tensor([1, 1, 0, 4, 1]),),
+        alpha=(1, -2.5),
     ),
     "index_put": WithOptions(
-        call=lambda x, y, i, **how: x.index_put((i,), y, **how),
-        floats=((5, 7), (5, 7)),
-        given=lambda device: (torch.tensor([1, 1, 0, 4, 1], device=device),),
-        options={"accumulate": (True,)},
+        lambda x, y, i, **how: x.index_put((i,), y, **how),
+        TWO,
+        given=(torch.tensor([1, 1, 0, 4, 1]),),
+        accumulate=(True,),
     ),
     "a part of a source": WithOptions(
-        call=lambda x, y, i: x.scatter_add(0, i, y),
-        floats=((5, 7), (5, 7)),
-        given=lambda device: (torch.tensor([[0, 1], [2, 0], [4, 4]], device=device),),
+        lambda x, y, i: x.scatter_add(0, i, y),
+        TWO,
+        given=(torch.tensor([[0, 1], [2, 0], [4, 4]]),),
         backward=False,
     ),
     "a mask of a column": WithOptions(
-        call=lambda x, mask: (x * 1).masked_fill_(mask, 5.0),
-        given=lambda device: (torch.arange(5, device=device)[:, None] % 2 == 0,),
+        lambda x, mask: (x * 1).masked_fill_(mask, 5.0),
+        given=(torch.arange(5)[:, None] % 2 == 0,),
     ),
     "indices from the end": WithOptions(
-        call=lambda x, i, j: x[i, j],
-        given=lambda device: tuple(
-            torch.tensor(places, device=device) for places in ([0, 3, -1], [-1, 2, -7])
-        ),
+        lambda x, i, j: x[i, j], given=(torch.tensor([0, 3, -1]), torch.tensor([-1, 2, -7]))
     ),
-    "diagonal": WithOptions(call=torch.diagonal, options={"offset": (-3, 0, 2)}),
-    "diag_embed": WithOptions(call=torch.diag_embed, options={"offset": (-1, 2), "dim1": (0, 1)}),
-    "triu": WithOptions(call=torch.triu, options={"diagonal": (-2, 0, 3)}),
-    "roll": WithOptions(call=torch.roll, options={"shifts": ((2, -9), (-1, 3)), "dims": ((0, 1),)}),
-    "rot90": WithOptions(call=torch.rot90, options={"k": (-1, 1, 2, 3)}),
+    "diagonal": WithOptions(torch.diagonal, offset=(-3, 0, 2)),
+    "diag_embed": WithOptions(torch.diag_embed, offset=(-1, 2), dim1=(0, 1)),
+    "triu": WithOptions(torch.triu, diagonal=(-2, 0, 3)),
+    "roll": WithOptions(torch.roll, shifts=((2, -9), (-1, 3)), dims=((0, 1),)),
+    "rot90": WithOptions(torch.rot90, k=(-1, 1, 2, 3)),
 }
 
 
@@ -387,45 +371,36 @@ def _resized(x: Tensor, *, long: int, wide: int, **how: Any) -> Tensor:
 
 
 MEASURED: Mapping[str, WithOptions] = {
-    "var": WithOptions(call=torch.var, options={"dim": (0, 1, None), "correction": (0, 1, 2)}),
+    "var": WithOptions(torch.var, dim=(0, 1, None), correction=(0, 1, 2)),
     "var of one": WithOptions(
-        call=lambda x, **how: torch.var(x[:, :1], 1, **how),
-        options={"correction": (0, 1, 2)},
-        backward=False,
+        lambda x, **how: torch.var(x[:, :1], 1, **how), backward=False, correction=(0, 1, 2)
     ),
-    "std": WithOptions(call=torch.std, options={"dim": (0, 1, None), "correction": (0, 1, 2)}),
+    "std": WithOptions(torch.std, dim=(0, 1, None), correction=(0, 1, 2)),
     "quantile": WithOptions(
-        call=lambda x, **how: torch.quantile(x.float() if x.dtype.itemsize < 4 else x, 0.3, **how),
-        options={"dim": (0, 1), "interpolation": ("linear", "lower", "higher", "midpoint")},
+        lambda x, **how: torch.quantile(x.float() if x.dtype.itemsize < 4 else x, 0.3, **how),
         backward=False,
+        dim=(0, 1),
+        interpolation=("linear", "lower", "higher", "midpoint"),
     ),
     "histc": WithOptions(
-        call=lambda x, **how: torch.histc(x.float() if x.dtype.itemsize < 4 else x, **how),
-        options={"bins": (4, 16), "min": (-2, 0), "max": (1, 2)},
+        lambda x, **how: torch.histc(x.float() if x.dtype.itemsize < 4 else x, **how),
         backward=False,
+        bins=(4, 16),
+        min=(-2, 0),
+        max=(1, 2),
     ),
-    "cdist": WithOptions(
-        call=_distances,
-        floats=((5, 7), (4, 7)),
-        options={"p": (0.0, 1.0, 2.0, 3.0, float("inf"))},
-    ),
-    "renorm": WithOptions(
-        call=torch.renorm, options={"p": (1, 2), "dim": (0, 1), "maxnorm": (1.5,)}
-    ),
-    "clamp": WithOptions(call=torch.clamp, options={"min": (None, -0.625), "max": (0.375, 1.0)}),
-    "addcmul": WithOptions(call=torch.addcmul, floats=((5, 7),) * 3, options={"value": (1, -2.5)}),
+    "cdist": WithOptions(_distances, ((5, 7), (4, 7)), p=(0.0, 1.0, 2.0, 3.0, float("inf"))),
+    "renorm": WithOptions(torch.renorm, p=(1, 2), dim=(0, 1), maxnorm=(1.5,)),
+    "clamp": WithOptions(torch.clamp, min=(None, -0.625), max=(0.375, 1.0)),
+    "addcmul": WithOptions(torch.addcmul, THREE, value=(1, -2.5)),
     "addcdiv": WithOptions(
-        call=lambda x, y, z, **how: torch.addcdiv(x, y, z.square() + 1, **how),
-        floats=((5, 7),) * 3,
-        options={"value": (1, -2.5)},
+        lambda x, y, z, **how: torch.addcdiv(x, y, z.square() + 1, **how), THREE, value=(1, -2.5)
     ),
-    "lerp": WithOptions(
-        call=torch.lerp, floats=((5, 7),) * 2, options={"weight": (0.25, 0.75, 1.5)}
-    ),
+    "lerp": WithOptions(torch.lerp, TWO, weight=(0.25, 0.75, 1.5)),
     # Numbers that 16 bits have, none of them where it is clamped.
-    "logit": WithOptions(call=torch.logit, fit=lambda x: x / 8 + 0.5, options={"eps": (None, 0.3)}),
+    "logit": WithOptions(torch.logit, fit=lambda x: x / 8 + 0.5, eps=(None, 0.3)),
     **{
-        name: WithOptions(call=call, options={"alpha": (1, -2.5)})
+        name: WithOptions(call, alpha=(1, -2.5))
         for name, call in (
             ("add of a number", lambda x, alpha: torch.add(x, 3, alpha=alpha)),
             ("sub of a number", lambda x, alpha: torch.sub(x, 3, alpha=alpha)),
@@ -433,66 +408,63 @@ MEASURED: Mapping[str, WithOptions] = {
             ("add_ of a number", lambda x, alpha: (x * 1).add_(3, alpha=alpha)),
         )
     },
-    "sub_": WithOptions(
-        call=lambda x, y, alpha: (x * 1).sub_(y, alpha=alpha),
-        floats=((5, 7),) * 2,
-        options={"alpha": (1, -2.5)},
-    ),
+    "sub_": WithOptions(lambda x, y, alpha: (x * 1).sub_(y, alpha=alpha), TWO, alpha=(1, -2.5)),
     "renorm_": WithOptions(
-        call=lambda x, **how: x.clone().renorm_(**how),
-        options={"p": (1, 2), "dim": (0, 1), "maxnorm": (1.5, 20.0)},
+        lambda x, **how: x.clone().renorm_(**how),
         backward=False,
+        p=(1, 2),
+        dim=(0, 1),
+        maxnorm=(1.5, 20.0),
     ),
     "logit_": WithOptions(
-        call=lambda x, eps: (x * 1).logit_(eps),
+        lambda x, eps: (x * 1).logit_(eps),
         fit=lambda x: x / 8 + 0.5,
-        options={"eps": (None, 0.3)},
         backward=False,
+        eps=(None, 0.3),
     ),
     "gelu_": WithOptions(
-        call=lambda x, approximate: torch._C._nn.gelu_(x.clone(), approximate=approximate),
-        options={"approximate": ("none", "tanh")},
+        lambda x, approximate: torch._C._nn.gelu_(x.clone(), approximate=approximate),
         backward=False,
+        approximate=("none", "tanh"),
     ),
     "topk, in whatever order": WithOptions(
-        call=lambda x, dim, **how: x.topk(3, dim, **how).values.sort(dim).values,
-        options={"dim": (0, 1), "largest": BOTH, "sorted": BOTH},
+        lambda x, dim, **how: x.topk(3, dim, **how).values.sort(dim).values,
         backward=False,
+        dim=(0, 1),
+        largest=BOTH,
+        sorted=BOTH,
     ),
     "unique's places and counts": WithOptions(
-        call=lambda x, dim, part: torch.unique(
+        lambda x, dim, part: torch.unique(
             x.round(), dim=dim, return_inverse=True, return_counts=True
         )[part],
-        options={"dim": (None, 0, 1), "part": (0, 1, 2)},
         backward=False,
+        dim=(None, 0, 1),
+        part=(0, 1, 2),
     ),
     "nearest-exact by 1.7": WithOptions(
-        call=lambda x, **how: functional.interpolate(x, mode="nearest-exact", **how),
-        floats=((2, 3, 6, 5),),
-        options={"scale_factor": (1.7, (0.6, 2.3)), "recompute_scale_factor": (None, True)},
+        lambda x, **how: functional.interpolate(x, mode="nearest-exact", **how),
+        ((2, 3, 6, 5),),
+        scale_factor=(1.7, (0.6, 2.3)),
+        recompute_scale_factor=(None, True),
     ),
-    "sub": WithOptions(call=torch.sub, floats=((5, 7),) * 2, options={"alpha": (1, -2.5)}),
+    "sub": WithOptions(torch.sub, TWO, alpha=(1, -2.5)),
     "layer_norm": WithOptions(
-        call=lambda x, w, b, eps: functional.layer_norm(x, (7,), w, b, eps),
-        floats=((70, 7), (7,), (7,)),
-        options={"eps": (1e-5, 0.5)},
+        lambda x, w, b, eps: functional.layer_norm(x, (7,), w, b, eps),
+        ((70, 7), (7,), (7,)),
+        eps=(1e-5, 0.5),
     ),
     "rms_norm": WithOptions(
-        call=lambda x, w, eps: functional.rms_norm(x, (7,), w, eps),
-        floats=((70, 7), (7,)),
-        options={"eps": (1e-5, 0.5)},
+        lambda x, w, eps: functional.rms_norm(x, (7,), w, eps), ((70, 7), (7,)), eps=(1e-5, 0.5)
     ),
     "layer_norm of two axes": WithOptions(
-        call=lambda x, w, b, eps: functional.layer_norm(x, (5, 7), w, b, eps),
-        floats=((6, 5, 7), (5, 7), (5, 7)),
-        options={"eps": (1e-5, 0.5)},
+        lambda x, w, b, eps: functional.layer_norm(x, (5, 7), w, b, eps),
+        ((6, 5, 7), (5, 7), (5, 7)),
+        eps=(1e-5, 0.5),
     ),
     **{
         f"batch_norm of {said}": WithOptions(
-            call=_batch_normed,
-            floats=(shape, (4,), (4,)),
-            options={"training": BOTH, "eps": (1e-5, 0.5)},
-            halves=False,
+            _batch_normed, (shape, (4,), (4,)), halves=False, training=BOTH, eps=(1e-5, 0.5)
         )
         for said, shape in (
             ("rows", (9, 4)),
@@ -502,40 +474,44 @@ MEASURED: Mapping[str, WithOptions] = {
         )
     },
     "group_norm, scaled": WithOptions(
-        call=lambda x, w, b, groups, eps: functional.group_norm(x, groups, w, b, eps),
-        floats=((2, 6, 5, 4), (6,), (6,)),
-        options={"groups": (2, 3), "eps": (1e-5, 0.5)},
+        lambda x, w, b, groups, eps: functional.group_norm(x, groups, w, b, eps),
+        ((2, 6, 5, 4), (6,), (6,)),
         halves=False,
+        groups=(2, 3),
+        eps=(1e-5, 0.5),
     ),
     "instance_norm": WithOptions(
-        call=lambda x, w, b, eps: functional.instance_norm(x, weight=w, bias=b, eps=eps),
-        floats=((3, 4, 5, 3), (4,), (4,)),
-        options={"eps": (1e-5, 0.5)},
+        lambda x, w, b, eps: functional.instance_norm(x, weight=w, bias=b, eps=eps),
+        ((3, 4, 5, 3), (4,), (4,)),
         halves=False,
+        eps=(1e-5, 0.5),
     ),
-    "linear": WithOptions(call=functional.linear, floats=((70, 7), (5, 7), (5,))),
+    "linear": WithOptions(functional.linear, ((70, 7), (5, 7), (5,))),
     "conv2d of 7": WithOptions(
-        call=functional.conv2d,
-        floats=((2, 2, 9, 11), (3, 2, 7, 7), (3,)),
-        options={"stride": (1, 2), "padding": (0, 3)},
+        functional.conv2d,
+        ((2, 2, 9, 11), (3, 2, 7, 7), (3,)),
         halves=False,
+        stride=(1, 2),
+        padding=(0, 3),
     ),
     **{
         f"{name} of {kernel}": WithOptions(
-            call=getattr(functional, name),
-            floats=((2, 4, 5, 6, 7)[: 2 + dims], (6, 4, *[kernel] * dims), (6,)),
-            options={"stride": (1, 2), "padding": (0, 1)},
+            getattr(functional, name),
+            ((2, 4, 5, 6, 7)[: 2 + dims], (6, 4, *[kernel] * dims), (6,)),
             halves=(dims, kernel) == (2, 3),
+            stride=(1, 2),
+            padding=(0, 1),
         )
         for dims, name in enumerate(("conv1d", "conv2d", "conv3d"), start=1)
         for kernel in (1, 3)
     },
     **{
         f"{name} of {kernel}": WithOptions(
-            call=getattr(functional, name),
-            floats=((2, 4, 5, 6, 7)[: 2 + dims], (4, 6, *[kernel] * dims), (6,)),
-            options={"stride": (1, 2), "padding": (0, 1)},
+            getattr(functional, name),
+            ((2, 4, 5, 6, 7)[: 2 + dims], (4, 6, *[kernel] * dims), (6,)),
             halves=False,
+            stride=(1, 2),
+            padding=(0, 1),
         )
         for dims, name in enumerate(
             ("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"), start=1
@@ -543,29 +519,26 @@ MEASURED: Mapping[str, WithOptions] = {
         for kernel in (1, 3)
     },
     "attention": WithOptions(
-        call=functional.scaled_dot_product_attention,
-        floats=((2, 2, 17, 8),) * 3,
-        options={"is_causal": BOTH},
-        halves=False,
+        functional.scaled_dot_product_attention, ((2, 2, 17, 8),) * 3, halves=False, is_causal=BOTH
     ),
     "attention with a bias": WithOptions(
-        call=_biased_attention,
-        floats=((2, 2, 17, 8),) * 3 + ((2, 1, 17, 17),),
-        options={"scale": (None, 0.5), "shared": BOTH},
+        _biased_attention,
+        ((2, 2, 17, 8),) * 3 + ((2, 1, 17, 17),),
         halves=False,
+        scale=(None, 0.5),
+        shared=BOTH,
     ),
     "weight_norm": WithOptions(
-        call=_normed_weight,
-        floats=((5, 7), (5, 1), (1, 7)),
-        options={"axis": (0, 1)},
-        fit=lambda x: x + 0.125,
+        _normed_weight, ((5, 7), (5, 1), (1, 7)), fit=lambda x: x + 0.125, axis=(0, 1)
     ),
     **{
         f"resized, {mode}": WithOptions(
-            call=partial(_resized, mode=mode),
-            floats=((1, 2, 3, 4, 5)[: 2 + dims],),
-            options={"long": (1, 2, 41, 97), "wide": (3, 31), "align_corners": BOTH},
+            partial(_resized, mode=mode),
+            ((1, 2, 3, 4, 5)[: 2 + dims],),
             halves=False,
+            long=(1, 2, 41, 97),
+            wide=(3, 31),
+            align_corners=BOTH,
         )
         for mode, dims in (("linear", 1), ("bilinear", 2), ("bicubic", 2), ("trilinear", 3))
     },
@@ -573,78 +546,65 @@ MEASURED: Mapping[str, WithOptions] = {
         # Not to a single column: where the height changes too, the CPU's kernel of torch 2.13, the
         # reference here, gives another picture than the definition and than Pillow.
         f"resized, {mode}, smooth": WithOptions(
-            call=partial(_resized, mode=mode, antialias=True),
-            floats=((1, 2, 4, 5),),
-            options={"long": (2, 41, 97), "wide": (3, 31), "align_corners": BOTH},
+            partial(_resized, mode=mode, antialias=True),
+            ((1, 2, 4, 5),),
             halves=False,
+            long=(2, 41, 97),
+            wide=(3, 31),
+            align_corners=BOTH,
         )
         for mode in ("bilinear", "bicubic")
     },
     "cdist of many": WithOptions(
-        call=lambda x, y, **how: torch.cdist(
+        lambda x, y, **how: torch.cdist(
             *(z.float() if z.dtype.itemsize < 4 else z for z in (x, y)), **how
         ),
-        floats=((30, 7), (40, 7)),
-        options={
-            "compute_mode": (
-                "use_mm_for_euclid_dist_if_necessary",
-                "use_mm_for_euclid_dist",
-                "donot_use_mm_for_euclid_dist",
-            )
-        },
+        ((30, 7), (40, 7)),
         # No two points are near each other.
         fit=lambda x: x + 4 * torch.arange(x.shape[0])[:, None] + (x.shape[0] > 30) * 2,
         halves=False,
+        compute_mode=(
+            "use_mm_for_euclid_dist_if_necessary",
+            "use_mm_for_euclid_dist",
+            "donot_use_mm_for_euclid_dist",
+        ),
     ),
-    "bilinear": WithOptions(call=functional.bilinear, floats=((5, 3), (5, 4), (6, 3, 4), (6,))),
-    "pixel_shuffle": WithOptions(
-        call=functional.pixel_shuffle, floats=((2, 12, 3, 5),), options={"upscale_factor": (1, 2)}
-    ),
+    "bilinear": WithOptions(functional.bilinear, ((5, 3), (5, 4), (6, 3, 4), (6,))),
+    "pixel_shuffle": WithOptions(functional.pixel_shuffle, ((2, 12, 3, 5),), upscale_factor=(1, 2)),
     "pixel_unshuffle": WithOptions(
-        call=functional.pixel_unshuffle,
-        floats=((2, 3, 4, 6),),
-        options={"downscale_factor": (1, 2)},
+        functional.pixel_unshuffle, ((2, 3, 4, 6),), downscale_factor=(1, 2)
     ),
     "channel_shuffle": WithOptions(
-        call=functional.channel_shuffle,
-        floats=((2, 6, 3, 5),),
-        options={"groups": (1, 2, 3)},
-        backward=False,
+        functional.channel_shuffle, ((2, 6, 3, 5),), backward=False, groups=(1, 2, 3)
     ),
     "group_norm": WithOptions(
-        call=functional.group_norm,
-        floats=((2, 6, 5),),
-        options={"num_groups": (1, 2, 6), "eps": (1e-5, 0.5)},
+        functional.group_norm, ((2, 6, 5),), num_groups=(1, 2, 6), eps=(1e-5, 0.5)
     ),
     "lp_pool2d": WithOptions(
-        call=functional.lp_pool2d,
-        floats=((1, 2, 5, 7),),
+        functional.lp_pool2d,
+        ((1, 2, 5, 7),),
         fit=torch.abs,
-        options={"norm_type": (1, 2), "kernel_size": (2, (2, 3)), "ceil_mode": BOTH},
         backward=False,
+        norm_type=(1, 2),
+        kernel_size=(2, (2, 3)),
+        ceil_mode=BOTH,
     ),
     "unfold": WithOptions(
-        call=functional.unfold,
-        floats=((1, 2, 5, 7),),
-        options={
-            "kernel_size": ((2, 3),),
-            "dilation": (1, 2),
-            "padding": (0, 1),
-            "stride": (1, 2),
-        },
+        functional.unfold,
+        ((1, 2, 5, 7),),
+        kernel_size=((2, 3),),
+        dilation=(1, 2),
+        padding=(0, 1),
+        stride=(1, 2),
     ),
     "padded and cut": WithOptions(
-        call=functional.pad,
-        floats=((2, 3, 6, 7),),
-        options={
-            "pad": ((1, 2, 0, 1), (-1, 2, 1, -2), (2, -1, -2, 0)),
-            "mode": ("constant", "reflect", "replicate", "circular"),
-        },
+        functional.pad,
+        ((2, 3, 6, 7),),
+        pad=((1, 2, 0, 1), (-1, 2, 1, -2), (2, -1, -2, 0)),
+        mode=("constant", "reflect", "replicate", "circular"),
     ),
     "affine_grid": WithOptions(
-        call=functional.affine_grid,
-        floats=((2, 2, 3),),
-        options={"size": ((2, 1, 3, 5),), "align_corners": BOTH},
+        functional.affine_grid, ((2, 2, 3),), size=((2, 1, 3, 5),), align_corners=BOTH
     ),
 }
 
@@ -658,25 +618,20 @@ def _triangular(x: Tensor, b: Tensor, *, upper: bool, left: bool, unit: bool) ->
 
 SOLVED: Mapping[str, WithOptions] = {
     "solve_triangular": WithOptions(
-        call=_triangular,
-        floats=((5, 7), (5, 3)),
-        options={"upper": BOTH, "left": BOTH, "unit": BOTH},
+        _triangular, ((5, 7), (5, 3)), upper=BOTH, left=BOTH, unit=BOTH
     ),
     "norms of order": WithOptions(
-        call=torch.linalg.vector_norm,
-        options={"ord": (0.5, 1, 2, 3, float("inf")), "dim": (0, 1, None)},
+        torch.linalg.vector_norm,
         fit=lambda x: x + 0.125,
         backward=False,
+        ord=(0.5, 1, 2, 3, float("inf")),
+        dim=(0, 1, None),
     ),
     "matrix norms": WithOptions(
-        call=torch.linalg.matrix_norm, options={"ord": ("fro", 1, -1, float("inf"))}, backward=False
+        torch.linalg.matrix_norm, backward=False, ord=("fro", 1, -1, float("inf"))
     ),
-    "cross": WithOptions(
-        call=torch.linalg.cross, floats=((3, 5, 3), (3, 1, 3)), options={"dim": (0, -1)}
-    ),
-    "tensordot": WithOptions(
-        call=torch.tensordot, floats=((3, 5), (5, 3)), options={"dims": (1, ([0, 1], [1, 0]))}
-    ),
+    "cross": WithOptions(torch.linalg.cross, ((3, 5, 3), (3, 1, 3)), dim=(0, -1)),
+    "tensordot": WithOptions(torch.tensordot, ((3, 5), (5, 3)), dims=(1, ([0, 1], [1, 0]))),
 }
 
 
@@ -695,10 +650,11 @@ def _tried(of: WithOptions, ground: Ground) -> Iterator[Answer]:
     drawn = [of.fit(ground.whole(*shape, most=8) / 4) for shape in of.floats]
     for how in combined(of.options, quick=ground.quick):
         label = ", ".join(f"{name} {value}" for name, value in how.items())
-        wanted = _called(of, drawn, of.given("cpu"), how, None)
-        sent, given = [ground.send(x) for x in drawn], of.given(ground.device)
+        wanted = _called(of, drawn, [x.clone() for x in of.given], how, None)
+        sent = [ground.send(x) for x in drawn]
+        given = [x.to(ground.device, copy=True) for x in of.given]
         found = _called(of, sent, given, how, wanted[0])
-        afterwards = zip([*sent, *given], [*drawn, *of.given("cpu")], strict=True)
+        afterwards = zip([*sent, *given], [*drawn, *of.given], strict=True)
         for place, (after, before) in enumerate(afterwards):
             yield Answer(f"input {place} afterwards, {label}", after, array(before))
         for place, (mine, right) in enumerate(zip(found, wanted, strict=True)):
@@ -719,7 +675,7 @@ def _tried(of: WithOptions, ground: Ground) -> Iterator[Answer]:
 def _called(
     of: WithOptions,
     numbers: list[Tensor],
-    given: tuple[Any, ...],
+    given: Sequence[Tensor],
     how: Mapping[str, Any],
     like: Tensor | None,
     only: int | None = None,
@@ -751,13 +707,5 @@ OPTIONS = HazardClass(
     name="options",
     asks="is every option of an operation heeded, forward and backward",
     seen_on=("cpu", "cuda"),
-    hazards=tuple(
-        Hazard(
-            name=f"options of {name}",
-            answers=partial(_tried, one),
-            dtypes=("float32", "bfloat16"),
-            once=True,
-        )
-        for name, one in ALL.items()
-    ),
+    hazards=rows({f"options of {name}": partial(_tried, one) for name, one in ALL.items()}, USUAL),
 )

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from warpfront.inside.checks.hazards.answers import Answer, Ground, HazardClass, array, rows
+from warpfront.inside.checks.hazards.answers import FLOATS, Answer, Ground, HazardClass, array, rows
 from warpfront.inside.checks.precision import computes_float64
 
-DTYPES = ("float32", "bfloat16", "float16")
 SPECIAL = (math.nan, math.inf, -math.inf)
 SIZES = (33, 129, 1025, 2049, 4097, 20_001)
 
@@ -167,16 +166,14 @@ ORDERING = HazardClass(
     name="order",
     asks="are equals in a stable order, counted once each, and found where they are",
     hazards=(
-        *rows({"stable sort": _stable, "choices": _chosen}, dtypes=DTYPES, once=True),
+        *rows({"stable sort": _stable, "choices": _chosen}, FLOATS),
         *rows(
             {
                 "stable sort of integers": _stable_whole,
                 "distinct": _distinct,
                 "far whole numbers": _far_whole,
                 "NaN in order": _no_numbers,
-            },
-            dtypes=("float32",),
-            once=True,
+            }
         ),
     ),
 )

@@ -18,8 +18,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from warpfront.inside.checks.hazards.answers import (
-    SINGLE,
     TRUE,
+    USUAL,
     Answer,
     Ground,
     Hazard,
@@ -330,7 +330,6 @@ def _dropped(ground: Ground) -> Iterator[Answer]:
         x = ground.send(torch.ones(1025, 257)).requires_grad_()
         y = functional.dropout(x, share)
         y.backward(torch.ones_like(y))
-        assert x.grad is not None
         yield Answer(f"gradient at {share}", x.grad, array(y.detach().cpu().double()))
         kept = (y != 0).cpu().double()
         right = kept / (1 - share)
@@ -455,14 +454,14 @@ RANDOM_NUMBERS = HazardClass(
             Hazard(
                 name=name,
                 answers=partial(_distribution, name),
-                dtypes=SINGLE,
                 known=(REPEATED,) if name == "poisson of many" else (),
+                each_seed=True,
             )
             for name in DISTRIBUTIONS
         ),
-        *rows({"quartiles": _quartiles}, dtypes=SINGLE),
-        *rows({"never drawn": _never_drawn}, dtypes=("float32",), devices=("cpu",)),
-        *rows({"ranges": _ranges}, dtypes=("float32", "bfloat16")),
+        *rows({"quartiles": _quartiles}, each_seed=True),
+        *rows({"never drawn": _never_drawn}, devices=("cpu",), each_seed=True),
+        *rows({"ranges": _ranges}, USUAL, each_seed=True),
         *rows(
             {
                 "whole numbers": _integers,
@@ -473,7 +472,7 @@ RANDOM_NUMBERS = HazardClass(
                 "spread out": _spread_out,
                 "states": _states,
             },
-            dtypes=SINGLE,
+            each_seed=True,
         ),
     ),
 )

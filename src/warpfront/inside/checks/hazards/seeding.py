@@ -13,11 +13,10 @@ import torch
 from torch import Tensor
 
 from warpfront.inside.checks.effort import Effort
-from warpfront.inside.checks.hazards.answers import Hazard
+from warpfront.inside.checks.hazards.answers import USUAL, Hazard
 from warpfront.inside.checks.hazards.hazard_checks import class_named, free_bytes, judge_rows
 from warpfront.inside.checks.mutations import MutationTally, Seeded
 
-DTYPES = ("float32", "bfloat16")
 KEYS = {"cpu": "CPU", "cuda": "CUDA"}
 Kernel = Callable[..., Any]
 # Gets the right kernel, and the arguments of the call.
@@ -35,6 +34,28 @@ class KernelFault:
     rows: tuple[str, ...]
     like: str = ""
     devices: tuple[str, ...] = ("cpu", "cuda")
+
+
+class WrongKernels(list[KernelFault]):
+    """Those of a module, in its order: what is said of a kernel stands above it."""
+
+    def entry(
+        self,
+        hazard_class: str,
+        rows: str | tuple[str, ...],
+        name: str,
+        *operators: str,
+        like: str = "",
+        devices: tuple[str, ...] = ("cpu", "cuda"),
+    ) -> Callable[[Wrong], Wrong]:
+        """Enters the kernel that it decorates, which this row of the class has to see, or these."""
+        seen = (rows,) if isinstance(rows, str) else rows
+
+        def entered(wrong: Wrong) -> Wrong:
+            self.append(KernelFault(name, operators, wrong, hazard_class, seen, like, devices))
+            return wrong
+
+        return entered
 
 
 @contextmanager
@@ -114,7 +135,7 @@ def seed_kernel_faults(
             continue
         rows = rows_of(fault)
         known = {name for row in rows for name in row.dtypes}
-        dtypes = [name for name in DTYPES if name in known] or list(known)
+        dtypes = [name for name in USUAL if name in known] or list(known)
         caught = False
         for drawn in range(seed, seed + max(row.turns for row in rows)):
             effort = Effort(seeds=(drawn,), quick=True)

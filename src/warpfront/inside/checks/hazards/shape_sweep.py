@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from warpfront.inside.checks.hazards.answers import Answer, Ground, Hazard, HazardClass, array
+from warpfront.inside.checks.hazards.answers import (
+    USUAL,
+    Answer,
+    Ground,
+    HazardClass,
+    array,
+    rows,
+)
 from warpfront.inside.checks.hazards.lone_axes import LONE_AXES
 
 # Single numbers, vectors, around warps, wavefronts and tiles, and whole tiles.
@@ -81,7 +87,6 @@ def _repeated(ground: Ground) -> Iterator[Answer]:
         yield Answer(f"one column, {m}", ground.send(ones) @ y, right, ulps=1)
         leaf, fed = ground.send(row).expand(m, k).clone().requires_grad_(), ground.whole(1, n)
         (leaf @ ground.send(b)).backward(ground.send(fed).expand(m, n))
-        assert leaf.grad is not None
         right = array(fed.expand(m, n) @ b.mT)
         yield Answer(f"gradient, {m}", leaf.grad, right, ulps=1)
 
@@ -279,7 +284,6 @@ def _of_weight(forward: Step, x: Tensor, w: Tensor, fed: Tensor) -> Tensor:
     """The result is linear in the weight, so its gradient is what each of its numbers adds."""
     leaf = w.clone().requires_grad_()
     (forward(x, leaf) * fed).sum().backward()
-    assert leaf.grad is not None
     return leaf.grad
 
 
@@ -288,22 +292,12 @@ SHAPES = HazardClass(
     narrow=("windows",),
     asks="are products, windows and lone axes right whatever the shape that a kernel is chosen by",
     hazards=(
-        *(
-            Hazard(name=name, answers=partial(tried), dtypes=dtypes, once=True)
-            for name, tried, dtypes in (
-                ("products", _products, ("float32", "bfloat16")),
-                ("repeated operands", _repeated, ("float32", "bfloat16")),
-                ("reductions", _reductions, ("float32", "bfloat16")),
-                ("tall", _tall, ("float32",)),
-            )
+        *rows(
+            {"products": _products, "repeated operands": _repeated, "reductions": _reductions},
+            USUAL,
         ),
-        Hazard(
-            name="windows",
-            answers=_convolved,
-            dtypes=("float32", "bfloat16"),
-            once=True,
-            turns=_TURNS,
-        ),
+        *rows({"tall": _tall}),
+        *rows({"windows": _convolved}, USUAL, turns=_TURNS),
         *LONE_AXES,
     ),
 )

@@ -8,15 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from warpfront.inside.checks.hazards.answers import (
-    SINGLE,
-    TRUE,
-    Answer,
-    Ground,
-    HazardClass,
-    array,
-    rows,
-)
+from warpfront.inside.checks.hazards.answers import TRUE, Answer, Ground, HazardClass, array, rows
 
 SIZE, ROUNDS = 1500, 40
 
@@ -130,8 +122,6 @@ STREAMING = HazardClass(
     asks="are results waited for across streams, copies and captured graphs",
     hazards=rows(
         {"waits": _waits, "pinned copies": _pinned, "reused memory": _reused, "graphs": _graphs},
-        dtypes=SINGLE,
         devices=("cuda", "rocm"),
-        once=True,
     ),
 )

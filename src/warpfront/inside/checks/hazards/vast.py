@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from warpfront.inside.checks.hazards.answers import (
-    SINGLE,
-    TRUE,
-    Answer,
-    Ground,
-    Hazard,
-    HazardClass,
-    array,
-)
+from warpfront.inside.checks.hazards.answers import TRUE, Answer, Ground, Hazard, HazardClass, array
 
 EDGE = 2**31
 COUNT = EDGE + 4099
@@ -202,14 +193,7 @@ VAST = HazardClass(
     name="more than 2^31",
     asks="do indices reach beyond 2^31 elements and 2^32 bytes",
     hazards=tuple(
-        Hazard(
-            name=name,
-            answers=partial(tried),
-            dtypes=SINGLE,
-            devices=("cuda", "rocm"),
-            needed_bytes=size,
-            once=True,
-        )
+        Hazard(name=name, answers=tried, devices=("cuda", "rocm"), needed_bytes=size)
         for name, (tried, size) in TRIES.items()
     ),
 )

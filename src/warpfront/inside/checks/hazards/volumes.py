@@ -16,7 +16,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from warpfront.inside.checks.hazards.answers import Answer, Ground, Hazard, HazardClass, array, rows
+from warpfront.inside.checks.hazards.answers import (
+    USUAL,
+    Answer,
+    Ground,
+    Hazard,
+    HazardClass,
+    rows,
+)
 from warpfront.inside.checks.hazards.layouts import PADDED_LAST, PICTURES, both_ways
 
 Call = Callable[..., Tensor]
@@ -109,9 +116,8 @@ def _of(
         return
     x = ground.whole(2, 12, *axes, most=8)
     for form in ("channels_last",) if ground.quick else forms:
-        for label, found, right in both_ways(call, ground, [x], (form,)):
-            slack = (8 if ground.half else 64) * ground.eps * float(right.abs().max())
-            yield Answer(f"{label}, {form}", found, array(right), ulps=2, slack=slack)
+        most = 8 if ground.half else 64
+        yield from both_ways(call, ground, [x], [form], f", {form}", ulps=2, roundings=most)
 
 
 def _shuffled(x: Tensor) -> Tensor:
@@ -144,9 +150,7 @@ def _largest(name: str, ground: Ground) -> Iterator[Answer]:
     orders = [torch.randperm(one, generator=ground.generator) for _ in range(6)]
     x = torch.stack(orders).reshape(2, 3, *axes).double()
     for form in ("channels_last",) if ground.quick else PICTURES:
-        for label, found, right in both_ways(call, ground, [x], (form,)):
-            slack = 8 * ground.eps * float(right.abs().max())
-            yield Answer(f"{label}, {form}", found, array(right), slack=slack)
+        yield from both_ways(call, ground, [x], [form], f", {form}", roundings=8)
 
 
 CONVOLUTIONS: Mapping[str, tuple[tuple[int, ...], tuple[int, ...], Call]] = {
@@ -194,9 +198,8 @@ def _convolution(name: str, ground: Ground) -> Iterator[Answer]:
     axes, kernel, call = CONVOLUTIONS[name]
     x, weight = ground.whole(2, 6, *axes, most=2), ground.whole(*kernel, most=2)
     for form in ("channels_last",) if ground.quick else PICTURES:
-        for label, found, right in both_ways(call, ground, [x, weight], (form, "contiguous")):
-            slack = 2 * ground.eps * float(right.abs().max()) if ground.half else 0.01
-            yield Answer(f"{label}, {form}", found, array(right), ulps=1, slack=slack)
+        off = {"roundings": 2.0} if ground.half else {"slack": 0.01}
+        yield from both_ways(call, ground, [x, weight], [form], f", {form}", ulps=1, **off)
 
 
 NORMS: Mapping[str, Call] = {
@@ -211,10 +214,8 @@ def _norm(axes: tuple[int, ...], name: str, ground: Ground) -> Iterator[Answer]:
         return
     x, weight, bias = ground.whole(3, 6, *axes), ground.whole(6) + 5, ground.whole(6)
     for form in PICTURES:
-        formats = (form, "contiguous", "contiguous")
-        for label, found, right in both_ways(NORMS[name], ground, [x, weight, bias], formats):
-            slack = (24 if ground.half else 64) * ground.eps * (1 + float(right.abs().max()))
-            yield Answer(f"{label}, {form}", found, array(right), ulps=2, slack=slack)
+        how = {"ulps": 2.0, "roundings": 24.0 if ground.half else 64.0, "size": 1.0}
+        yield from both_ways(NORMS[name], ground, [x, weight, bias], [form], f", {form}", **how)
 
 
 # Inside, on the faces, edges and corners, and beyond them: depth, height and width differ.
@@ -229,9 +230,7 @@ def _looked_at(mode: str, padding: str, corners: bool, ground: Ground) -> Iterat
     x, grid = ground.whole(2, 3, *VOLUME), PLACES.double().expand(2, 1, 1, -1, -1)
     call = partial(functional.grid_sample, mode=mode, padding_mode=padding, align_corners=corners)
     for form in ("channels_last",) if ground.quick else PICTURES:
-        for label, found, right in both_ways(call, ground, [x, grid], (form, "contiguous")):
-            slack = 128 * ground.eps * (1 + float(right.abs().max()))
-            yield Answer(f"{label}, {form}", found, array(right), slack=slack)
+        yield from both_ways(call, ground, [x, grid], [form], f", {form}", roundings=128, size=1)
 
 
 LOOKS = {
@@ -242,7 +241,6 @@ LOOKS = {
     for mode in ("bilinear", "nearest")
     for corners in (False, True)
 }
-ONCE: dict[str, Any] = {"dtypes": ("float32", "bfloat16"), "once": True}
 # Of a line, channels_last and swapped are one order of memory.
 PADDED_LINES = replace(PADDED_LAST, label=r"^gradient .*, (channels_last|swapped)$")
 PADDED_MEANS = {
@@ -265,31 +263,29 @@ VOLUMES = HazardClass(
     hazards=(
         *map(
             _known,
-            rows({f"{n}, one axis": partial(_of, LINE, c) for n, c in LINES.items()}, **ONCE),
-        ),
-        *map(
-            _known,
-            rows({f"{n}, two axes": partial(_of, PICTURE, c) for n, c in PICTURED.items()}, **ONCE),
-        ),
-        *map(
-            _known,
             rows(
                 {
-                    f"{n}, square": partial(_of, SQUARE, c, forms=("contiguous", "channels_last"))
-                    for n, c in PICTURED.items()
-                    if n != "fold"
+                    **{f"{n}, one axis": partial(_of, LINE, c) for n, c in LINES.items()},
+                    **{f"{n}, two axes": partial(_of, PICTURE, c) for n, c in PICTURED.items()},
+                    **{
+                        f"{n}, square": partial(
+                            _of, SQUARE, c, forms=("contiguous", "channels_last")
+                        )
+                        for n, c in PICTURED.items()
+                        if n != "fold"
+                    },
                 },
-                **ONCE,
+                USUAL,
             ),
         ),
         *rows(
-            {"channel_shuffle, two axes": partial(_of, PICTURE, _shuffled, forms=IN_ROWS)}, **ONCE
+            {"channel_shuffle, two axes": partial(_of, PICTURE, _shuffled, forms=IN_ROWS)}, USUAL
         ),
-        *rows({f"{n}, three axes": partial(_of, VOLUME, c) for n, c in VOLUMES_OF.items()}, **ONCE),
-        *rows({name: partial(_largest, name) for name in LARGEST}, **ONCE),
-        *rows({name: partial(_convolution, name) for name in CONVOLUTIONS}, **ONCE),
-        *rows({f"{n}, one axis": partial(_norm, LINE, n) for n in NORMS}, **ONCE),
-        *rows({f"{n}, three axes": partial(_norm, VOLUME, n) for n in NORMS}, **ONCE),
-        *rows(LOOKS, dtypes=("float32",), once=True),
+        *rows({f"{n}, three axes": partial(_of, VOLUME, c) for n, c in VOLUMES_OF.items()}, USUAL),
+        *rows({name: partial(_largest, name) for name in LARGEST}, USUAL),
+        *rows({name: partial(_convolution, name) for name in CONVOLUTIONS}, USUAL),
+        *rows({f"{n}, one axis": partial(_norm, LINE, n) for n in NORMS}, USUAL),
+        *rows({f"{n}, three axes": partial(_norm, VOLUME, n) for n in NORMS}, USUAL),
+        *rows(LOOKS),
     ),
 )

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from warpfront.inside.checks.hazards.answers import SINGLE, Answer, Ground, HazardClass, array, rows
+from warpfront.inside.checks.hazards.answers import Answer, Ground, HazardClass, array, rows
 
 Numbers = Any
 KINDS = (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64)
@@ -196,5 +196,5 @@ def _pair(name: str, ground: Ground) -> Iterator[Answer]:
 WHOLE_NUMBERS = HazardClass(
     name="whole numbers",
     asks="are whole numbers of every width exact, over their range and from any memory",
-    hazards=rows({name: partial(_pair, name) for name in PAIRS}, dtypes=SINGLE, once=True),
+    hazards=rows({name: partial(_pair, name) for name in PAIRS}),
 )

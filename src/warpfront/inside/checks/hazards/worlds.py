@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from warpfront.inside.checks.hazards.answers import Answer, Ground, HazardClass, array, rows
+from warpfront.inside.checks.hazards.answers import FLOATS, Answer, Ground, HazardClass, array, rows
 
 Call = Callable[[Tensor], Any]
 LENGTHS = (1, 2, 3, 20, 33, 100, 257, 1025, 20_001)
@@ -26,14 +26,6 @@ QUICK_LENGTHS = (20,)
 
 def _positive(ground: Ground, n: int) -> Tensor:
     return ground.index(100, 3, n).double() + 1
-
-
-def _negative(ground: Ground, n: int) -> Tensor:
-    return -_positive(ground, n)
-
-
-def _equal(ground: Ground, n: int) -> Tensor:
-    return torch.full((3, n), -7.0, dtype=torch.float64)
 
 
 def _broken(ground: Ground, n: int) -> Tensor:
@@ -47,8 +39,8 @@ def _broken(ground: Ground, n: int) -> Tensor:
 
 WORLDS: Mapping[str, Callable[[Ground, int], Tensor]] = {
     "above nought": _positive,
-    "below nought": _negative,
-    "equal": _equal,
+    "below nought": lambda ground, n: -_positive(ground, n),
+    "equal": lambda ground, n: torch.full((3, n), -7.0, dtype=torch.float64),
     "broken": _broken,
 }
 
@@ -254,22 +246,14 @@ def _exactly(name: str, ground: Ground) -> Iterator[Answer]:
     yield Answer("", call(ground.send(x), ground.send(y)), array(right))
 
 
-def _complex(ground: Ground) -> Tensor:
-    return torch.complex(ground.whole(6, 10), ground.whole(6, 10))
-
-
 def _definite(ground: Ground) -> Tensor:
     x = ground.whole(6, 6)
     return x @ x.mT + 6 * torch.eye(6, dtype=torch.float64)
 
 
-def _plain(ground: Ground) -> Tensor:
-    return ground.whole(6, 10)
-
-
 # By what they are given: kernels that work in their input's memory have to copy it.
 KEEPING: Mapping[Callable[[Ground], Tensor], Mapping[str, Call]] = {
-    _complex: {
+    lambda ground: torch.complex(ground.whole(6, 10), ground.whole(6, 10)): {
         name: getattr(torch.fft, name)
         for name in [
             "fft",
@@ -285,7 +269,7 @@ KEEPING: Mapping[Callable[[Ground], Tensor], Mapping[str, Call]] = {
             "hfftn",
         ]
     },
-    _plain: {
+    lambda ground: ground.whole(6, 10): {
         **{name: getattr(torch.fft, name) for name in ["rfft", "ihfft", "rfft2", "rfftn"]},
         "sort": torch.sort,
         "qr": torch.linalg.qr,
@@ -350,22 +334,17 @@ def _apart(name: str, ground: Ground) -> Iterator[Answer]:
         yield Answer(f"{distance} apart", (off > 6).to(torch.int64), 0)
 
 
-ONCE: dict[str, Any] = {"once": True}
 KINDS_OF_NUMBERS = HazardClass(
     name="kinds of numbers",
     asks="do operations hold on numbers of one side of nought, equal, broken, and of any length",
     narrow=tuple(f"bits of {name}" for name in EXACTLY),
     seen_on=("cpu", "cuda"),
     hazards=(
-        *rows({n: partial(_of_a_world, c, True) for n, c in CHOOSING.items()}, **ONCE),
-        *rows(
-            {n: partial(_of_a_world, c, False) for n, c in ADDING.items()},
-            dtypes=("float32",),
-            once=True,
-        ),
-        *rows({f"beta of 0, {name}": partial(_ignored, name) for name in MATRIX}, **ONCE),
-        *rows({"inputs afterwards": _kept}, dtypes=("float32",), once=True),
-        *rows({f"{name} apart": partial(_apart, name) for name in DRAWING}, dtypes=("float32",)),
-        *rows({f"bits of {name}": partial(_exactly, name) for name in EXACTLY}, **ONCE),
+        *rows({n: partial(_of_a_world, c, True) for n, c in CHOOSING.items()}, FLOATS),
+        *rows({n: partial(_of_a_world, c, False) for n, c in ADDING.items()}),
+        *rows({f"beta of 0, {name}": partial(_ignored, name) for name in MATRIX}, FLOATS),
+        *rows({"inputs afterwards": _kept}),
+        *rows({f"{name} apart": partial(_apart, name) for name in DRAWING}, each_seed=True),
+        *rows({f"bits of {name}": partial(_exactly, name) for name in EXACTLY}, FLOATS),
     ),
 )

@@ -52,8 +52,7 @@ class Model(nn.Module):
         self.body, self.loss = body, loss or Loss()
 
     def predict(self, *inputs: Tensor) -> Tensor:
-        logits: Tensor = self.body(*inputs)
-        return logits
+        return self.body(*inputs)
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, Tensor]:
         logits = self.predict(*inputs[:-1])
@@ -68,8 +67,7 @@ class Mlp(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        logits: Tensor = self.layers(x)
-        return logits
+        return self.layers(x)
 
 
 class ConvolutionBlock(nn.Module):
@@ -85,8 +83,7 @@ class ConvolutionBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.norm2(self.conv2(self.active(self.norm1(self.conv1(x)))))
-        out: Tensor = self.last(self.add(y, self.short(x)))
-        return out
+        return self.last(self.add(y, self.short(x)))
 
 
 class ResNet(nn.Module):
@@ -97,8 +94,7 @@ class ResNet(nn.Module):
         self.pool, self.head = Mean(2, 3), nn.Linear(32, CLASSES)
 
     def forward(self, x: Tensor) -> Tensor:
-        logits: Tensor = self.head(self.pool(self.block2(self.block1(self.stem(x)))))
-        return logits
+        return self.head(self.pool(self.block2(self.block1(self.stem(x)))))
 
 
 class ProjectedAttention(nn.Module):
@@ -126,8 +122,7 @@ class ProjectedAttention(nn.Module):
 
     def forward(self, x: Tensor, context: Tensor) -> Tensor:
         q, k = self.rotate_q(self.q(x)), self.rotate_k(self.k(context))
-        out: Tensor = self.out(self.attend(q, k, self.v(context)))
-        return out
+        return self.out(self.attend(q, k, self.v(context)))
 
 
 class FeedForward(nn.Module):
@@ -144,8 +139,7 @@ class FeedForward(nn.Module):
         y = self.active(self.up(x))
         if self.gate is not None and self.multiply is not None:
             y = self.multiply(y, self.gate(x))
-        out: Tensor = self.down(y)
-        return out
+        return self.down(y)
 
 
 MakeNorm = Callable[[int], nn.Module]
@@ -172,8 +166,7 @@ class TransformerBlock(nn.Module):
         x = self.add1(x, self.attention(normal, normal))
         if self.crossed is not None and self.norm3 is not None and self.add3 is not None:
             x = self.add3(x, self.crossed(self.norm3(x), context))
-        out: Tensor = self.add2(x, self.feed(self.norm2(x)))
-        return out
+        return self.add2(x, self.feed(self.norm2(x)))
 
 
 class Language(nn.Module):
@@ -190,8 +183,7 @@ class Language(nn.Module):
         x = self.positions(self.embed(tokens))
         for block in self.blocks:
             x = block(x)
-        logits: Tensor = self.head(self.norm(x))
-        return logits
+        return self.head(self.norm(x))
 
 
 class Vision(nn.Module):
@@ -211,8 +203,7 @@ class Vision(nn.Module):
 
     def forward(self, image: Tensor) -> Tensor:
         x = self.blocks(self.positions(self.sequence(self.patches(image))))
-        logits: Tensor = self.head(self.pool(self.norm(x)))
-        return logits
+        return self.head(self.pool(self.norm(x)))
 
 
 class Translation(nn.Module):
@@ -232,8 +223,7 @@ class Translation(nn.Module):
 
     def forward(self, source: Tensor, tokens: Tensor) -> Tensor:
         memory = self.middle(self.encoder(self.front(source)))
-        logits: Tensor = self.head(self.norm(self.decoder(self.embed(tokens), memory)))
-        return logits
+        return self.head(self.norm(self.decoder(self.embed(tokens), memory)))
 
 
 class Experts(nn.Module):
@@ -378,8 +368,7 @@ class Attended(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         normal = self.norm(x)
-        out: Tensor = self.attention(normal, normal)
-        return out
+        return self.attention(normal, normal)
 
 
 def _two_convolutions() -> nn.Module:

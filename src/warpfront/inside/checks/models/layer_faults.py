@@ -97,7 +97,11 @@ def faults_of(family: Family) -> Iterator[Fault]:
         if list(layer.children()):
             continue
         if type(layer).__name__ == "Pick":
-            yield Fault(layer=name, name="forward: one choice too far", tamper=_shifting(name))
+            yield Fault(
+                layer=name,
+                name="forward: one choice too far",
+                tamper=_mutating_output(name, _shifted),
+            )
             continue
         kind, mutate = next(forward)
         if type(layer).__name__ == "Loss":
@@ -227,12 +231,8 @@ def _mutating_output(name: str, mutate: Mutate) -> Tamper:
     return tamper
 
 
-def _shifting(name: str) -> Tamper:
-    def tamper(model: nn.Module) -> None:
-        layer = model.get_submodule(name)
-        layer.register_forward_hook(lambda _, __, output: output.roll(1, 0))
-
-    return tamper
+def _shifted(output: Tensor) -> Tensor:
+    return output.roll(1, 0)
 
 
 def _mutating_gradient(name: str, mutate: Mutate) -> Tamper:

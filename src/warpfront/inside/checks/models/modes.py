@@ -286,24 +286,16 @@ def _placed(found: Pass, device: str) -> list[JudgedTensor]:
     """Everything was computed on the device."""
     elsewhere = sorted(found.places - {device})
     fault = f"computed on {', '.join(elsewhere)}, not on {device}" if elsewhere else ""
-    return [
-        JudgedTensor(
-            layer="device", kind="", tensor="all", used=1e300 if fault else 0.0, fault=fault
-        )
-    ]
+    used = 1e300 if fault else 0.0
+    return [JudgedTensor(layer="device", tensor="all", used=used, fault=fault)]
 
 
 def _unchanged(model: nn.Module, sent: nn.Module) -> list[JudgedTensor]:
     """The device's copy of the parameters is what was sent."""
     found = dict(model.named_parameters())
+    differs = "the device's copy differs from what was sent"
     return [
-        JudgedTensor(
-            layer="device",
-            kind="",
-            tensor=name,
-            used=1e300,
-            fault=f"{name}: the device's copy differs from what was sent",
-        )
+        JudgedTensor(layer="device", tensor=name, used=1e300, fault=f"{name}: {differs}")
         for name, parameter in sent.named_parameters()
         if not torch.equal(found[name].detach().cpu(), parameter.detach())
     ]

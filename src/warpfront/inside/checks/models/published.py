@@ -22,8 +22,8 @@ from warpfront.inside.checks.models.families import (
     VOCABULARY,
     WIDTH,
     Family,
+    Model,
 )
-from warpfront.inside.checks.models.layers import Loss
 
 _SHORT = 17
 _TEXT: Mapping[str, Any] = {
@@ -111,20 +111,15 @@ _MODELS: Mapping[str, tuple[str, str, tuple[str, ...], Mapping[str, Any]]] = {
 }
 
 
-class Published(nn.Module):
+class Published(Model):
     """A model of `transformers` with our loss: logits and loss, the last input is the target."""
 
     def __init__(self, model: nn.Module, names: tuple[str, ...]) -> None:
-        super().__init__()
-        self.body, self.names, self.loss = model, names, Loss()
+        super().__init__(model)
+        self.names = names
 
     def predict(self, *inputs: Tensor) -> Tensor:
-        logits: Tensor = self.body(**dict(zip(self.names, inputs, strict=True))).logits
-        return logits
-
-    def forward(self, *inputs: Tensor) -> tuple[Tensor, Tensor]:
-        logits = self.predict(*inputs[:-1])
-        return logits, self.loss(logits, inputs[-1])
+        return self.body(**dict(zip(self.names, inputs, strict=True))).logits
 
 
 def published_families() -> tuple[Family, ...]:

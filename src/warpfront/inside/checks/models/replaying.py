@@ -55,9 +55,9 @@ class JudgedTensor:
     """
 
     layer: str
-    kind: str
     tensor: str
     used: float
+    kind: str = ""
     fault: str = ""
     said: Mapping[str, bool | None] = field(default_factory=dict)
 
@@ -126,7 +126,6 @@ def judge_whole(found: Pass, exact: Pass, same_dtype: Pass, how: Precision) -> l
     rows += [
         JudgedTensor(
             layer="whole model",
-            kind="",
             tensor=f"gradient of {name}",
             used=math.inf,
             fault=f"whole model: gradient of {name}: missing",
@@ -149,7 +148,7 @@ def judge_loss(found: float, exact: float, how: Precision, *, step: int) -> Judg
     both = torch.tensor([found, exact], dtype=torch.float64)
     said = opinions(both[:1], both[1:], how.dtype, strict=not fault)
     tensor, used = f"step {step}", _finite(off / band)
-    return JudgedTensor(layer="loss", kind="", tensor=tensor, used=used, fault=fault, said=said)
+    return JudgedTensor(layer="loss", tensor=tensor, used=used, fault=fault, said=said)
 
 
 def first_over(rows: list[JudgedTensor], profile: str = STRICT) -> JudgedTensor | None:
@@ -339,7 +338,7 @@ def _numeric_fault(of: _Tensors, how: Precision) -> tuple[str, float]:
         used, fault = element_fault("", of.found.double(), of.bound)
         return fault.removeprefix(": "), used
     # In a mixed pass float32 gradients come out of products of rounded numbers.
-    dtype = how.dtype if how.mixed else max(of.found.dtype, of.cpu.dtype, key=_unit)
+    dtype = how.dtype if how.mixed else max(of.found.dtype, of.cpu.dtype, key=rounding_unit)
     good = of.exact.isfinite()
     exact, error = of.exact[good], (of.found.double() - of.exact)[good].abs()
     off, unit = (of.cpu.double() - of.exact)[good].abs(), rounding_unit(dtype)
@@ -362,10 +361,6 @@ def _numeric_fault(of: _Tensors, how: Precision) -> tuple[str, float]:
         text = f"worst error {_peak(error):.3g} is {worst_times:.3g} times the CPU's worst"
         return f"{text} ({worst:g} allowed)", used
     return "", used
-
-
-def _unit(dtype: torch.dtype) -> float:
-    return rounding_unit(dtype)
 
 
 def _rms(values: Tensor) -> float:

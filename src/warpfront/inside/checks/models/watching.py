@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,15 +77,7 @@ def watch(
             handle.remove()
     for call in calls:
         call.times = sum(other.layer == call.layer for other in calls)
-    found = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
-    places = {t.device.type for t in (logits, loss, *found.values())}
-    return Pass(
-        calls=tuple(calls),
-        logits=logits.detach().cpu(),
-        loss=float(loss.detach()),
-        gradients={name: _copied(gradient) for name, gradient in found.items()},
-        places=frozenset(places.union(*(call.places for call in calls))),
-    )
+    return _passed(model, logits, loss, calls)
 
 
 def run_plainly(
@@ -98,13 +90,18 @@ def run_plainly(
     model.zero_grad(set_to_none=True)
     logits, loss = run(*inputs)
     (loss * scale).backward()
+    return _passed(model, logits, loss)
+
+
+def _passed(model: nn.Module, logits: Tensor, loss: Tensor, calls: Sequence[Call] = ()) -> Pass:
     found = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    places = {t.device.type for t in (logits, loss, *found.values())}
     return Pass(
-        calls=(),
+        calls=tuple(calls),
         logits=logits.detach().cpu(),
         loss=float(loss.detach()),
         gradients={name: _copied(gradient) for name, gradient in found.items()},
-        places=frozenset(t.device.type for t in (logits, loss, *found.values())),
+        places=frozenset(places.union(*(call.places for call in calls))),
     )
 
 

@@ -17,6 +17,7 @@ from torch import Tensor
 from warpfront.inside.checks.operations import (
     Arithmetic,
     Budgeted,
+    Called,
     ExpectedResults,
     budget,
     floor_of,
@@ -45,7 +46,7 @@ def within(reference: Tensor, ulps: float, dtype: torch.dtype, extra: float = 0.
 
 
 @dataclass(frozen=True, kw_only=True)
-class Elementwise:
+class Elementwise(Called):
     """One output element from one element of each input, with broadcasting: classes E and U.
 
     `ulps` are for float32 and float64, `ulps_half` for the 16-bit types, `absolute` is added
@@ -54,7 +55,6 @@ class Elementwise:
     the derivative itself). `kinks` are those of a function of one input, for `undecided`.
     """
 
-    function: Callable[..., Tensor]
     kind: str = "elementwise"
     kinks: Kinks = ()
     ulps: float = 0.0
@@ -62,9 +62,6 @@ class Elementwise:
     absolute: float = 0.0
     size: Sizes | None = None
     slope: Callable[..., Sequence[Tensor]] | None = None
-
-    def __call__(self, *inputs: Tensor) -> Tensor:
-        return self.function(*inputs)
 
     def judge(
         self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic
@@ -128,16 +125,12 @@ class Elementwise:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Moved:
+class Moved(Called):
     """Numbers that are moved or chosen, never computed: exact. A gradient is a sum over the places
     that a number was moved to.
     """
 
-    function: Callable[..., Tensor]
     kind: str = "moved"
-
-    def __call__(self, *inputs: Tensor) -> Tensor:
-        return self.function(*inputs)
 
     def judge(
         self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic
@@ -182,20 +175,15 @@ class Spread:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Derived:
+class Derived(Called):
     """An accumulating operation whose magnitudes are written out: `spreads` gives one for the
     output and one for each floating input's gradient.
 
     `carried` of a spread is multiplied by the dtype's rounding unit.
     """
 
-    function: Callable[..., Tensor]
     spreads: Callable[[Sequence[Tensor], Tensor, Tensor], Sequence[Spread]]
-    kind: str
     c: float = C_RULE
-
-    def __call__(self, *inputs: Tensor) -> Tensor:
-        return self.function(*inputs)
 
     def judge(
         self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic

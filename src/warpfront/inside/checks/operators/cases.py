@@ -23,7 +23,7 @@ QUICK_EDGES = (33, 65, 1025)
 LATTICE = (97, 61, 37, 11, 5)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Case:
     """One call. `views` turn the sent tensors into the inputs on the device itself, so that
     strides survive the journey; `strides` says that the output's strides are part of the answer.

@@ -8,7 +8,6 @@ on an H100).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import torch
@@ -30,26 +29,10 @@ def layouts(maker: Maker) -> Iterator[Layout]:
     yield "no elements", (0, 3), None
     yield "0-dim", (), None
     yield "one element", (1,), None
-    yield "every second column", (33, 130), _every_second
-    yield "transposed", (33, 65), _transposed
-    yield "channels last", (2, 5, 7, 9), _channels_last
-    yield "expanded", (33, 1), partial(_expanded, width=65)
-
-
-def _every_second(x: Tensor) -> Tensor:
-    return x[:, ::2]
-
-
-def _transposed(x: Tensor) -> Tensor:
-    return x.mT
-
-
-def _channels_last(x: Tensor) -> Tensor:
-    return x.contiguous(memory_format=torch.channels_last)
-
-
-def _expanded(x: Tensor, width: int) -> Tensor:
-    return x.expand(-1, width)
+    yield "every second column", (33, 130), lambda x: x[:, ::2]
+    yield "transposed", (33, 65), lambda x: x.mT
+    yield "channels last", (2, 5, 7, 9), lambda x: x.contiguous(memory_format=torch.channels_last)
+    yield "expanded", (33, 1), lambda x: x.expand(-1, 65)
 
 
 def _over(operation: Operation, *makes: str, special: bool = True, backward: bool = True) -> Cases:
@@ -60,13 +43,7 @@ def _over(operation: Operation, *makes: str, special: bool = True, backward: boo
         for name, shape, view in layouts(maker):
             tensors = tuple(getattr(maker, make)(*shape) for make in makes)
             views = (view,) * len(makes)
-            yield Case(
-                name=name,
-                operation=operation,
-                tensors=tensors,
-                views=views,
-                backward=differentiable,
-            )
+            yield Case(name, operation, tensors, views=views, backward=differentiable)
         if len(makes) > 1:
             yield _broadcast(operation, maker, makes, backward=differentiable)
         if special and maker.floating:
@@ -78,7 +55,7 @@ def _over(operation: Operation, *makes: str, special: bool = True, backward: boo
 def _broadcast(operation: Operation, maker: Maker, makes: Sequence[str], *, backward: bool) -> Case:
     shapes = ((9, 1, 65), (33, 1), (9, 33, 65))[: len(makes)]
     tensors = tuple(getattr(maker, m)(*s) for m, s in zip(makes, shapes, strict=True))
-    return Case(name="broadcast", operation=operation, tensors=tensors, backward=backward)
+    return Case("broadcast", operation, tensors, backward=backward)
 
 
 def _specials(operation: Operation, maker: Maker, arity: int) -> Iterator[Case]:
@@ -86,10 +63,7 @@ def _specials(operation: Operation, maker: Maker, arity: int) -> Iterator[Case]:
     special = maker.special()
     grids = torch.meshgrid(*([special] * arity), indexing="ij") if arity > 1 else (special,)
     yield Case(
-        name="special numbers",
-        operation=operation,
-        tensors=tuple(grid.contiguous() for grid in grids),
-        backward=False,
+        "special numbers", operation, tuple(grid.contiguous() for grid in grids), backward=False
     )
 
 
@@ -112,34 +86,15 @@ def _comparison(function: Callable[[Tensor, Tensor], Tensor]) -> Cases:
     return _over(Elementwise(function=compare), "normal", "normal", backward=False)
 
 
-def _where(a: Tensor, b: Tensor) -> Tensor:
-    return torch.where(a > 0, a, b)
-
-
-def _clamp(x: Tensor) -> Tensor:
-    return torch.clamp(x, -1, 1)
-
-
-def _tanh_slope(x: Tensor) -> Sequence[Tensor]:
-    return (1 + torch.tanh(x) ** 2,)
-
-
-def _sigmoid_slope(x: Tensor) -> Sequence[Tensor]:
-    return (torch.sigmoid(x),)
-
-
-def _gelu_tanh(x: Tensor) -> Tensor:
-    return functional.gelu(x, approximate="tanh")
-
-
 def _gelu(maker: Maker) -> Iterator[Case]:
     """Both forms. A gate's own rounding scales with its input, not with its output."""
-    for form, function in (("", functional.gelu), (", tanh form", _gelu_tanh)):
+    for form, function in (
+        ("", functional.gelu),
+        (", tanh form", lambda x: functional.gelu(x, approximate="tanh")),
+    ):
         gate = Pointwise(function=function)
         for case in _over(gate, "normal", special=False)(maker):
-            yield Case(
-                name=case.name + form, operation=gate, tensors=case.tensors, views=case.views
-            )
+            yield Case(case.name + form, gate, case.tensors, views=case.views)
 
 
 def _pow_slopes(x: Tensor, y: Tensor) -> Sequence[Tensor]:
@@ -170,10 +125,10 @@ ELEMENTWISE = OperatorFamily(
         "log": _unary(torch.log, make="positive", ulps=4.0),
         "sin": _unary(torch.sin, ulps=4.0),
         "cos": _unary(torch.cos, ulps=4.0),
-        "tanh": _unary(torch.tanh, ulps=4.0, slope=_tanh_slope),
+        "tanh": _unary(torch.tanh, ulps=4.0, slope=lambda x: (1 + torch.tanh(x) ** 2,)),
         "relu": _unary(torch.relu, ulps_half=0.0),
         "leaky_relu": _unary(functional.leaky_relu, ulps=1.0),
-        "sigmoid": _unary(torch.sigmoid, ulps=4.0, slope=_sigmoid_slope),
+        "sigmoid": _unary(torch.sigmoid, ulps=4.0, slope=lambda x: (torch.sigmoid(x),)),
         "gelu": _gelu,
         "silu": _over(Pointwise(function=functional.silu), "normal", special=False),
         "eq": _comparison(torch.eq),
@@ -183,9 +138,9 @@ ELEMENTWISE = OperatorFamily(
         "gt": _comparison(torch.gt),
         "ge": _comparison(torch.ge),
         "less": _comparison(torch.less),
-        "where": _binary(_where, ulps_half=0.0),
+        "where": _binary(lambda a, b: torch.where(a > 0, a, b), ulps_half=0.0),
         "maximum": _binary(torch.maximum, ulps_half=0.0),
         "minimum": _binary(torch.minimum, ulps_half=0.0),
-        "clamp": _unary(_clamp, ulps_half=0.0),
+        "clamp": _unary(lambda x: torch.clamp(x, -1, 1), ulps_half=0.0),
     },
 )

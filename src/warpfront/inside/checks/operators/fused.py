@@ -21,6 +21,7 @@ from warpfront.inside.checks.operations import (
     Arithmetic,
     Budgeted,
     ExpectedResults,
+    Instead,
     Operation,
     Pointwise,
     convolution,
@@ -269,7 +270,7 @@ def pattern_cases(name: str, maker: Maker) -> Iterator[Case]:
     """The inputs of a pattern: odd sizes, so that the last tile and wave are not full."""
     chain = PATTERNS[name]
     for label, tensors in _pattern_tensors(name, maker):
-        yield Case(name=label, operation=chain, tensors=tensors, reduces=not name.startswith("add"))
+        yield Case(label, chain, tensors, reduces=not name.startswith("add"))
 
 
 def _pattern_tensors(name: str, maker: Maker) -> Iterator[tuple[str, tuple[Tensor, ...]]]:
@@ -307,23 +308,13 @@ def execute_compiled(
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Compiled:
-    """Stands where the operation stood; its judge is the operation's."""
+class _Compiled(Instead):
+    """Stands where the operation stood."""
 
-    operation: Operation
     function: Callable[..., Tensor]
-
-    @property
-    def kind(self) -> str:
-        return self.operation.kind
 
     def __call__(self, *inputs: Tensor) -> Tensor:
         return self.function(*inputs)
-
-    def judge(
-        self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic
-    ) -> ExpectedResults:
-        return self.operation.judge(inputs, cotangent, how)
 
 
 def _compiled(operation: Operation, mode: str, build: str) -> Operation:

@@ -25,62 +25,14 @@ def _moved(
     def cases(maker: Maker) -> Iterator[Case]:
         for shape in shapes:
             yield Case(
-                name="x".join(str(size) for size in shape) or "0-dim",
-                operation=operation,
-                tensors=tuple(maker.normal(*shape) for _ in range(inputs)),
+                "x".join(str(size) for size in shape) or "0-dim",
+                operation,
+                tuple(maker.normal(*shape) for _ in range(inputs)),
                 backward=maker.floating,
                 strides=strides,
             )
 
     return cases
-
-
-def _transposed(x: Tensor) -> Tensor:
-    return x.transpose(0, -1)
-
-
-def _reshaped(x: Tensor) -> Tensor:
-    return x.transpose(0, 1).reshape(-1)
-
-
-def _viewed(x: Tensor) -> Tensor:
-    return x.view(-1, 2, x.shape[-1] // 2)
-
-
-def _squeezed(x: Tensor) -> Tensor:
-    return x.squeeze(1)
-
-
-def _unsqueezed(x: Tensor) -> Tensor:
-    return x.unsqueeze(-1)
-
-
-def _contiguous(x: Tensor) -> Tensor:
-    return x.mT.contiguous()
-
-
-def _channels_last(x: Tensor) -> Tensor:
-    return x.to(memory_format=torch.channels_last)
-
-
-def _permuted(x: Tensor) -> Tensor:
-    return x.permute(2, 0, 1)
-
-
-def _concatenated(a: Tensor, b: Tensor) -> Tensor:
-    return torch.cat([a, b, a], dim=-1)
-
-
-def _stacked(a: Tensor, b: Tensor) -> Tensor:
-    return torch.stack([a, b], dim=1)
-
-
-def _sliced(x: Tensor) -> Tensor:
-    return x[1:-1, 3::2]
-
-
-def _broadcast(x: Tensor) -> Tensor:
-    return x.expand(7, -1, 65)
 
 
 def _gather(maker: Maker) -> Iterator[Case]:
@@ -91,9 +43,9 @@ def _gather(maker: Maker) -> Iterator[Case]:
             return torch.gather(x, 1, index.to(x.device))
 
         yield Case(
-            name=f"5x{size}",
-            operation=Moved(function=gather, kind="scatter"),
-            tensors=(maker.normal(5, size),),
+            f"5x{size}",
+            Moved(function=gather, kind="scatter"),
+            (maker.normal(5, size),),
             backward=maker.floating,
         )
 
@@ -107,9 +59,7 @@ def _embedding(maker: Maker) -> Iterator[Case]:
             return functional.embedding(index.to(weight.device), weight)
 
         yield Case(
-            name=f"width {width}",
-            operation=Moved(function=look_up, kind="scatter"),
-            tensors=(maker.normal(9, width),),
+            f"width {width}", Moved(function=look_up, kind="scatter"), (maker.normal(9, width),)
         )
 
 
@@ -127,9 +77,9 @@ def _scattered(method: str) -> Cases:
                 return getattr(torch, method)(x, 0, places, rows)
 
             yield Case(
-                name=f"width {width}",
-                operation=Multilinear(kind="scatter", function=add),
-                tensors=(maker.normal(9, width), maker.normal(33, width)),
+                f"width {width}",
+                Multilinear(kind="scatter", function=add),
+                (maker.normal(9, width), maker.normal(33, width)),
                 backward=maker.floating,
             )
 
@@ -146,9 +96,9 @@ def _ordered(order: Callable[[Tensor], tuple[Tensor, Tensor]]) -> Cases:
     def cases(maker: Maker) -> Iterator[Case]:
         for size in (67, 32, 33, 64, 65, 129, 250):
             yield Case(
-                name=f"5x{size}",
-                operation=Moved(function=both),
-                tensors=(maker.distinct(5, size),),
+                f"5x{size}",
+                Moved(function=both),
+                (maker.distinct(5, size),),
                 backward=maker.floating,
             )
 
@@ -170,11 +120,13 @@ def _dropout(maker: Maker) -> Iterator[Case]:
 
     Which ones is the device's own random stream: never compared.
     """
-    yield from _moved(_kept, (67, 65), strides=False)(maker)
+    yield from _moved(
+        lambda x: functional.dropout(x, p=0.0, training=True), (67, 65), strides=False
+    )(maker)
     yield Case(
-        name="survivors are doubled",
-        operation=Moved(function=_survivors),
-        tensors=(maker.positive(67, 65),),
+        "survivors are doubled",
+        Moved(function=_survivors),
+        (maker.positive(67, 65),),
         backward=False,
     )
     share = Elementwise(
@@ -182,11 +134,7 @@ def _dropout(maker: Maker) -> Iterator[Case]:
     )
     if maker.dtype == torch.float32:
         ones = (torch.full((DRAWS,), 1.0, dtype=maker.dtype),)
-        yield Case(name="half survive", operation=share, tensors=ones, backward=False)
-
-
-def _kept(x: Tensor) -> Tensor:
-    return functional.dropout(x, p=0.0, training=True)
+        yield Case("half survive", share, ones, backward=False)
 
 
 def _survivors(x: Tensor) -> Tensor:
@@ -204,19 +152,23 @@ def _share(x: Tensor) -> Tensor:
 MOVES = OperatorFamily(
     name="moves",
     cases={
-        "transpose": _moved(_transposed, (67, 129), (5, 33, 65), (0, 3)),
-        "permute": _moved(_permuted, (5, 33, 65)),
-        "reshape": _moved(_reshaped, (67, 129), (33, 5, 7), (0, 3)),
-        "view": _moved(_viewed, (67, 128), (3, 64)),
-        "squeeze": _moved(_squeezed, (67, 1, 65), (33, 1)),
-        "unsqueeze": _moved(_unsqueezed, (67, 65), (1025,), ()),
+        "transpose": _moved(lambda x: x.transpose(0, -1), (67, 129), (5, 33, 65), (0, 3)),
+        "permute": _moved(lambda x: x.permute(2, 0, 1), (5, 33, 65)),
+        "reshape": _moved(lambda x: x.transpose(0, 1).reshape(-1), (67, 129), (33, 5, 7), (0, 3)),
+        "view": _moved(lambda x: x.view(-1, 2, x.shape[-1] // 2), (67, 128), (3, 64)),
+        "squeeze": _moved(lambda x: x.squeeze(1), (67, 1, 65), (33, 1)),
+        "unsqueeze": _moved(lambda x: x.unsqueeze(-1), (67, 65), (1025,), ()),
         "copy": _moved(torch.clone, (67, 129), (1025,), (), (0, 3)),
-        "contiguous": _moved(_contiguous, (67, 129), (5, 33, 65)),
-        "layout_transform": _moved(_channels_last, (2, 5, 7, 9), (1, 3, 32, 32)),
-        "concat": _moved(_concatenated, (67, 65), (5, 33), (3, 0), inputs=2),
-        "stack": _moved(_stacked, (67, 65), (33,), inputs=2),
-        "slice": _moved(_sliced, (67, 129), (33, 65)),
-        "broadcast": _moved(_broadcast, (67, 1), (33, 65)),
+        "contiguous": _moved(lambda x: x.mT.contiguous(), (67, 129), (5, 33, 65)),
+        "layout_transform": _moved(
+            lambda x: x.to(memory_format=torch.channels_last), (2, 5, 7, 9), (1, 3, 32, 32)
+        ),
+        "concat": _moved(
+            lambda a, b: torch.cat([a, b, a], dim=-1), (67, 65), (5, 33), (3, 0), inputs=2
+        ),
+        "stack": _moved(lambda a, b: torch.stack([a, b], dim=1), (67, 65), (33,), inputs=2),
+        "slice": _moved(lambda x: x[1:-1, 3::2], (67, 129), (33, 65)),
+        "broadcast": _moved(lambda x: x.expand(7, -1, 65), (67, 1), (33, 65)),
         "gather": _gather,
         "embedding": _embedding,
         "index_add": _scattered("index_add"),

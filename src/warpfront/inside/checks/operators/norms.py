@@ -40,7 +40,7 @@ def _normed(norm: Norm, *shapes: tuple[int, ...], bias: bool = True) -> Cases:
                 *([maker.normal(*along, scale=0.5)] if bias else []),
             ]
             name = "x".join(str(size) for size in shape)
-            yield Case(name=name, operation=norm, tensors=tuple(tensors), reduces=True)
+            yield Case(name, norm, tuple(tensors), reduces=True)
 
     return cases
 
@@ -63,9 +63,9 @@ def _batch_norms(maker: Maker) -> Iterator[Case]:
     shape = (1, 6, 1, 1)
     statistics = (maker.normal(*shape), maker.positive(*shape))
     yield Case(
-        name="evaluation",
-        operation=Elementwise(function=_evaluated, size=_evaluated_size, kind="batch norm"),
-        tensors=(
+        "evaluation",
+        Elementwise(function=_evaluated, size=_evaluated_size, kind="batch norm"),
+        (
             maker.normal(5, 6, 9, 7),
             *statistics,
             maker.positive(*shape),
@@ -93,7 +93,7 @@ def _loss(function: Callable[..., Tensor], terms: Terms, second: str, kind: str 
     def cases(maker: Maker) -> Iterator[Case]:
         for size in (67, *maker.edges):
             first, other = _pair(maker, second, size)
-            yield Case(name=f"3x{size}", operation=operation, tensors=(first, other), reduces=True)
+            yield Case(f"3x{size}", operation, (first, other), reduces=True)
 
     return cases
 
@@ -152,9 +152,9 @@ def _classes(function: Callable[..., Tensor], *, normalised: bool) -> Cases:
                 logits = torch.log_softmax(logits.double(), 1).to(maker.dtype)
             target = maker.indices(classes, 17)
             yield Case(
-                name=f"17x{classes}",
-                operation=_class_loss(function, target, normalised=normalised),
-                tensors=(logits,),
+                f"17x{classes}",
+                _class_loss(function, target, normalised=normalised),
+                (logits,),
                 reduces=not normalised,
             )
 

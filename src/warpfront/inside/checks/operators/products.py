@@ -30,10 +30,6 @@ def _last_format(x: Tensor) -> Tensor:
     return x.contiguous(memory_format=formats[x.dim()])
 
 
-def _repeated(x: Tensor) -> Tensor:
-    return x.expand(5, -1, -1)
-
-
 def _matmul(maker: Maker) -> Iterator[Case]:
     """Rows, inner lengths and columns around waves and tiles; no rows, no terms, one of each."""
     edges = [] if maker.quick else [31, 32, 64, 127, 1023, 1024, 1025, 4096]
@@ -58,9 +54,9 @@ def _product(
     views: tuple[View | None, ...] = (),
 ) -> Case:
     return Case(
-        name=name,
-        operation=MATMUL if len(left) == len(right) else BROADCAST,
-        tensors=(maker.normal(*left), maker.normal(*right)),
+        name,
+        MATMUL if len(left) == len(right) else BROADCAST,
+        (maker.normal(*left), maker.normal(*right)),
         views=views,
         backward=maker.floating,
         reduces=True,
@@ -71,14 +67,10 @@ def _bmm(maker: Maker) -> Iterator[Case]:
     inner = (67, 33) if maker.quick else (67, 32, 33, 64, 129, 512)
     for k in inner:
         tensors = (maker.normal(3, 17, k), maker.normal(3, k, 9))
-        yield Case(name=f"3x17x{k}x9", operation=BMM, tensors=tensors, reduces=True)
+        yield Case(f"3x17x{k}x9", BMM, tensors, reduces=True)
     tensors = (maker.normal(1, 17, 33), maker.normal(5, 33, 9))
-    yield Case(
-        name="expanded", operation=BMM, tensors=tensors, views=(_repeated, None), reduces=True
-    )
-    yield Case(
-        name="no batch", operation=BMM, tensors=(maker.normal(0, 3, 5), maker.normal(0, 5, 7))
-    )
+    yield Case("expanded", BMM, tensors, views=(lambda x: x.expand(5, -1, -1), None), reduces=True)
+    yield Case("no batch", BMM, (maker.normal(0, 3, 5), maker.normal(0, 5, 7)))
 
 
 def _einsum(maker: Maker) -> Iterator[Case]:
@@ -88,9 +80,9 @@ def _einsum(maker: Maker) -> Iterator[Case]:
         ("ij,ij->", (17, 65), (17, 65)),
     ):
         yield Case(
-            name=form,
-            operation=Multilinear(kind="linear", function=partial(torch.einsum, form)),
-            tensors=(maker.normal(*left), maker.normal(*right)),
+            form,
+            Multilinear(kind="linear", function=partial(torch.einsum, form)),
+            (maker.normal(*left), maker.normal(*right)),
             reduces=True,
         )
 
@@ -116,16 +108,10 @@ def _convolution(function: Callable[..., Tensor], width: int, *, transposed: boo
                 operation = Multilinear(kind=kind, function=partial(function, **options))
                 tensors = (x, weight, *((maker.normal(4),) if bias else ()))
                 label = name + (", bias" if bias else "")
-                yield Case(name=label, operation=operation, tensors=tensors, reduces=True)
+                yield Case(label, operation, tensors, reduces=True)
                 if width > 1 and name == "plain":
                     views = (_last_format, _last_format)
-                    yield Case(
-                        name="channels last",
-                        operation=operation,
-                        tensors=tensors,
-                        views=views,
-                        reduces=True,
-                    )
+                    yield Case("channels last", operation, tensors, views=views, reduces=True)
         if width == 2 and not transposed:
             yield _pictures(maker)
 
@@ -136,34 +122,30 @@ def _pictures(maker: Maker) -> Case:
     """PyFlame's own: 2x3x32x32, kernel 3."""
     operation = Multilinear(kind="convolution", function=partial(functional.conv2d, padding=1))
     tensors = (maker.normal(2, 3, 32, 32), maker.normal(16, 3, 3, 3))
-    return Case(name="2x3x32x32", operation=operation, tensors=tensors, reduces=True)
+    return Case("2x3x32x32", operation, tensors, reduces=True)
+
+
+def _pool(make: str, operation: Callable[[dict[str, int]], Operation], width: int) -> Cases:
+    def cases(maker: Maker) -> Iterator[Case]:
+        for name, options, shape in _windows(width):
+            yield Case(name, operation(options), (getattr(maker, make)(*shape),), reduces=True)
+
+    return cases
 
 
 def _max_pool(function: Callable[..., Tensor], width: int) -> Cases:
-    def cases(maker: Maker) -> Iterator[Case]:
-        for name, options, shape in _windows(width):
-            yield Case(
-                name=name,
-                operation=Moved(function=partial(function, **options), kind="pooling"),
-                tensors=(maker.distinct(*shape),),
-                reduces=True,
-            )
+    def operation(options: dict[str, int]) -> Operation:
+        return Moved(function=partial(function, **options), kind="pooling")
 
-    return cases
+    return _pool("distinct", operation, width)
 
 
 def _avg_pool(function: Callable[..., Tensor], width: int) -> Cases:
-    def cases(maker: Maker) -> Iterator[Case]:
-        for name, options, shape in _windows(width):
-            operation = Multilinear(
-                kind="pooling",
-                function=partial(function, **options),
-                length=float(options["kernel_size"] ** width),
-            )
-            tensors = (maker.normal(*shape),)
-            yield Case(name=name, operation=operation, tensors=tensors, reduces=True)
+    def operation(options: dict[str, int]) -> Operation:
+        length = float(options["kernel_size"] ** width)
+        return Multilinear(kind="pooling", function=partial(function, **options), length=length)
 
-    return cases
+    return _pool("normal", operation, width)
 
 
 def _windows(width: int) -> Iterator[tuple[str, dict[str, int], tuple[int, ...]]]:
@@ -192,7 +174,7 @@ def _adaptive(function: Callable[..., Tensor], width: int) -> Cases:
                 back=0.0 if size % output else width + 1.0,
             )
             tensors = (maker.normal(2, 3, *([size] * width)),)
-            yield Case(name=f"{size} to {output}", operation=operation, tensors=tensors)
+            yield Case(f"{size} to {output}", operation, tensors)
 
     return cases
 
@@ -200,9 +182,7 @@ def _adaptive(function: Callable[..., Tensor], width: int) -> Cases:
 def _attention(maker: Maker) -> Iterator[Case]:
     for length in (33, 65) if maker.quick else (33, 65, 129):
         tensors = tuple(maker.normal(2, length, 64) for _ in range(3))
-        yield Case(
-            name=f"length {length}", operation=Attention(heads=2), tensors=tensors, reduces=True
-        )
+        yield Case(f"length {length}", Attention(heads=2), tensors, reduces=True)
 
 
 def _fft(maker: Maker) -> Iterator[Case]:
@@ -230,9 +210,7 @@ def _fft(maker: Maker) -> Iterator[Case]:
             spreads=partial(spreads, LOOSE if size in {64, 1024} else 4 * LOOSE),
             kind="transform",
         )
-        yield Case(
-            name=f"{size}", operation=operation, tensors=(maker.normal(3, size),), reduces=True
-        )
+        yield Case(f"{size}", operation, (maker.normal(3, size),), reduces=True)
 
 
 PRODUCTS = OperatorFamily(

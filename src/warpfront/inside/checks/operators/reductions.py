@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -30,21 +31,11 @@ def _along(
         for name, shape, axis in _shapes(maker, empty=empty, long=long):
             operated = operation(axis, float(shape[axis]) if shape else 1.0)
             backward = maker.floating
-            yield Case(
-                name=name,
-                operation=operated,
-                tensors=(made(*shape),),
-                backward=backward,
-                reduces=shape != (),
-            )
+            yield Case(name, operated, (made(*shape),), backward=backward, reduces=shape != ())
         if maker.floating:
-            view = (_half_columns,)
+            view = (lambda x: x[:, ::2],)
             yield Case(
-                name="every second column",
-                operation=operation(1, 65.0),
-                tensors=(made(9, 130),),
-                views=view,
-                reduces=True,
+                "every second column", operation(1, 65.0), (made(9, 130),), views=view, reduces=True
             )
 
     return cases
@@ -65,13 +56,8 @@ def _shapes(maker: Maker, *, empty: bool, long: bool) -> Iterator[tuple[str, tup
         yield "long", (2, LONG), 1
 
 
-def _half_columns(x: Tensor) -> Tensor:
-    return x[:, ::2]
-
-
-def _sum(axis: int, length: float) -> Operation:
-    del length
-    return Multilinear(kind="reduction", function=partial(torch.sum, dim=axis))
+def _added(kind: str, function: Callable[..., Tensor]) -> Callable[[int, float], Operation]:
+    return lambda axis, _: Multilinear(kind=kind, function=partial(function, dim=axis))
 
 
 def _mean(axis: int, length: float) -> Operation:
@@ -79,17 +65,8 @@ def _mean(axis: int, length: float) -> Operation:
     return Multilinear(kind="reduction", function=function, length=length)
 
 
-def _cumsum(axis: int, length: float) -> Operation:
-    del length
-    return Multilinear(kind="running sum", function=partial(torch.cumsum, dim=axis))
-
-
 def _extreme(function: Callable[..., Tensor]) -> Callable[[int, float], Operation]:
-    def make(axis: int, length: float) -> Operation:
-        del length
-        return Moved(function=partial(function, dim=axis))
-
-    return make
+    return lambda axis, _: Moved(function=partial(function, dim=axis))
 
 
 def _prod(axis: int, length: float) -> Operation:
@@ -171,14 +148,7 @@ def _near_one(maker: Maker) -> Iterator[Case]:
                 continue
         else:
             x = (1 + (x - 1.5) / 12).to(maker.dtype)
-        yield Case(
-            name=case.name,
-            operation=case.operation,
-            tensors=(x,),
-            views=case.views,
-            backward=maker.floating,
-            reduces=case.reduces,
-        )
+        yield replace(case, tensors=(x,), backward=maker.floating)
 
 
 REDUCTIONS = OperatorFamily(
@@ -186,11 +156,11 @@ REDUCTIONS = OperatorFamily(
     cases={
         "softmax": _along(_softmax, empty=False, long=False),
         "log_softmax": _along(_log_softmax, empty=False, long=False),
-        "sum": _along(_sum),
+        "sum": _along(_added("reduction", torch.sum)),
         "mean": _along(_mean, empty=False),
         "max": _along(_extreme(torch.amax), "distinct", empty=False, long=False),
         "min": _along(_extreme(torch.amin), "distinct", empty=False, long=False),
         "prod": _near_one,
-        "cumsum": _along(_cumsum, long=False),
+        "cumsum": _along(_added("running sum", torch.cumsum), long=False),
     },
 )
