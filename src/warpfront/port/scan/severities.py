@@ -6,6 +6,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from warpfront.port.scan.catalogue import Rule
 from warpfront.port.scan.findings import Gate, ScanFinding, Severity, Side, Sighting, SourceText
@@ -36,6 +37,7 @@ _OF_USE = re.compile(
 )
 _DOCUMENTATION = re.compile(r"(?i)(?:/|\A)(?:docs?|documentation)/")
 _EXCERPT = 200
+_WORST_LAST = attrgetter("start", "shift", "what")
 _SOFTENED = {
     Gate.AVAILABILITY: Severity.WARNING,
     Gate.WRAPPED: Severity.NOTE,
@@ -88,7 +90,7 @@ def judge(
         ]
     found = {
         (finding.rule, finding.line, finding.rule[:2] != "DP" and finding.column): finding
-        for sighting in sorted(sightings, key=_worst_last)
+        for sighting in sorted(sightings, key=_WORST_LAST)
         if (finding := _finding(source, sighting, target, rules[sighting.rule], lines)) is not None
     }
     kept: list[ScanFinding] = []
@@ -116,10 +118,6 @@ def _is_met(sighting: Sighting, rule: Rule) -> bool:
     if sighting.gate is Gate.AVAILABILITY:
         return True
     return sighting.gate in (Gate.OPEN, Gate.UNPROVEN) and rule.is_met_by_a_port
-
-
-def _worst_last(sighting: Sighting) -> tuple[int, int, str]:
-    return sighting.start, sighting.shift, sighting.what
 
 
 class _Lines:

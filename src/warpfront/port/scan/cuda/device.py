@@ -95,7 +95,7 @@ def asm_sightings(view: View, span: Span) -> Iterator[Sighting]:
         return
     whole = (span[0], given[-1][1] + 1)
     end = _template_end(view, opening.end(), whole[1])
-    template = " ".join(_STRING.findall(view.source_text(opening.end(), end)))
+    template = " ".join(_STRING.findall(view.source.text[opening.end() : end]))
     if not template.strip() or _GCN.match(template) or not _may_be_ptx(view, span[0]):
         return
     if _TENSOR_CORE.search(template):

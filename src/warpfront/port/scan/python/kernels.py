@@ -19,7 +19,7 @@ _TRITON_WARP = re.compile(r"\b32\s*\*\s*num_warps\b|\bnum_warps\s*\*\s*32\b")
 
 def launches(module: Module, node: ast.Call) -> Iterator[Seen]:
     """`num_warps=32`, `num_ctas=2`: of a launch or a `triton.Config`."""
-    if not module.launches_triton:
+    if not module.names("triton"):
         return
     warps = keyword(node, "num_warps")
     if isinstance(warps, ast.Constant) and isinstance(warps.value, int) and warps.value >= 32:
@@ -45,7 +45,7 @@ def _warps_tried(module: Module, node: ast.AST, name: str) -> Iterator[Seen]:
 
 def warps_assigned(module: Module, node: ast.Assign) -> Iterator[Seen]:
     """`num_warps = 32`."""
-    if module.launches_triton and isinstance(node.value, ast.Constant):
+    if module.names("triton") and isinstance(node.value, ast.Constant):
         value = node.value.value
         if (
             isinstance(value, int)

@@ -48,6 +48,7 @@ class Module:
         self.tree = parsed(text)
         self.memo: dict[str, object] = {}
         self._dotted: dict[ast.AST, str] = {}
+        self._named: dict[tuple[str, ...], bool] = {}
         self.parents: dict[ast.AST, ast.AST] = {}
         self.nodes = self._ordered_nodes()
         self.imported = self._imported_names()
@@ -174,6 +175,10 @@ class Module:
         start, end = self.span(node)
         return self.text[start:end]
 
+    def shown(self, node: ast.AST, longest: int = 80) -> str:
+        """The source of `node` on one line, the beginning of it where it is long."""
+        return " ".join(self.source_of(node).split())[:longest]
+
     @cached_property
     def docstrings(self) -> frozenset[ast.AST]:
         """Strings that stand alone as statements: nobody's values."""
@@ -215,10 +220,6 @@ class Module:
                     found[scope.name] = (*found.get(scope.name, ()), node.value)
         return found
 
-    def value_of(self, node: ast.AST) -> ast.AST:
-        """What `node` stands for: the one expression its name was given, else itself."""
-        return self.scopes.one(node)
-
     @cached_property
     def called(self) -> dict[str, tuple[ast.Call, ...]]:
         """Name to the calls of it in this module, as a function or a method of self."""
@@ -230,9 +231,11 @@ class Module:
                     found[name] = (*found.get(name, ()), node)
         return found
 
-    @cached_property
-    def launches_triton(self) -> bool:
-        return "triton" in self.text
+    def names(self, *words: str) -> bool:
+        """Whether the text has any of these words, which are looked for once."""
+        if words not in self._named:
+            self._named[words] = any(word in self.text for word in words)
+        return self._named[words]
 
     @cached_property
     def has_settings(self) -> bool:
@@ -244,14 +247,6 @@ class Module:
     def knows_gaudi(self) -> bool:
         """Whether the module names Gaudi's device, or asks for whichever accelerator there is."""
         return re.search(r"\bhpu\b|habana|torch\.accelerator", self.text) is not None
-
-    @cached_property
-    def names_toolkits(self) -> bool:
-        return "CUDA_HOME" in self.text or "ROCM_HOME" in self.text
-
-    @cached_property
-    def names_extensions(self) -> bool:
-        return "cpp_extension" in self.text or "CUDAExtension" in self.text
 
     @cached_property
     def builds_extensions(self) -> bool:
