@@ -12,6 +12,7 @@ from warpfront.port.scan.catalogue import Rule
 from warpfront.port.scan.findings import Gate, ScanFinding, Severity, Side, Sighting, SourceText
 from warpfront.port.scan.left_out import is_amds
 from warpfront.port.scan.targets import ScanTarget
+from warpfront.port.scan.words import line_starts
 
 _SUPPRESSION = re.compile(
     r"(?:\#|//|/\*|--|;|<!--|\brem\b)[^\S\n]*"
@@ -125,7 +126,7 @@ class _Lines:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._starts = [0, *(match.end() for match in re.finditer(r"\r\n|\n|\r", text))]
+        self._starts = line_starts(text)
 
     def place(self, offset: int) -> tuple[int, int]:
         line = bisect_right(self._starts, offset)

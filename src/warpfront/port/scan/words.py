@@ -68,6 +68,14 @@ def compiler_flag(text: str) -> Iterator[tuple[str, str]]:
         yield _RULES[match.lastgroup], match[0].strip()
 
 
+def line_starts(text: str) -> list[int]:
+    """Where lines begin, as Python's parser counts them: at \\n, \\r\\n and \\r only."""
+    return [0, *(found.end() for found in _LINE_END.finditer(text))]
+
+
+_LINE_END = re.compile(r"\r\n|\n|\r")
+
+
 def is_aside(path: PurePosixPath) -> bool:
     """Whether a file lies among examples, benchmarks, tests and the like."""
     return not _ASIDE.isdisjoint(part.lower() for part in path.parts[:-1])

@@ -254,14 +254,10 @@ def _milder(view: View) -> int:
 
 
 def _halvings(view: View) -> Iterator[Sighting]:
-    for found in _HALVING_FROM_16.finditer(view.code):
-        body = view.code[found.end() : found.end() + NEAR]
-        if _SHUFFLES.search(body):
-            yield sighting(view, "CU113", found.span(), shift=_milder(view))
-    for found in _DOUBLING_TO_32.finditer(view.code):
-        body = view.code[found.end() : found.end() + NEAR]
-        if _SHUFFLES.search(body):
-            yield sighting(view, "CU113", found.span(), shift=-1)
+    for pattern, shift in ((_HALVING_FROM_16, _milder(view)), (_DOUBLING_TO_32, -1)):
+        for found in pattern.finditer(view.code):
+            if _SHUFFLES.search(view.code, found.end(), found.end() + NEAR):
+                yield sighting(view, "CU113", found.span(), shift=shift)
 
 
 def _warp_constants(view: View) -> Iterator[Sighting]:

@@ -192,11 +192,9 @@ _CUDAS_NAMES = re.compile(r"\bcuda[A-Z]\w+|__global__|<<<|\bcu(?:blas|fft|sparse
 
 def _launches(view: View) -> Iterator[Sighting]:
     """Where kernels are launched: what stands in the brackets and around them is CUDA's (CU157)."""
-    at = view.code.find("<<<")
-    while at >= 0:
-        kernel = _LAUNCHED.search(view.code, max(0, at - NEAR), at)
-        yield sighting(view, "CU157", (at if kernel is None else kernel.start(), at + 3))
-        at = view.code.find("<<<", at + 3)
+    for found in re.finditer("<<<", view.code):
+        kernel = _LAUNCHED.search(view.code, max(0, found.start() - NEAR), found.start())
+        yield sighting(view, "CU157", ((kernel or found).start(), found.end()))
 
 
 _LAUNCHED = re.compile(r"\w++\s*+(?:<[^;{}()]+>\s*+)?\Z")

@@ -70,6 +70,11 @@ class View:
         return self._blanked.directives
 
     @cached_property
+    def included(self) -> tuple[Directive, ...]:
+        """The lines that include a header."""
+        return tuple(one for one in self.directives if one.name == "include")
+
+    @cached_property
     def reaches(self) -> Reaches:
         return read_reaches(self.directives, macro_table().beside(self.context.vendor_macros))
 
@@ -113,10 +118,8 @@ class View:
     def is_hip(self) -> bool:
         """Whether the file says that it was ported: its suffix, or HIP's header for everybody."""
         return self.source.path.suffix == ".hip" or any(
-            directive.name == "include"
-            and _HIP_INCLUDE.match(directive.body)
-            and len(self.region(directive.start).reach) == len(SIDES)
-            for directive in self.directives
+            _HIP_INCLUDE.match(one.body) and len(self.region(one.start).reach) == len(SIDES)
+            for one in self.included
         )
 
     @cached_property

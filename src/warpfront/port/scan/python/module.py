@@ -13,6 +13,7 @@ from warpfront.port.scan.findings import SIDES, Side
 from warpfront.port.scan.python.lowering import parsed
 from warpfront.port.scan.python.scopes import Scopes
 from warpfront.port.scan.setting_rules import WORDS as SETTING_WORDS
+from warpfront.port.scan.words import line_starts
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _VALUES = frozenset(
@@ -53,7 +54,7 @@ class Module:
         self.nodes = self._ordered_nodes()
         self.imported = self._imported_names()
         self._import_roots = {name.split(".")[0] for name in self.imported.values()} - {""}
-        self._line_starts = self._starts()
+        self._line_starts = line_starts(text)
 
     def _ordered_nodes(self) -> list[ast.AST]:
         nodes: list[ast.AST] = []
@@ -81,20 +82,6 @@ class Module:
                 for alias in node.names:
                     names[alias.asname or alias.name] = f"{prefix}.{alias.name}"
         return names
-
-    def _starts(self) -> list[int]:
-        """Where lines begin, as the parser counts them: at \\n, \\r\\n and \\r only."""
-        starts, text, at = [0], self.text, 0
-        while at < len(text):
-            newline, carriage = text.find("\n", at), text.find("\r", at)
-            if carriage >= 0 and (newline < 0 or carriage < newline):
-                at = carriage + (2 if text.startswith("\r\n", carriage) else 1)
-            elif newline >= 0:
-                at = newline + 1
-            else:
-                break
-            starts.append(at)
-        return starts
 
     def dotted(self, node: ast.AST) -> str:
         """`torch.cuda.is_available` for that expression, imports followed; "" for others."""
