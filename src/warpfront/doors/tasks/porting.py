@@ -29,9 +29,11 @@ from warpfront.errors import (
 from warpfront.model import Outcome, Selection, SourceTree
 
 if TYPE_CHECKING:
-    from warpfront.pipeline.beside.compiling import Compilation, CompileRequest
-    from warpfront.pipeline.beside.scanning import Scan, ScanRequest
+    from warpfront.pipeline.beside.compiling import CompileRequest
+    from warpfront.pipeline.beside.scanning import ScanRequest
     from warpfront.pipeline.beside.trial_runs import TrialRequest
+    from warpfront.port.compile.outcomes import Compilation
+    from warpfront.port.finding_forms import Scan
     from warpfront.port.scan.findings import ScanFinding
     from warpfront.port.trying.trial import Trial
 

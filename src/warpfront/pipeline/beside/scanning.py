@@ -14,6 +14,8 @@ from pathlib import Path, PurePosixPath
 from types import FrameType
 
 from warpfront.errors import StoreError
+from warpfront.model import Unread
+from warpfront.port.finding_forms import Scan
 from warpfront.port.hipify_tables import read_identifiers
 from warpfront.port.scan import cuda, structured
 from warpfront.port.scan.baseline import baseline_text, beyond, read_baseline
@@ -36,7 +38,7 @@ from warpfront.port.scan.words import is_aside
 from warpfront.system.progress import Watch
 from warpfront.system.store import read_text as read_file
 from warpfront.system.store import write_text
-from warpfront.system.trees import Tree, TreeFile, Unread, list_tree, read_text
+from warpfront.system.trees import Tree, TreeFile, list_tree, read_text
 
 SECONDS_PER_FILE = 20.0
 _CHUNK_BYTES = 512 * 1024
@@ -47,20 +49,6 @@ BASELINE = ".warpfront-baseline.json"
 _WORTH_SAYING = 500
 
 Progress = Callable[[int, int], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scan:
-    """What a scan of a tree came to. `findings` are in the order of path and line; `unread` are the
-    files and folders that nobody looked into.
-    """
-
-    target: str
-    findings: tuple[ScanFinding, ...]
-    unread: tuple[Unread, ...]
-    files: int
-    lines: int
-    suppressed: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
