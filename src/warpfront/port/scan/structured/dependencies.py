@@ -162,11 +162,8 @@ def _settings(
 def _strings(value: object, depth: int = 0) -> Iterator[str]:
     if isinstance(value, str):
         yield value
-    elif depth < 20 and isinstance(value, dict):
-        for inner in value.values():
-            yield from _strings(inner, depth + 1)
-    elif depth < 20 and isinstance(value, list):
-        for inner in value:
+    elif depth < 20 and isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
             yield from _strings(inner, depth + 1)
 
 

@@ -321,11 +321,8 @@ def _containers(command: ShellCommand) -> Iterator[Sighting]:
         return
     for index, word in enumerate(command.words):
         following = command.texts[index + 1] if index + 1 < len(command.words) else ""
-        gpus = word.text == "--gpus" or word.text.startswith("--gpus=") or word.text == "--nv"
-        runtime = word.text == "--runtime=nvidia" or (word.text, following) == (
-            "--runtime",
-            "nvidia",
-        )
+        gpus = word.text in {"--gpus", "--nv"} or word.text.startswith("--gpus=")
+        runtime = "--runtime=nvidia" in {word.text, f"{word.text}={following}"}
         if gpus or runtime:
             yield _see("CT402", word, command, what=word.text)
         variable = _ASSIGNMENT.fullmatch(following)
