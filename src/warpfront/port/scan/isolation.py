@@ -108,8 +108,7 @@ def _python_steps(source: SourceText, known: frozenset[str] | None) -> list[_Ste
     """
     module = Module(source.path, source.text)
     reader = _NvidiaReader(Conditions(module))
-    tree = module.tree
-    return list(_steps(reader.visit(tree).body, reader, known))
+    return list(_steps(reader.visit(module.tree).body, reader, known))
 
 
 class _NvidiaReader(ast.NodeTransformer):
